@@ -1,0 +1,47 @@
+// Package audit is the record of who did what, when and from where.
+package audit
+
+import (
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/org"
+)
+
+// Action names what was done, as "noun.verb".
+type Action string
+
+// The actions that are recorded.
+const (
+	RoleChanged         Action = "member.role_changed"
+	MemberRemoved       Action = "member.removed"
+	MemberLeft          Action = "member.left"
+	InvitationCreated   Action = "invitation.created"
+	InvitationResent    Action = "invitation.resent"
+	InvitationDeleted   Action = "invitation.deleted"
+	SubscriptionChanged Action = "subscription.changed"
+	OperatorRead        Action = "operator.read"
+)
+
+// Entry is one line of the audit log. Org is empty for what an operator did
+// across organisations; Actor is empty for an operator.
+type Entry struct {
+	ID       id.Entry
+	Org      id.Org
+	At       time.Time
+	Actor    id.User
+	Operator bool
+	Action   Action
+	Target   string // the id of what was acted on; empty: the organisation itself
+	Detail   string // what changed, in a few words without secrets, such as "MEMBER -> ADMIN"
+	Address  string // the network address the request came from
+	Request  string // the request's id
+}
+
+// By makes an entry of what the actor did at now in the organisation.
+func By(actor org.Actor, entryID id.Entry, o id.Org, action Action, target, detail string, now time.Time) Entry {
+	return Entry{
+		ID: entryID, Org: o, At: now, Actor: actor.User, Operator: actor.Operator,
+		Action: action, Target: target, Detail: detail, Address: actor.Address, Request: actor.Request,
+	}
+}

@@ -1,0 +1,94 @@
+// Package check collects everything that is wrong with an input, so that one
+// answer can name it all and not just the first field.
+package check
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"collab/domain/fault"
+)
+
+// Bounds of strings, in characters (not bytes).
+const (
+	MaxName        = 200    // names and titles
+	MaxEmail       = 254    // RFC 5321's limit of a forward path
+	MaxDescription = 10_000 // descriptions
+	MaxReason      = 1_000  // reasons given for a change
+	MaxTag         = 64     // one tag
+	MaxURL         = 2_048  // addresses
+)
+
+// List collects problems. The zero value is ready to use.
+type List struct {
+	problems []fault.Problem
+}
+
+// Add notes a problem with a field.
+func (l *List) Add(field, format string, args ...any) {
+	l.problems = append(l.problems, fault.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// Err returns nil when nothing was found, else one Invalid error whose message
+// is about the first problem and which carries all of them.
+func (l *List) Err() error {
+	if len(l.problems) == 0 {
+		return nil
+	}
+	first := l.problems[0]
+	return &fault.Error{Kind: fault.Invalid, Message: first.Field + " " + first.Message, Problems: l.problems}
+}
+
+// Name returns value without surrounding space, having checked that 1 to
+// MaxName characters remain and that none of them is a control character.
+func (l *List) Name(field, value string) string {
+	value = strings.TrimSpace(value)
+	switch {
+	case !utf8.ValidString(value):
+		l.Add(field, "must be valid UTF-8")
+	case value == "":
+		l.Add(field, "must not be empty")
+	case utf8.RuneCountInString(value) > MaxName:
+		l.Add(field, "must be at most %d characters", MaxName)
+	case strings.ContainsFunc(value, unicode.IsControl):
+		l.Add(field, "must not contain control characters")
+	}
+	return value
+}
+
+// Text checks a free text of at most limit characters, which is kept as it is.
+// Null characters are refused, as databases cannot store them.
+func (l *List) Text(field, value string, limit int) {
+	switch {
+	case !utf8.ValidString(value):
+		l.Add(field, "must be valid UTF-8")
+	case utf8.RuneCountInString(value) > limit:
+		l.Add(field, "must be at most %d characters", limit)
+	case strings.ContainsRune(value, 0):
+		l.Add(field, "must not contain null characters")
+	}
+}
+
+// Email returns a trimmed e-mail address. It checks the shape only (one @ with
+// something on both sides, no space or control character): whether an address
+// exists is known to nobody but its mail server.
+func (l *List) Email(field, value string) string {
+	value = strings.TrimSpace(value)
+	at := strings.LastIndexByte(value, '@')
+	switch {
+	case !utf8.ValidString(value):
+		l.Add(field, "must be valid UTF-8")
+	case value == "":
+		l.Add(field, "must not be empty")
+	case utf8.RuneCountInString(value) > MaxEmail:
+		l.Add(field, "must be at most %d characters", MaxEmail)
+	case at < 1 || at == len(value)-1 || strings.IndexByte(value, '@') != at ||
+		strings.ContainsFunc(value, func(r rune) bool {
+			return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>()[],;:\"`, r)
+		}):
+		l.Add(field, "must be an e-mail address")
+	}
+	return value
+}

@@ -1,0 +1,88 @@
+// Package fault is the one vocabulary of errors: a kind that callers decide
+// by, a message that is safe to show to people, and a cause for the log.
+package fault
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind says what went wrong in terms that every caller can act on.
+type Kind uint8
+
+// The kinds. Internal is the zero value: an error that nobody classified.
+const (
+	Internal        Kind = iota
+	Invalid              // the input breaks a rule; Field names which part of it
+	Unauthenticated      // no credentials, or credentials that do not verify
+	Forbidden            // the caller is known and may not do this
+	NotFound             // there is no such record for this caller
+	Conflict             // the present state does not allow it
+	Stale                // a precondition named an older version
+	Mismatch             // the same idempotency key came with another request
+	TooLarge             // the input is over a size limit
+	Unsupported          // the content type is not one we read
+	Limited              // too many requests; RetryAfter says when to come back
+	Unavailable          // something we depend on does not answer
+)
+
+// Problem is one thing that is wrong with one field of an input.
+type Problem struct {
+	Field   string
+	Message string
+}
+
+// Error is the error type of the core. Message is one readable sentence and
+// never holds secrets or inner details; Cause is for the log alone.
+type Error struct {
+	Kind     Kind
+	Message  string
+	Problems []Problem // all that was found, for Invalid; the first is in Message
+	Cause    error
+	// RetryAfter is in whole seconds, for Limited and Unavailable; zero if unknown.
+	RetryAfter int
+}
+
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Message + ": " + e.Cause.Error()
+	}
+	return e.Message
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// New makes an error of the given kind with a message for people.
+func New(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// Wrap makes an error of the given kind that keeps its cause for the log.
+func Wrap(kind Kind, cause error, format string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+// Field makes an Invalid error about one field.
+func Field(field, format string, args ...any) *Error {
+	message := fmt.Sprintf(format, args...)
+	return &Error{Kind: Invalid, Message: field + " " + message, Problems: []Problem{{field, message}}}
+}
+
+// Missing makes the NotFound error for a kind of record, such as "Task".
+func Missing(what string) *Error {
+	return New(NotFound, "%s not found", what)
+}
+
+// KindOf returns the kind of the first Error in err's chain, Internal if none.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}
+
+// Is reports whether err is of the given kind.
+func Is(err error, kind Kind) bool {
+	return err != nil && KindOf(err) == kind
+}

@@ -1,0 +1,39 @@
+// Package id holds the typed identifiers of every record.
+//
+// An identifier is a UUIDv7 in its canonical lower-case form. The types keep
+// one kind from being passed where another is meant; they carry no behaviour.
+package id
+
+// The identifiers, one type for each kind of record.
+type (
+	User       string
+	Org        string
+	Team       string
+	Workspace  string
+	Task       string
+	Invitation string
+	Entry      string // an entry of the audit log or of a task's history
+)
+
+// Parse returns s as an identifier of kind T. It accepts exactly the canonical
+// form, 36 characters with lower-case hexadecimal digits; ok is false for
+// anything else, which callers treat as a record that does not exist.
+func Parse[T ~string](s string) (t T, ok bool) {
+	if len(s) != 36 {
+		return "", false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return "", false
+			}
+		default:
+			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return "", false
+			}
+		}
+	}
+	return T(s), true
+}

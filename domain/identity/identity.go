@@ -1,0 +1,140 @@
+// Package identity holds what the identity provider tells us, in tokens and in
+// events, and the order in which its messages count.
+package identity
+
+import (
+	"strings"
+	"time"
+)
+
+// Claims are the verified contents of an identity token. Texts that the token
+// does not carry are empty.
+type Claims struct {
+	Subject   string // the provider's user id, never empty
+	Org       string // the provider's organisation id; empty: no organisation
+	OrgRole   string // the provider's name of the role, as sent
+	OrgSlug   string
+	Name      string
+	Email     string
+	AvatarURL string
+	IssuedAt  time.Time
+	ExpiresAt time.Time
+}
+
+// Stamp orders the provider's messages about one record. Messages come late,
+// twice and in any order; the record keeps the stamp of the latest one that it
+// reflects, and only a later one changes it.
+type Stamp struct {
+	At      time.Time // the record's update time at the provider, else the message's own time
+	Rank    int       // orders messages of the same instant: RankCreated, RankUpdated, …
+	Message string    // the message's id, which decides between otherwise equal ones
+}
+
+// Ranks of messages with the same instant.
+const (
+	RankCreated = 1
+	RankUpdated = 2
+	RankEnded   = 3 // deleted, removed, accepted, revoked
+	RankHere    = 9 // decided here, so that only a strictly later message changes it
+)
+
+// Before reports whether a record that reflects s is older than o.
+func (s Stamp) Before(o Stamp) bool {
+	if !s.At.Equal(o.At) {
+		return s.At.Before(o.At)
+	}
+	if s.Rank != o.Rank {
+		return s.Rank < o.Rank
+	}
+	return s.Message < o.Message
+}
+
+// IsZero reports whether no message was seen yet.
+func (s Stamp) IsZero() bool { return s == Stamp{} }
+
+// Kind is what an event is about.
+type Kind uint8
+
+// The kinds of event. Other stands for a type that we do not act on.
+const (
+	Other Kind = iota
+	UserChanged
+	UserDeleted
+	OrgChanged
+	OrgDeleted
+	MemberChanged
+	MemberRemoved
+	InvitationCreated
+	InvitationAccepted
+	InvitationRevoked
+)
+
+// Event is one verified message of the provider. Which of the parts are set
+// follows from Kind: memberships come with their user and organisation,
+// invitations with their organisation's id at least.
+type Event struct {
+	Message string // the message's id, the key of the inbox
+	Type    string // as sent, for the log
+	Kind    Kind
+	Stamp   Stamp
+
+	User       UserFacts
+	Org        OrgFacts
+	Member     MemberFacts
+	Invitation InvitationFacts
+}
+
+// UserFacts is what a message says of a user.
+type UserFacts struct {
+	ProviderID string
+	Name       string
+	Email      string
+	AvatarURL  string
+}
+
+// OrgFacts is what a message says of an organisation. Stamp is the embedded
+// organisation's own where the message is about something else.
+type OrgFacts struct {
+	ProviderID string
+	Name       string
+	Slug       string
+	CreatedBy  string // the provider's id of the user who made it; empty: not said
+	Stamp      Stamp
+}
+
+// MemberFacts is what a message says of a membership.
+type MemberFacts struct {
+	Role     string    // the provider's name of the role
+	JoinedAt time.Time // zero: not said
+}
+
+// InvitationFacts is what a message says of an invitation.
+type InvitationFacts struct {
+	ProviderID string
+	Email      string
+	Role       string // the provider's name of the role
+	InvitedBy  string // the provider's id of the inviter; empty: not said
+}
+
+// FoldEmail returns the form in which e-mail addresses are compared.
+func FoldEmail(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
+
+// Flow is what is remembered of one sign-in while the browser is at the
+// provider. It travels in a sealed cookie.
+type Flow struct {
+	Port     int    // the command line's local port
+	State    string // the command line's state, returned unchanged
+	Own      string // our own state, which the provider returns
+	Nonce    string
+	Verifier string // PKCE
+	Expires  time.Time
+}
+
+// Return is what a browser brings back from the provider.
+type Return struct {
+	Code    string // authorization code, where the provider works by code
+	State   string
+	Issuer  string // the iss parameter of RFC 9207, empty when absent
+	Error   string // the provider's error code, empty when there is none
+	Session string // the provider's session cookie, where it works by session
+}

@@ -1,0 +1,149 @@
+// Package invitation is the life of an invitation: pending for 24 hours, then
+// accepted, revoked or expired.
+package invitation
+
+import (
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/org"
+)
+
+// Lifetime is how long an invitation can be accepted after its creation or its
+// last resend.
+const Lifetime = 24 * time.Hour
+
+// Status is where an invitation stands.
+type Status string
+
+// The statuses. Expired is never stored: it is Pending read after its time.
+const (
+	Pending  Status = "PENDING"
+	Accepted Status = "ACCEPTED"
+	Revoked  Status = "REVOKED" // deleted; kept so that no late message brings it back
+	Expired  Status = "EXPIRED"
+)
+
+// Invitation asks an e-mail address to join an organisation.
+type Invitation struct {
+	ID         id.Invitation
+	Org        id.Org
+	Email      string
+	Role       org.Role
+	TokenHash  string // SHA-256 of the secret token in hexadecimal; empty: no token of ours
+	ExpiresAt  time.Time
+	CreatedAt  time.Time
+	AcceptedAt *time.Time
+	InvitedBy  id.User // empty: not known
+
+	ProviderID string // the provider's id of it; empty: the provider does not know of it
+	Seen       identity.Stamp
+
+	status Status
+}
+
+// Restore gives a stored invitation its status back. Only adapters that read
+// records call it.
+func (i Invitation) Restore(s Status) Invitation {
+	i.status = s
+	return i
+}
+
+// Stored returns the status as it is kept, whatever the time.
+func (i Invitation) Stored() Status { return i.status }
+
+// Status returns where the invitation stands at now.
+func (i Invitation) Status(now time.Time) Status {
+	if i.status == Pending && !now.Before(i.ExpiresAt) {
+		return Expired
+	}
+	return i.status
+}
+
+// New makes a pending invitation from i's identity, address, role and inviter.
+func New(i Invitation, tokenHash string, now time.Time) Invitation {
+	i.CreatedAt, i.ExpiresAt, i.TokenHash, i.status = now, now.Add(Lifetime), tokenHash, Pending
+	return i
+}
+
+// Resent returns the invitation with a new token and a fresh lifetime. An
+// expired one is pending again; one that was accepted or deleted is not found.
+func (i Invitation) Resent(tokenHash string, now time.Time) (Invitation, error) {
+	if i.status != Pending {
+		return i, fault.Missing("Invitation")
+	}
+	i.TokenHash, i.ExpiresAt = tokenHash, now.Add(Lifetime)
+	return i, nil
+}
+
+// Withdrawn returns the invitation deleted here.
+func (i Invitation) Withdrawn(now time.Time) (Invitation, error) {
+	if i.status != Pending {
+		return i, fault.Missing("Invitation")
+	}
+	i.status, i.TokenHash = Revoked, ""
+	i.Seen = identity.Stamp{At: now, Rank: identity.RankHere}
+	return i, nil
+}
+
+// Observed returns the invitation after an event of the provider about it. The
+// first that arrives makes the record, whichever it is. Accepted and Revoked
+// are final against Created; between the two the later event counts.
+func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, now time.Time) Invitation {
+	fresh := i.status == ""
+	if fresh {
+		i.Email, i.Role, i.InvitedBy = e.Invitation.Email, role, inviter
+		i = New(i, "", now)
+	}
+	if i.ProviderID == "" {
+		i.ProviderID = e.Invitation.ProviderID
+	}
+	switch e.Kind {
+	case identity.InvitationAccepted:
+		if i.status == Pending || i.Seen.Before(e.Stamp) {
+			at := e.Stamp.At
+			i.status, i.AcceptedAt, i.TokenHash, i.Seen = Accepted, &at, "", e.Stamp
+		}
+	case identity.InvitationRevoked:
+		if i.status == Pending || i.Seen.Before(e.Stamp) {
+			i.status, i.AcceptedAt, i.TokenHash, i.Seen = Revoked, nil, "", e.Stamp
+		}
+	}
+	return i
+}
+
+// Ask decides whether actor may invite email with role. Taken says that the
+// address already has an invitation or a member; limit is the plan's maximum
+// of members, below zero without one.
+func Ask(actor org.Actor, role org.Role, member, pending bool, s org.Seats, limit int) error {
+	if err := Manage(actor, role); err != nil {
+		return err
+	}
+	switch {
+	case member:
+		return fault.New(fault.Conflict, "This e-mail address already belongs to a member")
+	case pending:
+		return fault.New(fault.Conflict, "This e-mail address already has a pending invitation")
+	}
+	return Room(s, limit)
+}
+
+// Manage decides whether actor may handle an invitation to role at all: an
+// ADMIN has no say over an OWNER.
+func Manage(actor org.Actor, role org.Role) error {
+	if role == org.Owner && actor.Role != org.Owner {
+		return fault.New(fault.Forbidden, "Only an OWNER may invite an OWNER")
+	}
+	return nil
+}
+
+// Room decides whether one more invitation fits beside the members and the
+// pending invitations; limit is below zero where there is none.
+func Room(s org.Seats, limit int) error {
+	if limit >= 0 && s.Members+s.Pending+1 > limit {
+		return fault.New(fault.Forbidden, "The organisation's plan allows at most %d members, pending invitations included", limit)
+	}
+	return nil
+}

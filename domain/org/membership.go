@@ -1,0 +1,168 @@
+package org
+
+import (
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+)
+
+// Membership is a user's place in an organisation. A removed membership stays
+// as a record, so that an old message or token does not bring it back.
+type Membership struct {
+	Org                 id.Org
+	User                id.User
+	Role                Role
+	OnboardingCompleted bool
+	JoinedAt            time.Time
+	UsedAt              time.Time // when a token of it was last exchanged
+
+	ProviderRole string // the provider's name of the role, as last seen
+	RoleSetHere  bool   // the role was set here and stands until the provider's changes
+	Seen         identity.Stamp
+	RemovedAt    *time.Time
+}
+
+// Active reports whether the membership is in force.
+func (m Membership) Active() bool { return m.RemovedAt == nil }
+
+// Naming says how the provider's word for a member's role is understood: by
+// the role map, except that the organisation's creator is its owner.
+type Naming struct {
+	Map     RoleMap
+	Creator bool // the member is who made the organisation
+}
+
+func (n Naming) of(provider string) Role {
+	if n.Creator {
+		return Owner
+	}
+	return n.Map.Of(provider)
+}
+
+// Observed returns the membership after an event that says it exists. An event
+// that is not later than what m reflects changes nothing; a later one also
+// brings a removed membership back. The role follows the provider's only when
+// the provider's has changed, so that a role set here stands.
+func (m Membership) Observed(f identity.MemberFacts, s identity.Stamp, n Naming, now time.Time) Membership {
+	if !m.Seen.Before(s) {
+		return m
+	}
+	fresh := m.JoinedAt.IsZero() || !m.Active()
+	if fresh || f.Role != m.ProviderRole {
+		m.Role, m.RoleSetHere = n.of(f.Role), false
+	}
+	if !f.JoinedAt.IsZero() {
+		m.JoinedAt = f.JoinedAt
+	} else if fresh {
+		m.JoinedAt = now
+	}
+	m.ProviderRole, m.Seen, m.RemovedAt = f.Role, s, nil
+	return m
+}
+
+// Ended returns the membership after an event that says it is over.
+func (m Membership) Ended(s identity.Stamp) Membership {
+	if !m.Seen.Before(s) {
+		return m
+	}
+	m.Seen, m.RemovedAt = s, &s.At
+	return m
+}
+
+// Admitted returns the membership that a valid token makes when there is none.
+func Admitted(o id.Org, u id.User, providerRole string, n Naming, now time.Time) Membership {
+	return Membership{Org: o, User: u, Role: n.of(providerRole), ProviderRole: providerRole, JoinedAt: now, UsedAt: now}
+}
+
+// Exchanged returns the membership after a token of it was exchanged at now. A
+// token newer than the last event that names another role than the one last
+// seen changes the role; it never brings a removed membership back.
+func (m Membership) Exchanged(providerRole string, issued time.Time, n Naming, now time.Time) Membership {
+	if !m.Active() {
+		return m
+	}
+	if providerRole != "" && providerRole != m.ProviderRole && issued.After(m.Seen.At) {
+		m.Role, m.ProviderRole, m.RoleSetHere = n.of(providerRole), providerRole, false
+	}
+	m.UsedAt = now
+	return m
+}
+
+// Renamed returns the membership after the organisation's creator became known
+// or changed: a role that was not set here is derived again.
+func (m Membership) Renamed(n Naming) Membership {
+	if !m.RoleSetHere {
+		m.Role = n.of(m.ProviderRole)
+	}
+	return m
+}
+
+// WithRole returns the membership with a role that was set here.
+func (m Membership) WithRole(r Role) Membership {
+	m.Role, m.RoleSetHere = r, true
+	return m
+}
+
+// Removed returns the membership removed here at now: only a later event of
+// the provider brings it back.
+func (m Membership) Removed(now time.Time) Membership {
+	if m.Active() {
+		m.RemovedAt = &now
+		m.Seen = identity.Stamp{At: now, Rank: identity.RankHere}
+	}
+	return m
+}
+
+// Onboarded returns the membership with its onboarding marked complete.
+func (m Membership) Onboarded() Membership {
+	m.OnboardingCompleted = true
+	return m
+}
+
+// Profile is a membership together with the user whose it is.
+type Profile struct {
+	Membership
+	Person User
+}
+
+// Position is a place in a list of members, which are in the order of JoinedAt,
+// then user id. The zero value is before the first.
+type Position struct {
+	JoinedAt time.Time
+	User     id.User
+}
+
+// Seats is what the rules about members decide by. It is read under the
+// organisation's lock.
+type Seats struct {
+	Owners  int // active members who are OWNER
+	Members int // active members
+	Pending int // invitations that are neither accepted nor expired
+}
+
+// ChangeRole decides whether actor may give target the role.
+func ChangeRole(actor Actor, target Membership, role Role, s Seats) error {
+	switch {
+	case actor.Role != Owner:
+		return fault.New(fault.Forbidden, "Only an OWNER may change roles")
+	case target.Role == Owner && role != Owner && s.Owners <= 1:
+		return fault.New(fault.Conflict, "The last OWNER of an organisation cannot be demoted")
+	}
+	return nil
+}
+
+// Remove decides whether actor may end target's membership. Anyone may leave.
+func Remove(actor Actor, target Membership, s Seats) error {
+	self := actor.User == target.User
+	switch {
+	case !self && !actor.Role.MayManage():
+		return fault.New(fault.Forbidden, "Only an OWNER or ADMIN may remove members")
+	case !self && target.Role == Owner && actor.Role != Owner:
+		return fault.New(fault.Forbidden, "Only an OWNER may remove an OWNER")
+	case target.Role == Owner && s.Owners <= 1:
+		return fault.New(fault.Conflict, "The last OWNER of an organisation cannot be removed")
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package org
+
+import (
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/identity"
+)
+
+// Retention is how long the data of a closed organisation is kept.
+const Retention = 30 * 24 * time.Hour
+
+// Organisation is a tenant, known by the identity provider's id.
+type Organisation struct {
+	ID         id.Org
+	ProviderID string
+	Name       string
+	Slug       string
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+
+	Full bool // as for User
+	Seen identity.Stamp
+
+	// CreatedBy is the provider's id of the user who made the organisation; it
+	// has a stamp of its own because many messages do not say it.
+	CreatedBy     string
+	CreatedBySeen identity.Stamp
+
+	ClosedAt *time.Time // set for good by the provider's deletion
+}
+
+// Closed reports whether the provider has deleted the organisation.
+func (o Organisation) Closed() bool { return o.ClosedAt != nil }
+
+// Erasable reports whether a closed organisation's data is due for erasure.
+func (o Organisation) Erasable(now time.Time) bool {
+	return o.ClosedAt != nil && !now.Before(o.ClosedAt.Add(Retention))
+}
+
+// Observed returns the organisation after an event about it.
+func (o Organisation) Observed(f identity.OrgFacts, now time.Time) Organisation {
+	if o.Closed() {
+		return o
+	}
+	if !o.Full || o.Seen.Before(f.Stamp) {
+		o.Name, o.Slug = f.Name, f.Slug
+		o.Full, o.Seen, o.UpdatedAt = true, f.Stamp, now
+	}
+	return o.named(f, now)
+}
+
+// Mentioned returns the organisation after an event about something else that
+// names it, which counts only until the first event about it.
+func (o Organisation) Mentioned(f identity.OrgFacts, now time.Time) Organisation {
+	if o.Closed() {
+		return o
+	}
+	if !o.Full && o.Seen.Before(f.Stamp) && (f.Name != "" || f.Slug != "") {
+		if o.Seen.IsZero() {
+			f.Name, f.Slug = or(f.Name, o.Name), or(f.Slug, o.Slug)
+		}
+		o.Name, o.Slug = f.Name, f.Slug
+		o.Seen, o.UpdatedAt = f.Stamp, now
+	}
+	return o.named(f, now)
+}
+
+func (o Organisation) named(f identity.OrgFacts, now time.Time) Organisation {
+	if f.CreatedBy != "" && o.CreatedBySeen.Before(f.Stamp) {
+		if o.CreatedBy != f.CreatedBy {
+			o.UpdatedAt = now
+		}
+		o.CreatedBy, o.CreatedBySeen = f.CreatedBy, f.Stamp
+	}
+	return o
+}
+
+// Presented returns the organisation after a token of it was shown, with the
+// caller's hints filling only what nobody has said.
+func (o Organisation) Presented(claims identity.Claims, name, slug string, now time.Time) Organisation {
+	if o.Closed() {
+		return o
+	}
+	was := o
+	if claims.OrgSlug != "" && claims.IssuedAt.After(o.Seen.At) {
+		o.Slug = claims.OrgSlug
+	}
+	o.Slug = or(o.Slug, or(claims.OrgSlug, slug))
+	o.Name = or(o.Name, or(name, o.Slug))
+	if o != was {
+		o.UpdatedAt = now
+	}
+	return o
+}
+
+// Close returns the organisation closed at now.
+func (o Organisation) Close(now time.Time) Organisation {
+	if !o.Closed() {
+		o.ClosedAt, o.UpdatedAt = &now, now
+	}
+	return o
+}
+
+// Filter selects organisations for operators and upkeep.
+type Filter struct {
+	After        id.Org     // only those with a greater id, for paging
+	Limit        int        // at most so many; 0: all
+	ClosedBefore *time.Time // only those closed at this time or before
+}

@@ -1,0 +1,78 @@
+package org
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Role is what a member may do in an organisation.
+type Role string
+
+// The roles, from the most to the least powerful.
+const (
+	Owner  Role = "OWNER"  // full control: billing, members, settings
+	Admin  Role = "ADMIN"  // members, invitations, application settings
+	Member Role = "MEMBER" // workspaces and AI
+	Viewer Role = "VIEWER" // read only
+)
+
+// Roles lists all roles in their order.
+func Roles() []Role { return []Role{Owner, Admin, Member, Viewer} }
+
+// ParseRole returns the role written exactly as in the interface.
+func ParseRole(s string) (Role, bool) {
+	switch r := Role(s); r {
+	case Owner, Admin, Member, Viewer:
+		return r, true
+	}
+	return "", false
+}
+
+// MayManage reports whether r may change members and invitations at all.
+func (r Role) MayManage() bool { return r == Owner || r == Admin }
+
+// MayWrite reports whether r may change anything.
+func (r Role) MayWrite() bool { return r == Owner || r == Admin || r == Member }
+
+// RoleMap translates the identity provider's role names.
+type RoleMap struct {
+	more map[string]Role
+}
+
+// ParseRoleMap reads "org:billing=MEMBER,auditor=VIEWER". Names are compared
+// without regard to case.
+func ParseRoleMap(s string) (RoleMap, error) {
+	m := RoleMap{more: map[string]Role{}}
+	for pair := range strings.SplitSeq(s, ",") {
+		if pair = strings.TrimSpace(pair); pair == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(pair, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		role, known := ParseRole(strings.ToUpper(strings.TrimSpace(value)))
+		if !ok || name == "" || !known {
+			return RoleMap{}, fmt.Errorf("%q is not of the form name=ROLE with ROLE one of OWNER, ADMIN, MEMBER, VIEWER", pair)
+		}
+		m.more[name] = role
+	}
+	return m, nil
+}
+
+// Of returns our role for the provider's name of one. The configured names
+// come first, then the usual ones with or without "org:" in any case; a name
+// that nobody knows is MEMBER.
+func (m RoleMap) Of(provider string) Role {
+	name := strings.ToLower(strings.TrimSpace(provider))
+	if r, ok := m.more[name]; ok {
+		return r
+	}
+	switch strings.TrimPrefix(name, "org:") {
+	case "owner":
+		return Owner
+	case "admin":
+		return Admin
+	case "viewer", "guest":
+		return Viewer
+	}
+	return Member
+}

@@ -1,0 +1,121 @@
+// Package plan holds the plans and an organisation's subscription to one.
+package plan
+
+import (
+	"time"
+
+	"collab/domain/check"
+	"collab/domain/id"
+)
+
+// Plan is what an organisation pays for.
+type Plan string
+
+// The plans. Organisations start at None.
+const (
+	None       Plan = "NO_PLAN"
+	Free       Plan = "FREE"
+	Standard   Plan = "STANDARD"
+	Premium    Plan = "PREMIUM"
+	Enterprise Plan = "ENTERPRISE"
+)
+
+// Unlimited stands for a limit that is none.
+const Unlimited = -1
+
+// Limits are what a plan allows.
+type Limits struct {
+	DailyTokens int64 // tokens per user and UTC day
+	Members     int   // members of the organisation, or Unlimited
+}
+
+var limits = map[Plan]Limits{
+	None:       {DailyTokens: 0, Members: 1},
+	Free:       {DailyTokens: 1_000_000, Members: 1},
+	Standard:   {DailyTokens: 2_000_000, Members: 1},
+	Premium:    {DailyTokens: 10_000_000, Members: Unlimited},
+	Enterprise: {DailyTokens: 10_000_000, Members: Unlimited},
+}
+
+// Parse returns the plan written exactly as in the interface.
+func Parse(s string) (Plan, bool) {
+	_, ok := limits[Plan(s)]
+	return Plan(s), ok
+}
+
+// Limits returns what the plan allows; an unknown plan allows what None does.
+func (p Plan) Limits() Limits {
+	if l, ok := limits[p]; ok {
+		return l
+	}
+	return limits[None]
+}
+
+// Status is where a subscription stands.
+type Status string
+
+// The statuses.
+const (
+	Trialing Status = "TRIALING"
+	Active   Status = "ACTIVE"
+	PastDue  Status = "PAST_DUE"
+	Canceled Status = "CANCELED"
+	Paused   Status = "PAUSED"
+)
+
+// Subscription is an organisation's plan and where it stands.
+type Subscription struct {
+	Org                id.Org
+	Plan               Plan
+	PurchasedSeats     *int
+	CurrentPeriodStart *time.Time
+	CurrentPeriodEnd   *time.Time
+	ManagedExternally  bool
+	UpdatedAt          time.Time
+
+	status Status
+}
+
+// Unsubscribed is the subscription of an organisation that never had a plan.
+func Unsubscribed(o id.Org) Subscription {
+	return Subscription{Org: o, Plan: None, status: Canceled}
+}
+
+// Restore gives a stored subscription its status back. Only adapters that read
+// records call it.
+func (s Subscription) Restore(status Status) Subscription {
+	s.status = status
+	return s
+}
+
+// Status returns where the subscription stands.
+func (s Subscription) Status() Status { return s.status }
+
+// Grant is what an operator sets on an organisation's subscription.
+type Grant struct {
+	Plan      Plan
+	Seats     *int
+	PeriodEnd *time.Time
+}
+
+// Granted returns the subscription managed by an operator: active on any plan
+// and out of the payment provider's hands.
+func (s Subscription) Granted(g Grant, now time.Time) (Subscription, error) {
+	var c check.List
+	if _, ok := Parse(string(g.Plan)); !ok {
+		c.Add("plan", "must be one of NO_PLAN, FREE, STANDARD, PREMIUM, ENTERPRISE")
+	}
+	if g.Seats != nil && (*g.Seats < 1 || *g.Seats > 1_000_000) {
+		c.Add("seats", "must be between 1 and 1000000")
+	}
+	if g.PeriodEnd != nil && !g.PeriodEnd.After(now) {
+		c.Add("currentPeriodEnd", "must be in the future")
+	}
+	if err := c.Err(); err != nil {
+		return s, err
+	}
+	s.Plan, s.PurchasedSeats, s.CurrentPeriodEnd = g.Plan, g.Seats, g.PeriodEnd
+	s.CurrentPeriodStart = &now
+	s.ManagedExternally, s.status, s.UpdatedAt = true, Active, now
+	return s, nil
+}

@@ -1,0 +1,26 @@
+// Package replay is what is kept of a request with an idempotency key, so that
+// its repetition gets the first answer again.
+package replay
+
+import "time"
+
+const (
+	// Retention is how long a key is remembered.
+	Retention = 24 * time.Hour
+	// Lease is how long a first request may run before its key is free again,
+	// which happens only when the server that ran it died.
+	Lease = 2 * time.Minute
+)
+
+// Record is one key with its request and, once there is one, its answer.
+type Record struct {
+	Key         string // digest of caller, route and key
+	Fingerprint string // digest of method, address and body
+	Claim       string // names the attempt that holds the key
+	Done        bool
+	Answer      []byte // sealed; empty until Done
+	ExpiresAt   time.Time
+}
+
+// Live reports whether the record still counts at now.
+func (r Record) Live(now time.Time) bool { return now.Before(r.ExpiresAt) }

@@ -1,0 +1,30 @@
+// Package seed is what a new organisation receives, so that the first screen
+// shows people something to work with.
+package seed
+
+import "collab/domain/task"
+
+// Names of what is made.
+const (
+	SharedTeam        = "Shared"
+	SharedWorkspace   = "Shared Workspace"
+	PersonalTeam      = "Personal"
+	PersonalWorkspace = "Personal Workspace"
+)
+
+// Tasks returns the sample tasks of the personal and of the shared workspace,
+// three each, in their order.
+func Tasks() (personal, shared []task.Draft) {
+	text := func(s string) *string { return &s }
+	personal = []task.Draft{
+		{Title: "Say hello to your assistant", Description: text("Open a chat and ask what it can do for you."), Priority: task.High, Tags: []string{"getting-started"}},
+		{Title: "Write down how you like to work", Description: text("Your preferences are kept in your memory and follow you everywhere."), Tags: []string{"getting-started"}},
+		{Title: "Plan your week", Description: text("Add the tasks of this week and put them in order."), Priority: task.Low, Tags: []string{"planning"}},
+	}
+	shared = []task.Draft{
+		{Title: "Invite your team", Description: text("People you invite join the Shared team at once."), Priority: task.High, Tags: []string{"getting-started"}},
+		{Title: "Describe your organisation", Description: text("Everybody's assistant reads the organisation's memory."), Tags: []string{"getting-started"}},
+		{Title: "Connect your tools", Description: text("Connectors let the assistant work with the services you already use."), Priority: task.Low, Tags: []string{"connectors"}},
+	}
+	return personal, shared
+}

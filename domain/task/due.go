@@ -1,0 +1,71 @@
+package task
+
+import (
+	"time"
+)
+
+const (
+	dayLayout     = "2006-01-02"
+	instantLayout = "2006-01-02T15:04:05.000Z"
+	lastOfDay     = 24*time.Hour - time.Millisecond
+)
+
+// Due is when a task is due: a whole day in UTC or an instant in milliseconds.
+// It keeps the precision it came with. The zero value is not a due date.
+type Due struct {
+	at  time.Time
+	day bool
+}
+
+// ParseDue reads an ISO date (2026-01-31) or an RFC 3339 instant, whose offset
+// is turned into UTC and whose fraction is cut to milliseconds. Years from 1
+// to 9999 can be written, and no others are accepted.
+func ParseDue(s string) (Due, bool) {
+	if len(s) == len(dayLayout) {
+		t, err := time.Parse(dayLayout, s)
+		if err != nil || t.Year() < 1 {
+			return Due{}, false
+		}
+		return Due{at: t, day: true}, true
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return Due{}, false
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	if t.Year() < 1 || t.Year() > 9999 {
+		return Due{}, false
+	}
+	return Due{at: t}, true
+}
+
+// DueOn returns the due date of a whole day, given any instant of it.
+func DueOn(t time.Time) Due {
+	return Due{at: t.UTC().Truncate(24 * time.Hour), day: true}
+}
+
+// DueAt returns the due date of an instant.
+func DueAt(t time.Time) Due { return Due{at: t.UTC().Truncate(time.Millisecond)} }
+
+// String writes the due date as it came, instants in UTC with milliseconds.
+func (d Due) String() string {
+	if d.day {
+		return d.at.Format(dayLayout)
+	}
+	return d.at.Format(instantLayout)
+}
+
+// Day reports whether the due date is a whole day.
+func (d Due) Day() bool { return d.day }
+
+// Start and End are the first and the last millisecond that the due date
+// covers; they are the same for an instant.
+func (d Due) Start() time.Time { return d.at }
+
+// End: see Start.
+func (d Due) End() time.Time {
+	if d.day {
+		return d.at.Add(lastOfDay)
+	}
+	return d.at
+}

@@ -1,0 +1,64 @@
+package task
+
+import (
+	"slices"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/org"
+)
+
+// Filter selects tasks; all conditions must hold. The zero value selects all.
+type Filter struct {
+	Status    Status   // empty: any
+	Priority  Priority // empty: any
+	Assignee  Ref[id.User]
+	Workspace Ref[id.Workspace]
+	Tags      []string  // any of them; empty: any task
+	DueBefore *Due      // the due date starts no later than this one ends
+	DueAfter  *Due      // the due date ends no earlier than this one starts
+	After     *Position // only tasks after this place, for paging
+	Limit     int       // at most so many; 0: all
+}
+
+// Ref is a condition on an optional reference. The zero value accepts all.
+type Ref[T comparable] struct {
+	Given bool
+	Unset bool // the reference must be unset
+	ID    T
+}
+
+// Holds reports whether the condition accepts the reference.
+func (r Ref[T]) Holds(v *T) bool {
+	switch {
+	case !r.Given:
+		return true
+	case r.Unset:
+		return v == nil
+	}
+	return v != nil && *v == r.ID
+}
+
+// Position is a task's place in the order of lists.
+type Position struct {
+	SortOrder int64
+	CreatedAt time.Time
+	ID        id.Task
+}
+
+// Position returns the task's place in the order of lists.
+func (t Task) Position() Position { return Position{t.SortOrder, t.CreatedAt, t.ID} }
+
+// Selects reports whether the filter selects the task for the actor. Adapters
+// on databases say the same in their own language; the contract suite holds
+// them to this.
+func (f Filter) Selects(t Task, a org.Actor) bool {
+	return t.Visible(a) &&
+		(f.Status == "" || t.status == f.Status) &&
+		(f.Priority == "" || t.Priority == f.Priority) &&
+		f.Assignee.Holds(t.Assignee) && f.Workspace.Holds(t.Workspace) &&
+		(len(f.Tags) == 0 || slices.ContainsFunc(f.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) })) &&
+		(f.DueBefore == nil || t.Due != nil && !t.Due.Start().After(f.DueBefore.End())) &&
+		(f.DueAfter == nil || t.Due != nil && !t.Due.End().Before(f.DueAfter.Start())) &&
+		(f.After == nil || Compare(t, Task{SortOrder: f.After.SortOrder, CreatedAt: f.After.CreatedAt, ID: f.After.ID}) > 0)
+}

@@ -1,0 +1,292 @@
+// Package task is what a task is: its fields and their bounds, what happens to
+// completedAt, who sees it, and how lists are filtered and ordered.
+package task
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"collab/domain/check"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/patch"
+)
+
+// Bounds of a task's fields.
+const (
+	MaxTags      = 50
+	MaxMetadata  = 64 << 10      // bytes of JSON text
+	MaxSortOrder = 1_000_000_000 // the largest sortOrder that a caller may set
+)
+
+// Status is where a task stands. Every status may move to every other.
+type Status string
+
+// The statuses.
+const (
+	Todo       Status = "TODO"
+	InProgress Status = "IN_PROGRESS"
+	Done       Status = "DONE"
+	Cancelled  Status = "CANCELLED"
+)
+
+// ParseStatus returns the status written exactly as in the interface.
+func ParseStatus(s string) (Status, bool) {
+	switch v := Status(s); v {
+	case Todo, InProgress, Done, Cancelled:
+		return v, true
+	}
+	return "", false
+}
+
+// Priority is how urgent a task is.
+type Priority string
+
+// The priorities.
+const (
+	Low    Priority = "LOW"
+	Medium Priority = "MEDIUM"
+	High   Priority = "HIGH"
+	Urgent Priority = "URGENT"
+)
+
+// ParsePriority returns the priority written exactly as in the interface.
+func ParsePriority(s string) (Priority, bool) {
+	switch v := Priority(s); v {
+	case Low, Medium, High, Urgent:
+		return v, true
+	}
+	return "", false
+}
+
+// Task is a piece of work. Optional fields are nil or empty where unset. Tags
+// are in the order they were given, without repetitions.
+type Task struct {
+	ID          id.Task
+	Org         id.Org
+	Title       string
+	Description *string
+	Priority    Priority
+	Assignee    *id.User
+	Workspace   *id.Workspace
+	Due         *Due
+	Tags        []string
+	Metadata    string // the text of a JSON object; empty: unset
+	SortOrder   int64
+	CreatedBy   id.User
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	Version     int64 // 1 when made, one more with every change
+
+	status      Status
+	completedAt *time.Time
+}
+
+// Status returns where the task stands.
+func (t Task) Status() Status { return t.status }
+
+// CompletedAt returns when the task became DONE, nil while it is not.
+func (t Task) CompletedAt() *time.Time { return t.completedAt }
+
+// Restore gives a stored task its status and completion back. Only adapters
+// that read records call it.
+func (t Task) Restore(s Status, completedAt *time.Time) Task {
+	t.status, t.completedAt = s, completedAt
+	return t
+}
+
+// Clone returns a copy that shares no memory that could be changed.
+func (t Task) Clone() Task {
+	t.Tags = slices.Clone(t.Tags)
+	return t
+}
+
+// Draft is what a task is made from. The zero Status and Priority stand for
+// the defaults.
+type Draft struct {
+	Title       string
+	Description *string
+	Status      Status
+	Priority    Priority
+	Assignee    *id.User
+	Workspace   *id.Workspace
+	Due         *Due
+	Tags        []string
+	Metadata    string
+}
+
+// Patch is a partial update of a task.
+type Patch struct {
+	Title       patch.Field[string]
+	Description patch.Field[string]
+	Status      patch.Field[Status]
+	Priority    patch.Field[Priority]
+	Assignee    patch.Field[id.User]
+	Workspace   patch.Field[id.Workspace]
+	Due         patch.Field[Due]
+	Tags        patch.Field[[]string]
+	Metadata    patch.Field[string] // replaced whole
+}
+
+// New makes a task from a draft, created by the user at now. Its sort order is
+// given when it is stored, after all others.
+func New(taskID id.Task, o id.Org, creator id.User, d Draft, now time.Time) (Task, error) {
+	var c check.List
+	t := Task{
+		ID: taskID, Org: o, Title: c.Name("title", d.Title), Description: d.Description,
+		Priority: d.Priority, Assignee: d.Assignee, Workspace: d.Workspace, Due: d.Due,
+		Tags: cleanTags(&c, d.Tags), Metadata: d.Metadata,
+		CreatedBy: creator, CreatedAt: now, UpdatedAt: now, Version: 1, status: Todo,
+	}
+	if t.Priority == "" {
+		t.Priority = Medium
+	}
+	if d.Status != "" {
+		t = t.moved(d.Status, now)
+	}
+	t.check(&c)
+	return t, c.Err()
+}
+
+// Apply returns the task after a partial update at now.
+func (t Task) Apply(p Patch, now time.Time) (Task, error) {
+	var c check.List
+	if p.Title.Present() {
+		if v, ok := p.Title.Get(); ok {
+			t.Title = c.Name("title", v)
+		} else {
+			c.Add("title", "must not be null")
+		}
+	}
+	if p.Status.Present() {
+		if v, ok := p.Status.Get(); ok {
+			t = t.moved(v, now)
+		} else {
+			c.Add("status", "must not be null")
+		}
+	}
+	if p.Priority.Present() {
+		if v, ok := p.Priority.Get(); ok {
+			t.Priority = v
+		} else {
+			c.Add("priority", "must not be null")
+		}
+	}
+	t.Description = p.Description.Over(t.Description)
+	t.Assignee = p.Assignee.Over(t.Assignee)
+	t.Workspace = p.Workspace.Over(t.Workspace)
+	t.Due = p.Due.Over(t.Due)
+	if p.Tags.Present() {
+		tags, _ := p.Tags.Get()
+		t.Tags = cleanTags(&c, tags)
+	}
+	if p.Metadata.Present() {
+		t.Metadata, _ = p.Metadata.Get()
+	}
+	t.check(&c)
+	return t.touched(now), c.Err()
+}
+
+// Reprioritization changes one task's place among the others, for a reason.
+type Reprioritization struct {
+	Task      id.Task
+	Reason    string
+	Priority  *Priority
+	SortOrder *int64
+}
+
+// Reprioritized returns the task after the change at now.
+func (t Task) Reprioritized(r Reprioritization, now time.Time) Task {
+	if r.Priority != nil {
+		t.Priority = *r.Priority
+	}
+	if r.SortOrder != nil {
+		t.SortOrder = *r.SortOrder
+	}
+	return t.touched(now)
+}
+
+// Placed returns the task at a place among the others.
+func (t Task) Placed(at int64, now time.Time) Task {
+	t.SortOrder = at
+	return t.touched(now)
+}
+
+// Unassigned returns the task without an assignee.
+func (t Task) Unassigned(now time.Time) Task {
+	t.Assignee = nil
+	return t.touched(now)
+}
+
+func (t Task) touched(now time.Time) Task {
+	t.Version++
+	t.UpdatedAt = now
+	return t
+}
+
+// moved is the one place that decides status and completedAt together.
+func (t Task) moved(to Status, now time.Time) Task {
+	switch {
+	case to == Done && t.status != Done:
+		t.completedAt = &now
+	case to != Done:
+		t.completedAt = nil
+	}
+	t.status = to
+	return t
+}
+
+func (t Task) check(c *check.List) {
+	if t.Description != nil {
+		c.Text("description", *t.Description, check.MaxDescription)
+	}
+	if len(t.Metadata) > MaxMetadata {
+		c.Add("metadata", "must be at most %d bytes", MaxMetadata)
+	}
+}
+
+func cleanTags(c *check.List, tags []string) []string {
+	if len(tags) > MaxTags {
+		c.Add("tags", "must be at most %d", MaxTags)
+		return nil
+	}
+	var clean []string
+	for _, tag := range tags {
+		tag = strings.TrimSpace(tag)
+		switch {
+		case tag == "":
+			c.Add("tags", "must not contain an empty tag")
+		case strings.Contains(tag, ","):
+			c.Add("tags", "must not contain a comma")
+		default:
+			c.Text("tags", tag, check.MaxTag)
+		}
+		if !slices.Contains(clean, tag) {
+			clean = append(clean, tag)
+		}
+	}
+	return clean
+}
+
+// Visible reports whether the actor sees the task: its assignee and creator
+// always do, the members for a task of the organisation, and whoever sees the
+// workspace for a task of one.
+func (t Task) Visible(a org.Actor) bool {
+	return t.Workspace == nil || a.SeesWorkspace(*t.Workspace) ||
+		t.CreatedBy == a.User || t.Assignee != nil && *t.Assignee == a.User
+}
+
+// Compare orders tasks in lists: sortOrder, then creation, then id.
+func Compare(a, b Task) int {
+	switch {
+	case a.SortOrder != b.SortOrder:
+		if a.SortOrder < b.SortOrder {
+			return -1
+		}
+		return 1
+	case !a.CreatedAt.Equal(b.CreatedAt):
+		return a.CreatedAt.Compare(b.CreatedAt)
+	}
+	return strings.Compare(string(a.ID), string(b.ID))
+}

@@ -1,0 +1,127 @@
+// Package team holds teams and who may see and change them.
+package team
+
+import (
+	"time"
+
+	"collab/domain/check"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/patch"
+)
+
+// Kind tells the teams that are made for everybody and for one person from
+// those that people make.
+type Kind string
+
+// The kinds. Every member of the organisation belongs to its one SHARED team;
+// a PERSONAL team is its creator's alone; the rest are STANDARD.
+const (
+	Shared   Kind = "SHARED"
+	Personal Kind = "PERSONAL"
+	Standard Kind = "STANDARD"
+)
+
+// Team is a group of members that workspaces belong to. A nil Description is
+// unset.
+type Team struct {
+	ID          id.Team
+	Org         id.Org
+	Name        string
+	Description *string
+	Kind        Kind
+	CreatedBy   id.User
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}
+
+// Member is a user's place in a team.
+type Member struct {
+	Team     id.Team
+	User     id.User
+	JoinedAt time.Time
+}
+
+// Profile is a team member together with the user.
+type Profile struct {
+	Member
+	Person org.User
+}
+
+// Draft is what a team is made from.
+type Draft struct {
+	Name        string
+	Description *string
+}
+
+// Patch is a partial update of a team.
+type Patch struct {
+	Name        patch.Field[string]
+	Description patch.Field[string]
+}
+
+// New makes a team of the given kind, created by the actor at now.
+func New(teamID id.Team, o id.Org, kind Kind, creator id.User, d Draft, now time.Time) (Team, error) {
+	var c check.List
+	name := c.Name("name", d.Name)
+	if d.Description != nil {
+		c.Text("description", *d.Description, check.MaxDescription)
+	}
+	return Team{ID: teamID, Org: o, Name: name, Description: d.Description, Kind: kind, CreatedBy: creator, CreatedAt: now, UpdatedAt: now}, c.Err()
+}
+
+// Apply returns the team after a partial update at now.
+func (t Team) Apply(p Patch, now time.Time) (Team, error) {
+	var c check.List
+	if p.Name.Present() {
+		v, ok := p.Name.Get()
+		if !ok {
+			c.Add("name", "must not be null")
+		} else {
+			t.Name = c.Name("name", v)
+		}
+	}
+	if v, ok := p.Description.Get(); ok {
+		c.Text("description", v, check.MaxDescription)
+	}
+	t.Description = p.Description.Over(t.Description)
+	t.UpdatedAt = now
+	return t, c.Err()
+}
+
+// Includes reports whether the user belongs to the team; joined says whether
+// there is a record of it. The shared team includes every member.
+func (t Team) Includes(joined bool) bool { return joined || t.Kind == Shared }
+
+// Visible reports whether a member with the role sees the team: its members
+// and those who manage the organisation do, except that a personal team is
+// seen by its owner alone.
+func (t Team) Visible(user id.User, role org.Role, joined bool) bool {
+	if t.Kind == Personal {
+		return t.CreatedBy == user
+	}
+	return t.Includes(joined) || role.MayManage()
+}
+
+// Deletable decides whether the actor, who sees the team, may delete it.
+func (t Team) Deletable(actor org.Actor, workspaces int) error {
+	switch {
+	case t.Kind != Standard:
+		return fault.New(fault.Conflict, "The %s team cannot be deleted", t.Kind)
+	case t.CreatedBy != actor.User && !actor.Role.MayManage():
+		return fault.New(fault.Forbidden, "Only the team's creator, an OWNER or an ADMIN may delete it")
+	case workspaces > 0:
+		return fault.New(fault.Conflict, "The team still has workspaces")
+	}
+	return nil
+}
+
+// Joinable decides whether members can be added to the team and taken out of
+// it by hand.
+func (t Team) Joinable() error {
+	if t.Kind != Standard {
+		return fault.New(fault.Conflict, "The members of the %s team cannot be changed", t.Kind)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package ports
+
+import (
+	"context"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/domain/plan"
+)
+
+// Users holds people across all organisations. Deleted users stay as records
+// and are returned like others; who asks looks at Deleted.
+type Users interface {
+	Get(ctx context.Context, user id.User) (org.User, error)
+
+	// ByProvider finds the user by the identity provider's id, compared exactly.
+	ByProvider(ctx context.Context, providerID string) (org.User, error)
+
+	// Upsert finds the user with fresh.ProviderID, or adds fresh when there is
+	// none, and stores what fn makes of it. It holds the record against others
+	// until the transaction ends, so that fn decides on what is there. Fn must
+	// keep ID and ProviderID. The stored user is returned.
+	Upsert(ctx context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error)
+
+	// Memberships lists the user's memberships in all organisations, removed ones
+	// included, the most recently used first (UsedAt, then JoinedAt, then Org,
+	// all descending).
+	Memberships(ctx context.Context, user id.User) ([]org.Membership, error)
+}
+
+// Organisations holds the tenants themselves.
+type Organisations interface {
+	Get(ctx context.Context, o id.Org) (org.Organisation, error)
+
+	// ByProvider finds the organisation by the identity provider's id.
+	ByProvider(ctx context.Context, providerID string) (org.Organisation, error)
+
+	// Upsert is to organisations what Users.Upsert is to users.
+	Upsert(ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error)
+
+	// Lock holds the organisation against every other Lock until the transaction
+	// ends, returns it as it is then, and moves its epoch on by one when the
+	// transaction commits (see Epochs). Whoever changes who is in an organisation
+	// or who sees what in it takes this lock first. Outside Atomic it fails.
+	Lock(ctx context.Context, o id.Org) (org.Organisation, error)
+
+	// List returns the selected organisations in the order of their ids.
+	List(ctx context.Context, f org.Filter) ([]org.Organisation, error)
+
+	// Erase removes every record of the organisation and the organisation's own
+	// name and slug; what stays says that it was closed.
+	Erase(ctx context.Context, o id.Org) error
+}
+
+// Epochs tells whether what is remembered of an organisation still holds.
+type Epochs interface {
+	// Epochs returns the present epoch of each of the organisations that exist. It
+	// sees every transaction that was committed before it was called.
+	Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error)
+}
+
+// Members holds memberships. Removed ones stay as records and are returned by
+// Get alone.
+type Members interface {
+	Get(ctx context.Context, o id.Org, user id.User) (org.Membership, error)
+
+	// Hold is Get, and inside Atomic keeps others from changing the membership
+	// until the transaction ends.
+	Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error)
+
+	// Put adds or replaces the membership. Who calls it for another reason than to
+	// note a use or the end of onboarding holds the organisation's Lock.
+	Put(ctx context.Context, o id.Org, m org.Membership) error
+
+	// List calls each with the active members and their users, by JoinedAt, then
+	// user id; after and limit page it, zero values mean from the start and all.
+	// An error of each ends the list and is returned.
+	List(ctx context.Context, o id.Org, after org.Position, limit int, each func(org.Profile) error) error
+
+	// Count returns the numbers of owners and members; Pending is left zero.
+	Count(ctx context.Context, o id.Org) (org.Seats, error)
+
+	// ByEmail reports whether an active member has the address, compared without
+	// regard to case.
+	ByEmail(ctx context.Context, o id.Org, email string) (bool, error)
+}
+
+// Invitations holds invitations in every state, revoked ones included.
+type Invitations interface {
+	Get(ctx context.Context, o id.Org, i id.Invitation) (invitation.Invitation, error)
+
+	// ByProvider finds an invitation by the identity provider's id.
+	ByProvider(ctx context.Context, o id.Org, providerID string) (invitation.Invitation, error)
+
+	// ByToken finds the organisation and the invitation that a token's SHA-256
+	// belongs to. It is the one lookup without an organisation, because the token
+	// is all that an invited person has.
+	ByToken(ctx context.Context, tokenHash string) (invitation.Invitation, error)
+
+	// Pending lists the invitations that are pending and not expired at now, by
+	// CreatedAt, then id. A non-empty email selects those for the address,
+	// compared without regard to case.
+	Pending(ctx context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error)
+
+	// Put adds or replaces the invitation, under the organisation's Lock.
+	// Conflict when ProviderID is set and another invitation has it.
+	Put(ctx context.Context, o id.Org, i invitation.Invitation) error
+}
+
+// Subscriptions holds each organisation's subscription.
+type Subscriptions interface {
+	// Get returns plan.Unsubscribed for an organisation that never had one.
+	Get(ctx context.Context, o id.Org) (plan.Subscription, error)
+
+	// Put adds or replaces the subscription, under the organisation's Lock.
+	Put(ctx context.Context, o id.Org, s plan.Subscription) error
+}

@@ -1,0 +1,44 @@
+package ports
+
+import (
+	"context"
+	"time"
+
+	"collab/domain/mail"
+)
+
+// Clock tells the time.
+type Clock interface {
+	// Now returns the present in UTC, cut to whole milliseconds.
+	Now() time.Time
+}
+
+// IDs makes identifiers.
+type IDs interface {
+	// New returns a UUIDv7 in canonical form, greater than those it returned before.
+	New() string
+}
+
+// Secrets makes what must not be guessed.
+type Secrets interface {
+	// Secret returns 256 random bits in the URL-safe alphabet without padding.
+	Secret() string
+}
+
+// Sealer encrypts what must not be read where it is kept.
+type Sealer interface {
+	// Seal encrypts and authenticates plain; only Open with the same context
+	// returns it.
+	Seal(plain, context []byte) ([]byte, error)
+
+	// Open fails with Invalid for anything that Seal did not make with this
+	// context and a key that is still known.
+	Open(sealed, context []byte) ([]byte, error)
+}
+
+// Mailer sends e-mail.
+type Mailer interface {
+	// Send takes the message over for delivery and returns without waiting for it;
+	// Unavailable when it cannot take more. Failed deliveries are in the log.
+	Send(ctx context.Context, m mail.Message) error
+}

@@ -1,0 +1,118 @@
+package ports
+
+import (
+	"context"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+)
+
+// Teams holds teams. Changes are made under the organisation's Lock.
+type Teams interface {
+	Get(ctx context.Context, o id.Org, t id.Team) (team.Team, error)
+
+	// List returns all teams of the organisation by CreatedAt, then id.
+	List(ctx context.Context, o id.Org) ([]team.Team, error)
+
+	// Add fails with Conflict on a taken id, on a second SHARED team of the
+	// organisation, and on a second PERSONAL team of the same creator in it.
+	Add(ctx context.Context, o id.Org, t team.Team) error
+
+	// Put replaces a team that is there.
+	Put(ctx context.Context, o id.Org, t team.Team) error
+
+	// Remove deletes a team and its member records. Conflict while it has
+	// workspaces.
+	Remove(ctx context.Context, o id.Org, t id.Team) error
+}
+
+// TeamMembers holds who was put into which team. The members of a SHARED team
+// are the organisation's and not held here.
+type TeamMembers interface {
+	// List returns the team's members with their users by JoinedAt, then user id.
+	List(ctx context.Context, o id.Org, t id.Team) ([]team.Profile, error)
+
+	// Put adds a member; one who is there already stays as they are. NotFound for
+	// a team that is not there.
+	Put(ctx context.Context, o id.Org, m team.Member) error
+
+	// Remove takes a member out of a team. NotFound when they are not in it.
+	Remove(ctx context.Context, o id.Org, t id.Team, user id.User) error
+
+	// OfUser returns the ids of the teams that the user was put into.
+	OfUser(ctx context.Context, o id.Org, user id.User) ([]id.Team, error)
+
+	// RemoveUser takes the user out of all teams of the organisation that are not
+	// their own personal team.
+	RemoveUser(ctx context.Context, o id.Org, user id.User) error
+}
+
+// Workspaces holds workspaces. Changes are made under the organisation's Lock.
+type Workspaces interface {
+	Get(ctx context.Context, o id.Org, w id.Workspace) (workspace.Workspace, error)
+
+	// List returns all workspaces of the organisation by CreatedAt, then id.
+	List(ctx context.Context, o id.Org) ([]workspace.Workspace, error)
+
+	// Add fails with Conflict on a taken id, NotFound when its team is not there.
+	Add(ctx context.Context, o id.Org, w workspace.Workspace) error
+
+	// Put replaces a workspace that is there; NotFound when its team is not there.
+	Put(ctx context.Context, o id.Org, w workspace.Workspace) error
+
+	// Remove deletes a workspace and its tasks with their history.
+	Remove(ctx context.Context, o id.Org, w id.Workspace) error
+}
+
+// Orders holds each member's own order of workspaces.
+type Orders interface {
+	// Get returns an empty order for a member who has none.
+	Get(ctx context.Context, o id.Org, user id.User) (workspace.Order, error)
+
+	// Update stores what fn makes of the order, holding it against other updates
+	// of the same member.
+	Update(ctx context.Context, o id.Org, user id.User, fn func(workspace.Order) (workspace.Order, error)) error
+}
+
+// Tasks holds tasks.
+type Tasks interface {
+	Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error)
+
+	// List calls each with the tasks that f selects for the actor (exactly those
+	// for which f.Selects), in the order of task.Compare. An error of each ends
+	// the list and is returned.
+	List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error
+
+	// Add stores the task after all others of the organisation and returns it
+	// with its sort order, which is greater than any committed one's (0 for the
+	// first). Conflict on a taken id; NotFound when its workspace is not there.
+	Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error)
+
+	// Revise reads the named tasks, holding them against other changes until the
+	// transaction ends, and stores what fn makes of them, all or none. Fn gets
+	// them in the order of ids and returns as many in the same order. NotFound
+	// when one is missing or its workspace after fn is. The ids are all
+	// different; any number of them takes a bounded number of statements.
+	Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error)
+
+	// Remove deletes the task and its history, if allow returns nil for it as it
+	// is; its error comes back.
+	Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error
+
+	// Unassign clears the user from every task of the organisation that is
+	// assigned to them, as task.Unassigned at now does.
+	Unassign(ctx context.Context, o id.Org, user id.User, now time.Time) error
+}
+
+// TaskHistory holds what happened to tasks.
+type TaskHistory interface {
+	// Add appends; NotFound when a task is not there.
+	Add(ctx context.Context, o id.Org, changes []task.Change) error
+
+	// List returns a task's changes in the order they were made (At, then id).
+	List(ctx context.Context, o id.Org, t id.Task) ([]task.Change, error)
+}
