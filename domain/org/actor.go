@@ -1,6 +1,9 @@
 package org
 
-import "collab/domain/id"
+import (
+	"collab/domain/fault"
+	"collab/domain/id"
+)
 
 // Actor is who a request acts as. An actor without an organisation has an
 // empty Org and Role and may do only what needs none.
@@ -23,6 +26,7 @@ type Sight struct {
 	Teams      map[id.Team]bool         // every visible team; true where the member belongs to it
 	Workspaces map[id.Workspace]id.Team // every visible workspace with its team
 	List       []id.Workspace           // the same workspaces, for queries
+	Seeded     bool                     // the organisation has its shared team
 }
 
 // SeesTeam reports whether the actor can see the team.
@@ -41,4 +45,34 @@ func (a Actor) SeesWorkspace(w id.Workspace) bool {
 	}
 	_, ok := a.Sight.Workspaces[w]
 	return ok
+}
+
+// Belongs decides whether the actor acts in an organisation at all.
+func (a Actor) Belongs() error {
+	if a.Org == "" {
+		return fault.New(fault.Forbidden, "This needs an organisation, and the caller has none")
+	}
+	return nil
+}
+
+// Writes decides whether the actor may change anything in its organisation.
+func (a Actor) Writes() error {
+	if err := a.Belongs(); err != nil {
+		return err
+	}
+	if !a.Role.MayWrite() {
+		return fault.New(fault.Forbidden, "A VIEWER has read-only access")
+	}
+	return nil
+}
+
+// Manages decides whether the actor may manage members and settings.
+func (a Actor) Manages() error {
+	if err := a.Belongs(); err != nil {
+		return err
+	}
+	if !a.Role.MayManage() {
+		return fault.New(fault.Forbidden, "This needs the role OWNER or ADMIN")
+	}
+	return nil
 }

@@ -1,0 +1,311 @@
+// Package access says who a caller is and what they see: it checks tokens,
+// exchanges and refreshes them, and makes the records of people whom only a
+// token has told us of.
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/org"
+	"collab/domain/session"
+	"collab/domain/team"
+	"collab/ports"
+)
+
+// Bounds of what is remembered. A verified identity token is verified again
+// after trust, so that a key that the provider withdrew stops counting.
+const (
+	maxToken     = 16 << 10 // bytes
+	maxSightings = 20_000
+	maxVerified  = 50_000
+	trust        = 5 * time.Minute
+)
+
+// Options are what Access needs.
+type Options struct {
+	Store    ports.Store
+	Epochs   ports.Epochs
+	Identity ports.IdentityTokens
+	Tokens   ports.ServiceTokens
+	SignIn   ports.SignIn
+	Sealer   ports.Sealer
+	Clock    ports.Clock
+	IDs      ports.IDs
+	Secrets  ports.Secrets
+	Roles    org.RoleMap
+	// PublicURL is the address of the service without a trailing slash.
+	PublicURL string
+	// SessionCookie is the name of the identity provider's session cookie where
+	// it signs in by session; empty where it works by authorization code.
+	SessionCookie string
+}
+
+// Access are the use cases of tokens.
+type Access struct {
+	Options
+	epochs    epochs
+	verified  *cache[[sha256.Size]byte, verified]
+	sightings *cache[seat, sighting]
+}
+
+// seat names one user's place in one organisation.
+type seat struct {
+	org  id.Org
+	user id.User
+}
+
+// verified is a token whose signature was checked, with whom it stands for.
+type verified struct {
+	seat
+	claims session.Claims // of a service token
+	until  time.Time      // when an identity token is to be verified again; zero for a service token
+}
+
+// sighting is what was found for a seat at an epoch of its organisation. It
+// counts as long as the epoch stands.
+type sighting struct {
+	epoch int64
+	actor org.Actor
+	err   error // the refusal that was found instead
+}
+
+// New returns the use cases.
+func New(o Options) *Access {
+	return &Access{
+		Options:   o,
+		epochs:    epochs{port: o.Epochs},
+		verified:  newCache[[sha256.Size]byte, verified](maxVerified),
+		sightings: newCache[seat, sighting](maxSightings),
+	}
+}
+
+// Authenticate returns whom a bearer token of either kind stands for, as the
+// records say at this moment: Unauthenticated for a token that does not count
+// or whose user is gone, Forbidden for the token of a removed member.
+func (a *Access) Authenticate(ctx context.Context, bearer string) (org.Actor, error) {
+	v, err := a.verify(ctx, bearer)
+	if err != nil {
+		return org.Actor{}, err
+	}
+	if v.org == "" {
+		return a.roam(ctx, v.user)
+	}
+	return a.look(ctx, v.seat)
+}
+
+// verify checks a token's signature and times, from memory where it can.
+func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
+	if bearer == "" {
+		return verified{}, fault.New(fault.Unauthenticated, "A bearer token is required")
+	}
+	if len(bearer) > maxToken {
+		return verified{}, badToken(nil)
+	}
+	key := sha256.Sum256([]byte(bearer))
+	now := a.Clock.Now()
+	v, known := a.verified.get(key)
+	if known && (v.until.IsZero() || now.Before(v.until)) {
+		if v.until.IsZero() && !v.claims.Valid(now) {
+			return verified{}, badToken(nil)
+		}
+		return v, nil
+	}
+	if a.Tokens.Ours(bearer) {
+		claims, err := a.Tokens.Read(bearer)
+		if err != nil {
+			return verified{}, err
+		}
+		if !claims.Valid(now) {
+			return verified{}, badToken(nil)
+		}
+		v = verified{seat: seat{claims.Org, claims.User}, claims: claims}
+	} else {
+		claims, err := a.Identity.Verify(ctx, bearer)
+		if err != nil {
+			return verified{}, err
+		}
+		if v.seat, err = a.recognise(ctx, claims); err != nil {
+			return verified{}, err
+		}
+		v.until = now.Add(trust)
+		if claims.ExpiresAt.Before(v.until) {
+			v.until = claims.ExpiresAt
+		}
+	}
+	a.verified.put(key, v)
+	return v, nil
+}
+
+// recognise finds the records that an identity token names and makes those
+// that are not there yet.
+func (a *Access) recognise(ctx context.Context, claims identity.Claims) (seat, error) {
+	dir := a.Store.Directory()
+	u, err := dir.Users().ByProvider(ctx, claims.Subject)
+	if err == nil && u.Deleted() {
+		return seat{}, badToken(nil)
+	}
+	if err == nil && claims.Org == "" {
+		return seat{user: u.ID}, nil
+	}
+	if err == nil {
+		o, err := dir.Organisations().ByProvider(ctx, claims.Org)
+		if err == nil {
+			_, err = dir.Members().Get(ctx, o.ID, u.ID)
+		}
+		if err == nil {
+			return seat{o.ID, u.ID}, nil
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return seat{}, err
+		}
+	} else if !fault.Is(err, fault.NotFound) {
+		return seat{}, err
+	}
+	in, err := a.admit(ctx, claims, Exchange{}, false)
+	if err != nil {
+		return seat{}, err
+	}
+	if in.org == nil {
+		return seat{user: in.user.ID}, nil
+	}
+	return seat{in.org.ID, in.user.ID}, nil
+}
+
+// roam finds the actor of a token without organisation: the most recently used
+// membership's, else one without organisation.
+func (a *Access) roam(ctx context.Context, user id.User) (org.Actor, error) {
+	u, err := a.Store.Directory().Users().Get(ctx, user)
+	if fault.Is(err, fault.NotFound) || err == nil && u.Deleted() {
+		return org.Actor{}, badToken(nil)
+	}
+	if err != nil {
+		return org.Actor{}, err
+	}
+	m, err := recent(ctx, a.Store, user)
+	if err != nil {
+		return org.Actor{}, err
+	}
+	if m == nil {
+		return org.Actor{User: user}, nil
+	}
+	return a.look(ctx, seat{m.Org, user})
+}
+
+// recent returns the membership in an open organisation that the user used
+// last, nil when there is none.
+func recent(ctx context.Context, r ports.Records, user id.User) (*org.Membership, error) {
+	all, err := r.Directory().Users().Memberships(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if !m.Active() {
+			continue
+		}
+		o, err := r.Directory().Organisations().Get(ctx, m.Org)
+		if err != nil {
+			return nil, err
+		}
+		if !o.Closed() {
+			return &m, nil
+		}
+	}
+	return nil, nil
+}
+
+// look returns the actor in a seat. What was found before is used again while
+// the organisation's epoch stands, which is asked of the store every time: so
+// a removed member is out at once, on every server.
+func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
+	epoch, ok, err := a.epochs.read(ctx, at.org)
+	if err != nil {
+		return org.Actor{}, err
+	}
+	if !ok {
+		return org.Actor{}, notMember()
+	}
+	if s, known := a.sightings.get(at); known && s.epoch == epoch {
+		return s.actor, s.err
+	}
+	// Read after the epoch: what is found is at least as new as it.
+	actor, err := a.observe(ctx, at)
+	switch fault.KindOf(err) {
+	case fault.Unauthenticated, fault.Forbidden:
+		a.sightings.put(at, sighting{epoch, actor, err})
+	default:
+		if err == nil {
+			a.sightings.put(at, sighting{epoch, actor, nil})
+		}
+	}
+	return actor, err
+}
+
+func (a *Access) observe(ctx context.Context, at seat) (org.Actor, error) {
+	dir, work := a.Store.Directory(), a.Store.Work()
+	u, err := dir.Users().Get(ctx, at.user)
+	if fault.Is(err, fault.NotFound) || err == nil && u.Deleted() {
+		return org.Actor{}, badToken(nil)
+	}
+	if err != nil {
+		return org.Actor{}, err
+	}
+	o, err := dir.Organisations().Get(ctx, at.org)
+	if fault.Is(err, fault.NotFound) || err == nil && o.Closed() {
+		return org.Actor{}, notMember()
+	}
+	if err != nil {
+		return org.Actor{}, err
+	}
+	m, err := dir.Members().Get(ctx, at.org, at.user)
+	if fault.Is(err, fault.NotFound) || err == nil && !m.Active() {
+		return org.Actor{}, notMember()
+	}
+	if err != nil {
+		return org.Actor{}, err
+	}
+	teams, err := work.Teams().List(ctx, at.org)
+	if err != nil {
+		return org.Actor{}, err
+	}
+	own, err := work.TeamMembers().OfUser(ctx, at.org, at.user)
+	if err != nil {
+		return org.Actor{}, err
+	}
+	workspaces, err := work.Workspaces().List(ctx, at.org)
+	if err != nil {
+		return org.Actor{}, err
+	}
+	joined := make(map[id.Team]bool, len(own))
+	for _, t := range own {
+		joined[t] = true
+	}
+	sight := &org.Sight{Teams: map[id.Team]bool{}, Workspaces: map[id.Workspace]id.Team{}}
+	for _, t := range teams {
+		if t.Kind == team.Shared {
+			sight.Seeded = true
+		}
+		if t.Visible(at.user, m.Role, joined[t.ID]) {
+			sight.Teams[t.ID] = t.Includes(joined[t.ID])
+		}
+	}
+	for _, w := range workspaces {
+		if _, ok := sight.Teams[w.Team]; ok {
+			sight.Workspaces[w.ID] = w.Team
+			sight.List = append(sight.List, w.ID)
+		}
+	}
+	return org.Actor{User: at.user, Org: at.org, Role: m.Role, Sight: sight}, nil
+}
+
+func badToken(cause error) error {
+	return fault.Wrap(fault.Unauthenticated, cause, "The token is invalid or expired")
+}
+
+func notMember() error {
+	return fault.New(fault.Forbidden, "The caller is not a member of the organisation")
+}

@@ -1,0 +1,79 @@
+package access
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// patience is how long one query for epochs may take. It is cut off from the
+// requests that wait for it, because one that leaves must not fail the others.
+const patience = 10 * time.Second
+
+// epochs reads the epochs of organisations for many requests with one query.
+// Every request waits for a query that began after the request came, so that
+// each sees all that was committed before it; while one query runs, the
+// requests that come wait together for the next.
+type epochs struct {
+	port ports.Epochs
+	turn sync.Mutex // held by the batch whose query runs
+
+	mu   sync.Mutex
+	next *batch // the batch that still takes requests
+}
+
+type batch struct {
+	orgs map[id.Org]bool
+	done chan struct{}
+
+	// Written before done is closed.
+	found map[id.Org]int64
+	err   error
+}
+
+// read returns the organisation's present epoch; ok is false when there is no
+// such organisation.
+func (e *epochs) read(ctx context.Context, o id.Org) (epoch int64, ok bool, err error) {
+	e.mu.Lock()
+	b := e.next
+	leads := b == nil
+	if leads {
+		b = &batch{orgs: map[id.Org]bool{}, done: make(chan struct{})}
+		e.next = b
+	}
+	b.orgs[o] = true
+	e.mu.Unlock()
+	if leads {
+		e.lead(context.WithoutCancel(ctx), b)
+	}
+	select {
+	case <-b.done:
+		epoch, ok = b.found[o]
+		return epoch, ok, b.err
+	case <-ctx.Done():
+		return 0, false, ctx.Err()
+	}
+}
+
+// lead waits for the running query, closes the batch to newcomers and asks for
+// all that came until then.
+func (e *epochs) lead(ctx context.Context, b *batch) {
+	e.turn.Lock()
+	defer e.turn.Unlock()
+	defer close(b.done)
+	e.mu.Lock()
+	e.next = nil
+	e.mu.Unlock()
+	orgs := make([]id.Org, 0, len(b.orgs))
+	for o := range b.orgs {
+		orgs = append(orgs, o)
+	}
+	b.err = fault.New(fault.Unavailable, "The service cannot check memberships right now") // should the port panic
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b.found, b.err = e.port.Epochs(ctx, orgs)
+}

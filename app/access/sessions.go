@@ -1,0 +1,259 @@
+package access
+
+import (
+	"context"
+	"errors"
+
+	"collab/domain/check"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/org"
+	"collab/domain/session"
+	"collab/domain/team"
+	"collab/ports"
+)
+
+// Exchange is an identity token with what the caller says beside it, which
+// only fills what the token and the records leave open.
+type Exchange struct {
+	IdentityToken string
+	UserName      string
+	UserEmail     string
+	UserAvatarURL string
+	OrgName       string
+	OrgSlug       string
+}
+
+// Session is who a token stands for. Token is empty where none was issued; Org
+// is nil for a user without organisation.
+type Session struct {
+	Token               string
+	User                org.User
+	Org                 *org.Organisation
+	Role                org.Role
+	OnboardingCompleted bool
+	OnboardingSeeded    bool
+}
+
+// Exchange verifies an identity token and issues a service token for it.
+func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
+	var c check.List
+	if x.IdentityToken == "" {
+		c.Add("identityToken", "must not be empty")
+	}
+	for _, f := range []struct {
+		field string
+		value *string
+		limit int
+	}{
+		{"userName", &x.UserName, check.MaxName}, {"userEmail", &x.UserEmail, check.MaxEmail},
+		{"userAvatarUrl", &x.UserAvatarURL, check.MaxURL}, {"orgName", &x.OrgName, check.MaxName}, {"orgSlug", &x.OrgSlug, check.MaxName},
+	} {
+		c.Text(f.field, *f.value, f.limit)
+	}
+	if err := c.Err(); err != nil {
+		return Session{}, err
+	}
+	if len(x.IdentityToken) > maxToken {
+		return Session{}, badToken(nil)
+	}
+	claims, err := a.Identity.Verify(ctx, x.IdentityToken)
+	if err != nil {
+		return Session{}, err
+	}
+	in, err := a.admit(ctx, claims, x, true)
+	if err != nil {
+		return Session{}, err
+	}
+	return a.issue(ctx, in)
+}
+
+// Refresh issues a new token for one that is not older than its grace, with
+// membership and role as they are now.
+func (a *Access) Refresh(ctx context.Context, token string) (Session, error) {
+	if token == "" {
+		return Session{}, fault.Field("token", "must not be empty")
+	}
+	if len(token) > maxToken {
+		return Session{}, badToken(nil)
+	}
+	claims, err := a.Tokens.Read(token)
+	if err != nil {
+		return Session{}, err
+	}
+	if !claims.Refreshable(a.Clock.Now()) {
+		return Session{}, badToken(nil)
+	}
+	in, err := a.find(ctx, a.Store, claims.User, claims.Org)
+	if fault.Is(err, fault.NotFound) {
+		return Session{}, badToken(err)
+	}
+	if err != nil {
+		return Session{}, err
+	}
+	return a.issue(ctx, in)
+}
+
+// Me returns the actor's own profile.
+func (a *Access) Me(ctx context.Context, actor org.Actor) (Session, error) {
+	in, err := a.find(ctx, a.Store, actor.User, actor.Org)
+	if err != nil {
+		return Session{}, err
+	}
+	return a.view(ctx, in)
+}
+
+// admitted is who came in: org and member are nil together.
+type admitted struct {
+	user   org.User
+	org    *org.Organisation
+	member *org.Membership
+}
+
+// find reads a user and their place in the organisation, or, without one, in
+// the organisation that they used last. NotFound when any of it is gone.
+func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.Org) (admitted, error) {
+	u, err := r.Directory().Users().Get(ctx, user)
+	if err != nil {
+		return admitted{}, err
+	}
+	if u.Deleted() {
+		return admitted{}, fault.Missing("User")
+	}
+	if o == "" {
+		m, err := recent(ctx, r, user)
+		if err != nil || m == nil {
+			return admitted{user: u}, err
+		}
+		o = m.Org
+	}
+	m, err := r.Directory().Members().Get(ctx, o, user)
+	if err != nil {
+		return admitted{}, err
+	}
+	of, err := r.Directory().Organisations().Get(ctx, o)
+	if err != nil {
+		return admitted{}, err
+	}
+	if !m.Active() || of.Closed() {
+		return admitted{}, fault.Missing("Member")
+	}
+	return admitted{u, &of, &m}, nil
+}
+
+// errLock asks for another run that takes the organisation's lock first.
+var errLock = errors.New("the organisation's lock is needed")
+
+// admit brings the records up to what a verified token says: it makes those
+// that are not there, and, when the token is being exchanged, brings role and
+// use up to date. A membership that was removed stays removed.
+func (a *Access) admit(ctx context.Context, claims identity.Claims, hints Exchange, exchanged bool) (in admitted, err error) {
+	// A role or a membership changes under the organisation's lock, which makes
+	// every server forget what it knows of the organisation; the usual exchange
+	// changes neither and goes without.
+	for _, lock := range []bool{false, true} {
+		err = a.Store.Atomic(ctx, func(r ports.Records) error {
+			var err error
+			in, err = a.enter(ctx, r, claims, hints, exchanged, lock)
+			return err
+		})
+		if !errors.Is(err, errLock) {
+			break
+		}
+	}
+	return in, err
+}
+
+func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Claims, hints Exchange, exchanged, lock bool) (admitted, error) {
+	dir, now := r.Directory(), a.Clock.Now()
+	u, err := dir.Users().Upsert(ctx, org.User{ID: id.User(a.IDs.New()), ProviderID: claims.Subject, CreatedAt: now, UpdatedAt: now},
+		func(u org.User) (org.User, error) {
+			return u.Presented(claims, identity.UserFacts{Name: hints.UserName, Email: hints.UserEmail, AvatarURL: hints.UserAvatarURL}, now), nil
+		})
+	if err != nil {
+		return admitted{}, err
+	}
+	if u.Deleted() {
+		return admitted{}, badToken(nil)
+	}
+	in := admitted{user: u}
+	var o org.Organisation
+	if claims.Org == "" {
+		m, err := recent(ctx, r, u.ID)
+		if err != nil || m == nil {
+			return in, err
+		}
+		if o, err = dir.Organisations().Get(ctx, m.Org); err != nil {
+			return in, err
+		}
+	} else {
+		o, err = dir.Organisations().Upsert(ctx, org.Organisation{ID: id.Org(a.IDs.New()), ProviderID: claims.Org, CreatedAt: now, UpdatedAt: now},
+			func(o org.Organisation) (org.Organisation, error) {
+				return o.Presented(claims, hints.OrgName, hints.OrgSlug, now), nil
+			})
+		if err != nil {
+			return in, err
+		}
+	}
+	if o.Closed() {
+		return in, nil
+	}
+	if lock {
+		if o, err = dir.Organisations().Lock(ctx, o.ID); err != nil {
+			return in, err
+		}
+	}
+	naming := org.Naming{Map: a.Roles, Creator: o.CreatedBy != "" && o.CreatedBy == claims.Subject}
+	was, err := dir.Members().Hold(ctx, o.ID, u.ID)
+	var is org.Membership
+	switch {
+	case fault.Is(err, fault.NotFound):
+		is = org.Admitted(o.ID, u.ID, claims.OrgRole, naming, now)
+	case err != nil:
+		return in, err
+	case !was.Active():
+		return in, nil
+	case exchanged:
+		is = was.Exchanged(claims.OrgRole, claims.IssuedAt, naming, now)
+	default:
+		is = was
+	}
+	if is.Role != was.Role && !lock {
+		return in, errLock
+	}
+	if is != was {
+		if err := dir.Members().Put(ctx, o.ID, is); err != nil {
+			return in, err
+		}
+	}
+	in.org, in.member = &o, &is
+	return in, nil
+}
+
+// issue signs a token for who came in.
+func (a *Access) issue(ctx context.Context, in admitted) (Session, error) {
+	s, err := a.view(ctx, in)
+	if err != nil {
+		return Session{}, err
+	}
+	var o id.Org
+	if in.org != nil {
+		o = in.org.ID
+	}
+	s.Token, err = a.Tokens.Issue(session.Issue(a.IDs.New(), in.user.ID, o, s.Role, a.Clock.Now()))
+	return s, err
+}
+
+func (a *Access) view(ctx context.Context, in admitted) (Session, error) {
+	s := Session{User: in.user, Org: in.org}
+	if in.org == nil {
+		return s, nil
+	}
+	s.Role, s.OnboardingCompleted = in.member.Role, in.member.OnboardingCompleted
+	teams, err := a.Store.Work().Teams().List(ctx, in.org.ID)
+	for _, t := range teams {
+		s.OnboardingSeeded = s.OnboardingSeeded || t.Kind == team.Shared
+	}
+	return s, err
+}

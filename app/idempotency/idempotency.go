@@ -1,0 +1,86 @@
+// Package idempotency lets a client repeat a request with the same key and get
+// the first answer again, on any server.
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+
+	"collab/domain/fault"
+	"collab/domain/replay"
+	"collab/ports"
+)
+
+// Idempotency keeps the answers to requests with a key.
+type Idempotency struct {
+	store   ports.Store
+	sealer  ports.Sealer
+	clock   ports.Clock
+	secrets ports.Secrets
+}
+
+// New returns the use cases. Answers are sealed, as they can hold secrets.
+func New(store ports.Store, sealer ports.Sealer, clock ports.Clock, secrets ports.Secrets) *Idempotency {
+	return &Idempotency{store: store, sealer: sealer, clock: clock, secrets: secrets}
+}
+
+// Attempt is one request with a key: either the first, which has to Finish or
+// Abandon it, or a repetition, which has an Answer.
+type Attempt struct {
+	of     *Idempotency
+	record replay.Record
+	answer []byte
+}
+
+// Begin claims the key for a request, or finds its answer. The key belongs to
+// the caller and the route. Conflict while the first request still runs;
+// Mismatch when the key came with another request before.
+func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fingerprint [32]byte) (*Attempt, error) {
+	digest := sha256.New()
+	for _, part := range []string{caller, route, key} {
+		sum := sha256.Sum256([]byte(part))
+		digest.Write(sum[:])
+	}
+	now := s.clock.Now()
+	want := replay.Record{
+		Key: hex.EncodeToString(digest.Sum(nil)), Fingerprint: hex.EncodeToString(fingerprint[:]),
+		Claim: s.secrets.Secret(), ExpiresAt: now.Add(replay.Lease),
+	}
+	got, err := s.store.Journal().Replays().Begin(ctx, want, now)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case got.Claim == want.Claim:
+		return &Attempt{of: s, record: got}, nil
+	case got.Fingerprint != want.Fingerprint:
+		return nil, fault.New(fault.Mismatch, "Idempotency-Key was used before with another request")
+	case !got.Done:
+		return nil, fault.New(fault.Conflict, "The first request with this Idempotency-Key is still running")
+	}
+	answer, err := s.sealer.Open(got.Answer, []byte(got.Key))
+	if err != nil {
+		return nil, err
+	}
+	return &Attempt{of: s, record: got, answer: answer}, nil
+}
+
+// Answer returns the first request's answer to a repetition.
+func (a *Attempt) Answer() ([]byte, bool) { return a.answer, a.record.Done }
+
+// Finish keeps the answer for as long as keys are remembered.
+func (a *Attempt) Finish(ctx context.Context, answer []byte) error {
+	sealed, err := a.of.sealer.Seal(answer, []byte(a.record.Key))
+	if err != nil {
+		return err
+	}
+	done := a.record
+	done.Done, done.Answer, done.ExpiresAt = true, sealed, a.of.clock.Now().Add(replay.Retention)
+	return a.of.store.Journal().Replays().Finish(ctx, done)
+}
+
+// Abandon frees the key, so that the request can be tried again.
+func (a *Attempt) Abandon(ctx context.Context) error {
+	return a.of.store.Journal().Replays().Abandon(ctx, a.record.Key, a.record.Claim)
+}

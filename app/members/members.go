@@ -1,0 +1,338 @@
+// Package members is how an organisation's members, their roles and the
+// invitations to it are managed, and who may read the record of that.
+package members
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/check"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/invitation"
+	"collab/domain/mail"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// Options are what Members needs. InviteURL makes the address that leads an
+// invited person to the invitation with the token.
+type Options struct {
+	Store     ports.Store
+	Clock     ports.Clock
+	IDs       ports.IDs
+	Secrets   ports.Secrets
+	Mailer    ports.Mailer
+	InviteURL func(token string) string
+}
+
+// Members are the use cases of members and invitations.
+type Members struct{ Options }
+
+// New returns the use cases.
+func New(o Options) *Members { return &Members{o} }
+
+// Now returns the time that invitations are read at.
+func (s *Members) Now() time.Time { return s.Clock.Now() }
+
+// List calls each with the members by when they joined.
+func (s *Members) List(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	return s.Store.Directory().Members().List(ctx, actor.Org, after, limit, each)
+}
+
+// ChangeRole gives a member another role, which stands until the identity
+// provider's role for that member changes.
+func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User, role string) (changed org.Profile, err error) {
+	to, ok := org.ParseRole(role)
+	if !ok {
+		return org.Profile{}, badRole()
+	}
+	err = s.locked(ctx, &actor, func(r ports.Records, _ org.Organisation) error {
+		members := r.Directory().Members()
+		target, err := active(ctx, r, actor.Org, user)
+		if err != nil {
+			return err
+		}
+		seats, err := members.Count(ctx, actor.Org)
+		if err != nil {
+			return err
+		}
+		if err := org.ChangeRole(actor, target, to, seats); err != nil {
+			return err
+		}
+		changed.Membership = target.WithRole(to)
+		if err := members.Put(ctx, actor.Org, changed.Membership); err != nil {
+			return err
+		}
+		if changed.Person, err = r.Directory().Users().Get(ctx, user); err != nil {
+			return err
+		}
+		return s.note(ctx, r, actor, audit.RoleChanged, string(user), string(target.Role)+" -> "+string(to))
+	})
+	return changed, err
+}
+
+// Remove ends a membership: the user is out at once, belongs to no team, and
+// is assigned to no task.
+func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) error {
+	return s.locked(ctx, &actor, func(r ports.Records, _ org.Organisation) error {
+		target, err := active(ctx, r, actor.Org, user)
+		if err != nil {
+			return err
+		}
+		seats, err := r.Directory().Members().Count(ctx, actor.Org)
+		if err != nil {
+			return err
+		}
+		if err := org.Remove(actor, target, seats); err != nil {
+			return err
+		}
+		now := s.Clock.Now()
+		if err := r.Directory().Members().Put(ctx, actor.Org, target.Removed(now)); err != nil {
+			return err
+		}
+		if err := r.Work().TeamMembers().RemoveUser(ctx, actor.Org, user); err != nil {
+			return err
+		}
+		if err := r.Work().Tasks().Unassign(ctx, actor.Org, user, now); err != nil {
+			return err
+		}
+		action := audit.MemberRemoved
+		if actor.User == user {
+			action = audit.MemberLeft
+		}
+		return s.note(ctx, r, actor, action, string(user), string(target.Role))
+	})
+}
+
+// Invites lists the invitations that are pending and not expired.
+func (s *Members) Invites(ctx context.Context, actor org.Actor) ([]invitation.Invitation, error) {
+	if err := actor.Manages(); err != nil {
+		return nil, err
+	}
+	return s.Store.Directory().Invitations().Pending(ctx, actor.Org, "", s.Clock.Now())
+}
+
+// Invited is an invitation with the address that accepts it, which is known
+// only when its token was just made.
+type Invited struct {
+	invitation.Invitation
+	URL string
+}
+
+// Invite makes an invitation and sends it, if the address is free and the plan
+// has room.
+func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role string) (Invited, error) {
+	if err := actor.Manages(); err != nil {
+		return Invited{}, err
+	}
+	var c check.List
+	email = c.Email("email", email)
+	to, ok := org.ParseRole(role)
+	if !ok {
+		c.Add("role", "must be one of OWNER, ADMIN, MEMBER, VIEWER")
+	}
+	if err := c.Err(); err != nil {
+		return Invited{}, err
+	}
+	token := s.Secrets.Secret()
+	return s.send(ctx, actor, token, func(r ports.Records) (invitation.Invitation, error) {
+		now := s.Clock.Now()
+		member, err := r.Directory().Members().ByEmail(ctx, actor.Org, email)
+		if err != nil {
+			return invitation.Invitation{}, err
+		}
+		same, err := r.Directory().Invitations().Pending(ctx, actor.Org, email, now)
+		if err != nil {
+			return invitation.Invitation{}, err
+		}
+		seats, limit, err := room(ctx, r, actor.Org, now)
+		if err != nil {
+			return invitation.Invitation{}, err
+		}
+		if err := invitation.Ask(actor, to, member, len(same) > 0, seats, limit); err != nil {
+			return invitation.Invitation{}, err
+		}
+		made := invitation.New(invitation.Invitation{
+			ID: id.Invitation(s.IDs.New()), Org: actor.Org, Email: email, Role: to, InvitedBy: actor.User,
+		}, TokenHash(token), now)
+		return made, s.note(ctx, r, actor, audit.InvitationCreated, string(made.ID), string(to))
+	})
+}
+
+// Resend gives an invitation a new token and 24 hours from now, and sends it
+// again; the old token is worth nothing then. An expired invitation needs room
+// in the plan again.
+func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) (Invited, error) {
+	if err := actor.Manages(); err != nil {
+		return Invited{}, err
+	}
+	token := s.Secrets.Secret()
+	return s.send(ctx, actor, token, func(r ports.Records) (invitation.Invitation, error) {
+		was, err := r.Directory().Invitations().Get(ctx, actor.Org, i)
+		if err != nil {
+			return was, err
+		}
+		now := s.Clock.Now()
+		again, err := was.Resent(TokenHash(token), now)
+		if err != nil {
+			return was, err
+		}
+		if err := invitation.Manage(actor, was.Role); err != nil {
+			return was, err
+		}
+		if was.Status(now) == invitation.Expired {
+			member, err := r.Directory().Members().ByEmail(ctx, actor.Org, was.Email)
+			if err != nil {
+				return was, err
+			}
+			same, err := r.Directory().Invitations().Pending(ctx, actor.Org, was.Email, now)
+			if err != nil {
+				return was, err
+			}
+			seats, limit, err := room(ctx, r, actor.Org, now)
+			if err != nil {
+				return was, err
+			}
+			if err := invitation.Ask(actor, was.Role, member, len(same) > 0, seats, limit); err != nil {
+				return was, err
+			}
+		}
+		return again, s.note(ctx, r, actor, audit.InvitationResent, string(i), "")
+	})
+}
+
+// send stores what decide returns and mails it. The mail goes out after the
+// commit, so that no letter tells of an invitation that is not there.
+func (s *Members) send(ctx context.Context, actor org.Actor, token string, decide func(ports.Records) (invitation.Invitation, error)) (Invited, error) {
+	var made invitation.Invitation
+	var organisation org.Organisation
+	var inviter org.User
+	err := s.locked(ctx, &actor, func(r ports.Records, o org.Organisation) error {
+		organisation = o
+		if err := actor.Manages(); err != nil {
+			return err
+		}
+		var err error
+		if made, err = decide(r); err != nil {
+			return err
+		}
+		if inviter, err = r.Directory().Users().Get(ctx, actor.User); err != nil {
+			return err
+		}
+		return r.Directory().Invitations().Put(ctx, actor.Org, made)
+	})
+	if err != nil {
+		return Invited{}, err
+	}
+	out := Invited{made, s.InviteURL(token)}
+	// The invitation stands whether or not the letter can go out: its address is
+	// in the answer and it can be sent again.
+	_ = s.Mailer.Send(ctx, mail.Invitation(made.Email, organisation.Name, inviter.Name, out.URL, made.ExpiresAt))
+	return out, nil
+}
+
+// Withdraw deletes a pending invitation.
+func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation) error {
+	if err := actor.Manages(); err != nil {
+		return err
+	}
+	return s.locked(ctx, &actor, func(r ports.Records, _ org.Organisation) error {
+		if err := actor.Manages(); err != nil {
+			return err
+		}
+		was, err := r.Directory().Invitations().Get(ctx, actor.Org, i)
+		if err != nil {
+			return err
+		}
+		gone, err := was.Withdrawn(s.Clock.Now())
+		if err != nil {
+			return err
+		}
+		if err := invitation.Manage(actor, was.Role); err != nil {
+			return err
+		}
+		if err := r.Directory().Invitations().Put(ctx, actor.Org, gone); err != nil {
+			return err
+		}
+		return s.note(ctx, r, actor, audit.InvitationDeleted, string(i), "")
+	})
+}
+
+// Audit returns the organisation's audit log, the newest entry first.
+func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, limit int) ([]audit.Entry, error) {
+	if err := actor.Manages(); err != nil {
+		return nil, err
+	}
+	return s.Store.Journal().Audit().List(ctx, actor.Org, after, limit)
+}
+
+// locked runs fn under the organisation's lock, with the actor's role read
+// afresh under it: two who take each other's rights away at once must not both
+// succeed.
+func (s *Members) locked(ctx context.Context, actor *org.Actor, fn func(ports.Records, org.Organisation) error) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	return s.Store.Atomic(ctx, func(r ports.Records) error {
+		o, err := r.Directory().Organisations().Lock(ctx, actor.Org)
+		if err != nil {
+			return err
+		}
+		if !actor.Operator {
+			own, err := r.Directory().Members().Get(ctx, actor.Org, actor.User)
+			if err != nil {
+				return err
+			}
+			if !own.Active() {
+				return fault.New(fault.Forbidden, "The caller is no longer a member of the organisation")
+			}
+			actor.Role = own.Role
+		}
+		return fn(r, o)
+	})
+}
+
+func (s *Members) note(ctx context.Context, r ports.Records, actor org.Actor, a audit.Action, target, detail string) error {
+	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.IDs.New()), actor.Org, a, target, detail, s.Clock.Now()))
+}
+
+// active holds a membership that is in force; any other is not found.
+func active(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.Membership, error) {
+	m, err := r.Directory().Members().Hold(ctx, o, user)
+	if err == nil && !m.Active() {
+		err = fault.Missing("Member")
+	}
+	return m, err
+}
+
+// room counts who is there and who is asked, and reads the plan's limit.
+func room(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Seats, int, error) {
+	seats, err := r.Directory().Members().Count(ctx, o)
+	if err != nil {
+		return seats, 0, err
+	}
+	pending, err := r.Directory().Invitations().Pending(ctx, o, "", now)
+	if err != nil {
+		return seats, 0, err
+	}
+	seats.Pending = len(pending)
+	sub, err := r.Directory().Subscriptions().Get(ctx, o)
+	return seats, sub.Plan.Limits().Members, err
+}
+
+// TokenHash is the form in which an invitation's token is kept.
+func TokenHash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func badRole() error {
+	return fault.Field("role", "must be one of OWNER, ADMIN, MEMBER, VIEWER")
+}

@@ -1,0 +1,141 @@
+// Package onboarding takes a new member and a new organisation through their
+// first steps.
+package onboarding
+
+import (
+	"context"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/seed"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+// Onboarding are the use cases of onboarding.
+type Onboarding struct {
+	store ports.Store
+	clock ports.Clock
+	ids   ports.IDs
+}
+
+// New returns the use cases over the store.
+func New(store ports.Store, clock ports.Clock, ids ports.IDs) *Onboarding {
+	return &Onboarding{store: store, clock: clock, ids: ids}
+}
+
+// Complete marks the actor's onboarding complete; again is the same.
+func (s *Onboarding) Complete(ctx context.Context, actor org.Actor) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	return s.store.Atomic(ctx, func(r ports.Records) error {
+		m, err := r.Directory().Members().Hold(ctx, actor.Org, actor.User)
+		if err != nil {
+			return err
+		}
+		if !m.Active() {
+			return fault.New(fault.Forbidden, "The caller is no longer a member of the organisation")
+		}
+		return r.Directory().Members().Put(ctx, actor.Org, m.Onboarded())
+	})
+}
+
+// Seeded says what a seeding made; everything is empty when it was done before.
+type Seeded struct {
+	Seeded            bool
+	SharedTeam        id.Team
+	PersonalTeam      id.Team
+	SharedWorkspace   id.Workspace
+	PersonalWorkspace id.Workspace
+	Tasks             []id.Task // the personal ones, then the shared ones
+}
+
+// Seed gives the organisation its first teams, workspaces and tasks, once: the
+// shared team's unique key decides between any number of callers.
+func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) {
+	if err := actor.Writes(); err != nil {
+		return Seeded{}, err
+	}
+	var made Seeded
+	err := s.store.Atomic(ctx, func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
+			return err
+		}
+		made = Seeded{
+			Seeded:     true,
+			SharedTeam: id.Team(s.ids.New()), PersonalTeam: id.Team(s.ids.New()),
+			SharedWorkspace: id.Workspace(s.ids.New()), PersonalWorkspace: id.Workspace(s.ids.New()),
+		}
+		if err := s.team(ctx, r, actor, made.SharedTeam, team.Shared, seed.SharedTeam); err != nil {
+			return err
+		}
+		var err error
+		if made.PersonalTeam, err = s.personal(ctx, r, actor, made.PersonalTeam); err != nil {
+			return err
+		}
+		personal, shared := seed.Tasks()
+		if err := s.workspace(ctx, r, actor, &made, made.PersonalWorkspace, made.PersonalTeam, seed.PersonalWorkspace, personal); err != nil {
+			return err
+		}
+		return s.workspace(ctx, r, actor, &made, made.SharedWorkspace, made.SharedTeam, seed.SharedWorkspace, shared)
+	})
+	if fault.Is(err, fault.Conflict) {
+		return Seeded{}, nil
+	}
+	if err != nil {
+		return Seeded{}, err
+	}
+	return made, nil
+}
+
+// personal makes the actor's personal team, or finds the one that is there.
+func (s *Onboarding) personal(ctx context.Context, r ports.Records, actor org.Actor, fresh id.Team) (id.Team, error) {
+	all, err := r.Work().Teams().List(ctx, actor.Org)
+	if err != nil {
+		return "", err
+	}
+	for _, t := range all {
+		if t.Kind == team.Personal && t.CreatedBy == actor.User {
+			return t.ID, nil
+		}
+	}
+	if err := s.team(ctx, r, actor, fresh, team.Personal, seed.PersonalTeam); err != nil {
+		return "", err
+	}
+	return fresh, r.Work().TeamMembers().Put(ctx, actor.Org, team.Member{Team: fresh, User: actor.User, JoinedAt: s.clock.Now()})
+}
+
+func (s *Onboarding) team(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, kind team.Kind, name string) error {
+	made, err := team.New(t, actor.Org, kind, actor.User, team.Draft{Name: name}, s.clock.Now())
+	if err != nil {
+		return err
+	}
+	return r.Work().Teams().Add(ctx, actor.Org, made)
+}
+
+func (s *Onboarding) workspace(ctx context.Context, r ports.Records, actor org.Actor, made *Seeded, w id.Workspace, in id.Team, name string, tasks []task.Draft) error {
+	now := s.clock.Now()
+	space, err := workspace.New(w, actor.Org, actor.User, workspace.Draft{Name: name, Team: in}, now)
+	if err != nil {
+		return err
+	}
+	if err := r.Work().Workspaces().Add(ctx, actor.Org, space); err != nil {
+		return err
+	}
+	for _, d := range tasks {
+		d.Workspace = &w
+		t, err := task.New(id.Task(s.ids.New()), actor.Org, actor.User, d, now)
+		if err != nil {
+			return err
+		}
+		if _, err := r.Work().Tasks().Add(ctx, actor.Org, t); err != nil {
+			return err
+		}
+		made.Tasks = append(made.Tasks, t.ID)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+// Package operator is what the people who run the service do across
+// organisations. Every use is in the audit log.
+package operator
+
+import (
+	"context"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// Operator are the use cases of operators.
+type Operator struct {
+	store ports.Store
+	clock ports.Clock
+	ids   ports.IDs
+}
+
+// New returns the use cases over the store.
+func New(store ports.Store, clock ports.Clock, ids ports.IDs) *Operator {
+	return &Operator{store: store, clock: clock, ids: ids}
+}
+
+// Overview is an organisation as operators see it.
+type Overview struct {
+	org.Organisation
+	Subscription plan.Subscription
+	Seats        org.Seats
+}
+
+// Organisations lists organisations in the order of their ids, those after the
+// given one; at most limit of them, 0: all.
+func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.Org, limit int) ([]Overview, error) {
+	if err := operates(actor); err != nil {
+		return nil, err
+	}
+	orgs, err := s.store.Directory().Organisations().List(ctx, org.Filter{After: after, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.note(ctx, s.store, actor, "", audit.OperatorRead, "", "organisations"); err != nil {
+		return nil, err
+	}
+	list := make([]Overview, len(orgs))
+	for i, o := range orgs {
+		if list[i], err = s.overview(ctx, s.store, o); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Organisation returns one organisation.
+func (s *Operator) Organisation(ctx context.Context, actor org.Actor, o id.Org) (Overview, error) {
+	if err := operates(actor); err != nil {
+		return Overview{}, err
+	}
+	found, err := s.store.Directory().Organisations().Get(ctx, o)
+	if err != nil {
+		return Overview{}, err
+	}
+	if err := s.note(ctx, s.store, actor, o, audit.OperatorRead, "", "organisation"); err != nil {
+		return Overview{}, err
+	}
+	return s.overview(ctx, s.store, found)
+}
+
+// Grant sets an organisation's subscription by hand; from then on it is
+// managed outside the payment provider.
+func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.Grant) (Overview, error) {
+	if err := operates(actor); err != nil {
+		return Overview{}, err
+	}
+	var out Overview
+	err := s.store.Atomic(ctx, func(r ports.Records) error {
+		of, err := r.Directory().Organisations().Lock(ctx, o)
+		if err != nil {
+			return err
+		}
+		was, err := r.Directory().Subscriptions().Get(ctx, o)
+		if err != nil {
+			return err
+		}
+		is, err := was.Granted(g, s.clock.Now())
+		if err != nil {
+			return err
+		}
+		if err := r.Directory().Subscriptions().Put(ctx, o, is); err != nil {
+			return err
+		}
+		if err := s.note(ctx, r, actor, o, audit.SubscriptionChanged, "", string(was.Plan)+" -> "+string(is.Plan)); err != nil {
+			return err
+		}
+		out, err = s.overview(ctx, r, of)
+		return err
+	})
+	return out, err
+}
+
+// SetRole gives a member a role, as the organisation's owner could, except
+// that an operator may also leave an organisation without an owner.
+func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user id.User, role string) (org.Profile, error) {
+	if err := operates(actor); err != nil {
+		return org.Profile{}, err
+	}
+	to, ok := org.ParseRole(role)
+	if !ok {
+		return org.Profile{}, fault.Field("role", "must be one of OWNER, ADMIN, MEMBER, VIEWER")
+	}
+	var out org.Profile
+	err := s.store.Atomic(ctx, func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(ctx, o); err != nil {
+			return err
+		}
+		was, err := r.Directory().Members().Hold(ctx, o, user)
+		if err != nil {
+			return err
+		}
+		if !was.Active() {
+			return fault.Missing("Member")
+		}
+		out.Membership = was.WithRole(to)
+		if err := r.Directory().Members().Put(ctx, o, out.Membership); err != nil {
+			return err
+		}
+		if out.Person, err = r.Directory().Users().Get(ctx, user); err != nil {
+			return err
+		}
+		return s.note(ctx, r, actor, o, audit.RoleChanged, string(user), string(was.Role)+" -> "+string(to))
+	})
+	return out, err
+}
+
+func (s *Operator) overview(ctx context.Context, r ports.Records, o org.Organisation) (Overview, error) {
+	sub, err := r.Directory().Subscriptions().Get(ctx, o.ID)
+	if err != nil {
+		return Overview{}, err
+	}
+	seats, err := r.Directory().Members().Count(ctx, o.ID)
+	if err != nil {
+		return Overview{}, err
+	}
+	pending, err := r.Directory().Invitations().Pending(ctx, o.ID, "", s.clock.Now())
+	seats.Pending = len(pending)
+	return Overview{o, sub, seats}, err
+}
+
+func (s *Operator) note(ctx context.Context, r ports.Records, actor org.Actor, o id.Org, a audit.Action, target, detail string) error {
+	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.ids.New()), o, a, target, detail, s.clock.Now()))
+}
+
+func operates(actor org.Actor) error {
+	if !actor.Operator {
+		return fault.New(fault.Unauthenticated, "This needs the operator's secret")
+	}
+	return nil
+}

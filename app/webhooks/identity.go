@@ -1,0 +1,286 @@
+// Package webhooks takes the messages of providers and makes each have its
+// effect once, in whatever order and however often they come.
+package webhooks
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/ports"
+)
+
+// identitySource names the identity provider's messages in the inbox.
+const identitySource = "identity"
+
+// Options are what Webhooks needs.
+type Options struct {
+	Store    ports.Store
+	Identity ports.IdentityEvents
+	Clock    ports.Clock
+	IDs      ports.IDs
+	Roles    org.RoleMap
+}
+
+// Webhooks are the use cases of providers' messages.
+type Webhooks struct{ Options }
+
+// New returns the use cases.
+func New(o Options) *Webhooks { return &Webhooks{o} }
+
+// Identity verifies a message of the identity provider and applies it. A
+// message that was applied before, and one of a type that we do not act on,
+// changes nothing and is no error.
+func (w *Webhooks) Identity(ctx context.Context, header func(string) string, body []byte) error {
+	e, err := w.Options.Identity.Read(header, body)
+	if err != nil {
+		return err
+	}
+	err = w.Store.Atomic(ctx, func(r ports.Records) error {
+		if err := r.Journal().Inbox().Accept(ctx, identitySource, e.Message, w.Clock.Now()); err != nil {
+			if fault.Is(err, fault.Conflict) {
+				return errSeen
+			}
+			return err
+		}
+		return w.apply(ctx, r, e)
+	})
+	if err == errSeen {
+		return nil
+	}
+	return err
+}
+
+var errSeen = fault.New(fault.Conflict, "The message was applied before")
+
+// apply is the one place where an event meets the records. Records are taken
+// in one order, users before organisations before what is in them, so that
+// concurrent messages do not wait for each other in a circle.
+func (w *Webhooks) apply(ctx context.Context, r ports.Records, e identity.Event) error {
+	switch e.Kind {
+	case identity.UserChanged:
+		_, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User {
+			return u.Observed(e.User, e.Stamp, w.Clock.Now())
+		})
+		return err
+	case identity.UserDeleted:
+		return w.deleteUser(ctx, r, e)
+	case identity.OrgChanged:
+		_, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation {
+			return o.Observed(e.Org, w.Clock.Now())
+		})
+		return err
+	case identity.OrgDeleted:
+		o, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation {
+			return o.Close(w.Clock.Now())
+		})
+		if err != nil {
+			return err
+		}
+		_, err = r.Directory().Organisations().Lock(ctx, o.ID)
+		return err
+	case identity.MemberChanged, identity.MemberRemoved:
+		return w.member(ctx, r, e)
+	case identity.InvitationCreated, identity.InvitationAccepted, identity.InvitationRevoked:
+		return w.invitation(ctx, r, e)
+	}
+	return nil
+}
+
+func (w *Webhooks) user(ctx context.Context, r ports.Records, providerID string, fn func(org.User) org.User) (org.User, error) {
+	now := w.Clock.Now()
+	fresh := org.User{ID: id.User(w.IDs.New()), ProviderID: providerID, CreatedAt: now, UpdatedAt: now}
+	return r.Directory().Users().Upsert(ctx, fresh, func(u org.User) (org.User, error) { return fn(u), nil })
+}
+
+// org stores what fn makes of the organisation. When its creator becomes known
+// or changes, the roles that follow from that are derived again.
+func (w *Webhooks) org(ctx context.Context, r ports.Records, f identity.OrgFacts, fn func(org.Organisation) org.Organisation) (org.Organisation, error) {
+	now := w.Clock.Now()
+	fresh := org.Organisation{ID: id.Org(w.IDs.New()), ProviderID: f.ProviderID, CreatedAt: now, UpdatedAt: now}
+	var before string
+	o, err := r.Directory().Organisations().Upsert(ctx, fresh, func(o org.Organisation) (org.Organisation, error) {
+		before = o.CreatedBy
+		return fn(o), nil
+	})
+	if err != nil || o.CreatedBy == before {
+		return o, err
+	}
+	if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
+		return o, err
+	}
+	for _, providerID := range []string{before, o.CreatedBy} {
+		if err := w.rename(ctx, r, o, providerID); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func (w *Webhooks) rename(ctx context.Context, r ports.Records, o org.Organisation, providerID string) error {
+	u, err := r.Directory().Users().ByProvider(ctx, providerID)
+	if err == nil {
+		var m org.Membership
+		if m, err = r.Directory().Members().Hold(ctx, o.ID, u.ID); err == nil {
+			return r.Directory().Members().Put(ctx, o.ID, m.Renamed(w.naming(o, u)))
+		}
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+func (w *Webhooks) naming(o org.Organisation, u org.User) org.Naming {
+	return org.Naming{Map: w.Roles, Creator: o.CreatedBy != "" && o.CreatedBy == u.ProviderID}
+}
+
+func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event) error {
+	now := w.Clock.Now()
+	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Mentioned(e.User, e.Stamp, now) })
+	if err != nil {
+		return err
+	}
+	o, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation { return o.Mentioned(e.Org, now) })
+	if err != nil || u.Deleted() || o.Closed() {
+		return err
+	}
+	if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
+		return err
+	}
+	was, err := r.Directory().Members().Hold(ctx, o.ID, u.ID)
+	if fault.Is(err, fault.NotFound) {
+		was, err = org.Membership{Org: o.ID, User: u.ID, Role: org.Member}, nil
+	}
+	if err != nil {
+		return err
+	}
+	is := was.Observed(e.Member, e.Stamp, w.naming(o, u), now)
+	if e.Kind == identity.MemberRemoved {
+		is = was.Ended(e.Stamp)
+	}
+	if is == was {
+		return nil
+	}
+	if err := r.Directory().Members().Put(ctx, o.ID, is); err != nil || is.Active() {
+		return err
+	}
+	return w.leave(ctx, r, o.ID, u.ID)
+}
+
+// leave takes a user whose membership ended out of the organisation's work.
+func (w *Webhooks) leave(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
+	if err := r.Work().TeamMembers().RemoveUser(ctx, o, u); err != nil {
+		return err
+	}
+	return r.Work().Tasks().Unassign(ctx, o, u, w.Clock.Now())
+}
+
+// deleteUser ends the user everywhere: memberships and assignments, and what
+// was the user's alone. What the user made for others stays.
+func (w *Webhooks) deleteUser(ctx context.Context, r ports.Records, e identity.Event) error {
+	now := w.Clock.Now()
+	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Erased(now) })
+	if err != nil {
+		return err
+	}
+	places, err := r.Directory().Users().Memberships(ctx, u.ID)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(places, func(a, b org.Membership) int { return strings.Compare(string(a.Org), string(b.Org)) })
+	for _, m := range places {
+		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
+			return err
+		}
+		if err := r.Directory().Members().Put(ctx, m.Org, m.Removed(now)); err != nil {
+			return err
+		}
+		if err := w.leave(ctx, r, m.Org, u.ID); err != nil {
+			return err
+		}
+		if err := w.erasePersonal(ctx, r, m.Org, u.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
+	teams, err := r.Work().Teams().List(ctx, o)
+	if err != nil {
+		return err
+	}
+	workspaces, err := r.Work().Workspaces().List(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, t := range teams {
+		if t.Kind != team.Personal || t.CreatedBy != u {
+			continue
+		}
+		for _, s := range workspaces {
+			if s.Team != t.ID {
+				continue
+			}
+			if err := r.Work().Workspaces().Remove(ctx, o, s.ID); err != nil {
+				return err
+			}
+		}
+		if err := r.Work().Teams().Remove(ctx, o, t.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// invitation applies an event about an invitation. One that the provider did
+// not tell us of before joins a pending one of ours for the same address.
+func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.Event) error {
+	now := w.Clock.Now()
+	var inviter id.User
+	if e.Invitation.InvitedBy != "" {
+		u, err := w.user(ctx, r, e.Invitation.InvitedBy, func(u org.User) org.User { return u })
+		if err != nil {
+			return err
+		}
+		inviter = u.ID
+	}
+	o, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation { return o.Mentioned(e.Org, now) })
+	if err != nil || o.Closed() {
+		return err
+	}
+	if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
+		return err
+	}
+	all := r.Directory().Invitations()
+	was, err := all.ByProvider(ctx, o.ID, e.Invitation.ProviderID)
+	if fault.Is(err, fault.NotFound) {
+		was, err = w.unclaimed(ctx, r, o.ID, e.Invitation.Email)
+	}
+	if err != nil {
+		return err
+	}
+	return all.Put(ctx, o.ID, was.Observed(e, w.Roles.Of(e.Invitation.Role), inviter, now))
+}
+
+// unclaimed returns the pending invitation for the address that the provider
+// has no id for yet, else a new one without a state.
+func (w *Webhooks) unclaimed(ctx context.Context, r ports.Records, o id.Org, email string) (invitation.Invitation, error) {
+	pending, err := r.Directory().Invitations().Pending(ctx, o, email, w.Clock.Now())
+	if err != nil {
+		return invitation.Invitation{}, err
+	}
+	for _, i := range pending {
+		if i.ProviderID == "" {
+			return i, nil
+		}
+	}
+	return invitation.Invitation{ID: id.Invitation(w.IDs.New()), Org: o}, nil
+}
