@@ -1,0 +1,43 @@
+// Package system answers what the core asks of the machine it runs on: the
+// time, new identifiers and randomness.
+package system
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"time"
+
+	"collab/ports"
+
+	"github.com/google/uuid"
+)
+
+var (
+	_ ports.Clock   = Clock{}
+	_ ports.IDs     = IDs{}
+	_ ports.Secrets = Secrets{}
+)
+
+// Clock is the machine's clock.
+type Clock struct{}
+
+// Now returns the present in UTC, cut to whole milliseconds.
+func (Clock) Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+// IDs makes UUIDv7. Its order is that of the whole process, whichever value
+// makes them, and holds when the machine's clock is set back.
+type IDs struct{}
+
+// New returns an identifier greater than all before it. It panics when the
+// machine has no randomness left to give, as nothing could go on then.
+func (IDs) New() string { return uuid.Must(uuid.NewV7()).String() }
+
+// Secrets draws from the machine's source of randomness.
+type Secrets struct{}
+
+// Secret returns 256 random bits in 43 characters.
+func (Secrets) Secret() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails: the program ends instead
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
