@@ -1,0 +1,223 @@
+package assembly
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/caarlos0/env/v11"
+
+	"collab/domain/org"
+)
+
+// The modes.
+const (
+	development = "development"
+	production  = "production"
+)
+
+// Config is everything that can be set, each from one environment variable. A
+// variable set to the empty string is as if unset, except where the empty
+// string means that nothing is accepted.
+type Config struct {
+	Mode        string `env:"COLLAB_MODE" help:"development fills in what is not configured; production starts only when everything it needs is" or:"development"`
+	Listen      string `env:"COLLAB_LISTEN" help:"address to listen on" or:"127.0.0.1:8080"`
+	PublicURL   string `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost and the port"`
+	DataDir     string `env:"COLLAB_DATA_DIR" help:"where embedded state lives" or:"./data"`
+	DatabaseURL string `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data folder"`
+
+	TokenKeys   string `env:"COLLAB_TOKEN_KEYS" help:"file of PEM Ed25519 private keys: the first signs service tokens, all verify" or:"made at first start"`
+	SecretsKeys string `env:"COLLAB_SECRETS_KEYS" help:"file of the keyset that seals secrets where they are kept" or:"made at first start"`
+
+	IdentityIssuer       string   `env:"COLLAB_IDENTITY_ISSUER" help:"OpenID Connect issuer; discovery and keys are read from it" or:"the built-in development provider"`
+	IdentityAudience     []string `env:"COLLAB_IDENTITY_AUDIENCE" help:"accepted aud values, comma separated; empty: not checked"`
+	IdentityParties      []string `env:"COLLAB_IDENTITY_AUTHORIZED_PARTIES" help:"accepted azp values, comma separated; empty: not checked"`
+	IdentityClientID     string   `env:"COLLAB_IDENTITY_CLIENT_ID" help:"client id of the authorization-code flow of the command-line sign-in"`
+	IdentityClientSecret string   `env:"COLLAB_IDENTITY_CLIENT_SECRET" help:"its secret; empty for a public client"`
+	IdentitySignInURL    string   `env:"COLLAB_IDENTITY_SIGN_IN_URL" help:"hosted sign-in page of a provider that works by session instead of by code"`
+	IdentityCookie       string   `env:"COLLAB_IDENTITY_SESSION_COOKIE" help:"that provider's session cookie" or:"__session"`
+	IdentityWebhooks     *string  `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" help:"whsec_… secrets, comma separated; empty: no message is accepted" or:"made at first start"`
+	IdentityRoleMap      string   `env:"COLLAB_IDENTITY_ROLE_MAP" help:"more role names of the provider: org:billing=MEMBER,…"`
+
+	AdminSecret string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
+	CORSOrigins []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
+	RateLimits  string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m"`
+	SMTPURL     string   `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder" `
+	MailFrom    string   `env:"COLLAB_MAIL_FROM" help:"sender of e-mail" or:"Collab <no-reply@localhost>"`
+	AppURL      string   `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages"`
+	LogLevel    string   `env:"COLLAB_LOG_LEVEL" help:"debug, info, warn or error" or:"info"`
+	LogFormat   string   `env:"COLLAB_LOG_FORMAT" help:"json or text" or:"json"`
+
+	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
+	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces" or:"collabd"`
+}
+
+// emptyCounts names the variables whose empty value says something.
+var emptyCounts = []string{"COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_ADMIN_SECRET"}
+
+// ReadConfig reads the configuration from an environment in the form of
+// os.Environ. The error lists everything that is wrong or missing, by name.
+func ReadConfig(environ []string) (Config, error) {
+	set := env.ToMap(environ)
+	for name, value := range set {
+		if value == "" && !slices.Contains(emptyCounts, name) {
+			delete(set, name)
+		}
+	}
+	var c Config
+	if err := env.ParseWithOptions(&c, env.Options{Environment: set}); err != nil {
+		return c, err
+	}
+	c.fill()
+	return c, c.check()
+}
+
+// Production reports whether nothing may be made up.
+func (c Config) Production() bool { return c.Mode == production }
+
+func (c *Config) fill() {
+	def := func(v *string, to string) {
+		if *v == "" {
+			*v = to
+		}
+	}
+	def(&c.Mode, development)
+	def(&c.Listen, "127.0.0.1:8080")
+	def(&c.DataDir, "./data")
+	def(&c.RateLimits, "caller=1200/m,address=600/m,chat=60/m")
+	def(&c.LogLevel, "info")
+	def(&c.LogFormat, "json")
+	def(&c.ServiceName, "collabd")
+	def(&c.MailFrom, "Collab <no-reply@localhost>")
+	if c.IdentitySignInURL != "" {
+		def(&c.IdentityCookie, "__session")
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	c.AppURL = strings.TrimRight(c.AppURL, "/")
+	if !c.Production() {
+		def(&c.DatabaseURL, "sqlite://"+filepath.Join(c.DataDir, "collab.db"))
+	}
+}
+
+func (c Config) check() error {
+	var wrong []string
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	if c.Mode != development && c.Mode != production {
+		add("COLLAB_MODE must be development or production")
+	}
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
+		add("COLLAB_LISTEN must be host:port, such as 127.0.0.1:8080")
+	}
+	for name, address := range map[string]string{
+		"COLLAB_PUBLIC_URL": c.PublicURL, "COLLAB_IDENTITY_ISSUER": c.IdentityIssuer,
+		"COLLAB_IDENTITY_SIGN_IN_URL": c.IdentitySignInURL, "COLLAB_APP_URL": c.AppURL,
+	} {
+		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			add("%s must be an http or https address", name)
+		}
+	}
+	if u, err := url.Parse(c.PublicURL); err == nil && u.Path != "" {
+		add("COLLAB_PUBLIC_URL must not have a path")
+	}
+	if c.DatabaseURL != "" && databaseKind(c.DatabaseURL) == "" {
+		add("COLLAB_DATABASE_URL must begin with sqlite://, postgres:// or memory://")
+	}
+	if _, err := org.ParseRoleMap(c.IdentityRoleMap); err != nil {
+		add("COLLAB_IDENTITY_ROLE_MAP: %v", err)
+	}
+	var level slog.Level
+	if level.UnmarshalText([]byte(c.LogLevel)) != nil {
+		add("COLLAB_LOG_LEVEL must be debug, info, warn or error")
+	}
+	if c.LogFormat != "json" && c.LogFormat != "text" {
+		add("COLLAB_LOG_FORMAT must be json or text")
+	}
+	if c.IdentityClientID != "" && c.IdentitySignInURL != "" {
+		add("COLLAB_IDENTITY_CLIENT_ID and COLLAB_IDENTITY_SIGN_IN_URL exclude each other: a provider signs in by code or by session")
+	}
+	if c.Production() {
+		for _, need := range []struct{ name, value string }{
+			{"COLLAB_PUBLIC_URL", c.PublicURL}, {"COLLAB_DATABASE_URL", c.DatabaseURL},
+			{"COLLAB_TOKEN_KEYS", c.TokenKeys}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys},
+			{"COLLAB_IDENTITY_ISSUER", c.IdentityIssuer}, {"COLLAB_APP_URL", c.AppURL},
+		} {
+			if need.value == "" {
+				add("%s must be set in production", need.name)
+			}
+		}
+		if c.IdentityWebhooks == nil {
+			add("COLLAB_IDENTITY_WEBHOOK_SECRETS must be set in production")
+		}
+		if c.IdentityClientID == "" && c.IdentitySignInURL == "" {
+			add("COLLAB_IDENTITY_CLIENT_ID or COLLAB_IDENTITY_SIGN_IN_URL must be set in production")
+		}
+		if databaseKind(c.DatabaseURL) == "memory" {
+			add("COLLAB_DATABASE_URL must not be memory:// in production")
+		}
+	} else if c.IdentityIssuer == "" {
+		if host, _, err := net.SplitHostPort(c.Listen); err == nil && !loopback(host) {
+			add("COLLAB_LISTEN must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to listen elsewhere")
+		}
+		if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil && !loopback(u.Hostname()) {
+			add("COLLAB_PUBLIC_URL must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to be reached elsewhere")
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.Sort(wrong)
+	return errors.New(strings.Join(wrong, "\n"))
+}
+
+// databaseKind names the adapter that an address of a database is for.
+func databaseKind(address string) string {
+	scheme, _, _ := strings.Cut(address, "://")
+	switch scheme {
+	case "sqlite", "memory":
+		return scheme
+	case "postgres", "postgresql":
+		return "postgres"
+	}
+	return ""
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// Help writes the table of variables.
+func Help(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for f := range configFields() {
+		def := f.Tag.Get("or")
+		if def == "" {
+			def = "-"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t(%s)\n", f.Tag.Get("env"), f.Tag.Get("help"), def)
+	}
+	t.Flush()
+}
+
+func configFields() func(func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		t := reflect.TypeFor[Config]()
+		for i := range t.NumField() {
+			if !yield(t.Field(i)) {
+				return
+			}
+		}
+	}
+}

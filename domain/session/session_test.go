@@ -1,0 +1,37 @@
+package session_test
+
+import (
+	"testing"
+	"time"
+
+	"collab/domain/session"
+
+	"pgregory.net/rapid"
+)
+
+func TestRefreshAcceptsExactlyTheAgesItShould(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		issued := time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "issued")).UTC()
+		c := session.Issue("j", "u", "o", "", issued)
+		age := time.Duration(rapid.OneOf(
+			rapid.Int64Range(-int64(40*24*time.Hour), int64(60*24*time.Hour)),
+			rapid.Int64Range(int64(session.Lifetime)-2e9, int64(session.Lifetime)+2e9),
+			rapid.Int64Range(int64(session.Lifetime+session.Grace)-2e9, int64(session.Lifetime+session.Grace)+2e9),
+			rapid.Int64Range(-2e9, 2e9),
+		).Draw(t, "age"))
+		now := c.IssuedAt.Add(age)
+		if got, want := c.Refreshable(now), age >= 0 && age <= 37*24*time.Hour; got != want {
+			t.Fatalf("refreshable at age %v: %v", age, got)
+		}
+		if got, want := c.Valid(now), age >= 0 && age < 30*24*time.Hour; got != want {
+			t.Fatalf("valid at age %v: %v", age, got)
+		}
+	})
+}
+
+func TestATokenIsValidInTheSecondOfItsIssue(t *testing.T) {
+	now := time.UnixMilli(1_700_000_000_999).UTC()
+	if c := session.Issue("j", "u", "o", "", now); !c.Valid(now) || !c.Refreshable(now) {
+		t.Fatal("a fresh token does not count")
+	}
+}
