@@ -1,0 +1,225 @@
+package arch
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+const ruleImports = "who may import whom"
+
+// pureLibraries are the libraries that domain may import: functions of their
+// arguments and nothing else.
+var pureLibraries = []string{
+	"github.com/Masterminds/semver/v3",
+	"golang.org/x/text/unicode/norm",
+}
+
+// impure are the parts of the standard library that reach the outside or carry
+// requests, with everything below them; domain stays away from all of them.
+var impure = []string{
+	"context", "net", "os", "database", "log", "encoding/json", "syscall", "testing", "embed", "expvar",
+	"html/template", "io/fs", "io/ioutil", "plugin", "runtime", "sync", "text/template", "unsafe",
+}
+
+// outside are the parts of the standard library that app leaves to adapters.
+// net/url is text, and log/slog is how upkeep and webhooks say what they did.
+var outside = []string{"net", "os", "database", "log", "syscall", "testing", "embed", "expvar", "io/ioutil", "plugin", "runtime", "unsafe"}
+
+var outsideExcept = []string{"net/url", "log/slog"}
+
+// owners says whose technology a library is. A library that is not here is
+// nobody's yet, and whoever brings it in names its owner. An owner is a folder
+// and what is below it.
+var owners = []struct {
+	library string // a path and everything below it
+	owners  []string
+}{
+	{"github.com/caarlos0/env", []string{"app/assembly", "cmd/collabd"}},
+	{"github.com/chromedp", nil}, // tests only
+	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
+	{"github.com/getkin/kin-openapi", nil}, // tests only
+	{"github.com/go-jose/go-jose", []string{"adapters/devidp", "adapters/oidc"}},
+	{"github.com/golang-jwt/jwt", []string{"adapters/servicetoken"}},
+	{"github.com/google/go-cmp", []string{"test"}},
+	{"github.com/google/uuid", []string{"adapters/system"}},
+	{"github.com/gorilla/mux", []string{"adapters/httpapi"}},
+	{"github.com/hashicorp/golang-lru", []string{"adapters/oidc", "adapters/httpapi"}},
+	{"github.com/jackc/pgx", []string{"adapters/gormdb", "test"}},
+	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
+	{"github.com/prometheus", []string{"adapters/httpapi", "adapters/telemetry", "app/assembly"}},
+	{"github.com/rs/cors", []string{"adapters/httpapi"}},
+	{"github.com/tink-crypto/tink-go", []string{"adapters/vault"}},
+	{"github.com/wneessen/go-mail", []string{"adapters/mail"}},
+	{"go.opentelemetry.io", []string{"adapters/httpapi", "adapters/gormdb", "adapters/telemetry", "app/assembly"}},
+	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
+	{"go.uber.org/goleak", nil}, // tests only
+	{"golang.org/x/oauth2", []string{"adapters/oidc"}},
+	{"golang.org/x/sync", []string{"adapters"}},
+	{"golang.org/x/text", []string{"adapters", "domain"}},
+	{"golang.org/x/time", []string{"adapters/httpapi"}},
+	{"gorm.io", []string{"adapters/gormdb"}},
+	{"modernc.org/sqlite", []string{"adapters/gormdb", "test"}},
+	{"pgregory.net/rapid", []string{"test"}},
+}
+
+// A row of the table. The first row whose folder holds the importing package
+// counts. Importing itself, that is the package's own folder and those below
+// it, is always allowed where own is set.
+type row struct {
+	who       string
+	own       bool
+	local     []string // folders of this module, with everything below them
+	except    []string // of those, the folders that are not allowed
+	anything  bool     // every folder of this module but test
+	standard  func(importPath string) bool
+	libraries func(importPath, dir string) bool
+}
+
+var table = []row{
+	{who: "domain", own: true, local: []string{"domain"}, standard: isPure, libraries: isPureLibrary},
+	{who: "ports", local: []string{"domain"}, standard: oneOf("context", "io", "time"), libraries: none},
+	{who: "app/assembly", own: true, anything: true, standard: all, libraries: isOwned},
+	{who: "app/webhooks", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/upkeep"}, standard: isInside, libraries: none},
+	{who: "app/upkeep", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/webhooks"}, standard: isInside, libraries: none},
+	{who: "app", own: true, local: []string{"domain", "ports"}, standard: isInside, libraries: none},
+	{who: "adapters/httpapi", own: true, local: []string{"domain", "app"}, except: []string{"app/assembly"}, standard: all, libraries: isOwned},
+	{who: "adapters", own: true, local: []string{"domain", "ports"}, standard: all, libraries: isOwned},
+	{who: "cmd/harness", own: true, local: []string{"test/harness"}, standard: all, libraries: none},
+	{who: "cmd", own: true, anything: true, standard: all, libraries: isOwned},
+	{who: "test/contract", own: true, local: []string{"domain", "ports"}, standard: all, libraries: isOwned},
+	{who: "test", own: true, local: []string{"domain", "ports", "app", "adapters", "test"}, standard: all, libraries: isOwned},
+}
+
+// tests says what test files may import beside what their package may: the
+// other half of the conversation, and libraries for testing.
+//
+//   - domain is tested with domain alone, ports have no tests;
+//   - app is tested over the adapters that need nothing outside (memory,
+//     system) and what stands under test;
+//   - an adapter is tested by the suites under test, and against adapters, so
+//     that both ends of a protocol meet; app stays out of it except in httpapi,
+//     which is tested over the whole;
+//   - cmd and test are free.
+var tests = []row{
+	{who: "domain"},
+	{who: "ports"},
+	{who: "app/assembly", local: []string{"test"}},
+	{who: "app", local: []string{"app", "adapters/memory", "adapters/system", "test"}, except: []string{"app/assembly"}},
+	{who: "adapters/httpapi", anything: true, local: []string{"test"}},
+	{who: "adapters", local: []string{"adapters", "test"}, except: []string{"adapters/httpapi"}},
+	{who: "cmd", anything: true, local: []string{"test"}},
+	{who: "test", anything: true, local: []string{"test"}},
+}
+
+func all(string) bool          { return true }
+func none(string, string) bool { return false }
+func oneOf(paths ...string) func(string) bool {
+	return func(p string) bool { return slices.Contains(paths, p) }
+}
+
+func isPure(p string) bool   { return !anyWithin(p, impure) && !slices.Contains(randoms, p) }
+func isInside(p string) bool { return slices.Contains(outsideExcept, p) || !anyWithin(p, outside) }
+
+func isPureLibrary(p, _ string) bool { return slices.Contains(pureLibraries, p) }
+
+func isOwned(p, dir string) bool {
+	for _, o := range owners {
+		if within(p, o.library) {
+			return anyWithin(dir, o.owners)
+		}
+	}
+	return false
+}
+
+func anyWithin(p string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool { return within(p, root) })
+}
+
+func rowFor(rows []row, dir string) (row, bool) {
+	for _, r := range rows {
+		if within(dir, r.who) {
+			return r, true
+		}
+	}
+	return row{}, false
+}
+
+func (r row) allows(dir string) bool {
+	switch {
+	case anyWithin(dir, r.except):
+		return false
+	case anyWithin(dir, r.local):
+		return true
+	}
+	return r.anything && !within(dir, "test")
+}
+
+func checkImports(t *tree) []finding {
+	var found []finding
+	report := t.reporter(ruleImports, &found)
+	for _, f := range t.files {
+		r, ok := rowFor(table, f.dir)
+		if !ok {
+			report(f.ast.Name.Pos(), "%s is in no row of the table", f.dir)
+			continue
+		}
+		more, _ := rowFor(tests, f.dir)
+		for _, i := range f.imports() {
+			dir, isLocal := t.isLocal(i.path)
+			var allowed bool
+			switch {
+			case isLocal:
+				own := r.own && sameOwn(dir, f.dir)
+				if f.test {
+					own = own || dir == f.dir // package x_test imports x
+				}
+				allowed = own || r.allows(dir) || f.test && more.allows(dir)
+			case isStandard(i.path):
+				allowed = r.standard(i.path) || f.test
+			default:
+				allowed = r.libraries(i.path, f.dir) || f.test && isNamed(i.path)
+			}
+			if !allowed {
+				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
+			}
+		}
+	}
+	return found
+}
+
+// sameOwn reports whether both folders are parts of one package's own tree:
+// adapters/x with all below it, app/x likewise.
+func sameOwn(a, b string) bool {
+	own := func(dir string) string {
+		parts := strings.SplitN(dir, "/", 3)
+		return path.Join(parts[:min(2, len(parts))]...)
+	}
+	return own(a) == own(b)
+}
+
+// isNamed reports whether the library is in the list of owners at all. Tests
+// may use any of them, to look at an adapter from the other side.
+func isNamed(p string) bool {
+	return isPureLibrary(p, "") || slices.ContainsFunc(owners, func(o struct {
+		library string
+		owners  []string
+	}) bool {
+		return within(p, o.library)
+	})
+}
+
+const ruleFx = "fx is imported by app/assembly and cmd/collabd alone"
+
+func checkFx(t *tree) []finding {
+	var found []finding
+	report := t.reporter(ruleFx, &found)
+	for _, f := range t.files {
+		for _, i := range f.imports() {
+			if (within(i.path, "go.uber.org/fx") || within(i.path, "go.uber.org/dig")) && !f.under("app/assembly") && !f.under("cmd/collabd") {
+				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
+			}
+		}
+	}
+	return found
+}

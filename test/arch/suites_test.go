@@ -1,0 +1,100 @@
+package arch
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+const ruleSuites = "every port has a suite in test/contract that at least two adapters call, or a reason"
+
+// unsuited says why a port has no suite, or one that fewer than two adapters
+// call. A reason for a port that does not need one is reported as well.
+var unsuited = map[string]string{
+	"Records":   "hands over collections, each of which has its own suite",
+	"Directory": "hands over collections, each of which has its own suite",
+	"Work":      "hands over collections, each of which has its own suite",
+	"Journal":   "hands over collections, each of which has its own suite",
+}
+
+// checkSuites takes a suite to be the exported function of test/contract with
+// the port's name. An adapter calls it directly or through another suite, in
+// any of its own test files.
+func checkSuites(reasons map[string]string) func(*tree) []finding {
+	return func(t *tree) []finding {
+		var found []finding
+		report := t.reporter(ruleSuites, &found)
+
+		// What each function of test/contract calls there.
+		calls := map[string][]string{}
+		for _, f := range t.files {
+			if f.dir != "test/contract" || f.test {
+				continue
+			}
+			for _, d := range f.ast.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || fn.Recv != nil {
+					continue
+				}
+				calls[fn.Name.Name] = []string{}
+				ast.Inspect(fn, func(n ast.Node) bool {
+					if call, ok := n.(*ast.CallExpr); ok {
+						if name, ok := call.Fun.(*ast.Ident); ok {
+							calls[fn.Name.Name] = append(calls[fn.Name.Name], name.Name)
+						}
+					}
+					return true
+				})
+			}
+		}
+
+		// The adapters that call each suite.
+		callers := map[string][]string{}
+		var called func(suite, adapter string)
+		called = func(suite, adapter string) {
+			inner, ok := calls[suite]
+			if !ok || slices.Contains(callers[suite], adapter) {
+				return
+			}
+			callers[suite] = append(callers[suite], adapter)
+			for _, s := range inner {
+				called(s, adapter)
+			}
+		}
+		for _, f := range t.files {
+			parts := strings.Split(f.dir, "/")
+			if !f.test || len(parts) < 2 || parts[0] != "adapters" {
+				continue
+			}
+			names := f.names()
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := sel.X.(*ast.Ident); ok && names[x.Name] == t.module+"/test/contract" {
+						called(sel.Sel.Name, parts[1])
+					}
+				}
+				return true
+			})
+		}
+
+		types, _ := t.portTypes()
+		for name, typ := range types {
+			_, reason := reasons[name]
+			switch n := len(callers[name]); {
+			case reason && n >= 2:
+				report(typ.Pos(), "%s has a reason and %d adapters as well", name, n)
+			case reason:
+			case calls[name] == nil:
+				report(typ.Pos(), "%s has no suite", name)
+			case n < 2:
+				report(typ.Pos(), "%s's suite is called by %d adapters", name, n)
+			}
+		}
+		for name := range reasons {
+			if types[name] == nil {
+				found = append(found, finding{"ports", 0, ruleSuites, "a reason for " + name + ", which is no port"})
+			}
+		}
+		return found
+	}
+}
