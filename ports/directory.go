@@ -49,9 +49,9 @@ type Organisations interface {
 	// List returns the selected organisations in the order of their ids.
 	List(ctx context.Context, f org.Filter) ([]org.Organisation, error)
 
-	// Erase removes every record of the organisation and the organisation's own
-	// name and slug; what stays says that it was closed.
-	Erase(ctx context.Context, o id.Org) error
+	// Erase removes every record of the organisation, and stores
+	// org.Organisation.Erased at now in the place of its own.
+	Erase(ctx context.Context, o id.Org, now time.Time) error
 }
 
 // Epochs tells whether what is remembered of an organisation still holds.

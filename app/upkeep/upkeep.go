@@ -46,8 +46,8 @@ func (u *Upkeep) erase(ctx context.Context, now time.Time) error {
 	}
 	var failed error
 	for _, o := range due {
-		if o.Erasable(now) && (o.Name != "" || o.Slug != "") {
-			failed = errors.Join(failed, u.store.Directory().Organisations().Erase(ctx, o.ID))
+		if o.Erasable(now) {
+			failed = errors.Join(failed, u.store.Directory().Organisations().Erase(ctx, o.ID, now))
 		}
 	}
 	return failed

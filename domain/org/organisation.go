@@ -28,6 +28,7 @@ type Organisation struct {
 	CreatedBySeen identity.Stamp
 
 	ClosedAt *time.Time // set for good by the provider's deletion
+	ErasedAt *time.Time // when the data of the closed organisation was erased
 }
 
 // Closed reports whether the provider has deleted the organisation.
@@ -35,7 +36,7 @@ func (o Organisation) Closed() bool { return o.ClosedAt != nil }
 
 // Erasable reports whether a closed organisation's data is due for erasure.
 func (o Organisation) Erasable(now time.Time) bool {
-	return o.ClosedAt != nil && !now.Before(o.ClosedAt.Add(Retention))
+	return o.ClosedAt != nil && o.ErasedAt == nil && !now.Before(o.ClosedAt.Add(Retention))
 }
 
 // Observed returns the organisation after an event about it.
@@ -94,6 +95,12 @@ func (o Organisation) Presented(claims identity.Claims, name, slug string, now t
 	return o
 }
 
+// Erased returns what is kept of an organisation whose data was erased: its
+// ids, and that it was closed.
+func (o Organisation) Erased(now time.Time) Organisation {
+	return Organisation{ID: o.ID, ProviderID: o.ProviderID, CreatedAt: o.CreatedAt, UpdatedAt: now, ClosedAt: o.ClosedAt, ErasedAt: &now}
+}
+
 // Close returns the organisation closed at now.
 func (o Organisation) Close(now time.Time) Organisation {
 	if !o.Closed() {
@@ -106,5 +113,5 @@ func (o Organisation) Close(now time.Time) Organisation {
 type Filter struct {
 	After        id.Org     // only those with a greater id, for paging
 	Limit        int        // at most so many; 0: all
-	ClosedBefore *time.Time // only those closed at this time or before
+	ClosedBefore *time.Time // only those closed at this time or before and not erased
 }
