@@ -1,0 +1,94 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// binaries returns the folder of the newest installed server, which it
+// installs when there is none and that is possible.
+func binaries(ctx context.Context) (string, error) {
+	if bin, ok := installed(); ok {
+		return bin, nil
+	}
+	apt, err := exec.LookPath("apt-get")
+	if err != nil || os.Geteuid() != 0 {
+		return "", errors.New("these tests need a Postgres server: install the package postgresql (Debian, Ubuntu: apt-get install postgresql), or set COLLAB_TEST_POSTGRES_URL to a server where databases may be created")
+	}
+	for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", "postgresql"}} {
+		fmt.Fprintf(os.Stderr, "postgres: no server is installed; running apt-get %v\n", args)
+		c := exec.CommandContext(ctx, apt, args...)
+		// Run level 1 keeps the package from starting a server of its own.
+		c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
+		if out, err := c.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("apt-get %v: %w\n%s", args, err, out)
+		}
+	}
+	if bin, ok := installed(); ok {
+		return bin, nil
+	}
+	return "", errors.New("the package postgresql is installed, but no server is in /usr/lib/postgresql")
+}
+
+func installed() (string, bool) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	best, bestVersion := "", -1
+	for _, bin := range found {
+		version, err := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
+		if err == nil && version > bestVersion && complete(bin) {
+			best, bestVersion = bin, version
+		}
+	}
+	if best != "" {
+		return best, true
+	}
+	path, err := exec.LookPath("initdb")
+	if err != nil {
+		return "", false
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", false
+	}
+	bin := filepath.Dir(path)
+	return bin, complete(bin)
+}
+
+func complete(bin string) bool {
+	for _, name := range []string{"initdb", "postgres"} {
+		if _, err := exec.LookPath(filepath.Join(bin, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// unprivileged returns who the server runs as: nobody in particular when the
+// process is not root, because Postgres refuses to run as root.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(u.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("Postgres does not run as root, and there is no user postgres or nobody to run it as")
+}

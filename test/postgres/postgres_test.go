@@ -1,0 +1,161 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// asChild makes the test binary start a server, say where it is, and wait to
+// be killed.
+const asChild = "COLLAB_TEST_POSTGRES_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asChild) == "" {
+		os.Exit(m.Run())
+	}
+	s, err := Start(context.Background(), Options{NoSync: true})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(s.folder, s.URL("postgres"))
+	select {}
+}
+
+func TestServer(t *testing.T) {
+	ctx := t.Context()
+	s, err := Start(ctx, Options{Settings: map[string]string{"application_name": "suite"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	address, err := s.Database(ctx, t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("commits wait for the disk unless told otherwise", func(t *testing.T) {
+		if got := ask(t, address, "SHOW fsync"); got != "on" {
+			t.Errorf("fsync is %s", got)
+		}
+		if got := ask(t, address, "SHOW application_name"); got != "suite" {
+			t.Errorf("application_name is %s", got)
+		}
+	})
+
+	t.Run("each database is fresh", func(t *testing.T) {
+		ask(t, address, "CREATE TABLE x AS SELECT 1 AS n; SELECT 'done'")
+		other, err := s.Database(ctx, t.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ask(t, other, "SELECT count(*)::text FROM pg_tables WHERE tablename = 'x'"); got != "0" {
+			t.Errorf("the new database has the other's table")
+		}
+	})
+
+	for _, kill := range []bool{false, true} {
+		t.Run(fmt.Sprintf("what was committed survives a restart, killed %v", kill), func(t *testing.T) {
+			ask(t, address, "UPDATE x SET n = n + 1; SELECT 'done'")
+			before := ask(t, address, "SELECT n::text FROM x")
+			if err := s.Restart(ctx, kill); err != nil {
+				t.Fatal(err)
+			}
+			if after := ask(t, address, "SELECT n::text FROM x"); after != before {
+				t.Errorf("n was %s and is %s", before, after)
+			}
+		})
+	}
+
+	t.Run("closing removes everything and can be repeated", func(t *testing.T) {
+		for range 2 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := os.Stat(s.folder); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the folder is still there: %v", err)
+		}
+		if _, err := pgx.Connect(ctx, address); err == nil {
+			t.Error("the server still answers")
+		}
+		if err := s.Restart(ctx, false); err == nil {
+			t.Error("a closed server starts again")
+		}
+	})
+}
+
+func TestTheServerEndsWithAKilledProcess(t *testing.T) {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), asChild+"=1")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	folder, address, ok := strings.Cut(strings.TrimSpace(line), " ")
+	if err != nil || !ok {
+		t.Fatalf("the child said %q: %v", line, err)
+	}
+	ask(t, address, "SELECT 'alive'")
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the folder of the killed process's server is still there")
+		}
+	}
+	if conn, err := pgx.Connect(t.Context(), address); err == nil {
+		_ = conn.Close(t.Context())
+		t.Error("the killed process's server still answers")
+	}
+}
+
+func TestURL(t *testing.T) {
+	a, b := URL(t), URL(t)
+	if a == b {
+		t.Fatalf("both addresses are %s", a)
+	}
+	for _, address := range []string{a, b} {
+		if got := ask(t, address, "SELECT count(*)::text FROM pg_tables WHERE schemaname = 'public'"); got != "0" {
+			t.Errorf("%s has %s tables", address, got)
+		}
+	}
+}
+
+// ask runs statements and returns the last one's single text.
+func ask(t *testing.T, address, statements string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	results, err := conn.PgConn().Exec(t.Context(), statements).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(results[len(results)-1].Rows[0][0])
+}

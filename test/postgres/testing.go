@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// EnvURL names the variable with the address of a server to use instead of
+// starting one. The user in it must be allowed to create databases.
+const EnvURL = "COLLAB_TEST_POSTGRES_URL"
+
+// shared is the process's one server. Nothing closes it: it ends with the
+// process, whichever way that ends.
+var shared = sync.OnceValues(func() (*Server, error) {
+	return Start(context.Background(), Options{NoSync: true})
+})
+
+var databases atomic.Int64
+
+// URL returns the address of a fresh database, on a server that all tests of
+// the process share. The server does not wait for the disk.
+func URL(t testing.TB) string {
+	t.Helper()
+	if server := os.Getenv(EnvURL); server != "" {
+		return given(t, server)
+	}
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := s.Database(t.Context(), t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// given makes a database on a server that is not ours and removes it again.
+func given(t testing.TB, server string) string {
+	t.Helper()
+	name := fmt.Sprintf("%s_%d_%d", clean(t.Name()), os.Getpid(), databases.Add(1))
+	address, err := create(t.Context(), server, name)
+	if err != nil {
+		t.Fatalf("%s: %v", EnvURL, err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		conn, err := pgx.Connect(ctx, server)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	return address
+}
