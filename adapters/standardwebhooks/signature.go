@@ -1,0 +1,148 @@
+// Package standardwebhooks reads the identity provider's webhook messages:
+// signatures of the Standard Webhooks scheme (which Svix also sends, under
+// header names of its own), and bodies as Clerk's published schemas have them.
+package standardwebhooks
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/identity"
+	"collab/ports"
+)
+
+// The headers of a message. Svix sends the same three as svix-id,
+// svix-timestamp and svix-signature.
+const (
+	HeaderID        = "webhook-id"
+	HeaderTimestamp = "webhook-timestamp" // whole seconds since 1970, of the attempt
+	HeaderSignature = "webhook-signature" // one or several, separated by spaces
+)
+
+const (
+	variable     = "COLLAB_IDENTITY_WEBHOOK_SECRETS"
+	secretPrefix = "whsec_"
+	minSecret    = 24              // bytes, the scheme's minimum
+	tolerance    = 5 * time.Minute // of a message's timestamp, both ways
+	maxSignature = 4096            // bytes of the signature header
+)
+
+var _ ports.IdentityEvents = (*Events)(nil)
+
+// Events reads messages that are signed with one of its secrets.
+type Events struct {
+	keys  [][]byte
+	clock ports.Clock
+}
+
+// New returns the reader of messages that are signed with any of the secrets,
+// each "whsec_" and at least 24 bytes in base64; several are accepted so that
+// one can be rotated. Empty ones are skipped, and with none left every message
+// is refused.
+func New(secrets []string, clock ports.Clock) (*Events, error) {
+	e := &Events{clock: clock}
+	for i, s := range secrets {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		key, err := parseSecret(s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: secret %d: %w", variable, i+1, err)
+		}
+		e.keys = append(e.keys, key)
+	}
+	return e, nil
+}
+
+// parseSecret's errors never hold the secret.
+func parseSecret(s string) ([]byte, error) {
+	text, ok := strings.CutPrefix(s, secretPrefix)
+	if !ok {
+		return nil, errors.New("must begin with " + secretPrefix)
+	}
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if err != nil {
+		return nil, errors.New("must be base64 after " + secretPrefix)
+	}
+	if len(key) < minSecret {
+		return nil, fmt.Errorf("must be at least %d bytes", minSecret)
+	}
+	return key, nil
+}
+
+// Sign returns the signature header of a message that is sent at the time, for
+// those who send messages that Events reads.
+func Sign(secret, id string, at time.Time, body []byte) (string, error) {
+	key, err := parseSecret(secret)
+	if err != nil {
+		return "", err
+	}
+	mac := sign(key, id, strconv.FormatInt(at.Unix(), 10), body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac), nil
+}
+
+func sign(key []byte, id, timestamp string, body []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(id + "." + timestamp + "."))
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// Read verifies the signature over the raw body and translates the message.
+func (e *Events) Read(header func(name string) string, body []byte) (identity.Event, error) {
+	m, err := e.verify(header, body)
+	if err != nil {
+		return identity.Event{}, err
+	}
+	return translate(m, body)
+}
+
+// message is what the headers of a verified message say.
+type message struct {
+	id   string
+	sent time.Time
+}
+
+func (e *Events) verify(header func(name string) string, body []byte) (message, error) {
+	// One message's headers are all of the one family or all of the other.
+	id, timestamp, signatures := header(HeaderID), header(HeaderTimestamp), header(HeaderSignature)
+	if id == "" && timestamp == "" && signatures == "" {
+		id, timestamp, signatures = header("svix-id"), header("svix-timestamp"), header("svix-signature")
+	}
+	if id == "" || timestamp == "" || signatures == "" {
+		return message{}, fault.New(fault.Unauthenticated, "The webhook's id, timestamp and signature headers are required")
+	}
+	bad := fault.New(fault.Unauthenticated, "The webhook's signature is not valid")
+	seconds, err := strconv.ParseUint(timestamp, 10, 40)
+	if err != nil || !identity.ValidID(id) || len(signatures) > maxSignature {
+		return message{}, bad
+	}
+	sent, now := time.Unix(int64(seconds), 0).UTC(), e.clock.Now()
+	if now.Sub(sent) > tolerance || sent.Sub(now) > tolerance {
+		return message{}, fault.New(fault.Unauthenticated, "The webhook's timestamp is too far from the present")
+	}
+	var given [][]byte
+	for s := range strings.FieldsSeq(signatures) {
+		// Other versions, such as the asymmetric v1a, are not for us.
+		if text, ok := strings.CutPrefix(s, "v1,"); ok {
+			if mac, err := base64.StdEncoding.Strict().DecodeString(text); err == nil {
+				given = append(given, mac)
+			}
+		}
+	}
+	for _, key := range e.keys {
+		want := sign(key, id, timestamp, body)
+		if slices.ContainsFunc(given, func(mac []byte) bool { return hmac.Equal(mac, want) }) {
+			return message{id: id, sent: sent}, nil
+		}
+	}
+	return message{}, bad
+}

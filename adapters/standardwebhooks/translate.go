@@ -1,0 +1,315 @@
+package standardwebhooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/identity"
+)
+
+// envelope is what every message has around its data.
+type envelope struct {
+	Type      text            `json:"type"`
+	Timestamp instant         `json:"timestamp"`
+	Data      json.RawMessage `json:"data"`
+}
+
+type emailAddress struct {
+	ID      text `json:"id"`
+	Address text `json:"email_address"`
+}
+
+type user struct {
+	ID             text           `json:"id"`
+	Emails         []emailAddress `json:"email_addresses"`
+	PrimaryEmailID text           `json:"primary_email_address_id"`
+	FirstName      text           `json:"first_name"`
+	LastName       text           `json:"last_name"`
+	Username       text           `json:"username"`
+	ImageURL       text           `json:"image_url"`
+	UpdatedAt      instant        `json:"updated_at"`
+}
+
+type organization struct {
+	ID        text    `json:"id"`
+	Name      text    `json:"name"`
+	Slug      text    `json:"slug"`
+	CreatedBy text    `json:"created_by"`
+	UpdatedAt instant `json:"updated_at"`
+}
+
+type publicUser struct {
+	ID         text `json:"user_id"`
+	FirstName  text `json:"first_name"`
+	LastName   text `json:"last_name"`
+	Username   text `json:"username"`
+	Identifier text `json:"identifier"` // an e-mail address, a telephone number or a user name
+	ImageURL   text `json:"image_url"`
+}
+
+type membership struct {
+	Role         text         `json:"role"`
+	Organization organization `json:"organization"`
+	User         publicUser   `json:"public_user_data"`
+	CreatedAt    instant      `json:"created_at"`
+	UpdatedAt    instant      `json:"updated_at"`
+}
+
+type organizationInvitation struct {
+	ID             text         `json:"id"`
+	Email          text         `json:"email_address"`
+	Role           text         `json:"role"`
+	OrganizationID text         `json:"organization_id"`
+	Organization   organization `json:"public_organization_data"`
+	InviterID      text         `json:"inviter_id"`
+	UpdatedAt      instant      `json:"updated_at"`
+}
+
+// subject is one kind of data with what we do with it. Read fills the event's
+// parts from the data and returns when the data's record was updated.
+type subject struct {
+	kind identity.Kind
+	rank int
+	read func(data json.RawMessage, e *identity.Event) (time.Time, error)
+}
+
+var subjects = map[string]subject{
+	"user.created": {identity.UserChanged, identity.RankCreated, readUser},
+	"user.updated": {identity.UserChanged, identity.RankUpdated, readUser},
+	"user.deleted": {identity.UserDeleted, identity.RankEnded, readUser},
+
+	"organization.created": {identity.OrgChanged, identity.RankCreated, readOrganization},
+	"organization.updated": {identity.OrgChanged, identity.RankUpdated, readOrganization},
+	"organization.deleted": {identity.OrgDeleted, identity.RankEnded, readOrganization},
+
+	"organizationMembership.created": {identity.MemberChanged, identity.RankCreated, readMembership},
+	"organizationMembership.updated": {identity.MemberChanged, identity.RankUpdated, readMembership},
+	"organizationMembership.deleted": {identity.MemberRemoved, identity.RankEnded, readMembership},
+
+	"organizationInvitation.created":  {identity.InvitationCreated, identity.RankCreated, readInvitation},
+	"organizationInvitation.accepted": {identity.InvitationAccepted, identity.RankEnded, readInvitation},
+	"organizationInvitation.revoked":  {identity.InvitationRevoked, identity.RankEnded, readInvitation},
+}
+
+// translate makes the event of a verified message.
+func translate(m message, body []byte) (identity.Event, error) {
+	var v envelope
+	if err := decode("", body, &v); err != nil {
+		return identity.Event{}, err
+	}
+	e := identity.Event{Message: m.id, Type: identity.CleanName(string(v.Type))}
+	if v.Type == "" {
+		return identity.Event{}, fault.Field("type", "must be a string that is not empty")
+	}
+	s, known := subjects[string(v.Type)]
+	e.Kind = s.kind
+	e.Stamp = identity.Stamp{At: first(v.Timestamp.Time, m.sent), Rank: s.rank, Message: m.id}
+	if !known {
+		return e, nil
+	}
+	updated, err := s.read(v.Data, &e)
+	if err != nil {
+		return identity.Event{}, err
+	}
+	e.Stamp.At = first(updated, e.Stamp.At)
+	if e.Org.ProviderID != "" && e.Org.Stamp.IsZero() {
+		e.Org.Stamp = e.Stamp
+	}
+	return e, nil
+}
+
+func readUser(data json.RawMessage, e *identity.Event) (time.Time, error) {
+	var u user
+	if err := decode("data", data, &u); err != nil {
+		return time.Time{}, err
+	}
+	if err := needID("data.id", u.ID); err != nil {
+		return time.Time{}, err
+	}
+	var email text
+	for i, a := range u.Emails {
+		if i == 0 || a.ID == u.PrimaryEmailID && a.ID != "" {
+			email = a.Address
+		}
+	}
+	e.User = identity.UserFacts{
+		ProviderID: string(u.ID),
+		Name:       fullName(u.FirstName, u.LastName, u.Username),
+		Email:      identity.CleanEmail(string(email)),
+		AvatarURL:  identity.CleanURL(string(u.ImageURL)),
+	}
+	return u.UpdatedAt.Time, nil
+}
+
+func readOrganization(data json.RawMessage, e *identity.Event) (time.Time, error) {
+	var o organization
+	if err := decode("data", data, &o); err != nil {
+		return time.Time{}, err
+	}
+	if err := needID("data.id", o.ID); err != nil {
+		return time.Time{}, err
+	}
+	e.Org = o.facts()
+	return o.UpdatedAt.Time, nil
+}
+
+func readMembership(data json.RawMessage, e *identity.Event) (time.Time, error) {
+	var m membership
+	if err := decode("data", data, &m); err != nil {
+		return time.Time{}, err
+	}
+	if err := needID("data.organization.id", m.Organization.ID); err != nil {
+		return time.Time{}, err
+	}
+	if err := needID("data.public_user_data.user_id", m.User.ID); err != nil {
+		return time.Time{}, err
+	}
+	e.Org = m.Organization.facts()
+	if at := m.Organization.UpdatedAt; !at.IsZero() {
+		// Rank zero: at the same instant, the organisation's own event counts more.
+		e.Org.Stamp = identity.Stamp{At: at.Time, Message: e.Message}
+	}
+	e.User = identity.UserFacts{
+		ProviderID: string(m.User.ID),
+		Name:       fullName(m.User.FirstName, m.User.LastName, m.User.Username),
+		Email:      identity.CleanEmail(string(m.User.Identifier)),
+		AvatarURL:  identity.CleanURL(string(m.User.ImageURL)),
+	}
+	e.Member = identity.MemberFacts{Role: identity.CleanName(string(m.Role)), JoinedAt: m.CreatedAt.Time}
+	return m.UpdatedAt.Time, nil
+}
+
+func readInvitation(data json.RawMessage, e *identity.Event) (time.Time, error) {
+	var i organizationInvitation
+	if err := decode("data", data, &i); err != nil {
+		return time.Time{}, err
+	}
+	if err := needID("data.id", i.ID); err != nil {
+		return time.Time{}, err
+	}
+	if err := needID("data.organization_id", i.OrganizationID); err != nil {
+		return time.Time{}, err
+	}
+	email := identity.CleanEmail(string(i.Email))
+	if email == "" {
+		// What cannot be said who it is for cannot be kept as an invitation.
+		return time.Time{}, fault.Field("data.email_address", "must be an e-mail address")
+	}
+	i.Organization.ID = i.OrganizationID
+	e.Org = i.Organization.facts()
+	e.Invitation = identity.InvitationFacts{
+		ProviderID: string(i.ID),
+		Email:      email,
+		Role:       identity.CleanName(string(i.Role)),
+		InvitedBy:  optionalID(i.InviterID),
+	}
+	return i.UpdatedAt.Time, nil
+}
+
+func (o organization) facts() identity.OrgFacts {
+	return identity.OrgFacts{
+		ProviderID: string(o.ID),
+		Name:       identity.CleanName(string(o.Name)),
+		Slug:       identity.CleanName(string(o.Slug)),
+		CreatedBy:  optionalID(o.CreatedBy),
+	}
+}
+
+func fullName(firstName, lastName, username text) string {
+	if name := identity.CleanName(string(firstName) + " " + string(lastName)); name != "" {
+		return name
+	}
+	return identity.CleanName(string(username))
+}
+
+func needID(field string, s text) error {
+	if !identity.ValidID(string(s)) {
+		return fault.Field(field, "must be an id of 1 to %d bytes", identity.MaxID)
+	}
+	return nil
+}
+
+func optionalID(s text) string {
+	if !identity.ValidID(string(s)) {
+		return ""
+	}
+	return string(s)
+}
+
+func first(times ...time.Time) time.Time {
+	for _, t := range times {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// decode reads one JSON object. Its errors name the field that is wrong, which
+// is the whole body where field is empty and no part of it can be named.
+func decode(field string, data []byte, v any) error {
+	whole := field
+	if whole == "" {
+		whole = "body"
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		return fault.Field(whole, "must be a JSON object")
+	}
+	err := json.Unmarshal(data, v)
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &mismatch) && mismatch.Field != "":
+		if field != "" {
+			field += "."
+		}
+		return fault.Field(field+mismatch.Field, "must not be a JSON %s", mismatch.Value)
+	default:
+		return fault.Field(whole, "must be a JSON object")
+	}
+}
+
+// text is a string of a message. Anything else that stands in its place counts
+// as not said, so that a message never fails on what we only show.
+type text string
+
+func (t *text) UnmarshalJSON(data []byte) error {
+	var s string
+	if data[0] == '"' {
+		if err := json.Unmarshal(data, &s); err != nil {
+			return err
+		}
+	}
+	*t = text(s)
+	return nil
+}
+
+// instant is a time of a message in seconds or milliseconds since 1970. Zero,
+// and anything that is not such a time, counts as not said.
+type instant struct{ time.Time }
+
+const (
+	firstMilli = 1e11            // what is below counts seconds, from here on milliseconds
+	endOfTime  = 253402300800000 // the year 10000 in milliseconds, which RFC 3339 cannot write
+)
+
+func (t *instant) UnmarshalJSON(data []byte) error {
+	t.Time = time.Time{}
+	n, err := strconv.ParseFloat(string(data), 64)
+	if err != nil {
+		return nil
+	}
+	if n < firstMilli {
+		n *= 1000
+	}
+	if n = math.Round(n); n > 0 && n < endOfTime {
+		t.Time = time.UnixMilli(int64(n)).UTC()
+	}
+	return nil
+}
