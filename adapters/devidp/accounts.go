@@ -1,0 +1,486 @@
+package devidp
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+
+	"collab/domain/check"
+	"collab/domain/fault"
+	"collab/domain/identity"
+)
+
+// The roles that one may have here, from the most to the least powerful.
+const (
+	owner  = "owner"
+	admin  = "admin"
+	member = "member"
+	viewer = "viewer"
+)
+
+var roles = []string{owner, admin, member, viewer}
+
+// account is a person. Its id follows from the e-mail address, so that a
+// provider that has lost its file gives everybody the id they had.
+type account struct {
+	ID        string    `json:"id"`
+	Email     string    `json:"email"`
+	Name      string    `json:"name"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// What the sign-in page offers first.
+	SignedInAt time.Time `json:"signedInAt,omitzero"`
+	LastOrg    string    `json:"lastOrg,omitempty"`
+}
+
+type organisation struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Slug      string    `json:"slug"`
+	CreatedBy string    `json:"createdBy,omitempty"` // account id; empty: nobody's in particular
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+type membership struct {
+	ID        string    `json:"id"`
+	Account   string    `json:"account"`
+	Org       string    `json:"org"`
+	Role      string    `json:"role"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// message is an event that is not delivered yet.
+type message struct {
+	ID       string          `json:"id"`
+	Body     json.RawMessage `json:"body"`
+	Attempts int             `json:"attempts"`
+}
+
+// maxAttempts is how often the delivery of an event is tried.
+const maxAttempts = 8
+
+// book is all that the provider knows, everything by its id.
+type book struct {
+	Accounts      map[string]account      `json:"accounts"`
+	Organisations map[string]organisation `json:"organisations"`
+	Memberships   map[string]membership   `json:"memberships"`
+	Outbox        []message               `json:"outbox"`
+}
+
+func (b book) clone() book {
+	return book{
+		Accounts:      maps.Clone(b.Accounts),
+		Organisations: maps.Clone(b.Organisations),
+		Memberships:   maps.Clone(b.Memberships),
+		Outbox:        slices.Clone(b.Outbox),
+	}
+}
+
+// wish is what somebody asks to be signed in as.
+type wish struct {
+	Email string
+	Name  string // empty: the present one, or one made of the address
+	Org   string // name, slug or id; empty: no organisation
+	Role  string // empty: the present one, else owner of what is new, else member
+}
+
+// checked returns the wish with its fields in their normal form.
+func (w wish) checked() (wish, error) {
+	var problems check.List
+	w.Email = problems.Email("email", w.Email)
+	w.Name = strings.Join(strings.Fields(w.Name), " ")
+	if w.Name != "" {
+		w.Name = problems.Name("name", w.Name)
+	}
+	w.Org = strings.Join(strings.Fields(w.Org), " ")
+	if w.Org != "" {
+		w.Org = problems.Name("org", w.Org)
+	}
+	w.Role = roleName(w.Role)
+	switch {
+	case w.Role != "" && !slices.Contains(roles, w.Role):
+		problems.Add("role", "must be one of %s", strings.Join(roles, ", "))
+	case w.Role != "" && w.Org == "":
+		problems.Add("org", "must name the organisation in which the role is meant")
+	}
+	return w, problems.Err()
+}
+
+// roleName returns our name for a role in any of the usual spellings.
+func roleName(s string) string {
+	return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "org:")
+}
+
+// session is somebody who is signed in; Org is zero without an organisation.
+type session struct {
+	Account account
+	Org     organisation
+	Role    string
+}
+
+// signIn makes what the wish needs, adds it to the book and returns who is
+// signed in and what has happened, in its order.
+func (b *book) signIn(w wish, now time.Time) (session, []happening, error) {
+	w, err := w.checked()
+	if err != nil {
+		return session{}, nil, err
+	}
+	var events []happening
+	s := session{}
+	s.Account, events = b.account(w.Email, w.Name, now)
+	if w.Org == "" {
+		return s, events, nil
+	}
+	found, known := b.findOrganisation(w.Org)
+	switch {
+	case known:
+		s.Org = found
+		w.Role = cmp.Or(w.Role, b.Memberships[membershipID(found.ID, s.Account.ID)].Role, member)
+	case isOrgID(w.Org):
+		return session{}, nil, fault.Field("org", "is not an organisation that exists here")
+	default:
+		w.Role = cmp.Or(w.Role, owner)
+		slug := slugOf(w.Org)
+		s.Org = organisation{ID: derive("org_", slug), Name: w.Org, Slug: slug, CreatedAt: now, UpdatedAt: now}
+		if w.Role == owner {
+			// Services make the creator an owner, which nobody wants who asks for less.
+			s.Org.CreatedBy = s.Account.ID
+		}
+		b.Organisations[s.Org.ID] = s.Org
+		events = append(events, happening{kind: "organization.created", org: s.Org})
+	}
+	s.Role = w.Role
+	return s, append(events, b.join(s, false, now)...), nil
+}
+
+// accept makes the invited person a member and returns who is signed in and
+// what has happened.
+func (b *book) accept(i Invite, token, name string, now time.Time) (session, []happening, error) {
+	w, err := wish{Email: i.Email, Name: name, Org: cmp.Or(i.OrgName, i.OrgID), Role: i.Role}.checked()
+	if err != nil {
+		return session{}, nil, err
+	}
+	var events []happening
+	s := session{Role: cmp.Or(w.Role, member)}
+	s.Account, events = b.account(w.Email, w.Name, now)
+	found, known := b.Organisations[i.OrgID]
+	if !known {
+		// The service knows it, from before this provider's file was made.
+		found = organisation{ID: i.OrgID, Name: w.Org, Slug: cmp.Or(i.OrgSlug, slugOf(w.Org)), CreatedAt: now, UpdatedAt: now}
+		b.Organisations[found.ID] = found
+	}
+	s.Org = found
+	events = append(events, b.join(s, true, now)...)
+	return s, append(events, happening{kind: "organizationInvitation.accepted", account: s.Account, org: s.Org, invite: i, token: token}), nil
+}
+
+// accountOf finds the account with this address.
+func (b *book) accountOf(email string) (account, bool) {
+	a, known := b.Accounts[accountID(email)]
+	return a, known
+}
+
+// account returns the account with this address, made or renamed as needed.
+func (b *book) account(email, name string, now time.Time) (account, []happening) {
+	key := accountID(email)
+	a, known := b.Accounts[key]
+	switch {
+	case !known:
+		a = account{ID: key, Email: email, Name: cmp.Or(name, nameOf(email)), CreatedAt: now, UpdatedAt: now}
+	case name != "" && name != a.Name:
+		a.Name, a.UpdatedAt = name, now
+	default:
+		return a, nil
+	}
+	b.Accounts[key] = a
+	if !known {
+		return a, []happening{{kind: "user.created", account: a}}
+	}
+	return a, []happening{{kind: "user.updated", account: a}}
+}
+
+// join makes s.Account a member with s.Role. Again says that the service is to
+// hear of it even when nothing has changed here: it may have removed the
+// member, which the provider is not told.
+func (b *book) join(s session, again bool, now time.Time) []happening {
+	key := membershipID(s.Org.ID, s.Account.ID)
+	m, known := b.Memberships[key]
+	kind := "organizationMembership.updated"
+	switch {
+	case !known:
+		kind = "organizationMembership.created"
+		m = membership{ID: key, Account: s.Account.ID, Org: s.Org.ID, Role: s.Role, CreatedAt: now, UpdatedAt: now}
+	case m.Role != s.Role || again:
+		m.Role, m.UpdatedAt = s.Role, now
+	default:
+		return nil
+	}
+	b.Memberships[key] = m
+	return []happening{{kind: kind, account: s.Account, org: s.Org, membership: m}}
+}
+
+// findOrganisation finds an organisation by id, slug or name.
+func (b *book) findOrganisation(s string) (organisation, bool) {
+	if o, known := b.Organisations[s]; known {
+		return o, true
+	}
+	slug := slugOf(s)
+	if o, known := b.Organisations[derive("org_", slug)]; known {
+		return o, true
+	}
+	// One that an invitation brought has an id that does not follow from its slug.
+	for _, o := range b.Organisations {
+		if o.Slug == s || o.Slug == slug {
+			return o, true
+		}
+	}
+	return organisation{}, false
+}
+
+// members counts the members of an organisation.
+func (b *book) members(org string) int {
+	n := 0
+	for _, m := range b.Memberships {
+		if m.Org == org {
+			n++
+		}
+	}
+	return n
+}
+
+// recentAccounts returns at most limit accounts, the last used first.
+func (b *book) recentAccounts(limit int) []account {
+	list := slices.SortedFunc(maps.Values(b.Accounts), func(x, y account) int {
+		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email))
+	})
+	return list[:min(limit, len(list))]
+}
+
+// recentOrganisations returns at most limit organisations, the newest first.
+func (b *book) recentOrganisations(limit int) []organisation {
+	list := slices.SortedFunc(maps.Values(b.Organisations), func(x, y organisation) int {
+		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name))
+	})
+	return list[:min(limit, len(list))]
+}
+
+// place is an organisation with the role that somebody has in it.
+type place struct {
+	Org  organisation
+	Role string
+}
+
+// places returns where the account is a member, in the order of joining.
+func (b *book) places(account string) []place {
+	var joined []membership
+	for _, m := range b.Memberships {
+		if m.Account == account {
+			joined = append(joined, m)
+		}
+	}
+	slices.SortFunc(joined, func(x, y membership) int {
+		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
+	})
+	list := make([]place, len(joined))
+	for i, m := range joined {
+		list[i] = place{b.Organisations[m.Org], m.Role}
+	}
+	return list
+}
+
+const idLength = 27
+
+// derive returns an id as providers have them, the same for the same parts.
+func derive(prefix string, parts ...string) string {
+	sum := sha256.Sum256([]byte(prefix + "\x00" + strings.Join(parts, "\x00")))
+	digits := new(big.Int).SetBytes(sum[:20]).Text(62)
+	return prefix + strings.Repeat("0", idLength-len(digits)) + digits
+}
+
+func accountID(email string) string { return derive("user_", identity.FoldEmail(email)) }
+
+func membershipID(org, account string) string { return derive("orgmem_", org, account) }
+
+// isOrgID reports whether s can be nothing but an organisation's id.
+func isOrgID(s string) bool {
+	digits, ok := strings.CutPrefix(s, "org_")
+	return ok && len(digits) == idLength && !strings.ContainsFunc(digits, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+}
+
+// slugOf returns a name in lower-case letters, digits and dashes. A name with
+// letters that have no such form gets a piece of its hash, so that different
+// names have different slugs.
+func slugOf(name string) string {
+	var slug strings.Builder
+	dash, lost := false, false
+	for _, r := range norm.NFKD.String(strings.ToLower(name)) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			if dash && slug.Len() > 0 {
+				slug.WriteByte('-')
+			}
+			slug.WriteRune(r)
+			dash = false
+		case unicode.Is(unicode.Mn, r):
+		default:
+			dash = true
+			lost = lost || unicode.IsLetter(r) || unicode.IsDigit(r)
+		}
+	}
+	if !lost && slug.Len() > 0 {
+		return slug.String()
+	}
+	sum := sha256.Sum256([]byte(norm.NFC.String(strings.ToLower(name))))
+	return cmp.Or(slug.String(), "org") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// nameOf makes a person's name of an e-mail address.
+func nameOf(email string) string {
+	local, _, _ := strings.Cut(email, "@")
+	words := strings.FieldsFunc(local, func(r rune) bool { return strings.ContainsRune("._-+", r) })
+	for i, word := range words {
+		first := []rune(word)
+		first[0] = unicode.ToUpper(first[0])
+		words[i] = string(first)
+	}
+	return cmp.Or(strings.Join(words, " "), email)
+}
+
+// accounts keeps the book in memory and in its file.
+type accounts struct {
+	path string
+
+	mu   sync.Mutex
+	book book
+}
+
+func openAccounts(path string) (*accounts, error) {
+	a := &accounts{path: path}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		a.book = book{Accounts: map[string]account{}, Organisations: map[string]organisation{}, Memberships: map[string]membership{}}
+		return a, os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &a.book); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if a.book.Accounts == nil || a.book.Organisations == nil || a.book.Memberships == nil {
+		return nil, fmt.Errorf("%s: accounts, organisations or memberships are missing", path)
+	}
+	return a, nil
+}
+
+// read runs fn with the book, which fn does not change or keep.
+func (a *accounts) read(fn func(book)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	fn(a.book)
+}
+
+// change runs fn with a copy of the book, which is kept once it is on disk.
+// Fn reports whether it has changed anything.
+func (a *accounts) change(fn func(*book) (bool, error)) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := a.book.clone()
+	changed, err := fn(&next)
+	if err != nil || !changed {
+		return err
+	}
+	text, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(a.path, text); err != nil {
+		return err
+	}
+	a.book = next
+	return nil
+}
+
+// outbox returns the events that wait for delivery.
+func (a *accounts) outbox() []message {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.book.Outbox)
+}
+
+// attempted notes a delivery and reports whether the event is given up. The
+// file follows with the next change: until then a restart delivers the event
+// again, under the same message id.
+func (a *accounts) attempted(message string, delivered bool) (givenUp bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.book.Outbox {
+		m := &a.book.Outbox[i]
+		if m.ID != message {
+			continue
+		}
+		m.Attempts++
+		givenUp = !delivered && m.Attempts >= maxAttempts
+		if delivered || givenUp {
+			a.book.Outbox = slices.Delete(a.book.Outbox, i, i+1)
+		}
+		return givenUp
+	}
+	return false
+}
+
+// replaceFile puts content in the place of the file in one step, readable by
+// its owner alone.
+func replaceFile(path string, content []byte) error {
+	temporary, err := writeTemporary(path, content)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}
+
+// writeTemporary writes content durably to a new file beside path.
+func writeTemporary(path string, content []byte) (string, error) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(content)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		os.Remove(file.Name())
+		return "", err
+	}
+	return file.Name(), nil
+}

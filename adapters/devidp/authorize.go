@@ -1,0 +1,325 @@
+package devidp
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"collab/domain/fault"
+)
+
+const (
+	codeLifetime  = time.Minute
+	tokenLifetime = time.Hour
+)
+
+// request is an authorization request that may be answered by redirect.
+type request struct {
+	redirect  string
+	state     string
+	nonce     string
+	challenge string
+	hint      string // the e-mail address that the client expects
+	silent    bool   // prompt=none: no page may be shown
+}
+
+// grant is what a code stands for.
+type grant struct {
+	session
+	request
+	expires time.Time
+}
+
+// refusal is an error that the client is told by redirect.
+type refusal struct{ code, description string }
+
+func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request, at location) error {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	p.reply(w, http.StatusOK, map[string]any{
+		"issuer":                                         at.issuer,
+		"authorization_endpoint":                         at.issuer + "/authorize",
+		"token_endpoint":                                 at.issuer + "/token",
+		"jwks_uri":                                       at.issuer + "/keys",
+		"scopes_supported":                               []string{"openid", "profile", "email"},
+		"claims_supported":                               []string{"iss", "sub", "aud", "azp", "iat", "nbf", "exp", "jti", "nonce", "name", "email", "email_verified", "picture", "o"},
+		"response_types_supported":                       []string{"code"},
+		"response_modes_supported":                       []string{"query"},
+		"grant_types_supported":                          []string{"authorization_code"},
+		"subject_types_supported":                        []string{"public"},
+		"id_token_signing_alg_values_supported":          []string{string(p.key.algorithm)},
+		"code_challenge_methods_supported":               []string{"S256"},
+		"token_endpoint_auth_methods_supported":          []string{"none", "client_secret_basic"},
+		"prompt_values_supported":                        []string{"none", "login", "select_account"},
+		"request_uri_parameter_supported":                false,
+		"authorization_response_iss_parameter_supported": true,
+	})
+	return nil
+}
+
+func (p *Provider) keys(w http.ResponseWriter, _ *http.Request, _ location) error {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	p.reply(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.public}})
+	return nil
+}
+
+// redirects lists the exact addresses to which a sign-in may lead.
+func (p *Provider) redirects(at location) []string {
+	list := append([]string{at.public + callbackPath}, p.options.Redirects...)
+	if p.options.AppURL != "" {
+		list = append(list, p.options.AppURL)
+	}
+	return list
+}
+
+var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+
+// readRequest returns the authorization request in the query. An error means
+// that nothing of it may be trusted, least of all where it asks to go.
+func (p *Provider) readRequest(r *http.Request, at location) (request, *refusal, error) {
+	q := r.URL.Query()
+	if q.Get("client_id") != p.options.ClientID {
+		return request{}, nil, fault.Field("client_id", "is not a client of this provider")
+	}
+	if !slices.Contains(p.redirects(at), q.Get("redirect_uri")) {
+		return request{}, nil, fault.Field("redirect_uri", "is not an address that this client has registered")
+	}
+	req := request{
+		redirect:  q.Get("redirect_uri"),
+		state:     q.Get("state"),
+		nonce:     q.Get("nonce"),
+		challenge: q.Get("code_challenge"),
+		hint:      q.Get("login_hint"),
+		silent:    q.Get("prompt") == "none",
+	}
+	for name, values := range q {
+		if len(values) > 1 {
+			return req, &refusal{"invalid_request", name + " is there more than once"}, nil
+		}
+	}
+	switch {
+	case q.Get("response_type") != "code":
+		return req, &refusal{"unsupported_response_type", "response_type must be code"}, nil
+	case q.Has("response_mode") && q.Get("response_mode") != "query":
+		return req, &refusal{"invalid_request", "response_mode must be query"}, nil
+	case !slices.Contains(strings.Fields(q.Get("scope")), "openid"):
+		return req, &refusal{"invalid_scope", "scope must contain openid"}, nil
+	case q.Get("code_challenge_method") != "S256":
+		return req, &refusal{"invalid_request", "code_challenge_method must be S256"}, nil
+	case !challengeForm.MatchString(req.challenge):
+		return req, &refusal{"invalid_request", "code_challenge must be a SHA-256 in base64url"}, nil
+	case q.Has("request"):
+		return req, &refusal{"request_not_supported", "request is not supported"}, nil
+	case q.Has("request_uri"):
+		return req, &refusal{"request_uri_not_supported", "request_uri is not supported"}, nil
+	case req.silent:
+		return req, &refusal{"login_required", "nobody is signed in here between requests"}, nil
+	}
+	return req, nil, nil
+}
+
+func (p *Provider) authorizePage(w http.ResponseWriter, r *http.Request, at location) error {
+	req, refused, err := p.readRequest(r, at)
+	if err != nil {
+		return err
+	}
+	if refused != nil {
+		req.refuse(w, r, at, *refused)
+		return nil
+	}
+	p.showSignIn(w, r, at, http.StatusOK, signInView{request: &req, Email: req.hint})
+	return nil
+}
+
+func (p *Provider) authorize(w http.ResponseWriter, r *http.Request, at location) error {
+	req, refused, err := p.readRequest(r, at)
+	if err != nil {
+		return err
+	}
+	fields, err := p.postedForm(r)
+	if err != nil {
+		return err
+	}
+	if refused == nil && fields.Get("action") == "cancel" {
+		refused = &refusal{"access_denied", "the sign-in was cancelled"}
+	}
+	if refused != nil {
+		req.refuse(w, r, at, *refused)
+		return nil
+	}
+	s, err := p.pick(r, at, fields)
+	if fault.Is(err, fault.Invalid) {
+		p.showSignIn(w, r, at, http.StatusBadRequest, viewOf(fields, err, &req))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	code := p.options.Secrets.Secret()
+	now := p.options.Clock.Now()
+	p.mu.Lock()
+	for hash, g := range p.grants {
+		if !now.Before(g.expires) {
+			delete(p.grants, hash)
+		}
+	}
+	p.grants[sha256.Sum256([]byte(code))] = grant{s, req, now.Add(codeLifetime)}
+	p.mu.Unlock()
+	req.answer(w, r, at, url.Values{"code": {code}})
+	return nil
+}
+
+func (req request) refuse(w http.ResponseWriter, r *http.Request, at location, why refusal) {
+	req.answer(w, r, at, url.Values{"error": {why.code}, "error_description": {why.description}})
+}
+
+// answer sends the browser back to the client, with our name (RFC 9207).
+func (req request) answer(w http.ResponseWriter, r *http.Request, at location, values url.Values) {
+	values.Set("iss", at.issuer)
+	if req.state != "" {
+		values.Set("state", req.state)
+	}
+	separator := "?"
+	if strings.Contains(req.redirect, "?") {
+		separator = "&"
+	}
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	http.Redirect(w, r, req.redirect+separator+values.Encode(), http.StatusSeeOther)
+}
+
+// token is the token endpoint, and without a grant_type the one for scripts.
+func (p *Provider) token(w http.ResponseWriter, r *http.Request, at location) error {
+	fields, err := form(r)
+	if err != nil {
+		return err
+	}
+	if !fields.Has("grant_type") {
+		return p.script(w, r, at, fields)
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && slices.ContainsFunc(p.redirects(at), func(uri string) bool { return originOf(uri) == origin }) {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Set("Vary", "Origin")
+	}
+	g, refused := p.redeem(r, fields)
+	if refused != nil {
+		status := http.StatusBadRequest
+		if refused.code == "invalid_client" {
+			status = http.StatusUnauthorized
+			w.Header().Set("WWW-Authenticate", `Basic realm="Collab development identity"`)
+		}
+		p.reply(w, status, map[string]string{"error": refused.code, "error_description": refused.description})
+		return nil
+	}
+	token, err := p.issue(at, g.session, p.options.ClientID, g.nonce)
+	if err != nil {
+		return err
+	}
+	p.reply(w, http.StatusOK, map[string]any{
+		// Services take the identity token itself as the bearer token.
+		"access_token": token, "id_token": token, "token_type": "Bearer",
+		"expires_in": int(tokenLifetime.Seconds()), "scope": "openid profile email",
+	})
+	return nil
+}
+
+// redeem returns what the code stands for. A code is spent by its first use by
+// an authenticated client, a wrong one included.
+func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *refusal) {
+	if !p.authenticated(r, fields) {
+		return grant{}, &refusal{"invalid_client", "the client is not known or its secret is wrong"}
+	}
+	if fields.Get("grant_type") != "authorization_code" {
+		return grant{}, &refusal{"unsupported_grant_type", "grant_type must be authorization_code"}
+	}
+	hash := sha256.Sum256([]byte(fields.Get("code")))
+	p.mu.Lock()
+	g, known := p.grants[hash]
+	delete(p.grants, hash)
+	p.mu.Unlock()
+	challenge := sha256.Sum256([]byte(fields.Get("code_verifier")))
+	switch {
+	case !known || !p.options.Clock.Now().Before(g.expires):
+		return grant{}, &refusal{"invalid_grant", "the code is not known, used or expired"}
+	case fields.Get("redirect_uri") != g.redirect:
+		return grant{}, &refusal{"invalid_grant", "redirect_uri is not the one that the code was sent to"}
+	case subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(challenge[:])), []byte(g.challenge)) != 1:
+		return grant{}, &refusal{"invalid_grant", "code_verifier does not fit the code_challenge"}
+	}
+	return g, nil
+}
+
+// authenticated reports whether the request comes from the client: by its
+// secret in the Authorization header, or by name alone when it has none.
+func (p *Provider) authenticated(r *http.Request, fields url.Values) bool {
+	name, secret, basic := r.BasicAuth()
+	if !basic {
+		return p.options.ClientSecret == "" && fields.Get("client_secret") == "" && fields.Get("client_id") == p.options.ClientID
+	}
+	name, err := url.QueryUnescape(name)
+	if err != nil {
+		return false
+	}
+	if secret, err = url.QueryUnescape(secret); err != nil {
+		return false
+	}
+	return name == p.options.ClientID && subtle.ConstantTimeCompare([]byte(secret), []byte(p.options.ClientSecret)) == 1
+}
+
+// issue signs an identity token for the session. Audience is empty when no
+// client has asked for it.
+func (p *Provider) issue(at location, s session, audience, nonce string) (string, error) {
+	now := p.options.Clock.Now()
+	c := claims{
+		Issuer: at.issuer, Subject: s.Account.ID, Audience: audience, AuthorizedParty: cmp.Or(audience, at.public),
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), ExpiresAt: now.Add(tokenLifetime).Unix(),
+		ID: p.options.IDs.New(), Nonce: nonce, Status: "active", Version: 2,
+		Name: s.Account.Name, Email: s.Account.Email, EmailVerified: true, Picture: at.picture(s.Account.ID),
+	}
+	if s.Org.ID != "" {
+		c.Org = &orgClaim{ID: s.Org.ID, Role: s.Role, Slug: s.Org.Slug}
+	}
+	return p.key.sign(c)
+}
+
+// script answers scripts with the token of the account that they name.
+func (p *Provider) script(w http.ResponseWriter, r *http.Request, at location, fields url.Values) error {
+	// A page of another site can send this form, and must not make accounts.
+	if err := p.origins.Check(r); err != nil {
+		return fault.Wrap(fault.Forbidden, err, "This form was sent from another site")
+	}
+	s := session{}
+	err := p.enact(r, at, func(b *book, now time.Time) (events []happening, err error) {
+		s, events, err = b.signIn(wish{
+			Email: fields.Get("email"), Name: fields.Get("name"), Org: fields.Get("org"), Role: fields.Get("role"),
+		}, now)
+		return events, err
+	})
+	if err != nil {
+		return err
+	}
+	token, err := p.issue(at, s, "", "")
+	if err != nil {
+		return err
+	}
+	p.reply(w, http.StatusOK, struct {
+		IdentityToken string `json:"identityToken"`
+	}{token})
+	return nil
+}
+
+// originOf returns the origin of a URL as browsers send it.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}

@@ -1,0 +1,349 @@
+package devidp_test
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"collab/adapters/devidp"
+)
+
+func TestNew(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*devidp.Options)
+		fails  bool
+	}{
+		"development on loopback is allowed":           {func(*devidp.Options) {}, false},
+		"the name localhost is allowed":                {func(o *devidp.Options) { o.Listen, o.PublicURL = "localhost:8080", "http://localhost:8080/" }, false},
+		"version 6 of loopback is allowed":             {func(o *devidp.Options) { o.Listen, o.PublicURL = "[::1]:8080", "http://[::1]:8080" }, false},
+		"the public URL may come later":                {func(o *devidp.Options) { o.PublicURL = "" }, false},
+		"outside development it is refused":            {func(o *devidp.Options) { o.Development = false }, true},
+		"listening on every address is refused":        {func(o *devidp.Options) { o.Listen = ":8080" }, true},
+		"listening on the zero address is refused":     {func(o *devidp.Options) { o.Listen = "0.0.0.0:8080" }, true},
+		"listening on a network address is refused":    {func(o *devidp.Options) { o.Listen = "192.168.1.4:8080" }, true},
+		"listening on no address is refused":           {func(o *devidp.Options) { o.Listen = "" }, true},
+		"a public URL elsewhere is refused":            {func(o *devidp.Options) { o.PublicURL = "https://collab.example" }, true},
+		"a public URL that looks like it is refused":   {func(o *devidp.Options) { o.PublicURL = "http://localhost.example" }, true},
+		"a public URL with a user's name is refused":   {func(o *devidp.Options) { o.PublicURL = "http://localhost@example.com" }, true},
+		"a public URL with a path is refused":          {func(o *devidp.Options) { o.PublicURL = "http://localhost:8080/collab" }, true},
+		"a public URL of another scheme is refused":    {func(o *devidp.Options) { o.PublicURL = "ftp://localhost" }, true},
+		"a file of accounts that is broken is refused": {func(o *devidp.Options) { os.WriteFile(o.AccountsFile, []byte("{"), 0o600) }, true},
+		"a file of something else is refused":          {func(o *devidp.Options) { os.WriteFile(o.AccountsFile, []byte("{}"), 0o600) }, true},
+		"a key file that is broken is refused":         {func(o *devidp.Options) { os.WriteFile(o.KeyFile, []byte("key"), 0o600) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := set(t, t.TempDir()).options
+			folder := t.TempDir()
+			o.KeyFile, o.AccountsFile = filepath.Join(folder, "key"), filepath.Join(folder, "accounts")
+			tt.change(&o)
+			if _, err := devidp.New(o); (err != nil) != tt.fails {
+				t.Errorf("New() = %v", err)
+			}
+		})
+	}
+}
+
+func TestLocate(t *testing.T) {
+	st := set(t, t.TempDir(), func(o *devidp.Options) { o.PublicURL = "" })
+	t.Run("before the public URL is known nothing is served", func(t *testing.T) {
+		if p := newBrowser(t).open(st.URL + devidp.Prefix + "/sign-in"); p.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("answered %s", p.Status)
+		}
+		if got := st.provider.Issuer(); got != "" {
+			t.Errorf("Issuer() = %q", got)
+		}
+	})
+	t.Run("one that is not loopback is refused", func(t *testing.T) {
+		if err := st.provider.Locate("http://10.0.0.1:8080"); err == nil {
+			t.Error("Locate() accepted it")
+		}
+	})
+	t.Run("afterwards tokens name it as their issuer", func(t *testing.T) {
+		if err := st.provider.Locate(st.URL + "/"); err != nil {
+			t.Fatal(err)
+		}
+		c := st.signedIn(t, "email", "ada@example.com")
+		if want := st.URL + "/dev/identity"; c.Issuer != want || st.provider.Issuer() != want {
+			t.Errorf("iss = %q, Issuer() = %q, want %q", c.Issuer, st.provider.Issuer(), want)
+		}
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	st := set(t, t.TempDir())
+	t.Run("pages cannot be framed and load nothing from elsewhere", func(t *testing.T) {
+		h := newBrowser(t).open(st.provider.SignInURL()).Header
+		if got := h.Get("X-Frame-Options"); got != "DENY" {
+			t.Errorf("X-Frame-Options = %q", got)
+		}
+		csp := h.Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none'", "style-src 'self'", "img-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+			if !strings.Contains(csp, part) {
+				t.Errorf("Content-Security-Policy %q lacks %q", csp, part)
+			}
+		}
+		if got := h.Get("Cache-Control"); got != "no-store" {
+			t.Errorf("Cache-Control = %q", got)
+		}
+	})
+	t.Run("a name of somebody else's that resolves to loopback is refused", func(t *testing.T) {
+		r, _ := http.NewRequest("POST", st.URL+devidp.Prefix+"/token", strings.NewReader("email=ada@example.com"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Host = "rebound.example:8080"
+		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+	t.Run("a wrong method names the right ones", func(t *testing.T) {
+		r, _ := http.NewRequest("DELETE", st.provider.SignInURL(), nil)
+		p := newBrowser(t).do(r)
+		if p.StatusCode != http.StatusMethodNotAllowed || p.Header.Get("Allow") != "GET, HEAD, POST" {
+			t.Errorf("answered %s, Allow: %q", p.Status, p.Header.Get("Allow"))
+		}
+	})
+	t.Run("an unknown path is not found", func(t *testing.T) {
+		if p := newBrowser(t).open(st.provider.Issuer() + "/admin"); p.StatusCode != http.StatusNotFound {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+	t.Run("the bare address leads to the sign-in page", func(t *testing.T) {
+		if p := newBrowser(t).open(st.provider.Issuer()); p.Header.Get("Location") != "/dev/identity/sign-in" {
+			t.Errorf("answered %s to %q", p.Status, p.Header.Get("Location"))
+		}
+	})
+	t.Run("a picture shows the initials and no markup of the name", func(t *testing.T) {
+		c := st.signedIn(t, "email", "eve@example.com", "name", "<script> &evil")
+		p := newBrowser(t).open(c.Picture)
+		if p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != "image/svg+xml" || !strings.Contains(p.text, "&lt;&amp;</text>") {
+			t.Errorf("answered %s %s: %s", p.Status, p.Header.Get("Content-Type"), p.text)
+		}
+	})
+	t.Run("the picture of nobody is not found", func(t *testing.T) {
+		if p := newBrowser(t).open(st.provider.Issuer() + "/avatar/user_0.svg"); p.StatusCode != http.StatusNotFound {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+}
+
+func TestForms(t *testing.T) {
+	newcomer := func() url.Values {
+		return url.Values{"account": {"new"}, "name": {"Ada Lovelace"}, "email": {"ada@example.com"}, "org": {"new"}, "orgName": {"Engines"}, "role": {""}}
+	}
+	post := func(b *browser, st *stage, fields url.Values, origin string) page {
+		r, _ := http.NewRequest("POST", st.provider.SignInURL(), strings.NewReader(fields.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", origin)
+		return b.do(r)
+	}
+	t.Run("a form of the page signs in and shows token, command and organisations", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		p := b.submit(b.open(st.provider.SignInURL()), newcomer())
+		token := textOf(t, p, "token")
+		c := st.verify(t, token, "")
+		if c.Email != "ada@example.com" || c.Org == nil || c.Org.Role != "owner" || c.Org.Slug != "engines" {
+			t.Errorf("token says %+v", c)
+		}
+		if want := "curl -s " + st.URL + "/api/v1/auth/exchange-token -H 'Content-Type: application/json' -d '{\"identityToken\":\"" + token + "\"}'"; textOf(t, p, "command") != want {
+			t.Errorf("command = %s", textOf(t, p, "command"))
+		}
+		if !strings.Contains(p.text, "Owner of Engines") {
+			t.Errorf("the page does not say the role:\n%s", p.text)
+		}
+	})
+	t.Run("the next page offers what was picked", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		b.submit(b.open(st.provider.SignInURL()), newcomer())
+		st.signedIn(t, "email", "bob@example.com", "org", "Other")
+		id := st.signedIn(t, "email", "ada@example.com", "org", "Engines")
+		p := b.open(st.provider.SignInURL())
+		for _, want := range []string{`value="` + id.Subject + `" checked`, `value="` + id.Org.ID + `" checked`} {
+			if !strings.Contains(p.text, want) {
+				t.Errorf("the page lacks %s:\n%s", want, p.text)
+			}
+		}
+		p = b.submit(p, url.Values{"account": {id.Subject}, "org": {id.Org.ID}, "role": {"viewer"}})
+		if c := st.verify(t, textOf(t, p, "token"), ""); c.Subject != id.Subject || c.Org.Role != "viewer" {
+			t.Errorf("token says %+v", c)
+		}
+	})
+	t.Run("without an organisation the token has none", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		fields := newcomer()
+		fields.Set("org", "none")
+		p := b.submit(b.open(st.provider.SignInURL()), fields)
+		if c := st.verify(t, textOf(t, p, "token"), ""); c.Org != nil {
+			t.Errorf("token says %+v", c.Org)
+		}
+	})
+	for name, tt := range map[string]struct{ field, value, says string }{
+		"a missing address":         {"email", "", "The e-mail address must not be empty."},
+		"a broken address":          {"email", "ada", "The e-mail address must be an e-mail address."},
+		"a missing organisation":    {"orgName", " ", "The organisation’s name must not be empty."},
+		"an unknown account":        {"account", "user_1", "The account must be one of the list."},
+		"an unknown organisation":   {"org", "org_1", "The organisation must be one of the list."},
+		"an unknown role":           {"role", "king", "The role must be one of owner, admin, member, viewer."},
+		"a name of several lines":   {"name", "Ada\x00", "The name must not contain control characters."},
+		"a name with markup inside": {"email", `"><script>`, "The e-mail address must be an e-mail address."},
+	} {
+		t.Run(name+" is said on the page, which keeps what was typed", func(t *testing.T) {
+			st, b := set(t, t.TempDir()), newBrowser(t)
+			fields := newcomer()
+			fields.Set(tt.field, tt.value)
+			p := b.submit(b.open(st.provider.SignInURL()), fields)
+			if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, tt.says) || strings.Contains(p.text, "<script>") {
+				t.Errorf("answered %s:\n%s", p.Status, p.text)
+			}
+			if got := st.service.take(); len(got) != 0 {
+				t.Errorf("events: %s", types(got))
+			}
+		})
+	}
+	t.Run("without the cookie a form is refused", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		fields := newcomer()
+		fields.Set("csrf", csrfOf.FindStringSubmatch(newBrowser(t).open(st.provider.SignInURL()).text)[1])
+		if p := post(newBrowser(t), st, fields, st.URL); p.StatusCode != http.StatusForbidden {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+	t.Run("with the token of another browser a form is refused", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		b.open(st.provider.SignInURL())
+		fields := newcomer()
+		fields.Set("csrf", csrfOf.FindStringSubmatch(newBrowser(t).open(st.provider.SignInURL()).text)[1])
+		if p := post(b, st, fields, st.URL); p.StatusCode != http.StatusForbidden {
+			t.Errorf("answered %s", p.Status)
+		}
+		if got := st.service.take(); len(got) != 0 {
+			t.Errorf("events: %s", types(got))
+		}
+	})
+	t.Run("from another site a form is refused", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		fields := newcomer()
+		fields.Set("csrf", csrfOf.FindStringSubmatch(b.open(st.provider.SignInURL()).text)[1])
+		if p := post(b, st, fields, "https://evil.example"); p.StatusCode != http.StatusForbidden {
+			t.Errorf("answered %s", p.Status)
+		}
+		if p := post(b, st, fields, st.URL); p.StatusCode != http.StatusOK {
+			t.Errorf("from our own it answered %s", p.Status)
+		}
+	})
+}
+
+func TestFiles(t *testing.T) {
+	t.Run("a restart keeps accounts, organisations, roles and the key", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder)
+		_, body := st.script(t, "email", "ada@example.com", "name", "Ada L", "org", "Engines", "role", "admin")
+		before := st.verify(t, body["identityToken"].(string), "")
+		st.service.take()
+
+		again := set(t, folder, func(o *devidp.Options) { o.PublicURL = st.URL })
+		st.provider = again.provider
+		if c := st.verify(t, body["identityToken"].(string), ""); c.Subject != before.Subject {
+			t.Errorf("the old token names %s", c.Subject)
+		}
+		after := st.signedIn(t, "email", "ADA@example.com", "org", "engines")
+		if after.Subject != before.Subject || after.Name != "Ada L" || *after.Org != *before.Org {
+			t.Errorf("before %+v %+v, after %+v %+v", before, before.Org, after, after.Org)
+		}
+	})
+	t.Run("a lost file changes no id", func(t *testing.T) {
+		one, two := set(t, t.TempDir()), set(t, t.TempDir())
+		a, b := one.signedIn(t, "email", "ada@example.com", "org", "Engines"), two.signedIn(t, "email", " Ada@Example.com", "org", "engines")
+		if a.Subject != b.Subject || a.Org.ID != b.Org.ID {
+			t.Errorf("%s in %s became %s in %s", a.Subject, a.Org.ID, b.Subject, b.Org.ID)
+		}
+	})
+	t.Run("nobody else can read them", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		st.signedIn(t, "email", "ada@example.com")
+		for _, path := range []string{st.options.KeyFile, st.options.AccountsFile} {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode() != 0o600 {
+				t.Errorf("%s has mode %v", path, info.Mode())
+			}
+		}
+	})
+	t.Run("nothing else is left beside them", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder)
+		st.signedIn(t, "email", "ada@example.com")
+		st.signedIn(t, "email", "bob@example.com")
+		entries, err := os.ReadDir(folder)
+		if err != nil || len(entries) != 2 {
+			t.Errorf("%v, %v", entries, err)
+		}
+	})
+	t.Run("a sign-in that cannot be kept fails and is told nobody", func(t *testing.T) {
+		st := set(t, t.TempDir(), func(o *devidp.Options) {
+			o.AccountsFile = filepath.Join(filepath.Dir(o.AccountsFile), "accounts", "file")
+		})
+		if err := os.Remove(filepath.Dir(st.options.AccountsFile)); err != nil {
+			t.Fatal(err)
+		}
+		status, body := st.script(t, "email", "ada@example.com")
+		if status != http.StatusInternalServerError || body["message"] != "Something went wrong" {
+			t.Errorf("answered %d %v", status, body)
+		}
+		if got := st.service.take(); len(got) != 0 {
+			t.Errorf("events: %s", types(got))
+		}
+	})
+	t.Run("an RSA key signs too", func(t *testing.T) {
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := set(t, t.TempDir(), func(o *devidp.Options) {
+			os.WriteFile(o.KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+		})
+		st.signedIn(t, "email", "ada@example.com")
+	})
+	t.Run("providers that start at once agree on the key", func(t *testing.T) {
+		folder := t.TempDir()
+		stages := make([]*stage, 8)
+		o := set(t, t.TempDir()).options
+		o.KeyFile = filepath.Join(folder, "key")
+		var start sync.WaitGroup
+		for i := range stages {
+			start.Go(func() {
+				own := o
+				own.AccountsFile = filepath.Join(folder, string(rune('a'+i)))
+				p, err := devidp.New(own)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				stages[i] = &stage{provider: p}
+			})
+		}
+		start.Wait()
+		sets := map[string]bool{}
+		for _, st := range stages {
+			w := httptest.NewRecorder()
+			st.provider.ServeHTTP(w, httptest.NewRequest("GET", o.PublicURL+devidp.Prefix+"/keys", nil))
+			sets[w.Body.String()] = true
+		}
+		if len(sets) != 1 {
+			t.Errorf("%d different keys", len(sets))
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package devidp_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/adapters/devidp"
+)
+
+// required lists what Clerk's webhook schemas (2025-04-15) require of every
+// object; those of an invitation differ by its event.
+var required = map[string][]string{
+	"event":                   {"object", "type", "timestamp", "instance_id", "data"},
+	"user":                    {"id", "object", "username", "first_name", "last_name", "has_image", "primary_email_address_id", "primary_phone_number_id", "primary_web3_wallet_id", "password_enabled", "two_factor_enabled", "totp_enabled", "backup_code_enabled", "email_addresses", "phone_numbers", "web3_wallets", "passkeys", "external_accounts", "saml_accounts", "enterprise_accounts", "public_metadata", "external_id", "last_sign_in_at", "banned", "locked", "lockout_expires_in_seconds", "verification_attempts_remaining", "created_at", "updated_at", "delete_self_enabled", "create_organization_enabled", "last_active_at", "mfa_enabled_at", "mfa_disabled_at", "legal_accepted_at"},
+	"email_address":           {"object", "email_address", "verification", "linked_to", "reserved", "created_at", "updated_at"},
+	"verification_admin":      {"status", "strategy", "attempts", "expire_at"},
+	"organization":            {"object", "id", "name", "slug", "has_image", "max_allowed_memberships", "admin_delete_enabled", "public_metadata", "created_at", "updated_at"},
+	"organization_membership": {"object", "id", "role", "permissions", "public_metadata", "created_at", "updated_at", "organization", "public_user_data"},
+	"organization_invitation": {"object", "id", "email_address", "role", "role_name", "organization_id", "public_metadata", "url", "expires_at", "created_at", "updated_at", "inviter_id", "public_inviter_data", "status", "user_id"},
+}
+
+// complete checks every object inside value that says what it is.
+func complete(t *testing.T, value any) {
+	t.Helper()
+	switch v := value.(type) {
+	case []any:
+		for _, inner := range v {
+			complete(t, inner)
+		}
+	case map[string]any:
+		name, _ := v["object"].(string)
+		for _, field := range required[name] {
+			if _, there := v[field]; !there {
+				t.Errorf("%s lacks %s", name, field)
+			}
+		}
+		for _, inner := range v {
+			complete(t, inner)
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	t.Run("a first sign-in tells of the user, the organisation and the membership, in this order", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		c := st.signedIn(t, "email", "ada@example.com", "name", "Ada  King Lovelace", "org", "Engines")
+		events := st.service.take()
+		if got := types(events); got != "user.created organization.created organizationMembership.created" {
+			t.Fatalf("events: %s", got)
+		}
+		for i, e := range events {
+			complete(t, e.data(t))
+			if e.Object != "event" || e.At != st.clock.Now().UnixMilli() || !strings.HasPrefix(e.message, "msg_") || i > 0 && e.message <= events[i-1].message {
+				t.Errorf("%s %s %d", e.message, e.Object, e.At)
+			}
+		}
+		user, org, member := events[0].data(t), events[1].data(t), events[2].data(t)
+		address := user["email_addresses"].([]any)[0].(map[string]any)
+		if user["id"] != c.Subject || user["first_name"] != "Ada" || user["last_name"] != "King Lovelace" || user["image_url"] != c.Picture ||
+			address["id"] != user["primary_email_address_id"] || address["email_address"] != "ada@example.com" {
+			t.Errorf("user %v", user)
+		}
+		if org["id"] != c.Org.ID || org["name"] != "Engines" || org["slug"] != "engines" || org["created_by"] != c.Subject || org["members_count"] != 1.0 {
+			t.Errorf("organisation %v", org)
+		}
+		person, inner := member["public_user_data"].(map[string]any), member["organization"].(map[string]any)
+		if member["role"] != "org:owner" || !strings.HasPrefix(member["id"].(string), "orgmem_") || inner["id"] != c.Org.ID || inner["created_by"] != c.Subject ||
+			person["user_id"] != c.Subject || person["identifier"] != "ada@example.com" || person["last_name"] != "King Lovelace" {
+			t.Errorf("membership %v", member)
+		}
+		if created := int64(member["created_at"].(float64)); created != st.clock.Now().UnixMilli() {
+			t.Errorf("created_at = %d", created)
+		}
+	})
+	t.Run("the same sign-in again tells nothing", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		for range 2 {
+			st.signedIn(t, "email", "ada@example.com", "name", "Ada", "org", "Engines")
+		}
+		if got := types(st.service.take()); got != "user.created organization.created organizationMembership.created" {
+			t.Errorf("events: %s", got)
+		}
+	})
+	t.Run("another name is told, with its time", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		st.signedIn(t, "email", "ada@example.com", "name", "Ada")
+		st.service.take()
+		st.clock.pass(time.Hour)
+		st.signedIn(t, "email", "ada@example.com", "name", "Augusta")
+		events := st.service.take()
+		if types(events) != "user.updated" {
+			t.Fatalf("events: %s", types(events))
+		}
+		user := events[0].data(t)
+		if user["first_name"] != "Augusta" || user["last_name"] != nil || user["updated_at"].(float64)-user["created_at"].(float64) != 3600_000 {
+			t.Errorf("user %v", user)
+		}
+	})
+	t.Run("another role is told, with its time", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
+		st.service.take()
+		st.clock.pass(time.Hour)
+		if c := st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer"); c.Org.Role != "viewer" {
+			t.Errorf("token says %+v", c.Org)
+		}
+		events := st.service.take()
+		if types(events) != "organizationMembership.updated" {
+			t.Fatalf("events: %s", types(events))
+		}
+		m := events[0].data(t)
+		if m["role"] != "org:viewer" || m["updated_at"].(float64)-m["created_at"].(float64) != 3600_000 {
+			t.Errorf("membership %v", m)
+		}
+	})
+	t.Run("whoever asks for less than owner of a new organisation is not told to be its creator", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer")
+		if _, said := st.service.take()[1].data(t)["created_by"]; said {
+			t.Error("created_by is said")
+		}
+	})
+	t.Run("when the service is down the sign-in works, and it is told later under the same message id", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		st.service.breakDown(errors.New("down"))
+		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
+		st.signedIn(t, "email", "bob@example.com")
+		if st.service.attempts != 3+4 {
+			t.Errorf("%d attempts", st.service.attempts)
+		}
+		st.service.breakDown(nil)
+		st.signedIn(t, "email", "bob@example.com")
+		events := st.service.take()
+		if got := types(events); got != "user.created organization.created organizationMembership.created user.created" {
+			t.Errorf("events: %s", got)
+		}
+		if events[0].message != "msg_00000001" {
+			t.Errorf("the first is %s now", events[0].message)
+		}
+		st.signedIn(t, "email", "bob@example.com")
+		if got := st.service.take(); len(got) != 0 {
+			t.Errorf("events: %s", types(got))
+		}
+	})
+	t.Run("what could not be told outlives a restart", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder)
+		st.service.breakDown(errors.New("down"))
+		st.signedIn(t, "email", "ada@example.com")
+		again := set(t, folder)
+		again.signedIn(t, "email", "ada@example.com")
+		if got := again.service.take(); types(got) != "user.created" || got[0].message != "msg_00000001" {
+			t.Errorf("events: %s", types(got))
+		}
+	})
+	t.Run("an event is given up after eight attempts", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		st.service.breakDown(errors.New("refused"))
+		for range 12 {
+			st.signedIn(t, "email", "ada@example.com")
+		}
+		if st.service.attempts != 8 {
+			t.Errorf("%d attempts", st.service.attempts)
+		}
+	})
+}
+
+func TestInvitations(t *testing.T) {
+	invite := func(orgID string) devidp.Invite {
+		return devidp.Invite{Email: "Bob@example.com", OrgID: orgID, OrgName: "Engines", OrgSlug: "engines", Role: "VIEWER"}
+	}
+	t.Run("the page says who is invited to what, and acceptance is told the service", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		org := st.signedIn(t, "email", "ada@example.com", "org", "Engines").Org.ID
+		st.service.take()
+		i := invite(org)
+		i.ProviderID, i.InviterID, i.ExpiresAt = "orginv_1", "user_1", st.clock.Now().Add(time.Hour)
+		st.invitations["t&1"] = i
+		p := b.open(st.provider.InviteURL("t&1"))
+		for _, want := range []string{"Bob@example.com", "Engines", "Viewer", `value="Bob"`} {
+			if !strings.Contains(p.text, want) {
+				t.Errorf("the page lacks %q:\n%s", want, p.text)
+			}
+		}
+		p = b.submit(p, url.Values{"name": {"Bob Babbage"}})
+		c := st.verify(t, textOf(t, p, "token"), "")
+		if c.Email != "Bob@example.com" || c.Name != "Bob Babbage" || c.Org == nil || c.Org.ID != org || c.Org.Role != "viewer" {
+			t.Errorf("token says %+v %+v", c, c.Org)
+		}
+		events := st.service.take()
+		if got := types(events); got != "user.created organizationMembership.created organizationInvitation.accepted" {
+			t.Fatalf("events: %s", got)
+		}
+		for _, e := range events {
+			complete(t, e.data(t))
+		}
+		m, accepted := events[1].data(t), events[2].data(t)
+		if m["role"] != "org:viewer" || m["organization"].(map[string]any)["members_count"] != 2.0 {
+			t.Errorf("membership %v", m)
+		}
+		if accepted["id"] != "orginv_1" || accepted["email_address"] != "Bob@example.com" || accepted["role"] != "org:viewer" || accepted["organization_id"] != org ||
+			accepted["user_id"] != c.Subject || accepted["status"] != "accepted" || accepted["inviter_id"] != "user_1" || accepted["url"] != nil ||
+			accepted["expires_at"].(float64) != float64(i.ExpiresAt.UnixMilli()) {
+			t.Errorf("invitation %v", accepted)
+		}
+	})
+	t.Run("an organisation that is new here is taken as the service knows it", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		st.invitations["1"] = invite("org_elsewhere")
+		p := b.submit(b.open(st.provider.InviteURL("1")), url.Values{"name": {"Bob"}})
+		if c := st.verify(t, textOf(t, p, "token"), ""); c.Org.ID != "org_elsewhere" || c.Org.Slug != "engines" {
+			t.Errorf("token says %+v", c.Org)
+		}
+		events := st.service.take()
+		if got := types(events); got != "user.created organizationMembership.created organizationInvitation.accepted" {
+			t.Errorf("events: %s", got)
+		}
+		if id := events[2].data(t)["id"].(string); !strings.HasPrefix(id, "orginv_") || len(id) != len("orginv_")+27 {
+			t.Errorf("the invitation's id is %s", id)
+		}
+		if c := st.signedIn(t, "email", "ada@example.com", "org", "Engines"); c.Org.ID != "org_elsewhere" || c.Org.Role != "member" {
+			t.Errorf("later its name means %+v", c.Org)
+		}
+	})
+	t.Run("whoever is a member here is told again, with the invited role", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		c := st.signedIn(t, "email", "bob@example.com", "name", "Robert", "org", "Engines", "role", "viewer")
+		st.service.take()
+		st.clock.pass(time.Hour)
+		st.invitations["1"] = invite(c.Org.ID)
+		p := b.open(st.provider.InviteURL("1"))
+		if !strings.Contains(p.text, "Robert") || strings.Contains(p.text, `name="name"`) {
+			t.Errorf("the page does not know the account:\n%s", p.text)
+		}
+		b.submit(p, url.Values{})
+		events := st.service.take()
+		if got := types(events); got != "organizationMembership.updated organizationInvitation.accepted" {
+			t.Fatalf("events: %s", got)
+		}
+		if m := events[0].data(t); m["updated_at"].(float64) != float64(st.clock.Now().UnixMilli()) || m["role"] != "org:viewer" {
+			t.Errorf("membership %v", m)
+		}
+	})
+	t.Run("one that is not pending is not found, before and after the page", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		if p := b.open(st.provider.InviteURL("gone")); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "not valid any more") {
+			t.Errorf("answered %s:\n%s", p.Status, p.text)
+		}
+		st.invitations["1"] = invite("org_1")
+		p := b.open(st.provider.InviteURL("1"))
+		delete(st.invitations, "1")
+		if p := b.submit(p, url.Values{}); p.StatusCode != http.StatusNotFound {
+			t.Errorf("answered %s", p.Status)
+		}
+		if got := st.service.take(); len(got) != 0 {
+			t.Errorf("events: %s", types(got))
+		}
+	})
+	t.Run("a name that cannot be is said on the page", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		st.invitations["1"] = invite("org_1")
+		p := b.submit(b.open(st.provider.InviteURL("1")), url.Values{"name": {strings.Repeat("x", 201)}})
+		if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, "The name must be at most 200 characters.") {
+			t.Errorf("answered %s:\n%s", p.Status, p.text)
+		}
+	})
+	t.Run("a form from elsewhere accepts nothing", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		st.invitations["1"] = invite("org_1")
+		r, _ := http.NewRequest("POST", st.provider.InviteURL("1"), strings.NewReader("name=Bob"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+}

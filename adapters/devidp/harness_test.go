@@ -1,0 +1,327 @@
+package devidp_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"collab/adapters/devidp"
+	"collab/domain/fault"
+)
+
+// stage is a provider on a real listener, with a clock moved by hand.
+type stage struct {
+	*httptest.Server
+	provider    *devidp.Provider
+	options     devidp.Options
+	clock       *clock
+	service     *service
+	invitations map[string]devidp.Invite
+}
+
+// set starts a provider whose files are in folder.
+func set(t *testing.T, folder string, change ...func(*devidp.Options)) *stage {
+	t.Helper()
+	st := &stage{
+		clock:       &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		service:     &service{},
+		invitations: map[string]devidp.Invite{},
+	}
+	st.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { st.provider.ServeHTTP(w, r) }))
+	t.Cleanup(st.Close)
+	st.options = devidp.Options{
+		Development: true, Listen: st.Listener.Addr().String(), PublicURL: st.URL,
+		AppURL:  "http://localhost:3000/welcome",
+		KeyFile: filepath.Join(folder, "identity.pem"), AccountsFile: filepath.Join(folder, "identity.json"),
+		Clock: st.clock, IDs: &ids{}, Secrets: secrets{},
+		Emit: st.service.emit,
+		Invitation: func(_ context.Context, token string) (devidp.Invite, error) {
+			if i, known := st.invitations[token]; known {
+				return i, nil
+			}
+			return devidp.Invite{}, fault.Missing("Invitation")
+		},
+	}
+	for _, c := range change {
+		c(&st.options)
+	}
+	var err error
+	if st.provider, err = devidp.New(st.options); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+type ids struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (i *ids) New() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.n++
+	return fmt.Sprintf("%08d", i.n)
+}
+
+type secrets struct{}
+
+func (secrets) Secret() string {
+	b := make([]byte, 32)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// service records the events that arrive; while down is set it refuses them.
+type service struct {
+	mu       sync.Mutex
+	down     error
+	arrived  []arrival
+	attempts int
+}
+
+type arrival struct {
+	message string
+	Type    string          `json:"type"`
+	Object  string          `json:"object"`
+	At      int64           `json:"timestamp"`
+	Data    json.RawMessage `json:"data"`
+	body    []byte
+}
+
+func (s *service) emit(_ context.Context, message string, body []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts++
+	if s.down != nil {
+		return s.down
+	}
+	a := arrival{message: message, body: body}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return err
+	}
+	s.arrived = append(s.arrived, a)
+	return nil
+}
+
+// breakDown makes the service refuse events with err, or accept them again.
+func (s *service) breakDown(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = err
+}
+
+// take returns what has arrived since the last time.
+func (s *service) take() []arrival {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.arrived
+	s.arrived = nil
+	return list
+}
+
+func types(list []arrival) string {
+	var names []string
+	for _, a := range list {
+		names = append(names, a.Type)
+	}
+	return strings.Join(names, " ")
+}
+
+// data reads an event's data.
+func (a arrival) data(t *testing.T) map[string]any {
+	t.Helper()
+	m := map[string]any{}
+	if err := json.Unmarshal(a.Data, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// browser keeps cookies and does not follow redirects.
+type browser struct {
+	*http.Client
+	t *testing.T
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{&http.Client{
+		Jar:           jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, t}
+}
+
+// page is an answer, read.
+type page struct {
+	*http.Response
+	text string
+}
+
+func (b *browser) do(r *http.Request) page {
+	b.t.Helper()
+	r.Header.Set("Accept", "text/html,*/*")
+	res, err := b.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return page{res, string(text)}
+}
+
+func (b *browser) open(address string) page {
+	b.t.Helper()
+	r, err := http.NewRequest("GET", address, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return b.do(r)
+}
+
+var (
+	actionOf = regexp.MustCompile(`<form method="post" action="([^"]*)"`)
+	csrfOf   = regexp.MustCompile(`name="csrf" value="([^"]*)"`)
+)
+
+// submit sends the page's form with fields.
+func (b *browser) submit(p page, fields url.Values) page {
+	b.t.Helper()
+	action, csrf := actionOf.FindStringSubmatch(p.text), csrfOf.FindStringSubmatch(p.text)
+	if action == nil || csrf == nil {
+		b.t.Fatalf("no form on this page (%s):\n%s", p.Status, p.text)
+	}
+	fields.Set("csrf", csrf[1])
+	target, err := p.Request.URL.Parse(html.UnescapeString(action[1]))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r, err := http.NewRequest("POST", target.String(), strings.NewReader(fields.Encode()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", target.Scheme+"://"+target.Host)
+	return b.do(r)
+}
+
+// verify checks a token as a relying party does, against what the provider
+// publishes. An empty audience stands for any.
+func (st *stage) verify(t *testing.T, token, audience string) tokenClaims {
+	t.Helper()
+	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified, err := provider.VerifierContext(t.Context(), &oidc.Config{
+		ClientID: audience, SkipClientIDCheck: audience == "", Now: st.clock.Now,
+	}).Verify(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := tokenClaims{}
+	if err := verified.Claims(&c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type tokenClaims struct {
+	Issuer  string `json:"iss"`
+	Subject string `json:"sub"`
+	Party   string `json:"azp"`
+	Nonce   string `json:"nonce"`
+	Expires int64  `json:"exp"`
+	Issued  int64  `json:"iat"`
+	Version int    `json:"v"`
+	Name    string `json:"name"`
+	Email   string `json:"email"`
+	Picture string `json:"picture"`
+	Org     *struct {
+		ID   string `json:"id"`
+		Role string `json:"rol"`
+		Slug string `json:"slg"`
+	} `json:"o"`
+}
+
+// script asks the endpoint for scripts and returns the status and the body.
+func (st *stage) script(t *testing.T, fields ...string) (int, map[string]any) {
+	t.Helper()
+	values := url.Values{}
+	for i := 0; i < len(fields); i += 2 {
+		values.Set(fields[i], fields[i+1])
+	}
+	res, err := http.PostForm(st.provider.Issuer()+"/token", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body := map[string]any{}
+	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, body
+}
+
+// signedIn is script where it must succeed.
+func (st *stage) signedIn(t *testing.T, fields ...string) tokenClaims {
+	t.Helper()
+	status, body := st.script(t, fields...)
+	token, ok := body["identityToken"].(string)
+	if status != http.StatusOK || !ok {
+		t.Fatalf("script(%q) answered %d %v", fields, status, body)
+	}
+	return st.verify(t, token, "")
+}
+
+// textOf returns the contents of the page's text area with this id.
+func textOf(t *testing.T, p page, id string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(p.text, `<textarea id="`+id+`"`)
+	_, rest, _ = strings.Cut(rest, ">")
+	text, _, closed := strings.Cut(rest, "</textarea>")
+	if !found || !closed {
+		t.Fatalf("no text area %s on this page (%s):\n%s", id, p.Status, p.text)
+	}
+	return html.UnescapeString(text)
+}

@@ -1,0 +1,127 @@
+package devidp
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// signingKey signs tokens and is published for their verification.
+type signingKey struct {
+	algorithm jose.SignatureAlgorithm
+	public    jose.JSONWebKey
+	signer    jose.Signer
+}
+
+// openKey reads the private key (PKCS #8 in PEM, RSA or P-256) and makes a
+// P-256 one when the file is missing.
+func openKey(path string) (signingKey, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeKey(path); err != nil {
+			return signingKey{}, err
+		}
+		text, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return signingKey{}, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return signingKey{}, fmt.Errorf("%s: no PEM block", path)
+	}
+	private, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return signingKey{}, fmt.Errorf("%s: %w", path, err)
+	}
+	k := signingKey{}
+	switch key := private.(type) {
+	case *rsa.PrivateKey:
+		k.algorithm, k.public.Key = jose.RS256, key.Public()
+	case *ecdsa.PrivateKey:
+		if key.Curve != elliptic.P256() {
+			return signingKey{}, fmt.Errorf("%s: the curve must be P-256", path)
+		}
+		k.algorithm, k.public.Key = jose.ES256, key.Public()
+	default:
+		return signingKey{}, fmt.Errorf("%s: must be an RSA or a P-256 key", path)
+	}
+	print, err := k.public.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return signingKey{}, fmt.Errorf("%s: %w", path, err)
+	}
+	k.public.KeyID = base64.RawURLEncoding.EncodeToString(print)
+	k.public.Algorithm, k.public.Use = string(k.algorithm), "sig"
+	k.signer, err = jose.NewSigner(
+		jose.SigningKey{Algorithm: k.algorithm, Key: jose.JSONWebKey{Key: private, KeyID: k.public.KeyID}},
+		(&jose.SignerOptions{}).WithType("JWT"))
+	return k, err
+}
+
+// makeKey writes a new key unless another process has written one meanwhile.
+func makeKey(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	temporary, err := writeTemporary(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary)
+	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// claims are those of a provider with organisations in the compact form, its
+// version 2.
+type claims struct {
+	Issuer          string    `json:"iss"`
+	Subject         string    `json:"sub"`
+	Audience        string    `json:"aud,omitempty"`
+	AuthorizedParty string    `json:"azp"`
+	IssuedAt        int64     `json:"iat"`
+	NotBefore       int64     `json:"nbf"`
+	ExpiresAt       int64     `json:"exp"`
+	ID              string    `json:"jti"`
+	Nonce           string    `json:"nonce,omitempty"`
+	Status          string    `json:"sts"`
+	Version         int       `json:"v"`
+	Name            string    `json:"name"`
+	Email           string    `json:"email"`
+	EmailVerified   bool      `json:"email_verified"`
+	Picture         string    `json:"picture"`
+	Org             *orgClaim `json:"o,omitempty"`
+}
+
+type orgClaim struct {
+	ID   string `json:"id"`
+	Role string `json:"rol"`
+	Slug string `json:"slg"`
+}
+
+func (k signingKey) sign(c claims) (string, error) {
+	return jwt.Signed(k.signer).Claims(c).Serialize()
+}

@@ -1,0 +1,368 @@
+package devidp
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+)
+
+//go:embed pages.html style.css avatar.svg icon.svg
+var files embed.FS
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"title": title}).ParseFS(files, "pages.html", "avatar.svg"))
+
+const (
+	avatarPath = "/avatar/"
+	maxListed  = 50 // accounts, and organisations, that the page offers
+)
+
+// policy is the Content-Security-Policy of every answer. Browsers hold the
+// whole chain of redirects after a form against form-action, so it lists the
+// places to which a sign-in may lead.
+func policy(redirects ...string) string {
+	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action " +
+		strings.Join(append([]string{"'self'"}, redirects...), " ")
+}
+
+// signInView is the sign-in page. The fields with capitals that a form also
+// has are what is filled in.
+type signInView struct {
+	Action string
+	CSRF   string
+	Client string // where the sign-in leads; empty: to a token by hand
+
+	People []personView
+	Orgs   []organisation
+	Roles  []string
+
+	Account, Name, Email string
+	Org, OrgName, Role   string
+	Problem              string // empty: none
+	ProblemField         string
+
+	request *request
+}
+
+type personView struct {
+	account
+	Places []place
+}
+
+func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at location, status int, v signInView) {
+	v.Action, v.CSRF, v.Roles = Prefix+"/sign-in", p.csrf(w, r, at), roles
+	if v.request != nil {
+		v.Action = Prefix + "/authorize?" + r.URL.RawQuery
+		v.Client = originOf(v.request.redirect)
+		// The command line's local server is where the service goes on to.
+		w.Header().Set("Content-Security-Policy", policy(v.Client, "http://localhost:*", "http://127.0.0.1:*"))
+	}
+	p.accounts.read(func(b book) {
+		for _, a := range b.recentAccounts(maxListed) {
+			v.People = append(v.People, personView{a, b.places(a.ID)})
+			if v.Account == "" && strings.EqualFold(a.Email, v.Email) {
+				v.Account = a.ID
+			}
+		}
+		v.Orgs = b.recentOrganisations(maxListed)
+		if v.Account == "" && v.Email == "" && len(v.People) > 0 {
+			v.Account = v.People[0].ID
+		}
+		if last, known := b.Organisations[b.Accounts[v.Account].LastOrg]; known && v.Org == "" {
+			v.Org = last.ID
+		}
+	})
+	if len(v.People) == 0 && status == http.StatusOK {
+		// The very first page can be sent as it is.
+		v.Name, v.OrgName = "Ada Lovelace", "Example"
+		if v.Email == "" {
+			v.Email = "ada@example.com"
+		}
+	}
+	if v.Account == "" {
+		v.Account = choiceNew
+	}
+	if v.Org == "" {
+		v.Org = choiceNew
+		if len(v.Orgs) > 0 {
+			v.Org = v.Orgs[0].ID
+		}
+	}
+	p.show(w, status, "sign-in", v)
+}
+
+// What stands for no record in the choices of the page.
+const (
+	choiceNew  = "new"
+	choiceNone = "none"
+)
+
+// viewOf fills the page with what was sent, and says what is wrong with it.
+func viewOf(fields url.Values, err error, req *request) signInView {
+	v := signInView{
+		Account: fields.Get("account"), Name: fields.Get("name"), Email: fields.Get("email"),
+		Org: fields.Get("org"), OrgName: fields.Get("orgName"), Role: fields.Get("role"),
+		request: req,
+	}
+	if e := (*fault.Error)(nil); errors.As(err, &e) {
+		v.Problem = e.Message
+		if len(e.Problems) > 0 {
+			v.ProblemField = e.Problems[0].Field
+			v.Problem = fieldNames[v.ProblemField] + " " + e.Problems[0].Message
+		}
+	}
+	return v
+}
+
+// fieldNames are the fields' names on the page.
+var fieldNames = map[string]string{
+	"account": "The account", "email": "The e-mail address", "name": "The name",
+	"org": "The organisation", "orgName": "The organisation’s name", "role": "The role",
+}
+
+// pick signs in whoever the page's form names.
+func (p *Provider) pick(r *http.Request, at location, fields url.Values) (session, error) {
+	s := session{}
+	err := p.enact(r, at, func(b *book, now time.Time) (events []happening, err error) {
+		w := wish{Email: fields.Get("email"), Name: fields.Get("name"), Role: fields.Get("role")}
+		if choice := fields.Get("account"); choice != choiceNew {
+			a, known := b.Accounts[choice]
+			if !known {
+				return nil, fault.Field("account", "must be one of the list")
+			}
+			w.Email, w.Name = a.Email, ""
+		}
+		switch choice := fields.Get("org"); choice {
+		case choiceNone:
+			w.Role = ""
+		case choiceNew:
+			if w.Org = fields.Get("orgName"); strings.TrimSpace(w.Org) == "" {
+				return nil, fault.Field("orgName", "must not be empty")
+			}
+		default:
+			if _, known := b.Organisations[choice]; !known {
+				return nil, fault.Field("org", "must be one of the list")
+			}
+			w.Org = choice
+		}
+		s, events, err = b.signIn(w, now)
+		return events, err
+	})
+	if err != nil {
+		return s, err
+	}
+	return s, p.remember(s)
+}
+
+// remember makes the next page offer first what was picked on this one.
+func (p *Provider) remember(s session) error {
+	return p.accounts.change(func(b *book) (bool, error) {
+		a := b.Accounts[s.Account.ID]
+		a.SignedInAt, a.LastOrg = p.options.Clock.Now(), s.Org.ID
+		b.Accounts[a.ID] = a
+		return true, nil
+	})
+}
+
+// inviteView is the page on which an invitation is accepted.
+type inviteView struct {
+	Action  string
+	CSRF    string
+	Email   string
+	Org     string
+	Role    string
+	Account *account // nil: there is none with this address yet
+	Name    string
+	Problem string
+}
+
+func (p *Provider) signInPage(w http.ResponseWriter, r *http.Request, at location) error {
+	if !r.URL.Query().Has("invite") {
+		p.showSignIn(w, r, at, http.StatusOK, signInView{Email: r.URL.Query().Get("login_hint")})
+		return nil
+	}
+	invite, err := p.invitation(r)
+	if err != nil {
+		return err
+	}
+	p.showInvite(w, r, at, http.StatusOK, invite, "", "")
+	return nil
+}
+
+func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, at location, status int, invite Invite, name, problem string) {
+	v := inviteView{
+		Action: Prefix + "/sign-in?" + r.URL.RawQuery, CSRF: p.csrf(w, r, at),
+		Email: invite.Email, Org: invite.OrgName, Role: roleName(invite.Role),
+		Name: name, Problem: problem,
+	}
+	if v.Name == "" {
+		v.Name = nameOf(invite.Email)
+	}
+	p.accounts.read(func(b book) {
+		if a, known := b.accountOf(invite.Email); known {
+			v.Account = &a
+		}
+	})
+	p.show(w, status, "invite", v)
+}
+
+// invitation returns the invitation whose token is in the query.
+func (p *Provider) invitation(r *http.Request) (Invite, error) {
+	token := r.URL.Query().Get("invite")
+	if p.options.Invitation == nil || token == "" {
+		return Invite{}, fault.New(fault.NotFound, "This invitation is not valid any more")
+	}
+	invite, err := p.options.Invitation(r.Context(), token)
+	if fault.Is(err, fault.NotFound) {
+		return Invite{}, fault.Wrap(fault.NotFound, err, "This invitation is not valid any more")
+	}
+	return invite, err
+}
+
+func (p *Provider) signIn(w http.ResponseWriter, r *http.Request, at location) error {
+	fields, err := p.postedForm(r)
+	if err != nil {
+		return err
+	}
+	if r.URL.Query().Has("invite") {
+		return p.acceptInvite(w, r, at, fields)
+	}
+	s, err := p.pick(r, at, fields)
+	if fault.Is(err, fault.Invalid) {
+		p.showSignIn(w, r, at, http.StatusBadRequest, viewOf(fields, err, nil))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.showSession(w, at, s, "You are signed in")
+}
+
+func (p *Provider) acceptInvite(w http.ResponseWriter, r *http.Request, at location, fields url.Values) error {
+	invite, err := p.invitation(r)
+	if err != nil {
+		return err
+	}
+	s := session{}
+	err = p.enact(r, at, func(b *book, now time.Time) (events []happening, err error) {
+		s, events, err = b.accept(invite, r.URL.Query().Get("invite"), fields.Get("name"), now)
+		return events, err
+	})
+	if fault.Is(err, fault.Invalid) {
+		p.showInvite(w, r, at, http.StatusBadRequest, invite, fields.Get("name"), viewOf(fields, err, nil).Problem)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.remember(s); err != nil {
+		return err
+	}
+	return p.showSession(w, at, s, "Welcome to "+s.Org.Name)
+}
+
+// sessionView is the page after a sign-in that no client has asked for.
+type sessionView struct {
+	Title   string
+	Account account
+	Org     organisation
+	Role    string
+	Places  []place
+	Token   string
+	Command string
+	App     string // empty: none
+}
+
+func (p *Provider) showSession(w http.ResponseWriter, at location, s session, title string) error {
+	token, err := p.issue(at, s, "", "")
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]string{"identityToken": token})
+	if err != nil {
+		return err
+	}
+	v := sessionView{
+		Title: title, Account: s.Account, Org: s.Org, Role: s.Role, Token: token, App: p.options.AppURL,
+		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", at.public, exchangePath, body),
+	}
+	p.accounts.read(func(b book) { v.Places = b.places(s.Account.ID) })
+	p.show(w, http.StatusOK, "session", v)
+	return nil
+}
+
+type problemView struct{ Title, Message string }
+
+func (p *Provider) show(w http.ResponseWriter, status int, name string, view any) {
+	var page bytes.Buffer
+	if err := pages.ExecuteTemplate(&page, name, view); err != nil {
+		p.options.Log.Error("development identity provider: page", "page", name, "error", err)
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if _, err := page.WriteTo(w); err != nil {
+		p.options.Log.Debug("development identity provider: page not sent", "error", err)
+	}
+}
+
+// file serves one of the embedded files.
+func file(name string) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ location) error {
+		w.Header().Set("Cache-Control", "no-cache")
+		http.ServeFileFS(w, r, files, name)
+		return nil
+	}
+}
+
+// picture returns the address of the picture of an account or organisation.
+func (at location) picture(id string) string { return at.issuer + avatarPath + id + ".svg" }
+
+// avatar draws the initials of an account or an organisation.
+func (p *Provider) avatar(w http.ResponseWriter, r *http.Request, _ location) error {
+	id, svg := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, Prefix+avatarPath), ".svg")
+	name := ""
+	p.accounts.read(func(b book) { name = b.Accounts[id].Name + b.Organisations[id].Name })
+	if !svg || name == "" {
+		return fault.Missing("Picture")
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(id))
+	var picture bytes.Buffer
+	err := pages.ExecuteTemplate(&picture, "avatar.svg", struct {
+		Hue      uint32
+		Round    bool
+		Initials string
+	}{hash.Sum32() % 360, strings.HasPrefix(id, "user_"), initials(name)})
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "image/svg+xml")
+	h.Set("Cache-Control", "max-age=300")
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin") // applications show it
+	if _, err := picture.WriteTo(w); err != nil {
+		p.options.Log.Debug("development identity provider: picture not sent", "error", err)
+	}
+	return nil
+}
+
+// initials returns the first letters of the first and the last word.
+func initials(name string) string {
+	words := strings.Fields(name)
+	letters := []rune(words[0])[:1]
+	if len(words) > 1 {
+		letters = append(letters, []rune(words[len(words)-1])[0])
+	}
+	return strings.ToUpper(string(letters))
+}

@@ -1,0 +1,428 @@
+package devidp_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"collab/adapters/devidp"
+)
+
+// party is a relying party that knows nothing of the provider but its issuer.
+type party struct {
+	oauth2.Config
+	state, nonce, verifier string
+}
+
+func (st *stage) party(t *testing.T) party {
+	t.Helper()
+	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return party{
+		oauth2.Config{
+			ClientID: devidp.ClientID, Endpoint: provider.Endpoint(),
+			RedirectURL: st.URL + "/api/v1/auth/cli-callback", Scopes: []string{oidc.ScopeOpenID, "profile", "email"},
+		},
+		"state &=", "nonce", oauth2.GenerateVerifier(),
+	}
+}
+
+func (c party) address(more ...oauth2.AuthCodeOption) string {
+	return c.AuthCodeURL(c.state, append([]oauth2.AuthCodeOption{oidc.Nonce(c.nonce), oauth2.S256ChallengeOption(c.verifier)}, more...)...)
+}
+
+// ada is the form of somebody new in an organisation that is new.
+func ada() url.Values {
+	return url.Values{"account": {"new"}, "name": {"Ada Lovelace"}, "email": {"ada@example.com"}, "org": {"new"}, "orgName": {"Engines"}, "role": {"admin"}}
+}
+
+// code signs ada in on the page and returns what the client is told.
+func (c party) code(t *testing.T) url.Values {
+	t.Helper()
+	b := newBrowser(t)
+	return c.told(t, b.submit(b.open(c.address()), ada()))
+}
+
+// told returns what the redirect to the client says.
+func (c party) told(t *testing.T, p page) url.Values {
+	t.Helper()
+	to, err := p.Location()
+	if err != nil || p.StatusCode != http.StatusSeeOther {
+		t.Fatalf("answered %s: %v\n%s", p.Status, err, p.text)
+	}
+	q := to.Query()
+	to.RawQuery = ""
+	if to.String() != c.RedirectURL {
+		t.Fatalf("leads to %s", to)
+	}
+	return q
+}
+
+func TestCodeFlow(t *testing.T) {
+	for name, secret := range map[string]string{"of a public client": "", "of a client with a secret": "s3cret/+ %"} {
+		t.Run("the authorization-code flow "+name, func(t *testing.T) {
+			st := set(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = secret })
+			client := st.party(t)
+			client.ClientSecret = secret
+			told := client.code(t)
+			if told.Get("state") != client.state || told.Get("iss") != st.provider.Issuer() || told.Has("error") {
+				t.Errorf("the client is told %v", told)
+			}
+			tokens, err := client.Exchange(t.Context(), told.Get("code"), oauth2.VerifierOption(client.verifier))
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, _ := tokens.Extra("id_token").(string)
+			c := st.verify(t, raw, devidp.ClientID)
+			if c.Nonce != client.nonce || c.Party != devidp.ClientID || c.Version != 2 || c.Expires-c.Issued != 3600 || c.Issued != st.clock.Now().Unix() {
+				t.Errorf("token says %+v", c)
+			}
+			if c.Name != "Ada Lovelace" || c.Email != "ada@example.com" || !strings.HasPrefix(c.Subject, "user_") || !strings.HasPrefix(c.Picture, st.URL) {
+				t.Errorf("token says %+v", c)
+			}
+			if c.Org == nil || c.Org.Role != "admin" || c.Org.Slug != "engines" || !strings.HasPrefix(c.Org.ID, "org_") {
+				t.Errorf("token says %+v", c.Org)
+			}
+		})
+	}
+	t.Run("the redirect leaves no trace of the code", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		h := b.submit(b.open(st.party(t).address()), ada()).Header
+		if h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("headers %v", h)
+		}
+	})
+	t.Run("the application is registered too", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		client := st.party(t)
+		client.RedirectURL = st.options.AppURL
+		if told := client.code(t); told.Get("code") == "" {
+			t.Errorf("the client is told %v", told)
+		}
+	})
+	t.Run("a registered address with a query keeps it", func(t *testing.T) {
+		st, b := set(t, t.TempDir(), func(o *devidp.Options) { o.Redirects = []string{"http://localhost:5/cb?a=b"} }), newBrowser(t)
+		client := st.party(t)
+		client.RedirectURL = "http://localhost:5/cb?a=b"
+		to := b.submit(b.open(client.address()), ada()).Header.Get("Location")
+		if !strings.HasPrefix(to, "http://localhost:5/cb?a=b&") || !strings.Contains(to, "code=") {
+			t.Errorf("leads to %s", to)
+		}
+	})
+	t.Run("whoever cancels is sent back without a code", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		client := st.party(t)
+		told := client.told(t, b.submit(b.open(client.address()), url.Values{"action": {"cancel"}}))
+		if told.Get("error") != "access_denied" || told.Get("state") != client.state || told.Has("code") {
+			t.Errorf("the client is told %v", told)
+		}
+	})
+	t.Run("the expected address is filled in", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		if p := b.open(st.party(t).address(oauth2.SetAuthURLParam("login_hint", "bob@example.com"))); !strings.Contains(p.text, `value="bob@example.com"`) {
+			t.Errorf("the page lacks it:\n%s", p.text)
+		}
+	})
+	t.Run("a mistake on the page keeps the request", func(t *testing.T) {
+		st, b := set(t, t.TempDir()), newBrowser(t)
+		client := st.party(t)
+		wrong := ada()
+		wrong.Set("email", "")
+		p := b.submit(b.open(client.address()), wrong)
+		if p.StatusCode != http.StatusBadRequest {
+			t.Fatalf("answered %s", p.Status)
+		}
+		if told := client.told(t, b.submit(p, ada())); told.Get("code") == "" {
+			t.Errorf("the client is told %v", told)
+		}
+	})
+	t.Run("a form from elsewhere gets no code", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		r, _ := http.NewRequest("POST", st.party(t).address(), strings.NewReader(ada().Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || p.Header.Get("Location") != "" {
+			t.Errorf("answered %s to %s", p.Status, p.Header.Get("Location"))
+		}
+	})
+}
+
+func TestRedemption(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before func(*stage, *party)
+		error  string
+	}{
+		"a wrong verifier":                 {func(_ *stage, c *party) { c.verifier = oauth2.GenerateVerifier() }, "invalid_grant"},
+		"an empty verifier":                {func(_ *stage, c *party) { c.verifier = "" }, "invalid_grant"},
+		"another redirect address":         {func(st *stage, c *party) { c.RedirectURL = st.options.AppURL }, "invalid_grant"},
+		"a code of 60 seconds":             {func(st *stage, _ *party) { st.clock.pass(time.Minute) }, "invalid_grant"},
+		"another client":                   {func(_ *stage, c *party) { c.ClientID = "other" }, "invalid_client"},
+		"a secret where there is none":     {func(_ *stage, c *party) { c.ClientSecret = "guess" }, "invalid_client"},
+		"another client, without a header": {func(_ *stage, c *party) { c.ClientID, c.Endpoint.AuthStyle = "other", oauth2.AuthStyleInParams }, "invalid_client"},
+	} {
+		t.Run(name+" is refused", func(t *testing.T) {
+			st := set(t, t.TempDir())
+			client := st.party(t)
+			code := client.code(t).Get("code")
+			tt.before(st, &client)
+			_, err := client.Exchange(t.Context(), code, oauth2.VerifierOption(client.verifier))
+			if refused := (*oauth2.RetrieveError)(nil); !errors.As(err, &refused) || refused.ErrorCode != tt.error {
+				t.Errorf("Exchange() = %v", err)
+			}
+		})
+	}
+	t.Run("a code of 59 seconds is taken", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		client := st.party(t)
+		code := client.code(t).Get("code")
+		st.clock.pass(59 * time.Second)
+		if _, err := client.Exchange(t.Context(), code, oauth2.VerifierOption(client.verifier)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a code is good once, whoever came first", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		client := st.party(t)
+		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
+		code := client.code(t).Get("code")
+		if _, err := client.Exchange(t.Context(), code, oauth2.VerifierOption("a wrong one")); err == nil {
+			t.Error("the wrong verifier was accepted")
+		}
+		if _, err := client.Exchange(t.Context(), code, oauth2.VerifierOption(client.verifier)); err == nil {
+			t.Error("the code was still good")
+		}
+	})
+	t.Run("of many at once with one code only one gets tokens", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		client := st.party(t)
+		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
+		code := client.code(t).Get("code")
+		results := make([]error, 16)
+		var all sync.WaitGroup
+		for i := range results {
+			all.Go(func() {
+				_, results[i] = client.Exchange(t.Context(), code, oauth2.VerifierOption(client.verifier))
+			})
+		}
+		all.Wait()
+		good := 0
+		for _, err := range results {
+			if err == nil {
+				good++
+			}
+		}
+		if good != 1 {
+			t.Errorf("%d got tokens: %v", good, results)
+		}
+	})
+	t.Run("a client with a secret cannot go without it", func(t *testing.T) {
+		st := set(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = "secret" })
+		client := st.party(t)
+		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
+		_, err := client.Exchange(t.Context(), client.code(t).Get("code"), oauth2.VerifierOption(client.verifier))
+		if refused := (*oauth2.RetrieveError)(nil); !errors.As(err, &refused) || refused.Response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("Exchange() = %v", err)
+		}
+	})
+	t.Run("another kind of grant is refused", func(t *testing.T) {
+		status, body := set(t, t.TempDir()).script(t, "grant_type", "password", "client_id", devidp.ClientID, "email", "ada@example.com")
+		if status != http.StatusBadRequest || body["error"] != "unsupported_grant_type" {
+			t.Errorf("answered %d %v", status, body)
+		}
+	})
+	t.Run("the application's own page may read the answer, no other", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		for origin, allowed := range map[string]string{"http://localhost:3000": "http://localhost:3000", "http://localhost:3001": ""} {
+			r, _ := http.NewRequest("POST", st.provider.Issuer()+"/token", strings.NewReader("grant_type=authorization_code&client_id="+devidp.ClientID))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Origin", origin)
+			if got := newBrowser(t).do(r).Header.Get("Access-Control-Allow-Origin"); got != allowed {
+				t.Errorf("to %s: %q", origin, got)
+			}
+		}
+	})
+}
+
+func TestAuthorizationRequest(t *testing.T) {
+	for name, tt := range map[string]struct{ field, value string }{
+		"an unknown client":                    {"client_id", "other"},
+		"no client":                            {"client_id", ""},
+		"an unknown redirect address":          {"redirect_uri", "https://evil.example/cb"},
+		"no redirect address":                  {"redirect_uri", ""},
+		"the right address with a slash added": {"redirect_uri", "http://localhost:3000/welcome/"},
+		"the right address with a query":       {"redirect_uri", "http://localhost:3000/welcome?x=1"},
+		"the right address on another port":    {"redirect_uri", "http://localhost:3001/welcome"},
+	} {
+		t.Run(name+" is told on a page and never by redirect", func(t *testing.T) {
+			st := set(t, t.TempDir())
+			p := newBrowser(t).open(st.party(t).address(oauth2.SetAuthURLParam(tt.field, tt.value)))
+			if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.text, tt.field) {
+				t.Errorf("answered %s to %q:\n%s", p.Status, p.Header.Get("Location"), p.text)
+			}
+		})
+	}
+	for name, tt := range map[string]struct{ field, value, error string }{
+		"another response type":     {"response_type", "token", "unsupported_response_type"},
+		"another response mode":     {"response_mode", "fragment", "invalid_request"},
+		"a scope without openid":    {"scope", "profile", "invalid_scope"},
+		"no challenge":              {"code_challenge", "", "invalid_request"},
+		"a plain challenge":         {"code_challenge_method", "plain", "invalid_request"},
+		"no challenge method":       {"code_challenge_method", "", "invalid_request"},
+		"a challenge that is short": {"code_challenge", "abc", "invalid_request"},
+		"a request object":          {"request", "eyJ", "request_not_supported"},
+		"a request by reference":    {"request_uri", "https://evil.example", "request_uri_not_supported"},
+		"a silent request":          {"prompt", "none", "login_required"},
+	} {
+		t.Run(name+" is told the client", func(t *testing.T) {
+			st := set(t, t.TempDir())
+			client := st.party(t)
+			told := client.told(t, newBrowser(t).open(client.address(oauth2.SetAuthURLParam(tt.field, tt.value))))
+			if told.Get("error") != tt.error || told.Get("state") != client.state || told.Get("iss") != st.provider.Issuer() {
+				t.Errorf("the client is told %v", told)
+			}
+		})
+	}
+	t.Run("a parameter that is there twice is told the client", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		client := st.party(t)
+		if told := client.told(t, newBrowser(t).open(client.address()+"&nonce=2")); told.Get("error") != "invalid_request" {
+			t.Errorf("the client is told %v", told)
+		}
+	})
+}
+
+func TestScripts(t *testing.T) {
+	t.Run("the token of an account made on demand", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		c := st.signedIn(t, "email", "Grace.Hopper@example.com", "org", "Navy Yard", "role", "org:ADMIN")
+		if c.Name != "Grace Hopper" || c.Email != "Grace.Hopper@example.com" || c.Party != st.URL || c.Nonce != "" {
+			t.Errorf("token says %+v", c)
+		}
+		if c.Org == nil || c.Org.Role != "admin" || c.Org.Slug != "navy-yard" {
+			t.Errorf("token says %+v", c.Org)
+		}
+	})
+	t.Run("without a role one is owner of what is new and member of the rest, and stays what one is", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		for _, tt := range []struct{ email, org, role string }{
+			{"ada@example.com", "Engines", "owner"},
+			{"bob@example.com", "engines", "member"},
+			{"ada@example.com", "  ENGINES ", "owner"},
+			{"bob@example.com", "Own", "owner"},
+		} {
+			if c := st.signedIn(t, "email", tt.email, "org", tt.org); c.Org.Role != tt.role {
+				t.Errorf("%s is %s of %s, want %s", tt.email, c.Org.Role, tt.org, tt.role)
+			}
+		}
+	})
+	t.Run("an organisation is found by its id too", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		c := st.signedIn(t, "email", "ada@example.com", "org", "Engines")
+		if d := st.signedIn(t, "email", "bob@example.com", "org", c.Org.ID); d.Org.ID != c.Org.ID {
+			t.Errorf("%s became %s", c.Org.ID, d.Org.ID)
+		}
+	})
+	t.Run("names with other letters make organisations of their own", func(t *testing.T) {
+		st, seen := set(t, t.TempDir()), map[string]string{}
+		for _, name := range []string{"Zürich", "東京", "大阪", "東京 2", "!!!", "Engines"} {
+			c := st.signedIn(t, "email", "ada@example.com", "org", name)
+			if other, taken := seen[c.Org.ID]; taken || strings.Trim(c.Org.Slug, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || c.Org.Slug == "" {
+				t.Errorf("%s is %s %q, as is %q", name, c.Org.ID, c.Org.Slug, other)
+			}
+			seen[c.Org.ID] = name
+		}
+		if c := st.signedIn(t, "email", "ada@example.com", "org", "zurich"); seen[c.Org.ID] != "Zürich" {
+			t.Errorf("zurich is %+v", c.Org)
+		}
+	})
+	for name, tt := range map[string]struct {
+		fields []string
+		says   string
+	}{
+		"no address":              {[]string{"name", "Ada"}, "email must not be empty"},
+		"a broken address":        {[]string{"email", "ada@"}, "email must be an e-mail address"},
+		"an unknown role":         {[]string{"email", "a@b", "org", "x", "role", "king"}, "role must be one of owner, admin, member, viewer"},
+		"a role of nothing":       {[]string{"email", "a@b", "role", "admin"}, "org must name the organisation in which the role is meant"},
+		"a long name":             {[]string{"email", "a@b", "name", strings.Repeat("x", 201)}, "name must be at most 200 characters"},
+		"an id of nothing":        {[]string{"email", "a@b", "org", "org_" + strings.Repeat("x", 27)}, "org is not an organisation that exists here"},
+		"an organisation's bytes": {[]string{"email", "a@b", "org", "\xff"}, "org must be valid UTF-8"},
+	} {
+		t.Run(name+" is refused by name", func(t *testing.T) {
+			st := set(t, t.TempDir())
+			status, body := st.script(t, tt.fields...)
+			if status != http.StatusBadRequest || body["message"] != tt.says || body["error"] != "Bad Request" || body["statusCode"] != float64(400) || len(body) != 3 {
+				t.Errorf("answered %d %v", status, body)
+			}
+			if got := st.service.take(); len(got) != 0 {
+				t.Errorf("events: %s", types(got))
+			}
+		})
+	}
+	t.Run("another content type is unsupported and a huge form too large", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		for kind, want := range map[string]int{"application/json": 415, "application/x-www-form-urlencoded": 413, "multipart/form-data; boundary=x": 413} {
+			body := "--x\r\nContent-Disposition: form-data; name=email\r\n\r\n" + strings.Repeat("a", 70<<10)
+			res, err := http.Post(st.provider.Issuer()+"/token", kind, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != want {
+				t.Errorf("%s: answered %s", kind, res.Status)
+			}
+		}
+	})
+	t.Run("a page of another site gets nothing", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		r, _ := http.NewRequest("POST", st.provider.Issuer()+"/token", strings.NewReader("email=ada@example.com"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+	t.Run("many at once for one address make one account", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		subjects := make([]string, 32)
+		var all sync.WaitGroup
+		for i := range subjects {
+			all.Go(func() { subjects[i] = st.signedIn(t, "email", "ada@example.com", "org", "Engines").Subject })
+		}
+		all.Wait()
+		for _, s := range subjects {
+			if s != subjects[0] {
+				t.Errorf("accounts %s and %s", s, subjects[0])
+			}
+		}
+		if got := types(st.service.take()); got != "user.created organization.created organizationMembership.created" {
+			t.Errorf("events: %s", got)
+		}
+	})
+	t.Run("many at once for many addresses lose none", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder)
+		var all sync.WaitGroup
+		for i := range 32 {
+			all.Go(func() { st.signedIn(t, "email", fmt.Sprintf("user%d@example.com", i), "org", "Engines") })
+		}
+		all.Wait()
+		again := set(t, folder)
+		again.signedIn(t, "email", "user0@example.com") // delivers again what was not noted as delivered
+		again.service.take()
+		for i := range 32 {
+			again.signedIn(t, "email", fmt.Sprintf("user%d@example.com", i), "org", "Engines")
+		}
+		if got := again.service.take(); len(got) != 0 {
+			t.Errorf("made again: %s", types(got))
+		}
+	})
+}
