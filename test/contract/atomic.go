@@ -1,0 +1,304 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/replay"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+// Atomic is the suite of ports.Store.Atomic.
+func Atomic(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"what fn did is there when it returns nil": func(w *world) {
+			tn := w.tenant()
+			x := newUpheaval(tn)
+			was := w.content(tn)
+			w.atomic(func(r ports.Records) error { return x.run(w, r) })
+			if d := diff(w.content(tn), was); d == "" {
+				w.Fatal("nothing has changed")
+			}
+			x.happened(w)
+		},
+		"an error leaves nothing in any collection and comes back unchanged": func(w *world) {
+			for _, no := range []error{errors.New("no"), fault.Missing("Anything"), fmt.Errorf("around: %w", fault.New(fault.Conflict, "No"))} {
+				tn, other := w.tenant(), w.tenant()
+				was, untouched := w.content(tn), w.content(other)
+				x := newUpheaval(tn)
+				w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+					if err := x.run(w, r); err != nil {
+						return err
+					}
+					return no
+				}), no)
+				same(w, w.content(tn), was)
+				same(w, w.content(other), untouched)
+				x.neverHappened(w)
+			}
+		},
+		"a panic leaves nothing in any collection and goes on": func(w *world) {
+			tn := w.tenant()
+			was := w.content(tn)
+			x := newUpheaval(tn)
+			var got any
+			func() {
+				defer func() { got = recover() }()
+				err := w.store.Atomic(w.ctx, func(r ports.Records) error {
+					if err := x.run(w, r); err != nil {
+						return err
+					}
+					panic("oh")
+				})
+				w.Errorf("Atomic has returned %v", err)
+			}()
+			if got != "oh" {
+				w.Fatalf("the panic is %v", got)
+			}
+			same(w, w.content(tn), was)
+			x.neverHappened(w)
+		},
+		"a goroutine that ends inside fn leaves nothing": func(w *world) {
+			tn := w.tenant()
+			was := w.content(tn)
+			x := newUpheaval(tn)
+			done := make(chan error, 1)
+			go func() {
+				defer close(done)
+				w.store.Atomic(w.ctx, func(r ports.Records) error {
+					if err := x.run(w, r); err != nil {
+						done <- err
+						return err
+					}
+					runtime.Goexit()
+					return nil
+				})
+			}()
+			w.ok(<-done)
+			same(w, w.content(tn), was)
+			x.neverHappened(w)
+		},
+		"a failing transaction of one who locked lets the next one in": func(w *world) {
+			o := w.org()
+			for range 3 {
+				err := w.store.Atomic(w.ctx, func(r ports.Records) error {
+					if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
+						return err
+					}
+					return fault.New(fault.Conflict, "No")
+				})
+				w.conflict(err)
+			}
+			w.atomic(func(r ports.Records) error {
+				_, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
+				return err
+			})
+		},
+		"reads inside fn see fn's own writes": func(w *world) {
+			tn := w.tenant()
+			x := newUpheaval(tn)
+			w.atomic(func(r ports.Records) error {
+				if err := x.run(w, r); err != nil {
+					return err
+				}
+				inside := *w
+				inside.store = within{r}
+				x.happened(&inside)
+				return nil
+			})
+		},
+		"a method that fails has changed nothing, and the transaction can go on": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			message := nextID()
+			w.ok(w.inbox().Accept(w.ctx, "identity", message, at(0)))
+			var added task.Task
+			was := w.content(tn)
+			w.atomic(func(r ports.Records) error {
+				taken := tn.team
+				taken.Name = "Never"
+				orphan := someTask(tn.ID, &other.workspace.ID, tn.owner.ID)
+				repeated := someInvitation(tn.ID, tn.owner.ID)
+				repeated.ProviderID = tn.invitation.ProviderID
+				w.conflict(r.Journal().Inbox().Accept(w.ctx, "identity", message, at(1)))
+				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, someTeam(tn.ID, team.Shared, tn.owner.ID)))
+				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, taken))
+				w.conflict(r.Work().Teams().Remove(w.ctx, tn.ID, tn.team.ID))
+				w.conflict(r.Directory().Invitations().Put(w.ctx, tn.ID, repeated))
+				that(r.Work().Tasks().Add(w.ctx, tn.ID, tn.loose)).conflict(w)
+				that(r.Work().Tasks().Add(w.ctx, tn.ID, orphan)).missing(w)
+				w.missing(r.Work().Workspaces().Add(w.ctx, tn.ID, someWorkspace(tn.ID, other.team.ID, tn.owner.ID)))
+				w.missing(r.Work().TeamMembers().Put(w.ctx, tn.ID, team.Member{Team: other.team.ID, User: tn.owner.ID, JoinedAt: at(1)}))
+				w.missing(r.Work().TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(tn.loose), someChange(orphan)}))
+				that(r.Work().Tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID, other.loose.ID}, touched)).missing(w)
+				var err error
+				added, err = r.Work().Tasks().Add(w.ctx, tn.ID, someTask(tn.ID, nil, tn.owner.ID))
+				return err
+			})
+			want := was
+			want.Tasks = []task.Task{tn.inside, tn.loose, added}
+			same(w, w.content(tn), want)
+		},
+		"nobody sees half of a transaction": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			actor := org.Actor{User: by, Org: o.ID}
+			w.allOK(together(crowd, func(i int) error {
+				if i%2 == 0 {
+					return w.store.Atomic(w.ctx, func(r ports.Records) error {
+						for range 3 {
+							if _, err := r.Work().Tasks().Add(w.ctx, o.ID, bare(someTask(o.ID, nil, by))); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+				}
+				n := 0
+				err := w.tasks().List(w.ctx, o.ID, actor, task.Filter{}, func(task.Task) error {
+					n++
+					return nil
+				})
+				if err == nil && n%3 != 0 {
+					err = fmt.Errorf("%d tasks of threes", n)
+				}
+				return err
+			}))
+			same(w, len(w.listed(o.ID, actor, task.Filter{})), 3*crowd/2)
+		},
+	}.run(t, open)
+}
+
+// within lets a transaction's collections be read like a store's.
+type within struct{ ports.Records }
+
+func (within) Atomic(_ context.Context, _ func(ports.Records) error) error {
+	return fault.New(fault.Internal, "A transaction in a transaction")
+}
+
+// upheaval is a change to every collection at once.
+type upheaval struct {
+	tenant
+	user         org.User
+	organisation org.Organisation
+	added        team.Team
+	inside       workspace.Workspace
+	task         task.Task
+	message      string
+	replay       replay.Record
+}
+
+func newUpheaval(tn tenant) upheaval {
+	x := upheaval{tenant: tn, user: someUser(), organisation: someOrg(), message: nextID()}
+	x.added = someTeam(tn.ID, team.Standard, tn.owner.ID)
+	x.inside = someWorkspace(tn.ID, x.added.ID, tn.owner.ID)
+	x.task = someTask(tn.ID, &x.inside.ID, tn.owner.ID)
+	x.replay = replay.Record{Key: nextID(), Fingerprint: nextID(), Claim: nextID(), ExpiresAt: at(1000)}
+	return x
+}
+
+// run adds to, replaces and removes from every collection. It may run again.
+func (x upheaval) run(w *world, r ports.Records) error {
+	o, d, k, j := x.ID, r.Directory(), r.Work(), r.Journal()
+	steps := []func() error{
+		func() error { _, err := d.Organisations().Lock(w.ctx, o); return err },
+		func() error { _, err := d.Users().Upsert(w.ctx, x.user, keep); return err },
+		func() error { _, err := d.Organisations().Upsert(w.ctx, x.organisation, keep); return err },
+		func() error {
+			_, err := d.Organisations().Upsert(w.ctx, x.Organisation, func(o org.Organisation) (org.Organisation, error) {
+				return o.Close(at(300)), nil
+			})
+			return err
+		},
+		func() error {
+			_, err := d.Users().Upsert(w.ctx, x.owner, func(u org.User) (org.User, error) { return u.Erased(at(301)), nil })
+			return err
+		},
+		func() error {
+			return d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.user.ID, Role: org.Owner, JoinedAt: at(302)})
+		},
+		func() error {
+			return d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.owner.ID, Role: org.Viewer, JoinedAt: at(303)})
+		},
+		func() error {
+			i, err := x.invitation.Withdrawn(at(304))
+			return errors.Join(err, d.Invitations().Put(w.ctx, o, i))
+		},
+		func() error { return d.Subscriptions().Put(w.ctx, o, someSubscription(o).Restore("OTHER")) },
+		func() error { return k.Teams().Add(w.ctx, o, x.added) },
+		func() error { return k.Workspaces().Add(w.ctx, o, x.inside) },
+		func() error {
+			return k.TeamMembers().Put(w.ctx, o, team.Member{Team: x.added.ID, User: x.owner.ID, JoinedAt: at(305)})
+		},
+		func() error { return k.TeamMembers().Remove(w.ctx, o, x.team.ID, x.owner.ID) },
+		func() error { _, err := k.Tasks().Add(w.ctx, o, x.task); return err },
+		func() error {
+			return k.TaskHistory().Add(w.ctx, o, []task.Change{someChange(x.task), someChange(x.loose)})
+		},
+		func() error { _, err := k.Tasks().Revise(w.ctx, o, []id.Task{x.loose.ID}, touched); return err },
+		func() error { return k.Tasks().Unassign(w.ctx, o, x.owner.ID, at(306)) },
+		func() error { return k.Workspaces().Remove(w.ctx, o, x.workspace.ID) },
+		func() error { return k.Teams().Remove(w.ctx, o, x.team.ID) },
+		func() error {
+			return k.Orders().Update(w.ctx, o, x.owner.ID, func(workspace.Order) (workspace.Order, error) {
+				return workspace.Order{x.inside.ID}, nil
+			})
+		},
+		func() error { return j.Inbox().Accept(w.ctx, "identity", x.message, at(307)) },
+		func() error { return j.Audit().Add(w.ctx, someEntry(o, x.user.ID)) },
+		func() error { _, err := j.Replays().Begin(w.ctx, x.replay, at(0)); return err },
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// happened ends the sub-test unless the upheaval is there to be seen.
+func (x upheaval) happened(w *world) {
+	w.Helper()
+	o := x.ID
+	that(w.users().Get(w.ctx, x.user.ID)).is(w, x.user)
+	that(w.users().ByProvider(w.ctx, x.owner.ProviderID)).is(w, x.owner.Erased(at(301)))
+	that(w.organisations().Get(w.ctx, x.organisation.ID)).is(w, x.organisation)
+	that(w.organisations().Get(w.ctx, o)).is(w, x.Close(at(300)))
+	that(w.members().Count(w.ctx, o)).is(w, org.Seats{Owners: 1, Members: 2})
+	that(w.invitations().ByToken(w.ctx, x.invitation.TokenHash)).missing(w)
+	that(w.subscriptions().Get(w.ctx, o)).is(w, someSubscription(o).Restore("OTHER"))
+	that(w.teams().List(w.ctx, o)).is(w, []team.Team{x.shared, x.added})
+	that(w.teamMembers().OfUser(w.ctx, o, x.owner.ID)).is(w, []id.Team{x.added.ID})
+	that(w.workspaces().List(w.ctx, o)).is(w, []workspace.Workspace{x.inside})
+	that(w.orders().Get(w.ctx, o, x.owner.ID)).is(w, workspace.Order{x.inside.ID})
+	that(w.tasks().Get(w.ctx, o, x.tenant.inside.ID)).missing(w)
+	loose, _ := touched([]task.Task{x.loose})
+	that(w.tasks().Get(w.ctx, o, x.loose.ID)).is(w, loose[0].Unassigned(at(306)))
+	same(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
+	same(w, len(that(w.history().List(w.ctx, o, x.loose.ID)).must(w)), 2)
+	same(w, len(that(w.audit().List(w.ctx, o, "", 0)).must(w)), 2)
+	w.conflict(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
+	other := x.replay
+	other.Claim = nextID()
+	that(w.replays().Begin(w.ctx, other, at(1))).is(w, x.replay)
+}
+
+// neverHappened ends the sub-test if something is left of the upheaval outside
+// of the tenant.
+func (x upheaval) neverHappened(w *world) {
+	w.Helper()
+	that(w.users().Get(w.ctx, x.user.ID)).missing(w)
+	that(w.users().Get(w.ctx, x.owner.ID)).is(w, x.owner)
+	that(w.organisations().Get(w.ctx, x.organisation.ID)).missing(w)
+	that(w.invitations().Get(w.ctx, x.ID, x.invitation.ID)).is(w, x.invitation)
+	w.ok(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
+	w.missing(w.replays().Finish(w.ctx, x.replay))
+}

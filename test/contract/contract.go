@@ -1,0 +1,60 @@
+// Package contract says as tests what the ports' comments say in words. Every
+// adapter's own test calls the suites of the ports that it answers:
+//
+//	func TestStore(t *testing.T) {
+//		contract.Store(t, func(t *testing.T) contract.Opened { … })
+//	}
+//
+// Every sub-test works with organisations, users and ids of its own and runs in
+// parallel with the others, so that they may share one database, also with
+// another run of the same suite.
+package contract
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"collab/ports"
+)
+
+// Opened is a store that is ready for use.
+type Opened struct {
+	Store  ports.Store
+	Epochs ports.Epochs // usually the same value as Store
+}
+
+// Store runs the suites of everything that a store holds. Open is called by
+// every sub-test; what it returns must stay usable until that sub-test's
+// cleanup, and may be the same value each time.
+func Store(t *testing.T, open func(t *testing.T) Opened) {
+	t.Run("Atomic", func(t *testing.T) { Atomic(t, open) })
+	t.Run("Users", func(t *testing.T) { Users(t, open) })
+	t.Run("Organisations", func(t *testing.T) { Organisations(t, open) })
+	t.Run("Epochs", func(t *testing.T) { Epochs(t, open) })
+	t.Run("Members", func(t *testing.T) { Members(t, open) })
+	t.Run("Invitations", func(t *testing.T) { Invitations(t, open) })
+	t.Run("Subscriptions", func(t *testing.T) { Subscriptions(t, open) })
+	t.Run("Teams", func(t *testing.T) { Teams(t, open) })
+	t.Run("TeamMembers", func(t *testing.T) { TeamMembers(t, open) })
+	t.Run("Workspaces", func(t *testing.T) { Workspaces(t, open) })
+	t.Run("Orders", func(t *testing.T) { Orders(t, open) })
+	t.Run("Tasks", func(t *testing.T) { Tasks(t, open) })
+	t.Run("TaskHistory", func(t *testing.T) { TaskHistory(t, open) })
+	t.Run("Inbox", func(t *testing.T) { Inbox(t, open) })
+	t.Run("Audit", func(t *testing.T) { Audit(t, open) })
+	t.Run("Replays", func(t *testing.T) { Replays(t, open) })
+}
+
+// suite is the sub-tests of one port by the sentence that each of them proves.
+type suite map[string]func(w *world)
+
+func (s suite) run(t *testing.T, open func(t *testing.T) Opened) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s[name](newWorld(t, open(t)))
+		})
+	}
+}

@@ -1,0 +1,281 @@
+package contract
+
+import (
+	"strings"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+)
+
+// someUser returns a user that is not stored yet, with every field set that a
+// living user has.
+func someUser() org.User {
+	u := fresh[id.User]()
+	return org.User{
+		ID: u, ProviderID: "user_" + string(u), Name: "Åse O'Neill 🦉", Email: "Ase." + string(u) + "@Example.com",
+		AvatarURL: "https://example.com/a?b=c&d=%20", CreatedAt: at(1), UpdatedAt: at(2), Full: true,
+		Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"},
+	}
+}
+
+// someOrg returns an organisation that is not stored yet.
+func someOrg() org.Organisation {
+	o := fresh[id.Org]()
+	return org.Organisation{
+		ID: o, ProviderID: "org_" + string(o), Name: "Łódź & Søn \"A/S\"", Slug: "lodz-son", CreatedAt: at(1), UpdatedAt: at(2),
+		Full: true, Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"},
+		CreatedBy: "user_x", CreatedBySeen: identity.Stamp{At: at(4), Rank: identity.RankCreated, Message: "msg_2"},
+	}
+}
+
+// someInvitation returns a pending invitation that is not stored yet.
+func someInvitation(o id.Org, by id.User) invitation.Invitation {
+	i := fresh[id.Invitation]()
+	return invitation.New(invitation.Invitation{
+		ID: i, Org: o, Email: "Guest." + string(i) + "@Example.com", Role: org.Member, InvitedBy: by, ProviderID: "inv_" + string(i),
+	}, strings.Repeat("0", 28)+string(i), at(5))
+}
+
+// someTask returns a task that is not stored yet, with every field set.
+func someTask(o id.Org, in *id.Workspace, by id.User) task.Task {
+	return task.Task{
+		ID: fresh[id.Task](), Org: o, Title: "Say \"it's\" 100 % — done? \\ 🦉", Description: new("Two\nlines,\tand ünïcödé"),
+		Priority: task.Urgent, Assignee: new(by), Workspace: in, Due: new(task.DueAt(at(86_400_000))), Tags: []string{"z", "a b", "ä"},
+		Metadata: "{ \"b\": 1.0,\n\t\"a\": [\"\\u0041\", null, 1e2],  \"b\": {} }", CreatedBy: by, CreatedAt: at(6), UpdatedAt: at(7), Version: 1,
+	}.Restore(task.Done, new(at(8)))
+}
+
+// user adds a user.
+func (w *world) user() org.User {
+	w.Helper()
+	return that(w.users().Upsert(w.ctx, someUser(), keep)).must(w)
+}
+
+// org adds an organisation.
+func (w *world) org() org.Organisation {
+	w.Helper()
+	return that(w.organisations().Upsert(w.ctx, someOrg(), keep)).must(w)
+}
+
+// member adds a user and makes them a member.
+func (w *world) member(o id.Org, r org.Role) org.User {
+	w.Helper()
+	u := w.user()
+	w.join(o, u.ID, r, at(10))
+	return u
+}
+
+// join makes a user a member.
+func (w *world) join(o id.Org, u id.User, r org.Role, joined time.Time) org.Membership {
+	w.Helper()
+	m := org.Membership{
+		Org: o, User: u, Role: r, OnboardingCompleted: true, JoinedAt: joined, UsedAt: at(11), ProviderRole: "org:" + string(r), RoleSetHere: true,
+		Seen: identity.Stamp{At: at(12), Rank: identity.RankCreated, Message: "msg_3"},
+	}
+	w.ok(w.members().Put(w.ctx, o, m))
+	return m
+}
+
+// team adds a STANDARD team.
+func (w *world) team(o id.Org, by id.User) team.Team {
+	w.Helper()
+	t := someTeam(o, team.Standard, by)
+	w.ok(w.teams().Add(w.ctx, o, t))
+	return t
+}
+
+func someTeam(o id.Org, kind team.Kind, by id.User) team.Team {
+	return team.Team{
+		ID: fresh[id.Team](), Org: o, Name: "Tëam % 'x'", Description: new("For\nall"), Kind: kind,
+		CreatedBy: by, CreatedAt: at(20), UpdatedAt: at(21),
+	}
+}
+
+// workspace adds a workspace.
+func (w *world) workspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
+	w.Helper()
+	s := someWorkspace(o, in, by)
+	w.ok(w.workspaces().Add(w.ctx, o, s))
+	return s
+}
+
+func someWorkspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
+	return workspace.Workspace{
+		ID: fresh[id.Workspace](), Org: o, Team: in, Name: "Wörk _ 'y'", Description: new("Of\nall"),
+		CreatedBy: by, CreatedAt: at(30), UpdatedAt: at(31),
+	}
+}
+
+// task adds a task.
+func (w *world) task(o id.Org, in *id.Workspace, by id.User) task.Task {
+	w.Helper()
+	return that(w.tasks().Add(w.ctx, o, someTask(o, in, by))).must(w)
+}
+
+// change adds a line to a task's history.
+func (w *world) change(t task.Task) task.Change {
+	w.Helper()
+	c := someChange(t)
+	w.ok(w.history().Add(w.ctx, t.Org, []task.Change{c}))
+	return c
+}
+
+func someChange(t task.Task) task.Change {
+	return task.Change{
+		ID: fresh[id.Entry](), Org: t.Org, Task: t.ID, At: at(40), By: t.CreatedBy, Reason: "Because \"so\"",
+		Fields: []task.Delta{
+			{Field: "title", From: new("a"), To: new("")}, {Field: "description"},
+			{Field: "assigneeId", To: new("ü")}, {Field: "dueDate", From: new("2026-01-31")},
+		},
+	}
+}
+
+// tenant is an organisation with records of every kind. The owner made them
+// all and so sees every task.
+type tenant struct {
+	org.Organisation
+	owner, removed org.User
+	shared, team   team.Team
+	workspace      workspace.Workspace
+	inside, loose  task.Task // in the workspace, and in none
+	invitation     invitation.Invitation
+	entry          audit.Entry
+}
+
+// tenant adds one.
+func (w *world) tenant() tenant {
+	w.Helper()
+	o := w.org()
+	tn := tenant{Organisation: o, owner: w.member(o.ID, org.Owner), removed: w.user()}
+	gone := w.join(o.ID, tn.removed.ID, org.Member, at(13))
+	gone.RemovedAt = new(at(14))
+	w.ok(w.members().Put(w.ctx, o.ID, gone))
+
+	tn.invitation = someInvitation(o.ID, tn.owner.ID)
+	w.ok(w.invitations().Put(w.ctx, o.ID, tn.invitation))
+	w.ok(w.subscriptions().Put(w.ctx, o.ID, someSubscription(o.ID)))
+
+	tn.shared = someTeam(o.ID, team.Shared, tn.owner.ID)
+	w.ok(w.teams().Add(w.ctx, o.ID, tn.shared))
+	tn.team = w.team(o.ID, tn.owner.ID)
+	w.ok(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tn.team.ID, User: tn.owner.ID, JoinedAt: at(22)}))
+
+	tn.workspace = w.workspace(o.ID, tn.team.ID, tn.owner.ID)
+	w.ok(w.orders().Update(w.ctx, o.ID, tn.owner.ID, func(workspace.Order) (workspace.Order, error) {
+		return workspace.Order{tn.workspace.ID}, nil
+	}))
+	tn.inside = w.task(o.ID, &tn.workspace.ID, tn.owner.ID)
+	tn.loose = w.task(o.ID, nil, tn.owner.ID)
+	w.change(tn.inside)
+	w.change(tn.loose)
+
+	tn.entry = someEntry(o.ID, tn.owner.ID)
+	w.ok(w.audit().Add(w.ctx, tn.entry))
+	return tn
+}
+
+func someSubscription(o id.Org) plan.Subscription {
+	return plan.Subscription{
+		Org: o, Plan: plan.Premium, PurchasedSeats: new(7), CurrentPeriodStart: new(at(50)), CurrentPeriodEnd: new(at(51)),
+		ManagedExternally: true, UpdatedAt: at(52),
+	}.Restore(plan.PastDue)
+}
+
+func someEntry(o id.Org, by id.User) audit.Entry {
+	return audit.Entry{
+		ID: fresh[id.Entry](), Org: o, At: at(60), Actor: by, Operator: true, Action: audit.RoleChanged, Target: string(by),
+		Detail: "MEMBER -> ADMIN", Address: "2001:db8::1", Request: "req \"1\"",
+	}
+}
+
+// content is all that the store holds of a tenant.
+type content struct {
+	Organisation org.Organisation
+	Profiles     []org.Profile
+	Removed      org.Membership
+	Seats        org.Seats
+	Pending      []invitation.Invitation
+	Subscription plan.Subscription
+	Teams        []team.Team
+	InTeam       []team.Profile
+	TeamsOf      []id.Team
+	Workspaces   []workspace.Workspace
+	Order        workspace.Order
+	Tasks        []task.Task
+	Inside       []task.Change
+	Loose        []task.Change
+	Audit        []audit.Entry
+	Epoch        int64
+}
+
+// content reads all that the store holds of the tenant.
+func (w *world) content(tn tenant) content {
+	w.Helper()
+	o := tn.ID
+	var c content
+	c.Organisation = that(w.organisations().Get(w.ctx, o)).must(w)
+	c.Profiles = w.profiles(o, org.Position{}, 0)
+	c.Removed = orZero(w, that(w.members().Get(w.ctx, o, tn.removed.ID)))
+	c.Seats = that(w.members().Count(w.ctx, o)).must(w)
+	c.Pending = that(w.invitations().Pending(w.ctx, o, "", at(6))).must(w)
+	c.Subscription = that(w.subscriptions().Get(w.ctx, o)).must(w)
+	c.Teams = that(w.teams().List(w.ctx, o)).must(w)
+	c.InTeam = orZero(w, that(w.teamMembers().List(w.ctx, o, tn.team.ID)))
+	c.TeamsOf = that(w.teamMembers().OfUser(w.ctx, o, tn.owner.ID)).must(w)
+	c.Workspaces = that(w.workspaces().List(w.ctx, o)).must(w)
+	c.Order = that(w.orders().Get(w.ctx, o, tn.owner.ID)).must(w)
+	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
+	c.Inside = orZero(w, that(w.history().List(w.ctx, o, tn.inside.ID)))
+	c.Loose = orZero(w, that(w.history().List(w.ctx, o, tn.loose.ID)))
+	c.Audit = that(w.audit().List(w.ctx, o, "", 0)).must(w)
+	c.Epoch = w.epoch(o)
+	return c
+}
+
+// orZero returns the zero value for what is not found.
+func orZero[V any](w *world, o outcome[V]) (v V) {
+	w.Helper()
+	if o.err != nil {
+		w.missing(o.err)
+		return v
+	}
+	return o.value
+}
+
+// profiles reads the list of members.
+func (w *world) profiles(o id.Org, after org.Position, limit int) (all []org.Profile) {
+	w.Helper()
+	w.ok(w.members().List(w.ctx, o, after, limit, func(p org.Profile) error {
+		all = append(all, p)
+		return nil
+	}))
+	return all
+}
+
+// listed reads a list of tasks.
+func (w *world) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
+	w.Helper()
+	w.ok(w.tasks().List(w.ctx, o, a, f, func(t task.Task) error {
+		all = append(all, t)
+		return nil
+	}))
+	return all
+}
+
+// epoch reads an organisation's epoch.
+func (w *world) epoch(o id.Org) int64 {
+	w.Helper()
+	epoch, there := that(w.epochs.Epochs(w.ctx, []id.Org{o})).must(w)[o]
+	if !there {
+		w.Fatalf("organisation %s has no epoch", o)
+	}
+	return epoch
+}

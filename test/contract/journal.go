@@ -1,0 +1,246 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/replay"
+	"collab/ports"
+)
+
+// Prunings reach over everything that the store holds, so they are tried at
+// times long before those of all other sub-tests.
+func longAgo(ms int) time.Time {
+	return time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
+}
+
+// Inbox is the suite of ports.Inbox.
+func Inbox(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"a message is accepted once from each source": func(w *world) {
+			m := nextID()
+			w.ok(w.inbox().Accept(w.ctx, "identity", m, at(0)))
+			w.conflict(w.inbox().Accept(w.ctx, "identity", m, at(0)))
+			w.conflict(w.inbox().Accept(w.ctx, "identity", m, at(1_000_000)))
+			w.ok(w.inbox().Accept(w.ctx, "payments", m, at(0)))
+			w.ok(w.inbox().Accept(w.ctx, "identity", m+"x", at(0)))
+		},
+		"a transaction that is rolled back forgets the message": func(w *world) {
+			m, no := nextID(), errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				if err := r.Journal().Inbox().Accept(w.ctx, "identity", m, at(0)); err != nil {
+					return err
+				}
+				return no
+			}), no)
+			w.ok(w.inbox().Accept(w.ctx, "identity", m, at(0)))
+		},
+		"of many at once one is accepted": func(w *world) {
+			m := nextID()
+			w.oneWins(together(crowd, func(int) error { return w.inbox().Accept(w.ctx, "identity", m, at(0)) }), fault.Conflict)
+		},
+		"of many transactions at once one has its effect": func(w *world) {
+			o, m := w.org(), nextID()
+			errs := together(crowd, func(int) error {
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					if err := r.Journal().Audit().Add(w.ctx, someEntry(o.ID, "")); err != nil {
+						return err
+					}
+					return r.Journal().Inbox().Accept(w.ctx, "identity", m, at(0))
+				})
+			})
+			w.oneWins(errs, fault.Conflict)
+			same(w, len(that(w.audit().List(w.ctx, o.ID, "", 0)).must(w)), 1)
+		},
+		"pruning forgets what was noted before the time": func(w *world) {
+			old, exact := nextID(), nextID()
+			w.ok(w.inbox().Accept(w.ctx, "identity", old, longAgo(99)))
+			w.ok(w.inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
+			w.ok(w.inbox().Prune(w.ctx, longAgo(100)))
+			w.conflict(w.inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
+			w.ok(w.inbox().Accept(w.ctx, "identity", old, longAgo(200)))
+		},
+	}.run(t, open)
+}
+
+// Audit is the suite of ports.Audit.
+func Audit(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an entry comes back with every field as it went in": func(w *world) {
+			o := w.org()
+			full := someEntry(o.ID, w.member(o.ID, org.Owner).ID)
+			bare := audit.Entry{ID: fresh[id.Entry](), Org: o.ID, At: at(1), Action: audit.MemberLeft}
+			w.ok(w.audit().Add(w.ctx, full))
+			w.ok(w.audit().Add(w.ctx, bare))
+			that(w.audit().List(w.ctx, o.ID, "", 0)).is(w, []audit.Entry{full, bare})
+		},
+		"another organisation's entries and the deployment's are in no list of this one": func(w *world) {
+			o, other := w.org(), w.org()
+			w.ok(w.audit().Add(w.ctx, someEntry(other.ID, "")))
+			w.ok(w.audit().Add(w.ctx, someEntry("", "")))
+			that(w.audit().List(w.ctx, o.ID, "", 0)).is(w, nil)
+			same(w, len(that(w.audit().List(w.ctx, other.ID, "", 0)).must(w)), 1)
+		},
+		"a taken id is a conflict": func(w *world) {
+			o := w.org()
+			e := someEntry(o.ID, "")
+			w.ok(w.audit().Add(w.ctx, e))
+			again := e
+			again.Detail = "Never"
+			w.conflict(w.audit().Add(w.ctx, again))
+			that(w.audit().List(w.ctx, o.ID, "", 0)).is(w, []audit.Entry{e})
+		},
+		"list goes from the newest to the oldest, page by page": func(w *world) {
+			o := w.org()
+			ids := several[id.Entry](7)
+			add := func(i, ms int) audit.Entry {
+				e := audit.Entry{ID: ids[i], Org: o.ID, At: at(ms), Action: audit.OperatorRead, Detail: fmt.Sprint(i)}
+				w.ok(w.audit().Add(w.ctx, e))
+				return e
+			}
+			e, d, b, g, a, c, f := add(2, 20), add(3, 20), add(5, 20), add(6, 5), add(0, 30), add(4, 20), add(1, 20)
+			want := []audit.Entry{a, b, c, d, e, f, g}
+			for limit := range 9 {
+				var got []audit.Entry
+				var after id.Entry
+				for {
+					page := that(w.audit().List(w.ctx, o.ID, after, limit)).must(w)
+					if limit > 0 && len(page) > limit {
+						w.Fatalf("a page of %d, want at most %d", len(page), limit)
+					}
+					if len(page) == 0 {
+						break
+					}
+					got = append(got, page...)
+					after = page[len(page)-1].ID
+				}
+				same(w, got, want)
+			}
+		},
+	}.run(t, open)
+}
+
+// Replays is the suite of ports.Replays.
+func Replays(t *testing.T, open func(t *testing.T) Opened) {
+	record := func() replay.Record {
+		return replay.Record{Key: nextID(), Fingerprint: nextID(), Claim: nextID(), ExpiresAt: at(1000)}
+	}
+	rival := func(r replay.Record) replay.Record {
+		r.Fingerprint, r.Claim, r.ExpiresAt = nextID(), nextID(), at(2000)
+		return r
+	}
+	finished := func(r replay.Record) replay.Record {
+		r.Done, r.Answer, r.ExpiresAt = true, []byte("\x00\xff sealed"), at(5000)
+		return r
+	}
+	suite{
+		"a free key is taken, and a taken one returns what is there": func(w *world) {
+			r := record()
+			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			that(w.replays().Begin(w.ctx, rival(r), at(999))).is(w, r)
+			that(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
+			other := record()
+			that(w.replays().Begin(w.ctx, other, at(0))).is(w, other)
+		},
+		"a key is free again when its record has expired": func(w *world) {
+			r := record()
+			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			next := rival(r)
+			that(w.replays().Begin(w.ctx, next, at(1000))).is(w, next)
+			that(w.replays().Begin(w.ctx, rival(r), at(1999))).is(w, next)
+		},
+		"a finished record answers until it expires": func(w *world) {
+			r := record()
+			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			w.ok(w.replays().Finish(w.ctx, finished(r)))
+			that(w.replays().Begin(w.ctx, rival(r), at(4999))).is(w, finished(r))
+			next := rival(r)
+			next.ExpiresAt = at(9000)
+			that(w.replays().Begin(w.ctx, next, at(5000))).is(w, next)
+		},
+		"who lost the key finishes nothing": func(w *world) {
+			r := record()
+			w.missing(w.replays().Finish(w.ctx, finished(r)))
+			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			next := rival(r)
+			that(w.replays().Begin(w.ctx, next, at(1000))).is(w, next)
+			w.missing(w.replays().Finish(w.ctx, finished(r)))
+			that(w.replays().Begin(w.ctx, rival(r), at(1500))).is(w, next)
+		},
+		"abandoning frees the key for its holder alone": func(w *world) {
+			r := record()
+			w.ok(w.replays().Abandon(w.ctx, r.Key, r.Claim))
+			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			w.ok(w.replays().Abandon(w.ctx, r.Key, nextID()))
+			that(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
+			w.ok(w.replays().Abandon(w.ctx, r.Key, r.Claim))
+			next := rival(r)
+			that(w.replays().Begin(w.ctx, next, at(0))).is(w, next)
+			w.missing(w.replays().Finish(w.ctx, finished(r)))
+		},
+		"of many at once one takes the key and all others get its record": func(w *world) {
+			beginAtOnce(w, record(), at(0), rival)
+		},
+		"of many at once one takes over an expired key": func(w *world) {
+			r := record()
+			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			beginAtOnce(w, r, at(1000), rival)
+		},
+		"pruning forgets what expired before the time": func(w *world) {
+			begin := func(expires time.Time) replay.Record {
+				r := record()
+				r.ExpiresAt = expires
+				that(w.replays().Begin(w.ctx, r, longAgo(0))).is(w, r)
+				return r
+			}
+			old, exact := begin(longAgo(99)), begin(longAgo(100))
+			w.ok(w.replays().Prune(w.ctx, longAgo(100)))
+			w.missing(w.replays().Finish(w.ctx, finished(old)))
+			w.ok(w.replays().Finish(w.ctx, finished(exact)))
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			r := record()
+			r.Answer = []byte("abc")
+			that(w.replays().Begin(w.ctx, r, at(0))).must(w).Answer[0] = 'X'
+			r.Answer[1] = 'X'
+			clean := r
+			clean.Answer = []byte("abc")
+			that(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, clean)
+
+			done := finished(r)
+			w.ok(w.replays().Finish(w.ctx, done))
+			done.Answer[0] = 'X'
+			that(w.replays().Begin(w.ctx, rival(r), at(0))).must(w).Answer[1] = 'X'
+			that(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, finished(r))
+		},
+	}.run(t, open)
+}
+
+// beginAtOnce has many begin rivals of r at once, at a time at which one of them
+// must get the key.
+func beginAtOnce(w *world, r replay.Record, now time.Time, rival func(replay.Record) replay.Record) {
+	w.Helper()
+	mine, got := make([]replay.Record, crowd), make([]replay.Record, crowd)
+	w.allOK(together(crowd, func(i int) (err error) {
+		mine[i] = rival(r)
+		got[i], err = w.replays().Begin(w.ctx, mine[i], now)
+		return err
+	}))
+	winners := 0
+	for i := range got {
+		same(w, got[i], got[0])
+		if got[i].Claim == mine[i].Claim {
+			winners++
+			same(w, got[i], mine[i])
+		}
+	}
+	if winners != 1 {
+		w.Fatalf("%d of %d at once took the key, want exactly one", winners, crowd)
+	}
+}

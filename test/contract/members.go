@@ -1,0 +1,210 @@
+package contract
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// Members is the suite of ports.Members.
+func Members(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"who is no member is not found": func(w *world) {
+			o, u := w.org(), w.user()
+			that(w.members().Get(w.ctx, o.ID, u.ID)).missing(w)
+			that(w.members().Hold(w.ctx, o.ID, u.ID)).missing(w)
+			that(w.members().Get(w.ctx, o.ID, fresh[id.User]())).missing(w)
+		},
+		"another organisation's member is not found": func(w *world) {
+			o, other := w.org(), w.org()
+			u := w.member(other.ID, org.Owner)
+			that(w.members().Get(w.ctx, o.ID, u.ID)).missing(w)
+			that(w.members().Hold(w.ctx, o.ID, u.ID)).missing(w)
+			that(w.members().Count(w.ctx, o.ID)).is(w, org.Seats{})
+			that(w.members().ByEmail(w.ctx, o.ID, u.Email)).is(w, false)
+			same(w, w.profiles(o.ID, org.Position{}, 0), nil)
+		},
+		"a membership comes back with every field as it went in": func(w *world) {
+			o := w.org()
+			full := w.join(o.ID, w.user().ID, org.Admin, at(10))
+			removed := w.join(o.ID, w.user().ID, org.Viewer, at(10))
+			removed.RemovedAt, removed.RoleSetHere = new(at(20)), false
+			bare := org.Membership{Org: o.ID, User: w.user().ID, Role: org.Member, JoinedAt: at(10)}
+			for _, m := range []org.Membership{full, removed, bare} {
+				w.ok(w.members().Put(w.ctx, o.ID, m))
+				that(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
+				that(w.members().Hold(w.ctx, o.ID, m.User)).is(w, m)
+				w.atomic(func(r ports.Records) error {
+					held, err := r.Directory().Members().Hold(w.ctx, o.ID, m.User)
+					if err == nil {
+						same(w, held, m)
+					}
+					return err
+				})
+			}
+			got := that(w.members().Get(w.ctx, o.ID, bare.User)).must(w)
+			if !got.Seen.IsZero() || !got.UsedAt.IsZero() {
+				w.Fatalf("the stamp %v and the time %v were never set", got.Seen, got.UsedAt)
+			}
+		},
+		"put replaces the membership and no other": func(w *world) {
+			o, other := w.org(), w.org()
+			u, neighbour := w.user(), w.user()
+			w.join(o.ID, u.ID, org.Owner, at(10))
+			beside := w.join(o.ID, neighbour.ID, org.Admin, at(10))
+			elsewhere := w.join(other.ID, u.ID, org.Viewer, at(11))
+			want := org.Membership{Org: o.ID, User: u.ID, Role: org.Member, JoinedAt: at(12), RemovedAt: new(at(13))}
+			w.ok(w.members().Put(w.ctx, o.ID, want))
+			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			want.RemovedAt = nil
+			w.ok(w.members().Put(w.ctx, o.ID, want))
+			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			that(w.members().Get(w.ctx, o.ID, neighbour.ID)).is(w, beside)
+			that(w.members().Get(w.ctx, other.ID, u.ID)).is(w, elsewhere)
+		},
+		"what is held is not changed by others before the transaction ends": func(w *world) {
+			o := w.org()
+			m := w.join(o.ID, w.user().ID, org.Member, at(10))
+			errs := together(crowd, func(int) error {
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					held, err := r.Directory().Members().Hold(w.ctx, o.ID, m.User)
+					if err != nil {
+						return err
+					}
+					held.Seen.Rank++
+					return r.Directory().Members().Put(w.ctx, o.ID, held)
+				})
+			})
+			w.allOK(errs)
+			m.Seen.Rank += crowd
+			that(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
+		},
+		"list goes by the time of joining, then user id, and leaves removed ones out": func(w *world) {
+			o, other := w.org(), w.org()
+			var users []org.User
+			for range 6 {
+				users = append(users, w.user())
+			}
+			join := func(i, joined int) org.Profile {
+				return org.Profile{Membership: w.join(o.ID, users[i].ID, org.Member, at(joined)), Person: users[i]}
+			}
+			e, c, a, d, b := join(4, 30), join(3, 20), join(1, 10), join(5, 20), join(2, 20)
+			removed := w.join(o.ID, users[0].ID, org.Owner, at(15))
+			removed.RemovedAt = new(at(16))
+			w.ok(w.members().Put(w.ctx, o.ID, removed))
+			w.member(other.ID, org.Member)
+
+			want := []org.Profile{a, b, c, d, e}
+			same(w, w.profiles(o.ID, org.Position{}, 0), want)
+			for limit := 1; limit <= 6; limit++ {
+				var got []org.Profile
+				var after org.Position
+				for {
+					page := w.profiles(o.ID, after, limit)
+					if len(page) == 0 {
+						break
+					}
+					if len(page) > limit {
+						w.Fatalf("a page of %d, want at most %d", len(page), limit)
+					}
+					got = append(got, page...)
+					last := page[len(page)-1]
+					after = org.Position{JoinedAt: last.JoinedAt, User: last.User}
+				}
+				same(w, got, want)
+			}
+			same(w, w.profiles(o.ID, org.Position{JoinedAt: at(19), User: users[5].ID}, 2), []org.Profile{b, c})
+			same(w, w.profiles(o.ID, org.Position{JoinedAt: at(15), User: users[0].ID}, 0), []org.Profile{b, c, d, e})
+		},
+		"list shows users as they are, deleted ones too": func(w *world) {
+			o := w.org()
+			u := w.member(o.ID, org.Member)
+			erased := that(w.users().Upsert(w.ctx, u, func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
+			got := w.profiles(o.ID, org.Position{}, 0)
+			if len(got) != 1 {
+				w.Fatalf("%d profiles, want one", len(got))
+			}
+			same(w, got[0].Person, erased)
+		},
+		"an error of each ends the list and comes back": func(w *world) {
+			o := w.org()
+			w.member(o.ID, org.Owner)
+			w.member(o.ID, org.Member)
+			no, calls := errors.New("no"), 0
+			err := w.members().List(w.ctx, o.ID, org.Position{}, 0, func(org.Profile) error {
+				calls++
+				return no
+			})
+			w.unchanged(err, no)
+			same(w, calls, 1)
+			w.member(o.ID, org.Member)
+			same(w, len(w.profiles(o.ID, org.Position{}, 0)), 3)
+		},
+		"count counts the active owners and members": func(w *world) {
+			o := w.org()
+			that(w.members().Count(w.ctx, o.ID)).is(w, org.Seats{})
+			w.member(o.ID, org.Owner)
+			for _, r := range org.Roles() {
+				w.member(o.ID, r)
+			}
+			gone := w.join(o.ID, w.user().ID, org.Owner, at(10))
+			gone.RemovedAt = new(at(11))
+			w.ok(w.members().Put(w.ctx, o.ID, gone))
+			w.ok(w.invitations().Put(w.ctx, o.ID, someInvitation(o.ID, gone.User)))
+			that(w.members().Count(w.ctx, o.ID)).is(w, org.Seats{Owners: 2, Members: 5})
+		},
+		"an e-mail address is found without regard to case, while its member is active": func(w *world) {
+			o := w.org()
+			u := someUser()
+			domain := "@" + nextID() + ".Example.com"
+			u.Email = "ÄrgerLich" + domain
+			that(w.users().Upsert(w.ctx, u, keep)).must(w)
+			m := w.join(o.ID, u.ID, org.Member, at(10))
+			for email, want := range map[string]bool{
+				"ÄrgerLich" + domain: true, "ärgerlich" + domain: true, "ÄRGERLICH" + domain: true,
+				"argerlich" + domain: false, "%" + domain: false, "_rgerlich" + domain: false, "": false,
+			} {
+				if got := that(w.members().ByEmail(w.ctx, o.ID, email)).must(w); got != want {
+					w.Errorf("%q: %t, want %t", email, got, want)
+				}
+			}
+			that(w.users().Upsert(w.ctx, u, func(u org.User) (org.User, error) {
+				u.Email = "New" + domain
+				return u, nil
+			})).must(w)
+			that(w.members().ByEmail(w.ctx, o.ID, "ärgerlich"+domain)).is(w, false)
+			that(w.members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, true)
+			m.RemovedAt = new(at(20))
+			w.ok(w.members().Put(w.ctx, o.ID, m))
+			that(w.members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, false)
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			o := w.org()
+			u := w.user()
+			m := w.join(o.ID, u.ID, org.Member, at(10))
+			m.RemovedAt = new(at(20))
+			want := m
+			want.RemovedAt = new(at(20))
+			w.ok(w.members().Put(w.ctx, o.ID, m))
+			spoil := func(when *time.Time) { *when = at(999) }
+			spoil(m.RemovedAt)
+			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			spoil(that(w.members().Get(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
+			spoil(that(w.members().Hold(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
+			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+
+			active := someUser()
+			active.DeletedAt = new(at(30))
+			that(w.users().Upsert(w.ctx, active, keep)).must(w)
+			w.join(o.ID, active.ID, org.Member, at(10))
+			for _, p := range w.profiles(o.ID, org.Position{}, 0) {
+				spoil(p.Person.DeletedAt)
+			}
+			same(w, w.profiles(o.ID, org.Position{}, 0)[0].Person.DeletedAt, new(at(30)))
+		},
+	}.run(t, open)
+}

@@ -1,0 +1,392 @@
+package contract
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// Organisations is the suite of ports.Organisations.
+func Organisations(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an unknown organisation is not found": func(w *world) {
+			that(w.organisations().Get(w.ctx, fresh[id.Org]())).missing(w)
+			that(w.organisations().ByProvider(w.ctx, "org_"+nextID())).missing(w)
+			that(w.organisations().ByProvider(w.ctx, "")).missing(w)
+			w.missing(w.organisations().Erase(w.ctx, fresh[id.Org](), at(300)))
+		},
+		"an organisation comes back with every field as it went in": func(w *world) {
+			full := someOrg()
+			full.ClosedAt, full.ErasedAt = new(at(9)), new(at(10))
+			bare := org.Organisation{ID: fresh[id.Org](), ProviderID: "org_" + nextID(), CreatedAt: at(1), UpdatedAt: at(1)}
+			for _, o := range []org.Organisation{full, bare} {
+				that(w.organisations().Upsert(w.ctx, o, keep)).is(w, o)
+				that(w.organisations().Get(w.ctx, o.ID)).is(w, o)
+				that(w.organisations().ByProvider(w.ctx, o.ProviderID)).is(w, o)
+			}
+			got := that(w.organisations().Get(w.ctx, bare.ID)).must(w)
+			if !got.Seen.IsZero() || !got.CreatedBySeen.IsZero() {
+				w.Fatalf("the stamps %v and %v were never set", got.Seen, got.CreatedBySeen)
+			}
+		},
+		"the provider's id is compared exactly": func(w *world) {
+			o := someOrg()
+			o.ProviderID = "org_x" + nextID()
+			that(w.organisations().Upsert(w.ctx, o, keep)).must(w)
+			that(w.organisations().ByProvider(w.ctx, "org_X"+o.ProviderID[len("org_x"):])).missing(w)
+			that(w.organisations().ByProvider(w.ctx, " "+o.ProviderID)).missing(w)
+		},
+		"upsert gives fn what is there and stores what fn makes of it": func(w *world) {
+			first := w.org()
+			second := someOrg()
+			second.ProviderID = first.ProviderID
+			want := first
+			want.Name, want.Slug, want.UpdatedAt, want.Full, want.Seen = "New", "", at(100), false, identity.Stamp{}
+			want.CreatedBy, want.CreatedBySeen, want.ClosedAt = "", identity.Stamp{}, new(at(101))
+			got, err := w.organisations().Upsert(w.ctx, second, func(o org.Organisation) (org.Organisation, error) {
+				same(w, o, first)
+				return want, nil
+			})
+			w.ok(err)
+			same(w, got, want)
+			that(w.organisations().Get(w.ctx, first.ID)).is(w, want)
+			that(w.organisations().Get(w.ctx, second.ID)).missing(w)
+		},
+		"an error of fn comes back and nothing is stored": func(w *world) {
+			no := errors.New("no")
+			refuse := func(o org.Organisation) (org.Organisation, error) {
+				o.Name = "Never"
+				return o, no
+			}
+			o := someOrg()
+			_, err := w.organisations().Upsert(w.ctx, o, refuse)
+			w.unchanged(err, no)
+			that(w.organisations().Get(w.ctx, o.ID)).missing(w)
+
+			there := w.org()
+			_, err = w.organisations().Upsert(w.ctx, there, refuse)
+			w.unchanged(err, no)
+			that(w.organisations().Get(w.ctx, there.ID)).is(w, there)
+		},
+		"a taken id is a conflict": func(w *world) {
+			there := w.org()
+			other := someOrg()
+			other.ID = there.ID
+			that(w.organisations().Upsert(w.ctx, other, keep)).conflict(w)
+			that(w.organisations().Get(w.ctx, there.ID)).is(w, there)
+			that(w.organisations().ByProvider(w.ctx, other.ProviderID)).missing(w)
+		},
+		"many upserts of one provider id at once make one record and lose no update": func(w *world) {
+			providerID := "org_" + nextID()
+			errs := together(crowd, func(int) error {
+				o := someOrg()
+				o.ProviderID, o.Seen.Rank = providerID, 0
+				_, err := w.organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) {
+					o.Seen.Rank++
+					return o, nil
+				})
+				return err
+			})
+			w.allOK(errs)
+			if o := that(w.organisations().ByProvider(w.ctx, providerID)).must(w); o.Seen.Rank != crowd {
+				w.Fatalf("%d updates count, want %d", o.Seen.Rank, crowd)
+			}
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			start := fresh[id.Org]()
+			o := someOrg()
+			o.ClosedAt, o.ErasedAt = new(at(9)), new(at(10))
+			want := o
+			want.ClosedAt, want.ErasedAt = new(at(9)), new(at(10))
+			spoil := func(o org.Organisation) { *o.ClosedAt, *o.ErasedAt = at(999), at(999) }
+
+			spoil(that(w.organisations().Upsert(w.ctx, o, keep)).must(w))
+			spoil(o)
+			that(w.organisations().Get(w.ctx, o.ID)).is(w, want)
+			spoil(that(w.organisations().Get(w.ctx, o.ID)).must(w))
+			spoil(that(w.organisations().ByProvider(w.ctx, o.ProviderID)).must(w))
+			w.atomic(func(r ports.Records) error {
+				locked, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
+				if err == nil {
+					spoil(locked)
+				}
+				return err
+			})
+			for _, listed := range that(w.organisations().List(w.ctx, org.Filter{After: start})).must(w) {
+				if listed.ID == o.ID {
+					spoil(listed)
+				}
+			}
+			var mine org.Organisation
+			that(w.organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) {
+				mine = o
+				return o, nil
+			})).must(w)
+			spoil(mine)
+			that(w.organisations().Get(w.ctx, o.ID)).is(w, want)
+		},
+		"lock outside a transaction fails": func(w *world) {
+			o := w.org()
+			was := w.epoch(o.ID)
+			if _, err := w.organisations().Lock(w.ctx, o.ID); err == nil {
+				w.Fatal("no error")
+			}
+			same(w, w.epoch(o.ID), was)
+		},
+		"lock does not find an unknown organisation": func(w *world) {
+			err := w.store.Atomic(w.ctx, func(r ports.Records) error {
+				_, err := r.Directory().Organisations().Lock(w.ctx, fresh[id.Org]())
+				return err
+			})
+			w.missing(err)
+		},
+		"lock returns the organisation as it is then": func(w *world) {
+			o := w.org()
+			errs := together(crowd, func(int) error {
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					locked, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
+					if err != nil {
+						return err
+					}
+					_, err = r.Directory().Organisations().Upsert(w.ctx, o, func(there org.Organisation) (org.Organisation, error) {
+						there.Seen.Rank = locked.Seen.Rank + 1
+						return there, nil
+					})
+					return err
+				})
+			})
+			w.allOK(errs)
+			same(w, that(w.organisations().Get(w.ctx, o.ID)).must(w).Seen.Rank, o.Seen.Rank+crowd)
+		},
+		"of two owners who demote each other under the lock one stays": func(w *world) {
+			for range 4 {
+				o := w.org()
+				owners := []org.User{w.member(o.ID, org.Owner), w.member(o.ID, org.Owner)}
+				errs := together(len(owners), func(i int) error {
+					return w.store.Atomic(w.ctx, func(r ports.Records) error {
+						if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
+							return err
+						}
+						seats, err := r.Directory().Members().Count(w.ctx, o.ID)
+						if err != nil {
+							return err
+						}
+						if seats.Owners < 2 {
+							return fault.New(fault.Conflict, "The last one")
+						}
+						m, err := r.Directory().Members().Get(w.ctx, o.ID, owners[1-i].ID)
+						if err != nil {
+							return err
+						}
+						m.Role = org.Member
+						return r.Directory().Members().Put(w.ctx, o.ID, m)
+					})
+				})
+				w.oneWins(errs, fault.Conflict)
+				that(w.members().Count(w.ctx, o.ID)).is(w, org.Seats{Owners: 1, Members: 2})
+			}
+		},
+		"invitations under the lock stop exactly at a limit": func(w *world) {
+			const limit = 5
+			o := w.org()
+			by := w.member(o.ID, org.Owner)
+			errs := together(crowd, func(int) error {
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
+						return err
+					}
+					pending, err := r.Directory().Invitations().Pending(w.ctx, o.ID, "", at(6))
+					if err != nil {
+						return err
+					}
+					if len(pending) >= limit {
+						return fault.New(fault.Forbidden, "Full")
+					}
+					return r.Directory().Invitations().Put(w.ctx, o.ID, someInvitation(o.ID, by.ID))
+				})
+			})
+			for _, err := range errs {
+				if err != nil {
+					w.fails(err, fault.Forbidden)
+				}
+			}
+			if n := len(that(w.invitations().Pending(w.ctx, o.ID, "", at(6))).must(w)); n != limit {
+				w.Fatalf("%d invitations, want %d", n, limit)
+			}
+		},
+		"list goes through all in the order of their ids": func(w *world) {
+			start := fresh[id.Org]()
+			var mine []org.Organisation
+			for range 7 {
+				mine = append(mine, w.org())
+			}
+			for _, limit := range []int{1, 3, 7, 0} {
+				var found []org.Organisation
+				after := start
+				for done := false; !done; {
+					page := that(w.organisations().List(w.ctx, org.Filter{After: after, Limit: limit})).must(w)
+					if limit > 0 && len(page) > limit {
+						w.Fatalf("a page of %d, want at most %d", len(page), limit)
+					}
+					for _, o := range page {
+						if o.ID <= after {
+							w.Fatalf("%s follows %s", o.ID, after)
+						}
+						after = o.ID
+						if slices.ContainsFunc(mine, func(m org.Organisation) bool { return m.ID == o.ID }) {
+							found = append(found, o)
+						}
+					}
+					done = limit == 0 || len(page) == 0 || after > mine[6].ID
+				}
+				same(w, found, mine)
+			}
+		},
+		"list selects those closed at a time or before and not erased": func(w *world) {
+			start, open := fresh[id.Org](), w.org()
+			closed := func(at time.Time) org.Organisation {
+				o := someOrg()
+				o.ClosedAt = &at
+				return that(w.organisations().Upsert(w.ctx, o, keep)).must(w)
+			}
+			early, exact, late, erased := closed(at(99)), closed(at(100)), closed(at(101)), closed(at(99))
+			w.ok(w.organisations().Erase(w.ctx, erased.ID, at(300)))
+			listed := map[id.Org]bool{}
+			for _, o := range that(w.organisations().List(w.ctx, org.Filter{After: start, ClosedBefore: new(at(100))})).must(w) {
+				listed[o.ID] = true
+			}
+			got := []bool{listed[open.ID], listed[early.ID], listed[exact.ID], listed[late.ID], listed[erased.ID]}
+			same(w, got, []bool{false, true, true, false, false})
+		},
+		"erase removes everything of the organisation and nothing of another": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			w.join(tn.ID, other.owner.ID, org.Member, at(15))
+			w.join(other.ID, tn.owner.ID, org.Member, at(15))
+			closed := that(w.organisations().Upsert(w.ctx, tn.Organisation, func(o org.Organisation) (org.Organisation, error) {
+				return o.Close(at(200)), nil
+			})).must(w)
+			was, untouched := w.content(tn), w.content(other)
+
+			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+
+			same(w, w.content(other), untouched)
+			kept := closed.Erased(at(300))
+			same(w, w.content(tn), content{Organisation: kept, Subscription: plan.Unsubscribed(tn.ID), Epoch: was.Epoch})
+			that(w.organisations().ByProvider(w.ctx, tn.ProviderID)).is(w, kept)
+
+			that(w.invitations().Get(w.ctx, tn.ID, tn.invitation.ID)).missing(w)
+			that(w.invitations().ByToken(w.ctx, tn.invitation.TokenHash)).missing(w)
+			that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).missing(w)
+			that(w.users().Get(w.ctx, tn.owner.ID)).is(w, tn.owner)
+			for _, m := range that(w.users().Memberships(w.ctx, tn.owner.ID)).must(w) {
+				if m.Org != other.ID {
+					w.Fatalf("a membership is left: %+v", m)
+				}
+			}
+			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			that(w.organisations().Get(w.ctx, tn.ID)).is(w, kept)
+		},
+		"an invitation of an erased organisation frees its provider id": func(w *world) {
+			tn := w.tenant()
+			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			o := w.org()
+			i := someInvitation(o.ID, w.member(o.ID, org.Owner).ID)
+			i.ProviderID = tn.invitation.ProviderID
+			w.ok(w.invitations().Put(w.ctx, o.ID, i))
+			that(w.invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).is(w, i)
+			same(w, i.Stored(), invitation.Pending)
+		},
+	}.run(t, open)
+}
+
+// Epochs is the suite of ports.Epochs.
+func Epochs(t *testing.T, open func(t *testing.T) Opened) {
+	lock := func(w *world, r ports.Records, o id.Org) error {
+		_, err := r.Directory().Organisations().Lock(w.ctx, o)
+		return err
+	}
+	suite{
+		"every organisation that exists has an epoch, and no other": func(w *world) {
+			a, b, unknown := w.org(), w.org(), fresh[id.Org]()
+			got := that(w.epochs.Epochs(w.ctx, []id.Org{a.ID, unknown, b.ID, a.ID})).must(w)
+			_, hasA := got[a.ID]
+			_, hasB := got[b.ID]
+			if len(got) != 2 || !hasA || !hasB {
+				w.Fatalf("epochs are %v, want those of %s and %s", got, a.ID, b.ID)
+			}
+			that(w.epochs.Epochs(w.ctx, nil)).is(w, map[id.Org]int64{})
+		},
+		"a committed lock moves its organisation's epoch on by one": func(w *world) {
+			a, b := w.org(), w.org()
+			wasA, wasB := w.epoch(a.ID), w.epoch(b.ID)
+			for i := range int64(3) {
+				w.atomic(func(r ports.Records) error { return lock(w, r, a.ID) })
+				same(w, w.epoch(a.ID), wasA+i+1)
+			}
+			same(w, w.epoch(b.ID), wasB)
+		},
+		"a transaction moves on the epochs of all that it locked": func(w *world) {
+			a, b := w.org(), w.org()
+			wasA, wasB := w.epoch(a.ID), w.epoch(b.ID)
+			w.atomic(func(r ports.Records) error { return errors.Join(lock(w, r, a.ID), lock(w, r, b.ID)) })
+			same(w, []int64{w.epoch(a.ID), w.epoch(b.ID)}, []int64{wasA + 1, wasB + 1})
+		},
+		"one transaction may lock an organisation twice": func(w *world) {
+			o := w.org()
+			was := w.epoch(o.ID)
+			w.atomic(func(r ports.Records) error { return errors.Join(lock(w, r, o.ID), lock(w, r, o.ID)) })
+			if now := w.epoch(o.ID); now <= was {
+				w.Fatalf("the epoch went from %d to %d", was, now)
+			}
+		},
+		"a lock that is rolled back moves nothing": func(w *world) {
+			o := w.org()
+			was := w.epoch(o.ID)
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				if err := lock(w, r, o.ID); err != nil {
+					return err
+				}
+				return no
+			}), no)
+			same(w, w.epoch(o.ID), was)
+		},
+		"changes without the lock move nothing": func(w *world) {
+			o := w.org()
+			was := w.epoch(o.ID)
+			u := w.member(o.ID, org.Owner)
+			w.task(o.ID, nil, u.ID)
+			that(w.organisations().Upsert(w.ctx, o, keep)).must(w)
+			same(w, w.epoch(o.ID), was)
+		},
+		"many locks at once each count, and each is seen by who reads after its commit": func(w *world) {
+			o := w.org()
+			was := w.epoch(o.ID)
+			errs := together(crowd, func(int) error {
+				seen, err := w.epochs.Epochs(w.ctx, []id.Org{o.ID})
+				if err != nil {
+					return err
+				}
+				if err := w.store.Atomic(w.ctx, func(r ports.Records) error { return lock(w, r, o.ID) }); err != nil {
+					return err
+				}
+				now, err := w.epochs.Epochs(w.ctx, []id.Org{o.ID})
+				if err == nil && now[o.ID] <= seen[o.ID] {
+					err = errors.New("a committed lock was not seen")
+				}
+				return err
+			})
+			w.allOK(errs)
+			same(w, w.epoch(o.ID), was+crowd)
+		},
+	}.run(t, open)
+}

@@ -1,0 +1,192 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/base64"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// Clock is the suite of ports.Clock.
+func Clock(t *testing.T, clock ports.Clock) {
+	t.Run("the time is in UTC and whole milliseconds", func(t *testing.T) {
+		now := clock.Now()
+		if now.Location() != time.UTC || !now.Equal(now.Truncate(time.Millisecond)) {
+			t.Fatalf("the time is %v", now)
+		}
+	})
+	t.Run("the time does not go back", func(t *testing.T) {
+		before := clock.Now()
+		for range 1000 {
+			now := clock.Now()
+			if now.Before(before) {
+				t.Fatalf("%v follows %v", now, before)
+			}
+			before = now
+		}
+	})
+}
+
+// made calls next from many goroutines at once and returns what each of them
+// got, in its order.
+func made(next func() string) [][]string {
+	const each = 200
+	all := make([][]string, crowd)
+	var done sync.WaitGroup
+	for i := range all {
+		done.Go(func() {
+			for range each {
+				all[i] = append(all[i], next())
+			}
+		})
+	}
+	done.Wait()
+	return all
+}
+
+// distinct ends the test if a string is there twice.
+func distinct(t *testing.T, all [][]string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, s := range slices.Concat(all...) {
+		if seen[s] {
+			t.Fatalf("%q was made twice", s)
+		}
+		seen[s] = true
+	}
+}
+
+// IDs is the suite of ports.IDs.
+func IDs(t *testing.T, ids ports.IDs) {
+	t.Run("an id is a UUIDv7 in canonical form", func(t *testing.T) {
+		for range 100 {
+			s := ids.New()
+			if _, ok := id.Parse[id.Task](s); !ok || s[14] != '7' || !bytes.ContainsRune([]byte("89ab"), rune(s[19])) {
+				t.Fatalf("the id is %q", s)
+			}
+		}
+	})
+	t.Run("every id is greater than those before, from many goroutines too", func(t *testing.T) {
+		first := ids.New()
+		all := made(ids.New)
+		last := ids.New()
+		distinct(t, append(all, []string{first, last}))
+		for _, mine := range all {
+			mine = slices.Concat([]string{first}, mine, []string{last})
+			if !slices.IsSorted(mine) {
+				t.Fatalf("not in order: %q", mine)
+			}
+		}
+	})
+}
+
+// Secrets is the suite of ports.Secrets.
+func Secrets(t *testing.T, secrets ports.Secrets) {
+	t.Run("a secret is 256 bits in the URL-safe alphabet without padding", func(t *testing.T) {
+		for range 100 {
+			s := secrets.Secret()
+			if b, err := base64.RawURLEncoding.Strict().DecodeString(s); err != nil || len(b) != 32 {
+				t.Fatalf("the secret is %q", s)
+			}
+		}
+	})
+	t.Run("no secret is made twice, from many goroutines too", func(t *testing.T) {
+		distinct(t, made(secrets.Secret))
+	})
+}
+
+// Sealer is the suite of ports.Sealer.
+func Sealer(t *testing.T, s ports.Sealer) {
+	seal := func(t *testing.T, plain, context string) []byte {
+		t.Helper()
+		sealed, err := s.Seal([]byte(plain), []byte(context))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sealed
+	}
+	refused := func(t *testing.T, sealed []byte, context string) {
+		t.Helper()
+		plain, err := s.Open(sealed, []byte(context))
+		if !fault.Is(err, fault.Invalid) || len(plain) > 0 {
+			t.Fatalf("Open has returned %q and %v, want an Invalid error alone", plain, err)
+		}
+	}
+	opened := func(t *testing.T, sealed []byte, context, want string) {
+		t.Helper()
+		if plain, err := s.Open(sealed, []byte(context)); err != nil || string(plain) != want {
+			t.Fatalf("Open has returned %q and %v, want %q", plain, err, want)
+		}
+	}
+	t.Run("what was sealed is opened with the same context", func(t *testing.T) {
+		for _, plain := range []string{"", "x", "a secret\x00\xff", string(make([]byte, 1<<16))} {
+			for _, context := range []string{"", "org/1"} {
+				opened(t, seal(t, plain, context), context, plain)
+			}
+		}
+	})
+	t.Run("another context opens nothing", func(t *testing.T) {
+		for _, c := range [][2]string{{"org/1", "org/2"}, {"org/1", ""}, {"", "org/1"}, {"org/1", "org/1 "}} {
+			refused(t, seal(t, "a secret", c[0]), c[1])
+		}
+	})
+	t.Run("what was changed, cut or lengthened opens nothing", func(t *testing.T) {
+		sealed := seal(t, "a secret", "org/1")
+		for i := range sealed {
+			changed := slices.Clone(sealed)
+			changed[i] ^= 1
+			refused(t, changed, "org/1")
+			refused(t, sealed[:i], "org/1")
+		}
+		refused(t, append(slices.Clone(sealed), 0), "org/1")
+		refused(t, nil, "org/1")
+		refused(t, []byte("never sealed, but long enough to look as if it might have been"), "org/1")
+		opened(t, sealed, "org/1", "a secret")
+	})
+	t.Run("what was sealed does not show the plain text, and twice is not the same", func(t *testing.T) {
+		plain := "a rather long secret"
+		a, b := seal(t, plain, "org/1"), seal(t, plain, "org/1")
+		if bytes.Contains(a, []byte(plain)) || bytes.Equal(a, b) {
+			t.Fatalf("sealed are %q and %q", a, b)
+		}
+	})
+	t.Run("what is passed in and handed out is the caller's", func(t *testing.T) {
+		plain, context := []byte("a secret"), []byte("org/1")
+		sealed, err := s.Seal(plain, context)
+		if err != nil || string(plain) != "a secret" || string(context) != "org/1" {
+			t.Fatalf("%q, %q and %v", plain, context, err)
+		}
+		plain[0], context[0] = 'X', 'X'
+		kept := slices.Clone(sealed)
+		out, err := s.Open(sealed, []byte("org/1"))
+		if err != nil || string(out) != "a secret" || !bytes.Equal(sealed, kept) {
+			t.Fatalf("%q and %v", out, err)
+		}
+		out[0] = 'X'
+		opened(t, sealed, "org/1", "a secret")
+	})
+	t.Run("many seal and open at once", func(t *testing.T) {
+		for _, err := range together(crowd, func(i int) error {
+			plain := bytes.Repeat([]byte{byte(i)}, 100)
+			sealed, err := s.Seal(plain, []byte("org/1"))
+			if err != nil {
+				return err
+			}
+			out, err := s.Open(sealed, []byte("org/1"))
+			if err == nil && !bytes.Equal(out, plain) {
+				return fault.New(fault.Internal, "Another's secret came out")
+			}
+			return err
+		}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,550 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/ports"
+)
+
+// touched is what many do at once to tasks: each counts as one more version.
+func touched(ts []task.Task) ([]task.Task, error) {
+	for i := range ts {
+		ts[i].Version++
+	}
+	return ts, nil
+}
+
+// never is a function that must not be called.
+func never(w *world) func([]task.Task) ([]task.Task, error) {
+	return func(ts []task.Task) ([]task.Task, error) {
+		w.Errorf("called with %v", ts)
+		return ts, nil
+	}
+}
+
+func allow(task.Task) error { return nil }
+
+// Tasks is the suite of ports.Tasks.
+func Tasks(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an unknown task is not found": func(w *world) {
+			tn := w.tenant()
+			unknown := fresh[id.Task]()
+			that(w.tasks().Get(w.ctx, tn.ID, unknown)).missing(w)
+			that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{unknown}, never(w))).missing(w)
+			w.missing(w.tasks().Remove(w.ctx, tn.ID, unknown, allow))
+		},
+		"another organisation's task is not found": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			was, untouched := w.content(tn), w.content(other)
+			for _, theirs := range []task.Task{other.inside, other.loose} {
+				that(w.tasks().Get(w.ctx, tn.ID, theirs.ID)).missing(w)
+				that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{theirs.ID}, never(w))).missing(w)
+				that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID, theirs.ID}, touched)).missing(w)
+				w.missing(w.tasks().Remove(w.ctx, tn.ID, theirs.ID, allow))
+			}
+			w.ok(w.tasks().Unassign(w.ctx, tn.ID, other.owner.ID, at(99)))
+			same(w, w.listed(tn.ID, org.Actor{User: other.owner.ID, Org: tn.ID}, task.Filter{}), []task.Task{tn.loose})
+			same(w, w.content(other), untouched)
+			same(w, w.content(tn), was)
+		},
+		"another organisation cannot replace a task": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			taken := someTask(tn.ID, nil, tn.owner.ID)
+			taken.ID, taken.Title = other.loose.ID, "Never"
+			if _, err := w.tasks().Add(w.ctx, tn.ID, taken); err != nil {
+				w.conflict(err)
+			}
+			that(w.tasks().Get(w.ctx, other.ID, other.loose.ID)).is(w, other.loose)
+		},
+		"a task comes back with every field as it went in": func(w *world) {
+			tn := w.tenant()
+			for name, vary := range map[string]func(*task.Task){
+				"all set":           func(*task.Task) {},
+				"all unset":         func(t *task.Task) { *t = bare(*t) },
+				"empty description": func(t *task.Task) { t.Description = new("") },
+				"a day":             func(t *task.Task) { t.Due = new(task.DueOn(at(0))) },
+				"the first instant": func(t *task.Task) { t.Due = new(parsed(w, "0001-01-01T00:00:00.000Z")) },
+				"the first day":     func(t *task.Task) { t.Due = new(parsed(w, "0001-01-01")) },
+				"the last instant":  func(t *task.Task) { t.Due = new(parsed(w, "9999-12-31T23:59:59.999Z")) },
+				"the last day":      func(t *task.Task) { t.Due = new(parsed(w, "9999-12-31")) },
+				"empty metadata":    func(t *task.Task) { t.Metadata = "{}" },
+				"escaped metadata": func(t *task.Task) {
+					t.Metadata = "{\"a\":\"\\u0000\\ud83e\\udd89 🦉\", \"a\":12345678901234567890.10}\n"
+				},
+				"long metadata": func(t *task.Task) { t.Metadata = `{"a":"` + strings.Repeat("x", task.MaxMetadata-8) + `"}` },
+				"tags": func(t *task.Task) {
+					t.Tags = []string{"b", "a", "B", `"`, `\`, "'", "%", "_", "{}", "[]", "null", "NULL", " x"}
+				},
+				"a high version": func(t *task.Task) { t.Version = 1 << 40 },
+			} {
+				v := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
+				vary(&v)
+				added := that(w.tasks().Add(w.ctx, tn.ID, v)).must(w)
+				v.SortOrder = added.SortOrder
+				if got := that(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Metadata != v.Metadata {
+					w.Fatalf("%s: metadata is %q, want %q", name, got.Metadata, v.Metadata)
+				}
+				same(w, added, v)
+				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+			}
+			for _, got := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}) {
+				that(w.tasks().Get(w.ctx, tn.ID, got.ID)).is(w, got)
+			}
+		},
+		"a new task goes after all others of its organisation": func(w *world) {
+			o, other := w.org(), w.org()
+			by := w.member(o.ID, org.Owner).ID
+			first := someTask(o.ID, nil, by)
+			first.SortOrder = 77
+			same(w, that(w.tasks().Add(w.ctx, o.ID, first)).must(w).SortOrder, 0)
+			last := w.task(o.ID, nil, by)
+			for _, place := range []int64{0, 500, task.MaxSortOrder, task.MaxSortOrder + 7} {
+				if last.SortOrder < place {
+					last = that(w.tasks().Revise(w.ctx, o.ID, []id.Task{last.ID}, func(ts []task.Task) ([]task.Task, error) {
+						return []task.Task{ts[0].Placed(place, at(99))}, nil
+					})).must(w)[0]
+				}
+				next := w.task(o.ID, nil, by)
+				if next.SortOrder <= last.SortOrder {
+					w.Fatalf("%d follows %d", next.SortOrder, last.SortOrder)
+				}
+				last = next
+			}
+			same(w, w.task(other.ID, nil, w.member(other.ID, org.Owner).ID).SortOrder, 0)
+		},
+		"tasks added in one transaction follow one another": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			var added []task.Task
+			w.atomic(func(r ports.Records) error {
+				added = nil
+				for range 5 {
+					v, err := r.Work().Tasks().Add(w.ctx, o.ID, someTask(o.ID, nil, by))
+					if err != nil {
+						return err
+					}
+					added = append(added, v)
+				}
+				return nil
+			})
+			same(w, w.listed(o.ID, org.Actor{User: by, Org: o.ID}, task.Filter{}), added)
+			inOrder(w, added)
+		},
+		"tasks added at once are in one order, each after those added before it": func(w *world) {
+			const each = 4
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			added := make([][]task.Task, crowd)
+			w.allOK(together(crowd, func(i int) error {
+				for range each {
+					v, err := w.tasks().Add(w.ctx, o.ID, someTask(o.ID, nil, by))
+					if err != nil {
+						return err
+					}
+					added[i] = append(added[i], v)
+				}
+				return nil
+			}))
+			places := map[int64]bool{}
+			for _, mine := range added {
+				inOrder(w, mine)
+				for _, v := range mine {
+					places[v.SortOrder] = true
+				}
+			}
+			if len(places) != crowd*each {
+				w.Fatalf("%d tasks have %d places", crowd*each, len(places))
+			}
+			if first := w.listed(o.ID, org.Actor{User: by, Org: o.ID}, task.Filter{Limit: 1}); first[0].SortOrder != 0 {
+				w.Fatalf("the first place is %d, want 0", first[0].SortOrder)
+			}
+		},
+		"a taken id is a conflict": func(w *world) {
+			tn := w.tenant()
+			again := tn.loose
+			again.Title = "Never"
+			that(w.tasks().Add(w.ctx, tn.ID, again)).conflict(w)
+			that(w.tasks().Get(w.ctx, tn.ID, again.ID)).is(w, tn.loose)
+		},
+		"a task needs a workspace of its organisation, or none": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			was := w.content(tn)
+			for _, in := range []id.Workspace{fresh[id.Workspace](), other.workspace.ID} {
+				v := someTask(tn.ID, &in, tn.owner.ID)
+				that(w.tasks().Add(w.ctx, tn.ID, v)).missing(w)
+				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).missing(w)
+				that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
+					ts[0].Title, ts[1].Workspace = "Never", &in
+					return ts, nil
+				})).missing(w)
+			}
+			same(w, w.content(tn), was)
+		},
+		"list calls each for what the filter selects, in order": listProperty,
+		"an error of each ends the list and comes back": func(w *world) {
+			tn := w.tenant()
+			no, calls := errors.New("no"), 0
+			err := w.tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, func(task.Task) error {
+				calls++
+				return no
+			})
+			w.unchanged(err, no)
+			same(w, calls, 1)
+			that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).is(w, tn.loose)
+		},
+		"list in a transaction shows what the transaction wrote": func(w *world) {
+			tn := w.tenant()
+			w.atomic(func(r ports.Records) error {
+				v, err := r.Work().Tasks().Add(w.ctx, tn.ID, someTask(tn.ID, nil, tn.owner.ID))
+				if err != nil {
+					return err
+				}
+				var got []task.Task
+				err = r.Work().Tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, func(t task.Task) error {
+					got = append(got, t)
+					return nil
+				})
+				same(w, got, []task.Task{tn.inside, tn.loose, v})
+				return err
+			})
+		},
+		"revise gives fn the tasks in the order of the ids and stores what it makes of them": func(w *world) {
+			tn := w.tenant()
+			third := w.task(tn.ID, nil, tn.owner.ID)
+			assignee := w.member(tn.ID, org.Member).ID
+			var want []task.Task
+			got, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{third.ID, tn.inside.ID, tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
+				same(w, ts, []task.Task{third, tn.inside, tn.loose})
+				ts[0] = bare(ts[0])
+				ts[0].Version, ts[0].UpdatedAt, ts[0].SortOrder = 9, at(99), 41
+				ts[1].Title, ts[1].Description, ts[1].Priority, ts[1].Assignee = "New", new(""), task.Low, &assignee
+				ts[1].Workspace, ts[1].Due, ts[1].Tags, ts[1].Metadata = nil, new(task.DueOn(at(5))), []string{"ä", "z"}, "{}"
+				ts[1] = ts[1].Restore(task.Cancelled, nil)
+				ts[2].Workspace = &tn.workspace.ID
+				want = slices.Clone(ts)
+				return ts, nil
+			})
+			w.ok(err)
+			same(w, got, want)
+			for _, v := range want {
+				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+			}
+		},
+		"revise of nothing is nothing": func(w *world) {
+			tn := w.tenant()
+			was := w.content(tn)
+			that(w.tasks().Revise(w.ctx, tn.ID, nil, touched)).is(w, nil)
+			same(w, w.content(tn), was)
+		},
+		"revise changes all or none": func(w *world) {
+			tn := w.tenant()
+			was := w.content(tn)
+			that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.loose.ID}, touched)).missing(w)
+			same(w, w.content(tn), was)
+			no := errors.New("no")
+			_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
+				ts[0].Title, *ts[0].Description, ts[0].Tags[0] = "Never", "Never", "never"
+				return ts, no
+			})
+			w.unchanged(err, no)
+			same(w, w.content(tn), was)
+		},
+		"revise takes a thousand tasks": func(w *world) {
+			const many = 1000
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			ids := several[id.Task](many)
+			w.atomic(func(r ports.Records) error {
+				for _, i := range ids {
+					v := bare(someTask(o.ID, nil, by))
+					v.ID = i
+					if _, err := r.Work().Tasks().Add(w.ctx, o.ID, v); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			slices.Reverse(ids)
+			that(w.tasks().Revise(w.ctx, o.ID, ids, func(ts []task.Task) ([]task.Task, error) {
+				for i := range ts {
+					ts[i] = ts[i].Placed(int64(i), at(99))
+					ts[i].Title, ts[i].Tags = fmt.Sprint(i), []string{fmt.Sprint(i % 10)}
+				}
+				return ts, nil
+			})).must(w)
+			for i, v := range w.listed(o.ID, org.Actor{User: by, Org: o.ID}, task.Filter{}) {
+				if v.ID != ids[i] || v.SortOrder != int64(i) || v.Title != fmt.Sprint(i) || v.Version != 2 || v.Tags[0] != fmt.Sprint(i%10) {
+					w.Fatalf("at %d is %+v", i, v)
+				}
+			}
+		},
+		"many who revise one task at once lose no change": func(w *world) {
+			tn := w.tenant()
+			w.allOK(together(crowd, func(int) error {
+				_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID}, touched)
+				return err
+			}))
+			same(w, that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).must(w).Version, tn.loose.Version+crowd)
+		},
+		"many who revise the same tasks in different orders all come through": func(w *world) {
+			tn := w.tenant()
+			ids := []id.Task{tn.inside.ID, tn.loose.ID}
+			for range 4 {
+				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
+			}
+			w.allOK(together(crowd, func(i int) error {
+				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
+				if i%2 == 0 {
+					slices.Reverse(mine)
+				}
+				if i%3 == 0 {
+					return w.store.Atomic(w.ctx, func(r ports.Records) error {
+						_, err := r.Work().Tasks().Revise(w.ctx, tn.ID, mine, touched)
+						return err
+					})
+				}
+				_, err := w.tasks().Revise(w.ctx, tn.ID, mine, touched)
+				return err
+			}))
+			for _, i := range ids {
+				same(w, that(w.tasks().Get(w.ctx, tn.ID, i)).must(w).Version, 1+crowd)
+			}
+		},
+		"remove deletes the task and its history, and nothing else": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			was, untouched := w.content(tn), w.content(other)
+			w.ok(w.tasks().Remove(w.ctx, tn.ID, tn.inside.ID, func(t task.Task) error {
+				same(w, t, tn.inside)
+				return nil
+			}))
+			want := was
+			want.Tasks, want.Inside = []task.Task{tn.loose}, nil
+			same(w, w.content(tn), want)
+			same(w, w.content(other), untouched)
+			w.missing(w.tasks().Remove(w.ctx, tn.ID, tn.inside.ID, allow))
+		},
+		"remove leaves a task that allow refuses": func(w *world) {
+			tn := w.tenant()
+			was := w.content(tn)
+			no := errors.New("no")
+			w.unchanged(w.tasks().Remove(w.ctx, tn.ID, tn.loose.ID, func(t task.Task) error {
+				t.Tags[0] = "never"
+				return no
+			}), no)
+			same(w, w.content(tn), was)
+		},
+		"remove does not ask allow about a task that is not there": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			w.missing(w.tasks().Remove(w.ctx, tn.ID, other.loose.ID, func(t task.Task) error {
+				w.Errorf("asked about %v", t)
+				return nil
+			}))
+		},
+		"a condition on the version lets one of many removals and revisions through": func(w *world) {
+			tn := w.tenant()
+			stale := fault.New(fault.Stale, "Changed")
+			errs := together(crowd, func(i int) error {
+				if i%2 == 0 {
+					_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
+						if ts[0].Version != tn.loose.Version {
+							return nil, stale
+						}
+						return touched(ts)
+					})
+					return err
+				}
+				return w.tasks().Remove(w.ctx, tn.ID, tn.loose.ID, func(t task.Task) error {
+					if t.Version != tn.loose.Version {
+						return stale
+					}
+					return nil
+				})
+			})
+			through := 0
+			for _, err := range errs {
+				if err == nil {
+					through++
+				} else if !fault.Is(err, fault.Stale) && !fault.Is(err, fault.NotFound) {
+					w.Fatal(err)
+				}
+			}
+			same(w, through, 1)
+		},
+		"unassign clears the user from all their tasks of the organisation": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			leaver := w.member(tn.ID, org.Member).ID
+			w.join(other.ID, leaver, org.Member, at(10))
+			assigned := func(o id.Org, in *id.Workspace, by, to id.User) task.Task {
+				v := someTask(o, in, by)
+				v.Assignee = &to
+				return that(w.tasks().Add(w.ctx, o, v)).must(w)
+			}
+			a, b := assigned(tn.ID, nil, tn.owner.ID, leaver), assigned(tn.ID, &tn.workspace.ID, tn.owner.ID, leaver)
+			assigned(other.ID, nil, other.owner.ID, leaver)
+			untouched := w.content(other)
+			was := w.content(tn)
+
+			w.ok(w.tasks().Unassign(w.ctx, tn.ID, leaver, at(500)))
+
+			want := was
+			want.Tasks = []task.Task{tn.inside, tn.loose, a.Unassigned(at(500)), b.Unassigned(at(500))}
+			same(w, w.content(tn), want)
+			same(w, w.content(other), untouched)
+			w.ok(w.tasks().Unassign(w.ctx, tn.ID, leaver, at(501)))
+			same(w, w.content(tn), want)
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			tn := w.tenant()
+			due, done := task.DueAt(at(86_400_000)), at(8)
+			plain := func(i id.Task, place int64) task.Task {
+				v := someTask(tn.ID, new(tn.workspace.ID), tn.owner.ID)
+				v.ID, v.SortOrder, v.Due = i, place, new(due)
+				return v.Restore(task.Done, new(done))
+			}
+			spoil := func(v task.Task) {
+				*v.Description, *v.Assignee, *v.Workspace, *v.Due, v.Tags[0] = "spoilt", "spoilt", "spoilt", task.DueOn(at(0)), "spoilt"
+				*v.CompletedAt() = at(999)
+			}
+			given := plain(fresh[id.Task](), 0)
+			added := that(w.tasks().Add(w.ctx, tn.ID, given)).must(w)
+			want := plain(given.ID, added.SortOrder)
+			spoil(given)
+			spoil(added)
+			check := func() {
+				w.Helper()
+				that(w.tasks().Get(w.ctx, tn.ID, want.ID)).is(w, want)
+			}
+			check()
+			spoil(that(w.tasks().Get(w.ctx, tn.ID, want.ID)).must(w))
+			check()
+			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}) {
+				spoil(v)
+			}
+			check()
+			no := errors.New("no")
+			_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{want.ID}, func(ts []task.Task) ([]task.Task, error) {
+				spoil(ts[0])
+				return ts, no
+			})
+			w.unchanged(err, no)
+			w.unchanged(w.tasks().Remove(w.ctx, tn.ID, want.ID, func(t task.Task) error {
+				spoil(t)
+				return no
+			}), no)
+			check()
+			var mine []task.Task
+			revised := that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{want.ID}, func(ts []task.Task) ([]task.Task, error) {
+				mine = ts
+				return ts, nil
+			})).must(w)
+			spoil(mine[0])
+			check()
+			same(w, revised, []task.Task{want})
+			spoil(revised[0])
+			check()
+		},
+	}.run(t, open)
+}
+
+// bare returns the task with everything unset that can be.
+func bare(t task.Task) task.Task {
+	return task.Task{
+		ID: t.ID, Org: t.Org, Title: t.Title, Priority: task.Medium, CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, Version: t.Version,
+	}.Restore(task.Todo, nil)
+}
+
+func parsed(w *world, due string) task.Due {
+	w.Helper()
+	d, ok := task.ParseDue(due)
+	if !ok {
+		w.Fatalf("%q is no due date", due)
+	}
+	return d
+}
+
+// inOrder ends the sub-test unless each task's place is after the one's before.
+func inOrder(w *world, ts []task.Task) {
+	w.Helper()
+	for i := range ts[1:] {
+		if ts[i].SortOrder >= ts[i+1].SortOrder {
+			w.Fatalf("%d follows %d", ts[i+1].SortOrder, ts[i].SortOrder)
+		}
+	}
+}
+
+// TaskHistory is the suite of ports.TaskHistory.
+func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an unknown task has no history and takes none": func(w *world) {
+			o := w.org()
+			unknown := someTask(o.ID, nil, w.member(o.ID, org.Owner).ID)
+			list, err := w.history().List(w.ctx, o.ID, unknown.ID)
+			none(w, list, err)
+			w.missing(w.history().Add(w.ctx, o.ID, []task.Change{someChange(unknown)}))
+		},
+		"another organisation's task is not found": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			untouched := w.content(other)
+			list, err := w.history().List(w.ctx, tn.ID, other.loose.ID)
+			none(w, list, err)
+			theirs := someChange(other.loose)
+			theirs.Org = tn.ID
+			w.missing(w.history().Add(w.ctx, tn.ID, []task.Change{theirs}))
+			same(w, w.content(other), untouched)
+		},
+		"changes come back with every field as they went in, in the order they were made": func(w *world) {
+			tn := w.tenant()
+			v := w.task(tn.ID, nil, tn.owner.ID)
+			ids := several[id.Entry](5)
+			change := func(i int, when time.Time) task.Change {
+				c := someChange(v)
+				c.ID, c.At = ids[i], when
+				return c
+			}
+			d, c, a, b := change(0, at(50)), change(3, at(45)), change(4, at(40)), change(1, at(45))
+			b.Fields, b.Reason = nil, ""
+			e := change(2, at(60))
+			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{d, c}))
+			w.ok(w.history().Add(w.ctx, tn.ID, nil))
+			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{e, a, b}))
+			that(w.history().List(w.ctx, tn.ID, v.ID)).is(w, []task.Change{a, b, c, d, e})
+		},
+		"changes of several tasks are added all or none": func(w *world) {
+			tn := w.tenant()
+			was := w.content(tn)
+			unknown := someTask(tn.ID, nil, tn.owner.ID)
+			w.missing(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(tn.inside), someChange(unknown), someChange(tn.loose)}))
+			same(w, w.content(tn), was)
+			inside, loose := someChange(tn.inside), someChange(tn.loose)
+			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{loose, inside}))
+			that(w.history().List(w.ctx, tn.ID, tn.inside.ID)).is(w, append(was.Inside, inside))
+			that(w.history().List(w.ctx, tn.ID, tn.loose.ID)).is(w, append(was.Loose, loose))
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			tn := w.tenant()
+			v := w.task(tn.ID, nil, tn.owner.ID)
+			c := someChange(v)
+			want := c
+			want.Fields = someChange(v).Fields
+			spoil := func(c task.Change) {
+				*c.Fields[0].From = "spoilt"
+				*c.Fields[0].To = "spoilt"
+				c.Fields[1].Field = "spoilt"
+			}
+			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{c}))
+			spoil(c)
+			spoil(that(w.history().List(w.ctx, tn.ID, v.ID)).must(w)[0])
+			that(w.history().List(w.ctx, tn.ID, v.ID)).is(w, []task.Change{want})
+		},
+	}.run(t, open)
+}

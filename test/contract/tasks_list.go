@@ -1,0 +1,232 @@
+package contract
+
+import (
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/ports"
+)
+
+// bench is what the property about lists draws from: one organisation full of
+// tasks beside another one, and the values that its filters name.
+type bench struct {
+	org        id.Org
+	tasks      []task.Task
+	users      []id.User      // two of the organisation, one of the other
+	workspaces []id.Workspace // two of the organisation, one of the other
+	dues       []task.Due
+}
+
+var (
+	benchStatuses   = []task.Status{task.Todo, task.InProgress, task.Done, task.Cancelled}
+	benchPriorities = []task.Priority{task.Low, task.Medium, task.High, task.Urgent}
+	benchTags       = []string{"bug", "Bug", "b_g", "bu%", "%", "ä", "Ä", `"bug"`, `\`, "'", "bug fix", "[bug]"}
+)
+
+// listProperty compares List with the domain's own word on which tasks a filter
+// selects and in which order, over tasks that differ in everything that filters
+// look at.
+func listProperty(w *world) {
+	const perCase = 4 // filters for each case of the property, which has 100 by default
+	b := newBench(w)
+	rapid.Check(w.T, func(t *rapid.T) {
+		for range perCase {
+			actor, f := b.actor(t), b.filter(t)
+			var want []task.Task
+			for _, v := range b.tasks {
+				if f.Selects(v, actor) {
+					want = append(want, v)
+				}
+			}
+			if f.Limit > 0 {
+				want = want[:min(f.Limit, len(want))]
+			}
+			var got []task.Task
+			err := w.tasks().List(w.ctx, b.org, actor, f, func(v task.Task) error {
+				got = append(got, v)
+				return nil
+			})
+			if err != nil {
+				t.Fatalf("%+v for %+v: %v", f, actor, err)
+			}
+			if d := diff(got, want); d != "" {
+				t.Fatalf("%+v for %+v (-want +got):\n%s", f, actor, d)
+			}
+		}
+	})
+	b.pages(w)
+}
+
+// newBench fills two organisations with tasks that share few values, so that
+// most filters select some. A generator with a fixed start makes them.
+func newBench(w *world) bench {
+	w.Helper()
+	const many = 200
+	o, other := w.org().ID, w.org().ID
+	stranger := w.member(other, org.Owner).ID
+	b := bench{org: o, users: []id.User{w.member(o, org.Owner).ID, w.member(o, org.Member).ID, stranger}, dues: benchDues(w)}
+	tm, theirs := w.team(o, b.users[0]).ID, w.team(other, stranger).ID
+	b.workspaces = []id.Workspace{w.workspace(o, tm, b.users[0]).ID, w.workspace(o, tm, b.users[0]).ID, w.workspace(other, theirs, stranger).ID}
+
+	ids := several[id.Task](many)
+	seed := uint64(1)
+	next := func(n int) int { // a linear congruential generator, good enough to mix with
+		seed = seed*6364136223846793005 + 1442695040888963407
+		return int(seed>>33) % n
+	}
+	draw := func(o id.Org, i id.Task) task.Task {
+		users, workspaces := b.users[:2], b.workspaces[:2]
+		if o == other {
+			users, workspaces = b.users[2:], b.workspaces[2:]
+		}
+		v := task.Task{
+			ID: i, Org: o, Title: "x", Priority: benchPriorities[next(4)], SortOrder: int64(next(12)),
+			CreatedBy: users[next(len(users))], CreatedAt: at(next(4)), UpdatedAt: at(9), Version: 1,
+		}
+		if n := next(len(users) + 1); n < len(users) {
+			v.Assignee = &users[n]
+		}
+		if n := next(len(workspaces) + 1); n < len(workspaces) {
+			v.Workspace = &workspaces[n]
+		}
+		if n := next(len(b.dues) + 2); n < len(b.dues) {
+			v.Due = &b.dues[n]
+		}
+		for range next(4) {
+			if tag := benchTags[next(len(benchTags))]; !slices.Contains(v.Tags, tag) {
+				v.Tags = append(v.Tags, tag)
+			}
+		}
+		status := benchStatuses[next(4)]
+		if status == task.Done {
+			return v.Restore(status, new(at(8)))
+		}
+		return v.Restore(status, nil)
+	}
+	var elsewhere []task.Task
+	for n, i := range ids {
+		if n%4 == 3 {
+			elsewhere = append(elsewhere, draw(other, i))
+		} else {
+			b.tasks = append(b.tasks, draw(o, i))
+		}
+	}
+	store(w, o, b.tasks)
+	store(w, other, elsewhere)
+	slices.SortFunc(b.tasks, task.Compare)
+	return b
+}
+
+// store adds the tasks and puts them at the places that they name.
+func store(w *world, o id.Org, ts []task.Task) {
+	w.Helper()
+	w.atomic(func(r ports.Records) error {
+		var ids []id.Task
+		for _, v := range ts {
+			if _, err := r.Work().Tasks().Add(w.ctx, o, v); err != nil {
+				return err
+			}
+			ids = append(ids, v.ID)
+		}
+		_, err := r.Work().Tasks().Revise(w.ctx, o, ids, func([]task.Task) ([]task.Task, error) { return ts, nil })
+		return err
+	})
+}
+
+// benchDues are days and instants on both sides of the limits of days.
+func benchDues(w *world) []task.Due {
+	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	dues := []task.Due{parsed(w, "0001-01-01"), parsed(w, "9999-12-31"), parsed(w, "9999-12-31T23:59:59.999Z")}
+	for n := range 3 {
+		start := day.AddDate(0, 0, n)
+		dues = append(dues, task.DueOn(start), task.DueAt(start), task.DueAt(start.Add(12*time.Hour)), task.DueAt(start.Add(24*time.Hour-time.Millisecond)))
+	}
+	return dues
+}
+
+func (b bench) actor(t *rapid.T) org.Actor {
+	a := org.Actor{Org: b.org, User: rapid.SampledFrom(b.users).Draw(t, "actor"), Role: org.Member}
+	if rapid.IntRange(0, 9).Draw(t, "without sight") == 0 {
+		return a
+	}
+	a.Sight = &org.Sight{Teams: map[id.Team]bool{}, Workspaces: map[id.Workspace]id.Team{}}
+	for _, s := range b.workspaces {
+		if rapid.Bool().Draw(t, "sees") {
+			a.Sight.Workspaces[s] = "of a team"
+			a.Sight.List = append(a.Sight.List, s)
+		}
+	}
+	return a
+}
+
+func (b bench) filter(t *rapid.T) task.Filter {
+	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
+	var f task.Filter
+	if some("status") {
+		f.Status = rapid.SampledFrom(benchStatuses).Draw(t, "status")
+	}
+	if some("priority") {
+		f.Priority = rapid.SampledFrom(benchPriorities).Draw(t, "priority")
+	}
+	if some("assignee") {
+		f.Assignee = ref(t, b.users)
+	}
+	if some("workspace") {
+		f.Workspace = ref(t, b.workspaces)
+	}
+	if some("tags") {
+		f.Tags = rapid.SliceOfN(rapid.SampledFrom(append([]string{"none has this"}, benchTags...)), 1, 3).Draw(t, "tags")
+	}
+	if some("due before") {
+		f.DueBefore = new(rapid.SampledFrom(b.dues).Draw(t, "due before"))
+	}
+	if some("due after") {
+		f.DueAfter = new(rapid.SampledFrom(b.dues).Draw(t, "due after"))
+	}
+	if some("after") {
+		f.After = new(rapid.SampledFrom(b.tasks).Draw(t, "after").Position())
+		switch rapid.IntRange(0, 3).Draw(t, "moved") {
+		case 0:
+			f.After.SortOrder--
+		case 1:
+			f.After.CreatedAt = f.After.CreatedAt.Add(time.Millisecond)
+		}
+	}
+	if some("limit") {
+		f.Limit = rapid.IntRange(1, 20).Draw(t, "limit")
+	}
+	return f
+}
+
+func ref[T comparable](t *rapid.T, from []T) task.Ref[T] {
+	if rapid.IntRange(0, 3).Draw(t, "unset") == 0 {
+		return task.Ref[T]{Given: true, Unset: true}
+	}
+	return task.Ref[T]{Given: true, ID: rapid.SampledFrom(from).Draw(t, "reference")}
+}
+
+// pages goes through all tasks page by page.
+func (b bench) pages(w *world) {
+	w.Helper()
+	actor := org.Actor{Org: b.org, User: b.users[0], Sight: &org.Sight{Workspaces: map[id.Workspace]id.Team{}}}
+	for _, s := range b.workspaces {
+		actor.Sight.Workspaces[s] = "of a team"
+		actor.Sight.List = append(actor.Sight.List, s)
+	}
+	var got []task.Task
+	f := task.Filter{Limit: 7}
+	for {
+		page := w.listed(b.org, actor, f)
+		if len(page) == 0 {
+			break
+		}
+		got = append(got, page...)
+		f.After = new(page[len(page)-1].Position())
+	}
+	same(w, got, b.tasks)
+}

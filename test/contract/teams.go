@@ -1,0 +1,333 @@
+package contract
+
+import (
+	"slices"
+	"testing"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+// Teams is the suite of ports.Teams.
+func Teams(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an unknown team is not found": func(w *world) {
+			o := w.org()
+			unknown := someTeam(o.ID, team.Standard, fresh[id.User]())
+			that(w.teams().Get(w.ctx, o.ID, unknown.ID)).missing(w)
+			w.missing(w.teams().Put(w.ctx, o.ID, unknown))
+			w.missing(w.teams().Remove(w.ctx, o.ID, unknown.ID))
+			that(w.teams().List(w.ctx, o.ID)).is(w, nil)
+		},
+		"another organisation's team is not found": func(w *world) {
+			o, other := w.org(), w.org()
+			theirs := w.team(other.ID, w.member(other.ID, org.Owner).ID)
+			that(w.teams().Get(w.ctx, o.ID, theirs.ID)).missing(w)
+			taken := theirs
+			taken.Org, taken.Name = o.ID, "Never"
+			w.missing(w.teams().Put(w.ctx, o.ID, taken))
+			w.missing(w.teams().Remove(w.ctx, o.ID, theirs.ID))
+			that(w.teams().List(w.ctx, o.ID)).is(w, nil)
+			that(w.teams().Get(w.ctx, other.ID, theirs.ID)).is(w, theirs)
+		},
+		"a team comes back with every field as it went in": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			full, unset, empty := someTeam(o.ID, team.Standard, by), someTeam(o.ID, team.Shared, by), someTeam(o.ID, team.Personal, by)
+			unset.Description, empty.Description = nil, new("")
+			for _, tm := range []team.Team{full, unset, empty} {
+				w.ok(w.teams().Add(w.ctx, o.ID, tm))
+				that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
+			}
+			full.Name, full.Description, full.UpdatedAt = "New", nil, at(99)
+			w.ok(w.teams().Put(w.ctx, o.ID, full))
+			that(w.teams().Get(w.ctx, o.ID, full.ID)).is(w, full)
+			full.Description = new("")
+			w.ok(w.teams().Put(w.ctx, o.ID, full))
+			that(w.teams().Get(w.ctx, o.ID, full.ID)).is(w, full)
+			that(w.teams().Get(w.ctx, o.ID, unset.ID)).is(w, unset)
+		},
+		"list goes by creation, then id": func(w *world) {
+			o, other := w.org(), w.org()
+			by := w.member(o.ID, org.Owner).ID
+			w.team(other.ID, w.member(other.ID, org.Owner).ID)
+			ids := several[id.Team](4)
+			add := func(i, created int) team.Team {
+				tm := someTeam(o.ID, team.Standard, by)
+				tm.ID, tm.CreatedAt = ids[i], at(created)
+				w.ok(w.teams().Add(w.ctx, o.ID, tm))
+				return tm
+			}
+			d, c, a, b := add(0, 30), add(3, 20), add(2, 10), add(1, 20)
+			that(w.teams().List(w.ctx, o.ID)).is(w, []team.Team{a, b, c, d})
+		},
+		"a taken id is a conflict": func(w *world) {
+			o := w.org()
+			there := w.team(o.ID, w.member(o.ID, org.Owner).ID)
+			again := there
+			again.Name = "Never"
+			w.conflict(w.teams().Add(w.ctx, o.ID, again))
+			that(w.teams().Get(w.ctx, o.ID, there.ID)).is(w, there)
+		},
+		"another organisation cannot replace a team": func(w *world) {
+			o, other := w.org(), w.org()
+			theirs := w.team(other.ID, w.member(other.ID, org.Owner).ID)
+			taken := someTeam(o.ID, team.Standard, w.member(o.ID, org.Owner).ID)
+			taken.ID = theirs.ID
+			if err := w.teams().Add(w.ctx, o.ID, taken); err != nil {
+				w.conflict(err)
+			}
+			that(w.teams().Get(w.ctx, other.ID, theirs.ID)).is(w, theirs)
+		},
+		"an organisation has one shared team": func(w *world) {
+			o, other := w.org(), w.org()
+			by, second := w.member(o.ID, org.Owner).ID, w.member(o.ID, org.Owner).ID
+			first := someTeam(o.ID, team.Shared, by)
+			w.ok(w.teams().Add(w.ctx, o.ID, first))
+			w.conflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, by)))
+			w.conflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, second)))
+			w.ok(w.teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Shared, by)))
+			that(w.teams().List(w.ctx, o.ID)).is(w, []team.Team{first})
+		},
+		"a member has one personal team in an organisation": func(w *world) {
+			o, other := w.org(), w.org()
+			by, second := w.member(o.ID, org.Owner).ID, w.member(o.ID, org.Owner).ID
+			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, by)))
+			w.conflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, by)))
+			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, second)))
+			w.ok(w.teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Personal, by)))
+			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
+			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
+			same(w, len(that(w.teams().List(w.ctx, o.ID)).must(w)), 4)
+		},
+		"of many shared teams added at once one is there": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			teams := make([]team.Team, crowd)
+			winner := w.oneWins(together(crowd, func(i int) error {
+				teams[i] = someTeam(o.ID, team.Shared, by)
+				return w.teams().Add(w.ctx, o.ID, teams[i])
+			}), fault.Conflict)
+			that(w.teams().List(w.ctx, o.ID)).is(w, []team.Team{teams[winner]})
+		},
+		"of many transactions that add a shared team at once one is committed": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			w.oneWins(together(crowd, func(int) error {
+				shared := someTeam(o.ID, team.Shared, by)
+				inside := someWorkspace(o.ID, shared.ID, by)
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					if err := r.Work().Teams().Add(w.ctx, o.ID, shared); err != nil {
+						return err
+					}
+					return r.Work().Workspaces().Add(w.ctx, o.ID, inside)
+				})
+			}), fault.Conflict)
+			same(w, len(that(w.teams().List(w.ctx, o.ID)).must(w)), 1)
+			same(w, len(that(w.workspaces().List(w.ctx, o.ID)).must(w)), 1)
+		},
+		"remove deletes the team with its member records, and nothing else": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			gone, stays := w.team(o.ID, by), w.team(o.ID, by)
+			for _, tm := range []team.Team{gone, stays} {
+				w.ok(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)}))
+			}
+			w.ok(w.teams().Remove(w.ctx, o.ID, gone.ID))
+			that(w.teams().List(w.ctx, o.ID)).is(w, []team.Team{stays})
+			that(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{stays.ID})
+			w.missing(w.teams().Remove(w.ctx, o.ID, gone.ID))
+			w.ok(w.teams().Add(w.ctx, o.ID, gone))
+			that(w.teamMembers().List(w.ctx, o.ID, gone.ID)).is(w, nil)
+		},
+		"the shared team can be made again after it was removed": func(w *world) {
+			o := w.org()
+			shared := someTeam(o.ID, team.Shared, w.member(o.ID, org.Owner).ID)
+			w.ok(w.teams().Add(w.ctx, o.ID, shared))
+			w.ok(w.teams().Remove(w.ctx, o.ID, shared.ID))
+			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, shared.CreatedBy)))
+		},
+		"a team with workspaces cannot be removed": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			tm := w.team(o.ID, by)
+			w.ok(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)}))
+			inside := w.workspace(o.ID, tm.ID, by)
+			w.conflict(w.teams().Remove(w.ctx, o.ID, tm.ID))
+			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
+			that(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{tm.ID})
+			w.ok(w.workspaces().Remove(w.ctx, o.ID, inside.ID))
+			w.ok(w.teams().Remove(w.ctx, o.ID, tm.ID))
+		},
+		"a team is not removed while a workspace is put into it": func(w *world) {
+			for range 8 {
+				o := w.org()
+				by := w.member(o.ID, org.Owner).ID
+				tm := w.team(o.ID, by)
+				inside := someWorkspace(o.ID, tm.ID, by)
+				errs := together(2, func(i int) error {
+					return w.store.Atomic(w.ctx, func(r ports.Records) error {
+						if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
+							return err
+						}
+						if i == 0 {
+							return r.Work().Teams().Remove(w.ctx, o.ID, tm.ID)
+						}
+						return r.Work().Workspaces().Add(w.ctx, o.ID, inside)
+					})
+				})
+				if errs[0] == nil {
+					w.missing(errs[1])
+					that(w.workspaces().List(w.ctx, o.ID)).is(w, nil)
+				} else {
+					w.conflict(errs[0])
+					w.ok(errs[1])
+					that(w.workspaces().List(w.ctx, o.ID)).is(w, []workspace.Workspace{inside})
+				}
+			}
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			o := w.org()
+			tm := someTeam(o.ID, team.Standard, w.member(o.ID, org.Owner).ID)
+			want := tm
+			want.Description = new(*tm.Description)
+			spoil := func(tm team.Team) { *tm.Description = "spoilt" }
+			w.ok(w.teams().Add(w.ctx, o.ID, tm))
+			spoil(tm)
+			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
+			spoil(that(w.teams().Get(w.ctx, o.ID, tm.ID)).must(w))
+			spoil(that(w.teams().List(w.ctx, o.ID)).must(w)[0])
+			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
+			tm.Description = new(*want.Description)
+			w.ok(w.teams().Put(w.ctx, o.ID, tm))
+			spoil(tm)
+			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
+		},
+	}.run(t, open)
+}
+
+// TeamMembers is the suite of ports.TeamMembers.
+func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
+	put := func(w *world, tm team.Team, u org.User, joined int) team.Profile {
+		w.Helper()
+		m := team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(joined)}
+		w.ok(w.teamMembers().Put(w.ctx, tm.Org, m))
+		return team.Profile{Member: m, Person: u}
+	}
+	suite{
+		"an unknown team has no members and takes none": func(w *world) {
+			o := w.org()
+			u, unknown := w.member(o.ID, org.Member).ID, fresh[id.Team]()
+			list, err := w.teamMembers().List(w.ctx, o.ID, unknown)
+			none(w, list, err)
+			w.missing(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: unknown, User: u, JoinedAt: at(1)}))
+			w.missing(w.teamMembers().Remove(w.ctx, o.ID, unknown, u))
+			that(w.teamMembers().OfUser(w.ctx, o.ID, u)).is(w, nil)
+			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u))
+		},
+		"another organisation's team is not found": func(w *world) {
+			o, other := w.org(), w.org()
+			u := w.member(other.ID, org.Owner)
+			w.join(o.ID, u.ID, org.Owner, at(10))
+			theirs := w.team(other.ID, u.ID)
+			p := put(w, theirs, u, 22)
+
+			list, err := w.teamMembers().List(w.ctx, o.ID, theirs.ID)
+			none(w, list, err)
+			w.missing(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: u.ID, JoinedAt: at(1)}))
+			w.missing(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: w.member(o.ID, org.Member).ID, JoinedAt: at(1)}))
+			w.missing(w.teamMembers().Remove(w.ctx, o.ID, theirs.ID, u.ID))
+			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, nil)
+			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u.ID))
+			that(w.teamMembers().List(w.ctx, other.ID, theirs.ID)).is(w, []team.Profile{p})
+		},
+		"list goes by the time of joining, then user id": func(w *world) {
+			o := w.org()
+			var users []org.User
+			for range 4 {
+				users = append(users, w.member(o.ID, org.Member))
+			}
+			tm, beside := w.team(o.ID, users[0].ID), w.team(o.ID, users[0].ID)
+			d, c, a, b := put(w, tm, users[0], 30), put(w, tm, users[3], 20), put(w, tm, users[2], 10), put(w, tm, users[1], 20)
+			put(w, beside, users[0], 1)
+			that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).is(w, []team.Profile{a, b, c, d})
+		},
+		"who is in a team stays as they are": func(w *world) {
+			o := w.org()
+			u := w.member(o.ID, org.Member)
+			tm := w.team(o.ID, u.ID)
+			first := put(w, tm, u, 20)
+			put(w, tm, u, 99)
+			that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).is(w, []team.Profile{first})
+		},
+		"many put the same member at once": func(w *world) {
+			o := w.org()
+			u := w.member(o.ID, org.Member)
+			tm := w.team(o.ID, u.ID)
+			w.allOK(together(crowd, func(int) error {
+				return w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)})
+			}))
+			same(w, len(that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).must(w)), 1)
+		},
+		"remove takes one member out of one team": func(w *world) {
+			o := w.org()
+			u, stays := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
+			tm, beside := w.team(o.ID, u.ID), w.team(o.ID, u.ID)
+			put(w, tm, u, 20)
+			put(w, beside, u, 20)
+			p := put(w, tm, stays, 20)
+			w.ok(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
+			w.missing(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
+			that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).is(w, []team.Profile{p})
+			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{beside.ID})
+		},
+		"the teams of a user are those they were put into": func(w *world) {
+			o, other := w.org(), w.org()
+			u := w.member(o.ID, org.Member)
+			w.join(other.ID, u.ID, org.Member, at(10))
+			a, b, theirs := w.team(o.ID, u.ID), w.team(o.ID, u.ID), w.team(other.ID, u.ID)
+			w.team(o.ID, u.ID)
+			put(w, b, u, 20)
+			put(w, a, u, 30)
+			put(w, theirs, u, 20)
+			got := that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).must(w)
+			slices.Sort(got)
+			same(w, got, []id.Team{a.ID, b.ID})
+		},
+		"removing a user leaves them only their own personal team": func(w *world) {
+			o, other := w.org(), w.org()
+			u, neighbour := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
+			w.join(other.ID, u.ID, org.Member, at(10))
+			personal := func(o id.Org, by org.User) team.Team {
+				tm := someTeam(o, team.Personal, by.ID)
+				w.ok(w.teams().Add(w.ctx, o, tm))
+				return tm
+			}
+			own, foreign, standard, theirs := personal(o.ID, u), personal(o.ID, neighbour), w.team(o.ID, u.ID), w.team(other.ID, u.ID)
+			for _, tm := range []team.Team{own, foreign, standard, theirs} {
+				put(w, tm, u, 20)
+			}
+			p := put(w, standard, neighbour, 20)
+
+			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u.ID))
+			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{own.ID})
+			that(w.teamMembers().OfUser(w.ctx, other.ID, u.ID)).is(w, []id.Team{theirs.ID})
+			that(w.teamMembers().List(w.ctx, o.ID, standard.ID)).is(w, []team.Profile{p})
+		},
+		"what is handed out is the caller's": func(w *world) {
+			o := w.org()
+			u := someUser()
+			u.DeletedAt = new(at(9))
+			that(w.users().Upsert(w.ctx, u, keep)).must(w)
+			w.join(o.ID, u.ID, org.Member, at(10))
+			tm := w.team(o.ID, u.ID)
+			put(w, tm, u, 20)
+			*that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).must(w)[0].Person.DeletedAt = at(999)
+			same(w, that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).must(w)[0].Person.DeletedAt, new(at(9)))
+		},
+	}.run(t, open)
+}

@@ -1,0 +1,244 @@
+package contract
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/domain/workspace"
+)
+
+// Workspaces is the suite of ports.Workspaces.
+func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an unknown workspace is not found": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			unknown := someWorkspace(o.ID, w.team(o.ID, by).ID, by)
+			that(w.workspaces().Get(w.ctx, o.ID, unknown.ID)).missing(w)
+			w.missing(w.workspaces().Put(w.ctx, o.ID, unknown))
+			w.missing(w.workspaces().Remove(w.ctx, o.ID, unknown.ID))
+			that(w.workspaces().List(w.ctx, o.ID)).is(w, nil)
+		},
+		"another organisation's workspace is not found": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			untouched := w.content(other)
+			that(w.workspaces().Get(w.ctx, tn.ID, other.workspace.ID)).missing(w)
+			taken := other.workspace
+			taken.Org, taken.Team, taken.Name = tn.ID, tn.team.ID, "Never"
+			w.missing(w.workspaces().Put(w.ctx, tn.ID, taken))
+			w.missing(w.workspaces().Remove(w.ctx, tn.ID, other.workspace.ID))
+			that(w.workspaces().List(w.ctx, tn.ID)).is(w, []workspace.Workspace{tn.workspace})
+			same(w, w.content(other), untouched)
+		},
+		"another organisation cannot replace a workspace": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			taken := someWorkspace(tn.ID, tn.team.ID, tn.owner.ID)
+			taken.ID = other.workspace.ID
+			if err := w.workspaces().Add(w.ctx, tn.ID, taken); err != nil {
+				w.conflict(err)
+			}
+			that(w.workspaces().Get(w.ctx, other.ID, other.workspace.ID)).is(w, other.workspace)
+		},
+		"a workspace comes back with every field as it went in": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			tm, second := w.team(o.ID, by), w.team(o.ID, by)
+			full, unset, empty := someWorkspace(o.ID, tm.ID, by), someWorkspace(o.ID, tm.ID, by), someWorkspace(o.ID, tm.ID, by)
+			unset.Description, empty.Description = nil, new("")
+			for _, s := range []workspace.Workspace{full, unset, empty} {
+				w.ok(w.workspaces().Add(w.ctx, o.ID, s))
+				that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, s)
+			}
+			full.Name, full.Description, full.UpdatedAt, full.Team = "New", nil, at(99), second.ID
+			w.ok(w.workspaces().Put(w.ctx, o.ID, full))
+			that(w.workspaces().Get(w.ctx, o.ID, full.ID)).is(w, full)
+			that(w.workspaces().Get(w.ctx, o.ID, unset.ID)).is(w, unset)
+			w.conflict(w.teams().Remove(w.ctx, o.ID, second.ID))
+		},
+		"list goes by creation, then id": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			tm, second := w.team(o.ID, by), w.team(o.ID, by)
+			ids := several[id.Workspace](4)
+			add := func(i, created int, in id.Team) workspace.Workspace {
+				s := someWorkspace(o.ID, in, by)
+				s.ID, s.CreatedAt = ids[i], at(created)
+				w.ok(w.workspaces().Add(w.ctx, o.ID, s))
+				return s
+			}
+			d, c, a, b := add(0, 40, tm.ID), add(3, 30, second.ID), add(2, 20, tm.ID), add(1, 30, tm.ID)
+			that(w.workspaces().List(w.ctx, o.ID)).is(w, []workspace.Workspace{a, b, c, d})
+		},
+		"a taken id is a conflict": func(w *world) {
+			tn := w.tenant()
+			again := tn.workspace
+			again.Name = "Never"
+			w.conflict(w.workspaces().Add(w.ctx, tn.ID, again))
+			that(w.workspaces().Get(w.ctx, tn.ID, again.ID)).is(w, tn.workspace)
+		},
+		"a workspace needs a team of its organisation": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			for _, in := range []id.Team{fresh[id.Team](), other.team.ID} {
+				s := someWorkspace(tn.ID, in, tn.owner.ID)
+				w.missing(w.workspaces().Add(w.ctx, tn.ID, s))
+				that(w.workspaces().Get(w.ctx, tn.ID, s.ID)).missing(w)
+				moved := tn.workspace
+				moved.Team = in
+				w.missing(w.workspaces().Put(w.ctx, tn.ID, moved))
+				that(w.workspaces().List(w.ctx, tn.ID)).is(w, []workspace.Workspace{tn.workspace})
+			}
+		},
+		"remove deletes the workspace with its tasks and their history, and nothing else": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			beside := w.workspace(tn.ID, tn.team.ID, tn.owner.ID)
+			stays := w.task(tn.ID, &beside.ID, tn.owner.ID)
+			line := w.change(stays)
+			was, untouched := w.content(tn), w.content(other)
+
+			w.ok(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
+
+			that(w.tasks().Get(w.ctx, tn.ID, tn.inside.ID)).missing(w)
+			that(w.history().List(w.ctx, tn.ID, stays.ID)).is(w, []task.Change{line})
+			w.missing(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
+			left := w.content(tn)
+			want := was
+			want.Workspaces = []workspace.Workspace{beside}
+			want.Tasks = []task.Task{tn.loose, stays}
+			want.Inside = nil
+			left.Order, want.Order = nil, nil // may go on naming what is gone
+			same(w, left, want)
+			same(w, w.content(other), untouched)
+		},
+		"a removed workspace leaves no task behind that was added meanwhile": func(w *world) {
+			for range 8 {
+				tn := w.tenant()
+				late := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
+				moved := tn.loose
+				errs := together(3, func(i int) error {
+					switch i {
+					case 0:
+						return w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID)
+					case 1:
+						_, err := w.tasks().Add(w.ctx, tn.ID, late)
+						return err
+					}
+					_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{moved.ID}, func(ts []task.Task) ([]task.Task, error) {
+						ts[0].Workspace = &tn.workspace.ID
+						return ts, nil
+					})
+					return err
+				})
+				w.ok(errs[0])
+				that(w.tasks().Get(w.ctx, tn.ID, late.ID)).missing(w)
+				if errs[1] != nil {
+					w.missing(errs[1])
+				}
+				if errs[2] == nil {
+					that(w.tasks().Get(w.ctx, tn.ID, moved.ID)).missing(w)
+				} else {
+					w.missing(errs[2])
+					that(w.tasks().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
+				}
+			}
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			s := someWorkspace(o.ID, w.team(o.ID, by).ID, by)
+			want := s
+			want.Description = new(*s.Description)
+			spoil := func(s workspace.Workspace) { *s.Description = "spoilt" }
+			w.ok(w.workspaces().Add(w.ctx, o.ID, s))
+			spoil(s)
+			that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
+			spoil(that(w.workspaces().Get(w.ctx, o.ID, s.ID)).must(w))
+			spoil(that(w.workspaces().List(w.ctx, o.ID)).must(w)[0])
+			that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
+			s.Description = new(*want.Description)
+			w.ok(w.workspaces().Put(w.ctx, o.ID, s))
+			spoil(s)
+			that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
+		},
+	}.run(t, open)
+}
+
+// Orders is the suite of ports.Orders.
+func Orders(t *testing.T, open func(t *testing.T) Opened) {
+	set := func(to workspace.Order) func(workspace.Order) (workspace.Order, error) {
+		return func(workspace.Order) (workspace.Order, error) { return to, nil }
+	}
+	suite{
+		"a member who has no order has an empty one": func(w *world) {
+			o := w.org()
+			u := w.member(o.ID, org.Member)
+			that(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, nil)
+			w.ok(w.orders().Update(w.ctx, o.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
+				same(w, given, nil)
+				return nil, nil
+			}))
+			that(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, nil)
+		},
+		"an order is one member's in one organisation": func(w *world) {
+			o, other := w.org(), w.org()
+			u, neighbour := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
+			w.join(other.ID, u.ID, org.Member, at(10))
+			w.ok(w.orders().Update(w.ctx, o.ID, u.ID, set(several[id.Workspace](2))))
+			that(w.orders().Get(w.ctx, o.ID, neighbour.ID)).is(w, nil)
+			that(w.orders().Get(w.ctx, other.ID, u.ID)).is(w, nil)
+			w.ok(w.orders().Update(w.ctx, other.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
+				same(w, given, nil)
+				return nil, nil
+			}))
+			same(w, len(that(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)), 2)
+		},
+		"an order comes back as it went in, also with workspaces that are gone": func(w *world) {
+			tn := w.tenant()
+			gone := several[id.Workspace](3)
+			order := workspace.Order{gone[2], tn.workspace.ID, gone[0], gone[1]}
+			w.ok(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, set(order)))
+			that(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, order)
+			reversed := slices.Clone(order)
+			slices.Reverse(reversed)
+			w.ok(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
+				same(w, given, order)
+				return reversed[:2], nil
+			}))
+			that(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, reversed[:2])
+		},
+		"an error of fn comes back and nothing is stored": func(w *world) {
+			tn := w.tenant()
+			no := errors.New("no")
+			w.unchanged(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
+				given[0] = fresh[id.Workspace]()
+				return append(given, fresh[id.Workspace]()), no
+			}), no)
+			that(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, workspace.Order{tn.workspace.ID})
+		},
+		"many updates at once are all kept": func(w *world) {
+			o := w.org()
+			u := w.member(o.ID, org.Member)
+			all := several[id.Workspace](crowd)
+			w.allOK(together(crowd, func(i int) error {
+				return w.orders().Update(w.ctx, o.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
+					return append(slices.Clone(given), all[i]), nil
+				})
+			}))
+			got := slices.Sorted(slices.Values(that(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)))
+			same(w, got, all)
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			o := w.org()
+			u := w.member(o.ID, org.Member)
+			want := workspace.Order(several[id.Workspace](2))
+			mine := slices.Clone(want)
+			w.ok(w.orders().Update(w.ctx, o.ID, u.ID, set(mine)))
+			mine[0] = ""
+			that(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)[1] = ""
+			that(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, want)
+		},
+	}.run(t, open)
+}

@@ -1,0 +1,220 @@
+package contract
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"collab/domain/fault"
+	"collab/domain/invitation"
+	"collab/domain/plan"
+	"collab/domain/task"
+	"collab/ports"
+)
+
+// crowd is how many do the same thing at once where a rule must hold against
+// that.
+const crowd = 32
+
+// nextID makes the ids of one run: they share a random beginning and count on,
+// so that they are new in every database and greater than those made before.
+var nextID = func() func() string {
+	var b [6]byte
+	rand.Read(b[:]) // never fails, as its documentation says
+	run := hex.EncodeToString(b[:])
+	var n atomic.Int64
+	return func() string { return fmt.Sprintf("%s-%s-7000-8000-%012x", run[:8], run[8:], n.Add(1)) }
+}()
+
+// fresh returns an identifier that was never used.
+func fresh[T ~string]() T { return T(nextID()) }
+
+// several returns n identifiers in ascending order.
+func several[T ~string](n int) []T {
+	s := make([]T, n)
+	for i := range s {
+		s[i] = fresh[T]()
+	}
+	return s
+}
+
+// at returns a time so many milliseconds after the start of the tests' time.
+func at(ms int) time.Time {
+	return time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC).Add(time.Duration(ms) * time.Millisecond)
+}
+
+// world is what a sub-test works in: a store, with shortcuts to its collections
+// and to records that other records need.
+type world struct {
+	*testing.T
+	ctx    context.Context
+	store  ports.Store
+	epochs ports.Epochs
+}
+
+func newWorld(t *testing.T, o Opened) *world {
+	return &world{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs}
+}
+
+func (w *world) users() ports.Users                 { return w.store.Directory().Users() }
+func (w *world) organisations() ports.Organisations { return w.store.Directory().Organisations() }
+func (w *world) members() ports.Members             { return w.store.Directory().Members() }
+func (w *world) invitations() ports.Invitations     { return w.store.Directory().Invitations() }
+func (w *world) subscriptions() ports.Subscriptions { return w.store.Directory().Subscriptions() }
+func (w *world) teams() ports.Teams                 { return w.store.Work().Teams() }
+func (w *world) teamMembers() ports.TeamMembers     { return w.store.Work().TeamMembers() }
+func (w *world) workspaces() ports.Workspaces       { return w.store.Work().Workspaces() }
+func (w *world) orders() ports.Orders               { return w.store.Work().Orders() }
+func (w *world) tasks() ports.Tasks                 { return w.store.Work().Tasks() }
+func (w *world) history() ports.TaskHistory         { return w.store.Work().TaskHistory() }
+func (w *world) inbox() ports.Inbox                 { return w.store.Journal().Inbox() }
+func (w *world) audit() ports.Audit                 { return w.store.Journal().Audit() }
+func (w *world) replays() ports.Replays             { return w.store.Journal().Replays() }
+
+// atomic runs fn in a transaction that must succeed.
+func (w *world) atomic(fn func(ports.Records) error) {
+	w.Helper()
+	w.ok(w.store.Atomic(w.ctx, fn))
+}
+
+// ok ends the sub-test on an error.
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatalf("unexpected error: %v", err)
+	}
+}
+
+// fails ends the sub-test unless err is of the kind.
+func (w *world) fails(err error, kind fault.Kind) {
+	w.Helper()
+	if err == nil {
+		w.Fatalf("no error, want one of kind %d", kind)
+	}
+	if !fault.Is(err, kind) {
+		w.Fatalf("the error is %q of kind %d, want kind %d", err, fault.KindOf(err), kind)
+	}
+}
+
+func (w *world) missing(err error)  { w.Helper(); w.fails(err, fault.NotFound) }
+func (w *world) conflict(err error) { w.Helper(); w.fails(err, fault.Conflict) }
+
+// unchanged ends the sub-test unless err is what a function returned that the
+// store was given.
+func (w *world) unchanged(err, want error) {
+	w.Helper()
+	if err != want { //nolint:errorlint // the very same error is the point
+		w.Fatalf("the error is %#v, want %#v unchanged", err, want)
+	}
+}
+
+// outcome is what a method returned.
+type outcome[V any] struct {
+	value V
+	err   error
+}
+
+func that[V any](v V, err error) outcome[V] { return outcome[V]{v, err} }
+
+// must returns the value, or ends the sub-test on an error.
+func (o outcome[V]) must(w *world) V {
+	w.Helper()
+	w.ok(o.err)
+	return o.value
+}
+
+// is ends the sub-test unless the value is want.
+func (o outcome[V]) is(w *world, want V) {
+	w.Helper()
+	w.ok(o.err)
+	same(w, o.value, want)
+}
+
+func (o outcome[V]) missing(w *world)  { w.Helper(); w.missing(o.err) }
+func (o outcome[V]) conflict(w *world) { w.Helper(); w.conflict(o.err) }
+
+// none ends the sub-test unless a list has nothing to show of a parent that is
+// not there: it is empty, or says NotFound.
+func none[V any](w *world, list []V, err error) {
+	w.Helper()
+	if err != nil {
+		w.missing(err)
+	}
+	if len(list) > 0 {
+		w.Fatalf("the list is %v, want nothing", list)
+	}
+}
+
+// compared is how values are compared: with all their fields, times by instant
+// and location, and no difference between no list and an empty one.
+var compared = cmp.Options{
+	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}),
+	cmp.Comparer(func(a, b time.Time) bool {
+		return a.Equal(b) && a.Location().String() == b.Location().String()
+	}),
+	cmpopts.EquateEmpty(),
+}
+
+// same ends the sub-test unless got is want.
+func same[V any](w *world, got, want V) {
+	w.Helper()
+	if d := diff(got, want); d != "" {
+		w.Fatalf("not what was expected (-want +got):\n%s", d)
+	}
+}
+
+func diff[V any](got, want V) string { return cmp.Diff(want, got, compared) }
+
+// together runs fn n times at once and returns the errors in the order of the
+// numbers that fn was given.
+func together(n int, fn func(i int) error) []error {
+	errs := make([]error, n)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			errs[i] = fn(i)
+		})
+	}
+	close(start)
+	all.Wait()
+	return errs
+}
+
+// allOK ends the sub-test if there is an error among those.
+func (w *world) allOK(errs []error) {
+	w.Helper()
+	for _, err := range errs {
+		w.ok(err)
+	}
+}
+
+// oneWins ends the sub-test unless exactly one did not fail and all the others
+// failed with the kind. It returns the number of the one.
+func (w *world) oneWins(errs []error, kind fault.Kind) int {
+	w.Helper()
+	winner, winners := -1, 0
+	for i, err := range errs {
+		if err == nil {
+			winner, winners = i, winners+1
+			continue
+		}
+		w.fails(err, kind)
+	}
+	if winners != 1 {
+		w.Fatalf("%d of %d at once succeeded, want exactly one", winners, len(errs))
+	}
+	return winner
+}
+
+// keep is the function of an Upsert that only adds.
+func keep[V any](v V) (V, error) { return v, nil }
