@@ -1,0 +1,277 @@
+package httpapi
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"collab/app/access"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/org"
+)
+
+// maxMessage is the largest webhook message, in bytes.
+const maxMessage = 512 << 10
+
+type sessionView struct {
+	Token               string     `json:"token"`
+	User                personView `json:"user"`
+	Org                 *orgView   `json:"org"`
+	Role                *string    `json:"role"`
+	OnboardingCompleted bool       `json:"onboardingCompleted"`
+	OnboardingSeeded    bool       `json:"onboardingSeeded"`
+}
+
+type personView struct {
+	ID    id.User `json:"id"`
+	Name  *string `json:"name"`
+	Email *string `json:"email"`
+}
+
+type orgView struct {
+	ID   id.Org  `json:"id"`
+	Name *string `json:"name"`
+	Slug *string `json:"slug"`
+}
+
+type meView struct {
+	User                profileView `json:"user"`
+	Org                 *orgView    `json:"org"`
+	Role                *string     `json:"role"`
+	OnboardingCompleted bool        `json:"onboardingCompleted"`
+	OnboardingSeeded    bool        `json:"onboardingSeeded"`
+}
+
+type profileView struct {
+	personView
+	AvatarURL *string `json:"avatarUrl"`
+}
+
+func viewPerson(u org.User) personView {
+	return personView{ID: u.ID, Name: said(u.Name), Email: said(u.Email)}
+}
+
+func viewOrg(o *org.Organisation) *orgView {
+	if o == nil {
+		return nil
+	}
+	return &orgView{ID: o.ID, Name: said(o.Name), Slug: said(o.Slug)}
+}
+
+func viewSession(s access.Session) sessionView {
+	return sessionView{
+		Token: s.Token, User: viewPerson(s.User), Org: viewOrg(s.Org), Role: said(s.Role),
+		OnboardingCompleted: s.OnboardingCompleted, OnboardingSeeded: s.OnboardingSeeded,
+	}
+}
+
+func viewMe(s access.Session) meView {
+	return meView{
+		User: profileView{viewPerson(s.User), said(s.User.AvatarURL)}, Org: viewOrg(s.Org), Role: said(s.Role),
+		OnboardingCompleted: s.OnboardingCompleted, OnboardingSeeded: s.OnboardingSeeded,
+	}
+}
+
+func (a *api) exchange(c *call) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	x := access.Exchange{
+		IdentityToken: required(o, "identityToken", asText),
+		UserName:      orZero(o, "userName", asText),
+		UserEmail:     orZero(o, "userEmail", asText),
+		UserAvatarURL: orZero(o, "userAvatarUrl", asText),
+		OrgName:       orZero(o, "orgName", asText),
+		OrgSlug:       orZero(o, "orgSlug", asText),
+	}
+	if err := o.err(); err != nil {
+		return err
+	}
+	s, err := a.Access.Exchange(c.r.Context(), x)
+	if err != nil {
+		return err
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(http.StatusOK, viewSession(s))
+}
+
+func (a *api) refresh(c *call) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	token := required(o, "token", asText)
+	if err := o.err(); err != nil {
+		return err
+	}
+	s, err := a.Access.Refresh(c.r.Context(), token)
+	if err != nil {
+		return err
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(http.StatusOK, viewSession(s))
+}
+
+func (a *api) me(c *call) error {
+	s, err := a.Access.Me(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(http.StatusOK, viewMe(s))
+}
+
+type onboardedView struct {
+	Success             bool `json:"success"`
+	OnboardingCompleted bool `json:"onboardingCompleted"`
+}
+
+func (a *api) completeOnboarding(c *call) error {
+	if err := a.Onboarding.Complete(c.r.Context(), c.actor); err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, onboardedView{Success: true, OnboardingCompleted: true})
+}
+
+type seededView struct {
+	Seeded              bool      `json:"seeded"`
+	SharedTeamID        *string   `json:"sharedTeamId"`
+	PersonalTeamID      *string   `json:"personalTeamId"`
+	SharedWorkspaceID   *string   `json:"sharedWorkspaceId"`
+	PersonalWorkspaceID *string   `json:"personalWorkspaceId"`
+	TaskIDs             []id.Task `json:"taskIds"`
+}
+
+func (a *api) seedOnboarding(c *call) error {
+	s, err := a.Onboarding.Seed(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, seededView{
+		Seeded: s.Seeded, SharedTeamID: said(s.SharedTeam), PersonalTeamID: said(s.PersonalTeam),
+		SharedWorkspaceID: said(s.SharedWorkspace), PersonalWorkspaceID: said(s.PersonalWorkspace),
+		TaskIDs: append([]id.Task{}, s.Tasks...),
+	})
+}
+
+var received = []byte(`{"received":true}` + "\n")
+
+// identityWebhook hands a message of the identity provider on exactly as it
+// came, because its signature is over those bytes.
+func (a *api) identityWebhook(c *call) error {
+	body, err := c.read(maxMessage)
+	if err != nil {
+		return err
+	}
+	if err := a.Webhooks.Identity(c.r.Context(), c.r.Header.Get, body); err != nil {
+		return a.charged(c, err)
+	}
+	c.send(http.StatusOK, received)
+	return nil
+}
+
+func (a *api) startCLI(c *call) error {
+	q := c.r.URL.Query()
+	to, cookie, err := a.Access.StartCLI(c.r.Context(), q.Get("port"), q.Get("state"))
+	if err != nil {
+		return err
+	}
+	a.setFlow(c, cookie, int(access.CLILifetime.Seconds()))
+	c.redirect(to)
+	return nil
+}
+
+func (a *api) finishCLI(c *call) error {
+	q := c.r.URL.Query()
+	back := access.CLIReturn{
+		Port: q.Get("port"), State: q.Get("state"),
+		Return: identity.Return{Code: q.Get("code"), State: q.Get("state"), Issuer: q.Get("iss"), Error: q.Get("error")},
+	}
+	if name := a.Access.SessionCookie; name != "" {
+		back.Session = cookieValue(c.r, name)
+	}
+	flow := cookieValue(c.r, access.CLICookie)
+	a.setFlow(c, "", -1)
+	to, err := a.Access.FinishCLI(c.r.Context(), flow, back)
+	if err != nil {
+		return err
+	}
+	c.redirect(to)
+	return nil
+}
+
+func cookieValue(r *http.Request, name string) string {
+	cookie, err := r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// setFlow sets the cookie that carries a command line's sign-in; a negative
+// age removes it.
+func (a *api) setFlow(c *call, value string, age int) {
+	http.SetCookie(c, &http.Cookie{
+		Name: access.CLICookie, Value: value, Path: prefix + "/auth", MaxAge: age,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: a.secure,
+	})
+}
+
+// redirect sends the browser to an address that may hold a token.
+func (c *call) redirect(to string) {
+	h := c.Header()
+	h["Location"] = []string{to}
+	h["Cache-Control"] = noStore
+	h["Referrer-Policy"] = []string{"no-referrer"}
+	h["Content-Length"] = []string{"0"}
+	c.WriteHeader(http.StatusFound)
+}
+
+var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}}</title></head>
+<body><h1>{{.Title}}</h1><p>{{.Message}}</p><p><small>Request {{.Request}}</small></p></body></html>
+`))
+
+// inBrowser makes a handler answer errors with a page where the client is a
+// browser.
+func (a *api) inBrowser(handle handler) handler {
+	return func(c *call) error {
+		err := handle(c)
+		if err == nil {
+			return nil
+		}
+		h := c.Header()
+		h["Cache-Control"] = noStore
+		h["Referrer-Policy"] = []string{"no-referrer"}
+		if !strings.Contains(c.r.Header.Get("Accept"), "text/html") {
+			return err
+		}
+		r := a.judge(c, err)
+		if r.RetryAfter > 0 {
+			h["Retry-After"] = []string{strconv.Itoa(r.RetryAfter)}
+		}
+		var page bytes.Buffer
+		if err := errorPage.Execute(&page, map[string]string{
+			"Title": http.StatusText(r.Status), "Message": r.Message, "Request": c.id,
+		}); err != nil {
+			return fault.Wrap(fault.Internal, err, "the error page")
+		}
+		c.html(r.Status, "default-src 'none'; frame-ancestors 'none'", page.Bytes())
+		return nil
+	}
+}
+
+// html writes a page under its content security policy.
+func (c *call) html(status int, policy string, page []byte) {
+	h := c.Header()
+	h["Content-Type"] = []string{"text/html; charset=utf-8"}
+	h["Content-Security-Policy"] = []string{policy}
+	h["Content-Length"] = []string{strconv.Itoa(len(page))}
+	c.WriteHeader(status)
+	_, _ = c.Write(page)
+}

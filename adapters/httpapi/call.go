@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+)
+
+// call is one request and its answer on their way through the chain. It is the
+// http.ResponseWriter that everything inside sees.
+type call struct {
+	r     *http.Request
+	id    string // the request's id
+	actor org.Actor
+	route *endpoint // nil until one matched
+
+	address string // the client's network address without its port
+
+	body    []byte // the request's body once it was read
+	hasBody bool
+
+	w      http.ResponseWriter // the connection, or the recorder of an answer that is kept
+	status int                 // as sent
+	bytes  int64               // of the answer's body
+	sent   bool                // the status is out
+	gone   bool                // the client went away
+}
+
+// Header returns the answer's headers.
+func (c *call) Header() http.Header { return c.w.Header() }
+
+// WriteHeader sends the status.
+func (c *call) WriteHeader(status int) {
+	if status >= 200 && !c.sent {
+		c.status, c.sent = status, true
+	}
+	c.w.WriteHeader(status)
+}
+
+// Write sends a part of the body.
+func (c *call) Write(b []byte) (int, error) {
+	if !c.sent {
+		c.status, c.sent = http.StatusOK, true
+	}
+	n, err := c.w.Write(b)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection, for deadlines,
+// flushing and taking it over.
+func (c *call) Unwrap() http.ResponseWriter { return c.w }
+
+// Flush sends what is buffered, for handlers that know only http.Flusher.
+func (c *call) Flush() {
+	if !c.sent {
+		c.status, c.sent = http.StatusOK, true
+	}
+	_ = http.NewResponseController(c.w).Flush()
+}
+
+// template returns the matched route's path as the table has it.
+func (c *call) template() string {
+	if c.route == nil {
+		return "unmatched"
+	}
+	return c.route.Path
+}
+
+// addressOf returns the host part of a remote address.
+func addressOf(remote string) string {
+	if i := strings.LastIndexByte(remote, ':'); i >= 0 {
+		remote = remote[:i]
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(remote, "["), "]")
+}
+
+// pathID returns an id of the path. One that is no id names a record that does
+// not exist.
+func pathID[T ~string](c *call, name, what string) (T, error) {
+	v, ok := id.Parse[T](mux.Vars(c.r)[name])
+	if !ok {
+		return "", fault.Missing(what)
+	}
+	return v, nil
+}
+
+var jsonType = []string{"application/json"}
+
+// send writes a whole JSON body.
+func (c *call) send(status int, body []byte) {
+	h := c.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.WriteHeader(status)
+	// A failure to write means that the client is gone; there is nobody to tell.
+	_, _ = c.Write(body)
+}
+
+// reply answers with a view.
+func (c *call) reply(status int, view any) error {
+	b := take()
+	defer give(b)
+	var err error
+	if *b, err = appendView(*b, view); err != nil {
+		return err
+	}
+	*b = append(*b, '\n')
+	c.send(status, *b)
+	return nil
+}
+
+// succeed answers a deletion and whatever else has nothing to show.
+func (c *call) succeed() error {
+	c.send(http.StatusOK, success)
+	return nil
+}
+
+var success = []byte(`{"success":true}` + "\n")

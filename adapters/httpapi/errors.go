@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"collab/domain/fault"
+)
+
+// statusGone is what the log and the measurements say of a request whose
+// client went away before the answer. It is never sent.
+const statusGone = 499
+
+// comeBack is the Retry-After of an answer whose error does not know better,
+// in seconds.
+const comeBack = 5
+
+// statuses is the one place where kinds of error become statuses.
+var statuses = [...]int{
+	fault.Internal:        http.StatusInternalServerError,
+	fault.Invalid:         http.StatusBadRequest,
+	fault.Unauthenticated: http.StatusUnauthorized,
+	fault.Forbidden:       http.StatusForbidden,
+	fault.NotFound:        http.StatusNotFound,
+	fault.Conflict:        http.StatusConflict,
+	fault.Stale:           http.StatusPreconditionFailed,
+	fault.Mismatch:        http.StatusUnprocessableEntity,
+	fault.TooLarge:        http.StatusRequestEntityTooLarge,
+	fault.Unsupported:     http.StatusUnsupportedMediaType,
+	fault.Limited:         http.StatusTooManyRequests,
+	fault.Unavailable:     http.StatusServiceUnavailable,
+}
+
+// refusal is an error as the client sees it.
+type refusal struct {
+	Status     int
+	Message    string
+	RetryAfter int // seconds; 0: the header is not sent
+}
+
+// refuse decides what the client sees of an error. What nobody classified is
+// a 500 that says nothing about the inside.
+func refuse(err error) refusal {
+	var e *fault.Error
+	if !errors.As(err, &e) {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			return refusal{http.StatusServiceUnavailable, "The request took too long", comeBack}
+		}
+		e = &fault.Error{}
+	}
+	r := refusal{Status: http.StatusInternalServerError, Message: e.Message, RetryAfter: e.RetryAfter}
+	if int(e.Kind) < len(statuses) {
+		r.Status = statuses[e.Kind]
+	}
+	switch r.Status {
+	case http.StatusInternalServerError:
+		r.Message, r.RetryAfter = "Internal server error", 0
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if r.RetryAfter <= 0 {
+			r.RetryAfter = comeBack
+		}
+	default:
+		r.RetryAfter = 0
+	}
+	return r
+}
+
+// fail answers with an error. The cause of what is not the client's doing goes
+// to the log under the request's id.
+func (a *api) fail(c *call, err error) {
+	r := a.judge(c, err)
+	if c.sent {
+		// The status is out already: the client must not take what it has for whole.
+		panic(http.ErrAbortHandler)
+	}
+	c.refuse(r)
+}
+
+// judge logs an error as far as it needs it and decides what the client sees.
+func (a *api) judge(c *call, err error) refusal {
+	r := refuse(err)
+	switch {
+	case c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
+		c.gone = true
+	case r.Status >= http.StatusInternalServerError:
+		level := slog.LevelError
+		if r.Status == http.StatusServiceUnavailable {
+			level = slog.LevelWarn
+		}
+		a.Log.LogAttrs(c.r.Context(), level, "request failed",
+			slog.String("request", c.id), slog.String("route", c.template()), slog.String("error", err.Error()))
+	}
+	return r
+}
+
+// refuse writes the error shape.
+func (c *call) refuse(r refusal) {
+	h := c.Header()
+	delete(h, "Etag")
+	delete(h, "Link")
+	if r.RetryAfter > 0 {
+		h["Retry-After"] = []string{strconv.Itoa(r.RetryAfter)}
+	}
+	if r.Status == http.StatusUnauthorized && c.route != nil && c.route.Guard.token() {
+		h["Www-Authenticate"] = []string{"Bearer"}
+	}
+	b := take()
+	*b = append(*b, `{"statusCode":`...)
+	*b = strconv.AppendInt(*b, int64(r.Status), 10)
+	*b = append(*b, `,"message":`...)
+	*b = appendText(*b, r.Message)
+	*b = append(*b, `,"error":`...)
+	*b = appendText(*b, http.StatusText(r.Status))
+	*b = append(*b, '}', '\n')
+	c.send(r.Status, *b)
+	give(b)
+}

@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"strings"
+
+	"collab/domain/fault"
+	"collab/domain/org"
+)
+
+// guard says who may call an endpoint.
+type guard string
+
+// The guards.
+const (
+	free      guard = "free"     // anyone, without limits on how often
+	open      guard = "open"     // anyone
+	signed    guard = "signed"   // who signed the body, which the use case verifies
+	caller    guard = "caller"   // a valid token; the organisation may be absent
+	member    guard = "member"   // a valid token of a member
+	writer    guard = "writer"   // a member who is not VIEWER
+	manager   guard = "manager"  // OWNER and ADMIN
+	owner     guard = "owner"    // OWNER
+	operating guard = "operator" // the operator's secret
+)
+
+// token reports whether the guard asks for a bearer token.
+func (g guard) token() bool {
+	switch g {
+	case caller, member, writer, manager, owner:
+		return true
+	}
+	return false
+}
+
+// admit lets a request in or says why not, and sets whom it acts as. Requests
+// are charged to their caller, and to the client's address where there is none
+// or where the credentials do not count.
+func (a *api) admit(c *call, g guard) error {
+	switch g {
+	case free, signed:
+		return nil
+	case open:
+		return a.addresses.take(c, network(c.address))
+	case operating:
+		if err := a.addresses.take(c, network(c.address)); err != nil {
+			return err
+		}
+		if !same(c.r.Header.Get("X-Admin-Secret"), a.AdminSecret) {
+			return fault.New(fault.Unauthenticated, "X-Admin-Secret is missing or wrong")
+		}
+		c.actor = org.Actor{Operator: true, Address: c.address, Request: c.id}
+		return nil
+	}
+	actor, err := a.Access.Authenticate(c.r.Context(), bearer(c.r.Header["Authorization"]))
+	if err != nil {
+		return a.charged(c, err)
+	}
+	actor.Address, actor.Request = c.address, c.id
+	c.actor = actor
+	if err := a.callers.take(c, string(actor.User)); err != nil {
+		return err
+	}
+	return g.check(actor)
+}
+
+// charged counts a request whose credentials were refused against the client's
+// address, and refuses it for that alone once there were too many.
+func (a *api) charged(c *call, err error) error {
+	if fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+		if limited := a.addresses.take(c, network(c.address)); limited != nil {
+			return limited
+		}
+	}
+	return err
+}
+
+// check decides by the role.
+func (g guard) check(actor org.Actor) error {
+	if g == caller {
+		return nil
+	}
+	if actor.Org == "" {
+		return fault.New(fault.Forbidden, "This needs an organisation, and the caller has none")
+	}
+	switch {
+	case g == writer && !actor.Role.MayWrite():
+		return fault.New(fault.Forbidden, "The role %s may only read", actor.Role)
+	case g == manager && !actor.Role.MayManage():
+		return fault.New(fault.Forbidden, "This needs the role OWNER or ADMIN")
+	case g == owner && actor.Role != org.Owner:
+		return fault.New(fault.Forbidden, "This needs the role OWNER")
+	}
+	return nil
+}
+
+// bearer returns the token of an Authorization header, empty where there is
+// none.
+func bearer(header []string) string {
+	if len(header) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(header[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// same compares secrets in a time that says nothing about them.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}

@@ -1,0 +1,134 @@
+// Package httpapi drives the use cases over HTTP: one table of routes, one
+// place that decodes, one that replies and one that turns errors into answers.
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/cors"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"collab/app/access"
+	"collab/app/idempotency"
+	"collab/app/members"
+	"collab/app/onboarding"
+	"collab/app/operator"
+	"collab/app/tasks"
+	"collab/app/teams"
+	"collab/app/webhooks"
+	"collab/app/workspaces"
+)
+
+// Options are what the interface needs. Everything is required unless its
+// comment says otherwise.
+type Options struct {
+	Access      *access.Access
+	Onboarding  *onboarding.Onboarding
+	Members     *members.Members
+	Teams       *teams.Teams
+	Workspaces  *workspaces.Workspaces
+	Tasks       *tasks.Tasks
+	Webhooks    *webhooks.Webhooks
+	Operator    *operator.Operator
+	Idempotency *idempotency.Idempotency
+
+	Log    *slog.Logger
+	Meter  metric.Meter
+	Tracer trace.Tracer // nil: no traces
+
+	PublicURL   string   // the address that clients use, without a trailing slash
+	Release     string   // the running version, for people who look
+	AdminSecret string   // empty: there are no operator endpoints
+	Origins     []string // of browser clients; empty: none
+	Rates       Rates
+
+	Document []byte // the OpenAPI document as JSON
+	JWKS     []byte // the public keys of service tokens
+
+	Ready   func(context.Context) error // whether requests can be served
+	Metrics http.Handler                // nil: there is no /metrics
+	Mounts  map[string]http.Handler     // more handlers by path prefix, such as /dev/identity; may be nil
+
+	NewID func() string    // makes request ids
+	Now   func() time.Time // nil: the wall clock
+}
+
+// api is the interface at work.
+type api struct {
+	Options
+
+	callers   *limiter // nil: no limit
+	addresses *limiter // nil: no limit
+
+	reference []byte // the page of the OpenAPI document
+	policy    string // its content security policy
+	secure    bool   // cookies are for https only
+
+	duration metric.Float64Histogram
+	active   atomic.Int64
+	other    *series // measurements of what matched no route
+
+	inner http.Handler // CORS and the routes
+}
+
+// New returns the handler of the whole interface.
+func New(o Options) (http.Handler, error) {
+	for name, missing := range map[string]bool{
+		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
+		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
+		"Idempotency": o.Idempotency == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
+		"Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("httpapi: %s is missing", name)
+		}
+	}
+	return build(o)
+}
+
+// build makes the interface without asking for the use cases, which is what
+// tests of its own parts need.
+func build(o Options) (*api, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	a := &api{Options: o, secure: strings.HasPrefix(o.PublicURL, "https://")}
+	var err error
+	if a.callers, err = newLimiter("caller", o.Rates.Caller, a.Now); err != nil {
+		return nil, err
+	}
+	if a.addresses, err = newLimiter("address", o.Rates.Address, a.Now); err != nil {
+		return nil, err
+	}
+	if a.reference, a.policy, err = renderReference(o.Document); err != nil {
+		return nil, fmt.Errorf("httpapi: the OpenAPI document: %w", err)
+	}
+	if err := a.instrument(); err != nil {
+		return nil, err
+	}
+	router, err := a.router()
+	if err != nil {
+		return nil, err
+	}
+	a.inner = router
+	if len(o.Origins) > 0 {
+		a.inner = cors.New(cors.Options{
+			AllowedOrigins: o.Origins,
+			AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
+			AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "X-Request-Id", "Traceparent", "Tracestate"},
+			ExposedHeaders: []string{
+				"ETag", "Link", "X-Request-Id", "Retry-After", "Idempotent-Replayed",
+				"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit",
+			},
+			MaxAge: 600,
+		}).Handler(router)
+	}
+	return a, nil
+}

@@ -1,0 +1,380 @@
+package httpapi
+
+import (
+	"bytes"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"collab/domain/fault"
+)
+
+// maxDepth bounds how deeply the values of a body may be nested.
+const maxDepth = 64
+
+// pair is one name of a JSON object with the text of its value, which was
+// checked and has no space around it.
+type pair struct {
+	name []byte
+	raw  []byte
+}
+
+// parseObject reads data as exactly one JSON object and returns what is in it, in
+// its order. It is stricter than RFC 8259 asks: names must not repeat, at any
+// depth, and strings must be valid Unicode. The pairs refer into data.
+func parseObject(data []byte) ([]pair, error) {
+	s := scanner{data: data}
+	s.space()
+	if s.peek() != '{' {
+		if !s.value(0) || !s.end() {
+			return nil, s.err()
+		}
+		return nil, fault.New(fault.Invalid, "The body must be a JSON object")
+	}
+	var found []pair
+	if !s.object(0, &found) || !s.end() {
+		return nil, s.err()
+	}
+	return found, nil
+}
+
+// elements returns the texts of a checked array's elements.
+func elements(raw []byte) [][]byte {
+	s := scanner{data: raw, pos: 1}
+	var found [][]byte
+	for {
+		s.space()
+		if s.peek() == ']' {
+			return found
+		}
+		start := s.pos
+		s.value(0)
+		found = append(found, raw[start:s.pos])
+		s.space()
+		if s.peek() == ',' {
+			s.pos++
+		}
+	}
+}
+
+// scanner checks JSON text in one pass. Its methods return false at the first
+// thing that is wrong, which problem then says.
+type scanner struct {
+	data    []byte
+	pos     int
+	problem string
+}
+
+func (s *scanner) err() error {
+	return fault.New(fault.Invalid, "The body must be valid JSON: %s at byte %d", s.problem, s.pos)
+}
+
+func (s *scanner) wrong(problem string) bool {
+	if s.pos >= len(s.data) {
+		problem = "unexpected end"
+	}
+	s.problem = problem
+	return false
+}
+
+// peek returns the next byte, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.pos < len(s.data) {
+		return s.data[s.pos]
+	}
+	return 0
+}
+
+func (s *scanner) space() {
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// end reports whether nothing but space follows.
+func (s *scanner) end() bool {
+	s.space()
+	return s.pos == len(s.data) || s.wrong("something after the end of the value")
+}
+
+func (s *scanner) value(depth int) bool {
+	if depth > maxDepth {
+		return s.wrong("nested too deeply")
+	}
+	switch c := s.peek(); {
+	case c == '"':
+		return s.text()
+	case c == '{':
+		return s.object(depth, nil)
+	case c == '[':
+		return s.array(depth)
+	case c == '-' || c >= '0' && c <= '9':
+		return s.number()
+	case c == 't':
+		return s.word("true")
+	case c == 'f':
+		return s.word("false")
+	case c == 'n':
+		return s.word("null")
+	}
+	return s.wrong("unexpected character")
+}
+
+func (s *scanner) word(w string) bool {
+	if !bytes.HasPrefix(s.data[s.pos:], []byte(w)) {
+		return s.wrong("unexpected character")
+	}
+	s.pos += len(w)
+	return true
+}
+
+// object reads an object; found takes its pairs where the caller wants them.
+func (s *scanner) object(depth int, found *[]pair) bool {
+	var seen names
+	s.pos++
+	s.space()
+	if s.peek() == '}' {
+		s.pos++
+		return true
+	}
+	for {
+		s.space()
+		if s.peek() != '"' {
+			return s.wrong("a name in double quotes is missing")
+		}
+		start := s.pos
+		if !s.text() {
+			return false
+		}
+		name := s.data[start+1 : s.pos-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = unescape(name)
+		}
+		if !seen.add(name) {
+			s.pos = start
+			return s.wrong("a repeated name")
+		}
+		s.space()
+		if s.peek() != ':' {
+			return s.wrong("a colon is missing")
+		}
+		s.pos++
+		s.space()
+		start = s.pos
+		if !s.value(depth + 1) {
+			return false
+		}
+		if found != nil {
+			*found = append(*found, pair{name, s.data[start:s.pos]})
+		}
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.pos++
+		case '}':
+			s.pos++
+			return true
+		default:
+			return s.wrong("a comma or a closing brace is missing")
+		}
+	}
+}
+
+func (s *scanner) array(depth int) bool {
+	s.pos++
+	s.space()
+	if s.peek() == ']' {
+		s.pos++
+		return true
+	}
+	for {
+		s.space()
+		if !s.value(depth + 1) {
+			return false
+		}
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.pos++
+		case ']':
+			s.pos++
+			return true
+		default:
+			return s.wrong("a comma or a closing bracket is missing")
+		}
+	}
+}
+
+func (s *scanner) number() bool {
+	if s.peek() == '-' {
+		s.pos++
+	}
+	switch c := s.peek(); {
+	case c == '0':
+		s.pos++
+	case !s.digits():
+		return s.wrong("a digit is missing")
+	}
+	if s.peek() == '.' {
+		s.pos++
+		if !s.digits() {
+			return s.wrong("a digit is missing")
+		}
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.pos++
+		if c := s.peek(); c == '+' || c == '-' {
+			s.pos++
+		}
+		if !s.digits() {
+			return s.wrong("a digit is missing")
+		}
+	}
+	return true
+}
+
+func (s *scanner) digits() bool {
+	start := s.pos
+	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
+		s.pos++
+	}
+	return s.pos > start
+}
+
+func (s *scanner) text() bool {
+	s.pos++
+	for s.pos < len(s.data) {
+		switch c := s.data[s.pos]; {
+		case c == '"':
+			s.pos++
+			return true
+		case c == '\\':
+			if !s.escape() {
+				return false
+			}
+		case c < 0x20:
+			return s.wrong("a control character in a string")
+		case c < utf8.RuneSelf:
+			s.pos++
+		default:
+			r, size := utf8.DecodeRune(s.data[s.pos:])
+			if r == utf8.RuneError && size == 1 {
+				return s.wrong("invalid UTF-8")
+			}
+			s.pos += size
+		}
+	}
+	return s.wrong("")
+}
+
+// escape checks one escape; halves of surrogate pairs come only in pairs.
+func (s *scanner) escape() bool {
+	if s.pos+1 >= len(s.data) {
+		s.pos = len(s.data)
+		return s.wrong("")
+	}
+	switch s.data[s.pos+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.pos += 2
+		return true
+	case 'u':
+		r, ok := hex4(s.data[s.pos:])
+		if !ok {
+			return s.wrong("an invalid escape")
+		}
+		if utf16.IsSurrogate(r) {
+			low, ok := hex4(s.data[s.pos+6:])
+			if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
+				return s.wrong("half a surrogate pair")
+			}
+			s.pos += 6
+		}
+		s.pos += 6
+		return true
+	}
+	return s.wrong("an invalid escape")
+}
+
+// hex4 reads the \uXXXX that b begins with.
+func hex4(b []byte) (r rune, ok bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	for _, c := range b[2:6] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+var escapes = [256]byte{'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', '"': '"', '\\': '\\', '/': '/'}
+
+// unescape returns the contents of a checked string, given without its quotes.
+func unescape(b []byte) []byte {
+	out := make([]byte, 0, len(b))
+	for i := 0; i < len(b); {
+		switch {
+		case b[i] != '\\':
+			out = append(out, b[i])
+			i++
+		case b[i+1] != 'u':
+			out = append(out, escapes[b[i+1]])
+			i += 2
+		default:
+			r, _ := hex4(b[i:])
+			i += 6
+			if utf16.IsSurrogate(r) {
+				low, _ := hex4(b[i:])
+				r = utf16.DecodeRune(r, low)
+				i += 6
+			}
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// names notices repetitions among an object's names: by looking at each while
+// they are few, with a map beyond that.
+type names struct {
+	few  [12][]byte
+	n    int
+	many map[string]bool
+}
+
+func (s *names) add(name []byte) bool {
+	if s.many == nil {
+		for _, other := range s.few[:s.n] {
+			if bytes.Equal(other, name) {
+				return false
+			}
+		}
+		if s.n < len(s.few) {
+			s.few[s.n] = name
+			s.n++
+			return true
+		}
+		s.many = make(map[string]bool, 4*len(s.few))
+		for _, other := range s.few {
+			s.many[string(other)] = true
+		}
+	}
+	if s.many[string(name)] {
+		return false
+	}
+	s.many[string(name)] = true
+	return true
+}

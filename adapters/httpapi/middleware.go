@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+var (
+	noSniff = []string{"nosniff"}
+	noStore = []string{"no-store"}
+	private = []string{"private, no-cache"}
+)
+
+// ServeHTTP takes a request through the chain: its id, recovery from panics,
+// the log line, the measurements and the trace around CORS and the routes.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	started := a.Now()
+	c := &call{w: w, r: r, address: addressOf(r.RemoteAddr), id: a.requestID(r)}
+	h := w.Header()
+	h["X-Request-Id"] = []string{c.id}
+	h["X-Content-Type-Options"] = noSniff
+	h["Cache-Control"] = private
+	a.active.Add(1)
+	if a.Tracer == nil {
+		defer a.finish(c, started)
+		a.inner.ServeHTTP(c, r)
+		return
+	}
+	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	ctx, span := a.Tracer.Start(ctx, methodLabel(r.Method), trace.WithSpanKind(trace.SpanKindServer))
+	defer endSpan(span, c)
+	defer a.finish(c, started)
+	c.r = r.WithContext(ctx)
+	a.inner.ServeHTTP(c, c.r)
+}
+
+// requestID returns the client's id of the request when it is sane, else a new
+// one.
+func (a *api) requestID(r *http.Request) string {
+	if v := r.Header["X-Request-Id"]; len(v) == 1 && saneID(v[0]) {
+		return v[0]
+	}
+	return a.NewID()
+}
+
+func saneID(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 128
+}
+
+// finish is deferred around everything else: it answers a panic, and notes
+// what became of the request.
+func (a *api) finish(c *call, started time.Time) {
+	aborted := false
+	switch p := recover(); {
+	case p == nil:
+	case isAbort(p):
+		aborted = true
+	default:
+		a.Log.LogAttrs(c.r.Context(), slog.LevelError, "panic",
+			slog.String("request", c.id), slog.String("route", c.template()), slog.String("error", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		if aborted = c.sent; !aborted {
+			c.refuse(refuse(nil))
+		}
+	}
+	if c.gone {
+		c.status = statusGone
+	} else if c.status == 0 {
+		c.status = http.StatusOK // a connection that was taken over, or an empty answer
+	}
+	a.active.Add(-1)
+	took := a.Now().Sub(started)
+	s := a.other
+	if c.route != nil {
+		s = c.route.series
+	}
+	s.record(c.r.Context(), c.r.Method, c.status, took)
+	level := slog.LevelInfo
+	if c.route != nil && c.route.Guard == free {
+		level = slog.LevelDebug // probes and scrapes
+	}
+	if ctx := c.r.Context(); a.Log.Enabled(ctx, level) {
+		a.log(ctx, level, c, took)
+	}
+	if aborted {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func isAbort(p any) bool {
+	err, ok := p.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
+}
+
+// log writes the one line about a request. Nothing that could be secret is in
+// it: no query, header or body.
+func (a *api) log(ctx context.Context, level slog.Level, c *call, took time.Duration) {
+	attrs := make([]slog.Attr, 0, 10)
+	attrs = append(attrs,
+		slog.String("method", methodLabel(c.r.Method)),
+		slog.String("route", c.template()),
+		slog.Int("status", c.status),
+		slog.Duration("duration", took),
+		slog.Int64("bytes", c.bytes),
+		slog.String("request", c.id),
+		slog.String("address", c.address))
+	if c.actor.User != "" {
+		attrs = append(attrs, slog.String("user", string(c.actor.User)))
+	}
+	if c.actor.Org != "" {
+		attrs = append(attrs, slog.String("org", string(c.actor.Org)))
+	}
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		attrs = append(attrs, slog.String("trace", span.TraceID().String()))
+	}
+	a.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+func endSpan(span trace.Span, c *call) {
+	span.SetName(methodLabel(c.r.Method) + " " + c.template())
+	span.SetAttributes(
+		attribute.String("http.request.method", methodLabel(c.r.Method)),
+		attribute.String("http.route", c.template()),
+		attribute.Int("http.response.status_code", c.status),
+		attribute.String("request.id", c.id))
+	if c.status >= http.StatusInternalServerError {
+		span.SetStatus(codes.Error, "")
+	}
+	span.End()
+}
+
+// methodLabel keeps methods that clients invent out of labels.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "_OTHER"
+}
+
+// instrument makes the instruments.
+func (a *api) instrument() error {
+	var err error
+	a.duration, err = a.Meter.Float64Histogram("http.server.request.duration",
+		metric.WithUnit("s"), metric.WithDescription("Duration of requests."),
+		metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10))
+	if err != nil {
+		return err
+	}
+	a.other = newSeries(a.duration, "unmatched")
+	_, err = a.Meter.Int64ObservableUpDownCounter("http.server.active_requests",
+		metric.WithUnit("{request}"), metric.WithDescription("Requests being handled."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(a.active.Load())
+			return nil
+		}))
+	return err
+}
+
+// series records the durations of one route. The attributes of each method and
+// status are made once; afterwards recording allocates nothing for them.
+type series struct {
+	histogram metric.Float64Histogram
+	route     string
+	options   atomic.Pointer[map[outcome][]metric.RecordOption]
+}
+
+type outcome struct {
+	method string
+	status int
+}
+
+func newSeries(h metric.Float64Histogram, route string) *series {
+	s := &series{histogram: h, route: route}
+	s.options.Store(&map[outcome][]metric.RecordOption{})
+	return s
+}
+
+func (s *series) record(ctx context.Context, method string, status int, took time.Duration) {
+	s.histogram.Record(ctx, took.Seconds(), s.with(outcome{methodLabel(method), status})...)
+}
+
+func (s *series) with(of outcome) []metric.RecordOption {
+	for {
+		known := s.options.Load()
+		if o, ok := (*known)[of]; ok {
+			return o
+		}
+		more := maps.Clone(*known)
+		more[of] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(
+			attribute.String("http.request.method", of.method),
+			attribute.String("http.route", s.route),
+			attribute.Int("http.response.status_code", of.status)))}
+		s.options.CompareAndSwap(known, &more)
+	}
+}

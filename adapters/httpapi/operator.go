@@ -1,0 +1,137 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"collab/app/operator"
+	"collab/domain/id"
+	"collab/domain/plan"
+)
+
+type overviewView struct {
+	ID                 id.Org           `json:"id"`
+	Name               *string          `json:"name"`
+	Slug               *string          `json:"slug"`
+	CreatedAt          moment           `json:"createdAt"`
+	UpdatedAt          moment           `json:"updatedAt"`
+	ClosedAt           *moment          `json:"closedAt"`
+	Owners             int              `json:"owners"`
+	Members            int              `json:"members"`
+	PendingInvitations int              `json:"pendingInvitations"`
+	Subscription       subscriptionView `json:"subscription"`
+}
+
+type subscriptionView struct {
+	Plan               plan.Plan   `json:"plan"`
+	Status             plan.Status `json:"status"`
+	Seats              int         `json:"seats"`
+	PurchasedSeats     *int        `json:"purchasedSeats"`
+	CurrentPeriodStart *moment     `json:"currentPeriodStart"`
+	CurrentPeriodEnd   *moment     `json:"currentPeriodEnd"`
+	ManagedExternally  bool        `json:"managedExternally"`
+}
+
+func viewOverview(o operator.Overview) overviewView {
+	s := o.Subscription
+	return overviewView{
+		ID: o.ID, Name: said(o.Name), Slug: said(o.Slug), CreatedAt: moment(o.CreatedAt), UpdatedAt: moment(o.UpdatedAt),
+		ClosedAt: maybe(o.ClosedAt), Owners: o.Seats.Owners, Members: o.Seats.Members, PendingInvitations: o.Seats.Pending,
+		Subscription: subscriptionView{
+			Plan: s.Plan, Status: s.Status(), Seats: o.Seats.Members, PurchasedSeats: s.PurchasedSeats,
+			CurrentPeriodStart: maybe(s.CurrentPeriodStart), CurrentPeriodEnd: maybe(s.CurrentPeriodEnd),
+			ManagedExternally: s.ManagedExternally,
+		},
+	}
+}
+
+func keyOfOverview(o operator.Overview) position { return position{ID: string(o.ID)} }
+
+var asPlan = oneOf(plan.Parse, plan.None, plan.Free, plan.Standard, plan.Premium, plan.Enterprise)
+
+// asInstant reads an RFC 3339 time, or a date as the beginning of that day in
+// UTC.
+func asInstant(raw []byte) (time.Time, string) {
+	text, problem := asText(raw)
+	if problem != "" {
+		return time.Time{}, problem
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
+			return t.UTC().Truncate(time.Millisecond), ""
+		}
+	}
+	return time.Time{}, "must be a date or an RFC 3339 time"
+}
+
+func (a *api) listOrganisations(c *call) error {
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	all, err := a.Operator.Organisations(c.r.Context(), c.actor, id.Org(p.after.ID), p.fetch())
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfOverview, viewed(viewOverview), each(all, page{limit: p.limit}, keyOfOverview))
+}
+
+func (a *api) getOrganisation(c *call) error {
+	o, err := pathID[id.Org](c, "id", "Organisation")
+	if err != nil {
+		return err
+	}
+	found, err := a.Operator.Organisation(c.r.Context(), c.actor, o)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewOverview(found))
+}
+
+func (a *api) grant(c *call) error {
+	of, err := pathID[id.Org](c, "id", "Organisation")
+	if err != nil {
+		return err
+	}
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	g := plan.Grant{
+		Plan:      required(o, "plan", asPlan),
+		Seats:     optional(o, "seats", asCount),
+		PeriodEnd: optional(o, "currentPeriodEnd", asInstant),
+	}
+	if err := o.err(); err != nil {
+		return err
+	}
+	granted, err := a.Operator.Grant(c.r.Context(), c.actor, of, g)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewOverview(granted))
+}
+
+func (a *api) setRole(c *call) error {
+	of, err := pathID[id.Org](c, "id", "Organisation")
+	if err != nil {
+		return err
+	}
+	user, err := pathID[id.User](c, "userId", "Member")
+	if err != nil {
+		return err
+	}
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	role := required(o, "role", asText)
+	if err := o.err(); err != nil {
+		return err
+	}
+	changed, err := a.Operator.SetRole(c.r.Context(), c.actor, of, user, role)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewMember(changed))
+}

@@ -1,0 +1,187 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"collab/app/members"
+	"collab/domain/audit"
+	"collab/domain/id"
+	"collab/domain/invitation"
+	"collab/domain/org"
+)
+
+type memberView struct {
+	UserID              id.User  `json:"userId"`
+	Name                *string  `json:"name"`
+	Email               *string  `json:"email"`
+	AvatarURL           *string  `json:"avatarUrl"`
+	Role                org.Role `json:"role"`
+	OnboardingCompleted bool     `json:"onboardingCompleted"`
+	JoinedAt            moment   `json:"joinedAt"`
+}
+
+func viewMember(p org.Profile) memberView {
+	return memberView{
+		UserID: p.User, Name: said(p.Person.Name), Email: said(p.Person.Email), AvatarURL: said(p.Person.AvatarURL),
+		Role: p.Role, OnboardingCompleted: p.OnboardingCompleted, JoinedAt: moment(p.JoinedAt),
+	}
+}
+
+func keyOfMember(p org.Profile) position { return position{At: p.JoinedAt, ID: string(p.User)} }
+
+type invitationView struct {
+	ID         id.Invitation     `json:"id"`
+	Email      string            `json:"email"`
+	Role       org.Role          `json:"role"`
+	Status     invitation.Status `json:"status"`
+	ExpiresAt  moment            `json:"expiresAt"`
+	CreatedAt  moment            `json:"createdAt"`
+	AcceptedAt *moment           `json:"acceptedAt"`
+	InvitedBy  *string           `json:"invitedBy"`
+	InviteURL  string            `json:"inviteUrl,omitempty"` // only in the answer that made the token
+}
+
+func (a *api) viewInvitation(i invitation.Invitation) invitationView {
+	return invitationView{
+		ID: i.ID, Email: i.Email, Role: i.Role, Status: i.Status(a.Members.Now()), ExpiresAt: moment(i.ExpiresAt),
+		CreatedAt: moment(i.CreatedAt), AcceptedAt: maybe(i.AcceptedAt), InvitedBy: said(i.InvitedBy),
+	}
+}
+
+func keyOfInvitation(i invitation.Invitation) position {
+	return position{At: i.CreatedAt, ID: string(i.ID)}
+}
+
+type entryView struct {
+	ID        id.Entry     `json:"id"`
+	Action    audit.Action `json:"action"`
+	ActorID   *string      `json:"actorId"`
+	Operator  bool         `json:"operator"`
+	Target    *string      `json:"target"`
+	Detail    *string      `json:"detail"`
+	Address   *string      `json:"address"`
+	RequestID *string      `json:"requestId"`
+	CreatedAt moment       `json:"createdAt"`
+}
+
+func viewEntry(e audit.Entry) entryView {
+	return entryView{
+		ID: e.ID, Action: e.Action, ActorID: said(e.Actor), Operator: e.Operator, Target: said(e.Target),
+		Detail: said(e.Detail), Address: said(e.Address), RequestID: said(e.Request), CreatedAt: moment(e.At),
+	}
+}
+
+func keyOfEntry(e audit.Entry) position { return position{ID: string(e.ID)} }
+
+func (a *api) listMembers(c *call) error {
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfMember, viewed(viewMember), func(each func(org.Profile) error) error {
+		after := org.Position{JoinedAt: p.after.At, User: id.User(p.after.ID)}
+		return a.Members.List(c.r.Context(), c.actor, after, p.fetch(), each)
+	})
+}
+
+func (a *api) changeRole(c *call) error {
+	user, err := pathID[id.User](c, "userId", "Member")
+	if err != nil {
+		return err
+	}
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	role := required(o, "role", asText)
+	if err := o.err(); err != nil {
+		return err
+	}
+	changed, err := a.Members.ChangeRole(c.r.Context(), c.actor, user, role)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewMember(changed))
+}
+
+func (a *api) removeMember(c *call) error {
+	user, err := pathID[id.User](c, "userId", "Member")
+	if err != nil {
+		return err
+	}
+	if err := a.Members.Remove(c.r.Context(), c.actor, user); err != nil {
+		return err
+	}
+	return c.succeed()
+}
+
+func (a *api) listInvites(c *call) error {
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	all, err := a.Members.Invites(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfInvitation, viewed(a.viewInvitation), each(all, p, keyOfInvitation))
+}
+
+func (a *api) invite(c *call) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	email, role := required(o, "email", asText), required(o, "role", asText)
+	if err := o.err(); err != nil {
+		return err
+	}
+	made, err := a.Members.Invite(c.r.Context(), c.actor, email, role)
+	if err != nil {
+		return err
+	}
+	return a.replyInvited(c, http.StatusCreated, made)
+}
+
+func (a *api) resendInvite(c *call) error {
+	i, err := pathID[id.Invitation](c, "id", "Invitation")
+	if err != nil {
+		return err
+	}
+	again, err := a.Members.Resend(c.r.Context(), c.actor, i)
+	if err != nil {
+		return err
+	}
+	return a.replyInvited(c, http.StatusOK, again)
+}
+
+// replyInvited shows the invitation with its address, which holds a token.
+func (a *api) replyInvited(c *call, status int, i members.Invited) error {
+	c.Header()["Cache-Control"] = noStore
+	v := a.viewInvitation(i.Invitation)
+	v.InviteURL = i.URL
+	return c.reply(status, v)
+}
+
+func (a *api) withdrawInvite(c *call) error {
+	i, err := pathID[id.Invitation](c, "id", "Invitation")
+	if err != nil {
+		return err
+	}
+	if err := a.Members.Withdraw(c.r.Context(), c.actor, i); err != nil {
+		return err
+	}
+	return c.succeed()
+}
+
+func (a *api) auditLog(c *call) error {
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	entries, err := a.Members.Audit(c.r.Context(), c.actor, id.Entry(p.after.ID), p.fetch())
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfEntry, viewed(viewEntry), each(entries, page{limit: p.limit}, keyOfEntry))
+}

@@ -1,0 +1,209 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+// maxPage is the largest limit of a list.
+const maxPage = 1000
+
+// params are a request's query parameters, each at most once.
+type params struct{ values url.Values }
+
+// listing reads the query of a list: its own filters, and what pages it. A
+// parameter that the list does not know is refused, so that a misspelt filter
+// never selects everything.
+func (c *call) listing(filters ...string) (params, page, error) {
+	if c.r.URL.RawQuery == "" {
+		return params{}, page{}, nil
+	}
+	values, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return params{}, page{}, fault.New(fault.Invalid, "The query could not be read")
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names) // so that the same query always gets the same answer
+	for _, name := range names {
+		switch {
+		case name != "limit" && name != "cursor" && !slices.Contains(filters, name):
+			return params{}, page{}, fault.Field(quoted(name), "is not a parameter of this list")
+		case len(values[name]) > 1:
+			return params{}, page{}, fault.Field(name, "must not be repeated")
+		}
+	}
+	q := params{values}
+	p, err := q.page()
+	return q, p, err
+}
+
+// quoted makes a name that the client chose presentable.
+func quoted(name string) string {
+	if r := []rune(name); len(r) > 64 {
+		name = string(r[:64]) + "…"
+	}
+	return strconv.Quote(name)
+}
+
+// get returns a parameter's value; given is false where it is absent.
+func (q params) get(name string) (value string, given bool) {
+	if v := q.values[name]; len(v) > 0 {
+		return v[0], true
+	}
+	return "", false
+}
+
+// chosen reads an enumeration from the query; absent is the zero value.
+func chosen[T ~string](q params, name string, parse func(string) (T, bool), all ...T) (T, error) {
+	text, given := q.get(name)
+	if !given {
+		return "", nil
+	}
+	v, ok := parse(text)
+	if !ok {
+		return "", fault.Field(name, "must be one of %s", join(all))
+	}
+	return v, nil
+}
+
+// nobody is a well-formed id that no record has.
+const nobody = "00000000-0000-0000-0000-000000000000"
+
+// selected returns the id that a filter selects by. One that is no id selects
+// nothing.
+func selected[T ~string](text string) T {
+	if v, ok := id.Parse[T](text); ok {
+		return v
+	}
+	return nobody
+}
+
+// page is which part of a list is asked for. The zero value is all of it.
+type page struct {
+	limit int      // 0: no limit
+	after position // the zero value: from the start
+}
+
+// fetch is how many records to ask for: one more than are shown tells whether
+// there is a next page.
+func (p page) fetch() int {
+	if p.limit == 0 {
+		return 0
+	}
+	return p.limit + 1
+}
+
+func (q params) page() (p page, err error) {
+	if text, given := q.get("limit"); given {
+		p.limit, err = strconv.Atoi(text)
+		if err != nil || p.limit < 1 || p.limit > maxPage {
+			return page{}, fault.Field("limit", "must be an integer between 1 and %d", maxPage)
+		}
+	}
+	if text, given := q.get("cursor"); given {
+		var ok bool
+		if p.after, ok = parseCursor(text); !ok {
+			return page{}, fault.Field("cursor", "must be one that this list gave out")
+		}
+	}
+	return p, nil
+}
+
+// position is a record's place in the order of a list. Each list uses the
+// parts that it is ordered by; ID is always there.
+type position struct {
+	Rank int64
+	At   time.Time
+	ID   string
+}
+
+// cursor writes the position for clients, to whom it means nothing.
+func (p position) cursor() string {
+	b := make([]byte, 0, 80)
+	b = strconv.AppendInt(b, p.Rank, 36)
+	b = append(b, '.')
+	if !p.At.IsZero() {
+		b = strconv.AppendInt(b, p.At.UnixMilli(), 36)
+	}
+	b = append(b, '.')
+	b = append(b, p.ID...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseCursor(text string) (p position, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return p, false
+	}
+	rank, rest, ok1 := strings.Cut(string(b), ".")
+	at, last, ok2 := strings.Cut(rest, ".")
+	if !ok1 || !ok2 {
+		return p, false
+	}
+	if p.Rank, err = strconv.ParseInt(rank, 36, 64); err != nil {
+		return p, false
+	}
+	if at != "" {
+		ms, err := strconv.ParseInt(at, 36, 64)
+		if err != nil || ms < -62135596800000 || ms > 253402300799999 { // years 1 to 9999
+			return p, false
+		}
+		p.At = time.UnixMilli(ms).UTC()
+	}
+	p.ID, ok = id.Parse[string](last)
+	return p, ok
+}
+
+// past reports whether p follows q in the order of lists.
+func (p position) past(q position) bool {
+	switch {
+	case p.Rank != q.Rank:
+		return p.Rank > q.Rank
+	case p.At.IsZero():
+		// The rank is a place in a list, and the record that had it is gone:
+		// what moved up into it is next.
+		return true
+	case !p.At.Equal(q.At):
+		return p.At.After(q.At)
+	}
+	return p.ID > q.ID
+}
+
+// rest returns the part of a complete list that follows the page's start. The
+// list is in the order of its keys.
+func rest[T any](all []T, p page, key func(T) position) []T {
+	if p.after == (position{}) {
+		return all
+	}
+	for i := range all {
+		if key(all[i]).ID == p.after.ID {
+			return all[i+1:]
+		}
+	}
+	for i := range all {
+		if key(all[i]).past(p.after) {
+			return all[i:]
+		}
+	}
+	return nil
+}
+
+// next is the Link header to the page after last.
+func (a *api) next(c *call, q params, last position) string {
+	values := url.Values{}
+	for name, v := range q.values {
+		values[name] = v
+	}
+	values.Set("cursor", last.cursor())
+	return "<" + a.PublicURL + c.r.URL.EscapedPath() + "?" + values.Encode() + `>; rel="next"`
+}

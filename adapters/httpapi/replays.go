@@ -1,0 +1,160 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"collab/domain/fault"
+)
+
+// maxKey is the longest idempotency key, in characters.
+const maxKey = 255
+
+// settleWithin bounds how long keeping an answer may take, whatever became of
+// the client.
+const settleWithin = 5 * time.Second
+
+// kept is an answer as it is remembered.
+type kept struct {
+	Status int               `json:"status"`
+	Header map[string]string `json:"header"`
+	Body   []byte            `json:"body"`
+}
+
+// keptHeaders are those that belong to an answer rather than to its transport.
+var keptHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}
+
+// recorder holds an answer back until it is kept.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) WriteHeader(status int) { r.status = status }
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.body.Write(b)
+}
+
+// once answers a request that brings an idempotency key: with what was
+// answered first, or by handling it and keeping the answer. Answers of 500 and
+// above are not kept, so that the request can be tried again.
+func (a *api) once(c *call, keys []string, handle handler) error {
+	if len(keys) != 1 || !validKey(keys[0]) {
+		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
+	}
+	body, err := c.read(maxBody)
+	if err != nil {
+		return err
+	}
+	attempt, err := a.Idempotency.Begin(c.r.Context(), who(c), c.route.Method+" "+c.route.Path, keys[0], fingerprint(c.r, body))
+	if err != nil {
+		return err
+	}
+	if answer, ok := attempt.Answer(); ok {
+		return c.replay(answer)
+	}
+
+	settled := false
+	settle := func(fn func(context.Context) error) {
+		settled = true
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), settleWithin)
+		defer cancel()
+		if err := fn(ctx); err != nil {
+			a.Log.LogAttrs(ctx, slog.LevelError, "an idempotency key was not settled", slog.String("request", c.id), slog.String("error", err.Error()))
+		}
+	}
+	connection := c.w
+	defer func() {
+		if !settled { // the handler panicked, and that has to be answered
+			c.w, c.sent = connection, false
+			settle(attempt.Abandon)
+		}
+	}()
+	recorded := &recorder{header: connection.Header()}
+	c.w = recorded
+	err = handle(c)
+	if err != nil {
+		recorded.body.Reset()
+		c.refuse(a.judge(c, err))
+	}
+	if recorded.status >= http.StatusInternalServerError || c.gone {
+		settle(attempt.Abandon)
+	} else {
+		settle(func(ctx context.Context) error {
+			answer, err := json.Marshal(keep(recorded))
+			if err != nil {
+				return err
+			}
+			return attempt.Finish(ctx, answer)
+		})
+	}
+	c.w, c.sent, c.bytes = connection, false, 0
+	c.WriteHeader(recorded.status)
+	_, _ = c.Write(recorded.body.Bytes())
+	return nil
+}
+
+func keep(r *recorder) kept {
+	k := kept{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes()}
+	for _, name := range keptHeaders {
+		if v := r.header.Get(name); v != "" {
+			k.Header[name] = v
+		}
+	}
+	return k
+}
+
+func (c *call) replay(answer []byte) error {
+	var k kept
+	if err := json.Unmarshal(answer, &k); err != nil {
+		return err
+	}
+	h := c.Header()
+	for name, v := range k.Header {
+		h.Set(name, v)
+	}
+	h.Set("Idempotent-Replayed", "true")
+	c.WriteHeader(k.Status)
+	_, _ = c.Write(k.Body)
+	return nil
+}
+
+// who is whose key it is: the caller's, or the address's where there is none.
+func who(c *call) string {
+	if c.actor.User != "" {
+		return "user " + string(c.actor.User) + " " + string(c.actor.Org)
+	}
+	return "address " + c.address
+}
+
+// fingerprint tells requests apart that come with the same key.
+func fingerprint(r *http.Request, body []byte) [32]byte {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery), body} {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(part)))
+		h.Write(part)
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+func validKey(key string) bool {
+	for i := range len(key) {
+		if key[i] < 0x20 || key[i] > 0x7e {
+			return false
+		}
+	}
+	return len(key) >= 1 && len(key) <= maxKey
+}

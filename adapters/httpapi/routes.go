@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"collab/domain/fault"
+)
+
+// prefix is where the versioned interface lives.
+const prefix = "/api/v1"
+
+// handler answers one request, or returns the error that errors.go answers
+// with.
+type handler func(*call) error
+
+// row is one endpoint.
+type row struct {
+	Method string
+	Path   string
+	Guard  guard
+	Handle handler // nil: this deployment does not have the endpoint
+}
+
+// routes is the table of all endpoints. HEAD works wherever GET does.
+func (a *api) routes() []row {
+	table := []row{
+		{"GET", "/auth/cli-auth", open, a.inBrowser(a.startCLI)},
+		{"GET", "/auth/cli-callback", open, a.inBrowser(a.finishCLI)},
+		{"POST", "/auth/exchange-token", open, a.exchange},
+		{"POST", "/auth/refresh", open, a.refresh},
+		{"GET", "/auth/me", caller, a.me},
+		{"POST", "/auth/onboarding-complete", member, a.completeOnboarding},
+		{"POST", "/auth/seed-onboarding", writer, a.seedOnboarding},
+		{"POST", "/auth/webhook", signed, a.identityWebhook},
+
+		{"GET", "/org/members", member, a.listMembers},
+		{"PATCH", "/org/members/{userId}/role", owner, a.changeRole},
+		{"DELETE", "/org/members/{userId}", member, a.removeMember}, // anyone may leave
+		{"GET", "/org/invites", manager, a.listInvites},
+		{"POST", "/org/invite", manager, a.invite},
+		{"POST", "/org/invite/{id}/resend", manager, a.resendInvite},
+		{"DELETE", "/org/invite/{id}", manager, a.withdrawInvite},
+		{"GET", "/org/audit", manager, a.auditLog},
+
+		{"GET", "/tasks", member, a.listTasks},
+		{"POST", "/tasks", writer, a.createTask},
+		{"POST", "/tasks/reorder", writer, a.reorderTasks},
+		{"POST", "/tasks/reprioritize", writer, a.reprioritizeTasks},
+		{"GET", "/tasks/{id}", member, a.getTask},
+		{"PATCH", "/tasks/{id}", writer, a.updateTask},
+		{"DELETE", "/tasks/{id}", writer, a.deleteTask},
+		{"GET", "/tasks/{id}/history", member, a.taskHistory},
+
+		{"GET", "/teams", member, a.listTeams},
+		{"POST", "/teams", writer, a.createTeam},
+		{"GET", "/teams/{id}", member, a.getTeam},
+		{"PATCH", "/teams/{id}", writer, a.updateTeam},
+		{"DELETE", "/teams/{id}", writer, a.deleteTeam},
+		{"GET", "/teams/{id}/members", member, a.listTeamMembers},
+		{"POST", "/teams/{id}/members", writer, a.addTeamMember},
+		{"DELETE", "/teams/{id}/members/{userId}", writer, a.removeTeamMember},
+
+		{"GET", "/workspaces", member, a.listWorkspaces},
+		{"POST", "/workspaces", writer, a.createWorkspace},
+		{"PUT", "/workspaces/order", writer, a.orderWorkspaces},
+		{"GET", "/workspaces/{id}", member, a.getWorkspace},
+		{"PATCH", "/workspaces/{id}", writer, a.updateWorkspace},
+		{"DELETE", "/workspaces/{id}", writer, a.deleteWorkspace},
+		{"POST", "/workspaces/{id}/move", writer, a.moveWorkspace},
+
+		{"GET", "/admin/organisations", operating, a.listOrganisations},
+		{"GET", "/admin/organisations/{id}", operating, a.getOrganisation},
+		{"PUT", "/admin/organisations/{id}/subscription", operating, a.grant},
+		{"PUT", "/admin/organisations/{id}/members/{userId}/role", operating, a.setRole},
+
+		{"GET", "/openapi.json", free, a.document},
+	}
+	for i := range table {
+		table[i].Path = prefix + table[i].Path
+		if table[i].Guard == operating && a.AdminSecret == "" {
+			table[i].Handle = nil
+		}
+	}
+	return append(table,
+		row{"GET", "/docs", free, a.readReference},
+		row{"GET", "/healthz", free, a.alive},
+		row{"GET", "/readyz", free, a.ready},
+		row{"GET", "/metrics", free, a.metrics()},
+		row{"GET", "/.well-known/jwks.json", free, a.keys},
+	)
+}
+
+// endpoint is a row at work.
+type endpoint struct {
+	row
+	series *series
+}
+
+// path is all endpoints with one path: it chooses among them by method.
+type path struct {
+	api     *api
+	methods map[string]*endpoint
+	allow   []string // the value of the Allow header
+}
+
+// ServeHTTP answers a request whose path matched.
+func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := w.(*call)
+	c.r = r
+	e := p.methods[r.Method]
+	if e == nil && r.Method == http.MethodHead {
+		e = p.methods[http.MethodGet]
+	}
+	if e == nil {
+		c.Header()["Allow"] = p.allow
+		c.refuse(refusal{Status: http.StatusMethodNotAllowed, Message: "This endpoint allows only " + p.allow[0]})
+		return
+	}
+	c.route = e
+	if err := p.api.serve(c, e); err != nil {
+		p.api.fail(c, err)
+	}
+}
+
+// serve takes a request through its guard and, where it brings a key, through
+// what is kept of its first answer.
+func (a *api) serve(c *call, e *endpoint) error {
+	if err := a.admit(c, e.Guard); err != nil {
+		return err
+	}
+	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard != signed {
+		return a.once(c, key, e.Handle)
+	}
+	return e.Handle(c)
+}
+
+// router lays the table out for the multiplexer. Its routes are grouped by the
+// first segment of their path, which is compared as a plain prefix, so that a
+// request is held against the few patterns of its own group; methods are not
+// its business, so that a wrong one is noticed for every path.
+func (a *api) router() (*mux.Router, error) {
+	root := mux.NewRouter().SkipClean(true)
+	root.NotFoundHandler = http.HandlerFunc(a.unknown)
+
+	paths := map[string]*path{}
+	for _, r := range a.routes() {
+		if r.Handle == nil {
+			continue
+		}
+		p := paths[r.Path]
+		if p == nil {
+			p = &path{api: a, methods: map[string]*endpoint{}}
+			paths[r.Path] = p
+		}
+		if p.methods[r.Method] != nil {
+			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
+		}
+		p.methods[r.Method] = &endpoint{row: r, series: newSeries(a.duration, r.Path)}
+	}
+	groups := map[string]*mux.Router{}
+	// A literal segment sorts before a pattern's brace, so that /tasks/reorder
+	// is found before /tasks/{id}.
+	for _, template := range slices.Sorted(maps.Keys(paths)) {
+		p := paths[template]
+		methods := slices.Sorted(maps.Keys(p.methods))
+		if p.methods[http.MethodGet] != nil {
+			methods = append(methods, http.MethodHead)
+		}
+		slices.Sort(methods)
+		p.allow = []string{strings.Join(methods, ", ")}
+
+		start := groupOf(template)
+		group := groups[start]
+		if group == nil {
+			group = root.NewRoute().MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
+				return strings.HasPrefix(r.URL.Path, start)
+			}).Subrouter()
+			groups[start] = group
+		}
+		group.Handle(template, p)
+	}
+	for _, start := range slices.Sorted(maps.Keys(a.Mounts)) {
+		mounted := a.Mounts[start]
+		e := &endpoint{row: row{Path: start + "/*", Guard: free}, series: newSeries(a.duration, start+"/*")}
+		root.PathPrefix(start + "/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.(*call).route = e
+			mounted.ServeHTTP(w, r)
+		})
+	}
+	return root, nil
+}
+
+// groupOf returns the part of a path that its group shares.
+func groupOf(template string) string {
+	rest, versioned := strings.CutPrefix(template, prefix)
+	if i := strings.IndexByte(rest[1:], '/'); i >= 0 {
+		rest = rest[:i+1]
+	}
+	if versioned {
+		return prefix + rest
+	}
+	return rest
+}
+
+func (a *api) unknown(w http.ResponseWriter, _ *http.Request) {
+	a.fail(w.(*call), fault.New(fault.NotFound, "There is no such endpoint"))
+}

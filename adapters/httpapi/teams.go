@@ -1,0 +1,166 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"collab/domain/id"
+	"collab/domain/team"
+)
+
+type teamView struct {
+	ID          id.Team   `json:"id"`
+	Name        string    `json:"name"`
+	Description *string   `json:"description"`
+	Kind        team.Kind `json:"kind"`
+	CreatedBy   id.User   `json:"createdBy"`
+	CreatedAt   moment    `json:"createdAt"`
+	UpdatedAt   moment    `json:"updatedAt"`
+}
+
+func viewTeam(t team.Team) teamView {
+	return teamView{
+		ID: t.ID, Name: t.Name, Description: t.Description, Kind: t.Kind,
+		CreatedBy: t.CreatedBy, CreatedAt: moment(t.CreatedAt), UpdatedAt: moment(t.UpdatedAt),
+	}
+}
+
+func keyOfTeam(t team.Team) position { return position{At: t.CreatedAt, ID: string(t.ID)} }
+
+type teamMemberView struct {
+	UserID    id.User `json:"userId"`
+	Name      *string `json:"name"`
+	Email     *string `json:"email"`
+	AvatarURL *string `json:"avatarUrl"`
+	JoinedAt  moment  `json:"joinedAt"`
+}
+
+func viewTeamMember(p team.Profile) teamMemberView {
+	return teamMemberView{
+		UserID: p.User, Name: said(p.Person.Name), Email: said(p.Person.Email),
+		AvatarURL: said(p.Person.AvatarURL), JoinedAt: moment(p.JoinedAt),
+	}
+}
+
+func keyOfTeamMember(p team.Profile) position { return position{At: p.JoinedAt, ID: string(p.User)} }
+
+func (a *api) listTeams(c *call) error {
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	all, err := a.Teams.List(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfTeam, viewed(viewTeam), each(all, p, keyOfTeam))
+}
+
+func (a *api) getTeam(c *call) error {
+	t, err := pathID[id.Team](c, "id", "Team")
+	if err != nil {
+		return err
+	}
+	found, err := a.Teams.Get(c.r.Context(), c.actor, t)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewTeam(found))
+}
+
+func (a *api) createTeam(c *call) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	d := team.Draft{Name: required(o, "name", asText), Description: optional(o, "description", asText)}
+	if err := o.err(); err != nil {
+		return err
+	}
+	made, err := a.Teams.Create(c.r.Context(), c.actor, d)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusCreated, viewTeam(made))
+}
+
+func (a *api) updateTeam(c *call) error {
+	t, err := pathID[id.Team](c, "id", "Team")
+	if err != nil {
+		return err
+	}
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	p := team.Patch{Name: field(o, "name", asText), Description: field(o, "description", asText)}
+	if err := o.err(); err != nil {
+		return err
+	}
+	changed, err := a.Teams.Update(c.r.Context(), c.actor, t, p)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewTeam(changed))
+}
+
+func (a *api) deleteTeam(c *call) error {
+	t, err := pathID[id.Team](c, "id", "Team")
+	if err != nil {
+		return err
+	}
+	if err := a.Teams.Delete(c.r.Context(), c.actor, t); err != nil {
+		return err
+	}
+	return c.succeed()
+}
+
+func (a *api) listTeamMembers(c *call) error {
+	t, err := pathID[id.Team](c, "id", "Team")
+	if err != nil {
+		return err
+	}
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	all, err := a.Teams.Members(c.r.Context(), c.actor, t)
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfTeamMember, viewed(viewTeamMember), each(all, p, keyOfTeamMember))
+}
+
+func (a *api) addTeamMember(c *call) error {
+	t, err := pathID[id.Team](c, "id", "Team")
+	if err != nil {
+		return err
+	}
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	user := required(o, "userId", asUser)
+	if err := o.err(); err != nil {
+		return err
+	}
+	added, err := a.Teams.AddMember(c.r.Context(), c.actor, t, user)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewTeamMember(added))
+}
+
+func (a *api) removeTeamMember(c *call) error {
+	t, err := pathID[id.Team](c, "id", "Team")
+	if err != nil {
+		return err
+	}
+	user, err := pathID[id.User](c, "userId", "Member")
+	if err != nil {
+		return err
+	}
+	if err := a.Teams.RemoveMember(c.r.Context(), c.actor, t, user); err != nil {
+		return err
+	}
+	return c.succeed()
+}

@@ -1,0 +1,144 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"collab/app/workspaces"
+	"collab/domain/id"
+	"collab/domain/workspace"
+)
+
+type workspaceView struct {
+	ID          id.Workspace `json:"id"`
+	TeamID      id.Team      `json:"teamId"`
+	Name        string       `json:"name"`
+	Description *string      `json:"description"`
+	SortOrder   int          `json:"sortOrder"`
+	CreatedBy   id.User      `json:"createdBy"`
+	CreatedAt   moment       `json:"createdAt"`
+	UpdatedAt   moment       `json:"updatedAt"`
+}
+
+func viewWorkspace(w workspaces.Placed) workspaceView {
+	return workspaceView{
+		ID: w.ID, TeamID: w.Team, Name: w.Name, Description: w.Description, SortOrder: w.SortOrder,
+		CreatedBy: w.CreatedBy, CreatedAt: moment(w.CreatedAt), UpdatedAt: moment(w.UpdatedAt),
+	}
+}
+
+func keyOfWorkspace(w workspaces.Placed) position {
+	return position{Rank: int64(w.SortOrder), ID: string(w.ID)}
+}
+
+func (a *api) listWorkspaces(c *call) error {
+	q, p, err := c.listing("teamId")
+	if err != nil {
+		return err
+	}
+	var in id.Team
+	if text, given := q.get("teamId"); given {
+		in = selected[id.Team](text)
+	}
+	all, err := a.Workspaces.List(c.r.Context(), c.actor, in)
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), each(all, p, keyOfWorkspace))
+}
+
+func (a *api) getWorkspace(c *call) error {
+	w, err := pathID[id.Workspace](c, "id", "Workspace")
+	if err != nil {
+		return err
+	}
+	found, err := a.Workspaces.Get(c.r.Context(), c.actor, w)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewWorkspace(found))
+}
+
+func (a *api) createWorkspace(c *call) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	d := workspace.Draft{
+		Name: required(o, "name", asText), Team: required(o, "teamId", asTeam),
+		Description: optional(o, "description", asText),
+	}
+	if err := o.err(); err != nil {
+		return err
+	}
+	made, err := a.Workspaces.Create(c.r.Context(), c.actor, d)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusCreated, viewWorkspace(made))
+}
+
+func (a *api) updateWorkspace(c *call) error {
+	w, err := pathID[id.Workspace](c, "id", "Workspace")
+	if err != nil {
+		return err
+	}
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	p := workspace.Patch{Name: field(o, "name", asText), Description: field(o, "description", asText)}
+	if err := o.err(); err != nil {
+		return err
+	}
+	changed, err := a.Workspaces.Update(c.r.Context(), c.actor, w, p)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewWorkspace(changed))
+}
+
+func (a *api) deleteWorkspace(c *call) error {
+	w, err := pathID[id.Workspace](c, "id", "Workspace")
+	if err != nil {
+		return err
+	}
+	if err := a.Workspaces.Delete(c.r.Context(), c.actor, w); err != nil {
+		return err
+	}
+	return c.succeed()
+}
+
+func (a *api) moveWorkspace(c *call) error {
+	w, err := pathID[id.Workspace](c, "id", "Workspace")
+	if err != nil {
+		return err
+	}
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	to := required(o, "targetTeamId", asTeam)
+	if err := o.err(); err != nil {
+		return err
+	}
+	moved, err := a.Workspaces.Move(c.r.Context(), c.actor, w, to)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewWorkspace(moved))
+}
+
+func (a *api) orderWorkspaces(c *call) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	named := operands[id.Workspace](o, "order", "Workspace")
+	if err := o.err(); err != nil {
+		return err
+	}
+	if err := a.Workspaces.SetOrder(c.r.Context(), c.actor, named); err != nil {
+		return err
+	}
+	return c.succeed()
+}

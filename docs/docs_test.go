@@ -1,0 +1,48 @@
+package docs
+
+import (
+	"context"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+func TestTheDocumentIsValid(t *testing.T) {
+	for name, load := range map[string]func() ([]byte, error){
+		"as written": func() ([]byte, error) { return openAPI, nil },
+		"as JSON":    JSON,
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, err := load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := openapi3.NewLoader().LoadFromData(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Validate(context.Background(), openapi3.EnableExamplesValidation()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestEveryOperationIsDescribed(t *testing.T) {
+	d, err := openapi3.NewLoader().LoadFromData(openAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for path, item := range d.Paths.Map() {
+		for method, op := range item.Operations() {
+			if op.OperationID == "" || op.Summary == "" || len(op.Tags) != 1 || d.Tags.Get(op.Tags[0]) == nil {
+				t.Errorf("%s %s needs an id, a summary and one known tag", method, path)
+			}
+			if seen[op.OperationID] {
+				t.Errorf("%s is the id of two operations", op.OperationID)
+			}
+			seen[op.OperationID] = true
+		}
+	}
+}
