@@ -1,0 +1,226 @@
+//go:build browser
+
+// Package browser runs what people do in a browser in a real one: Chromium,
+// without a screen. The tests need the build tag "browser".
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// patience bounds what one test waits for.
+const patience = 2 * time.Minute
+
+// chromium returns the browser's path, having installed it where it is missing
+// and that is possible.
+var chromium = sync.OnceValues(func() (string, error) {
+	find := func() string {
+		for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+			if path, err := exec.LookPath(name); err == nil {
+				return path
+			}
+		}
+		return ""
+	}
+	if path := find(); path != "" {
+		return path, nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return "", fmt.Errorf("the browser tests need Chromium: install the package chromium")
+	}
+	fmt.Fprintln(os.Stderr, "Chromium is missing: installing the package chromium")
+	for _, arguments := range [][]string{{"update", "-q"}, {"install", "-q", "-y", "--no-install-recommends", "chromium"}} {
+		command := exec.Command("apt-get", arguments...)
+		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		command.Stdout, command.Stderr = os.Stderr, os.Stderr
+		if err := command.Run(); err != nil {
+			return "", fmt.Errorf("apt-get %s: %w", strings.Join(arguments, " "), err)
+		}
+	}
+	if path := find(); path != "" {
+		return path, nil
+	}
+	return "", fmt.Errorf("the package chromium is installed, but there is no such command")
+})
+
+// tab is one tab of a browser of its own, without history or cookies.
+type tab struct {
+	context.Context
+	t *testing.T
+
+	mu       sync.Mutex
+	requests []string // the addresses that it has asked for
+	problems []string // what it has complained of
+}
+
+func openTab(t *testing.T) *tab {
+	t.Helper()
+	path, err := chromium()
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("lang", "en")}
+	for _, flag := range []string{
+		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+		"disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars",
+	} {
+		options = append(options, chromedp.Flag(flag, true))
+	}
+	allocator, release := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+	whole, _ := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(whole); err != nil {
+			t.Logf("closing the browser: %v", err)
+		}
+		release()
+	})
+	// The browser lives as long as the first context that something runs with,
+	// which therefore has no time limit.
+	if err := chromedp.Do(whole); err != nil {
+		t.Fatalf("starting %s: %v", path, err)
+	}
+	limited, done := context.WithTimeout(whole, patience)
+	t.Cleanup(done)
+	b := &tab{Context: limited, t: t}
+	if err := chromedp.Listen(whole, b.note); err != nil {
+		t.Fatal(err)
+	}
+	_, err = chromedp.Call(b, network.Enable, network.EnableParams{})
+	_, err2 := chromedp.Call(b, log.Enable, cdp.Empty{})
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// note keeps what the browser says.
+func (b *tab) note(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		b.requests = append(b.requests, e.Request.URL)
+	case *log.EventEntryAdded:
+		b.problems = append(b.problems, e.Entry.Text)
+	}
+}
+
+// do runs actions, which must succeed.
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b, actions...); err != nil {
+		b.fail(err)
+	}
+}
+
+// fail ends the test with a picture of the page.
+func (b *tab) fail(err error) {
+	b.t.Helper()
+	b.picture("failure")
+	where, _ := chromedp.Run(b, chromedp.Location())
+	b.t.Fatalf("at %s: %v", where, err)
+}
+
+// read returns what an action finds.
+func read[T any](b *tab, action chromedp.Action[T]) T {
+	b.t.Helper()
+	found, err := chromedp.Run(b, action)
+	if err != nil {
+		b.fail(err)
+	}
+	return found
+}
+
+// press clicks the button with this text and waits for the next page.
+func (b *tab) press(text string) {
+	b.t.Helper()
+	response, err := chromedp.RunResponse(b, chromedp.Click(fmt.Sprintf(`//button[normalize-space()=%q]`, text)))
+	if err != nil {
+		b.fail(fmt.Errorf("pressing %s: %w", text, err))
+	}
+	b.t.Logf("%s: %d %s", text, response.Status, response.URL)
+}
+
+// fill replaces the text of the field with this label.
+func (b *tab) fill(label, text string) {
+	b.t.Helper()
+	field := fmt.Sprintf(`//*[@id=//label[normalize-space()=%q]/@for]`, label)
+	b.do(chromedp.WaitVisible(field), chromedp.Clear(field), chromedp.SendKeys(field, text))
+}
+
+// choose clicks the choice whose text begins so.
+func (b *tab) choose(text string) {
+	b.t.Helper()
+	b.do(chromedp.Click(fmt.Sprintf(`//label[starts-with(normalize-space(), %q)]`, text)))
+}
+
+// text returns what the page says.
+func (b *tab) text() string {
+	b.t.Helper()
+	return read(b, chromedp.Evaluate[string](`document.body.innerText`))
+}
+
+// value returns the contents of the field with this id.
+func (b *tab) value(id string) string {
+	b.t.Helper()
+	return read(b, chromedp.Value(chromedp.ID(id)))
+}
+
+// resize gives the tab the size of a screen, and its colours.
+func (b *tab) resize(width, height int64, colours string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, height))
+	if _, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}},
+	}); err != nil {
+		b.fail(err)
+	}
+}
+
+// picture keeps the whole page as a picture among the test's artifacts.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	png, err := chromedp.Run(b, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Logf("no picture: %v", err)
+		return
+	}
+	if err := os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
+		b.t.Logf("no picture: %v", err)
+	}
+}
+
+// clean checks that the browser has had nothing to complain of and has asked
+// nobody but these servers.
+func (b *tab) clean(servers ...string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, problem := range b.problems {
+		b.t.Errorf("the browser says: %s", problem)
+	}
+	for _, request := range b.requests {
+		known := false
+		for _, server := range servers {
+			known = known || strings.HasPrefix(request, server)
+		}
+		if !known {
+			b.t.Errorf("the browser asked for %s", request)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/google/uuid"
+
+	"collab/adapters/devidp"
+)
+
+// identityServer is the development identity provider without the service.
+func identityServer(t *testing.T, redirects ...string) *devidp.Provider {
+	t.Helper()
+	var provider *devidp.Provider
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
+	t.Cleanup(server.Close)
+	folder := t.TempDir()
+	var err error
+	provider, err = devidp.New(devidp.Options{
+		Development: true, Listen: server.Listener.Addr().String(), PublicURL: server.URL, Redirects: redirects,
+		KeyFile: filepath.Join(folder, "key"), AccountsFile: filepath.Join(folder, "accounts"),
+		Clock: system{}, IDs: system{}, Secrets: system{},
+		Invitation: func(context.Context, string) (devidp.Invite, error) {
+			return devidp.Invite{Email: "grace@example.com", OrgID: "org_1", OrgName: "Analytical Engines", OrgSlug: "engines", Role: "ADMIN"}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
+}
+
+type system struct{}
+
+func (system) Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+func (system) New() string { return uuid.Must(uuid.NewV7()).String() }
+
+func (system) Secret() string {
+	b := make([]byte, 32)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// account makes an account the way scripts do.
+func account(t *testing.T, provider *devidp.Provider, email, name, org, role string) {
+	t.Helper()
+	res, err := http.PostForm(provider.Issuer()+"/token", url.Values{"email": {email}, "name": {name}, "org": {org}, "role": {role}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", email, res.Status)
+	}
+}
+
+func TestPages(t *testing.T) {
+	fresh, used := identityServer(t), identityServer(t)
+	account(t, used, "ada@example.com", "Ada Lovelace", "Analytical Engines", "owner")
+	account(t, used, "ada@example.com", "", "Royal Society", "member")
+	account(t, used, "charles.babbage@example.com", "Charles Babbage", "Analytical Engines", "member")
+	account(t, used, "a-very-long-address-that-has-no-place-to-break@department.of.computation.example.com", "Augusta Ada King, Countess of Lovelace", "", "")
+	authorize := used.Issuer() + "/authorize?" + url.Values{
+		"client_id": {devidp.ClientID}, "redirect_uri": {strings.TrimSuffix(used.Issuer(), devidp.Prefix) + "/api/v1/auth/cli-callback"},
+		"response_type": {"code"}, "scope": {"openid"}, "code_challenge_method": {"S256"}, "code_challenge": {strings.Repeat("x", 43)},
+	}.Encode()
+
+	for name, address := range map[string]string{
+		"first":     fresh.SignInURL(),
+		"sign-in":   used.SignInURL(),
+		"authorize": authorize,
+		"invite":    used.InviteURL("1"),
+		"problem":   used.Issuer() + "/nothing",
+	} {
+		for _, screen := range []struct {
+			name          string
+			width, height int64
+			colours       string
+		}{{"desktop", 1280, 800, "light"}, {"phone", 360, 740, "light"}, {"dark", 1280, 800, "dark"}} {
+			t.Run(name+" fits, is labelled and loads nothing from elsewhere on "+screen.name, func(t *testing.T) {
+				b := openTab(t)
+				b.resize(screen.width, screen.height, screen.colours)
+				b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("h1")))
+				b.picture(name + "-" + screen.name)
+				b.accessible()
+				if name != "problem" { // whose status the browser reports
+					b.clean(strings.TrimSuffix(fresh.Issuer(), devidp.Prefix), strings.TrimSuffix(used.Issuer(), devidp.Prefix))
+				}
+			})
+		}
+	}
+
+	t.Run("the first page can be sent as it is, with the keyboard alone", func(t *testing.T) {
+		provider := identityServer(t)
+		b := openTab(t)
+		b.do(chromedp.Navigate(provider.SignInURL()), chromedp.Focus(chromedp.ID("email")), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("token")))
+		b.picture("session-desktop")
+		b.accessible()
+		b.resize(360, 740, "light")
+		b.picture("session-phone")
+		b.accessible()
+		if text := b.text(); !strings.Contains(text, "Ada Lovelace") || !strings.Contains(text, "Owner of Example") {
+			t.Errorf("the page says:\n%s", text)
+		}
+		b.clean(strings.TrimSuffix(provider.Issuer(), devidp.Prefix))
+	})
+	t.Run("fields of what is new are shown when they are chosen", func(t *testing.T) {
+		b := openTab(t)
+		b.do(chromedp.Navigate(used.SignInURL()), chromedp.WaitNotVisible(chromedp.ID("email")), chromedp.WaitNotVisible(chromedp.ID("org-name")))
+		b.choose("+ Another account")
+		b.fill("E-mail address", "nobody")
+		b.choose("+ A new organisation")
+		b.fill("Organisation’s name", "Somewhere")
+		b.press("Sign in")
+		b.picture("mistake-desktop")
+		b.accessible()
+		if text := b.text(); !strings.Contains(text, "The e-mail address must be an e-mail address.") || b.value("org-name") != "Somewhere" {
+			t.Errorf("the page says:\n%s", text)
+		}
+		b.fill("E-mail address", "nobody@example.com")
+		b.press("Sign in")
+		if text := b.text(); !strings.Contains(text, "Owner of Somewhere") {
+			t.Errorf("the page says:\n%s", text)
+		}
+	})
+	t.Run("the redirects after a sign-in may lead through the client to a local server", func(t *testing.T) {
+		arrived := make(chan string, 1)
+		local := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/callback" {
+				arrived <- r.URL.RawQuery
+			}
+			fmt.Fprint(w, "<h1>Done</h1>")
+		}))
+		t.Cleanup(local.Close)
+		client := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, strings.Replace(local.URL, "127.0.0.1", "localhost", 1)+"/callback?state="+url.QueryEscape(r.FormValue("state")), http.StatusFound)
+		}))
+		t.Cleanup(client.Close)
+		provider := identityServer(t, client.URL+"/back")
+		b := openTab(t)
+		b.do(chromedp.Navigate(provider.Issuer() + "/authorize?" + url.Values{
+			"client_id": {devidp.ClientID}, "redirect_uri": {client.URL + "/back"}, "state": {"as it was"},
+			"response_type": {"code"}, "scope": {"openid"}, "code_challenge_method": {"S256"}, "code_challenge": {strings.Repeat("x", 43)},
+		}.Encode()))
+		b.press("Sign in")
+		select {
+		case query := <-arrived:
+			if query != "state=as+it+was" {
+				t.Errorf("the local server was sent %s", query)
+			}
+		case <-b.Done():
+			t.Error("nothing came to the local server")
+		}
+	})
+}
+
+// accessible checks that the page has a language, a title and one heading,
+// runs no scripts, does not scroll sideways, and names every control and
+// picture.
+func (b *tab) accessible() {
+	b.t.Helper()
+	found := read(b, chromedp.Evaluate[[]string](`(() => {
+		const found = []
+		const must = (ok, what) => { if (!ok) found.push(what) }
+		must(document.documentElement.lang === "en", "no language")
+		must(document.title !== "", "no title")
+		must(document.querySelectorAll("h1").length === 1, "not one heading")
+		must(document.querySelectorAll("main").length === 1, "not one main part")
+		must(document.scripts.length === 0, "scripts")
+		must(document.documentElement.scrollWidth <= window.innerWidth, "scrolls sideways: " + document.documentElement.scrollWidth + " in " + window.innerWidth)
+		for (const control of document.querySelectorAll("input:not([type=hidden]), textarea, select"))
+			must(control.labels.length === 1 && control.labels[0].innerText.trim() !== "" || control.offsetParent === null, "no label: " + control.outerHTML)
+		for (const group of document.querySelectorAll("fieldset"))
+			must(group.querySelector("legend"), "no legend: " + group.outerHTML)
+		for (const image of document.images)
+			must(image.hasAttribute("alt") && (image.complete && image.naturalWidth > 0), "picture: " + image.outerHTML)
+		for (const part of document.querySelectorAll("main, main *"))
+			must(part.scrollWidth <= part.clientWidth + 1 || part.clientWidth === 0 || getComputedStyle(part).overflowX !== "visible" || getComputedStyle(part).display === "inline" || part.tagName === "INPUT", "runs over: " + part.outerHTML.slice(0, 80))
+		return found
+	})()`))
+	for _, what := range found {
+		b.t.Error(what)
+	}
+}
