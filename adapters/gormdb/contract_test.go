@@ -1,0 +1,101 @@
+package gormdb
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"collab/test/contract"
+	"collab/test/postgres"
+)
+
+// databases are what every test that is about both runs on.
+var databases = []struct {
+	name string
+	url  func(t testing.TB) string
+}{
+	{"SQLite", func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "data", "collab.db") }},
+	{"Postgres", postgres.URL},
+}
+
+// onBoth runs a test on a fresh, migrated database of each kind.
+func onBoth(t *testing.T, test func(t *testing.T, db *DB)) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) { test(t, migrated(t, d.url(t))) })
+	}
+}
+
+func opened(t testing.TB, url string) *DB {
+	t.Helper()
+	db, err := Open(t.Context(), Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func migrated(t testing.TB, url string) *DB {
+	t.Helper()
+	db := opened(t, url)
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func TestStore(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		contract.Store(t, func(*testing.T) contract.Opened { return contract.Opened{Store: db, Epochs: db} })
+	})
+}
+
+func TestMigrateByManyAtOnce(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			url := d.url(t)
+			dbs := make([]*DB, 8)
+			for i := range dbs {
+				dbs[i] = opened(t, url)
+			}
+			if err := dbs[0].Ready(t.Context()); err == nil {
+				t.Fatal("an empty database is ready")
+			}
+			errs := make([]error, len(dbs))
+			var all sync.WaitGroup
+			for i, db := range dbs {
+				all.Go(func() {
+					if errs[i] = db.Migrate(t.Context()); errs[i] == nil {
+						errs[i] = db.Ready(t.Context())
+					}
+				})
+			}
+			all.Wait()
+			for i, err := range errs {
+				if err != nil {
+					t.Errorf("server %d: %v", i, err)
+				}
+			}
+			var applied int64
+			if err := dbs[0].read.Raw("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0").Row().Scan(&applied); err != nil {
+				t.Fatal(err)
+			}
+			newest, err := latest(dbs[0].dialect)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if applied != newest {
+				t.Errorf("%d migrations were applied, want each of %d once", applied, newest)
+			}
+		})
+	}
+}
+
+var _ = context.Background
+var _ = fmt.Sprint

@@ -1,0 +1,198 @@
+package gormdb
+
+import (
+	"database/sql"
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// dialect is what differs in the statements of the two databases.
+type dialect uint8
+
+const (
+	onSQLite dialect = iota
+	onPostgres
+)
+
+func (d dialect) isolation() *sql.TxOptions {
+	if d == onPostgres {
+		return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+	}
+	return &sql.TxOptions{} // the connection's transactions are immediate
+}
+
+// held ends a SELECT whose rows are kept from other writers until the
+// transaction ends. On SQLite there are no other writers. References to the
+// rows by foreign keys are not kept waiting.
+func (d dialect) held() string {
+	if d == onPostgres {
+		return " FOR NO KEY UPDATE"
+	}
+	return ""
+}
+
+// shared ends a SELECT whose rows are kept from being deleted until the
+// transaction ends.
+func (d dialect) shared() string {
+	if d == onPostgres {
+		return " FOR KEY SHARE"
+	}
+	return ""
+}
+
+// in is the condition that a column of the Postgres type is among the values of
+// a parameter made by list.
+func (d dialect) in(column, kind string) string {
+	if d == onPostgres {
+		return column + " = ANY(?::" + kind + "[])"
+	}
+	return column + " IN (SELECT value FROM json_each(?))"
+}
+
+// list makes one parameter of many texts.
+func list[T ~string](d dialect, values []T) string {
+	var b strings.Builder
+	b.Grow(2 + 39*len(values))
+	if d != onPostgres {
+		texts := make([]string, len(values))
+		for i, v := range values {
+			texts[i] = string(v)
+		}
+		return array(texts)
+	}
+	b.WriteByte('{')
+	for i, v := range values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		for j := range len(v) {
+			if v[j] == '"' || v[j] == '\\' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(v[j])
+		}
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// column is a column of a table with its type on Postgres.
+type column struct{ name, kind string }
+
+// param is a parameter in a SELECT list, where Postgres does not know the type
+// of the column that it ends up in.
+func (d dialect) param(c column) string {
+	if d == onPostgres {
+		return "?::" + c.kind
+	}
+	return "?"
+}
+
+// records is the rows of a parameter that is a JSON array of objects, as the
+// table v with the columns.
+func (d dialect) records(columns []column) string {
+	var b strings.Builder
+	if d == onPostgres {
+		b.WriteString("json_to_recordset(?::json) AS v(")
+	} else {
+		b.WriteString("(SELECT ")
+	}
+	for i, c := range columns {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if d == onPostgres {
+			b.WriteString(c.name + " " + c.kind)
+		} else {
+			b.WriteString("value->>'" + c.name + "' AS " + c.name)
+		}
+	}
+	if d == onPostgres {
+		b.WriteString(")")
+	} else {
+		b.WriteString(" FROM json_each(?)) AS v")
+	}
+	return b.String()
+}
+
+// page ends a SELECT of at most limit rows in an order; 0 is all. Postgres plans
+// a statement once for all limits unless one is written into it, and then thinks
+// of a tenth of the table: so a coarse limit is written in, and the exact one is
+// a parameter around it.
+func (d dialect) page(query, order string, limit int) (string, []any) {
+	query += " ORDER BY " + order
+	switch {
+	case limit <= 0:
+		return query, nil
+	case d == onPostgres:
+		coarse := 16
+		for coarse < limit {
+			coarse *= 2
+		}
+		return "SELECT * FROM (" + query + " LIMIT " + strconv.Itoa(coarse) + ") AS page LIMIT ?", []any{limit}
+	}
+	return query + " LIMIT ?", []any{limit}
+}
+
+// array writes texts as a JSON array. Most of them need no escaping, and then
+// their bytes are copied.
+func array(texts []string) string {
+	n := 2
+	for _, s := range texts {
+		if !plain(s) {
+			b, err := json.Marshal(texts)
+			if err != nil {
+				panic(err) // texts can always be written
+			}
+			return string(b)
+		}
+		n += len(s) + 3
+	}
+	var b strings.Builder
+	b.Grow(n)
+	b.WriteByte('[')
+	for i, s := range texts {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		b.WriteString(s)
+		b.WriteByte('"')
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// plain reports whether s stands in JSON as it is: printable ASCII without
+// quotation marks and backslashes.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// texts reads what array wrote.
+func texts[T ~string](s string) ([]T, error) {
+	if s == "" || s == "[]" {
+		return nil, nil
+	}
+	// Without a backslash no quotation mark is inside a text.
+	if inner, ok := strings.CutPrefix(s, `["`); ok && !strings.Contains(inner, `\`) {
+		if inner, ok = strings.CutSuffix(inner, `"]`); ok {
+			all := make([]T, 0, 1+strings.Count(inner, `","`))
+			for one := range strings.SplitSeq(inner, `","`) {
+				all = append(all, T(one))
+			}
+			return all, nil
+		}
+	}
+	var all []T
+	err := json.Unmarshal([]byte(s), &all)
+	return all, err
+}

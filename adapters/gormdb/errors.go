@@ -1,0 +1,116 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"os"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"gorm.io/gorm"
+	"modernc.org/sqlite"
+	sqlitecode "modernc.org/sqlite/lib"
+
+	"collab/domain/fault"
+)
+
+// failed turns an error of the database into one of the core. What names the
+// record in question. An error that a context ended comes back as the
+// context's.
+func failed(ctx context.Context, err error, what string) error {
+	var known *fault.Error
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &known):
+		return err
+	}
+	switch cause(err) {
+	case causeTaken:
+		return fault.Wrap(fault.Conflict, err, "%s is there already", what)
+	case causeReference:
+		return fault.Wrap(fault.NotFound, err, "%s belongs to a record that was not found", what)
+	case causeNotAnID:
+		return fault.Wrap(fault.NotFound, err, "%s not found", what)
+	case causeUnreachable:
+		return fault.Wrap(fault.Unavailable, err, "The database does not answer")
+	}
+	return fault.Wrap(fault.Internal, err, "The database failed")
+}
+
+// causes of errors, as far as callers treat them differently.
+const (
+	causeOther = iota
+	causeTaken
+	causeReference
+	causeNotAnID
+	causeUnreachable
+)
+
+func cause(err error) int {
+	var pg *pgconn.PgError
+	var lite *sqlite.Error
+	var network net.Error
+	var connecting *pgconn.ConnectError
+	switch {
+	case errors.Is(err, gorm.ErrDuplicatedKey):
+		return causeTaken
+	case errors.Is(err, gorm.ErrForeignKeyViolated):
+		return causeReference
+	case errors.As(err, &pg):
+		switch pg.Code {
+		case "23505":
+			return causeTaken
+		case "23503":
+			return causeReference
+		case "22P02": // a text that is no UUID is the id of nothing
+			return causeNotAnID
+		case "53300", "57P01", "57P02", "57P03", "57P05": // too many connections, shut down, crashed, starting, idle
+			return causeUnreachable
+		}
+		if pg.Code[:min(2, len(pg.Code))] == "08" {
+			return causeUnreachable
+		}
+	case errors.As(err, &lite):
+		switch lite.Code() & 0xff {
+		case sqlitecode.SQLITE_CONSTRAINT:
+			switch lite.Code() {
+			case sqlitecode.SQLITE_CONSTRAINT_UNIQUE, sqlitecode.SQLITE_CONSTRAINT_PRIMARYKEY:
+				return causeTaken
+			case sqlitecode.SQLITE_CONSTRAINT_FOREIGNKEY:
+				return causeReference
+			}
+		case sqlitecode.SQLITE_BUSY, sqlitecode.SQLITE_LOCKED, sqlitecode.SQLITE_IOERR, sqlitecode.SQLITE_FULL, sqlitecode.SQLITE_CANTOPEN:
+			return causeUnreachable
+		}
+	case errors.As(err, &connecting), errors.As(err, &network), errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+		errors.Is(err, os.ErrDeadlineExceeded), pgconn.SafeToRetry(err):
+		return causeUnreachable
+	}
+	return causeOther
+}
+
+// disordered reports whether a transaction failed only because of others at the
+// same time, or because of an error that fn passed over although Postgres goes
+// on with nothing after one. Fn meets that again if it is not from others.
+func disordered(err error) bool {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	switch pg.Code {
+	case "40001", "40P01", "25P02": // serialization failure, deadlock, in a failed transaction
+		return true
+	}
+	return false
+}

@@ -1,0 +1,201 @@
+// Package gormdb keeps every collection on SQL through GORM: on Postgres and on
+// SQLite, with the same repositories and a schema for each of them that says the
+// same thing.
+//
+// What both have in common: times are milliseconds since 1970 in a BIGINT, ids
+// are the database's UUIDs or text, and every key and foreign key of a tenant's
+// table begins with the organisation. Statements that are run often are written
+// out and their rows scanned by hand; the rest is GORM's.
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// attempts is how often a transaction is run at most, the first time included.
+const attempts = 10
+
+// Options say which database to open and how.
+type Options struct {
+	// URL is sqlite://path (sqlite:///abs/x.db, sqlite://relative/x.db) or
+	// postgres://…, which may have pool_max_conns among its parameters.
+	URL string
+
+	// Logger gets statements that failed unexpectedly, without their values. Nil:
+	// nothing is logged.
+	Logger *slog.Logger
+
+	// Pause is called before a transaction is run again after the attempt-th time,
+	// because the database could not order it among others. Nil: at once. Its
+	// error ends the transaction.
+	Pause func(ctx context.Context, attempt int) error
+}
+
+// DB is a database with every collection.
+type DB struct {
+	conn
+	pools []*sql.DB
+	pause func(ctx context.Context, attempt int) error
+
+	// migrator opens what migrations run on, and the lock that holds other
+	// servers off meanwhile.
+	migrator func(ctx context.Context) (*migration, error)
+}
+
+var (
+	_ ports.Store  = (*DB)(nil)
+	_ ports.Epochs = (*DB)(nil)
+	_ ports.Health = (*DB)(nil)
+)
+
+// conn is what the collections read and write through: the pools, or one
+// transaction.
+type conn struct {
+	dialect dialect
+	read    *gorm.DB
+	write   *gorm.DB
+	db      *DB
+
+	// locked has the organisations whose lock the transaction holds; nil outside
+	// a transaction.
+	locked map[id.Org]bool
+}
+
+// Open opens the database, making an empty one where SQLite has none, and fails
+// with Unavailable when it does not answer. The schema is Migrate's.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	db := &DB{pause: o.Pause}
+	if db.pause == nil {
+		db.pause = func(ctx context.Context, _ int) error { return ctx.Err() }
+	}
+	db.conn.db = db
+	scheme, _, _ := strings.Cut(o.URL, ":")
+	var err error
+	switch scheme {
+	case "sqlite":
+		err = db.openSQLite(o)
+	case "postgres", "postgresql":
+		err = db.openPostgres(o)
+	default:
+		err = fault.Field("database URL", "must begin with sqlite:// or postgres://")
+	}
+	if err == nil {
+		err = db.answers(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// Close closes all connections. The database is of no use afterwards.
+func (db *DB) Close() error {
+	var errs []error
+	for _, pool := range db.pools {
+		errs = append(errs, pool.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (db *DB) answers(ctx context.Context) error {
+	for _, pool := range db.pools {
+		if err := pool.PingContext(ctx); err != nil {
+			return failed(ctx, err, "Database")
+		}
+	}
+	return nil
+}
+
+// use makes GORM on a pool, with the tenancy guard in place.
+func (db *DB) use(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (*gorm.DB, error) {
+	db.pools = append(db.pools, pool)
+	g, err := gorm.Open(dialector, &gorm.Config{
+		SkipDefaultTransaction: true,
+		TranslateError:         true,
+		DisableAutomaticPing:   true,
+		Logger:                 logs{l},
+	})
+	if err != nil {
+		return nil, failed(context.Background(), err, "Database")
+	}
+	return g, guard(g)
+}
+
+// Atomic runs fn in a transaction: READ COMMITTED on Postgres, immediate on
+// SQLite, where it is the only writer. When the database could not order it
+// among others it is run again, a bounded number of times.
+func (db *DB) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	return db.transact(ctx, func(c *conn) error { return fn(c) })
+}
+
+func (db *DB) transact(ctx context.Context, fn func(*conn) error) error {
+	for attempt := 1; ; attempt++ {
+		err := db.once(ctx, fn)
+		if err == nil || attempt == attempts || !disordered(err) {
+			return err
+		}
+		if e := db.pause(ctx, attempt); e != nil {
+			return e
+		}
+	}
+}
+
+func (db *DB) once(ctx context.Context, fn func(*conn) error) error {
+	var own error
+	err := db.write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		own = fn(&conn{dialect: db.dialect, read: tx, write: tx, db: db, locked: map[id.Org]bool{}})
+		return own
+	}, db.dialect.isolation())
+	if own != nil {
+		return own
+	}
+	return failed(ctx, err, "Record")
+}
+
+// inside reports whether c is a transaction.
+func (c *conn) inside() bool { return c.locked != nil }
+
+// atomic runs fn in c's transaction, or in one of its own where c is none.
+func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
+	if c.inside() {
+		return fn(c)
+	}
+	return c.db.transact(ctx, fn)
+}
+
+type (
+	directory struct{ *conn }
+	work      struct{ *conn }
+	journal   struct{ *conn }
+)
+
+func (c *conn) Directory() ports.Directory { return directory{c} }
+func (c *conn) Work() ports.Work           { return work{c} }
+func (c *conn) Journal() ports.Journal     { return journal{c} }
+
+func (d directory) Users() ports.Users                 { return users(d) }
+func (d directory) Organisations() ports.Organisations { return organisations(d) }
+func (d directory) Members() ports.Members             { return members(d) }
+func (d directory) Invitations() ports.Invitations     { return invitations(d) }
+func (d directory) Subscriptions() ports.Subscriptions { return subscriptions(d) }
+
+func (w work) Teams() ports.Teams             { return teams(w) }
+func (w work) TeamMembers() ports.TeamMembers { return teamMembers(w) }
+func (w work) Workspaces() ports.Workspaces   { return workspaces(w) }
+func (w work) Orders() ports.Orders           { return orders(w) }
+func (w work) Tasks() ports.Tasks             { return tasks(w) }
+func (w work) TaskHistory() ports.TaskHistory { return taskHistory(w) }
+
+func (j journal) Inbox() ports.Inbox     { return inbox(j) }
+func (j journal) Audit() ports.Audit     { return auditLog(j) }
+func (j journal) Replays() ports.Replays { return replays(j) }

@@ -1,0 +1,115 @@
+package gormdb
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/task"
+	"collab/ports"
+)
+
+type taskHistoryRow struct {
+	OrgID  string `gorm:"type:uuid;primaryKey"`
+	ID     string `gorm:"type:uuid;primaryKey"`
+	TaskID string `gorm:"type:uuid;not null"`
+	At     int64  `gorm:"not null"`
+	ByUser string `gorm:"type:uuid;not null"`
+	Reason string `gorm:"not null"`
+	Fields string `gorm:"not null"` // a JSON array of deltaRow
+}
+
+func (taskHistoryRow) TableName() string { return "task_history" }
+
+type deltaRow struct {
+	Field string  `json:"field"`
+	From  *string `json:"from,omitempty"`
+	To    *string `json:"to,omitempty"`
+}
+
+var historyColumns = []column{{"id", "uuid"}, {"task_id", "uuid"}, {"at", "bigint"}, {"by_user", "uuid"}, {"reason", "text"}, {"fields", "text"}}
+
+type taskHistory struct{ *conn }
+
+var _ ports.TaskHistory = taskHistory{}
+
+// Add holds the tasks against deletion and appends all lines in one statement.
+func (q taskHistory) Add(ctx context.Context, o id.Org, changes []task.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	records := make([]map[string]any, len(changes))
+	var of []id.Task
+	known := map[id.Task]bool{}
+	for i, c := range changes {
+		deltas := make([]deltaRow, len(c.Fields))
+		for j, d := range c.Fields {
+			deltas[j] = deltaRow(d)
+		}
+		fields, err := json.Marshal(deltas)
+		if err != nil {
+			return failed(ctx, err, "Change")
+		}
+		records[i] = map[string]any{
+			"id": string(c.ID), "task_id": string(c.Task), "at": c.At.UnixMilli(), "by_user": string(c.By), "reason": c.Reason, "fields": string(fields),
+		}
+		if !known[c.Task] {
+			known[c.Task] = true
+			of = append(of, c.Task)
+		}
+	}
+	written, err := json.Marshal(records)
+	if err != nil {
+		return failed(ctx, err, "Change")
+	}
+	return q.atomic(ctx, func(c *conn) error {
+		found, err := all(ctx, c.write, "Task", scanInt,
+			"SELECT 1 FROM tasks WHERE org_id = ? AND "+c.dialect.in("id", "uuid")+" ORDER BY id"+c.dialect.shared(), string(o), list(c.dialect, of))
+		if err != nil {
+			return err
+		}
+		if len(found) != len(of) {
+			return fault.Missing("Task")
+		}
+		_, err = exec(ctx, c.write, "Change", insertHistory[c.dialect], string(o), string(written))
+		return err
+	})
+}
+
+// insertHistory writes all lines from one parameter.
+var insertHistory = func() (s [2]string) {
+	names := make([]string, len(historyColumns))
+	for i, c := range historyColumns {
+		names[i] = c.name
+	}
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		s[d] = "INSERT INTO task_history (org_id, " + strings.Join(names, ", ") + ") SELECT " + d.param(column{"org_id", "uuid"}) +
+			", v." + strings.Join(names, ", v.") + " FROM " + d.records(historyColumns) + " WHERE 1 = 1"
+	}
+	return s
+}()
+
+func scanChange(o id.Org) func(scanner) (task.Change, error) {
+	return func(s scanner) (task.Change, error) {
+		var r taskHistoryRow
+		if err := s.Scan(&r.ID, &r.TaskID, &r.At, &r.ByUser, &r.Reason, &r.Fields); err != nil {
+			return task.Change{}, err
+		}
+		var deltas []deltaRow
+		if err := json.Unmarshal([]byte(r.Fields), &deltas); err != nil {
+			return task.Change{}, err
+		}
+		c := task.Change{ID: id.Entry(r.ID), Org: o, Task: id.Task(r.TaskID), At: instant(r.At), By: id.User(r.ByUser), Reason: r.Reason}
+		for _, d := range deltas {
+			c.Fields = append(c.Fields, task.Delta(d))
+		}
+		return c, nil
+	}
+}
+
+func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task) ([]task.Change, error) {
+	return all(ctx, q.read, "Change", scanChange(o),
+		"SELECT id, task_id, at, by_user, reason, fields FROM task_history WHERE org_id = ? AND task_id = ? ORDER BY at, id", string(o), string(t))
+}

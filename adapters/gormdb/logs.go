@@ -1,0 +1,56 @@
+package gormdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+// logs passes what GORM reports on to the process's log. Values of parameters
+// are people's data and never among it.
+type logs struct{ to *slog.Logger }
+
+var (
+	_ logger.Interface  = logs{}
+	_ gorm.ParamsFilter = logs{}
+)
+
+func (l logs) LogMode(logger.LogLevel) logger.Interface { return l }
+
+func (l logs) Info(ctx context.Context, text string, args ...any) {
+	l.log(ctx, slog.LevelDebug, text, args)
+}
+
+func (l logs) Warn(ctx context.Context, text string, args ...any) {
+	l.log(ctx, slog.LevelWarn, text, args)
+}
+
+func (l logs) Error(ctx context.Context, text string, args ...any) {
+	l.log(ctx, slog.LevelError, text, args)
+}
+
+func (l logs) log(ctx context.Context, level slog.Level, text string, args []any) {
+	if l.to != nil {
+		l.to.Log(ctx, level, fmt.Sprintf(text, args...))
+	}
+}
+
+// Trace reports the statements that failed otherwise than by a rule of the
+// schema or the end of the caller's patience.
+func (l logs) Trace(ctx context.Context, _ time.Time, statement func() (string, int64), err error) {
+	if l.to == nil || err == nil || ctx.Err() != nil || errors.Is(err, gorm.ErrDuplicatedKey) ||
+		errors.Is(err, gorm.ErrForeignKeyViolated) || cause(err) != causeOther || disordered(err) {
+		return
+	}
+	text, _ := statement()
+	l.to.LogAttrs(ctx, slog.LevelError, "database statement failed", slog.String("statement", text), slog.Any("error", err))
+}
+
+func (l logs) ParamsFilter(_ context.Context, statement string, _ ...any) (string, []any) {
+	return statement, nil
+}

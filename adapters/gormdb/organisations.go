@@ -1,0 +1,181 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+type organisationRow struct {
+	ID         string `gorm:"type:uuid;primaryKey"`
+	ProviderID string `gorm:"not null"`
+	Name       string `gorm:"not null"`
+	Slug       string `gorm:"not null"`
+	Created    int64  `gorm:"column:created_at;not null"`
+	Updated    int64  `gorm:"column:updated_at;not null"`
+
+	IsFull bool     `gorm:"not null"`
+	Seen   stampRow `gorm:"embedded;embeddedPrefix:seen_"`
+
+	CreatedBy     string        `gorm:"not null"`
+	CreatedBySeen stampRow      `gorm:"embedded;embeddedPrefix:created_by_seen_"`
+	Closed        sql.NullInt64 `gorm:"column:closed_at"`
+	Erased        sql.NullInt64 `gorm:"column:erased_at"`
+
+	// Epoch is moved by Lock alone: no other statement writes it.
+	Epoch int64 `gorm:"->;not null"`
+}
+
+func (organisationRow) TableName() string { return "organisations" }
+
+// organisationColumns are in the order of dest.
+const organisationColumns = "id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at, erased_at"
+
+func (r *organisationRow) dest() []any {
+	return []any{
+		&r.ID, &r.ProviderID, &r.Name, &r.Slug, &r.Created, &r.Updated, &r.IsFull, &r.Seen.At, &r.Seen.Rank, &r.Seen.Message,
+		&r.CreatedBy, &r.CreatedBySeen.At, &r.CreatedBySeen.Rank, &r.CreatedBySeen.Message, &r.Closed, &r.Erased,
+	}
+}
+
+func rowOfOrganisation(o org.Organisation) *organisationRow {
+	return &organisationRow{
+		ID: string(o.ID), ProviderID: o.ProviderID, Name: o.Name, Slug: o.Slug, Created: o.CreatedAt.UnixMilli(), Updated: o.UpdatedAt.UnixMilli(),
+		IsFull: o.Full, Seen: rowOfStamp(o.Seen), CreatedBy: o.CreatedBy, CreatedBySeen: rowOfStamp(o.CreatedBySeen),
+		Closed: optionalMillis(o.ClosedAt), Erased: optionalMillis(o.ErasedAt),
+	}
+}
+
+func scanOrganisation(s scanner) (org.Organisation, error) {
+	var r organisationRow
+	if err := s.Scan(r.dest()...); err != nil {
+		return org.Organisation{}, err
+	}
+	return org.Organisation{
+		ID: id.Org(r.ID), ProviderID: r.ProviderID, Name: r.Name, Slug: r.Slug, CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
+		Full: r.IsFull, Seen: r.Seen.stamp(), CreatedBy: r.CreatedBy, CreatedBySeen: r.CreatedBySeen.stamp(),
+		ClosedAt: optionalInstant(r.Closed), ErasedAt: optionalInstant(r.Erased),
+	}, nil
+}
+
+type organisations struct{ *conn }
+
+var _ ports.Organisations = organisations{}
+
+func (q organisations) Get(ctx context.Context, o id.Org) (org.Organisation, error) {
+	return get(ctx, q.read, "Organisation", scanOrganisation, "SELECT "+organisationColumns+" FROM organisations WHERE id = ?", string(o))
+}
+
+func (q organisations) ByProvider(ctx context.Context, providerID string) (org.Organisation, error) {
+	return get(ctx, q.read, "Organisation", scanOrganisation, "SELECT "+organisationColumns+" FROM organisations WHERE provider_id = ?", providerID)
+}
+
+func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (stored org.Organisation, err error) {
+	err = q.atomic(ctx, func(c *conn) error {
+		stored, err = upsert(ctx, c, upserted[org.Organisation]{
+			what:  "Organisation",
+			scan:  scanOrganisation,
+			query: "SELECT " + organisationColumns + " FROM organisations WHERE provider_id = ?",
+			key:   fresh.ProviderID,
+			row:   func(o org.Organisation) any { return rowOfOrganisation(o) },
+			where: func(o org.Organisation) string { return string(o.ID) },
+			copy: func(o org.Organisation) org.Organisation {
+				o.ClosedAt, o.ErasedAt = another(o.ClosedAt), another(o.ErasedAt)
+				return o
+			},
+		}, fresh, fn)
+		return err
+	})
+	return stored, err
+}
+
+// Lock takes the row by changing it. A transaction that has the lock already
+// only reads.
+func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, error) {
+	if !q.inside() {
+		return org.Organisation{}, fault.Wrap(fault.Internal, errors.New("an organisation is locked outside a transaction"), "The database failed")
+	}
+	if q.locked[o] {
+		return q.Get(ctx, o)
+	}
+	locked, err := get(ctx, q.write, "Organisation", scanOrganisation, "UPDATE organisations SET epoch = epoch + 1 WHERE id = ? RETURNING "+organisationColumns, string(o))
+	if err == nil {
+		q.locked[o] = true
+	}
+	return locked, err
+}
+
+func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisation, error) {
+	query, args := "SELECT "+organisationColumns+" FROM organisations WHERE 1 = 1", []any(nil)
+	if f.After != "" {
+		query, args = query+" AND id > ?", append(args, string(f.After))
+	}
+	if f.ClosedBefore != nil {
+		query, args = query+" AND closed_at <= ? AND erased_at IS NULL", append(args, f.ClosedBefore.UnixMilli())
+	}
+	query, limit := q.dialect.page(query, "id", f.Limit)
+	return all(ctx, q.read, "Organisation", scanOrganisation, query, append(args, limit...)...)
+}
+
+// erased are the tables that Erase empties, in the order that their references
+// allow; what is not among them goes with them.
+var erased = []string{
+	"tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
+}
+
+func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error {
+	return q.atomic(ctx, func(c *conn) error {
+		there, err := get(ctx, c.write, "Organisation", scanOrganisation,
+			"SELECT "+organisationColumns+" FROM organisations WHERE id = ?"+c.dialect.held(), string(o))
+		if err != nil {
+			return err
+		}
+		for _, table := range erased {
+			if _, err := exec(ctx, c.write, "Organisation", "DELETE FROM "+table+" WHERE org_id = ?", string(o)); err != nil {
+				return err
+			}
+		}
+		tx := c.write.WithContext(ctx).Model(&organisationRow{}).Where("id = ?", string(o)).
+			Select("*").Omit("id", "provider_id").Updates(rowOfOrganisation(there.Erased(now)))
+		return failed(ctx, tx.Error, "Organisation")
+	})
+}
+
+type epochRow struct {
+	org   id.Org
+	epoch int64
+}
+
+func scanEpoch(s scanner) (r epochRow, err error) {
+	err = s.Scan((*string)(&r.org), &r.epoch)
+	return r, err
+}
+
+// Epochs asks for one organisation by its key and for several with one
+// parameter, so that there are two statements whatever their number.
+func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error) {
+	epochs := make(map[id.Org]int64, len(orgs))
+	note := func(r epochRow) error {
+		epochs[r.org] = r.epoch
+		return nil
+	}
+	switch len(orgs) {
+	case 0:
+		return epochs, nil
+	case 1:
+		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note, "SELECT id, epoch FROM organisations WHERE id = ?", string(orgs[0]))
+	}
+	known := slices.DeleteFunc(slices.Clone(orgs), func(o id.Org) bool {
+		_, ok := id.Parse[id.Org](string(o))
+		return !ok
+	})
+	return epochs, each(ctx, db.read, "Organisation", scanEpoch, note,
+		"SELECT id, epoch FROM organisations WHERE "+db.dialect.in("id", "uuid"), list(db.dialect, known))
+}

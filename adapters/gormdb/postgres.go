@@ -1,0 +1,62 @@
+package gormdb
+
+import (
+	"net/url"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"gorm.io/driver/postgres"
+
+	"collab/domain/fault"
+)
+
+// idleTime is how long a connection that nobody uses is kept.
+const idleTime = 5 * time.Minute
+
+func (db *DB) openPostgres(o Options) error {
+	config, conns, err := postgresConfig(o.URL)
+	if err != nil {
+		return err
+	}
+	pool := stdlib.OpenDB(*config)
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	pool.SetConnMaxIdleTime(idleTime)
+	g, err := db.use(pool, postgres.New(postgres.Config{Conn: pool}), o.Logger)
+	if err != nil {
+		return err
+	}
+	db.dialect, db.read, db.write = onPostgres, g, g
+	db.migrator = migrationOnPostgres(config)
+	return nil
+}
+
+// postgresConfig reads the address and how many connections the pool may have:
+// pool_max_conns, else four times as many as processors, at least 16.
+func postgresConfig(address string) (*pgx.ConnConfig, int, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		// The parser's words may have the password in them.
+		return nil, 0, fault.Field("database URL", "is not an address of the form postgres://user:password@host:port/database")
+	}
+	conns := max(16, 4*runtime.GOMAXPROCS(0))
+	params := u.Query()
+	if v := params.Get("pool_max_conns"); v != "" {
+		if conns, err = strconv.Atoi(v); err != nil || conns < 1 || conns > 10_000 {
+			return nil, 0, fault.Field("database URL", "must have a pool_max_conns between 1 and 10000")
+		}
+	}
+	params.Del("pool_max_conns")
+	u.RawQuery = params.Encode()
+	config, err := pgx.ParseConfig(u.String())
+	if err != nil {
+		return nil, 0, fault.Wrap(fault.Invalid, err, "The database URL is not understood") // pgx leaves the password out
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "collab"
+	}
+	return config, conns, nil
+}
