@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// bareCommand makes this program the bare server instead of the benchmark: it
+// is what can be reached with net/http, pgx and encoding/json when nobody asks
+// who is calling.
+const bareCommand = "bare"
+
+// bareConnections is the size of the bare server's pool, which is the best for
+// it of 4, 8, 16 and 32 on two processors and what Collab has there too.
+const bareConnections = 16
+
+func (b *bench) launchBare(database string) (*process, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return launch("bare", b.folder, address, program, os.Environ(), bareCommand, address, database)
+}
+
+// bareTable has the columns and the indexes of the table of tasks.
+const bareTable = "bare_tasks"
+
+// bareTask is a task in JSON.
+type bareTask struct {
+	ID          string          `json:"id"`
+	Title       string          `json:"title"`
+	Description *string         `json:"description"`
+	Status      string          `json:"status"`
+	Priority    string          `json:"priority"`
+	AssigneeID  *string         `json:"assigneeId"`
+	WorkspaceID *string         `json:"workspaceId"`
+	DueDate     *string         `json:"dueDate"`
+	Tags        json.RawMessage `json:"tags"`
+	Metadata    json.RawMessage `json:"metadata"`
+	SortOrder   int64           `json:"sortOrder"`
+	CompletedAt *stamp          `json:"completedAt"`
+	CreatedBy   string          `json:"createdBy"`
+	CreatedAt   stamp           `json:"createdAt"`
+	UpdatedAt   stamp           `json:"updatedAt"`
+}
+
+// stamp is milliseconds since 1970, an RFC 3339 time in JSON.
+type stamp int64
+
+func (s stamp) MarshalJSON() ([]byte, error) {
+	return time.UnixMilli(int64(s)).UTC().AppendFormat(make([]byte, 0, 26), `"2006-01-02T15:04:05.000Z"`), nil
+}
+
+// serveBare runs the bare server: args are its address and that of the
+// database, empty for none.
+func serveBare(args []string) error {
+	if len(args) != 2 {
+		return errors.New("bare needs an address and a database")
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	s := &http.Server{Addr: args[0], ReadHeaderTimeout: 10 * time.Second}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+	if args[1] != "" {
+		config, err := pgxpool.ParseConfig(args[1])
+		if err != nil {
+			return err
+		}
+		config.MaxConns = bareConnections
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		served := bare{pool: pool}
+		if err := pool.QueryRow(ctx, "SELECT org_id, created_by FROM "+bareTable+" LIMIT 1").Scan(&served.org, &served.user); err != nil {
+			return err
+		}
+		mux.HandleFunc("GET /api/v1/tasks/{id}", served.get)
+		mux.HandleFunc("GET /api/v1/tasks", served.list)
+		mux.HandleFunc("POST /api/v1/tasks", served.create)
+	}
+	s.Handler = mux
+	go func() {
+		<-ctx.Done()
+		_ = s.Close()
+	}()
+	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// bare answers for the one organisation in its table, as the one user.
+type bare struct {
+	pool      *pgxpool.Pool
+	org, user string
+}
+
+const (
+	bareColumns = "id, title, description, status, priority, assignee_id, workspace_id, due_text, tags, metadata, sort_order, completed_at, created_by, created_at, updated_at"
+
+	bareGet  = "SELECT " + bareColumns + " FROM " + bareTable + " WHERE org_id = $1 AND id = $2"
+	bareList = "SELECT " + bareColumns + " FROM " + bareTable + " WHERE org_id = $1 AND status = $2 ORDER BY sort_order, created_at, id LIMIT $3"
+
+	bareInsert = "INSERT INTO " + bareTable + ` (org_id, id, title, description, status, priority, due_text, due_start, due_end, tags, metadata, created_by, created_at, updated_at, version, sort_order)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, 1, (SELECT COALESCE(MAX(sort_order), -1) + 1 FROM ` + bareTable + ` WHERE org_id = $1))
+RETURNING sort_order`
+)
+
+func (t *bareTask) scan(row pgx.Row) error {
+	return row.Scan(&t.ID, &t.Title, &t.Description, &t.Status, &t.Priority, &t.AssigneeID, &t.WorkspaceID, &t.DueDate,
+		(*[]byte)(&t.Tags), (*[]byte)(&t.Metadata), &t.SortOrder, &t.CompletedAt, &t.CreatedBy, &t.CreatedAt, &t.UpdatedAt)
+}
+
+func (b bare) get(w http.ResponseWriter, r *http.Request) {
+	var t bareTask
+	if err := t.scan(b.pool.QueryRow(r.Context(), bareGet, b.org, r.PathValue("id"))); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, http.StatusOK, &t)
+}
+
+func (b bare) list(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	rows, err := b.pool.Query(r.Context(), bareList, b.org, q.Get("status"), limit)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer rows.Close()
+	found := make([]bareTask, 0, limit)
+	for rows.Next() {
+		found = append(found, bareTask{})
+		if err := found[len(found)-1].scan(rows); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	if err := rows.Err(); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, http.StatusOK, found)
+}
+
+func (b bare) create(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	now := time.Now()
+	t := bareTask{
+		ID: taskID(now.UnixMilli(), rand.New(rand.NewPCG(rand.Uint64(), 0))), Status: statuses[0],
+		CreatedBy: b.user, CreatedAt: stamp(now.UnixMilli()), UpdatedAt: stamp(now.UnixMilli()),
+	}
+	if err := json.Unmarshal(body, &t); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	var start, end *int64
+	if t.DueDate != nil {
+		day, err := time.Parse(time.DateOnly, *t.DueDate)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		first, last := day.UnixMilli(), day.AddDate(0, 0, 1).UnixMilli()-1
+		start, end = &first, &last
+	}
+	err = b.pool.QueryRow(r.Context(), bareInsert, b.org, t.ID, t.Title, t.Description, t.Status, t.Priority,
+		t.DueDate, start, end, string(t.Tags), string(t.Metadata), t.CreatedBy, int64(t.CreatedAt)).Scan(&t.SortOrder)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, http.StatusCreated, &t)
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	body = append(body, '\n')
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// launchCollab starts the server with its state in the folder and everything
+// at its default but the database, the address and the rate limits, which are
+// off.
+func (b *bench) launchCollab(name, folder, database string) (*process, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	environ := []string{
+		"COLLAB_LISTEN=" + address, "COLLAB_PUBLIC_URL=http://" + address,
+		"COLLAB_DATA_DIR=" + folder, "COLLAB_DATABASE_URL=" + database, "COLLAB_RATE_LIMITS=off",
+	}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "COLLAB_") && !strings.HasPrefix(v, "OTEL_") {
+			environ = append(environ, v)
+		}
+	}
+	return launch(name, b.folder, address, b.binary, environ)
+}
+
+// collab is a running server with a member of one of its organisations.
+type collab struct {
+	*process
+	token     string
+	user, org string
+	workspace string // the one that all members share
+}
+
+// startCollab starts the server on a database and signs in an owner.
+func (b *bench) startCollab(ctx context.Context, name, database string) (*collab, error) {
+	folder, err := os.MkdirTemp(b.folder, "data-")
+	if err != nil {
+		return nil, err
+	}
+	if database == "sqlite" {
+		database = "sqlite://" + filepath.Join(folder, "collab.db")
+	}
+	p, err := b.launchCollab(name, folder, database)
+	if err != nil {
+		return nil, err
+	}
+	c := &collab{process: p}
+	if _, err = p.ready(ctx); err == nil {
+		err = c.signIn(ctx)
+	}
+	if err != nil {
+		_ = p.stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+// signIn takes the way of a script: a token of the development provider,
+// exchanged for a service token, and what every organisation begins with.
+func (c *collab) signIn(ctx context.Context) error {
+	var identity struct {
+		IdentityToken string `json:"identityToken"`
+	}
+	form := url.Values{"email": {"ada@bench.example"}, "name": {"Ada"}, "org": {"Bench"}, "role": {"owner"}}
+	_, err := c.call(ctx, "POST", "/dev/identity/token", "application/x-www-form-urlencoded", form.Encode(), &identity)
+	if err != nil {
+		return err
+	}
+	var session struct {
+		Token string              `json:"token"`
+		User  struct{ ID string } `json:"user"`
+		Org   struct{ ID string } `json:"org"`
+	}
+	body, err := json.Marshal(identity)
+	if err != nil {
+		return err
+	}
+	if _, err := c.call(ctx, "POST", "/api/v1/auth/exchange-token", "application/json", string(body), &session); err != nil {
+		return err
+	}
+	c.token, c.user, c.org = session.Token, session.User.ID, session.Org.ID
+	if _, err := c.call(ctx, "POST", "/api/v1/auth/seed-onboarding", "application/json", "", nil); err != nil {
+		return err
+	}
+	var workspaces []struct{ ID, Name string }
+	if _, err := c.call(ctx, "GET", "/api/v1/workspaces", "", "", &workspaces); err != nil {
+		return err
+	}
+	for _, w := range workspaces {
+		if w.Name == "Shared Workspace" {
+			c.workspace = w.ID
+			return nil
+		}
+	}
+	return fmt.Errorf("no shared workspace among %v", workspaces)
+}
+
+// call makes one request that is not measured and decodes its answer.
+func (c *collab) call(ctx context.Context, method, path, kind, body string, answer any) (http.Header, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+c.address+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if kind != "" {
+		request.Header.Set("Content-Type", kind)
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	got, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		return nil, err
+	}
+	if got.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("%s %s on %s: %s\n%s", method, path, c.name, got.Status, text)
+	}
+	if answer == nil {
+		return got.Header, nil
+	}
+	return got.Header, json.Unmarshal(text, answer)
+}

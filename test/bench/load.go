@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A workload is one kind of request with what its answers must be. Requests
+// are made of bytes that are ready beforehand and parsed by hand, so that the
+// load tool takes as little as possible of the cores that it shares with the
+// servers.
+type workload struct {
+	name   string
+	head   []byte   // the request, up to the id where there are any
+	ids    []string // one at random goes between head and tail
+	tail   []byte
+	status int
+	holds  func(body []byte, id string) bool
+}
+
+// figures are what one measurement found.
+type figures struct {
+	rate     float64       // requests per second
+	cpu      time.Duration // of the server's process, per request
+	database time.Duration // of the database's processes, per request
+	p50, p99 time.Duration
+}
+
+// The phases of a measurement.
+const (
+	warming = iota
+	counting
+	over
+)
+
+// patience is how long a measurement may outlast its time before it fails.
+const patience = 20 * time.Second
+
+// measure sends requests over so many connections, one after the other on
+// each, and counts those whose answer came within the time that follows the
+// warm-up. A wrong answer ends it.
+func measure(ctx context.Context, p *process, w workload, connections int, warm, run time.Duration, database *postmaster) (figures, error) {
+	var (
+		phase   atomic.Int32
+		done    sync.WaitGroup
+		mu      sync.Mutex
+		took    []time.Duration
+		failed  error
+		started = make(chan struct{})
+		broken  = make(chan struct{}, connections)
+	)
+	for i := range connections {
+		c, err := dial(p.address, warm+run+patience)
+		if err != nil {
+			phase.Store(over)
+			close(started)
+			done.Wait()
+			return figures{}, err
+		}
+		done.Go(func() {
+			defer c.Close()
+			<-started
+			own, err := c.repeat(w, &phase, uint64(i))
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, own...)
+			if err != nil {
+				failed = err // one says enough: the others fail alike
+				broken <- struct{}{}
+			}
+		})
+	}
+	close(started)
+	wait(ctx, warm, broken)
+	cpuBefore, err1 := p.cpu()
+	dbBefore, err2 := database.cpu()
+	began := time.Now()
+	phase.Store(counting)
+	wait(ctx, run, broken)
+	phase.Store(over)
+	lasted := time.Since(began)
+	cpuAfter, err3 := p.cpu()
+	dbAfter, err4 := database.cpu()
+	done.Wait()
+	if err := errors.Join(failed, err1, err2, err3, err4, ctx.Err()); err != nil {
+		return figures{}, fmt.Errorf("%s on %s: %w", w.name, p.name, err)
+	}
+	if len(took) == 0 {
+		return figures{}, fmt.Errorf("%s on %s: no answer within %v", w.name, p.name, run)
+	}
+	slices.Sort(took)
+	n := time.Duration(len(took))
+	return figures{
+		rate: float64(len(took)) / lasted.Seconds(),
+		cpu:  (cpuAfter - cpuBefore) / n, database: (dbAfter - dbBefore) / n,
+		p50: took[len(took)/2], p99: took[len(took)*99/100],
+	}, nil
+}
+
+func wait(ctx context.Context, d time.Duration, broken <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-broken:
+	case <-ctx.Done():
+	}
+}
+
+// connection is one keep-alive HTTP/1.1 connection.
+type connection struct {
+	net.Conn
+	r    *bufio.Reader
+	out  []byte
+	body []byte
+}
+
+func dial(address string, lifetime time.Duration) (*connection, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Now().Add(lifetime)); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &connection{Conn: c, r: bufio.NewReaderSize(c, 32<<10)}, nil
+}
+
+// repeat sends the workload's requests until the measurement is over and
+// returns how long each counted answer took.
+func (c *connection) repeat(w workload, phase *atomic.Int32, seed uint64) ([]time.Duration, error) {
+	random := rand.New(rand.NewPCG(seed, 2))
+	took := make([]time.Duration, 0, 1<<14)
+	for {
+		var id string
+		if len(w.ids) > 0 {
+			id = w.ids[random.IntN(len(w.ids))]
+		}
+		began := time.Now()
+		status, body, err := c.exchange(w, id)
+		if err != nil {
+			return nil, err
+		}
+		if status != w.status || !w.holds(body, id) {
+			return nil, fmt.Errorf("status %d with %.300q", status, body)
+		}
+		switch phase.Load() {
+		case counting:
+			took = append(took, time.Since(began))
+		case over:
+			return took, nil
+		}
+	}
+}
+
+// exchange sends one request and reads its answer. The body is valid until the
+// next exchange.
+func (c *connection) exchange(w workload, id string) (status int, body []byte, err error) {
+	c.out = append(append(append(c.out[:0], w.head...), id...), w.tail...)
+	if _, err := c.Write(c.out); err != nil {
+		return 0, nil, err
+	}
+	line, err := c.r.ReadSlice('\n')
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
+		return 0, nil, fmt.Errorf("status line %q", line)
+	}
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, nil, err
+	}
+	length, chunked := -1, false
+	for {
+		if line, err = c.r.ReadSlice('\n'); err != nil {
+			return 0, nil, err
+		}
+		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch len(name) {
+		case len("Content-Length"):
+			if bytes.EqualFold(name, []byte("Content-Length")) {
+				if length, err = strconv.Atoi(string(value)); err != nil {
+					return 0, nil, err
+				}
+			}
+		case len("Transfer-Encoding"):
+			chunked = chunked || bytes.EqualFold(name, []byte("Transfer-Encoding")) && string(value) == "chunked"
+		}
+	}
+	c.body = c.body[:0]
+	switch {
+	case chunked:
+		err = c.readChunks()
+	case length < 0:
+		err = errors.New("an answer without a length")
+	default:
+		err = c.read(length)
+	}
+	return status, c.body, err
+}
+
+func (c *connection) read(n int) error {
+	from := len(c.body)
+	c.body = slices.Grow(c.body, n)[:from+n]
+	_, err := io.ReadFull(c.r, c.body[from:])
+	return err
+}
+
+func (c *connection) readChunks() error {
+	for {
+		line, err := c.r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(line)), 16, 32)
+		if err != nil {
+			return err
+		}
+		if err := c.read(int(n)); err != nil {
+			return err
+		}
+		if _, err := c.r.Discard(len("\r\n")); err != nil {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+}
+
+// The three kinds of requests. A bare server has them under the same paths.
+
+func get(address, token string, ids []string) workload {
+	return workload{
+		name: "get", status: http.StatusOK, ids: ids,
+		head: []byte("GET /api/v1/tasks/"), tail: []byte(headers(address, token)),
+		holds: func(body []byte, id string) bool {
+			return bytes.HasPrefix(body, []byte(`{"id":"`)) && bytes.HasPrefix(body[7:], []byte(id)) && bytes.HasSuffix(body, []byte("}\n"))
+		},
+	}
+}
+
+func list(name, address, token, query string, rows int) workload {
+	return workload{
+		name: name, status: http.StatusOK,
+		head: []byte("GET /api/v1/tasks?" + query + headers(address, token)),
+		holds: func(body []byte, _ string) bool {
+			return bytes.Count(body, []byte(`"sortOrder":`)) == rows && bytes.HasSuffix(body, []byte("]\n"))
+		},
+	}
+}
+
+func create(address, token string) workload {
+	body := draft(0)
+	return workload{
+		name: "create", status: http.StatusCreated,
+		head: []byte("POST /api/v1/tasks" + headers(address, token,
+			"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body),
+		holds: func(body []byte, _ string) bool {
+			return bytes.HasPrefix(body, []byte(`{"id":"`)) && bytes.Contains(body, []byte(titled(0))) && bytes.HasSuffix(body, []byte("}\n"))
+		},
+	}
+}
+
+// headers returns the rest of a request's head, from behind its path on.
+func headers(address, token string, more ...string) string {
+	lines := append([]string{" HTTP/1.1", "Host: " + address, "User-Agent: bench", "Accept: application/json"}, more...)
+	if token != "" {
+		lines = append(lines, "Authorization: Bearer "+token)
+	}
+	return strings.Join(lines, "\r\n") + "\r\n\r\n"
+}

@@ -1,0 +1,164 @@
+// Command bench measures the server against what the machine can do: a bare
+// net/http program over the same Postgres, in the same run.
+//
+//	go run ./test/bench [-quick] [-only start,requests,pages] [-rounds 3]
+//
+// Every figure is the median of rounds that take turns between the servers, so
+// that what else the machine does meets all of them. The load comes from this
+// process and shares the processors with the servers, all on loopback. Servers,
+// databases and folders are gone when it ends.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"collab/test/postgres"
+)
+
+// bench is what all parts share.
+type bench struct {
+	out    io.Writer
+	folder string // for everything that is written
+	binary string // the server
+	rounds int
+	warm   time.Duration // before each measurement
+	run    time.Duration // of each measurement
+	many   int           // rows of the large table of pages
+
+	server *postgres.Server // started when first asked for
+}
+
+// The parts, in the order in which they run.
+var parts = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"start", (*bench).starts},
+	{"requests", (*bench).requests},
+	{"pages", (*bench).pages},
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == bareCommand {
+		if err := serveBare(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	cancel()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	b := &bench{out: out}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	quick := flags.Bool("quick", false, "measure shortly and fill the large table with 100,000 rows only")
+	only := flags.String("only", "", "parts to run, comma separated: start, requests, pages (default all)")
+	flags.IntVar(&b.rounds, "rounds", 3, "rounds of each measurement")
+	flags.StringVar(&b.binary, "server", "", "a server that was built already (default: build ./cmd/collabd)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if b.rounds < 1 {
+		return errors.New("-rounds must be at least 1")
+	}
+	chosen, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	b.warm, b.run, b.many = 500*time.Millisecond, 3*time.Second, 1_000_000
+	if *quick {
+		b.warm, b.run, b.many = 200*time.Millisecond, time.Second, 100_000
+	}
+	// The load tool's own collections would be taken from the servers' time.
+	debug.SetGCPercent(800)
+
+	if b.folder, err = os.MkdirTemp("", "collab-bench-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
+	defer func() {
+		if b.server != nil {
+			err = errors.Join(err, b.server.Close())
+		}
+	}()
+	if b.binary == "" {
+		if err := b.build(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%s, %s/%s, %d processors; %d rounds of %v after %v of warm-up; request logs at level info to a file\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.rounds, b.run, b.warm)
+	for _, p := range parts {
+		if !slices.Contains(chosen, p.name) {
+			continue
+		}
+		if err := p.run(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+func choose(only string) (chosen []string, err error) {
+	for _, p := range parts {
+		chosen = append(chosen, p.name)
+	}
+	if only == "" {
+		return chosen, nil
+	}
+	asked := strings.Split(only, ",")
+	for _, name := range asked {
+		if !slices.Contains(chosen, name) {
+			return nil, fmt.Errorf("there is no part %q: the parts are %s", name, strings.Join(chosen, ", "))
+		}
+	}
+	return asked, nil
+}
+
+func (b *bench) build(ctx context.Context) error {
+	b.binary = filepath.Join(b.folder, "collabd")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", b.binary, "./cmd/collabd").CombinedOutput(); err != nil {
+		return fmt.Errorf("go build ./cmd/collabd: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// database makes a database on the one Postgres server, which waits for the
+// disk as it does by default, and opens a connection to it.
+func (b *bench) database(ctx context.Context, name string) (address string, conn *pgx.Conn, err error) {
+	if b.server == nil {
+		if b.server, err = postgres.Start(ctx, postgres.Options{}); err != nil {
+			return "", nil, err
+		}
+	}
+	if address, err = b.server.Database(ctx, name); err != nil {
+		return "", nil, err
+	}
+	if conn, err = pgx.Connect(ctx, address); err != nil {
+		return "", nil, err
+	}
+	return address, conn, nil
+}

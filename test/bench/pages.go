@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// The small table of pages, and what is to be reached.
+const (
+	fewRows     = 1_000
+	growth      = 1.2 // at most so much more for a page of the large table
+	longestPage = 1_000
+)
+
+// stocked is a server over a table of tasks.
+type stocked struct {
+	*collab
+	rows int
+	ids  []string
+}
+
+// pages measures what a page costs in a small and in a large organisation,
+// which lie in databases of their own. One connection asks for one page after
+// the other.
+func (b *bench) pages(ctx context.Context) error {
+	err := b.pagesOn(ctx, "Postgres", func(rows int) (*stocked, *postmaster, func() error, error) {
+		pg, err := b.startOnPostgres(ctx, "pages", rows)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		database, err := postmasterOf(ctx, pg.conn)
+		return &pg.stocked, database, pg.close, err
+	})
+	if err != nil {
+		return err
+	}
+	return b.pagesOn(ctx, "SQLite", func(rows int) (*stocked, *postmaster, func() error, error) {
+		lite, err := b.startOnSQLite(ctx, "pages", rows)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return &lite.stocked, nil, lite.close, nil
+	})
+}
+
+func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (*stocked, *postmaster, func() error, error)) (err error) {
+	var servers [2]*stocked
+	var databases [2]*postmaster
+	for i, rows := range []int{fewRows, b.many} {
+		s, database, stop, err := start(rows)
+		if stop != nil {
+			defer func() { err = errors.Join(err, stop()) }()
+		}
+		if err != nil {
+			return err
+		}
+		servers[i], databases[i] = s, database
+	}
+	few, many := servers[0], servers[1]
+	t := newTable(b.out, fmt.Sprintf("A page of %d of %d and of %d tasks in one organisation, %s", pageRows, few.rows, many.rows, name),
+		"", "p50 ms", "", "ratio", "", "CPU µs (with the database)", "", "ratio")
+	for _, p := range pageKinds {
+		var queries [2]string
+		for i, s := range servers {
+			if queries[i], err = p.query(ctx, s); err != nil {
+				return err
+			}
+		}
+		var found [2][]figures
+		for range b.rounds {
+			for i, s := range servers {
+				f, err := measure(ctx, s.process, list(p.name, s.address, s.token, queries[i], pageRows), 1, b.warm, b.run, databases[i])
+				if err != nil {
+					return err
+				}
+				found[i] = append(found[i], f)
+			}
+		}
+		slower, dearer := ratio(found[1], found[0], p50), ratio(found[1], found[0], together)
+		t.row(p.name, millis(median(found[0], p50)), millis(median(found[1], p50)), fmt.Sprintf("%.2f", slower), atMost(slower, growth, "%.1f"),
+			micros(median(found[0], together)), micros(median(found[1], together)), fmt.Sprintf("%.2f", dearer))
+	}
+	t.print()
+	return nil
+}
+
+// pageKind is one page that is asked for.
+type pageKind struct {
+	name   string
+	filter func(s *stocked) string
+	middle bool // the page in the middle of the list instead of the first
+}
+
+func fixed(filter string) func(*stocked) string { return func(*stocked) string { return filter } }
+
+var pageKinds = []pageKind{
+	{"first page", fixed(""), false},
+	{"from the middle", fixed(""), true},
+	{"status", fixed("status=TODO"), false},
+	{"status, from the middle", fixed("status=TODO"), true},
+	{"status and priority", fixed("status=TODO&priority=HIGH"), false},
+	{"assignee", func(s *stocked) string { return "assigneeId=" + s.user }, false},
+	{"workspace", func(s *stocked) string { return "workspaceId=" + s.workspace }, false},
+	{"tag", fixed("tags=" + tags[0]), false},
+	{"due", fixed("dueBefore=2026-06-30"), false},
+}
+
+// query returns the query of the page. To get to the middle it follows the
+// links from page to page as a client does.
+func (p pageKind) query(ctx context.Context, s *stocked) (string, error) {
+	filter := p.filter(s)
+	if filter != "" {
+		filter = "&" + filter
+	}
+	query := fmt.Sprintf("limit=%d%s", pageRows, filter)
+	if !p.middle {
+		return query, nil
+	}
+	left := s.rows / 2
+	if filter != "" {
+		left /= len(statuses)
+	}
+	next := ""
+	for left > 0 {
+		step := min(left, longestPage)
+		left -= step
+		q := fmt.Sprintf("limit=%d%s", step, filter)
+		if next != "" {
+			q += "&cursor=" + next
+		}
+		header, err := s.call(ctx, "GET", "/api/v1/tasks?"+q, "", "", nil)
+		if err != nil {
+			return "", err
+		}
+		link, _, _ := strings.Cut(strings.TrimPrefix(header.Get("Link"), "<"), ">")
+		u, err := url.Parse(link)
+		if err != nil {
+			return "", err
+		}
+		if next = u.Query().Get("cursor"); next == "" {
+			return "", fmt.Errorf("no next page after %q on %s", q, s.name)
+		}
+	}
+	return query + "&cursor=" + next, nil
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// process is a running server.
+type process struct {
+	name    string
+	address string // host:port
+	began   time.Time
+	command *exec.Cmd
+	log     string // the file of its output
+	ended   chan struct{}
+}
+
+// Limits of what is waited for.
+const (
+	startLimit = 30 * time.Second
+	stopLimit  = 15 * time.Second
+)
+
+// launch starts a program with an environment; its output goes to a file in
+// the folder.
+func launch(name, folder, address, program string, environ []string, args ...string) (*process, error) {
+	log, err := os.Create(filepath.Join(folder, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has its own
+	p := &process{name: name, address: address, log: log.Name(), ended: make(chan struct{})}
+	p.command = exec.Command(program, args...)
+	p.command.Env, p.command.Dir = environ, folder
+	p.command.Stdout, p.command.Stderr = log, log
+	p.command.SysProcAttr = withParent()
+	p.began = time.Now()
+	if err := p.command.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = p.command.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// ready waits until GET /readyz is answered with 200 and returns the time since
+// the process was started.
+func (p *process) ready(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for {
+		answer, err := client.Get("http://" + p.address + "/readyz")
+		if err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return time.Since(p.began), nil
+			}
+		}
+		select {
+		case <-p.ended:
+			return 0, fmt.Errorf("%s ended before it was ready:\n%s", p.name, tail(p.log))
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%s is not ready after %v (%v):\n%s", p.name, startLimit, err, tail(p.log))
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// stop ends the process and waits for it.
+func (p *process) stop() error {
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(stopLimit):
+		_ = p.command.Process.Kill()
+		<-p.ended
+		return fmt.Errorf("%s did not stop within %v", p.name, stopLimit)
+	}
+}
+
+func tail(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-2048):])
+}
+
+// cpu returns the processor time that the process has taken, in user and
+// kernel mode.
+func (p *process) cpu() (time.Duration, error) {
+	s, err := statOf(p.command.Process.Pid)
+	return s.cpu, err
+}
+
+// resident returns the bytes of memory that the process holds.
+func (p *process) resident() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("/proc has no VmRSS")
+}
+
+// tick is the unit of processor time in /proc.
+const tick = 10 * time.Millisecond
+
+// stat is what /proc says of a process.
+type stat struct {
+	parent   int
+	cpu      time.Duration // its own
+	children time.Duration // of its children that ended
+}
+
+func statOf(pid int) (stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	// The name of the program, in parentheses, may have spaces in it.
+	_, rest, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')'):], []byte(" "))
+	fields := strings.Fields(string(rest))
+	if len(fields) < 15 {
+		return stat{}, fmt.Errorf("/proc/%d/stat: %q", pid, text)
+	}
+	parent, err := strconv.Atoi(fields[1])
+	var ticks [4]int64 // user, system, and both of the children
+	for i := range ticks {
+		n, bad := strconv.ParseInt(fields[11+i], 10, 64)
+		ticks[i], err = n, errors.Join(err, bad)
+	}
+	return stat{
+		parent: parent,
+		cpu:    time.Duration(ticks[0]+ticks[1]) * tick, children: time.Duration(ticks[2]+ticks[3]) * tick,
+	}, err
+}
+
+// postmaster is a Postgres server's first process. The nil one takes no time.
+type postmaster struct{ pid int }
+
+// postmasterOf finds the parent of a connection's backend.
+func postmasterOf(ctx context.Context, conn *pgx.Conn) (*postmaster, error) {
+	var backend int
+	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
+		return nil, err
+	}
+	s, err := statOf(backend)
+	return &postmaster{s.parent}, err
+}
+
+// cpu returns the processor time of the server's processes together, those that
+// ended included.
+func (p *postmaster) cpu() (time.Duration, error) {
+	if p == nil {
+		return 0, nil
+	}
+	own, err := statOf(p.pid)
+	if err != nil {
+		return 0, err
+	}
+	total := own.cpu + own.children
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range all {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if s, err := statOf(pid); err == nil && s.parent == p.pid {
+			total += s.cpu
+		}
+	}
+	return total, nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

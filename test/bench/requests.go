@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// The table of requests, and what is to be reached on it.
+const (
+	requestRows  = 10_000
+	pageRows     = 50
+	filter       = "status=TODO&limit=50"
+	shareOfLimit = 0.55 // of the bare server's requests per second
+)
+
+// series are the measurements of one kind of request.
+type series struct {
+	kind                   string
+	connections            int
+	postgres, bare, sqlite []figures
+}
+
+// requests measures single requests: Collab on Postgres, the bare server on
+// the same Postgres, and Collab on SQLite, in turns.
+func (b *bench) requests(ctx context.Context) (err error) {
+	pg, err := b.startOnPostgres(ctx, "requests", requestRows)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.close()) }()
+	lite, err := b.startOnSQLite(ctx, "requests", requestRows)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lite.close()) }()
+	if err := pg.copyForBare(ctx); err != nil {
+		return err
+	}
+	bare, err := b.launchBare(pg.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bare.stop()) }()
+	if _, err := bare.ready(ctx); err != nil {
+		return err
+	}
+	if err := sameAnswers(ctx, pg, bare); err != nil {
+		return err
+	}
+	database, err := postmasterOf(ctx, pg.conn)
+	if err != nil {
+		return err
+	}
+
+	var all []*series
+	for _, connections := range []int{16, 64} {
+		for _, kind := range []string{"get", "list", "create"} {
+			s := &series{kind: kind, connections: connections}
+			for range b.rounds {
+				for _, turn := range []struct {
+					on       *process
+					token    string
+					ids      []string
+					database *postmaster
+					into     *[]figures
+				}{
+					{pg.process, pg.token, pg.ids, database, &s.postgres},
+					{bare, "", pg.ids, database, &s.bare},
+					{lite.process, lite.token, lite.ids, nil, &s.sqlite},
+				} {
+					f, err := measure(ctx, turn.on, workloadOf(kind, turn.on.address, turn.token, turn.ids), connections, b.warm, b.run, turn.database)
+					if err != nil {
+						return err
+					}
+					*turn.into = append(*turn.into, f)
+				}
+				if kind == "create" {
+					if err := errors.Join(pg.trim(ctx), lite.trim(ctx)); err != nil {
+						return err
+					}
+				}
+			}
+			all = append(all, s)
+		}
+	}
+	var version string
+	if err := pg.conn.QueryRow(ctx, "SHOW server_version").Scan(&version); err != nil {
+		return err
+	}
+	b.printRequests(all, version)
+	return nil
+}
+
+func workloadOf(kind, address, token string, ids []string) workload {
+	switch kind {
+	case "get":
+		return get(address, token, ids)
+	case "list":
+		return list(kind, address, token, filter, pageRows)
+	}
+	return create(address, token)
+}
+
+func (b *bench) printRequests(all []*series, version string) {
+	t := newTable(b.out, fmt.Sprintf("Requests over %d tasks, Postgres %s with fsync (bare: net/http + pgx without authentication)", requestRows, version),
+		"", "connections", "requests/s", "bare", "ratio", "", "CPU µs", "bare", "with Postgres", "bare", "p50 ms", "bare", "p99 ms", "bare")
+	for _, s := range all {
+		share := ratio(s.postgres, s.bare, rate)
+		cells := []string{
+			s.kind, strconv.Itoa(s.connections), thousands(median(s.postgres, rate)), thousands(median(s.bare, rate)),
+			fmt.Sprintf("%.2f", share), atLeast(share, shareOfLimit),
+		}
+		for _, f := range []func(figures) float64{cpuOf, together} {
+			cells = append(cells, micros(median(s.postgres, f)), micros(median(s.bare, f)))
+		}
+		for _, f := range []func(figures) float64{p50, p99} {
+			cells = append(cells, millis(median(s.postgres, f)), millis(median(s.bare, f)))
+		}
+		t.row(cells...)
+	}
+	t.print()
+
+	t = newTable(b.out, fmt.Sprintf("The same on SQLite, %d tasks", requestRows),
+		"", "connections", "requests/s", "CPU µs", "on Postgres", "with Postgres", "SQLite / with Postgres", "", "p50 ms", "p99 ms")
+	for _, s := range all {
+		share := median(s.sqlite, cpuOf) / median(s.postgres, together)
+		t.row(s.kind, strconv.Itoa(s.connections), thousands(median(s.sqlite, rate)),
+			micros(median(s.sqlite, cpuOf)), micros(median(s.postgres, cpuOf)), micros(median(s.postgres, together)),
+			fmt.Sprintf("%.2f", share), atMost(share, 1, "%.2f"),
+			millis(median(s.sqlite, p50)), millis(median(s.sqlite, p99)))
+	}
+	t.print()
+}
+
+// sameAnswers makes sure that both servers do the same work: their answers to
+// the same requests are equal, but for what each makes up for a new task.
+func sameAnswers(ctx context.Context, pg *onPostgres, bare *process) error {
+	for _, one := range []struct {
+		method, path, body string
+		made               []string // fields that each makes up
+	}{
+		{"GET", "/api/v1/tasks/" + pg.ids[len(pg.ids)/2], "", nil},
+		{"GET", "/api/v1/tasks?" + filter, "", nil},
+		{"POST", "/api/v1/tasks", draft(0), []string{"id", "sortOrder", "createdAt", "updatedAt"}},
+	} {
+		ours, err := decoded(ctx, one.method, "http://"+pg.address+one.path, pg.token, one.body, one.made)
+		if err != nil {
+			return err
+		}
+		theirs, err := decoded(ctx, one.method, "http://"+bare.address+one.path, "", one.body, one.made)
+		if err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(ours, theirs) {
+			return fmt.Errorf("%s %s: the bare server answers otherwise:\n%v\n%v", one.method, one.path, ours, theirs)
+		}
+	}
+	return pg.trim(ctx)
+}
+
+// decoded returns an answer's JSON, without some fields of the object that it is.
+func decoded(ctx context.Context, method, address, token, body string, without []string) (answer any, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	got, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		return nil, err
+	}
+	if got.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("%s %s: %s\n%s", method, address, got.Status, text)
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return nil, err
+	}
+	for _, name := range without {
+		delete(answer.(map[string]any), name)
+	}
+	return answer, nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Targets of the start, for the embedded profile.
+const (
+	firstStart = 500 * time.Millisecond
+	nextStart  = 200 * time.Millisecond
+	idleMemory = 60e6 // bytes
+)
+
+// settling is how long a server idles before its memory is looked at again.
+const settling = 2 * time.Second
+
+// launched is what one start showed.
+type launched struct {
+	ready      time.Duration
+	busy, idle int64 // resident bytes: after a few requests, and after settling
+}
+
+// starts measures the time from starting the process to its being ready, on an
+// empty folder and on the same folder again, and the memory it holds.
+func (b *bench) starts(ctx context.Context) error {
+	var first, again, bare []launched
+	for round := range b.rounds {
+		folder := filepath.Join(b.folder, fmt.Sprintf("start-%d", round))
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return err
+		}
+		for _, into := range []*[]launched{&first, &again} {
+			p, err := b.launchCollab("collabd", folder, "")
+			if err != nil {
+				return err
+			}
+			l, err := watch(ctx, p, (&collab{process: p}).signIn)
+			if err = errors.Join(err, p.stop()); err != nil {
+				return err
+			}
+			*into = append(*into, l)
+		}
+		p, err := b.launchBare("")
+		if err != nil {
+			return err
+		}
+		l, err := watch(ctx, p, func(context.Context) error { return nil })
+		if err = errors.Join(err, p.stop()); err != nil {
+			return err
+		}
+		bare = append(bare, l)
+	}
+	ready := func(l launched) time.Duration { return l.ready }
+	busy := func(l launched) int64 { return l.busy }
+	idle := func(l launched) int64 { return l.idle }
+	t := newTable(b.out, "Start and memory, SQLite (bare: net/http that only says it is ready)", "", "collab", "bare", "target")
+	mib := func(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+	ms := func(d time.Duration) string { return millis(float64(d)) + " ms" }
+	one, two, none := median(first, ready), median(again, ready), median(bare, ready)
+	t.row("ready, empty folder", ms(one), ms(none), atMost(millisOf(one), millisOf(firstStart), "%.0f ms"))
+	t.row("ready, existing folder", ms(two), ms(none), atMost(millisOf(two), millisOf(nextStart), "%.0f ms"))
+	t.row("memory after sign-in", mib(median(first, busy)), mib(median(bare, busy)), "")
+	t.row(fmt.Sprintf("memory after %v idle", settling), mib(median(first, idle)), mib(median(bare, idle)),
+		atMost(float64(median(first, idle))/1e6, idleMemory/1e6, "%.0f MB"))
+	t.print()
+	return nil
+}
+
+func millisOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// watch waits for a server, uses it a little and looks at its memory.
+func watch(ctx context.Context, p *process, use func(context.Context) error) (l launched, err error) {
+	if l.ready, err = p.ready(ctx); err != nil {
+		return l, err
+	}
+	if err = use(ctx); err != nil {
+		return l, err
+	}
+	if l.busy, err = p.resident(); err != nil {
+		return l, err
+	}
+	select {
+	case <-ctx.Done():
+		return l, ctx.Err()
+	case <-time.After(settling):
+	}
+	l.idle, err = p.resident()
+	return l, err
+}
