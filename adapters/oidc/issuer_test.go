@@ -1,0 +1,229 @@
+package oidc_test
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/adapters/oidc"
+	"collab/domain/identity"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// clock is moved by hand.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// signer is a key of an issuer.
+type signer struct {
+	kid string
+	alg jose.SignatureAlgorithm
+	key crypto.Signer
+}
+
+var (
+	rsaKey = sync.OnceValue(func() crypto.Signer { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	ecKey  = sync.OnceValue(func() crypto.Signer { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+)
+
+func edKey(n byte) crypto.Signer {
+	seed := make([]byte, ed25519.SeedSize)
+	seed[0] = n
+	return ed25519.NewKeyFromSeed(seed)
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func (s signer) sign(t testing.TB, payload []byte) string {
+	t.Helper()
+	options := (&jose.SignerOptions{}).WithType("JWT")
+	if s.kid != "" {
+		options.WithHeader("kid", s.kid)
+	}
+	maker, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: s.key}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := maker.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return must(object.CompactSerialize())
+}
+
+func (s signer) token(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	return s.sign(t, must(json.Marshal(claims)))
+}
+
+func (s signer) public() jose.JSONWebKey {
+	return jose.JSONWebKey{Key: s.key.Public(), KeyID: s.kid, Algorithm: string(s.alg), Use: "sig"}
+}
+
+// issuer is an identity provider on loopback.
+type issuer struct {
+	*httptest.Server
+
+	mu          sync.Mutex
+	document    map[string]any // changes to the discovery document; nil removes
+	keys        []any          // as published
+	discoveries int
+	fetches     int
+	broken      bool // answers 503
+	grants      map[string]grant
+	spent       []url.Values // what came to the token endpoint
+	basic       [][2]string  // with which credentials in the header
+}
+
+// grant is what the issuer keeps with a code.
+type grant struct {
+	challenge, callback string
+	status              int    // zero: 200
+	answer              string // the body
+}
+
+func newIssuer(t testing.TB, keys ...signer) *issuer {
+	i := &issuer{document: map[string]any{}, grants: map[string]grant{}}
+	i.publish(keys...)
+	i.Server = httptest.NewServer(i)
+	t.Cleanup(i.Close)
+	return i
+}
+
+func (i *issuer) publish(keys ...signer) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.keys = nil
+	for _, k := range keys {
+		i.keys = append(i.keys, k.public())
+	}
+}
+
+func (i *issuer) set(fn func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	fn()
+}
+
+// asked returns how often the discovery document and the keys were read.
+func (i *issuer) asked() [2]int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return [2]int{i.discoveries, i.fetches}
+}
+
+func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		i.discoveries++
+	case "/keys":
+		i.fetches++
+	}
+	if i.broken {
+		http.Error(w, "down for maintenance", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		doc := map[string]any{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
+			"id_token_signing_alg_values_supported": []string{"RS256", "HS256", "none"}, // not what decides
+		}
+		for k, v := range i.document {
+			doc[k] = v
+			if v == nil {
+				delete(doc, k)
+			}
+		}
+		_ = json.NewEncoder(w).Encode(doc)
+	case "/keys":
+		_ = json.NewEncoder(w).Encode(map[string]any{"keys": i.keys})
+	case "/token":
+		i.redeem(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (i *issuer) provider(t testing.TB, c *clock, change ...func(*oidc.Options)) *oidc.Provider {
+	t.Helper()
+	o := oidc.Options{Issuer: i.URL, Clock: c}
+	for _, fn := range change {
+		fn(&o)
+	}
+	p, err := oidc.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// claims are those of a good token, with changes; nil removes.
+func (i *issuer) claims(c *clock, changes ...map[string]any) map[string]any {
+	now := c.Now().Unix()
+	all := map[string]any{"iss": i.URL, "sub": "user_1", "iat": now, "nbf": now - 10, "exp": now + 60}
+	for _, change := range changes {
+		for k, v := range change {
+			all[k] = v
+			if v == nil {
+				delete(all, k)
+			}
+		}
+	}
+	return all
+}
+
+func verify(p *oidc.Provider, token string) (identity.Claims, error) {
+	return p.Verify(context.Background(), token)
+}
+
+// transport answers without a network.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func answer(body string) *http.Response {
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(body))
+	return w.Result()
+}
+
+func isKeys(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/keys") }

@@ -1,0 +1,110 @@
+package oidc
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	keysEvery = 30 * time.Second // at least, between two reads of the keys
+	keysAge   = time.Hour        // after which a withdrawn key must be noticed
+	maxKeys   = 64
+)
+
+// algorithms are the accepted ones: no HMAC, whose key would be a public one,
+// and never none.
+var (
+	algorithms     = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
+	algorithmNames = []string{string(jose.RS256), string(jose.ES256), string(jose.EdDSA)}
+)
+
+// keys are the provider's public keys that could sign a token for us.
+type keys []jose.JSONWebKey
+
+func (p *Provider) fetchKeys(ctx context.Context) (keys, error) {
+	text, err := p.get(ctx, p.metadata.last().value.keysURL)
+	if err != nil {
+		return nil, err
+	}
+	return parseKeys(text)
+}
+
+// parseKeys skips the keys that are not for us, as a set may hold keys of kinds
+// yet to come (RFC 7517, section 5).
+func parseKeys(text []byte) (keys, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, err
+	}
+	var found keys
+	for _, raw := range set.Keys {
+		var k jose.JSONWebKey
+		if json.Unmarshal(raw, &k) == nil && (k.Use == "" || k.Use == "sig") && algorithmOf(k) != "" && len(found) < maxKeys {
+			found = append(found, k)
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("the identity provider publishes no key that we accept")
+	}
+	return found, nil
+}
+
+// algorithmOf returns the one algorithm that a key is for, empty when it is
+// none of ours.
+func algorithmOf(k jose.JSONWebKey) string {
+	var a jose.SignatureAlgorithm
+	switch key := k.Key.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits >= 2048 && bits <= 8192 {
+			a = jose.RS256
+		}
+	case *ecdsa.PublicKey:
+		if key.Curve == elliptic.P256() {
+			a = jose.ES256
+		}
+	case ed25519.PublicKey:
+		a = jose.EdDSA
+	}
+	if k.Algorithm != "" && k.Algorithm != string(a) {
+		return ""
+	}
+	return string(a)
+}
+
+// check is one try to verify a token's signature with the keys as they are.
+type check struct {
+	keys   keys
+	failed bool // whether it came to that and none of them signed it
+	named  bool // whether the token names one of them
+}
+
+// VerifySignature returns the payload of a token that one of the keys signed:
+// the one that the token names, or any of the right kind if it names none.
+func (c *check) VerifySignature(_ context.Context, token string) ([]byte, error) {
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return nil, err
+	}
+	head := jws.Signatures[0].Header
+	for _, k := range c.keys {
+		if head.KeyID != "" && k.KeyID != head.KeyID || algorithmOf(k) != head.Algorithm {
+			continue
+		}
+		c.named = head.KeyID != ""
+		if payload, err := jws.Verify(k.Key); err == nil {
+			return payload, nil
+		}
+	}
+	c.failed = true
+	return nil, errors.New("none of the identity provider's keys signed the token")
+}

@@ -1,0 +1,164 @@
+// Package oidc verifies the identity provider's tokens and signs people in
+// through it, by OpenID Connect discovery.
+package oidc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"collab/domain/fault"
+	"collab/ports"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+const (
+	timeout       = 10 * time.Second // of one call to the provider
+	maxBody       = 1 << 20          // bytes of an answer
+	discoverEvery = 5 * time.Second  // between attempts while the provider is down
+)
+
+// Options say which tokens are accepted.
+type Options struct {
+	Issuer            string   // compared byte for byte
+	Audiences         []string // accepted aud values; empty: not checked
+	AuthorizedParties []string // accepted azp values, one of which a token must have; empty: not checked
+	Clock             ports.Clock
+	Transport         http.RoundTripper // nil: the network
+}
+
+// Provider is the identity provider. Nothing is asked of it before the first
+// token or sign-in, so that we start while it is down.
+type Provider struct {
+	Options
+	client   *http.Client
+	metadata source[metadata]
+	keys     source[keys]
+}
+
+// metadata is what we use of the provider's discovery document. It is read
+// once.
+type metadata struct {
+	endpoint      oauth2.Endpoint
+	keysURL       string
+	namesItself   bool // every return from the provider carries iss (RFC 9207)
+	secretInPosts bool // the token endpoint takes the client's secret only in the body
+}
+
+// New returns the provider of an issuer.
+func New(o Options) (*Provider, error) {
+	if err := absolute(o.Issuer); err != nil {
+		return nil, fmt.Errorf("COLLAB_IDENTITY_ISSUER: %w", err)
+	}
+	if o.Transport == nil {
+		o.Transport = http.DefaultTransport
+	}
+	p := &Provider{Options: o}
+	p.client = &http.Client{
+		Transport: bounded{o.Transport},
+		Timeout:   timeout,
+		// The documents are at their addresses; what is elsewhere is not the provider's.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the identity provider redirects") },
+	}
+	p.metadata = source[metadata]{read: p.discover, every: discoverEvery, clock: o.Clock}
+	p.keys = source[keys]{read: p.fetchKeys, every: keysEvery, clock: o.Clock}
+	return p, nil
+}
+
+// bounded keeps an answer from filling the memory.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxBody)
+	}
+	return answer, err
+}
+
+func (p *Provider) discover(ctx context.Context) (metadata, error) {
+	provider, err := gooidc.NewProvider(gooidc.ClientContext(ctx, p.client), p.Issuer)
+	if err != nil {
+		return metadata{}, err
+	}
+	var doc struct {
+		KeysURL     string   `json:"jwks_uri"`
+		NamesItself bool     `json:"authorization_response_iss_parameter_supported"`
+		AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
+	}
+	if err := provider.Claims(&doc); err != nil {
+		return metadata{}, err
+	}
+	m := metadata{
+		endpoint: provider.Endpoint(), keysURL: doc.KeysURL, namesItself: doc.NamesItself,
+		secretInPosts: len(doc.AuthMethods) > 0 && !contains(doc.AuthMethods, "client_secret_basic"),
+	}
+	addresses := []string{m.keysURL}
+	for _, address := range []string{m.endpoint.AuthURL, m.endpoint.TokenURL} {
+		if address != "" { // a provider that works by session has none
+			addresses = append(addresses, address)
+		}
+	}
+	for _, address := range addresses {
+		if err := p.safe(address); err != nil {
+			return metadata{}, err
+		}
+	}
+	return m, nil
+}
+
+// safe refuses an endpoint that would leave the issuer's encryption behind.
+func (p *Provider) safe(address string) error {
+	if err := absolute(address); err != nil {
+		return fmt.Errorf("the discovery document's address %w", err)
+	}
+	if scheme(p.Issuer) == "https" && scheme(address) != "https" {
+		return fmt.Errorf("the discovery document's address %q is not https", address)
+	}
+	return nil
+}
+
+func scheme(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme
+}
+
+func absolute(address string) error {
+	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return fmt.Errorf("%q is not an absolute http or https address", address)
+	}
+	return nil
+}
+
+// get reads a document of the provider's.
+func (p *Provider) get(ctx context.Context, address string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json, application/jwk-set+json")
+	answer, err := p.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", address, answer.Status)
+	}
+	return io.ReadAll(answer.Body)
+}
+
+func unavailable(cause error, retry time.Duration) error {
+	e := fault.Wrap(fault.Unavailable, cause, "The identity provider does not answer")
+	e.RetryAfter = int(retry / time.Second)
+	return e
+}

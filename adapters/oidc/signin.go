@@ -1,0 +1,185 @@
+package oidc
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/identity"
+	"collab/ports"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+var (
+	_ ports.SignIn = (*CodeSignIn)(nil)
+	_ ports.SignIn = (*SessionSignIn)(nil)
+)
+
+// CodeSignIn is the authorization code flow with PKCE and nonce.
+type CodeSignIn struct {
+	provider *Provider
+	id       string
+	secret   string // empty for a public client
+}
+
+// ByCode returns the sign-in as a client that is registered at the provider.
+func (p *Provider) ByCode(clientID, clientSecret string) *CodeSignIn {
+	return &CodeSignIn{p, clientID, clientSecret}
+}
+
+func (s *CodeSignIn) config(m metadata, callback string) oauth2.Config {
+	c := oauth2.Config{
+		ClientID: s.id, ClientSecret: s.secret, Endpoint: m.endpoint, RedirectURL: callback,
+		Scopes: []string{gooidc.ScopeOpenID, "profile", "email"},
+	}
+	// Said outright, because trying both ways would spend the code.
+	c.Endpoint.AuthStyle = oauth2.AuthStyleInHeader
+	if s.secret == "" || m.secretInPosts {
+		c.Endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
+	return c
+}
+
+// Start returns the provider's address to send the browser to.
+func (s *CodeSignIn) Start(ctx context.Context, f identity.Flow, callback string) (string, error) {
+	m, err := s.metadata(ctx)
+	if err != nil {
+		return "", err
+	}
+	c := s.config(m, callback)
+	return c.AuthCodeURL(f.Own, gooidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), nil
+}
+
+func (s *CodeSignIn) metadata(ctx context.Context) (metadata, error) {
+	r, err := s.provider.metadata.need(ctx)
+	if err != nil {
+		return metadata{}, err
+	}
+	if r.value.endpoint.AuthURL == "" || r.value.endpoint.TokenURL == "" {
+		return metadata{}, errors.New("the identity provider has no authorization code flow")
+	}
+	return r.value, nil
+}
+
+// Finish exchanges the code that the browser came back with.
+func (s *CodeSignIn) Finish(ctx context.Context, f identity.Flow, callback string, r identity.Return) (string, error) {
+	if !same(r.State, f.Own) {
+		return "", failed(errors.New("state is not the one of this sign-in"))
+	}
+	m, err := s.metadata(ctx)
+	if err != nil {
+		return "", err
+	}
+	// RFC 9207: the answer of another provider must not be taken to this one.
+	if r.Issuer != s.provider.Issuer && (r.Issuer != "" || m.namesItself) {
+		return "", failed(fmt.Errorf("iss is %.200q", r.Issuer))
+	}
+	if r.Error != "" {
+		return "", failed(fmt.Errorf("error is %.200q", r.Error))
+	}
+	if r.Code == "" {
+		return "", failed(errors.New("code is missing"))
+	}
+	text, err := s.exchange(ctx, m, f, callback, r.Code)
+	if err != nil {
+		return "", err
+	}
+	t, err := s.provider.verify(ctx, text)
+	switch {
+	case err != nil:
+		return "", err
+	case !same(t.nonce, f.Nonce):
+		return "", failed(errors.New("the token's nonce is not the one of this sign-in"))
+	case !contains(t.audience, s.id), t.party != "" && t.party != s.id:
+		return "", failed(fmt.Errorf("the token is for aud %q, azp %q", t.audience, t.party))
+	}
+	return text, nil
+}
+
+func (s *CodeSignIn) exchange(ctx context.Context, m metadata, f identity.Flow, callback, code string) (string, error) {
+	c := s.config(m, callback)
+	answer, err := c.Exchange(gooidc.ClientContext(ctx, s.provider.client), code, oauth2.VerifierOption(f.Verifier))
+	if err != nil {
+		return "", exchangeFault(err)
+	}
+	text, _ := answer.Extra("id_token").(string)
+	if text == "" {
+		return "", failed(errors.New("the identity provider's answer has no id_token"))
+	}
+	return text, nil
+}
+
+// exchangeFault tells a code that does not count from a provider that does not
+// answer, and both from our being registered wrongly. The provider's answer
+// does not get into the log.
+func exchangeFault(err error) error {
+	var refused *oauth2.RetrieveError
+	if !errors.As(err, &refused) {
+		return unavailable(err, time.Second)
+	}
+	cause := fmt.Errorf("the token endpoint answers %s, error %.200q", refused.Response.Status, refused.ErrorCode)
+	switch {
+	case refused.ErrorCode == "invalid_grant", refused.ErrorCode == "access_denied":
+		return failed(cause)
+	case refused.Response.StatusCode >= 500, refused.Response.StatusCode == 429:
+		return unavailable(cause, time.Second)
+	}
+	return cause
+}
+
+// SessionSignIn is for a provider that keeps a session cookie on our domain
+// instead of handing out codes.
+type SessionSignIn struct {
+	provider *Provider
+	page     *url.URL
+}
+
+// BySession returns the sign-in at the provider's hosted page.
+func (p *Provider) BySession(page string) (*SessionSignIn, error) {
+	if err := absolute(page); err != nil {
+		return nil, fmt.Errorf("COLLAB_IDENTITY_SIGN_IN_URL: %w", err)
+	}
+	u, err := url.Parse(page)
+	if err != nil {
+		return nil, err
+	}
+	return &SessionSignIn{p, u}, nil
+}
+
+// Start returns the sign-in page's address, which knows where to come back to.
+func (s *SessionSignIn) Start(_ context.Context, _ identity.Flow, callback string) (string, error) {
+	u := *s.page
+	q := u.Query()
+	q.Set("redirect_url", callback)
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// Finish returns the session token when it verifies.
+func (s *SessionSignIn) Finish(ctx context.Context, _ identity.Flow, _ string, r identity.Return) (string, error) {
+	if r.Error != "" {
+		return "", failed(fmt.Errorf("error is %.200q", r.Error))
+	}
+	if r.Session == "" {
+		return "", failed(errors.New("there is no session cookie"))
+	}
+	if _, err := s.provider.Verify(ctx, r.Session); err != nil {
+		return "", err
+	}
+	return r.Session, nil
+}
+
+// same compares secrets; an empty one is like no other.
+func same(a, b string) bool {
+	return b != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+}
+
+func failed(cause error) error {
+	return fault.Wrap(fault.Unauthenticated, cause, "The sign-in did not succeed")
+}

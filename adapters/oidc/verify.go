@@ -1,0 +1,207 @@
+package oidc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/identity"
+	"collab/ports"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+)
+
+const (
+	leeway   = time.Minute // by which clocks may differ
+	maxToken = 16 << 10    // bytes
+)
+
+var _ ports.IdentityTokens = (*Provider)(nil)
+
+// token is a token that the provider signed and that is valid now. Whom it is
+// meant for is not decided yet.
+type token struct {
+	claims   identity.Claims
+	audience []string
+	party    string
+	nonce    string
+}
+
+// payload are the claims that we read beside those of OpenID Connect's core.
+type payload struct {
+	Expires   *seconds `json:"exp"`
+	NotBefore *seconds `json:"nbf"`
+	IssuedAt  *seconds `json:"iat"`
+	Party     string   `json:"azp"`
+	Status    string   `json:"sts"`
+	Org       string   `json:"org_id"`
+	OrgRole   string   `json:"org_role"`
+	OrgSlug   string   `json:"org_slug"`
+	Compact   struct {
+		Org  string `json:"id"`
+		Role string `json:"rol"`
+		Slug string `json:"slg"`
+	} `json:"o"`
+	Name    string `json:"name"`
+	Email   string `json:"email"`
+	Picture string `json:"picture"`
+}
+
+// Verify returns the claims of a token that is signed by the provider, meant
+// for us and valid now.
+func (p *Provider) Verify(ctx context.Context, text string) (identity.Claims, error) {
+	t, err := p.verify(ctx, text)
+	if err != nil {
+		return identity.Claims{}, err
+	}
+	if len(p.Audiences) > 0 && !slices.ContainsFunc(t.audience, func(a string) bool { return contains(p.Audiences, a) }) {
+		return identity.Claims{}, refuse(fmt.Errorf("aud is %q", t.audience))
+	}
+	if len(p.AuthorizedParties) > 0 && !contains(p.AuthorizedParties, t.party) {
+		return identity.Claims{}, refuse(fmt.Errorf("azp is %q", t.party))
+	}
+	return t.claims, nil
+}
+
+// verify does all of it but for whom the token is meant.
+func (p *Provider) verify(ctx context.Context, text string) (token, error) {
+	if len(text) > maxToken {
+		return token{}, refuse(errors.New("the token is too long"))
+	}
+	if strings.ContainsFunc(text, notInTokens) {
+		return token{}, refuse(errors.New("the token is not a JWT in compact form"))
+	}
+	signed, err := p.signature(ctx, text)
+	if err != nil {
+		return token{}, err
+	}
+	var c payload
+	if err := signed.Claims(&c); err != nil {
+		return token{}, refuse(err)
+	}
+	if signed.Issuer != p.Issuer { // go-oidc knows an exception
+		return token{}, refuse(fmt.Errorf("iss is %q", signed.Issuer))
+	}
+	if err := c.times(p.Clock.Now()); err != nil {
+		return token{}, err
+	}
+	if c.Status == "pending" {
+		return token{}, refuse(errors.New("sts is pending: the sign-in is not complete"))
+	}
+	if !identity.ValidID(signed.Subject) {
+		return token{}, refuse(errors.New("sub is empty or cannot be an id"))
+	}
+	if c.Org == "" && c.Compact.Org != "" {
+		c.Org, c.OrgRole, c.OrgSlug = c.Compact.Org, fullRole(c.Compact.Role), c.Compact.Slug
+	}
+	if c.Org == "" {
+		c.OrgRole, c.OrgSlug = "", ""
+	} else if !identity.ValidID(c.Org) {
+		return token{}, refuse(errors.New("the organisation's id cannot be one"))
+	}
+	return token{
+		claims: identity.Claims{
+			Subject: signed.Subject, Org: c.Org,
+			OrgRole: identity.CleanName(c.OrgRole), OrgSlug: identity.CleanName(c.OrgSlug),
+			Name: identity.CleanName(c.Name), Email: identity.CleanEmail(c.Email), AvatarURL: identity.CleanURL(c.Picture),
+			IssuedAt: c.IssuedAt.Time, ExpiresAt: c.Expires.Time,
+		},
+		audience: signed.Audience, party: c.Party, nonce: signed.Nonce,
+	}, nil
+}
+
+// signature returns the token when the provider signed it. A token that no
+// known key signed has the keys read again, if that is due, as the provider
+// may have new ones.
+func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken, error) {
+	if _, err := p.metadata.need(ctx); err != nil {
+		return nil, err
+	}
+	known, err := p.keys.need(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.Clock.Now().Sub(known.at) > keysAge {
+		p.keys.begin() // for those who come later
+	}
+	c := &check{keys: known.value}
+	signed, err := p.try(ctx, c, text)
+	if !c.failed {
+		return signed, err
+	}
+	newer, failed := p.keys.fresh(ctx)
+	switch {
+	case failed != nil:
+		return nil, unavailable(failed, keysEvery)
+	case newer.number > known.number:
+		return p.try(ctx, &check{keys: newer.value}, text)
+	case newer.err != nil && !c.named:
+		// The provider may have signed it with a key that we could not read.
+		return nil, unavailable(newer.err, keysEvery)
+	}
+	return nil, err
+}
+
+func (p *Provider) try(ctx context.Context, c *check, text string) (*gooidc.IDToken, error) {
+	t, err := gooidc.NewVerifier(p.Issuer, c, &gooidc.Config{
+		SupportedSigningAlgs: algorithmNames,
+		SkipClientIDCheck:    true, // aud and azp: Verify
+		SkipExpiryCheck:      true, // the library has no leeway: times
+	}).Verify(ctx, text)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	return t, nil
+}
+
+// times checks that the token is valid at now, give or take the leeway.
+func (c payload) times(now time.Time) error {
+	switch {
+	case c.Expires == nil || c.IssuedAt == nil:
+		return refuse(errors.New("exp or iat is missing"))
+	case !now.Before(c.Expires.Add(leeway)):
+		return fault.Wrap(fault.Unauthenticated, fmt.Errorf("exp is %v", c.Expires.Time), "The identity token has expired")
+	case now.Add(leeway).Before(c.IssuedAt.Time):
+		return refuse(fmt.Errorf("iat is %v", c.IssuedAt.Time))
+	case c.NotBefore != nil && now.Add(leeway).Before(c.NotBefore.Time):
+		return refuse(fmt.Errorf("nbf is %v", c.NotBefore.Time))
+	}
+	return nil
+}
+
+// fullRole undoes the abbreviation of the compact form, so that a role has one
+// name in tokens of both forms and in events.
+func fullRole(role string) string {
+	if role == "" || strings.HasPrefix(role, "org:") {
+		return role
+	}
+	return "org:" + role
+}
+
+// seconds is a NumericDate (RFC 7519). One that no calendar holds is an error.
+type seconds struct{ time.Time }
+
+func (s *seconds) UnmarshalJSON(data []byte) error {
+	n, err := strconv.ParseFloat(string(data), 64)
+	if err != nil || n < 0 || n >= 253402300800 {
+		return fmt.Errorf("%.40q is not a time", data)
+	}
+	s.Time = time.UnixMilli(int64(math.Floor(n * 1000))).UTC()
+	return nil
+}
+
+func notInTokens(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
+}
+
+func refuse(cause error) error {
+	return fault.Wrap(fault.Unauthenticated, cause, "The identity token is not valid")
+}
+
+func contains(list []string, s string) bool { return s != "" && slices.Contains(list, s) }
