@@ -427,7 +427,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			check()
 			spoil(that(w.tasks().Get(w.ctx, tn.ID, want.ID)).must(w))
 			check()
-			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}) {
+			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{After: new(tn.loose.Position())}) {
 				spoil(v)
 			}
 			check()

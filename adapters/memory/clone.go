@@ -1,0 +1,81 @@
+package memory
+
+import (
+	"slices"
+
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/replay"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+)
+
+// The functions of this file copy records so that nothing of the copy can be
+// changed through the original.
+
+// asIs is for records that hold nothing by reference.
+func asIs[V any](v V) V { return v }
+
+func clonePointer[V any](p *V) *V {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+func cloneUser(u org.User) org.User {
+	u.DeletedAt = clonePointer(u.DeletedAt)
+	return u
+}
+
+func cloneOrg(o org.Organisation) org.Organisation {
+	o.ClosedAt, o.ErasedAt = clonePointer(o.ClosedAt), clonePointer(o.ErasedAt)
+	return o
+}
+
+func cloneMembership(m org.Membership) org.Membership {
+	m.RemovedAt = clonePointer(m.RemovedAt)
+	return m
+}
+
+func cloneInvitation(i invitation.Invitation) invitation.Invitation {
+	i.AcceptedAt = clonePointer(i.AcceptedAt)
+	return i
+}
+
+func cloneSubscription(s plan.Subscription) plan.Subscription {
+	s.PurchasedSeats = clonePointer(s.PurchasedSeats)
+	s.CurrentPeriodStart, s.CurrentPeriodEnd = clonePointer(s.CurrentPeriodStart), clonePointer(s.CurrentPeriodEnd)
+	return s
+}
+
+func cloneTeam(t team.Team) team.Team {
+	t.Description = clonePointer(t.Description)
+	return t
+}
+
+func cloneWorkspace(w workspace.Workspace) workspace.Workspace {
+	w.Description = clonePointer(w.Description)
+	return w
+}
+
+func cloneTask(t task.Task) task.Task {
+	t.Description, t.Assignee, t.Workspace = clonePointer(t.Description), clonePointer(t.Assignee), clonePointer(t.Workspace)
+	t.Due, t.Tags = clonePointer(t.Due), slices.Clone(t.Tags)
+	return t.Restore(t.Status(), clonePointer(t.CompletedAt()))
+}
+
+func cloneChange(c task.Change) task.Change {
+	c.Fields = slices.Clone(c.Fields)
+	for i, f := range c.Fields {
+		c.Fields[i].From, c.Fields[i].To = clonePointer(f.From), clonePointer(f.To)
+	}
+	return c
+}
+
+func cloneReplay(r replay.Record) replay.Record {
+	r.Answer = slices.Clone(r.Answer)
+	return r
+}

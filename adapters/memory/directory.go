@@ -1,0 +1,309 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+var (
+	_ ports.Directory     = directory{}
+	_ ports.Users         = users{}
+	_ ports.Organisations = organisations{}
+	_ ports.Members       = members{}
+	_ ports.Invitations   = invitations{}
+	_ ports.Subscriptions = subscriptions{}
+)
+
+type directory records
+
+func (d directory) Users() ports.Users                 { return users{d.run} }
+func (d directory) Organisations() ports.Organisations { return organisations(d) }
+func (d directory) Members() ports.Members             { return members{d.run} }
+func (d directory) Invitations() ports.Invitations     { return invitations{d.run} }
+func (d directory) Subscriptions() ports.Subscriptions { return subscriptions{d.run} }
+
+type users struct{ run runner }
+
+func (u users) Get(_ context.Context, user id.User) (org.User, error) {
+	return result(u.run, func(x *tx) (org.User, error) {
+		return x.users.get(user)
+	})
+}
+
+func (u users) ByProvider(_ context.Context, providerID string) (org.User, error) {
+	return result(u.run, func(x *tx) (org.User, error) {
+		return x.users.find(func(v org.User) bool { return v.ProviderID == providerID })
+	})
+}
+
+func (u users) Upsert(_ context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error) {
+	return result(u.run, func(x *tx) (org.User, error) {
+		there, err := x.users.find(func(v org.User) bool { return v.ProviderID == fresh.ProviderID })
+		if err != nil {
+			if x.users.has(fresh.ID) {
+				return there, x.users.taken()
+			}
+			there = cloneUser(fresh)
+		}
+		next, err := fn(there)
+		if err != nil {
+			return next, err
+		}
+		x.users.put(x, next.ID, next)
+		return cloneUser(next), nil
+	})
+}
+
+func (u users) Memberships(_ context.Context, user id.User) ([]org.Membership, error) {
+	return result(u.run, func(x *tx) ([]org.Membership, error) {
+		var all []org.Membership
+		for _, t := range x.tenants.rows {
+			if m, err := t.members.get(user); err == nil {
+				all = append(all, m)
+			}
+		}
+		slices.SortFunc(all, func(a, b org.Membership) int {
+			return cmp.Or(b.UsedAt.Compare(a.UsedAt), b.JoinedAt.Compare(a.JoinedAt), cmp.Compare(b.Org, a.Org))
+		})
+		return all, nil
+	})
+}
+
+type organisations records
+
+func (s organisations) Get(_ context.Context, o id.Org) (org.Organisation, error) {
+	return result(s.run, func(x *tx) (org.Organisation, error) {
+		return x.orgs.get(o)
+	})
+}
+
+func (s organisations) ByProvider(_ context.Context, providerID string) (org.Organisation, error) {
+	return result(s.run, func(x *tx) (org.Organisation, error) {
+		return x.orgs.find(func(v org.Organisation) bool { return v.ProviderID == providerID })
+	})
+}
+
+func (s organisations) Upsert(_ context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error) {
+	return result(s.run, func(x *tx) (org.Organisation, error) {
+		there, err := x.orgs.find(func(v org.Organisation) bool { return v.ProviderID == fresh.ProviderID })
+		first := err != nil
+		if first {
+			if x.orgs.has(fresh.ID) {
+				return there, x.orgs.taken()
+			}
+			there = cloneOrg(fresh)
+		}
+		next, err := fn(there)
+		if err != nil {
+			return next, err
+		}
+		x.orgs.put(x, next.ID, next)
+		if first {
+			x.tenants.put(x, next.ID, newTenant())
+			x.epochs.put(x, next.ID, 0)
+		}
+		return cloneOrg(next), nil
+	})
+}
+
+// Lock has the store to itself anyway, as every transaction has, and moves the
+// epoch on at once: nobody sees it before the transaction ends.
+func (s organisations) Lock(_ context.Context, o id.Org) (org.Organisation, error) {
+	if !s.inside {
+		return org.Organisation{}, fault.New(fault.Internal, "An organisation was locked outside a transaction")
+	}
+	return result(s.run, func(x *tx) (org.Organisation, error) {
+		if x.orgs.has(o) && !x.locked[o] {
+			x.locked[o] = true
+			x.epochs.put(x, o, x.epochs.rows[o]+1)
+		}
+		return x.orgs.get(o)
+	})
+}
+
+func (s organisations) List(_ context.Context, f org.Filter) ([]org.Organisation, error) {
+	return result(s.run, func(x *tx) ([]org.Organisation, error) {
+		return x.orgs.list(func(v org.Organisation) bool {
+			due := f.ClosedBefore == nil || v.ClosedAt != nil && v.ErasedAt == nil && !v.ClosedAt.After(*f.ClosedBefore)
+			return v.ID > f.After && due
+		}, func(a, b org.Organisation) int { return cmp.Compare(a.ID, b.ID) }, f.Limit), nil
+	})
+}
+
+func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
+	return s.run(func(x *tx) error {
+		there, err := x.orgs.get(o)
+		if err != nil {
+			return err
+		}
+		x.orgs.put(x, o, there.Erased(now))
+		x.tenants.put(x, o, newTenant())
+		x.audit.removeWhere(x, func(e audit.Entry) bool { return e.Org == o })
+		return nil
+	})
+}
+
+type members struct{ run runner }
+
+func (m members) Get(_ context.Context, o id.Org, user id.User) (org.Membership, error) {
+	return result(m.run, func(x *tx) (org.Membership, error) {
+		return x.tenant(o).members.get(user)
+	})
+}
+
+// Hold is Get: a transaction has the whole store to itself.
+func (m members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
+	return m.Get(ctx, o, user)
+}
+
+func (m members) Put(_ context.Context, o id.Org, v org.Membership) error {
+	return m.run(func(x *tx) error {
+		home, err := x.home(o)
+		if err != nil {
+			return err
+		}
+		if !x.users.has(v.User) {
+			return x.users.missing()
+		}
+		home.members.put(x, v.User, v)
+		return nil
+	})
+}
+
+func (m members) List(_ context.Context, o id.Org, after org.Position, limit int, each func(org.Profile) error) error {
+	profiles, err := result(m.run, func(x *tx) ([]org.Profile, error) {
+		active := x.tenant(o).members.list(func(v org.Membership) bool {
+			return v.Active() && (after == org.Position{} || compareJoined(v.JoinedAt, v.User, after.JoinedAt, after.User) > 0)
+		}, func(a, b org.Membership) int {
+			return compareJoined(a.JoinedAt, a.User, b.JoinedAt, b.User)
+		}, limit)
+		profiles := make([]org.Profile, len(active))
+		for i, v := range active {
+			profiles[i].Membership = v
+			profiles[i].Person, _ = x.users.get(v.User)
+		}
+		return profiles, nil
+	})
+	return visit(profiles, err, each)
+}
+
+// compareJoined orders members by when they joined, then by user.
+func compareJoined(a time.Time, u id.User, b time.Time, v id.User) int {
+	return cmp.Or(a.Compare(b), cmp.Compare(u, v))
+}
+
+func (m members) Count(_ context.Context, o id.Org) (org.Seats, error) {
+	return result(m.run, func(x *tx) (org.Seats, error) {
+		var seats org.Seats
+		for _, v := range x.tenant(o).members.rows {
+			if v.Active() {
+				seats.Members++
+				if v.Role == org.Owner {
+					seats.Owners++
+				}
+			}
+		}
+		return seats, nil
+	})
+}
+
+func (m members) ByEmail(_ context.Context, o id.Org, email string) (bool, error) {
+	return result(m.run, func(x *tx) (bool, error) {
+		_, err := x.tenant(o).members.find(func(v org.Membership) bool {
+			return v.Active() && sameEmail(x.users.rows[v.User].Email, email)
+		})
+		return err == nil, nil
+	})
+}
+
+func sameEmail(a, b string) bool {
+	return identity.FoldEmail(a) == identity.FoldEmail(b)
+}
+
+type invitations struct{ run runner }
+
+func (i invitations) Get(_ context.Context, o id.Org, invited id.Invitation) (invitation.Invitation, error) {
+	return result(i.run, func(x *tx) (invitation.Invitation, error) {
+		return x.tenant(o).invitations.get(invited)
+	})
+}
+
+func (i invitations) ByProvider(_ context.Context, o id.Org, providerID string) (invitation.Invitation, error) {
+	return result(i.run, func(x *tx) (invitation.Invitation, error) {
+		return x.tenant(o).invitations.find(func(v invitation.Invitation) bool {
+			return providerID != "" && v.ProviderID == providerID
+		})
+	})
+}
+
+func (i invitations) ByToken(_ context.Context, tokenHash string) (invitation.Invitation, error) {
+	return result(i.run, func(x *tx) (invitation.Invitation, error) {
+		for _, t := range x.tenants.rows {
+			v, err := t.invitations.find(func(v invitation.Invitation) bool { return tokenHash != "" && v.TokenHash == tokenHash })
+			if err == nil {
+				return v, nil
+			}
+		}
+		return invitation.Invitation{}, fault.Missing("Invitation")
+	})
+}
+
+func (i invitations) Pending(_ context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {
+	return result(i.run, func(x *tx) ([]invitation.Invitation, error) {
+		return x.tenant(o).invitations.list(func(v invitation.Invitation) bool {
+			return v.Status(now) == invitation.Pending && (email == "" || sameEmail(v.Email, email))
+		}, func(a, b invitation.Invitation) int {
+			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		}, 0), nil
+	})
+}
+
+func (i invitations) Put(_ context.Context, o id.Org, v invitation.Invitation) error {
+	return i.run(func(x *tx) error {
+		home, err := x.home(o)
+		if err != nil {
+			return err
+		}
+		_, err = home.invitations.find(func(there invitation.Invitation) bool {
+			return v.ProviderID != "" && there.ProviderID == v.ProviderID && there.ID != v.ID
+		})
+		if err == nil {
+			return fault.New(fault.Conflict, "Another invitation has this id of the identity provider")
+		}
+		home.invitations.put(x, v.ID, v)
+		return nil
+	})
+}
+
+type subscriptions struct{ run runner }
+
+func (s subscriptions) Get(_ context.Context, o id.Org) (plan.Subscription, error) {
+	return result(s.run, func(x *tx) (plan.Subscription, error) {
+		if t := x.tenant(o); t.subscriptions.has(o) {
+			return t.subscriptions.get(o)
+		}
+		return plan.Unsubscribed(o), nil
+	})
+}
+
+func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) error {
+	return s.run(func(x *tx) error {
+		home, err := x.home(o)
+		if err != nil {
+			return err
+		}
+		home.subscriptions.put(x, o, v)
+		return nil
+	})
+}

@@ -1,0 +1,93 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/id"
+	"collab/domain/replay"
+	"collab/ports"
+)
+
+var (
+	_ ports.Journal = journal{}
+	_ ports.Inbox   = inbox{}
+	_ ports.Audit   = auditLog{}
+	_ ports.Replays = replays{}
+)
+
+type journal records
+
+func (j journal) Inbox() ports.Inbox     { return inbox{j.run} }
+func (j journal) Audit() ports.Audit     { return auditLog{j.run} }
+func (j journal) Replays() ports.Replays { return replays{j.run} }
+
+// message is a provider's message by its source and id there.
+type message struct{ source, id string }
+
+type inbox struct{ run runner }
+
+func (i inbox) Accept(_ context.Context, source, m string, now time.Time) error {
+	return i.run(func(x *tx) error { return x.inbox.add(x, message{source, m}, now) })
+}
+
+func (i inbox) Prune(_ context.Context, before time.Time) error {
+	return i.run(func(x *tx) error {
+		x.inbox.removeWhere(x, func(noted time.Time) bool { return noted.Before(before) })
+		return nil
+	})
+}
+
+type auditLog struct{ run runner }
+
+func (a auditLog) Add(_ context.Context, e audit.Entry) error {
+	return a.run(func(x *tx) error { return x.audit.add(x, e.ID, e) })
+}
+
+func (a auditLog) List(_ context.Context, o id.Org, after id.Entry, limit int) ([]audit.Entry, error) {
+	return result(a.run, func(x *tx) ([]audit.Entry, error) {
+		newestFirst := func(a, b audit.Entry) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) }
+		last, paged := x.audit.rows[after]
+		return x.audit.list(func(e audit.Entry) bool {
+			return o != "" && e.Org == o && (!paged || newestFirst(e, last) > 0)
+		}, newestFirst, limit), nil
+	})
+}
+
+type replays struct{ run runner }
+
+func (s replays) Begin(_ context.Context, r replay.Record, now time.Time) (replay.Record, error) {
+	return result(s.run, func(x *tx) (replay.Record, error) {
+		if there, err := x.replays.get(r.Key); err == nil && there.Live(now) {
+			return there, nil
+		}
+		x.replays.put(x, r.Key, r)
+		return x.replays.get(r.Key)
+	})
+}
+
+func (s replays) Finish(_ context.Context, r replay.Record) error {
+	return s.run(func(x *tx) error {
+		if there, ok := x.replays.rows[r.Key]; !ok || there.Claim != r.Claim {
+			return x.replays.missing()
+		}
+		x.replays.put(x, r.Key, r)
+		return nil
+	})
+}
+
+func (s replays) Abandon(_ context.Context, key, claim string) error {
+	return s.run(func(x *tx) error {
+		x.replays.removeWhere(x, func(r replay.Record) bool { return r.Key == key && r.Claim == claim })
+		return nil
+	})
+}
+
+func (s replays) Prune(_ context.Context, before time.Time) error {
+	return s.run(func(x *tx) error {
+		x.replays.removeWhere(x, func(r replay.Record) bool { return r.ExpiresAt.Before(before) })
+		return nil
+	})
+}

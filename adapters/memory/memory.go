@@ -1,0 +1,196 @@
+// Package memory keeps everything in maps, and offers the other small parts of
+// a server in a form that a test can steer: a clock that is moved by hand, ids
+// and secrets that are counted, a mailer that keeps its messages.
+//
+// They are adapters like any other and pass the same contract suites. The
+// offline harness and unit tests run the core on them: no network, no database,
+// and the same outcome every time. One lock guards the whole store, so that
+// transactions run one after the other; a transaction that fails is undone step
+// by step.
+package memory
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/replay"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+var (
+	_ ports.Store  = (*Store)(nil)
+	_ ports.Epochs = (*Store)(nil)
+	_ ports.Health = (*Store)(nil)
+)
+
+// Store is ports.Store in maps.
+type Store struct {
+	records
+
+	mu    sync.Mutex
+	state state // guarded by mu
+}
+
+// NewStore returns an empty store.
+func NewStore() *Store {
+	s := &Store{state: state{
+		users:   newTable[id.User]("User", cloneUser),
+		orgs:    newTable[id.Org]("Organisation", cloneOrg),
+		epochs:  newTable[id.Org]("Organisation", asIs[int64]),
+		tenants: newTable[id.Org]("Organisation", asIs[*tenant]),
+		inbox:   newTable[message]("Message", asIs[time.Time]),
+		audit:   newTable[id.Entry]("Entry", asIs[audit.Entry]),
+		replays: newTable[string]("Key", cloneReplay),
+	}}
+	s.records = records{run: s.run}
+	return s
+}
+
+// Atomic runs fn once: nothing in maps asks for a retry. The store is locked
+// meanwhile, so that fn hangs if it uses the store itself.
+func (s *Store) Atomic(_ context.Context, fn func(ports.Records) error) error {
+	return s.run(func(x *tx) error { return fn(records{run: x.run, inside: true}) })
+}
+
+// Epochs reads the epochs of the organisations that exist.
+func (s *Store) Epochs(_ context.Context, orgs []id.Org) (map[id.Org]int64, error) {
+	epochs := make(map[id.Org]int64, len(orgs))
+	err := s.run(func(x *tx) error {
+		for _, o := range orgs {
+			if epoch, err := x.epochs.get(o); err == nil {
+				epochs[o] = epoch
+			}
+		}
+		return nil
+	})
+	return epochs, err
+}
+
+// Ready returns nil: maps always answer.
+func (s *Store) Ready(context.Context) error { return nil }
+
+// run runs fn as a transaction of its own.
+func (s *Store) run(fn func(*tx) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := &tx{state: &s.state, locked: map[id.Org]bool{}}
+	defer func() { x.state = nil }()
+	return x.run(fn)
+}
+
+// state is all that is kept. Every organisation has its tenant and its epoch.
+type state struct {
+	users   *table[id.User, org.User]
+	orgs    *table[id.Org, org.Organisation]
+	epochs  *table[id.Org, int64]
+	tenants *table[id.Org, *tenant]
+	inbox   *table[message, time.Time]
+	audit   *table[id.Entry, audit.Entry]
+	replays *table[string, replay.Record]
+}
+
+// tenant is what belongs to one organisation and is found only through it.
+type tenant struct {
+	members       *table[id.User, org.Membership]
+	invitations   *table[id.Invitation, invitation.Invitation]
+	subscriptions *table[id.Org, plan.Subscription] // the organisation's own, or none
+	teams         *table[id.Team, team.Team]
+	teamMembers   *table[place, team.Member]
+	workspaces    *table[id.Workspace, workspace.Workspace]
+	orders        *table[id.User, workspace.Order]
+	tasks         *table[id.Task, task.Task]
+	history       *table[id.Entry, task.Change]
+}
+
+func newTenant() *tenant {
+	return &tenant{
+		members:       newTable[id.User]("Member", cloneMembership),
+		invitations:   newTable[id.Invitation]("Invitation", cloneInvitation),
+		subscriptions: newTable[id.Org]("Subscription", cloneSubscription),
+		teams:         newTable[id.Team]("Team", cloneTeam),
+		teamMembers:   newTable[place]("Member", asIs[team.Member]),
+		workspaces:    newTable[id.Workspace]("Workspace", cloneWorkspace),
+		orders:        newTable[id.User]("Order", slices.Clone[workspace.Order]),
+		tasks:         newTable[id.Task]("Task", cloneTask),
+		history:       newTable[id.Entry]("Change", cloneChange),
+	}
+}
+
+// tenant returns what belongs to an organisation for reading: nothing when
+// there is no such organisation.
+func (s *state) tenant(o id.Org) *tenant {
+	if t, err := s.tenants.get(o); err == nil {
+		return t
+	}
+	return newTenant()
+}
+
+// home returns what belongs to an organisation for adding to it.
+func (s *state) home(o id.Org) (*tenant, error) { return s.tenants.get(o) }
+
+// tx is a transaction over the state.
+type tx struct {
+	*state                 // nil after the end
+	undo   []func()        // takes back each step, in the order of the steps
+	locked map[id.Org]bool // by Organisations.Lock
+}
+
+// run runs fn as a part of the transaction: when it fails, panics or ends its
+// goroutine, its steps are undone and no others.
+func (x *tx) run(fn func(*tx) error) error {
+	if x.state == nil {
+		return fault.New(fault.Internal, "The transaction of these collections has ended")
+	}
+	start, done := len(x.undo), false
+	defer func() {
+		if done {
+			return
+		}
+		for _, step := range slices.Backward(x.undo[start:]) {
+			step()
+		}
+		x.undo = x.undo[:start]
+	}()
+	err := fn(x)
+	done = err == nil
+	return err
+}
+
+// runner is how a collection gets at the state: in a transaction of its own or
+// as a part of one.
+type runner func(fn func(*tx) error) error
+
+// result runs fn and returns its value, the zero value when it fails.
+func result[V any](run runner, fn func(*tx) (V, error)) (V, error) {
+	var v V
+	err := run(func(x *tx) (err error) {
+		v, err = fn(x)
+		return err
+	})
+	if err != nil {
+		var zero V
+		return zero, err
+	}
+	return v, nil
+}
+
+// records hands over the collections.
+type records struct {
+	run    runner
+	inside bool // of an Atomic
+}
+
+func (r records) Directory() ports.Directory { return directory(r) }
+func (r records) Work() ports.Work           { return work(r) }
+func (r records) Journal() ports.Journal     { return journal(r) }

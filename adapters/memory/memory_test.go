@@ -1,0 +1,159 @@
+package memory_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/mail"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/ports"
+	"collab/test/contract"
+)
+
+func TestStore(t *testing.T) {
+	contract.Store(t, func(*testing.T) contract.Opened {
+		s := memory.NewStore()
+		return contract.Opened{Store: s, Epochs: s}
+	})
+}
+
+func TestStoreSharedByAllSubTests(t *testing.T) {
+	s := memory.NewStore()
+	contract.Store(t, func(*testing.T) contract.Opened { return contract.Opened{Store: s, Epochs: s} })
+}
+
+func TestClock(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("east", 3600))
+	clock := memory.NewClock(at)
+	contract.Clock(t, clock)
+	t.Run("it stands still until it is moved", func(t *testing.T) {
+		want := time.Date(2026, 1, 2, 2, 4, 5, 678_000_000, time.UTC)
+		if now := clock.Now(); !now.Equal(want) {
+			t.Fatalf("the time is %v, want %v", now, want)
+		}
+		if now := clock.Advance(1500*time.Millisecond + 1); !now.Equal(want.Add(1500*time.Millisecond)) || !now.Equal(clock.Now()) {
+			t.Fatalf("the time is %v", now)
+		}
+		clock.Set(at.Add(-time.Hour))
+		if now := clock.Now(); !now.Equal(want.Add(-time.Hour)) || now.Location() != time.UTC {
+			t.Fatalf("the time is %v", now)
+		}
+	})
+}
+
+func TestIDs(t *testing.T) {
+	if first := new(memory.IDs).New(); first != "00000000-0000-7000-8000-000000000001" {
+		t.Fatalf("the first id is %q", first)
+	}
+	contract.IDs(t, new(memory.IDs))
+}
+
+func TestSecrets(t *testing.T) {
+	if a, b := new(memory.Secrets).Secret(), new(memory.Secrets).Secret(); a != b {
+		t.Fatalf("two runs begin with %q and %q", a, b)
+	}
+	contract.Secrets(t, new(memory.Secrets))
+}
+
+func TestMailerKeepsMessagesInOrder(t *testing.T) {
+	var m memory.Mailer
+	for _, to := range []string{"a@example.com", "b@example.com"} {
+		if err := m.Send(t.Context(), mail.Message{To: to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := m.Sent()
+	if len(sent) != 2 || sent[0].To != "a@example.com" || sent[1].To != "b@example.com" {
+		t.Fatalf("sent were %v", sent)
+	}
+	sent[0].To = "spoilt"
+	if m.Sent()[0].To != "a@example.com" {
+		t.Fatal("what is handed out is not the caller's")
+	}
+}
+
+func TestListsCallEachOutsideTheLock(t *testing.T) {
+	s, o, ctx := stored(t)
+	err := s.Work().Tasks().List(ctx, o, org.Actor{}, task.Filter{}, func(v task.Task) error {
+		return s.Work().Tasks().Remove(ctx, o, v.ID, func(task.Task) error { return nil })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Work().Tasks().Get(ctx, o, "t"); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("the task is still there: %v", err)
+	}
+	err = s.Directory().Members().List(ctx, o, org.Position{}, 0, func(p org.Profile) error {
+		p.RemovedAt = new(time.UnixMilli(1).UTC())
+		return s.Directory().Members().Put(ctx, o, p.Membership)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seats, err := s.Directory().Members().Count(ctx, o); err != nil || seats.Members != 0 {
+		t.Fatalf("%d members and %v", seats.Members, err)
+	}
+}
+
+func TestCollectionsOfAnEndedTransactionFail(t *testing.T) {
+	s, o, ctx := stored(t)
+	var kept ports.Records
+	if err := s.Atomic(ctx, func(r ports.Records) error {
+		kept = r
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kept.Work().Tasks().Get(ctx, o, "t"); !fault.Is(err, fault.Internal) {
+		t.Fatalf("the error is %v", err)
+	}
+}
+
+func TestRevisionsThatMixUpTasksFail(t *testing.T) {
+	s, o, ctx := stored(t)
+	for name, fn := range map[string]func([]task.Task) []task.Task{
+		"fewer":   func([]task.Task) []task.Task { return nil },
+		"another": func(ts []task.Task) []task.Task { ts[0].ID = "u"; return ts },
+	} {
+		_, err := s.Work().Tasks().Revise(ctx, o, []id.Task{"t"}, func(ts []task.Task) ([]task.Task, error) { return fn(ts), nil })
+		if !fault.Is(err, fault.Internal) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+}
+
+func TestAStoreIsAlwaysReady(t *testing.T) {
+	if err := memory.NewStore().Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stored returns a store with the task "t" and a member in one organisation.
+func stored(t *testing.T) (*memory.Store, id.Org, context.Context) {
+	t.Helper()
+	s, ctx := memory.NewStore(), t.Context()
+	err := s.Atomic(ctx, func(r ports.Records) error {
+		_, err := r.Directory().Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "p"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+		if err != nil {
+			return err
+		}
+		_, err = r.Directory().Users().Upsert(ctx, org.User{ID: "u", ProviderID: "p"}, func(u org.User) (org.User, error) { return u, nil })
+		if err != nil {
+			return err
+		}
+		if err := r.Directory().Members().Put(ctx, "o", org.Membership{Org: "o", User: "u"}); err != nil {
+			return err
+		}
+		_, err = r.Work().Tasks().Add(ctx, "o", task.Task{ID: "t", Org: "o"})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, "o", ctx
+}

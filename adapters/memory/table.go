@@ -1,0 +1,122 @@
+package memory
+
+import (
+	"slices"
+
+	"collab/domain/fault"
+)
+
+// table is one kind of record. It shares no memory with anybody: what goes in
+// and what comes out are copies.
+type table[K comparable, V any] struct {
+	what  string  // names a record in messages
+	rows  map[K]V // read directly only where nothing is changed or handed out
+	clone func(V) V
+}
+
+func newTable[K comparable, V any](what string, clone func(V) V) *table[K, V] {
+	return &table[K, V]{what: what, rows: map[K]V{}, clone: clone}
+}
+
+func (t *table[K, V]) missing() error { return fault.Missing(t.what) }
+func (t *table[K, V]) taken() error {
+	return fault.New(fault.Conflict, "%s already exists", t.what)
+}
+
+func (t *table[K, V]) has(k K) bool {
+	_, ok := t.rows[k]
+	return ok
+}
+
+// get returns the record, NotFound when there is none.
+func (t *table[K, V]) get(k K) (V, error) {
+	v, ok := t.rows[k]
+	if !ok {
+		return v, t.missing()
+	}
+	return t.clone(v), nil
+}
+
+// find returns a record that matches, NotFound when there is none.
+func (t *table[K, V]) find(matches func(V) bool) (V, error) {
+	for _, v := range t.rows {
+		if matches(v) {
+			return t.clone(v), nil
+		}
+	}
+	var zero V
+	return zero, t.missing()
+}
+
+// add puts a record whose key must be free, else Conflict.
+func (t *table[K, V]) add(x *tx, k K, v V) error {
+	if t.has(k) {
+		return t.taken()
+	}
+	t.put(x, k, v)
+	return nil
+}
+
+// replace puts a record in the place of one that must be there, else NotFound.
+func (t *table[K, V]) replace(x *tx, k K, v V) error {
+	if !t.has(k) {
+		return t.missing()
+	}
+	t.put(x, k, v)
+	return nil
+}
+
+// list returns the records that match in the order of compare, at most limit;
+// 0: all.
+func (t *table[K, V]) list(matches func(V) bool, compare func(a, b V) int, limit int) []V {
+	var vs []V
+	for _, v := range t.rows {
+		if matches(v) {
+			vs = append(vs, v)
+		}
+	}
+	slices.SortFunc(vs, compare)
+	if limit > 0 && limit < len(vs) {
+		vs = vs[:limit]
+	}
+	for i, v := range vs {
+		vs[i] = t.clone(v)
+	}
+	return vs
+}
+
+// put adds or replaces a record.
+func (t *table[K, V]) put(x *tx, k K, v V) {
+	t.undoable(x, k)
+	t.rows[k] = t.clone(v)
+}
+
+// remove deletes the record, which may be absent.
+func (t *table[K, V]) remove(x *tx, k K) {
+	t.undoable(x, k)
+	delete(t.rows, k)
+}
+
+// removeWhere deletes the records that match.
+func (t *table[K, V]) removeWhere(x *tx, matches func(V) bool) {
+	for k, v := range t.rows {
+		if matches(v) {
+			t.remove(x, k)
+		}
+	}
+}
+
+// undoable notes how to put back what is there now.
+func (t *table[K, V]) undoable(x *tx, k K) {
+	was, there := t.rows[k]
+	x.undo = append(x.undo, func() {
+		if there {
+			t.rows[k] = was
+		} else {
+			delete(t.rows, k)
+		}
+	})
+}
+
+// every matches every record.
+func every[V any](V) bool { return true }

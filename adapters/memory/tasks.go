@@ -1,0 +1,160 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/ports"
+)
+
+var (
+	_ ports.Tasks       = tasks{}
+	_ ports.TaskHistory = taskHistory{}
+)
+
+type tasks struct{ run runner }
+
+func (s tasks) Get(_ context.Context, o id.Org, t id.Task) (task.Task, error) {
+	return result(s.run, func(x *tx) (task.Task, error) { return x.tenant(o).tasks.get(t) })
+}
+
+func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error {
+	selected, err := result(s.run, func(x *tx) ([]task.Task, error) {
+		return x.tenant(o).tasks.list(func(v task.Task) bool { return f.Selects(v, actor) }, task.Compare, f.Limit), nil
+	})
+	return visit(selected, err, each)
+}
+
+func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) {
+	return result(s.run, func(x *tx) (task.Task, error) {
+		home, err := x.home(o)
+		if err != nil {
+			return t, err
+		}
+		if err := home.place(t); err != nil {
+			return t, err
+		}
+		t.SortOrder = 0
+		for _, v := range home.tasks.rows {
+			t.SortOrder = max(t.SortOrder, v.SortOrder+1)
+		}
+		return cloneTask(t), home.tasks.add(x, t.ID, t)
+	})
+}
+
+func (s tasks) Revise(_ context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
+	return result(s.run, func(x *tx) ([]task.Task, error) {
+		home := x.tenant(o)
+		was := make([]task.Task, len(ids))
+		for i, t := range ids {
+			var err error
+			if was[i], err = home.tasks.get(t); err != nil {
+				return nil, err
+			}
+		}
+		next, err := fn(was)
+		if err != nil {
+			return nil, err
+		}
+		if len(next) != len(ids) {
+			return nil, fault.New(fault.Internal, "A revision of %d tasks has returned %d", len(ids), len(next))
+		}
+		revised := make([]task.Task, len(ids))
+		for i, t := range next {
+			if t.ID != ids[i] {
+				return nil, fault.New(fault.Internal, "A revision has returned another task in the place of %s", ids[i])
+			}
+			if err := home.place(t); err != nil {
+				return nil, err
+			}
+			home.tasks.put(x, t.ID, t)
+			revised[i] = cloneTask(t)
+		}
+		return revised, nil
+	})
+}
+
+func (s tasks) Remove(_ context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
+	return s.run(func(x *tx) error {
+		home := x.tenant(o)
+		there, err := home.tasks.get(t)
+		if err != nil {
+			return err
+		}
+		if err := allow(there); err != nil {
+			return err
+		}
+		home.removeTask(x, t)
+		return nil
+	})
+}
+
+func (s tasks) Unassign(_ context.Context, o id.Org, user id.User, now time.Time) error {
+	return s.run(func(x *tx) error {
+		home := x.tenant(o)
+		for t, v := range home.tasks.rows {
+			if v.Assignee != nil && *v.Assignee == user {
+				home.tasks.put(x, t, v.Unassigned(now))
+			}
+		}
+		return nil
+	})
+}
+
+// place says NotFound when the task's workspace is not there.
+func (t *tenant) place(v task.Task) error {
+	if v.Workspace != nil && !t.workspaces.has(*v.Workspace) {
+		return t.workspaces.missing()
+	}
+	return nil
+}
+
+// removeTask deletes a task with its history.
+func (t *tenant) removeTask(x *tx, gone id.Task) {
+	t.tasks.remove(x, gone)
+	t.history.removeWhere(x, func(c task.Change) bool { return c.Task == gone })
+}
+
+// visit hands the values to each, outside the lock where there is no
+// transaction around it, so that each may use the store.
+func visit[V any](vs []V, err error, each func(V) error) error {
+	if err != nil {
+		return err
+	}
+	for _, v := range vs {
+		if err := each(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type taskHistory struct{ run runner }
+
+func (s taskHistory) Add(_ context.Context, o id.Org, changes []task.Change) error {
+	return s.run(func(x *tx) error {
+		home := x.tenant(o)
+		for _, c := range changes {
+			if !home.tasks.has(c.Task) {
+				return home.tasks.missing()
+			}
+			if err := home.history.add(x, c.ID, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s taskHistory) List(_ context.Context, o id.Org, t id.Task) ([]task.Change, error) {
+	return result(s.run, func(x *tx) ([]task.Change, error) {
+		return x.tenant(o).history.list(func(c task.Change) bool { return c.Task == t }, func(a, b task.Change) int {
+			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+		}, 0), nil
+	})
+}
