@@ -336,3 +336,34 @@ func TokenHash(token string) string {
 func badRole() error {
 	return fault.Field("role", "must be one of OWNER, ADMIN, MEMBER, VIEWER")
 }
+
+// Offer is what a pending invitation promises to who has its token.
+type Offer struct {
+	invitation.Invitation
+	Organisation org.Organisation
+	Inviter      org.User // the zero value when not known
+}
+
+// Lookup finds the pending invitation that a token belongs to. It asks for no
+// actor: the token is all that an invited person has.
+func Lookup(ctx context.Context, r ports.Records, clock ports.Clock, token string) (Offer, error) {
+	i, err := r.Directory().Invitations().ByToken(ctx, TokenHash(token))
+	if err != nil {
+		return Offer{}, err
+	}
+	if i.Status(clock.Now()) != invitation.Pending {
+		return Offer{}, fault.Missing("Invitation")
+	}
+	o, err := r.Directory().Organisations().Get(ctx, i.Org)
+	if err != nil {
+		return Offer{}, err
+	}
+	if o.Closed() {
+		return Offer{}, fault.Missing("Invitation")
+	}
+	offer := Offer{Invitation: i, Organisation: o}
+	if i.InvitedBy != "" {
+		offer.Inviter, err = r.Directory().Users().Get(ctx, i.InvitedBy)
+	}
+	return offer, err
+}

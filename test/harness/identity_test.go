@@ -1,0 +1,182 @@
+package harness_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"collab/adapters/standardwebhooks"
+	"collab/domain/fault"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/test/harness"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+type object map[string]any
+
+// message is one event of the provider, with the id that its copies share.
+type message struct {
+	id   string
+	body []byte
+}
+
+const organisation = "org_1"
+
+// anyMessage draws an event about one organisation, a few users and a few
+// invitations, at one of a few instants, so that many collide.
+func anyMessage(t *rapid.T, id string) message {
+	at := start.Add(time.Duration(rapid.IntRange(0, 6).Draw(t, "at")) * time.Second).UnixMilli()
+	user := rapid.SampledFrom([]string{"user_1", "user_2", "user_3"}).Draw(t, "user")
+	name := func(label string) string { return rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, label) }
+	role := rapid.SampledFrom([]string{"org:admin", "org:member", "viewer", "org:owner", "odd"}).Draw(t, "role")
+	embedded := object{"id": organisation, "name": name("org"), "slug": name("slug")}
+	if rapid.Bool().Draw(t, "dated") {
+		embedded["updated_at"] = start.Add(time.Duration(rapid.IntRange(0, 6).Draw(t, "org at")) * time.Second).UnixMilli()
+	}
+	if rapid.Bool().Draw(t, "says who made it") {
+		embedded["created_by"] = rapid.SampledFrom([]string{"user_1", "user_2"}).Draw(t, "maker")
+	}
+	kind := rapid.SampledFrom([]string{
+		"user.created", "user.updated", "user.deleted",
+		"organization.created", "organization.updated", "organization.deleted",
+		"organizationMembership.created", "organizationMembership.updated", "organizationMembership.deleted",
+		"organizationMembership.created", "organizationMembership.updated",
+		"organizationInvitation.created", "organizationInvitation.accepted", "organizationInvitation.revoked",
+		"session.created",
+	}).Draw(t, "type")
+	var data object
+	switch kind {
+	case "user.created", "user.updated":
+		data = object{
+			"id": user, "first_name": name("first"), "last_name": nil, "updated_at": at,
+			"email_addresses": []object{{"id": "e", "email_address": name("email") + "@example.com"}}, "primary_email_address_id": "e",
+		}
+	case "user.deleted":
+		data = object{"id": user, "deleted": true}
+	case "organization.deleted":
+		data = object{"id": organisation, "deleted": true}
+	case "organization.created", "organization.updated":
+		data = embedded
+		data["updated_at"] = at
+	case "organizationInvitation.created", "organizationInvitation.accepted", "organizationInvitation.revoked":
+		i := rapid.IntRange(1, 3).Draw(t, "invitation")
+		data = object{
+			"id": fmt.Sprintf("orginv_%d", i), "email_address": fmt.Sprintf("guest%d@example.com", i%2), "role": "org:member",
+			"organization_id": organisation, "inviter_id": "user_1", "created_at": start.UnixMilli(), "updated_at": at,
+		}
+	case "session.created":
+		data = object{"id": "sess_1"}
+	default:
+		data = object{
+			"id": "orgmem_" + user, "role": role, "organization": embedded, "created_at": start.UnixMilli(), "updated_at": at,
+			"public_user_data": object{"user_id": user, "first_name": name("first"), "last_name": nil, "identifier": name("identifier") + "@example.com"},
+		}
+	}
+	body, err := json.Marshal(object{"object": "event", "type": kind, "timestamp": at, "data": data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return message{id, body}
+}
+
+// view is what the outside can see of the organisation, by the provider's ids.
+type view struct {
+	Users       map[string]string
+	Name, Slug  string
+	Creator     string
+	Closed      bool
+	Members     map[string]string
+	Invitations map[string]string
+}
+
+func look(t *rapid.T, c *harness.Core) view {
+	ctx := context.Background()
+	dir := c.Store.Directory()
+	v := view{Users: map[string]string{}, Members: map[string]string{}, Invitations: map[string]string{}}
+	for _, p := range []string{"user_1", "user_2", "user_3"} {
+		u, err := dir.Users().ByProvider(ctx, p)
+		switch {
+		case fault.Is(err, fault.NotFound):
+		case err != nil:
+			t.Fatal(err)
+		default:
+			v.Users[p] = fmt.Sprintf("%s <%s> deleted=%v", u.Name, u.Email, u.Deleted())
+		}
+	}
+	o, err := dir.Organisations().ByProvider(ctx, organisation)
+	if fault.Is(err, fault.NotFound) {
+		return v
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Closed = o.Closed(); v.Closed {
+		return v // nobody is in it and nobody is asked
+	}
+	v.Name, v.Slug, v.Creator = o.Name, o.Slug, o.CreatedBy
+	if err := dir.Members().List(ctx, o.ID, org.Position{}, 0, func(p org.Profile) error {
+		v.Members[p.Person.ProviderID] = fmt.Sprint(p.Role, p.JoinedAt)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 3; i++ {
+		provider := fmt.Sprintf("orginv_%d", i)
+		found, err := dir.Invitations().ByProvider(ctx, o.ID, provider)
+		switch {
+		case fault.Is(err, fault.NotFound):
+		case err != nil:
+			t.Fatal(err)
+		case found.Status(c.Clock.Now()) != invitation.Revoked:
+			v.Invitations[provider] = fmt.Sprint(found.Email, found.Role, found.Status(c.Clock.Now()))
+		}
+	}
+	return v
+}
+
+// deliver sends the messages in an order of their own, some of them several
+// times.
+func deliver(t *rapid.T, label string, messages []message) view {
+	roles, err := org.ParseRoleMap("odd=VIEWER")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := harness.New(start.Add(time.Hour), roles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := append([]message(nil), messages...)
+	for range rapid.IntRange(0, 4).Draw(t, label+" copies") {
+		sent = append(sent, rapid.SampledFrom(messages).Draw(t, label+" copy"))
+	}
+	for _, m := range rapid.Permutation(sent).Draw(t, label) {
+		signature, err := standardwebhooks.Sign(harness.WebhookSecret, m.id, c.Clock.Now(), m.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers := map[string]string{"svix-id": m.id, "svix-timestamp": fmt.Sprint(c.Clock.Now().Unix()), "svix-signature": signature}
+		if err := c.Webhooks.Identity(context.Background(), func(name string) string { return headers[name] }, m.body); err != nil {
+			t.Fatalf("%s: %v", m.body, err)
+		}
+	}
+	return look(t, c)
+}
+
+func TestAnyOrderOfTheProvidersMessagesEndsInOneState(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var messages []message
+		for i := range rapid.IntRange(1, 12).Draw(t, "messages") {
+			messages = append(messages, anyMessage(t, fmt.Sprintf("msg_%02d", i)))
+		}
+		if diff := cmp.Diff(deliver(t, "one order", messages), deliver(t, "another order", messages)); diff != "" {
+			t.Fatalf("the orders end differently:\n%s", diff)
+		}
+	})
+}
