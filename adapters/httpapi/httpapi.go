@@ -113,7 +113,7 @@ func build(o Options) (*api, error) {
 	if err := a.instrument(); err != nil {
 		return nil, err
 	}
-	router, err := a.router()
+	router, err := a.router(a.routes())
 	if err != nil {
 		return nil, err
 	}

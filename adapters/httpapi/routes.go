@@ -140,16 +140,16 @@ func (a *api) serve(c *call, e *endpoint) error {
 	return e.Handle(c)
 }
 
-// router lays the table out for the multiplexer. Its routes are grouped by the
+// router lays a table out for the multiplexer. Its routes are grouped by the
 // first segment of their path, which is compared as a plain prefix, so that a
 // request is held against the few patterns of its own group; methods are not
 // its business, so that a wrong one is noticed for every path.
-func (a *api) router() (*mux.Router, error) {
+func (a *api) router(table []row) (*mux.Router, error) {
 	root := mux.NewRouter().SkipClean(true)
 	root.NotFoundHandler = http.HandlerFunc(a.unknown)
 
 	paths := map[string]*path{}
-	for _, r := range a.routes() {
+	for _, r := range table {
 		if r.Handle == nil {
 			continue
 		}

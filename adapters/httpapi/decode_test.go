@@ -1,0 +1,342 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"collab/domain/fault"
+	"collab/domain/task"
+)
+
+const (
+	someID  = "0198a1b2-0000-7000-8000-000000000001"
+	otherID = "0198a1b2-0000-7000-8000-000000000002"
+)
+
+// reading runs a decoder over a body inside the whole chain.
+func reading(t *testing.T, r *http.Request, read func(*object) error) (int, string) {
+	t.Helper()
+	a := serving(t, http.MethodPost, open, func(c *call) error {
+		o, err := c.object()
+		if err != nil {
+			return err
+		}
+		if err := read(o); err != nil {
+			return err
+		}
+		return c.succeed()
+	})
+	w := send(a, r)
+	if w.Code == http.StatusOK {
+		return w.Code, ""
+	}
+	return w.Code, refused(t, w, w.Code).Message
+}
+
+func draft(o *object) error {
+	_, err := readTaskDraft(o)
+	return err
+}
+
+func TestBodiesHaveASizeATypeAndASyntax(t *testing.T) {
+	accepted := func(*object) error { return nil }
+	for _, test := range []struct {
+		name, contentType, body string
+		status                  int
+	}{
+		{"JSON", "application/json", `{}`, 200},
+		{"JSON in UTF-8", "application/json; charset=UTF-8", `{}`, 200},
+		{"JSON in quoted UTF-8", `application/json;charset="utf-8"`, `{}`, 200},
+		{"a kind of JSON", "application/merge-patch+json", `{}`, 200},
+		{"JSON in another charset", "application/json; charset=latin1", `{}`, 415},
+		{"a form", "application/x-www-form-urlencoded", `{}`, 415},
+		{"text", "text/plain", `{}`, 415},
+		{"text that ends in +json", "text/x+json", `{}`, 415},
+		{"no content type", "", `{}`, 415},
+		{"a broken content type", "application/json; =", `{}`, 415},
+		{"no body", "application/json", ``, 400},
+		{"no body and no content type", "", ``, 400},
+		{"nothing but space", "application/json", " \n", 400},
+		{"broken JSON", "application/json", `{"a":`, 400},
+		{"exactly 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", maxBody-8) + `"}`, 200},
+		{"more than 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", maxBody-7) + `"}`, 413},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, length := range []string{"known", "unknown"} {
+				r := post("/test", test.body)
+				if r.Header.Del("Content-Type"); test.contentType != "" {
+					r.Header.Set("Content-Type", test.contentType)
+				}
+				if length == "unknown" {
+					r.ContentLength = -1
+				}
+				if status, message := reading(t, r, accepted); status != test.status {
+					t.Errorf("with an %s length: %d %s, want %d", length, status, message, test.status)
+				}
+			}
+		})
+	}
+}
+
+func TestTheFirstProblemInTheOrderOfTheDocumentationIsNamed(t *testing.T) {
+	for body, want := range map[string]string{
+		`{}`:                               "title is required",
+		`{"title":null}`:                   "title is required",
+		`{"title":5}`:                      "title must be a string",
+		`{"priority":"x","title":5}`:       "title must be a string",
+		`{"title":"t","description":[]}`:   "description must be a string",
+		`{"title":"t","status":"done"}`:    "status must be one of TODO, IN_PROGRESS, DONE, CANCELLED",
+		`{"title":"t","priority":1}`:       "priority must be a string",
+		`{"title":"t","priority":"VITAL"}`: "priority must be one of LOW, MEDIUM, HIGH, URGENT",
+		`{"title":"t","assigneeId":"me"}`:  "assigneeId must be the id of a user",
+		`{"title":"t","workspaceId":"` + strings.ToUpper(someID) + `"}`: "workspaceId must be the id of a workspace",
+		`{"title":"t","dueDate":"tomorrow"}`:                            "dueDate must be a date or an RFC 3339 time",
+		`{"title":"t","dueDate":"2026-02-30"}`:                          "dueDate must be a date or an RFC 3339 time",
+		`{"title":"t","dueDate":20260101}`:                              "dueDate must be a string",
+		`{"title":"t","tags":"a,b"}`:                                    "tags must be an array of strings",
+		`{"title":"t","tags":["a",1]}`:                                  "tags must be an array of strings",
+		`{"title":"t","metadata":[]}`:                                   "metadata must be a JSON object",
+		`{"metadata":"x","tags":1,"dueDate":1,"title":"t"}`:             "dueDate must be a string",
+	} {
+		t.Run(body, func(t *testing.T) {
+			if status, message := reading(t, post("/test", body), draft); status != 400 || message != want {
+				t.Errorf("%d %q, want %q", status, message, want)
+			}
+		})
+	}
+}
+
+func TestAllProblemsAreFound(t *testing.T) {
+	o := objectOf(t, `{"title":1,"status":2,"dueDate":"x","metadata":3}`)
+	err := draft(o)
+	e, ok := err.(*fault.Error)
+	if !ok {
+		t.Fatalf("got %v", err)
+	}
+	var fields []string
+	for _, p := range e.Problems {
+		fields = append(fields, p.Field)
+	}
+	if diff := cmp.Diff([]string{"title", "status", "dueDate", "metadata"}, fields); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func objectOf(t testing.TB, body string) *object {
+	t.Helper()
+	o, err := (&call{r: post("/", body)}).object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestADraftIsReadWhole(t *testing.T) {
+	d, err := readTaskDraft(objectOf(t, `{
+		"title": "Caf\u00e9 \ud83d\ude00", "description": "a\nb", "status": "DONE", "priority": "URGENT",
+		"assigneeId": "`+someID+`", "workspaceId": "`+otherID+`", "dueDate": "2026-01-31T10:00:00.1239+02:00",
+		"tags": ["a", "b", "a"], "metadata": { "b" : [ 1.50, "x  y", "<é>" ], "a":{} }, "unknown": 7 }`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Title != "Café 😀" || *d.Description != "a\nb" || d.Status != task.Done || d.Priority != task.Urgent ||
+		string(*d.Assignee) != someID || string(*d.Workspace) != otherID || d.Due.String() != "2026-01-31T08:00:00.123Z" {
+		t.Errorf("got %+v", d)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "a"}, d.Tags); diff != "" {
+		t.Error(diff)
+	}
+	if want := `{"b":[1.50,"x  y","<é>"],"a":{}}`; d.Metadata != want {
+		t.Errorf("metadata is %s, want %s", d.Metadata, want)
+	}
+}
+
+func TestNullsOfADraftAreUnset(t *testing.T) {
+	d, err := readTaskDraft(objectOf(t, `{"title":"t","description":null,"status":null,"priority":null,"assigneeId":null,"workspaceId":null,"dueDate":null,"tags":null,"metadata":null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(task.Draft{Title: "t"}, d); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAPatchTellsAbsentFromNull(t *testing.T) {
+	p, err := readTaskPatch(objectOf(t, `{"description":null,"tags":[],"dueDate":"2026-01-31","title":null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Status.Present() || p.Metadata.Present() || p.Assignee.Present() {
+		t.Error("absent fields are present")
+	}
+	if !p.Description.IsNull() || !p.Title.IsNull() {
+		t.Error("nulls are lost")
+	}
+	if tags, ok := p.Tags.Get(); !ok || len(tags) != 0 {
+		t.Error("an empty list is not a value")
+	}
+	if due, ok := p.Due.Get(); !ok || due.String() != "2026-01-31" {
+		t.Errorf("due is %v", due)
+	}
+}
+
+func TestOperandsThatAreNoIDsAreNotFound(t *testing.T) {
+	reorder := func(o *object) error {
+		operands[string](o, "taskIds", "Task")
+		return o.err()
+	}
+	reprioritize := func(o *object) error {
+		_, err := readReprioritizations(o)
+		return err
+	}
+	for _, test := range []struct {
+		body   string
+		read   func(*object) error
+		status int
+		want   string
+	}{
+		{`{"taskIds":["` + someID + `"]}`, reorder, 200, ""},
+		{`{"taskIds":["x"]}`, reorder, 404, "Task not found"},
+		{`{"taskIds":[1]}`, reorder, 400, "taskIds must be an array of strings"},
+		{`{"taskIds":{}}`, reorder, 400, "taskIds must be an array of strings"},
+		{`{}`, reorder, 400, "taskIds is required"},
+		{`{"changes":[{"taskId":"` + someID + `","reason":"r","priority":"LOW","sortOrder":3}]}`, reprioritize, 200, ""},
+		{`{"changes":[{"taskId":"x","reason":"r"}]}`, reprioritize, 404, "Task not found"},
+		{`{"changes":[{"taskId":"x","reason":"r"},{"taskId":"x"}]}`, reprioritize, 400, "changes[1].reason is required"},
+		{`{"changes":[7]}`, reprioritize, 400, "changes[0] must be an object"},
+		{`{"changes":[{"reason":"r"}]}`, reprioritize, 400, "changes[0].taskId is required"},
+		{`{"changes":[{"taskId":"` + someID + `","reason":"r","sortOrder":1.5}]}`, reprioritize, 400, "changes[0].sortOrder must be an integer"},
+		{`{"changes":[{"taskId":"` + someID + `","reason":"r","sortOrder":99999999999999999999}]}`, reprioritize, 400, "changes[0].sortOrder is out of range"},
+		{`{"changes":"all"}`, reprioritize, 400, "changes must be an array"},
+	} {
+		t.Run(test.body, func(t *testing.T) {
+			if status, message := reading(t, post("/test", test.body), test.read); status != test.status || message != test.want {
+				t.Errorf("%d %q, want %d %q", status, message, test.status, test.want)
+			}
+		})
+	}
+}
+
+func TestInstantsAreDatesOrTimes(t *testing.T) {
+	for text, want := range map[string]string{
+		`"2027-01-01"`:                     "2027-01-01T00:00:00Z",
+		`"2027-01-01T00:00:00.9999+01:00"`: "2026-12-31T23:00:00.999Z",
+		`"soon"`:                           "",
+		`5`:                                "",
+		`"0000-01-01"`:                     "",
+	} {
+		at, problem := asInstant([]byte(text))
+		if got := at.Format(time.RFC3339Nano); (problem != "") != (want == "") || want != "" && got != want {
+			t.Errorf("%s is %s %q, want %s", text, got, problem, want)
+		}
+	}
+}
+
+func seedBodies(f *testing.F) {
+	for _, body := range []string{
+		`{"title":"t"}`, `{"title":"t","tags":["a"],"metadata":{"a":[1,{"b":null}]},"dueDate":"2026-01-31"}`,
+		`{"title":"\u00e9\ud83d\ude00","status":"DONE","assigneeId":"` + someID + `"}`, `{"description":null}`, `{"title":5}`,
+		`{"changes":[{"taskId":"` + someID + `","reason":"r"}]}`, `[`, ``,
+	} {
+		f.Add(body)
+	}
+}
+
+// FuzzTaskDraft holds the draft to what encoding/json reads from the same body.
+func FuzzTaskDraft(f *testing.F) {
+	seedBodies(f)
+	f.Fuzz(func(t *testing.T, body string) {
+		o, err := (&call{r: post("/", body)}).object()
+		if err != nil {
+			return
+		}
+		d, err := readTaskDraft(o)
+		if err != nil {
+			if fault.KindOf(err) != fault.Invalid {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(body), &want); err != nil {
+			t.Fatalf("%q was read, but %v", body, err)
+		}
+		var title string
+		if err := json.Unmarshal(want["title"], &title); err != nil || title != d.Title {
+			t.Fatalf("title is %q, want %q (%v)", d.Title, title, err)
+		}
+		var tags []string
+		if raw := want["tags"]; raw != nil {
+			if err := json.Unmarshal(raw, &tags); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(tags, d.Tags); diff != "" && len(tags)+len(d.Tags) > 0 {
+			t.Fatal(diff)
+		}
+		if d.Metadata != "" && (!json.Valid([]byte(d.Metadata)) || d.Metadata[0] != '{') {
+			t.Fatalf("metadata is %q", d.Metadata)
+		}
+	})
+}
+
+func FuzzTaskPatch(f *testing.F) {
+	seedBodies(f)
+	f.Fuzz(func(t *testing.T, body string) {
+		o, err := (&call{r: post("/", body)}).object()
+		if err != nil {
+			return
+		}
+		p, err := readTaskPatch(o)
+		if err != nil {
+			if fault.KindOf(err) != fault.Invalid {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		var want map[string]any
+		if err := json.Unmarshal([]byte(body), &want); err != nil {
+			t.Fatalf("%q was read, but %v", body, err)
+		}
+		for name, field := range map[string]interface {
+			Present() bool
+			IsNull() bool
+		}{
+			"title": p.Title, "description": p.Description, "status": p.Status, "priority": p.Priority, "assigneeId": p.Assignee,
+			"workspaceId": p.Workspace, "dueDate": p.Due, "tags": p.Tags, "metadata": p.Metadata,
+		} {
+			v, present := want[name]
+			if field.Present() != present || field.IsNull() != (present && v == nil) {
+				t.Fatalf("%s of %q: present %v, null %v", name, body, field.Present(), field.IsNull())
+			}
+		}
+	})
+}
+
+// FuzzPath sends any path through the routes: there is always one answer in
+// the error shape, and never a redirect.
+func FuzzPath(f *testing.F) {
+	for _, p := range []string{"tasks", "tasks/" + someID, "tasks/../x", "teams/a/members/b", "%2F", "tasks//", "org/members/é/role", ";", "tasks/\x00"} {
+		f.Add(p)
+	}
+	a := built(f)
+	f.Fuzz(func(t *testing.T, path string) {
+		r := get("/")
+		r.URL.Path = prefix + "/" + path
+		if r.URL.Path == prefix+"/openapi.json" {
+			return
+		}
+		w := send(a, r)
+		switch w.Code {
+		case http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed:
+			refused(t, w, w.Code)
+		default:
+			t.Fatalf("%q is %d", path, w.Code)
+		}
+	})
+}

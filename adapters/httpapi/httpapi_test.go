@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.uber.org/goleak"
+
+	"collab/app/access"
+	"collab/docs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const publicURL = "https://collab.example"
+
+// options are those of an interface without use cases behind it, except that
+// a missing token is noticed.
+func options(t testing.TB) Options {
+	t.Helper()
+	document, err := docs.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n atomic.Int64
+	return Options{
+		Access:    access.New(access.Options{}),
+		Log:       slog.New(slog.DiscardHandler),
+		Meter:     noop.Meter{},
+		PublicURL: publicURL,
+		Release:   "1.2.3",
+		Document:  document,
+		JWKS:      []byte(`{"keys":[]}`),
+		Ready:     func(context.Context) error { return nil },
+		NewID:     func() string { return fmt.Sprintf("made-%d", n.Add(1)) },
+		Now:       time.Now,
+	}
+}
+
+func built(t testing.TB, change ...func(*Options)) *api {
+	t.Helper()
+	o := options(t)
+	for _, fn := range change {
+		fn(&o)
+	}
+	a, err := build(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// serving returns the interface with one endpoint of a test's own inside the
+// whole chain, at /test.
+func serving(t testing.TB, method string, g guard, handle handler, change ...func(*Options)) *api {
+	t.Helper()
+	a := built(t, change...)
+	router, err := a.router([]row{{method, "/test", g, handle}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.inner = router
+	return a
+}
+
+func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func get(target string) *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
+
+func post(target, body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+type errorBody struct {
+	StatusCode int    `json:"statusCode"`
+	Message    string `json:"message"`
+	Error      string `json:"error"`
+}
+
+// refused checks that an answer has the error shape and nothing else in it.
+func refused(t testing.TB, w *httptest.ResponseRecorder, status int) errorBody {
+	t.Helper()
+	var e errorBody
+	d := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil {
+		t.Fatalf("%d %q: %v", w.Code, w.Body, err)
+	}
+	if w.Code != status || e.StatusCode != status || e.Error != http.StatusText(status) || e.Message == "" {
+		t.Fatalf("got %d %+v, want %d", w.Code, e, status)
+	}
+	if ct := w.Header().Get("Content-Type"); ct != "application/json" {
+		t.Fatalf("content type %q", ct)
+	}
+	return e
+}
+
+func TestNewNamesWhatIsMissing(t *testing.T) {
+	_, err := New(Options{})
+	if err == nil || !strings.Contains(err.Error(), "is missing") {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -1,0 +1,405 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"collab/domain/fault"
+	"collab/domain/org"
+)
+
+func TestRequestIDsAreEchoedWhenTheyAreSane(t *testing.T) {
+	a := built(t)
+	for sent, echoed := range map[string]bool{
+		"abc-123_X.Z": true, "": false, "a b": false, "a\"b": false, "é": false, "a\nb": false,
+		strings.Repeat("x", 128): true, strings.Repeat("x", 129): false,
+	} {
+		r := get("/healthz")
+		r.Header["X-Request-Id"] = []string{sent}
+		got := send(a, r).Header().Get("X-Request-Id")
+		if (got == sent) != echoed || !echoed && !strings.HasPrefix(got, "made-") {
+			t.Errorf("%q gets %q", sent, got)
+		}
+	}
+	twice := get("/healthz")
+	twice.Header["X-Request-Id"] = []string{"a", "b"}
+	if got := send(a, twice).Header().Get("X-Request-Id"); !strings.HasPrefix(got, "made-") {
+		t.Errorf("two ids get %q", got)
+	}
+}
+
+func logging(level slog.Level) (func(*Options), *bytes.Buffer) {
+	var b bytes.Buffer
+	return func(o *Options) {
+		o.Log = slog.New(slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: level}))
+	}, &b
+}
+
+func lines(t *testing.T, b *bytes.Buffer) (all []map[string]any) {
+	t.Helper()
+	s := bufio.NewScanner(b)
+	for s.Scan() {
+		var line map[string]any
+		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+func TestEveryRequestHasOneLineInTheLogWithoutSecrets(t *testing.T) {
+	logs, b := logging(slog.LevelInfo)
+	hand := &clock{time.Unix(1_800_000_000, 0)}
+	a := serving(t, http.MethodPost, open, func(c *call) error {
+		c.actor = org.Actor{User: "user-1", Org: "org-1"}
+		hand.at = hand.at.Add(1500 * time.Microsecond)
+		return c.succeed()
+	}, logs, func(o *Options) { o.Now = hand.now })
+	r := post("/test?token=hidden", `{"password":"hidden"}`)
+	r.Header.Set("Authorization", "Bearer hidden")
+	r.Header.Set("X-Request-Id", "r-1")
+	send(a, r)
+	if strings.Contains(b.String(), "hidden") {
+		t.Errorf("a secret is in the log: %s", b)
+	}
+	all := lines(t, b)
+	if len(all) != 1 {
+		t.Fatalf("%d lines", len(all))
+	}
+	delete(all[0], "time")
+	if got, want := fmt.Sprint(all[0]), fmt.Sprint(map[string]any{
+		"level": "INFO", "msg": "request", "method": "POST", "route": "/test", "status": 200, "duration": 1.5e6, "bytes": len(success),
+		"request": "r-1", "address": "192.0.2.1", "user": "user-1", "org": "org-1",
+	}); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestProbesAreLoggedForDebuggingOnly(t *testing.T) {
+	logs, b := logging(slog.LevelInfo)
+	send(built(t, logs), get("/healthz"))
+	if b.Len() != 0 {
+		t.Errorf("logged %s", b)
+	}
+}
+
+func TestInnerErrorsAreInTheLogAndNowhereElse(t *testing.T) {
+	for name, test := range map[string]struct {
+		handle handler
+		status int
+		logged string
+	}{
+		"an unknown error":         {func(*call) error { return errors.New("disk on fire") }, 500, "disk on fire"},
+		"an internal fault":        {func(*call) error { return fault.New(fault.Internal, "disk on fire") }, 500, "disk on fire"},
+		"a panic":                  {func(*call) error { panic("disk on fire") }, 500, "disk on fire"},
+		"a dependency that is out": {func(*call) error { return fault.Wrap(fault.Unavailable, errors.New("disk on fire"), "Later") }, 503, "disk on fire"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logs, b := logging(slog.LevelWarn)
+			w := send(serving(t, http.MethodGet, open, test.handle, logs), get("/test"))
+			refused(t, w, test.status)
+			if strings.Contains(w.Body.String(), "fire") {
+				t.Errorf("the answer says %s", w.Body)
+			}
+			if (w.Header().Get("Retry-After") != "") != (test.status == 503) {
+				t.Errorf("Retry-After is %q", w.Header().Get("Retry-After"))
+			}
+			all := lines(t, b)
+			if len(all) != 1 || all[0]["error"] == nil || !strings.Contains(all[0]["error"].(string), test.logged) || all[0]["request"] != "made-1" {
+				t.Errorf("logged %v", all)
+			}
+		})
+	}
+}
+
+func TestAPanicInTheMiddleOfAnAnswerBreaksTheConnectionOff(t *testing.T) {
+	server := httptest.NewServer(serving(t, http.MethodGet, open, func(c *call) error {
+		_, _ = c.Write([]byte("half"))
+		c.Flush()
+		panic("boom")
+	}))
+	defer server.Close()
+	answer, err := server.Client().Get(server.URL + "/test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(answer.Body); err == nil {
+		t.Errorf("the client takes %q for whole", &b)
+	}
+}
+
+func TestAClientThatGoesAwayIsNoError(t *testing.T) {
+	logs, b := logging(slog.LevelInfo)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	a := serving(t, http.MethodGet, open, func(c *call) error {
+		return fault.Wrap(fault.Unavailable, c.r.Context().Err(), "Later")
+	}, logs)
+	send(a, get("/test").WithContext(ctx))
+	all := lines(t, b)
+	if len(all) != 1 || all[0]["status"] != 499.0 || all[0]["level"] != "INFO" {
+		t.Errorf("logged %v", all)
+	}
+}
+
+func TestKindsOfErrorHaveTheirStatus(t *testing.T) {
+	for kind, status := range map[fault.Kind]int{
+		fault.Invalid: 400, fault.Unauthenticated: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Conflict: 409, fault.Stale: 412,
+		fault.TooLarge: 413, fault.Unsupported: 415, fault.Mismatch: 422, fault.Limited: 429, fault.Internal: 500, fault.Unavailable: 503,
+		fault.Kind(200): 500,
+	} {
+		w := send(serving(t, http.MethodGet, open, func(*call) error { return fmt.Errorf("outer: %w", fault.New(kind, "Because")) }), get("/test"))
+		if e := refused(t, w, status); status != 500 && e.Message != "Because" {
+			t.Errorf("%d says %q", status, e.Message)
+		}
+	}
+	if r := refuse(context.DeadlineExceeded); r.Status != 503 {
+		t.Errorf("a deadline is %d", r.Status)
+	}
+}
+
+func TestRequestsAreMeasured(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	hand := &clock{time.Unix(1_800_000_000, 0)}
+	collect := func(t *testing.T) (all metricdata.ResourceMetrics) {
+		if err := reader.Collect(context.Background(), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	inFlight := int64(0)
+	a := serving(t, http.MethodGet, open, func(c *call) error {
+		hand.at = hand.at.Add(time.Second)
+		for _, m := range collect(t).ScopeMetrics[0].Metrics {
+			if m.Name == "http.server.active_requests" {
+				inFlight = m.Data.(metricdata.Sum[int64]).DataPoints[0].Value
+			}
+		}
+		return c.succeed()
+	}, func(o *Options) {
+		o.Now = hand.now
+		o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test")
+	})
+	send(a, get("/test"))
+	send(a, get("/test?x=1"))
+	send(a, httptest.NewRequest("BREW", "/test", nil))
+	if inFlight != 1 {
+		t.Errorf("%d requests in flight, want 1", inFlight)
+	}
+	var got []string
+	for _, m := range collect(t).ScopeMetrics[0].Metrics {
+		if h, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "http.server.request.duration" {
+			for _, p := range h.DataPoints {
+				value := func(k string) string { v, _ := p.Attributes.Value(attribute.Key(k)); return v.Emit() }
+				got = append(got, fmt.Sprintf("%s %s %s: %d in %gs", value("http.request.method"), value("http.route"), value("http.response.status_code"), p.Count, p.Sum))
+			}
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"GET /test 200: 2 in 2s", "_OTHER unmatched 405: 1 in 0s"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRequestsAreTracedWithinTheCallersTrace(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	logs, b := logging(slog.LevelInfo)
+	a := serving(t, http.MethodGet, open, func(*call) error { return errors.New("broken") }, logs, func(o *Options) {
+		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
+	})
+	r := get("/test?secret=1")
+	r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	send(a, r)
+	ended := spans.Ended()
+	if len(ended) != 1 {
+		t.Fatalf("%d spans", len(ended))
+	}
+	s := ended[0]
+	if s.Name() != "GET /test" || s.SpanContext().TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || s.Parent().SpanID().String() != "b7ad6b7169203331" {
+		t.Errorf("%s %s under %s", s.Name(), s.SpanContext().TraceID(), s.Parent().SpanID())
+	}
+	if text := fmt.Sprint(s.Attributes()); strings.Contains(text, "secret") || !strings.Contains(text, "made-1") || !strings.Contains(text, "500") {
+		t.Errorf("attributes %s", text)
+	}
+	if all := lines(t, b); all[len(all)-1]["trace"] != "0af7651916cd43dd8448eb211c80319c" {
+		t.Errorf("logged %v", all)
+	}
+}
+
+func TestOnlyConfiguredOriginsMayCall(t *testing.T) {
+	a := built(t, func(o *Options) { o.Origins = []string{"https://app.example"} })
+	ask := func(origin string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodOptions, "/api/v1/tasks", nil)
+		r.Header.Set("Origin", origin)
+		r.Header.Set("Access-Control-Request-Method", "PATCH")
+		r.Header.Set("Access-Control-Request-Headers", "authorization,content-type,if-match")
+		return send(a, r)
+	}
+	if w := ask("https://app.example"); w.Code != 204 || w.Header().Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		w.Header().Get("Access-Control-Allow-Methods") != "PATCH" || w.Header().Get("X-Request-Id") == "" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	if w := ask("https://evil.example"); w.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("another origin is allowed: %v", w.Header())
+	}
+	r := get("/api/v1/tasks")
+	r.Header.Set("Origin", "https://app.example")
+	w := send(a, r)
+	refused(t, w, http.StatusUnauthorized)
+	exposed := strings.ToLower(w.Header().Get("Access-Control-Expose-Headers"))
+	for _, name := range []string{"ETag", "Link", "X-Request-Id", "RateLimit-Remaining", "Retry-After", "Idempotent-Replayed"} {
+		if !strings.Contains(exposed, strings.ToLower(name)) {
+			t.Errorf("%s is not exposed: %s", name, exposed)
+		}
+	}
+	if w.Header().Get("Access-Control-Allow-Credentials") != "" {
+		t.Error("cookies are allowed")
+	}
+	plain := get("/api/v1/tasks")
+	plain.Header.Set("Origin", "https://app.example")
+	if w := send(built(t), plain); w.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Error("an origin is allowed though none is configured")
+	}
+}
+
+func TestTheConnectionIsWithinReach(t *testing.T) {
+	server := httptest.NewServer(serving(t, http.MethodGet, open, func(c *call) error {
+		control := http.NewResponseController(c)
+		if err := control.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+			return err
+		}
+		conn, buffered, err := control.Hijack()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		fmt.Fprint(buffered, "HTTP/1.1 299 Mine\r\nContent-Length: 0\r\n\r\n")
+		return buffered.Flush()
+	}))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n")
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || line != "HTTP/1.1 299 Mine\r\n" {
+		t.Errorf("got %q, %v", line, err)
+	}
+}
+
+func TestRolesDecide(t *testing.T) {
+	roles := append(org.Roles(), "")
+	for g, allowed := range map[guard][]org.Role{
+		caller:  roles,
+		member:  org.Roles(),
+		writer:  {org.Owner, org.Admin, org.Member},
+		manager: {org.Owner, org.Admin},
+		owner:   {org.Owner},
+	} {
+		for _, role := range roles {
+			actor := org.Actor{User: "u", Role: role}
+			if role != "" {
+				actor.Org = "o"
+			}
+			err := g.check(actor)
+			if (err == nil) != slices.Contains(allowed, role) || err != nil && !fault.Is(err, fault.Forbidden) {
+				t.Errorf("%s lets %q in: %v", g, role, err)
+			}
+		}
+	}
+}
+
+func TestBearerTokensAreRead(t *testing.T) {
+	for header, want := range map[string]string{
+		"Bearer abc": "abc", "bearer abc": "abc", "BEARER  abc ": "abc", "Basic abc": "", "abc": "", "Bearer": "", "": "",
+	} {
+		if got := bearer([]string{header}); got != want {
+			t.Errorf("%q is %q, want %q", header, got, want)
+		}
+	}
+	if bearer(nil) != "" || bearer([]string{"Bearer a", "Bearer b"}) != "" {
+		t.Error("none and two are not refused")
+	}
+}
+
+func TestErrorsInABrowserArePages(t *testing.T) {
+	a := built(t)
+	r := get("/api/v1/auth/cli-auth?port=80&state=s")
+	r.Header.Set("Accept", "text/html,application/xhtml+xml")
+	w := send(a, r)
+	if w.Code != 400 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") || !strings.Contains(w.Body.String(), "port must be a number") ||
+		w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("Content-Security-Policy") == "" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	refused(t, send(a, get("/api/v1/auth/cli-auth?port=80&state=s")), 400)
+
+	w = send(a, get("/api/v1/auth/cli-callback?state=%3Cscript%3E"))
+	refused(t, w, 400)
+	if got := w.Header().Get("Set-Cookie"); got != "collab_cli=; Path=/api/v1/auth; Max-Age=0; HttpOnly; Secure; SameSite=Lax" {
+		t.Errorf("the cookie is not removed: %s", got)
+	}
+}
+
+func BenchmarkChain(b *testing.B) {
+	for name, level := range map[string]slog.Level{"logged": slog.LevelInfo, "quiet": slog.LevelWarn} {
+		b.Run(name, func(b *testing.B) {
+			v := anyTask.Example(7)
+			a := built(b, func(o *Options) {
+				o.Log = slog.New(slog.NewJSONHandler(discard{}, &slog.HandlerOptions{Level: level}))
+				o.Rates = Rates{Address: Rate{1_000_000, time.Second}}
+				o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())).Meter("test")
+			})
+			table := a.routes()
+			for i, r := range table {
+				if r.Method == http.MethodGet && r.Path == "/api/v1/tasks/{id}" {
+					table[i].Guard, table[i].Handle = open, func(c *call) error { return c.replyTask(http.StatusOK, v) }
+				}
+			}
+			router, err := a.router(table)
+			if err != nil {
+				b.Fatal(err)
+			}
+			a.inner = router
+			r := get("/api/v1/tasks/" + someID)
+			w := &sink{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				a.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+type sink struct{ header http.Header }
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) WriteHeader(int)             {}
+func (s *sink) Write(b []byte) (int, error) { return len(b), nil }

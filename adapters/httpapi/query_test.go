@@ -1,0 +1,181 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/task"
+)
+
+func TestACursorSaysAPositionAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := position{Rank: rapid.Int64().Draw(t, "rank"), ID: someID}
+		if rapid.Bool().Draw(t, "timed") {
+			p.At = anyTime.Draw(t, "at")
+		}
+		got, ok := parseCursor(p.cursor())
+		if !ok || got != p {
+			t.Fatalf("%+v came back as %+v, %v", p, got, ok)
+		}
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("")
+	f.Add("MC4uMDE5OGExYjI")
+	f.Add(position{Rank: -5, At: time.UnixMilli(1), ID: someID}.cursor())
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, ok := parseCursor(text); ok {
+			again, ok := parseCursor(p.cursor())
+			if !ok || again != p {
+				t.Fatalf("%q is %+v, then %+v", text, p, again)
+			}
+		}
+	})
+}
+
+func TestQueriesOfListsAreStrict(t *testing.T) {
+	var got task.Filter
+	a := serving(t, http.MethodGet, open, func(c *call) error {
+		q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter")
+		if err != nil {
+			return err
+		}
+		if got, err = readTaskFilter(q, p); err != nil {
+			return err
+		}
+		return c.succeed()
+	})
+	for query, want := range map[string]string{
+		"stauts=DONE":                      `"stauts" is not a parameter of this list`,
+		"status=done":                      "status must be one of TODO, IN_PROGRESS, DONE, CANCELLED",
+		"status=":                          "status must be one of TODO, IN_PROGRESS, DONE, CANCELLED",
+		"status=DONE&status=TODO":          "status must not be repeated",
+		"priority=9":                       "priority must be one of LOW, MEDIUM, HIGH, URGENT",
+		"tags=":                            "tags must name 1 to 50 tags",
+		"tags=,%20,":                       "tags must name 1 to 50 tags",
+		"tags=" + strings.Repeat("a,", 51): "tags must name 1 to 50 tags",
+		"dueBefore=soon":                   "dueBefore must be a date or an RFC 3339 time",
+		"dueAfter=2026-13-01":              "dueAfter must be a date or an RFC 3339 time",
+		"limit=0":                          "limit must be an integer between 1 and 1000",
+		"limit=1001":                       "limit must be an integer between 1 and 1000",
+		"limit=ten":                        "limit must be an integer between 1 and 1000",
+		"limit=":                           "limit must be an integer between 1 and 1000",
+		"cursor=x":                         "cursor must be one that this list gave out",
+		"cursor=":                          "cursor must be one that this list gave out",
+		"%zz":                              "The query could not be read",
+		"a=1&b=2":                          `"a" is not a parameter of this list`,
+	} {
+		t.Run(query, func(t *testing.T) {
+			r := get("/test")
+			r.URL.RawQuery = query
+			if e := refused(t, send(a, r), 400); e.Message != want {
+				t.Errorf("got %q, want %q", e.Message, want)
+			}
+		})
+	}
+
+	t.Run("all filters at once", func(t *testing.T) {
+		r := get("/test?status=DONE&priority=LOW&assigneeId=null&workspaceId=" + someID + "&tags=a,%20b&dueBefore=2026-01-31&dueAfter=2026-01-01T00:00:00Z&limit=2")
+		if w := send(a, r); w.Code != 200 {
+			t.Fatal(w.Body)
+		}
+		if got.Status != task.Done || got.Priority != task.Low || !got.Assignee.Unset || string(got.Workspace.ID) != someID ||
+			!slices.Equal(got.Tags, []string{"a", "b"}) || !got.DueBefore.Day() || got.DueAfter.Day() || got.Limit != 3 || got.After != nil {
+			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("an id that is none selects nothing", func(t *testing.T) {
+		if w := send(a, get("/test?assigneeId=me")); w.Code != 200 || got.Assignee.ID != nobody || got.Assignee.Unset {
+			t.Errorf("%d, got %+v", w.Code, got.Assignee)
+		}
+	})
+}
+
+// place is a record of a list in a test.
+type place struct {
+	at time.Time
+	id string
+}
+
+func TestPagesFollowTheirLinksThroughACompleteList(t *testing.T) {
+	var a *api
+	all := []place{}
+	for i := range 7 {
+		all = append(all, place{time.UnixMilli(int64(i / 3)).UTC(), strings.Replace(someID, "1b2", "1b"+string(rune('0'+i)), 1)})
+	}
+	key := func(p place) position { return position{At: p.at, ID: p.id} }
+	present := slices.Clone(all)
+	a = serving(t, http.MethodGet, open, func(c *call) error {
+		q, p, err := c.listing("colour")
+		if err != nil {
+			return err
+		}
+		return stream(a, c, q, p, key, viewed(func(p place) string { return p.id }), each(present, p, key))
+	})
+	seen := ""
+	next := "/test?colour=r%26b&limit=2"
+	for pages := 0; next != ""; pages++ {
+		if pages > 4 {
+			t.Fatal("it never ends")
+		}
+		w := send(a, get(next))
+		if w.Code != 200 {
+			t.Fatal(w.Body)
+		}
+		seen += w.Body.String()
+		link := w.Header().Get("Link")
+		if next = ""; link != "" {
+			target, ok := strings.CutPrefix(strings.TrimSuffix(link, `>; rel="next"`), "<"+publicURL)
+			u, err := url.Parse(target)
+			if !ok || err != nil || u.Path != "/test" || u.Query().Get("colour") != "r&b" || u.Query().Get("limit") != "2" {
+				t.Fatalf("Link: %s", link)
+			}
+			next = target
+		}
+		// A record that was shown goes away: the next page starts behind its place.
+		if pages == 0 {
+			present = slices.Delete(present, 1, 2)
+		}
+	}
+	for _, p := range all {
+		if strings.Count(seen, p.id) != 1 {
+			t.Errorf("%s was shown %d times", p.id, strings.Count(seen, p.id))
+		}
+	}
+}
+
+func TestAPageOfOnesOwnOrderGoesOnWhereTheLastRecordIsNow(t *testing.T) {
+	type ranked struct {
+		rank int64
+		id   string
+	}
+	key := func(r ranked) position { return position{Rank: r.rank, ID: r.id} }
+	after := page{limit: 1, after: position{Rank: 1, ID: "b"}}
+	for name, test := range map[string]struct {
+		list []ranked
+		want string
+	}{
+		"unchanged":                     {[]ranked{{0, "a"}, {1, "b"}, {2, "c"}}, "c"},
+		"the last record moved":         {[]ranked{{0, "b"}, {1, "a"}, {2, "c"}}, "a"},
+		"the last record is gone":       {[]ranked{{0, "a"}, {1, "c"}}, "c"},
+		"the last record was the last":  {[]ranked{{0, "a"}, {1, "b"}}, ""},
+		"all after it are gone as well": {[]ranked{{0, "a"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if left := rest(test.list, after, key); len(left) > 0 {
+				got = left[0].id
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

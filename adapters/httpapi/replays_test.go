@@ -1,0 +1,278 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/app/idempotency"
+	"collab/domain/fault"
+	"collab/domain/org"
+	"collab/domain/replay"
+	"collab/ports"
+)
+
+// journal keeps records of keys in a map; it is all of a store that keys need.
+type journal struct {
+	ports.Store
+	ports.Journal
+
+	mu      sync.Mutex
+	records map[string]replay.Record
+	broken  error // of Finish
+}
+
+func (j *journal) Work() ports.Work           { return nil }
+func (j *journal) Directory() ports.Directory { return nil }
+func (j *journal) Replays() ports.Replays     { return (*replays)(j) }
+
+type replaying struct{ *journal }
+
+func (r replaying) Journal() ports.Journal { return r.journal }
+
+func (r replaying) Atomic(context.Context, func(ports.Records) error) error {
+	return errors.New("not needed")
+}
+
+type replays journal
+
+func (r *replays) Begin(_ context.Context, rec replay.Record, now time.Time) (replay.Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.records[rec.Key]; ok && old.Live(now) {
+		return old, nil
+	}
+	r.records[rec.Key] = rec
+	return rec, nil
+}
+
+func (r *replays) Finish(_ context.Context, rec replay.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.broken != nil {
+		return r.broken
+	}
+	r.records[rec.Key] = rec
+	return nil
+}
+
+func (r *replays) Abandon(ctx context.Context, key, _ string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.records, key)
+	return ctx.Err()
+}
+
+func (r *replays) Prune(context.Context, time.Time) error { return nil }
+
+// plain seals nothing, but keeps contexts apart.
+type plain struct{}
+
+func (plain) Seal(text, of []byte) ([]byte, error) {
+	return append(append([]byte{}, of...), text...), nil
+}
+
+func (plain) Open(sealed, of []byte) ([]byte, error) {
+	text, ok := strings.CutPrefix(string(sealed), string(of))
+	if !ok {
+		return nil, fault.New(fault.Invalid, "sealed for another context")
+	}
+	return []byte(text), nil
+}
+
+type counter struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counter) Secret() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return strings.Repeat("s", c.n)
+}
+
+func (c *clock) Now() time.Time { return c.at }
+
+func keyed(t *testing.T, handle handler) (*api, *journal) {
+	j := &journal{records: map[string]replay.Record{}}
+	hand := &clock{time.Unix(1_800_000_000, 0)}
+	return serving(t, http.MethodPost, open, handle, func(o *Options) {
+		o.Idempotency = idempotency.New(replaying{j}, plain{}, hand, &counter{})
+	}), j
+}
+
+func withKey(key, body string) *http.Request {
+	r := post("/test", body)
+	r.Header.Set("Idempotency-Key", key)
+	return r
+}
+
+func TestTheSameKeyGetsTheFirstAnswerAgain(t *testing.T) {
+	calls := 0
+	a, _ := keyed(t, func(c *call) error {
+		calls++
+		o, err := c.object()
+		if err != nil {
+			return err
+		}
+		c.Header()["Etag"] = []string{`"1"`}
+		return c.reply(http.StatusCreated, map[string]any{"call": calls, "a": required(o, "a", asText)})
+	})
+	first := send(a, withKey("k", `{"a":"x"}`))
+	again := send(a, withKey("k", `{"a":"x"}`))
+	if first.Code != 201 || first.Header().Get("Idempotent-Replayed") != "" || first.Body.String() != `{"a":"x","call":1}`+"\n" {
+		t.Fatalf("%d %s", first.Code, first.Body)
+	}
+	if again.Code != 201 || again.Body.String() != first.Body.String() || again.Header().Get("Idempotent-Replayed") != "true" ||
+		again.Header().Get("Etag") != `"1"` || again.Header().Get("Content-Type") != "application/json" || calls != 1 {
+		t.Errorf("%d %s %v, %d calls", again.Code, again.Body, again.Header(), calls)
+	}
+	if again.Header().Get("X-Request-Id") == first.Header().Get("X-Request-Id") {
+		t.Error("the request's id is not its own")
+	}
+	t.Run("another key is another request", func(t *testing.T) {
+		if w := send(a, withKey("other", `{"a":"x"}`)); w.Code != 201 || calls != 2 {
+			t.Errorf("%d, %d calls", w.Code, calls)
+		}
+	})
+	t.Run("another address has keys of its own", func(t *testing.T) {
+		r := withKey("k", `{"a":"x"}`)
+		r.RemoteAddr = "198.51.100.7:1"
+		if w := send(a, r); w.Code != 201 || calls != 3 {
+			t.Errorf("%d, %d calls", w.Code, calls)
+		}
+	})
+	t.Run("another body with the same key is 422", func(t *testing.T) {
+		refused(t, send(a, withKey("k", `{"a":"y"}`)), 422)
+	})
+	t.Run("another query with the same key is 422", func(t *testing.T) {
+		r := withKey("k", `{"a":"x"}`)
+		r.URL.RawQuery = "b=1"
+		refused(t, send(a, r), 422)
+	})
+	t.Run("without a key every request counts", func(t *testing.T) {
+		if w := send(a, post("/test", `{"a":"x"}`)); w.Code != 201 || calls != 4 {
+			t.Errorf("%d, %d calls", w.Code, calls)
+		}
+	})
+}
+
+func TestRefusalsAreKeptAndFailuresAreNot(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		status int
+		calls  int
+	}{
+		{fault.New(fault.Conflict, "No"), 409, 1},
+		{fault.Field("title", "is required"), 400, 1},
+		{fault.New(fault.Unavailable, "Later"), 503, 2},
+		{errors.New("secret inside"), 500, 2},
+	} {
+		t.Run(http.StatusText(test.status), func(t *testing.T) {
+			calls := 0
+			a, _ := keyed(t, func(*call) error { calls++; return test.err })
+			for range 2 {
+				refused(t, send(a, withKey("k", "{}")), test.status)
+			}
+			if calls != test.calls {
+				t.Errorf("%d calls, want %d", calls, test.calls)
+			}
+		})
+	}
+}
+
+func TestAPanicFreesTheKey(t *testing.T) {
+	calls := 0
+	a, _ := keyed(t, func(c *call) error {
+		if calls++; calls == 1 {
+			panic("boom")
+		}
+		return c.succeed()
+	})
+	refused(t, send(a, withKey("k", "{}")), 500)
+	if w := send(a, withKey("k", "{}")); w.Code != 200 || calls != 2 {
+		t.Errorf("%d, %d calls", w.Code, calls)
+	}
+}
+
+func TestAnAnswerThatCannotBeKeptIsStillGiven(t *testing.T) {
+	a, j := keyed(t, (*call).succeed)
+	j.broken = errors.New("disk full")
+	if w := send(a, withKey("k", "{}")); w.Code != 200 || w.Body.String() != string(success) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestAClientThatGoesAwayFreesTheKey(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	a, j := keyed(t, func(c *call) error {
+		cancel()
+		return c.r.Context().Err()
+	})
+	send(a, withKey("k", "{}").WithContext(ctx))
+	if len(j.records) != 0 {
+		t.Errorf("%d records are left", len(j.records))
+	}
+}
+
+func TestOfManyAtOnceOneRunsAndTheRestAreToldSo(t *testing.T) {
+	const others = 8
+	started, finish := make(chan bool), make(chan bool)
+	a, _ := keyed(t, func(c *call) error {
+		started <- true
+		<-finish
+		return c.succeed()
+	})
+	answers := make(chan *httptest.ResponseRecorder)
+	go func() { answers <- send(a, withKey("k", "{}")) }()
+	<-started
+	var wg sync.WaitGroup
+	for range others {
+		wg.Go(func() {
+			if w := send(a, withKey("k", "{}")); w.Code != http.StatusConflict {
+				t.Errorf("another gets %d", w.Code)
+			}
+		})
+	}
+	wg.Wait()
+	close(finish)
+	if w := <-answers; w.Code != 200 {
+		t.Errorf("the first gets %d", w.Code)
+	}
+	if w := send(a, withKey("k", "{}")); w.Code != 200 || w.Header().Get("Idempotent-Replayed") != "true" {
+		t.Errorf("afterwards it is %d %v", w.Code, w.Header())
+	}
+}
+
+func TestKeysArePrintableAndShort(t *testing.T) {
+	a, _ := keyed(t, (*call).succeed)
+	for _, key := range []string{"", "a\tb", "é", "a\x7f", strings.Repeat("k", 256)} {
+		refused(t, send(a, withKey(key, "{}")), 400)
+	}
+	if w := send(a, withKey(strings.Repeat("k", 255), "{}")); w.Code != 200 {
+		t.Errorf("255 characters are %d", w.Code)
+	}
+	two := withKey("a", "{}")
+	two.Header.Add("Idempotency-Key", "b")
+	refused(t, send(a, two), 400)
+	refused(t, send(a, withKey("big", strings.Repeat(" ", maxBody+1))), 413)
+}
+
+func TestKeysBelongToTheirCaller(t *testing.T) {
+	names := map[string]bool{}
+	for _, c := range []*call{
+		{actor: org.Actor{User: "u", Org: "o"}}, {actor: org.Actor{User: "u", Org: "p"}}, {actor: org.Actor{User: "v", Org: "o"}},
+		{actor: org.Actor{User: "u"}}, {address: "u"}, {address: "192.0.2.1"},
+	} {
+		names[who(c)] = true
+	}
+	if len(names) != 6 {
+		t.Errorf("callers share a name: %v", names)
+	}
+}

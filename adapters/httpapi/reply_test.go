@@ -1,0 +1,238 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/patch"
+	"collab/domain/task"
+)
+
+// taskView is what appendTask writes by hand, as encoding/json would have it.
+type taskView struct {
+	ID          id.Task         `json:"id"`
+	Title       string          `json:"title"`
+	Description *string         `json:"description"`
+	Status      task.Status     `json:"status"`
+	Priority    task.Priority   `json:"priority"`
+	AssigneeID  *id.User        `json:"assigneeId"`
+	WorkspaceID *id.Workspace   `json:"workspaceId"`
+	DueDate     *string         `json:"dueDate"`
+	Tags        []string        `json:"tags"`
+	Metadata    json.RawMessage `json:"metadata"`
+	SortOrder   int64           `json:"sortOrder"`
+	CompletedAt *string         `json:"completedAt"`
+	CreatedBy   id.User         `json:"createdBy"`
+	CreatedAt   string          `json:"createdAt"`
+	UpdatedAt   string          `json:"updatedAt"`
+}
+
+const layout = "2006-01-02T15:04:05.000Z"
+
+func viewTask(t task.Task) taskView {
+	v := taskView{
+		ID: t.ID, Title: t.Title, Description: t.Description, Status: t.Status(), Priority: t.Priority,
+		AssigneeID: t.Assignee, WorkspaceID: t.Workspace, Tags: append([]string{}, t.Tags...), SortOrder: t.SortOrder,
+		CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt.Format(layout), UpdatedAt: t.UpdatedAt.Format(layout),
+	}
+	if t.Due != nil {
+		due := t.Due.String()
+		v.DueDate = &due
+	}
+	if t.Metadata != "" {
+		v.Metadata = json.RawMessage(t.Metadata)
+	}
+	if at := t.CompletedAt(); at != nil {
+		text := at.Format(layout)
+		v.CompletedAt = &text
+	}
+	return v
+}
+
+func encoded(t rapid.TB, v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// anyText is any string, with what needs escaping more often than chance has it.
+var anyText = rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("a\"\\/<>&\b\f\n\r\t\x00\x1f\x7fé\u2027\u2028\u2029😀\ufffd"))))
+
+var anyTime = rapid.Custom(func(t *rapid.T) time.Time {
+	return time.UnixMilli(rapid.Int64Range(-62135596800000, 253402300799999).Draw(t, "ms")).UTC()
+})
+
+var anyTask = rapid.Custom(func(t *rapid.T) task.Task {
+	made, _ := task.New(id.Task(rapid.String().Draw(t, "id")), "o", "creator", task.Draft{Title: "t"}, anyTime.Draw(t, "created"))
+	text := rapid.Ptr(anyText, true)
+	p := task.Patch{Status: patch.Value(rapid.SampledFrom([]task.Status{task.Todo, task.Done}).Draw(t, "status"))}
+	made, _ = made.Apply(p, anyTime.Draw(t, "updated"))
+	made.Title = anyText.Draw(t, "title")
+	made.Description = text.Draw(t, "description")
+	made.Priority = rapid.SampledFrom([]task.Priority{task.Low, task.Urgent}).Draw(t, "priority")
+	if s := text.Draw(t, "assignee"); s != nil {
+		u := id.User(*s)
+		made.Assignee = &u
+	}
+	if s := text.Draw(t, "workspace"); s != nil {
+		w := id.Workspace(*s)
+		made.Workspace = &w
+	}
+	if at := rapid.Ptr(anyTime, true).Draw(t, "due"); at != nil {
+		due := task.DueAt(*at)
+		if rapid.Bool().Draw(t, "day") {
+			due = task.DueOn(*at)
+		}
+		made.Due = &due
+	}
+	made.Tags = rapid.SliceOfN(anyText, 0, 3).Draw(t, "tags")
+	made.Metadata = rapid.SampledFrom([]string{"", "{}", `{"a":[1.50,"<é>\u2028"]}`}).Draw(t, "metadata")
+	made.SortOrder = rapid.Int64().Draw(t, "sortOrder")
+	return made
+})
+
+func TestTasksAreWrittenAsEncodingJSONWouldWriteThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := anyTask.Draw(t, "task")
+		got, err := appendTask([]byte("x"), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "x" + encoded(t, viewTask(v)); string(got) != want {
+			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+func TestTextsAreWrittenAsEncodingJSONWouldWriteThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(anyText, rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
+		if got, want := string(appendText(nil, s)), encoded(t, s); got != want {
+			t.Fatalf("%q is written as %s, want %s", s, got, want)
+		}
+	})
+}
+
+func TestTimesAreWrittenInUTCWithMilliseconds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := anyTime.Draw(t, "time")
+		zone := time.FixedZone("", rapid.IntRange(-50000, 50000).Draw(t, "offset"))
+		if got, want := string(appendTime(nil, at.In(zone))), `"`+at.Format(layout)+`"`; got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// listing serves a list of n small or large records, whose last ones fail.
+func listing(t *testing.T, n, size int, fail error) *api {
+	var a *api
+	a = serving(t, http.MethodGet, open, func(c *call) error {
+		q, p, err := c.listing()
+		if err != nil {
+			return err
+		}
+		key := func(i int) position { return position{Rank: int64(i), ID: someID} }
+		write := func(dst []byte, i int) ([]byte, error) {
+			return append(appendText(dst, strings.Repeat("x", size)), ""...), nil
+		}
+		return stream(a, c, q, p, key, write, func(each func(int) error) error {
+			for i := range n {
+				if p.limit > 0 && i == p.fetch() {
+					return nil
+				}
+				if err := each(i); err != nil {
+					return err
+				}
+			}
+			return fail
+		})
+	})
+	return a
+}
+
+func TestAListIsStreamed(t *testing.T) {
+	t.Run("an empty one is an empty array", func(t *testing.T) {
+		if w := send(listing(t, 0, 1, nil), get("/test")); w.Code != 200 || w.Body.String() != "[]\n" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+	t.Run("a long one goes out in parts and is whole", func(t *testing.T) {
+		w := &counting{ResponseRecorder: httptest.NewRecorder()}
+		listing(t, 1000, 200, nil).ServeHTTP(w, get("/test"))
+		var all []string
+		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil || len(all) != 1000 {
+			t.Fatalf("%d records, %v", len(all), err)
+		}
+		if w.writes < 5 || w.most > flushAt+300 {
+			t.Errorf("%d writes of at most %d bytes", w.writes, w.most)
+		}
+	})
+	t.Run("an error before the first part is an ordinary one", func(t *testing.T) {
+		refused(t, send(listing(t, 3, 10, fault.New(fault.Unavailable, "Later")), get("/test")), 503)
+	})
+	t.Run("an error after the first part breaks the connection off", func(t *testing.T) {
+		defer func() {
+			if p := recover(); p != http.ErrAbortHandler {
+				t.Errorf("recovered %v", p)
+			}
+		}()
+		send(listing(t, 1000, 200, errors.New("lost")), get("/test"))
+	})
+	t.Run("a page is held back until its Link header is known", func(t *testing.T) {
+		w := send(listing(t, 1000, 200, nil), get("/test?limit=500"))
+		if link := w.Header().Get("Link"); w.Code != 200 || !strings.HasSuffix(link, `; rel="next"`) {
+			t.Errorf("%d %q", w.Code, link)
+		}
+	})
+}
+
+type counting struct {
+	*httptest.ResponseRecorder
+	writes, most int
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	c.writes++
+	c.most = max(c.most, len(b))
+	return c.ResponseRecorder.Write(b)
+}
+
+func TestEntityTagsAreCompared(t *testing.T) {
+	for _, test := range []struct {
+		header string
+		weak   bool
+		want   bool
+	}{
+		{`"3"`, false, true}, {`"4"`, false, false}, {`*`, false, true}, {`"1", "3"`, false, true}, {`W/"3"`, false, false},
+		{`W/"3"`, true, true}, {`"1",W/"3"`, true, true}, {`3`, true, false}, {``, false, false}, {`"3`, false, false},
+	} {
+		t.Run(test.header, func(t *testing.T) {
+			if got := listsTag([]string{test.header}, 3, test.weak); got != test.want {
+				t.Errorf("weak %v: %v", test.weak, got)
+			}
+		})
+	}
+}
+
+func BenchmarkAppendTask(b *testing.B) {
+	v := anyTask.Example(7)
+	buf := make([]byte, 0, 4<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf, _ = appendTask(buf[:0], v)
+	}
+}

@@ -1,0 +1,246 @@
+package httpapi
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// everything is the interface of a deployment that has every endpoint.
+func everything(o *Options) {
+	o.AdminSecret = "secret"
+	o.Metrics = http.NotFoundHandler()
+}
+
+func TestThePageOfRoutesIsTheTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Routes\n\nPrinted from `adapters/httpapi/routes.go` by its test. HEAD works wherever GET does.\n\n")
+	b.WriteString("Guards: `free` anyone, without limits; `open` anyone; `signed` whoever signed the body; `caller` a valid token; `member` a member of the organisation; `writer` a member who is not VIEWER; `manager` OWNER or ADMIN; `owner` OWNER; `operator` the operator's secret.\n\n")
+	b.WriteString("| method | path | guard |\n|---|---|---|\n")
+	for _, r := range built(t, everything).routes() {
+		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", r.Method, r.Path, r.Guard)
+	}
+	const file = "../../docs/routes.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Fatalf("%s is not what the table says; run the test with -update", file)
+	}
+}
+
+func TestTheTableEqualsTheDocument(t *testing.T) {
+	a := built(t, everything)
+	d, err := openapi3.NewLoader().LoadFromData(a.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]*openapi3.Operation{}
+	for path, item := range d.Paths.Map() {
+		for method, op := range item.Operations() {
+			described[method+" "+path] = op
+		}
+	}
+	for _, r := range a.routes() {
+		op := described[r.Method+" "+r.Path]
+		if op == nil {
+			t.Errorf("%s %s is not described", r.Method, r.Path)
+			continue
+		}
+		delete(described, r.Method+" "+r.Path)
+
+		t.Run(r.Method+" "+r.Path+" is described with its guard, parameters and key", func(t *testing.T) {
+			want := "bearer"
+			switch r.Guard {
+			case free, open, signed:
+				want = ""
+			case operating:
+				want = "operator"
+			}
+			got := "bearer"
+			if op.Security != nil {
+				got = ""
+				for _, s := range *op.Security {
+					for name := range s {
+						got = name
+					}
+				}
+			}
+			if got != want {
+				t.Errorf("security is %q, want %q", got, want)
+			}
+			var inPath []string
+			keyed := false
+			for _, p := range op.Parameters {
+				if p.Value.In == "path" {
+					inPath = append(inPath, p.Value.Name)
+				}
+				keyed = keyed || p.Value.Name == "Idempotency-Key"
+			}
+			var inTemplate []string
+			for _, segment := range strings.Split(r.Path, "/") {
+				if name, ok := strings.CutPrefix(segment, "{"); ok {
+					inTemplate = append(inTemplate, strings.TrimSuffix(name, "}"))
+				}
+			}
+			if !slices.Equal(inPath, inTemplate) {
+				t.Errorf("path parameters are %v, want %v", inPath, inTemplate)
+			}
+			if takes := r.Method == http.MethodPost && r.Guard != signed; keyed != takes {
+				t.Errorf("Idempotency-Key described: %v, taken: %v", keyed, takes)
+			}
+		})
+	}
+	for name := range described {
+		t.Errorf("%s is described and not in the table", name)
+	}
+}
+
+func TestEveryRouteAsksForItsCredentials(t *testing.T) {
+	a := built(t, everything)
+	for _, r := range a.routes() {
+		if !r.Guard.token() && r.Guard != operating {
+			continue
+		}
+		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
+			w := send(a, httptest.NewRequest(r.Method, strings.NewReplacer("{", "", "}", "").Replace(r.Path), nil))
+			refused(t, w, http.StatusUnauthorized)
+			if got := w.Header().Get("Www-Authenticate"); (got == "Bearer") != r.Guard.token() {
+				t.Errorf("WWW-Authenticate is %q", got)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotThereIs404WithoutARedirect(t *testing.T) {
+	a := built(t)
+	for _, target := range []string{
+		"/", "/api", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v1/tasks/", "/api/v1//tasks", "//api/v1/tasks",
+		"/api/v1/tasks/x/", "/api/v1/tasks//history", "/api/v1/./tasks", "/api/v1/teams/../tasks", "/api/v1/tasks/a%2Fb",
+		"/api/v2/tasks", "/healthz/", "/docs/", "/API/v1/tasks", "/api/v1/organisations",
+	} {
+		t.Run(target, func(t *testing.T) {
+			r := get("/")
+			u, err := url.Parse("http://x" + target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.URL = u
+			w := send(a, r)
+			refused(t, w, http.StatusNotFound)
+			if w.Header().Get("Location") != "" {
+				t.Error("it redirects")
+			}
+		})
+	}
+}
+
+func TestAWrongMethodIs405WithoutALookAtTheToken(t *testing.T) {
+	a := built(t)
+	for target, allow := range map[string]string{
+		"DELETE /api/v1/tasks":                    "GET, HEAD, POST",
+		"PUT /api/v1/tasks/x":                     "DELETE, GET, HEAD, PATCH",
+		"GET /api/v1/tasks/reorder":               "POST",
+		"GET /api/v1/workspaces/order":            "PUT",
+		"POST /api/v1/workspaces/order":           "PUT",
+		"OPTIONS /api/v1/auth/me":                 "GET, HEAD",
+		"FETCH /api/v1/teams/x/members/y":         "DELETE",
+		"POST /healthz":                           "GET, HEAD",
+		"GET /api/v1/org/members/x/role":          "PATCH",
+		"PATCH /api/v1/org/members/x":             "DELETE",
+		"HEAD /api/v1/auth/refresh":               "POST",
+		"POST /api/v1/tasks/x/history":            "GET, HEAD",
+		"PUT /api/v1/workspaces/x/move":           "POST",
+		"DELETE /.well-known/jwks.json":           "GET, HEAD",
+		"GET /api/v1/org/invite/x/resend":         "POST",
+		"GET /api/v1/auth/webhook":                "POST",
+		"DELETE /api/v1/auth/onboarding-complete": "POST",
+		"PROPFIND /api/v1/auth/cli-callback":      "GET, HEAD",
+		"POST /api/v1/org/members":                "GET, HEAD",
+		"PUT /api/v1/teams":                       "GET, HEAD, POST",
+		"TRACE /api/v1/workspaces/x":              "DELETE, GET, HEAD, PATCH",
+		"PUT /api/v1/auth/exchange-token":         "POST",
+	} {
+		t.Run(target, func(t *testing.T) {
+			method, path, _ := strings.Cut(target, " ")
+			w := send(a, httptest.NewRequest(method, path, nil))
+			refused(t, w, http.StatusMethodNotAllowed)
+			if got := w.Header().Get("Allow"); got != allow {
+				t.Errorf("Allow is %q, want %q", got, allow)
+			}
+		})
+	}
+}
+
+func TestWithoutASecretThereAreNoOperatorEndpoints(t *testing.T) {
+	refused(t, send(built(t), get("/api/v1/admin/organisations")), http.StatusNotFound)
+
+	a := built(t, everything)
+	r := get("/api/v1/admin/organisations")
+	r.Header.Set("X-Admin-Secret", "wrong")
+	refused(t, send(a, r), http.StatusUnauthorized)
+}
+
+func TestTheServersOwnEndpointsAnswer(t *testing.T) {
+	a := built(t, func(o *Options) {
+		o.Mounts = map[string]http.Handler{"/dev/identity": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "mounted at ", r.URL.Path)
+		})}
+	})
+	for target, want := range map[string]string{
+		"GET /healthz":                `{"status":"ok","version":"1.2.3"}` + "\n",
+		"GET /readyz":                 `{"status":"ready","version":"1.2.3"}` + "\n",
+		"GET /.well-known/jwks.json":  `{"keys":[]}`,
+		"GET /api/v1/openapi.json":    string(a.Document),
+		"GET /docs":                   string(a.reference),
+		"GET /dev/identity/authorize": "mounted at /dev/identity/authorize",
+		"HEAD /healthz":               `{"status":"ok","version":"1.2.3"}` + "\n", // the server cuts the body off
+	} {
+		t.Run(target, func(t *testing.T) {
+			method, path, _ := strings.Cut(target, " ")
+			w := send(a, httptest.NewRequest(method, path, nil))
+			if w.Code != http.StatusOK || w.Body.String() != want {
+				t.Errorf("%d %.200s", w.Code, w.Body)
+			}
+			if w.Header().Get("X-Content-Type-Options") != "nosniff" {
+				t.Error("nosniff is missing")
+			}
+		})
+	}
+	refused(t, send(a, get("/metrics")), http.StatusNotFound)
+}
+
+func TestTheReferencePageNamesEveryOperationAndLoadsNothing(t *testing.T) {
+	a := built(t, everything)
+	w := send(a, get("/docs"))
+	if p := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'; style-src 'sha256-") {
+		t.Errorf("policy %q", p)
+	}
+	page := w.Body.String()
+	for _, r := range a.routes() {
+		if !strings.Contains(page, `<span class="method">`+r.Method+`</span> <code>`+r.Path+`</code>`) {
+			t.Errorf("%s %s is missing", r.Method, r.Path)
+		}
+	}
+	for _, bad := range []string{"<script", "src=", "<link", "@import", "ZgotmplZ"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %s", bad)
+		}
+	}
+}
