@@ -1,0 +1,339 @@
+//go:build browser
+
+package browser
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+const adminSecret = "the operator's secret of this test"
+
+// binaries is where the server is built, empty until a test needs it.
+var binaries string
+
+// collabd returns the path of the server, built once for all tests.
+var collabd = sync.OnceValues(func() (path string, err error) {
+	if binaries, err = os.MkdirTemp("", "collabd"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(binaries, "collabd")
+	build := exec.Command("go", "build", "-o", path, "./cmd/collabd")
+	build.Dir = "../.."
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, output)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binaries != "" {
+		os.RemoveAll(binaries)
+	}
+	os.Exit(code)
+}
+
+// server is a collabd of its own, with nothing configured that it can make up.
+type server struct {
+	t    *testing.T
+	base string
+}
+
+var listening = regexp.MustCompile(`(?:localhost|127\.0\.0\.1):([1-9]\d*)`)
+
+func startServer(t *testing.T) *server {
+	t.Helper()
+	path, err := collabd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &transcript{address: make(chan string, 1)}
+	command := exec.Command(path)
+	command.Env = []string{
+		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + t.TempDir(), "COLLAB_ADMIN_SECRET=" + adminSecret,
+		"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"),
+	}
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- command.Wait() }()
+	var port string
+	select {
+	case port = <-log.address:
+	case err := <-exited:
+		t.Fatalf("collabd has ended: %v\n%s", err, log)
+	}
+	t.Cleanup(func() {
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Errorf("stopping collabd: %v", err)
+		}
+		if err := <-exited; err != nil {
+			t.Errorf("collabd ended with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("collabd said:\n%s", log)
+		}
+	})
+	return &server{t, "http://localhost:" + port}
+}
+
+// transcript keeps what the server says and finds its port in it.
+type transcript struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	found   bool
+	address chan string
+}
+
+func (l *transcript) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p)
+	lines := bufio.NewScanner(bytes.NewReader(l.text.Bytes()))
+	for !l.found && lines.Scan() {
+		if port := listening.FindSubmatch(lines.Bytes()); port != nil {
+			l.found = true
+			l.address <- string(port[1])
+		}
+	}
+	return len(p), nil
+}
+
+func (l *transcript) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// call sends a request, with a JSON body unless it is nil, expects this status
+// and returns the answer. Header is "Name: value", or empty.
+func (s *server) call(method, path, header string, body any, status int) json.RawMessage {
+	s.t.Helper()
+	content := []byte{}
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequest(method, s.base+"/api/v1"+path, bytes.NewReader(content))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if name, value, ok := strings.Cut(header, ": "); ok {
+		r.Header.Set(name, value)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if res.StatusCode != status {
+		s.t.Fatalf("%s %s answered %s, not %d: %s", method, path, res.Status, status, answer)
+	}
+	return answer
+}
+
+func bearer(token string) string { return "Authorization: Bearer " + token }
+
+// decode reads an answer.
+func decode[T any](t *testing.T, answer json.RawMessage) T {
+	t.Helper()
+	var value T
+	if err := json.Unmarshal(answer, &value); err != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	return value
+}
+
+// session is what an exchange, and /auth/me, answer.
+type session struct {
+	Token string
+	User  struct{ Name, Email string }
+	Org   *struct{ ID, Name, Slug string }
+	Role  *string
+}
+
+// is checks who a session is of.
+func (s session) is(t *testing.T, email, org, role string) {
+	t.Helper()
+	if s.User.Email != email || s.Org == nil || s.Org.Name != org || s.Role == nil || *s.Role != role {
+		answer, _ := json.Marshal(s)
+		t.Errorf("the session is %s, not of %s as %s of %s", answer, email, role, org)
+	}
+}
+
+func (s *server) exchange(identityToken string) session {
+	s.t.Helper()
+	return decode[session](s.t, s.call("POST", "/auth/exchange-token", "", map[string]string{"identityToken": identityToken}, http.StatusOK))
+}
+
+// signedIn is the session of an account that a script asks for.
+func (s *server) signedIn(email, org, role string) session {
+	s.t.Helper()
+	res, err := http.PostForm(s.base+"/dev/identity/token", url.Values{"email": {email}, "org": {org}, "role": {role}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		s.t.Fatalf("%s %s %v", res.Status, answer, err)
+	}
+	return s.exchange(decode[struct{ IdentityToken string }](s.t, answer).IdentityToken)
+}
+
+func TestSignIn(t *testing.T) {
+	s, b := startServer(t), openTab(t)
+	b.do(chromedp.Navigate(s.base + "/dev/identity/sign-in"))
+	b.fill("Name", "Ada Lovelace")
+	b.fill("E-mail address", "ada@collab.example")
+	b.fill("Organisation’s name", "Analytical Engines")
+	b.press("Sign in")
+	b.picture("signed-in")
+	token := b.value("token")
+
+	t.Run("the token of the page can be exchanged", func(t *testing.T) {
+		session := s.exchange(token)
+		session.is(t, "ada@collab.example", "Analytical Engines", "OWNER")
+		decode[struct{ User struct{ Name string } }](t, s.call("GET", "/auth/me", bearer(session.Token), nil, http.StatusOK))
+	})
+	t.Run("the token of the page is taken as it is, too", func(t *testing.T) {
+		decode[session](t, s.call("GET", "/auth/me", bearer(token), nil, http.StatusOK)).is(t, "ada@collab.example", "Analytical Engines", "OWNER")
+	})
+	t.Run("the command on the page leads here", func(t *testing.T) {
+		if command := b.value("command"); !strings.Contains(command, s.base+"/api/v1/auth/exchange-token") || !strings.Contains(command, token) {
+			t.Errorf("the page shows %s", command)
+		}
+	})
+	t.Run("another role at the next sign-in is heard of before the token is used", func(t *testing.T) {
+		s.signedIn("charles@collab.example", "Analytical Engines", "member")
+		b.do(chromedp.Navigate(s.base + "/dev/identity/sign-in"))
+		b.choose("Charles")
+		b.choose("Analytical Engines")
+		b.choose("Admin")
+		b.press("Sign in")
+		s.exchange(b.value("token")).is(t, "charles@collab.example", "Analytical Engines", "ADMIN")
+	})
+	b.clean(s.base)
+}
+
+func TestCommandLine(t *testing.T) {
+	s, b := startServer(t), openTab(t)
+	arrived := make(chan *http.Request, 1)
+	local := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/callback" {
+			arrived <- r
+		}
+		fmt.Fprint(w, "<!DOCTYPE html><title>Done</title><h1>Back to the terminal</h1>")
+	}))
+	t.Cleanup(local.Close)
+	_, port, err := net.SplitHostPort(local.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const state = "s t&a=t/e+% é"
+
+	b.do(chromedp.Navigate(s.base + "/api/v1/auth/cli-auth?" + url.Values{"port": {port}, "state": {state}}.Encode()))
+	b.fill("Name", "Grace Hopper")
+	b.fill("E-mail address", "grace@collab.example")
+	b.fill("Organisation’s name", "Navy Yard")
+	b.picture("command-line")
+	b.press("Sign in")
+	var r *http.Request
+	select {
+	case r = <-arrived:
+	case <-b.Done():
+		b.fail(fmt.Errorf("nothing came to the local server"))
+	}
+
+	t.Run("the state comes back unchanged", func(t *testing.T) {
+		if got := r.URL.Query().Get("state"); got != state {
+			t.Errorf("it came back as %q", got)
+		}
+	})
+	t.Run("the token works", func(t *testing.T) {
+		decode[session](t, s.call("GET", "/auth/me", bearer(r.URL.Query().Get("token")), nil, http.StatusOK)).is(t, "grace@collab.example", "Navy Yard", "OWNER")
+	})
+	t.Run("the local server is told nothing else", func(t *testing.T) {
+		if q := r.URL.Query(); len(q) != 2 || len(q["token"]) != 1 || len(q["state"]) != 1 {
+			t.Errorf("the parameters are %v", q)
+		}
+		if got := r.Header.Get("Referer"); got != "" {
+			t.Errorf("Referer: %s", got)
+		}
+	})
+	b.clean(s.base, "http://localhost:"+port)
+}
+
+func TestInvitation(t *testing.T) {
+	s, b := startServer(t), openTab(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+adminSecret, map[string]string{"plan": "PREMIUM"}, http.StatusOK)
+	invited := decode[struct{ ID, InviteURL string }](t, s.call("POST", "/org/invite", bearer(owner.Token), map[string]string{"email": "Bob@collab.example", "role": "VIEWER"}, http.StatusCreated))
+
+	b.do(chromedp.Navigate(invited.InviteURL), chromedp.WaitVisible(chromedp.CSS("h1")))
+	b.picture("invitation")
+	if text := b.text(); !strings.Contains(text, "Analytical Engines") || !strings.Contains(text, "Bob@collab.example") || !strings.Contains(text, "Viewer") {
+		t.Errorf("the page says:\n%s", text)
+	}
+	b.fill("Your name", "Bob Babbage")
+	b.press("Accept the invitation")
+	b.picture("accepted")
+
+	type member struct{ Name, Email, Role string }
+	t.Run("who accepted is a member with the invited role", func(t *testing.T) {
+		members := decode[[]member](t, s.call("GET", "/org/members", bearer(owner.Token), nil, http.StatusOK))
+		if len(members) != 2 || members[1] != (member{"Bob Babbage", "Bob@collab.example", "VIEWER"}) {
+			t.Errorf("the members are %v", members)
+		}
+	})
+	t.Run("the invitation is no longer listed", func(t *testing.T) {
+		if left := decode[[]any](t, s.call("GET", "/org/invites", bearer(owner.Token), nil, http.StatusOK)); len(left) != 0 {
+			t.Errorf("the invitations are %v", left)
+		}
+	})
+	t.Run("the page after it gives the new member's token", func(t *testing.T) {
+		s.exchange(b.value("token")).is(t, "Bob@collab.example", "Analytical Engines", "VIEWER")
+	})
+	b.clean(s.base)
+	t.Run("the link works once", func(t *testing.T) {
+		b.do(chromedp.Navigate(invited.InviteURL))
+		if text := b.text(); !strings.Contains(text, "not valid any more") {
+			t.Errorf("the page says:\n%s", text)
+		}
+	})
+	t.Run("whoever was removed can be invited again", func(t *testing.T) {
+		members := decode[[]struct{ UserID, Email string }](t, s.call("GET", "/org/members", bearer(owner.Token), nil, http.StatusOK))
+		s.call("DELETE", "/org/members/"+members[1].UserID, bearer(owner.Token), nil, http.StatusOK)
+		again := decode[struct{ InviteURL string }](t, s.call("POST", "/org/invite", bearer(owner.Token), map[string]string{"email": "bob@collab.example", "role": "ADMIN"}, http.StatusCreated))
+		b.do(chromedp.Navigate(again.InviteURL))
+		b.press("Accept the invitation")
+		s.exchange(b.value("token")).is(t, "Bob@collab.example", "Analytical Engines", "ADMIN")
+	})
+}
