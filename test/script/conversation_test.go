@@ -1,0 +1,276 @@
+package script
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A document is one file of conversations.
+//
+// The file is prose with conversations in it. A line that begins with one of
+// these marks and a space counts; every other line is for the reader.
+//
+//	== A task is made with its defaults
+//
+// begins a conversation, which has users, organisations and names of its own
+// and runs beside the others.
+//
+//   - anna signs in to acme as owner
+//   - zoe signs in
+//   - calls come from 127.0.0.9
+//
+// Anna gets an account at the development identity provider, which tells the
+// server of her, and exchanges its token for a service token. Zoe belongs to no
+// organisation. The third line sets the address that what follows comes from.
+//
+//	> PATCH /api/v1/tasks/<id:report> as anna
+//	> If-Match: <etag:first>
+//	> {"title": "Write the report"}
+//
+// is a request: its headers, then its body, which is JSON unless a Content-Type
+// says otherwise. After the path stand, in this order and all optional: "as
+// anna" (her service token), "as anna's identity" (the provider's token), "as
+// operator" (the admin secret), or "delivered m1" (a webhook message with this
+// id, signed by the runner; with "by svix", "with the old secret", "with a wrong
+// secret", "4m late" or "4m early" after it).
+//
+//	< 400 naming title
+//	< ETag: <etag:second>
+//	< no Link
+//	< {"id": "<id:report>", "tags": [], ...}
+//
+// is the answer that is expected: its status, headers, and its body, JSON in
+// which "..." stands for more fields or elements. "naming title" says that the
+// message has the field's name in it; "says text" that the body contains the
+// text, and "finds text" the same with placeholders that take what is there.
+//
+// Placeholders are written <kind:name>. In an answer the first one takes what is
+// there, if it is of that kind, and later ones must find the same; in a request
+// they stand for it. The kinds are in pattern_test.go.
+//
+//	$ COLLAB_RATE_LIMITS=caller=3/m
+//
+// before the first conversation gives the file a server of its own with this
+// setting.
+type document struct {
+	path          string
+	settings      []string
+	conversations []conversation
+}
+
+type conversation struct {
+	title string
+	line  int
+	steps []step
+}
+
+// A step is one of the three: a sign-in, an address to call from, or a request
+// with its answer.
+type step struct {
+	line     int
+	signIn   *signIn
+	from     string
+	request  *request
+	response *response
+}
+
+type signIn struct {
+	who, org, role string
+}
+
+type request struct {
+	line     int
+	method   string
+	target   string
+	as       string // caller's name, "operator" or empty
+	identity bool   // as, with the identity provider's token
+	delivery *delivery
+	headers  []header
+	body     string
+}
+
+type delivery struct {
+	id     string
+	svix   bool
+	secret string        // "", "old" or "wrong"
+	shift  time.Duration // of the timestamp
+}
+
+type header struct {
+	line        int
+	name, value string
+	absent      bool
+}
+
+type response struct {
+	line     int
+	status   int
+	field    string
+	headers  []header
+	body     string
+	contains []string
+	finds    []string
+}
+
+var (
+	signInLine  = regexp.MustCompile(`^([a-z]+) signs in(?: to ([a-z]+)(?: as ([a-z:_]+))?)?$`)
+	fromLine    = regexp.MustCompile(`^calls come from (\d+\.\d+\.\d+\.\d+)$`)
+	requestLine = regexp.MustCompile(`^([A-Z]+) (\S+)(?: as ([a-z]+)('s identity)?)?(?: delivered (\S+)( by svix)?(?: with (?:the|a) (old|wrong) secret)?(?: (\d+[smh]) (late|early))?)?$`)
+	statusLine  = regexp.MustCompile(`^(\d{3})(?: naming (\S+))?$`)
+	headerLine  = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*): ?(.*)$`)
+	absentLine  = regexp.MustCompile(`^no ([A-Za-z][A-Za-z0-9-]*)$`)
+)
+
+func parse(path, text string) (*document, error) {
+	d := &document{path: path}
+	var c *conversation
+	var s *step // the request or answer that is being read
+	number := 0
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("%s:%d: %s", path, number, fmt.Sprintf(format, args...))
+	}
+	unanswered := func() error {
+		if c == nil || len(c.steps) == 0 {
+			return nil
+		}
+		if last := c.steps[len(c.steps)-1]; last.request != nil && last.response == nil {
+			return fmt.Errorf("%s:%d: the request has no answer", path, last.line)
+		}
+		return nil
+	}
+	previous := byte(0)
+	for raw := range strings.Lines(text) {
+		number++
+		line := strings.TrimRight(raw, "\r\n")
+		mark, rest := byte(0), ""
+		if line != "" {
+			mark = line[0]
+			rest = strings.TrimPrefix(line[1:], " ")
+		}
+		switch {
+		case strings.HasPrefix(line, "== "):
+			if err := unanswered(); err != nil {
+				return nil, err
+			}
+			d.conversations = append(d.conversations, conversation{title: strings.TrimSpace(line[3:]), line: number})
+			c, s = &d.conversations[len(d.conversations)-1], nil
+			mark = '='
+		case mark == '$':
+			if c != nil || !strings.Contains(rest, "=") {
+				return nil, fail("a setting is NAME=value before the first conversation")
+			}
+			d.settings = append(d.settings, rest)
+		case mark == '*' || mark == '>' || mark == '<':
+			if len(line) > 1 && line[1] != ' ' {
+				return nil, fail("a space is missing after %q", mark)
+			}
+			if c == nil {
+				return nil, fail("this belongs to no conversation")
+			}
+			switch mark {
+			case '*':
+				if err := unanswered(); err != nil {
+					return nil, err
+				}
+				next := step{line: number}
+				if m := signInLine.FindStringSubmatch(rest); m != nil {
+					next.signIn = &signIn{who: m[1], org: m[2], role: m[3]}
+				} else if m := fromLine.FindStringSubmatch(rest); m != nil {
+					next.from = m[1]
+				} else {
+					return nil, fail("nobody understands %q", rest)
+				}
+				c.steps, s = append(c.steps, next), nil
+			case '>':
+				if previous != '>' {
+					if err := unanswered(); err != nil {
+						return nil, err
+					}
+					r, err := parseRequest(rest)
+					if err != nil {
+						return nil, fail("%v", err)
+					}
+					r.line = number
+					c.steps = append(c.steps, step{line: number, request: r})
+					s = &c.steps[len(c.steps)-1]
+					break
+				}
+				addTo(&s.request.headers, &s.request.body, rest, number)
+			case '<':
+				if s == nil || s.request == nil {
+					return nil, fail("an answer without a request")
+				}
+				if previous != '<' {
+					m := statusLine.FindStringSubmatch(rest)
+					if m == nil || s.response != nil {
+						return nil, fail("an answer begins with its status, once")
+					}
+					status, _ := strconv.Atoi(m[1])
+					s.response = &response{line: number, status: status, field: m[2]}
+					break
+				}
+				if text, ok := strings.CutPrefix(rest, "says "); ok && s.response.body == "" {
+					s.response.contains = append(s.response.contains, text)
+				} else if text, ok := strings.CutPrefix(rest, "finds "); ok && s.response.body == "" {
+					s.response.finds = append(s.response.finds, text)
+				} else if m := absentLine.FindStringSubmatch(rest); m != nil && s.response.body == "" {
+					s.response.headers = append(s.response.headers, header{line: number, name: m[1], absent: true})
+				} else {
+					addTo(&s.response.headers, &s.response.body, rest, number)
+				}
+			}
+		default:
+			mark = 0
+		}
+		if mark != 0 || line == "" {
+			previous = mark
+		} else {
+			previous = 0
+		}
+	}
+	if err := unanswered(); err != nil {
+		return nil, err
+	}
+	if len(d.conversations) == 0 {
+		return nil, fmt.Errorf("%s: no conversations", path)
+	}
+	return d, nil
+}
+
+// addTo takes a line as a header as long as there is no body.
+func addTo(headers *[]header, body *string, line string, number int) {
+	if *body == "" {
+		if m := headerLine.FindStringSubmatch(line); m != nil {
+			*headers = append(*headers, header{line: number, name: m[1], value: m[2]})
+			return
+		}
+		*body = line
+		return
+	}
+	*body += "\n" + line
+}
+
+func parseRequest(line string) (*request, error) {
+	m := requestLine.FindStringSubmatch(line)
+	if m == nil {
+		return nil, fmt.Errorf("nobody understands the request %q", line)
+	}
+	r := &request{method: m[1], target: m[2], as: m[3], identity: m[4] != ""}
+	if m[5] != "" {
+		r.delivery = &delivery{id: m[5], svix: m[6] != "", secret: m[7]}
+		if m[8] != "" {
+			by, err := time.ParseDuration(m[8])
+			if err != nil {
+				return nil, err
+			}
+			if m[9] == "late" {
+				by = -by
+			}
+			r.delivery.shift = by
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,86 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+)
+
+// described holds every exchange to docs/openapi.yaml: what was answered must
+// be described there, and what was accepted must have been allowed. Paths that
+// are not described must be answered with 404, methods with 405.
+func described(t *testing.T) func(*http.Request, []byte, *http.Response, []byte) []string {
+	t.Helper()
+	loader := openapi3.NewLoader()
+	doc, err := loader.LoadFromFile("../../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(loader.Context); err != nil {
+		t.Fatal(err)
+	}
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := &openapi3filter.Options{
+		AuthenticationFunc:    openapi3filter.NoopAuthenticationFunc,
+		IncludeResponseStatus: true,
+		MultiError:            true,
+	}
+	return func(r *http.Request, body []byte, answer *http.Response, text []byte) []string {
+		if !strings.HasPrefix(r.URL.Path, "/api/v1/") || r.Method == http.MethodOptions || r.Method == http.MethodHead {
+			return nil
+		}
+		asked := r.Clone(context.Background())
+		asked.Body = io.NopCloser(bytes.NewReader(body))
+		route, params, err := router.FindRoute(asked)
+		switch {
+		case errors.Is(err, routers.ErrPathNotFound):
+			if answer.StatusCode != http.StatusNotFound {
+				return []string{fmt.Sprintf("docs/openapi.yaml has no such path, but the answer is %d", answer.StatusCode)}
+			}
+			return nil
+		case errors.Is(err, routers.ErrMethodNotAllowed):
+			if answer.StatusCode != http.StatusMethodNotAllowed {
+				return []string{fmt.Sprintf("docs/openapi.yaml has no such method, but the answer is %d", answer.StatusCode)}
+			}
+			return nil
+		case err != nil:
+			return []string{"docs/openapi.yaml: " + err.Error()}
+		}
+		input := &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route, Options: options}
+		var wrong []string
+		if answer.StatusCode < 300 {
+			if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
+				wrong = append(wrong, "docs/openapi.yaml does not allow the request: "+oneLine(err))
+			}
+		}
+		output := &openapi3filter.ResponseValidationInput{
+			RequestValidationInput: input, Status: answer.StatusCode, Header: answer.Header, Options: options,
+			Body: io.NopCloser(bytes.NewReader(text)),
+		}
+		if err := openapi3filter.ValidateResponse(context.Background(), output); err != nil {
+			wrong = append(wrong, "docs/openapi.yaml does not describe the answer: "+oneLine(err))
+		}
+		return wrong
+	}
+}
+
+func oneLine(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > 600 {
+		text = text[:600] + "…"
+	}
+	return text
+}

@@ -1,0 +1,306 @@
+package script
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"collab/adapters/standardwebhooks"
+	"collab/domain/fault"
+)
+
+const twoConversations = `Prose comes first, and may mention > and < anywhere but at the start.
+
+$ COLLAB_RATE_LIMITS=off
+
+== One
+
+* anna signs in to acme as owner
+* zoe signs in
+* calls come from 127.0.0.9
+
+> POST /x?y=1 as anna
+> If-Match: "1"
+> {
+>   "a": "<id:one>"
+> }
+
+Prose between the two.
+
+< 201
+< ETag: <etag:first>
+< no Link
+< says created
+< {"a": 1,
+<  ...}
+
+== Two
+> GET /y as anna's identity
+< 400 naming limit
+> POST /z delivered m1 by svix with the old secret 4m late
+< 200
+`
+
+func TestTheFormatIsRead(t *testing.T) {
+	got, err := parse("x.txt", twoConversations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &document{path: "x.txt", settings: []string{"COLLAB_RATE_LIMITS=off"}, conversations: []conversation{
+		{title: "One", line: 5, steps: []step{
+			{line: 7, signIn: &signIn{"anna", "acme", "owner"}},
+			{line: 8, signIn: &signIn{who: "zoe"}},
+			{line: 9, from: "127.0.0.9"},
+			{
+				line: 11,
+				request: &request{
+					line: 11, method: "POST", target: "/x?y=1", as: "anna",
+					headers: []header{{line: 12, name: "If-Match", value: `"1"`}}, body: "{\n  \"a\": \"<id:one>\"\n}",
+				},
+				response: &response{
+					line: 19, status: 201, contains: []string{"created"}, body: "{\"a\": 1,\n ...}",
+					headers: []header{{line: 20, name: "ETag", value: "<etag:first>"}, {line: 21, name: "Link", absent: true}},
+				},
+			},
+		}},
+		{title: "Two", line: 26, steps: []step{
+			{line: 27, request: &request{line: 27, method: "GET", target: "/y", as: "anna", identity: true}, response: &response{line: 28, status: 400, field: "limit"}},
+			{
+				line:     29,
+				request:  &request{line: 29, method: "POST", target: "/z", delivery: &delivery{id: "m1", svix: true, secret: "old", shift: -4 * time.Minute}},
+				response: &response{line: 30, status: 200},
+			},
+		}},
+	}}
+	all := cmp.AllowUnexported(document{}, conversation{}, step{}, signIn{}, request{}, delivery{}, header{}, response{})
+	if diff := cmp.Diff(want, got, all); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMistakesInTheFormatAreNamedWithTheirLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"nothing here\n":                      "x.txt: no conversations",
+		"== A\n> GET /x\n":                    "x.txt:2: the request has no answer",
+		"== A\n> GET /x\n\n> GET /y\n< 200\n": "x.txt:2: the request has no answer",
+		"== A\n> GET /x\n== B\n":              "x.txt:2: the request has no answer",
+		"== A\n< 200\n":                       "x.txt:2: an answer without a request",
+		"== A\n> GET /x\n< 200\n\n< 200\n":    "x.txt:5: an answer begins with its status, once",
+		"== A\n> GET /x\n< fine\n":            "x.txt:3: an answer begins with its status, once",
+		"== A\n>GET /x\n":                     "x.txt:2: a space is missing after '>'",
+		"== A\n> GET /x like anna\n":          `x.txt:2: nobody understands the request "GET /x like anna"`,
+		"== A\n* anna leaves\n":               `x.txt:2: nobody understands "anna leaves"`,
+		"> GET /x\n":                          "x.txt:1: this belongs to no conversation",
+		"== A\n$ COLLAB_X=1\n":                "x.txt:2: a setting is NAME=value before the first conversation",
+	} {
+		_, err := parse("x.txt", text)
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func someValues() *values {
+	return &values{known: map[string]string{}, unique: "k1", base: "http://server", began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+const someID = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+func TestPatternsMatchWhatTheyMean(t *testing.T) {
+	for _, c := range []struct{ pattern, got, differs string }{
+		{`{"a": 1}`, `{"a": 1.0}`, ""},
+		{`{"a": 1}`, `{"a": 2}`, ".a: want 1, got 2"},
+		{`{"a": 1}`, `{"a": "1"}`, `.a: want 1, got "1"`},
+		{`{"a": 1}`, `{"a": 1, "b": 2}`, "body: b is not expected (2)"},
+		{`{"a": 1, ...}`, `{"a": 1, "b": 2}`, ""},
+		{`{...}`, `{}`, ""},
+		{`{"a": 1, ...}`, `{"b": 2}`, "body: a is missing"},
+		{`{"a": null}`, `{}`, "body: a is missing"},
+		{`{"a": null}`, `{"a": null}`, ""},
+		{`{"a": null}`, `{"a": false}`, ".a: want null, got false"},
+		{`[1, ...]`, `[1, 2, 3]`, ""},
+		{`[1, ...]`, `[]`, "body: want 1 elements, got 0: []"},
+		{`[1, 2]`, `[1]`, "body: want 2 elements, got 1: [1]"},
+		{`[]`, `null`, "body: want an array, got null"},
+		{`{}`, `[]`, "body: want an object, got []"},
+		{`[{"a": "<any>"}]`, `[{"a": [1]}]`, ""},
+		{`"<id>"`, `"` + someID + `"`, ""},
+		{`"<id>"`, `"01890a5d-ac96-474b-bcce-b302099a8057"`, "body: want <id>, got 01890a5d-ac96-474b-bcce-b302099a8057"},
+		{`"<time>"`, `"2026-01-02T03:04:05.678Z"`, ""},
+		{`"<time>"`, `"2026-01-02T03:04:05Z"`, "body: want <time>, got 2026-01-02T03:04:05Z"},
+		{`"<int>"`, `12`, ""},
+		{`"<text>"`, `12`, `body: want "<text>", got 12`},
+		{`"<text>"`, `""`, "body: want <text>, got "},
+		{`"a...z"`, `"abcz"`, ""},
+		{`"a.b"`, `"axb"`, "body: want a.b, got axb"},
+		{`["<id:x>", "<id:x>"]`, `["` + someID + `", "` + someID + `"]`, ""},
+		{`["<word:x>", "<word:x>"]`, `["a", "b"]`, "[1]: want <word:x>=a, got b"},
+		{`"<user:anna>"`, `"x"`, "body: <user:anna> is not known here"},
+		{`"<day:+48h>"`, `"2026-01-04"`, ""},
+		{`"say <unique> at <base>"`, `"say k1 at http://server"`, ""},
+		{`{"a": 1}`, `{"a": 1} 2`, "the answer is not JSON: something follows the value"},
+	} {
+		got := strings.Join(someValues().matchJSON(c.pattern, []byte(c.got)), "; ")
+		if got != c.differs {
+			t.Errorf("%s with %s: got %q, want %q", c.pattern, c.got, got, c.differs)
+		}
+	}
+}
+
+func TestRequestsAreFilledIn(t *testing.T) {
+	v := someValues()
+	v.known["id:task"] = someID
+	for text, want := range map[string]string{
+		"/tasks/<id:task>":     "/tasks/" + someID,
+		"<repeat:3:ab>":        "ababab",
+		"<ms:+1s>":             "1767323046000",
+		"<s:-5s>":              "1767323040",
+		"<instant:+1h>":        "2026-01-02T04:04:05.000Z",
+		"a <b> c":              "a <b> c",
+		"<unknown>":            "01900000-0000-7000-8000-000000000000",
+		`<<id:task>>; rel="x"`: "<" + someID + `>; rel="x"`,
+	} {
+		if got, err := v.fill(text); err != nil || got != want {
+			t.Errorf("%s: got %q and %v, want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"<id:other>", "<ms:soon>", "<repeat:x>"} {
+		if got, err := v.fill(text); err == nil {
+			t.Errorf("%s: got %q, want an error", text, got)
+		}
+	}
+}
+
+type clock struct{}
+
+func (clock) Now() time.Time { return time.Now() }
+
+// The server here answers as the path says: with the status, and with what is
+// in the request.
+func echo(t *testing.T) *server {
+	events, err := standardwebhooks.New([]string{webhookSecret, oldWebhookSecret}, clock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("X-Request-Id", "r1")
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/error":
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"statusCode":400,"message":"title must not be empty","error":"Bad Request"}`)
+		case "/rude":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"statusCode":400,"message":"gone"}`)
+		case "/webhook":
+			if _, err := events.Read(r.Header.Get, body); fault.Is(err, fault.Unauthenticated) {
+				w.WriteHeader(http.StatusUnauthorized)
+				_, _ = io.WriteString(w, `{"statusCode":401,"message":"no","error":"Unauthorized"}`)
+			}
+		case "/moved":
+			w.Header().Add("Link", `<http://elsewhere:1/next?cursor=c1>; rel="next"`)
+			w.WriteHeader(http.StatusFound)
+		default:
+			answer := map[string]any{"path": r.URL.RequestURI(), "auth": r.Header.Get("Authorization"), "secret": r.Header.Get("X-Admin-Secret"), "type": r.Header.Get("Content-Type")}
+			_ = json.NewEncoder(w).Encode(answer)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return &server{base: s.URL}
+}
+
+// Every line of wrong is the line of the conversation and the beginning of what
+// is said about it.
+func TestConversationsAreHeld(t *testing.T) {
+	s := echo(t)
+	for _, c := range []struct {
+		sentence, text string
+		wrong          []string
+	}{
+		{"An answer as expected is no trouble", `
+> GET /x?y=<unique> as anna
+< 200
+< Content-Type: application/json
+< no Link
+< {"path": "/x?y=<unique>", "auth": "Bearer t1", "secret": "", "type": ""}
+> POST /x as operator
+> {"a": 1}
+< 200
+< {"secret": "<word>", "type": "application/json", "auth": "", ...}
+> POST /x as anna's identity
+> Content-Type: text/plain
+> hello
+< 200
+< {"type": "text/plain", "auth": "Bearer t2", ...}
+> GET /error
+< 400 naming title
+< says must not be empty
+`, nil},
+		{"What is taken from one answer is used in the next", `
+> GET /moved
+< 302
+< Link: <<url:next>>; rel="next"
+> GET <url:next>
+< 200
+< {"path": "/next?cursor=c1", ...}
+`, nil},
+		{"Messages are signed", `
+> POST /webhook delivered a
+> {"type": "user.created"}
+< 200
+> POST /webhook delivered a by svix with the old secret 4m late
+> {"type": "user.created"}
+< 200
+> POST /webhook delivered a with a wrong secret
+> {"type": "user.created"}
+< 401
+> POST /webhook delivered a 6m late
+> {"type": "user.created"}
+< 401
+> POST /webhook delivered a 6m early
+> {"type": "user.created"}
+< 401
+`, nil},
+		{"A wrong status is named", "> GET /error\n< 200\n", []string{"3: GET /error\n\tstatus: want 200, got 400"}},
+		{"A wrong header is named", "> GET /x\n< 200\n< Content-Type: text/html\n< ETag: <etag>\n< no X-Request-Id\n", []string{
+			"3: GET /x\n\theader Content-Type: want text/html, got application/json\n\theader ETag: want <etag>, got none\n\theader X-Request-Id: want none, got [\"r1\"]",
+		}},
+		{"A wrong field is named", "> GET /error\n< 400 naming name\n", []string{"3: GET /error\n\tthe message does not name name: title must not be empty"}},
+		{"A wrong body is named", "> GET /x\n< 200\n< says nothing\n< {\"path\": \"/y\", ...}\n", []string{"3: GET /x\n\tthe body does not say \"nothing\"\n\t.path: want /y, got /x"}},
+		{"An error in another shape is named", "> GET /rude\n< 404\n", []string{"3: GET /rude\n\tan error has the fields [message statusCode]\n\tstatusCode is 400 in a 404\n\terror is <nil> in a 404"}},
+		{"A stranger ends the conversation", "> GET /x as ben\n< 200\n> GET /error\n< 200\n", []string{"2: ben has not signed in"}},
+		{"An unknown placeholder ends the conversation", "> GET /<id:x>\n< 200\n> GET /error\n< 200\n", []string{"2: <id:x> is not known here"}},
+		{"A sign-in that fails ends the conversation", "* ben signs in\n> GET /error\n< 200\n", []string{"2: the identity token is no JWT"}},
+		{"A conversation goes on after what is wrong", "> GET /error\n< 200\n> GET /error\n< 201\n", []string{
+			"3: GET /error\n\tstatus: want 200, got 400", "5: GET /error\n\tstatus: want 201, got 400",
+		}},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			d, err := parse("x.txt", "== A\n"+strings.TrimPrefix(c.text, "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			talk := newTalk(s, nil)
+			talk.values.known["service:anna"], talk.values.known["identity:anna"] = "t1", "t2"
+			var got []string
+			for _, wrong := range talk.hold(d.conversations[0]) {
+				text, _, _ := strings.Cut(wrong.text, "\n\tanswer:")
+				got = append(got, fmt.Sprintf("%d: %s", wrong.line, text))
+			}
+			if diff := cmp.Diff(c.wrong, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

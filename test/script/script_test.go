@@ -1,0 +1,69 @@
+// Package script holds conversations with the server in testdata, and runs them
+// against the real collabd on every database. The format is described in
+// conversation_test.go.
+package script
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// scratch is a folder that lasts as long as the test.
+var scratch string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "collab-script-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	scratch = dir
+	return m.Run()
+}
+
+func TestOnSQLite(t *testing.T)   { testProfile(t, onSQLite) }
+func TestOnPostgres(t *testing.T) { testProfile(t, onPostgres) }
+
+func testProfile(t *testing.T, p profile) {
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no conversations: %v", err)
+	}
+	check := described(t)
+	shared := start(t, p)
+	t.Run("conversations", func(t *testing.T) {
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := parse(path, string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+				t.Parallel()
+				s := shared
+				if len(d.settings) > 0 {
+					s = start(t, p, d.settings...)
+				}
+				for _, c := range d.conversations {
+					t.Run(c.title, func(t *testing.T) {
+						if len(d.settings) == 0 {
+							t.Parallel()
+						}
+						for _, wrong := range newTalk(s, check).hold(c) {
+							t.Errorf("%s:%d: %s", d.path, wrong.line, wrong.text)
+						}
+					})
+				}
+			})
+		}
+	})
+}

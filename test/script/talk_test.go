@@ -1,0 +1,391 @@
+package script
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"collab/adapters/standardwebhooks"
+)
+
+// talk is one conversation in progress.
+type talk struct {
+	server *server
+	client *http.Client
+	values values
+	check  func(*http.Request, []byte, *http.Response, []byte) []string
+}
+
+var talks atomic.Int64
+
+func newTalk(s *server, check func(*http.Request, []byte, *http.Response, []byte) []string) *talk {
+	began := time.Now()
+	return &talk{
+		server: s,
+		client: clientFrom(""),
+		check:  check,
+		values: values{
+			known:  map[string]string{},
+			unique: "k" + strconv.FormatInt(began.UnixMilli(), 36) + "x" + strconv.FormatInt(talks.Add(1), 36),
+			base:   s.base,
+			began:  began,
+		},
+	}
+}
+
+// clientFrom returns a client that follows no redirects and calls from the
+// address, or from any where it is empty.
+func clientFrom(address string) *http.Client {
+	dialer := &net.Dialer{}
+	if address != "" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(address)}
+	}
+	return &http.Client{
+		Transport:     &http.Transport{DialContext: dialer.DialContext, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       time.Minute,
+	}
+}
+
+// trouble is one thing that went otherwise than a conversation says. A final
+// one leaves nothing to go on with.
+type trouble struct {
+	line  int
+	text  string
+	final bool
+}
+
+// hold runs the conversation.
+func (t *talk) hold(c conversation) []trouble {
+	var all []trouble
+	for _, s := range c.steps {
+		var found []trouble
+		switch {
+		case s.from != "":
+			t.client = clientFrom(s.from)
+		case s.signIn != nil:
+			if err := t.signIn(*s.signIn); err != nil {
+				found = []trouble{{s.line, err.Error(), true}}
+			}
+		default:
+			found = t.exchange(s.request, s.response)
+		}
+		all = append(all, found...)
+		if slices.ContainsFunc(found, func(f trouble) bool { return f.final }) {
+			return all
+		}
+	}
+	return all
+}
+
+// signIn gets an account at the development identity provider and exchanges its
+// token for one of the service.
+func (t *talk) signIn(who signIn) error {
+	unique := t.values.unique
+	email := who.who + "-" + unique + "@example.com"
+	form := url.Values{"email": {email}, "name": {strings.ToUpper(who.who[:1]) + who.who[1:]}}
+	if who.org != "" {
+		form.Set("org", who.org+"-"+unique)
+		t.values.known["orgname:"+who.org] = who.org + "-" + unique
+	}
+	if who.role != "" {
+		form.Set("role", who.role)
+	}
+	var account struct {
+		IdentityToken string `json:"identityToken"`
+	}
+	if err := t.post("/dev/identity/token", "application/x-www-form-urlencoded", []byte(form.Encode()), &account); err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]string{"identityToken": account.IdentityToken})
+	if err != nil {
+		return err
+	}
+	var session struct {
+		Token string               `json:"token"`
+		User  struct{ ID string }  `json:"user"`
+		Org   *struct{ ID string } `json:"org"`
+	}
+	if err := t.post("/api/v1/auth/exchange-token", "application/json", body, &session); err != nil {
+		return err
+	}
+	var claims struct {
+		Sub   string `json:"sub"`
+		OrgID string `json:"org_id"`
+		Org   struct {
+			ID string `json:"id"`
+		} `json:"o"`
+	}
+	parts := strings.Split(account.IdentityToken, ".")
+	if len(parts) != 3 {
+		return fmt.Errorf("the identity token is no JWT")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return fmt.Errorf("the identity token: %w", err)
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		return fmt.Errorf("the identity token: %w", err)
+	}
+	known := map[string]string{
+		"email": email, "identity": account.IdentityToken, "service": session.Token, "user": session.User.ID, "sub": claims.Sub,
+	}
+	for kind, value := range known {
+		t.values.known[kind+":"+who.who] = value
+	}
+	if who.org != "" {
+		if session.Org == nil {
+			return fmt.Errorf("%s signed in to %s and is in no organisation", who.who, who.org)
+		}
+		t.values.known["org:"+who.org] = session.Org.ID
+		t.values.known["orgsub:"+who.org] = claims.OrgID + claims.Org.ID
+	}
+	return nil
+}
+
+func (t *talk) post(path, contentType string, body []byte, into any) error {
+	answer, err := t.client.Post(t.server.base+path, contentType, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("POST %s: %s: %s", path, answer.Status, text)
+	}
+	return json.Unmarshal(text, into)
+}
+
+// exchange sends a request and compares the answer with what is expected.
+func (t *talk) exchange(ask *request, want *response) []trouble {
+	r, body, err := t.prepare(ask)
+	if err != nil {
+		return []trouble{{ask.line, err.Error(), true}}
+	}
+	answer, err := t.client.Do(r)
+	if err != nil {
+		return []trouble{{ask.line, err.Error(), true}}
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return []trouble{{ask.line, err.Error(), true}}
+	}
+	var wrong []string
+	if answer.StatusCode != want.status {
+		wrong = append(wrong, fmt.Sprintf("status: want %d, got %d", want.status, answer.StatusCode))
+	} else {
+		wrong = t.compare(want, answer, text)
+	}
+	wrong = append(wrong, manners(r, answer, text)...)
+	if t.check != nil {
+		wrong = append(wrong, t.check(r, body, answer, text)...)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	if len(text) > 1000 {
+		text = append(text[:1000:1000], "…"...)
+	}
+	return []trouble{{line: want.line, text: fmt.Sprintf("%s %s\n\t%s\n\tanswer: %d %s", ask.method, ask.target, strings.Join(wrong, "\n\t"), answer.StatusCode, bytes.TrimSpace(text))}}
+}
+
+func (t *talk) prepare(ask *request) (*http.Request, []byte, error) {
+	target, err := t.values.fill(ask.target)
+	if err != nil {
+		return nil, nil, err
+	}
+	if u, err := url.Parse(target); err == nil && u.IsAbs() {
+		target = u.RequestURI() // of a Link or Location, which has the public address
+	}
+	text, err := t.values.fill(ask.body)
+	if err != nil {
+		return nil, nil, err
+	}
+	body := []byte(text)
+	r, err := http.NewRequest(ask.method, t.server.base+target, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(body) > 0 {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	switch {
+	case ask.as == "operator":
+		r.Header.Set("X-Admin-Secret", adminSecret)
+	case ask.as != "":
+		kind := "service"
+		if ask.identity {
+			kind = "identity"
+		}
+		token, ok := t.values.known[kind+":"+ask.as]
+		if !ok {
+			return nil, nil, fmt.Errorf("%s has not signed in", ask.as)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if d := ask.delivery; d != nil {
+		if err := t.sign(r, *d, body); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, h := range ask.headers {
+		value, err := t.values.fill(h.value)
+		if err != nil {
+			return nil, nil, err
+		}
+		if strings.EqualFold(h.name, "Host") {
+			r.Host = value
+		}
+		r.Header.Set(h.name, value)
+	}
+	return r, body, nil
+}
+
+// sign makes the headers of a webhook message, which is new to every run and
+// the same for the same id within a conversation.
+func (t *talk) sign(r *http.Request, d delivery, body []byte) error {
+	secret := map[string]string{"": webhookSecret, "old": oldWebhookSecret, "wrong": wrongWebhookSecret}[d.secret]
+	message := "msg_" + d.id + "_" + t.values.unique
+	at := time.Now().Add(d.shift)
+	signature, err := standardwebhooks.Sign(secret, message, at, body)
+	if err != nil {
+		return err
+	}
+	prefix := "webhook-"
+	if d.svix {
+		prefix = "svix-"
+	}
+	r.Header.Set(prefix+"id", message)
+	r.Header.Set(prefix+"timestamp", strconv.FormatInt(at.Unix(), 10))
+	r.Header.Set(prefix+"signature", signature)
+	t.values.known["word:signature"] = signature // for headers with several
+	return nil
+}
+
+func (t *talk) compare(want *response, answer *http.Response, body []byte) []string {
+	var wrong []string
+	for _, h := range want.headers {
+		got := answer.Header.Values(h.name)
+		if h.absent {
+			if len(got) > 0 {
+				wrong = append(wrong, fmt.Sprintf("header %s: want none, got %q", h.name, got))
+			}
+			continue
+		}
+		if len(got) == 0 {
+			wrong = append(wrong, fmt.Sprintf("header %s: want %s, got none", h.name, h.value))
+			continue
+		}
+		first := ""
+		for _, value := range got {
+			differs := t.values.match(h.value, value)
+			if differs == "" {
+				first = ""
+				break
+			}
+			if first == "" {
+				first = differs
+			}
+		}
+		if first != "" {
+			wrong = append(wrong, fmt.Sprintf("header %s: %s", h.name, first))
+		}
+	}
+	for _, text := range want.contains {
+		filled, err := t.values.fill(text)
+		if err != nil {
+			return append(wrong, err.Error())
+		}
+		if !bytes.Contains(body, []byte(filled)) {
+			wrong = append(wrong, fmt.Sprintf("the body does not say %q", filled))
+		}
+	}
+	for _, pattern := range want.finds {
+		if differs := t.values.match("..."+pattern+"...", string(body)); differs != "" {
+			wrong = append(wrong, fmt.Sprintf("the body has nothing like %s", t.values.explain(pattern)))
+		}
+	}
+	if want.field != "" {
+		if message := messageOf(body); !names(message, want.field) {
+			wrong = append(wrong, fmt.Sprintf("the message does not name %s: %s", want.field, message))
+		}
+	}
+	if want.body != "" {
+		wrong = append(wrong, t.values.matchJSON(want.body, body)...)
+	}
+	return wrong
+}
+
+// names reports whether the message has the field's name as a word of its own.
+func names(message, field string) bool {
+	return slices.Contains(strings.FieldsFunc(message, func(r rune) bool { return strings.ContainsRune(" ,:;\"'()", r) }), field)
+}
+
+func messageOf(body []byte) string {
+	var e struct {
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(body, &e); err != nil {
+		return ""
+	}
+	return e.Message
+}
+
+// manners are what holds for every answer of the interface, whatever was asked.
+func manners(r *http.Request, answer *http.Response, body []byte) []string {
+	var wrong []string
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	h := answer.Header
+	if !strings.HasPrefix(r.URL.Path, "/dev/") && h.Get("X-Request-Id") == "" {
+		say("there is no X-Request-Id")
+	}
+	if answer.StatusCode >= 500 {
+		say("a %d is never the answer here", answer.StatusCode)
+	}
+	if answer.StatusCode == http.StatusTooManyRequests && h.Get("Retry-After") == "" {
+		say("a 429 has no Retry-After")
+	}
+	if answer.StatusCode == http.StatusMethodNotAllowed && h.Get("Allow") == "" {
+		say("a 405 has no Allow")
+	}
+	if answer.StatusCode < 400 || r.Method == http.MethodHead || strings.Contains(r.Header.Get("Accept"), "text/html") {
+		return wrong
+	}
+	if media := h.Get("Content-Type"); media != "application/json" {
+		say("an error's Content-Type is %q", media)
+	}
+	shape, err := decode(body)
+	fields, ok := shape.(map[string]any)
+	if err != nil || !ok {
+		say("an error is not a JSON object: %.200s", body)
+		return wrong
+	}
+	if names := slices.Sorted(maps.Keys(fields)); !slices.Equal(names, []string{"error", "message", "statusCode"}) {
+		say("an error has the fields %v", names)
+	}
+	if code, ok := fields["statusCode"].(json.Number); !ok || code.String() != strconv.Itoa(answer.StatusCode) {
+		say("statusCode is %v in a %d", fields["statusCode"], answer.StatusCode)
+	}
+	if fields["error"] != http.StatusText(answer.StatusCode) {
+		say("error is %v in a %d", fields["error"], answer.StatusCode)
+	}
+	if message, ok := fields["message"].(string); !ok || message == "" || strings.Contains(message, "\n") {
+		say("message is %v", fields["message"])
+	}
+	return wrong
+}
