@@ -225,10 +225,10 @@ func (a *api) setFlow(c *call, value string, age int) {
 // redirect sends the browser to an address that may hold a token.
 func (c *call) redirect(to string) {
 	h := c.Header()
-	h["Location"] = []string{to}
+	c.set("Location", to)
 	h["Cache-Control"] = noStore
-	h["Referrer-Policy"] = []string{"no-referrer"}
-	h["Content-Length"] = []string{"0"}
+	h["Referrer-Policy"] = noReferrer
+	c.set("Content-Length", "0")
 	c.WriteHeader(http.StatusFound)
 }
 
@@ -247,13 +247,13 @@ func (a *api) inBrowser(handle handler) handler {
 		}
 		h := c.Header()
 		h["Cache-Control"] = noStore
-		h["Referrer-Policy"] = []string{"no-referrer"}
+		h["Referrer-Policy"] = noReferrer
 		if !strings.Contains(c.r.Header.Get("Accept"), "text/html") {
 			return err
 		}
 		r := a.judge(c, err)
 		if r.RetryAfter > 0 {
-			h["Retry-After"] = []string{strconv.Itoa(r.RetryAfter)}
+			c.set("Retry-After", strconv.Itoa(r.RetryAfter))
 		}
 		var page bytes.Buffer
 		if err := errorPage.Execute(&page, map[string]string{
@@ -271,7 +271,7 @@ func (c *call) html(status int, policy string, page []byte) {
 	h := c.Header()
 	h["Content-Type"] = []string{"text/html; charset=utf-8"}
 	h["Content-Security-Policy"] = []string{policy}
-	h["Content-Length"] = []string{strconv.Itoa(len(page))}
+	c.set("Content-Length", strconv.Itoa(len(page)))
 	c.WriteHeader(status)
 	_, _ = c.Write(page)
 }

@@ -30,6 +30,22 @@ type call struct {
 	bytes  int64               // of the answer's body
 	sent   bool                // the status is out
 	gone   bool                // the client went away
+
+	// Where the values of headers lie that differ from answer to answer, so that
+	// they take no memory of their own.
+	values [8]string
+	used   int
+}
+
+// set sets a header, whose name is given in its canonical form.
+func (c *call) set(name, value string) {
+	if c.used == len(c.values) {
+		c.Header()[name] = []string{value}
+		return
+	}
+	c.values[c.used] = value
+	c.used++
+	c.Header()[name] = c.values[c.used-1 : c.used : c.used]
 }
 
 // Header returns the answer's headers.
@@ -95,9 +111,8 @@ var jsonType = []string{"application/json"}
 
 // send writes a whole JSON body.
 func (c *call) send(status int, body []byte) {
-	h := c.Header()
-	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.Header()["Content-Type"] = jsonType
+	c.set("Content-Length", strconv.Itoa(len(body)))
 	c.WriteHeader(status)
 	// A failure to write means that the client is gone; there is nobody to tell.
 	_, _ = c.Write(body)

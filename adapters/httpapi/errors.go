@@ -102,10 +102,10 @@ func (c *call) refuse(r refusal) {
 	delete(h, "Etag")
 	delete(h, "Link")
 	if r.RetryAfter > 0 {
-		h["Retry-After"] = []string{strconv.Itoa(r.RetryAfter)}
+		c.set("Retry-After", strconv.Itoa(r.RetryAfter))
 	}
 	if r.Status == http.StatusUnauthorized && c.route != nil && c.route.Guard.token() {
-		h["Www-Authenticate"] = []string{"Bearer"}
+		c.set("Www-Authenticate", "Bearer")
 	}
 	b := take()
 	*b = append(*b, `{"statusCode":`...)

@@ -109,8 +109,9 @@ func (l *limiter) take(c *call, key string) error {
 	reset := strconv.Itoa(l.seconds(float64(l.rate.Count) - tokens))
 	h := c.Header()
 	h["Ratelimit-Limit"], h["Ratelimit-Policy"] = l.limit, l.policy
-	h["Ratelimit-Remaining"], h["Ratelimit-Reset"] = []string{remaining}, []string{reset}
-	h["Ratelimit"] = []string{l.name + ";r=" + remaining + ";t=" + reset}
+	c.set("Ratelimit-Remaining", remaining)
+	c.set("Ratelimit-Reset", reset)
+	c.set("Ratelimit", l.name+";r="+remaining+";t="+reset)
 	if allowed {
 		return nil
 	}

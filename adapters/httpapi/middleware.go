@@ -22,6 +22,8 @@ var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"}
 	private = []string{"private, no-cache"}
+
+	noReferrer = []string{"no-referrer"}
 )
 
 // ServeHTTP takes a request through the chain: its id, recovery from panics,
@@ -29,8 +31,8 @@ var (
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := a.Now()
 	c := &call{w: w, r: r, address: addressOf(r.RemoteAddr), id: a.requestID(r)}
+	c.set("X-Request-Id", c.id)
 	h := w.Header()
-	h["X-Request-Id"] = []string{c.id}
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = private
 	a.active.Add(1)

@@ -195,7 +195,7 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 		return nil
 	}
 	if more {
-		c.Header()["Link"] = []string{a.next(c, q, last)}
+		c.set("Link", a.next(c, q, last))
 	}
 	c.send(http.StatusOK, *b)
 	return nil

@@ -133,7 +133,7 @@ func (c *call) replyTask(status int, t task.Task) error {
 	defer give(b)
 	*b, _ = appendTask(*b, t)
 	*b = append(*b, '\n')
-	c.Header()["Etag"] = []string{etag(t.Version)}
+	c.set("Etag", etag(t.Version))
 	c.send(status, *b)
 	return nil
 }
@@ -237,7 +237,7 @@ func (a *api) getTask(c *call) error {
 		return err
 	}
 	if header := c.r.Header["If-None-Match"]; len(header) > 0 && listsTag(header, found.Version, true) {
-		c.Header()["Etag"] = []string{etag(found.Version)}
+		c.set("Etag", etag(found.Version))
 		c.WriteHeader(http.StatusNotModified)
 		return nil
 	}
