@@ -107,19 +107,13 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			e, d, b, g, a, c, f := add(2, 20), add(3, 20), add(5, 20), add(6, 5), add(0, 30), add(4, 20), add(1, 20)
 			want := []audit.Entry{a, b, c, d, e, f, g}
 			for limit := range 9 {
-				var got []audit.Entry
-				var after id.Entry
-				for {
-					page := that(w.audit().List(w.ctx, o.ID, after, limit)).must(w)
-					if limit > 0 && len(page) > limit {
-						w.Fatalf("a page of %d, want at most %d", len(page), limit)
+				got := paged(w, limit, func(last *audit.Entry) []audit.Entry {
+					var after id.Entry
+					if last != nil {
+						after = last.ID
 					}
-					if len(page) == 0 {
-						break
-					}
-					got = append(got, page...)
-					after = page[len(page)-1].ID
-				}
+					return that(w.audit().List(w.ctx, o.ID, after, limit)).must(w)
+				})
 				same(w, got, want)
 			}
 		},

@@ -101,20 +101,13 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			want := []org.Profile{a, b, c, d, e}
 			same(w, w.profiles(o.ID, org.Position{}, 0), want)
 			for limit := 1; limit <= 6; limit++ {
-				var got []org.Profile
-				var after org.Position
-				for {
-					page := w.profiles(o.ID, after, limit)
-					if len(page) == 0 {
-						break
+				got := paged(w, limit, func(last *org.Profile) []org.Profile {
+					var after org.Position
+					if last != nil {
+						after = org.Position{JoinedAt: last.JoinedAt, User: last.User}
 					}
-					if len(page) > limit {
-						w.Fatalf("a page of %d, want at most %d", len(page), limit)
-					}
-					got = append(got, page...)
-					last := page[len(page)-1]
-					after = org.Position{JoinedAt: last.JoinedAt, User: last.User}
-				}
+					return w.profiles(o.ID, after, limit)
+				})
 				same(w, got, want)
 			}
 			same(w, w.profiles(o.ID, org.Position{JoinedAt: at(19), User: users[5].ID}, 2), []org.Profile{b, c})

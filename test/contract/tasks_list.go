@@ -218,15 +218,13 @@ func (b bench) pages(w *world) {
 		actor.Sight.Workspaces[s] = "of a team"
 		actor.Sight.List = append(actor.Sight.List, s)
 	}
-	var got []task.Task
-	f := task.Filter{Limit: 7}
-	for {
-		page := w.listed(b.org, actor, f)
-		if len(page) == 0 {
-			break
+	const limit = 7
+	got := paged(w, limit, func(last *task.Task) []task.Task {
+		f := task.Filter{Limit: limit}
+		if last != nil {
+			f.After = new(last.Position())
 		}
-		got = append(got, page...)
-		f.After = new(page[len(page)-1].Position())
-	}
+		return w.listed(b.org, actor, f)
+	})
 	same(w, got, b.tasks)
 }

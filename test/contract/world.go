@@ -173,6 +173,28 @@ func same[V any](w *world, got, want V) {
 
 func diff[V any](got, want V) string { return cmp.Diff(want, got, compared) }
 
+// paged reads a list page by page until a page is empty; next reads the page
+// after the last value, which is nil for the first page.
+func paged[V any](w *world, limit int, next func(last *V) []V) []V {
+	w.Helper()
+	const enough = 1000 // pages; more are a list that goes in circles
+	var all []V
+	var last *V
+	for range enough {
+		page := next(last)
+		if len(page) == 0 {
+			return all
+		}
+		if limit > 0 && len(page) > limit {
+			w.Fatalf("a page of %d, want at most %d", len(page), limit)
+		}
+		all = append(all, page...)
+		last = &page[len(page)-1]
+	}
+	w.Fatal("the list has no end")
+	return nil
+}
+
 // together runs fn n times at once and returns the errors in the order of the
 // numbers that fn was given.
 func together(n int, fn func(i int) error) []error {
