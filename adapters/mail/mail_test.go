@@ -1,0 +1,428 @@
+package mail_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"mime"
+	"mime/quotedprintable"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/adapters/mail"
+	"collab/domain/fault"
+	message "collab/domain/mail"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clock moves when somebody waits for it.
+type clock struct {
+	mu    sync.Mutex
+	now   time.Time
+	waits []time.Duration
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) after(d time.Duration) <-chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	c.waits = append(c.waits, d)
+	ch := make(chan time.Time, 1)
+	ch <- c.now
+	return ch
+}
+
+// logbook collects what is logged.
+type logbook struct {
+	failed chan struct{} // gets one for each error, nil: not asked for
+	mu     sync.Mutex
+	text   bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil && bytes.Contains(p, []byte("level=ERROR")) {
+		l.failed <- struct{}{}
+	}
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (s *mailServer) options(c *clock, l *logbook) mail.Options {
+	scheme := "smtp://"
+	if s.implicit {
+		scheme = "smtps://"
+	}
+	return mail.Options{URL: scheme + s.Addr().String(), From: "Collab <no-reply@collab.example.com>", Log: l.logger(), Clock: c, After: c.after, TLS: s.trust}
+}
+
+func start(t *testing.T, o mail.Options) *mail.SMTP {
+	t.Helper()
+	m, err := mail.NewSMTP(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func send(t *testing.T, m *mail.SMTP, to string) {
+	t.Helper()
+	if err := m.Send(context.Background(), message.Message{To: to, Subject: "Join Engines", Text: "https://app.example.com/invite?token=secret-token\n"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stop(t *testing.T, m *mail.SMTP) {
+	t.Helper()
+	if err := m.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAMessageArrivesAsItWasWritten(t *testing.T) {
+	s, l := newMailServer(t), &logbook{}
+	m := start(t, s.options(newClock(), l))
+	sent := message.Message{To: "grace@example.org", Subject: "Join Zürich Engines on Collab", Text: "Hello Grace,\n.\nfrom Zürich: " + strings.Repeat("long ", 40) + "\n..\n"}
+	if err := m.Send(context.Background(), sent); err != nil {
+		t.Fatal(err)
+	}
+	got := <-s.arrived
+	stop(t, m)
+	if got.from != "FROM:<no-reply@collab.example.com>" && !strings.HasPrefix(got.from, "FROM:<no-reply@collab.example.com> ") || got.to != "TO:<grace@example.org>" {
+		t.Errorf("from %s to %s", got.from, got.to)
+	}
+	h := headerOf(t, got.text)
+	subject, err := new(mime.WordDecoder).DecodeHeader(h.Get("Subject"))
+	if err != nil || subject != sent.Subject {
+		t.Errorf("the subject is %q, %v", subject, err)
+	}
+	for name, want := range map[string]string{
+		"From": `"Collab" <no-reply@collab.example.com>`, "To": "<grace@example.org>", "Date": "Wed, 04 Mar 2026 05:06:07 +0000", "Auto-Submitted": "auto-generated",
+		"Content-Type": "text/plain; charset=UTF-8", "User-Agent": "", "X-Mailer": "",
+	} {
+		if h.Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, h.Get(name), want)
+		}
+	}
+	if id := h.Get("Message-Id"); !strings.HasSuffix(id, "@collab.example.com>") {
+		t.Errorf("the message's id is %s", id)
+	}
+	_, body, _ := strings.Cut(got.text, "\n\n")
+	text, err := io.ReadAll(quotedprintable.NewReader(strings.NewReader(body)))
+	if err != nil || strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n") != strings.TrimRight(sent.Text, "\n") {
+		t.Errorf("the text is %q, %v", text, err)
+	}
+	if log := l.String(); !strings.Contains(log, "domain=example.org") || strings.Contains(log, "grace") || strings.Contains(log, "Engines") {
+		t.Errorf("the log is %s", log)
+	}
+}
+
+func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
+	s, l := newMailServer(t), &logbook{}
+	m := start(t, s.options(newClock(), l))
+	for _, to := range []string{
+		"", "nobody", "grace@example.org\r\nBcc: eve@example.org", "grace@example.org>\r\nRCPT TO:<eve@example.org", "grace@example.org, eve@example.org",
+		"Grace <grace@example.org>", " grace@example.org", "grace@example.org\n", "grace@exa\x00mple.org", "<grace@example.org>",
+	} {
+		if err := m.Send(context.Background(), message.Message{To: to, Subject: "s", Text: "t"}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("sending to %q gives %v", to, err)
+		}
+	}
+	for _, subject := range []string{"Join\r\nBcc: eve@example.org", "Join\nX-Evil: 1\n\nbody", "Join\r\n.\r\nMAIL FROM:<eve@example.org>", "Join\x00 =?utf-8?q?=0D=0ABcc:_eve@example.org?="} {
+		if err := m.Send(context.Background(), message.Message{To: "grace@example.org", Subject: subject, Text: "From: eve\r\n\r\n.\r\nQUIT\r\n"}); err != nil {
+			t.Fatal(err)
+		}
+		got := <-s.arrived
+		h := headerOf(t, got.text)
+		if len(h["Bcc"])+len(h["X-Evil"]) > 0 || len(h["From"]) != 1 || len(h["Subject"]) != 1 || got.to != "TO:<grace@example.org>" {
+			t.Errorf("the subject %q gives %v", subject, h)
+		}
+	}
+	stop(t, m)
+	if n := s.heard("RCPT"); n != 4 {
+		t.Errorf("%d recipients", n)
+	}
+}
+
+func TestTheConnectionIsAsSafeAsTheAddressSays(t *testing.T) {
+	for name, tt := range map[string]struct {
+		server  func(*mailServer)
+		query   string
+		user    bool
+		arrives bool
+		secure  bool
+	}{
+		"in the clear where nothing else is offered": {func(*mailServer) {}, "", false, true, false},
+		"encrypted where that is offered":            {func(s *mailServer) { s.offers = []string{"STARTTLS"} }, "", false, true, true},
+		"in the clear where that is asked for":       {func(s *mailServer) { s.offers = []string{"STARTTLS"} }, "?tls=off", false, true, false},
+		"encrypted where that is required":           {func(s *mailServer) { s.offers = []string{"STARTTLS"} }, "?tls=required", false, true, true},
+		"not at all where it cannot be encrypted":    {func(*mailServer) {}, "?tls=required", false, false, false},
+		"encrypted from the start":                   {func(s *mailServer) { s.implicit = true }, "", false, true, true},
+		"encrypted with a password":                  {func(s *mailServer) { s.offers = []string{"STARTTLS", "AUTH PLAIN LOGIN"} }, "", true, true, true},
+		"encrypted from the start with a password":   {func(s *mailServer) { s.implicit, s.offers = true, []string{"AUTH PLAIN LOGIN"} }, "?tls=required", true, true, true},
+		"no password in the clear":                   {func(s *mailServer) { s.offers = []string{"AUTH PLAIN LOGIN"} }, "", true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, l := newMailServer(t, tt.server), &logbook{}
+			o := s.options(newClock(), l)
+			o.Backoff = []time.Duration{}
+			if tt.user {
+				u, err := url.Parse(o.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				u.User = url.UserPassword("ada", "p@ss/w:rd")
+				o.URL = u.String()
+			}
+			o.URL += tt.query
+			m := start(t, o)
+			send(t, m, "grace@example.org")
+			stop(t, m)
+			if arrived := len(s.arrived) == 1; arrived != tt.arrives {
+				t.Fatalf("arrived: %v: %s", arrived, l)
+			}
+			if !tt.arrives {
+				if s.heard("AUTH") > 0 || !strings.Contains(l.String(), "not delivered") {
+					t.Errorf("AUTH was sent %d times; the log is %s", s.heard("AUTH"), l)
+				}
+				return
+			}
+			got := <-s.arrived
+			if got.secure != tt.secure || tt.user && got.user != "/ada/p@ss/w:rd" {
+				t.Errorf("got %+v", got)
+			}
+			if strings.Contains(l.String(), "p@ss") || strings.Contains(l.String(), "secret-token") {
+				t.Errorf("the log holds a secret: %s", l)
+			}
+		})
+	}
+}
+
+func TestACertificateThatIsNotTrustedGetsNothing(t *testing.T) {
+	s, l := newMailServer(t, func(s *mailServer) { s.implicit = true }), &logbook{}
+	o := s.options(newClock(), l)
+	o.TLS, o.Backoff = &tls.Config{RootCAs: nil}, []time.Duration{}
+	m := start(t, o)
+	send(t, m, "grace@example.org")
+	stop(t, m)
+	if len(s.arrived) != 0 || !strings.Contains(l.String(), "not delivered") {
+		t.Errorf("%d arrived; the log is %s", len(s.arrived), l)
+	}
+}
+
+func TestFailuresThatMayPassAreTriedAgainLaterAndLater(t *testing.T) {
+	for command, reply := range map[string]string{
+		"CONNECT": "hang up", "MAIL": "451 try later", "RCPT": "450 greylisted grace@example.org", "DATA": "452 full", "END": "451 no", "NOOP": "hang up",
+	} {
+		t.Run(command, func(t *testing.T) {
+			c, l := newClock(), &logbook{}
+			s := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply, reply} })
+			o := s.options(c, l)
+			o.Backoff = []time.Duration{time.Minute, time.Hour, 24 * time.Hour}
+			m := start(t, o)
+			send(t, m, "grace@example.org")
+			<-s.arrived
+			stop(t, m)
+			if len(c.waits) != 2 || c.waits[0] != time.Minute || c.waits[1] != time.Hour {
+				t.Errorf("waited %v", c.waits)
+			}
+			if log := l.String(); strings.Count(log, "not delivered yet") != 2 || !strings.Contains(log, "attempts=3") || strings.Contains(log, "grace") {
+				t.Errorf("the log is %s", log)
+			}
+		})
+	}
+}
+
+func TestAFailureThatLastsIsGivenUpAndSaid(t *testing.T) {
+	const line, busy = "RCPT TO:<grace@example.org>", "450 grace@example.org is busy"
+	s := newMailServer(t, func(s *mailServer) { s.replies[line] = []string{busy, busy, busy} })
+	l, c := &logbook{failed: make(chan struct{}, 9)}, newClock()
+	o := s.options(c, l)
+	o.Backoff = []time.Duration{time.Second, time.Minute}
+	m := start(t, o)
+	send(t, m, "grace@example.org")
+	send(t, m, "edsger@example.net") // which is not kept by the other's failures
+	got := <-s.arrived
+	<-l.failed
+	stop(t, m)
+	if !strings.Contains(got.to, "edsger") || len(s.arrived) != 0 || len(c.waits) == 0 || strings.Contains(l.String(), "grace") {
+		t.Errorf("got %+v; the log is %s", got, l)
+	}
+}
+
+func TestWhatTheServerRefusesForGoodIsNotTriedAgain(t *testing.T) {
+	for command, reply := range map[string]string{"MAIL": "550 no", "RCPT": "550 5.1.1 no such user grace@example.org", "END": "554 spam"} {
+		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply} }), &logbook{}, newClock()
+		m := start(t, s.options(c, l))
+		send(t, m, "grace@example.org")
+		send(t, m, "edsger@example.net")
+		got := <-s.arrived
+		stop(t, m)
+		if !strings.Contains(got.to, "edsger") || len(c.waits) != 0 || s.heard(command) != 2 {
+			t.Errorf("%s: got %+v after %v", command, got, c.waits)
+		}
+		if log := l.String(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, reply[:3]) || strings.Contains(log, "grace") {
+			t.Errorf("%s: the log is %s", command, log)
+		}
+	}
+}
+
+func TestWhatTheServerHasTakenIsNotSentAgain(t *testing.T) {
+	for _, command := range []string{"RSET", "QUIT"} {
+		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{"hang up"} }), &logbook{}, newClock()
+		m := start(t, s.options(c, l))
+		send(t, m, "grace@example.org")
+		<-s.arrived
+		stop(t, m)
+		if len(s.arrived) != 0 || len(c.waits) != 0 || s.heard("MAIL") != 1 {
+			t.Errorf("with the connection lost at %s the message was sent %d times", command, s.heard("MAIL"))
+		}
+	}
+}
+
+// stuck is a server that takes connections and says nothing until it is let go.
+func stuck(t *testing.T) (s *mailServer, connected, release chan struct{}) {
+	t.Helper()
+	connected, release = make(chan struct{}, 1000), make(chan struct{})
+	s = newMailServer(t, func(s *mailServer) { s.hold = func() { connected <- struct{}{}; <-release } })
+	return s, connected, release
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	s, connected, release := stuck(t)
+	m := start(t, s.options(newClock(), &logbook{}))
+	send(t, m, "first@example.org")
+	<-connected
+	for range 256 {
+		send(t, m, "grace@example.org")
+	}
+	if err := m.Send(context.Background(), message.Message{To: "grace@example.org"}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("one more gives %v", err)
+	}
+	close(release)
+	stop(t, m)
+	if len(s.arrived) != 257 {
+		t.Errorf("%d arrived", len(s.arrived))
+	}
+	if err := m.Send(context.Background(), message.Message{To: "grace@example.org"}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("after Close: %v", err)
+	}
+	stop(t, m) // again is the same
+}
+
+func TestCloseTriesWhatWaitsOnceMore(t *testing.T) {
+	s, l := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} }), &logbook{}
+	o := s.options(newClock(), l)
+	waiting := make(chan struct{}, 1)
+	o.After = func(time.Duration) <-chan time.Time { waiting <- struct{}{}; return nil } // never passes
+	m := start(t, o)
+	send(t, m, "grace@example.org")
+	<-waiting
+	stop(t, m)
+	if len(s.arrived) != 1 {
+		t.Errorf("%d arrived: %s", len(s.arrived), l)
+	}
+}
+
+func TestCloseDoesNotWaitLongerThanItMay(t *testing.T) {
+	s, connected, release := stuck(t)
+	m := start(t, s.options(newClock(), &logbook{}))
+	send(t, m, "grace@example.org")
+	send(t, m, "edsger@example.net")
+	<-connected
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := m.Close(ctx); err == nil || !strings.HasPrefix(err.Error(), "2 e-mails") {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+}
+
+func TestSendingAtOnceLosesNothing(t *testing.T) {
+	s := newMailServer(t)
+	m := start(t, s.options(newClock(), &logbook{}))
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { send(t, m, "grace@example.org"); send(t, m, "edsger@example.net") })
+	}
+	wg.Wait()
+	stop(t, m)
+	if len(s.arrived) != 40 {
+		t.Errorf("%d arrived", len(s.arrived))
+	}
+}
+
+func TestAddressesAreCheckedWithoutShowingThePassword(t *testing.T) {
+	for _, address := range []string{
+		"", "smtp://", "mail.example.com", "http://u:hunter2@mail.example.com", "smtp://u:hunter2@mail.example.com:0", "smtp://u:hunter2@mail.example.com:70000",
+		"smtp://u:hunter2@mail.example.com:port", "smtp://u:hunter2@mail.example.com/path", "smtp://u:hunter2@mail.example.com?tls=maybe", "smtp://u:hunter2@mail.example.com?ssl=on",
+		"smtps://u:hunter2@mail.example.com?tls=off", "smtp://u:hunter2%zz@mail.example.com", "smtp://u:hunter2@mail.example.com?tls=off&tls=required",
+	} {
+		_, err := mail.NewSMTP(mail.Options{URL: address, From: "a@example.com", Clock: newClock()})
+		if err == nil || !strings.HasPrefix(err.Error(), "COLLAB_SMTP_URL: ") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s gives %v", address, err)
+		}
+	}
+	for _, from := range []string{"", "nobody", "a@example.com, b@example.com"} {
+		if _, err := mail.NewSMTP(mail.Options{URL: "smtp://mail.example.com", From: from, Clock: newClock()}); err == nil || !strings.HasPrefix(err.Error(), "COLLAB_MAIL_FROM: ") {
+			t.Errorf("%q gives %v", from, err)
+		}
+	}
+}
+
+func TestTheFileHoldsTheMessagesAndTheLogDoesNot(t *testing.T) {
+	path, l := filepath.Join(t.TempDir(), "data", "mail.log"), &logbook{}
+	f := mail.NewFile(path, l.logger(), newClock())
+	m := message.Message{To: "grace@example.org", Subject: "Join\r\nTo: eve@example.org", Text: "Accept:\nhttps://app.example.com/invite?token=secret-token\n\nDate: tomorrow\n"}
+	const entry = "Date: 2026-03-04T05:06:07Z\nTo: grace@example.org\nSubject: Join  To: eve@example.org\n\n  Accept:\n  https://app.example.com/invite?token=secret-token\n  \n  Date: tomorrow\n\n"
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			if err := f.Send(context.Background(), m); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := os.ReadFile(path); err != nil || string(got) != strings.Repeat(entry, 10) {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %v, %v", info.Mode(), err)
+	}
+	if log := l.String(); !strings.Contains(log, path) || strings.Contains(log, "secret-token") || strings.Contains(log, "grace") {
+		t.Errorf("the log is %s", log)
+	}
+	if err := f.Send(context.Background(), message.Message{To: "nobody"}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("got %v", err)
+	}
+	if err := mail.NewFile(t.TempDir(), l.logger(), newClock()).Send(context.Background(), m); err == nil {
+		t.Error("a folder is written to like a file")
+	}
+}

@@ -1,0 +1,181 @@
+package mail_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"net"
+	"net/http/httptest"
+	"net/textproto"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// received is a message that the server took.
+type received struct {
+	from, to string
+	user     string // who had signed in
+	secure   bool
+	text     string // as it came, dots undone
+}
+
+// mailServer speaks SMTP on loopback.
+type mailServer struct {
+	net.Listener
+	certificate tls.Certificate
+	trust       *tls.Config // for its clients
+	implicit    bool        // TLS from the start
+	hold        func()      // called before the greeting, nil: none
+	offers      []string    // extensions beside those that every conversation has
+	arrived     chan received
+	conns       sync.WaitGroup
+
+	mu       sync.Mutex
+	replies  map[string][]string // by command or whole line, instead of the usual answer, each once
+	commands []string
+}
+
+func newMailServer(t *testing.T, change ...func(*mailServer)) *mailServer {
+	t.Helper()
+	web := httptest.NewTLSServer(nil)
+	defer web.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &mailServer{
+		Listener: l, certificate: web.TLS.Certificates[0], trust: &tls.Config{RootCAs: roots},
+		arrived: make(chan received, 1000), replies: map[string][]string{},
+	}
+	for _, fn := range change {
+		fn(s)
+	}
+	s.conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.conns.Go(func() { s.talk(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		s.conns.Wait() // hangs if a client leaves a connection open
+	})
+	return s
+}
+
+// reply is the answer that the test has planned for a line, or the usual one.
+func (s *mailServer) reply(line, usual string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	command, _, _ := strings.Cut(line, " ")
+	s.commands = append(s.commands, command)
+	for _, key := range []string{line, command} {
+		if planned := s.replies[key]; len(planned) > 0 {
+			s.replies[key] = planned[1:]
+			return planned[0]
+		}
+	}
+	return usual
+}
+
+func (s *mailServer) heard(command string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.commands {
+		if c == command {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *mailServer) talk(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	var m received
+	config := &tls.Config{Certificates: []tls.Certificate{s.certificate}}
+	if s.implicit {
+		conn, m.secure = tls.Server(conn, config), true
+	}
+	text := textproto.NewConn(conn)
+	say := func(line string) bool {
+		if line == "hang up" {
+			return false
+		}
+		return text.PrintfLine("%s", line) == nil
+	}
+	if s.hold != nil {
+		s.hold()
+	}
+	if !say(s.reply("CONNECT", "220 test ESMTP")) {
+		return
+	}
+	for {
+		line, err := text.ReadLine()
+		if err != nil {
+			return
+		}
+		command, rest, _ := strings.Cut(line, " ")
+		answer := "250 fine"
+		switch command = strings.ToUpper(command); command {
+		case "EHLO":
+			answer = strings.Join(append([]string{"250-test"}, s.offers...), "\r\n250-") + "\r\n250 SIZE 1000000"
+		case "STARTTLS":
+			answer = "220 go on"
+		case "AUTH":
+			_, encoded, _ := strings.Cut(rest, " ")
+			plain, _ := base64.StdEncoding.DecodeString(encoded)
+			m.user = string(bytes.ReplaceAll(plain, []byte{0}, []byte{'/'}))
+			answer = "235 welcome"
+		case "MAIL":
+			m.from = rest
+		case "RCPT":
+			m.to = rest
+		case "DATA":
+			answer = "354 go on"
+		case "QUIT":
+			answer = "221 bye"
+		}
+		answer = s.reply(line, answer)
+		if !say(answer) {
+			return
+		}
+		switch {
+		case command == "STARTTLS" && strings.HasPrefix(answer, "220"):
+			conn, m.secure = tls.Server(conn, config), true
+			text = textproto.NewConn(conn)
+		case command == "DATA" && strings.HasPrefix(answer, "354"):
+			body, err := text.ReadDotBytes()
+			if err != nil {
+				return
+			}
+			m.text = string(body)
+			answer = s.reply("END", "250 taken")
+			if strings.HasPrefix(answer, "250") {
+				s.arrived <- m
+			}
+			if !say(answer) {
+				return
+			}
+		case command == "QUIT":
+			return
+		}
+	}
+}
+
+// headerOf returns the lines of a message's header, unfolded.
+func headerOf(t *testing.T, text string) textproto.MIMEHeader {
+	t.Helper()
+	h, err := textproto.NewReader(bufio.NewReader(strings.NewReader(text))).ReadMIMEHeader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
