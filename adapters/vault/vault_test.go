@@ -10,6 +10,7 @@ import (
 
 	"collab/adapters/vault"
 	"collab/domain/fault"
+	"collab/test/contract"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
@@ -38,42 +39,9 @@ func fresh(t *testing.T) (*vault.Vault, string) {
 	return v, path
 }
 
-func TestOnlyTheSameContextOpensWhatWasSealed(t *testing.T) {
+func TestSealer(t *testing.T) {
 	v, _ := fresh(t)
-	for _, p := range [][]byte{plain, {}, bytes.Repeat([]byte("long "), 100_000)} {
-		for _, c := range [][]byte{context, {}, nil} {
-			sealed := seal(t, v, p, c)
-			if got, err := v.Open(sealed, c); err != nil || !bytes.Equal(got, p) {
-				t.Errorf("%d bytes come back as %d bytes, %v", len(p), len(got), err)
-			}
-			if got, err := v.Open(sealed, []byte("org-2/instance-1")); !fault.Is(err, fault.Invalid) || got != nil {
-				t.Errorf("another context gives %q, %v", got, err)
-			}
-		}
-	}
-	if bytes.Equal(seal(t, v, plain, context), seal(t, v, plain, context)) {
-		t.Error("sealing twice gives the same, which tells that the content is the same")
-	}
-	if bytes.Contains(seal(t, v, plain, context), plain) {
-		t.Error("the content is readable")
-	}
-}
-
-func TestNoChangedByteOpens(t *testing.T) {
-	v, _ := fresh(t)
-	sealed := seal(t, v, plain, context)
-	for i := range sealed {
-		changed := bytes.Clone(sealed)
-		changed[i] ^= 1
-		for _, bad := range [][]byte{changed, sealed[:i]} {
-			if got, err := v.Open(bad, context); !fault.Is(err, fault.Invalid) || got != nil {
-				t.Fatalf("changed at %d of %d it gives %q, %v", i, len(sealed), got, err)
-			}
-		}
-	}
-	if _, err := v.Open(append(bytes.Clone(sealed), 0), context); !fault.Is(err, fault.Invalid) {
-		t.Errorf("with a byte more: %v", err)
-	}
+	contract.Sealer(t, v)
 }
 
 func TestKeysOutliveTheProcess(t *testing.T) {
