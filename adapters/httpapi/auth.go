@@ -1,14 +1,9 @@
 package httpapi
 
 import (
-	"bytes"
-	"html/template"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"collab/app/access"
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/org"
@@ -176,6 +171,7 @@ func (a *api) identityWebhook(c *call) error {
 }
 
 func (a *api) startCLI(c *call) error {
+	c.unseen()
 	q := c.r.URL.Query()
 	to, cookie, err := a.Access.StartCLI(c.r.Context(), q.Get("port"), q.Get("state"))
 	if err != nil {
@@ -187,6 +183,7 @@ func (a *api) startCLI(c *call) error {
 }
 
 func (a *api) finishCLI(c *call) error {
+	c.unseen()
 	q := c.r.URL.Query()
 	back := access.CLIReturn{
 		Port: q.Get("port"), State: q.Get("state"),
@@ -222,56 +219,15 @@ func (a *api) setFlow(c *call, value string, age int) {
 	})
 }
 
-// redirect sends the browser to an address that may hold a token.
-func (c *call) redirect(to string) {
+// unseen keeps the addresses of a sign-in, which hold secrets, out of caches
+// and out of what the browser tells the next site.
+func (c *call) unseen() {
 	h := c.Header()
+	h["Cache-Control"], h["Referrer-Policy"] = noStore, noReferrer
+}
+
+func (c *call) redirect(to string) {
 	c.set("Location", to)
-	h["Cache-Control"] = noStore
-	h["Referrer-Policy"] = noReferrer
 	c.set("Content-Length", "0")
 	c.WriteHeader(http.StatusFound)
-}
-
-var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}}</title></head>
-<body><h1>{{.Title}}</h1><p>{{.Message}}</p><p><small>Request {{.Request}}</small></p></body></html>
-`))
-
-// inBrowser makes a handler answer errors with a page where the client is a
-// browser.
-func (a *api) inBrowser(handle handler) handler {
-	return func(c *call) error {
-		err := handle(c)
-		if err == nil {
-			return nil
-		}
-		h := c.Header()
-		h["Cache-Control"] = noStore
-		h["Referrer-Policy"] = noReferrer
-		if !strings.Contains(c.r.Header.Get("Accept"), "text/html") {
-			return err
-		}
-		r := a.judge(c, err)
-		if r.RetryAfter > 0 {
-			c.set("Retry-After", strconv.Itoa(r.RetryAfter))
-		}
-		var page bytes.Buffer
-		if err := errorPage.Execute(&page, map[string]string{
-			"Title": http.StatusText(r.Status), "Message": r.Message, "Request": c.id,
-		}); err != nil {
-			return fault.Wrap(fault.Internal, err, "the error page")
-		}
-		c.html(r.Status, "default-src 'none'; frame-ancestors 'none'", page.Bytes())
-		return nil
-	}
-}
-
-// html writes a page under its content security policy.
-func (c *call) html(status int, policy string, page []byte) {
-	h := c.Header()
-	h["Content-Type"] = []string{"text/html; charset=utf-8"}
-	h["Content-Security-Policy"] = []string{policy}
-	c.set("Content-Length", strconv.Itoa(len(page)))
-	c.WriteHeader(status)
-	_, _ = c.Write(page)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"mime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,7 +49,8 @@ func (c *call) read(limit int64) ([]byte, error) {
 // in the order of reading is the one that is named.
 type object struct {
 	pairs    []pair
-	prefix   string // of field names in messages, for objects inside the body
+	read     []string // the names of fields in the order of reading
+	prefix   string   // of field names in messages, for objects inside the body
 	problems *check.List
 	missing  error // an operand that names no record
 }
@@ -69,7 +71,7 @@ func (c *call) object() (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &object{pairs: found, problems: &check.List{}}, nil
+	return &object{pairs: found, read: make([]string, 0, 12), problems: &check.List{}}, nil
 }
 
 // jsonContent accepts application/json and what ends in +json, in UTF-8.
@@ -87,12 +89,32 @@ func jsonContent(header string) error {
 }
 
 // err returns what was wrong with the fields that were read, else the operand
-// that was not found.
-func (o *object) err() error {
-	if err := o.problems.Err(); err != nil {
-		return err
+// that was not found. Where something was wrong, what the rules of the domain
+// say about the other fields is added in its place, so that one answer is about
+// all of them; where nothing was, the use case asks those rules itself.
+func (o *object) err(rules ...func() error) error {
+	var wrong, broken *fault.Error
+	if !errors.As(o.problems.Err(), &wrong) {
+		return o.missing
 	}
-	return o.missing
+	for _, rule := range rules {
+		if !errors.As(rule(), &broken) {
+			continue
+		}
+		for _, p := range broken.Problems {
+			if !slices.ContainsFunc(wrong.Problems, func(known fault.Problem) bool { return known.Field == p.Field }) {
+				o.problems.Add(p.Field, "%s", p.Message)
+			}
+		}
+	}
+	errors.As(o.problems.Err(), &wrong)
+	all := slices.Clone(wrong.Problems)
+	slices.SortStableFunc(all, func(a, b fault.Problem) int {
+		return slices.Index(o.read, a.Field) - slices.Index(o.read, b.Field)
+	})
+	first := fault.Field(all[0].Field, "%s", all[0].Message)
+	first.Problems = all
+	return first
 }
 
 func (o *object) find(name string) ([]byte, bool) {
@@ -110,6 +132,7 @@ type reader[T any] func(raw []byte) (v T, problem string)
 
 // field reads a field that may be absent or null.
 func field[T any](o *object, name string, read reader[T]) patch.Field[T] {
+	o.read = append(o.read, name)
 	raw, ok := o.find(name)
 	switch {
 	case !ok:

@@ -87,6 +87,7 @@ func TestTheFirstProblemInTheOrderOfTheDocumentationIsNamed(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`:                               "title is required",
 		`{"title":null}`:                   "title is required",
+		`{"title":" ","status":"done"}`:    "title must not be empty",
 		`{"title":5}`:                      "title must be a string",
 		`{"priority":"x","title":5}`:       "title must be a string",
 		`{"title":"t","description":[]}`:   "description must be a string",
@@ -112,7 +113,7 @@ func TestTheFirstProblemInTheOrderOfTheDocumentationIsNamed(t *testing.T) {
 }
 
 func TestAllProblemsAreFound(t *testing.T) {
-	o := objectOf(t, `{"title":1,"status":2,"dueDate":"x","metadata":3}`)
+	o := objectOf(t, `{"title":1,"description":"\u0000","status":2,"dueDate":"x","tags":["a,b"],"metadata":3}`)
 	err := draft(o)
 	e, ok := err.(*fault.Error)
 	if !ok {
@@ -122,7 +123,7 @@ func TestAllProblemsAreFound(t *testing.T) {
 	for _, p := range e.Problems {
 		fields = append(fields, p.Field)
 	}
-	if diff := cmp.Diff([]string{"title", "status", "dueDate", "metadata"}, fields); diff != "" {
+	if diff := cmp.Diff([]string{"title", "description", "status", "dueDate", "tags", "metadata"}, fields); diff != "" {
 		t.Error(diff)
 	}
 }

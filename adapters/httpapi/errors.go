@@ -1,11 +1,14 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"collab/domain/fault"
 )
@@ -76,6 +79,10 @@ func (a *api) fail(c *call, err error) {
 		// The status is out already: the client must not take what it has for whole.
 		panic(http.ErrAbortHandler)
 	}
+	if c.route != nil && c.route.Guard == browser && strings.Contains(c.r.Header.Get("Accept"), "text/html") {
+		c.refuseWithPage(r)
+		return
+	}
 	c.refuse(r)
 }
 
@@ -83,7 +90,7 @@ func (a *api) fail(c *call, err error) {
 func (a *api) judge(c *call, err error) refusal {
 	r := refuse(err)
 	switch {
-	case c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
+	case c.gone || c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		c.gone = true
 	case r.Status >= http.StatusInternalServerError:
 		level := slog.LevelError
@@ -117,4 +124,30 @@ func (c *call) refuse(r refusal) {
 	*b = append(*b, '}', '\n')
 	c.send(r.Status, *b)
 	give(b)
+}
+
+var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}}</title></head>
+<body><h1>{{.Title}}</h1><p>{{.Message}}</p><p><small>Request {{.Request}}</small></p></body></html>
+`))
+
+// refuseWithPage says the same to a person.
+func (c *call) refuseWithPage(r refusal) {
+	if r.RetryAfter > 0 {
+		c.set("Retry-After", strconv.Itoa(r.RetryAfter))
+	}
+	var page bytes.Buffer
+	// The page needs nothing that could be missing, and a buffer takes it all.
+	_ = errorPage.Execute(&page, map[string]string{"Title": http.StatusText(r.Status), "Message": r.Message, "Request": c.id})
+	c.html(r.Status, "default-src 'none'; frame-ancestors 'none'", page.Bytes())
+}
+
+// html writes a page under its content security policy.
+func (c *call) html(status int, policy string, page []byte) {
+	h := c.Header()
+	h["Content-Type"] = []string{"text/html; charset=utf-8"}
+	h["Content-Security-Policy"] = []string{policy}
+	c.set("Content-Length", strconv.Itoa(len(page)))
+	c.WriteHeader(status)
+	_, _ = c.Write(page)
 }

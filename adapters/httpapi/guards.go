@@ -16,6 +16,7 @@ type guard string
 const (
 	free      guard = "free"     // anyone, without limits on how often
 	open      guard = "open"     // anyone
+	browser   guard = "browser"  // anyone; errors are pages where Accept names text/html
 	signed    guard = "signed"   // who signed the body, which the use case verifies
 	caller    guard = "caller"   // a valid token; the organisation may be absent
 	member    guard = "member"   // a valid token of a member
@@ -41,7 +42,7 @@ func (a *api) admit(c *call, g guard) error {
 	switch g {
 	case free, signed:
 		return nil
-	case open:
+	case open, browser:
 		return a.addresses.take(c, network(c.address))
 	case operating:
 		if err := a.addresses.take(c, network(c.address)); err != nil {

@@ -180,6 +180,7 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 		} else if len(*b) >= flushAt {
 			c.Header()["Content-Type"] = jsonType
 			if _, err := c.Write(*b); err != nil {
+				c.gone = true
 				return err
 			}
 			*b = (*b)[:0]

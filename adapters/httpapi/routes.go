@@ -30,8 +30,8 @@ type row struct {
 // routes is the table of all endpoints. HEAD works wherever GET does.
 func (a *api) routes() []row {
 	table := []row{
-		{"GET", "/auth/cli-auth", open, a.inBrowser(a.startCLI)},
-		{"GET", "/auth/cli-callback", open, a.inBrowser(a.finishCLI)},
+		{"GET", "/auth/cli-auth", browser, a.startCLI},
+		{"GET", "/auth/cli-callback", browser, a.finishCLI},
 		{"POST", "/auth/exchange-token", open, a.exchange},
 		{"POST", "/auth/refresh", open, a.refresh},
 		{"GET", "/auth/me", caller, a.me},

@@ -25,7 +25,7 @@ func everything(o *Options) {
 func TestThePageOfRoutesIsTheTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Routes\n\nPrinted from `adapters/httpapi/routes.go` by its test. HEAD works wherever GET does.\n\n")
-	b.WriteString("Guards: `free` anyone, without limits; `open` anyone; `signed` whoever signed the body; `caller` a valid token; `member` a member of the organisation; `writer` a member who is not VIEWER; `manager` OWNER or ADMIN; `owner` OWNER; `operator` the operator's secret.\n\n")
+	b.WriteString("Guards: `free` anyone, without limits; `open` anyone; `browser` anyone, with pages for errors; `signed` whoever signed the body; `caller` a valid token; `member` a member of the organisation; `writer` a member who is not VIEWER; `manager` OWNER or ADMIN; `owner` OWNER; `operator` the operator's secret.\n\n")
 	b.WriteString("| method | path | guard |\n|---|---|---|\n")
 	for _, r := range built(t, everything).routes() {
 		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", r.Method, r.Path, r.Guard)
@@ -68,7 +68,7 @@ func TestTheTableEqualsTheDocument(t *testing.T) {
 		t.Run(r.Method+" "+r.Path+" is described with its guard, parameters and key", func(t *testing.T) {
 			want := "bearer"
 			switch r.Guard {
-			case free, open, signed:
+			case free, open, browser, signed:
 				want = ""
 			case operating:
 				want = "operator"

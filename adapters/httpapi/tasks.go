@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"collab/app/tasks"
 	"collab/domain/fault"
@@ -43,7 +44,10 @@ func readTaskDraft(o *object) (task.Draft, error) {
 		Tags:        orZero(o, "tags", asTexts),
 		Metadata:    orZero(o, "metadata", asDocument),
 	}
-	return d, o.err()
+	return d, o.err(func() error {
+		_, err := task.New("", "", "", d, time.Time{})
+		return err
+	})
 }
 
 func readTaskPatch(o *object) (task.Patch, error) {
@@ -58,7 +62,10 @@ func readTaskPatch(o *object) (task.Patch, error) {
 		Tags:        field(o, "tags", asTexts),
 		Metadata:    field(o, "metadata", asDocument),
 	}
-	return p, o.err()
+	return p, o.err(func() error {
+		_, err := task.Task{}.Apply(p, time.Time{})
+		return err
+	})
 }
 
 func readReprioritizations(o *object) ([]task.Reprioritization, error) {

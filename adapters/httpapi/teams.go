@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/team"
@@ -73,7 +74,11 @@ func (a *api) createTeam(c *call) error {
 		return err
 	}
 	d := team.Draft{Name: required(o, "name", asText), Description: optional(o, "description", asText)}
-	if err := o.err(); err != nil {
+	rules := func() error {
+		_, err := team.New("", "", team.Standard, "", d, time.Time{})
+		return err
+	}
+	if err := o.err(rules); err != nil {
 		return err
 	}
 	made, err := a.Teams.Create(c.r.Context(), c.actor, d)
@@ -93,7 +98,11 @@ func (a *api) updateTeam(c *call) error {
 		return err
 	}
 	p := team.Patch{Name: field(o, "name", asText), Description: field(o, "description", asText)}
-	if err := o.err(); err != nil {
+	rules := func() error {
+		_, err := team.Team{}.Apply(p, time.Time{})
+		return err
+	}
+	if err := o.err(rules); err != nil {
 		return err
 	}
 	changed, err := a.Teams.Update(c.r.Context(), c.actor, t, p)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"time"
 
 	"collab/app/workspaces"
 	"collab/domain/id"
@@ -67,7 +68,11 @@ func (a *api) createWorkspace(c *call) error {
 		Name: required(o, "name", asText), Team: required(o, "teamId", asTeam),
 		Description: optional(o, "description", asText),
 	}
-	if err := o.err(); err != nil {
+	rules := func() error {
+		_, err := workspace.New("", "", "", d, time.Time{})
+		return err
+	}
+	if err := o.err(rules); err != nil {
 		return err
 	}
 	made, err := a.Workspaces.Create(c.r.Context(), c.actor, d)
@@ -87,7 +92,11 @@ func (a *api) updateWorkspace(c *call) error {
 		return err
 	}
 	p := workspace.Patch{Name: field(o, "name", asText), Description: field(o, "description", asText)}
-	if err := o.err(); err != nil {
+	rules := func() error {
+		_, err := workspace.Workspace{}.Apply(p, time.Time{})
+		return err
+	}
+	if err := o.err(rules); err != nil {
 		return err
 	}
 	changed, err := a.Workspaces.Update(c.r.Context(), c.actor, w, p)
