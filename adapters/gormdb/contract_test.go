@@ -1,8 +1,6 @@
 package gormdb
 
 import (
-	"context"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -96,6 +94,3 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 		})
 	}
 }
-
-var _ = context.Background
-var _ = fmt.Sprint

@@ -1,6 +1,7 @@
 package gormdb
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"io/fs"
@@ -56,6 +57,11 @@ func (db *DB) openSQLite(o Options) error {
 	writer.SetMaxOpenConns(1)
 	if db.write, err = db.use(writer, sqliteDialector{sqlite.Dialector{Conn: writer}}, o.Logger); err != nil {
 		return err
+	}
+	// Statistics let the planner choose among a list's indexes. Making them looks
+	// at a bounded number of rows, and only of tables that have changed a lot.
+	if _, err := writer.Exec("PRAGMA optimize = 0x10002"); err != nil {
+		return failed(context.Background(), err, "Database")
 	}
 	reader, err := sql.Open(driverName, sqliteDSN(path, "deferred", append(common, "query_only(1)")))
 	if err != nil {

@@ -200,16 +200,20 @@ func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error
 	return task.Task{}, fault.New(fault.Conflict, "Task is there already")
 }
 
-// reviseTasks writes back what Revise changed, from one parameter.
+// reviseTasks writes back what Revise changed, from one parameter. It is an
+// INSERT that meets the rows which Revise holds, because then both databases go
+// from the parameter to the tasks; an UPDATE with a join may go the other way.
 var reviseTasks = func() (s [2]string) {
-	columns := append([]column{{"sort_order", "bigint"}}, taskWritten...)
+	columns := append([]column{{"id", "uuid"}, {"sort_order", "bigint"}}, taskWritten...)
+	names := make([]string, len(columns))
 	sets := make([]string, len(columns))
 	for i, c := range columns {
-		sets[i] = c.name + " = v." + c.name
+		names[i], sets[i] = c.name, c.name+" = excluded."+c.name
 	}
 	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = "UPDATE tasks AS t SET " + strings.Join(sets, ", ") + " FROM " + d.records(append(columns, column{"id", "uuid"})) +
-			" WHERE t.org_id = ? AND t.id = v.id"
+		s[d] = "INSERT INTO tasks (org_id, " + strings.Join(names, ", ") + ") SELECT " + d.param(column{"org_id", "uuid"}) +
+			", v." + strings.Join(names, ", v.") + " FROM " + d.records(columns) +
+			" WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET " + strings.Join(sets[1:], ", ")
 	}
 	return s
 }()
@@ -279,7 +283,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	if err != nil {
 		return nil, failed(ctx, err, "Task")
 	}
-	n, err := exec(ctx, q.write, "Task", reviseTasks[q.dialect], string(written), string(o))
+	n, err := exec(ctx, q.write, "Task", reviseTasks[q.dialect], string(o), string(written))
 	if err == nil && n != int64(len(ids)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were written of %d", n, len(ids)), "The database failed")
 	}

@@ -1,0 +1,355 @@
+package gormdb
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/ports"
+	"collab/test/postgres"
+)
+
+func TestOpen(t *testing.T) {
+	t.Run("an address that makes no sense is refused and says no password", func(t *testing.T) {
+		for _, url := range []string{
+			"", "mysql://x", "sqlite:", "sqlite://", "sqlite://x.db?mode=memory", "postgres://u:secret@h:port/d", "postgres://u:secret@h/d?pool_max_conns=0",
+			"postgres://u:secret@h/d?pool_max_conns=many", "postgres://u:secret@h/d?sslmode=perhaps", "postgres://u:secret@%zz/d",
+		} {
+			db, err := Open(t.Context(), Options{URL: url})
+			if !fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: %v", url, err)
+			}
+			if db != nil {
+				t.Errorf("%s: there is a database", url)
+			}
+		}
+	})
+	t.Run("a server that does not answer is unavailable", func(t *testing.T) {
+		if _, err := Open(t.Context(), Options{URL: "postgres://u@127.0.0.1:1/d"}); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+	t.Run("the pool of connections is as large as the address says", func(t *testing.T) {
+		config, conns, err := postgresConfig("postgres://u@h/d?pool_max_conns=3&application_name=x")
+		if err != nil || conns != 3 || config.RuntimeParams["application_name"] != "x" || config.RuntimeParams["pool_max_conns"] != "" {
+			t.Errorf("%d connections with %v, error %v", conns, config.RuntimeParams, err)
+		}
+		if _, conns, err = postgresConfig("postgres://u@h/d"); err != nil || conns < 16 {
+			t.Errorf("%d connections, error %v", conns, err)
+		}
+	})
+	t.Run("SQLite's file is the user's alone, absolute or relative, with any name", func(t *testing.T) {
+		t.Chdir(t.TempDir())
+		for _, path := range []string{filepath.Join(t.TempDir(), "new", "x.db"), "data/100% Ärger & co/x.db"} {
+			migrated(t, "sqlite://"+path)
+			for name, want := range map[string]os.FileMode{path: 0o600, path + "-wal": 0o600, filepath.Dir(path): os.ModeDir | 0o700} {
+				info, err := os.Stat(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if info.Mode() != want {
+					t.Errorf("%s has mode %v, want %v", name, info.Mode(), want)
+				}
+			}
+		}
+	})
+	t.Run("SQLite keeps what was committed, and its readers do not write", func(t *testing.T) {
+		db := migrated(t, databases[0].url(t))
+		for pragma, want := range map[string][2]string{
+			"journal_mode": {"wal", "wal"}, "synchronous": {"2", "2"}, "foreign_keys": {"1", "1"}, "query_only": {"0", "1"}, "busy_timeout": {"10000", "10000"},
+		} {
+			for i, pool := range db.pools {
+				var got string
+				if err := pool.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want[i] {
+					t.Errorf("%s of pool %d is %s, want %s, error %v", pragma, i, got, want[i], err)
+				}
+			}
+		}
+		if n := db.pools[0].Stats().MaxOpenConnections; n != 1 {
+			t.Errorf("%d writers", n)
+		}
+		if err := db.read.Exec("INSERT INTO inbox (source, message, noted_at) VALUES ('a', 'b', 1)").Error; err == nil {
+			t.Error("a reader wrote")
+		}
+	})
+}
+
+// seeded is an organisation with a member.
+func seeded(t *testing.T, db *DB) (id.Org, id.User) {
+	t.Helper()
+	o, u := uid[id.Org](kindOrg, 1, 1), uid[id.User](kindUser, 1, 1)
+	at := time.UnixMilli(1).UTC()
+	_, err := db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	_, err2 := db.Directory().Users().Upsert(t.Context(), org.User{ID: u, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
+	if err := errors.Join(err, err2, db.Directory().Members().Put(t.Context(), o, org.Membership{Org: o, User: u, Role: org.Owner, JoinedAt: at})); err != nil {
+		t.Fatal(err)
+	}
+	return o, u
+}
+
+func someTask(o id.Org, u id.User, n int) task.Task {
+	at := time.UnixMilli(int64(n)).UTC()
+	return task.Task{ID: uid[id.Task](kindTask, 1, n), Org: o, Title: "x", Priority: task.Low, CreatedBy: u, CreatedAt: at, UpdatedAt: at, Version: 1}.Restore(task.Todo, nil)
+}
+
+func TestTransactions(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, u := seeded(t, db)
+		ctx := t.Context()
+
+		t.Run("what the database cannot order is run again, with a pause, a bounded number of times", func(t *testing.T) {
+			pauses := 0
+			db.pause = func(context.Context, int) error { pauses++; return nil }
+			for _, code := range []string{"40001", "40P01", "25P02"} {
+				runs, before := 0, pauses
+				err := db.Atomic(ctx, func(ports.Records) error {
+					runs++
+					return fault.Wrap(fault.Internal, &pgconn.PgError{Code: code}, "The database failed")
+				})
+				if err == nil || runs != attempts || pauses-before != attempts-1 {
+					t.Errorf("%s: %d runs with %d pauses, error %v", code, runs, pauses-before, err)
+				}
+			}
+			stop := errors.New("stop")
+			db.pause = func(context.Context, int) error { return stop }
+			if err := db.Atomic(ctx, func(ports.Records) error { return &pgconn.PgError{Code: "40001"} }); err != stop { //nolint:errorlint // the very same
+				t.Errorf("the error is %v", err)
+			}
+			db.pause = func(ctx context.Context, _ int) error { return ctx.Err() }
+		})
+
+		t.Run("a conflict leaves the transaction usable", func(t *testing.T) {
+			first := someTask(o, u, 1)
+			err := db.Atomic(ctx, func(r ports.Records) error {
+				if _, err := r.Work().Tasks().Add(ctx, o, first); err != nil {
+					return err
+				}
+				if _, err := r.Work().Tasks().Add(ctx, o, first); !fault.Is(err, fault.Conflict) {
+					t.Errorf("the error is %v", err)
+				}
+				lost := someTask(o, u, 2)
+				lost.Workspace = new(uid[id.Workspace](kindWorkspace, 1, 1))
+				if _, err := r.Work().Tasks().Add(ctx, o, lost); !fault.Is(err, fault.NotFound) {
+					t.Errorf("the error is %v", err)
+				}
+				_, err := r.Work().Tasks().Add(ctx, o, someTask(o, u, 3))
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, want := range map[int]bool{1: true, 2: false, 3: true} {
+				if _, err := db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, n)); (err == nil) != want {
+					t.Errorf("task %d: %v", n, err)
+				}
+			}
+		})
+
+		t.Run("a panic rolls back and leaves no connection behind", func(t *testing.T) {
+			for range 40 {
+				func() {
+					defer func() {
+						if recover() != "boom" {
+							t.Error("the panic is gone")
+						}
+					}()
+					_ = db.Atomic(ctx, func(r ports.Records) error {
+						if _, err := r.Work().Tasks().Add(ctx, o, someTask(o, u, 4)); err != nil {
+							t.Error(err)
+						}
+						panic("boom")
+					})
+				}()
+			}
+			for _, pool := range db.pools {
+				if n := pool.Stats().InUse; n != 0 {
+					t.Errorf("%d connections are in use", n)
+				}
+			}
+			if _, err := db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4)); !fault.Is(err, fault.NotFound) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+
+		t.Run("the end of a context comes back as it is", func(t *testing.T) {
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			_, get := db.Work().Tasks().Get(ended, o, uid[id.Task](kindTask, 1, 1))
+			_, add := db.Work().Tasks().Add(ended, o, someTask(o, u, 5))
+			_, epochs := db.Epochs(ended, []id.Org{o})
+			for _, err := range []error{get, add, epochs, db.Ready(ended), db.Migrate(ended), db.Atomic(ended, func(ports.Records) error { return nil })} {
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("the error is %v", err)
+				}
+			}
+			midway, cancel := context.WithCancel(ctx)
+			err := db.Atomic(midway, func(r ports.Records) error {
+				cancel()
+				_, err := r.Work().Tasks().Add(midway, o, someTask(o, u, 5))
+				return err
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+
+		t.Run("tasks are indexed by exactly the tags they have", func(t *testing.T) {
+			tagged := someTask(o, u, 10)
+			tagged.Tags = []string{"a", `"b\`, "ü"}
+			tagged, err := db.Work().Tasks().Add(ctx, o, tagged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			indexed := func(want ...string) {
+				t.Helper()
+				var got []taskTagRow
+				if err := db.read.WithContext(ctx).Where("org_id = ? AND task_id = ?", string(o), string(tagged.ID)).Order("tag").Find(&got).Error; err != nil {
+					t.Fatal(err)
+				}
+				if len(got) != len(want) {
+					t.Errorf("the tags are %v, want %q", got, want)
+				}
+				for _, r := range got {
+					if !contains(want, r.Tag) || r.SortOrder != tagged.SortOrder || r.Created != tagged.CreatedAt.UnixMilli() {
+						t.Errorf("%+v is not of %+v with %q", r, tagged, want)
+					}
+				}
+			}
+			revise := func(fn func(*task.Task)) {
+				t.Helper()
+				got, err := db.Work().Tasks().Revise(ctx, o, []id.Task{tagged.ID}, func(ts []task.Task) ([]task.Task, error) {
+					fn(&ts[0])
+					return ts, nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				tagged = got[0]
+			}
+			indexed("a", `"b\`, "ü")
+			revise(func(t *task.Task) { t.Title = "y" })
+			indexed("a", `"b\`, "ü")
+			revise(func(t *task.Task) { t.SortOrder = 1234 })
+			indexed("a", `"b\`, "ü")
+			revise(func(t *task.Task) { t.Tags = []string{"c", "a"} })
+			indexed("a", "c")
+			revise(func(t *task.Task) { t.Tags = nil })
+			indexed()
+			revise(func(t *task.Task) { t.Tags = []string{"d"} })
+			indexed("d")
+			if err := db.Work().Tasks().Remove(ctx, o, tagged.ID, func(task.Task) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			indexed()
+		})
+	})
+}
+
+func TestTwoProcessesOnOneSQLiteFile(t *testing.T) {
+	url := databases[0].url(t)
+	first, second := migrated(t, url), opened(t, url)
+	o, u := seeded(t, first)
+	var all sync.WaitGroup
+	for i, db := range []*DB{first, second} {
+		for j := range 4 {
+			all.Go(func() {
+				for k := range 10 {
+					err := db.Atomic(t.Context(), func(r ports.Records) error {
+						if _, err := r.Directory().Organisations().Lock(t.Context(), o); err != nil {
+							return err
+						}
+						_, err := r.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1000*i+100*j+k+1))
+						return err
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	epochs, err := second.Epochs(t.Context(), []id.Org{o})
+	if err != nil || epochs[o] != 80 {
+		t.Errorf("the epoch is %d after 80 locks, error %v", epochs[o], err)
+	}
+}
+
+func TestAServerThatGoesAwayIsUnavailableUntilItIsBack(t *testing.T) {
+	if os.Getenv(postgres.EnvURL) != "" {
+		t.Skip("the given server is not ours to stop")
+	}
+	server, err := postgres.Start(t.Context(), postgres.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	url, err := server.Database(t.Context(), t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := migrated(t, url)
+	o, u := seeded(t, db)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	_, get := db.Directory().Users().Get(t.Context(), u)
+	_, epochs := db.Epochs(t.Context(), []id.Org{o})
+	_, add := db.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1))
+	atomic := db.Atomic(t.Context(), func(r ports.Records) error {
+		_, err := r.Directory().Organisations().Lock(t.Context(), o)
+		return err
+	})
+	for what, err := range map[string]error{"get": get, "epochs": epochs, "add": add, "atomic": atomic, "ready": db.Ready(t.Context())} {
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: the error is %v", what, err)
+		}
+	}
+	for _, kill := range []bool{false, true} {
+		if err := server.Restart(t.Context(), kill); err != nil {
+			t.Fatal(err)
+		}
+		// The pool finds out about each of its dead connections by itself.
+		if err := db.Ready(t.Context()); err != nil {
+			t.Errorf("killed %t: %v", kill, err)
+		}
+		if _, err := db.Directory().Users().Get(t.Context(), u); err != nil {
+			t.Errorf("killed %t: %v", kill, err)
+		}
+	}
+}
+
+func TestTheLogHasFailedStatementsWithoutTheirValues(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			var text strings.Builder
+			db, err := Open(t.Context(), Options{URL: d.url(t), Logger: slog.New(slog.NewTextHandler(&text, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if err := db.write.Exec("UPDATE nowhere SET title = ?", "private").Error; err == nil {
+				t.Fatal("no error")
+			}
+			if got := text.String(); !strings.Contains(got, "UPDATE nowhere SET title") || strings.Contains(got, "private") {
+				t.Errorf("the log is %q", got)
+			}
+		})
+	}
+}
