@@ -124,11 +124,11 @@ func (s organisations) Lock(_ context.Context, o id.Org) (org.Organisation, erro
 		return org.Organisation{}, fault.New(fault.Internal, "An organisation was locked outside a transaction")
 	}
 	return result(s.run, func(x *tx) (org.Organisation, error) {
-		if x.orgs.has(o) && !x.locked[o] {
-			x.locked[o] = true
+		there, err := x.orgs.get(o)
+		if err == nil {
 			x.epochs.put(x, o, x.epochs.rows[o]+1)
 		}
-		return x.orgs.get(o)
+		return there, err
 	})
 }
 

@@ -84,7 +84,7 @@ func (s *Store) Ready(context.Context) error { return nil }
 func (s *Store) run(fn func(*tx) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := &tx{state: &s.state, locked: map[id.Org]bool{}}
+	x := &tx{state: &s.state}
 	defer func() { x.state = nil }()
 	return x.run(fn)
 }
@@ -141,9 +141,8 @@ func (s *state) home(o id.Org) (*tenant, error) { return s.tenants.get(o) }
 
 // tx is a transaction over the state.
 type tx struct {
-	*state                 // nil after the end
-	undo   []func()        // takes back each step, in the order of the steps
-	locked map[id.Org]bool // by Organisations.Lock
+	*state          // nil after the end
+	undo   []func() // takes back each step, in the order of the steps
 }
 
 // run runs fn as a part of the transaction: when it fails, panics or ends its

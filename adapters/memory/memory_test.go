@@ -8,9 +8,13 @@ import (
 	"collab/adapters/memory"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/invitation"
 	"collab/domain/mail"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
 	"collab/ports"
 	"collab/test/contract"
 )
@@ -122,6 +126,25 @@ func TestRevisionsThatMixUpTasksFail(t *testing.T) {
 	} {
 		_, err := s.Work().Tasks().Revise(ctx, o, []id.Task{"t"}, func(ts []task.Task) ([]task.Task, error) { return fn(ts), nil })
 		if !fault.Is(err, fault.Internal) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+}
+
+func TestAnUnknownOrganisationTakesNothing(t *testing.T) {
+	s, _, ctx := stored(t)
+	d, w := s.Directory(), s.Work()
+	_, added := w.Tasks().Add(ctx, "x", task.Task{ID: "v"})
+	for name, err := range map[string]error{
+		"member":       d.Members().Put(ctx, "x", org.Membership{Org: "x", User: "u"}),
+		"invitation":   d.Invitations().Put(ctx, "x", invitation.Invitation{ID: "i"}),
+		"subscription": d.Subscriptions().Put(ctx, "x", plan.Unsubscribed("x")),
+		"team":         w.Teams().Add(ctx, "x", team.Team{ID: "m"}),
+		"order":        w.Orders().Update(ctx, "x", "u", func(o workspace.Order) (workspace.Order, error) { return o, nil }),
+		"task":         added,
+		"stranger":     d.Members().Put(ctx, "o", org.Membership{Org: "o", User: "nobody"}),
+	} {
+		if !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/domain/plan"
+	"collab/domain/task"
 	"collab/ports"
 )
 
@@ -22,6 +23,16 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.organisations().ByProvider(w.ctx, "org_"+nextID())).missing(w)
 			that(w.organisations().ByProvider(w.ctx, "")).missing(w)
 			w.missing(w.organisations().Erase(w.ctx, fresh[id.Org](), at(300)))
+		},
+		"an unknown organisation has nothing": func(w *world) {
+			unknown := fresh[id.Org]()
+			that(w.members().Count(w.ctx, unknown)).is(w, org.Seats{})
+			same(w, w.profiles(unknown, org.Position{}, 0), nil)
+			that(w.invitations().Pending(w.ctx, unknown, "", at(6))).is(w, nil)
+			that(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
+			that(w.teams().List(w.ctx, unknown)).is(w, nil)
+			that(w.workspaces().List(w.ctx, unknown)).is(w, nil)
+			same(w, w.listed(unknown, org.Actor{User: fresh[id.User](), Org: unknown}, task.Filter{}), nil)
 		},
 		"an organisation comes back with every field as it went in": func(w *world) {
 			full := someOrg()
