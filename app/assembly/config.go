@@ -51,7 +51,7 @@ type Config struct {
 	AdminSecret string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
 	CORSOrigins []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	RateLimits  string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m"`
-	SMTPURL     string   `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder" `
+	SMTPURL     string   `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder"`
 	MailFrom    string   `env:"COLLAB_MAIL_FROM" help:"sender of e-mail" or:"Collab <no-reply@localhost>"`
 	AppURL      string   `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages"`
 	LogLevel    string   `env:"COLLAB_LOG_LEVEL" help:"debug, info, warn or error" or:"info"`
@@ -76,6 +76,9 @@ func ReadConfig(environ []string) (Config, error) {
 	var c Config
 	if err := env.ParseWithOptions(&c, env.Options{Environment: set}); err != nil {
 		return c, err
+	}
+	if secrets, ok := set["COLLAB_IDENTITY_WEBHOOK_SECRETS"]; ok {
+		c.IdentityWebhooks = &secrets // the parser takes an empty text for nothing
 	}
 	c.fill()
 	return c, c.check()

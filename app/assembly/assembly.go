@@ -1,0 +1,242 @@
+// Package assembly puts the server together: it reads the configuration,
+// chooses the adapters and runs them. Nothing else knows fx.
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/dig"
+	"go.uber.org/fx"
+
+	"collab/adapters/gormdb"
+	"collab/adapters/httpapi"
+	"collab/adapters/servicetoken"
+	"collab/adapters/vault"
+	"collab/app/access"
+	"collab/app/idempotency"
+	"collab/app/members"
+	"collab/app/onboarding"
+	"collab/app/operator"
+	"collab/app/tasks"
+	"collab/app/teams"
+	"collab/app/upkeep"
+	"collab/app/webhooks"
+	"collab/app/workspaces"
+	"collab/docs"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// stopWithin bounds a graceful end.
+const stopWithin = 10 * time.Second
+
+// Serve runs the server until the context ends. It greets on out and logs on
+// log.
+func Serve(ctx context.Context, c Config, out, log io.Writer) error {
+	logger := newLogger(c, log)
+	app := fx.New(server(c, logger), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
+		lc.Append(fx.StartHook(func() {
+			greet(out, base, page)
+			logger.Info("listening", "url", string(base), "address", l.Addr().String(), "version", Version(), "mode", c.Mode)
+		}))
+	}))
+	if err := app.Err(); err != nil {
+		return rootCause(err)
+	}
+	starting, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	if err := app.Start(starting); err != nil {
+		return rootCause(err)
+	}
+	code := 0
+	select {
+	case <-ctx.Done():
+	case signal := <-app.Wait():
+		code = signal.ExitCode
+	}
+	logger.Info("stopping")
+	stopping, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	if err := app.Stop(stopping); err != nil {
+		return err
+	}
+	if code != 0 {
+		return errors.New("the server failed; the log says why")
+	}
+	return nil
+}
+
+// server is the whole graph of a configuration.
+func server(c Config, logger *slog.Logger) fx.Option {
+	return fx.Options(
+		fx.NopLogger,
+		fx.Supply(c, logger),
+		options(profile(c)),
+		fx.Provide(
+			listen, roles, newTelemetry, newDraining,
+			newAccess, newMembers, onboarding.New, teams.New, workspaces.New, tasks.New, newWebhooks,
+			operator.New, idempotency.New, upkeep.New, newHandler,
+		),
+		fx.Invoke(serve, keepUp),
+	)
+}
+
+type accessNeeds struct {
+	fx.In
+	Store    ports.Store
+	Epochs   ports.Epochs
+	Identity ports.IdentityTokens
+	Tokens   ports.ServiceTokens
+	SignIn   ports.SignIn
+	Sealer   ports.Sealer
+	Clock    ports.Clock
+	IDs      ports.IDs
+	Secrets  ports.Secrets
+	Base     publicURL
+	Cookie   sessionCookie
+	Roles    org.RoleMap
+}
+
+func newAccess(n accessNeeds) *access.Access {
+	return access.New(access.Options{
+		Store: n.Store, Epochs: n.Epochs, Identity: n.Identity, Tokens: n.Tokens, SignIn: n.SignIn, Sealer: n.Sealer,
+		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
+		PublicURL: string(n.Base), SessionCookie: string(n.Cookie),
+	})
+}
+
+func newMembers(store ports.Store, clock ports.Clock, ids ports.IDs, secrets ports.Secrets, mailer ports.Mailer, to inviteURL) *members.Members {
+	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to})
+}
+
+func newWebhooks(store ports.Store, events ports.IdentityEvents, clock ports.Clock, ids ports.IDs, roles org.RoleMap) *webhooks.Webhooks {
+	return webhooks.New(webhooks.Options{Store: store, Identity: events, Clock: clock, IDs: ids, Roles: roles})
+}
+
+type handlerNeeds struct {
+	fx.In
+	Config      Config
+	Base        publicURL
+	Access      *access.Access
+	Onboarding  *onboarding.Onboarding
+	Members     *members.Members
+	Teams       *teams.Teams
+	Workspaces  *workspaces.Workspaces
+	Tasks       *tasks.Tasks
+	Webhooks    *webhooks.Webhooks
+	Operator    *operator.Operator
+	Idempotency *idempotency.Idempotency
+	Telemetry   telemetry
+	Health      ports.Health
+	Draining    *draining
+	IDs         ports.IDs
+	Keys        publicKeys
+	Mounts      mounts
+	Log         *slog.Logger
+}
+
+func newHandler(n handlerNeeds) (http.Handler, error) {
+	rates, err := httpapi.ParseRates(n.Config.RateLimits)
+	if err != nil {
+		return nil, fmt.Errorf("COLLAB_RATE_LIMITS: %w", err)
+	}
+	document, err := docs.JSON()
+	if err != nil {
+		return nil, err
+	}
+	return httpapi.New(httpapi.Options{
+		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
+		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
+		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
+		PublicURL: string(n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates,
+		Document: document, JWKS: n.Keys,
+		Ready: func(ctx context.Context) error {
+			if n.Draining.begun() {
+				return errors.New("the server is going away")
+			}
+			return n.Health.Ready(ctx)
+		},
+		Metrics: n.Telemetry.scrape, Mounts: n.Mounts, NewID: n.IDs.New,
+	})
+}
+
+// greet says in a few lines where everything is.
+func greet(out io.Writer, base publicURL, page signInPage) {
+	fmt.Fprintf(out, "Collab %s is running.\n  API        %s/api/v1\n  Documents  %s/docs\n", Version(), base, base)
+	if page != "" {
+		fmt.Fprintf(out, "  Sign in    %s\n", page)
+	}
+}
+
+// Migrate brings the database's schema up to date. Any number of servers may
+// do so at once.
+func Migrate(ctx context.Context, c Config, log io.Writer) error {
+	if databaseKind(c.DatabaseURL) == "memory" {
+		return nil
+	}
+	logger := newLogger(c, log)
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: logger})
+	if err != nil {
+		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+	}
+	err = errors.Join(db.Migrate(ctx), db.Close())
+	if err == nil {
+		logger.Info("the schema is up to date")
+	}
+	return err
+}
+
+// PrintKeys writes a new file of keys: "tokens" or "secrets".
+func PrintKeys(out io.Writer, kind string) error {
+	dir, err := os.MkdirTemp("", "collab-keys-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "keys")
+	switch kind {
+	case "tokens":
+		_, err = servicetoken.LoadOrCreate(path)
+	case "secrets":
+		_, err = vault.LoadOrCreate(path)
+	default:
+		err = fmt.Errorf("there are keys for tokens and for secrets, not for %q", kind)
+	}
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
+}
+
+// release is set by the linker for released builds.
+var release string
+
+// Version returns the version that the binary was built from.
+func Version() string {
+	if release != "" {
+		return release
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "development"
+}
+
+// rootCause takes fx's account of the graph off an error: people need what
+// failed, not how it was wired.
+func rootCause(err error) error { return dig.RootCause(err) }

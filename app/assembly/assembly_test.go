@@ -1,0 +1,217 @@
+package assembly
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/fx"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write the printed pages instead of comparing them")
+
+func read(t *testing.T, environ ...string) Config {
+	t.Helper()
+	c, err := ReadConfig(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// complete is a production configuration that lacks nothing.
+var complete = []string{
+	"COLLAB_MODE=production", "COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_PUBLIC_URL=https://collab.example.com",
+	"COLLAB_DATABASE_URL=postgres://collab@db.example.com/collab", "COLLAB_TOKEN_KEYS=/etc/collab/token-keys.pem",
+	"COLLAB_SECRETS_KEYS=/etc/collab/secrets-keys.json", "COLLAB_IDENTITY_ISSUER=https://id.example.com",
+	"COLLAB_IDENTITY_CLIENT_ID=collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_x", "COLLAB_APP_URL=https://app.example.com",
+}
+
+func TestProfilesAreValidAndPrinted(t *testing.T) {
+	profiles := []struct {
+		name, about string
+		environ     []string
+	}{
+		{"Embedded", "Nothing is configured: `make run` on a fresh machine.", nil},
+		{"Memory", "`COLLAB_DATABASE_URL=memory://`: as embedded, and nothing is kept. The offline harness runs the core on the same adapter.", []string{"COLLAB_DATABASE_URL=memory://"}},
+		{"Postgres", "Production on Postgres with an identity provider that works by code.", complete},
+		{"Postgres, by session", "The same with a provider that works by session, and e-mail.", append(without(complete, "COLLAB_IDENTITY_CLIENT_ID"),
+			"COLLAB_IDENTITY_SIGN_IN_URL=https://accounts.example.com/sign-in", "COLLAB_SMTP_URL=smtps://mail.example.com")},
+	}
+	var page strings.Builder
+	page.WriteString("# Profiles\n\nWhich adapter answers which ports, for the usual configurations. Printed by a\ntest.\n")
+	for _, p := range profiles {
+		c := read(t, p.environ...)
+		if err := fx.ValidateApp(server(c, newLogger(c, io.Discard)), fx.Invoke(func(publicURL, signInPage) {})); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+		page.WriteString("\n## " + p.name + "\n\n" + p.about + "\n\n" + describe(profile(c)))
+	}
+	golden(t, "profiles.md", page.String())
+}
+
+func golden(t *testing.T, name, content string) {
+	t.Helper()
+	path := filepath.Join("..", "..", "docs", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != content {
+		t.Errorf("docs/%s is out of date: run the tests of this package with -update", name)
+	}
+}
+
+func without(environ []string, name string) (rest []string) {
+	for _, v := range environ {
+		if !strings.HasPrefix(v, name+"=") {
+			rest = append(rest, v)
+		}
+	}
+	return rest
+}
+
+func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
+	_, err := ReadConfig([]string{"COLLAB_MODE=production"})
+	if err == nil {
+		t.Fatal("production started with nothing")
+	}
+	for _, name := range []string{
+		"COLLAB_PUBLIC_URL", "COLLAB_DATABASE_URL", "COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS",
+		"COLLAB_IDENTITY_ISSUER", "COLLAB_IDENTITY_CLIENT_ID", "COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_APP_URL",
+	} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named in:\n%v", name, err)
+		}
+		if _, err := ReadConfig(without(complete, name)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+	read(t, complete...)
+}
+
+func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
+	for _, c := range []struct{ set, names string }{
+		{"COLLAB_MODE=test", "COLLAB_MODE"},
+		{"COLLAB_LISTEN=8080", "COLLAB_LISTEN"},
+		{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_LISTEN"},                       // the development provider would be reachable
+		{"COLLAB_LISTEN=:8080", "COLLAB_LISTEN"},                              // likewise
+		{"COLLAB_PUBLIC_URL=https://collab.example.com", "COLLAB_PUBLIC_URL"}, // likewise
+		{"COLLAB_PUBLIC_URL=localhost", "COLLAB_PUBLIC_URL"},
+		{"COLLAB_PUBLIC_URL=http://localhost/path", "COLLAB_PUBLIC_URL"},
+		{"COLLAB_DATABASE_URL=mysql://x", "COLLAB_DATABASE_URL"},
+		{"COLLAB_IDENTITY_ROLE_MAP=x=KING", "COLLAB_IDENTITY_ROLE_MAP"},
+		{"COLLAB_LOG_LEVEL=loud", "COLLAB_LOG_LEVEL"},
+		{"COLLAB_LOG_FORMAT=xml", "COLLAB_LOG_FORMAT"},
+		{"COLLAB_IDENTITY_ISSUER=id.example.com", "COLLAB_IDENTITY_ISSUER"},
+	} {
+		if _, err := ReadConfig([]string{c.set}); err == nil || !strings.Contains(err.Error(), c.names) {
+			t.Errorf("%s: %v", c.set, err)
+		}
+	}
+}
+
+func TestAnEmptyVariableIsAsIfUnsetExceptForSecrets(t *testing.T) {
+	c := read(t, "COLLAB_LISTEN=", "COLLAB_IDENTITY_WEBHOOK_SECRETS=", "COLLAB_ADMIN_SECRET=")
+	if c.Listen != "127.0.0.1:8080" {
+		t.Errorf("COLLAB_LISTEN is %q", c.Listen)
+	}
+	if c.IdentityWebhooks == nil || *c.IdentityWebhooks != "" {
+		t.Error("an empty COLLAB_IDENTITY_WEBHOOK_SECRETS was taken for an unset one")
+	}
+	if read(t).IdentityWebhooks != nil {
+		t.Error("an unset COLLAB_IDENTITY_WEBHOOK_SECRETS was taken for an empty one")
+	}
+}
+
+func TestHelpNamesEveryVariable(t *testing.T) {
+	var b bytes.Buffer
+	Help(&b)
+	for f := range configFields() {
+		if name := f.Tag.Get("env"); !regexp.MustCompile(`(?m)^  ` + name + ` +\S`).MatchString(b.String()) {
+			t.Errorf("%s is not explained", name)
+		}
+	}
+}
+
+func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, database := range []string{"memory://", "sqlite://" + filepath.Join(t.TempDir(), "collab.db")} {
+		c := read(t, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR="+t.TempDir(), "COLLAB_DATABASE_URL="+database)
+		ctx, cancel := context.WithCancel(t.Context())
+		out, greeting := io.Pipe()
+		ended := make(chan error, 1)
+		go func() { ended <- Serve(ctx, c, greeting, io.Discard) }()
+		text := make([]byte, 1024)
+		n, err := io.ReadAtLeast(out, text, 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		for n < len(text) && !strings.Contains(string(text[:n]), "/api/v1") {
+			m, err := out.Read(text[n:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += m
+		}
+		url := regexp.MustCompile(`http://\S+?:\d+`).FindString(string(text[:n]))
+		client := &http.Client{Transport: &http.Transport{}}
+		answer, err := client.Get(url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("readyz is %s", answer.Status)
+		}
+		answer.Body.Close()
+		client.CloseIdleConnections()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		greeting.Close()
+	}
+}
+
+func TestFilesMadeAtFirstStartAreTheSameForAllAndTheirOwnersAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "secret")
+	n := 0
+	for range 3 {
+		got, err := keep(path, func() string { n++; return "made" })
+		if err != nil || got != "made" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	if err := place(path, "another"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := keep(path, nil); err != nil || got != "made" || n != 1 {
+		t.Errorf("%q, %v, made %d times", got, err, n)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestStandardBase64(t *testing.T) {
+	for in, want := range map[string]string{"": "", "a-_b": "a+/b", "ab": "ab==", "abc": "abc="} {
+		if got := standardBase64(in); got != want {
+			t.Errorf("%q is %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package assembly
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/fx"
+
+	"collab/adapters/devidp"
+	"collab/adapters/gormdb"
+	"collab/adapters/mail"
+	"collab/adapters/memory"
+	"collab/adapters/oidc"
+	"collab/adapters/servicetoken"
+	"collab/adapters/standardwebhooks"
+	"collab/adapters/system"
+	"collab/adapters/vault"
+	"collab/app/members"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// records is what keeps everything.
+type records struct {
+	fx.Out
+	Store  ports.Store
+	Epochs ports.Epochs
+	Health ports.Health
+}
+
+func chooseRecords(c Config) choice {
+	ch := choice{group: "Store, Epochs, Health", decided: "COLLAB_DATABASE_URL"}
+	switch databaseKind(c.DatabaseURL) {
+	case "memory":
+		ch.adapter = "`memory`"
+		ch.option = fx.Provide(func() records {
+			s := memory.NewStore()
+			return records{Store: s, Epochs: s, Health: s}
+		})
+	case "postgres":
+		ch.adapter, ch.option = "`gormdb` on Postgres", fx.Provide(openDatabase)
+	default:
+		ch.adapter, ch.option = "`gormdb` on SQLite", fx.Provide(openDatabase)
+	}
+	return ch
+}
+
+// startWithin bounds what a server waits for while it starts.
+const startWithin = time.Minute
+
+// openDatabase opens the database and, in development, brings its schema up to
+// date; in production that is the work of "collabd migrate", and the server is
+// not ready before it was done.
+func openDatabase(lc fx.Lifecycle, c Config, log *slog.Logger) (records, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: log, Pause: pause})
+	if err != nil {
+		return records{}, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+	}
+	lc.Append(fx.StopHook(db.Close))
+	if !c.Production() {
+		if err := db.Migrate(ctx); err != nil {
+			return records{}, errors.Join(fmt.Errorf("migrating the database: %w", err), db.Close())
+		}
+	}
+	return records{Store: db, Epochs: db, Health: db}, nil
+}
+
+// pause waits a little longer before each further try of a transaction.
+func pause(ctx context.Context, attempt int) error {
+	timer := time.NewTimer(time.Duration(attempt*attempt) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// identityEdge is how people come in.
+type identityEdge struct {
+	fx.Out
+	Tokens    ports.IdentityTokens
+	SignIn    ports.SignIn
+	Cookie    sessionCookie
+	InviteURL inviteURL
+	Mounts    mounts
+	Page      signInPage
+}
+
+type (
+	sessionCookie string                    // of a provider that signs in by session; empty: by code
+	inviteURL     func(token string) string // where an invitation leads
+	mounts        map[string]http.Handler   // handlers beside the interface, by path prefix
+	signInPage    string                    // of the development provider; empty: there is none
+)
+
+func chooseIdentity(c Config) choice {
+	ch := choice{group: "IdentityTokens, SignIn", decided: "COLLAB_IDENTITY_ISSUER"}
+	if c.IdentityIssuer == "" {
+		ch.adapter, ch.option = "`oidc` at the built-in provider `devidp`", fx.Provide(developmentIdentity)
+		return ch
+	}
+	ch.adapter, ch.option = "`oidc`, by code", fx.Provide(externalIdentity)
+	if c.IdentitySignInURL != "" {
+		ch.adapter = "`oidc`, by session"
+	}
+	return ch
+}
+
+func externalIdentity(c Config, clock ports.Clock) (identityEdge, error) {
+	p, err := oidc.New(oidc.Options{Issuer: c.IdentityIssuer, Audiences: c.IdentityAudience, AuthorizedParties: c.IdentityParties, Clock: clock})
+	if err != nil {
+		return identityEdge{}, fmt.Errorf("COLLAB_IDENTITY_ISSUER: %w", err)
+	}
+	edge := identityEdge{Tokens: p, InviteURL: func(token string) string { return c.AppURL + "/invite?token=" + token }}
+	if c.IdentitySignInURL == "" {
+		edge.SignIn = p.ByCode(c.IdentityClientID, c.IdentityClientSecret)
+		return edge, nil
+	}
+	edge.Cookie = sessionCookie(c.IdentityCookie)
+	if edge.SignIn, err = p.BySession(c.IdentitySignInURL); err != nil {
+		return identityEdge{}, fmt.Errorf("COLLAB_IDENTITY_SIGN_IN_URL: %w", err)
+	}
+	return edge, nil
+}
+
+type developmentNeeds struct {
+	fx.In
+	Config  Config
+	Base    publicURL
+	Store   ports.Store
+	Clock   ports.Clock
+	IDs     ports.IDs
+	Secrets ports.Secrets
+	Signing webhookSigning
+	Log     *slog.Logger
+}
+
+// developmentIdentity runs the built-in provider inside the server. It is an
+// identity provider like any other: its tokens are verified by discovery, and
+// its events come in as signed webhooks.
+func developmentIdentity(n developmentNeeds) (identityEdge, error) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	dev, err := devidp.New(devidp.Options{
+		Development:  !n.Config.Production(),
+		Listen:       n.Config.Listen,
+		PublicURL:    string(n.Base),
+		AppURL:       n.Config.AppURL,
+		KeyFile:      filepath.Join(n.Config.DataDir, "dev-identity-key.pem"),
+		AccountsFile: filepath.Join(n.Config.DataDir, "dev-identity-accounts.json"),
+		Clock:        n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,
+		Emit: func(ctx context.Context, message string, body []byte) error {
+			return emit(ctx, client, string(n.Base)+"/api/v1/auth/webhook", n.Signing.first(), message, n.Clock.Now(), body)
+		},
+		Invitation: func(ctx context.Context, token string) (devidp.Invite, error) {
+			offer, err := members.Lookup(ctx, n.Store, n.Clock, token)
+			return devidp.Invite{
+				ProviderID: offer.ProviderID, Email: offer.Email, Role: string(offer.Role),
+				OrgID: offer.Organisation.ProviderID, OrgName: offer.Organisation.Name, OrgSlug: offer.Organisation.Slug,
+				InviterID: offer.Inviter.ProviderID, CreatedAt: offer.CreatedAt, ExpiresAt: offer.ExpiresAt,
+			}, err
+		},
+	})
+	if err != nil {
+		return identityEdge{}, err
+	}
+	p, err := oidc.New(oidc.Options{Issuer: dev.Issuer(), Audiences: n.Config.IdentityAudience, AuthorizedParties: n.Config.IdentityParties, Clock: n.Clock})
+	if err != nil {
+		return identityEdge{}, err
+	}
+	return identityEdge{
+		Tokens: p, SignIn: p.ByCode(devidp.ClientID, ""),
+		InviteURL: dev.InviteURL, Mounts: mounts{devidp.Prefix: dev}, Page: signInPage(dev.SignInURL()),
+	}, nil
+}
+
+// emit posts an event of the development provider to the webhook, signed as a
+// real provider would.
+func emit(ctx context.Context, client *http.Client, to, secret, message string, at time.Time, body []byte) error {
+	if secret == "" {
+		return errors.New("COLLAB_IDENTITY_WEBHOOK_SECRETS is empty: no message is accepted")
+	}
+	signature, err := standardwebhooks.Sign(secret, message, at, body)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(standardwebhooks.HeaderID, message)
+	r.Header.Set(standardwebhooks.HeaderTimestamp, fmt.Sprint(at.Unix()))
+	r.Header.Set(standardwebhooks.HeaderSignature, signature)
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
+	if err := answer.Body.Close(); err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the webhook answered %s", answer.Status)
+	}
+	return nil
+}
+
+// webhookSigning are the secrets of the identity provider's messages.
+type webhookSigning []string
+
+// first is the secret that the development provider signs with.
+func (s webhookSigning) first() string { return s[0] }
+
+func chooseIdentityEvents(Config) choice {
+	return choice{group: "IdentityEvents", adapter: "`standardwebhooks`", option: fx.Provide(
+		func(c Config, s ports.Secrets) (webhookSigning, error) { return webhookSecrets(c, s) },
+		func(s webhookSigning, clock ports.Clock) (ports.IdentityEvents, error) {
+			return standardwebhooks.New(s, clock)
+		},
+	)}
+}
+
+// publicKeys are the keys of service tokens as clients read them.
+type publicKeys []byte
+
+func chooseServiceTokens(c Config) choice {
+	load := func(c Config, base publicURL) (ports.ServiceTokens, publicKeys, error) {
+		keys, err := servicetoken.LoadOrCreate(filepath.Join(c.DataDir, "token-keys.pem"))
+		if c.TokenKeys != "" {
+			keys, err = servicetoken.Load(c.TokenKeys)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("COLLAB_TOKEN_KEYS: %w", err)
+		}
+		t := servicetoken.New(keys, string(base))
+		return t, t.JWKS(), nil
+	}
+	return choice{group: "ServiceTokens", adapter: "`servicetoken`, keys " + madeOrGiven(c.TokenKeys), decided: "COLLAB_TOKEN_KEYS", option: fx.Provide(load)}
+}
+
+func chooseSealing(c Config) choice {
+	load := func(c Config) (ports.Sealer, error) {
+		open, path := vault.LoadOrCreate, filepath.Join(c.DataDir, "secrets-keys.json")
+		if c.SecretsKeys != "" {
+			open, path = vault.Load, c.SecretsKeys
+		}
+		v, err := open(path)
+		if err != nil {
+			return nil, fmt.Errorf("COLLAB_SECRETS_KEYS: %w", err)
+		}
+		return v, nil
+	}
+	return choice{group: "Sealer", adapter: "`vault`, keyset " + madeOrGiven(c.SecretsKeys), decided: "COLLAB_SECRETS_KEYS", option: fx.Provide(load)}
+}
+
+func madeOrGiven(path string) string {
+	if path == "" {
+		return "made at first start"
+	}
+	return "from a file"
+}
+
+func chooseSystem() choice {
+	return choice{group: "Clock, IDs, Secrets", adapter: "`system`", option: fx.Provide(
+		func() ports.Clock { return system.Clock{} },
+		func() ports.IDs { return system.IDs{} },
+		func() ports.Secrets { return system.Secrets{} },
+	)}
+}
+
+// publicURL is the address that clients use, without a trailing slash.
+type publicURL string
+
+// listen opens the address before anything else, so that a port that is taken
+// is the first thing to be said and a free one is known to all.
+func listen(c Config) (net.Listener, publicURL, error) {
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, "", fmt.Errorf("COLLAB_LISTEN: %w", err)
+	}
+	if c.PublicURL != "" {
+		return l, publicURL(c.PublicURL), nil
+	}
+	return l, publicURL(fmt.Sprintf("http://localhost:%d", l.Addr().(*net.TCPAddr).Port)), nil
+}
+
+func roles(c Config) (org.RoleMap, error) { return org.ParseRoleMap(c.IdentityRoleMap) }
+
+func chooseMail(c Config) choice {
+	ch := choice{group: "Mailer", decided: "COLLAB_SMTP_URL"}
+	if c.SMTPURL == "" {
+		ch.adapter = "`mail`, into a file"
+		ch.option = fx.Provide(func(c Config, log *slog.Logger, clock ports.Clock) ports.Mailer {
+			return mail.NewFile(filepath.Join(c.DataDir, "mail.log"), log, clock)
+		})
+		return ch
+	}
+	ch.adapter = "`mail`, over SMTP"
+	ch.option = fx.Provide(func(lc fx.Lifecycle, c Config, log *slog.Logger, clock ports.Clock) (ports.Mailer, error) {
+		m, err := mail.NewSMTP(mail.Options{URL: c.SMTPURL, From: c.MailFrom, Log: log, Clock: clock})
+		if err != nil {
+			return nil, fmt.Errorf("COLLAB_SMTP_URL: %w", err)
+		}
+		lc.Append(fx.StopHook(func(stop context.Context) error {
+			drain, cancel := context.WithTimeout(stop, drainTime)
+			defer cancel()
+			if err := m.Close(drain); err != nil {
+				log.Error("e-mail was left behind", "error", err)
+			}
+			return nil
+		}))
+		return m, nil
+	})
+	return ch
+}

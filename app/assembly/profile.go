@@ -1,0 +1,52 @@
+package assembly
+
+import (
+	"fmt"
+	"strings"
+
+	"go.uber.org/fx"
+)
+
+// choice is the adapter that answers one group of ports, and what decides it.
+type choice struct {
+	group   string
+	adapter string
+	decided string // the variable that decides, empty when there is one adapter only
+	option  fx.Option
+}
+
+// profile returns what a configuration chooses, one choice for each group.
+func profile(c Config) []choice {
+	return []choice{
+		chooseRecords(c),
+		chooseIdentity(c),
+		chooseIdentityEvents(c),
+		chooseServiceTokens(c),
+		chooseSealing(c),
+		chooseMail(c),
+		chooseSystem(),
+	}
+}
+
+// options joins the choices.
+func options(choices []choice) fx.Option {
+	all := make([]fx.Option, len(choices))
+	for i, c := range choices {
+		all[i] = c.option
+	}
+	return fx.Options(all...)
+}
+
+// describe writes a profile as a Markdown table.
+func describe(choices []choice) string {
+	var b strings.Builder
+	b.WriteString("| ports | adapter | decided by |\n|---|---|---|\n")
+	for _, c := range choices {
+		decided := "-"
+		if c.decided != "" {
+			decided = "`" + c.decided + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.group, c.adapter, decided)
+	}
+	return b.String()
+}

@@ -1,0 +1,109 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/fx"
+
+	"collab/app/upkeep"
+)
+
+// Times of the server. Bodies and answers have deadlines of their own, because
+// streams may live long.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	drainTime     = 1500 * time.Millisecond // what a shutdown leaves to running requests
+	upkeepEvery   = 10 * time.Minute
+)
+
+// serve runs the HTTP server between start and stop. On stop it takes no new
+// requests, cancels the contexts of streams, and lets the rest finish for a
+// moment.
+func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, d *draining, log *slog.Logger) {
+	ctx, cancel := context.WithCancel(context.Background())
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	server.RegisterOnShutdown(d.begin)
+	done := make(chan struct{})
+	lc.Append(fx.StartStopHook(
+		func() {
+			go func() {
+				defer close(done)
+				if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+					log.Error("serving failed", "error", err)
+					_ = shutdown.Shutdown(fx.ExitCode(1))
+				}
+			}()
+		},
+		func(stop context.Context) error {
+			defer func() { <-done }()
+			defer cancel()
+			drain, over := context.WithTimeout(stop, drainTime)
+			defer over()
+			if err := server.Shutdown(drain); err != nil {
+				cancel()
+				return server.Close()
+			}
+			return nil
+		},
+	))
+}
+
+// draining says that the server is going away, so that it is no longer ready
+// and streams end.
+type draining struct{ done chan struct{} }
+
+func newDraining() *draining { return &draining{make(chan struct{})} }
+
+func (d *draining) begin() { close(d.done) }
+
+// begun reports whether the server is going away.
+func (d *draining) begun() bool {
+	select {
+	case <-d.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// keepUp runs the regular work now and then until stop.
+func keepUp(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	lc.Append(fx.StartStopHook(
+		func() {
+			go func() {
+				defer close(done)
+				tick := time.NewTicker(upkeepEvery)
+				defer tick.Stop()
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-tick.C:
+					}
+					if err := u.Run(ctx); err != nil && ctx.Err() == nil {
+						log.Error("upkeep failed", "error", err)
+					}
+				}
+			}()
+		},
+		func() {
+			cancel()
+			<-done
+		},
+	))
+}

@@ -1,0 +1,66 @@
+package assembly
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/fx"
+)
+
+// newLogger returns the logger of the configured level and format.
+func newLogger(c Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // checked with the configuration
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// telemetry is where figures and traces go.
+type telemetry struct {
+	meters metric.MeterProvider
+	tracer trace.Tracer // nil when no collector is configured
+	scrape http.Handler
+}
+
+func newTelemetry(lc fx.Lifecycle, c Config) (telemetry, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return telemetry{}, err
+	}
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	lc.Append(fx.StopHook(meters.Shutdown))
+	t := telemetry{meters: meters, scrape: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
+	if c.OTLPEndpoint == "" {
+		return t, nil
+	}
+	// The exporter reads the OTEL_EXPORTER_OTLP_* variables itself.
+	spans, err := otlptracehttp.New(context.Background())
+	if err != nil {
+		return telemetry{}, err
+	}
+	traces := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(spans),
+		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", c.ServiceName))),
+	)
+	lc.Append(fx.StopHook(traces.Shutdown))
+	t.tracer = traces.Tracer("collab")
+	return t, nil
+}

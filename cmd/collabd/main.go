@@ -1,0 +1,81 @@
+// Command collabd is the Collab server.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"collab/app/assembly"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+const usage = `collabd is the Collab server. It is configured by environment variables.
+
+Usage:
+  collabd [serve]        run the server
+  collabd migrate        bring the database's schema up to date
+  collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
+  collabd keys tokens    print a new key for COLLAB_TOKEN_KEYS
+  collabd version        print the version
+  collabd help           print this
+
+Variables (and what counts when one is not set, in development):
+`
+
+// run is the whole program; it returns the exit code: 0, 1 for a failure and 2
+// for a wrong call or configuration.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	command := "serve"
+	if len(args) > 0 {
+		command = args[0]
+	}
+	switch {
+	case len(args) <= 1 && command == "serve":
+		return configured(environ, stderr, func(c assembly.Config) error {
+			return assembly.Serve(ctx, c, stdout, stderr)
+		})
+	case len(args) == 1 && command == "migrate":
+		return configured(environ, stderr, func(c assembly.Config) error {
+			return assembly.Migrate(ctx, c, stderr)
+		})
+	case len(args) == 2 && command == "keys":
+		if err := assembly.PrintKeys(stdout, args[1]); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 2
+		}
+		return 0
+	case len(args) == 1 && command == "version":
+		fmt.Fprintln(stdout, "collabd", assembly.Version())
+		return 0
+	case len(args) == 1 && (command == "help" || command == "-h" || command == "--help"):
+		fmt.Fprint(stdout, usage)
+		assembly.Help(stdout)
+		return 0
+	}
+	fmt.Fprint(stderr, usage)
+	assembly.Help(stderr)
+	return 2
+}
+
+func configured(environ []string, stderr io.Writer, fn func(assembly.Config) error) int {
+	c, err := assembly.ReadConfig(environ)
+	if err != nil {
+		fmt.Fprintln(stderr, "The configuration is not complete:")
+		fmt.Fprintln(stderr, err)
+		return 2
+	}
+	if err := fn(c); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	return 0
+}

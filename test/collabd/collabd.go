@@ -1,0 +1,231 @@
+// Package collabd runs the real server for tests and speaks to it as a client.
+package collabd
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "collab/app/assembly" // what the server is made of: the test cache must see it change
+)
+
+// startWithin and stopWithin bound what a test waits for; they measure nothing.
+const (
+	startWithin = 2 * time.Minute
+	stopWithin  = time.Minute
+)
+
+// binary is the server, built once for each test process. The build's own
+// cache makes it cheap.
+var binary = sync.OnceValues(func() (string, error) {
+	_, here, _, _ := runtime.Caller(0)
+	dir, err := os.MkdirTemp("", "collabd-*")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "collabd")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/collabd")
+	cmd.Dir = filepath.Join(filepath.Dir(here), "..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %v\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Server is one running process.
+type Server struct {
+	URL string // its address, http://host:port
+	Dir string // its data folder
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when its log has ended
+	mu   sync.Mutex
+	log  bytes.Buffer
+}
+
+// Start runs a server on a free port until the test ends, with the settings in
+// the form NAME=value over the embedded defaults and no rate limits.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	s := &Server{Dir: filepath.Join(dir, "data"), done: make(chan struct{})}
+	s.cmd = exec.Command(path)
+	s.cmd.Dir = dir
+	s.cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
+		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off",
+	}, settings...)
+	stderr, err := s.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	address := make(chan string, 1)
+	go s.follow(stderr, address)
+	t.Cleanup(func() { s.Stop(t) })
+	select {
+	case s.URL = <-address:
+	case <-s.done:
+		t.Fatalf("the server ended before it listened:\n%s", s.Log())
+	case <-time.After(startWithin):
+		t.Fatalf("the server does not listen:\n%s", s.Log())
+	}
+	return s
+}
+
+// follow keeps the log, and finds the address in it.
+func (s *Server) follow(log io.Reader, address chan<- string) {
+	defer close(s.done)
+	lines := bufio.NewReader(log)
+	for {
+		line, err := lines.ReadString('\n')
+		s.mu.Lock()
+		s.log.WriteString(line)
+		s.mu.Unlock()
+		var entry struct{ Msg, URL string }
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "listening" {
+			address <- entry.URL
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Log returns what the server has logged so far.
+func (s *Server) Log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
+}
+
+// Stop asks the server to end and waits until it has; again does nothing.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if s.cmd.ProcessState != nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(stopWithin, func() { _ = s.cmd.Process.Kill() })
+	defer timer.Stop()
+	<-s.done
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("the server ended with %v:\n%s", err, s.Log())
+	}
+}
+
+// Kill ends the process as a crash would.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.done
+	_ = s.cmd.Wait()
+}
+
+// Client speaks to a server with a token.
+type Client struct {
+	Base  string // the server's address
+	Token string
+	User  string // ids of who the token stands for
+	Org   string
+}
+
+// SignIn returns a client for an account that the development provider of the
+// server makes on demand.
+func (s *Server) SignIn(t testing.TB, email, organisation, role string) Client {
+	t.Helper()
+	answer, err := http.PostForm(s.URL+"/dev/identity/token", url.Values{"email": {email}, "name": {email}, "org": {organisation}, "role": {role}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var identity struct {
+		IdentityToken string `json:"identityToken"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&identity); err != nil {
+		t.Fatal(err)
+	}
+	var session struct {
+		Token string
+		User  struct{ ID string }
+		Org   struct{ ID string }
+	}
+	c := Client{Base: s.URL}
+	c.Must(t, 200, "POST", "/auth/exchange-token", map[string]string{"identityToken": identity.IdentityToken}, &session)
+	return Client{Base: s.URL, Token: session.Token, User: session.User.ID, Org: session.Org.ID}
+}
+
+// At returns the same client speaking to another server.
+func (c Client) At(s *Server) Client {
+	c.Base = s.URL
+	return c
+}
+
+// Do sends a request to a path under /api/v1 and returns the status and body.
+func (c Client) Do(method, path string, body any, headers ...string) (int, []byte, error) {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		content = bytes.NewReader(data)
+	}
+	r, err := http.NewRequest(method, c.Base+"/api/v1"+path, content)
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, data, err
+}
+
+// Must sends a request that is to be answered with the status, and decodes the
+// answer into out unless that is nil.
+func (c Client) Must(t testing.TB, status int, method, path string, body, out any, headers ...string) {
+	t.Helper()
+	got, data, err := c.Do(method, path, body, headers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != status {
+		t.Fatalf("%s %s is %d, want %d: %s", method, path, got, status, data)
+	}
+	if out != nil {
+		if err := json.Unmarshal(data, out); err != nil {
+			t.Fatalf("%s %s: %v: %s", method, path, err, data)
+		}
+	}
+}
