@@ -33,6 +33,7 @@ func described(t *testing.T) func(*http.Request, []byte, *http.Response, []byte)
 	if err != nil {
 		t.Fatal(err)
 	}
+	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
 	options := &openapi3filter.Options{
 		AuthenticationFunc:    openapi3filter.NoopAuthenticationFunc,
 		IncludeResponseStatus: true,

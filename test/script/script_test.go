@@ -66,4 +66,6 @@ func testProfile(t *testing.T, p profile) {
 			})
 		}
 	})
+	t.Run("together", func(t *testing.T) { testTogether(t, shared) })
+	t.Run("malformed requests", func(t *testing.T) { testMalformed(t, p) })
 }

@@ -1,0 +1,418 @@
+package script
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A malformed request is refused with the status and a message that has the
+// field in it, and changes nothing. The request is written as in conversations.
+type malformed struct {
+	ask    string
+	header string // "Name: value" or empty
+	body   string
+	status int
+	field  string
+}
+
+// bodied are the endpoints that read a JSON object, each as somebody who may
+// call it.
+var bodied = []string{
+	"POST /api/v1/auth/exchange-token",
+	"POST /api/v1/auth/refresh",
+	"PATCH /api/v1/org/members/<user:ben>/role as anna",
+	"POST /api/v1/org/invite as anna",
+	"POST /api/v1/tasks as anna",
+	"PATCH /api/v1/tasks/<id:task> as anna",
+	"POST /api/v1/tasks/reorder as anna",
+	"POST /api/v1/tasks/reprioritize as anna",
+	"POST /api/v1/teams as anna",
+	"PATCH /api/v1/teams/<id:team> as anna",
+	"POST /api/v1/teams/<id:team>/members as anna",
+	"POST /api/v1/workspaces as anna",
+	"PATCH /api/v1/workspaces/<id:space> as anna",
+	"POST /api/v1/workspaces/<id:space>/move as anna",
+	"PUT /api/v1/workspaces/order as anna",
+	"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator",
+	"PUT /api/v1/admin/organisations/<org:acme>/members/<user:ben>/role as operator",
+}
+
+// broken are bodies that are no JSON object, whatever is asked.
+var broken = []malformed{
+	{body: "", status: 400},
+	{body: " \n", status: 400},
+	{body: "null", status: 400},
+	{body: "[]", status: 400},
+	{body: `"title"`, status: 400},
+	{body: "7", status: 400},
+	{body: "true", status: 400},
+	{body: "{", status: 400},
+	{body: "}", status: 400},
+	{body: `{"a"}`, status: 400},
+	{body: `{"a":}`, status: 400},
+	{body: `{"a":1,}`, status: 400},
+	{body: `{a:1}`, status: 400},
+	{body: `{'a':1}`, status: 400},
+	{body: `{"a":01}`, status: 400},
+	{body: `{"a":NaN}`, status: 400},
+	{body: `{"a":undefined}`, status: 400},
+	{body: `{"a":1} {"b":2}`, status: 400},
+	{body: `{"a":1}]`, status: 400},
+	{body: "{\"a\":\"line\nbreak\"}", status: 400},
+	{body: `{"a":"\x41"}`, status: 400},
+	{body: `{"a":"\u12"}`, status: 400},
+	{body: `{"a":"\ud800"}`, status: 400},
+	{body: "{\"a\":\"\xff\"}", status: 400},
+	{body: "{\"\xff\":1}", status: 400},
+	{body: "\xef\xbb\xbf{\"a\":1}", status: 400},
+	{body: `{"a":1,"a":2}`, status: 400},
+	{body: `{"a":{"b":1,"b":2}}`, status: 400},
+	{body: `{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, status: 400},
+	{body: `/* comment */ {"a":1}`, status: 400},
+	{header: "Content-Type: text/plain", body: `{"a":1}`, status: 415},
+	{header: "Content-Type: text/html; charset=utf-8", body: `{"a":1}`, status: 415},
+	{header: "Content-Type: application/x-www-form-urlencoded", body: `a=1`, status: 415},
+	{header: "Content-Type: multipart/form-data; boundary=x", body: "--x--", status: 415},
+	{header: "Content-Type: application/json; charset=utf-16", body: `{"a":1}`, status: 415},
+	{header: "Content-Type: nonsense", body: `{"a":1}`, status: 415},
+	{header: "Content-Type:", body: `{"a":1}`, status: 415},
+	{body: `{"a":"` + strings.Repeat("x", 1<<20) + `"}`, status: 413},
+}
+
+// wrong are requests whose parts are wrong.
+var wrong = []malformed{
+	// What each field may be.
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":["x"]}`, 400, "identityToken"},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":{"x":1}}`, 400, "identityToken"},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":true}`, 400, "identityToken"},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"x","userName":1}`, 400, "userName"},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"x","userEmail":[]}`, 400, "userEmail"},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"x","userAvatarUrl":{}}`, 400, "userAvatarUrl"},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"x","orgName":false}`, 400, "orgName"},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"x","orgSlug":1.5}`, 400, "orgSlug"},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"a.b.c"}`, 401, ""},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"..."}`, 401, ""},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ1In0.c2ln"}`, 401, ""},
+	{"POST /api/v1/auth/exchange-token", "", `{"identityToken":"<repeat:100000:x>"}`, 401, ""},
+	{"POST /api/v1/auth/refresh", "", `{"token":null}`, 400, "token"},
+	{"POST /api/v1/auth/refresh", "", `{"token":["x"]}`, 400, "token"},
+	{"POST /api/v1/auth/refresh", "", `{"Token":"x"}`, 400, "token"},
+	{"POST /api/v1/auth/refresh", "", `{"token":"a.b.c"}`, 401, ""},
+	{"POST /api/v1/auth/refresh", "", `{"token":"eyJhbGciOiJub25lIn0.e30."}`, 401, ""},
+
+	{"PATCH /api/v1/org/members/<user:ben>/role as anna", "", `{"role":1}`, 400, "role"},
+	{"PATCH /api/v1/org/members/<user:ben>/role as anna", "", `{"role":"Owner"}`, 400, "role"},
+	{"PATCH /api/v1/org/members/<user:ben>/role as anna", "", `{"role":"OWNER "}`, 400, "role"},
+	{"PATCH /api/v1/org/members/<user:ben>/role as anna", "", `{"role":"OWNER\u0000"}`, 400, "role"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":1,"role":"MEMBER"}`, 400, "email"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":null,"role":"MEMBER"}`, 400, "email"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":"@example.com","role":"MEMBER"}`, 400, "email"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":"a@b@c","role":"MEMBER"}`, 400, "email"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":"a@example.com\nBcc: x@example.com","role":"MEMBER"}`, 400, "email"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":"a\u0000@example.com","role":"MEMBER"}`, 400, "email"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":"<repeat:300:a>@example.com","role":"MEMBER"}`, 400, "email"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":"new@example.com","role":null}`, 400, "role"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":"new@example.com","role":["MEMBER"]}`, 400, "role"},
+	{"POST /api/v1/org/invite as anna", "", `{"email":"new@example.com","role":"GUEST"}`, 400, "role"},
+
+	{"POST /api/v1/tasks as anna", "", `{"title":null}`, 400, "title"},
+	{"POST /api/v1/tasks as anna", "", `{"title":1}`, 400, "title"},
+	{"POST /api/v1/tasks as anna", "", `{"title":["x"]}`, 400, "title"},
+	{"POST /api/v1/tasks as anna", "", `{"Title":"x"}`, 400, "title"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"a\u0000b"}`, 400, "title"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"a\nb"}`, 400, "title"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"\u00a0\u2003"}`, 400, "title"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"<repeat:100000:x>"}`, 400, "title"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","description":1}`, 400, "description"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","description":"\u0000"}`, 400, "description"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","description":"<repeat:10001:é>"}`, 400, "description"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","status":1}`, 400, "status"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","status":"todo"}`, 400, "status"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","status":""}`, 400, "status"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","status":["TODO"]}`, 400, "status"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","priority":"CRITICAL"}`, 400, "priority"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","priority":""}`, 400, "priority"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","priority":{}}`, 400, "priority"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","assigneeId":1}`, 400, "assigneeId"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","assigneeId":"null"}`, 400, "assigneeId"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","assigneeId":"<user:otto>"}`, 400, "assigneeId"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","assigneeId":"<unknown>"}`, 400, "assigneeId"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","workspaceId":{}}`, 400, "workspaceId"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","workspaceId":""}`, 400, "workspaceId"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","workspaceId":"<id:foreignspace>"}`, 400, "workspaceId"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","workspaceId":"<unknown>"}`, 400, "workspaceId"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":"31.01.2026"}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":"2026-1-1"}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":"2026-02-29"}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":"0000-01-01"}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":"10000-01-01"}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":"2026-01-01T25:00:00Z"}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":"2026-01-01T12:00:00"}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":"9999-12-31T23:59:59-01:00"}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","dueDate":["2026-01-01"]}`, 400, "dueDate"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","tags":{"a":1}}`, 400, "tags"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","tags":[1]}`, 400, "tags"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","tags":[null]}`, 400, "tags"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","tags":[["a"]]}`, 400, "tags"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","tags":["  "]}`, 400, "tags"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","tags":["<repeat:65:t>"]}`, 400, "tags"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","tags":["\u0000"]}`, 400, "tags"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","tags":["a"<repeat:50:,"b">]}`, 400, "tags"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","metadata":1}`, 400, "metadata"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","metadata":[{}]}`, 400, "metadata"},
+	{"POST /api/v1/tasks as anna", "", `{"title":"x","metadata":{"k":"<repeat:65536:m>"}}`, 400, "metadata"},
+
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"title":1}`, 400, "title"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"title":" "}`, 400, "title"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"description":[]}`, 400, "description"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"status":"DOING"}`, 400, "status"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"priority":null}`, 400, "priority"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"assigneeId":"<user:otto>"}`, 400, "assigneeId"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"assigneeId":""}`, 400, "assigneeId"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"workspaceId":"<id:foreignspace>"}`, 400, "workspaceId"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"dueDate":"never"}`, 400, "dueDate"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"tags":"a"}`, 400, "tags"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "", `{"metadata":"x"}`, 400, "metadata"},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "If-Match: \"999\"", `{"title":"y"}`, 412, ""},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "If-Match: nonsense", `{"title":"y"}`, 412, ""},
+	{"PATCH /api/v1/tasks/<id:task> as anna", "If-Match: ,", `{"title":"y"}`, 412, ""},
+	{"PATCH /api/v1/tasks/<id:foreigntask> as anna", "", `{"title":"y"}`, 404, ""},
+	{"PATCH /api/v1/tasks/<unknown> as anna", "", `{"title":"y"}`, 404, ""},
+	{"DELETE /api/v1/tasks/<id:task> as anna", "If-Match: \"999\"", "", 412, ""},
+	{"DELETE /api/v1/tasks/<id:foreigntask> as anna", "", "", 404, ""},
+	{"DELETE /api/v1/tasks/%20 as anna", "", "", 404, ""},
+	{"GET /api/v1/tasks/<id:foreigntask> as anna", "", "", 404, ""},
+	{"GET /api/v1/tasks/<id:foreigntask>/history as anna", "", "", 404, ""},
+	{"GET /api/v1/tasks/%FF as anna", "", "", 404, ""},
+	{"GET /api/v1/tasks/'%20OR%201=1-- as anna", "", "", 404, ""},
+	{"GET /api/v1/tasks/01900000-0000-7000-8000-00000000000G as anna", "", "", 404, ""},
+	{"GET /api/v1/tasks/<repeat:5000:a> as anna", "", "", 404, ""},
+
+	{"POST /api/v1/tasks/reorder as anna", "", `{"taskIds":{}}`, 400, "taskIds"},
+	{"POST /api/v1/tasks/reorder as anna", "", `{"taskIds":[1]}`, 400, "taskIds"},
+	{"POST /api/v1/tasks/reorder as anna", "", `{"taskIds":["<id:task>","<id:task>"]}`, 400, "taskIds"},
+	{"POST /api/v1/tasks/reorder as anna", "", `{"taskIds":["<id:task>","<id:foreigntask>"]}`, 404, ""},
+	{"POST /api/v1/tasks/reorder as anna", "", `{"taskIds":["<id:second>","<id:task>",""]}`, 404, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":null}`, 400, "changes"},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[1]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[null]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":"<id:task>","reason":1}]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":"<id:task>","reason":"<repeat:1001:r>"}]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":"<id:task>","reason":"\u0000"}]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":1,"reason":"r"}]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":"<id:task>","reason":"r","priority":"TOP"}]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":"<id:task>","reason":"r","sortOrder":1.5}]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":"<id:task>","reason":"r","sortOrder":99999999999999999999}]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":"<id:task>","reason":"r","sortOrder":1000000001}]}`, 400, ""},
+	{"POST /api/v1/tasks/reprioritize as anna", "", `{"changes":[{"taskId":"<id:task>","reason":"r","priority":"LOW"},{"taskId":"<id:foreigntask>","reason":"r"}]}`, 404, ""},
+
+	{"POST /api/v1/teams as anna", "", `{"name":null}`, 400, "name"},
+	{"POST /api/v1/teams as anna", "", `{"name":1}`, 400, "name"},
+	{"POST /api/v1/teams as anna", "", `{"name":"\t"}`, 400, "name"},
+	{"POST /api/v1/teams as anna", "", `{"name":"a\u0007b"}`, 400, "name"},
+	{"POST /api/v1/teams as anna", "", `{"name":"x","description":"<repeat:10001:d>"}`, 400, "description"},
+	{"PATCH /api/v1/teams/<id:team> as anna", "", `{"name":["x"]}`, 400, "name"},
+	{"PATCH /api/v1/teams/<id:team> as anna", "", `{"description":7}`, 400, "description"},
+	{"PATCH /api/v1/teams/<id:foreignteam> as anna", "", `{"name":"x"}`, 404, ""},
+	{"DELETE /api/v1/teams/<id:foreignteam> as anna", "", "", 404, ""},
+	{"GET /api/v1/teams/<id:foreignteam> as anna", "", "", 404, ""},
+	{"GET /api/v1/teams/<id:foreignteam>/members as anna", "", "", 404, ""},
+	{"POST /api/v1/teams/<id:team>/members as anna", "", `{"userId":7}`, 400, "userId"},
+	{"POST /api/v1/teams/<id:team>/members as anna", "", `{"userId":"<user:otto>"}`, 400, "userId"},
+	{"POST /api/v1/teams/<id:foreignteam>/members as anna", "", `{"userId":"<user:ben>"}`, 404, ""},
+	{"DELETE /api/v1/teams/<id:team>/members/<user:otto> as anna", "", "", 404, ""},
+	{"DELETE /api/v1/teams/<id:foreignteam>/members/<user:otto> as anna", "", "", 404, ""},
+
+	{"POST /api/v1/workspaces as anna", "", `{"name":"x","teamId":7}`, 400, "teamId"},
+	{"POST /api/v1/workspaces as anna", "", `{"name":"x","teamId":"<id:foreignteam>"}`, 400, "teamId"},
+	{"POST /api/v1/workspaces as anna", "", `{"name":7,"teamId":"<id:team>"}`, 400, "name"},
+	{"POST /api/v1/workspaces as anna", "", `{"name":"x","teamId":"<id:team>","description":{}}`, 400, "description"},
+	{"PATCH /api/v1/workspaces/<id:space> as anna", "", `{"name":""}`, 400, "name"},
+	{"PATCH /api/v1/workspaces/<id:space> as anna", "", `{"description":true}`, 400, "description"},
+	{"PATCH /api/v1/workspaces/<id:foreignspace> as anna", "", `{"name":"x"}`, 404, ""},
+	{"DELETE /api/v1/workspaces/<id:foreignspace> as anna", "", "", 404, ""},
+	{"POST /api/v1/workspaces/<id:space>/move as anna", "", `{"targetTeamId":1}`, 400, "targetTeamId"},
+	{"POST /api/v1/workspaces/<id:space>/move as anna", "", `{"targetTeamId":null}`, 400, "targetTeamId"},
+	{"POST /api/v1/workspaces/<id:space>/move as anna", "", `{"targetTeamId":"<id:foreignteam>"}`, 400, "targetTeamId"},
+	{"POST /api/v1/workspaces/<id:foreignspace>/move as anna", "", `{"targetTeamId":"<id:team>"}`, 404, ""},
+	{"PUT /api/v1/workspaces/order as anna", "", `{"order":null}`, 400, "order"},
+	{"PUT /api/v1/workspaces/order as anna", "", `{"order":{}}`, 400, "order"},
+	{"PUT /api/v1/workspaces/order as anna", "", `{"order":[null]}`, 400, "order"},
+	{"PUT /api/v1/workspaces/order as anna", "", `{"order":["<id:space>","<id:space>"]}`, 400, "order"},
+	{"PUT /api/v1/workspaces/order as anna", "", `{"order":["<id:foreignspace>"]}`, 404, ""},
+
+	{"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator", "", `{"plan":1}`, 400, "plan"},
+	{"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator", "", `{"plan":"premium"}`, 400, "plan"},
+	{"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator", "", `{"plan":"PREMIUM","seats":1e99}`, 400, "seats"},
+	{"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator", "", `{"plan":"PREMIUM","seats":1000001}`, 400, "seats"},
+	{"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator", "", `{"plan":"PREMIUM","seats":true}`, 400, "seats"},
+	{"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator", "", `{"plan":"PREMIUM","currentPeriodEnd":1893456000}`, 400, "currentPeriodEnd"},
+	{"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator", "", `{"plan":"PREMIUM","currentPeriodEnd":"99999-01-01"}`, 400, "currentPeriodEnd"},
+	{"PUT /api/v1/admin/organisations/nonsense/subscription as operator", "", `{"plan":"PREMIUM"}`, 404, ""},
+	{"PUT /api/v1/admin/organisations/<org:acme>/members/<user:ben>/role as operator", "", `{"role":"root"}`, 400, "role"},
+	{"PUT /api/v1/admin/organisations/<org:acme>/members/nonsense/role as operator", "", `{"role":"ADMIN"}`, 404, ""},
+	{"PUT /api/v1/admin/organisations/<org:acme>/subscription", "X-Admin-Secret: <repeat:5000:s>", `{"plan":"PREMIUM"}`, 401, ""},
+
+	// Queries.
+	{"GET /api/v1/tasks?limit=9223372036854775808 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/tasks?limit=1e3 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/tasks?limit=+5 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/tasks?limit=5&limit=6 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/tasks?cursor=%00 as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/tasks?cursor=<repeat:5000:A> as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/tasks?cursor=MC4uMDE5MDAwMDA as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/tasks?status=TODO,DONE as anna", "", "", 400, "status"},
+	{"GET /api/v1/tasks?status=%FF as anna", "", "", 400, ""},
+	{"GET /api/v1/tasks?status=%zz as anna", "", "", 400, ""},
+	{"GET /api/v1/tasks?priority=null as anna", "", "", 400, "priority"},
+	{"GET /api/v1/tasks?dueBefore=2026-01-32 as anna", "", "", 400, "dueBefore"},
+	{"GET /api/v1/tasks?dueAfter=null as anna", "", "", 400, "dueAfter"},
+	{"GET /api/v1/tasks?STATUS=TODO as anna", "", "", 400, "STATUS"},
+	{"GET /api/v1/tasks?page=2 as anna", "", "", 400, "page"},
+	{"GET /api/v1/tasks?sort=title as anna", "", "", 400, "sort"},
+	{"GET /api/v1/tasks?tags=, as anna", "", "", 400, "tags"},
+	{"GET /api/v1/teams?limit=x as anna", "", "", 400, "limit"},
+	{"GET /api/v1/teams?cursor=x as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/teams/<id:team>/members?limit=0 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/workspaces?cursor=x as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/workspaces?teamId=<id:team>&teamId=<id:team> as anna", "", "", 400, "teamId"},
+	{"GET /api/v1/org/members?cursor=x as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/org/members?email=a as anna", "", "", 400, "email"},
+	{"GET /api/v1/org/invites?status=PENDING as anna", "", "", 400, "status"},
+	{"GET /api/v1/org/audit?cursor=x as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/org/audit?action=x as anna", "", "", 400, "action"},
+	{"GET /api/v1/tasks/<id:task>/history?limit=0 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/admin/organisations?cursor=x as operator", "", "", 400, "cursor"},
+	{"GET /api/v1/auth/cli-auth?port=65536&state=s", "", "", 400, "port"},
+	{"GET /api/v1/auth/cli-auth?port=+4711&state=s", "", "", 400, "port"},
+	{"GET /api/v1/auth/cli-auth?port=04711&state=s", "", "", 400, "port"},
+	{"GET /api/v1/auth/cli-auth?port=4711&state=%0d%0aSet-Cookie:x", "", "", 400, "state"},
+	{"GET /api/v1/auth/cli-callback", "", "", 400, ""},
+	{"GET /api/v1/auth/cli-callback?port=4711&state=s", "Cookie: collab_cli=AAAA", "", 400, ""},
+	{"GET /api/v1/auth/cli-callback?error=access_denied", "Cookie: collab_cli=<repeat:4000:A>", "", 400, ""},
+
+	// Headers.
+	{"GET /api/v1/auth/me", "Authorization: Bearer <service:anna> <service:anna>", "", 401, ""},
+	{"GET /api/v1/auth/me", "Authorization: Bearer <repeat:20000:x>", "", 401, ""},
+	{"GET /api/v1/auth/me", "Authorization: Bearer null", "", 401, ""},
+	{"GET /api/v1/auth/me", "Authorization: Basic YW5uYTpzZWNyZXQ=", "", 401, ""},
+	{"GET /api/v1/auth/me", "Authorization: Digest x", "", 401, ""},
+	{"GET /api/v1/auth/me", "Cookie: token=<service:anna>", "", 401, ""},
+	{"POST /api/v1/tasks as anna", "Idempotency-Key: <repeat:256:k>", `{"title":"x"}`, 400, "Idempotency-Key"},
+	{"POST /api/v1/tasks as anna", "Idempotency-Key: é", `{"title":"x"}`, 400, "Idempotency-Key"},
+	{"POST /api/v1/teams as anna", "Idempotency-Key:", `{"name":"x"}`, 400, "Idempotency-Key"},
+
+	// Methods and paths.
+	{"PUT /api/v1/tasks/<id:task> as anna", "", `{"title":"x"}`, 405, ""},
+	{"PATCH /api/v1/tasks as anna", "", `{"title":"x"}`, 405, ""},
+	{"DELETE /api/v1/tasks as anna", "", "", 405, ""},
+	{"DELETE /api/v1/org/members as anna", "", "", 405, ""},
+	{"POST /api/v1/auth/me as anna", "", `{}`, 405, ""},
+	{"TRACE /api/v1/tasks as anna", "", "", 405, ""},
+	{"POST /api/v1/task as anna", "", `{"title":"x"}`, 404, ""},
+	{"POST /API/V1/tasks as anna", "", `{"title":"x"}`, 404, ""},
+	{"POST /api/v1//tasks as anna", "", `{"title":"x"}`, 404, ""},
+	{"POST /api/v1/teams/../tasks as anna", "", `{"title":"x"}`, 404, ""},
+	{"DELETE /api/v1/tasks/<id:task>/ as anna", "", "", 404, ""},
+
+	// Webhooks.
+	{"POST /api/v1/auth/webhook", "", `{"type":"user.created","data":{"id":"user_w"}}`, 401, ""},
+	{"POST /api/v1/auth/webhook delivered w1 with a wrong secret", "", `{"type":"user.created","data":{"id":"user_w"}}`, 401, ""},
+	{"POST /api/v1/auth/webhook delivered w2 6m late", "", `{"type":"user.created","data":{"id":"user_w"}}`, 401, ""},
+	{"POST /api/v1/auth/webhook delivered w3", "Webhook-Signature: <repeat:5000:v1,x >", `{"type":"user.created","data":{"id":"user_w"}}`, 401, ""},
+	{"POST /api/v1/auth/webhook delivered w4", "Webhook-Timestamp: -1", `{"type":"user.created","data":{"id":"user_w"}}`, 401, ""},
+	{"POST /api/v1/auth/webhook delivered w5", "Webhook-Id:", `{"type":"user.created","data":{"id":"user_w"}}`, 401, ""},
+	{"POST /api/v1/auth/webhook delivered w6", "", ``, 400, ""},
+	{"POST /api/v1/auth/webhook delivered w7", "", `null`, 400, ""},
+	{"POST /api/v1/auth/webhook delivered w8", "", `{"type":7,"data":{}}`, 400, ""},
+	{"POST /api/v1/auth/webhook delivered w9", "", `{"type":"user.created","timestamp":<ms>,"data":[]}`, 400, ""},
+	{"POST /api/v1/auth/webhook delivered w10", "", `{"type":"organizationMembership.created","timestamp":<ms>,"data":{"role":"org:member"}}`, 400, ""},
+	{"POST /api/v1/auth/webhook delivered w11", "", `{"padding":"<repeat:1048576:p>"}`, 413, ""},
+}
+
+// The records that malformed requests are about.
+const setting = `
+== Setting
+* anna signs in to acme as owner
+* ben signs in to acme as member
+* otto signs in to other as owner
+> PUT /api/v1/admin/organisations/<org:acme>/subscription as operator
+> {"plan": "ENTERPRISE"}
+< 200
+> POST /api/v1/teams as anna
+> {"name": "Team"}
+< 201
+< {"id": "<id:team>", ...}
+> POST /api/v1/workspaces as anna
+> {"name": "Space", "teamId": "<id:team>"}
+< 201
+< {"id": "<id:space>", ...}
+> POST /api/v1/tasks as anna
+> {"title": "First"}
+< 201
+< {"id": "<id:task>", ...}
+> POST /api/v1/tasks as anna
+> {"title": "Second"}
+< 201
+< {"id": "<id:second>", ...}
+> POST /api/v1/teams as otto
+> {"name": "Team"}
+< 201
+< {"id": "<id:foreignteam>", ...}
+> POST /api/v1/workspaces as otto
+> {"name": "Space", "teamId": "<id:foreignteam>"}
+< 201
+< {"id": "<id:foreignspace>", ...}
+> POST /api/v1/tasks as otto
+> {"title": "Otto's"}
+< 201
+< {"id": "<id:foreigntask>", ...}
+`
+
+func testMalformed(t *testing.T, p profile) {
+	cases := wrong
+	for _, ask := range bodied {
+		for _, b := range broken {
+			b.ask = ask
+			cases = append(cases, b)
+		}
+	}
+	d, err := parse("setting", setting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, p)
+	talk := newTalk(s, described(t))
+	for _, trouble := range talk.hold(d.conversations[0]) {
+		t.Fatalf("line %d: %s", trouble.line, trouble.text)
+	}
+	database := newDumper(t, s)
+	before := database.dump(t)
+	if len(before) < 10 {
+		t.Fatalf("the database has %d rows: this is not where the server keeps them", len(before))
+	}
+	for _, c := range cases {
+		ask, err := parseRequest(c.ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask.body = c.body
+		if c.header != "" {
+			name, value, _ := strings.Cut(c.header, ":")
+			ask.headers = []header{{name: name, value: strings.TrimPrefix(value, " ")}}
+		}
+		said := fmt.Sprintf("%s %s %.200s", c.ask, c.header, c.body)
+		for _, trouble := range talk.exchange(ask, &response{status: c.status, field: c.field}) {
+			t.Errorf("%s\n%s", said, trouble.text)
+		}
+		if after := database.dump(t); !slices.Equal(before, after) {
+			t.Errorf("%s\nchanged the database:\n%s", said, cmp.Diff(before, after))
+			before = after
+		}
+	}
+	t.Logf("%d malformed requests on %s", len(cases), p.name)
+}
