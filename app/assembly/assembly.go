@@ -53,7 +53,8 @@ func Serve(ctx context.Context, c Config, out, log io.Writer) error {
 	if err := app.Err(); err != nil {
 		return rootCause(err)
 	}
-	starting, cancel := context.WithTimeout(ctx, startWithin)
+	// A start that has begun is finished, so that the end finds what it expects.
+	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), startWithin)
 	defer cancel()
 	if err := app.Start(starting); err != nil {
 		return rootCause(err)
