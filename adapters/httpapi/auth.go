@@ -226,6 +226,7 @@ func (c *call) unseen() {
 	h["Cache-Control"], h["Referrer-Policy"] = noStore, noReferrer
 }
 
+// redirect sends the browser on.
 func (c *call) redirect(to string) {
 	c.set("Location", to)
 	c.set("Content-Length", "0")

@@ -211,7 +211,7 @@ func TestRequestsAreMeasured(t *testing.T) {
 	for _, m := range collect(t).ScopeMetrics[0].Metrics {
 		if h, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "http.server.request.duration" {
 			for _, p := range h.DataPoints {
-				value := func(k string) string { v, _ := p.Attributes.Value(attribute.Key(k)); return v.Emit() }
+				value := func(k string) string { v, _ := p.Attributes.Value(attribute.Key(k)); return v.String() }
 				got = append(got, fmt.Sprintf("%s %s %s: %d in %gs", value("http.request.method"), value("http.route"), value("http.response.status_code"), p.Count, p.Sum))
 			}
 		}
