@@ -53,6 +53,7 @@ var owners = []struct {
 	{"github.com/wneessen/go-mail", []string{"adapters/mail"}},
 	{"github.com/oasdiff/yaml3", []string{"docs"}},
 	{"go.opentelemetry.io", []string{"adapters/httpapi", "adapters/gormdb", "adapters/telemetry", "app/assembly"}},
+	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only
 	{"golang.org/x/oauth2", []string{"adapters/oidc"}},
