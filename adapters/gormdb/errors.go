@@ -36,7 +36,7 @@ func failed(ctx context.Context, err error, what string) error {
 		return fault.Wrap(fault.Conflict, err, "%s is there already", what)
 	case causeReference:
 		return fault.Wrap(fault.NotFound, err, "%s belongs to a record that was not found", what)
-	case causeNotAnID:
+	case causeNamesNothing:
 		return fault.Wrap(fault.NotFound, err, "%s not found", what)
 	case causeUnreachable:
 		return fault.Wrap(fault.Unavailable, err, "The database does not answer")
@@ -49,7 +49,7 @@ const (
 	causeOther = iota
 	causeTaken
 	causeReference
-	causeNotAnID
+	causeNamesNothing
 	causeUnreachable
 )
 
@@ -69,8 +69,8 @@ func cause(err error) int {
 			return causeTaken
 		case "23503":
 			return causeReference
-		case "22P02": // a text that is no UUID is the id of nothing
-			return causeNotAnID
+		case "22P02", "22021": // a text that is no UUID, or that cannot be stored at all, names nothing
+			return causeNamesNothing
 		case "53300", "57P01", "57P02", "57P03", "57P05": // too many connections, shut down, crashed, starting, idle
 			return causeUnreachable
 		}

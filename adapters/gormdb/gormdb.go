@@ -11,6 +11,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"log/slog"
 	"strings"
@@ -107,9 +108,15 @@ func (db *DB) Close() error {
 	return errors.Join(errs...)
 }
 
+// answers asks every pool. A connection that the server has ended since says
+// nothing of the server: the next one is asked, until the pool makes a new one.
 func (db *DB) answers(ctx context.Context) error {
 	for _, pool := range db.pools {
-		if err := pool.PingContext(ctx); err != nil {
+		err := pool.PingContext(ctx)
+		for dead := pool.Stats().MaxOpenConnections; errors.Is(err, driver.ErrBadConn) && dead > 0; dead-- {
+			err = pool.PingContext(ctx)
+		}
+		if err != nil {
 			return failed(ctx, err, "Database")
 		}
 	}

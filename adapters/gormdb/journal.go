@@ -79,7 +79,7 @@ func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int)
 	args := []any{string(o)}
 	if after != "" {
 		query += " AND (at, id) < (SELECT b.at, b.id FROM audit b WHERE b.org_id = ? AND b.id = ?)"
-		args = append(args, string(o), string(after))
+		args = append(args, string(o), place(after))
 	}
 	query, limited := q.dialect.page(query, "at DESC, id DESC", limit)
 	return all(ctx, q.read, "Entry", scanEntry, query, append(args, limited...)...)

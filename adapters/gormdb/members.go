@@ -97,7 +97,7 @@ func (q members) List(ctx context.Context, o id.Org, after org.Position, limit i
 		" FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.org_id = ? AND m.removed_at IS NULL"
 	args := []any{string(o)}
 	if after != (org.Position{}) {
-		query, args = query+" AND (m.joined_at, m.user_id) > (?, ?)", append(args, after.JoinedAt.UnixMilli(), string(after.User))
+		query, args = query+" AND (m.joined_at, m.user_id) > (?, ?)", append(args, after.JoinedAt.UnixMilli(), place(after.User))
 	}
 	query += " ORDER BY m.joined_at, m.user_id"
 	if limit > 0 {

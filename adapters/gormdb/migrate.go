@@ -68,6 +68,9 @@ func (db *DB) Ready(ctx context.Context) error {
 		return err
 	}
 	version, found, err := row(ctx, db.read, "Schema", scanInt, "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied")
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err != nil || !found || version < want {
 		return fault.Wrap(fault.Unavailable, err, "The database's schema has version %d and needs %d", version, want)
 	}
@@ -139,9 +142,11 @@ func migrationOnSQLite(file string) func(context.Context) (*migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		tx, err := gate.BeginTx(ctx, nil)
+		// A transaction ends with its context, and the lock must last until close.
+		lasting := context.WithoutCancel(ctx)
+		tx, err := gate.BeginTx(lasting, nil)
 		for busy(err) && ctx.Err() == nil {
-			tx, err = gate.BeginTx(ctx, nil)
+			tx, err = gate.BeginTx(lasting, nil)
 		}
 		if err != nil {
 			return nil, errors.Join(err, gate.Close())

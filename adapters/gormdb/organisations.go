@@ -115,7 +115,7 @@ func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, er
 func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisation, error) {
 	query, args := "SELECT "+organisationColumns+" FROM organisations WHERE 1 = 1", []any(nil)
 	if f.After != "" {
-		query, args = query+" AND id > ?", append(args, string(f.After))
+		query, args = query+" AND id > ?", append(args, place(f.After))
 	}
 	if f.ClosedBefore != nil {
 		query, args = query+" AND closed_at <= ? AND erased_at IS NULL", append(args, f.ClosedBefore.UnixMilli())
@@ -166,16 +166,16 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 		epochs[r.org] = r.epoch
 		return nil
 	}
-	switch len(orgs) {
-	case 0:
-		return epochs, nil
-	case 1:
-		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note, "SELECT id, epoch FROM organisations WHERE id = ?", string(orgs[0]))
-	}
 	known := slices.DeleteFunc(slices.Clone(orgs), func(o id.Org) bool {
 		_, ok := id.Parse[id.Org](string(o))
 		return !ok
 	})
+	switch len(known) {
+	case 0:
+		return epochs, nil
+	case 1:
+		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note, "SELECT id, epoch FROM organisations WHERE id = ?", string(known[0]))
+	}
 	return epochs, each(ctx, db.read, "Organisation", scanEpoch, note,
 		"SELECT id, epoch FROM organisations WHERE "+db.dialect.in("id", "uuid"), list(db.dialect, known))
 }

@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/identity"
 )
 
@@ -100,7 +101,16 @@ func scanText[T ~string](s scanner) (T, error) {
 	return T(text), err
 }
 
-// instant and millis are how times are kept; the zero time survives both.
+// place is an id to compare others with. One that is no UUID, which Postgres
+// cannot compare, stands before all.
+func place[T ~string](after T) string {
+	if _, ok := id.Parse[T](string(after)); !ok {
+		return "00000000-0000-0000-0000-000000000000"
+	}
+	return string(after)
+}
+
+// instant is a time as it is kept, in milliseconds; the zero time survives it.
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func optionalInstant(ms sql.NullInt64) *time.Time {

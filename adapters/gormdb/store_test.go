@@ -205,6 +205,48 @@ func TestTransactions(t *testing.T) {
 			}
 		})
 
+		t.Run("what is no id or text of the database's is nobody's", func(t *testing.T) {
+			const odd = "no'id\x00"
+			_, user := db.Directory().Users().Get(ctx, odd)
+			_, provider := db.Directory().Users().ByProvider(ctx, odd)
+			_, kept := db.Work().Tasks().Get(ctx, o, odd)
+			_, elsewhere := db.Work().Tasks().Get(ctx, "", uid[id.Task](kindTask, 1, 1))
+			_, revised := db.Work().Tasks().Revise(ctx, o, []id.Task{odd}, func(ts []task.Task) ([]task.Task, error) { return ts, nil })
+			for _, err := range []error{user, provider, kept, elsewhere, revised} {
+				if !fault.Is(err, fault.NotFound) {
+					t.Errorf("the error is %v", err)
+				}
+			}
+			count := func(f task.Filter) (n int) {
+				if err := db.Work().Tasks().List(ctx, o, org.Actor{User: u}, f, func(task.Task) error { n++; return nil }); err != nil {
+					t.Error(err)
+				}
+				return n
+			}
+			for _, f := range []task.Filter{
+				{Assignee: task.Ref[id.User]{Given: true, ID: odd}}, {Workspace: task.Ref[id.Workspace]{Given: true, ID: odd}}, {Tags: []string{odd}}, {Tags: []string{odd, "\xff"}},
+			} {
+				if n := count(f); n != 0 {
+					t.Errorf("%+v selects %d", f, n)
+				}
+			}
+			if n, want := count(task.Filter{After: &task.Position{SortOrder: -1, ID: odd}}), count(task.Filter{}); n != want || n == 0 {
+				t.Errorf("%d tasks after a place before the first, want %d", n, want)
+			}
+			epochs, err := db.Epochs(ctx, []id.Org{odd, o})
+			_, one := db.Epochs(ctx, []id.Org{odd})
+			if err != nil || one != nil || len(epochs) != 1 {
+				t.Errorf("the epochs are %v, errors %v, %v", epochs, err, one)
+			}
+			entries, err := db.Journal().Audit().List(ctx, o, odd, 5)
+			if err != nil || len(entries) != 0 {
+				t.Errorf("the entries are %v, error %v", entries, err)
+			}
+			if err := db.Directory().Members().List(ctx, o, org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, 1, func(org.Profile) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+
 		t.Run("tasks are indexed by exactly the tags they have", func(t *testing.T) {
 			tagged := someTask(o, u, 10)
 			tagged.Tags = []string{"a", `"b\`, "ü"}
@@ -325,7 +367,7 @@ func TestAServerThatGoesAwayIsUnavailableUntilItIsBack(t *testing.T) {
 		if err := server.Restart(t.Context(), kill); err != nil {
 			t.Fatal(err)
 		}
-		// The pool finds out about each of its dead connections by itself.
+		// Asking whether it is ready rids the pool of dead connections.
 		if err := db.Ready(t.Context()); err != nil {
 			t.Errorf("killed %t: %v", kill, err)
 		}

@@ -2,7 +2,9 @@ package gormdb
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"collab/domain/id"
 	"collab/domain/org"
@@ -54,14 +56,17 @@ func taskList(d dialect, o id.Org, actor org.Actor, f task.Filter) (query string
 	var c condition
 	c.add("t.org_id = ?", string(o))
 	from, order := "tasks t", []string{"t.sort_order", "t.created_at", "t.id"}
-	switch len(f.Tags) {
-	case 0:
-	case 1:
+	tags := slices.DeleteFunc(slices.Clone(f.Tags), func(tag string) bool { return !utf8.ValidString(tag) || strings.ContainsRune(tag, 0) })
+	switch {
+	case len(f.Tags) == 0:
+	case len(tags) == 0:
+		return "", nil, false // no task can have them
+	case len(tags) == 1:
 		// The join goes from the tag's tasks to the tasks: CROSS keeps SQLite to it.
 		from, order = "task_tags g CROSS JOIN tasks t", []string{"g.sort_order", "g.created_at", "g.task_id"}
-		c.add("g.org_id = ? AND g.tag = ? AND t.id = g.task_id", string(o), f.Tags[0])
+		c.add("g.org_id = ? AND g.tag = ? AND t.id = g.task_id", string(o), tags[0])
 	default:
-		c.add("t.id IN (SELECT g.task_id FROM task_tags g WHERE g.org_id = ? AND "+d.in("g.tag", "text")+")", string(o), list(d, f.Tags))
+		c.add("t.id IN (SELECT g.task_id FROM task_tags g WHERE g.org_id = ? AND "+d.in("g.tag", "text")+")", string(o), list(d, tags))
 	}
 	if f.Status != "" {
 		c.add("t.status = ?", string(f.Status))
@@ -82,11 +87,7 @@ func taskList(d dialect, o id.Org, actor org.Actor, f task.Filter) (query string
 		return "", nil, false
 	}
 	if f.After != nil {
-		after, ok := id.Parse[id.Task](string(f.After.ID))
-		if !ok {
-			after = "00000000-0000-0000-0000-000000000000"
-		}
-		c.add("("+strings.Join(order, ", ")+") > (?, ?, ?)", f.After.SortOrder, f.After.CreatedAt.UnixMilli(), string(after))
+		c.add("("+strings.Join(order, ", ")+") > (?, ?, ?)", f.After.SortOrder, f.After.CreatedAt.UnixMilli(), place(f.After.ID))
 	}
 	query, limit := d.page("SELECT "+taskColumns+" FROM "+from+" WHERE "+strings.Join(c.all, " AND "), strings.Join(order, ", "), f.Limit)
 	return query, append(c.args, limit...), true

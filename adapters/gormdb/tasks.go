@@ -318,8 +318,12 @@ func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.
 	})
 }
 
+// Unassign takes the tasks in no order, and is a transaction so that it is run
+// again when it and a Revise have waited for each other.
 func (q tasks) Unassign(ctx context.Context, o id.Org, user id.User, now time.Time) error {
-	_, err := exec(ctx, q.write, "Task", "UPDATE tasks SET assignee_id = NULL, version = version + 1, updated_at = ? WHERE org_id = ? AND assignee_id = ?",
-		now.UnixMilli(), string(o), string(user))
-	return err
+	return q.atomic(ctx, func(c *conn) error {
+		_, err := exec(ctx, c.write, "Task", "UPDATE tasks SET assignee_id = NULL, version = version + 1, updated_at = ? WHERE org_id = ? AND assignee_id = ?",
+			now.UnixMilli(), string(o), string(user))
+		return err
+	})
 }

@@ -220,10 +220,11 @@ var (
 	equated     = regexp.MustCompile("(?i)\\borg_id[\"`]?\\s*=\\s*\\?")
 	alternative = regexp.MustCompile(`(?i)\bor\b`)
 
-	literal    = regexp.MustCompile(`'(?:[^']|'')*'|--[^\n]*|(?s:/\*.*?\*/)`)
-	confined   = regexp.MustCompile("(?i)\\borg_id[\"`]?\\s*=\\s*(?:\\?|\\$\\d+|[a-z_]+\\.org_id\\b)|\\(\\s*[\"`]?org_id[\"`]?\\s*,")
-	confinedBy = regexp.MustCompile("(?i)\\borg_id[\"`]?\\s*=\\s*(?:\\?|\\$\\d+)|\\(\\s*[\"`]?org_id[\"`]?\\s*,")
-	undone     = regexp.MustCompile("(?i)\\borg_id[\"`]?\\s*=\\s*(?:\\?|\\$\\d+)\\s+or\\b|\\bor\\s+(?:[a-z_]+\\.)?[\"`]?org_id[\"`]?\\s*=")
+	literal     = regexp.MustCompile(`'(?:[^']|'')*'|--[^\n]*|(?s:/\*.*?\*/)`)
+	insertedOrg = "\\binsert\\s+into\\s+[\"`]?\\w+[\"`]?\\s*\\(\\s*[\"`]?org_id\\b"
+	confined    = regexp.MustCompile("(?i)\\borg_id[\"`]?\\s*=\\s*(?:\\?|\\$\\d+|[a-z_]+\\.org_id\\b)|" + insertedOrg)
+	confinedBy  = regexp.MustCompile("(?i)\\borg_id[\"`]?\\s*=\\s*(?:\\?|\\$\\d+)|" + insertedOrg)
+	undone      = regexp.MustCompile("(?i)\\borg_id[\"`]?\\s*=\\s*(?:\\?|\\$\\d+)\\s+or\\b|\\bor\\s+(?:[a-z_]+\\.)?[\"`]?org_id[\"`]?\\s*=")
 )
 
 // verdicts remembers which written statements are confined. There are as many

@@ -58,6 +58,7 @@ func TestTheGuardRefusesWhatNamesNoOrganisation(t *testing.T) {
 		"raw in a comment": func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks -- org_id = ?") },
 		"raw in a text":    func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks WHERE title = 'org_id = ?'") },
 		"raw alternative":  func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks WHERE org_id = ? OR 1 = 1", org) },
+		"raw pair":         func(g *gorm.DB) error { return scan(g, "SELECT (org_id, id) FROM tasks") },
 		"raw sub-query": func(g *gorm.DB) error {
 			return scan(g, "SELECT id FROM tasks WHERE org_id = ? AND workspace_id IN (SELECT id FROM workspaces)", org)
 		},

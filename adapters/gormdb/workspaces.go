@@ -88,13 +88,17 @@ func (q workspaces) Put(ctx context.Context, o id.Org, w workspace.Workspace) er
 	})
 }
 
-// Remove leaves the tasks and their history to the references.
+// Remove leaves the tasks and their history to the references. It is a
+// transaction although it is one statement, because that is run again when it
+// and a change of the tasks have waited for each other.
 func (q workspaces) Remove(ctx context.Context, o id.Org, w id.Workspace) error {
-	n, err := exec(ctx, q.write, "Workspace", "DELETE FROM workspaces WHERE org_id = ? AND id = ?", string(o), string(w))
-	if err == nil && n == 0 {
-		err = fault.Missing("Workspace")
-	}
-	return err
+	return q.atomic(ctx, func(c *conn) error {
+		n, err := exec(ctx, c.write, "Workspace", "DELETE FROM workspaces WHERE org_id = ? AND id = ?", string(o), string(w))
+		if err == nil && n == 0 {
+			err = fault.Missing("Workspace")
+		}
+		return err
+	})
 }
 
 type orderRow struct {
