@@ -65,10 +65,12 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 		if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
 			return err
 		}
+		// Ids in the order of making, as it is the ids that lists go by where the
+		// times of creation are the same.
 		made = Seeded{
 			Seeded:     true,
 			SharedTeam: id.Team(s.ids.New()), PersonalTeam: id.Team(s.ids.New()),
-			SharedWorkspace: id.Workspace(s.ids.New()), PersonalWorkspace: id.Workspace(s.ids.New()),
+			PersonalWorkspace: id.Workspace(s.ids.New()), SharedWorkspace: id.Workspace(s.ids.New()),
 		}
 		if err := s.team(ctx, r, actor, made.SharedTeam, team.Shared, seed.SharedTeam); err != nil {
 			return err
