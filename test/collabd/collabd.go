@@ -29,15 +29,29 @@ const (
 )
 
 // binary is the server, built once for each test process. The build's own
-// cache makes it cheap.
+// cache makes it cheap. The test cache learns of changes to it by the import of
+// app/assembly above, and by this reading the files of cmd/collabd.
 var binary = sync.OnceValues(func() (string, error) {
 	_, here, _, _ := runtime.Caller(0)
+	sources, err := filepath.Glob(filepath.Join(filepath.Dir(here), "../../cmd/collabd/*.go"))
+	if err != nil || len(sources) == 0 {
+		return "", fmt.Errorf("cmd/collabd has no files: %v", err)
+	}
+	for _, name := range sources {
+		if _, err := os.ReadFile(name); err != nil {
+			return "", err
+		}
+	}
 	dir, err := os.MkdirTemp("", "collabd-*")
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "collabd")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/collabd")
+	args := []string{"build", "-o", path}
+	if race {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "./cmd/collabd")...)
 	cmd.Dir = filepath.Join(filepath.Dir(here), "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %v\n%s", err, out)

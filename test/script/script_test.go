@@ -10,23 +10,6 @@ import (
 	"testing"
 )
 
-// scratch is a folder that lasts as long as the test.
-var scratch string
-
-func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "collab-script-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	scratch = dir
-	return m.Run()
-}
-
 func TestOnSQLite(t *testing.T)   { testProfile(t, onSQLite) }
 func TestOnPostgres(t *testing.T) { testProfile(t, onPostgres) }
 
