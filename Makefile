@@ -1,0 +1,62 @@
+# Everything here needs Go, make and a shell. What a target installs or starts
+# beyond that is said by `make help`. Libraries come from the Go module proxy,
+# pinned in go.mod and go.sum, and so does staticcheck.
+
+GO       ?= go
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-browser check format vet staticcheck modules race pages bench fuzz
+
+help: ## print this
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
+
+build: ## build bin/collabd
+	$(GO) build -trimpath -o bin/collabd ./cmd/collabd
+
+run: build ## build and start the server on http://localhost:8080, data in ./data
+	./bin/collabd
+
+test: ## run all tests; those on Postgres start temporary servers, installing the package postgresql where it is missing and one is root
+	$(GO) test -timeout 20m ./...
+
+test-browser: ## run the tests in a browser; starts Chromium, installing the package chromium where it is missing and one is root
+	$(GO) test -timeout 20m -tags browser ./test/browser/... ./adapters/devidp/...
+
+check: format vet staticcheck modules race ## check format, vet, staticcheck and modules, and run all tests with the race detector (needs a C compiler)
+
+format:
+	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi; \
+	echo "ok	gofmt"
+
+vet:
+	$(GO) vet ./...
+	$(GO) vet -tags browser ./test/browser/... ./adapters/devidp/...
+	@echo "ok	vet"
+
+staticcheck:
+	$(GO) tool staticcheck ./...
+	@echo "ok	staticcheck"
+
+modules:
+	$(GO) mod verify
+
+# The tests compare the pages that are printed from code (docs/routes.md,
+# docs/profiles.md) with what they would print.
+race:
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
+
+pages: ## print docs/routes.md and docs/profiles.md anew
+	$(GO) test ./adapters/httpapi ./app/assembly -update
+
+bench: ## measure the server against a bare one; starts both, and a temporary Postgres
+	$(GO) run ./test/bench
+
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@set -e; for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
