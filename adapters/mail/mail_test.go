@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"collab/adapters/mail"
 	"collab/domain/fault"
@@ -163,6 +164,9 @@ func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
 		if len(h["Bcc"])+len(h["X-Evil"]) > 0 || len(h["From"]) != 1 || len(h["Subject"]) != 1 || got.to != "TO:<grace@example.org>" {
 			t.Errorf("the subject %q gives %v", subject, h)
 		}
+		if shown, err := new(mime.WordDecoder).DecodeHeader(h.Get("Subject")); err != nil || strings.ContainsFunc(shown, unicode.IsControl) {
+			t.Errorf("the subject %q is shown as %q, %v", subject, shown, err)
+		}
 	}
 	stop(t, m)
 	if n := s.heard("RCPT"); n != 4 {
@@ -271,9 +275,24 @@ func TestAFailureThatLastsIsGivenUpAndSaid(t *testing.T) {
 	got := <-s.arrived
 	<-l.failed
 	stop(t, m)
-	if !strings.Contains(got.to, "edsger") || len(s.arrived) != 0 || len(c.waits) == 0 || strings.Contains(l.String(), "grace") {
+	if !strings.Contains(got.to, "edsger") || len(s.arrived) != 0 || len(c.waits) == 0 || s.heard("RCPT") != 4 || strings.Contains(l.String(), "grace") {
 		t.Errorf("got %+v; the log is %s", got, l)
 	}
+}
+
+func TestAMessageThatWaitsKeepsNoOtherWaiting(t *testing.T) {
+	s := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} })
+	o := s.options(newClock(), &logbook{})
+	waiting := make(chan struct{}, 9)
+	o.After = func(time.Duration) <-chan time.Time { waiting <- struct{}{}; return nil } // never passes
+	m := start(t, o)
+	send(t, m, "grace@example.org")
+	<-waiting
+	send(t, m, "edsger@example.net")
+	if got := <-s.arrived; !strings.Contains(got.to, "edsger") {
+		t.Errorf("got %+v", got)
+	}
+	stop(t, m)
 }
 
 func TestWhatTheServerRefusesForGoodIsNotTriedAgain(t *testing.T) {
@@ -297,11 +316,13 @@ func TestWhatTheServerHasTakenIsNotSentAgain(t *testing.T) {
 	for _, command := range []string{"RSET", "QUIT"} {
 		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{"hang up"} }), &logbook{}, newClock()
 		m := start(t, s.options(c, l))
-		send(t, m, "grace@example.org")
-		<-s.arrived
+		for _, to := range []string{"grace@example.org", "edsger@example.net"} {
+			send(t, m, to)
+			<-s.arrived
+		}
 		stop(t, m)
-		if len(s.arrived) != 0 || len(c.waits) != 0 || s.heard("MAIL") != 1 {
-			t.Errorf("with the connection lost at %s the message was sent %d times", command, s.heard("MAIL"))
+		if len(s.arrived) != 0 || len(c.waits) != 0 || s.heard("MAIL") != 2 {
+			t.Errorf("with the connection lost at %s two messages were sent %d times", command, s.heard("MAIL"))
 		}
 	}
 }

@@ -123,7 +123,8 @@ func (s *SMTP) letter(m mail.Message) (*letter, error) {
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(s.from)
 	message.ToMailAddress(to)
-	message.Subject(oneLine(m.Subject))
+	// An encoded word in somebody's name would be decoded by the reader.
+	message.Subject(strings.ReplaceAll(oneLine(m.Subject), "=?", "= ?"))
 	message.SetBodyString(gomail.TypeTextPlain, m.Text)
 	message.SetDateWithValue(s.Clock.Now())
 	// Ours, because the library's would tell the name of the machine.

@@ -328,6 +328,27 @@ func TestAFloodOfBadTokensReadsTheKeysOncePerHalfMinute(t *testing.T) {
 	}
 }
 
+func TestOnlyASignatureThatNoKeyMadeHasTheKeysReadAgain(t *testing.T) {
+	key := signer{"k1", jose.EdDSA, edKey(1)}
+	i, c := newIssuer(t, key), newClock()
+	p := i.provider(t, c)
+	if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(time.Minute)
+	for _, token := range []string{
+		"", "a.b.c", "not a token", key.sign(t, []byte("{")), key.token(t, i.claims(c, map[string]any{"exp": 1})), key.token(t, i.claims(c, map[string]any{"iss": "other"})),
+		signer{"r1", jose.RS512, rsaKey()}.token(t, i.claims(c)),
+	} {
+		if _, err := verify(p, token); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("%q gives %v", token, err)
+		}
+	}
+	if got := i.asked(); got != [2]int{1, 1} {
+		t.Errorf("discovery and keys were read %v times", got)
+	}
+}
+
 func TestNewKeysAreFoundAtTheNextReadingThatIsAllowed(t *testing.T) {
 	older, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.RS256, rsaKey()}
 	i, c := newIssuer(t, older), newClock()

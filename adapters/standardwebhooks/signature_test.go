@@ -119,9 +119,15 @@ func TestWhatIsNotSignedIsRefused(t *testing.T) {
 		"a signature that is not base64":   {with("webhook-signature", "v1,!!!"), vectorBody},
 		"a signature header without limit": {with("webhook-signature", strings.Repeat("v1,AAAA ", 1000)+vectorSignature), vectorBody},
 		"headers of both families mixed":   {headers{"webhook-id": vectorID, "svix-timestamp": "1614265330", "svix-signature": vectorSignature}, vectorBody},
+		"an id of the other family beside": {headers{"webhook-id": "msg_other", "svix-id": vectorID, "svix-timestamp": "1614265330", "svix-signature": vectorSignature}, vectorBody},
 	} {
 		if accepted(t, reader(t, vectorTime, vectorSecret), c.h, c.body) {
 			t.Errorf("accepted with %s", name)
+		}
+	}
+	for _, id := range []string{"msg\x001", "msg\n1", "msg\xff1", strings.Repeat("m", 256)} {
+		if accepted(t, reader(t, vectorTime, vectorSecret), signed(t, vectorSecret, id, vectorTime, vectorBody), vectorBody) {
+			t.Errorf("accepted with the id %q, which cannot be kept", id)
 		}
 	}
 }

@@ -21,11 +21,11 @@ func TestIDs(t *testing.T) {
 	// The order is the process's, whoever asks.
 	last := ""
 	for range 10_000 {
-		if s := (system.IDs{}).New(); s <= last {
+		s := system.IDs{}.New()
+		if s <= last {
 			t.Fatalf("%s came after %s", s, last)
-		} else {
-			last = s
 		}
+		last = s
 	}
 }
 
