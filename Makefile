@@ -3,7 +3,11 @@
 # pinned in go.mod and go.sum, and so does staticcheck.
 
 GO       ?= go
+BIN      ?= bin
 FUZZTIME ?= 10s
+
+# Properties are tried with this many cases each.
+export RAPID_CHECKS ?= 1000
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-browser check format vet staticcheck modules race pages bench fuzz
@@ -12,10 +16,10 @@ help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 build: ## build bin/collabd
-	$(GO) build -trimpath -o bin/collabd ./cmd/collabd
+	$(GO) build -o $(BIN)/collabd ./cmd/collabd
 
-run: build ## build and start the server on http://localhost:8080, data in ./data
-	./bin/collabd
+run: build ## build the server and start it on SQLite and local files
+	@exec $(BIN)/collabd
 
 test: ## run all tests; those on Postgres start temporary servers, installing the package postgresql where it is missing and one is root
 	$(GO) test -timeout 20m ./...
