@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io/fs"
 	"net/url"
@@ -13,7 +12,6 @@ import (
 
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
-	_ "modernc.org/sqlite" // the driver
 
 	"collab/domain/fault"
 )
@@ -50,7 +48,7 @@ func (db *DB) openSQLite(o Options) error {
 	db.dialect = onSQLite
 	// The driver sets busy_timeout before the others, whatever their order.
 	common := []string{"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "temp_store(MEMORY)", "cache_size(-16000)"}
-	writer, err := sql.Open(driverName, sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)")))
+	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)")))
 	if err != nil {
 		return err
 	}
@@ -63,7 +61,7 @@ func (db *DB) openSQLite(o Options) error {
 	if _, err := writer.Exec("PRAGMA optimize = 0x10002"); err != nil {
 		return failed(context.Background(), err, "Database")
 	}
-	reader, err := sql.Open(driverName, sqliteDSN(path, "deferred", append(common, "query_only(1)")))
+	reader, err := openSQLitePool(sqliteDSN(path, "deferred", append(common, "query_only(1)")))
 	if err != nil {
 		return err
 	}

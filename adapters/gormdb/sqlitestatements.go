@@ -1,0 +1,141 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	sqlitedriver "modernc.org/sqlite"
+)
+
+// maxStatements bounds how many statements a connection keeps.
+const maxStatements = 256
+
+// openSQLitePool opens a pool whose connections keep the statements that they
+// have parsed: parsing a short query takes longer than running it, and the
+// driver keeps nothing by itself.
+func openSQLitePool(dsn string) (*sql.DB, error) {
+	c, err := sqlitedriver.NewConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(keepingConnector{c}), nil
+}
+
+type keepingConnector struct{ driver.Connector }
+
+func (k keepingConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := k.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &keepingConn{sqliteConn: c.(sqliteConn), kept: map[string]*keptStatement{}}, nil
+}
+
+// sqliteConn is what the driver's connections can do and database/sql makes use
+// of.
+type sqliteConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// keepingConn is a connection with its statements. Like every driver's
+// connection it is used by one goroutine at a time.
+type keepingConn struct {
+	sqliteConn
+	kept map[string]*keptStatement
+}
+
+type keptStatement struct {
+	driver.Stmt
+	busy bool // rows of it are open
+}
+
+// statement returns the kept statement for a query, or nil where there can be
+// none: it has open rows, or the query cannot be prepared, which the connection
+// itself then says.
+func (c *keepingConn) statement(ctx context.Context, query string) *keptStatement {
+	if s, ok := c.kept[query]; ok {
+		if s.busy {
+			return nil
+		}
+		return s
+	}
+	prepared, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil
+	}
+	if len(c.kept) >= maxStatements {
+		c.forget()
+	}
+	s := &keptStatement{Stmt: prepared}
+	c.kept[query] = s
+	return s
+}
+
+// forget closes one statement without open rows, whichever comes first.
+func (c *keepingConn) forget() {
+	for query, s := range c.kept {
+		if !s.busy {
+			delete(c.kept, query)
+			_ = s.Close() // it says again how the statement ended last time
+			return
+		}
+	}
+}
+
+func (c *keepingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if s := c.statement(ctx, query); s != nil {
+		return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	}
+	return c.sqliteConn.ExecContext(ctx, query, args)
+}
+
+func (c *keepingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	s := c.statement(ctx, query)
+	if s == nil {
+		return c.sqliteConn.QueryContext(ctx, query, args)
+	}
+	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	s.busy = true
+	return &keptRows{sqliteRows: rows.(sqliteRows), of: s}, nil
+}
+
+func (c *keepingConn) Close() error {
+	for _, s := range c.kept {
+		_ = s.Close()
+	}
+	c.kept = nil
+	return c.sqliteConn.Close()
+}
+
+// sqliteRows is what the driver's rows can do.
+type sqliteRows interface {
+	driver.Rows
+	driver.RowsColumnTypeDatabaseTypeName
+	driver.RowsColumnTypeLength
+	driver.RowsColumnTypeNullable
+	driver.RowsColumnTypePrecisionScale
+	driver.RowsColumnTypeScanType
+}
+
+// keptRows give their statement back when they are closed.
+type keptRows struct {
+	sqliteRows
+	of *keptStatement
+}
+
+func (r *keptRows) Close() error {
+	err := r.sqliteRows.Close()
+	r.of.busy = false
+	return err
+}

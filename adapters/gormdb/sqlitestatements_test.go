@@ -1,0 +1,163 @@
+package gormdb
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+func TestKeptStatements(t *testing.T) {
+	ctx := t.Context()
+	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "kept.db"), "immediate", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	pool.SetMaxOpenConns(1)
+	exec := func(t *testing.T, statement string) {
+		t.Helper()
+		if _, err := pool.ExecContext(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, "CREATE TABLE n (n INTEGER PRIMARY KEY); INSERT INTO n VALUES (1), (2), (3)") // several at once
+	// kept calls fn with the one connection.
+	kept := func(t *testing.T, fn func(*keepingConn)) {
+		t.Helper()
+		c, err := pool.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Raw(func(raw any) error { fn(raw.(*keepingConn)); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const query = "SELECT n FROM n WHERE n >= ? ORDER BY n"
+	read := func(t *testing.T, from int, want string) {
+		t.Helper()
+		rows, err := pool.QueryContext(ctx, query, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(drain(t, rows)); got != want {
+			t.Errorf("from %d: %s, not %s", from, got, want)
+		}
+	}
+
+	t.Run("a statement is prepared once and takes new arguments each time", func(t *testing.T) {
+		read(t, 1, "[1 2 3]")
+		var before, after *keptStatement
+		kept(t, func(c *keepingConn) { before = c.kept[query] })
+		read(t, 3, "[3]")
+		kept(t, func(c *keepingConn) { after = c.kept[query] })
+		if before == nil || before != after {
+			t.Errorf("%p became %p", before, after)
+		}
+	})
+
+	t.Run("the same query within its own rows leaves them alone", func(t *testing.T) {
+		tx, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		outer, err := tx.QueryContext(ctx, query, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer outer.Close()
+		var seen []int
+		for outer.Next() {
+			var n int
+			if err := outer.Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, n)
+			inner, err := tx.QueryContext(ctx, query, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(drain(t, inner)); got != "[2 3]" {
+				t.Errorf("within: %s", got)
+			}
+		}
+		if fmt.Sprint(seen) != "[1 2 3]" {
+			t.Errorf("around: %v", seen)
+		}
+	})
+
+	t.Run("rows that are given up leave the statement usable and the database unlocked", func(t *testing.T) {
+		rows, err := pool.QueryContext(ctx, query, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows.Next()
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, "INSERT INTO n VALUES (4)")
+		read(t, 3, "[3 4]")
+	})
+
+	t.Run("a failed execution is reported and leaves the statement usable", func(t *testing.T) {
+		const insert = "INSERT INTO n VALUES (?)"
+		if _, err := pool.ExecContext(ctx, insert, 4); err == nil || cause(err) != causeTaken {
+			t.Errorf("a second 4: %v", err)
+		}
+		if _, err := pool.ExecContext(ctx, insert, 5); err != nil {
+			t.Error(err)
+		}
+		read(t, 4, "[4 5]")
+	})
+
+	t.Run("a statement follows a change of the schema", func(t *testing.T) {
+		exec(t, "CREATE INDEX n_down ON n (n DESC)")
+		exec(t, "ALTER TABLE n ADD COLUMN more TEXT")
+		read(t, 4, "[4 5]")
+	})
+
+	t.Run("what cannot be prepared is an error and not kept", func(t *testing.T) {
+		if _, err := pool.QueryContext(ctx, "SELECT nothing"); err == nil {
+			t.Error("no error")
+		}
+		kept(t, func(c *keepingConn) {
+			if c.kept["SELECT nothing"] != nil {
+				t.Error("kept")
+			}
+		})
+	})
+
+	t.Run("no more than so many are kept", func(t *testing.T) {
+		for i := range maxStatements + 10 {
+			exec(t, fmt.Sprintf("SELECT %d", i))
+		}
+		kept(t, func(c *keepingConn) {
+			if len(c.kept) != maxStatements {
+				t.Errorf("%d are kept", len(c.kept))
+			}
+		})
+		read(t, 5, "[5]")
+	})
+}
+
+func drain(t *testing.T, rows *sql.Rows) (all []int) {
+	t.Helper()
+	defer rows.Close()
+	for rows.Next() {
+		var n int
+		if err := rows.Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
