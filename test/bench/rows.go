@@ -210,7 +210,8 @@ func (l *onSQLite) fill(ctx context.Context) error {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	return l.exec(ctx, "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)")
+	// With a limit, as the server's own PRAGMA optimize has one.
+	return l.exec(ctx, "PRAGMA analysis_limit = 1000", "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)")
 }
 
 func (l *onSQLite) exec(ctx context.Context, statements ...string) error {
