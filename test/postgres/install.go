@@ -90,5 +90,5 @@ func unprivileged() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("Postgres does not run as root, and there is no user postgres or nobody to run it as")
+	return nil, errors.New("a Postgres server does not run as root, and there is no user postgres or nobody to run it as")
 }

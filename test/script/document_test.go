@@ -16,13 +16,15 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
-// described holds every exchange to docs/openapi.yaml: what was answered must
-// be described there, and what was accepted must have been allowed. Paths that
+const documentPath = "../../docs/openapi.yaml"
+
+// described holds every exchange to the OpenAPI document at the path: what was
+// answered must be described there, and what was accepted must have been allowed. Paths that
 // are not described must be answered with 404, methods with 405.
-func described(t *testing.T) func(*http.Request, []byte, *http.Response, []byte) []string {
+func described(t *testing.T, path string) func(*http.Request, []byte, *http.Response, []byte) []string {
 	t.Helper()
 	loader := openapi3.NewLoader()
-	doc, err := loader.LoadFromFile("../../docs/openapi.yaml")
+	doc, err := loader.LoadFromFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,22 +51,22 @@ func described(t *testing.T) func(*http.Request, []byte, *http.Response, []byte)
 		switch {
 		case errors.Is(err, routers.ErrPathNotFound):
 			if answer.StatusCode != http.StatusNotFound {
-				return []string{fmt.Sprintf("docs/openapi.yaml has no such path, but the answer is %d", answer.StatusCode)}
+				return []string{fmt.Sprintf("the document has no such path, but the answer is %d", answer.StatusCode)}
 			}
 			return nil
 		case errors.Is(err, routers.ErrMethodNotAllowed):
 			if answer.StatusCode != http.StatusMethodNotAllowed {
-				return []string{fmt.Sprintf("docs/openapi.yaml has no such method, but the answer is %d", answer.StatusCode)}
+				return []string{fmt.Sprintf("the document has no such method, but the answer is %d", answer.StatusCode)}
 			}
 			return nil
 		case err != nil:
-			return []string{"docs/openapi.yaml: " + err.Error()}
+			return []string{"the document: " + err.Error()}
 		}
 		input := &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route, Options: options}
 		var wrong []string
 		if answer.StatusCode < 300 {
 			if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
-				wrong = append(wrong, "docs/openapi.yaml does not allow the request: "+oneLine(err))
+				wrong = append(wrong, "the document does not allow the request: "+oneLine(err))
 			}
 		}
 		output := &openapi3filter.ResponseValidationInput{
@@ -72,7 +74,7 @@ func described(t *testing.T) func(*http.Request, []byte, *http.Response, []byte)
 			Body: io.NopCloser(bytes.NewReader(text)),
 		}
 		if err := openapi3filter.ValidateResponse(context.Background(), output); err != nil {
-			wrong = append(wrong, "docs/openapi.yaml does not describe the answer: "+oneLine(err))
+			wrong = append(wrong, "the document does not describe the answer: "+oneLine(err))
 		}
 		return wrong
 	}

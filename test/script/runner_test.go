@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -300,6 +302,53 @@ func TestConversationsAreHeld(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.wrong, got); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+const smallDocument = `openapi: 3.0.3
+info: {title: Example, version: "1"}
+servers: [{url: /api/v1}]
+paths:
+  /tasks:
+    get:
+      parameters:
+        - {name: limit, in: query, schema: {type: integer, maximum: 9}}
+      responses:
+        "200":
+          description: The tasks
+          content: {application/json: {schema: {type: array, items: {type: string}}}}
+`
+
+func TestExchangesAreHeldToTheDocument(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "openapi.yaml")
+	if err := os.WriteFile(path, []byte(smallDocument), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := described(t, path)
+	for _, c := range []struct {
+		sentence, ask string
+		status        int
+		answer, wrong string
+	}{
+		{"what is described is no trouble", "GET /api/v1/tasks?limit=9", 200, `["a"]`, ""},
+		{"a request that the document forbids must be refused", "GET /api/v1/tasks?limit=10", 200, `[]`, "the document does not allow the request"},
+		{"an answer in another shape is reported", "GET /api/v1/tasks", 200, `[1]`, "the document does not describe the answer"},
+		{"a status that is not described is reported", "GET /api/v1/tasks", 404, `{}`, "the document does not describe the answer"},
+		{"a path that is not described is not found", "GET /api/v1/teams", 404, `{}`, ""},
+		{"a path that is not described may not be answered", "GET /api/v1/teams", 200, `[]`, "the document has no such path"},
+		{"a method that is not described is not allowed", "PUT /api/v1/tasks", 405, `{}`, ""},
+		{"a method that is not described may not be answered", "PUT /api/v1/tasks", 200, `[]`, "the document has no such method"},
+		{"what is outside the prefix is not looked at", "GET /healthz", 200, `{}`, ""},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			method, target, _ := strings.Cut(c.ask, " ")
+			r := httptest.NewRequest(method, "http://localhost"+target, nil)
+			answer := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {"application/json"}}}
+			got := strings.Join(check(r, nil, answer, []byte(c.answer)), "; ")
+			if c.wrong == "" && got != "" || !strings.HasPrefix(got, c.wrong) {
+				t.Errorf("got %q, want %q", got, c.wrong)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ func testProfile(t *testing.T, p profile) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no conversations: %v", err)
 	}
-	check := described(t)
+	check := described(t, documentPath)
 	shared := start(t, p)
 	t.Run("conversations", func(t *testing.T) {
 		for _, path := range paths {
