@@ -71,7 +71,7 @@ func matches(got, shown string) bool {
 }
 
 // start runs a command line of the README and returns the address that the
-// server prints.
+// server says it listens on.
 func start(t *testing.T, line string, environ ...string) (url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -80,11 +80,10 @@ func start(t *testing.T, line string, environ ...string) (url string) {
 	cmd.Env = append(os.Environ(), environ...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	out, err := cmd.StdoutPipe()
+	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,14 +93,16 @@ func start(t *testing.T, line string, environ ...string) (url string) {
 			t.Logf("the server ended with %v", err)
 		}
 	})
-	lines := bufio.NewScanner(out)
+	var said strings.Builder
+	lines := bufio.NewScanner(log)
 	for lines.Scan() {
-		if m := regexp.MustCompile(`(http://\S+)/api/v1`).FindStringSubmatch(lines.Text()); m != nil {
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return m[1]
+		said.WriteString(lines.Text() + "\n")
+		if m := regexp.MustCompile(`"msg":"listening".*"address":"127.0.0.1:(\d+)"`).FindStringSubmatch(lines.Text()); m != nil {
+			go func() { _, _ = io.Copy(io.Discard, log) }()
+			return "http://localhost:" + m[1]
 		}
 	}
-	t.Fatalf("%s printed no address", line)
+	t.Fatalf("%s did not listen:\n%s", line, said.String())
 	return ""
 }
 
