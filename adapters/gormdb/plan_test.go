@@ -344,6 +344,9 @@ func checkScans(t *testing.T, s statement, p planned) {
 }
 
 func TestPlans(t *testing.T) {
+	if slowed {
+		t.Skip("plans have nothing to do with races, and loading takes minutes under the detector")
+	}
 	onBoth(t, func(t *testing.T, db *DB) {
 		load(t, db)
 		r := record(t, db)
