@@ -4,6 +4,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -51,7 +52,7 @@ func (w *Webhooks) Identity(ctx context.Context, header func(string) string, bod
 		}
 		return w.apply(ctx, r, e)
 	})
-	if err == errSeen {
+	if errors.Is(err, errSeen) {
 		return nil
 	}
 	return err
