@@ -83,7 +83,7 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 
 // Update changes a workspace that the actor can see.
 func (s *Workspaces) Update(ctx context.Context, actor org.Actor, w id.Workspace, p workspace.Patch) (Placed, error) {
-	return s.change(ctx, actor, w, func(was workspace.Workspace) (workspace.Workspace, error) {
+	return s.change(ctx, actor, w, func(_ ports.Records, was workspace.Workspace) (workspace.Workspace, error) {
 		return was.Apply(p, s.clock.Now())
 	})
 }
@@ -91,21 +91,20 @@ func (s *Workspaces) Update(ctx context.Context, actor org.Actor, w id.Workspace
 // Move puts a workspace into another team; the actor can see both.
 func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, to id.Team) (Placed, error) {
 	unknown := fault.Field("targetTeamId", "must be a team that you can see")
-	moved, err := s.change(ctx, actor, w, func(was workspace.Workspace) (workspace.Workspace, error) {
+	return s.change(ctx, actor, w, func(r ports.Records, was workspace.Workspace) (workspace.Workspace, error) {
 		if !actor.SeesTeam(to) {
 			return was, unknown
 		}
+		if _, err := r.Work().Teams().Get(ctx, actor.Org, to); fault.Is(err, fault.NotFound) {
+			return was, unknown
+		} else if err != nil {
+			return was, err
+		}
 		return was.Moved(to, s.clock.Now()), nil
 	})
-	if fault.Is(err, fault.NotFound) && actor.SeesWorkspace(w) {
-		if _, gone := s.store.Work().Teams().Get(ctx, actor.Org, to); fault.Is(gone, fault.NotFound) {
-			err = unknown
-		}
-	}
-	return moved, err
 }
 
-func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
+func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
 	if err := actor.Writes(); err != nil {
 		return Placed{}, err
 	}
@@ -117,7 +116,7 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 		if err != nil {
 			return err
 		}
-		next, err := fn(was)
+		next, err := fn(r, was)
 		if err != nil {
 			return err
 		}
