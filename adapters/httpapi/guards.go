@@ -79,19 +79,15 @@ func (a *api) charged(c *call, err error) error {
 
 // check decides by the role.
 func (g guard) check(actor org.Actor) error {
-	if g == caller {
-		return nil
-	}
-	if actor.Org == "" {
-		return fault.New(fault.Forbidden, "This needs an organisation, and the caller has none")
-	}
-	switch {
-	case g == writer && !actor.Role.MayWrite():
-		return fault.New(fault.Forbidden, "The role %s may only read", actor.Role)
-	case g == manager && !actor.Role.MayManage():
-		return fault.New(fault.Forbidden, "This needs the role OWNER or ADMIN")
-	case g == owner && actor.Role != org.Owner:
-		return fault.New(fault.Forbidden, "This needs the role OWNER")
+	switch g {
+	case member:
+		return actor.Belongs()
+	case writer:
+		return actor.Writes()
+	case manager:
+		return actor.Manages()
+	case owner:
+		return actor.Owns()
 	}
 	return nil
 }

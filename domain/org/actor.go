@@ -66,6 +66,17 @@ func (a Actor) Writes() error {
 	return nil
 }
 
+// Owns decides whether the actor is an owner of the organisation.
+func (a Actor) Owns() error {
+	if err := a.Belongs(); err != nil {
+		return err
+	}
+	if a.Role != Owner {
+		return fault.New(fault.Forbidden, "This needs the role OWNER")
+	}
+	return nil
+}
+
 // Manages decides whether the actor may manage members and settings.
 func (a Actor) Manages() error {
 	if err := a.Belongs(); err != nil {
