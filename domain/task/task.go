@@ -96,7 +96,8 @@ func (t Task) Restore(s Status, completedAt *time.Time) Task {
 	return t
 }
 
-// Clone returns a copy that shares no memory that could be changed.
+// Clone returns a copy with tags of its own. What the pointers lead to is never
+// changed, only replaced, and is shared.
 func (t Task) Clone() Task {
 	t.Tags = slices.Clone(t.Tags)
 	return t
