@@ -48,7 +48,7 @@ type Options struct {
 // Access are the use cases of tokens.
 type Access struct {
 	Options
-	epochs    epochs
+	epochs    *epochs
 	verified  *cache[[sha256.Size]byte, verified]
 	sightings *cache[seat, sighting]
 }
@@ -78,7 +78,7 @@ type sighting struct {
 func New(o Options) *Access {
 	return &Access{
 		Options:   o,
-		epochs:    epochs{port: o.Epochs},
+		epochs:    newEpochs(o.Epochs),
 		verified:  newCache[[sha256.Size]byte, verified](maxVerified),
 		sightings: newCache[seat, sighting](maxSightings),
 	}
@@ -170,10 +170,14 @@ func (a *Access) recognise(ctx context.Context, claims identity.Claims) (seat, e
 	if err != nil {
 		return seat{}, err
 	}
-	if in.org == nil {
-		return seat{user: in.user.ID}, nil
+	switch {
+	case in.org != nil:
+		return seat{in.org.ID, in.user.ID}, nil
+	case claims.Org != "":
+		// The organisation is closed, or the membership was removed meanwhile.
+		return seat{}, notMember()
 	}
-	return seat{in.org.ID, in.user.ID}, nil
+	return seat{user: in.user.ID}, nil
 }
 
 // roam finds the actor of a token without organisation: the most recently used

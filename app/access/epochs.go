@@ -20,10 +20,14 @@ const patience = 10 * time.Second
 // requests that come wait together for the next.
 type epochs struct {
 	port ports.Epochs
-	turn sync.Mutex // held by the batch whose query runs
+	turn chan struct{} // holds one entry while a query runs
 
 	mu   sync.Mutex
 	next *batch // the batch that still takes requests
+}
+
+func newEpochs(port ports.Epochs) *epochs {
+	return &epochs{port: port, turn: make(chan struct{}, 1)}
 }
 
 type batch struct {
@@ -62,8 +66,8 @@ func (e *epochs) read(ctx context.Context, o id.Org) (epoch int64, ok bool, err 
 // lead waits for the running query, closes the batch to newcomers and asks for
 // all that came until then.
 func (e *epochs) lead(ctx context.Context, b *batch) {
-	e.turn.Lock()
-	defer e.turn.Unlock()
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
 	defer close(b.done)
 	e.mu.Lock()
 	e.next = nil

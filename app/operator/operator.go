@@ -101,8 +101,7 @@ func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.
 	return out, err
 }
 
-// SetRole gives a member a role, as the organisation's owner could, except
-// that an operator may also leave an organisation without an owner.
+// SetRole gives a member a role, as the organisation's owner could.
 func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user id.User, role string) (org.Profile, error) {
 	if err := operates(actor); err != nil {
 		return org.Profile{}, err
@@ -122,6 +121,13 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 		}
 		if !was.Active() {
 			return fault.Missing("Member")
+		}
+		seats, err := r.Directory().Members().Count(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := org.ChangeRole(actor, was, to, seats); err != nil {
+			return err
 		}
 		out.Membership = was.WithRole(to)
 		if err := r.Directory().Members().Put(ctx, o, out.Membership); err != nil {

@@ -142,10 +142,11 @@ type Seats struct {
 	Pending int // invitations that are neither accepted nor expired
 }
 
-// ChangeRole decides whether actor may give target the role.
+// ChangeRole decides whether actor, an OWNER or an operator, may give target the
+// role.
 func ChangeRole(actor Actor, target Membership, role Role, s Seats) error {
 	switch {
-	case actor.Role != Owner:
+	case !actor.Operator && actor.Role != Owner:
 		return fault.New(fault.Forbidden, "Only an OWNER may change roles")
 	case target.Role == Owner && role != Owner && s.Owners <= 1:
 		return fault.New(fault.Conflict, "The last OWNER of an organisation cannot be demoted")

@@ -38,7 +38,9 @@ func TestRoleMapsThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 func TestNoNameBesideTheKnownOnesGivesMoreThanMember(t *testing.T) {
-	strip := func(s string) string { return strings.TrimPrefix(strings.ToLower(strings.TrimFunc(s, unicode.IsSpace)), "org:") }
+	strip := func(s string) string {
+		return strings.TrimPrefix(strings.ToLower(strings.TrimFunc(s, unicode.IsSpace)), "org:")
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`(org:|ORG:)?[a-zA-Z_]{0,12}`)).Draw(t, "name")
 		got := org.RoleMap{}.Of(name)
