@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gorilla/mux"
 
@@ -16,7 +17,8 @@ import (
 // http.ResponseWriter that everything inside sees.
 type call struct {
 	r     *http.Request
-	id    string // the request's id
+	since time.Time // when it began
+	id    string    // the request's id
 	actor org.Actor
 	route *endpoint // nil until one matched
 
@@ -113,6 +115,7 @@ var jsonType = []string{"application/json"}
 func (c *call) send(status int, body []byte) {
 	c.Header()["Content-Type"] = jsonType
 	c.set("Content-Length", strconv.Itoa(len(body)))
+	c.prolong(len(body))
 	c.WriteHeader(status)
 	// A failure to write means that the client is gone; there is nobody to tell.
 	_, _ = c.Write(body)

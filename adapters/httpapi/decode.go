@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"mime"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,9 @@ func (c *call) read(limit int64) ([]byte, error) {
 	// A length is only a promise: what is reserved for it stays small.
 	buf := bytes.NewBuffer(make([]byte, 0, min(max(c.r.ContentLength, 0), 16<<10)+bytes.MinRead))
 	if _, err := buf.ReadFrom(io.LimitReader(c.r.Body, limit+1)); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, fault.Wrap(fault.Invalid, err, "The body did not come within %d seconds", int(bodyWithin.Seconds()))
+		}
 		if c.r.Context().Err() != nil {
 			return nil, c.r.Context().Err()
 		}
@@ -40,6 +44,7 @@ func (c *call) read(limit int64) ([]byte, error) {
 	if int64(buf.Len()) > limit {
 		return nil, tooLarge
 	}
+	c.whole()
 	c.body, c.hasBody = buf.Bytes(), true
 	return c.body, nil
 }

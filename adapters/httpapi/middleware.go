@@ -30,7 +30,8 @@ var (
 // the log line, the measurements and the trace around CORS and the routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := a.Now()
-	c := &call{w: w, r: r, address: addressOf(r.RemoteAddr), id: a.requestID(r)}
+	c := &call{w: w, r: r, since: started, address: addressOf(r.RemoteAddr), id: a.requestID(r)}
+	c.hurry()
 	c.set("X-Request-Id", c.id)
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff

@@ -179,6 +179,7 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 			last = key(v)
 		} else if len(*b) >= flushAt {
 			c.Header()["Content-Type"] = jsonType
+			c.prolong(len(*b))
 			if _, err := c.Write(*b); err != nil {
 				c.gone = true
 				return err

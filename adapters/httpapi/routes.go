@@ -147,6 +147,11 @@ func (a *api) serve(c *call, e *endpoint) error {
 func (a *api) router(table []row) (*mux.Router, error) {
 	root := mux.NewRouter().SkipClean(true)
 	root.NotFoundHandler = http.HandlerFunc(a.unknown)
+	// A slash that is encoded is part of a segment, and none of ours has one: who
+	// guards paths before us must not be led past by it.
+	root.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
+		return strings.Contains(strings.ToLower(r.URL.RawPath), "%2f")
+	}).HandlerFunc(a.unknown)
 
 	paths := map[string]*path{}
 	for _, r := range table {

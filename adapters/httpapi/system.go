@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"collab/domain/fault"
 )
@@ -17,10 +19,16 @@ func (a *api) alive(c *call) error {
 	return c.reply(http.StatusOK, stateView{"ok", a.Release})
 }
 
+// readyWithin is how long it may take to find out: who asks does not wait for
+// a database that takes connections and then says nothing.
+const readyWithin = 5 * time.Second
+
 // ready answers whether requests can be served.
 func (a *api) ready(c *call) error {
 	c.Header()["Cache-Control"] = noStore
-	if err := a.Ready(c.r.Context()); err != nil {
+	ctx, cancel := context.WithTimeout(c.r.Context(), readyWithin)
+	defer cancel()
+	if err := a.Ready(ctx); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "The service is not ready")
 	}
 	return c.reply(http.StatusOK, stateView{"ready", a.Release})

@@ -1,0 +1,148 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/domain/fault"
+)
+
+// late is a clock by which every request began so long ago that its deadlines
+// are over.
+func late(o *Options) {
+	o.Now = func() time.Time { return time.Now().Add(-bodyWithin - answerWithin) }
+}
+
+// talk sends a text to a server and returns all that comes back until it closes
+// the connection.
+func talk(t *testing.T, a *api, request string) string {
+	t.Helper()
+	server := httptest.NewServer(a)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	answer, _ := io.ReadAll(conn) // a reset is an end as well
+	return string(answer)
+}
+
+func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
+	const begun = " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+	t.Run("while it is read", func(t *testing.T) {
+		var failure error
+		a := serving(t, http.MethodPost, open, func(c *call) error {
+			_, failure = c.object()
+			return failure
+		}, late)
+		talk(t, a, "POST /test"+begun)
+		if !errors.Is(failure, os.ErrDeadlineExceeded) || !fault.Is(failure, fault.Invalid) {
+			t.Errorf("reading ended with %v", failure)
+		}
+	})
+	t.Run("when the request was refused without it", func(t *testing.T) {
+		talk(t, built(t, late), "POST /nowhere"+begun) // hangs where nothing ends it
+	})
+}
+
+func TestABodyThatCameHasNoDeadlineLeft(t *testing.T) {
+	var deadlines []time.Time
+	a := serving(t, http.MethodPost, open, func(c *call) error {
+		if _, err := c.object(); err != nil {
+			return err
+		}
+		return c.succeed()
+	})
+	a.ServeHTTP(deadlined{httptest.NewRecorder(), &deadlines, nil}, post("/test", "{}"))
+	if len(deadlines) != 2 || deadlines[0].IsZero() || !deadlines[1].IsZero() {
+		t.Errorf("the deadlines are %v", deadlines)
+	}
+}
+
+func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
+	read := 0
+	var a *api
+	a = serving(t, http.MethodGet, open, func(c *call) error {
+		key := func(int) position { return position{ID: someID} }
+		write := func(dst []byte, _ int) ([]byte, error) { return appendText(dst, strings.Repeat("x", flushAt)), nil }
+		return stream(a, c, params{}, page{}, key, write, func(each func(int) error) error {
+			for ; read < 1<<20; read++ {
+				if err := each(read); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}, func(o *Options) {
+		// So late that what was sent of the list does not earn it more time.
+		o.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
+	})
+	talk(t, a, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n")
+	if read > 1 {
+		t.Errorf("%d records were read for nobody", read)
+	}
+}
+
+func TestALongAnswerHasTheTimeThatASlowClientNeeds(t *testing.T) {
+	began := time.Unix(1_800_000_000, 0)
+	var deadlines []time.Time
+	a := listing(t, 100, flushAt, nil)
+	a.Now = func() time.Time { return began }
+	a.ServeHTTP(deadlined{httptest.NewRecorder(), nil, &deadlines}, get("/test"))
+	if len(deadlines) < 100 || !deadlines[0].Equal(began.Add(answerWithin)) {
+		t.Fatalf("there are %d deadlines, the first %v", len(deadlines), deadlines[0])
+	}
+	if last, want := deadlines[len(deadlines)-1].Sub(began), answerWithin+100*time.Second*flushAt/slowest; last < want || last > want+time.Second {
+		t.Errorf("the last byte has %v, want %v", last, want)
+	}
+}
+
+// deadlined notes the deadlines that are set.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	read, write *[]time.Time
+}
+
+func (d deadlined) SetReadDeadline(t time.Time) error  { return note(d.read, t) }
+func (d deadlined) SetWriteDeadline(t time.Time) error { return note(d.write, t) }
+
+func note(all *[]time.Time, t time.Time) error {
+	if all != nil {
+		*all = append(*all, t)
+	}
+	return nil
+}
+
+func TestReadinessIsDecidedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := built(t, func(o *Options) {
+			o.Ready = func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		refused(t, send(a, get("/readyz")), http.StatusServiceUnavailable)
+	})
+}
+
+func TestAnEncodedSlashIsNoSlash(t *testing.T) {
+	a := built(t, func(o *Options) { o.AdminSecret = "secret" })
+	for _, path := range []string{"/api/v1/admin%2forganisations", "/api/v1/tasks/" + someID + "%2Fhistory", "/api/v1/tasks%2freorder"} {
+		if e := refused(t, send(a, get(path)), http.StatusNotFound); e.Message != "There is no such endpoint" {
+			t.Errorf("%s: %s", path, e.Message)
+		}
+	}
+}
