@@ -30,6 +30,7 @@ type profile struct {
 var (
 	onSQLite   = profile{"SQLite", func(_ *testing.T, dir string) string { return "sqlite://" + filepath.Join(dir, "collab.db") }}
 	onPostgres = profile{"Postgres", func(t *testing.T, _ string) string { return postgres.URL(t) }}
+	inMemory   = profile{"memory", func(*testing.T, string) string { return "memory://" }}
 )
 
 // server is one running collabd.
