@@ -22,8 +22,8 @@ import (
 // who is calling.
 const bareCommand = "bare"
 
-// bareConnections is the size of the bare server's pool, which is the best for
-// it of 4, 8, 16 and 32 on two processors and what Collab has there too.
+// bareConnections is the size of the bare server's pool: as many as Collab has
+// on two processors.
 const bareConnections = 16
 
 func (b *bench) launchBare(database string) (*process, error) {
