@@ -1,0 +1,233 @@
+package org_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/org"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func later(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+
+func stamp(minutes, rank int) identity.Stamp {
+	return identity.Stamp{At: later(minutes), Rank: rank, Message: "m"}
+}
+
+func in(role org.Role) org.Actor { return org.Actor{User: "actor", Org: "o", Role: role} }
+
+func with(role org.Role) org.Membership { return org.Membership{Org: "o", User: "target", Role: role} }
+
+func TestOnlyOwnersAndOperatorsChangeRolesAndOneOwnerStays(t *testing.T) {
+	allowed, forbidden, conflict := fault.Kind(0), fault.Forbidden, fault.Conflict
+	for _, c := range []struct {
+		actor  org.Actor
+		from   org.Role
+		to     org.Role
+		owners int
+		want   fault.Kind
+	}{
+		{in(org.Owner), org.Viewer, org.Owner, 1, allowed},
+		{in(org.Owner), org.Member, org.Admin, 1, allowed},
+		{in(org.Owner), org.Owner, org.Member, 2, allowed},
+		{in(org.Owner), org.Owner, org.Member, 1, conflict},
+		{in(org.Owner), org.Owner, org.Owner, 1, allowed},
+		{in(org.Admin), org.Viewer, org.Member, 2, forbidden},
+		{in(org.Admin), org.Owner, org.Member, 1, forbidden},
+		{in(org.Member), org.Member, org.Owner, 2, forbidden},
+		{in(org.Viewer), org.Viewer, org.Member, 2, forbidden},
+		{org.Actor{Operator: true}, org.Member, org.Owner, 0, allowed},
+		{org.Actor{Operator: true}, org.Owner, org.Viewer, 1, conflict},
+		{org.Actor{}, org.Member, org.Owner, 1, forbidden},
+	} {
+		t.Run(fmt.Sprintf("%s (operator: %v) makes %s of %s among %d owners", c.actor.Role, c.actor.Operator, c.to, c.from, c.owners), func(t *testing.T) {
+			decided(t, org.ChangeRole(c.actor, with(c.from), c.to, org.Seats{Owners: c.owners, Members: 5}), c.want)
+		})
+	}
+}
+
+func TestManagersRemoveMembersAndAnyoneMayLeaveExceptTheLastOwner(t *testing.T) {
+	allowed, forbidden, conflict := fault.Kind(0), fault.Forbidden, fault.Conflict
+	for _, c := range []struct {
+		actor  org.Role
+		target org.Role
+		self   bool
+		owners int
+		want   fault.Kind
+	}{
+		{org.Owner, org.Owner, false, 2, allowed},
+		{org.Owner, org.Viewer, false, 1, allowed},
+		{org.Owner, org.Owner, true, 2, allowed},
+		{org.Owner, org.Owner, true, 1, conflict},
+		{org.Admin, org.Member, false, 1, allowed},
+		{org.Admin, org.Admin, false, 1, allowed},
+		{org.Admin, org.Owner, false, 2, forbidden},
+		{org.Admin, org.Admin, true, 1, allowed},
+		{org.Member, org.Viewer, false, 1, forbidden},
+		{org.Member, org.Member, true, 1, allowed},
+		{org.Viewer, org.Viewer, false, 1, forbidden},
+		{org.Viewer, org.Viewer, true, 1, allowed},
+	} {
+		whom := "another " + string(c.target)
+		if c.self {
+			whom = "themselves"
+		}
+		t.Run(fmt.Sprintf("%s removes %s among %d owners", c.actor, whom, c.owners), func(t *testing.T) {
+			target := with(c.target)
+			if c.self {
+				target.User = "actor"
+			}
+			decided(t, org.Remove(in(c.actor), target, org.Seats{Owners: c.owners, Members: 5}), c.want)
+		})
+	}
+}
+
+func TestWhatAnActorMayDo(t *testing.T) {
+	for role, may := range map[org.Role]struct{ belongs, writes, manages, owns bool }{
+		org.Owner:  {true, true, true, true},
+		org.Admin:  {true, true, true, false},
+		org.Member: {true, true, false, false},
+		org.Viewer: {true, false, false, false},
+		"":         {},
+	} {
+		actor := in(role)
+		if role == "" {
+			actor.Org = ""
+		}
+		for rule, d := range map[string]struct {
+			err error
+			may bool
+		}{
+			"belongs": {actor.Belongs(), may.belongs}, "writes": {actor.Writes(), may.writes},
+			"manages": {actor.Manages(), may.manages}, "owns": {actor.Owns(), may.owns},
+		} {
+			if (d.err == nil) != d.may || d.err != nil && !fault.Is(d.err, fault.Forbidden) {
+				t.Errorf("%q %s: %v", role, rule, d.err)
+			}
+		}
+	}
+}
+
+func TestAnActorWithoutSightSeesNothing(t *testing.T) {
+	blind := in(org.Owner)
+	if blind.SeesTeam("t") || blind.SeesWorkspace("w") {
+		t.Error("something is seen")
+	}
+	blind.Sight = &org.Sight{Teams: map[id.Team]bool{"t": false}, Workspaces: map[id.Workspace]id.Team{"w": "t"}}
+	if !blind.SeesTeam("t") || !blind.SeesWorkspace("w") || blind.SeesTeam("t2") || blind.SeesWorkspace("w2") {
+		t.Error("what is seen is not what is in sight")
+	}
+}
+
+func TestOnlyALaterEventChangesAMembership(t *testing.T) {
+	m := org.Membership{Org: "o", User: "u"}
+	m = m.Observed(identity.MemberFacts{Role: "admin"}, stamp(10, identity.RankUpdated), org.Naming{}, later(60))
+	if !m.Active() || m.Role != org.Admin || !m.JoinedAt.Equal(later(60)) {
+		t.Fatalf("got %+v", m)
+	}
+	for about, old := range map[string]identity.Stamp{
+		"an older one":                   stamp(9, identity.RankEnded),
+		"one of the same instant before": stamp(10, identity.RankCreated),
+		"the same one again":             stamp(10, identity.RankUpdated),
+	} {
+		if got := m.Observed(identity.MemberFacts{Role: "viewer"}, old, org.Naming{}, later(61)); got != m {
+			t.Errorf("%s makes it %+v", about, got)
+		}
+		if got := m.Ended(old); got != m {
+			t.Errorf("%s ends it", about)
+		}
+	}
+	ended := m.Ended(stamp(10, identity.RankEnded))
+	if ended.Active() || !ended.RemovedAt.Equal(later(10)) {
+		t.Fatalf("got %+v", ended)
+	}
+	if got := ended.Observed(identity.MemberFacts{Role: "viewer"}, stamp(9, identity.RankUpdated), org.Naming{}, later(61)); got.Active() {
+		t.Error("an older event brings it back")
+	}
+	back := ended.Observed(identity.MemberFacts{Role: "viewer", JoinedAt: later(11)}, stamp(11, identity.RankCreated), org.Naming{}, later(61))
+	if !back.Active() || back.Role != org.Viewer || !back.JoinedAt.Equal(later(11)) {
+		t.Errorf("a later event makes it %+v", back)
+	}
+}
+
+func TestARoleSetHereStandsUntilTheProvidersChanges(t *testing.T) {
+	m := org.Membership{Org: "o", User: "u"}
+	m = m.Observed(identity.MemberFacts{Role: "member"}, stamp(1, identity.RankCreated), org.Naming{}, noon).WithRole(org.Admin)
+	same := m.Observed(identity.MemberFacts{Role: "member"}, stamp(2, identity.RankUpdated), org.Naming{}, noon)
+	if same.Role != org.Admin {
+		t.Errorf("the provider's unchanged role makes it %s", same.Role)
+	}
+	if got := same.Renamed(org.Naming{Creator: true}); got.Role != org.Admin {
+		t.Errorf("the creator's becoming known makes it %s", got.Role)
+	}
+	other := same.Observed(identity.MemberFacts{Role: "viewer"}, stamp(3, identity.RankUpdated), org.Naming{}, noon)
+	if other.Role != org.Viewer || other.RoleSetHere {
+		t.Errorf("the provider's changed role makes it %+v", other)
+	}
+	if got := other.Renamed(org.Naming{Creator: true}); got.Role != org.Owner {
+		t.Errorf("the creator is %s", got.Role)
+	}
+}
+
+func TestWhoMadeTheOrganisationIsItsOwner(t *testing.T) {
+	for _, provider := range []string{"admin", "member", "viewer", ""} {
+		if m := org.Admitted("o", "u", provider, org.Naming{Creator: true}, noon); m.Role != org.Owner {
+			t.Errorf("the provider's %q is %s", provider, m.Role)
+		}
+	}
+}
+
+func TestATokenBringsNothingBackAndChangesTheRoleOnlyWhenItIsNews(t *testing.T) {
+	m := org.Membership{Org: "o", User: "u"}.Observed(identity.MemberFacts{Role: "member"}, stamp(10, identity.RankCreated), org.Naming{}, noon)
+	for _, c := range []struct {
+		about  string
+		before org.Membership
+		role   string
+		issued int
+		want   org.Role
+	}{
+		{"a newer token with another role changes it", m, "admin", 11, org.Admin},
+		{"a newer token with another role changes one that was set here", m.WithRole(org.Viewer), "admin", 11, org.Admin},
+		{"a newer token with the same role leaves what was set here", m.WithRole(org.Viewer), "member", 11, org.Viewer},
+		{"a token as old as the event changes nothing", m, "admin", 10, org.Member},
+		{"an older token changes nothing", m, "admin", 9, org.Member},
+		{"a token without a role changes nothing", m, "", 11, org.Member},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			got := c.before.Exchanged(c.role, later(c.issued), org.Naming{}, later(20))
+			if got.Role != c.want || !got.UsedAt.Equal(later(20)) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	gone := m.Removed(later(12))
+	if got := gone.Exchanged("admin", later(100), org.Naming{}, later(100)); got != gone {
+		t.Errorf("a token makes a removed membership %+v", got)
+	}
+}
+
+func TestARemovalHereOutranksEverythingButALaterEvent(t *testing.T) {
+	m := org.Membership{Org: "o", User: "u"}.Observed(identity.MemberFacts{Role: "member"}, stamp(1, identity.RankCreated), org.Naming{}, noon).Removed(later(5))
+	if m.Active() || m.Removed(later(6)) != m {
+		t.Fatalf("got %+v", m)
+	}
+	if got := m.Observed(identity.MemberFacts{Role: "member"}, stamp(5, identity.RankEnded), org.Naming{}, noon); got.Active() {
+		t.Error("an event of the same instant brings it back")
+	}
+	if got := m.Observed(identity.MemberFacts{Role: "member"}, stamp(6, identity.RankCreated), org.Naming{}, noon); !got.Active() {
+		t.Error("a later event does not bring it back")
+	}
+}
+
+// decided checks that a rule allowed (kind zero) or refused with the kind.
+func decided(t *testing.T, err error, want fault.Kind) {
+	t.Helper()
+	if want == 0 && err != nil || want != 0 && !fault.Is(err, want) {
+		t.Errorf("got %v", err)
+	}
+}

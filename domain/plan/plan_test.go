@@ -1,0 +1,68 @@
+package plan_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/plan"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func TestWhatPlansAllow(t *testing.T) {
+	for p, want := range map[plan.Plan]plan.Limits{
+		plan.None:       {DailyTokens: 0, Members: 1},
+		plan.Free:       {DailyTokens: 1_000_000, Members: 1},
+		plan.Standard:   {DailyTokens: 2_000_000, Members: 1},
+		plan.Premium:    {DailyTokens: 10_000_000, Members: plan.Unlimited},
+		plan.Enterprise: {DailyTokens: 10_000_000, Members: plan.Unlimited},
+		"GOLD":          {DailyTokens: 0, Members: 1},
+	} {
+		if got := p.Limits(); got != want {
+			t.Errorf("%s allows %+v, want %+v", p, got, want)
+		}
+	}
+}
+
+func TestAnOrganisationStartsWithoutAPlan(t *testing.T) {
+	s := plan.Unsubscribed("o")
+	if s.Plan != plan.None || s.Status() != plan.Canceled || s.ManagedExternally {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestAnOperatorGrantsAnyPlan(t *testing.T) {
+	seats, end := 12, noon.Add(time.Hour)
+	for _, p := range []plan.Plan{plan.None, plan.Free, plan.Standard, plan.Premium, plan.Enterprise} {
+		got, err := plan.Unsubscribed("o").Granted(plan.Grant{Plan: p, Seats: &seats, PeriodEnd: &end}, noon)
+		if err != nil || got.Org != "o" || got.Plan != p || got.Status() != plan.Active || !got.ManagedExternally ||
+			*got.PurchasedSeats != 12 || !got.CurrentPeriodStart.Equal(noon) || !got.CurrentPeriodEnd.Equal(end) {
+			t.Errorf("%s: %+v, %v", p, got, err)
+		}
+	}
+	got, err := plan.Unsubscribed("o").Granted(plan.Grant{Plan: plan.Premium}, noon)
+	if err != nil || got.PurchasedSeats != nil || got.CurrentPeriodEnd != nil {
+		t.Errorf("without seats and end: %+v, %v", got, err)
+	}
+}
+
+func TestAGrantThatMakesNoSenseNamesTheFieldAndChangesNothing(t *testing.T) {
+	number := func(n int) *int { return &n }
+	for field, g := range map[string]plan.Grant{
+		"plan":             {Plan: "GOLD"},
+		"seats":            {Plan: plan.Premium, Seats: number(0)},
+		"currentPeriodEnd": {Plan: plan.Premium, PeriodEnd: &noon},
+	} {
+		was := plan.Unsubscribed("o")
+		got, err := was.Granted(g, noon)
+		var e *fault.Error
+		if !errors.As(err, &e) || e.Kind != fault.Invalid || e.Problems[0].Field != field || got != was {
+			t.Errorf("%s: %+v, %v", field, got, err)
+		}
+	}
+	if _, err := plan.Unsubscribed("o").Granted(plan.Grant{Plan: plan.Premium, Seats: number(1_000_001)}, noon); !fault.Is(err, fault.Invalid) {
+		t.Errorf("more seats than people: %v", err)
+	}
+}
