@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"collab/domain/audit"
 	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -224,6 +225,12 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 	}
 	if is != was {
 		if err := dir.Members().Put(ctx, o.ID, is); err != nil {
+			return in, err
+		}
+	}
+	if is.Role != was.Role && !was.JoinedAt.IsZero() {
+		e := audit.ByProvider(id.Entry(a.IDs.New()), o.ID, audit.RoleChanged, string(u.ID), string(was.Role)+" -> "+string(is.Role), now)
+		if err := r.Journal().Audit().Add(ctx, e); err != nil {
 			return in, err
 		}
 	}

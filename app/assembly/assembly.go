@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -199,28 +197,15 @@ func Migrate(ctx context.Context, c Config, log io.Writer) error {
 
 // PrintKeys writes a new file of keys: "tokens" or "secrets".
 func PrintKeys(out io.Writer, kind string) error {
-	dir, err := os.MkdirTemp("", "collab-keys-*")
+	made := map[string]func() ([]byte, error){"tokens": servicetoken.Generate, "secrets": vault.Generate}[kind]
+	if made == nil {
+		return fmt.Errorf("there are keys for tokens and for secrets, not for %q", kind)
+	}
+	text, err := made()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "keys")
-	switch kind {
-	case "tokens":
-		_, err = servicetoken.LoadOrCreate(path)
-	case "secrets":
-		_, err = vault.LoadOrCreate(path)
-	default:
-		err = fmt.Errorf("there are keys for tokens and for secrets, not for %q", kind)
-	}
-	if err != nil {
-		return err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(data)
+	_, err = out.Write(text)
 	return err
 }
 

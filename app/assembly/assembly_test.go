@@ -2,14 +2,20 @@ package assembly
 
 import (
 	"bytes"
+	"collab/adapters/servicetoken"
+	"collab/adapters/vault"
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/fx"
@@ -187,24 +193,93 @@ func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
 	}
 }
 
-func TestFilesMadeAtFirstStartAreTheSameForAllAndTheirOwnersAlone(t *testing.T) {
+func TestFilesAreMadeOnceAndForTheirOwnerAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "secret")
-	n := 0
-	for range 3 {
-		got, err := keep(path, func() string { n++; return "made" })
-		if err != nil || got != "made" {
-			t.Fatalf("%q, %v", got, err)
+	const processes = 16
+	read := make([]string, processes)
+	var wg sync.WaitGroup
+	for i := range read {
+		wg.Go(func() {
+			got, err := keep(path, func() ([]byte, error) { return fmt.Appendf(nil, "made by %d", i), nil })
+			if err != nil {
+				t.Error(err)
+			}
+			read[i] = string(got)
+		})
+	}
+	wg.Wait()
+	kept, err := os.ReadFile(path)
+	if err != nil || !strings.HasPrefix(string(kept), "made by ") {
+		t.Fatalf("%q, %v", kept, err)
+	}
+	for _, got := range read {
+		if got != string(kept) {
+			t.Errorf("a process went on with %q, which is not in the file", got)
 		}
 	}
-	if err := place(path, "another"); err != nil {
+	if err := place(path, []byte("another")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := keep(path, nil); err != nil || got != "made" || n != 1 {
-		t.Errorf("%q, %v, made %d times", got, err, n)
+	if got, err := keep(path, nil); err != nil || string(got) != string(kept) {
+		t.Errorf("the file was replaced with %q, %v", got, err)
 	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, %v", p, info.Mode(), err)
+		}
+	}
+}
+
+func TestAFileOfKeysThatMakesNoSenseIsNamedAndKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, configured := range []string{path, ""} {
+		for about, err := range map[string]error{
+			"tokens":  second(keys(configured, path, servicetoken.Generate, servicetoken.Parse)),
+			"secrets": second(keys(configured, path, vault.Generate, vault.New)),
+		} {
+			if err == nil || !strings.HasPrefix(err.Error(), path) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v", about, err)
+			}
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "hunter2" {
+		t.Errorf("the file is now %q, %v", got, err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestAConfiguredFileOfKeysIsNeverMade(t *testing.T) {
+	folder := t.TempDir()
+	_, err := keys(filepath.Join(folder, "gone"), filepath.Join(folder, "own"), servicetoken.Generate, servicetoken.Parse)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 0 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+}
+
+func TestPrintedKeysCanBeReadBack(t *testing.T) {
+	var tokens, secrets bytes.Buffer
+	if err := errors.Join(PrintKeys(&tokens, "tokens"), PrintKeys(&secrets, "secrets")); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := servicetoken.Parse(tokens.Bytes()); err != nil || len(k) != 1 {
+		t.Errorf("%d keys, %v", len(k), err)
+	}
+	if _, err := vault.New(secrets.Bytes()); err != nil {
+		t.Error(err)
+	}
+	if err := PrintKeys(io.Discard, "doors"); err == nil {
+		t.Error("there are keys for doors")
 	}
 }
 

@@ -237,14 +237,11 @@ type publicKeys []byte
 
 func chooseServiceTokens(c Config) choice {
 	load := func(c Config, base publicURL) (ports.ServiceTokens, publicKeys, error) {
-		keys, err := servicetoken.LoadOrCreate(filepath.Join(c.DataDir, "token-keys.pem"))
-		if c.TokenKeys != "" {
-			keys, err = servicetoken.Load(c.TokenKeys)
-		}
+		k, err := keys(c.TokenKeys, filepath.Join(c.DataDir, "token-keys.pem"), servicetoken.Generate, servicetoken.Parse)
 		if err != nil {
 			return nil, nil, fmt.Errorf("COLLAB_TOKEN_KEYS: %w", err)
 		}
-		t := servicetoken.New(keys, string(base))
+		t := servicetoken.New(k, string(base))
 		return t, t.JWKS(), nil
 	}
 	return choice{group: "ServiceTokens", adapter: "`servicetoken`, keys " + madeOrGiven(c.TokenKeys), decided: "COLLAB_TOKEN_KEYS", option: fx.Provide(load)}
@@ -252,11 +249,7 @@ func chooseServiceTokens(c Config) choice {
 
 func chooseSealing(c Config) choice {
 	load := func(c Config) (ports.Sealer, error) {
-		open, path := vault.LoadOrCreate, filepath.Join(c.DataDir, "secrets-keys.json")
-		if c.SecretsKeys != "" {
-			open, path = vault.Load, c.SecretsKeys
-		}
-		v, err := open(path)
+		v, err := keys(c.SecretsKeys, filepath.Join(c.DataDir, "secrets-keys.json"), vault.Generate, vault.New)
 		if err != nil {
 			return nil, fmt.Errorf("COLLAB_SECRETS_KEYS: %w", err)
 		}
@@ -314,7 +307,7 @@ func chooseMail(c Config) choice {
 			return nil, fmt.Errorf("COLLAB_SMTP_URL: %w", err)
 		}
 		lc.Append(fx.StopHook(func(stop context.Context) error {
-			drain, cancel := context.WithTimeout(stop, drainTime)
+			drain, cancel := within(stop, mailTime)
 			defer cancel()
 			if err := m.Close(drain); err != nil {
 				log.Error("e-mail was left behind", "error", err)

@@ -19,6 +19,7 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	drainTime     = 1500 * time.Millisecond // what a shutdown leaves to running requests
+	mailTime      = 1800 * time.Millisecond // and, from its beginning as well, to e-mail
 	upkeepEvery   = 10 * time.Minute
 )
 
@@ -50,7 +51,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		func(stop context.Context) error {
 			defer func() { <-done }()
 			defer cancel()
-			drain, over := context.WithTimeout(stop, drainTime)
+			drain, over := within(stop, drainTime)
 			defer over()
 			if err := server.Shutdown(drain); err != nil {
 				cancel()
@@ -59,6 +60,15 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			return nil
 		},
 	))
+}
+
+// within bounds what a stop waits for by a time since the stop began, however
+// much of it others have used up. The stop's own deadline tells when that was.
+func within(stop context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if end, ok := stop.Deadline(); ok {
+		return context.WithDeadline(stop, end.Add(limit-stopWithin))
+	}
+	return context.WithTimeout(stop, limit)
 }
 
 // draining says that the server is going away, so that it is no longer ready

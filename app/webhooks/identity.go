@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
@@ -129,7 +130,7 @@ func (w *Webhooks) rename(ctx context.Context, r ports.Records, o org.Organisati
 	if err == nil {
 		var m org.Membership
 		if m, err = r.Directory().Members().Hold(ctx, o.ID, u.ID); err == nil {
-			return r.Directory().Members().Put(ctx, o.ID, m.Renamed(w.naming(o, u)))
+			return w.put(ctx, r, m, m.Renamed(w.naming(o, u)))
 		}
 	}
 	if fault.Is(err, fault.NotFound) {
@@ -169,10 +170,25 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if is == was {
 		return nil
 	}
-	if err := r.Directory().Members().Put(ctx, o.ID, is); err != nil || is.Active() {
+	if err := w.put(ctx, r, was, is); err != nil || is.Active() {
 		return err
 	}
 	return w.leave(ctx, r, o.ID, u.ID)
+}
+
+// put stores a membership, and what changed for an active one in the audit log.
+func (w *Webhooks) put(ctx context.Context, r ports.Records, was, is org.Membership) error {
+	if err := r.Directory().Members().Put(ctx, is.Org, is); err != nil || !was.Active() || was.JoinedAt.IsZero() {
+		return err
+	}
+	action, detail := audit.MemberRemoved, string(was.Role)
+	if is.Active() {
+		if is.Role == was.Role {
+			return nil
+		}
+		action, detail = audit.RoleChanged, string(was.Role)+" -> "+string(is.Role)
+	}
+	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(w.IDs.New()), is.Org, action, string(is.User), detail, w.Clock.Now()))
 }
 
 // leave takes a user whose membership ended out of the organisation's work.
@@ -200,7 +216,7 @@ func (w *Webhooks) deleteUser(ctx context.Context, r ports.Records, e identity.E
 		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
 			return err
 		}
-		if err := r.Directory().Members().Put(ctx, m.Org, m.Removed(now)); err != nil {
+		if err := w.put(ctx, r, m, m.Removed(now)); err != nil {
 			return err
 		}
 		if err := w.leave(ctx, r, m.Org, u.ID); err != nil {

@@ -24,7 +24,8 @@ const (
 )
 
 // Entry is one line of the audit log. Org is empty for what an operator did
-// across organisations; Actor is empty for an operator.
+// across organisations; Actor is empty for an operator and for the identity
+// provider.
 type Entry struct {
 	ID       id.Entry
 	Org      id.Org
@@ -36,6 +37,15 @@ type Entry struct {
 	Detail   string // what changed, in a few words without secrets, such as "MEMBER -> ADMIN"
 	Address  string // the network address the request came from
 	Request  string // the request's id
+}
+
+// ByProvider makes an entry of what the identity provider changed at now in the
+// organisation; it has no actor.
+func ByProvider(entryID id.Entry, o id.Org, action Action, target, detail string, now time.Time) Entry {
+	if detail != "" {
+		detail += " "
+	}
+	return Entry{ID: entryID, Org: o, At: now, Action: action, Target: target, Detail: detail + "by the identity provider"}
 }
 
 // By makes an entry of what the actor did at now in the organisation.
