@@ -63,6 +63,8 @@ func cause(err error) int {
 		return causeTaken
 	case errors.Is(err, gorm.ErrForeignKeyViolated):
 		return causeReference
+	case errors.As(err, &connecting): // for whatever reason, a refusal by the server included
+		return causeUnreachable
 	case errors.As(err, &pg):
 		switch pg.Code {
 		case "23505":
@@ -71,10 +73,11 @@ func cause(err error) int {
 			return causeReference
 		case "22P02", "22021": // a text that is no UUID, or that cannot be stored at all, names nothing
 			return causeNamesNothing
-		case "53300", "57P01", "57P02", "57P03", "57P05": // too many connections, shut down, crashed, starting, idle
+		case "25006", "57P01", "57P02", "57P03", "57P05": // a standby that only reads, shut down, crashed, starting, idle
 			return causeUnreachable
 		}
-		if pg.Code[:min(2, len(pg.Code))] == "08" {
+		switch pg.Code[:min(2, len(pg.Code))] {
+		case "08", "53": // the connection, the server's resources
 			return causeUnreachable
 		}
 	case errors.As(err, &lite):
@@ -89,7 +92,7 @@ func cause(err error) int {
 		case sqlitecode.SQLITE_BUSY, sqlitecode.SQLITE_LOCKED, sqlitecode.SQLITE_IOERR, sqlitecode.SQLITE_FULL, sqlitecode.SQLITE_CANTOPEN:
 			return causeUnreachable
 		}
-	case errors.As(err, &connecting), errors.As(err, &network), errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
+	case errors.As(err, &network), errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
 		errors.Is(err, os.ErrDeadlineExceeded), pgconn.SafeToRetry(err):
 		return causeUnreachable

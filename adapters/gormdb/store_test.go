@@ -377,6 +377,38 @@ func TestAServerThatGoesAwayIsUnavailableUntilItIsBack(t *testing.T) {
 	}
 }
 
+func TestAServerThatRefusesIsUnavailable(t *testing.T) {
+	url := postgres.URL(t)
+	t.Run("one that takes no connections to the database", func(t *testing.T) {
+		gone := strings.Replace(url, "?", "_that_is_not_there?", 1)
+		if gone == url {
+			gone += "_that_is_not_there"
+		}
+		db, err := Open(t.Context(), Options{URL: gone})
+		if err == nil {
+			t.Fatal(db.Close())
+		}
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+	t.Run("one that only reads", func(t *testing.T) {
+		o, u := seeded(t, migrated(t, url))
+		separator := "?"
+		if strings.Contains(url, "?") {
+			separator = "&"
+		}
+		db, err := Open(t.Context(), Options{URL: url + separator + "default_transaction_read_only=on"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1)); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
 func TestTheLogHasFailedStatementsWithoutTheirValues(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
