@@ -10,9 +10,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 )
 
 // Keys are the private keys of a file, in its order: the first signs, all
@@ -22,27 +19,8 @@ type Keys []ed25519.PrivateKey
 
 const pemType = "PRIVATE KEY" // PKCS #8
 
-// Load reads a file of PEM Ed25519 private keys.
-func Load(path string) (Keys, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return keys, nil
-}
-
-// LoadOrCreate reads a file of keys, having made it with one new key when there
-// was none. Of several processes that start at once one makes it and all read
-// the same.
-func LoadOrCreate(path string) (Keys, error) {
-	keys, err := Load(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return keys, err
-	}
+// Generate returns a file with one new key.
+func Generate() ([]byte, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, err
@@ -51,13 +29,12 @@ func LoadOrCreate(path string) (Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := create(path, pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der})); err != nil {
-		return nil, err
-	}
-	return Load(path)
+	return pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}), nil
 }
 
-func parse(text []byte) (Keys, error) {
+// Parse reads a file of PEM Ed25519 private keys. Its errors never hold
+// anything of the file's content.
+func Parse(text []byte) (Keys, error) {
 	var keys Keys
 	seen := map[string]bool{}
 	for rest := bytes.TrimSpace(text); len(rest) > 0; rest = bytes.TrimSpace(rest) {
@@ -98,33 +75,3 @@ func thumbprint(key ed25519.PublicKey) string {
 }
 
 func coordinate(key ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(key) }
-
-// create makes the file with the content unless there is one by now. The file
-// appears whole or not at all, readable by its owner only, and outlives a crash.
-func create(path string, content []byte) (err error) {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	// Unlike a rename, a link never replaces what another process has made.
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	d, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

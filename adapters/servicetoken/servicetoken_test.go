@@ -9,10 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -266,38 +263,10 @@ func TestOnlyOurIssuerIsOurs(t *testing.T) {
 	}
 }
 
-func TestKeyFilesAreMadeOnceAndForTheirOwnerOnly(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "new", "token.pem")
-	const processes = 16
-	made := make([]servicetoken.Keys, processes)
-	var wg sync.WaitGroup
-	for i := range made {
-		wg.Go(func() {
-			keys, err := servicetoken.LoadOrCreate(path)
-			if err != nil {
-				t.Error(err)
-			}
-			made[i] = keys
-		})
-	}
-	wg.Wait()
-	kept, err := servicetoken.Load(path)
-	if err != nil || len(kept) != 1 {
-		t.Fatalf("%d keys, %v", len(kept), err)
-	}
-	for _, keys := range made {
-		if len(keys) != 1 || !keys[0].Equal(kept[0]) {
-			t.Error("a process went on with a key that is not in the file")
-		}
-	}
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(entries) != 1 {
-		t.Errorf("the folder holds %v, %v", entries, err)
-	}
-	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
-		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s has mode %v, %v", p, info.Mode(), err)
-		}
+func TestAGeneratedFileHoldsOneNewKey(t *testing.T) {
+	one, other := must(servicetoken.Parse(must(servicetoken.Generate()))), must(servicetoken.Parse(must(servicetoken.Generate())))
+	if len(one) != 1 || len(other) != 1 || one[0].Equal(other[0]) {
+		t.Errorf("%d and %d keys, or the same", len(one), len(other))
 	}
 }
 
@@ -314,14 +283,7 @@ func must[T any](v T, err error) T {
 
 func TestKeyFilesHoldEd25519KeysAndNothingElse(t *testing.T) {
 	first, second := block("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(seeded(1)))), block("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(seeded(2))))
-	path := filepath.Join(t.TempDir(), "token.pem")
-	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("\n" + first + "\n\n" + second + "\n")
-	keys, err := servicetoken.Load(path)
+	keys, err := servicetoken.Parse([]byte("\n" + first + "\n\n" + second + "\n"))
 	if err != nil || len(keys) != 2 || !keys[0].Equal(seeded(1)) || !keys[1].Equal(seeded(2)) {
 		t.Fatalf("%d keys, %v", len(keys), err)
 	}
@@ -337,19 +299,9 @@ func TestKeyFilesHoldEd25519KeysAndNothingElse(t *testing.T) {
 		"a key of no format": block("PRIVATE KEY", []byte("secret")),
 		"one key twice":      first + second + first,
 	} {
-		write(text)
-		for _, load := range []func(string) (servicetoken.Keys, error){servicetoken.Load, servicetoken.LoadOrCreate} {
-			_, err := load(path)
-			if err == nil || !strings.HasPrefix(err.Error(), path) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("a file with %s gives %v", name, err)
-			}
+		if _, err := servicetoken.Parse([]byte(text)); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("a file with %s gives %v", name, err)
 		}
-		if got := must(os.ReadFile(path)); string(got) != text {
-			t.Errorf("a file with %s was replaced", name)
-		}
-	}
-	if _, err := servicetoken.Load(path + "-gone"); !os.IsNotExist(err) {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -2,10 +2,7 @@ package vault_test
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"collab/adapters/vault"
@@ -29,14 +26,22 @@ func seal(t *testing.T, v *vault.Vault, plain, context []byte) []byte {
 	return sealed
 }
 
-func fresh(t *testing.T) (*vault.Vault, string) {
+func fresh(t *testing.T) (*vault.Vault, []byte) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "keys", "secrets.json")
-	v, err := vault.LoadOrCreate(path)
+	text, err := vault.Generate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v, path
+	return open(t, text), text
+}
+
+func open(t *testing.T, text []byte) *vault.Vault {
+	t.Helper()
+	v, err := vault.New(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func TestSealer(t *testing.T) {
@@ -45,16 +50,10 @@ func TestSealer(t *testing.T) {
 }
 
 func TestKeysOutliveTheProcess(t *testing.T) {
-	v, path := fresh(t)
+	v, text := fresh(t)
 	sealed := seal(t, v, plain, context)
-	for _, load := range []func(string) (*vault.Vault, error){vault.Load, vault.LoadOrCreate} {
-		again, err := load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := again.Open(sealed, context); err != nil || !bytes.Equal(got, plain) {
-			t.Errorf("got %q, %v", got, err)
-		}
+	if got, err := open(t, text).Open(sealed, context); err != nil || !bytes.Equal(got, plain) {
+		t.Errorf("got %q, %v", got, err)
 	}
 	stranger, _ := fresh(t)
 	if _, err := stranger.Open(sealed, context); !fault.Is(err, fault.Invalid) {
@@ -62,14 +61,9 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// rewrite has fn change the keyset of the file, as an operator would with
-// Tink's own tool.
-func rewrite(t *testing.T, path string, fn func(*keyset.Manager) error) *vault.Vault {
+// rewrite has fn change a keyset, as an operator would with Tink's own tool.
+func rewrite(t *testing.T, text []byte, fn func(*keyset.Manager) error) (*vault.Vault, []byte) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
 	if err != nil {
 		t.Fatal(err)
@@ -85,20 +79,13 @@ func rewrite(t *testing.T, path string, fn func(*keyset.Manager) error) *vault.V
 	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&out)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	v, err := vault.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return open(t, out.Bytes()), out.Bytes()
 }
 
 func TestKeysCanBeRotated(t *testing.T) {
-	before, path := fresh(t)
+	before, text := fresh(t)
 	older := seal(t, before, plain, context)
-	during := rewrite(t, path, func(m *keyset.Manager) error {
+	during, text := rewrite(t, text, func(m *keyset.Manager) error {
 		added, err := m.Add(aead.AES256GCMKeyTemplate())
 		if err != nil {
 			return err
@@ -114,7 +101,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 	if _, err := before.Open(newer, context); !fault.Is(err, fault.Invalid) {
 		t.Errorf("the old key opens what the new one sealed: %v", err)
 	}
-	after := rewrite(t, path, func(m *keyset.Manager) error {
+	after, _ := rewrite(t, text, func(m *keyset.Manager) error {
 		handle, err := m.Handle()
 		if err != nil {
 			return err
@@ -134,39 +121,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 	}
 }
 
-func TestTheFileIsMadeOnceAndForItsOwnerOnly(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "new", "secrets.json")
-	vaults := make([]*vault.Vault, 16)
-	var wg sync.WaitGroup
-	for i := range vaults {
-		wg.Go(func() {
-			v, err := vault.LoadOrCreate(path)
-			if err != nil {
-				t.Error(err)
-			}
-			vaults[i] = v
-		})
-	}
-	wg.Wait()
-	for _, v := range vaults {
-		for _, other := range vaults {
-			if got, err := other.Open(seal(t, v, plain, context), context); err != nil || !bytes.Equal(got, plain) {
-				t.Fatalf("processes that started at once have different keys: %v", err)
-			}
-		}
-	}
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(entries) != 1 {
-		t.Errorf("the folder holds %v, %v", entries, err)
-	}
-	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
-		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s has mode %v, %v", p, info.Mode(), err)
-		}
-	}
-}
-
-func TestAFileWithoutAKeysetIsAnErrorAndIsKept(t *testing.T) {
+func TestWhatIsNoKeysetIsAnErrorThatKeepsItToItself(t *testing.T) {
 	handle, err := keyset.NewHandle(signature.ED25519KeyTemplate())
 	if err != nil {
 		t.Fatal(err)
@@ -175,22 +130,11 @@ func TestAFileWithoutAKeysetIsAnErrorAndIsKept(t *testing.T) {
 	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&signing)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "secrets.json")
 	for name, text := range map[string]string{
 		"nothing": "", "no JSON": "hunter2", "no keys": "{}", "other JSON": `{"hunter2":1}`, "signing keys": signing.String(),
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := vault.LoadOrCreate(path)
-		if err == nil || !strings.HasPrefix(err.Error(), path) || strings.Contains(err.Error(), "hunter2") {
+		if _, err := vault.New([]byte(text)); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("a file with %s gives %v", name, err)
 		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("a file with %s was replaced", name)
-		}
-	}
-	if _, err := vault.Load(path + "-gone"); !os.IsNotExist(err) {
-		t.Errorf("got %v", err)
 	}
 }

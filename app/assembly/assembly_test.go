@@ -2,8 +2,6 @@ package assembly
 
 import (
 	"bytes"
-	"collab/adapters/servicetoken"
-	"collab/adapters/vault"
 	"context"
 	"errors"
 	"flag"
@@ -20,6 +18,9 @@ import (
 
 	"go.uber.org/fx"
 	"go.uber.org/goleak"
+
+	"collab/adapters/servicetoken"
+	"collab/adapters/vault"
 )
 
 var update = flag.Bool("update", false, "write the printed pages instead of comparing them")
