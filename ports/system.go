@@ -39,6 +39,7 @@ type Sealer interface {
 // Mailer sends e-mail.
 type Mailer interface {
 	// Send takes the message over for delivery and returns without waiting for it;
-	// Unavailable when it cannot take more. Failed deliveries are in the log.
+	// Unavailable when it cannot take more. What could not be taken or delivered is
+	// in the log.
 	Send(ctx context.Context, m mail.Message) error
 }

@@ -34,6 +34,16 @@ func NewFile(path string, log *slog.Logger, clock ports.Clock) *File {
 
 // Send appends the message. Invalid for a recipient that is not an address.
 func (f *File) Send(_ context.Context, m mail.Message) error {
+	err := f.write(m)
+	if err != nil {
+		f.log.Error("e-mail not written", "file", f.path, "reason", err)
+	} else {
+		f.log.Info("e-mail written to a file instead of sent", "file", f.path)
+	}
+	return err
+}
+
+func (f *File) write(m mail.Message) error {
 	to, err := recipient(m.To)
 	if err != nil {
 		return err
@@ -42,11 +52,7 @@ func (f *File) Send(_ context.Context, m mail.Message) error {
 	text := strings.ReplaceAll(strings.TrimRight(m.Text, "\n"), "\n", "\n  ")
 	entry := fmt.Sprintf("Date: %s\nTo: %s\nSubject: %s\n\n  %s\n\n",
 		f.clock.Now().Format(time.RFC3339), to.Address, oneLine(m.Subject), text)
-	if err := f.append(entry); err != nil {
-		return err
-	}
-	f.log.Info("e-mail written to a file instead of sent", "file", f.path)
-	return nil
+	return f.append(entry)
 }
 
 func (f *File) append(entry string) error {

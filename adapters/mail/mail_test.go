@@ -337,7 +337,8 @@ func stuck(t *testing.T) (s *mailServer, connected, release chan struct{}) {
 
 func TestTheQueueIsBounded(t *testing.T) {
 	s, connected, release := stuck(t)
-	m := start(t, s.options(newClock(), &logbook{}))
+	log := &logbook{}
+	m := start(t, s.options(newClock(), log))
 	send(t, m, "first@example.org")
 	<-connected
 	for range 256 {
@@ -345,6 +346,9 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 	if err := m.Send(context.Background(), message.Message{To: "grace@example.org"}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("one more gives %v", err)
+	}
+	if !strings.Contains(log.String(), "e-mail not taken") {
+		t.Errorf("the log says nothing of it: %s", log)
 	}
 	close(release)
 	stop(t, m)

@@ -101,6 +101,14 @@ func NewSMTP(o Options) (*SMTP, error) {
 // Send takes the message over for delivery. Invalid for a recipient that is
 // not an address, Unavailable when too many messages wait or after Close.
 func (s *SMTP) Send(_ context.Context, m mail.Message) error {
+	err := s.queueUp(m)
+	if err != nil {
+		s.Log.Error("e-mail not taken", "reason", err)
+	}
+	return err
+}
+
+func (s *SMTP) queueUp(m mail.Message) error {
 	l, err := s.letter(m)
 	if err != nil {
 		return err
