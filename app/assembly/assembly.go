@@ -147,7 +147,7 @@ type handlerNeeds struct {
 func newHandler(n handlerNeeds) (http.Handler, error) {
 	rates, err := httpapi.ParseRates(n.Config.RateLimits)
 	if err != nil {
-		return nil, fmt.Errorf("COLLAB_RATE_LIMITS: %w", err)
+		return nil, err // checked with the configuration
 	}
 	document, err := docs.JSON()
 	if err != nil {

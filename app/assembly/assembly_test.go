@@ -123,6 +123,7 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_IDENTITY_ROLE_MAP=x=KING", "COLLAB_IDENTITY_ROLE_MAP"},
 		{"COLLAB_LOG_LEVEL=loud", "COLLAB_LOG_LEVEL"},
 		{"COLLAB_LOG_FORMAT=xml", "COLLAB_LOG_FORMAT"},
+		{"COLLAB_RATE_LIMITS=caller=many", "COLLAB_RATE_LIMITS"},
 		{"COLLAB_IDENTITY_ISSUER=id.example.com", "COLLAB_IDENTITY_ISSUER"},
 	} {
 		if _, err := ReadConfig([]string{c.set}); err == nil || !strings.Contains(err.Error(), c.names) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"collab/adapters/httpapi"
 	"collab/domain/org"
 )
 
@@ -140,6 +141,9 @@ func (c Config) check() error {
 	var level slog.Level
 	if level.UnmarshalText([]byte(c.LogLevel)) != nil {
 		add("COLLAB_LOG_LEVEL must be debug, info, warn or error")
+	}
+	if _, err := httpapi.ParseRates(c.RateLimits); err != nil {
+		add("COLLAB_RATE_LIMITS: %v", err)
 	}
 	if c.LogFormat != "json" && c.LogFormat != "text" {
 		add("COLLAB_LOG_FORMAT must be json or text")
