@@ -66,6 +66,7 @@ type api struct {
 
 	callers   *limiter // nil: no limit
 	addresses *limiter // nil: no limit
+	lists     *turns
 
 	reference []byte // the page of the OpenAPI document
 	policy    string // its content security policy
@@ -105,6 +106,9 @@ func build(o Options) (*api, error) {
 		return nil, err
 	}
 	if a.addresses, err = newLimiter("address", o.Rates.Address, a.Now); err != nil {
+		return nil, err
+	}
+	if a.lists, err = newTurns(); err != nil {
 		return nil, err
 	}
 	if a.reference, a.policy, err = renderReference(o.Document); err != nil {

@@ -158,6 +158,13 @@ func viewed[T, V any](view func(T) V) appender[T] {
 // goes out as it comes; a page is held back until it is known whether there is
 // a next one, as the header that says so comes first.
 func stream[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(each func(T) error) error) error {
+	if p.limit == 0 && c.actor.User != "" {
+		done, err := a.lists.take(c.r.Context(), string(c.actor.User))
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	b := take()
 	defer give(b)
 	*b = append(*b, '[')

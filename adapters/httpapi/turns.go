@@ -1,0 +1,39 @@
+package httpapi
+
+import (
+	"context"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// maxLists is how many complete lists one caller may be sent at once. While one
+// goes out it is being read, which takes a connection of the database's for as
+// long as the client takes: nobody may have all of them.
+const maxLists = 4
+
+// turns lets each caller do a bounded number of things at once; the rest wait.
+type turns struct {
+	callers *lru.Cache[string, chan struct{}] // with a value for each that is under way
+}
+
+func newTurns() (*turns, error) {
+	callers, err := lru.New[string, chan struct{}](maxBuckets)
+	return &turns{callers}, err
+}
+
+// take waits for the caller's turn; done ends it.
+func (t *turns) take(ctx context.Context, caller string) (done func(), err error) {
+	mine, ok := t.callers.Get(caller)
+	if !ok {
+		mine = make(chan struct{}, maxLists)
+		if there, ok, _ := t.callers.PeekOrAdd(caller, mine); ok {
+			mine = there // another request of the same caller was faster
+		}
+	}
+	select {
+	case mine <- struct{}{}:
+		return func() { <-mine }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
