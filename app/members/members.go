@@ -290,8 +290,8 @@ func (s *Members) locked(ctx context.Context, actor *org.Actor, fn func(ports.Re
 			if err != nil {
 				return err
 			}
-			if !own.Active() {
-				return fault.New(fault.Forbidden, "The caller is no longer a member of the organisation")
+			if err := own.Stands(); err != nil {
+				return err
 			}
 			actor.Role = own.Role
 		}

@@ -37,8 +37,8 @@ func (s *Onboarding) Complete(ctx context.Context, actor org.Actor) error {
 		if err != nil {
 			return err
 		}
-		if !m.Active() {
-			return fault.New(fault.Forbidden, "The caller is no longer a member of the organisation")
+		if err := m.Stands(); err != nil {
+			return err
 		}
 		return r.Directory().Members().Put(ctx, actor.Org, m.Onboarded())
 	})
@@ -65,6 +65,13 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 		if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
 			return err
 		}
+		m, err := r.Directory().Members().Get(ctx, actor.Org, actor.User)
+		if err != nil {
+			return err
+		}
+		if err := m.Stands(); err != nil {
+			return err
+		}
 		// Ids in the order of making, as it is the ids that lists go by where the
 		// times of creation are the same.
 		made = Seeded{
@@ -75,7 +82,6 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 		if err := s.team(ctx, r, actor, made.SharedTeam, team.Shared, seed.SharedTeam); err != nil {
 			return err
 		}
-		var err error
 		if made.PersonalTeam, err = s.personal(ctx, r, actor, made.PersonalTeam); err != nil {
 			return err
 		}

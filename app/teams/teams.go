@@ -202,10 +202,18 @@ func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, us
 }
 
 // locked runs fn under the organisation's lock, as everything does that
-// changes who sees what.
+// changes who sees what. An actor who was removed meanwhile is stopped there,
+// so that nobody who left is put into a team.
 func (s *Teams) locked(ctx context.Context, actor org.Actor, fn func(ports.Records) error) error {
 	return s.store.Atomic(ctx, func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
+			return err
+		}
+		m, err := r.Directory().Members().Get(ctx, actor.Org, actor.User)
+		if err != nil {
+			return err
+		}
+		if err := m.Stands(); err != nil {
 			return err
 		}
 		return fn(r)

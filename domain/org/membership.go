@@ -27,6 +27,15 @@ type Membership struct {
 // Active reports whether the membership is in force.
 func (m Membership) Active() bool { return m.RemovedAt == nil }
 
+// Stands decides whether the member may go on with what was begun: between a
+// request's beginning and its transaction the membership may have ended.
+func (m Membership) Stands() error {
+	if !m.Active() {
+		return fault.New(fault.Forbidden, "The caller is no longer a member of the organisation")
+	}
+	return nil
+}
+
 // Naming says how the provider's word for a member's role is understood: by
 // the role map, except that the organisation's creator is its owner.
 type Naming struct {

@@ -1,0 +1,56 @@
+package harness_test
+
+import (
+	"context"
+	"testing"
+
+	"collab/app/members"
+	"collab/app/onboarding"
+	"collab/app/teams"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/test/harness"
+)
+
+// A request may be let in just before its caller is removed. What it then
+// begins must not put them back into anything.
+func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
+	c, err := harness.New(start, org.RoleMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, dir := context.Background(), c.Store.Directory()
+	if _, err := dir.Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "org_1", CreatedAt: start, UpdatedAt: start},
+		func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Users().Upsert(ctx, org.User{ID: "u", ProviderID: "user_1", CreatedAt: start, UpdatedAt: start},
+		func(u org.User) (org.User, error) { return u, nil }); err != nil {
+		t.Fatal(err)
+	}
+	actor := org.Actor{User: "u", Org: "o", Role: org.Owner, Sight: &org.Sight{Teams: map[id.Team]bool{}}}
+	m := org.Admitted("o", "u", "owner", org.Naming{}, start)
+	if err := dir.Members().Put(ctx, "o", m.Removed(start)); err != nil {
+		t.Fatal(err)
+	}
+
+	boarding, inviting := onboarding.New(c.Store, c.Clock, c.IDs), members.New(members.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs})
+	for about, do := range map[string]func() error{
+		"makes a team": func() error {
+			_, err := teams.New(c.Store, c.Clock, c.IDs).Create(ctx, actor, team.Draft{Name: "Design"})
+			return err
+		},
+		"seeds":              func() error { _, err := boarding.Seed(ctx, actor); return err },
+		"completes":          func() error { return boarding.Complete(ctx, actor) },
+		"changes their role": func() error { _, err := inviting.ChangeRole(ctx, actor, "u", "OWNER"); return err },
+	} {
+		if err := do(); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("who was removed %s: %v", about, err)
+		}
+	}
+	if all, err := c.Store.Work().Teams().List(ctx, "o"); err != nil || len(all) != 0 {
+		t.Errorf("there are teams %v, %v", all, err)
+	}
+}
