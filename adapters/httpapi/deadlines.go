@@ -9,9 +9,9 @@ import (
 // neither a connection nor, while a list is read for it, one of the database's.
 // Whoever streams for longer sets deadlines of its own.
 const (
-	bodyWithin   = 30 * time.Second // for all of a body
-	answerWithin = 30 * time.Second // for an answer, and more for a long one:
-	slowest      = 64 << 10         // so many bytes a second
+	bodyWithin   = 30 * time.Second            // for all of a body
+	answerWithin = bodyWithin + 10*time.Second // for an answer, also one that says the body did not come; more for a long one:
+	slowest      = 64 << 10                    // so many bytes a second
 )
 
 // hurry sets the deadlines of a request that began when the call did. A writer

@@ -16,10 +16,10 @@ import (
 	"collab/domain/fault"
 )
 
-// late is a clock by which every request began so long ago that its deadlines
-// are over.
+// late is a clock by which every request began so long ago that its body is
+// due.
 func late(o *Options) {
-	o.Now = func() time.Time { return time.Now().Add(-bodyWithin - answerWithin) }
+	o.Now = func() time.Time { return time.Now().Add(-bodyWithin) }
 }
 
 // talk sends a text to a server and returns all that comes back until it closes
@@ -48,13 +48,18 @@ func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 			_, failure = c.object()
 			return failure
 		}, late)
-		talk(t, a, "POST /test"+begun)
+		if answer := talk(t, a, "POST /test"+begun); !strings.Contains(answer, "400 Bad Request") || !strings.Contains(answer, "The body did not come within 30 seconds") {
+			t.Errorf("the answer is %q", answer)
+		}
 		if !errors.Is(failure, os.ErrDeadlineExceeded) || !fault.Is(failure, fault.Invalid) {
 			t.Errorf("reading ended with %v", failure)
 		}
 	})
 	t.Run("when the request was refused without it", func(t *testing.T) {
-		talk(t, built(t, late), "POST /nowhere"+begun) // hangs where nothing ends it
+		// The connection ends, or this hangs.
+		if answer := talk(t, built(t, late), "POST /nowhere"+begun); !strings.Contains(answer, "404 Not Found") {
+			t.Errorf("the answer is %q", answer)
+		}
 	})
 }
 
