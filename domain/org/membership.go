@@ -115,11 +115,16 @@ func (m Membership) WithRole(r Role) Membership {
 }
 
 // Removed returns the membership removed here at now: only a later event of
-// the provider brings it back.
+// the provider brings it back. Where our clock is behind the provider's, that
+// is later than the last event that was seen.
 func (m Membership) Removed(now time.Time) Membership {
 	if m.Active() {
 		m.RemovedAt = &now
-		m.Seen = identity.Stamp{At: now, Rank: identity.RankHere}
+		at := now
+		if m.Seen.At.After(at) {
+			at = m.Seen.At
+		}
+		m.Seen = identity.Stamp{At: at, Rank: identity.RankHere}
 	}
 	return m
 }

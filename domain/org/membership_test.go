@@ -231,3 +231,17 @@ func decided(t *testing.T, err error, want fault.Kind) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestARemovalCountsAgainstWhatWasSeenBeforeWhateverTheClockSays(t *testing.T) {
+	event := func(minutes int) identity.Stamp {
+		return identity.Stamp{At: later(minutes), Rank: identity.RankUpdated, Message: "another"}
+	}
+	facts := identity.MemberFacts{Role: "member"}
+	gone := org.Membership{Org: "o", User: "u"}.Observed(facts, event(5), org.Naming{}, noon).Removed(noon)
+	if again := gone.Observed(facts, event(5), org.Naming{}, noon); again.Active() {
+		t.Error("an event of the time of the last one brought the member back")
+	}
+	if again := gone.Observed(facts, event(6), org.Naming{}, noon); !again.Active() {
+		t.Error("a later event did not bring the member back")
+	}
+}
