@@ -3,24 +3,24 @@ package harness_test
 import (
 	"context"
 	"testing"
+	"time"
 
+	"collab/adapters/servicetoken"
+	"collab/app/access"
 	"collab/app/members"
 	"collab/app/onboarding"
 	"collab/app/teams"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/domain/team"
-	"collab/test/harness"
 )
 
 // A request may be let in just before its caller is removed. What it then
 // begins must not put them back into anything.
 func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
-	c, err := harness.New(start, org.RoleMap{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := core(t)
 	ctx, dir := context.Background(), c.Store.Directory()
 	if _, err := dir.Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "org_1", CreatedAt: start, UpdatedAt: start},
 		func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
@@ -52,5 +52,42 @@ func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 	}
 	if all, err := c.Store.Work().Teams().List(ctx, "o"); err != nil || len(all) != 0 {
 		t.Errorf("there are teams %v, %v", all, err)
+	}
+}
+
+// provider verifies every token as one with these claims.
+type provider identity.Claims
+
+func (p provider) Verify(context.Context, string) (identity.Claims, error) {
+	return identity.Claims(p), nil
+}
+
+func TestATokenOfAClosedOrganisationActsInNoOther(t *testing.T) {
+	c := core(t)
+	text, err := servicetoken.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := servicetoken.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signIn := func(organisation string) (org.Actor, error) {
+		claims := provider{Subject: "user_1", Org: organisation, OrgRole: "member", IssuedAt: start, ExpiresAt: start.Add(time.Hour)}
+		a := access.New(access.Options{Store: c.Store, Epochs: c.Store, Identity: claims, Tokens: servicetoken.New(keys, "https://collab.example.com"), Clock: c.Clock, IDs: c.IDs})
+		return a.Authenticate(t.Context(), "token")
+	}
+	if actor, err := signIn("org_open"); err != nil || actor.Org == "" {
+		t.Fatalf("got %+v, %v", actor, err)
+	}
+	if _, err := c.Store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: "closed", ProviderID: "org_closed", CreatedAt: start, UpdatedAt: start},
+		func(o org.Organisation) (org.Organisation, error) { return o.Close(start), nil }); err != nil {
+		t.Fatal(err)
+	}
+	if actor, err := signIn("org_closed"); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("got %+v, %v", actor, err)
+	}
+	if actor, err := signIn(""); err != nil || actor.Org == "" {
+		t.Errorf("without organisation: %+v, %v", actor, err)
 	}
 }
