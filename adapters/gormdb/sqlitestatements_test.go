@@ -161,3 +161,33 @@ func drain(t *testing.T, rows *sql.Rows) (all []int) {
 	}
 	return all
 }
+
+// TestPlansAreOfStatements asks for the plan of a LIKE, which SQLite would
+// otherwise plan by what its parameter begins with.
+func TestPlansAreOfStatements(t *testing.T) {
+	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "plans.db"), "immediate", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := pool.ExecContext(t.Context(), "CREATE TABLE n (n TEXT COLLATE NOCASE PRIMARY KEY, m) WITHOUT ROWID"); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"SELECT m FROM n WHERE n LIKE 'a%' AND 'b%' = ?": "SEARCH n USING PRIMARY KEY (n>? AND n<?)",
+		"SELECT m FROM n WHERE n LIKE ?":                 "SCAN n",
+	} {
+		var ids [3]int
+		var plan string
+		if err := pool.QueryRowContext(t.Context(), "EXPLAIN QUERY PLAN "+query, "b%").Scan(&ids[0], &ids[1], &ids[2], &plan); err != nil {
+			t.Fatal(err)
+		}
+		if plan != want {
+			t.Errorf("%s: %s, not %s", query, plan, want)
+		}
+	}
+}

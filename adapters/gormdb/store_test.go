@@ -17,6 +17,8 @@ import (
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
 	"collab/ports"
 	"collab/test/postgres"
 )
@@ -292,6 +294,25 @@ func TestTransactions(t *testing.T) {
 			revise(func(t *task.Task) { t.Tags = []string{"d"} })
 			indexed("d")
 			if err := db.Work().Tasks().Remove(ctx, o, tagged.ID, func(task.Task) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			indexed()
+
+			at := time.UnixMilli(1).UTC()
+			home := workspace.Workspace{ID: uid[id.Workspace](kindWorkspace, 1, 2), Org: o, Team: uid[id.Team](kindTeam, 1, 2), Name: "W", CreatedBy: u, CreatedAt: at, UpdatedAt: at}
+			if err := db.Work().Teams().Add(ctx, o, team.Team{ID: home.Team, Org: o, Name: "T", Kind: team.Standard, CreatedBy: u, CreatedAt: at, UpdatedAt: at}); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Work().Workspaces().Add(ctx, o, home); err != nil {
+				t.Fatal(err)
+			}
+			tagged = someTask(o, u, 11)
+			tagged.Workspace, tagged.Tags = &home.ID, []string{"a", "b"}
+			if tagged, err = db.Work().Tasks().Add(ctx, o, tagged); err != nil {
+				t.Fatal(err)
+			}
+			indexed("a", "b")
+			if err := db.Work().Workspaces().Remove(ctx, o, home.ID); err != nil {
 				t.Fatal(err)
 			}
 			indexed()

@@ -62,8 +62,7 @@ func taskList(d dialect, o id.Org, actor org.Actor, f task.Filter) (query string
 	case len(tags) == 0:
 		return "", nil, false // no task can have them
 	case len(tags) == 1:
-		// The join goes from the tag's tasks to the tasks: CROSS keeps SQLite to it.
-		from, order = "task_tags g CROSS JOIN tasks t", []string{"g.sort_order", "g.created_at", "g.task_id"}
+		from, order = d.tagged(), []string{"g.sort_order", "g.created_at", "g.task_id"}
 		c.add("g.org_id = ? AND g.tag = ? AND t.id = g.task_id", string(o), tags[0])
 	default:
 		c.add("t.id IN (SELECT g.task_id FROM task_tags g WHERE g.org_id = ? AND "+d.in("g.tag", "text")+")", string(o), list(d, tags))
@@ -91,6 +90,16 @@ func taskList(d dialect, o id.Org, actor org.Actor, f task.Filter) (query string
 	}
 	query, limit := d.page("SELECT "+taskColumns+" FROM "+from+" WHERE "+strings.Join(c.all, " AND "), strings.Join(order, ", "), f.Limit)
 	return query, append(c.args, limit...), true
+}
+
+// tagged is the join that goes from the tag's places g to the tasks t, in the
+// order of the places: CROSS keeps SQLite to it, and OFFSET Postgres, which
+// thinks that few rows are left and sorts them.
+func (d dialect) tagged() string {
+	if d == onPostgres {
+		return "task_tags g CROSS JOIN LATERAL (SELECT * FROM tasks x WHERE x.org_id = g.org_id AND x.id = g.task_id OFFSET 0) t"
+	}
+	return "task_tags g CROSS JOIN tasks t"
 }
 
 // visible adds who sees a task, as far as the filter does not say so already.

@@ -173,26 +173,27 @@ CREATE INDEX tasks_due_start ON tasks (org_id, due_start) WHERE due_start IS NOT
 CREATE INDEX tasks_due_end ON tasks (org_id, due_end) WHERE due_end IS NOT NULL;
 
 -- An index of tasks.tags in the order of lists, which triggers keep: nothing
--- else writes it. A task's tags do not repeat; ON CONFLICT here would be a
--- large part of what adding a task costs.
+-- else writes it. It has neither a foreign key nor an index by task, because
+-- the task that changes or goes says what its rows are. A task's tags do not
+-- repeat; ON CONFLICT here would be a large part of what adding a task costs.
 CREATE TABLE task_tags (
     org_id     UUID NOT NULL,
     tag        TEXT NOT NULL,
     sort_order BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
     task_id    UUID NOT NULL,
-    PRIMARY KEY (org_id, tag, sort_order, created_at, task_id),
-    FOREIGN KEY (org_id, task_id) REFERENCES tasks (org_id, id) ON DELETE CASCADE
+    PRIMARY KEY (org_id, tag, sort_order, created_at, task_id)
 );
-CREATE INDEX task_tags_task ON task_tags (org_id, task_id);
 
 -- +goose StatementBegin
 CREATE FUNCTION index_task_tags() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' AND OLD.tags IS NOT NULL THEN
-        DELETE FROM task_tags WHERE org_id = OLD.org_id AND task_id = OLD.id;
+    IF TG_OP <> 'INSERT' AND OLD.tags IS NOT NULL THEN
+        DELETE FROM task_tags
+        WHERE org_id = OLD.org_id AND tag = ANY (ARRAY(SELECT json_array_elements_text(OLD.tags::json)))
+            AND sort_order = OLD.sort_order AND created_at = OLD.created_at AND task_id = OLD.id;
     END IF;
-    IF NEW.tags IS NOT NULL THEN
+    IF TG_OP <> 'DELETE' AND NEW.tags IS NOT NULL THEN
         INSERT INTO task_tags (org_id, tag, sort_order, created_at, task_id)
         SELECT NEW.org_id, tag, NEW.sort_order, NEW.created_at, NEW.id
         FROM json_array_elements_text(NEW.tags::json) AS tag;
@@ -206,6 +207,8 @@ CREATE TRIGGER tasks_added AFTER INSERT ON tasks
 CREATE TRIGGER tasks_changed AFTER UPDATE ON tasks
     FOR EACH ROW WHEN ((OLD.tags, OLD.sort_order, OLD.created_at) IS DISTINCT FROM (NEW.tags, NEW.sort_order, NEW.created_at)
         AND (OLD.tags IS NOT NULL OR NEW.tags IS NOT NULL)) EXECUTE FUNCTION index_task_tags();
+CREATE TRIGGER tasks_removed AFTER DELETE ON tasks
+    FOR EACH ROW WHEN (OLD.tags IS NOT NULL) EXECUTE FUNCTION index_task_tags();
 
 CREATE TABLE task_history (
     org_id  UUID NOT NULL,

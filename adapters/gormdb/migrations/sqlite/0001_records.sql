@@ -173,17 +173,16 @@ CREATE INDEX tasks_due_start ON tasks (org_id, due_start) WHERE due_start IS NOT
 CREATE INDEX tasks_due_end ON tasks (org_id, due_end) WHERE due_end IS NOT NULL;
 
 -- An index of tasks.tags in the order of lists, which triggers keep: nothing
--- else writes it.
+-- else writes it. It has neither a foreign key nor an index by task, because
+-- the task that changes or goes says what its rows are.
 CREATE TABLE task_tags (
     org_id     TEXT NOT NULL,
     tag        TEXT NOT NULL,
     sort_order INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     task_id    TEXT NOT NULL,
-    PRIMARY KEY (org_id, tag, sort_order, created_at, task_id),
-    FOREIGN KEY (org_id, task_id) REFERENCES tasks (org_id, id) ON DELETE CASCADE
+    PRIMARY KEY (org_id, tag, sort_order, created_at, task_id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX task_tags_task ON task_tags (org_id, task_id);
 
 -- +goose StatementBegin
 CREATE TRIGGER tasks_added AFTER INSERT ON tasks WHEN NEW.tags IS NOT NULL
@@ -197,9 +196,19 @@ CREATE TRIGGER tasks_changed AFTER UPDATE ON tasks
     WHEN (OLD.tags IS NOT NEW.tags OR OLD.sort_order <> NEW.sort_order OR OLD.created_at <> NEW.created_at)
         AND (OLD.tags IS NOT NULL OR NEW.tags IS NOT NULL)
 BEGIN
-    DELETE FROM task_tags WHERE org_id = OLD.org_id AND task_id = OLD.id;
+    DELETE FROM task_tags
+    WHERE org_id = OLD.org_id AND tag IN (SELECT value FROM json_each(COALESCE(OLD.tags, '[]')))
+        AND sort_order = OLD.sort_order AND created_at = OLD.created_at AND task_id = OLD.id;
     INSERT OR IGNORE INTO task_tags (org_id, tag, sort_order, created_at, task_id)
     SELECT NEW.org_id, value, NEW.sort_order, NEW.created_at, NEW.id FROM json_each(COALESCE(NEW.tags, '[]'));
+END;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE TRIGGER tasks_removed AFTER DELETE ON tasks WHEN OLD.tags IS NOT NULL
+BEGIN
+    DELETE FROM task_tags
+    WHERE org_id = OLD.org_id AND tag IN (SELECT value FROM json_each(OLD.tags))
+        AND sort_order = OLD.sort_order AND created_at = OLD.created_at AND task_id = OLD.id;
 END;
 -- +goose StatementEnd
 

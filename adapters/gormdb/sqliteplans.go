@@ -1,0 +1,32 @@
+package gormdb
+
+import (
+	"unsafe"
+
+	"modernc.org/libc"
+	sqlitecode "modernc.org/sqlite/lib"
+)
+
+// SQLite plans a statement anew whenever a parameter has another value that
+// could matter to the plan, which takes longer than running most of them. That
+// is turned off on every connection as it is opened: the plans are those of the
+// statements, as on Postgres. No pragma does it.
+func init() {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	// A function of this signature is what the translated C calls through a
+	// pointer; a declared one has a lasting address.
+	sqlitecode.Xsqlite3_auto_extension(tls, cFunction(planOnce))
+}
+
+// planOnce is an sqlite3_extension_init.
+func planOnce(tls *libc.TLS, db, _, _ uintptr) int32 {
+	const words = 2 // an int and a pointer
+	list := tls.Alloc(words * 8)
+	defer tls.Free(words * 8)
+	return sqlitecode.Xsqlite3_db_config(tls, db, sqlitecode.SQLITE_DBCONFIG_ENABLE_QPSG, libc.VaList(list, int32(1), uintptr(0)))
+}
+
+// cFunction is a declared function as the translated C has it: the address of
+// the place that has the function's.
+func cFunction[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&struct{ f F }{f})) }
