@@ -32,6 +32,7 @@ type call struct {
 	bytes  int64               // of the answer's body
 	sent   bool                // the status is out
 	gone   bool                // the client went away
+	late   *time.Timer         // ends the work; nil outside the routes' handlers
 
 	// Where the values of headers lie that differ from answer to answer, so that
 	// they take no memory of their own.

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"time"
 )
@@ -9,9 +11,10 @@ import (
 // neither a connection nor, while a list is read for it, one of the database's.
 // Whoever streams for longer sets deadlines of its own.
 const (
-	bodyWithin   = 30 * time.Second            // for all of a body
-	answerWithin = bodyWithin + 10*time.Second // for an answer, also one that says the body did not come; more for a long one:
-	slowest      = 64 << 10                    // so many bytes a second
+	bodyWithin   = 30 * time.Second           // for all of a body
+	workWithin   = bodyWithin + 5*time.Second // for what we do, of which reading the body is a part
+	answerWithin = workWithin + 5*time.Second // for an answer, also one that says what took too long; more for a long one:
+	slowest      = 64 << 10                   // so many bytes a second
 )
 
 // hurry sets the deadlines of a request that began when the call did. A writer
@@ -30,9 +33,31 @@ func (c *call) whole() {
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
 }
 
-// prolong moves the answer's deadline on for n more bytes of a long one.
+// errLate is the cause of a context that ended because something that we depend
+// on did not answer in time.
+var errLate = errors.New("the work took too long")
+
+// limit ends the work for the call after its time, so that a database that does
+// not answer holds no requests. The function it returns is called at the end.
+func (c *call) limit() (end func()) {
+	ctx, cancel := context.WithCancelCause(c.r.Context())
+	c.r = c.r.WithContext(ctx)
+	c.late = time.AfterFunc(workWithin, func() { cancel(errLate) })
+	return func() {
+		c.late.Stop()
+		cancel(nil)
+	}
+}
+
+// prolong moves the deadlines on for n more bytes of a long answer.
 func (c *call) prolong(n int) {
-	if all := c.bytes + int64(n); all > flushAt {
-		_ = http.NewResponseController(c.w).SetWriteDeadline(c.since.Add(answerWithin + time.Duration(all)*time.Second/slowest))
+	all := c.bytes + int64(n)
+	if all <= flushAt {
+		return
+	}
+	more := time.Duration(all) * time.Second / slowest
+	_ = http.NewResponseController(c.w).SetWriteDeadline(c.since.Add(answerWithin + more))
+	if c.late != nil && c.late.Stop() {
+		c.late.Reset(workWithin + more)
 	}
 }

@@ -131,6 +131,20 @@ func note(all *[]time.Time, t time.Time) error {
 	return nil
 }
 
+func TestWorkThatDoesNotEndIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := serving(t, http.MethodGet, open, func(c *call) error {
+			<-c.r.Context().Done() // as a database does that no longer answers
+			return c.r.Context().Err()
+		})
+		began := time.Now()
+		refused(t, send(a, get("/test")), http.StatusServiceUnavailable)
+		if took := time.Since(began); took != workWithin {
+			t.Errorf("it was given up after %v", took)
+		}
+	})
+}
+
 func TestReadinessIsDecidedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := built(t, func(o *Options) {

@@ -88,9 +88,13 @@ func (a *api) fail(c *call, err error) {
 
 // judge logs an error as far as it needs it and decides what the client sees.
 func (a *api) judge(c *call, err error) refusal {
+	late := errors.Is(context.Cause(c.r.Context()), errLate)
+	if late {
+		err = fault.Wrap(fault.Unavailable, err, "The request took too long")
+	}
 	r := refuse(err)
 	switch {
-	case c.gone || c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
+	case c.gone || !late && c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		c.gone = true
 	case r.Status >= http.StatusInternalServerError:
 		level := slog.LevelError

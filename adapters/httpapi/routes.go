@@ -131,6 +131,7 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve takes a request through its guard and, where it brings a key, through
 // what is kept of its first answer.
 func (a *api) serve(c *call, e *endpoint) error {
+	defer c.limit()()
 	if err := a.admit(c, e.Guard); err != nil {
 		return err
 	}
