@@ -47,6 +47,7 @@ type DB struct {
 	conn
 	pools []*sql.DB
 	pause func(ctx context.Context, attempt int) error
+	group group // of SQLite's writes
 
 	// migrator opens what migrations run on, and the lock that holds other
 	// servers off meanwhile.

@@ -175,8 +175,23 @@ var addTask = func() (s [2][2]string) {
 
 // Add is one statement, which finds the place and the workspace itself. Tasks
 // that are added at once may get the same place; the time and the id order
-// them.
+// them. On SQLite they share a transaction.
 func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
+	if q.dialect != onSQLite || q.inside() {
+		return q.add(ctx, o, t)
+	}
+	var added task.Task
+	err := q.db.together(ctx, func(ctx context.Context, c *conn) (err error) {
+		added, err = (tasks{c}).add(ctx, o, t)
+		return err
+	})
+	if err != nil {
+		return task.Task{}, err
+	}
+	return added, nil
+}
+
+func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
 	args := append([]any{string(o), string(t.ID)}, values(t)...)
 	args = append(args, string(o))
 	statement := addTask[q.dialect][0]
