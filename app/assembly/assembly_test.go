@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +52,7 @@ func TestProfilesAreValidAndPrinted(t *testing.T) {
 		{"Memory", "`COLLAB_DATABASE_URL=memory://`: as embedded, and nothing is kept. The offline harness runs the core on the same adapter.", []string{"COLLAB_DATABASE_URL=memory://"}},
 		{"Postgres", "Production on Postgres with an identity provider that works by code.", complete},
 		{"Postgres, by session", "The same with a provider that works by session, and e-mail.", append(without(complete, "COLLAB_IDENTITY_CLIENT_ID"),
-			"COLLAB_IDENTITY_SIGN_IN_URL=https://accounts.example.com/sign-in", "COLLAB_SMTP_URL=smtps://mail.example.com")},
+			"COLLAB_IDENTITY_SIGN_IN_URL=https://accounts.example.com/sign-in", "COLLAB_SMTP_URL=smtps://mail.example.com", "COLLAB_MAIL_FROM=collab@example.com")},
 	}
 	var page strings.Builder
 	page.WriteString("# Profiles\n\nWhich adapter answers which ports, for the usual configurations. Printed by a\ntest.\n")
@@ -92,22 +93,25 @@ func without(environ []string, name string) (rest []string) {
 }
 
 func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
-	_, err := ReadConfig([]string{"COLLAB_MODE=production"})
+	_, err := ReadConfig([]string{"COLLAB_MODE=production", "COLLAB_SMTP_URL=smtps://mail.example.com"})
 	if err == nil {
 		t.Fatal("production started with nothing")
 	}
+	mailing := append(slices.Clone(complete), "COLLAB_SMTP_URL=smtps://mail.example.com", "COLLAB_MAIL_FROM=collab@example.com")
 	for _, name := range []string{
 		"COLLAB_PUBLIC_URL", "COLLAB_DATABASE_URL", "COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS",
 		"COLLAB_IDENTITY_ISSUER", "COLLAB_IDENTITY_CLIENT_ID", "COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_APP_URL",
+		"COLLAB_MAIL_FROM",
 	} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
 		}
-		if _, err := ReadConfig(without(complete, name)); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := ReadConfig(without(mailing, name)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
-	read(t, complete...)
+	read(t, mailing...)
+	read(t, complete...) // who sends no e-mail needs no sender
 }
 
 func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {

@@ -304,7 +304,7 @@ func chooseMail(c Config) choice {
 	ch.option = fx.Provide(func(lc fx.Lifecycle, c Config, log *slog.Logger, clock ports.Clock) (ports.Mailer, error) {
 		m, err := mail.NewSMTP(mail.Options{URL: c.SMTPURL, From: c.MailFrom, Log: log, Clock: clock})
 		if err != nil {
-			return nil, fmt.Errorf("COLLAB_SMTP_URL: %w", err)
+			return nil, err // it names the variable
 		}
 		lc.Append(fx.StopHook(func(stop context.Context) error {
 			drain, cancel := within(stop, mailTime)

@@ -53,7 +53,7 @@ type Config struct {
 	CORSOrigins []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	RateLimits  string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m"`
 	SMTPURL     string   `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder"`
-	MailFrom    string   `env:"COLLAB_MAIL_FROM" help:"sender of e-mail" or:"Collab <no-reply@localhost>"`
+	MailFrom    string   `env:"COLLAB_MAIL_FROM" help:"sender of e-mail; production with COLLAB_SMTP_URL needs it" or:"Collab <no-reply@localhost>"`
 	AppURL      string   `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages"`
 	LogLevel    string   `env:"COLLAB_LOG_LEVEL" help:"debug, info, warn or error" or:"info"`
 	LogFormat   string   `env:"COLLAB_LOG_FORMAT" help:"json or text" or:"json"`
@@ -101,7 +101,6 @@ func (c *Config) fill() {
 	def(&c.LogLevel, "info")
 	def(&c.LogFormat, "json")
 	def(&c.ServiceName, "collabd")
-	def(&c.MailFrom, "Collab <no-reply@localhost>")
 	if c.IdentitySignInURL != "" {
 		def(&c.IdentityCookie, "__session")
 	}
@@ -109,6 +108,7 @@ func (c *Config) fill() {
 	c.AppURL = strings.TrimRight(c.AppURL, "/")
 	if !c.Production() {
 		def(&c.DatabaseURL, "sqlite://"+filepath.Join(c.DataDir, "collab.db"))
+		def(&c.MailFrom, "Collab <no-reply@localhost>")
 	}
 }
 
@@ -166,6 +166,9 @@ func (c Config) check() error {
 		}
 		if c.IdentityClientID == "" && c.IdentitySignInURL == "" {
 			add("COLLAB_IDENTITY_CLIENT_ID or COLLAB_IDENTITY_SIGN_IN_URL must be set in production")
+		}
+		if c.SMTPURL != "" && c.MailFrom == "" {
+			add("COLLAB_MAIL_FROM must be set in production when COLLAB_SMTP_URL is")
 		}
 		if databaseKind(c.DatabaseURL) == "memory" {
 			add("COLLAB_DATABASE_URL must not be memory:// in production")
