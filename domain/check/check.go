@@ -21,6 +21,9 @@ const (
 	MaxURL         = 2_048  // addresses
 )
 
+// maxLabel is the DNS's limit of one label, in bytes.
+const maxLabel = 63
+
 // List collects problems. The zero value is ready to use.
 type List struct {
 	problems []fault.Problem
@@ -71,12 +74,13 @@ func (l *List) Text(field, value string, limit int) {
 	}
 }
 
-// Email returns a trimmed e-mail address. It checks the shape only (one @ with
-// something on both sides, no space or control character): whether an address
-// exists is known to nobody but its mail server.
+// Email returns a trimmed e-mail address in the form that every mailer takes: a
+// dot-atom, @, and a domain's labels, letters of any script among them; neither
+// quoted text nor an IP address. Whether an address exists is known to nobody
+// but its mail server.
 func (l *List) Email(field, value string) string {
 	value = strings.TrimSpace(value)
-	at := strings.LastIndexByte(value, '@')
+	local, domain, _ := strings.Cut(value, "@")
 	switch {
 	case !utf8.ValidString(value):
 		l.Add(field, "must be valid UTF-8")
@@ -84,11 +88,34 @@ func (l *List) Email(field, value string) string {
 		l.Add(field, "must not be empty")
 	case utf8.RuneCountInString(value) > MaxEmail:
 		l.Add(field, "must be at most %d characters", MaxEmail)
-	case at < 1 || at == len(value)-1 || strings.IndexByte(value, '@') != at ||
-		strings.ContainsFunc(value, func(r rune) bool {
-			return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>()[],;:\"`, r)
-		}):
+	case !dotted(local, isAtom) || !dotted(domain, isLabel):
 		l.Add(field, "must be an e-mail address")
 	}
 	return value
+}
+
+// dotted reports whether s is one part or more with dots between them.
+func dotted(s string, isPart func(string) bool) bool {
+	for part := range strings.SplitSeq(s, ".") {
+		if !isPart(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// isAtom reports whether s is an atom of RFC 5322, with RFC 6532's characters
+// beyond ASCII.
+func isAtom(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`<>()[],;:@\"`, r)
+	})
+}
+
+// isLabel reports whether s can be a label of a host's name: letters, digits
+// and hyphens, of which none is the first or the last character.
+func isLabel(s string) bool {
+	return s != "" && len(s) <= maxLabel && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '-' && !unicode.In(r, unicode.L, unicode.M, unicode.Nd)
+	})
 }

@@ -56,7 +56,8 @@ func TestTexts(t *testing.T) {
 }
 
 func TestEmailAddresses(t *testing.T) {
-	for _, good := range []string{"a@b", "ada@example.com", "a.b+c@sub.example.com", "ünï@exämple.org", "'o@x.ie"} {
+	for _, good := range []string{"a@b", "ada@example.com", "a.b+c@sub.example.com", "ünï@exämple.org", "'o@x.ie", "!#$%&'*+-/=?^_`{|}~@x",
+		"-a-@4.b-c.d", "आ@उदाहरण.भारत", "a@" + strings.Repeat("b", 63) + ".c"} {
 		var l check.List
 		if got := l.Email("email", "  "+good+"\n"); got != good || l.Err() != nil {
 			t.Errorf("%q gives %q, %v", good, got, l.Err())
@@ -64,6 +65,8 @@ func TestEmailAddresses(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", " ", "ada", "@example.com", "ada@", "a@b@c", "a b@c", "a\u00a0b@c", "a\x00@c", "<a@b>", "a@b,c@d", "a@b;c", `"a"@b`, "a@[1.2.3.4]", "a\xff@b",
+		"a..b@c", ".a@b", "a.@b", ".@b", "a@b..c", "a@.b", "a@b.", "a@.", "a@-b", "a@b-", "a@b-.c", "a@b_c", "a@b/c", "a@b!", "a@b\u200bc", "a@🦉",
+		"a@" + strings.Repeat("b", 64) + ".c",
 		strings.Repeat("a", check.MaxEmail-1) + "@b",
 	} {
 		var l check.List
