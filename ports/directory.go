@@ -79,12 +79,18 @@ type Members interface {
 	// An error of each ends the list and is returned.
 	List(ctx context.Context, o id.Org, after org.Position, limit int, each func(org.Profile) error) error
 
-	// Count returns the numbers of owners and members; Pending is left zero.
-	Count(ctx context.Context, o id.Org) (org.Seats, error)
-
 	// ByEmail reports whether an active member has the address, compared without
 	// regard to case.
 	ByEmail(ctx context.Context, o id.Org, email string) (bool, error)
+}
+
+// Seats counts who is in organisations and who is asked to be.
+type Seats interface {
+	// Count returns the seats of each of the organisations, with the invitations
+	// that are pending and not expired at now; all zero for one that is not there.
+	// The numbers of an organisation are of one moment. Who decides by them holds
+	// its Lock.
+	Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error)
 }
 
 // Invitations holds invitations in every state, revoked ones included.
@@ -113,6 +119,9 @@ type Invitations interface {
 type Subscriptions interface {
 	// Get returns plan.Unsubscribed for an organisation that never had one.
 	Get(ctx context.Context, o id.Org) (plan.Subscription, error)
+
+	// Of is Get for each of the organisations.
+	Of(ctx context.Context, orgs []id.Org) (map[id.Org]plan.Subscription, error)
 
 	// Put adds or replaces the subscription, under the organisation's Lock.
 	Put(ctx context.Context, o id.Org, s plan.Subscription) error

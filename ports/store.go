@@ -42,6 +42,7 @@ type Directory interface {
 	Users() Users
 	Organisations() Organisations
 	Members() Members
+	Seats() Seats
 	Invitations() Invitations
 	Subscriptions() Subscriptions
 }

@@ -194,6 +194,7 @@ func (c *conn) Journal() ports.Journal     { return journal{c} }
 func (d directory) Users() ports.Users                 { return users(d) }
 func (d directory) Organisations() ports.Organisations { return organisations(d) }
 func (d directory) Members() ports.Members             { return members(d) }
+func (d directory) Seats() ports.Seats                 { return seats(d) }
 func (d directory) Invitations() ports.Invitations     { return invitations(d) }
 func (d directory) Subscriptions() ports.Subscriptions { return subscriptions(d) }
 

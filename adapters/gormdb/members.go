@@ -106,16 +106,6 @@ func (q members) List(ctx context.Context, o id.Org, after org.Position, limit i
 	return each(ctx, q.read, "Member", scanProfile, fn, query, args...)
 }
 
-func scanSeats(s scanner) (n org.Seats, err error) {
-	err = s.Scan(&n.Owners, &n.Members)
-	return n, err
-}
-
-func (q members) Count(ctx context.Context, o id.Org) (org.Seats, error) {
-	return get(ctx, q.read, "Member", scanSeats,
-		"SELECT COUNT(*) FILTER (WHERE role = ?), COUNT(*) FROM memberships WHERE org_id = ? AND removed_at IS NULL", string(org.Owner), string(o))
-}
-
 func (q members) ByEmail(ctx context.Context, o id.Org, email string) (bool, error) {
 	return get(ctx, q.read, "Member", scanBool,
 		"SELECT EXISTS (SELECT 1 FROM users u JOIN memberships m ON m.user_id = u.id WHERE m.org_id = ? AND m.removed_at IS NULL AND u.email_key = ?)",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"time"
 
 	"collab/domain/fault"
@@ -166,16 +165,13 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 		epochs[r.org] = r.epoch
 		return nil
 	}
-	known := slices.DeleteFunc(slices.Clone(orgs), func(o id.Org) bool {
-		_, ok := id.Parse[id.Org](string(o))
-		return !ok
-	})
-	switch len(known) {
+	switch known := ids(orgs); len(known) {
 	case 0:
 		return epochs, nil
 	case 1:
 		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note, "SELECT id, epoch FROM organisations WHERE id = ?", string(known[0]))
+	default:
+		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note,
+			"SELECT id, epoch FROM organisations WHERE "+db.dialect.in("id", "uuid"), list(db.dialect, known))
 	}
-	return epochs, each(ctx, db.read, "Organisation", scanEpoch, note,
-		"SELECT id, epoch FROM organisations WHERE "+db.dialect.in("id", "uuid"), list(db.dialect, known))
 }

@@ -415,7 +415,11 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			each := func(org.Profile) error { return nil }
 			m, err := q.Get(ctx, o, user)
 			return errors.Join(err, drop(q.Hold(ctx, o, user)), q.Put(ctx, o, m), q.List(ctx, o, org.Position{}, 0, each),
-				q.List(ctx, o, org.Position{JoinedAt: now, User: user}, 20, each), drop(q.Count(ctx, o)), drop(q.ByEmail(ctx, o, "u7@5")))
+				q.List(ctx, o, org.Position{JoinedAt: now, User: user}, 20, each), drop(q.ByEmail(ctx, o, "u7@5")))
+		},
+		"seats": func(_ *DB, r ports.Records) error {
+			q := r.Directory().Seats()
+			return errors.Join(drop(q.Count(ctx, []id.Org{o}, now)), drop(q.Count(ctx, []id.Org{o, other}, now)), drop(q.Count(ctx, pageOfOrgs(), now)))
 		},
 		"invitations": func(_ *DB, r ports.Records) error {
 			q := r.Directory().Invitations()
@@ -429,7 +433,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			if s.Plan != plan.Free {
 				err = errors.New("no subscription")
 			}
-			return errors.Join(err, q.Put(ctx, o, s))
+			return errors.Join(err, q.Put(ctx, o, s), drop(q.Of(ctx, []id.Org{o})), drop(q.Of(ctx, []id.Org{o, other})), drop(q.Of(ctx, pageOfOrgs())))
 		},
 		"teams": func(_ *DB, r ports.Records) error {
 			q := r.Work().Teams()
@@ -492,6 +496,16 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 		},
 		"erasure": func(_ *DB, r ports.Records) error { return r.Directory().Organisations().Erase(ctx, other, now) },
 	}
+}
+
+// pageOfOrgs is a part of the organisations as small as a page of an operator's
+// list is: for half of them a table is rightly read whole.
+func pageOfOrgs() []id.Org {
+	page := make([]id.Org, tenants/20)
+	for n := range page {
+		page[n] = uid[id.Org](kindOrg, n+1, 0)
+	}
+	return page
 }
 
 // testTaskPlans wants a page of the large organisation to be read in the order

@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -108,6 +109,14 @@ func place[T ~string](after T) string {
 		return "00000000-0000-0000-0000-000000000000"
 	}
 	return string(after)
+}
+
+// ids are those that can be there: Postgres compares no others with a UUID.
+func ids[T ~string](given []T) []T {
+	return slices.DeleteFunc(slices.Clone(given), func(one T) bool {
+		_, ok := id.Parse[T](string(one))
+		return !ok
+	})
 }
 
 // instant is a time as it is kept, in milliseconds; the zero time survives it.

@@ -240,6 +240,15 @@ func TestTransactions(t *testing.T) {
 			if err != nil || one != nil || len(epochs) != 1 {
 				t.Errorf("the epochs are %v, errors %v, %v", epochs, err, one)
 			}
+			of := []id.Org{odd, o}
+			subs, err := db.Directory().Subscriptions().Of(ctx, of)
+			if _, one := db.Directory().Subscriptions().Of(ctx, of[:1]); err != nil || one != nil || len(subs) != 2 {
+				t.Errorf("the subscriptions are %v, errors %v, %v", subs, err, one)
+			}
+			seats, err := db.Directory().Seats().Count(ctx, of, time.UnixMilli(9))
+			if _, one := db.Directory().Seats().Count(ctx, of[:1], time.UnixMilli(9)); err != nil || one != nil || len(seats) != 2 {
+				t.Errorf("the seats are %v, errors %v, %v", seats, err, one)
+			}
 			entries, err := db.Journal().Audit().List(ctx, o, odd, 5)
 			if err != nil || len(entries) != 0 {
 				t.Errorf("the entries are %v, error %v", entries, err)

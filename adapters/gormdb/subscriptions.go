@@ -42,13 +42,30 @@ type subscriptions struct{ *conn }
 
 var _ ports.Subscriptions = subscriptions{}
 
+const selectSubscriptions = "SELECT org_id, plan, status, purchased_seats, period_start, period_end, is_external, updated_at FROM subscriptions WHERE "
+
 func (q subscriptions) Get(ctx context.Context, o id.Org) (plan.Subscription, error) {
 	sub, found, err := row(ctx, q.read, "Subscription", scanSubscription,
-		"SELECT org_id, plan, status, purchased_seats, period_start, period_end, is_external, updated_at FROM subscriptions WHERE org_id = ?", string(o))
+		selectSubscriptions+"org_id = ?", string(o))
 	if err == nil && !found {
 		sub = plan.Unsubscribed(o)
 	}
 	return sub, err
+}
+
+func (q subscriptions) Of(ctx context.Context, orgs []id.Org) (map[id.Org]plan.Subscription, error) {
+	subs := make(map[id.Org]plan.Subscription, len(orgs))
+	for _, o := range orgs {
+		subs[o] = plan.Unsubscribed(o)
+	}
+	db, among, param, ok := q.among(orgs)
+	if !ok {
+		return subs, nil
+	}
+	return subs, each(ctx, db, "Subscription", scanSubscription, func(s plan.Subscription) error {
+		subs[s.Org] = s
+		return nil
+	}, selectSubscriptions+among, param)
 }
 
 func (q subscriptions) Put(ctx context.Context, o id.Org, s plan.Subscription) error {

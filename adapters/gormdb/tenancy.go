@@ -26,6 +26,7 @@ var tenantTables = []string{
 var (
 	acrossMemberships = across("memberships of one user: which organisations there are is the question")
 	acrossInvitations = across("an invitation's token is all that an invited person has")
+	acrossOverview    = across("an operator's list shows the seats and the subscription of each organisation in it")
 	acrossAudit       = across("an entry of the deployment belongs to no organisation")
 )
 

@@ -21,6 +21,7 @@ var (
 	_ ports.Users         = users{}
 	_ ports.Organisations = organisations{}
 	_ ports.Members       = members{}
+	_ ports.Seats         = seats{}
 	_ ports.Invitations   = invitations{}
 	_ ports.Subscriptions = subscriptions{}
 )
@@ -30,6 +31,7 @@ type directory records
 func (d directory) Users() ports.Users                 { return users{d.run} }
 func (d directory) Organisations() ports.Organisations { return organisations(d) }
 func (d directory) Members() ports.Members             { return members{d.run} }
+func (d directory) Seats() ports.Seats                 { return seats{d.run} }
 func (d directory) Invitations() ports.Invitations     { return invitations{d.run} }
 func (d directory) Subscriptions() ports.Subscriptions { return subscriptions{d.run} }
 
@@ -203,21 +205,6 @@ func compareJoined(a time.Time, u id.User, b time.Time, v id.User) int {
 	return cmp.Or(a.Compare(b), cmp.Compare(u, v))
 }
 
-func (m members) Count(_ context.Context, o id.Org) (org.Seats, error) {
-	return result(m.run, func(x *tx) (org.Seats, error) {
-		var seats org.Seats
-		for _, v := range x.tenant(o).members.rows {
-			if v.Active() {
-				seats.Members++
-				if v.Role == org.Owner {
-					seats.Owners++
-				}
-			}
-		}
-		return seats, nil
-	})
-}
-
 func (m members) ByEmail(_ context.Context, o id.Org, email string) (bool, error) {
 	return result(m.run, func(x *tx) (bool, error) {
 		_, err := x.tenant(o).members.find(func(v org.Membership) bool {
@@ -229,6 +216,36 @@ func (m members) ByEmail(_ context.Context, o id.Org, email string) (bool, error
 
 func sameEmail(a, b string) bool {
 	return identity.FoldEmail(a) == identity.FoldEmail(b)
+}
+
+type seats struct{ run runner }
+
+func (s seats) Count(_ context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error) {
+	return result(s.run, func(x *tx) (map[id.Org]org.Seats, error) {
+		counted := make(map[id.Org]org.Seats, len(orgs))
+		for _, o := range orgs {
+			counted[o] = x.tenant(o).seats(now)
+		}
+		return counted, nil
+	})
+}
+
+func (t *tenant) seats(now time.Time) (n org.Seats) {
+	for _, m := range t.members.rows {
+		if !m.Active() {
+			continue
+		}
+		n.Members++
+		if m.Role == org.Owner {
+			n.Owners++
+		}
+	}
+	for _, i := range t.invitations.rows {
+		if i.Status(now) == invitation.Pending {
+			n.Pending++
+		}
+	}
+	return n
 }
 
 type invitations struct{ run runner }
@@ -290,11 +307,26 @@ type subscriptions struct{ run runner }
 
 func (s subscriptions) Get(_ context.Context, o id.Org) (plan.Subscription, error) {
 	return result(s.run, func(x *tx) (plan.Subscription, error) {
-		if t := x.tenant(o); t.subscriptions.has(o) {
-			return t.subscriptions.get(o)
-		}
-		return plan.Unsubscribed(o), nil
+		return x.tenant(o).subscription(o), nil
 	})
+}
+
+func (s subscriptions) Of(_ context.Context, orgs []id.Org) (map[id.Org]plan.Subscription, error) {
+	return result(s.run, func(x *tx) (map[id.Org]plan.Subscription, error) {
+		subs := make(map[id.Org]plan.Subscription, len(orgs))
+		for _, o := range orgs {
+			subs[o] = x.tenant(o).subscription(o)
+		}
+		return subs, nil
+	})
+}
+
+func (t *tenant) subscription(o id.Org) plan.Subscription {
+	there, err := t.subscriptions.get(o)
+	if err != nil {
+		return plan.Unsubscribed(o)
+	}
+	return there
 }
 
 func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) error {

@@ -99,8 +99,8 @@ func TestListsCallEachOutsideTheLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seats, err := s.Directory().Members().Count(ctx, o); err != nil || seats.Members != 0 {
-		t.Fatalf("%d members and %v", seats.Members, err)
+	if seats, err := s.Directory().Seats().Count(ctx, []id.Org{o}, time.UnixMilli(1)); err != nil || seats[o].Members != 0 {
+		t.Fatalf("%d members and %v", seats[o].Members, err)
 	}
 }
 

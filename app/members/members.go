@@ -59,7 +59,7 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 		if err != nil {
 			return err
 		}
-		seats, err := members.Count(ctx, actor.Org)
+		seats, err := seats(ctx, r, actor.Org, s.Clock.Now())
 		if err != nil {
 			return err
 		}
@@ -86,14 +86,14 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 		if err != nil {
 			return err
 		}
-		seats, err := r.Directory().Members().Count(ctx, actor.Org)
+		now := s.Clock.Now()
+		seats, err := seats(ctx, r, actor.Org, now)
 		if err != nil {
 			return err
 		}
 		if err := org.Remove(actor, target, seats); err != nil {
 			return err
 		}
-		now := s.Clock.Now()
 		if err := r.Directory().Members().Put(ctx, actor.Org, target.Removed(now)); err != nil {
 			return err
 		}
@@ -312,19 +312,20 @@ func active(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.M
 	return m, err
 }
 
-// room counts who is there and who is asked, and reads the plan's limit.
+// seats counts who is there and who is asked.
+func seats(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Seats, error) {
+	counted, err := r.Directory().Seats().Count(ctx, []id.Org{o}, now)
+	return counted[o], err
+}
+
+// room counts the seats and reads the plan's limit.
 func room(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Seats, int, error) {
-	seats, err := r.Directory().Members().Count(ctx, o)
+	taken, err := seats(ctx, r, o, now)
 	if err != nil {
-		return seats, 0, err
+		return taken, 0, err
 	}
-	pending, err := r.Directory().Invitations().Pending(ctx, o, "", now)
-	if err != nil {
-		return seats, 0, err
-	}
-	seats.Pending = len(pending)
 	sub, err := r.Directory().Subscriptions().Get(ctx, o)
-	return seats, sub.Plan.Limits().Members, err
+	return taken, sub.Plan.Limits().Members, err
 }
 
 // TokenHash is the form in which an invitation's token is kept.

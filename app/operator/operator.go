@@ -45,13 +45,7 @@ func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.
 	if err := s.note(ctx, s.store, actor, "", audit.OperatorRead, "", "organisations"); err != nil {
 		return nil, err
 	}
-	list := make([]Overview, len(orgs))
-	for i, o := range orgs {
-		if list[i], err = s.overview(ctx, s.store, o); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	return s.overviews(ctx, s.store, orgs)
 }
 
 // Organisation returns one organisation.
@@ -122,11 +116,11 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 		if !was.Active() {
 			return fault.Missing("Member")
 		}
-		seats, err := r.Directory().Members().Count(ctx, o)
+		seats, err := r.Directory().Seats().Count(ctx, []id.Org{o}, s.clock.Now())
 		if err != nil {
 			return err
 		}
-		if err := org.ChangeRole(actor, was, to, seats); err != nil {
+		if err := org.ChangeRole(actor, was, to, seats[o]); err != nil {
 			return err
 		}
 		out.Membership = was.WithRole(to)
@@ -142,17 +136,31 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 }
 
 func (s *Operator) overview(ctx context.Context, r ports.Records, o org.Organisation) (Overview, error) {
-	sub, err := r.Directory().Subscriptions().Get(ctx, o.ID)
+	list, err := s.overviews(ctx, r, []org.Organisation{o})
 	if err != nil {
 		return Overview{}, err
 	}
-	seats, err := r.Directory().Members().Count(ctx, o.ID)
-	if err != nil {
-		return Overview{}, err
+	return list[0], nil
+}
+
+func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Organisation) ([]Overview, error) {
+	ids := make([]id.Org, len(orgs))
+	for i, o := range orgs {
+		ids[i] = o.ID
 	}
-	pending, err := r.Directory().Invitations().Pending(ctx, o.ID, "", s.clock.Now())
-	seats.Pending = len(pending)
-	return Overview{o, sub, seats}, err
+	subs, err := r.Directory().Subscriptions().Of(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	seats, err := r.Directory().Seats().Count(ctx, ids, s.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Overview, len(orgs))
+	for i, o := range orgs {
+		list[i] = Overview{o, subs[o.ID], seats[o.ID]}
+	}
+	return list, nil
 }
 
 func (s *Operator) note(ctx context.Context, r ports.Records, actor org.Actor, o id.Org, a audit.Action, target, detail string) error {

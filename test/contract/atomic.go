@@ -272,7 +272,7 @@ func (x upheaval) happened(w *world) {
 	that(w.users().ByProvider(w.ctx, x.owner.ProviderID)).is(w, x.owner.Erased(at(301)))
 	that(w.organisations().Get(w.ctx, x.organisation.ID)).is(w, x.organisation)
 	that(w.organisations().Get(w.ctx, o)).is(w, x.Close(at(300)))
-	that(w.members().Count(w.ctx, o)).is(w, org.Seats{Owners: 1, Members: 2})
+	same(w, w.seatsOf(o), org.Seats{Owners: 1, Members: 2})
 	that(w.invitations().ByToken(w.ctx, x.invitation.TokenHash)).missing(w)
 	that(w.subscriptions().Get(w.ctx, o)).is(w, someSubscription(o).Restore("OTHER"))
 	that(w.teams().List(w.ctx, o)).is(w, []team.Team{x.shared, x.added})

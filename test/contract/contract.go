@@ -33,6 +33,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Organisations", func(t *testing.T) { Organisations(t, open) })
 	t.Run("Epochs", func(t *testing.T) { Epochs(t, open) })
 	t.Run("Members", func(t *testing.T) { Members(t, open) })
+	t.Run("Seats", func(t *testing.T) { Seats(t, open) })
 	t.Run("Invitations", func(t *testing.T) { Invitations(t, open) })
 	t.Run("Subscriptions", func(t *testing.T) { Subscriptions(t, open) })
 	t.Run("Teams", func(t *testing.T) { Teams(t, open) })

@@ -224,7 +224,7 @@ func (w *world) content(tn tenant) content {
 	c.Organisation = that(w.organisations().Get(w.ctx, o)).must(w)
 	c.Profiles = w.profiles(o, org.Position{}, 0)
 	c.Removed = orZero(w, that(w.members().Get(w.ctx, o, tn.removed.ID)))
-	c.Seats = that(w.members().Count(w.ctx, o)).must(w)
+	c.Seats = w.seatsOf(o)
 	c.Pending = that(w.invitations().Pending(w.ctx, o, "", at(6))).must(w)
 	c.Subscription = that(w.subscriptions().Get(w.ctx, o)).must(w)
 	c.Teams = that(w.teams().List(w.ctx, o)).must(w)
@@ -238,6 +238,12 @@ func (w *world) content(tn tenant) content {
 	c.Audit = that(w.audit().List(w.ctx, o, "", 0)).must(w)
 	c.Epoch = w.epoch(o)
 	return c
+}
+
+// seatsOf counts one organisation's seats, before any invitation expires.
+func (w *world) seatsOf(o id.Org) org.Seats {
+	w.Helper()
+	return that(w.seats().Count(w.ctx, []id.Org{o}, at(6))).must(w)[o]
 }
 
 // orZero returns the zero value for what is not found.

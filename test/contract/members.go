@@ -24,7 +24,6 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			u := w.member(other.ID, org.Owner)
 			that(w.members().Get(w.ctx, o.ID, u.ID)).missing(w)
 			that(w.members().Hold(w.ctx, o.ID, u.ID)).missing(w)
-			that(w.members().Count(w.ctx, o.ID)).is(w, org.Seats{})
 			that(w.members().ByEmail(w.ctx, o.ID, u.Email)).is(w, false)
 			same(w, w.profiles(o.ID, org.Position{}, 0), nil)
 		},
@@ -136,19 +135,6 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			same(w, calls, 1)
 			w.member(o.ID, org.Member)
 			same(w, len(w.profiles(o.ID, org.Position{}, 0)), 3)
-		},
-		"count counts the active owners and members": func(w *world) {
-			o := w.org()
-			that(w.members().Count(w.ctx, o.ID)).is(w, org.Seats{})
-			w.member(o.ID, org.Owner)
-			for _, r := range org.Roles() {
-				w.member(o.ID, r)
-			}
-			gone := w.join(o.ID, w.user().ID, org.Owner, at(10))
-			gone.RemovedAt = new(at(11))
-			w.ok(w.members().Put(w.ctx, o.ID, gone))
-			w.ok(w.invitations().Put(w.ctx, o.ID, someInvitation(o.ID, gone.User)))
-			that(w.members().Count(w.ctx, o.ID)).is(w, org.Seats{Owners: 2, Members: 5})
 		},
 		"an e-mail address is found without regard to case, while its member is active": func(w *world) {
 			o := w.org()

@@ -67,6 +67,7 @@ func newWorld(t *testing.T, o Opened) *world {
 func (w *world) users() ports.Users                 { return w.store.Directory().Users() }
 func (w *world) organisations() ports.Organisations { return w.store.Directory().Organisations() }
 func (w *world) members() ports.Members             { return w.store.Directory().Members() }
+func (w *world) seats() ports.Seats                 { return w.store.Directory().Seats() }
 func (w *world) invitations() ports.Invitations     { return w.store.Directory().Invitations() }
 func (w *world) subscriptions() ports.Subscriptions { return w.store.Directory().Subscriptions() }
 func (w *world) teams() ports.Teams                 { return w.store.Work().Teams() }

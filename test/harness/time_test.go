@@ -212,11 +212,11 @@ func TestAClosedOrganisationIsErasedAfterThirtyDays(t *testing.T) {
 		if err := work.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		seats, err := c.Store.Directory().Members().Count(ctx, ada.Org)
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		seats, err := c.Store.Directory().Seats().Count(ctx, []id.Org{ada.Org}, c.Clock.Now())
+		if err != nil {
 			t.Fatal(err)
 		}
-		return seats.Members
+		return seats[ada.Org].Members
 	}
 	c.Clock.Advance(org.Retention - time.Millisecond)
 	if members() != 1 {

@@ -1,0 +1,97 @@
+package contract
+
+import (
+	"errors"
+	"testing"
+
+	"collab/domain/id"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// Seats is the suite of ports.Seats.
+func Seats(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"the seats are the active owners, the active members and who is asked": func(w *world) {
+			o := w.org().ID
+			same(w, w.seatsOf(o), org.Seats{})
+			by := w.member(o, org.Owner).ID
+			for _, r := range org.Roles() {
+				w.member(o, r)
+			}
+			gone := w.join(o, w.user().ID, org.Owner, at(10))
+			gone.RemovedAt = new(at(11))
+			w.ok(w.members().Put(w.ctx, o, gone))
+			same(w, w.seatsOf(o), org.Seats{Owners: 2, Members: 5})
+			for range 3 {
+				w.ok(w.invitations().Put(w.ctx, o, someInvitation(o, by)))
+			}
+			for _, ended := range []invitation.Status{invitation.Accepted, invitation.Revoked} {
+				w.ok(w.invitations().Put(w.ctx, o, someInvitation(o, by).Restore(ended)))
+			}
+			same(w, w.seatsOf(o), org.Seats{Owners: 2, Members: 5, Pending: 3})
+		},
+		"who is only asked counts where nobody is a member": func(w *world) {
+			o := w.org().ID
+			w.ok(w.invitations().Put(w.ctx, o, someInvitation(o, w.user().ID)))
+			same(w, w.seatsOf(o), org.Seats{Pending: 1})
+		},
+		"an invitation counts until it expires": func(w *world) {
+			a, b := w.org().ID, w.org().ID
+			for o, expires := range map[id.Org][]int{a: {1000, 1001, 1001}, b: {1000}} {
+				by := w.member(o, org.Owner).ID
+				for _, ms := range expires {
+					i := someInvitation(o, by)
+					i.ExpiresAt = at(ms)
+					w.ok(w.invitations().Put(w.ctx, o, i))
+				}
+			}
+			for ms, want := range map[int][2]int{6: {3, 1}, 999: {3, 1}, 1000: {2, 0}, 1001: {0, 0}} {
+				that(w.seats().Count(w.ctx, []id.Org{a}, at(ms))).is(w, map[id.Org]org.Seats{a: {Owners: 1, Members: 1, Pending: want[0]}})
+				that(w.seats().Count(w.ctx, []id.Org{a, b}, at(ms))).is(w, map[id.Org]org.Seats{
+					a: {Owners: 1, Members: 1, Pending: want[0]}, b: {Owners: 1, Members: 1, Pending: want[1]},
+				})
+			}
+		},
+		"each of several has its own seats, and no other is counted": func(w *world) {
+			a, b, empty, beside := w.org().ID, w.org().ID, w.org().ID, w.org().ID
+			unknown := fresh[id.Org]()
+			u := w.member(a, org.Owner).ID
+			w.member(a, org.Member)
+			w.join(b, u, org.Viewer, at(10))
+			w.ok(w.invitations().Put(w.ctx, b, someInvitation(b, u)))
+			w.join(beside, u, org.Owner, at(10))
+			w.ok(w.invitations().Put(w.ctx, beside, someInvitation(beside, u)))
+
+			that(w.seats().Count(w.ctx, nil, at(6))).is(w, nil)
+			same(w, w.seatsOf(a), org.Seats{Owners: 1, Members: 2})
+			same(w, w.seatsOf(b), org.Seats{Members: 1, Pending: 1})
+			that(w.seats().Count(w.ctx, []id.Org{b, unknown, a, b, empty}, at(6))).is(w, map[id.Org]org.Seats{
+				a: {Owners: 1, Members: 2}, b: {Members: 1, Pending: 1}, empty: {}, unknown: {},
+			})
+		},
+		"a transaction sees the seats that it takes, and nobody what it undoes": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			u, guest := w.member(o, org.Owner).ID, w.user().ID
+			before := map[id.Org]org.Seats{o: {Owners: 1, Members: 1}, other: {}}
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				d := r.Directory()
+				if err := errors.Join(
+					d.Members().Put(w.ctx, o, org.Membership{Org: o, User: guest, Role: org.Owner, JoinedAt: at(10)}),
+					d.Invitations().Put(w.ctx, o, someInvitation(o, u)),
+					d.Invitations().Put(w.ctx, other, someInvitation(other, u)),
+				); err != nil {
+					return err
+				}
+				that(d.Seats().Count(w.ctx, []id.Org{o}, at(6))).is(w, map[id.Org]org.Seats{o: {Owners: 2, Members: 2, Pending: 1}})
+				that(d.Seats().Count(w.ctx, []id.Org{o, other}, at(6))).is(w, map[id.Org]org.Seats{
+					o: {Owners: 2, Members: 2, Pending: 1}, other: {Pending: 1},
+				})
+				return no
+			}), no)
+			that(w.seats().Count(w.ctx, []id.Org{o, other}, at(6))).is(w, before)
+		},
+	}.run(t, open)
+}
