@@ -62,6 +62,7 @@ var owners = []struct {
 	{"golang.org/x/time", []string{"adapters/httpapi"}},
 	{"gorm.io", []string{"adapters/gormdb"}},
 	{"modernc.org/sqlite", []string{"adapters/gormdb", "test"}},
+	{"modernc.org/libc", []string{"adapters/gormdb"}},
 	{"pgregory.net/rapid", []string{"test"}},
 }
 
