@@ -205,7 +205,7 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 			return in, err
 		}
 	}
-	naming := org.Naming{Map: a.Roles, Creator: o.CreatedBy != "" && o.CreatedBy == claims.Subject}
+	naming := o.Naming(a.Roles, claims.Subject)
 	was, err := dir.Members().Hold(ctx, o.ID, u.ID)
 	var is org.Membership
 	switch {

@@ -51,7 +51,7 @@ func (s *Members) List(ctx context.Context, actor org.Actor, after org.Position,
 func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User, role string) (changed org.Profile, err error) {
 	to, ok := org.ParseRole(role)
 	if !ok {
-		return org.Profile{}, badRole()
+		return org.Profile{}, fault.Field("role", org.RoleRule)
 	}
 	err = s.locked(ctx, &actor, func(r ports.Records, _ org.Organisation) error {
 		members := r.Directory().Members()
@@ -136,7 +136,7 @@ func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role strin
 	email = c.Email("email", email)
 	to, ok := org.ParseRole(role)
 	if !ok {
-		c.Add("role", "must be one of OWNER, ADMIN, MEMBER, VIEWER")
+		c.Add("role", org.RoleRule)
 	}
 	if err := c.Err(); err != nil {
 		return Invited{}, err
@@ -332,10 +332,6 @@ func room(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Se
 func TokenHash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
-}
-
-func badRole() error {
-	return fault.Field("role", "must be one of OWNER, ADMIN, MEMBER, VIEWER")
 }
 
 // Offer is what a pending invitation promises to who has its token.

@@ -102,7 +102,7 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 	}
 	to, ok := org.ParseRole(role)
 	if !ok {
-		return org.Profile{}, fault.Field("role", "must be one of OWNER, ADMIN, MEMBER, VIEWER")
+		return org.Profile{}, fault.Field("role", org.RoleRule)
 	}
 	var out org.Profile
 	err := s.store.Atomic(ctx, func(r ports.Records) error {

@@ -130,17 +130,13 @@ func (w *Webhooks) rename(ctx context.Context, r ports.Records, o org.Organisati
 	if err == nil {
 		var m org.Membership
 		if m, err = r.Directory().Members().Hold(ctx, o.ID, u.ID); err == nil {
-			return w.put(ctx, r, m, m.Renamed(w.naming(o, u)))
+			return w.put(ctx, r, m, m.Renamed(o.Naming(w.Roles, u.ProviderID)))
 		}
 	}
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
 	return err
-}
-
-func (w *Webhooks) naming(o org.Organisation, u org.User) org.Naming {
-	return org.Naming{Map: w.Roles, Creator: o.CreatedBy != "" && o.CreatedBy == u.ProviderID}
 }
 
 func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event) error {
@@ -163,7 +159,7 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if err != nil {
 		return err
 	}
-	is := was.Observed(e.Member, e.Stamp, w.naming(o, u), now)
+	is := was.Observed(e.Member, e.Stamp, o.Naming(w.Roles, u.ProviderID), now)
 	if e.Kind == identity.MemberRemoved {
 		is = was.Ended(e.Stamp)
 	}

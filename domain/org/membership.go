@@ -43,6 +43,12 @@ type Naming struct {
 	Creator bool // the member is who made the organisation
 }
 
+// Naming returns how the role of the user with the provider's id is understood
+// in this organisation.
+func (o Organisation) Naming(m RoleMap, providerID string) Naming {
+	return Naming{Map: m, Creator: o.CreatedBy != "" && o.CreatedBy == providerID}
+}
+
 func (n Naming) of(provider string) Role {
 	if n.Creator {
 		return Owner

@@ -19,6 +19,9 @@ const (
 // Roles lists all roles in their order.
 func Roles() []Role { return []Role{Owner, Admin, Member, Viewer} }
 
+// RoleRule is what is said of a text that ParseRole refuses.
+const RoleRule = "must be one of OWNER, ADMIN, MEMBER, VIEWER"
+
 // ParseRole returns the role written exactly as in the interface.
 func ParseRole(s string) (Role, bool) {
 	switch r := Role(s); r {
