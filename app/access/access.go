@@ -62,8 +62,9 @@ type seat struct {
 // verified is a token whose signature was checked, with whom it stands for.
 type verified struct {
 	seat
-	claims session.Claims // of a service token
-	until  time.Time      // when an identity token is to be verified again; zero for a service token
+	claims  session.Claims // of a service token
+	expires time.Time      // when the token does
+	until   time.Time      // when an identity token is to be verified again; zero for a service token
 }
 
 // sighting is what was found for a seat at an epoch of its organisation. It
@@ -92,10 +93,26 @@ func (a *Access) Authenticate(ctx context.Context, bearer string) (org.Actor, er
 	if err != nil {
 		return org.Actor{}, err
 	}
+	var actor org.Actor
 	if v.org == "" {
-		return a.roam(ctx, v.user)
+		actor, err = a.roam(ctx, v.user)
+	} else {
+		actor, err = a.look(ctx, v.seat)
 	}
-	return a.look(ctx, v.seat)
+	actor.Until = v.expires
+	return actor, err
+}
+
+// Again returns the actor as the records say at this moment, for work that has
+// gone on for a while since Authenticate: Unauthenticated when the token has
+// expired meanwhile or the user is gone, Forbidden for a removed member.
+func (a *Access) Again(ctx context.Context, actor org.Actor) (org.Actor, error) {
+	if !actor.Until.IsZero() && !a.Clock.Now().Before(actor.Until) {
+		return org.Actor{}, badToken(nil)
+	}
+	now, err := a.look(ctx, seat{actor.Org, actor.User})
+	now.Until, now.Address, now.Request = actor.Until, actor.Address, actor.Request
+	return now, err
 }
 
 // verify checks a token's signature and times, from memory where it can.
@@ -123,7 +140,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 		if !claims.Valid(now) {
 			return verified{}, badToken(nil)
 		}
-		v = verified{seat: seat{claims.Org, claims.User}, claims: claims}
+		v = verified{seat: seat{claims.Org, claims.User}, claims: claims, expires: claims.ExpiresAt}
 	} else {
 		claims, err := a.Identity.Verify(ctx, bearer)
 		if err != nil {
@@ -132,7 +149,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 		if v.seat, err = a.recognise(ctx, claims); err != nil {
 			return verified{}, err
 		}
-		v.until = now.Add(trust)
+		v.expires, v.until = claims.ExpiresAt, now.Add(trust)
 		if claims.ExpiresAt.Before(v.until) {
 			v.until = claims.ExpiresAt
 		}
@@ -237,7 +254,7 @@ func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
 		return s.actor, s.err
 	}
 	// Read after the epoch: what is found is at least as new as it.
-	actor, err := a.observe(ctx, at)
+	actor, err := a.observe(ctx, at, epoch)
 	switch fault.KindOf(err) {
 	case fault.Unauthenticated, fault.Forbidden:
 		a.sightings.put(at, sighting{epoch, actor, err})
@@ -249,7 +266,7 @@ func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
 	return actor, err
 }
 
-func (a *Access) observe(ctx context.Context, at seat) (org.Actor, error) {
+func (a *Access) observe(ctx context.Context, at seat, epoch int64) (org.Actor, error) {
 	dir, work := a.Store.Directory(), a.Store.Work()
 	u, err := dir.Users().Get(ctx, at.user)
 	if fault.Is(err, fault.NotFound) || err == nil && u.Deleted() {
@@ -288,7 +305,7 @@ func (a *Access) observe(ctx context.Context, at seat) (org.Actor, error) {
 	for _, t := range own {
 		joined[t] = true
 	}
-	sight := &org.Sight{Teams: map[id.Team]bool{}, Workspaces: map[id.Workspace]id.Team{}}
+	sight := &org.Sight{Teams: map[id.Team]bool{}, Workspaces: map[id.Workspace]id.Team{}, Epoch: epoch}
 	for _, t := range teams {
 		if t.Kind == team.Shared {
 			sight.Seeded = true

@@ -17,6 +17,7 @@ const (
 	Unauthenticated      // no credentials, or credentials that do not verify
 	Forbidden            // the caller is known and may not do this
 	NotFound             // there is no such record for this caller
+	Gone                 // it was there and is no longer kept
 	Conflict             // the present state does not allow it
 	Stale                // a precondition named an older version
 	Mismatch             // the same idempotency key came with another request

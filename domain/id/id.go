@@ -12,6 +12,7 @@ type (
 	Workspace  string
 	Task       string
 	Invitation string
+	Object     string
 	Entry      string // an entry of the audit log or of a task's history
 )
 

@@ -1,6 +1,8 @@
 package org
 
 import (
+	"time"
+
 	"collab/domain/fault"
 	"collab/domain/id"
 )
@@ -17,6 +19,9 @@ type Actor struct {
 	// Operator is set for calls with the operator's secret, which have no user.
 	Operator bool
 
+	// Until is when the token expires that the request came with; zero for none.
+	Until time.Time
+
 	Sight *Sight
 }
 
@@ -27,6 +32,7 @@ type Sight struct {
 	Workspaces map[id.Workspace]id.Team // every visible workspace with its team
 	List       []id.Workspace           // the same workspaces, for queries
 	Seeded     bool                     // the organisation has its shared team
+	Epoch      int64                    // of the organisation, when this was found
 }
 
 // SeesTeam reports whether the actor can see the team.

@@ -35,9 +35,11 @@ var owners = []struct {
 	library string // a path and everything below it
 	owners  []string
 }{
+	{"cloud.google.com/go", []string{"adapters/bucket", "test"}},
 	{"github.com/caarlos0/env", []string{"app/assembly", "cmd/collabd"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
+	{"github.com/fsouza/fake-gcs-server", []string{"test"}},
 	{"github.com/getkin/kin-openapi", nil}, // tests only
 	{"github.com/go-jose/go-jose", []string{"adapters/devidp", "adapters/oidc"}},
 	{"github.com/golang-jwt/jwt", []string{"adapters/servicetoken"}},
@@ -51,6 +53,10 @@ var owners = []struct {
 	{"github.com/rs/cors", []string{"adapters/httpapi"}},
 	{"github.com/tink-crypto/tink-go", []string{"adapters/vault"}},
 	{"github.com/wneessen/go-mail", []string{"adapters/mail"}},
+	{"github.com/nats-io/nats.go", []string{"adapters/natsbus", "test"}},
+	{"github.com/nats-io/nats-server", []string{"test"}},
+	{"gocloud.dev", []string{"adapters/bucket"}},
+	{"google.golang.org/api", []string{"adapters/bucket"}},
 	{"github.com/oasdiff/yaml3", []string{"docs"}},
 	{"go.opentelemetry.io", []string{"adapters/httpapi", "adapters/gormdb", "adapters/telemetry", "app/assembly"}},
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors

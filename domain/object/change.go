@@ -1,0 +1,144 @@
+package object
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/org"
+)
+
+// ChangeType says what happened to an object.
+type ChangeType string
+
+// The types. AccessChanged is not about an object: what its audience sees of
+// the organisation is another set of objects from there on, so that whoever
+// follows the log has to look at all of them again.
+const (
+	Changed       ChangeType = "file-changed"
+	Deleted       ChangeType = "file-deleted"
+	AccessChanged ChangeType = "access-changed"
+)
+
+// Change is one entry of an organisation's log.
+type Change struct {
+	N      int64 // its number: one more than the entry's before it
+	Type   ChangeType
+	Object Object  // as it is after the change, of a deletion as it was before
+	By     id.User // empty: nobody of ours
+	At     time.Time
+	// Audience is who the change is for, where its object no longer says that.
+	Audience *Audience
+}
+
+// Audience is a set of members.
+type Audience struct {
+	Everyone bool
+	Managers bool // whoever manages the organisation
+	Users    []id.User
+}
+
+// Includes reports whether the actor belongs to the audience.
+func (a Audience) Includes(actor org.Actor) bool {
+	return a.Everyone || a.Managers && actor.Role.MayManage() || slices.Contains(a.Users, actor.User)
+}
+
+// Join returns the audience of both.
+func (a Audience) Join(b Audience) Audience {
+	joined := Audience{Everyone: a.Everyone || b.Everyone, Managers: a.Managers || b.Managers}
+	if !joined.Everyone {
+		joined.Users = slices.Concat(a.Users, b.Users)
+		slices.Sort(joined.Users)
+		joined.Users = slices.Compact(joined.Users)
+	}
+	return joined
+}
+
+// Written is the change that the object, just filled, makes.
+func Written(o Object) Change {
+	return Change{Type: Changed, Object: o, By: o.UpdatedBy, At: o.UpdatedAt}
+}
+
+// Removed is the change of deleting the object. The audience is nil where the
+// object's place remains.
+func Removed(o Object, by id.User, now time.Time, a *Audience) Change {
+	return Change{Type: Deleted, Object: o, By: by, At: now, Audience: a}
+}
+
+// Regrouped is the change of what an audience sees.
+func Regrouped(a Audience, by id.User, now time.Time) Change {
+	return Change{Type: AccessChanged, By: by, At: now, Audience: &a}
+}
+
+// VisibleTo reports whether the actor, of the same organisation, is told of the
+// change. Nobody is told of another's personal objects.
+func (c Change) VisibleTo(a org.Actor) bool {
+	if c.Audience != nil && (c.Type == AccessChanged || c.Object.Scope != Personal) {
+		return c.Audience.Includes(a)
+	}
+	return c.Object.VisibleTo(a)
+}
+
+// Head is where an organisation's log stands: it has the entries above Floor
+// up to N.
+type Head struct {
+	Epoch int64 // another after the log was restored from a copy
+	N     int64
+	Floor int64
+}
+
+// Cursor returns the place after the last entry.
+func (h Head) Cursor() Cursor { return Cursor{h.Epoch, h.N} }
+
+// Reaches reports whether the log has every entry after the cursor.
+func (h Head) Reaches(c Cursor) bool { return c.Epoch == h.Epoch && h.Floor <= c.N && c.N <= h.N }
+
+// Cursor is a place in an organisation's log: after the entry N.
+type Cursor struct {
+	Epoch int64
+	N     int64
+}
+
+// String writes the cursor as clients keep it.
+func (c Cursor) String() string {
+	return strconv.FormatInt(c.Epoch, 10) + "-" + strconv.FormatInt(c.N, 10)
+}
+
+// ParseCursor reads what String wrote, and nothing else.
+func ParseCursor(s string) (Cursor, bool) {
+	if len(s) > 40 {
+		return Cursor{}, false
+	}
+	epoch, n, _ := strings.Cut(s, "-")
+	var c Cursor
+	var err error
+	if c.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
+		return Cursor{}, false
+	}
+	if c.N, err = strconv.ParseInt(n, 10, 64); err != nil || c.Epoch < 0 || c.N < 0 || c.String() != s {
+		return Cursor{}, false
+	}
+	return c, true
+}
+
+// Hint says that an organisation's log has come to N.
+type Hint struct {
+	Org id.Org
+	N   int64
+}
+
+// Blob is a name that a store of blobs may have something under, which no
+// object names: one that is being written, or one that is to be removed.
+type Blob struct {
+	Org       id.Org
+	Name      string
+	Discarded bool      // to be removed
+	At        time.Time // since when
+}
+
+// Grace is how long a blob is left alone that no object names any more, for
+// those who are reading it, and one that is announced, for whoever is writing
+// it.
+const Grace = 24 * time.Hour

@@ -1,0 +1,265 @@
+package object
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"mime"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+)
+
+// maxMimeType is the longest media type, in bytes.
+const maxMimeType = 255
+
+// Object is one stored object: the record of what is stored, not the content.
+type Object struct {
+	Place
+	ID        id.Object
+	Org       id.Org
+	Path      string // logical, below the place's folder; composed (NFC)
+	MimeType  string
+	Version   int64 // 1 for the first content, one more for each that replaces it
+	CreatedBy id.User
+	UpdatedBy id.User
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	Content
+
+	// N is the number of the object's last change in the organisation's log.
+	N int64
+}
+
+// Content is what is known of an object's content.
+type Content struct {
+	Blob     string // the name that the bytes lie under
+	Size     int64  // in bytes
+	Checksum string // SHA-256, lower-case hexadecimal
+	Text     bool   // all of it is valid UTF-8
+}
+
+// Draft is what an object is made from.
+type Draft struct {
+	Path      string
+	Kind      Kind
+	Scope     Scope
+	Workspace *id.Workspace
+	Team      *id.Team
+	MimeType  string // empty: what the path's ending stands for
+}
+
+// New makes an object of the actor's, which has no content yet. The place must
+// be one that the actor sees. Conflict for a path that belongs to a document.
+func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
+	path, err := ParsePath("path", d.Path)
+	if err != nil {
+		return Object{}, err
+	}
+	o := Object{
+		ID: objectID, Org: actor.Org, Path: path,
+		Place: Place{Kind: d.Kind, Scope: d.Scope, Workspace: d.Workspace, Team: d.Team},
+	}
+	if d.Scope == Personal {
+		o.Owner = &actor.User
+	}
+	if err := o.Place.check(); err != nil {
+		return Object{}, err
+	}
+	if o.MimeType, err = mimeType(d.MimeType, path); err != nil {
+		return Object{}, err
+	}
+	if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
+		return Object{}, fault.Field("workspaceId", "must be a workspace that you can see")
+	}
+	if d.Team != nil && !actor.SeesTeam(*d.Team) {
+		return Object{}, fault.Field("teamId", "must be a team that you can see")
+	}
+	for _, doc := range documents {
+		if Fold(doc.object("", actor).StorageKey()) == Fold(o.StorageKey()) {
+			return Object{}, fault.New(fault.Conflict, "The path %s is a document's, which is stored through its own endpoint", path)
+		}
+	}
+	return o, nil
+}
+
+func mimeType(given, path string) (string, error) {
+	if given == "" {
+		return mimeTypeOf(path), nil
+	}
+	media, _, err := mime.ParseMediaType(given)
+	if err != nil || !strings.Contains(media, "/") || len(given) > maxMimeType || strings.ContainsFunc(given, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", fault.Field("mimeType", "must be a media type such as text/markdown, of at most %d characters", maxMimeType)
+	}
+	return given, nil
+}
+
+// StorageKey returns the key that an object is known by, which never changes.
+func (o Object) StorageKey() string { return o.folder(o.Org) + o.Path }
+
+// BlobName returns the name for the content that comes next, which is never
+// used again: random makes it so. Names that a store could not keep have the
+// path's hash in the path's place.
+func (o Object) BlobName(random string) string {
+	suffix := "@" + strconv.FormatInt(o.Version+1, 10) + "-" + random
+	name := o.StorageKey() + suffix
+	if len(name)-strings.LastIndexByte(name, '/')-1 <= MaxSegment && len(name) <= MaxPath {
+		return name
+	}
+	hash := sha256.Sum256([]byte(o.Path))
+	return o.folder(o.Org) + hex.EncodeToString(hash[:]) + suffix
+}
+
+// Filled returns the object with its next content, written by the user at now.
+func (o Object) Filled(c Content, by id.User, now time.Time) Object {
+	if o.Version == 0 {
+		o.CreatedBy, o.CreatedAt = by, now
+	}
+	o.Version++
+	o.Content, o.UpdatedBy, o.UpdatedAt = c, by, now
+	return o
+}
+
+// Typed returns the object with another media type; empty leaves it alone.
+func (o Object) Typed(mime string) (Object, error) {
+	if mime == "" {
+		return o, nil
+	}
+	var err error
+	o.MimeType, err = mimeType(mime, o.Path)
+	return o, err
+}
+
+// Expect decides whether a write that expects a version may go on: the one that
+// is stored, 0 where nothing is; nil expects nothing.
+func (o Object) Expect(version *int64) error {
+	if version == nil || *version == o.Version {
+		return nil
+	}
+	if o.Version == 0 {
+		return fault.New(fault.Conflict, "Version conflict: version %d was expected, and nothing is stored", *version)
+	}
+	return fault.New(fault.Conflict, "Version conflict: version %d was expected, and version %d is stored", *version, o.Version)
+}
+
+// VisibleTo reports whether the actor, of the same organisation, sees the
+// object.
+func (p Place) VisibleTo(a org.Actor) bool {
+	switch {
+	case p.Scope == Personal:
+		return p.Owner != nil && *p.Owner == a.User
+	case p.Workspace != nil:
+		return a.SeesWorkspace(*p.Workspace)
+	case p.Team != nil:
+		return a.SeesTeam(*p.Team)
+	}
+	return true
+}
+
+// Replaceable decides whether content may be replaced as a file's is: a JSON
+// document's may not, because it would no longer be one.
+func (o Object) Replaceable() error {
+	for _, doc := range documents {
+		if doc.JSON && doc.is(o) {
+			return fault.New(fault.Conflict, "%s is a document, which is stored through its own endpoint", o.Path)
+		}
+	}
+	return nil
+}
+
+// Document is an object that has an endpoint of its own.
+type Document struct {
+	Path     string
+	Scope    Scope
+	JSON     bool // its content is a JSON object
+	MimeType string
+}
+
+// The documents. Personal ones are there once for each member, shared ones once
+// for each organisation.
+var (
+	Profile       = Document{"profile.json", Personal, true, "application/json"}
+	UserMemory    = Document{"user-memory.md", Personal, false, "text/markdown"}
+	OrgOnboarding = Document{"org.json", Shared, true, "application/json"}
+	OrgMemory     = Document{"org-memory.md", Shared, false, "text/markdown"}
+)
+
+var documents = []Document{Profile, UserMemory, OrgOnboarding, OrgMemory}
+
+// Object returns the document as an object of the actor's without content.
+func (d Document) Object(objectID id.Object, actor org.Actor) Object {
+	return d.object(objectID, actor)
+}
+
+func (d Document) object(objectID id.Object, actor org.Actor) Object {
+	o := Object{ID: objectID, Org: actor.Org, Path: d.Path, MimeType: d.MimeType, Place: Place{Kind: HubMemory, Scope: d.Scope}}
+	if d.Scope == Personal {
+		o.Owner = &actor.User
+	}
+	return o
+}
+
+func (d Document) is(o Object) bool {
+	return o.Path == d.Path && o.Scope == d.Scope && (d.Scope == Personal || o.Kind == HubMemory)
+}
+
+// Memory returns a workspace's memory file as an object of the actor's without
+// content.
+func Memory(objectID id.Object, actor org.Actor, w id.Workspace, fileName string) (Object, error) {
+	if strings.Contains(fileName, "/") {
+		return Object{}, fault.Field("fileName", "must be one segment")
+	}
+	path, err := ParsePath("fileName", fileName)
+	if err != nil {
+		return Object{}, err
+	}
+	if !actor.SeesWorkspace(w) {
+		return Object{}, fault.Missing("Workspace")
+	}
+	return Object{
+		ID: objectID, Org: actor.Org, Path: path, MimeType: mimeTypeOf(path),
+		Place: Place{Kind: WorkspaceMemory, Scope: Shared, Workspace: &w},
+	}, nil
+}
+
+// Filter selects objects; all conditions must hold. The zero value selects all.
+type Filter struct {
+	Kind      Kind  // empty: any
+	Scope     Scope // empty: any
+	Workspace id.Workspace
+	Unplaced  bool // in no workspace
+	Team      id.Team
+	Owner     id.User
+	Prefix    string // of the storage key, without a leading slash
+	After     string // only storage keys after this one, for paging
+	Limit     int    // at most so many; 0: all
+}
+
+// Selects reports whether the filter selects the object. Adapters on databases
+// say the same in their own language; the contract suite holds them to this.
+func (f Filter) Selects(o Object) bool {
+	key := o.StorageKey()
+	return (f.Kind == "" || o.Kind == f.Kind) &&
+		(f.Scope == "" || o.Scope == f.Scope) &&
+		(f.Workspace == "" || o.Workspace != nil && *o.Workspace == f.Workspace) &&
+		(!f.Unplaced || o.Workspace == nil) &&
+		(f.Team == "" || o.Team != nil && *o.Team == f.Team) &&
+		(f.Owner == "" || o.Owner != nil && *o.Owner == f.Owner) &&
+		strings.HasPrefix(key, f.Prefix) && key > f.After
+}
+
+// ParseChecksum returns a SHA-256 in the form in which it is kept.
+func ParseChecksum(s string) (string, error) {
+	sum, err := hex.DecodeString(s)
+	if err != nil || len(sum) != sha256.Size {
+		return "", fault.Field("checksum", "must be a SHA-256 in hexadecimal")
+	}
+	return strings.ToLower(s), nil
+}
+
+// String names the object in the log, without its path.
+func (o Object) String() string { return fmt.Sprintf("object %s version %d", o.ID, o.Version) }

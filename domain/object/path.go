@@ -1,0 +1,144 @@
+package object
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"collab/domain/fault"
+)
+
+// Bounds of paths, in bytes of their composed form.
+const (
+	MaxPath    = 1024
+	MaxSegment = 255
+)
+
+// ParsePath returns a logical path in its composed form (NFC), having checked
+// that every client's file system can have it: relative, with / between
+// segments that are no steps to elsewhere and no names that Windows refuses.
+// Field names the path in messages.
+func ParsePath(field, s string) (string, error) {
+	wrong := func(format string, args ...any) (string, error) { return "", fault.Field(field, format, args...) }
+	if !utf8.ValidString(s) {
+		return wrong("must be valid UTF-8")
+	}
+	if len(s) > 4*MaxPath { // before the work of composing it
+		return wrong("must be at most %d bytes", MaxPath)
+	}
+	s = norm.NFC.String(s)
+	switch {
+	case s == "":
+		return wrong("must not be empty")
+	case len(s) > MaxPath:
+		return wrong("must be at most %d bytes", MaxPath)
+	case s[0] == '/':
+		return wrong("must be relative")
+	}
+	for _, r := range s {
+		switch {
+		case unicode.IsControl(r) || isBidi(r):
+			return wrong("must not contain control characters")
+		case strings.ContainsRune(`\:*?"<>|`, r):
+			return wrong("must not contain any of \\ : * ? \" < > |")
+		}
+	}
+	for segment := range strings.SplitSeq(s, "/") {
+		switch {
+		case segment == "":
+			return wrong("must not have empty segments")
+		case segment == "." || segment == "..":
+			return wrong("must not have the segments . and ..")
+		case len(segment) > MaxSegment:
+			return wrong("must have segments of at most %d bytes", MaxSegment)
+		case strings.HasSuffix(segment, ".") || strings.HasSuffix(segment, " "):
+			return wrong("must not have segments that end with a dot or a space")
+		case isDevice(segment):
+			return wrong("must not have a segment that is a device's name on Windows")
+		}
+	}
+	return s, nil
+}
+
+// isBidi reports whether r changes the direction of the text around it, which
+// makes a name read as another.
+func isBidi(r rune) bool {
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f'
+}
+
+// isDevice reports whether Windows takes a file name for a device, which it
+// does whatever follows the first dot.
+func isDevice(segment string) bool {
+	name, _, _ := strings.Cut(strings.ToUpper(segment), ".")
+	name = strings.TrimRight(name, " ")
+	switch name {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
+		return true
+	}
+	port, ok := strings.CutPrefix(name, "COM")
+	if !ok {
+		port, ok = strings.CutPrefix(name, "LPT")
+	}
+	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
+}
+
+// Fold returns a path in the form in which two are compared: file systems that
+// do not regard case take paths with the same form for one.
+func Fold(path string) string {
+	return norm.NFC.String(strings.Map(fold, path))
+}
+
+// fold maps all cases of a letter to the least of them.
+func fold(r rune) rune {
+	if r < utf8.RuneSelf {
+		if 'a' <= r && r <= 'z' {
+			r -= 'a' - 'A'
+		}
+		return r
+	}
+	least := r
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		least = min(least, next)
+	}
+	return least
+}
+
+// Above returns the folders that a folded key lies in, the topmost first.
+func Above(key string) []string {
+	var above []string
+	for i := range len(key) {
+		if key[i] == '/' {
+			above = append(above, key[:i])
+		}
+	}
+	return above
+}
+
+// mimeTypes are those of the names that people store most; others come as the
+// client says, or as bytes.
+var mimeTypes = map[string]string{
+	"md": "text/markdown", "markdown": "text/markdown", "txt": "text/plain", "log": "text/plain", "csv": "text/csv",
+	"html": "text/html", "htm": "text/html", "css": "text/css", "js": "text/javascript", "mjs": "text/javascript",
+	"json": "application/json", "xml": "application/xml", "yaml": "application/yaml", "yml": "application/yaml",
+	"pdf": "application/pdf", "zip": "application/zip", "gz": "application/gzip",
+	"png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp",
+	"svg": "image/svg+xml", "ico": "image/vnd.microsoft.icon", "avif": "image/avif",
+	"mp3": "audio/mpeg", "wav": "audio/wav", "mp4": "video/mp4", "webm": "video/webm",
+	"woff": "font/woff", "woff2": "font/woff2", "ttf": "font/ttf", "otf": "font/otf",
+	"docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	"xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	"pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+}
+
+// Bytes is the media type of content about which nothing is known.
+const Bytes = "application/octet-stream"
+
+// mimeTypeOf returns the media type that a path's ending stands for.
+func mimeTypeOf(path string) string {
+	if t, ok := mimeTypes[strings.ToLower(path[strings.LastIndexByte(path, '.')+1:])]; ok {
+		return t
+	}
+	return Bytes
+}
