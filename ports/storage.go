@@ -83,17 +83,23 @@ type BlobNames interface {
 	// Announce notes a blob that is about to be written. Conflict for a name that
 	// is there.
 	Announce(ctx context.Context, o id.Org, name string, now time.Time) error
-	// Settle forgets an announced name, in the transaction in which an object takes
-	// it over. NotFound when it is not announced, or was discarded meanwhile.
-	Settle(ctx context.Context, o id.Org, name string) error
-	// Discard marks names as to be removed since now, whether they are there or
-	// not; one that is discarded already keeps its time.
+	// Forget forgets a name that is there and Discarded as b says; At counts for
+	// nothing. NotFound for any other. An announced name is forgotten in the
+	// transaction in which an object takes it over, a discarded one when its blob
+	// is gone.
+	Forget(ctx context.Context, b object.Blob) error
+	// Discard marks names that objects have named until now as to be removed since
+	// now, in the transaction in which the objects let go of them; one that is
+	// discarded already keeps its time.
 	Discard(ctx context.Context, o id.Org, names []string, now time.Time) error
-	// Due lists names of all organisations that are there since before the time, in
-	// the order of their names, after the given one; at most limit.
+	// Expire turns the names of all organisations that are announced since before
+	// the time into discarded ones, which keep their time: whoever announced them
+	// can no longer take them over. Of an Expire and a Forget at once one wins.
+	Expire(ctx context.Context, before time.Time) error
+	// Due lists the names of all organisations, announced or discarded, that are
+	// there since before the time, in the order of their names as bytes, after the
+	// given one; at most limit.
 	Due(ctx context.Context, before time.Time, after string, limit int) ([]object.Blob, error)
-	// Forget removes a discarded name, whose blob is gone.
-	Forget(ctx context.Context, o id.Org, name string) error
 	// Known returns which of the names, at most 1,000, are there or are named by an
 	// object.
 	Known(ctx context.Context, names []string) (map[string]bool, error)
