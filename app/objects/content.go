@@ -1,0 +1,160 @@
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+	"unicode/utf8"
+
+	"collab/domain/fault"
+	"collab/domain/object"
+)
+
+// take stores the upload's content for the object and says what it was.
+func (s *Objects) take(ctx context.Context, o object.Object, u *Upload) (object.Content, error) {
+	if u.Size > s.MaxSize {
+		return object.Content{}, s.tooLarge()
+	}
+	name := o.BlobName(s.Secrets.Secret()[:randomLength])
+	if err := s.Store.Storage().BlobNames().Announce(ctx, o.Org, name, s.Clock.Now()); err != nil {
+		return object.Content{}, err
+	}
+	in := &intake{from: u.Content, limit: s.MaxSize, tooLarge: s.tooLarge, sum: sha256.New(), text: true}
+	if err := s.Blobs.Put(ctx, name, o.MimeType, u.Size, in); err != nil {
+		return object.Content{}, err
+	}
+	c := object.Content{Blob: name, Size: in.size, Checksum: hex.EncodeToString(in.sum.Sum(nil)), Text: in.text && in.open == 0}
+	if u.Checksum != "" {
+		told, err := object.ParseChecksum(u.Checksum)
+		if err != nil {
+			return c, err
+		}
+		if told != c.Checksum {
+			return c, fault.Field("checksum", "is not the content's, which is %s", c.Checksum)
+		}
+	}
+	return c, nil
+}
+
+func (s *Objects) tooLarge() error {
+	return fault.New(fault.TooLarge, "The content must be at most %d bytes", s.MaxSize)
+}
+
+// intake reads content on its way to the store and notes what it is.
+type intake struct {
+	from     io.Reader
+	limit    int64
+	tooLarge func() error
+
+	size int64
+	sum  hash.Hash
+	text bool              // no byte so far rules out UTF-8
+	part [utf8.UTFMax]byte // a character that the last read cut off
+	open int               // its bytes so far
+}
+
+func (in *intake) Read(p []byte) (int, error) {
+	n, err := in.from.Read(p)
+	in.size += int64(n)
+	if in.size > in.limit {
+		return 0, in.tooLarge()
+	}
+	in.sum.Write(p[:n])
+	if in.text {
+		in.scan(p[:n])
+	}
+	return n, err
+}
+
+// scan checks that p goes on as UTF-8.
+func (in *intake) scan(p []byte) {
+	for in.open > 0 && len(p) > 0 {
+		in.part[in.open] = p[0]
+		in.open, p = in.open+1, p[1:]
+		if utf8.FullRune(in.part[:in.open]) {
+			r, n := utf8.DecodeRune(in.part[:in.open])
+			in.text = in.text && (r != utf8.RuneError || n > 1) && n == in.open
+			in.open = 0
+		}
+	}
+	// What is left of a character at the end waits for the next read.
+	for back := 1; back < utf8.UTFMax && back <= len(p); back++ {
+		last := p[len(p)-back:]
+		if utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				in.open = copy(in.part[:], last)
+				p = p[:len(p)-back]
+			}
+			break
+		}
+	}
+	in.text = in.text && utf8.Valid(p)
+}
+
+// Open reads the content of an object: length bytes from offset on, to its end
+// where length is negative. Whoever reads all of it gets the last bytes only
+// after the checksum was found to be right, and an error in their place when it
+// was not.
+func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int64) (io.ReadCloser, error) {
+	r, err := s.Blobs.Open(ctx, o.Blob, offset, length)
+	if fault.Is(err, fault.NotFound) {
+		return nil, fault.Wrap(fault.Internal, err, "The content of the file cannot be read")
+	}
+	if err != nil || offset != 0 || length >= 0 && length < o.Size {
+		return r, err
+	}
+	return &checked{from: r, left: o.Size, sum: sha256.New(), want: o.Checksum}, nil
+}
+
+// checked reads content and holds it against what was stored.
+type checked struct {
+	from io.ReadCloser
+	left int64 // bytes that are still to come
+	sum  hash.Hash
+	want string
+	err  error
+}
+
+func (c *checked) Read(p []byte) (int, error) {
+	if c.err != nil || len(p) == 0 {
+		return 0, c.err
+	}
+	if c.left == 0 {
+		c.err = io.EOF
+		return 0, c.verify()
+	}
+	n, err := c.from.Read(p)
+	c.sum.Write(p[:n])
+	c.left -= int64(n)
+	switch {
+	case c.left < 0 || err == io.EOF && c.left > 0:
+		return 0, c.damaged(err)
+	case c.left == 0:
+		if err := c.verify(); err != io.EOF {
+			return 0, err
+		}
+		c.err = io.EOF
+		return n, nil
+	case err != nil:
+		c.err = err
+	}
+	return n, err
+}
+
+// verify returns io.EOF when all that was read is right.
+func (c *checked) verify() error {
+	if hex.EncodeToString(c.sum.Sum(nil)) != c.want {
+		return c.damaged(nil)
+	}
+	return io.EOF
+}
+
+func (c *checked) damaged(cause error) error {
+	c.err = fault.Wrap(fault.Internal, cause, "The stored content is damaged")
+	return c.err
+}
+
+// Close ends the reading.
+func (c *checked) Close() error { return c.from.Close() }

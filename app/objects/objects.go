@@ -1,0 +1,288 @@
+// Package objects is what members do with stored objects: files, memories and
+// named documents.
+//
+// Content goes before records. Its blob's name is announced, the blob is
+// written once under that name, and then one transaction makes the object name
+// it, lets go of the blob before it and appends the change to the
+// organisation's log. Wherever that stops, the object has its old content or
+// its new one, and what no object came to name is collected later.
+package objects
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+const (
+	// lookAgain is how long a write takes before its actor is looked at once more:
+	// who was removed during a long upload has no part in the organisation.
+	lookAgain = time.Second
+
+	// large is the size of content, in bytes, for which it is worth a question
+	// whether the path is free before it is sent.
+	large = 64 << 10
+
+	// randomLength is how much of a secret is in a blob's name: 132 bits.
+	randomLength = 22
+)
+
+// Options are what Objects needs.
+type Options struct {
+	Store   ports.Store
+	Blobs   ports.Blobs
+	Clock   ports.Clock
+	IDs     ports.IDs
+	Secrets ports.Secrets
+	// Again returns an actor as the records say at this moment.
+	Again func(context.Context, org.Actor) (org.Actor, error)
+	// MaxSize is the largest content, in bytes.
+	MaxSize int64
+}
+
+// Objects are the use cases of stored objects.
+type Objects struct{ Options }
+
+// New returns the use cases.
+func New(o Options) *Objects { return &Objects{o} }
+
+// Upload is content on its way in. Content and Size are read first; the other
+// fields once Content has come to its end, so that a reader of the whole
+// request may set them until then.
+type Upload struct {
+	Content  io.Reader
+	Size     int64  // in bytes, -1 where it is not known
+	Checksum string // what the client says it is; empty: nothing
+	MimeType string // empty: for a new object what its path stands for, else as it was
+	Expected *int64 // the version that is stored, 0 for none; nil: any
+}
+
+// Create stores a new object. Conflict when its path is taken.
+func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u *Upload) (object.Object, error) {
+	made := id.Object(s.IDs.New())
+	return s.write(ctx, actor, u, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+		d.MimeType = u.MimeType
+		o, err := object.New(made, actor, d)
+		if err != nil || u.Size >= 0 && u.Size <= large {
+			return o, err
+		}
+		if _, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
+			return o, taken(o)
+		} else if !fault.Is(err, fault.NotFound) {
+			return o, err
+		}
+		return o, nil
+	})
+}
+
+func taken(o object.Object) error {
+	return fault.New(fault.Conflict, "The path %s is taken", o.Path)
+}
+
+// Replace stores new content of an object that the actor sees.
+func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u *Upload) (object.Object, error) {
+	return s.write(ctx, actor, u, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+		o, err := visible(ctx, r, actor, of)
+		if err != nil {
+			return o, err
+		}
+		if err := o.Replaceable(); err != nil {
+			return o, err
+		}
+		return o.Typed(u.MimeType)
+	})
+}
+
+// Save stores the content of a document of the actor's or of the organisation's.
+func (s *Objects) Save(ctx context.Context, actor org.Actor, d object.Document, u *Upload) (object.Object, error) {
+	made := id.Object(s.IDs.New())
+	return s.write(ctx, actor, u, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+		return present(ctx, r, d.Object(made, actor))
+	})
+}
+
+// SaveMemory stores the content of a workspace's memory file.
+func (s *Objects) SaveMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string, u *Upload) (object.Object, error) {
+	made := id.Object(s.IDs.New())
+	return s.write(ctx, actor, u, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+		fresh, err := object.Memory(made, actor, w, fileName)
+		if err != nil {
+			return fresh, err
+		}
+		return present(ctx, r, fresh)
+	})
+}
+
+// present returns the object that is stored in the place of a fresh one, else
+// the fresh one.
+func present(ctx context.Context, r ports.Records, fresh object.Object) (object.Object, error) {
+	o, err := r.Storage().Objects().At(ctx, fresh.Org, fresh.StorageKey())
+	if fault.Is(err, fault.NotFound) {
+		return fresh, nil
+	}
+	return o, err
+}
+
+// target finds the object whose next content is being written: version 0 for a
+// new one. It is asked before the content is read, for what can be refused
+// early, and again in the transaction, for what counts.
+type target func(context.Context, ports.Records, org.Actor) (object.Object, error)
+
+func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, find target) (written object.Object, err error) {
+	if err := actor.Writes(); err != nil {
+		return object.Object{}, err
+	}
+	began := s.Clock.Now()
+	o, err := find(ctx, s.Store, actor)
+	if err != nil {
+		return o, err
+	}
+	if err := o.Expect(u.Expected); err != nil {
+		return o, err
+	}
+	content, err := s.take(ctx, o, u)
+	if err != nil {
+		return o, err
+	}
+	if s.Clock.Now().Sub(began) > lookAgain {
+		if actor, err = s.Again(ctx, actor); err != nil {
+			return o, err
+		}
+		if err := actor.Writes(); err != nil {
+			return o, err
+		}
+	}
+	err = s.Store.Atomic(ctx, func(r ports.Records) error {
+		storage := r.Storage()
+		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
+			return err
+		}
+		was, err := find(ctx, r, actor)
+		if err != nil {
+			return err
+		}
+		if err := was.Expect(u.Expected); err != nil {
+			return err
+		}
+		now := s.Clock.Now()
+		written = was.Filled(content, actor.User, now)
+		if was.Version == 0 {
+			err = storage.Objects().Add(ctx, actor.Org, written)
+		} else {
+			err = storage.Objects().Put(ctx, actor.Org, written)
+		}
+		if err != nil {
+			return err
+		}
+		err = storage.BlobNames().Forget(ctx, object.Blob{Org: actor.Org, Name: content.Blob})
+		if fault.Is(err, fault.NotFound) {
+			return fault.New(fault.Unavailable, "The upload took too long and was given up; send it again")
+		}
+		if err != nil {
+			return err
+		}
+		if was.Version > 0 {
+			if err := storage.BlobNames().Discard(ctx, actor.Org, []string{was.Blob}, now); err != nil {
+				return err
+			}
+		}
+		head, err := storage.Changes().Append(ctx, actor.Org, object.Written(written))
+		written.N = head.N
+		return err
+	})
+	if fault.Is(err, fault.NotFound) && o.Version == 0 && o.Scope == object.Shared {
+		// The workspace or the team went while the content came.
+		if o.Workspace != nil {
+			return o, fault.Field("workspaceId", "must be a workspace that you can see")
+		}
+		if o.Team != nil {
+			return o, fault.Field("teamId", "must be a team that you can see")
+		}
+	}
+	return written, err
+}
+
+// Delete removes an object that the actor sees.
+func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, expected *int64) error {
+	if err := actor.Writes(); err != nil {
+		return err
+	}
+	return s.Store.Atomic(ctx, func(r ports.Records) error {
+		storage := r.Storage()
+		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
+			return err
+		}
+		o, err := visible(ctx, r, actor, of)
+		if err != nil {
+			return err
+		}
+		if err := o.Expect(expected); err != nil {
+			return err
+		}
+		return remove(ctx, r, actor.Org, []object.Object{o}, actor.User, s.Clock.Now(), nil)
+	})
+}
+
+// sweepAtOnce is how many objects a sweep holds in memory.
+const sweepAtOnce = 500
+
+// Sweep removes all objects of the organisation that f selects, in r's
+// transaction: what remains of a workspace, a team or a user that goes. By is
+// empty where none of our users does it. The audience says who is told of it,
+// where the objects' places go with them.
+func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience) error {
+	if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
+		return err
+	}
+	f.Limit = sweepAtOnce
+	for {
+		var found []object.Object
+		err := r.Storage().Objects().List(ctx, o, nil, f, nil, func(v object.Object) error {
+			found = append(found, v)
+			return nil
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		if err := remove(ctx, r, o, found, by, s.Clock.Now(), a); err != nil {
+			return err
+		}
+	}
+}
+
+// remove deletes objects with their changes, under the log's lock.
+func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object, by id.User, now time.Time, a *object.Audience) error {
+	ids := make([]id.Object, len(gone))
+	blobs := make([]string, len(gone))
+	changes := make([]object.Change, len(gone))
+	for i, v := range gone {
+		ids[i], blobs[i], changes[i] = v.ID, v.Blob, object.Removed(v, by, now, a)
+	}
+	storage := r.Storage()
+	if err := storage.Objects().Remove(ctx, o, ids); err != nil {
+		return err
+	}
+	if err := storage.BlobNames().Discard(ctx, o, blobs, now); err != nil {
+		return err
+	}
+	_, err := storage.Changes().Append(ctx, o, changes...)
+	return err
+}
+
+// visible reads an object that the actor sees; any other is not found.
+func visible(ctx context.Context, r ports.Records, actor org.Actor, of id.Object) (object.Object, error) {
+	o, err := r.Storage().Objects().Get(ctx, actor.Org, of)
+	if err == nil && !o.VisibleTo(actor) {
+		return object.Object{}, fault.Missing("File")
+	}
+	if fault.Is(err, fault.NotFound) {
+		return object.Object{}, fault.Missing("File")
+	}
+	return o, err
+}

@@ -1,0 +1,123 @@
+package objects
+
+import (
+	"context"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+)
+
+// Get returns an object that the actor sees.
+func (s *Objects) Get(ctx context.Context, actor org.Actor, of id.Object) (object.Object, error) {
+	if err := actor.Belongs(); err != nil {
+		return object.Object{}, err
+	}
+	return visible(ctx, s.Store, actor, of)
+}
+
+// Find returns a document; found is false where nothing is stored.
+func (s *Objects) Find(ctx context.Context, actor org.Actor, d object.Document) (o object.Object, found bool, err error) {
+	if err := actor.Belongs(); err != nil {
+		return object.Object{}, false, err
+	}
+	return s.at(ctx, d.Object("", actor))
+}
+
+// FindMemory returns a workspace's memory file; found is false where nothing is
+// stored.
+func (s *Objects) FindMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string) (o object.Object, found bool, err error) {
+	if err := actor.Belongs(); err != nil {
+		return object.Object{}, false, err
+	}
+	wanted, err := object.Memory("", actor, w, fileName)
+	if err != nil {
+		return object.Object{}, false, err
+	}
+	return s.at(ctx, wanted)
+}
+
+func (s *Objects) at(ctx context.Context, wanted object.Object) (object.Object, bool, error) {
+	o, err := s.Store.Storage().Objects().At(ctx, wanted.Org, wanted.StorageKey())
+	if fault.Is(err, fault.NotFound) {
+		return object.Object{}, false, nil
+	}
+	return o, err == nil, err
+}
+
+// List calls each with the objects that f selects and the actor sees, in the
+// order of their storage keys, after head with the log's head of the same
+// moment; head may be nil.
+func (s *Objects) List(ctx context.Context, actor org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	return s.Store.Storage().Objects().List(ctx, actor.Org, &actor, f, head, each)
+}
+
+// ListMemory is List for the memory files of a workspace that the actor sees.
+func (s *Objects) ListMemory(ctx context.Context, actor org.Actor, w id.Workspace, f object.Filter, each func(object.Object) error) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	if !actor.SeesWorkspace(w) {
+		return fault.Missing("Workspace")
+	}
+	f.Kind, f.Scope, f.Workspace = object.WorkspaceMemory, object.Shared, w
+	return s.Store.Storage().Objects().List(ctx, actor.Org, &actor, f, nil, each)
+}
+
+// Head returns where the log of the actor's organisation stands.
+func (s *Objects) Head(ctx context.Context, actor org.Actor) (object.Head, error) {
+	if err := actor.Belongs(); err != nil {
+		return object.Head{}, err
+	}
+	heads, err := s.Store.Storage().Changes().Heads(ctx, []id.Org{actor.Org})
+	return heads[actor.Org], err
+}
+
+// Since calls head with the log's head, and then each with what an actor who
+// left off at the cursor has to know: the objects that changed, as they are, and
+// the deletions. Gone when the log does not tell that: it no longer reaches back
+// so far, or the actor sees another part of the organisation since then.
+func (s *Objects) Since(ctx context.Context, actor org.Actor, from object.Cursor, head func(object.Head) error, each func(object.Change) error) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	tooOld := fault.New(fault.Gone, "since is not in the log any more: read the whole manifest")
+	at := func(h object.Head) error {
+		if !h.Reaches(from) {
+			return tooOld
+		}
+		return nil
+	}
+	var is object.Head
+	told := false
+	tell := func() error {
+		if told {
+			return nil
+		}
+		told = true
+		return head(is)
+	}
+	err := s.Store.Storage().Changes().Since(ctx, actor.Org, from.N, func(h object.Head) error {
+		is = h
+		return at(h)
+	}, func(c object.Change) error {
+		switch {
+		case !c.VisibleTo(actor):
+			return nil
+		case c.Type == object.AccessChanged:
+			return tooOld
+		}
+		if err := tell(); err != nil {
+			return err
+		}
+		return each(c)
+	})
+	if err != nil {
+		return err
+	}
+	return tell()
+}
