@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"collab/domain/invitation"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/replay"
@@ -78,4 +79,17 @@ func cloneChange(c task.Change) task.Change {
 func cloneReplay(r replay.Record) replay.Record {
 	r.Answer = slices.Clone(r.Answer)
 	return r
+}
+
+func cloneObject(o object.Object) object.Object {
+	o.Workspace, o.Team, o.Owner = clonePointer(o.Workspace), clonePointer(o.Team), clonePointer(o.Owner)
+	return o
+}
+
+func cloneEntry(c object.Change) object.Change {
+	c.Object = cloneObject(c.Object)
+	if c.Audience = clonePointer(c.Audience); c.Audience != nil {
+		c.Audience.Users = slices.Clone(c.Audience.Users)
+	}
+	return c
 }

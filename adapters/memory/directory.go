@@ -149,8 +149,12 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 		if err != nil {
 			return err
 		}
+		for _, v := range x.tenant(o).objects.rows {
+			x.discard(o, v.Blob, now)
+		}
 		x.orgs.put(x, o, there.Erased(now))
 		x.tenants.put(x, o, newTenant())
+		x.heads.remove(x, o)
 		x.audit.removeWhere(x, func(e audit.Entry) bool { return e.Org == o })
 		return nil
 	})

@@ -11,6 +11,7 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/replay"
@@ -38,8 +40,9 @@ var (
 type Store struct {
 	records
 
-	mu    sync.Mutex
-	state state // guarded by mu
+	mu       sync.Mutex
+	state    state               // guarded by mu
+	onChange []func(object.Hint) // guarded by mu
 }
 
 // NewStore returns an empty store.
@@ -52,6 +55,8 @@ func NewStore() *Store {
 		inbox:   newTable[message]("Message", asIs[time.Time]),
 		audit:   newTable[id.Entry]("Entry", asIs[audit.Entry]),
 		replays: newTable[string]("Key", cloneReplay),
+		heads:   newTable[id.Org]("Log", asIs[object.Head]),
+		blobs:   newTable[string]("Blob", asIs[object.Blob]),
 	}}
 	s.records = records{run: s.run}
 	return s
@@ -80,13 +85,38 @@ func (s *Store) Epochs(_ context.Context, orgs []id.Org) (map[id.Org]int64, erro
 // Ready returns nil: maps always answer.
 func (s *Store) Ready(context.Context) error { return nil }
 
-// run runs fn as a transaction of its own.
+// OnChange has fn called after the commit of every transaction that appended to
+// organisations' logs, with the last number in each of them.
+func (s *Store) OnChange(fn func(object.Hint)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onChange = append(s.onChange, fn)
+}
+
+// run runs fn as a transaction of its own, and tells of it outside the lock, so
+// that whoever is told may read what was committed.
 func (s *Store) run(fn func(*tx) error) error {
+	appended, told, err := s.commit(fn)
+	if err != nil {
+		return err
+	}
+	for _, o := range slices.Sorted(maps.Keys(appended)) {
+		for _, tell := range told {
+			tell(object.Hint{Org: o, N: appended[o]})
+		}
+	}
+	return nil
+}
+
+// commit runs fn as a transaction, and returns the numbers to which it has
+// brought organisations' logs, and who is told of them.
+func (s *Store) commit(fn func(*tx) error) (appended map[id.Org]int64, told []func(object.Hint), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := &tx{state: &s.state}
 	defer func() { x.state = nil }()
-	return x.run(fn)
+	err = x.run(fn)
+	return x.appended, s.onChange, err
 }
 
 // state is all that is kept. Every organisation has its tenant and its epoch.
@@ -98,6 +128,8 @@ type state struct {
 	inbox   *table[message, time.Time]
 	audit   *table[id.Entry, audit.Entry]
 	replays *table[string, replay.Record]
+	heads   *table[id.Org, object.Head] // of the logs that were appended to
+	blobs   *table[string, object.Blob]
 }
 
 // tenant is what belongs to one organisation and is found only through it.
@@ -111,6 +143,9 @@ type tenant struct {
 	orders        *table[id.User, workspace.Order]
 	tasks         *table[id.Task, task.Task]
 	history       *table[id.Entry, task.Change]
+	objects       *table[id.Object, object.Object]
+	keys          *table[string, id.Object] // by folded storage key
+	log           *table[int64, object.Change]
 }
 
 func newTenant() *tenant {
@@ -124,6 +159,9 @@ func newTenant() *tenant {
 		orders:        newTable[id.User]("Order", slices.Clone[workspace.Order]),
 		tasks:         newTable[id.Task]("Task", cloneTask),
 		history:       newTable[id.Entry]("Change", cloneChange),
+		objects:       newTable[id.Object]("Object", cloneObject),
+		keys:          newTable[string]("Path", asIs[id.Object]),
+		log:           newTable[int64]("Change", cloneEntry),
 	}
 }
 
@@ -141,8 +179,9 @@ func (s *state) home(o id.Org) (*tenant, error) { return s.tenants.get(o) }
 
 // tx is a transaction over the state.
 type tx struct {
-	*state          // nil after the end
-	undo   []func() // takes back each step, in the order of the steps
+	*state                    // nil after the end
+	undo     []func()         // takes back each step, in the order of the steps
+	appended map[id.Org]int64 // the last number in each log that was appended to
 }
 
 // run runs fn as a part of the transaction: when it fails, panics or ends its
@@ -164,6 +203,14 @@ func (x *tx) run(fn func(*tx) error) error {
 	err := fn(x)
 	done = err == nil
 	return err
+}
+
+// tell has a log's last number told when the transaction commits.
+func (x *tx) tell(o id.Org, n int64) {
+	if x.appended == nil {
+		x.appended = map[id.Org]int64{}
+	}
+	x.appended[o] = n
 }
 
 // runner is how a collection gets at the state: in a transaction of its own or
@@ -193,3 +240,4 @@ type records struct {
 func (r records) Directory() ports.Directory { return directory(r) }
 func (r records) Work() ports.Work           { return work(r) }
 func (r records) Journal() ports.Journal     { return journal(r) }
+func (r records) Storage() ports.Storage     { return storage(r) }

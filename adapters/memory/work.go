@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
@@ -73,6 +74,9 @@ func (s teams) Remove(_ context.Context, o id.Org, t id.Team) error {
 		}
 		if _, err := home.workspaces.find(func(v workspace.Workspace) bool { return v.Team == t }); err == nil {
 			return fault.New(fault.Conflict, "The team still has workspaces")
+		}
+		if home.shared(func(v object.Object) bool { return v.Team != nil && *v.Team == t }) {
+			return fault.New(fault.Conflict, "The team still has files")
 		}
 		home.teams.remove(x, t)
 		home.teamMembers.removeWhere(x, func(v team.Member) bool { return v.Team == t })
@@ -194,6 +198,9 @@ func (s workspaces) Remove(_ context.Context, o id.Org, w id.Workspace) error {
 		home := x.tenant(o)
 		if !home.workspaces.has(w) {
 			return home.workspaces.missing()
+		}
+		if home.shared(func(v object.Object) bool { return v.Workspace != nil && *v.Workspace == w }) {
+			return fault.New(fault.Conflict, "The workspace still has files")
 		}
 		home.workspaces.remove(x, w)
 		for t, v := range home.tasks.rows {

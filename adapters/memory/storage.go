@@ -1,0 +1,347 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+var (
+	_ ports.Storage   = storage{}
+	_ ports.Objects   = objects{}
+	_ ports.Changes   = changes{}
+	_ ports.BlobNames = blobNames{}
+)
+
+type storage records
+
+func (s storage) Objects() ports.Objects     { return objects{s.run} }
+func (s storage) Changes() ports.Changes     { return changes(s) }
+func (s storage) BlobNames() ports.BlobNames { return blobNames{s.run} }
+
+type objects struct{ run runner }
+
+func (s objects) Get(_ context.Context, o id.Org, of id.Object) (object.Object, error) {
+	return result(s.run, func(x *tx) (object.Object, error) { return x.tenant(o).objects.get(of) })
+}
+
+func (s objects) At(_ context.Context, o id.Org, storageKey string) (object.Object, error) {
+	return result(s.run, func(x *tx) (object.Object, error) {
+		home := x.tenant(o)
+		at, err := home.keys.get(object.Fold(storageKey))
+		if err != nil {
+			return object.Object{}, err
+		}
+		return home.objects.get(at)
+	})
+}
+
+// List copies what it selects before it calls anybody: head and each may use
+// the store.
+func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
+	var at object.Head
+	all, err := result(s.run, func(x *tx) ([]object.Object, error) {
+		home := x.tenant(o)
+		at = x.head(o)
+		return home.objects.list(func(v object.Object) bool {
+			return f.Selects(v) && (viewer == nil || v.VisibleTo(*viewer))
+		}, func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, f.Limit), nil
+	})
+	if err != nil {
+		return err
+	}
+	if head != nil {
+		if err := head(at); err != nil {
+			return err
+		}
+	}
+	return calling(each, all)
+}
+
+// calling calls each with the values until it fails.
+func calling[V any](each func(V) error, all []V) error {
+	for _, v := range all {
+		if err := each(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s objects) Add(_ context.Context, o id.Org, v object.Object) error {
+	return s.run(func(x *tx) error {
+		home, err := x.home(o)
+		if err != nil {
+			return err
+		}
+		key := object.Fold(v.StorageKey())
+		if err := home.free(key); err != nil {
+			return err
+		}
+		if v.Scope != object.Personal {
+			if v.Workspace != nil && !home.workspaces.has(*v.Workspace) {
+				return home.workspaces.missing()
+			}
+			if v.Team != nil && !home.teams.has(*v.Team) {
+				return home.teams.missing()
+			}
+		}
+		if err := home.objects.add(x, v.ID, v); err != nil {
+			return err
+		}
+		home.keys.put(x, key, v.ID)
+		return nil
+	})
+}
+
+// free decides whether an object may have the folded key.
+func (t *tenant) free(key string) error {
+	if t.keys.has(key) {
+		return t.keys.taken()
+	}
+	for _, folder := range object.Above(key) {
+		if t.keys.has(folder) {
+			return fault.New(fault.Conflict, "A folder of the path is a file")
+		}
+	}
+	for other := range t.keys.rows {
+		if strings.HasPrefix(other, key+"/") {
+			return fault.New(fault.Conflict, "The path is a folder")
+		}
+	}
+	return nil
+}
+
+func (s objects) Put(_ context.Context, o id.Org, v object.Object) error {
+	return s.run(func(x *tx) error { return x.tenant(o).objects.replace(x, v.ID, v) })
+}
+
+func (s objects) Remove(_ context.Context, o id.Org, ids []id.Object) error {
+	return s.run(func(x *tx) error {
+		home := x.tenant(o)
+		for _, i := range ids {
+			if v, ok := home.objects.rows[i]; ok {
+				home.objects.remove(x, i)
+				home.keys.remove(x, object.Fold(v.StorageKey()))
+			}
+		}
+		return nil
+	})
+}
+
+// shared reports whether there is a shared object that matches.
+func (t *tenant) shared(matches func(object.Object) bool) bool {
+	for _, v := range t.objects.rows {
+		if v.Scope != object.Personal && matches(v) {
+			return true
+		}
+	}
+	return false
+}
+
+// epoch is that of every log here: none is ever restored from a copy.
+const epoch = 1
+
+// head returns where the organisation's log stands.
+func (s *state) head(o id.Org) object.Head {
+	h := s.heads.rows[o]
+	h.Epoch = epoch
+	return h
+}
+
+type changes records
+
+// Lock has the store to itself anyway, as every transaction has.
+func (c changes) Lock(_ context.Context, o id.Org) (object.Head, error) {
+	if !c.inside {
+		return object.Head{}, fault.New(fault.Internal, "A log was locked outside a transaction")
+	}
+	return result(c.run, func(x *tx) (object.Head, error) {
+		_, err := x.home(o)
+		return x.head(o), err
+	})
+}
+
+func (c changes) Append(_ context.Context, o id.Org, changes ...object.Change) (object.Head, error) {
+	if !c.inside {
+		return object.Head{}, fault.New(fault.Internal, "A change was appended outside a transaction")
+	}
+	return result(c.run, func(x *tx) (object.Head, error) {
+		home, err := x.home(o)
+		if err != nil {
+			return object.Head{}, err
+		}
+		h := x.head(o)
+		for _, v := range changes {
+			h.N++
+			v.N = h.N
+			if v.Type == object.Changed {
+				v.Object.N = h.N
+				if there, ok := home.objects.rows[v.Object.ID]; ok {
+					there.N = h.N
+					home.objects.put(x, there.ID, there)
+				}
+			}
+			home.log.put(x, v.N, v)
+		}
+		if len(changes) > 0 {
+			x.heads.put(x, o, h)
+			x.tell(o, h.N)
+		}
+		return h, nil
+	})
+}
+
+func (c changes) Heads(_ context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {
+	return result(c.run, func(x *tx) (map[id.Org]object.Head, error) {
+		heads := make(map[id.Org]object.Head, len(orgs))
+		for _, o := range orgs {
+			heads[o] = x.head(o)
+		}
+		return heads, nil
+	})
+}
+
+func (c changes) List(_ context.Context, o id.Org, after int64, limit int) ([]object.Change, error) {
+	return result(c.run, func(x *tx) ([]object.Change, error) {
+		return x.entries(o, after, limit, every), nil
+	})
+}
+
+// entries returns the log's entries after a number that match, at most limit;
+// 0: all. The log has every number from the floor to the head.
+func (s *state) entries(o id.Org, after int64, limit int, matches func(object.Change) bool) (all []object.Change) {
+	h, log := s.head(o), s.tenant(o).log
+	for n := max(after, h.Floor) + 1; n <= h.N && (limit == 0 || len(all) < limit); n++ {
+		if v := log.rows[n]; matches(v) {
+			all = append(all, cloneEntry(v))
+		}
+	}
+	return all
+}
+
+// Since copies what it finds before it calls anybody, as Objects.List does.
+func (c changes) Since(_ context.Context, o id.Org, after int64, head func(object.Head) error, each func(object.Change) error) error {
+	var at object.Head
+	all, err := result(c.run, func(x *tx) ([]object.Change, error) {
+		at = x.head(o)
+		of := func(t object.ChangeType) []object.Change {
+			return x.entries(o, after, 0, func(v object.Change) bool { return v.Type == t })
+		}
+		var changed []object.Change
+		for _, v := range x.tenant(o).objects.list(func(v object.Object) bool { return v.N > after }, func(a, b object.Object) int { return cmp.Compare(a.N, b.N) }, 0) {
+			changed = append(changed, object.Change{N: v.N, Type: object.Changed, Object: v})
+		}
+		return slices.Concat(of(object.AccessChanged), of(object.Deleted), changed), nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := head(at); err != nil {
+		return err
+	}
+	return calling(each, all)
+}
+
+func (c changes) Prune(_ context.Context, before time.Time) error {
+	return c.run(func(x *tx) error {
+		for o, home := range x.tenants.rows {
+			h := x.head(o)
+			floor := h.Floor
+			for n := h.Floor + 1; n <= h.N; n++ {
+				if home.log.rows[n].At.Before(before) {
+					floor = n
+				}
+			}
+			for n := h.Floor + 1; n <= floor; n++ {
+				home.log.remove(x, n)
+			}
+			if floor > h.Floor {
+				h.Floor = floor
+				x.heads.put(x, o, h)
+			}
+		}
+		return nil
+	})
+}
+
+type blobNames struct{ run runner }
+
+func (b blobNames) Announce(_ context.Context, o id.Org, name string, now time.Time) error {
+	return b.run(func(x *tx) error { return x.blobs.add(x, name, object.Blob{Org: o, Name: name, At: now}) })
+}
+
+func (b blobNames) Forget(_ context.Context, v object.Blob) error {
+	return b.run(func(x *tx) error {
+		there, ok := x.blobs.rows[v.Name]
+		if !ok || there.Org != v.Org || there.Discarded != v.Discarded {
+			return x.blobs.missing()
+		}
+		x.blobs.remove(x, v.Name)
+		return nil
+	})
+}
+
+func (b blobNames) Discard(_ context.Context, o id.Org, names []string, now time.Time) error {
+	return b.run(func(x *tx) error {
+		for _, name := range names {
+			x.discard(o, name, now)
+		}
+		return nil
+	})
+}
+
+// discard marks a name as to be removed since now.
+func (x *tx) discard(o id.Org, name string, now time.Time) {
+	if !x.blobs.rows[name].Discarded {
+		x.blobs.put(x, name, object.Blob{Org: o, Name: name, Discarded: true, At: now})
+	}
+}
+
+func (b blobNames) Expire(_ context.Context, before time.Time) error {
+	return b.run(func(x *tx) error {
+		for name, v := range x.blobs.rows {
+			if !v.Discarded && v.At.Before(before) {
+				v.Discarded = true
+				x.blobs.put(x, name, v)
+			}
+		}
+		return nil
+	})
+}
+
+func (b blobNames) Due(_ context.Context, before time.Time, after string, limit int) ([]object.Blob, error) {
+	return result(b.run, func(x *tx) ([]object.Blob, error) {
+		return x.blobs.list(func(v object.Blob) bool {
+			return v.At.Before(before) && v.Name > after
+		}, func(a, b object.Blob) int { return cmp.Compare(a.Name, b.Name) }, limit), nil
+	})
+}
+
+func (b blobNames) Known(_ context.Context, names []string) (map[string]bool, error) {
+	return result(b.run, func(x *tx) (map[string]bool, error) {
+		asked, known := map[string]bool{}, map[string]bool{}
+		for _, name := range names {
+			asked[name] = true
+			if x.blobs.has(name) {
+				known[name] = true
+			}
+		}
+		for _, t := range x.tenants.rows {
+			for _, v := range t.objects.rows {
+				if asked[v.Blob] {
+					known[v.Blob] = true
+				}
+			}
+		}
+		return known, nil
+	})
+}
