@@ -21,30 +21,22 @@ func (s *Objects) take(ctx context.Context, o object.Object, u *Upload) (object.
 	if err := s.Store.Storage().BlobNames().Announce(ctx, o.Org, name, s.Clock.Now()); err != nil {
 		return object.Content{}, err
 	}
-	in := &intake{from: u.Content, limit: s.MaxSize, tooLarge: s.tooLarge, sum: sha256.New(), text: true}
+	in := &intake{upload: u, limit: s.MaxSize, tooLarge: s.tooLarge, sum: sha256.New(), text: true}
 	if err := s.Blobs.Put(ctx, name, o.MimeType, u.Size, in); err != nil {
 		return object.Content{}, err
 	}
-	c := object.Content{Blob: name, Size: in.size, Checksum: hex.EncodeToString(in.sum.Sum(nil)), Text: in.text && in.open == 0}
-	if u.Checksum != "" {
-		told, err := object.ParseChecksum(u.Checksum)
-		if err != nil {
-			return c, err
-		}
-		if told != c.Checksum {
-			return c, fault.Field("checksum", "is not the content's, which is %s", c.Checksum)
-		}
-	}
-	return c, nil
+	return object.Content{Blob: name, Size: in.size, Checksum: in.checksum(), Text: in.text && in.open == 0}, nil
 }
 
 func (s *Objects) tooLarge() error {
 	return fault.New(fault.TooLarge, "The content must be at most %d bytes", s.MaxSize)
 }
 
-// intake reads content on its way to the store and notes what it is.
+// intake reads content on its way to the store and notes what it is. What is
+// not as the client said ends in an error in the place of the end, so that the
+// store keeps nothing of it.
 type intake struct {
-	from     io.Reader
+	upload   *Upload
 	limit    int64
 	tooLarge func() error
 
@@ -56,7 +48,7 @@ type intake struct {
 }
 
 func (in *intake) Read(p []byte) (int, error) {
-	n, err := in.from.Read(p)
+	n, err := in.upload.Content.Read(p)
 	in.size += int64(n)
 	if in.size > in.limit {
 		return 0, in.tooLarge()
@@ -65,8 +57,30 @@ func (in *intake) Read(p []byte) (int, error) {
 	if in.text {
 		in.scan(p[:n])
 	}
+	if err == io.EOF {
+		if wrong := in.compare(); wrong != nil {
+			return 0, wrong
+		}
+	}
 	return n, err
 }
+
+// compare holds the content against what the client says of it.
+func (in *intake) compare() error {
+	if in.upload.Checksum == "" {
+		return nil
+	}
+	told, err := object.ParseChecksum(in.upload.Checksum)
+	if err != nil {
+		return err
+	}
+	if is := in.checksum(); told != is {
+		return fault.Field("checksum", "is not the content's, which is %s", is)
+	}
+	return nil
+}
+
+func (in *intake) checksum() string { return hex.EncodeToString(in.sum.Sum(nil)) }
 
 // scan checks that p goes on as UTF-8.
 func (in *intake) scan(p []byte) {
