@@ -1,0 +1,135 @@
+package chat
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"collab/domain/fault"
+)
+
+// notRun is what a model is told of a tool that the client never ran: providers
+// refuse a use without a result.
+const notRun = "The tool was not run."
+
+func indexed(name string, i int) string { return name + "[" + strconv.Itoa(i) + "]" }
+
+// convert makes a provider's turns of a history and the new message. Calls that
+// the provider ran itself are left out with their results; a result moves to the
+// turn right after its use.
+func convert(history []Turn, message string) ([]Turn, error) {
+	if len(history) > MaxTurns {
+		return nil, fault.Field("history", "must be at most %d messages", MaxTurns)
+	}
+	results, err := answers(history)
+	if err != nil {
+		return nil, err
+	}
+	var turns []Turn
+	add := func(role Role, blocks ...Block) {
+		if n := len(turns); n > 0 && turns[n-1].Role == role {
+			turns[n-1].Blocks = append(turns[n-1].Blocks, blocks...)
+			return
+		}
+		turns = append(turns, Turn{Role: role, Blocks: blocks})
+	}
+	var open []Block // the results that the next turn of the user begins with
+	for _, t := range history {
+		var kept []Block
+		for _, b := range t.Blocks {
+			switch {
+			case b.Kind == Text && strings.TrimSpace(b.Text) != "":
+				kept = append(kept, b)
+			case b.Kind == ToolUse && !b.ServerHandled:
+				kept = append(kept, b)
+			}
+		}
+		if t.Role == User && len(open) > 0 {
+			add(User, open...)
+			open = nil
+		}
+		if len(kept) == 0 {
+			continue
+		}
+		add(t.Role, kept...)
+		for _, b := range kept {
+			if b.Kind == ToolUse {
+				open = append(open, results[b.ID])
+			}
+		}
+	}
+	if len(open) > 0 {
+		add(User, open...)
+	}
+	if strings.TrimSpace(message) != "" {
+		add(User, Block{Kind: Text, Text: message})
+	} else if n := len(turns); n == 0 || !slices.ContainsFunc(turns[n-1].Blocks, func(b Block) bool { return b.Kind == ToolResult }) {
+		return nil, fault.Field("message", "must not be empty, unless the history ends with a tool result")
+	}
+	if turns[0].Role != User {
+		return nil, fault.Field("history", "must begin with a message of the user")
+	}
+	return turns, nil
+}
+
+// answers returns the result of each tool use by its id, having checked every
+// block.
+func answers(history []Turn) (map[string]Block, error) {
+	results := map[string]Block{}
+	answered := map[string]bool{}
+	uses := map[string]Block{}
+	for i, t := range history {
+		at := indexed("history", i)
+		if t.Role != User && t.Role != Assistant {
+			return nil, fault.Field(at+".role", "must be user or assistant")
+		}
+		if len(t.Blocks) > MaxBlocks {
+			return nil, fault.Field(at+".content", "must be at most %d blocks", MaxBlocks)
+		}
+		for j, b := range t.Blocks {
+			field := indexed(at+".content", j)
+			if !utf8.ValidString(b.Text) || strings.ContainsRune(b.Text, 0) || utf8.RuneCountInString(b.Text) > MaxMessage {
+				return nil, fault.Field(field, "must be valid text of at most %d characters", MaxMessage)
+			}
+			switch b.Kind {
+			case Text:
+			case ToolUse:
+				if err := checkUse(field, t.Role, b, uses); err != nil {
+					return nil, err
+				}
+				uses[b.ID] = b
+				results[b.ID] = Block{Kind: ToolResult, ID: b.ID, Text: notRun, IsError: true}
+			case ToolResult:
+				use, known := uses[b.ID]
+				switch {
+				case t.Role != User && !use.ServerHandled:
+					return nil, fault.Field(field, "must not be a tool_result: the assistant gives none")
+				case !known:
+					return nil, fault.Field(field+".toolUseId", "must be the id of a tool_use before it")
+				case answered[b.ID]:
+					return nil, fault.Field(field+".toolUseId", "must not be answered twice")
+				}
+				results[b.ID], answered[b.ID] = b, true
+			default:
+				return nil, fault.Field(field+".type", "must be text, tool_use or tool_result")
+			}
+		}
+	}
+	return results, nil
+}
+
+func checkUse(field string, role Role, b Block, uses map[string]Block) error {
+	_, taken := uses[b.ID]
+	switch {
+	case role != Assistant:
+		return fault.Field(field, "must not be a tool_use: only the assistant uses tools")
+	case b.ID == "" || utf8.RuneCountInString(b.ID) > maxCallID:
+		return fault.Field(field+".id", "must be 1 to %d characters", maxCallID)
+	case taken:
+		return fault.Field(field+".id", "must not be another tool_use's")
+	case !toolName.MatchString(b.Name):
+		return fault.Field(field+".name", "must be 1 to 64 letters, digits, _ or -")
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+// Package chat holds conversations with models: what may be asked, how a
+// client's history becomes what a provider takes, and what comes back.
+package chat
+
+import (
+	"regexp"
+	"slices"
+
+	"collab/domain/check"
+	"collab/domain/fault"
+)
+
+// The capabilities that we act on. Others may be in a registry and are listed
+// as they are.
+const (
+	WebSearch        = "web_search"
+	ExtendedThinking = "extended_thinking"
+)
+
+// Model is one model of the registry, with what is particular about it.
+type Model struct {
+	ID              string
+	DisplayName     string
+	Provider        string
+	Tier            string
+	ContextWindow   int
+	MaxOutputTokens int
+	Capabilities    []string
+
+	// SearchTool is the provider's version of the server tool for web_search.
+	SearchTool string
+	// Thinking is how the model is told to think: "" leaves it to the provider,
+	// "off" asks it not to, "adaptive" lets it decide. Thinking is never shown.
+	Thinking string
+}
+
+// Can reports whether the model has the capability.
+func (m Model) Can(capability string) bool { return slices.Contains(m.Capabilities, capability) }
+
+// Registry is the models that there are, the default one first.
+type Registry []Model
+
+// NewRegistry returns the models of the configured providers, having checked
+// them all; byDefault names the default one, empty: the first.
+func NewRegistry(all []Model, byDefault string, configured func(provider string) bool) (Registry, error) {
+	var r Registry
+	seen := map[string]bool{}
+	for _, m := range all {
+		switch {
+		case m.ID == "" || m.DisplayName == "" || m.Provider == "" || m.Tier == "":
+			return nil, fault.New(fault.Invalid, "The model %q must have an id, a displayName, a provider and a tier", m.ID)
+		case seen[m.ID]:
+			return nil, fault.New(fault.Invalid, "The model %q is in the registry twice", m.ID)
+		case m.MaxOutputTokens < 1 || m.ContextWindow < m.MaxOutputTokens:
+			return nil, fault.New(fault.Invalid, "The model %q must have a maxOutputTokens of at least 1 and a contextWindow that holds it", m.ID)
+		case m.Can(WebSearch) && m.SearchTool == "":
+			return nil, fault.New(fault.Invalid, "The model %q has web_search and must say with which tool", m.ID)
+		case m.Thinking != "" && m.Thinking != "off" && m.Thinking != "adaptive":
+			return nil, fault.New(fault.Invalid, "The model %q must have a thinking of off or adaptive, or none", m.ID)
+		}
+		seen[m.ID] = true
+		if configured(m.Provider) {
+			r = append(r, m)
+		}
+	}
+	if len(r) == 0 {
+		return nil, fault.New(fault.Invalid, "No model of the registry has a provider that is configured")
+	}
+	if byDefault == "" {
+		return r, nil
+	}
+	at := slices.IndexFunc(r, func(m Model) bool { return m.ID == byDefault })
+	if at < 0 {
+		return nil, fault.New(fault.Invalid, "The default model %q is not in the registry, or its provider is not configured", byDefault)
+	}
+	first := r[at]
+	return slices.Insert(slices.Delete(r, at, at+1), 0, first), nil
+}
+
+// Find returns the model with the id, the default one for an empty id.
+func (r Registry) Find(modelID string) (Model, error) {
+	if modelID == "" {
+		return r[0], nil
+	}
+	for _, m := range r {
+		if m.ID == modelID {
+			return m, nil
+		}
+	}
+	return Model{}, fault.Field("model", "must be one of the models that GET /models lists")
+}
+
+// Bounds of a request.
+const (
+	MaxMessage  = 400_000 // characters of the message and of each text of the history
+	MaxSystem   = 200_000 // characters of the system prompt
+	MaxTurns    = 2_000   // messages of the history
+	MaxBlocks   = 200     // blocks of one message
+	MaxTools    = 128
+	MaxToolText = 10_000 // characters of a tool's description
+	maxCallID   = 256    // characters of a tool call's id
+)
+
+// Role says whose turn it was.
+type Role string
+
+// The roles.
+const (
+	User      Role = "user"
+	Assistant Role = "assistant"
+)
+
+// BlockKind says what a block of a turn is.
+type BlockKind string
+
+// The kinds of blocks.
+const (
+	Text       BlockKind = "text"
+	ToolUse    BlockKind = "tool_use"
+	ToolResult BlockKind = "tool_result"
+)
+
+// Block is a part of a turn.
+type Block struct {
+	Kind BlockKind
+	// Text is a text block's text, or a tool result's content.
+	Text string
+	// ID is a tool use's own id, or the id of the use that a result answers.
+	ID   string
+	Name string // of a tool use
+	Args string // of a tool use: a JSON object
+	// ServerHandled says that the provider itself ran the tool.
+	ServerHandled bool
+	IsError       bool // of a tool result
+}
+
+// Turn is what one side said.
+type Turn struct {
+	Role   Role
+	Blocks []Block
+}
+
+// Tool is a tool of the client's that the model may call.
+type Tool struct {
+	Name        string
+	Description string
+	Schema      string // of its arguments: a JSON schema that is an object
+}
+
+// Request is what a client asks.
+type Request struct {
+	Message   string
+	History   []Turn
+	Tools     []Tool
+	Model     string // empty: the default
+	MaxTokens *int
+	System    string
+	WebSearch bool
+}
+
+// Call is a request as a provider takes it: turns that alternate, the first and
+// the last of them the user's, each tool use answered in the turn after it.
+type Call struct {
+	Model     Model
+	Turns     []Turn
+	Tools     []Tool
+	System    string
+	WebSearch bool
+	MaxTokens int
+}
+
+var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
+
+// Call returns the request for a model, or what is wrong with it.
+func (r Request) Call(m Model) (Call, error) {
+	call := Call{Model: m, Tools: r.Tools, System: r.System, MaxTokens: m.MaxOutputTokens, WebSearch: r.WebSearch && m.Can(WebSearch)}
+	var c check.List
+	c.Text("message", r.Message, MaxMessage)
+	c.Text("systemPrompt", r.System, MaxSystem)
+	if r.MaxTokens != nil {
+		if *r.MaxTokens < 1 || *r.MaxTokens > m.MaxOutputTokens {
+			c.Add("maxTokens", "must be between 1 and %d for the model %s", m.MaxOutputTokens, m.ID)
+		}
+		call.MaxTokens = *r.MaxTokens
+	}
+	r.checkTools(&c, call.WebSearch)
+	if err := c.Err(); err != nil {
+		return Call{}, err
+	}
+	var err error
+	call.Turns, err = convert(r.History, r.Message)
+	return call, err
+}
+
+func (r Request) checkTools(c *check.List, searching bool) {
+	if len(r.Tools) > MaxTools {
+		c.Add("tools", "must be at most %d", MaxTools)
+		return
+	}
+	seen := map[string]bool{}
+	for i, t := range r.Tools {
+		field := indexed("tools", i)
+		switch {
+		case !toolName.MatchString(t.Name):
+			c.Add(field+".name", "must be 1 to 64 letters, digits, _ or -")
+		case seen[t.Name]:
+			c.Add(field+".name", "must not be another tool's")
+		case searching && t.Name == WebSearch:
+			c.Add(field+".name", "must not be web_search while enableWebSearch is set")
+		}
+		seen[t.Name] = true
+		c.Text(field+".description", t.Description, MaxToolText)
+	}
+}
+
+// estimates of tokens: what a tokenizer makes of text is known to its provider
+// alone. English comes to four characters a token and code to three; other
+// scripts to more than one byte a token.
+const (
+	asciiPerToken = 3
+	turnTokens    = 8   // around each turn and tool
+	frameTokens   = 64  // around a request
+	searchTokens  = 600 // what the provider says of its search tool
+)
+
+// Estimate returns how many tokens the call's input comes to, rather too many
+// than too few.
+func (c Call) Estimate() int64 {
+	ascii, other := 0, 0
+	count := func(texts ...string) {
+		for _, s := range texts {
+			for i := range len(s) {
+				if s[i] < 0x80 {
+					ascii++
+				} else {
+					other++
+				}
+			}
+		}
+	}
+	count(c.System)
+	n := frameTokens
+	for _, t := range c.Turns {
+		n += turnTokens
+		for _, b := range t.Blocks {
+			count(b.Text, b.ID, b.Name, b.Args)
+		}
+	}
+	for _, t := range c.Tools {
+		n += turnTokens
+		count(t.Name, t.Description, t.Schema)
+	}
+	if c.WebSearch {
+		n += searchTokens
+	}
+	return int64(n + (ascii+asciiPerToken-1)/asciiPerToken + (2*other+2)/3)
+}

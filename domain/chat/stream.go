@@ -1,0 +1,113 @@
+package chat
+
+// ChunkType says what a chunk is.
+type ChunkType string
+
+// The types of chunks. A stream is any number of text, tool_call and
+// tool_result chunks and then one done or error, which ends it. A result comes
+// after the call that it answers.
+const (
+	TextChunk   ChunkType = "text"
+	CallChunk   ChunkType = "tool_call"
+	ResultChunk ChunkType = "tool_result"
+	ErrorChunk  ChunkType = "error"
+	DoneChunk   ChunkType = "done"
+)
+
+// Chunk is one part of an answer.
+type Chunk struct {
+	Type ChunkType
+	// Text is the text of a text chunk, and the message of an error.
+	Text string
+
+	CallID        string // of a call and of a result
+	Name          string // of a call
+	Args          string // of a call: a JSON object
+	ServerHandled bool   // of a call
+	Result        string // of a result: a JSON value
+
+	Usage Usage // of done
+}
+
+// Usage is what a call used, in tokens.
+type Usage struct {
+	Input     int64 // cache reads and writes included
+	Output    int64
+	CacheRead int64 // of Input
+	CacheMade int64 // of Input
+	Searches  int64 // web searches
+}
+
+// Total returns what counts against quotas.
+func (u Usage) Total() int64 { return u.Input + u.Output }
+
+// Plus returns both.
+func (u Usage) Plus(v Usage) Usage {
+	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheMade + v.CacheMade, u.Searches + v.Searches}
+}
+
+// Provenance says where the figures of a usage are from.
+type Provenance string
+
+// The provenances.
+const (
+	Provider  Provenance = "provider"  // the provider's, of all of the call
+	Partial   Provenance = "partial"   // the provider's input and our count of the output that came
+	Estimated Provenance = "estimated" // ours
+)
+
+// FailureKind says what a provider's failure is to a client.
+type FailureKind uint8
+
+// The kinds of failures.
+const (
+	Broken     FailureKind = iota // any other
+	Overloaded                    // the provider has too much to do
+	RateLimited
+	Network   // the provider was not reached, or the connection was lost
+	TooSlow   // the provider did not begin, or fell silent
+	Truncated // the stream ended without its end marker
+)
+
+// Failure is an error of a provider. What the provider said is for the log.
+type Failure struct {
+	Kind  FailureKind
+	Cause error
+}
+
+func (f *Failure) Error() string {
+	if f.Cause != nil {
+		return f.Message() + ": " + f.Cause.Error()
+	}
+	return f.Message()
+}
+
+func (f *Failure) Unwrap() error { return f.Cause }
+
+// Retryable reports whether the call may be made again, as long as nothing of
+// the answer has gone out.
+func (f *Failure) Retryable() bool { return f.Kind == Overloaded || f.Kind == Network }
+
+// Message is what the client is told.
+func (f *Failure) Message() string {
+	switch f.Kind {
+	case Overloaded:
+		return "The model is overloaded. Please retry in a few moments."
+	case RateLimited:
+		return "Rate limit exceeded."
+	}
+	return "An error occurred while processing your request."
+}
+
+// Outcome is what became of a call.
+type Outcome string
+
+// The outcomes.
+const (
+	Completed  Outcome = "completed"
+	ClientGone Outcome = "client_gone"
+	Failed     Outcome = "failed"    // the provider said so
+	CutOff     Outcome = "truncated" // the provider's stream ended without its end marker
+	TimedOut   Outcome = "timeout"
+	ShutDown   Outcome = "shutdown" // the server went away
+)

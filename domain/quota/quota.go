@@ -1,0 +1,82 @@
+// Package quota holds the daily window of tokens that each member has, and the
+// arithmetic of reserving and settling them.
+package quota
+
+import (
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+// Day is a UTC day, as 2026-01-31.
+type Day string
+
+// DayOf returns the day of a time.
+func DayOf(t time.Time) Day { return Day(t.UTC().Format(time.DateOnly)) }
+
+// Start returns the first instant of the day.
+func (d Day) Start() time.Time {
+	t, _ := time.Parse(time.DateOnly, string(d)) // a Day is DayOf's
+	return t
+}
+
+// End returns the first instant of the day after.
+func (d Day) End() time.Time { return d.Start().AddDate(0, 0, 1) }
+
+// Account is a member's tokens of one day. What is reserved belongs to requests
+// that are still running.
+type Account struct {
+	Used     int64
+	Reserved int64
+}
+
+// Need is what a request asks of an account.
+type Need struct {
+	Input  int64 // the estimate of its input
+	Output int64 // the most that it may put out, at least 1
+}
+
+// Grant returns how many of the needed tokens an account can reserve under a
+// limit: all of them, or what is left as long as it holds the input and one
+// token of output, else 0.
+func (a Account) Grant(limit int64, n Need) int64 {
+	granted := min(n.Input+n.Output, limit-a.Used-a.Reserved)
+	if granted <= n.Input {
+		return 0
+	}
+	return granted
+}
+
+// Exceeded is the refusal of a request that an account has no room for.
+func Exceeded(limit int64, resets time.Time) error {
+	if limit == 0 {
+		return fault.New(fault.Forbidden, "The organisation's plan includes no tokens for the chat")
+	}
+	return fault.New(fault.Forbidden, "The daily token quota is used up; it resets at %s", resets.UTC().Format(time.RFC3339))
+}
+
+// Status is what a member is told of their quota.
+type Status struct {
+	Used      int64
+	Limit     int64
+	Remaining int64
+	ResetsAt  time.Time
+}
+
+// Status returns the account's status on a day. What running requests have
+// reserved is not used yet, and may come back.
+func (a Account) Status(limit int64, d Day) Status {
+	return Status{Used: a.Used, Limit: limit, Remaining: max(0, limit-a.Used), ResetsAt: d.End()}
+}
+
+// Lease is a reservation. One that is not settled gives its tokens back when it
+// expires, because whoever held it is gone.
+type Lease struct {
+	ID        id.Request
+	Org       id.Org
+	User      id.User
+	Day       Day
+	Tokens    int64
+	ExpiresAt time.Time
+}

@@ -1,0 +1,70 @@
+// Package usage holds the ledger of what requests to models used, and the
+// summaries that are derived from it.
+package usage
+
+import (
+	"time"
+
+	"collab/domain/chat"
+	"collab/domain/id"
+	"collab/domain/plan"
+)
+
+// Entry is what one request used. The ledger is only ever appended to.
+type Entry struct {
+	ID         id.Request
+	Org        id.Org
+	User       id.User
+	At         time.Time // when the request was admitted; it counts for that day
+	Model      string
+	Provider   string
+	Tokens     chat.Usage
+	Provenance chat.Provenance
+	Outcome    chat.Outcome
+}
+
+// Period is a stretch of time from Start up to, but not including, End.
+type Period struct {
+	Start time.Time
+	End   time.Time
+}
+
+// PeriodOf returns the billing period that a subscription is in at now: the
+// subscription's own while it has one, else the calendar month, in UTC.
+func PeriodOf(s plan.Subscription, now time.Time) Period {
+	if s.Plan != plan.None && s.Plan != plan.Free && s.CurrentPeriodStart != nil && s.CurrentPeriodEnd != nil &&
+		!now.Before(*s.CurrentPeriodStart) && now.Before(*s.CurrentPeriodEnd) {
+		return Period{*s.CurrentPeriodStart, *s.CurrentPeriodEnd}
+	}
+	now = now.UTC()
+	start := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return Period{start, start.AddDate(0, 1, 0)}
+}
+
+// Sum is a number of requests and what they used.
+type Sum struct {
+	Input    int64
+	Output   int64
+	Requests int64
+}
+
+// Plus returns both.
+func (s Sum) Plus(t Sum) Sum {
+	return Sum{s.Input + t.Input, s.Output + t.Output, s.Requests + t.Requests}
+}
+
+// Part is what belongs to one model, day or user.
+type Part struct {
+	Of string
+	Sum
+}
+
+// Summary is the usage of a period. The parts are in the order of Of, those of
+// users and of days with nothing left out.
+type Summary struct {
+	Period
+	Sum
+	ByModel []Part
+	ByDay   []Part
+	ByUser  []Part // of an organisation's summary alone
+}
