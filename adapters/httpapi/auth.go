@@ -72,7 +72,7 @@ func viewMe(s access.Session) meView {
 }
 
 func (a *api) exchange(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (a *api) exchange(c *call) error {
 }
 
 func (a *api) refresh(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 	t.Run("while it is read", func(t *testing.T) {
 		var failure error
 		a := serving(t, http.MethodPost, open, func(c *call) error {
-			_, failure = c.object()
+			_, failure = c.fields()
 			return failure
 		}, late)
 		if answer := talk(t, a, "POST /test"+begun); !strings.Contains(answer, "400 Bad Request") || !strings.Contains(answer, "The body did not come within 30 seconds") {
@@ -66,7 +66,7 @@ func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 func TestABodyThatCameHasNoDeadlineLeft(t *testing.T) {
 	var deadlines []time.Time
 	a := serving(t, http.MethodPost, open, func(c *call) error {
-		if _, err := c.object(); err != nil {
+		if _, err := c.fields(); err != nil {
 			return err
 		}
 		return c.succeed()

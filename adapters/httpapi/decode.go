@@ -49,10 +49,10 @@ func (c *call) read(limit int64) ([]byte, error) {
 	return c.body, nil
 }
 
-// object is a body that is a JSON object. Reading its fields notes what is
+// fields are those of a body that is a JSON object. Reading them notes what is
 // wrong with them; err says so once all were read, so that the first problem
 // in the order of reading is the one that is named.
-type object struct {
+type fields struct {
 	pairs    []pair
 	read     []string // the names of fields in the order of reading
 	prefix   string   // of field names in messages, for objects inside the body
@@ -60,8 +60,8 @@ type object struct {
 	missing  error // an operand that names no record
 }
 
-// object reads the body as a JSON object.
-func (c *call) object() (*object, error) {
+// fields reads the body as a JSON object.
+func (c *call) fields() (*fields, error) {
 	data, err := c.read(maxBody)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (c *call) object() (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &object{pairs: found, read: make([]string, 0, 12), problems: &check.List{}}, nil
+	return &fields{pairs: found, read: make([]string, 0, 12), problems: &check.List{}}, nil
 }
 
 // jsonContent accepts application/json and what ends in +json, in UTF-8.
@@ -97,7 +97,7 @@ func jsonContent(header string) error {
 // that was not found. Where something was wrong, what the rules of the domain
 // say about the other fields is added in its place, so that one answer is about
 // all of them; where nothing was, the use case asks those rules itself.
-func (o *object) err(rules ...func() error) error {
+func (o *fields) err(rules ...func() error) error {
 	var wrong, broken *fault.Error
 	if !errors.As(o.problems.Err(), &wrong) {
 		return o.missing
@@ -122,7 +122,7 @@ func (o *object) err(rules ...func() error) error {
 	return first
 }
 
-func (o *object) find(name string) ([]byte, bool) {
+func (o *fields) find(name string) ([]byte, bool) {
 	for i := range o.pairs {
 		if string(o.pairs[i].name) == name {
 			return o.pairs[i].raw, true
@@ -136,7 +136,7 @@ func (o *object) find(name string) ([]byte, bool) {
 type reader[T any] func(raw []byte) (v T, problem string)
 
 // field reads a field that may be absent or null.
-func field[T any](o *object, name string, read reader[T]) patch.Field[T] {
+func field[T any](o *fields, name string, read reader[T]) patch.Field[T] {
 	o.read = append(o.read, name)
 	raw, ok := o.find(name)
 	switch {
@@ -154,18 +154,18 @@ func field[T any](o *object, name string, read reader[T]) patch.Field[T] {
 }
 
 // optional reads a field whose absence is the same as null.
-func optional[T any](o *object, name string, read reader[T]) *T {
+func optional[T any](o *fields, name string, read reader[T]) *T {
 	return field(o, name, read).Over(nil)
 }
 
 // orZero is optional for types whose zero value stands for unset.
-func orZero[T any](o *object, name string, read reader[T]) T {
+func orZero[T any](o *fields, name string, read reader[T]) T {
 	v, _ := field(o, name, read).Get()
 	return v
 }
 
 // required reads a field that must be there with a value.
-func required[T any](o *object, name string, read reader[T]) T {
+func required[T any](o *fields, name string, read reader[T]) T {
 	if raw, ok := o.find(name); !ok || raw[0] == 'n' {
 		o.problems.Add(o.prefix+name, "is required")
 	}
@@ -280,7 +280,7 @@ func asArray(raw []byte) ([][]byte, string) {
 
 // operand reads the id of a record that an operation works on: one that is no
 // id names a record that does not exist.
-func operand[T ~string](o *object, text, what string) T {
+func operand[T ~string](o *fields, text, what string) T {
 	v, ok := id.Parse[T](text)
 	if !ok && o.missing == nil {
 		o.missing = fault.Missing(what)
@@ -289,7 +289,7 @@ func operand[T ~string](o *object, text, what string) T {
 }
 
 // operands reads a required list of such ids.
-func operands[T ~string](o *object, name, what string) []T {
+func operands[T ~string](o *fields, name, what string) []T {
 	texts := required(o, name, asTexts)
 	ids := make([]T, len(texts))
 	for i, text := range texts {
@@ -298,15 +298,15 @@ func operands[T ~string](o *object, name, what string) []T {
 	return ids
 }
 
-// objects reads a required array of objects; each reads one of them.
-func objects(o *object, name string, each func(part *object)) {
+// parts reads a required array of objects; each reads one of them.
+func parts(o *fields, name string, each func(part *fields)) {
 	for i, raw := range required(o, name, asArray) {
 		prefix := o.prefix + name + "[" + strconv.Itoa(i) + "]"
 		if raw[0] != '{' {
 			o.problems.Add(prefix, "must be an object")
 			continue
 		}
-		part := &object{prefix: prefix + ".", problems: o.problems}
+		part := &fields{prefix: prefix + ".", problems: o.problems}
 		part.pairs, _ = parseObject(raw) // checked with the body
 		each(part)
 		if o.missing == nil {

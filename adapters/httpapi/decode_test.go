@@ -19,10 +19,10 @@ const (
 )
 
 // reading runs a decoder over a body inside the whole chain.
-func reading(t *testing.T, r *http.Request, read func(*object) error) (int, string) {
+func reading(t *testing.T, r *http.Request, read func(*fields) error) (int, string) {
 	t.Helper()
 	a := serving(t, http.MethodPost, open, func(c *call) error {
-		o, err := c.object()
+		o, err := c.fields()
 		if err != nil {
 			return err
 		}
@@ -38,13 +38,13 @@ func reading(t *testing.T, r *http.Request, read func(*object) error) (int, stri
 	return w.Code, refused(t, w, w.Code).Message
 }
 
-func draft(o *object) error {
+func draft(o *fields) error {
 	_, err := readTaskDraft(o)
 	return err
 }
 
 func TestBodiesHaveASizeATypeAndASyntax(t *testing.T) {
-	accepted := func(*object) error { return nil }
+	accepted := func(*fields) error { return nil }
 	for _, test := range []struct {
 		name, contentType, body string
 		status                  int
@@ -128,9 +128,9 @@ func TestAllProblemsAreFound(t *testing.T) {
 	}
 }
 
-func objectOf(t testing.TB, body string) *object {
+func objectOf(t testing.TB, body string) *fields {
 	t.Helper()
-	o, err := (&call{r: post("/", body)}).object()
+	o, err := (&call{r: post("/", body)}).fields()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,17 +187,17 @@ func TestAPatchTellsAbsentFromNull(t *testing.T) {
 }
 
 func TestOperandsThatAreNoIDsAreNotFound(t *testing.T) {
-	reorder := func(o *object) error {
+	reorder := func(o *fields) error {
 		operands[string](o, "taskIds", "Task")
 		return o.err()
 	}
-	reprioritize := func(o *object) error {
+	reprioritize := func(o *fields) error {
 		_, err := readReprioritizations(o)
 		return err
 	}
 	for _, test := range []struct {
 		body   string
-		read   func(*object) error
+		read   func(*fields) error
 		status int
 		want   string
 	}{
@@ -252,7 +252,7 @@ func seedBodies(f *testing.F) {
 func FuzzTaskDraft(f *testing.F) {
 	seedBodies(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		o, err := (&call{r: post("/", body)}).object()
+		o, err := (&call{r: post("/", body)}).fields()
 		if err != nil {
 			return
 		}
@@ -289,7 +289,7 @@ func FuzzTaskDraft(f *testing.F) {
 func FuzzTaskPatch(f *testing.F) {
 	seedBodies(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		o, err := (&call{r: post("/", body)}).object()
+		o, err := (&call{r: post("/", body)}).fields()
 		if err != nil {
 			return
 		}

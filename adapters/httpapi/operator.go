@@ -93,7 +93,7 @@ func (a *api) grant(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (a *api) setRole(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}

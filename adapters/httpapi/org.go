@@ -89,7 +89,7 @@ func (a *api) changeRole(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (a *api) listInvites(c *call) error {
 }
 
 func (a *api) invite(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func TestTheSameKeyGetsTheFirstAnswerAgain(t *testing.T) {
 	calls := 0
 	a, _ := keyed(t, func(c *call) error {
 		calls++
-		o, err := c.object()
+		o, err := c.fields()
 		if err != nil {
 			return err
 		}

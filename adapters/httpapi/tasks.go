@@ -32,7 +32,7 @@ func asDue(raw []byte) (task.Due, string) {
 	return due, ""
 }
 
-func readTaskDraft(o *object) (task.Draft, error) {
+func readTaskDraft(o *fields) (task.Draft, error) {
 	d := task.Draft{
 		Title:       required(o, "title", asText),
 		Description: optional(o, "description", asText),
@@ -50,7 +50,7 @@ func readTaskDraft(o *object) (task.Draft, error) {
 	})
 }
 
-func readTaskPatch(o *object) (task.Patch, error) {
+func readTaskPatch(o *fields) (task.Patch, error) {
 	p := task.Patch{
 		Title:       field(o, "title", asText),
 		Description: field(o, "description", asText),
@@ -68,9 +68,9 @@ func readTaskPatch(o *object) (task.Patch, error) {
 	})
 }
 
-func readReprioritizations(o *object) ([]task.Reprioritization, error) {
+func readReprioritizations(o *fields) ([]task.Reprioritization, error) {
 	var changes []task.Reprioritization
-	objects(o, "changes", func(part *object) {
+	parts(o, "changes", func(part *fields) {
 		changes = append(changes, task.Reprioritization{
 			Task:      operand[id.Task](part, required(part, "taskId", asText), "Task"),
 			Reason:    required(part, "reason", asText),
@@ -252,7 +252,7 @@ func (a *api) getTask(c *call) error {
 }
 
 func (a *api) createTask(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func (a *api) updateTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -326,7 +326,7 @@ func listsTag(header []string, version int64, weak bool) bool {
 }
 
 func (a *api) reorderTasks(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -342,7 +342,7 @@ func (a *api) reorderTasks(c *call) error {
 }
 
 func (a *api) reprioritizeTasks(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (a *api) getTeam(c *call) error {
 }
 
 func (a *api) createTeam(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (a *api) updateTeam(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (a *api) addTeamMember(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}

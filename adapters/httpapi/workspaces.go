@@ -60,7 +60,7 @@ func (a *api) getWorkspace(c *call) error {
 }
 
 func (a *api) createWorkspace(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (a *api) updateWorkspace(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (a *api) moveWorkspace(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (a *api) moveWorkspace(c *call) error {
 }
 
 func (a *api) orderWorkspaces(c *call) error {
-	o, err := c.object()
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
