@@ -79,8 +79,10 @@ func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
 	if d.Team != nil && !actor.SeesTeam(*d.Team) {
 		return Object{}, fault.Field("teamId", "must be a team that you can see")
 	}
+	key := Fold(o.StorageKey())
 	for _, doc := range documents {
-		if Fold(doc.object("", actor).StorageKey()) == Fold(o.StorageKey()) {
+		of := Fold(doc.object("", actor).StorageKey())
+		if key == of || strings.HasPrefix(key, of+"/") { // as a folder it would keep the document out
 			return Object{}, fault.New(fault.Conflict, "The path %s is a document's, which is stored through its own endpoint", path)
 		}
 	}

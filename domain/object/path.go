@@ -65,7 +65,7 @@ func ParsePath(field, s string) (string, error) {
 // isBidi reports whether r changes the direction of the text around it, which
 // makes a name read as another.
 func isBidi(r rune) bool {
-	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f'
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
 }
 
 // isDevice reports whether Windows takes a file name for a device, which it
@@ -85,10 +85,19 @@ func isDevice(segment string) bool {
 }
 
 // Fold returns a path in the form in which two are compared: file systems that
-// do not regard case take paths with the same form for one.
+// do not regard case take paths with the same form for one. Letters are taken
+// apart first, because a letter with a mark may have its other case only in two
+// characters.
 func Fold(path string) string {
-	return norm.NFC.String(strings.Map(fold, path))
+	return norm.NFC.String(strings.Map(fold, norm.NFD.String(path)))
 }
+
+// Iota is the one letter that has a mark among its cases. The mark may not stand
+// for it: marks change places when they are composed.
+const (
+	capitalIota = '\u0399'
+	markForIota = '\u0345'
+)
 
 // fold maps all cases of a letter to the least of them.
 func fold(r rune) rune {
@@ -101,6 +110,9 @@ func fold(r rune) rune {
 	least := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 		least = min(least, next)
+	}
+	if least == markForIota {
+		return capitalIota
 	}
 	return least
 }
@@ -137,8 +149,10 @@ const Bytes = "application/octet-stream"
 
 // mimeTypeOf returns the media type that a path's ending stands for.
 func mimeTypeOf(path string) string {
-	if t, ok := mimeTypes[strings.ToLower(path[strings.LastIndexByte(path, '.')+1:])]; ok {
-		return t
+	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
+		if t, ok := mimeTypes[strings.ToLower(path[dot+1:])]; ok {
+			return t
+		}
 	}
 	return Bytes
 }
