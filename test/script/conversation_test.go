@@ -31,11 +31,12 @@ import (
 //	> {"title": "Write the report"}
 //
 // is a request: its headers, then its body, which is JSON unless a Content-Type
-// says otherwise. After the path stand, in this order and all optional: "as
-// anna" (her service token), "as anna's identity" (the provider's token), "as
-// operator" (the admin secret), or "delivered m1" (a webhook message with this
-// id, signed by the runner; with "by svix", "with the old secret", "with a wrong
-// secret", "4m late" or "4m early" after it).
+// says otherwise; the lines of a multipart body end as they must. After the path
+// stand, in this order and all optional: "as anna" (her service token), "as
+// anna's identity" (the provider's token), "as operator" (the admin secret), or
+// "delivered m1" (a webhook message with this id, signed by the runner; with "by
+// svix", "with the old secret", "with a wrong secret", "4m late" or "4m early"
+// after it).
 //
 //	< 400 naming title
 //	< ETag: <etag:second>
@@ -45,7 +46,30 @@ import (
 // is the answer that is expected: its status, headers, and its body, JSON in
 // which "..." stands for more fields or elements. "naming title" says that the
 // message has the field's name in it; "says text" that the body contains the
-// text, and "finds text" the same with placeholders that take what is there.
+// text, "finds text" the same with placeholders that take what is there, and "is
+// text" that the body is this and nothing else ("is" alone: it is empty).
+//
+//	> GET /api/v1/sync/changes as anna open as feed
+//	> Last-Event-ID: <word:last>
+//	< 200
+//
+// is a request whose answer is a stream of events that stays open under a name.
+// What comes over it is told by steps of their own, with an id, the event's type
+// where it has one, and its data as JSON:
+//
+//   - feed begins
+//     < id: <int:epoch>-0
+//   - feed brings
+//     < id: <int:epoch>-1
+//     < {"type": "file-changed", ...}
+//   - feed beats
+//   - feed ends
+//   - feed hangs up
+//
+// It begins with a retry time, a comment and an id without data; it brings the
+// next event with data; it beats with a comment, of which one with an id is
+// waited for where an id is expected; it ends in order; and it hangs up on our
+// side. Nothing is ever skipped but comments.
 //
 // Placeholders are written <kind:name>. In an answer the first one takes what is
 // there, if it is of that kind, and later ones must find the same; in a request
@@ -67,14 +91,23 @@ type conversation struct {
 	steps []step
 }
 
-// A step is one of the three: a sign-in, an address to call from, or a request
-// with its answer.
+// A step is one of the four: a sign-in, an address to call from, a request with
+// its answer, or what an open stream does.
 type step struct {
 	line     int
 	signIn   *signIn
 	from     string
 	request  *request
 	response *response
+	told     *told
+}
+
+// told is what a stream is expected to do.
+type told struct {
+	stream string
+	does   string // "begins", "brings", "beats", "ends" or "hangs up"
+	fields []header
+	body   string
 }
 
 type signIn struct {
@@ -88,6 +121,7 @@ type request struct {
 	as       string // caller's name, "operator" or empty
 	identity bool   // as, with the identity provider's token
 	delivery *delivery
+	stream   string // the name under which the answer stays open, or empty
 	headers  []header
 	body     string
 }
@@ -113,12 +147,14 @@ type response struct {
 	body     string
 	contains []string
 	finds    []string
+	is       *string // the whole body
 }
 
 var (
 	signInLine  = regexp.MustCompile(`^([a-z]+) signs in(?: to ([a-z]+)(?: as ([a-z:_]+))?)?$`)
 	fromLine    = regexp.MustCompile(`^calls come from (\d+\.\d+\.\d+\.\d+)$`)
-	requestLine = regexp.MustCompile(`^([A-Z]+) (\S+)(?: as ([a-z]+)('s identity)?)?(?: delivered (\S+)( by svix)?(?: with (?:the|a) (old|wrong) secret)?(?: (\d+[smh]) (late|early))?)?$`)
+	streamLine  = regexp.MustCompile(`^([a-z]+) (begins|brings|beats|ends|hangs up)$`)
+	requestLine = regexp.MustCompile(`^([A-Z]+) (\S+)(?: as ([a-z]+)('s identity)?)?(?: open as ([a-z]+))?(?: delivered (\S+)( by svix)?(?: with (?:the|a) (old|wrong) secret)?(?: (\d+[smh]) (late|early))?)?$`)
 	statusLine  = regexp.MustCompile(`^(\d{3})(?: naming (\S+))?$`)
 	headerLine  = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*): ?(.*)$`)
 	absentLine  = regexp.MustCompile(`^no ([A-Za-z][A-Za-z0-9-]*)$`)
@@ -180,10 +216,13 @@ func parse(path, text string) (*document, error) {
 					next.signIn = &signIn{who: m[1], org: m[2], role: m[3]}
 				} else if m := fromLine.FindStringSubmatch(rest); m != nil {
 					next.from = m[1]
+				} else if m := streamLine.FindStringSubmatch(rest); m != nil {
+					next.told = &told{stream: m[1], does: m[2]}
 				} else {
 					return nil, fail("nobody understands %q", rest)
 				}
-				c.steps, s = append(c.steps, next), nil
+				c.steps = append(c.steps, next)
+				s = &c.steps[len(c.steps)-1]
 			case '>':
 				if previous != '>' {
 					if err := unanswered(); err != nil {
@@ -200,6 +239,10 @@ func parse(path, text string) (*document, error) {
 				}
 				addTo(&s.request.headers, &s.request.body, rest, number)
 			case '<':
+				if s != nil && s.told != nil && (previous == '*' || previous == '<') {
+					addTo(&s.told.fields, &s.told.body, rest, number)
+					break
+				}
 				if s == nil || s.request == nil {
 					return nil, fail("an answer without a request")
 				}
@@ -216,6 +259,9 @@ func parse(path, text string) (*document, error) {
 					s.response.contains = append(s.response.contains, text)
 				} else if text, ok := strings.CutPrefix(rest, "finds "); ok && s.response.body == "" {
 					s.response.finds = append(s.response.finds, text)
+				} else if text, ok := strings.CutPrefix(rest+" ", "is "); ok && s.response.body == "" {
+					text = strings.TrimSuffix(text, " ")
+					s.response.is = &text
 				} else if m := absentLine.FindStringSubmatch(rest); m != nil && s.response.body == "" {
 					s.response.headers = append(s.response.headers, header{line: number, name: m[1], absent: true})
 				} else {
@@ -258,15 +304,15 @@ func parseRequest(line string) (*request, error) {
 	if m == nil {
 		return nil, fmt.Errorf("nobody understands the request %q", line)
 	}
-	r := &request{method: m[1], target: m[2], as: m[3], identity: m[4] != ""}
-	if m[5] != "" {
-		r.delivery = &delivery{id: m[5], svix: m[6] != "", secret: m[7]}
-		if m[8] != "" {
-			by, err := time.ParseDuration(m[8])
+	r := &request{method: m[1], target: m[2], as: m[3], identity: m[4] != "", stream: m[5]}
+	if m[6] != "" {
+		r.delivery = &delivery{id: m[6], svix: m[7] != "", secret: m[8]}
+		if m[9] != "" {
+			by, err := time.ParseDuration(m[9])
 			if err != nil {
 				return nil, err
 			}
-			if m[9] == "late" {
+			if m[10] == "late" {
 				by = -by
 			}
 			r.delivery.shift = by

@@ -2,6 +2,8 @@ package script
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -44,6 +46,9 @@ var kinds = map[string]string{
 //	<instant:+1h> the same as an RFC 3339 time
 //	<day:+48h>    the same as a date
 //	<repeat:9:ab> ababababababababab
+//	<bytes:ff00>  the bytes that are written in hexadecimal
+//	<checksum:ab> SHA-256 of the text, in which \n is a line's end
+//	<bytesum:ff>  SHA-256 of the bytes that are written in hexadecimal
 var placeholder = regexp.MustCompile(`<([a-z]+)(?::([^<>]*))?>`)
 
 // values are what placeholders stand for in one conversation, by "kind:name".
@@ -89,8 +94,21 @@ func (v *values) made(kind, name string) (string, bool, error) {
 			return "", true, fmt.Errorf("<repeat:count:text> is meant")
 		}
 		return strings.Repeat(text, n), true, nil
+	case "checksum":
+		return checksum([]byte(strings.ReplaceAll(name, `\n`, "\n"))), true, nil
+	case "bytes", "bytesum":
+		b, err := hex.DecodeString(name)
+		if kind == "bytesum" {
+			return checksum(b), true, err
+		}
+		return string(b), true, err
 	}
 	return "", false, nil
+}
+
+func checksum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }
 
 // fill puts what is known into a request's text.

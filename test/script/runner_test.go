@@ -48,6 +48,14 @@ Prose between the two.
 < 400 naming limit
 > POST /z delivered m1 by svix with the old secret 4m late
 < 200
+> GET /s as anna open as feed
+< 200
+< is a word
+* feed brings
+< id: <int:epoch>-1
+< {"a": 1,
+<  ...}
+* feed hangs up
 `
 
 func TestTheFormatIsRead(t *testing.T) {
@@ -79,9 +87,12 @@ func TestTheFormatIsRead(t *testing.T) {
 				request:  &request{line: 29, method: "POST", target: "/z", delivery: &delivery{id: "m1", svix: true, secret: "old", shift: -4 * time.Minute}},
 				response: &response{line: 30, status: 200},
 			},
+			{line: 31, request: &request{line: 31, method: "GET", target: "/s", as: "anna", stream: "feed"}, response: &response{line: 32, status: 200, is: new("a word")}},
+			{line: 34, told: &told{stream: "feed", does: "brings", fields: []header{{line: 35, name: "id", value: "<int:epoch>-1"}}, body: "{\"a\": 1,\n ...}"}},
+			{line: 38, told: &told{stream: "feed", does: "hangs up"}},
 		}},
 	}}
-	all := cmp.AllowUnexported(document{}, conversation{}, step{}, signIn{}, request{}, delivery{}, header{}, response{})
+	all := cmp.AllowUnexported(document{}, conversation{}, step{}, signIn{}, request{}, delivery{}, header{}, response{}, told{})
 	if diff := cmp.Diff(want, got, all); diff != "" {
 		t.Error(diff)
 	}
@@ -98,6 +109,7 @@ func TestMistakesInTheFormatAreNamedWithTheirLine(t *testing.T) {
 		"== A\n> GET /x\n< fine\n":            "x.txt:3: an answer begins with its status, once",
 		"== A\n>GET /x\n":                     "x.txt:2: a space is missing after '>'",
 		"== A\n> GET /x like anna\n":          `x.txt:2: nobody understands the request "GET /x like anna"`,
+		"== A\n* feed ends\n\n< {}\n":         "x.txt:4: an answer without a request",
 		"== A\n* anna leaves\n":               `x.txt:2: nobody understands "anna leaves"`,
 		"> GET /x\n":                          "x.txt:1: this belongs to no conversation",
 		"== A\n$ COLLAB_X=1\n":                "x.txt:2: a setting is NAME=value before the first conversation",
@@ -168,12 +180,15 @@ func TestRequestsAreFilledIn(t *testing.T) {
 		"a <b> c":              "a <b> c",
 		"<unknown>":            "01900000-0000-7000-8000-000000000000",
 		`<<id:task>>; rel="x"`: "<" + someID + `>; rel="x"`,
+		"<bytes:00ff>":         "\x00\xff",
+		`<checksum:a\n>`:       "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7",
+		"<bytesum:610a>":       "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7",
 	} {
 		if got, err := v.fill(text); err != nil || got != want {
 			t.Errorf("%s: got %q and %v, want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"<id:other>", "<ms:soon>", "<repeat:x>"} {
+	for _, text := range []string{"<id:other>", "<ms:soon>", "<repeat:x>", "<bytes:0>", "<bytesum:x>"} {
 		if got, err := v.fill(text); err == nil {
 			t.Errorf("%s: got %q, want an error", text, got)
 		}
@@ -209,6 +224,15 @@ func echo(t *testing.T) *server {
 			if _, err := events.Read(r.Header.Get, body); fault.Is(err, fault.Unauthenticated) {
 				w.WriteHeader(http.StatusUnauthorized)
 				_, _ = io.WriteString(w, `{"statusCode":401,"message":"no","error":"Unauthorized"}`)
+			}
+		case "/raw":
+			_, _ = w.Write(body)
+		case "/stream", "/cut":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "retry: 3000\n: hello\nid: 7-0\n\n: \n\n: \nid: 7-1\n\nid: 7-2\ndata: {\"a\":1}\n\nevent: resync\nid: 7-3\ndata: {\"b\":2}\n\n: \n\n")
+			if r.URL.Path == "/cut" {
+				http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
 			}
 		case "/moved":
 			w.Header().Add("Link", `<http://elsewhere:1/next?cursor=c1>; rel="next"`)
@@ -257,6 +281,68 @@ func TestConversationsAreHeld(t *testing.T) {
 < 200
 < {"path": "/next?cursor=c1", ...}
 `, nil},
+		{"Multipart bodies end their lines as they must, and bytes are bytes", `
+> POST /raw
+> Content-Type: multipart/form-data; boundary=x
+> --x
+> Content-Disposition: form-data; name="file"
+>
+> <bytes:ff0a00>
+> --x--
+< 200
+< is --x<bytes:0d0a>Content-Disposition: form-data; name="file"<bytes:0d0a0d0aff0a000d0a>--x--
+> POST /raw
+< 200
+< is
+> POST /raw
+> Content-Type: text/plain
+> hello
+< 200
+< is hell
+`, []string{"17: POST /raw\n\tthe body is not \"hell\""}},
+		{"A stream tells what it brings", `
+> GET /stream as anna open as feed
+< 200
+< Content-Type: text/event-stream
+* feed begins
+< id: <int:epoch>-0
+* feed beats
+* feed beats
+< id: <int:epoch>-1
+* feed brings
+< id: <int:epoch>-2
+< {"a": 1}
+* feed brings
+< id: <int:epoch>-3
+< event: resync
+< {"b": 2}
+* feed ends
+> GET /stream as anna open as feed
+< 200
+* feed hangs up
+> GET /error open as feed
+< 400 naming title
+`, nil},
+		{"What a stream brings otherwise is reported", `
+> GET /stream as anna open as feed
+< 200
+* feed begins
+< id: 8-0
+* feed brings
+< id: 7-3
+< event: resync
+< {"a": 2}
+* feed brings
+< {"b": 2}
+* feed ends
+`, []string{
+			"4: feed begins\n\tid: want 8-0, got 7-0\n\tframe: id 7-0, event \"\", data ",
+			"6: feed brings\n\tid: want 7-3, got 7-2\n\tevent: want resync, got \n\t.a: want 2, got 1\n\tframe: id 7-2, event \"\", data {\"a\":1}",
+			"10: feed brings\n\tit has the type resync\n\tframe: id 7-3, event \"resync\", data {\"b\":2}",
+		}},
+		{"A stream that brings something in place of a beat ends the conversation", "> GET /stream open as feed\n< 200\n* feed begins\n* feed beats\n* feed beats\n* feed beats\n* feed ends\n", []string{`7: feed beats: it brings "{\"a\":1}" with the id 7-2`}},
+		{"A stream without an end ends the conversation", "> GET /cut open as feed\n< 200\n* feed brings\n* feed brings\n< event: resync\n* feed ends\n", []string{"7: feed ends: unexpected EOF"}},
+		{"A stream that nobody opened ends the conversation", "* feed ends\n", []string{"2: no stream is called feed"}},
 		{"Messages are signed", `
 > POST /webhook delivered a
 > {"type": "user.created"}

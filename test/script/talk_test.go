@@ -25,6 +25,8 @@ type talk struct {
 	client *http.Client
 	values values
 	check  func(*http.Request, []byte, *http.Response, []byte) []string
+
+	streams map[string]*stream // by name
 }
 
 var talks atomic.Int64
@@ -32,9 +34,10 @@ var talks atomic.Int64
 func newTalk(s *server, check func(*http.Request, []byte, *http.Response, []byte) []string) *talk {
 	began := time.Now()
 	return &talk{
-		server: s,
-		client: clientFrom(""),
-		check:  check,
+		server:  s,
+		client:  clientFrom(""),
+		check:   check,
+		streams: map[string]*stream{},
 		values: values{
 			known:  map[string]string{},
 			unique: "k" + strconv.FormatInt(began.UnixMilli(), 36) + "x" + strconv.FormatInt(talks.Add(1), 36),
@@ -68,6 +71,11 @@ type trouble struct {
 
 // hold runs the conversation.
 func (t *talk) hold(c conversation) []trouble {
+	defer func() {
+		for _, s := range t.streams {
+			s.close()
+		}
+	}()
 	var all []trouble
 	for _, s := range c.steps {
 		var found []trouble
@@ -78,6 +86,10 @@ func (t *talk) hold(c conversation) []trouble {
 			if err := t.signIn(*s.signIn); err != nil {
 				found = []trouble{{s.line, err.Error(), true}}
 			}
+		case s.told != nil:
+			found = t.follow(s.line, s.told)
+		case s.request.stream != "":
+			found = t.open(s.request, s.response)
 		default:
 			found = t.exchange(s.request, s.response)
 		}
@@ -180,6 +192,11 @@ func (t *talk) exchange(ask *request, want *response) []trouble {
 	if err != nil {
 		return []trouble{{ask.line, err.Error(), true}}
 	}
+	return t.judge(ask, want, r, body, answer)
+}
+
+// judge reads an answer and compares it with what is expected.
+func (t *talk) judge(ask *request, want *response, r *http.Request, body []byte, answer *http.Response) []trouble {
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
@@ -212,8 +229,13 @@ func (t *talk) prepare(ask *request) (*http.Request, []byte, error) {
 	if u, err := url.Parse(target); err == nil && u.IsAbs() {
 		target = u.RequestURI() // of a Link or Location, which has the public address
 	}
-	text, err := t.values.fill(ask.body)
-	if err != nil {
+	text := ask.body
+	if slices.ContainsFunc(ask.headers, func(h header) bool {
+		return strings.EqualFold(h.name, "Content-Type") && strings.HasPrefix(h.value, "multipart/")
+	}) {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	if text, err = t.values.fill(text); err != nil {
 		return nil, nil, err
 	}
 	body := []byte(text)
@@ -318,6 +340,15 @@ func (t *talk) compare(want *response, answer *http.Response, body []byte) []str
 	for _, pattern := range want.finds {
 		if differs := t.values.match("..."+pattern+"...", string(body)); differs != "" {
 			wrong = append(wrong, fmt.Sprintf("the body has nothing like %s", t.values.explain(pattern)))
+		}
+	}
+	if want.is != nil {
+		filled, err := t.values.fill(*want.is)
+		if err != nil {
+			return append(wrong, err.Error())
+		}
+		if string(body) != filled {
+			wrong = append(wrong, fmt.Sprintf("the body is not %q", filled))
 		}
 	}
 	if want.field != "" {

@@ -1,0 +1,190 @@
+package script
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// patience bounds the wait for what a stream is to bring; it measures nothing.
+const patience = 30 * time.Second
+
+// stream is an answer that stays open.
+type stream struct {
+	cancel context.CancelFunc
+	body   io.Closer
+	lines  *bufio.Reader
+}
+
+// frame is what stands between two empty lines of a stream.
+type frame struct {
+	id, event, retry     string
+	hasID                bool
+	data                 []byte // nil: none
+	commented, timeGiven bool
+}
+
+// open sends a request whose answer is followed by later steps.
+func (t *talk) open(ask *request, want *response) []trouble {
+	r, body, err := t.prepare(ask)
+	if err != nil {
+		return []trouble{{ask.line, err.Error(), true}}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	client := *t.client
+	client.Timeout = 0
+	answer, err := within(cancel, func() (*http.Response, error) { return client.Do(r.WithContext(ctx)) })
+	if err != nil {
+		cancel()
+		return []trouble{{ask.line, err.Error(), true}}
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer cancel()
+		return t.judge(ask, want, r, body, answer)
+	}
+	if t.streams[ask.stream] != nil {
+		t.streams[ask.stream].close()
+	}
+	t.streams[ask.stream] = &stream{cancel: cancel, body: answer.Body, lines: bufio.NewReader(answer.Body)}
+	// What comes over the stream is no part of this answer.
+	answer.Body = io.NopCloser(bytes.NewReader(nil))
+	return t.judge(ask, want, r, body, answer)
+}
+
+// within gives fn a time to end, after which it is cancelled.
+func within[T any](cancel context.CancelFunc, fn func() (T, error)) (T, error) {
+	timer := time.AfterFunc(patience, cancel)
+	defer timer.Stop()
+	return fn()
+}
+
+func (s *stream) close() {
+	s.cancel()
+	_ = s.body.Close()
+}
+
+// next reads the next frame.
+func (s *stream) next() (f frame, err error) {
+	return within(s.cancel, func() (f frame, err error) {
+		for {
+			line, err := s.lines.ReadString('\n')
+			if err == io.EOF && line != "" {
+				err = io.ErrUnexpectedEOF
+			}
+			if err != nil {
+				return f, err
+			}
+			line = strings.TrimSuffix(line, "\n")
+			if line == "" {
+				return f, nil
+			}
+			name, value, _ := strings.Cut(line, ":")
+			value = strings.TrimPrefix(value, " ")
+			switch name {
+			case "":
+				f.commented = true
+			case "id":
+				f.id, f.hasID = value, true
+			case "event":
+				f.event = value
+			case "retry":
+				f.retry, f.timeGiven = value, true
+			case "data":
+				if f.data != nil {
+					f.data = append(f.data, '\n')
+				}
+				f.data = append(append([]byte{}, f.data...), value...)
+			default:
+				return f, fmt.Errorf("a stream has the line %q", line)
+			}
+		}
+	})
+}
+
+// follow compares what a stream does with what it is expected to do.
+func (t *talk) follow(line int, want *told) []trouble {
+	s := t.streams[want.stream]
+	if s == nil {
+		return []trouble{{line, fmt.Sprintf("no stream is called %s", want.stream), true}}
+	}
+	stop := func(format string, args ...any) []trouble {
+		return []trouble{{line, fmt.Sprintf("%s %s: ", want.stream, want.does) + fmt.Sprintf(format, args...), true}}
+	}
+	id := ""
+	for _, field := range want.fields {
+		if field.name == "id" {
+			id = field.value
+		}
+	}
+	if want.does == "hangs up" {
+		s.close()
+		delete(t.streams, want.stream)
+		return nil
+	}
+	var seen frame
+	for {
+		f, err := s.next()
+		if want.does == "ends" && errors.Is(err, io.EOF) {
+			s.close()
+			delete(t.streams, want.stream)
+			return nil
+		}
+		if err != nil {
+			return stop("%v", err)
+		}
+		if want.does == "brings" {
+			if f.data == nil {
+				continue
+			}
+			seen = f
+			break
+		}
+		if f.data != nil {
+			return stop("it brings %q with the id %s", f.data, f.id)
+		}
+		seen.commented = seen.commented || f.commented
+		if f.timeGiven {
+			seen.retry, seen.timeGiven = f.retry, true
+		}
+		if f.hasID {
+			seen.id, seen.hasID = f.id, true
+		}
+		if want.does == "begins" && f.hasID || want.does == "beats" && (f.hasID || f.commented && id == "") {
+			break
+		}
+	}
+	var wrong []string
+	if want.does == "begins" && (!seen.commented || !seen.timeGiven) {
+		wrong = append(wrong, "before the first id are a retry time and a comment")
+	}
+	event := ""
+	for _, field := range want.fields {
+		got := map[string]string{"id": seen.id, "event": seen.event, "retry": seen.retry}
+		value, known := got[field.name]
+		if !known {
+			return stop("nobody understands %s", field.name)
+		}
+		if field.name == "event" {
+			event = field.value
+		}
+		if differs := t.values.match(field.value, value); differs != "" {
+			wrong = append(wrong, field.name+": "+differs)
+		}
+	}
+	if event == "" && seen.event != "" {
+		wrong = append(wrong, "it has the type "+seen.event)
+	}
+	if want.body != "" {
+		wrong = append(wrong, t.values.matchJSON(want.body, seen.data)...)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return []trouble{{line: line, text: fmt.Sprintf("%s %s\n\t%s\n\tframe: id %s, event %q, data %s", want.stream, want.does, strings.Join(wrong, "\n\t"), seen.id, seen.event, seen.data)}}
+}
