@@ -1,0 +1,642 @@
+package changes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/app/changes"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// in runs a test in a bubble with a world of its own.
+func in(t *testing.T, name string, fn func(*world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { fn(newWorld(t)) })
+	})
+}
+
+func TestWhoGetsAChange(t *testing.T) {
+	in(t, "everybody gets what is everybody's, from the present on", func(w *world) {
+		f := w.feed()
+		w.write(w.org, 2)
+		a, b := w.listen(f, w.user(w.org, org.Member)), w.listen(f, w.user(w.org, org.Viewer))
+		w.append(w.org, w.shared("x"), w.shared("y"))
+		synctest.Wait()
+		for _, l := range []*listener{a, b} {
+			if at, lost := l.sub.Start(); at.N < 2 || lost {
+				t.Errorf("it starts at %v, lost %v", at, lost)
+			}
+			w.same(l.got(), "1-3 file-changed x", "1-4 file-changed y")
+		}
+	})
+	in(t, "nobody gets what is another's alone, of any role", func(w *world) {
+		f := w.feed()
+		mine, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
+		own, boss := w.listen(f, mine), w.listen(f, owner)
+		gone := w.personal(mine, "gone")
+		w.append(w.org, w.personal(mine, "x"), object.Removed(gone.Object, owner, time.Now(), &object.Audience{Everyone: true}), w.shared("y"))
+		synctest.Wait()
+		w.same(own.got(), "1-1 file-changed x", "1-2 file-deleted gone", "1-3 file-changed y")
+		w.same(boss.got(), "1-3 file-changed y")
+	})
+	in(t, "a workspace's changes go to those who see it", func(w *world) {
+		f := w.feed()
+		maker, other, owner := w.user(w.org, org.Member), w.user(w.org, org.Member), w.user(w.org, org.Owner)
+		made, space := w.workspace(maker)
+		w.join(made, maker)
+		a, b, c := w.listen(f, maker), w.listen(f, other), w.listen(f, owner)
+		w.append(w.org, w.within(space, "x"))
+		synctest.Wait()
+		w.same(a.got(), "1-2 file-changed x")
+		w.same(b.got())
+		w.same(c.got(), "1-2 file-changed x")
+	})
+	in(t, "an audience gets the deletion of what has no place any more", func(w *world) {
+		f := w.feed()
+		had, never, owner := w.user(w.org, org.Member), w.user(w.org, org.Member), w.user(w.org, org.Owner)
+		a, b, c := w.listen(f, had), w.listen(f, never), w.listen(f, owner)
+		gone := w.within(id.Workspace(w.ids.New()), "x").Object
+		w.append(w.org, object.Removed(gone, owner, time.Now(), &object.Audience{Managers: true, Users: []id.User{had}}))
+		synctest.Wait()
+		w.same(a.got(), "1-1 file-deleted x")
+		w.same(b.got())
+		w.same(c.got(), "1-1 file-deleted x")
+	})
+	in(t, "another organisation's changes go to others", func(w *world) {
+		f := w.feed()
+		other := w.organisation()
+		a := w.listen(f, w.user(w.org, org.Owner))
+		b := w.resume(f, w.actor(other, w.user(other, org.Owner)), "", false)
+		w.write(other, 1)
+		synctest.Wait()
+		w.same(a.got())
+		w.same(b.got(), "1-1 file-changed a.md")
+	})
+}
+
+func TestWhatIsNotSeenMovesThePlaceOn(t *testing.T) {
+	in(t, "and is told of once", func(w *world) {
+		f := w.feed()
+		me, other := w.user(w.org, org.Member), w.user(w.org, org.Member)
+		sub, err := f.Subscribe(w.Context(), w.actor(w.org, me), "", false)
+		w.must(err)
+		defer sub.Close()
+		take := func() []string {
+			synctest.Wait()
+			var all []string
+			for _, frame := range sub.Take(make([][]byte, 0, 8)) {
+				all = append(all, string(frame))
+			}
+			return all
+		}
+		w.same(take())
+		if at, moved := sub.Moved(); moved {
+			t.Errorf("nothing happened, and it moved to %v", at)
+		}
+		w.append(w.org, w.shared("x"), w.personal(other, "y"))
+		w.same(take(), "1-1 file-changed x")
+		if at, moved := sub.Moved(); !moved || at.String() != "1-2" {
+			t.Errorf("it moved to %v, %v", at, moved)
+		}
+		if at, moved := sub.Moved(); moved {
+			t.Errorf("it moved to %v again", at)
+		}
+		w.append(w.org, w.shared("z"))
+		w.same(take(), "1-3 file-changed z")
+		if at, moved := sub.Moved(); moved {
+			t.Errorf("it moved to %v, which a frame has named", at)
+		}
+	})
+}
+
+func TestComingBack(t *testing.T) {
+	in(t, "gives what was missed and goes on", func(w *world) {
+		f := w.feed()
+		me := w.actor(w.org, w.user(w.org, org.Member))
+		w.write(w.org, 400) // several pages
+		l := w.resume(f, me, "1-0", true)
+		synctest.Wait()
+		w.write(w.org, 1)
+		synctest.Wait()
+		got := l.got()
+		if len(got) != 401 {
+			t.Fatalf("it got %d of 401", len(got))
+		}
+		for i, frame := range got {
+			if want := fmt.Sprintf("1-%d file-changed a.md", i+1); frame != want {
+				t.Fatalf("event %d is %q", i, frame)
+			}
+		}
+	})
+	in(t, "gives what was missed after a look at whether one may still see it", func(w *world) {
+		f := w.feed()
+		member := w.user(w.org, org.Member)
+		made, space := w.workspace(w.user(w.org, org.Owner))
+		w.join(made, member)
+		before := w.actor(w.org, member)
+		w.append(w.org, w.within(space, "x"))
+		w.leave(made, member)
+		w.append(w.org, w.within(space, "y"))
+		l := w.resume(f, before, "1-1", true)
+		synctest.Wait()
+		w.same(l.got(), "1-3 resync")
+	})
+	for name, from := range map[string]string{
+		"a place that cannot be read":        "no place",
+		"nothing where a place should be":    "",
+		"a place of another log":             "2-3",
+		"a place in the future":              "1-6",
+		"a place before what is still there": "1-1",
+	} {
+		in(t, name+" is answered with a resync, and then with what is new", func(w *world) {
+			f := w.feed()
+			me := w.actor(w.org, w.user(w.org, org.Member))
+			w.write(w.org, 3)
+			time.Sleep(time.Hour)
+			w.must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
+			w.write(w.org, 2)
+			l := w.resume(f, me, from, true)
+			if at, lost := l.sub.Start(); at.String() != "1-5" || !lost {
+				t.Errorf("it starts at %v, lost %v", at, lost)
+			}
+			w.write(w.org, 1)
+			synctest.Wait()
+			w.same(l.got(), "1-5 resync", "1-6 file-changed a.md")
+			if n := f.Figures().Resyncs; n != 1 {
+				t.Errorf("%d resyncs are counted", n)
+			}
+		})
+	}
+	in(t, "the oldest place that is still there goes on without", func(w *world) {
+		f := w.feed()
+		me := w.actor(w.org, w.user(w.org, org.Member))
+		w.write(w.org, 3)
+		time.Sleep(time.Hour)
+		w.must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
+		w.write(w.org, 1)
+		w.same(w.settled(w.resume(f, me, "1-3", true)), "1-4 file-changed a.md")
+		w.same(w.settled(w.resume(f, me, "1-4", true)))
+	})
+	in(t, "a resync survives a look at the actor", func(w *world) {
+		f := w.feed()
+		member := w.user(w.org, org.Member)
+		before := w.actor(w.org, member)
+		w.listen(f, w.user(w.org, org.Owner)) // the channel learns of the epoch that this moves
+		w.write(w.org, 1)
+		synctest.Wait()
+		w.same(w.settled(w.resume(f, before, "7-7", true)), "1-1 resync")
+	})
+}
+
+// settled is what a listener has once nothing moves any more.
+func (w *world) settled(l *listener) []string {
+	synctest.Wait()
+	return l.got()
+}
+
+func TestWhoIsBehindReadsTheLog(t *testing.T) {
+	in(t, "when the ring went on without them", func(w *world) {
+		f := w.feed()
+		me := w.actor(w.org, w.user(w.org, org.Member))
+		sub, err := f.Subscribe(w.Context(), me, "", false)
+		w.must(err)
+		const many = 3000 // more than a ring holds
+		for range many / 100 {
+			w.write(w.org, 100)
+			synctest.Wait()
+		}
+		if n := f.Figures().Reads; n != 0 {
+			t.Fatalf("%d pages were read for nobody", n)
+		}
+		l := &listener{sub: sub, done: make(chan struct{})}
+		go l.run()
+		got := w.settled(l)
+		l.close()
+		if len(got) != many || got[0] != "1-1 file-changed a.md" || got[many-1] != fmt.Sprintf("1-%d file-changed a.md", many) {
+			t.Fatalf("it got %d, from %q on", len(got), got[:1])
+		}
+		if n := f.Figures().Reads; n < 2 || n > many/100 {
+			t.Errorf("%d pages were read", n)
+		}
+	})
+	in(t, "when the ring rests", func(w *world) {
+		f := w.feed()
+		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
+		w.must(err)
+		w.write(w.org, 2)
+		time.Sleep(time.Minute)
+		l := &listener{sub: sub, done: make(chan struct{})}
+		go l.run()
+		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md")
+		w.write(w.org, 1)
+		w.same(w.settled(l)[2:], "1-3 file-changed a.md")
+		if n := f.Figures().Reads; n != 1 {
+			t.Errorf("%d pages were read", n)
+		}
+		l.close()
+	})
+	in(t, "and is told to look again when the log has forgotten", func(w *world) {
+		f := w.feed()
+		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
+		w.must(err)
+		w.write(w.org, 5)
+		time.Sleep(time.Minute)
+		w.must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
+		l := &listener{sub: sub, done: make(chan struct{})}
+		go l.run()
+		w.same(w.settled(l), "1-5 resync")
+		l.close()
+	})
+}
+
+func TestWhoNoLongerBelongs(t *testing.T) {
+	in(t, "gets nothing of what comes after, whichever is noticed first", func(w *world) {
+		f := w.feed()
+		member, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
+		l, stays := w.listen(f, member), w.listen(f, owner)
+		w.write(w.org, 1)
+		synctest.Wait()
+		w.remove(member)
+		w.write(w.org, 1)
+		synctest.Wait() // no time passes: it is the event that has it noticed
+		w.same(l.got(), "1-1 file-changed a.md")
+		w.same(stays.got(), "1-1 file-changed a.md", "1-2 file-changed a.md")
+		if why := l.sub.Ended(); why != changes.Removed {
+			t.Errorf("it ended with %q", why)
+		}
+	})
+	in(t, "is out within a second when nothing happens", func(w *world) {
+		f := w.feed()
+		member := w.user(w.org, org.Member)
+		l := w.listen(f, member)
+		w.remove(member)
+		time.Sleep(changes.PollEvery)
+		synctest.Wait()
+		if why := l.sub.Ended(); why != changes.Removed {
+			t.Errorf("it ended with %q", why)
+		}
+	})
+	in(t, "gets no page of the log either", func(w *world) {
+		f := w.feed()
+		member := w.user(w.org, org.Member)
+		before := w.actor(w.org, member)
+		w.write(w.org, 1)
+		w.remove(member)
+		l := w.resume(f, before, "1-0", true)
+		w.same(w.settled(l))
+		if why := l.sub.Ended(); why != changes.Removed {
+			t.Errorf("it ended with %q", why)
+		}
+	})
+	in(t, "is out with the organisation", func(w *world) {
+		f := w.feed()
+		l := w.listen(f, w.user(w.org, org.Owner))
+		w.regroup(w.org, func(r ports.Records) error {
+			o, err := r.Directory().Organisations().Get(w.Context(), w.org)
+			if err != nil {
+				return err
+			}
+			_, err = r.Directory().Organisations().Upsert(w.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o.Close(time.Now()), nil })
+			return err
+		})
+		time.Sleep(changes.PollEvery)
+		synctest.Wait()
+		if why := l.sub.Ended(); why != changes.Removed {
+			t.Errorf("it ended with %q", why)
+		}
+	})
+	in(t, "is out when nobody knows the organisation", func(w *world) {
+		f := w.feed(func(o *changes.Options) { o.Epochs = nobody{} }, func(o *changes.Options) {
+			o.Again = func(context.Context, org.Actor) (org.Actor, error) {
+				return org.Actor{}, fault.New(fault.Forbidden, "Not a member")
+			}
+		})
+		l := w.listen(f, w.user(w.org, org.Owner))
+		time.Sleep(changes.PollEvery)
+		synctest.Wait()
+		if why := l.sub.Ended(); why != changes.Removed {
+			t.Errorf("it ended with %q", why)
+		}
+	})
+	in(t, "ends as expired when it was the token", func(w *world) {
+		f := w.feed()
+		member := w.user(w.org, org.Member)
+		a := w.actor(w.org, member)
+		a.Until = time.Now().Add(time.Minute)
+		l := w.resume(f, a, "", false)
+		time.Sleep(time.Minute)
+		w.user(w.org, org.Member) // moves the epoch
+		w.write(w.org, 1)
+		w.same(w.settled(l))
+		if why := l.sub.Ended(); why != changes.Expired {
+			t.Errorf("it ended with %q", why)
+		}
+	})
+}
+
+func TestSightThatChanges(t *testing.T) {
+	in(t, "grows and shrinks with the membership of a team", func(w *world) {
+		f := w.feed()
+		member := w.user(w.org, org.Member)
+		made, space := w.workspace(w.user(w.org, org.Owner))
+		l := w.listen(f, member)
+		w.append(w.org, w.within(space, "before"))
+		w.join(made, member)
+		w.append(w.org, w.within(space, "meanwhile"))
+		synctest.Wait()
+		w.leave(made, member)
+		w.append(w.org, w.within(space, "after"))
+		got := w.settled(l)
+		if len(got) > 0 && got[0] == "1-1 file-changed before" {
+			got = got[1:] // they see it by the time that it is handed out
+		}
+		w.same(got, "1-2 resync", "1-3 file-changed meanwhile", "1-4 resync")
+	})
+	in(t, "a batch says once to look again, and with an id of its own", func(w *world) {
+		f := w.feed()
+		member := w.user(w.org, org.Member)
+		l := w.listen(f, member)
+		again := object.Regrouped(object.Audience{Users: []id.User{member}}, "", time.Now())
+		w.append(w.org, w.shared("a"), again, again, w.shared("b"), again)
+		w.same(w.settled(l), "1-1 file-changed a", "1-2 resync", "1-4 file-changed b")
+		if at, moved := l.sub.Moved(); !moved || at.N != 5 {
+			t.Errorf("the place is %v", at)
+		}
+		w.append(w.org, again)
+		w.same(w.settled(l)[3:], "1-6 resync")
+	})
+	in(t, "nobody else is told to look again", func(w *world) {
+		f := w.feed()
+		l := w.listen(f, w.user(w.org, org.Owner))
+		w.append(w.org, object.Regrouped(object.Audience{Users: []id.User{w.user(w.org, org.Member)}}, "", time.Now()))
+		w.same(w.settled(l))
+	})
+}
+
+func TestWhatCanFail(t *testing.T) {
+	in(t, "a lost hint costs a second at most", func(w *world) {
+		f := w.feed(cut)
+		l := w.listen(f, w.user(w.org, org.Member))
+		synctest.Wait()
+		w.write(w.org, 3)
+		w.same(w.settled(l))
+		time.Sleep(changes.PollEvery)
+		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
+	})
+	in(t, "a store that does not answer delays, and is told of once", func(w *world) {
+		var by steered
+		f := w.feed(steer(&by))
+		l := w.listen(f, w.user(w.org, org.Member))
+		synctest.Wait()
+		by.down.Store(true)
+		w.write(w.org, 3)
+		time.Sleep(10 * time.Second)
+		w.same(w.settled(l))
+		by.down.Store(false)
+		time.Sleep(2 * changes.PollEvery)
+		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
+		if log := w.events.String(); strings.Count(log, "cannot be read") != 1 || strings.Count(log, "can be read again") != 1 {
+			t.Errorf("the log is %s", log)
+		}
+	})
+	in(t, "a look at the actor that fails is repeated, and hands out nothing before", func(w *world) {
+		var down atomic.Bool
+		f := w.feed(func(o *changes.Options) {
+			again := o.Again
+			o.Again = func(ctx context.Context, a org.Actor) (org.Actor, error) {
+				if down.Load() {
+					return org.Actor{}, errDown
+				}
+				return again(ctx, a)
+			}
+		})
+		l := w.listen(f, w.user(w.org, org.Member))
+		down.Store(true)
+		w.user(w.org, org.Member) // moves the epoch
+		w.write(w.org, 1)
+		time.Sleep(10 * time.Second)
+		w.same(w.settled(l))
+		down.Store(false)
+		time.Sleep(changes.PollEvery)
+		w.same(w.settled(l), "1-1 file-changed a.md")
+	})
+	in(t, "another log in the place of the one that was there starts over", func(w *world) {
+		var by steered
+		f := w.feed(steer(&by))
+		l := w.listen(f, w.user(w.org, org.Member))
+		w.write(w.org, 2)
+		synctest.Wait()
+		by.epoch.Store(1)
+		time.Sleep(changes.PollEvery)
+		synctest.Wait()
+		w.write(w.org, 1)
+		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "2-2 resync", "2-3 file-changed a.md")
+	})
+	in(t, "a subscription to another log than ours has it looked at at once", func(w *world) {
+		var by steered
+		f := w.feed(steer(&by))
+		w.write(w.org, 2)
+		first := w.listen(f, w.user(w.org, org.Member))
+		synctest.Wait()
+		by.epoch.Store(1)
+		second := w.resume(f, w.actor(w.org, w.user(w.org, org.Member)), "2-1", true)
+		w.same(w.settled(second), "2-2 file-changed a.md")
+		w.same(w.settled(first), "2-2 resync")
+	})
+}
+
+func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
+	in(t, "get each event once, which is read and encoded once", func(w *world) {
+		var by steered
+		var encoded atomic.Int64
+		f := w.feed(steer(&by), func(o *changes.Options) {
+			o.Encode = func(at object.Cursor, c object.Change) []byte {
+				encoded.Add(1)
+				return encode(at, c)
+			}
+		})
+		var all []*listener
+		for range 20 {
+			a := w.actor(w.org, w.user(w.org, org.Member))
+			for range 50 {
+				all = append(all, w.resume(f, a, "", false))
+			}
+		}
+		if n := f.Figures().Subscribers; n != 1000 {
+			t.Errorf("%d are counted", n)
+		}
+		synctest.Wait()
+		by.lists.Store(0)
+		w.write(w.org, 1)
+		synctest.Wait()
+		for _, l := range all {
+			w.same(l.got(), "1-1 file-changed a.md")
+		}
+		// The look whether there is more after that one is the second.
+		if n := by.lists.Load(); n > 2 {
+			t.Errorf("the log was read %d times", n)
+		}
+		if n := encoded.Load(); n != 1 {
+			t.Errorf("it was encoded %d times", n)
+		}
+		if n := f.Figures().Delivered; n != 1000 {
+			t.Errorf("%d deliveries are counted", n)
+		}
+		for _, l := range all {
+			l.close()
+		}
+		if n := f.Figures().Subscribers; n != 0 {
+			t.Errorf("%d are left", n)
+		}
+	})
+}
+
+// Writers append while subscribers leave and come back at random, at two
+// servers of which one hears of changes by looking alone.
+func TestNothingIsMissedOrRepeatedAcrossServers(t *testing.T) {
+	in(t, "while writers append", func(w *world) {
+		feeds := []*changes.Feed{w.feed(), w.feed(cut)}
+		const writers, each, clients = 4, 200, 12
+		var done sync.WaitGroup
+		for range writers {
+			done.Go(func() {
+				for range each {
+					w.write(w.org, 1)
+					time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+				}
+			})
+		}
+		got := make([][]string, clients)
+		for i := range got {
+			a := w.actor(w.org, w.user(w.org, org.Member))
+			done.Go(func() {
+				last := "1-0"
+				for len(got[i]) < writers*each {
+					l := w.resume(feeds[rand.IntN(2)], a, last, true)
+					time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
+					l.close()
+					if all := l.got(); len(all) > 0 {
+						got[i] = append(got[i], all...)
+						last = l.last()
+					}
+				}
+			})
+		}
+		done.Wait()
+		for i, all := range got {
+			for n, frame := range all {
+				if want := fmt.Sprintf("1-%d file-changed a.md", n+1); frame != want {
+					t.Fatalf("client %d: event %d is %q", i, n, frame)
+				}
+			}
+			if len(all) != writers*each {
+				t.Errorf("client %d got %d", i, len(all))
+			}
+		}
+	})
+}
+
+func TestTheEnd(t *testing.T) {
+	in(t, "comes to everybody at once and to those who come later", func(w *world) {
+		f := w.feed()
+		a := w.actor(w.org, w.user(w.org, org.Member))
+		l := w.resume(f, a, "", false)
+		ended := make(chan struct{})
+		l.sub.OnEnd(func() { close(ended) })
+		synctest.Wait()
+		f.Drain()
+		<-ended
+		<-l.done
+		if why := l.sub.Ended(); why != changes.Drained {
+			t.Errorf("it ended with %q", why)
+		}
+		if _, err := f.Subscribe(w.Context(), a, "", false); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("a subscription of a draining feed: %v", err)
+		}
+		w.must(f.Close(w.Context()))
+	})
+	in(t, "waits for those who have not left, as long as it may", func(w *world) {
+		f := w.feed()
+		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
+		w.must(err)
+		short, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err := f.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("closing ended with %v", err)
+		}
+		called := false
+		sub.OnEnd(func() { called = true })
+		if !called {
+			t.Error("who asks after the end is not told")
+		}
+		sub.Close()
+		w.must(f.Close(w.Context()))
+	})
+	in(t, "is not told to who has left", func(w *world) {
+		f := w.feed()
+		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
+		w.must(err)
+		sub.OnEnd(func() { t.Error("it was called") })
+		sub.Close()
+		f.Drain()
+	})
+	in(t, "of one subscription makes room for another of the same user", func(w *world) {
+		f := w.feed()
+		a := w.actor(w.org, w.user(w.org, org.Member))
+		var open []*listener
+		for range 100 {
+			open = append(open, w.resume(f, a, "", false))
+		}
+		if _, err := f.Subscribe(w.Context(), a, "", false); !fault.Is(err, fault.Limited) {
+			t.Fatalf("one too many: %v", err)
+		}
+		w.listen(f, w.user(w.org, org.Member))
+		open[0].close()
+		w.resume(f, a, "", false)
+	})
+	in(t, "of the last subscription has the log left alone", func(w *world) {
+		var by steered
+		f := w.feed(steer(&by))
+		l := w.listen(f, w.user(w.org, org.Member))
+		synctest.Wait()
+		l.close()
+		by.lists.Store(0)
+		w.write(w.org, 3)
+		time.Sleep(10 * time.Second)
+		if n := by.lists.Load(); n != 0 {
+			t.Errorf("the log was read %d times for nobody", n)
+		}
+	})
+}
+
+func TestABusThatCannotBeHeardIsAnError(t *testing.T) {
+	f := changes.New(changes.Options{Store: newWorld(t).store, Bus: deaf{}})
+	if err := f.Start(nil); !errors.Is(err, errDown) {
+		t.Errorf("starting ended with %v", err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+type deaf struct{ ports.Bus }
+
+func (deaf) Subscribe(func(object.Hint)) (func(), error) { return nil, errDown }
+
+// nobody is Epochs where there are no organisations.
+type nobody struct{}
+
+func (nobody) Epochs(context.Context, []id.Org) (map[id.Org]int64, error) { return nil, nil }

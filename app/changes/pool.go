@@ -1,0 +1,61 @@
+package changes
+
+import "sync"
+
+// pool runs jobs in the order in which they come, a bounded number of them at
+// once. Its goroutines end when there is nothing left to do.
+type pool struct {
+	limit int
+	all   sync.WaitGroup
+
+	mu     sync.Mutex
+	queue  []func() // guarded by mu
+	active int      // goroutines; guarded by mu
+	closed bool     // guarded by mu
+}
+
+// do runs a job before long. A closed pool forgets it.
+func (p *pool) do(job func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.queue = append(p.queue, job)
+	if p.active < p.limit {
+		p.active++
+		p.all.Go(p.work)
+	}
+}
+
+func (p *pool) work() {
+	for {
+		job := p.next()
+		if job == nil {
+			return
+		}
+		job()
+	}
+}
+
+func (p *pool) next() func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 {
+		p.queue = nil
+		p.active--
+		return nil
+	}
+	job := p.queue[0]
+	p.queue[0] = nil
+	p.queue = p.queue[1:]
+	return job
+}
+
+// close forgets the jobs that wait and returns when no other runs.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed, p.queue = true, nil
+	p.mu.Unlock()
+	p.all.Wait()
+}

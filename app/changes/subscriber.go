@@ -1,0 +1,269 @@
+package changes
+
+import (
+	"context"
+	"sync"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+)
+
+// Reason says why a subscription ended.
+type Reason string
+
+// The reasons that a feed ends a subscription for.
+const (
+	Expired Reason = "expired" // the token
+	Removed Reason = "removed" // the actor is no longer a member
+	Drained Reason = "drained" // the server is going away
+)
+
+// left is the end from the taker's side.
+const left Reason = "left"
+
+// Subscriber is one member's place in the log of their organisation. One
+// goroutine takes from it; Nudge and what the feed itself does come from others.
+type Subscriber struct {
+	feed    *Feed
+	channel *channel
+	user    id.User
+	start   object.Cursor
+	lost    bool // it could not go on from where it was asked to
+	place   int  // among the channel's; guarded by channel.mu
+	wake    chan struct{}
+
+	// Of the one who takes.
+	cursor object.Cursor // everything up to there was handed out, as far as it is visible
+	told   object.Cursor // the last place that a frame named
+
+	mu    sync.Mutex
+	actor org.Actor // as it was last looked at; guarded by mu
+	seen  int64     // the epoch up to which that counts; guarded by mu
+	busy  bool      // a job is under way for it; guarded by mu
+	page  []*entry  // read from the log, to be handed out first; guarded by mu
+	end   Reason    // guarded by mu
+	onEnd func()    // guarded by mu
+}
+
+// Wake tells when there may be something to take, or the subscription ended.
+func (s *Subscriber) Wake() <-chan struct{} { return s.wake }
+
+// Nudge makes Wake tell.
+func (s *Subscriber) Nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Start returns the place that the subscription starts after. It is lost when
+// that is not the place that was asked for: what comes first says so.
+func (s *Subscriber) Start() (at object.Cursor, lost bool) { return s.start, s.lost }
+
+// Ended returns why the feed has ended the subscription, empty while it has not.
+func (s *Subscriber) Ended() Reason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end
+}
+
+// OnEnd has fn called when the feed ends the subscription, at once where it
+// already has. Fn returns at once, and is not called after Close returned.
+func (s *Subscriber) OnEnd(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onEnd = fn
+	if s.end != "" {
+		fn()
+	}
+}
+
+// Close ends the subscription from the taker's side.
+func (s *Subscriber) Close() {
+	s.mu.Lock()
+	s.onEnd, s.page = nil, nil
+	if s.end == "" {
+		s.end = left
+	}
+	s.mu.Unlock()
+	s.feed.leave(s)
+}
+
+// finish ends the subscription from the feed's side.
+func (s *Subscriber) finish(why Reason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != "" {
+		return
+	}
+	s.end, s.page = why, nil
+	if s.onEnd != nil {
+		s.onEnd()
+	}
+	s.Nudge()
+}
+
+// Take appends to frames what comes next and is visible, as far as there is
+// room. None means that there is nothing until Wake tells. The frames are shared
+// and never changed.
+func (s *Subscriber) Take(frames [][]byte) [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != "" || s.busy {
+		return frames
+	}
+	v := s.channel.view.Load()
+	if v.access > s.seen {
+		s.begin(func(ctx context.Context) error { return s.review(ctx, v.access) })
+		return frames
+	}
+	next, paged := s.page, len(s.page) > 0
+	if !paged {
+		var ok bool
+		if next, ok = v.after(s.cursor); !ok {
+			at := s.cursor
+			s.begin(func(ctx context.Context) error { return s.read(ctx, v.access, at) })
+			return frames
+		}
+	}
+	had, resynced := len(frames), false
+	for len(next) > 0 && len(frames) < cap(frames) {
+		e := next[0]
+		next = next[1:]
+		s.cursor = e.at
+		if !e.change.VisibleTo(s.actor) {
+			continue
+		}
+		if e.change.Type == object.AccessChanged {
+			// Who looks at everything again after the first finds what the others tell of.
+			if resynced {
+				continue
+			}
+			resynced = true
+		}
+		s.told = e.at
+		frames = append(frames, e.frame)
+	}
+	if paged {
+		if s.page = next; len(next) == 0 {
+			s.page = nil
+		}
+	}
+	if n := len(frames) - had; n > 0 {
+		s.feed.figures.delivered.Add(int64(n))
+	}
+	return frames
+}
+
+// Moved returns the place that the subscription has come to when no frame has
+// named it yet, and counts it as named.
+func (s *Subscriber) Moved() (at object.Cursor, moved bool) {
+	if s.told == s.cursor {
+		return s.cursor, false
+	}
+	s.told = s.cursor
+	return s.cursor, true
+}
+
+// begin has a job done for the subscriber, which takes nothing meanwhile; mu is
+// held.
+func (s *Subscriber) begin(job func(context.Context) error) {
+	s.busy = true
+	f := s.feed
+	f.laggers.do(func() {
+		if s.Ended() != "" {
+			return
+		}
+		ctx, cancel := context.WithTimeout(f.ctx, patience)
+		defer cancel()
+		err := job(ctx)
+		f.note(err)
+		if err != nil {
+			s.settle(nil)
+			s.channel.stumble() // the next poll that is answered wakes everybody
+		}
+	})
+}
+
+// settle ends a job: change does what it has come to.
+func (s *Subscriber) settle(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = false
+	if s.end == "" && change != nil {
+		change()
+		s.Nudge()
+	}
+}
+
+// review looks at the actor again, whose organisation has come to the epoch.
+func (s *Subscriber) review(ctx context.Context, access int64) error {
+	actor, err := s.again(ctx)
+	if err != nil || actor.User == "" {
+		return err
+	}
+	s.settle(func() { s.actor, s.seen = actor, max(access, epochOf(actor)) })
+	return nil
+}
+
+// read reads the log on for this subscriber alone, who has come to the place.
+func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) error {
+	f := s.feed
+	f.figures.reads.Add(1)
+	head, err := f.head(ctx, s.channel.org)
+	if err != nil {
+		return err
+	}
+	s.channel.observe(f, head)
+	var page []*entry
+	if head.Reaches(at) {
+		if head.N == at.N {
+			s.settle(nil) // the channel is behind, and wakes us when it is not
+			return nil
+		}
+		found, err := f.log.List(ctx, s.channel.org, at.N, pageSize)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 && found[0].N == at.N+1 {
+			page = f.encode(at.Epoch, found)
+		}
+	}
+	if page == nil {
+		// The entries were removed, or the log is another.
+		if head, err = f.head(ctx, s.channel.org); err != nil {
+			return err
+		}
+		page = f.resync(head)
+		f.figures.resyncs.Add(1)
+	}
+	// Looked at after the entries were read, as before those of the ring.
+	actor, err := s.again(ctx)
+	if err != nil || actor.User == "" {
+		return err
+	}
+	s.settle(func() { s.actor, s.seen, s.page = actor, max(access, epochOf(actor)), page })
+	return nil
+}
+
+// again looks at the actor again. Who no longer belongs is at an end, and no
+// actor.
+func (s *Subscriber) again(ctx context.Context) (org.Actor, error) {
+	s.mu.Lock()
+	was := s.actor
+	s.mu.Unlock()
+	actor, err := s.feed.Again(ctx, was)
+	switch {
+	case err == nil:
+		return actor, nil
+	case fault.Is(err, fault.Unauthenticated) && !was.Until.IsZero() && !s.feed.Clock.Now().Before(was.Until):
+		s.finish(Expired)
+	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden):
+		s.finish(Removed)
+	default:
+		return org.Actor{}, err
+	}
+	return org.Actor{}, nil
+}

@@ -1,0 +1,334 @@
+package changes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"collab/adapters/memory"
+	"collab/adapters/system"
+	"collab/app/access"
+	"collab/app/changes"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is an organisation with everything that a feed of it needs. It lives in
+// a bubble of testing/synctest, whose time the system's clock shows.
+type world struct {
+	*testing.T
+	store  *memory.Store
+	bus    *memory.Bus
+	access *access.Access
+	ids    memory.IDs
+	org    id.Org
+	events strings.Builder // the feeds' log
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, store: memory.NewStore(), bus: &memory.Bus{}}
+	w.store.OnChange(w.bus.Publish)
+	w.access = access.New(access.Options{Store: w.store, Epochs: w.store, Clock: system.Clock{}})
+	w.org = w.organisation()
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) organisation() id.Org {
+	o := org.Organisation{ID: id.Org(w.ids.New())}
+	o.ProviderID = string(o.ID)
+	_, err := w.store.Directory().Organisations().Upsert(w.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	w.must(err)
+	return o.ID
+}
+
+// user adds a user who is a member.
+func (w *world) user(o id.Org, role org.Role) id.User {
+	u := org.User{ID: id.User(w.ids.New())}
+	u.ProviderID = string(u.ID)
+	_, err := w.store.Directory().Users().Upsert(w.Context(), u, func(u org.User) (org.User, error) { return u, nil })
+	w.must(err)
+	w.regroup(o, func(r ports.Records) error {
+		return r.Directory().Members().Put(w.Context(), o, org.Membership{Org: o, User: u.ID, Role: role, JoinedAt: time.Now()})
+	})
+	return u.ID
+}
+
+// regroup changes who is in an organisation or who sees what in it.
+func (w *world) regroup(o id.Org, fn func(ports.Records) error) {
+	w.Helper()
+	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(w.Context(), o); err != nil {
+			return err
+		}
+		return fn(r)
+	}))
+}
+
+// remove ends a membership.
+func (w *world) remove(u id.User) {
+	w.Helper()
+	w.regroup(w.org, func(r ports.Records) error {
+		m, err := r.Directory().Members().Get(w.Context(), w.org, u)
+		if err != nil {
+			return err
+		}
+		return r.Directory().Members().Put(w.Context(), w.org, m.Removed(time.Now()))
+	})
+}
+
+// workspace adds a team with one workspace.
+func (w *world) workspace(by id.User) (id.Team, id.Workspace) {
+	t := team.Team{ID: id.Team(w.ids.New()), Org: w.org, Name: "Team", Kind: team.Standard, CreatedBy: by}
+	s := workspace.Workspace{ID: id.Workspace(w.ids.New()), Org: w.org, Team: t.ID, Name: "Workspace", CreatedBy: by}
+	w.regroup(w.org, func(r ports.Records) error {
+		return errors.Join(r.Work().Teams().Add(w.Context(), w.org, t), r.Work().Workspaces().Add(w.Context(), w.org, s))
+	})
+	return t.ID, s.ID
+}
+
+// join makes a user a member of a team, and tells them to look again.
+func (w *world) join(t id.Team, u id.User) {
+	w.regroup(w.org, func(r ports.Records) error {
+		if err := r.Work().TeamMembers().Put(w.Context(), w.org, team.Member{Team: t, User: u}); err != nil {
+			return err
+		}
+		_, err := r.Storage().Changes().Append(w.Context(), w.org, object.Regrouped(object.Audience{Users: []id.User{u}}, "", time.Now()))
+		return err
+	})
+}
+
+// leave is the opposite of join.
+func (w *world) leave(t id.Team, u id.User) {
+	w.regroup(w.org, func(r ports.Records) error {
+		if err := r.Work().TeamMembers().Remove(w.Context(), w.org, t, u); err != nil {
+			return err
+		}
+		_, err := r.Storage().Changes().Append(w.Context(), w.org, object.Regrouped(object.Audience{Users: []id.User{u}}, "", time.Now()))
+		return err
+	})
+}
+
+// append adds entries to an organisation's log.
+func (w *world) append(o id.Org, all ...object.Change) {
+	w.Helper()
+	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
+		_, err := r.Storage().Changes().Append(w.Context(), o, all...)
+		return err
+	}))
+}
+
+// write adds n changes that everybody sees.
+func (w *world) write(o id.Org, n int) {
+	w.Helper()
+	for range n {
+		w.append(o, w.shared("a.md"))
+	}
+}
+
+func (w *world) change(p object.Place, path string) object.Change {
+	return object.Change{Type: object.Changed, Object: object.Object{Place: p, ID: id.Object(w.ids.New()), Org: w.org, Path: path, Version: 1}, At: time.Now()}
+}
+
+func (w *world) shared(path string) object.Change {
+	return w.change(object.Place{Kind: object.HubMemory, Scope: object.Shared}, path)
+}
+
+func (w *world) personal(u id.User, path string) object.Change {
+	return w.change(object.Place{Kind: object.HubMemory, Scope: object.Personal, Owner: &u}, path)
+}
+
+func (w *world) within(s id.Workspace, path string) object.Change {
+	return w.change(object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &s}, path)
+}
+
+// encode makes frames that are easy to compare.
+func encode(at object.Cursor, c object.Change) []byte {
+	if c.Type == object.AccessChanged {
+		return fmt.Appendf(nil, "%s resync", at)
+	}
+	return fmt.Appendf(nil, "%s %s %s", at, c.Type, c.Object.Path)
+}
+
+// feed starts a feed that ends with the test.
+func (w *world) feed(change ...func(*changes.Options)) *changes.Feed {
+	w.Helper()
+	o := changes.Options{
+		Store: w.store, Epochs: w.store, Bus: w.bus, Clock: system.Clock{}, Log: slog.New(slog.NewTextHandler(&w.events, nil)),
+		Again: w.access.Again, Encode: encode,
+	}
+	for _, fn := range change {
+		fn(&o)
+	}
+	f := changes.New(o)
+	tick := time.NewTicker(changes.PollEvery)
+	w.must(f.Start(tick.C))
+	w.Cleanup(func() {
+		tick.Stop()
+		if err := f.Close(context.Background()); err != nil {
+			w.Error(err)
+		}
+	})
+	return f
+}
+
+// cut is a bus that carries nothing.
+func cut(o *changes.Options) { o.Bus = &memory.Bus{} }
+
+// actor is a member as access sees them.
+func (w *world) actor(o id.Org, u id.User) org.Actor {
+	w.Helper()
+	a, err := w.access.Again(w.Context(), org.Actor{Org: o, User: u})
+	w.must(err)
+	return a
+}
+
+// listener takes what a subscription brings as long as it lasts.
+type listener struct {
+	sub  *changes.Subscriber
+	stop atomic.Bool
+	done chan struct{}
+
+	mu  sync.Mutex
+	all []string
+}
+
+// listen subscribes a member from the present on.
+func (w *world) listen(f *changes.Feed, u id.User) *listener {
+	w.Helper()
+	return w.resume(f, w.actor(w.org, u), "", false)
+}
+
+func (w *world) resume(f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
+	w.Helper()
+	sub, err := f.Subscribe(w.Context(), a, from, resumes)
+	w.must(err)
+	l := &listener{sub: sub, done: make(chan struct{})}
+	go l.run()
+	w.Cleanup(l.close)
+	return l
+}
+
+func (l *listener) run() {
+	defer close(l.done)
+	defer l.sub.Close()
+	frames := make([][]byte, 0, 16)
+	for {
+		for {
+			frames = l.sub.Take(frames[:0])
+			if len(frames) == 0 {
+				break
+			}
+			l.mu.Lock()
+			for _, f := range frames {
+				l.all = append(l.all, string(f))
+			}
+			l.mu.Unlock()
+		}
+		if l.stop.Load() || l.sub.Ended() != "" {
+			return
+		}
+		<-l.sub.Wake()
+	}
+}
+
+// close ends the subscription from the taker's side.
+func (l *listener) close() {
+	l.stop.Store(true)
+	l.sub.Nudge()
+	<-l.done
+}
+
+func (l *listener) got() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+// last is the id of the last frame.
+func (l *listener) last() string {
+	all := l.got()
+	last, _, _ := strings.Cut(all[len(all)-1], " ")
+	return last
+}
+
+func (w *world) same(got []string, want ...string) {
+	w.Helper()
+	if !slices.Equal(got, want) {
+		w.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// steered is a store whose reading of logs can be counted, fail and show another
+// epoch.
+type steered struct {
+	ports.Store
+	down  atomic.Bool
+	lists atomic.Int64
+	epoch atomic.Int64 // added to the log's
+}
+
+var errDown = errors.New("the database is down")
+
+func (s *steered) Storage() ports.Storage { return steeredStorage{s.Store.Storage(), s} }
+
+type steeredStorage struct {
+	ports.Storage
+	by *steered
+}
+
+func (s steeredStorage) Changes() ports.Changes { return steeredChanges{s.Storage.Changes(), s.by} }
+
+type steeredChanges struct {
+	ports.Changes
+	by *steered
+}
+
+func (c steeredChanges) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {
+	if c.by.down.Load() {
+		return nil, errDown
+	}
+	heads, err := c.Changes.Heads(ctx, orgs)
+	for o, h := range heads {
+		h.Epoch += c.by.epoch.Load()
+		heads[o] = h
+	}
+	return heads, err
+}
+
+func (c steeredChanges) List(ctx context.Context, o id.Org, after int64, limit int) ([]object.Change, error) {
+	c.by.lists.Add(1)
+	if c.by.down.Load() {
+		return nil, errDown
+	}
+	return c.Changes.List(ctx, o, after, limit)
+}
+
+// steer puts a steered store under a feed.
+func steer(by *steered) func(*changes.Options) {
+	return func(o *changes.Options) {
+		by.Store = o.Store
+		o.Store = by
+	}
+}
