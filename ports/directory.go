@@ -50,7 +50,8 @@ type Organisations interface {
 	List(ctx context.Context, f org.Filter) ([]org.Organisation, error)
 
 	// Erase removes every record of the organisation, and stores
-	// org.Organisation.Erased at now in the place of its own.
+	// org.Organisation.Erased at now in the place of its own. The names of its
+	// blobs stay, discarded since now unless they were before.
 	Erase(ctx context.Context, o id.Org, now time.Time) error
 }
 

@@ -26,7 +26,7 @@ type Teams interface {
 	Put(ctx context.Context, o id.Org, t team.Team) error
 
 	// Remove deletes a team and its member records. Conflict while it has
-	// workspaces.
+	// workspaces or shared objects.
 	Remove(ctx context.Context, o id.Org, t id.Team) error
 }
 
@@ -64,7 +64,8 @@ type Workspaces interface {
 	// Put replaces a workspace that is there; NotFound when its team is not there.
 	Put(ctx context.Context, o id.Org, w workspace.Workspace) error
 
-	// Remove deletes a workspace and its tasks with their history.
+	// Remove deletes a workspace and its tasks with their history. Conflict while
+	// it has shared objects.
 	Remove(ctx context.Context, o id.Org, w id.Workspace) error
 }
 

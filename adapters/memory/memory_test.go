@@ -2,6 +2,8 @@ package memory_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/mail"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/task"
@@ -101,6 +104,84 @@ func TestListsCallEachOutsideTheLock(t *testing.T) {
 	}
 	if seats, err := s.Directory().Seats().Count(ctx, []id.Org{o}, time.UnixMilli(1)); err != nil || seats[o].Members != 0 {
 		t.Fatalf("%d members and %v", seats[o].Members, err)
+	}
+}
+
+func TestChangesAreToldAfterTheirCommit(t *testing.T) {
+	s, o, ctx := stored(t)
+	var told []object.Hint
+	s.OnChange(func(h object.Hint) {
+		heads, err := s.Storage().Changes().Heads(ctx, []id.Org{h.Org}) // hangs inside the lock
+		if err != nil || heads[h.Org].N < h.N {
+			t.Errorf("%+v is told of a log that is at %+v, %v", h, heads, err)
+		}
+		told = append(told, h)
+	})
+	appending := func(orgs []id.Org, end func() error) error {
+		return s.Atomic(ctx, func(r ports.Records) error {
+			for _, in := range orgs {
+				if _, err := r.Storage().Changes().Append(ctx, in, object.Regrouped(object.Audience{Everyone: true}, "", time.UnixMilli(1))); err != nil {
+					return err
+				}
+			}
+			if len(told) > 0 {
+				t.Error("told before the commit")
+			}
+			return end()
+		})
+	}
+	if _, err := s.Directory().Organisations().Upsert(ctx, org.Organisation{ID: "n", ProviderID: "n"}, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
+		t.Fatal(err)
+	}
+	no := errors.New("no")
+	if err := appending([]id.Org{o, "n"}, func() error { return no }); !errors.Is(err, no) {
+		t.Fatalf("the error is %v", err)
+	}
+	func() {
+		defer func() { recover() }()
+		_ = appending([]id.Org{o}, func() error { panic("oh") })
+	}()
+	if err := appending(nil, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) > 0 {
+		t.Fatalf("told was %v of what did not happen", told)
+	}
+	if err := appending([]id.Org{o, "n", o, o}, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []object.Hint{{Org: "n", N: 1}, {Org: o, N: 3}}; !slices.Equal(told, want) {
+		t.Fatalf("told was %v, want %v", told, want)
+	}
+}
+
+func TestListsOfObjectsCallOutsideTheLock(t *testing.T) {
+	s, o, ctx := stored(t)
+	v := object.Object{ID: "a", Org: o, Path: "a.md", Place: object.Place{Kind: object.Template, Scope: object.Shared}}
+	if err := s.Storage().Objects().Add(ctx, o, v); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Atomic(ctx, func(r ports.Records) error {
+		_, err := r.Storage().Changes().Append(ctx, o, object.Written(v))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	head := func(object.Head) error {
+		_, err := s.Storage().Objects().Get(ctx, o, v.ID)
+		return err
+	}
+	calls := 0
+	each := func(found object.Object) error {
+		calls++
+		return s.Storage().Objects().Remove(ctx, o, []id.Object{found.ID})
+	}
+	err := s.Storage().Changes().Since(ctx, o, 0, head, func(c object.Change) error {
+		calls++
+		return s.Storage().Objects().Put(ctx, o, c.Object)
+	})
+	if err := errors.Join(err, s.Storage().Objects().List(ctx, o, nil, object.Filter{}, head, each)); err != nil || calls != 2 {
+		t.Fatalf("%d calls and %v", calls, err)
 	}
 }
 

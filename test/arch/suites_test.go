@@ -15,6 +15,7 @@ var unsuited = map[string]string{
 	"Directory": "hands over collections, each of which has its own suite",
 	"Work":      "hands over collections, each of which has its own suite",
 	"Journal":   "hands over collections, each of which has its own suite",
+	"Storage":   "hands over collections, each of which has its own suite",
 
 	// Ports with one adapter, which its own tests hold to the port's comment.
 	"IdentityTokens": "one adapter, oidc: whatever else said yes to a token would be a hole; its tests run against devidp",
@@ -22,6 +23,7 @@ var unsuited = map[string]string{
 	"SignIn":         "one adapter, oidc, in two forms that share nothing but the port; its tests run both",
 	"ServiceTokens":  "one adapter, servicetoken: whatever else made tokens would make worthless ones",
 	"Sealer":         "one adapter, vault, which calls the suite: whatever else sealed would not",
+	"Blobs":          "one adapter, bucket, which calls the suite for each sort of store that it is for",
 	"Health":         "one method, which each adapter's own tests call with its store open and closed",
 	"Mailer":         "what it does shows outside only: adapters/mail is tested against an SMTP server, memory keeps the letters",
 }

@@ -9,6 +9,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/replay"
 	"collab/domain/task"
@@ -120,6 +121,8 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 			tn, other := w.tenant(), w.tenant()
 			message := nextID()
 			w.ok(w.inbox().Accept(w.ctx, "identity", message, at(0)))
+			pending := "pending " + nextID()
+			w.ok(w.blobNames().Announce(w.ctx, tn.ID, pending, at(0)))
 			var added task.Task
 			was := w.content(tn)
 			w.atomic(func(r ports.Records) error {
@@ -128,7 +131,15 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				orphan := someTask(tn.ID, &other.workspace.ID, tn.owner.ID)
 				repeated := someInvitation(tn.ID, tn.owner.ID)
 				repeated.ProviderID = tn.invitation.ProviderID
+				shelved := tn.shelf
+				shelved.ID = fresh[id.Object]()
+				lost := tn.shelf
+				lost.ID = fresh[id.Object]()
 				w.conflict(r.Journal().Inbox().Accept(w.ctx, "identity", message, at(1)))
+				w.conflict(r.Storage().Objects().Add(w.ctx, tn.ID, shelved))
+				w.missing(r.Storage().Objects().Put(w.ctx, tn.ID, lost))
+				w.conflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, at(1)))
+				w.missing(r.Storage().BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: pending, Discarded: true}))
 				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, someTeam(tn.ID, team.Shared, tn.owner.ID)))
 				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, taken))
 				w.conflict(r.Work().Teams().Remove(w.ctx, tn.ID, tn.team.ID))
@@ -194,6 +205,8 @@ type upheaval struct {
 	task         task.Task
 	message      string
 	replay       replay.Record
+	object       object.Object
+	replaced     object.Object // the shelf
 }
 
 func newUpheaval(tn tenant) upheaval {
@@ -202,12 +215,16 @@ func newUpheaval(tn tenant) upheaval {
 	x.inside = someWorkspace(tn.ID, x.added.ID, tn.owner.ID)
 	x.task = someTask(tn.ID, &x.inside.ID, tn.owner.ID)
 	x.replay = replay.Record{Key: nextID(), Fingerprint: nextID(), Claim: nextID(), ExpiresAt: at(1000)}
+	x.object = someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &x.inside.ID}, "a.md", tn.owner.ID)
+	next := object.Content{Blob: tn.shelf.BlobName(nextID()), Size: 1}
+	x.replaced = tn.shelf.Filled(next, tn.owner.ID, at(309))
+	x.object.N, x.replaced.N = tn.drawer.N+1, tn.drawer.N+2
 	return x
 }
 
 // run adds to, replaces and removes from every collection. It may run again.
 func (x upheaval) run(w *world, r ports.Records) error {
-	o, d, k, j := x.ID, r.Directory(), r.Work(), r.Journal()
+	o, d, k, j, s := x.ID, r.Directory(), r.Work(), r.Journal(), r.Storage()
 	steps := []func() error{
 		func() error { _, err := d.Organisations().Lock(w.ctx, o); return err },
 		func() error { _, err := d.Users().Upsert(w.ctx, x.user, keep); return err },
@@ -255,6 +272,16 @@ func (x upheaval) run(w *world, r ports.Records) error {
 		func() error { return j.Inbox().Accept(w.ctx, "identity", x.message, at(307)) },
 		func() error { return j.Audit().Add(w.ctx, someEntry(o, x.user.ID)) },
 		func() error { _, err := j.Replays().Begin(w.ctx, x.replay, at(0)); return err },
+		func() error { _, err := s.Changes().Lock(w.ctx, o); return err },
+		func() error { return s.Objects().Add(w.ctx, o, x.object) },
+		func() error { return s.Objects().Put(w.ctx, o, x.replaced) },
+		func() error { return s.Objects().Remove(w.ctx, o, []id.Object{x.drawer.ID}) },
+		func() error { return s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), at(309)) },
+		func() error { return s.BlobNames().Discard(w.ctx, o, []string{x.shelf.Blob}, at(309)) },
+		func() error {
+			_, err := s.Changes().Append(w.ctx, o, x.changes()...)
+			return err
+		},
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
@@ -262,6 +289,11 @@ func (x upheaval) run(w *world, r ports.Records) error {
 		}
 	}
 	return nil
+}
+
+// changes are what the upheaval does to objects.
+func (x upheaval) changes() []object.Change {
+	return []object.Change{object.Written(x.object), object.Written(x.replaced), object.Removed(x.drawer, x.owner.ID, at(309), nil)}
 }
 
 // happened ends the sub-test unless the upheaval is there to be seen.
@@ -289,6 +321,14 @@ func (x upheaval) happened(w *world) {
 	other := x.replay
 	other.Claim = nextID()
 	that(w.replays().Begin(w.ctx, other, at(1))).is(w, x.replay)
+	same(w, w.objectsOf(o, nil, object.Filter{}), []object.Object{x.replaced, x.object})
+	numbered := x.changes()
+	for i := range numbered {
+		numbered[i].N = x.drawer.N + 1 + int64(i)
+	}
+	same(w, that(w.changes().List(w.ctx, o, x.drawer.N, 100)).must(w), numbered)
+	same(w, w.head(o).N, x.drawer.N+3)
+	w.known(map[string]bool{x.object.BlobName("next"): true, x.shelf.Blob: true, x.object.Blob: true, x.drawer.Blob: false})
 }
 
 // neverHappened ends the sub-test if something is left of the upheaval outside
@@ -301,4 +341,5 @@ func (x upheaval) neverHappened(w *world) {
 	that(w.invitations().Get(w.ctx, x.ID, x.invitation.ID)).is(w, x.invitation)
 	w.ok(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
 	w.missing(w.replays().Finish(w.ctx, x.replay))
+	w.known(map[string]bool{x.object.BlobName("next"): false, x.object.Blob: false, x.shelf.Blob: true, x.drawer.Blob: true})
 }

@@ -45,6 +45,9 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Inbox", func(t *testing.T) { Inbox(t, open) })
 	t.Run("Audit", func(t *testing.T) { Audit(t, open) })
 	t.Run("Replays", func(t *testing.T) { Replays(t, open) })
+	t.Run("Objects", func(t *testing.T) { Objects(t, open) })
+	t.Run("Changes", func(t *testing.T) { Changes(t, open) })
+	t.Run("BlobNames", func(t *testing.T) { BlobNames(t, open) })
 }
 
 // suite is the sub-tests of one port by the sentence that each of them proves.

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -8,11 +9,13 @@ import (
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/invitation"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
+	"collab/ports"
 )
 
 // someUser returns a user that is not stored yet, with every field set that a
@@ -148,6 +151,7 @@ type tenant struct {
 	inside, loose  task.Task // in the workspace, and in none
 	invitation     invitation.Invitation
 	entry          audit.Entry
+	shelf, drawer  object.Object // shared, and the owner's own with a note of the workspace
 }
 
 // tenant adds one.
@@ -179,7 +183,68 @@ func (w *world) tenant() tenant {
 
 	tn.entry = someEntry(o.ID, tn.owner.ID)
 	w.ok(w.audit().Add(w.ctx, tn.entry))
+
+	own := object.Place{Kind: object.Artifact, Scope: object.Personal, Workspace: &tn.workspace.ID, Owner: &tn.owner.ID}
+	tn.shelf = w.file(someObject(o.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "shelf.md", tn.owner.ID))
+	tn.drawer = w.file(someObject(o.ID, own, "drawer/a.md", tn.owner.ID))
 	return tn
+}
+
+// someObject returns an object that is not stored yet, with every field set.
+func someObject(o id.Org, in object.Place, path string, by id.User) object.Object {
+	v := object.Object{
+		Place: in, ID: fresh[id.Object](), Org: o, Path: path, MimeType: "text/markdown; charset=\"utf-8\"", Version: 3,
+		CreatedBy: fresh[id.User](), UpdatedBy: by, CreatedAt: at(70), UpdatedAt: at(71),
+	}
+	v.Content = object.Content{
+		Blob: v.BlobName(nextID()), Size: 5 << 40, Checksum: strings.Repeat("0123456789abcdef", 4), Text: true,
+	}
+	return v
+}
+
+// file adds an object and the change that it makes.
+func (w *world) file(v object.Object) object.Object {
+	w.Helper()
+	return w.written(v)[0]
+}
+
+// written adds objects of one organisation with their changes, and returns
+// them with their numbers.
+func (w *world) written(vs ...object.Object) []object.Object {
+	w.Helper()
+	head := w.logged(vs[0].Org, func(s ports.Storage) (made []object.Change, err error) {
+		for _, v := range vs {
+			made = append(made, object.Written(v))
+			err = errors.Join(err, s.Objects().Add(w.ctx, v.Org, v))
+		}
+		return made, err
+	})
+	for i := range vs {
+		vs[i].N = head.N - int64(len(vs)-1-i)
+	}
+	return vs
+}
+
+// logged runs fn, which must not fail, under the Lock of the organisation's log
+// and appends what it returns.
+func (w *world) logged(o id.Org, fn func(ports.Storage) ([]object.Change, error)) object.Head {
+	w.Helper()
+	return that(w.append(o, fn)).must(w)
+}
+
+// append is logged where it may fail.
+func (w *world) append(o id.Org, fn func(ports.Storage) ([]object.Change, error)) (head object.Head, err error) {
+	err = w.store.Atomic(w.ctx, func(r ports.Records) error {
+		if _, err := r.Storage().Changes().Lock(w.ctx, o); err != nil {
+			return err
+		}
+		made, err := fn(r.Storage())
+		if err == nil {
+			head, err = r.Storage().Changes().Append(w.ctx, o, made...)
+		}
+		return err
+	})
+	return head, err
 }
 
 func someSubscription(o id.Org) plan.Subscription {
@@ -214,6 +279,9 @@ type content struct {
 	Loose        []task.Change
 	Audit        []audit.Entry
 	Epoch        int64
+	Objects      []object.Object
+	Log          []object.Change
+	Head         object.Head
 }
 
 // content reads all that the store holds of the tenant.
@@ -237,7 +305,43 @@ func (w *world) content(tn tenant) content {
 	c.Loose = orZero(w, that(w.history().List(w.ctx, o, tn.loose.ID)))
 	c.Audit = that(w.audit().List(w.ctx, o, "", 0)).must(w)
 	c.Epoch = w.epoch(o)
+	c.Objects = w.objectsOf(o, nil, object.Filter{})
+	c.Log = w.log(o)
+	c.Head = w.head(o)
 	return c
+}
+
+// objectsOf reads a list of objects.
+func (w *world) objectsOf(o id.Org, viewer *org.Actor, f object.Filter) (all []object.Object) {
+	w.Helper()
+	w.ok(w.objects().List(w.ctx, o, viewer, f, nil, func(v object.Object) error {
+		all = append(all, v)
+		return nil
+	}))
+	return all
+}
+
+// log reads all that is left of an organisation's log.
+func (w *world) log(o id.Org) []object.Change {
+	w.Helper()
+	const limit = 50
+	return paged(w, limit, func(last *object.Change) []object.Change {
+		var after int64
+		if last != nil {
+			after = last.N
+		}
+		return that(w.changes().List(w.ctx, o, after, limit)).must(w)
+	})
+}
+
+// head reads where an organisation's log stands.
+func (w *world) head(o id.Org) object.Head {
+	w.Helper()
+	head, there := that(w.changes().Heads(w.ctx, []id.Org{o})).must(w)[o]
+	if !there {
+		w.Fatalf("organisation %s has no head", o)
+	}
+	return head
 }
 
 // seatsOf counts one organisation's seats, before any invitation expires.

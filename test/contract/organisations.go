@@ -9,6 +9,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/task"
@@ -289,12 +290,17 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 
 			same(w, w.content(other), untouched)
 			kept := closed.Erased(at(300))
-			same(w, w.content(tn), content{Organisation: kept, Subscription: plan.Unsubscribed(tn.ID), Epoch: w.epoch(tn.ID)})
+			same(w, w.content(tn), content{
+				Organisation: kept, Subscription: plan.Unsubscribed(tn.ID), Epoch: w.epoch(tn.ID),
+				Head: object.Head{Epoch: w.head(other.ID).Epoch},
+			})
 			that(w.organisations().ByProvider(w.ctx, tn.ProviderID)).is(w, kept)
 
 			that(w.invitations().Get(w.ctx, tn.ID, tn.invitation.ID)).missing(w)
 			that(w.invitations().ByToken(w.ctx, tn.invitation.TokenHash)).missing(w)
 			that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).missing(w)
+			that(w.objects().Get(w.ctx, tn.ID, tn.drawer.ID)).missing(w)
+			that(w.objects().At(w.ctx, tn.ID, tn.shelf.StorageKey())).missing(w)
 			that(w.users().Get(w.ctx, tn.owner.ID)).is(w, tn.owner)
 			for _, m := range that(w.users().Memberships(w.ctx, tn.owner.ID)).must(w) {
 				if m.Org != other.ID {

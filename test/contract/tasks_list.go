@@ -74,11 +74,7 @@ func newBench(w *world) bench {
 	b.workspaces = []id.Workspace{w.workspace(o, tm, b.users[0]).ID, w.workspace(o, tm, b.users[0]).ID, w.workspace(other, theirs, stranger).ID}
 
 	ids := several[id.Task](many)
-	seed := uint64(1)
-	next := func(n int) int { // a linear congruential generator, good enough to mix with
-		seed = seed*6364136223846793005 + 1442695040888963407
-		return int(seed>>33) % n
-	}
+	next := mixing()
 	draw := func(o id.Org, i id.Task) task.Task {
 		users, workspaces := b.users[:2], b.workspaces[:2]
 		if o == other {
@@ -120,6 +116,16 @@ func newBench(w *world) bench {
 	store(w, other, elsewhere)
 	slices.SortFunc(b.tasks, task.Compare)
 	return b
+}
+
+// mixing returns a function that returns numbers below n, the same in every run:
+// a linear congruential generator, good enough to mix with.
+func mixing() (next func(n int) int) {
+	seed := uint64(1)
+	return func(n int) int {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		return int(seed>>33) % n
+	}
 }
 
 // store adds the tasks and puts them at the places that they name.

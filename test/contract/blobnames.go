@@ -1,0 +1,281 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// BlobNames is the suite of ports.BlobNames.
+func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an announced name is there until it is forgotten": func(w *world) {
+			o := w.org().ID
+			b := object.Blob{Org: o, Name: someName(o), At: at(1)}
+			w.known(map[string]bool{b.Name: false})
+			w.ok(w.blobNames().Announce(w.ctx, o, b.Name, b.At))
+			w.known(map[string]bool{b.Name: true})
+			same(w, w.due(o), []object.Blob{b})
+			b.At = at(999) // counts for nothing
+			w.ok(w.blobNames().Forget(w.ctx, b))
+			w.known(map[string]bool{b.Name: false})
+			same(w, w.due(o), nil)
+			w.missing(w.blobNames().Forget(w.ctx, b))
+			w.ok(w.blobNames().Announce(w.ctx, o, b.Name, b.At))
+		},
+		"a name that is there is a conflict": func(w *world) {
+			o := w.org().ID
+			announced, discarded := object.Blob{Org: o, Name: someName(o), At: at(1)}, object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(2)}
+			w.ok(w.blobNames().Announce(w.ctx, o, announced.Name, announced.At))
+			w.ok(w.blobNames().Discard(w.ctx, o, []string{discarded.Name}, discarded.At))
+			w.conflict(w.blobNames().Announce(w.ctx, o, announced.Name, at(3)))
+			w.conflict(w.blobNames().Announce(w.ctx, o, discarded.Name, at(3)))
+			same(w, w.due(o), []object.Blob{announced, discarded})
+		},
+		"of many who announce one name at once one does": func(w *world) {
+			o := w.org().ID
+			name := someName(o)
+			w.oneWins(together(crowd, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, at(i)) }), fault.Conflict)
+		},
+		"many announce their names at once": func(w *world) {
+			o := w.org().ID
+			names := make([]string, crowd)
+			for i := range names {
+				names[i] = someName(o)
+			}
+			w.allOK(together(crowd, func(i int) error { return w.blobNames().Announce(w.ctx, o, names[i], at(i)) }))
+			for i, b := range w.due(o) {
+				same(w, b, object.Blob{Org: o, Name: names[i], At: at(i)})
+			}
+		},
+		"what is forgotten is of the organisation and as discarded as it is said to be": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			announced, discarded := object.Blob{Org: o, Name: someName(o), At: at(1)}, object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(2)}
+			w.ok(w.blobNames().Announce(w.ctx, o, announced.Name, announced.At))
+			w.ok(w.blobNames().Discard(w.ctx, o, []string{discarded.Name}, discarded.At))
+			for _, b := range []object.Blob{announced, discarded} {
+				theirs, opposite, unknown := b, b, b
+				theirs.Org, opposite.Discarded, unknown.Name = other, !b.Discarded, someName(o)
+				for _, wrong := range []object.Blob{theirs, opposite, unknown} {
+					w.missing(w.blobNames().Forget(w.ctx, wrong))
+				}
+			}
+			same(w, w.due(o), []object.Blob{announced, discarded})
+			w.ok(w.blobNames().Forget(w.ctx, discarded))
+			same(w, w.due(o), []object.Blob{announced})
+		},
+		"a discarded name keeps the time since when it is": func(w *world) {
+			o := w.org().ID
+			names := []string{someName(o), someName(o)}
+			w.ok(w.blobNames().Discard(w.ctx, o, names[:1], at(1)))
+			w.ok(w.blobNames().Discard(w.ctx, o, names, at(2)))
+			w.ok(w.blobNames().Discard(w.ctx, o, nil, at(3)))
+			same(w, w.due(o), []object.Blob{{Org: o, Name: names[0], Discarded: true, At: at(1)}, {Org: o, Name: names[1], Discarded: true, At: at(2)}})
+		},
+		"a thousand names are discarded at once": func(w *world) {
+			o := w.org().ID
+			var want []object.Blob
+			var names []string
+			for range 1000 {
+				b := object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(1)}
+				want, names = append(want, b), append(names, b.Name)
+			}
+			w.ok(w.blobNames().Discard(w.ctx, o, names, at(1)))
+			same(w, w.due(o), want)
+		},
+		"names expire that are announced since before the time, and then nobody takes them over": func(w *world) {
+			tn := w.tenant()
+			o := tn.ID
+			old, exact, gone := object.Blob{Org: o, Name: someName(o), At: longAgo(99)}, object.Blob{Org: o, Name: someName(o), At: longAgo(100)}, object.Blob{Org: o, Name: someName(o), At: longAgo(98), Discarded: true}
+			w.ok(w.blobNames().Announce(w.ctx, o, old.Name, old.At))
+			w.ok(w.blobNames().Announce(w.ctx, o, exact.Name, exact.At))
+			w.ok(w.blobNames().Discard(w.ctx, o, []string{gone.Name}, gone.At))
+			w.ok(w.blobNames().Expire(w.ctx, longAgo(100)))
+			w.missing(w.blobNames().Forget(w.ctx, old))
+			old.Discarded = true
+			same(w, w.due(o), []object.Blob{old, exact, gone})
+			for _, b := range []object.Blob{old, exact, gone} {
+				w.ok(w.blobNames().Forget(w.ctx, b))
+			}
+			w.expireAgainstTakeover(tn)
+		},
+		"due lists what is there since before the time, in the order of the names as bytes, page by page": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			var want []object.Blob
+			for i, ending := range []string{"~", "a", "Z", "ä", "z", "é", "_", "%", "日本", " ", "B", "\U0001F989", "\uFFFD", "a/b", "a-b", "a b"} {
+				of := []id.Org{o, other}[i%2]
+				b := object.Blob{Org: of, Name: string(o) + "/" + ending, Discarded: i%3 == 0, At: at(99)}
+				if b.Discarded {
+					w.ok(w.blobNames().Discard(w.ctx, of, []string{b.Name}, b.At))
+				} else {
+					w.ok(w.blobNames().Announce(w.ctx, of, b.Name, b.At))
+				}
+				want = append(want, b)
+			}
+			w.ok(w.blobNames().Announce(w.ctx, o, string(o)+"/exact", at(100)))
+			w.ok(w.blobNames().Discard(w.ctx, o, []string{string(o) + "/exact too"}, at(100)))
+			slices.SortFunc(want, func(a, b object.Blob) int { return strings.Compare(a.Name, b.Name) })
+			for _, limit := range []int{1, 3, len(want), 1000} {
+				same(w, w.dueOf(o, limit), want)
+			}
+		},
+		"known are those that are there and those that objects name": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			announced, discarded := someName(tn.ID), someName(other.ID)
+			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, at(1)))
+			w.ok(w.blobNames().Discard(w.ctx, other.ID, []string{discarded}, at(1)))
+			w.known(map[string]bool{
+				announced: true, discarded: true, tn.shelf.Blob: true, other.drawer.Blob: true,
+				announced + "x": false, someName(tn.ID): false, tn.shelf.StorageKey(): false, "": false,
+			})
+			w.known(nil)
+			replaced := tn.shelf.Filled(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
+			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
+				err := errors.Join(s.Objects().Put(w.ctx, tn.ID, replaced), s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.drawer.ID}))
+				return []object.Change{object.Written(replaced), object.Removed(tn.drawer, tn.owner.ID, at(80), nil)}, err
+			})
+			w.known(map[string]bool{tn.shelf.Blob: false, replaced.Blob: true, tn.drawer.Blob: false, other.drawer.Blob: true})
+		},
+		"a thousand names are asked for at once": func(w *world) {
+			tn := w.tenant()
+			want := map[string]bool{tn.shelf.Blob: true}
+			for len(want) < 1000 {
+				want[someName(tn.ID)] = false
+			}
+			w.known(want)
+		},
+		"a transaction that is rolled back takes over nothing and lets go of nothing": func(w *world) {
+			tn := w.tenant()
+			announced := object.Blob{Org: tn.ID, Name: someName(tn.ID), At: at(1)}
+			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced.Name, announced.At))
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				b := r.Storage().BlobNames()
+				if err := errors.Join(b.Forget(w.ctx, announced), b.Discard(w.ctx, tn.ID, []string{tn.shelf.Blob}, at(2))); err != nil {
+					return err
+				}
+				return no
+			}), no)
+			same(w, w.due(tn.ID), []object.Blob{announced})
+		},
+		"an erased organisation's blobs are all still known, and to be removed": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			announced, discarded := someName(tn.ID), object.Blob{Org: tn.ID, Name: someName(tn.ID), Discarded: true, At: at(2)}
+			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, at(1)))
+			w.ok(w.blobNames().Discard(w.ctx, tn.ID, []string{discarded.Name}, discarded.At))
+			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			w.known(map[string]bool{announced: true, discarded.Name: true, tn.shelf.Blob: true, tn.drawer.Blob: true, other.shelf.Blob: true})
+			left := slices.DeleteFunc(w.due(tn.ID), func(b object.Blob) bool { return b.Name == announced })
+			want := []object.Blob{
+				discarded, {Org: tn.ID, Name: tn.shelf.Blob, Discarded: true, At: at(300)}, {Org: tn.ID, Name: tn.drawer.Blob, Discarded: true, At: at(300)},
+			}
+			slices.SortFunc(want, func(a, b object.Blob) int { return strings.Compare(a.Name, b.Name) })
+			same(w, left, want)
+			same(w, w.due(other.ID), nil)
+		},
+		"what is passed in is the caller's": func(w *world) {
+			o := w.org().ID
+			want := object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(1)}
+			names := []string{want.Name}
+			w.ok(w.blobNames().Discard(w.ctx, o, names, at(1)))
+			names[0] = "spoilt"
+			same(w, w.due(o), []object.Blob{want})
+		},
+	}.run(t, open)
+}
+
+// someName returns a name of a blob that nobody has used yet.
+func someName(o id.Org) string { return string(o) + "/personal/Łódź & 'b'.md@7-" + nextID() }
+
+// known ends the sub-test unless the store knows those of the names that are
+// true, and no others.
+func (w *world) known(want map[string]bool) {
+	w.Helper()
+	var names []string
+	for name := range want {
+		names = append(names, name)
+	}
+	got := that(w.blobNames().Known(w.ctx, names)).must(w)
+	for name, known := range want {
+		if got[name] != known {
+			w.Fatalf("known is %v of %q, want %v", got[name], name, known)
+		}
+		delete(got, name)
+	}
+	if len(got) > 0 {
+		w.Fatalf("known are %v, which nobody asked for", got)
+	}
+}
+
+// due lists the names of an organisation that are there since before any time.
+func (w *world) due(o id.Org) []object.Blob {
+	w.Helper()
+	const limit = 100
+	return slices.DeleteFunc(w.dueUntil(o, 1_000_000, limit), func(b object.Blob) bool { return b.Org != o })
+}
+
+// dueOf lists the names below an organisation's that are there since before
+// at(100).
+func (w *world) dueOf(o id.Org, limit int) []object.Blob {
+	w.Helper()
+	return w.dueUntil(o, 100, limit)
+}
+
+// dueUntil goes through the names below an organisation's that are there since
+// before the time, page by page, among those of other sub-tests.
+func (w *world) dueUntil(o id.Org, ms, limit int) []object.Blob {
+	w.Helper()
+	end := string(o) + "0" // follows every name below the organisation's
+	last := string(o) + "/"
+	return paged(w, limit, func(*object.Blob) []object.Blob {
+		page := that(w.blobNames().Due(w.ctx, at(ms), last, limit)).must(w)
+		for i, b := range page {
+			if b.Name <= last {
+				w.Fatalf("%q follows %q", b.Name, last)
+			}
+			if b.Name >= end {
+				return page[:i]
+			}
+			last = b.Name
+		}
+		return page
+	})
+}
+
+// expireAgainstTakeover has uploads end while their names expire: each is taken
+// over, or its blob is to be removed, and never both or neither.
+func (w *world) expireAgainstTakeover(tn tenant) {
+	w.Helper()
+	for i := range 8 {
+		v := someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared}, fmt.Sprintf("%d.md", i), tn.owner.ID)
+		announced := object.Blob{Org: tn.ID, Name: v.Blob, At: longAgo(99)}
+		w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced.Name, announced.At))
+		errs := together(2, func(i int) error {
+			if i == 0 {
+				return w.blobNames().Expire(w.ctx, longAgo(100))
+			}
+			_, err := w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
+				return []object.Change{object.Written(v)}, errors.Join(s.Objects().Add(w.ctx, tn.ID, v), s.BlobNames().Forget(w.ctx, announced))
+			})
+			return err
+		})
+		w.ok(errs[0])
+		if errs[1] == nil {
+			same(w, w.due(tn.ID), nil)
+			that(w.objects().Get(w.ctx, tn.ID, v.ID)).must(w)
+			continue
+		}
+		w.missing(errs[1])
+		that(w.objects().Get(w.ctx, tn.ID, v.ID)).missing(w)
+		announced.Discarded = true
+		same(w, w.due(tn.ID), []object.Blob{announced})
+		w.ok(w.blobNames().Forget(w.ctx, announced))
+	}
+}

@@ -1,0 +1,484 @@
+package contract
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// Changes is the suite of ports.Changes.
+func Changes(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"lock and append outside a transaction fail": func(w *world) {
+			tn := w.tenant()
+			was := w.content(tn)
+			if h, err := w.changes().Lock(w.ctx, tn.ID); err == nil {
+				w.Fatalf("there was no transaction and the head is %+v", h)
+			}
+			if h, err := w.changes().Append(w.ctx, tn.ID, object.Written(tn.shelf)); err == nil {
+				w.Fatalf("there was no transaction and the head is %+v", h)
+			}
+			same(w, w.content(tn), was)
+		},
+		"an unknown organisation has no log": func(w *world) {
+			unknown := fresh[id.Org]()
+			that(w.append(unknown, func(ports.Storage) ([]object.Change, error) { return nil, nil })).missing(w)
+			w.missing(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				_, err := r.Storage().Changes().Append(w.ctx, unknown, object.Regrouped(object.Audience{Everyone: true}, "", at(1)))
+				return err
+			}))
+			that(w.changes().List(w.ctx, unknown, 0, 10)).is(w, nil)
+			same(w, that(w.changes().Heads(w.ctx, []id.Org{unknown})).must(w)[unknown].N, 0)
+		},
+		"a log without entries stands at 0, and all logs are of one epoch": func(w *world) {
+			tn, empty := w.tenant(), w.org().ID
+			heads := that(w.changes().Heads(w.ctx, []id.Org{tn.ID, empty, tn.ID})).must(w)
+			epoch := heads[tn.ID].Epoch
+			same(w, heads, map[id.Org]object.Head{tn.ID: {Epoch: epoch, N: 2}, empty: {Epoch: epoch}})
+			same(w, w.sinceOf(empty, 0).Head, object.Head{Epoch: epoch})
+			w.atomic(func(r ports.Records) error {
+				h, err := r.Storage().Changes().Lock(w.ctx, empty)
+				same(w, h, object.Head{Epoch: epoch})
+				return err
+			})
+			same(w, w.logged(empty, func(ports.Storage) ([]object.Change, error) {
+				return []object.Change{object.Regrouped(object.Audience{Everyone: true}, "", at(1))}, nil
+			}), object.Head{Epoch: epoch, N: 1})
+			that(w.changes().Heads(w.ctx, nil)).is(w, map[id.Org]object.Head{})
+		},
+		"the heads of a thousand logs are told at once": func(w *world) {
+			tn := w.tenant()
+			orgs := append(several[id.Org](999), tn.ID)
+			same(w, that(w.changes().Heads(w.ctx, orgs)).must(w)[tn.ID], w.head(tn.ID))
+		},
+		"entries come back as they went in, with their audiences": func(w *world) {
+			tn := w.tenant()
+			users := []id.User{tn.owner.ID, tn.removed.ID}
+			made := []object.Change{
+				object.Written(someObject(tn.ID, shelved, "not stored.md", "")),
+				object.Regrouped(object.Audience{}, "", at(90)),
+				object.Regrouped(object.Audience{Everyone: true}, tn.owner.ID, at(89)),
+				object.Removed(tn.shelf, "", at(91), &object.Audience{Users: users}),
+				object.Removed(tn.drawer, tn.owner.ID, at(91), &object.Audience{Managers: true, Users: users[:1]}),
+			}
+			for _, p := range w.places(tn) {
+				v := someObject(tn.ID, p, "Ünï %/'a'.md", tn.owner.ID)
+				made = append(made, object.Removed(v, tn.owner.ID, at(92), nil))
+			}
+			head := w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) { return made, nil })
+			for i := range made {
+				made[i].N = tn.drawer.N + 1 + int64(i)
+			}
+			same(w, head.N, made[len(made)-1].N)
+			got := that(w.changes().List(w.ctx, tn.ID, tn.drawer.N, 100)).must(w)
+			for i := range got {
+				// Where the audience is none and where it is empty are two things.
+				same(w, got[i].Audience == nil, made[i].Audience == nil)
+				same(w, unnumbered(got[i]), unnumbered(made[i]))
+			}
+			same(w, len(got), len(made))
+		},
+		"append numbers the changes and the objects that they are about": func(w *world) {
+			tn := w.tenant()
+			v := someObject(tn.ID, shelved, "a.md", tn.owner.ID)
+			next := v.Filled(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
+			w.atomic(func(r ports.Records) error {
+				s := r.Storage()
+				err := s.Objects().Add(w.ctx, tn.ID, v)
+				same(w, that(s.Changes().Append(w.ctx, tn.ID, object.Written(v))).must(w).N, 3)
+				same(w, that(s.Objects().Get(w.ctx, tn.ID, v.ID)).must(w).N, 3)
+				same(w, that(s.Changes().Append(w.ctx, tn.ID)).must(w).N, 3)
+				err = errors.Join(err, s.Objects().Put(w.ctx, tn.ID, next))
+				same(w, that(s.Changes().Append(w.ctx, tn.ID, object.Removed(tn.drawer, "", at(80), nil), object.Written(next))).must(w).N, 5)
+				same(w, that(s.Changes().Lock(w.ctx, tn.ID)).must(w).N, 5)
+				return errors.Join(err, s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.drawer.ID}))
+			})
+			next.N = 5
+			that(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, next)
+			that(w.objects().Get(w.ctx, tn.ID, tn.shelf.ID)).is(w, tn.shelf)
+			log := w.log(tn.ID)
+			same(w, log[2].Object.Version, v.Version)
+			same(w, log[2].Object.N, 3)
+			same(w, log[4].Object, next)
+		},
+		"a transaction that is rolled back gives its numbers back": func(w *world) {
+			tn := w.tenant()
+			was := w.content(tn)
+			no := errors.New("no")
+			for range 3 {
+				w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+					head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.Written(tn.shelf), object.Written(tn.drawer))
+					if err != nil {
+						return err
+					}
+					same(w, head.N, tn.drawer.N+2)
+					return no
+				}), no)
+				same(w, w.content(tn), was)
+			}
+			same(w, w.file(someObject(tn.ID, shelved, "a.md", tn.owner.ID)).N, tn.drawer.N+1)
+		},
+		"the lock keeps others from appending until the transaction ends": func(w *world) {
+			tn := w.tenant()
+			w.allOK(together(crowd, func(int) error {
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					locked, err := r.Storage().Changes().Lock(w.ctx, tn.ID)
+					if err != nil {
+						return err
+					}
+					head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.Written(tn.shelf))
+					if err == nil && head.N != locked.N+1 {
+						err = fmt.Errorf("the log went from %d to %d under the lock", locked.N, head.N)
+					}
+					return err
+				})
+			}))
+			same(w, w.head(tn.ID).N, tn.drawer.N+crowd)
+		},
+		"numbers become visible in their order and without gaps, however many append": func(w *world) {
+			const writers, each = 16, 6
+			o := w.org().ID
+			var writing sync.WaitGroup
+			errs := make([]error, writers)
+			for i := range writers {
+				writing.Go(func() {
+					for n := range each {
+						var undone error
+						if n%3 == 2 {
+							undone = errors.New("no")
+						}
+						err := w.store.Atomic(w.ctx, func(r ports.Records) error {
+							c := object.Regrouped(object.Audience{Users: []id.User{id.User(fmt.Sprint(i))}}, "", at(n))
+							_, err := r.Storage().Changes().Append(w.ctx, o, c, c)
+							return cmp.Or(err, undone)
+						})
+						if err != undone { //nolint:errorlint // the very same error is the point
+							errs[i] = err
+						}
+					}
+				})
+			}
+			ended := make(chan struct{})
+			go func() { writing.Wait(); close(ended) }()
+			var last int64
+			for over := false; !over; {
+				select {
+				case <-ended:
+					over = true
+				default:
+				}
+				for _, c := range that(w.changes().List(w.ctx, o, last, 1000)).must(w) {
+					if c.N != last+1 {
+						w.Fatalf("the entry %d follows %d", c.N, last)
+					}
+					last = c.N
+				}
+				if last%2 != 0 {
+					w.Fatalf("%d entries of pairs are to be seen", last)
+				}
+			}
+			w.allOK(errs)
+			same(w, last, writers*each/3*2*2)
+		},
+		"each writer's own entries are in the order in which it appended them": func(w *world) {
+			const writers, each = 8, 4
+			o := w.org().ID
+			w.allOK(together(writers, func(i int) error {
+				for n := range each {
+					if _, err := w.append(o, func(ports.Storage) ([]object.Change, error) {
+						return []object.Change{object.Regrouped(object.Audience{}, id.User(fmt.Sprint(i)), at(n))}, nil
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			next := map[id.User]int{}
+			for _, c := range w.log(o) {
+				if !c.At.Equal(at(next[c.By])) {
+					w.Fatalf("%v follows %d entries of %s", c.At, next[c.By], c.By)
+				}
+				next[c.By]++
+			}
+		},
+		"many append to the logs of many organisations at once": func(w *world) {
+			const orgs, each = 8, 8
+			var of []id.Org
+			for range orgs {
+				of = append(of, w.org().ID)
+			}
+			w.allOK(together(orgs*each, func(i int) error {
+				_, err := w.append(of[i%orgs], func(ports.Storage) ([]object.Change, error) {
+					return []object.Change{object.Regrouped(object.Audience{Everyone: true}, "", at(i))}, nil
+				})
+				return err
+			}))
+			for _, h := range that(w.changes().Heads(w.ctx, of)).must(w) {
+				same(w, h.N, each)
+			}
+		},
+		"one transaction appends to several logs": func(w *world) {
+			a, b := w.tenant(), w.tenant()
+			w.atomic(func(r ports.Records) error {
+				c := r.Storage().Changes()
+				same(w, that(c.Append(w.ctx, a.ID, object.Written(a.shelf))).must(w).N, 3)
+				same(w, that(c.Append(w.ctx, b.ID, object.Written(b.shelf), object.Written(b.drawer))).must(w).N, 4)
+				same(w, that(c.Append(w.ctx, a.ID, object.Written(a.drawer))).must(w).N, 4)
+				return nil
+			})
+			same(w, []int64{w.head(a.ID).N, w.head(b.ID).N}, []int64{4, 4})
+			for _, c := range w.log(a.ID) {
+				same(w, c.Object.Org, a.ID)
+			}
+		},
+		"list returns the entries after a number, at most so many": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			for range 5 {
+				w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) {
+					return []object.Change{object.Written(tn.shelf)}, nil
+				})
+			}
+			for after := range int64(9) {
+				for limit := 1; limit < 9; limit++ {
+					var numbers, want []int64
+					for _, c := range that(w.changes().List(w.ctx, tn.ID, after, limit)).must(w) {
+						numbers = append(numbers, c.N)
+					}
+					for n := after + 1; n <= 7 && len(want) < limit; n++ {
+						want = append(want, n)
+					}
+					same(w, numbers, want)
+				}
+			}
+			same(w, len(w.log(other.ID)), 2)
+		},
+		"the log of a thousand changes at once": func(w *world) {
+			tn := w.tenant()
+			var vs []object.Object
+			for i := range 1000 {
+				vs = append(vs, someObject(tn.ID, shelved, fmt.Sprintf("%d.md", i), tn.owner.ID))
+			}
+			w.written(vs...)
+			log := that(w.changes().List(w.ctx, tn.ID, 0, 2000)).must(w)
+			same(w, len(log), 1002)
+			same(w, log[1001].Object, vs[999])
+			same(w, len(w.sinceOf(tn.ID, 0).Changed), 1002)
+		},
+		"since tells what the whole log comes to": sinceProperty,
+		"since tells nothing of another organisation": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			w.logged(other.ID, func(ports.Storage) ([]object.Change, error) {
+				return []object.Change{object.Regrouped(object.Audience{Everyone: true}, "", at(1)), object.Removed(other.drawer, "", at(1), nil)}, nil
+			})
+			s := w.sinceOf(tn.ID, 0)
+			same(w, s.Head, w.head(tn.ID))
+			same(w, s.Changed, []object.Change{present(tn.shelf), present(tn.drawer)})
+			same(w, len(s.Regrouped)+len(s.Deleted), 0)
+			same(w, w.sinceOf(tn.ID, s.Head.N), observed{Head: s.Head})
+		},
+		"since in a transaction shows what the transaction wrote": func(w *world) {
+			tn := w.tenant()
+			w.atomic(func(r ports.Records) error {
+				head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.Written(tn.shelf))
+				inside := *w
+				inside.store = within{r}
+				s := inside.sinceOf(tn.ID, tn.drawer.N)
+				moved := tn.shelf
+				moved.N = head.N
+				same(w, s, observed{Head: head, Changed: []object.Change{present(moved)}})
+				return err
+			})
+		},
+		"since and its head are of one moment": func(w *world) {
+			tn := w.tenant()
+			w.whileWriting(tn, func() (func([]object.Change), error) {
+				s, err := w.since(tn.ID, tn.drawer.N)
+				return func(log []object.Change) {
+					there := folded(log, tn.drawer.N)
+					s.apply(there)
+					same(w, there, folded(log, s.Head.N))
+				}, err
+			})
+		},
+		"an error of head or of each ends since and comes back": func(w *world) {
+			tn := w.tenant()
+			no := errors.New("no")
+			calls := 0
+			each := func(object.Change) error { calls++; return no }
+			w.unchanged(w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return no }, each), no)
+			same(w, calls, 0)
+			w.unchanged(w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return nil }, each), no)
+			same(w, calls, 1)
+		},
+		"pruning removes the entries up to the last one from before the time, and raises the floor": func(w *world) {
+			tn, other, late := w.tenant(), w.tenant(), w.tenant()
+			epoch := w.head(tn.ID).Epoch
+			gone := w.file(someObject(tn.ID, shelved, "gone.md", tn.owner.ID))
+			appended := func(o id.Org, times ...int) {
+				w.logged(o, func(ports.Storage) (made []object.Change, err error) {
+					for _, ms := range times {
+						made = append(made, object.Regrouped(object.Audience{Everyone: true}, "", longAgo(ms)))
+					}
+					return made, nil
+				})
+			}
+			numbers := func(o id.Org) (left []int64) {
+				for _, c := range w.log(o) {
+					left = append(left, c.N)
+				}
+				return left
+			}
+			deletion := object.Removed(gone, tn.owner.ID, longAgo(200), nil)
+			appended(tn.ID, 98, 101, 99, 100)
+			appended(other.ID, 90, 91)
+			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
+				return []object.Change{deletion}, s.Objects().Remove(w.ctx, tn.ID, []id.Object{gone.ID})
+			})
+			w.ok(w.changes().Prune(w.ctx, longAgo(98)))
+			same(w, numbers(tn.ID), []int64{1, 2, 3, 4, 5, 6, 7, 8})
+			w.ok(w.changes().Prune(w.ctx, longAgo(100)))
+			same(w, numbers(tn.ID), []int64{7, 8})
+			same(w, numbers(other.ID), nil)
+			same(w, numbers(late.ID), []int64{1, 2})
+			same(w, []object.Head{w.head(tn.ID), w.head(other.ID), w.head(late.ID)}, []object.Head{
+				{Epoch: epoch, N: 8, Floor: 6}, {Epoch: epoch, N: 4, Floor: 4}, {Epoch: epoch, N: 2},
+			})
+			same(w, w.objectsOf(other.ID, nil, object.Filter{}), []object.Object{other.drawer, other.shelf})
+			deletion.N = 8
+			s := w.sinceOf(tn.ID, 6)
+			same(w, s.Head, w.head(tn.ID))
+			same(w, []int{len(s.Regrouped), len(s.Changed), len(s.Deleted)}, []int{1, 0, 1})
+			same(w, unnumbered(s.Deleted[0]), unnumbered(deletion))
+
+			w.ok(w.changes().Prune(w.ctx, longAgo(100)))
+			same(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 6})
+			w.ok(w.changes().Prune(w.ctx, longAgo(1000)))
+			same(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 8})
+			same(w, w.file(someObject(tn.ID, shelved, "next.md", tn.owner.ID)).N, 9)
+			same(w, numbers(tn.ID), []int64{9})
+			w.pruneWhileAppending()
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			tn := w.tenant()
+			in := object.Place{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: new(tn.workspace.ID)}
+			v := someObject(tn.ID, in, "a.md", tn.owner.ID)
+			audience := func() *object.Audience { return &object.Audience{Users: []id.User{tn.owner.ID, tn.removed.ID}} }
+			made := object.Removed(v, tn.owner.ID, at(90), audience())
+			w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) { return []object.Change{made}, nil })
+			want := made
+			want.N, want.Audience, want.Object.Workspace = 3, audience(), new(tn.workspace.ID)
+			spoil := func(c object.Change) {
+				c.Audience.Users[0], *c.Object.Workspace = "spoilt", "spoilt"
+				c.Audience.Everyone = true
+			}
+			get := func() object.Change { return that(w.changes().List(w.ctx, tn.ID, 2, 1)).must(w)[0] }
+			spoil(made)
+			same(w, unnumbered(get()), unnumbered(want))
+			spoil(get())
+			spoil(w.sinceOf(tn.ID, 2).Deleted[0])
+			same(w, unnumbered(get()), unnumbered(want))
+
+			v.Workspace = new(tn.workspace.ID)
+			w.written(v)
+			*w.sinceOf(tn.ID, 3).Changed[0].Object.Workspace = "spoilt"
+			v.N = 4
+			same(w, w.sinceOf(tn.ID, 3).Changed, []object.Change{present(v)})
+		},
+	}.run(t, open)
+}
+
+// unnumbered is a change whose object has no number: it has the change's, where
+// the object is still there.
+func unnumbered(c object.Change) object.Change {
+	c.Object.N = 0
+	return c
+}
+
+// present is how Since tells of an object that is there.
+func present(v object.Object) object.Change {
+	return object.Change{N: v.N, Type: object.Changed, Object: v}
+}
+
+// observed is what Since tells, each sort in the order in which it was told.
+type observed struct {
+	Head                        object.Head
+	Regrouped, Changed, Deleted []object.Change
+}
+
+// since reads what an observer has to know who left off after the number.
+func (w *world) since(o id.Org, after int64) (s observed, err error) {
+	headed := 0
+	err = w.changes().Since(w.ctx, o, after, func(h object.Head) error {
+		s.Head, headed = h, headed+1
+		return nil
+	}, func(c object.Change) error {
+		switch {
+		case headed != 1:
+			return fmt.Errorf("the head was told %d times before the first change", headed)
+		case c.Type == object.Changed:
+			s.Changed = append(s.Changed, c)
+		case c.Type == object.Deleted:
+			s.Deleted = append(s.Deleted, c)
+		case len(s.Changed)+len(s.Deleted) > 0:
+			return errors.New("what an audience sees changes after other changes")
+		default:
+			s.Regrouped = append(s.Regrouped, c)
+		}
+		return nil
+	})
+	return s, err
+}
+
+// sinceOf is since where it must not fail.
+func (w *world) sinceOf(o id.Org, after int64) observed {
+	w.Helper()
+	return that(w.since(o, after)).must(w)
+}
+
+// apply brings what an observer has up to date.
+func (s observed) apply(there map[id.Object]object.Object) {
+	for _, c := range slices.Concat(s.Deleted, s.Changed) {
+		if c.Type == object.Deleted {
+			delete(there, c.Object.ID)
+		} else {
+			there[c.Object.ID] = c.Object
+		}
+	}
+}
+
+// pruneWhileAppending prunes a log that grows, in which every old entry is
+// followed by a young one.
+func (w *world) pruneWhileAppending() {
+	w.Helper()
+	const writers, rounds = 4, 6
+	o := w.org().ID
+	w.allOK(together(2*writers, func(i int) error {
+		for range rounds {
+			var err error
+			if i < writers {
+				_, err = w.append(o, func(ports.Storage) ([]object.Change, error) {
+					return []object.Change{object.Regrouped(object.Audience{}, "", longAgo(99)), object.Regrouped(object.Audience{}, "", at(1))}, nil
+				})
+			} else {
+				err = w.changes().Prune(w.ctx, longAgo(100))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	w.ok(w.changes().Prune(w.ctx, longAgo(100)))
+	h := w.head(o)
+	same(w, h, object.Head{Epoch: h.Epoch, N: 2 * writers * rounds, Floor: 2*writers*rounds - 1})
+	log := w.log(o)
+	same(w, len(log), 1)
+	same(w, log[0].N, h.N)
+}
