@@ -22,6 +22,15 @@ func (d dialect) isolation() *sql.TxOptions {
 	return &sql.TxOptions{} // the connection's transactions are immediate
 }
 
+// snapshot is the isolation in which all is read as of one moment. SQLite has
+// no other.
+func (d dialect) snapshot() sql.IsolationLevel {
+	if d == onPostgres {
+		return sql.LevelRepeatableRead
+	}
+	return sql.LevelDefault
+}
+
 // held ends a SELECT whose rows are kept from other writers until the
 // transaction ends. On SQLite there are no other writers. References to the
 // rows by foreign keys are not kept waiting.
@@ -128,13 +137,18 @@ func (d dialect) page(query, order string, limit int) (string, []any) {
 	case limit <= 0:
 		return query, nil
 	case d == onPostgres:
-		coarse := 16
-		for coarse < limit {
-			coarse *= 2
-		}
-		return "SELECT * FROM (" + query + " LIMIT " + strconv.Itoa(coarse) + ") AS page LIMIT ?", []any{limit}
+		return "SELECT * FROM (" + query + " LIMIT " + strconv.Itoa(coarse(limit)) + ") AS page LIMIT ?", []any{limit}
 	}
 	return query + " LIMIT ?", []any{limit}
+}
+
+// coarse returns one of few limits, the least that is not less.
+func coarse(limit int) int {
+	c := 16
+	for c < limit {
+		c *= 2
+	}
+	return c
 }
 
 // array writes texts as a JSON array. Most of them need no escaping, and then

@@ -20,6 +20,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/ports"
 )
 
@@ -36,6 +37,11 @@ type Options struct {
 	// nothing is logged.
 	Logger *slog.Logger
 
+	// Changed is called after each commit of a transaction that appended to an
+	// organisation's log, with the last number. It returns at once. Nil: nobody is
+	// told.
+	Changed func(object.Hint)
+
 	// Pause is called before a transaction is run again after the attempt-th time,
 	// because the database could not order it among others. Nil: at once. Its
 	// error ends the transaction.
@@ -45,9 +51,10 @@ type Options struct {
 // DB is a database with every collection.
 type DB struct {
 	conn
-	pools []*sql.DB
-	pause func(ctx context.Context, attempt int) error
-	group group // of SQLite's writes
+	pools   []*sql.DB
+	pause   func(ctx context.Context, attempt int) error
+	changed func(object.Hint)
+	group   group // of SQLite's writes
 
 	// migrator opens what migrations run on, and the lock that holds other
 	// servers off meanwhile.
@@ -71,12 +78,20 @@ type conn struct {
 	// locked has the organisations whose lock the transaction holds; nil outside
 	// a transaction.
 	locked map[id.Org]bool
+
+	// heads are of the logs whose lock the transaction holds, and appended the last
+	// numbers of those that it has appended to.
+	heads    map[id.Org]object.Head
+	appended map[id.Org]int64
 }
 
 // Open opens the database, making an empty one where SQLite has none, and fails
 // with Unavailable when it does not answer. The schema is Migrate's.
 func Open(ctx context.Context, o Options) (*DB, error) {
-	db := &DB{pause: o.Pause}
+	db := &DB{pause: o.Pause, changed: o.Changed}
+	if db.changed == nil {
+		db.changed = func(object.Hint) {}
+	}
 	if db.pause == nil {
 		db.pause = func(ctx context.Context, _ int) error { return ctx.Err() }
 	}
@@ -160,14 +175,22 @@ func (db *DB) transact(ctx context.Context, fn func(*conn) error) error {
 
 func (db *DB) once(ctx context.Context, fn func(*conn) error) error {
 	var own error
+	c := &conn{dialect: db.dialect, db: db, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
 	err := db.write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		own = fn(&conn{dialect: db.dialect, read: tx, write: tx, db: db, locked: map[id.Org]bool{}})
+		c.read, c.write = tx, tx
+		own = fn(c)
 		return own
 	}, db.dialect.isolation())
 	if own != nil {
 		return own
 	}
-	return failed(ctx, err, "Record")
+	if err != nil {
+		return failed(ctx, err, "Record")
+	}
+	for o, n := range c.appended {
+		db.changed(object.Hint{Org: o, N: n})
+	}
+	return nil
 }
 
 // inside reports whether c is a transaction.
@@ -185,11 +208,13 @@ type (
 	directory struct{ *conn }
 	work      struct{ *conn }
 	journal   struct{ *conn }
+	storage   struct{ *conn }
 )
 
 func (c *conn) Directory() ports.Directory { return directory{c} }
 func (c *conn) Work() ports.Work           { return work{c} }
 func (c *conn) Journal() ports.Journal     { return journal{c} }
+func (c *conn) Storage() ports.Storage     { return storage{c} }
 
 func (d directory) Users() ports.Users                 { return users(d) }
 func (d directory) Organisations() ports.Organisations { return organisations(d) }
@@ -208,3 +233,7 @@ func (w work) TaskHistory() ports.TaskHistory { return taskHistory(w) }
 func (j journal) Inbox() ports.Inbox     { return inbox(j) }
 func (j journal) Audit() ports.Audit     { return auditLog(j) }
 func (j journal) Replays() ports.Replays { return replays(j) }
+
+func (s storage) Objects() ports.Objects     { return objects(s) }
+func (s storage) Changes() ports.Changes     { return changes(s) }
+func (s storage) BlobNames() ports.BlobNames { return blobNames(s) }

@@ -126,7 +126,7 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 // erased are the tables that Erase empties, in the order that their references
 // allow; what is not among them goes with them.
 var erased = []string{
-	"tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
+	"objects", "changes", "log_heads", "tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
 }
 
 func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error {
@@ -136,11 +136,20 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error
 		if err != nil {
 			return err
 		}
+		// Nobody adds an object meanwhile.
+		if _, err := (changes{c}).lock(ctx, o); err != nil {
+			return err
+		}
+		if err := (blobNames{c}).discardAll(ctx, o, now); err != nil {
+			return err
+		}
 		for _, table := range erased {
 			if _, err := exec(ctx, c.write, "Organisation", "DELETE FROM "+table+" WHERE org_id = ?", string(o)); err != nil {
 				return err
 			}
 		}
+		delete(c.heads, o)
+		delete(c.appended, o)
 		tx := c.write.WithContext(ctx).Model(&organisationRow{}).Where("id = ?", string(o)).
 			Select("*").Omit("id", "provider_id").Updates(rowOfOrganisation(there.Erased(now)))
 		return failed(ctx, tx.Error, "Organisation")

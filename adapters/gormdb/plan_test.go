@@ -19,6 +19,7 @@ import (
 	"collab/domain/audit"
 	"collab/domain/id"
 	"collab/domain/invitation"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/replay"
@@ -38,6 +39,7 @@ const (
 	kindTask
 	kindEntry
 	kindInvitation
+	kindObject
 
 	tenants       = 100
 	organisationN = 3000 // most of them are empty
@@ -46,6 +48,8 @@ const (
 	workspacesN   = 60
 	tasksN        = 1000
 	moreTasksN    = 20_000 // in organisation 7 alone
+	objectsN      = 300
+	moreObjectsN  = 20_000 // in organisation 7 alone
 )
 
 // loadedAt is the first of the loaded tasks' times, in milliseconds.
@@ -84,6 +88,28 @@ func load(t *testing.T, db *DB) {
 		"CASE WHEN n % 5 > 0 THEN " + uid(kindWorkspace, "o", "n % 60 + 1") + " END, " +
 		fmt.Sprintf("CASE WHEN n %% 4 = 0 THEN '2026-01-31' END, CASE WHEN n %% 4 = 0 THEN %d + n * 60000 END, CASE WHEN n %% 4 = 0 THEN %d + n * 60000 END, ", loadedAt, loadedAt) +
 		"CASE WHEN n % 3 = 0 THEN '[\"often\",\"t' || (n % 50) || '\"]' END, n, " + uid(kindUser, "o", "n % 100 + 1") + fmt.Sprintf(", %d + n, 1, 1 ", loadedAt)
+	// A fifth of the objects are personal, of templates and of a team's, and the
+	// rest lies in workspaces.
+	text := func(uid string) string { return uid }
+	if db.dialect == onPostgres {
+		text = func(uid string) string { return uid + "::text" }
+	}
+	path := "'file number ' || n || '.md'"
+	place := func(personal, template, team, workspace string) string {
+		return "CASE n % 5 WHEN 0 THEN " + personal + " WHEN 1 THEN " + template + " WHEN 2 THEN " + team + " ELSE " + workspace + " END"
+	}
+	user, inTeam, inWorkspace := uid(kindUser, "o", "n / 5 % 100 + 1"), uid(kindTeam, "o", "n / 5 % 30 + 1"), uid(kindWorkspace, "o", "n / 5 % 57 + 4") // others can be removed
+	key := text(orgID) + " || " + place("'/personal/' || "+text(user)+" || '/'", "'/shared/templates/'",
+		"'/teams/' || "+text(inTeam)+" || '/memory/'", "'/workspaces/' || "+text(inWorkspace)+" || '/artifacts/'") + " || " + path
+	objects := "INSERT INTO objects (org_id, id, storage_key, folded_key, path, kind, scope, workspace_id, in_workspace_id, team_id, owner_id, mime_type, version, created_by, updated_by, created_at, updated_at, blob, size, checksum, is_text, n) " +
+		"SELECT " + orgID + ", " + uid(kindObject, "o", "n") + ", " + key + ", upper(" + key + "), " + path + ", " + place("'ARTIFACT'", "'TEMPLATE'", "'TEAM_MEMORY'", "'ARTIFACT'") + ", " +
+		place("'PERSONAL'", "'SHARED'", "'SHARED'", "'SHARED'") + ", CASE WHEN n % 5 > 2 OR n % 10 = 0 THEN " + inWorkspace + " END, CASE WHEN n % 5 > 2 THEN " + inWorkspace + " END, " +
+		"CASE WHEN n % 5 = 2 THEN " + inTeam + " END, CASE WHEN n % 5 = 0 THEN " + user + " END, 'text/markdown', 1, " + user + ", " + user + ", n, n, " +
+		key + " || '@1-x', n, '0000000000000000000000000000000000000000000000000000000000000000', true, n "
+	changes := "INSERT INTO changes (org_id, n, type, at, record) SELECT " + orgID + ", n, CASE n % 50 WHEN 0 THEN 'file-deleted' WHEN 1 THEN 'access-changed' ELSE 'file-changed' END, n * 100 + o, '{}' "
+	inSeven := func(from, more int) string {
+		return fmt.Sprintf("FROM (WITH RECURSIVE s(n) AS (SELECT %d UNION ALL SELECT n + 1 FROM s WHERE n < %d) SELECT 7 AS o, n FROM s) AS x", from+1, from+more)
+	}
 	for _, statement := range []string{
 		"INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at) " +
 			"SELECT " + uid(kindOrg, "n", "0") + ", 'org_' || n, 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '', CASE WHEN n % 50 = 0 THEN n END " +
@@ -102,7 +128,14 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO workspaces (org_id, id, team_id, name, created_by, created_at, updated_at) SELECT " + orgID + ", " + uid(kindWorkspace, "o", "n") + ", " + uid(kindTeam, "o", "n % 30 + 1") + ", 'W', " + uid(kindUser, "o", "1") + ", n, n " + each(workspacesN),
 		"INSERT INTO workspace_orders (org_id, user_id, workspace_ids) SELECT " + orgID + ", " + uid(kindUser, "o", "n") + ", '[]' " + each(usersN),
 		tasks + each(tasksN),
-		tasks + fmt.Sprintf("FROM (WITH RECURSIVE s(n) AS (SELECT %d UNION ALL SELECT n + 1 FROM s WHERE n < %d) SELECT 7 AS o, n FROM s) AS x", tasksN+1, tasksN+moreTasksN),
+		tasks + inSeven(tasksN, moreTasksN),
+		objects + each(objectsN),
+		objects + inSeven(objectsN, moreObjectsN),
+		changes + each(objectsN),
+		changes + inSeven(objectsN, moreObjectsN),
+		"INSERT INTO log_heads (org_id, n, floor) SELECT org_id, MAX(n), 0 FROM changes GROUP BY org_id",
+		"INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id > " + uid(kindOrg, "101", "0") + " AND id <> " + uid(kindOrg, "2000", "0"),
+		"INSERT INTO blob_names (name, org_id, is_discarded, at) SELECT " + text(orgID) + " || '/' || n, " + orgID + ", n % 10 > 0, n * 100 + o " + each(200),
 		"INSERT INTO task_history (org_id, id, task_id, at, by_user, reason, fields) SELECT " + orgID + ", " + uid(kindEntry, "o", "n") + ", " + uid(kindTask, "o", "n") + ", n, " + uid(kindUser, "o", "1") + ", '', '[]' " + each(tasksN),
 		"INSERT INTO audit (id, org_id, at, is_operator, action, target, detail, address, request) SELECT " + uid(kindEntry, "o", "n") + ", " + orgID + ", n, false, 'a', '', '', '', '' " + each(200),
 		"INSERT INTO inbox (source, message, noted_at) SELECT 's', 'm' || o || '_' || n, n * 100 + o " + each(200),
@@ -382,6 +415,7 @@ func testPlans(t *testing.T, db *DB, r *recorder) {
 		}
 	})
 	t.Run("task lists", func(t *testing.T) { testTaskPlans(t, db, r) })
+	t.Run("object lists", func(t *testing.T) { testObjectPlans(t, db, r) })
 }
 
 // everyStatement calls every method of every collection, on records that are
@@ -494,6 +528,42 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			fresh.Key = "fresh"
 			return errors.Join(drop(q.Begin(ctx, taken, now)), drop(q.Begin(ctx, fresh, now)), q.Finish(ctx, fresh), q.Abandon(ctx, fresh.Key, fresh.Claim), q.Prune(ctx, now))
 		},
+		"objects": func(_ *DB, r ports.Records) error {
+			q := r.Storage().Objects()
+			v, err := q.Get(ctx, o, uid[id.Object](kindObject, 7, 31))
+			shared := v
+			shared.ID, shared.Path = uid[id.Object](kindObject, 7, 90_000), "a/b/c"
+			inside, ofTeam := shared, shared
+			inside.ID, inside.Kind, inside.Workspace = uid[id.Object](kindObject, 7, 90_001), object.Artifact, new(uid[id.Workspace](kindWorkspace, 7, 3))
+			ofTeam.ID, ofTeam.Kind, ofTeam.Team = uid[id.Object](kindObject, 7, 90_002), object.TeamMemory, new(uid[id.Team](kindTeam, 7, 3))
+			return errors.Join(err, drop(q.At(ctx, o, v.StorageKey())), q.Add(ctx, o, shared), q.Add(ctx, o, inside), q.Add(ctx, o, ofTeam), q.Put(ctx, o, v),
+				q.Remove(ctx, o, []id.Object{v.ID}), q.Remove(ctx, o, []id.Object{shared.ID, inside.ID, ofTeam.ID}))
+		},
+		"changes": func(db *DB, r ports.Records) error {
+			q := r.Storage().Changes()
+			v, err := r.Storage().Objects().Get(ctx, o, uid[id.Object](kindObject, 7, 31))
+			now := time.UnixMilli(loadedAt).UTC() // what is older is pruned
+			v.UpdatedAt = now
+			second := v
+			second.ID = uid[id.Object](kindObject, 7, 32)
+			fresh := uid[id.Org](kindOrg, 2000, 0)
+			_, err2 := q.Append(ctx, fresh)
+			return errors.Join(err, err2, drop(q.Lock(ctx, o)), drop(q.Append(ctx, o, object.Written(v))), drop(q.Append(ctx, o, object.Written(second), object.Written(v), object.Regrouped(object.Audience{}, "", now))),
+				drop(q.Heads(ctx, []id.Org{o})), drop(q.Heads(ctx, pageOfOrgs())), drop(q.List(ctx, o, 20_000, 100)), drop(db.Storage().Changes().List(ctx, other, 0, 100)),
+				q.Since(ctx, o, 20_000, func(object.Head) error { return nil }, func(object.Change) error { return nil }),
+				q.Prune(ctx, time.UnixMilli(0)), q.Prune(ctx, time.UnixMilli(103)))
+		},
+		"blob names": func(_ *DB, r ports.Records) error {
+			q := r.Storage().BlobNames()
+			there := string(o) + "/10"
+			fresh := string(o) + "/fresh"
+			known := make([]string, 20)
+			for i := range known {
+				known[i] = fmt.Sprintf("%s/%d", o, i)
+			}
+			return errors.Join(q.Announce(ctx, o, fresh, now), q.Discard(ctx, o, []string{fresh, there}, now), q.Forget(ctx, object.Blob{Org: o, Name: fresh, Discarded: true}),
+				q.Expire(ctx, time.UnixMilli(1200)), drop(q.Due(ctx, time.UnixMilli(9000), "", 100)), drop(q.Due(ctx, time.UnixMilli(9000), there, 100)), drop(q.Known(ctx, known)), drop(q.Known(ctx, known[:1])))
+		},
 		"erasure": func(_ *DB, r ports.Records) error { return r.Directory().Organisations().Erase(ctx, other, now) },
 	}
 }
@@ -536,9 +606,47 @@ func testTaskPlans(t *testing.T, db *DB, r *recorder) {
 	}
 }
 
-// someActor sees half of the workspaces of organisation 7.
+// testObjectPlans wants the objects of every list in the order of the index of
+// their keys, and no more of them read than are in the folders in question.
+func testObjectPlans(t *testing.T, db *DB, r *recorder) {
+	a := someActor()
+	o := a.Org
+	filters := map[string]object.Filter{
+		"no filter": {}, "kind": {Kind: object.Artifact}, "rare kind": {Kind: object.TeamMemory}, "shared": {Scope: object.Shared}, "personal": {Scope: object.Personal},
+		"workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4)}, "shared workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4), Scope: object.Shared},
+		"unplaced": {Unplaced: true}, "team": {Team: uid[id.Team](kindTeam, 7, 1)}, "owner": {Owner: a.User}, "prefix": {Prefix: string(o) + "/shared/templates/file number 1"},
+		"kind and prefix": {Kind: object.Artifact, Prefix: string(o) + "/workspaces/"},
+	}
+	for name, f := range filters {
+		for _, viewer := range []*org.Actor{nil, &a} {
+			for _, f.Limit = range []int{0, 50} {
+				for _, f.After = range []string{"", string(o) + "/personal/00000002-0007-7000-8000-000000000005/file number 10004.md"} {
+					n := 0
+					seen := r.during(t, func() error {
+						return db.Storage().Objects().List(t.Context(), o, viewer, f, func(object.Head) error { return nil }, func(object.Object) error { n++; return nil })
+					})
+					if f.After == "" && n == 0 {
+						t.Errorf("%s selects nothing", name)
+					}
+					for _, s := range seen[1:] {
+						for _, p := range explain(t, db, s) {
+							checkScans(t, s, p)
+							if p.sorts && f.Limit > 0 {
+								t.Errorf("%s of %v: a page is sorted\n%s\n%s", name, viewer, s.text, p.text)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// someActor sees half of the workspaces of organisation 7, and one team.
 func someActor() org.Actor {
-	a := org.Actor{User: uid[id.User](kindUser, 7, 5), Org: uid[id.Org](kindOrg, 7, 0), Role: org.Member, Sight: &org.Sight{Workspaces: map[id.Workspace]id.Team{}}}
+	a := org.Actor{User: uid[id.User](kindUser, 7, 5), Org: uid[id.Org](kindOrg, 7, 0), Role: org.Member, Sight: &org.Sight{
+		Teams: map[id.Team]bool{uid[id.Team](kindTeam, 7, 1): true}, Workspaces: map[id.Workspace]id.Team{},
+	}}
 	for n := 1; n <= workspacesN/2; n++ {
 		w := uid[id.Workspace](kindWorkspace, 7, n)
 		a.Sight.Workspaces[w] = uid[id.Team](kindTeam, 7, 1)

@@ -14,6 +14,7 @@ func contains(all []string, s string) bool { return slices.Contains(all, s) }
 var rowTypes = []any{
 	userRow{}, organisationRow{}, membershipRow{}, invitationRow{}, subscriptionRow{}, teamRow{}, teamMemberRow{}, workspaceRow{}, orderRow{},
 	taskRow{}, taskTagRow{}, taskHistoryRow{}, inboxRow{}, auditRow{}, replayRow{},
+	logEpochRow{}, logHeadRow{}, objectRow{}, changeRow{}, blobNameRow{},
 }
 
 func parsed(t *testing.T, db *DB, row any) *schema.Schema {

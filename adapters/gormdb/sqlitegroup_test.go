@@ -12,6 +12,15 @@ import (
 	"collab/ports"
 )
 
+// awaitWaiting returns when so many writes wait for the writer.
+func awaitWaiting(db *DB, n int) {
+	for waiting := 0; waiting < n; runtime.Gosched() {
+		db.group.mu.Lock()
+		waiting = len(db.group.waiting)
+		db.group.mu.Unlock()
+	}
+}
+
 func TestGroups(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	o, u := seeded(t, db)
@@ -27,11 +36,7 @@ func TestGroups(t *testing.T) {
 		if err := db.Atomic(ctx, func(ports.Records) error {
 			for i := range writes {
 				all.Go(func() { errs[i] = db.together(contexts[i], writes[i]) })
-				for waiting := 0; waiting <= i; runtime.Gosched() {
-					db.group.mu.Lock()
-					waiting = len(db.group.waiting)
-					db.group.mu.Unlock()
-				}
+				awaitWaiting(db, i+1)
 			}
 			return nil
 		}); err != nil {

@@ -74,11 +74,12 @@ func (q teams) Put(ctx context.Context, o id.Org, t team.Team) error {
 func (q teams) Remove(ctx context.Context, o id.Org, t id.Team) error {
 	return q.atomic(ctx, func(c *conn) error {
 		n, err := exec(ctx, c.write, "Team",
-			"DELETE FROM teams WHERE org_id = ? AND id = ? AND NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = teams.org_id AND w.team_id = teams.id)",
+			"DELETE FROM teams WHERE org_id = ? AND id = ? AND NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = teams.org_id AND w.team_id = teams.id)"+
+				" AND NOT EXISTS (SELECT 1 FROM objects x WHERE x.org_id = teams.org_id AND x.team_id = teams.id)",
 			string(o), string(t))
 		if fault.Is(err, fault.NotFound) {
-			// A workspace was added meanwhile, and its reference stands.
-			return fault.Wrap(fault.Conflict, err, "The team still has workspaces")
+			// One of them was added meanwhile, and its reference stands.
+			return fault.Wrap(fault.Conflict, err, "The team still has workspaces or stored objects")
 		}
 		if err != nil || n == 1 {
 			return err
@@ -86,7 +87,7 @@ func (q teams) Remove(ctx context.Context, o id.Org, t id.Team) error {
 		if _, err := (teams{c}).Get(ctx, o, t); err != nil {
 			return err
 		}
-		return fault.New(fault.Conflict, "The team still has workspaces")
+		return fault.New(fault.Conflict, "The team still has workspaces or stored objects")
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 // belongs to none is users, organisations themselves, the inbox and replays.
 var tenantTables = []string{
 	"memberships", "invitations", "subscriptions", "teams", "team_members", "workspaces", "workspace_orders",
-	"tasks", "task_tags", "task_history", "audit",
+	"tasks", "task_tags", "task_history", "audit", "objects", "log_heads", "changes", "blob_names",
 }
 
 // The statements that go across organisations on purpose, all of them, each
@@ -27,6 +27,9 @@ var (
 	acrossMemberships = across("memberships of one user: which organisations there are is the question")
 	acrossInvitations = across("an invitation's token is all that an invited person has")
 	acrossOverview    = across("an operator's list shows the seats and the subscription of each organisation in it")
+	acrossHeads       = across("a server asks for the logs of all organisations that its clients follow")
+	acrossLogs        = across("old entries are removed from all logs")
+	acrossBlobs       = across("there is one store of blobs, and what nobody needs is removed from all of it")
 	acrossAudit       = across("an entry of the deployment belongs to no organisation")
 )
 

@@ -89,15 +89,24 @@ func (q workspaces) Put(ctx context.Context, o id.Org, w workspace.Workspace) er
 }
 
 // Remove leaves the tasks and their history to the references. It is a
-// transaction although it is one statement, because that is run again when it
-// and a change of the tasks have waited for each other.
+// transaction even so, because that is run again when it and a change of the
+// tasks have waited for each other.
 func (q workspaces) Remove(ctx context.Context, o id.Org, w id.Workspace) error {
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Workspace", "DELETE FROM workspaces WHERE org_id = ? AND id = ?", string(o), string(w))
-		if err == nil && n == 0 {
-			err = fault.Missing("Workspace")
+		n, err := exec(ctx, c.write, "Workspace",
+			"DELETE FROM workspaces WHERE org_id = ? AND id = ? AND NOT EXISTS (SELECT 1 FROM objects x WHERE x.org_id = workspaces.org_id AND x.in_workspace_id = workspaces.id)",
+			string(o), string(w))
+		if fault.Is(err, fault.NotFound) {
+			// An object was added meanwhile, and its reference stands.
+			return fault.Wrap(fault.Conflict, err, "The workspace still has stored objects")
 		}
-		return err
+		if err != nil || n == 1 {
+			return err
+		}
+		if _, err := (workspaces{c}).Get(ctx, o, w); err != nil {
+			return err
+		}
+		return fault.New(fault.Conflict, "The workspace still has stored objects")
 	})
 }
 

@@ -1,0 +1,385 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// What Prune does in one transaction at most.
+const (
+	prunedEntries = 5000
+	prunedLogs    = 100 // whose organisations cannot write meanwhile
+)
+
+type logEpochRow struct {
+	Epoch int64 `gorm:"primaryKey;autoIncrement:false"`
+}
+
+func (logEpochRow) TableName() string { return "log_epoch" }
+
+type logHeadRow struct {
+	OrgID string `gorm:"type:uuid;primaryKey"`
+	N     int64  `gorm:"not null"`
+	Floor int64  `gorm:"not null"`
+}
+
+func (logHeadRow) TableName() string { return "log_heads" }
+
+type changeRow struct {
+	OrgID    string         `gorm:"type:uuid;primaryKey"`
+	N        int64          `gorm:"primaryKey;autoIncrement:false"`
+	Type     string         `gorm:"not null"`
+	At       int64          `gorm:"not null"`
+	ByUser   sql.NullString `gorm:"type:uuid"`
+	Record   sql.NullString // a recordRow
+	Audience sql.NullString // an audienceRow
+}
+
+func (changeRow) TableName() string { return "changes" }
+
+// recordRow is an object as an entry of the log has it.
+type recordRow struct {
+	ID        id.Object     `json:"id"`
+	Path      string        `json:"path"`
+	Kind      object.Kind   `json:"kind"`
+	Scope     object.Scope  `json:"scope"`
+	Workspace *id.Workspace `json:"workspace,omitempty"`
+	Team      *id.Team      `json:"team,omitempty"`
+	Owner     *id.User      `json:"owner,omitempty"`
+	MimeType  string        `json:"mimeType"`
+	Version   int64         `json:"version"`
+	CreatedBy id.User       `json:"createdBy"`
+	UpdatedBy id.User       `json:"updatedBy"`
+	Created   int64         `json:"createdAt"`
+	Updated   int64         `json:"updatedAt"`
+	Blob      string        `json:"blob"`
+	Size      int64         `json:"size"`
+	Checksum  string        `json:"checksum"`
+	IsText    bool          `json:"isText"`
+	N         int64         `json:"n"`
+}
+
+func rowOfRecord(v object.Object) recordRow {
+	return recordRow{
+		v.ID, v.Path, v.Kind, v.Scope, v.Workspace, v.Team, v.Owner, v.MimeType, v.Version, v.CreatedBy, v.UpdatedBy,
+		v.CreatedAt.UnixMilli(), v.UpdatedAt.UnixMilli(), v.Blob, v.Size, v.Checksum, v.Text, v.N,
+	}
+}
+
+func (r recordRow) object(o id.Org) object.Object {
+	return object.Object{
+		Place: object.Place{Kind: r.Kind, Scope: r.Scope, Workspace: r.Workspace, Team: r.Team, Owner: r.Owner},
+		ID:    r.ID, Org: o, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy, UpdatedBy: r.UpdatedBy,
+		CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
+		Content: object.Content{Blob: r.Blob, Size: r.Size, Checksum: r.Checksum, Text: r.IsText}, N: r.N,
+	}
+}
+
+type audienceRow struct {
+	Everyone bool      `json:"everyone,omitempty"`
+	Managers bool      `json:"managers,omitempty"`
+	Users    []id.User `json:"users,omitempty"`
+}
+
+const changeColumns = "c.n, c.type, c.at, c.by_user, c.record, c.audience"
+
+func scanLogged(o id.Org) func(scanner) (object.Change, error) {
+	return func(s scanner) (object.Change, error) {
+		var r changeRow
+		if err := s.Scan(&r.N, &r.Type, &r.At, &r.ByUser, &r.Record, &r.Audience); err != nil {
+			return object.Change{}, err
+		}
+		c := object.Change{N: r.N, Type: object.ChangeType(r.Type), By: id.User(r.ByUser.String), At: instant(r.At)}
+		if r.Record.Valid {
+			var record recordRow
+			if err := json.Unmarshal([]byte(r.Record.String), &record); err != nil {
+				return object.Change{}, err
+			}
+			c.Object = record.object(o)
+		}
+		if r.Audience.Valid {
+			var a audienceRow
+			if err := json.Unmarshal([]byte(r.Audience.String), &a); err != nil {
+				return object.Change{}, err
+			}
+			c.Audience = (*object.Audience)(&a)
+		}
+		return c, nil
+	}
+}
+
+type changes struct{ *conn }
+
+var _ ports.Changes = changes{}
+
+const headColumns = "h.n, h.floor, (SELECT e.epoch FROM log_epoch e)"
+
+func scanHead(s scanner) (h object.Head, err error) {
+	err = s.Scan(&h.N, &h.Floor, &h.Epoch)
+	return h, err
+}
+
+// readHead reads the head of a log, which is there before its first entry.
+func readHead(ctx context.Context, db *gorm.DB, o id.Org) (object.Head, error) {
+	return get(ctx, db, "Log", scanHead,
+		"SELECT COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON h.org_id = ?", string(o))
+}
+
+func (q changes) Lock(ctx context.Context, o id.Org) (object.Head, error) {
+	if !q.inside() {
+		return object.Head{}, notInside("locked")
+	}
+	return q.lock(ctx, o)
+}
+
+func notInside(done string) error {
+	return fault.Wrap(fault.Internal, errors.New("a log is "+done+" outside a transaction"), "The database failed")
+}
+
+// lock holds the row of the log's head, which it makes where there is none. What
+// it has read stays true until the transaction ends.
+func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
+	if h, ok := q.heads[o]; ok {
+		return h, nil
+	}
+	query := "SELECT " + headColumns + " FROM log_heads h WHERE h.org_id = ?" + q.dialect.held()
+	h, found, err := row(ctx, q.write, "Organisation", scanHead, query, string(o))
+	if err == nil && !found {
+		if _, err = exec(ctx, q.write, "Organisation",
+			"INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = ? ON CONFLICT DO NOTHING", string(o)); err == nil {
+			h, err = get(ctx, q.write, "Organisation", scanHead, query, string(o))
+		}
+	}
+	if err != nil {
+		return object.Head{}, err
+	}
+	q.heads[o] = h
+	return h, nil
+}
+
+var loggedColumns = []column{{"n", "bigint"}, {"type", "text"}, {"at", "bigint"}, {"by_user", "uuid"}, {"record", "text"}, {"audience", "text"}}
+
+const (
+	moveHead   = "UPDATE log_heads SET n = ? WHERE org_id = ?"
+	moveObject = "UPDATE objects SET n = ? WHERE org_id = ? AND id = ?"
+)
+
+// appendChanges writes all entries from one parameter. On Postgres it moves the
+// head and one object as well, which saves two ways to the server.
+var appendChanges = func() (s [2]string) {
+	names := make([]string, len(loggedColumns))
+	for i, c := range loggedColumns {
+		names[i] = c.name
+	}
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		s[d] = "INSERT INTO changes (org_id, " + strings.Join(names, ", ") + ") SELECT " + d.param(column{"org_id", "uuid"}) +
+			", v." + strings.Join(names, ", v.") + " FROM " + d.records(loggedColumns) + " WHERE 1 = 1"
+	}
+	s[onPostgres] = "WITH head AS (" + moveHead + "), moved AS (" + moveObject + ") " + s[onPostgres]
+	return s
+}()
+
+// Append numbers the entries itself: the lock keeps others from it.
+func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (object.Head, error) {
+	if !q.inside() {
+		return object.Head{}, notInside("appended to")
+	}
+	h, err := q.lock(ctx, o)
+	if err != nil || len(made) == 0 {
+		return h, err
+	}
+	records := make([]map[string]any, len(made))
+	moved := map[id.Object]int64{}
+	for i, c := range made {
+		h.N++
+		record := map[string]any{"n": h.N, "type": string(c.Type), "at": c.At.UnixMilli()}
+		if c.By != "" {
+			record["by_user"] = string(c.By)
+		}
+		if c.Type == object.Changed {
+			c.Object.N, moved[c.Object.ID] = h.N, h.N
+		}
+		if c.Type != object.AccessChanged {
+			if record["record"], err = written(rowOfRecord(c.Object)); err != nil {
+				return object.Head{}, failed(ctx, err, "Change")
+			}
+		}
+		if c.Audience != nil {
+			if record["audience"], err = written(audienceRow(*c.Audience)); err != nil {
+				return object.Head{}, failed(ctx, err, "Change")
+			}
+		}
+		records[i] = record
+	}
+	entries, err := written(records)
+	if err != nil {
+		return object.Head{}, failed(ctx, err, "Change")
+	}
+	if err := q.append(ctx, o, h, entries, moved); err != nil {
+		return object.Head{}, err
+	}
+	q.heads[o], q.appended[o] = h, h.N
+	return h, nil
+}
+
+func (q changes) append(ctx context.Context, o id.Org, h object.Head, entries string, moved map[id.Object]int64) error {
+	if q.dialect == onPostgres {
+		var one any
+		for of, n := range moved {
+			if n == h.N {
+				one = string(of)
+				delete(moved, of)
+			}
+		}
+		if _, err := exec(ctx, q.write, "Change", appendChanges[onPostgres], h.N, string(o), h.N, string(o), one, string(o), entries); err != nil {
+			return err
+		}
+	} else {
+		if _, err := exec(ctx, q.write, "Change", appendChanges[onSQLite], string(o), entries); err != nil {
+			return err
+		}
+		if _, err := exec(ctx, q.write, "Change", moveHead, h.N, string(o)); err != nil {
+			return err
+		}
+	}
+	for of, n := range moved {
+		if _, err := exec(ctx, q.write, "Change", moveObject, n, string(o), string(of)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written is a value as JSON.
+func written(v any) (string, error) {
+	b, err := json.Marshal(v)
+	return string(b), err
+}
+
+type orgHead struct {
+	org  sql.NullString
+	head object.Head
+}
+
+func scanOrgHead(s scanner) (h orgHead, err error) {
+	err = s.Scan(&h.org, &h.head.N, &h.head.Floor, &h.head.Epoch)
+	return h, err
+}
+
+func (q changes) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {
+	heads := make(map[id.Org]object.Head, len(orgs))
+	if len(orgs) == 0 {
+		return heads, nil
+	}
+	there, err := all(ctx, acrossHeads.on(q.read), "Log", scanOrgHead,
+		"SELECT h.org_id, COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON "+q.dialect.in("h.org_id", "uuid"),
+		list(q.dialect, ids(orgs)))
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range orgs {
+		heads[o] = object.Head{Epoch: there[0].head.Epoch}
+	}
+	for _, h := range there {
+		if h.org.Valid {
+			heads[id.Org(h.org.String)] = h.head
+		}
+	}
+	return heads, nil
+}
+
+func (q changes) List(ctx context.Context, o id.Org, after int64, limit int) ([]object.Change, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	query, limited := q.dialect.page("SELECT "+changeColumns+" FROM changes c WHERE c.org_id = ? AND c.n > ?", "c.n", limit)
+	return all(ctx, q.read, "Change", scanLogged(o), query, append([]any{string(o), after}, limited...)...)
+}
+
+// changesApart selects the entries of a type that is not Changed. The first
+// condition is the index's, which SQLite does not see in the second.
+const changesApart = "SELECT " + changeColumns + " FROM changes c WHERE c.org_id = ? AND c.type <> '" + string(object.Changed) + "' AND c.type = ? AND c.n > ? ORDER BY c.n"
+
+// Since tells of deletions before objects: another object may have the path by
+// now.
+func (q changes) Since(ctx context.Context, o id.Org, after int64, head func(object.Head) error, fn func(object.Change) error) error {
+	return q.snapshot(ctx, func(db *gorm.DB) error {
+		h, err := readHead(ctx, db, o)
+		if err == nil {
+			err = head(h)
+		}
+		if err != nil {
+			return err
+		}
+		for _, t := range []object.ChangeType{object.AccessChanged, object.Deleted} {
+			if err := each(ctx, db, "Change", scanLogged(o), fn, changesApart, string(o), string(t), after); err != nil {
+				return err
+			}
+		}
+		return each(ctx, db, "Object", scanObjects(o), func(v object.Object) error {
+			return fn(object.Change{N: v.N, Type: object.Changed, Object: v})
+		}, "SELECT "+objectColumns+" FROM objects x WHERE x.org_id = ? AND x.n > ? ORDER BY x.n", string(o), after)
+	})
+}
+
+type oldEntries struct {
+	org  id.Org
+	last int64
+}
+
+func scanOldEntries(s scanner) (r oldEntries, err error) {
+	err = s.Scan((*string)(&r.org), &r.last)
+	return r, err
+}
+
+// Prune looks for some of the oldest entries of all logs, and removes them with
+// what is before them in their logs, until there are none.
+func (q changes) Prune(ctx context.Context, before time.Time) error {
+	for {
+		old, err := all(ctx, acrossLogs.on(q.read), "Change", scanOldEntries,
+			"SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < ? ORDER BY c.at LIMIT ?) AS p GROUP BY p.org_id ORDER BY p.org_id LIMIT ?",
+			before.UnixMilli(), prunedEntries, prunedLogs)
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		err = q.atomic(ctx, func(c *conn) error {
+			left := int64(prunedEntries)
+			for _, e := range old {
+				n, err := (changes{c}).prune(ctx, e.org, e.last, left)
+				if left -= n; err != nil || left == 0 {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// prune removes at most limit entries of one log, up to the one with the number
+// last. There are no gaps, so that the floor says how many there are.
+func (q changes) prune(ctx context.Context, o id.Org, last, limit int64) (int64, error) {
+	h, err := q.lock(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	h.Floor = max(h.Floor, min(last, h.Floor+limit))
+	if _, err := exec(ctx, q.write, "Change", "UPDATE log_heads SET floor = ? WHERE org_id = ?", h.Floor, string(o)); err != nil {
+		return 0, err
+	}
+	q.heads[o] = h
+	return exec(ctx, q.write, "Change", "DELETE FROM changes WHERE org_id = ? AND n <= ?", string(o), h.Floor)
+}

@@ -1,0 +1,283 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gorm.io/gorm"
+
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+)
+
+// List is one statement over ranges of storage keys, one for each folder whose
+// objects the viewer sees, so that what others have costs nothing.
+func (q objects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, fn func(object.Object) error) error {
+	objects := func(db *gorm.DB) error {
+		query, args, some := objectList(q.dialect, o, viewer, f)
+		if !some {
+			return nil
+		}
+		return each(ctx, db, "Object", scanObjects(o), fn, query, args...)
+	}
+	if head == nil {
+		return objects(q.read)
+	}
+	return q.snapshot(ctx, func(db *gorm.DB) error {
+		h, err := readHead(ctx, db, o)
+		if err == nil {
+			err = head(h)
+		}
+		if err != nil {
+			return err
+		}
+		return objects(db)
+	})
+}
+
+// snapshot runs fn with all that it reads as of one moment.
+func (c *conn) snapshot(ctx context.Context, fn func(*gorm.DB) error) error {
+	if c.inside() {
+		return fn(c.read)
+	}
+	var own error
+	err := c.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		own = fn(tx)
+		return own
+	}, &sql.TxOptions{Isolation: c.dialect.snapshot(), ReadOnly: true})
+	if own != nil {
+		return own
+	}
+	return failed(ctx, err, "Record")
+}
+
+// objectList builds the query of a list; some is false when no object can be in
+// it.
+func objectList(d dialect, o id.Org, viewer *org.Actor, f object.Filter) (query string, args []any, some bool) {
+	var c condition
+	c.add("x.org_id = ?", string(o))
+	if f.Kind != "" {
+		if _, ok := object.ParseKind(string(f.Kind)); !ok {
+			return "", nil, false
+		}
+		c.add("x.kind = ?", string(f.Kind))
+	}
+	if f.Scope != "" {
+		if _, ok := object.ParseScope(string(f.Scope)); !ok {
+			return "", nil, false
+		}
+		c.add("x.scope = ?", string(f.Scope))
+	}
+	if f.Unplaced {
+		c.add("x.workspace_id IS NULL")
+	}
+	if !c.is("x.workspace_id", string(f.Workspace)) || !c.is("x.team_id", string(f.Team)) || !c.is("x.owner_id", string(f.Owner)) {
+		return "", nil, false
+	}
+	ranges := folders(o, viewer, f)
+	if ranges = within(ranges, f); len(ranges) == 0 {
+		return "", nil, false
+	}
+	query, ranged := d.ranged(ranges, strings.Join(c.all, " AND "), f.Limit)
+	args = append(ranged, c.args...)
+	if f.Limit > 0 {
+		args = append(args, f.Limit)
+	}
+	return query, args, true
+}
+
+// is adds the condition that a column has an id; empty is any. It reports
+// whether there can be such a row.
+func (c *condition) is(column, value string) bool {
+	if value == "" {
+		return true
+	}
+	if _, ok := id.Parse[string](value); !ok {
+		return false
+	}
+	c.add(column+" = ?", value)
+	return true
+}
+
+// ranged is the query for the objects in ranges that follow each other, which
+// therefore come in the order of their keys without being sorted: from range to
+// range, and within one in the order of the index. CROSS keeps SQLite to that,
+// and Postgres the OFFSET, or where there is a limit one as coarse as page's.
+func (d dialect) ranged(ranges []keyRange, where string, limit int) (query string, args []any) {
+	lows, highs := make([]string, len(ranges)), make([]string, len(ranges))
+	for i, r := range ranges {
+		lows[i], highs[i] = r.low, r.high
+	}
+	if d == onPostgres {
+		end, last := " OFFSET 0", ""
+		if limit > 0 {
+			end, last = " LIMIT "+strconv.Itoa(coarse(limit)), " LIMIT ?"
+		}
+		return "SELECT " + objectColumns + " FROM unnest(?::text[], ?::text[]) AS f(low, high) CROSS JOIN LATERAL (SELECT * FROM objects x WHERE " + where +
+			" AND x.storage_key >= f.low AND x.storage_key < f.high ORDER BY x.storage_key" + end + ") x" + last, []any{list(d, lows), list(d, highs)}
+	}
+	var pairs strings.Builder
+	for i := range ranges {
+		separator := byte(',')
+		if i == 0 {
+			separator = '['
+		}
+		pairs.WriteByte(separator)
+		pairs.WriteString(array([]string{lows[i], highs[i]}))
+	}
+	pairs.WriteByte(']')
+	query = "SELECT " + objectColumns + " FROM json_each(?) f CROSS JOIN objects x INDEXED BY objects_order WHERE " + where +
+		" AND x.storage_key >= f.value->>0 AND x.storage_key < f.value->>1"
+	if limit > 0 {
+		query += " LIMIT ?"
+	}
+	return query, []any{pairs.String()}
+}
+
+// keyRange is the storage keys from low on and before high, as bytes.
+type keyRange struct{ low, high string }
+
+// folders returns the ranges, in their order, outside of which nothing is that
+// the viewer sees and the filter selects, and inside of which all is seen. What
+// lies where is the domain's: each range is the folder of a place.
+func folders(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
+	var ranges []keyRange
+	add := func(p object.Place) {
+		if f.Kind == "" || p.Scope == object.Personal || f.Kind == p.Kind {
+			folder := strings.TrimSuffix(object.Object{Org: o, Place: p}.StorageKey(), "/")
+			ranges = append(ranges, keyRange{folder + "/", folder + "0"}) // 0 comes after /
+		}
+	}
+	personal := f.Scope != object.Shared && f.Team == ""
+	shared := f.Scope != object.Personal && f.Owner == ""
+	inWorkspace := func(w id.Workspace) {
+		for _, kind := range []object.Kind{object.Artifact, object.WorkspaceMemory} {
+			add(object.Place{Kind: kind, Scope: object.Shared, Workspace: &w})
+		}
+	}
+	inTeam := func(t id.Team) { add(object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: &t}) }
+	switch {
+	case viewer == nil && f.Owner != "":
+		add(object.Place{Scope: object.Personal, Owner: &f.Owner})
+	case viewer == nil && f.Team != "":
+		inTeam(f.Team)
+	case viewer == nil && f.Workspace != "" && !personal:
+		inWorkspace(f.Workspace)
+	case viewer == nil:
+		ranges = append(ranges, keyRange{string(o) + "/", string(o) + "0"})
+	default:
+		if personal && (f.Owner == "" || f.Owner == viewer.User) {
+			add(object.Place{Scope: object.Personal, Owner: &viewer.User})
+		}
+		if !shared {
+			break
+		}
+		if f.Team == "" && f.Workspace == "" {
+			for _, kind := range []object.Kind{object.Artifact, object.BrandAsset, object.HubMemory, object.Template} {
+				add(object.Place{Kind: kind, Scope: object.Shared})
+			}
+		}
+		if viewer.Sight == nil {
+			break
+		}
+		if f.Workspace == "" {
+			for t := range viewer.Sight.Teams {
+				if f.Team == "" || f.Team == t {
+					inTeam(t)
+				}
+			}
+		}
+		switch {
+		case f.Team != "" || f.Unplaced:
+		case f.Workspace != "":
+			if viewer.SeesWorkspace(f.Workspace) {
+				inWorkspace(f.Workspace)
+			}
+		default:
+			for w := range viewer.Sight.Workspaces {
+				inWorkspace(w)
+			}
+		}
+	}
+	slices.SortFunc(ranges, func(a, b keyRange) int { return strings.Compare(a.low, b.low) })
+	return ranges
+}
+
+// within cuts the ranges to the filter's prefix and place, and makes texts of
+// the bytes that begin and end them.
+func within(ranges []keyRange, f object.Filter) []keyRange {
+	low, high := f.Prefix, following(f.Prefix)
+	if f.After != "" {
+		low = max(low, f.After+"\x00")
+	}
+	var cut []keyRange
+	for _, r := range ranges {
+		r.low = atLeast(max(r.low, low))
+		if high != "" {
+			r.high = min(r.high, high)
+		}
+		if r.high = atLeast(r.high); r.low < r.high {
+			cut = append(cut, r)
+		}
+	}
+	return cut
+}
+
+// following returns what comes, as bytes, after all that begins with s, and
+// nothing else: empty where there is none.
+func following(s string) string {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] < 0xff {
+			return s[:i] + string([]byte{s[i] + 1})
+		}
+	}
+	return ""
+}
+
+// atLeast returns the first text that a database can keep, UTF-8 without zeros,
+// which is not before s as bytes. There is one for every s that is before some
+// text, as all are here: the highest range ends with one.
+func atLeast(s string) string {
+	for s != "" {
+		at := 0
+		for at < len(s) {
+			r, size := utf8.DecodeRuneInString(s[at:])
+			if r == 0 || r == utf8.RuneError && size == 1 {
+				break
+			}
+			at += size
+		}
+		if at == len(s) {
+			return s
+		}
+		rest := s[at:]
+		i := sort.Search(runes, func(i int) bool { return string(nthRune(i)) >= rest })
+		if i < runes {
+			return s[:at] + string(nthRune(i))
+		}
+		s = following(s[:at])
+	}
+	return s
+}
+
+// runes are all characters but zero, in the order of their encodings.
+const runes = utf8.MaxRune - surrogates
+
+const (
+	firstSurrogate = 0xd800
+	surrogates     = 0x800
+)
+
+func nthRune(i int) rune {
+	r := rune(i + 1)
+	if r >= firstSurrogate {
+		r += surrogates
+	}
+	return r
+}

@@ -1,0 +1,349 @@
+package gormdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"pgregory.net/rapid"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// someObject is a template, the n-th of an organisation.
+func someObject(o id.Org, u id.User, n int) object.Object {
+	v := object.Object{
+		ID: uid[id.Object](kindObject, 1, n), Org: o, Path: fmt.Sprintf("%d.md", n), MimeType: "text/markdown",
+		Place: object.Place{Kind: object.Template, Scope: object.Shared},
+	}
+	return v.Filled(object.Content{Blob: v.BlobName("x"), Size: 1, Checksum: strings.Repeat("0", 64), Text: true}, u, time.UnixMilli(int64(n)).UTC())
+}
+
+// store adds the n-th object and its change.
+func store(ctx context.Context, r ports.Records, o id.Org, u id.User, n int) error {
+	v := someObject(o, u, n)
+	if err := r.Storage().Objects().Add(ctx, o, v); err != nil {
+		return err
+	}
+	_, err := r.Storage().Changes().Append(ctx, o, object.Written(v))
+	return err
+}
+
+// another organisation beside the seeded one.
+func besides(t *testing.T, db *DB) id.Org {
+	t.Helper()
+	o := uid[id.Org](kindOrg, 2, 2)
+	_, err := db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: "besides"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestHints(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, u := seeded(t, db)
+		other := besides(t, db)
+		ctx := t.Context()
+		var mu sync.Mutex
+		var hints []object.Hint
+		db.changed = func(h object.Hint) {
+			mu.Lock()
+			defer mu.Unlock()
+			hints = append(hints, h)
+			heads, err := db.Storage().Changes().Heads(ctx, []id.Org{h.Org})
+			if err != nil || heads[h.Org].N < h.N {
+				t.Errorf("the log is at %+v when the hint %+v comes, error %v", heads, h, err)
+			}
+		}
+		expect := func(t *testing.T, want ...object.Hint) {
+			t.Helper()
+			slices.SortFunc(hints, func(a, b object.Hint) int { return strings.Compare(string(a.Org), string(b.Org)) })
+			if !slices.Equal(hints, want) {
+				t.Errorf("the hints are %v, want %v", hints, want)
+			}
+			hints = nil
+		}
+		t.Run("a commit is told with the last number of each log", func(t *testing.T) {
+			if err := db.Atomic(ctx, func(r ports.Records) error {
+				return errors.Join(store(ctx, r, o, u, 1), store(ctx, r, o, u, 2), store(ctx, r, other, u, 3))
+			}); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, object.Hint{Org: o, N: 2}, object.Hint{Org: other, N: 1})
+		})
+		t.Run("what did not append tells nothing", func(t *testing.T) {
+			if err := db.Atomic(ctx, func(r ports.Records) error {
+				_, err := r.Storage().Changes().Lock(ctx, o)
+				_, err2 := r.Storage().Changes().Append(ctx, o)
+				return errors.Join(err, err2, r.Storage().Objects().Put(ctx, o, someObject(o, u, 1)), r.Storage().Changes().Prune(ctx, time.UnixMilli(0)))
+			}); err != nil {
+				t.Fatal(err)
+			}
+			expect(t)
+		})
+		t.Run("a rollback tells nothing and gives the number back", func(t *testing.T) {
+			stop := errors.New("stop")
+			if err := db.Atomic(ctx, func(r ports.Records) error { return errors.Join(store(ctx, r, o, u, 4), stop) }); !errors.Is(err, stop) {
+				t.Errorf("the error is %v", err)
+			}
+			func() {
+				defer func() { _ = recover() }()
+				_ = db.Atomic(ctx, func(r ports.Records) error {
+					if err := store(ctx, r, o, u, 4); err != nil {
+						t.Error(err)
+					}
+					panic("boom")
+				})
+			}()
+			expect(t)
+			if err := db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 4) }); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, object.Hint{Org: o, N: 3})
+		})
+		t.Run("a transaction that is run again tells once", func(t *testing.T) {
+			runs := 0
+			if err := db.Atomic(ctx, func(r ports.Records) error {
+				if err := store(ctx, r, o, u, 5); err != nil {
+					return err
+				}
+				if runs++; runs < 3 {
+					return &pgconn.PgError{Code: "40001"}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, object.Hint{Org: o, N: 4})
+		})
+		t.Run("an erased log tells nothing", func(t *testing.T) {
+			if err := db.Atomic(ctx, func(r ports.Records) error {
+				return errors.Join(store(ctx, r, other, u, 6), r.Directory().Organisations().Erase(ctx, other, time.UnixMilli(9).UTC()))
+			}); err != nil {
+				t.Fatal(err)
+			}
+			expect(t)
+		})
+	})
+}
+
+func TestTheEpochIsOfTheDatabase(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			before := time.Now().Unix()
+			db := migrated(t, d.url(t))
+			o, u := seeded(t, db)
+			other := besides(t, db)
+			if err := db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, o, u, 1) }); err != nil {
+				t.Fatal(err)
+			}
+			heads, err := db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now := time.Now().Unix(); heads[o].Epoch < before-1 || heads[o].Epoch > now+1 || heads[o].Epoch != heads[other].Epoch || heads[o].N != 1 || heads[other].N != 0 {
+				t.Errorf("the heads are %+v, from %d on to %d", heads, before, now)
+			}
+			// Whoever restores a copy writes another, which holds for every server at
+			// once.
+			if err := db.write.Exec("UPDATE log_epoch SET epoch = epoch + 1").Error; err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := heads[o]
+			want.Epoch++
+			var got [4]object.Head
+			note := func(i int) func(object.Head) error { return func(h object.Head) error { got[i] = h; return nil } }
+			err = db.Atomic(t.Context(), func(r ports.Records) error {
+				got[0], err = r.Storage().Changes().Lock(t.Context(), o)
+				got[1], err = r.Storage().Changes().Append(t.Context(), o)
+				return err
+			})
+			err = errors.Join(err, db.Storage().Objects().List(t.Context(), o, nil, object.Filter{}, note(2), func(object.Object) error { return nil }),
+				db.Storage().Changes().Since(t.Context(), o, 0, note(3), func(object.Change) error { return nil }))
+			if err != nil || got != [4]object.Head{want, want, want, want} {
+				t.Errorf("the heads are %+v, want %+v, error %v", got, want, err)
+			}
+		})
+	}
+}
+
+// logged writes so many entries without objects into a log, in one transaction.
+func logged(t *testing.T, db *DB, o id.Org, at time.Time, n int) {
+	t.Helper()
+	entries := make([]object.Change, n)
+	for i := range entries {
+		entries[i] = object.Regrouped(object.Audience{Everyone: true}, "", at)
+	}
+	if err := db.Atomic(t.Context(), func(r ports.Records) error {
+		_, err := r.Storage().Changes().Append(t.Context(), o, entries...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPruneIsDoneInParts(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, _ := seeded(t, db)
+		other := besides(t, db)
+		old, young := time.UnixMilli(1000).UTC(), time.UnixMilli(5000).UTC()
+		logged(t, db, o, old, 2*prunedEntries)
+		logged(t, db, o, young, 10)
+		logged(t, db, o, old, 10) // a clock that went back: what is before goes too
+		logged(t, db, o, young, 5)
+		logged(t, db, other, old, 7)
+		r := record(t, db)
+		seen := r.during(t, func() error { return db.Storage().Changes().Prune(t.Context(), young) })
+		deletions := 0
+		for _, s := range seen {
+			if strings.HasPrefix(s.text, "DELETE FROM changes") {
+				deletions++
+			}
+		}
+		if deletions < 4 {
+			t.Errorf("%d deletions", deletions)
+		}
+		heads, err := db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for of, want := range map[id.Org][2]int64{o: {2*prunedEntries + 25, 2*prunedEntries + 20}, other: {7, 7}} {
+			if h := heads[of]; h.N != want[0] || h.Floor != want[1] {
+				t.Errorf("the head is %+v, want %v", h, want)
+			}
+			left, err := db.Storage().Changes().List(t.Context(), of, 0, 100)
+			if err != nil || int64(len(left)) != want[0]-want[1] || len(left) > 0 && left[0].N != want[1]+1 {
+				t.Errorf("%d entries are left, error %v", len(left), err)
+			}
+		}
+	})
+}
+
+// TestPruneAgainstItselfAndWriters has two servers prune logs that grow.
+func TestPruneAgainstItselfAndWriters(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, u := seeded(t, db)
+		other := besides(t, db)
+		for _, of := range []id.Org{o, other} {
+			logged(t, db, of, time.UnixMilli(1), prunedEntries/2+100)
+		}
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				if err := db.Storage().Changes().Prune(t.Context(), time.UnixMilli(1000)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for i, of := range []id.Org{o, other} {
+			all.Go(func() {
+				for n := range 20 {
+					// Later than what is pruned.
+					if err := db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, of, u, 2000+100*i+n) }); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for _, of := range []id.Org{o, other} {
+			heads, err := db.Storage().Changes().Heads(t.Context(), []id.Org{of})
+			left, err2 := db.Storage().Changes().List(t.Context(), of, 0, 1000)
+			if err != nil || err2 != nil || heads[of].N != prunedEntries/2+120 || heads[of].Floor != prunedEntries/2+100 || len(left) != 20 {
+				t.Errorf("the head is %+v with %d entries, errors %v, %v", heads[of], len(left), err, err2)
+			}
+		}
+	})
+}
+
+func TestAnnouncingSharesATransaction(t *testing.T) {
+	db := migrated(t, databases[0].url(t))
+	o, _ := seeded(t, db)
+	names := db.Storage().BlobNames()
+	errs := make([]error, 3)
+	var all sync.WaitGroup
+	if err := db.Atomic(t.Context(), func(ports.Records) error {
+		for i, name := range []string{"a", "b", "a"} {
+			all.Go(func() { errs[i] = names.Announce(t.Context(), o, name, time.UnixMilli(1)) })
+			awaitWaiting(db, i+1)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if errs[0] != nil || errs[1] != nil || !fault.Is(errs[2], fault.Conflict) {
+		t.Errorf("the errors are %v", errs)
+	}
+}
+
+// TestEveryKeyHasItsRange holds the bounds of ranges, which are texts that
+// Postgres can keep, against any bytes.
+func TestEveryKeyHasItsRange(t *testing.T) {
+	bytes := rapid.OneOf(
+		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string { return string(b) }),
+		rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, '/', 'a', 0x7f, 0x80, 0xbf, 0xc2, 0xdf, 0xe0, 0xed, 0x9f, 0xa0, 0xef, 0xf0, 0xf4, 0x8f, 0x90, 0xf5, 0xff}), 0, 6),
+			func(b []byte) string { return string(b) }),
+	)
+	texts := rapid.OneOf(rapid.StringN(0, 6, -1), rapid.StringOf(rapid.SampledFrom([]rune{1, '/', 'a', 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xfffd, 0xffff, 0x10000, 0x10ffff})))
+	rapid.Check(t, func(t *rapid.T) {
+		s, text := bytes.Draw(t, "bytes"), texts.Draw(t, "text")
+		if cut := rapid.IntRange(0, len(text)).Draw(t, "cut"); rapid.Bool().Draw(t, "near") {
+			s = text[:cut] + s
+		}
+		if strings.ContainsRune(text, 0) {
+			return
+		}
+		low := atLeast(s)
+		if !storable(low) {
+			t.Fatalf("%q is no text", low)
+		}
+		if low != "" && (text >= s) != (text >= low) {
+			t.Errorf("%q is not before %q: %t, not before %q: %t", text, s, text >= s, low, text >= low)
+		}
+		if low == "" && s != "" && text >= s {
+			t.Errorf("%q is not before %q, which nothing follows", text, s)
+		}
+		end := following(s)
+		if (strings.HasPrefix(text, s)) != (text >= s && (end == "" || text < end)) {
+			t.Errorf("%q begins with %q: %t, and is before %q: %t", text, s, strings.HasPrefix(text, s), end, text < end)
+		}
+	})
+}
+
+func TestAViewerMakesNobodyElsesObjectsBeRead(t *testing.T) {
+	a := someActor()
+	for name, f := range map[string]object.Filter{
+		"all": {}, "kind": {Kind: object.Artifact}, "prefix": {Prefix: string(a.Org) + "/p"}, "workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 3)},
+		"hidden workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 59)}, "others": {Owner: uid[id.User](kindUser, 7, 6)},
+		"after": {After: string(a.Org) + "/personal/0"}, "unplaced": {Unplaced: true},
+	} {
+		for _, r := range within(folders(a.Org, &a, f), f) {
+			for _, p := range []object.Place{
+				{Scope: object.Personal, Owner: new(uid[id.User](kindUser, 7, 4))},
+				{Scope: object.Personal, Owner: new(uid[id.User](kindUser, 7, 6))},
+				{Kind: object.Artifact, Scope: object.Shared, Workspace: new(uid[id.Workspace](kindWorkspace, 7, 59))},
+				{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: new(uid[id.Workspace](kindWorkspace, 7, 60))},
+				{Kind: object.TeamMemory, Scope: object.Shared, Team: new(uid[id.Team](kindTeam, 7, 9))},
+			} {
+				if key := (object.Object{Org: a.Org, Place: p, Path: "x"}).StorageKey(); r.low <= key && key < r.high {
+					t.Errorf("%s: %s is read", name, key)
+				}
+			}
+		}
+	}
+}
