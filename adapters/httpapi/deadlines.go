@@ -49,6 +49,14 @@ func (c *call) limit() (end func()) {
 	}
 }
 
+// endure ends what limits the call's time, for whoever streams.
+func (c *call) endure() {
+	c.whole()
+	if c.late != nil {
+		c.late.Stop()
+	}
+}
+
 // prolong moves the deadlines on for n more bytes of a long answer.
 func (c *call) prolong(n int) {
 	all := c.bytes + int64(n)

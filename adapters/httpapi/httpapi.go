@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"collab/app/access"
+	"collab/app/changes"
 	"collab/app/idempotency"
 	"collab/app/members"
 	"collab/app/onboarding"
@@ -38,6 +39,7 @@ type Options struct {
 	Webhooks    *webhooks.Webhooks
 	Operator    *operator.Operator
 	Idempotency *idempotency.Idempotency
+	Feed        *changes.Feed
 
 	Log    *slog.Logger
 	Meter  metric.Meter
@@ -48,6 +50,7 @@ type Options struct {
 	AdminSecret string   // empty: there are no operator endpoints
 	Origins     []string // of browser clients; empty: none
 	Rates       Rates
+	Heartbeat   time.Duration // between the comments that keep streams open; 0: 30 seconds
 
 	Document []byte // the OpenAPI document as JSON
 	JWKS     []byte // the public keys of service tokens
@@ -75,6 +78,7 @@ type api struct {
 	duration metric.Float64Histogram
 	active   atomic.Int64
 	other    *series // measurements of what matched no route
+	ends     metric.Int64Counter
 
 	inner http.Handler // CORS and the routes
 }
@@ -115,6 +119,9 @@ func build(o Options) (*api, error) {
 		return nil, fmt.Errorf("httpapi: the OpenAPI document: %w", err)
 	}
 	if err := a.instrument(); err != nil {
+		return nil, err
+	}
+	if err := a.instrumentFeed(); err != nil {
 		return nil, err
 	}
 	router, err := a.router(a.routes())

@@ -1,0 +1,157 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/id"
+	"collab/domain/object"
+)
+
+func TestWhereAClientLeftOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		header []string
+		query  string
+		from   string
+		given  bool
+	}{
+		"nothing said":                          {},
+		"the header":                            {header: []string{"1-2"}, from: "1-2", given: true},
+		"the header counts more than the query": {header: []string{"1-2"}, query: "lastEventId=1-3", from: "1-2", given: true},
+		"the query":                             {query: "lastEventId=1-3", from: "1-3", given: true},
+		"the query's other spelling":            {query: "x=y&last_event_id=1-4", from: "1-4", given: true},
+		"an empty header, and the query":        {header: []string{""}, query: "lastEventId=1-3", from: "1-3", given: true},
+		"an empty parameter, and the other":     {query: "lastEventId=&last_event_id=1-4", from: "1-4", given: true},
+		"an empty parameter":                    {query: "lastEventId="},
+		"parameters of the client's own":        {query: "_=1700000000"},
+		"two headers":                           {header: []string{"1-2", "1-3"}, from: "1-2,1-3", given: true},
+		"a parameter twice":                     {query: "lastEventId=1-2&lastEventId=1-3", from: "1-2,1-3", given: true},
+		"a query that cannot be read":           {query: "lastEventId=%zz", given: true},
+		"what can be read of it":                {query: "x=%zz&lastEventId=1-2", from: "1-2", given: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, given := lastEventID(http.Header{"Last-Event-Id": c.header}, c.query)
+			if from != c.from || given != c.given {
+				t.Errorf("got %q, %v; want %q, %v", from, given, c.from, c.given)
+			}
+		})
+	}
+}
+
+// FuzzLastEventID holds what is read to what was sent: an id that we gave out
+// comes back as it went out, whichever way it takes, and nothing that a client
+// says where it left off is taken for a client that has just come.
+func FuzzLastEventID(f *testing.F) {
+	for _, seed := range []struct{ header, query string }{
+		{"", ""}, {"1-0", ""}, {"1-9223372036854775807", "lastEventId=2-3"}, {"9223372036854775808-1", ""}, {"01-1", ""}, {"1--1", ""},
+		{"\x00", "lastEventId"}, {"", "lastEventId=1-2"}, {"", "last_event_id=1%2D2"}, {"", "lastEventId=%zz"}, {"", "lastEventId=1-2;x"},
+		{" 1-2", "&&="}, {"1-2,1-3", "lastEventId=1-2&lastEventId=1-3"}, {strings.Repeat("1", 41), "lastEventId=" + strings.Repeat("9", 100) + "-1"},
+	} {
+		f.Add(seed.header, seed.query)
+	}
+	f.Fuzz(func(t *testing.T, header, query string) {
+		from, given := lastEventID(http.Header{"Last-Event-Id": {header}}, query)
+		if from != "" && !given {
+			t.Errorf("%q is not counted as given", from)
+		}
+		if header != "" && (from != header || !given) {
+			t.Errorf("the header %q became %q, %v", header, from, given)
+		}
+		if at, ok := object.ParseCursor(from); ok {
+			if at.String() != from || at.Epoch < 0 || at.N < 0 {
+				t.Errorf("%q was read as %v", from, at)
+			}
+			if back, _ := lastEventID(http.Header{}, "lastEventId="+url.QueryEscape(from)); back != from {
+				t.Errorf("%q came back as %q", from, back)
+			}
+		}
+		if values, err := url.ParseQuery(query); header == "" && !given && (err != nil || values.Get("lastEventId") != "" || values.Get("last_event_id") != "") {
+			t.Errorf("the query %q was taken for nothing", query)
+		}
+	})
+}
+
+func TestTheFrameOfAChange(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	file := object.Object{
+		Org: someID, Path: "Notes/a.md", Place: object.Place{Kind: object.Template, Scope: object.Shared}, Version: 3,
+		Content: object.Content{Checksum: strings.Repeat("ab", 32)},
+	}
+	for name, c := range map[string]struct {
+		change object.Change
+		want   string
+	}{
+		"a file that changed": {
+			object.Change{Type: object.Changed, Object: file, By: "u", At: at},
+			`id: 1-7` + "\n" + `data: {"type":"file-changed","storageKey":"` + someID + `/shared/templates/Notes/a.md","path":"Notes/a.md","checksum":"` +
+				strings.Repeat("ab", 32) + `","version":3,"changedBy":"u","timestamp":"2026-01-02T03:04:05.678Z"}` + "\n\n",
+		},
+		"a file that was deleted, by nobody of ours": {
+			object.Change{Type: object.Deleted, Object: file, At: at},
+			`id: 1-7` + "\n" + `data: {"type":"file-deleted","storageKey":"` + someID + `/shared/templates/Notes/a.md","path":"Notes/a.md","timestamp":"2026-01-02T03:04:05.678Z"}` + "\n\n",
+		},
+		"another set of objects": {
+			object.Regrouped(object.Audience{Everyone: true}, "u", at),
+			"event: resync\nid: 1-7\n" + `data: {"id":"1-7"}` + "\n\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := string(frameText(EncodeChange(object.Cursor{Epoch: 1, N: 7}, c.change))); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// Whatever is in a record, its frame is one event and one chunk.
+func TestAFrameIsOneEventInOneChunk(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching("[\\r\\n\u2028\u0085 :\"\\\\data]*"))
+		c := object.Change{Type: object.Changed, By: id.User(text.Draw(t, "by")), At: time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "at"))}
+		c.Object = object.Object{
+			Org: id.Org(text.Draw(t, "org")), Path: strings.Repeat(text.Draw(t, "path"), rapid.IntRange(0, 200).Draw(t, "times")), Version: rapid.Int64().Draw(t, "version"),
+			Content: object.Content{Checksum: text.Draw(t, "checksum")},
+		}
+		at := object.Cursor{Epoch: rapid.Int64Min(0).Draw(t, "epoch"), N: rapid.Int64Min(0).Draw(t, "n")}
+		frame := EncodeChange(at, c)
+		chunk, err := io.ReadAll(httputil.NewChunkedReader(strings.NewReader(string(frame) + lastChunk)))
+		if err != nil || string(chunk) != string(frameText(frame)) {
+			t.Fatalf("the chunk is %q, %v", chunk, err)
+		}
+		lines := strings.Split(string(frameText(frame)), "\n")
+		if len(lines) != 4 || lines[0] != "id: "+at.String() || lines[2] != "" || lines[3] != "" || strings.ContainsRune(lines[1], '\r') {
+			t.Fatalf("the lines are %q", lines)
+		}
+		var event struct {
+			Path    string
+			Version int64
+		}
+		data, ok := strings.CutPrefix(lines[1], "data: ")
+		if err := json.Unmarshal([]byte(data), &event); !ok || err != nil || event.Version != c.Object.Version || event.Path != strings.ToValidUTF8(c.Object.Path, "\ufffd") && !strings.Contains(event.Path, "\ufffd") {
+			t.Fatalf("the data is %q: %v", lines[1], err)
+		}
+	})
+}
+
+func TestAFeedAskedForItsHeadersDoesNotStream(t *testing.T) {
+	var a *api
+	a = serving(t, http.MethodGet, free, func(c *call) error { return a.followChanges(c) })
+	r := get("/test")
+	r.Method = http.MethodHead
+	w := send(a, r) // would fail without a feed, and hang with one
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" || w.Body.Len() > 0 {
+		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
+	}
+	if got := fmt.Sprint(w.Header()["X-Accel-Buffering"], w.Header()["Cache-Control"]); got != "[no] [no-store]" {
+		t.Errorf("the headers are %s", got)
+	}
+}

@@ -1,0 +1,691 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"collab/adapters/memory"
+	"collab/adapters/system"
+	"collab/app/access"
+	"collab/app/changes"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// streaming is an interface with a feed of one organisation at /test, for a
+// member of it.
+type streaming struct {
+	testing.TB
+	*api
+	store *memory.Store
+	feed  *changes.Feed
+	actor org.Actor
+	ended chan map[string]any // the log lines of streams
+}
+
+func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
+	t.Helper()
+	s := &streaming{TB: t, store: memory.NewStore(), ended: make(chan map[string]any, 10_000)}
+	bus := &memory.Bus{}
+	s.store.OnChange(bus.Publish)
+	again := access.New(access.Options{Store: s.store, Epochs: s.store, Clock: system.Clock{}}).Again
+	s.feed = changes.New(changes.Options{
+		Store: s.store, Epochs: s.store, Bus: bus, Clock: system.Clock{}, Log: slog.New(slog.DiscardHandler), Again: again, Encode: EncodeChange,
+	})
+	tick := time.NewTicker(changes.PollEvery)
+	if err := s.feed.Start(tick.C); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		tick.Stop()
+		if err := s.feed.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	s.actor.Org, s.actor.User = someID, someID
+	s.regroup(func(r ports.Records) error {
+		_, err := r.Directory().Users().Upsert(t.Context(), org.User{ID: someID, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
+		return errors.Join(err, r.Directory().Members().Put(t.Context(), someID, org.Membership{Org: someID, User: someID, Role: org.Member}))
+	})
+	var err error
+	if s.actor, err = again(t.Context(), s.actor); err != nil {
+		t.Fatal(err)
+	}
+	log := func(o *Options) { o.Feed, o.Log = s.feed, slog.New(slog.NewJSONHandler(s, nil)) }
+	s.api = serving(t, http.MethodGet, free, func(c *call) error {
+		c.actor = s.actor
+		return s.api.followChanges(c)
+	}, append([]func(*Options){log}, change...)...)
+	return s
+}
+
+// Write takes a line of the log.
+func (s *streaming) Write(line []byte) (int, error) {
+	var said map[string]any
+	if err := json.Unmarshal(line, &said); err != nil {
+		return 0, err
+	}
+	if said["msg"] != "request" {
+		s.ended <- said
+	}
+	return len(line), nil
+}
+
+// regroup changes who is in the organisation.
+func (s *streaming) regroup(fn func(ports.Records) error) {
+	s.Helper()
+	err := s.store.Atomic(s.Context(), func(r ports.Records) error {
+		_, err := r.Directory().Organisations().Upsert(s.Context(), org.Organisation{ID: someID, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+		if err != nil {
+			return err
+		}
+		if _, err := r.Directory().Organisations().Lock(s.Context(), someID); err != nil {
+			return err
+		}
+		return fn(r)
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// write appends changes of files of the organisation; one that begins with a
+// slash is another user's alone.
+func (s *streaming) write(paths ...string) {
+	s.Helper()
+	err := s.store.Atomic(s.Context(), func(r ports.Records) error {
+		for _, path := range paths {
+			o := object.Object{Org: someID, ID: someID, Path: path, Version: 1, Place: object.Place{Kind: object.HubMemory, Scope: object.Shared}}
+			if path[0] == '/' {
+				o.Place = object.Place{Kind: object.HubMemory, Scope: object.Personal, Owner: new(id.User)}
+			}
+			if _, err := r.Storage().Changes().Append(s.Context(), someID, object.Change{Type: object.Changed, Object: o}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// takable is a writer whose connection can be taken over: the server's end of a
+// pipe.
+type takable struct {
+	*httptest.ResponseRecorder
+	conn net.Conn
+}
+
+func (t takable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return t.conn, bufio.NewReadWriter(bufio.NewReader(t.conn), bufio.NewWriter(t.conn)), nil
+}
+
+// client is one that follows the feed.
+type client struct {
+	response *http.Response // on a connection that was taken over
+	header   http.Header
+	conn     net.Conn // of such a client
+	leave    context.CancelFunc
+
+	mu   sync.Mutex
+	all  bytes.Buffer
+	end  error
+	done chan struct{}
+}
+
+// text is what came so far.
+func (c *client) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all.String()
+}
+
+func (c *client) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all.Write(p)
+}
+
+// events are the frames that came, without their data's details.
+func (c *client) events() []string {
+	var all []string
+	for _, block := range strings.Split(strings.TrimSuffix(c.text(), "\n\n"), "\n\n") {
+		lines := strings.Split(block, "\n")
+		for i, line := range lines {
+			if data, ok := strings.CutPrefix(line, "data: "); ok {
+				var said struct{ Path, ID string }
+				if json.Unmarshal([]byte(data), &said) == nil {
+					lines[i] = said.Path + said.ID
+				}
+			}
+		}
+		all = append(all, strings.Join(lines, "|"))
+	}
+	return all
+}
+
+// connect begins a stream over a connection that is taken over. A client that
+// does not read gets the head of the answer and no more.
+func (s *streaming) connect(reads bool, change ...func(*http.Request)) *client {
+	s.Helper()
+	r := get("/test")
+	for _, fn := range change {
+		fn(r)
+	}
+	near, far := net.Pipe()
+	c := &client{conn: near, done: make(chan struct{})}
+	s.ServeHTTP(takable{httptest.NewRecorder(), far}, r)
+	var err error
+	if c.response, err = http.ReadResponse(bufio.NewReaderSize(near, 16), r); err != nil {
+		s.Fatal(err)
+	}
+	c.header = c.response.Header
+	if !reads {
+		close(c.done)
+		return c
+	}
+	go func() {
+		defer close(c.done)
+		_, c.end = io.Copy(c, c.response.Body)
+	}()
+	return c
+}
+
+// attend begins a stream through a writer that cannot be taken over.
+func (s *streaming) attend(change ...func(*http.Request)) *client {
+	r := get("/test")
+	for _, fn := range change {
+		fn(r)
+	}
+	c := &client{done: make(chan struct{})}
+	var ctx context.Context
+	ctx, c.leave = context.WithCancel(r.Context())
+	w := &flushing{client: c, header: http.Header{}}
+	go func() {
+		defer close(c.done)
+		s.ServeHTTP(w, r.WithContext(ctx))
+		c.header = w.header
+	}()
+	return c
+}
+
+// flushing is a writer without a connection; what is not flushed is not there.
+type flushing struct {
+	*client
+	header    http.Header
+	waiting   bytes.Buffer
+	deadlines []time.Time
+}
+
+func (p *flushing) Header() http.Header         { return p.header }
+func (p *flushing) WriteHeader(int)             {}
+func (p *flushing) Write(b []byte) (int, error) { return p.waiting.Write(b) }
+func (p *flushing) Flush()                      { _, _ = p.waiting.WriteTo(p.client) }
+func (p *flushing) SetWriteDeadline(t time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deadlines = append(p.deadlines, t)
+	return nil
+}
+
+func resuming(id string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Last-Event-ID", id) }
+}
+
+func (s *streaming) same(got []string, want ...string) {
+	s.Helper()
+	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+		s.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// finished waits for the line that says how a stream ended.
+func (s *streaming) finished(reason string) map[string]any {
+	s.Helper()
+	line := <-s.ended
+	if line["reason"] != reason {
+		s.Errorf("it ended as %v, want %s", line, reason)
+	}
+	return line
+}
+
+const greeting = "retry: 3000|: the changes of the organisation"
+
+func TestAStream(t *testing.T) {
+	ways := map[string]func(*streaming, ...func(*http.Request)) *client{
+		"over a connection that was taken over": func(s *streaming, change ...func(*http.Request)) *client { return s.connect(true, change...) },
+		"through the server":                    (*streaming).attend,
+	}
+	for way, begin := range ways {
+		in := func(name string, fn func(*streaming), change ...func(*Options)) {
+			t.Run(name+" "+way, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { fn(newStreaming(t, change...)) })
+			})
+		}
+		in("begins with an id to go on from, and brings what happens", func(s *streaming) {
+			s.write("before")
+			c := begin(s)
+			synctest.Wait()
+			s.write("a", "/hidden", "b")
+			synctest.Wait()
+			s.same(c.events(), greeting+"|id: 1-1", "id: 1-2|a", "id: 1-4|b")
+			s.feed.Drain()
+			<-c.done
+			if c.end != nil {
+				s.Errorf("it ended in %v", c.end)
+			}
+			for name, want := range map[string]string{
+				"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Sync-Cursor": "1-1", "X-Request-Id": "made-1",
+			} {
+				if got := c.header.Get(name); got != want {
+					s.Errorf("%s is %q", name, got)
+				}
+			}
+			line := s.finished("drained")
+			if line["events"] != 2.0 || line["user"] != someID || line["org"] != someID || line["request"] != "made-1" {
+				s.Errorf("the line is %v", line)
+			}
+		})
+		in("goes on from where the client left off", func(s *streaming) {
+			s.write("a", "b", "c")
+			c := begin(s, resuming("1-1"))
+			synctest.Wait()
+			s.same(c.events(), greeting+"|id: 1-1", "id: 1-2|b", "id: 1-3|c")
+		})
+		in("says so when it cannot go on, and gives no other id before", func(s *streaming) {
+			s.write("a")
+			c := begin(s, resuming("nowhere"))
+			synctest.Wait()
+			s.write("b")
+			synctest.Wait()
+			s.same(c.events(), greeting, "event: resync|id: 1-1|1-1", "id: 1-2|b")
+		})
+		in("is kept open on a beat of its own, with the id that moved unseen", func(s *streaming) {
+			c := begin(s)
+			time.Sleep(20 * time.Second)
+			s.write("a")
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a", ":")
+			s.write("/hidden")
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			s.same(c.events()[3:], ":|id: 1-2")
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			s.same(c.events()[4:], ":")
+		})
+		in("beats as it is configured to", func(s *streaming) {
+			c := begin(s)
+			time.Sleep(3500 * time.Millisecond)
+			s.same(c.events(), greeting+"|id: 1-0", ":", ":", ":")
+		}, func(o *Options) { o.Heartbeat = time.Second })
+		in("outlives the time that work has", func(s *streaming) {
+			c := begin(s)
+			time.Sleep(10 * workWithin)
+			s.write("a")
+			synctest.Wait()
+			if all := c.events(); all[len(all)-1] != "id: 1-1|a" {
+				s.Errorf("it got %q", all)
+			}
+		})
+		in("ends when the token expires", func(s *streaming) {
+			s.actor.Until = time.Now().Add(45 * time.Second)
+			began := time.Now()
+			c := begin(s)
+			<-c.done
+			if took := time.Since(began); took != 45*time.Second || c.end != nil {
+				s.Errorf("it ended after %v with %v", took, c.end)
+			}
+			s.finished("expired")
+			s.same(c.events(), greeting+"|id: 1-0", ":")
+		})
+		in("ends with the membership, before what comes after it", func(s *streaming) {
+			c := begin(s)
+			synctest.Wait()
+			s.regroup(func(r ports.Records) error {
+				m, err := r.Directory().Members().Get(s.Context(), someID, someID)
+				return errors.Join(err, r.Directory().Members().Put(s.Context(), someID, m.Removed(time.Now())))
+			})
+			s.write("a")
+			<-c.done
+			s.finished("removed")
+			s.same(c.events(), greeting+"|id: 1-0")
+			if c.end != nil {
+				s.Errorf("it ended in %v", c.end)
+			}
+		})
+		in("is refused when the server goes away", func(s *streaming) {
+			s.feed.Drain()
+			r := get("/test")
+			r.ProtoMajor = 2
+			refused(s.TB, send(s, r), http.StatusServiceUnavailable)
+		})
+		in("brings many events in few writes", func(s *streaming) {
+			paths := make([]string, 1000)
+			for i := range paths {
+				paths[i] = fmt.Sprint("file ", i)
+			}
+			c := begin(s)
+			synctest.Wait()
+			s.write(paths...)
+			synctest.Wait()
+			all := c.events()[1:]
+			if len(all) != 1000 {
+				s.Fatalf("%d events came", len(all))
+			}
+			for i, event := range all {
+				if want := fmt.Sprintf("id: 1-%d|file %d", i+1, i); event != want {
+					s.Fatalf("event %d is %q", i, event)
+				}
+			}
+		})
+	}
+}
+
+func TestAClientThatDoesNotRead(t *testing.T) {
+	t.Run("is disconnected, and misses nothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStreaming(t)
+			began := time.Now()
+			s.connect(false)
+			s.write("a", "b")
+			s.finished("slow")
+			if took := time.Since(began); took < takeWithin || took > takeWithin+takeSlack {
+				t.Errorf("it had %v", took)
+			}
+			synctest.Wait()
+			if n := s.feed.Figures().Subscribers; n != 0 {
+				t.Errorf("%d subscribers are left", n)
+			}
+			c := s.connect(true, resuming("1-0"))
+			synctest.Wait()
+			s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a", "id: 1-2|b")
+		})
+	})
+	t.Run("holds up nobody", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStreaming(t)
+			for range 20 {
+				s.connect(false)
+			}
+			c := s.connect(true)
+			synctest.Wait()
+			s.write("a")
+			synctest.Wait()
+			s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a")
+		})
+	})
+	t.Run("has little time when the server goes away", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStreaming(t)
+			for range 50 {
+				s.connect(false)
+			}
+			reads := s.connect(true)
+			synctest.Wait()
+			s.write("a")
+			synctest.Wait()
+			began := time.Now()
+			if err := s.feed.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > 2*endWithin {
+				t.Errorf("it took %v", took)
+			}
+			<-reads.done
+			if reads.end != nil {
+				t.Errorf("who reads got %v for an end", reads.end)
+			}
+		})
+	})
+}
+
+func TestAWriterHasADeadlineForEachWriteAndNoneBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreaming(t)
+		c := &client{done: make(chan struct{})}
+		ctx, leave := context.WithCancel(t.Context())
+		w := &flushing{client: c, header: http.Header{}}
+		go func() {
+			defer close(c.done)
+			s.ServeHTTP(w, get("/test").WithContext(ctx))
+		}()
+		time.Sleep(time.Second)
+		s.write("a")
+		synctest.Wait()
+		leave()
+		<-c.done
+		s.finished("gone")
+		// The request's own comes first; then those of the greeting and the event.
+		for i, set := range w.deadlines[1:] {
+			if i%2 == 0 && set.Before(time.Now().Add(takeWithin-time.Second)) || i%2 == 1 && !set.IsZero() {
+				t.Errorf("deadline %d is %v", i, set)
+			}
+		}
+		if len(w.deadlines) != 5 {
+			t.Errorf("%d deadlines were set", len(w.deadlines))
+		}
+	})
+}
+
+func TestAStreamThatPanicsEndsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreaming(t)
+		well := s.connect(true)
+		near, far := net.Pipe()
+		defer near.Close()
+		s.ServeHTTP(takable{httptest.NewRecorder(), exploding{far}}, get("/test"))
+		if line := <-s.ended; line["msg"] != "panic" || line["error"] != "boom" {
+			t.Errorf("the log says %v", line)
+		}
+		s.finished("crashed")
+		s.write("a")
+		synctest.Wait()
+		s.same(well.events(), greeting+"|id: 1-0", "id: 1-1|a")
+	})
+}
+
+type exploding struct{ net.Conn }
+
+func (exploding) Write([]byte) (int, error) { panic("boom") }
+
+func TestAConnectionThatCannotBeTakenOverIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreaming(t)
+		w := stuck{httptest.NewRecorder()}
+		s.ServeHTTP(w, get("/test"))
+		refused(t, w.ResponseRecorder, http.StatusInternalServerError)
+		if n := s.feed.Figures().Subscribers; n != 0 {
+			t.Errorf("%d subscribers are left", n)
+		}
+	})
+}
+
+type stuck struct{ *httptest.ResponseRecorder }
+
+func (stuck) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, os.ErrClosed }
+
+func TestStreamsAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		s := newStreaming(t, func(o *Options) { o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test") })
+		a, b := s.connect(true), s.attend(resuming("elsewhere"))
+		synctest.Wait()
+		s.write("a", "b")
+		synctest.Wait()
+		b.leave()
+		<-b.done
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int64{}
+		for _, m := range all.ScopeMetrics[0].Metrics {
+			if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
+				for _, p := range sum.DataPoints {
+					reason, _ := p.Attributes.Value(attribute.Key("reason"))
+					got[m.Name+reason.AsString()] = p.Value
+				}
+			}
+		}
+		for name, want := range map[string]int64{
+			"collab.feed.subscribers": 1, "collab.feed.events": 5, "collab.feed.resyncs": 1, "collab.feed.backlog_reads": 0, "collab.feed.disconnectsgone": 1,
+		} {
+			if got[name] != want {
+				t.Errorf("%s is %d, want %d", name, got[name], want)
+			}
+		}
+		s.feed.Drain()
+		<-a.done
+	})
+}
+
+// The same over sockets, where the protocols are those of net/http.
+func TestAStreamOverTheNetwork(t *testing.T) {
+	// event reads on to the first event and returns its id.
+	event := func(t *testing.T, r *bufio.Reader) string {
+		t.Helper()
+		id := ""
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, ok := strings.CutPrefix(line, "id: "); ok {
+				id = strings.TrimSpace(v)
+			}
+			if strings.HasPrefix(line, "data: ") {
+				return id
+			}
+		}
+	}
+	begin := func(t *testing.T, s *streaming, server *httptest.Server) *http.Response {
+		t.Helper()
+		s.write("a")
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/test?lastEventId=1-0", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = answer.Body.Close() })
+		return answer
+	}
+	for name, start := range map[string]func(*httptest.Server){
+		"HTTP/1.1": (*httptest.Server).Start,
+		"HTTP/2.0": func(server *httptest.Server) {
+			server.EnableHTTP2 = true
+			server.StartTLS()
+		},
+		"HTTP/1.1 over TLS": func(server *httptest.Server) {
+			server.TLS = &tls.Config{NextProtos: []string{"http/1.1"}}
+			server.StartTLS()
+		},
+	} {
+		t.Run(name+" brings events and a clean end", func(t *testing.T) {
+			s := newStreaming(t)
+			server := httptest.NewUnstartedServer(s)
+			start(server)
+			defer server.Close()
+			answer := begin(t, s, server)
+			if !strings.HasPrefix(name, answer.Proto) {
+				t.Fatalf("it is %s", answer.Proto)
+			}
+			body := bufio.NewReader(answer.Body)
+			if id := event(t, body); id != "1-1" {
+				t.Errorf("the event is %s", id)
+			}
+			s.write("b")
+			if id := event(t, body); id != "1-2" {
+				t.Errorf("the event is %s", id)
+			}
+			s.feed.Drain()
+			if rest, err := io.ReadAll(body); err != nil {
+				t.Errorf("it ended in %v after %q", err, rest)
+			}
+			s.finished("drained")
+		})
+		t.Run(name+" notices that the client has gone", func(t *testing.T) {
+			s := newStreaming(t, func(o *Options) { o.Heartbeat = 10 * time.Millisecond })
+			server := httptest.NewUnstartedServer(s)
+			start(server)
+			defer server.Close()
+			answer := begin(t, s, server)
+			event(t, bufio.NewReader(answer.Body))
+			_ = answer.Body.Close()
+			s.finished("gone")
+		})
+	}
+	t.Run("HTTP/1.0 is not chunked", func(t *testing.T) {
+		s := newStreaming(t)
+		server := httptest.NewServer(s)
+		defer server.Close()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "GET /test HTTP/1.0\r\n\r\n")
+		r := bufio.NewReader(conn)
+		for line := ""; line != "id: 1-0\n"; {
+			if line, err = r.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.feed.Drain()
+		if rest, err := io.ReadAll(r); err != nil || string(rest) != "\n" {
+			t.Errorf("the end is %q, %v", rest, err)
+		}
+	})
+	t.Run("what the client sends meanwhile is dropped", func(t *testing.T) {
+		s := newStreaming(t, func(o *Options) { o.Heartbeat = 5 * time.Millisecond })
+		server := httptest.NewServer(s)
+		defer server.Close()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat("GET /test HTTP/1.1\r\nHost: x\r\n\r\n", 10))
+		r := bufio.NewReader(conn)
+		for beats := 0; beats < 3; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line == ":\n" {
+				beats++
+			}
+		}
+		if n := s.feed.Figures().Subscribers; n != 1 {
+			t.Errorf("there are %d subscribers", n)
+		}
+		_ = conn.Close()
+		s.finished("gone")
+	})
+}

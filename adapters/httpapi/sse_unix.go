@@ -1,0 +1,36 @@
+//go:build unix
+
+package httpapi
+
+import (
+	"errors"
+	"net"
+	"syscall"
+)
+
+// departed reports whether the client has closed its end, without waiting. What
+// it still sends to a stream means nothing and is dropped.
+func departed(conn net.Conn) bool {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	gone := false
+	err = raw.Read(func(fd uintptr) bool {
+		var some [64]byte
+		for range 64 {
+			n, err := syscall.Read(int(fd), some[:])
+			if n > 0 || errors.Is(err, syscall.EINTR) {
+				continue
+			}
+			gone = err == nil || !errors.Is(err, syscall.EAGAIN)
+			break
+		}
+		return true
+	})
+	return gone || err != nil
+}
