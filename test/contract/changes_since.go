@@ -44,9 +44,6 @@ func sinceProperty(w *world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range got.Deleted {
-			got.Deleted[i] = unnumbered(got.Deleted[i])
-		}
 		if d := diff(got, c.since(head, after)); d != "" {
 			t.Fatalf("since %d (-want +got):\n%s", after, d)
 		}
@@ -116,7 +113,7 @@ func (c *chronicle) note(made []object.Change) {
 			m.Object.N = m.N
 			c.there[m.Object.ID] = m.Object
 		case object.Deleted:
-			delete(c.there, m.Object.ID)
+			delete(c.there, m.Object.ID) // its entry has the object as it was given
 		}
 		c.log = append(c.log, m)
 	}
@@ -130,7 +127,7 @@ func (c chronicle) since(head object.Head, after int64) observed {
 		case object.AccessChanged:
 			s.Regrouped = append(s.Regrouped, m)
 		case object.Deleted:
-			s.Deleted = append(s.Deleted, unnumbered(m))
+			s.Deleted = append(s.Deleted, m)
 		}
 	}
 	for _, v := range c.there {
