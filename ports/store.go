@@ -35,6 +35,7 @@ type Records interface {
 	Directory() Directory
 	Work() Work
 	Journal() Journal
+	Storage() Storage
 }
 
 // Directory holds who there is.

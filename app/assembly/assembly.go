@@ -21,8 +21,10 @@ import (
 	"collab/adapters/servicetoken"
 	"collab/adapters/vault"
 	"collab/app/access"
+	"collab/app/changes"
 	"collab/app/idempotency"
 	"collab/app/members"
+	"collab/app/objects"
 	"collab/app/onboarding"
 	"collab/app/operator"
 	"collab/app/tasks"
@@ -83,8 +85,8 @@ func server(c Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, roles, newTelemetry, newDraining,
-			newAccess, newMembers, onboarding.New, teams.New, workspaces.New, tasks.New, newWebhooks,
-			operator.New, idempotency.New, upkeep.New, newHandler,
+			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks,
+			operator.New, idempotency.New, newUpkeep, newHandler,
 		),
 		fx.Invoke(serve, keepUp),
 	)
@@ -118,8 +120,72 @@ func newMembers(store ports.Store, clock ports.Clock, ids ports.IDs, secrets por
 	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to})
 }
 
-func newWebhooks(store ports.Store, events ports.IdentityEvents, clock ports.Clock, ids ports.IDs, roles org.RoleMap) *webhooks.Webhooks {
-	return webhooks.New(webhooks.Options{Store: store, Identity: events, Clock: clock, IDs: ids, Roles: roles})
+type objectsNeeds struct {
+	fx.In
+	Config  Config
+	Store   ports.Store
+	Blobs   ports.Blobs
+	Clock   ports.Clock
+	IDs     ports.IDs
+	Secrets ports.Secrets
+	Access  *access.Access
+}
+
+func newObjects(n objectsNeeds) *objects.Objects {
+	return objects.New(objects.Options{
+		Store: n.Store, Blobs: n.Blobs, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
+		Again: n.Access.Again, MaxSize: n.Config.maxUpload(),
+	})
+}
+
+type feedNeeds struct {
+	fx.In
+	Store  ports.Store
+	Epochs ports.Epochs
+	Bus    ports.Bus
+	Clock  ports.Clock
+	Access *access.Access
+	Log    *slog.Logger
+}
+
+// newFeed makes the feed of changes, which listens between start and stop. When
+// the server begins to go away it ends its streams (see serve); at the stop they
+// have all left, or are left behind.
+func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
+	feed := changes.New(changes.Options{
+		Store: n.Store, Epochs: n.Epochs, Bus: n.Bus, Clock: n.Clock, Log: n.Log,
+		Again: n.Access.Again, Encode: httpapi.EncodeChange,
+	})
+	tick := time.NewTicker(changes.PollEvery)
+	lc.Append(fx.StartStopHook(
+		func() error { return feed.Start(tick.C) },
+		func(stop context.Context) error {
+			defer tick.Stop()
+			drain, over := within(stop, drainTime)
+			defer over()
+			if err := feed.Close(drain); err != nil {
+				n.Log.Warn("change feeds were left behind", "error", err)
+			}
+			return nil
+		},
+	))
+	return feed
+}
+
+func newTeams(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects) *teams.Teams {
+	return teams.New(store, clock, ids, o.Sweep)
+}
+
+func newWorkspaces(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects) *workspaces.Workspaces {
+	return workspaces.New(store, clock, ids, o.Sweep)
+}
+
+func newUpkeep(c Config, store ports.Store, blobs ports.Blobs, clock ports.Clock) *upkeep.Upkeep {
+	return upkeep.New(store, blobs, clock, c.retention())
+}
+
+func newWebhooks(store ports.Store, events ports.IdentityEvents, clock ports.Clock, ids ports.IDs, roles org.RoleMap, o *objects.Objects) *webhooks.Webhooks {
+	return webhooks.New(webhooks.Options{Store: store, Identity: events, Clock: clock, IDs: ids, Roles: roles, Objects: o})
 }
 
 type handlerNeeds struct {
@@ -135,6 +201,8 @@ type handlerNeeds struct {
 	Webhooks    *webhooks.Webhooks
 	Operator    *operator.Operator
 	Idempotency *idempotency.Idempotency
+	Objects     *objects.Objects
+	Feed        *changes.Feed
 	Telemetry   telemetry
 	Health      ports.Health
 	Draining    *draining
@@ -156,6 +224,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	return httpapi.New(httpapi.Options{
 		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
+		Objects: n.Objects, Feed: n.Feed, Heartbeat: n.Config.heartbeat(),
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
 		PublicURL: string(n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates,
 		Document: document, JWKS: n.Keys,

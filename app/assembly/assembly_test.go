@@ -38,7 +38,7 @@ func read(t *testing.T, environ ...string) Config {
 // complete is a production configuration that lacks nothing.
 var complete = []string{
 	"COLLAB_MODE=production", "COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_PUBLIC_URL=https://collab.example.com",
-	"COLLAB_DATABASE_URL=postgres://collab@db.example.com/collab", "COLLAB_TOKEN_KEYS=/etc/collab/token-keys.pem",
+	"COLLAB_DATABASE_URL=postgres://collab@db.example.com/collab", "COLLAB_BLOB_URL=gs://collab-files", "COLLAB_TOKEN_KEYS=/etc/collab/token-keys.pem",
 	"COLLAB_SECRETS_KEYS=/etc/collab/secrets-keys.json", "COLLAB_IDENTITY_ISSUER=https://id.example.com",
 	"COLLAB_IDENTITY_CLIENT_ID=collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_x", "COLLAB_APP_URL=https://app.example.com",
 }
@@ -51,6 +51,7 @@ func TestProfilesAreValidAndPrinted(t *testing.T) {
 		{"Embedded", "Nothing is configured: `make run` on a fresh machine.", nil},
 		{"Memory", "`COLLAB_DATABASE_URL=memory://`: as embedded, and nothing is kept. The offline harness runs the core on the same adapter.", []string{"COLLAB_DATABASE_URL=memory://"}},
 		{"Postgres", "Production on Postgres with an identity provider that works by code.", complete},
+		{"Several servers", "The same on more than one server, with S3.", append(without(complete, "COLLAB_BLOB_URL"), "COLLAB_BLOB_URL=s3://collab-files", "COLLAB_BUS_URL=nats://bus.example.com")},
 		{"Postgres, by session", "The same with a provider that works by session, and e-mail.", append(without(complete, "COLLAB_IDENTITY_CLIENT_ID"),
 			"COLLAB_IDENTITY_SIGN_IN_URL=https://accounts.example.com/sign-in", "COLLAB_SMTP_URL=smtps://mail.example.com", "COLLAB_MAIL_FROM=collab@example.com")},
 	}
@@ -99,7 +100,7 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	}
 	mailing := append(slices.Clone(complete), "COLLAB_SMTP_URL=smtps://mail.example.com", "COLLAB_MAIL_FROM=collab@example.com")
 	for _, name := range []string{
-		"COLLAB_PUBLIC_URL", "COLLAB_DATABASE_URL", "COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS",
+		"COLLAB_PUBLIC_URL", "COLLAB_DATABASE_URL", "COLLAB_BLOB_URL", "COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS",
 		"COLLAB_IDENTITY_ISSUER", "COLLAB_IDENTITY_CLIENT_ID", "COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_APP_URL",
 		"COLLAB_MAIL_FROM",
 	} {
@@ -124,6 +125,14 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_PUBLIC_URL=localhost", "COLLAB_PUBLIC_URL"},
 		{"COLLAB_PUBLIC_URL=http://localhost/path", "COLLAB_PUBLIC_URL"},
 		{"COLLAB_DATABASE_URL=mysql://x", "COLLAB_DATABASE_URL"},
+		{"COLLAB_BLOB_URL=/srv/files", "COLLAB_BLOB_URL"},
+		{"COLLAB_BLOB_URL=http://files", "COLLAB_BLOB_URL"},
+		{"COLLAB_BUS_URL=redis://bus", "COLLAB_BUS_URL"},
+		{"COLLAB_MAX_UPLOAD_BYTES=100MB", "COLLAB_MAX_UPLOAD_BYTES"},
+		{"COLLAB_MAX_UPLOAD_BYTES=1", "COLLAB_MAX_UPLOAD_BYTES"},
+		{"COLLAB_HEARTBEAT=30", "COLLAB_HEARTBEAT"},
+		{"COLLAB_HEARTBEAT=0s", "COLLAB_HEARTBEAT"},
+		{"COLLAB_FEED_RETENTION=7 days", "COLLAB_FEED_RETENTION"},
 		{"COLLAB_IDENTITY_ROLE_MAP=x=KING", "COLLAB_IDENTITY_ROLE_MAP"},
 		{"COLLAB_LOG_LEVEL=loud", "COLLAB_LOG_LEVEL"},
 		{"COLLAB_LOG_FORMAT=xml", "COLLAB_LOG_FORMAT"},

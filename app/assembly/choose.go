@@ -14,10 +14,12 @@ import (
 
 	"go.uber.org/fx"
 
+	"collab/adapters/bucket"
 	"collab/adapters/devidp"
 	"collab/adapters/gormdb"
 	"collab/adapters/mail"
 	"collab/adapters/memory"
+	"collab/adapters/natsbus"
 	"collab/adapters/oidc"
 	"collab/adapters/servicetoken"
 	"collab/adapters/standardwebhooks"
@@ -41,8 +43,9 @@ func chooseRecords(c Config) choice {
 	switch databaseKind(c.DatabaseURL) {
 	case "memory":
 		ch.adapter = "`memory`"
-		ch.option = fx.Provide(func() records {
+		ch.option = fx.Provide(func(bus ports.Bus) records {
 			s := memory.NewStore()
+			s.OnChange(bus.Publish)
 			return records{Store: s, Epochs: s, Health: s}
 		})
 	case "postgres":
@@ -59,10 +62,10 @@ const startWithin = time.Minute
 // openDatabase opens the database and, in development, brings its schema up to
 // date; in production that is the work of "collabd migrate", and the server is
 // not ready before it was done.
-func openDatabase(lc fx.Lifecycle, c Config, log *slog.Logger) (records, error) {
+func openDatabase(lc fx.Lifecycle, c Config, log *slog.Logger, bus ports.Bus) (records, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: log, Pause: pause})
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: log, Pause: pause, Changed: bus.Publish})
 	if err != nil {
 		return records{}, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
@@ -85,6 +88,42 @@ func pause(ctx context.Context, attempt int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func chooseBlobs(c Config) choice {
+	where := map[string]string{
+		"file": "in local files", "gs": "on Google Cloud Storage", "s3": "on S3", "azblob": "on Azure Blob Storage", "mem": "in memory",
+	}[scheme(c.BlobURL)]
+	return choice{group: "Blobs", adapter: "`bucket`, " + where, decided: "COLLAB_BLOB_URL", option: fx.Provide(openBlobs)}
+}
+
+func openBlobs(lc fx.Lifecycle, c Config) (ports.Blobs, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	b, err := bucket.Open(ctx, c.BlobURL)
+	if err != nil {
+		return nil, fmt.Errorf("COLLAB_BLOB_URL: %w", err)
+	}
+	lc.Append(fx.StopHook(b.Close))
+	return b, nil
+}
+
+func chooseBus(c Config) choice {
+	ch := choice{group: "Bus", decided: "COLLAB_BUS_URL"}
+	if scheme(c.BusURL) == "local" {
+		ch.adapter, ch.option = "`memory`, within one server", fx.Provide(func() ports.Bus { return &memory.Bus{} })
+		return ch
+	}
+	ch.adapter = "`natsbus`"
+	ch.option = fx.Provide(func(lc fx.Lifecycle, c Config, log *slog.Logger) (ports.Bus, error) {
+		b, err := natsbus.Open(c.BusURL, log)
+		if err != nil {
+			return nil, fmt.Errorf("COLLAB_BUS_URL: %w", err)
+		}
+		lc.Append(fx.StopHook(b.Close))
+		return b, nil
+	})
+	return ch
 }
 
 // identityEdge is how people come in.

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 
@@ -35,6 +37,8 @@ type Config struct {
 	PublicURL   string `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost and the port"`
 	DataDir     string `env:"COLLAB_DATA_DIR" help:"where embedded state lives" or:"./data"`
 	DatabaseURL string `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data folder"`
+	BlobURL     string `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://folder, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data folder"`
+	BusURL      string `env:"COLLAB_BUS_URL" help:"how servers tell each other of changes: nats://…, or local:// for a single server" or:"local://"`
 
 	TokenKeys   string `env:"COLLAB_TOKEN_KEYS" help:"file of PEM Ed25519 private keys: the first signs service tokens, all verify" or:"made at first start"`
 	SecretsKeys string `env:"COLLAB_SECRETS_KEYS" help:"file of the keyset that seals secrets where they are kept" or:"made at first start"`
@@ -52,6 +56,9 @@ type Config struct {
 	AdminSecret string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
 	CORSOrigins []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	RateLimits  string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m"`
+	MaxUpload   string   `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" or:"104857600"`
+	Heartbeat   string   `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" or:"30s"`
+	Retention   string   `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" or:"168h"`
 	SMTPURL     string   `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder"`
 	MailFrom    string   `env:"COLLAB_MAIL_FROM" help:"sender of e-mail; production with COLLAB_SMTP_URL needs it" or:"Collab <no-reply@localhost>"`
 	AppURL      string   `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages"`
@@ -98,6 +105,10 @@ func (c *Config) fill() {
 	def(&c.Listen, "127.0.0.1:8080")
 	def(&c.DataDir, "./data")
 	def(&c.RateLimits, "caller=1200/m,address=600/m,chat=60/m")
+	def(&c.BusURL, "local://")
+	def(&c.MaxUpload, "104857600")
+	def(&c.Heartbeat, "30s")
+	def(&c.Retention, "168h")
 	def(&c.LogLevel, "info")
 	def(&c.LogFormat, "json")
 	def(&c.ServiceName, "collabd")
@@ -108,6 +119,10 @@ func (c *Config) fill() {
 	c.AppURL = strings.TrimRight(c.AppURL, "/")
 	if !c.Production() {
 		def(&c.DatabaseURL, "sqlite://"+filepath.Join(c.DataDir, "collab.db"))
+		if databaseKind(c.DatabaseURL) == "memory" {
+			def(&c.BlobURL, "mem://") // files that no record names are of no use
+		}
+		def(&c.BlobURL, "file://"+filepath.Join(c.DataDir, "blobs"))
 		def(&c.MailFrom, "Collab <no-reply@localhost>")
 	}
 }
@@ -135,6 +150,21 @@ func (c Config) check() error {
 	if c.DatabaseURL != "" && databaseKind(c.DatabaseURL) == "" {
 		add("COLLAB_DATABASE_URL must begin with sqlite://, postgres:// or memory://")
 	}
+	if c.BlobURL != "" && !slices.Contains([]string{"file", "gs", "s3", "azblob", "mem"}, scheme(c.BlobURL)) {
+		add("COLLAB_BLOB_URL must begin with file://, gs://, s3://, azblob:// or mem://")
+	}
+	if !slices.Contains([]string{"local", "nats", "tls"}, scheme(c.BusURL)) {
+		add("COLLAB_BUS_URL must be local://, or begin with nats:// or tls://")
+	}
+	if n, err := strconv.ParseInt(c.MaxUpload, 10, 64); err != nil || n < minUpload {
+		add("COLLAB_MAX_UPLOAD_BYTES must be a number of bytes, at least %d", minUpload)
+	}
+	if d, err := time.ParseDuration(c.Heartbeat); err != nil || d < 100*time.Millisecond || d > time.Hour {
+		add("COLLAB_HEARTBEAT must be a duration of 100ms to 1h, such as 30s")
+	}
+	if d, err := time.ParseDuration(c.Retention); err != nil || d < time.Minute {
+		add("COLLAB_FEED_RETENTION must be a duration of at least 1m, such as 168h")
+	}
 	if _, err := org.ParseRoleMap(c.IdentityRoleMap); err != nil {
 		add("COLLAB_IDENTITY_ROLE_MAP: %v", err)
 	}
@@ -153,7 +183,7 @@ func (c Config) check() error {
 	}
 	if c.Production() {
 		for _, need := range []struct{ name, value string }{
-			{"COLLAB_PUBLIC_URL", c.PublicURL}, {"COLLAB_DATABASE_URL", c.DatabaseURL},
+			{"COLLAB_PUBLIC_URL", c.PublicURL}, {"COLLAB_DATABASE_URL", c.DatabaseURL}, {"COLLAB_BLOB_URL", c.BlobURL},
 			{"COLLAB_TOKEN_KEYS", c.TokenKeys}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys},
 			{"COLLAB_IDENTITY_ISSUER", c.IdentityIssuer}, {"COLLAB_APP_URL", c.AppURL},
 		} {
@@ -173,6 +203,9 @@ func (c Config) check() error {
 		if databaseKind(c.DatabaseURL) == "memory" {
 			add("COLLAB_DATABASE_URL must not be memory:// in production")
 		}
+		if scheme(c.BlobURL) == "mem" {
+			add("COLLAB_BLOB_URL must not be mem:// in production")
+		}
 	} else if c.IdentityIssuer == "" {
 		if host, _, err := net.SplitHostPort(c.Listen); err == nil && !loopback(host) {
 			add("COLLAB_LISTEN must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to listen elsewhere")
@@ -188,12 +221,36 @@ func (c Config) check() error {
 	return errors.New(strings.Join(wrong, "\n"))
 }
 
+// minUpload is the least that the limit of uploads can be: that of JSON bodies,
+// among which are documents and memories.
+const minUpload = 1 << 20
+
+// The accessors of what was checked.
+
+func (c Config) maxUpload() int64 {
+	n, _ := strconv.ParseInt(c.MaxUpload, 10, 64)
+	return n
+}
+
+func (c Config) heartbeat() time.Duration { return duration(c.Heartbeat) }
+func (c Config) retention() time.Duration { return duration(c.Retention) }
+
+func duration(checked string) time.Duration {
+	d, _ := time.ParseDuration(checked)
+	return d
+}
+
+// scheme returns what an address begins with.
+func scheme(address string) string {
+	s, _, _ := strings.Cut(address, "://")
+	return s
+}
+
 // databaseKind names the adapter that an address of a database is for.
 func databaseKind(address string) string {
-	scheme, _, _ := strings.Cut(address, "://")
-	switch scheme {
+	switch s := scheme(address); s {
 	case "sqlite", "memory":
-		return scheme
+		return s
 	case "postgres", "postgresql":
 		return "postgres"
 	}

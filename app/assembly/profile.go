@@ -19,6 +19,8 @@ type choice struct {
 func profile(c Config) []choice {
 	return []choice{
 		chooseRecords(c),
+		chooseBlobs(c),
+		chooseBus(c),
 		chooseIdentity(c),
 		chooseIdentityEvents(c),
 		chooseServiceTokens(c),

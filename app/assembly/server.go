@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/fx"
 
+	"collab/app/changes"
 	"collab/app/upkeep"
 )
 
@@ -26,7 +27,7 @@ const (
 // serve runs the HTTP server between start and stop. On stop it takes no new
 // requests, cancels the contexts of streams, and lets the rest finish for a
 // moment.
-func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, d *draining, log *slog.Logger) {
+func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, feed *changes.Feed, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
 		Handler:           h,
@@ -34,9 +35,11 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		Protocols:         protocols(),
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	server.RegisterOnShutdown(d.begin)
+	server.RegisterOnShutdown(feed.Drain)
 	done := make(chan struct{})
 	lc.Append(fx.StartStopHook(
 		func() {
@@ -60,6 +63,15 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			return nil
 		},
 	))
+}
+
+// protocols are HTTP/1.1, and HTTP/2 for a proxy in front that speaks it without
+// TLS.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // within bounds what a stop waits for by a time since the stop began, however

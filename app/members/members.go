@@ -14,6 +14,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/mail"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/ports"
 )
@@ -69,6 +70,11 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 		changed.Membership = target.WithRole(to)
 		if err := members.Put(ctx, actor.Org, changed.Membership); err != nil {
 			return err
+		}
+		if c, ok := object.Resighted(target, changed.Membership, actor.User, s.Clock.Now()); ok {
+			if _, err := r.Storage().Changes().Append(ctx, actor.Org, c); err != nil {
+				return err
+			}
 		}
 		if changed.Person, err = r.Directory().Users().Get(ctx, user); err != nil {
 			return err

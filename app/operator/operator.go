@@ -8,6 +8,7 @@ import (
 	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
@@ -126,6 +127,11 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 		out.Membership = was.WithRole(to)
 		if err := r.Directory().Members().Put(ctx, o, out.Membership); err != nil {
 			return err
+		}
+		if c, ok := object.Resighted(was, out.Membership, "", s.clock.Now()); ok {
+			if _, err := r.Storage().Changes().Append(ctx, o, c); err != nil {
+				return err
+			}
 		}
 		if out.Person, err = r.Directory().Users().Get(ctx, user); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
 	"collab/ports"
@@ -16,11 +17,15 @@ type Teams struct {
 	store ports.Store
 	clock ports.Clock
 	ids   ports.IDs
+	sweep Sweep
 }
 
+// Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
+type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) error
+
 // New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs) *Teams {
-	return &Teams{store: store, clock: clock, ids: ids}
+func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep) *Teams {
+	return &Teams{store: store, clock: clock, ids: ids, sweep: sweep}
 }
 
 // List returns the teams that the actor belongs to, by creation.
@@ -80,7 +85,8 @@ func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.P
 	return changed, err
 }
 
-// Delete removes a team without workspaces.
+// Delete removes a team without workspaces, and its memory. Whoever saw the
+// memory is told of each file.
 func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -101,6 +107,14 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 			}
 		}
 		if err := was.Deletable(actor, held); err != nil {
+			return err
+		}
+		members, err := r.Work().TeamMembers().List(ctx, actor.Org, t)
+		if err != nil {
+			return err
+		}
+		seen := object.TeamAudience(was, members)
+		if err := s.sweep(ctx, r, actor.Org, object.Filter{Team: t}, actor.User, &seen); err != nil {
 			return err
 		}
 		return r.Work().Teams().Remove(ctx, actor.Org, t)
@@ -155,6 +169,9 @@ func (s *Teams) AddMember(ctx context.Context, actor org.Actor, t id.Team, user 
 			if err := r.Work().TeamMembers().Put(ctx, actor.Org, *joined); err != nil {
 				return err
 			}
+			if err := s.regroup(ctx, r, actor, user); err != nil {
+				return err
+			}
 		}
 		if to.Kind == team.Shared {
 			joined.JoinedAt = m.JoinedAt
@@ -197,8 +214,17 @@ func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, us
 		if err := from.Joinable(); err != nil {
 			return err
 		}
-		return r.Work().TeamMembers().Remove(ctx, actor.Org, t, user)
+		if err := r.Work().TeamMembers().Remove(ctx, actor.Org, t, user); err != nil {
+			return err
+		}
+		return s.regroup(ctx, r, actor, user)
 	})
+}
+
+// regroup tells a user's clients that the user sees other files from here on.
+func (s *Teams) regroup(ctx context.Context, r ports.Records, actor org.Actor, user id.User) error {
+	_, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(object.Audience{Users: []id.User{user}}, actor.User, s.clock.Now()))
+	return err
 }
 
 // locked runs fn under the organisation's lock, as everything does that

@@ -17,13 +17,16 @@ const inboxRetention = 90 * 24 * time.Hour
 
 // Upkeep is the regular work.
 type Upkeep struct {
-	store ports.Store
-	clock ports.Clock
+	store     ports.Store
+	blobs     ports.Blobs
+	clock     ports.Clock
+	retention time.Duration
 }
 
-// New returns the regular work over the store.
-func New(store ports.Store, clock ports.Clock) *Upkeep {
-	return &Upkeep{store: store, clock: clock}
+// New returns the regular work over the store and its blobs. Retention is how
+// long entries stay in the log of changes.
+func New(store ports.Store, blobs ports.Blobs, clock ports.Clock, retention time.Duration) *Upkeep {
+	return &Upkeep{store: store, blobs: blobs, clock: clock, retention: retention}
 }
 
 // Run does everything once. A step that fails does not keep the others from
@@ -33,7 +36,9 @@ func (u *Upkeep) Run(ctx context.Context) error {
 	return errors.Join(
 		u.store.Journal().Inbox().Prune(ctx, now.Add(-inboxRetention)),
 		u.store.Journal().Replays().Prune(ctx, now),
+		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),
 		u.erase(ctx, now),
+		u.Collect(ctx, false, false, func(Garbage) error { return nil }),
 	)
 }
 

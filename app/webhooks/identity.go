@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"collab/app/objects"
 	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/invitation"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
 	"collab/ports"
@@ -28,6 +30,7 @@ type Options struct {
 	Clock    ports.Clock
 	IDs      ports.IDs
 	Roles    org.RoleMap
+	Objects  *objects.Objects
 }
 
 // Webhooks are the use cases of providers' messages.
@@ -174,8 +177,16 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 
 // put stores a membership, and what changed for an active one in the audit log.
 func (w *Webhooks) put(ctx context.Context, r ports.Records, was, is org.Membership) error {
-	if err := r.Directory().Members().Put(ctx, is.Org, is); err != nil || !was.Active() || was.JoinedAt.IsZero() {
+	if err := r.Directory().Members().Put(ctx, is.Org, is); err != nil || was.JoinedAt.IsZero() {
 		return err
+	}
+	if c, ok := object.Resighted(was, is, "", w.Clock.Now()); ok {
+		if _, err := r.Storage().Changes().Append(ctx, is.Org, c); err != nil {
+			return err
+		}
+	}
+	if !was.Active() {
+		return nil
 	}
 	action, detail := audit.MemberRemoved, string(was.Role)
 	if is.Active() {
@@ -226,6 +237,9 @@ func (w *Webhooks) deleteUser(ctx context.Context, r ports.Records, e identity.E
 }
 
 func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
+	if err := w.Objects.Sweep(ctx, r, o, object.Filter{Owner: u}, "", nil); err != nil {
+		return err
+	}
 	teams, err := r.Work().Teams().List(ctx, o)
 	if err != nil {
 		return err
@@ -234,6 +248,7 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 	if err != nil {
 		return err
 	}
+	alone := object.Audience{Users: []id.User{u}}
 	for _, t := range teams {
 		if t.Kind != team.Personal || t.CreatedBy != u {
 			continue
@@ -242,9 +257,15 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 			if s.Team != t.ID {
 				continue
 			}
+			if err := w.Objects.Sweep(ctx, r, o, object.Filter{Workspace: s.ID, Scope: object.Shared}, "", &alone); err != nil {
+				return err
+			}
 			if err := r.Work().Workspaces().Remove(ctx, o, s.ID); err != nil {
 				return err
 			}
+		}
+		if err := w.Objects.Sweep(ctx, r, o, object.Filter{Team: t.ID}, "", &alone); err != nil {
+			return err
 		}
 		if err := r.Work().Teams().Remove(ctx, o, t.ID); err != nil {
 			return err

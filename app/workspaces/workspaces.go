@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/workspace"
 	"collab/ports"
@@ -17,11 +18,15 @@ type Workspaces struct {
 	store ports.Store
 	clock ports.Clock
 	ids   ports.IDs
+	sweep Sweep
 }
 
+// Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
+type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) error
+
 // New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs) *Workspaces {
-	return &Workspaces{store: store, clock: clock, ids: ids}
+func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep) *Workspaces {
+	return &Workspaces{store: store, clock: clock, ids: ids, sweep: sweep}
 }
 
 // Placed is a workspace with its place, from 0, among all that its reader can
@@ -100,8 +105,31 @@ func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, 
 		} else if err != nil {
 			return was, err
 		}
-		return was.Moved(to, s.clock.Now()), nil
+		if to == was.Team {
+			return was, nil
+		}
+		from, err := audience(ctx, r, actor.Org, was.Team)
+		if err != nil {
+			return was, err
+		}
+		into, err := audience(ctx, r, actor.Org, to)
+		if err != nil {
+			return was, err
+		}
+		now := s.clock.Now()
+		_, err = r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(from.Join(into), actor.User, now))
+		return was.Moved(to, now), err
 	})
+}
+
+// audience returns who sees what is in the team.
+func audience(ctx context.Context, r ports.Records, o id.Org, t id.Team) (object.Audience, error) {
+	of, err := r.Work().Teams().Get(ctx, o, t)
+	if err != nil {
+		return object.Audience{}, err
+	}
+	members, err := r.Work().TeamMembers().List(ctx, o, t)
+	return object.TeamAudience(of, members), err
 }
 
 func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
@@ -129,7 +157,8 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 	return changed, err
 }
 
-// Delete removes a workspace with its tasks.
+// Delete removes a workspace with its tasks and files. Whoever saw the files is
+// told of each.
 func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -138,6 +167,17 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 		return fault.Missing("Workspace")
 	}
 	return s.locked(ctx, actor, func(r ports.Records) error {
+		gone, err := r.Work().Workspaces().Get(ctx, actor.Org, w)
+		if err != nil {
+			return err
+		}
+		seen, err := audience(ctx, r, actor.Org, gone.Team)
+		if err != nil {
+			return err
+		}
+		if err := s.sweep(ctx, r, actor.Org, object.Filter{Workspace: w, Scope: object.Shared}, actor.User, &seen); err != nil {
+			return err
+		}
 		return r.Work().Workspaces().Remove(ctx, actor.Org, w)
 	})
 }

@@ -23,6 +23,8 @@ const usage = `collabd is the Collab server. It is configured by environment var
 Usage:
   collabd [serve]        run the server
   collabd migrate        bring the database's schema up to date
+  collabd gc             remove stored content that nothing names any more
+  collabd gc --dry-run   list what that would remove
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
   collabd keys tokens    print a new key for COLLAB_TOKEN_KEYS
   collabd version        print the version
@@ -46,6 +48,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case len(args) == 1 && command == "migrate":
 		return configured(environ, stderr, func(c assembly.Config) error {
 			return assembly.Migrate(ctx, c, stderr)
+		})
+	case command == "gc" && (len(args) == 1 || len(args) == 2 && args[1] == "--dry-run"):
+		return configured(environ, stderr, func(c assembly.Config) error {
+			return assembly.Collect(ctx, c, len(args) == 2, stdout, stderr)
 		})
 	case len(args) == 2 && command == "keys":
 		if err := assembly.PrintKeys(stdout, args[1]); err != nil {

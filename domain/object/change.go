@@ -8,6 +8,7 @@ import (
 
 	"collab/domain/id"
 	"collab/domain/org"
+	"collab/domain/team"
 )
 
 // ChangeType says what happened to an object.
@@ -70,6 +71,24 @@ func Removed(o Object, by id.User, now time.Time, a *Audience) Change {
 // Regrouped is the change of what an audience sees.
 func Regrouped(a Audience, by id.User, now time.Time) Change {
 	return Change{Type: AccessChanged, By: by, At: now, Audience: &a}
+}
+
+// Resighted is the change that a member's role or return makes to what they
+// see; ok is false where it makes none.
+func Resighted(was, is org.Membership, by id.User, now time.Time) (c Change, ok bool) {
+	if !is.Active() || was.Active() && was.Role.MayManage() == is.Role.MayManage() {
+		return Change{}, false
+	}
+	return Regrouped(Audience{Users: []id.User{is.User}}, by, now), true
+}
+
+// TeamAudience is who sees what is in a team that has the members.
+func TeamAudience(t team.Team, members []team.Profile) Audience {
+	a := Audience{Everyone: t.Kind == team.Shared, Managers: t.Kind != team.Personal}
+	for _, m := range members {
+		a.Users = append(a.Users, m.User)
+	}
+	return a
 }
 
 // VisibleTo reports whether the actor, of the same organisation, is told of the

@@ -8,6 +8,7 @@ import (
 
 	"collab/adapters/memory"
 	"collab/adapters/standardwebhooks"
+	"collab/app/objects"
 	"collab/app/webhooks"
 	"collab/domain/org"
 )
@@ -20,6 +21,7 @@ type Core struct {
 	Store    *memory.Store
 	Clock    *memory.Clock
 	IDs      *memory.IDs
+	Objects  *objects.Objects
 	Webhooks *webhooks.Webhooks
 }
 
@@ -30,6 +32,7 @@ func New(at time.Time, roles org.RoleMap) (*Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Webhooks = webhooks.New(webhooks.Options{Store: c.Store, Identity: events, Clock: c.Clock, IDs: c.IDs, Roles: roles})
+	c.Objects = objects.New(objects.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}})
+	c.Webhooks = webhooks.New(webhooks.Options{Store: c.Store, Identity: events, Clock: c.Clock, IDs: c.IDs, Roles: roles, Objects: c.Objects})
 	return c, nil
 }

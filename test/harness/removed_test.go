@@ -39,7 +39,7 @@ func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 	boarding, inviting := onboarding.New(c.Store, c.Clock, c.IDs), members.New(members.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs})
 	for about, do := range map[string]func() error{
 		"makes a team": func() error {
-			_, err := teams.New(c.Store, c.Clock, c.IDs).Create(ctx, actor, team.Draft{Name: "Design"})
+			_, err := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep).Create(ctx, actor, team.Draft{Name: "Design"})
 			return err
 		},
 		"seeds":              func() error { _, err := boarding.Seed(ctx, actor); return err },

@@ -206,7 +206,7 @@ func TestAClosedOrganisationIsErasedAfterThirtyDays(t *testing.T) {
 		func(o org.Organisation) (org.Organisation, error) { return o.Close(c.Clock.Now()), nil }); err != nil {
 		t.Fatal(err)
 	}
-	work := upkeep.New(c.Store, c.Clock)
+	work := upkeep.New(c.Store, nil, c.Clock, 7*24*time.Hour)
 	members := func() (n int) {
 		t.Helper()
 		if err := work.Run(ctx); err != nil {

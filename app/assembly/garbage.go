@@ -1,0 +1,52 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"collab/adapters/bucket"
+	"collab/adapters/gormdb"
+	"collab/adapters/system"
+	"collab/app/upkeep"
+	"collab/domain/object"
+)
+
+// Collect removes the blobs that nothing names, in the whole store, and lists
+// them on out; with dry it only lists them. Servers may be running.
+func Collect(ctx context.Context, c Config, dry bool, out, log io.Writer) (err error) {
+	if databaseKind(c.DatabaseURL) == "memory" || scheme(c.BlobURL) == "mem" {
+		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, which only its own server can look through")
+	}
+	logger := newLogger(c, log)
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: logger, Pause: pause})
+	if err != nil {
+		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.Ready(ctx); err != nil {
+		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+	}
+	blobs, err := bucket.Open(ctx, c.BlobURL)
+	if err != nil {
+		return fmt.Errorf("COLLAB_BLOB_URL: %w", err)
+	}
+	defer func() { err = errors.Join(err, blobs.Close()) }()
+
+	n := 0
+	err = upkeep.New(db, blobs, system.Clock{}, c.retention()).Collect(ctx, true, dry, func(g upkeep.Garbage) error {
+		n++
+		_, err := fmt.Fprintf(out, "%s  %s, since %s\n", g.Name, g.Reason, g.Since.UTC().Format("2006-01-02T15:04:05Z"))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	did := "removed"
+	if dry {
+		did = "would be removed"
+	}
+	_, err = fmt.Fprintf(out, "%d blobs %s; what became garbage less than %d hours ago is left alone\n", n, did, int(object.Grace.Hours()))
+	return err
+}

@@ -1,0 +1,251 @@
+package object_test
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/team"
+
+	"pgregory.net/rapid"
+)
+
+func TestCursors(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want object.Cursor
+		ok   bool
+	}{
+		{"0-0", object.Cursor{}, true},
+		{"1790000000-42", object.Cursor{Epoch: 1790000000, N: 42}, true},
+		{"9223372036854775807-9223372036854775807", object.Cursor{Epoch: math.MaxInt64, N: math.MaxInt64}, true},
+		{"9223372036854775808-1", object.Cursor{}, false},
+		{"", object.Cursor{}, false},
+		{"-", object.Cursor{}, false},
+		{"1", object.Cursor{}, false},
+		{"1-", object.Cursor{}, false},
+		{"-1", object.Cursor{}, false},
+		{"1--1", object.Cursor{}, false},
+		{"-1-1", object.Cursor{}, false},
+		{"+1-1", object.Cursor{}, false},
+		{"1-+1", object.Cursor{}, false},
+		{"01-1", object.Cursor{}, false},
+		{"1-01", object.Cursor{}, false},
+		{"1-1-1", object.Cursor{}, false},
+		{" 1-1", object.Cursor{}, false},
+		{"1-1\n", object.Cursor{}, false},
+		{"1_0-1", object.Cursor{}, false},
+		{"0x1-1", object.Cursor{}, false},
+		{"1-١", object.Cursor{}, false},
+		{"1−1", object.Cursor{}, false},
+		{strings.Repeat("1", 100_000), object.Cursor{}, false},
+	} {
+		if got, ok := object.ParseCursor(c.text); ok != c.ok || got != c.want {
+			t.Errorf("%.50q is %+v, %v", c.text, got, ok)
+		}
+	}
+}
+
+func FuzzParseCursor(f *testing.F) {
+	for _, s := range []string{"0-0", "1790000000-42", "1-", "-1", "1--1", "01-1", "1-1-1", "+1-1", " 1-1", "1_0-1", "9223372036854775807-9223372036854775807", "9223372036854775808-1", "\x00", "1-١"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c, ok := object.ParseCursor(s)
+		if ok && (c.String() != s || c.N < 0 || c.Epoch < 0) || !ok && c != (object.Cursor{}) {
+			t.Fatalf("%q became %+v, %v", s, c, ok)
+		}
+		epoch, n, cut := strings.Cut(s, "-")
+		if want := cut && number(epoch) && number(n); ok != want {
+			t.Fatalf("%q is a cursor: %v, want %v", s, ok, want)
+		}
+	})
+}
+
+// number reports whether s is how a number from 0 to the largest is written.
+func number(s string) bool {
+	if s == "" || strings.Trim(s, "0123456789") != "" || len(s) > 1 && s[0] == '0' {
+		return false
+	}
+	_, err := strconv.ParseInt(s, 10, 64)
+	return err == nil
+}
+
+func TestACursorIsReadAsItWasWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := object.Cursor{Epoch: rapid.Int64Min(0).Draw(t, "epoch"), N: rapid.Int64Min(0).Draw(t, "n")}
+		if got, ok := object.ParseCursor(c.String()); !ok || got != c {
+			t.Fatalf("%s became %+v, %v", c, got, ok)
+		}
+	})
+}
+
+func TestHowFarALogReaches(t *testing.T) {
+	head := object.Head{Epoch: 7, N: 20, Floor: 10}
+	if head.Cursor() != (object.Cursor{Epoch: 7, N: 20}) {
+		t.Errorf("its cursor is %s", head.Cursor())
+	}
+	for _, c := range []struct {
+		cursor object.Cursor
+		want   bool
+	}{
+		{object.Cursor{Epoch: 7, N: 20}, true},
+		{object.Cursor{Epoch: 7, N: 15}, true},
+		{object.Cursor{Epoch: 7, N: 10}, true},
+		{object.Cursor{Epoch: 7, N: 9}, false},
+		{object.Cursor{Epoch: 7, N: 0}, false},
+		{object.Cursor{Epoch: 7, N: 21}, false},
+		{object.Cursor{Epoch: 6, N: 15}, false},
+		{object.Cursor{Epoch: 8, N: 15}, false},
+	} {
+		if got := head.Reaches(c.cursor); got != c.want {
+			t.Errorf("reaches %s: %v", c.cursor, got)
+		}
+	}
+	if empty := (object.Head{Epoch: 7}); !empty.Reaches(empty.Cursor()) {
+		t.Error("an empty log does not reach its own end")
+	}
+}
+
+func TestAudiences(t *testing.T) {
+	for _, c := range []struct {
+		about    string
+		audience object.Audience
+		actor    org.Actor
+		want     bool
+	}{
+		{"nobody", object.Audience{}, member(ada, org.Owner), false},
+		{"everyone", object.Audience{Everyone: true}, member(ada, org.Viewer), true},
+		{"managers, of an owner", object.Audience{Managers: true}, member(ada, org.Owner), true},
+		{"managers, of an admin", object.Audience{Managers: true}, member(ada, org.Admin), true},
+		{"managers, of a member", object.Audience{Managers: true}, member(ada, org.Member), false},
+		{"who is named", object.Audience{Users: []id.User{ben, ada}}, member(ada, org.Viewer), true},
+		{"who is not named", object.Audience{Users: []id.User{ben}}, member(ada, org.Owner), false},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			if got := c.audience.Includes(c.actor); got != c.want {
+				t.Errorf("includes: %v", got)
+			}
+			if got := object.Regrouped(c.audience, ben, noon).VisibleTo(c.actor); got != c.want {
+				t.Errorf("is told: %v", got)
+			}
+		})
+	}
+}
+
+func TestAJoinedAudienceIncludesWhoeverOneOfTheTwoDoes(t *testing.T) {
+	people := []id.User{"a", "b", "c", "d"}
+	audience := rapid.Custom(func(t *rapid.T) object.Audience {
+		return object.Audience{
+			Everyone: rapid.IntRange(0, 4).Draw(t, "everyone") == 0, Managers: rapid.Bool().Draw(t, "managers"),
+			Users: rapid.SliceOfN(rapid.SampledFrom(people), 0, 4).Draw(t, "users"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := audience.Draw(t, "a"), audience.Draw(t, "b")
+		before := slices.Clone(a.Users)
+		joined := a.Join(b)
+		if !slices.Equal(a.Users, before) {
+			t.Fatalf("the first became %v", a)
+		}
+		for _, u := range append(people, "e") {
+			for _, role := range []org.Role{org.Owner, org.Admin, org.Member, org.Viewer} {
+				actor := org.Actor{User: u, Role: role}
+				if joined.Includes(actor) != (a.Includes(actor) || b.Includes(actor)) {
+					t.Fatalf("%s %s: %v of %+v and %+v", role, u, joined.Includes(actor), a, b)
+				}
+			}
+		}
+	})
+}
+
+func TestWhoIsToldOfAPlaceThatGoes(t *testing.T) {
+	inAttic := object.Object{Org: office, Place: object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: ref(attic)}}
+	own := object.Object{Org: office, Place: object.Place{Kind: object.Artifact, Scope: object.Personal, Owner: ref(ada)}}
+	everyone, bens := object.Audience{Everyone: true}, object.Audience{Users: []id.User{ben}}
+	for _, c := range []struct {
+		about  string
+		change object.Change
+		actor  org.Actor
+		want   bool
+	}{
+		{"an audience counts where the place is gone", object.Removed(inAttic, ada, noon, &bens), member(ben, org.Viewer), true},
+		{"who is not in the audience is not told", object.Removed(inAttic, ada, noon, &bens), member(ada, org.Owner), false},
+		{"no audience is told of another's personal object", object.Removed(own, ada, noon, &everyone), member(ben, org.Owner), false},
+		{"its owner is told without being in the audience", object.Removed(own, ada, noon, &bens), member(ada, org.Viewer), true},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			if got := c.change.VisibleTo(c.actor); got != c.want {
+				t.Errorf("is told: %v", got)
+			}
+		})
+	}
+}
+
+func TestWhatAChangeSays(t *testing.T) {
+	o := made(t, object.Draft{Path: "a", Kind: object.Artifact, Scope: object.Shared}).Filled(object.Content{Checksum: "c"}, ben, noon)
+	if c := object.Written(o); c.Type != object.Changed || c.Object.ID != o.ID || c.Object.Version != 1 || c.By != ben || !c.At.Equal(noon) || c.Audience != nil {
+		t.Errorf("written: %+v", c)
+	}
+	a := object.Audience{Managers: true}
+	if c := object.Removed(o, ada, noon, &a); c.Type != object.Deleted || c.Object.ID != o.ID || c.By != ada || !c.At.Equal(noon) || c.Audience != &a {
+		t.Errorf("removed: %+v", c)
+	}
+	if c := object.Regrouped(a, ada, noon); c.Type != object.AccessChanged || c.Object.ID != "" || c.By != ada || !c.Audience.Managers {
+		t.Errorf("regrouped: %+v", c)
+	}
+}
+
+func TestWhoeverSeesATeamIsItsAudience(t *testing.T) {
+	members := []team.Profile{{Member: team.Member{User: ada}}}
+	for kind, want := range map[team.Kind]struct{ everyone, managers bool }{
+		team.Shared: {true, true}, team.Standard: {false, true}, team.Personal: {false, false},
+	} {
+		a := object.TeamAudience(team.Team{Kind: kind}, members)
+		if a.Everyone != want.everyone || a.Managers != want.managers || !slices.Equal(a.Users, []id.User{ada}) {
+			t.Errorf("of %s it is %+v", kind, a)
+		}
+		// The same people see the team itself.
+		for _, who := range []org.Actor{member(ada, org.Viewer), member(ben, org.Viewer), member(ben, org.Admin)} {
+			if want := (team.Team{Kind: kind, CreatedBy: ada}).Visible(who.User, who.Role, who.User == ada); a.Includes(who) != want {
+				t.Errorf("%s %s sees a %s team: %v", who.Role, who.User, kind, want)
+			}
+		}
+	}
+}
+
+func TestWhatARoleOrAReturnMakesOfSight(t *testing.T) {
+	was := func(r org.Role) org.Membership {
+		return org.Membership{Org: office, User: ben, Role: r, JoinedAt: noon}
+	}
+	for _, c := range []struct {
+		about    string
+		was, is  org.Membership
+		another  bool
+		audience []id.User
+	}{
+		{"a member becomes an admin", was(org.Member), was(org.Admin), true, []id.User{ben}},
+		{"an owner becomes a viewer", was(org.Owner), was(org.Viewer), true, []id.User{ben}},
+		{"an owner becomes an admin", was(org.Owner), was(org.Admin), false, nil},
+		{"a member becomes a viewer", was(org.Member), was(org.Viewer), false, nil},
+		{"nothing changes", was(org.Member), was(org.Member), false, nil},
+		{"a member goes", was(org.Member), was(org.Member).Removed(noon), false, nil},
+		{"a member returns", was(org.Member).Removed(noon), was(org.Member), true, []id.User{ben}},
+		{"a member stays away", was(org.Member).Removed(noon), was(org.Admin).Removed(noon), false, nil},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			change, ok := object.Resighted(c.was, c.is, ada, noon)
+			if ok != c.another {
+				t.Fatalf("got %+v, %v", change, ok)
+			}
+			if ok && (change.Type != object.AccessChanged || !slices.Equal(change.Audience.Users, c.audience) || change.Audience.Everyone || change.Audience.Managers) {
+				t.Errorf("got %+v for %+v", change, change.Audience)
+			}
+		})
+	}
+}
