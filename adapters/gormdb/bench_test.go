@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/ports"
 	"collab/test/postgres"
 )
 
@@ -159,6 +163,106 @@ func benchmarkTasks(b *testing.B, db *DB, o id.Org, actor org.Actor, bare *pgxpo
 					}
 				}
 			})
+		})
+	}
+}
+
+// BenchmarkUploads measures what storing a small object costs the database, which
+// waits for the disk: new ones and new versions, of 100 organisations at once.
+func BenchmarkUploads(b *testing.B) {
+	b.Run("SQLite", func(b *testing.B) {
+		benchmarkUploads(b, migrated(b, "sqlite://"+filepath.Join(b.TempDir(), "collab.db")))
+	})
+	b.Run("Postgres", func(b *testing.B) {
+		server, err := postgres.Start(b.Context(), postgres.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			if err := server.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+		url, err := server.Database(b.Context(), "bench")
+		if err != nil {
+			b.Fatal(err)
+		}
+		benchmarkUploads(b, migrated(b, url))
+	})
+}
+
+func benchmarkUploads(b *testing.B, db *DB) {
+	ctx := b.Context()
+	user := uid[id.User](kindUser, 0, 1)
+	_, err := db.Directory().Users().Upsert(ctx, org.User{ID: user, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
+	for n := range tenants {
+		o := uid[id.Org](kindOrg, n, 1)
+		_, err2 := db.Directory().Organisations().Upsert(ctx, org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+		err = errors.Join(err, err2, db.Directory().Members().Put(ctx, o, org.Membership{Org: o, User: user, Role: org.Owner}))
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	var made atomic.Int64
+	upload := func(ctx context.Context, v object.Object) error {
+		now := time.UnixMilli(made.Add(1)).UTC()
+		content := object.Content{Blob: v.BlobName(fmt.Sprint(made.Add(1))), Size: 1000, Checksum: strings.Repeat("0", 64), Text: true}
+		if err := db.Storage().BlobNames().Announce(ctx, v.Org, content.Blob, now); err != nil {
+			return err
+		}
+		return db.Atomic(ctx, func(r ports.Records) error {
+			s := r.Storage()
+			if _, err := s.Changes().Lock(ctx, v.Org); err != nil {
+				return err
+			}
+			was, err := s.Objects().At(ctx, v.Org, v.StorageKey())
+			if err != nil && !fault.Is(err, fault.NotFound) {
+				return err
+			}
+			if _, err := r.Directory().Members().Get(ctx, v.Org, user); err != nil {
+				return err
+			}
+			if err != nil {
+				v = v.Filled(content, user, now)
+				err = s.Objects().Add(ctx, v.Org, v)
+			} else {
+				v = was.Filled(content, user, now)
+				err = errors.Join(s.Objects().Put(ctx, v.Org, v), s.BlobNames().Discard(ctx, v.Org, []string{was.Blob}, now))
+			}
+			if err == nil {
+				err = s.BlobNames().Forget(ctx, object.Blob{Org: v.Org, Name: content.Blob})
+			}
+			if err == nil {
+				_, err = s.Changes().Append(ctx, v.Org, object.Written(v))
+			}
+			return err
+		})
+	}
+	of := func(n int64) object.Object {
+		return object.Object{
+			ID: uid[id.Object](kindObject, int(n%tenants), int(n)), Org: uid[id.Org](kindOrg, int(n%tenants), 1), MimeType: "text/markdown",
+			Path: fmt.Sprintf("notes/of usual length/number %d.md", n), Place: object.Place{Kind: object.Artifact, Scope: object.Personal, Owner: &user},
+		}
+	}
+	for _, m := range []struct {
+		name string
+		next func() object.Object
+	}{
+		{"new", func() object.Object { return of(made.Add(1)) }},
+		{"replaced", func() object.Object { return of(made.Add(1) % 1000) }},
+	} {
+		b.Run(m.name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(16)
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
+					if err := upload(b.Context(), m.next()); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "uploads/s")
 		})
 	}
 }

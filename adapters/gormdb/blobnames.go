@@ -32,13 +32,12 @@ type blobNames struct{ *conn }
 
 var _ ports.BlobNames = blobNames{}
 
-// Announce shares a transaction with others on SQLite: many do it at once, and
-// nothing else with it.
+// Announce shares a commit with others on SQLite.
 func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time.Time) error {
-	if q.dialect != onSQLite || q.inside() {
+	if q.dialect != onSQLite {
 		return q.announce(ctx, o, name, now)
 	}
-	return q.db.together(ctx, func(ctx context.Context, c *conn) error { return (blobNames{c}).announce(ctx, o, name, now) })
+	return q.atomic(ctx, func(c *conn) error { return (blobNames{c}).announce(ctx, o, name, now) })
 }
 
 func (q blobNames) announce(ctx context.Context, o id.Org, name string, now time.Time) error {

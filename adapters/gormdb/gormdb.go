@@ -54,7 +54,7 @@ type DB struct {
 	pools   []*sql.DB
 	pause   func(ctx context.Context, attempt int) error
 	changed func(object.Hint)
-	group   group // of SQLite's writes
+	line    line // for SQLite's writer
 
 	// migrator opens what migrations run on, and the lock that holds other
 	// servers off meanwhile.
@@ -155,7 +155,7 @@ func (db *DB) use(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (*gorm
 }
 
 // Atomic runs fn in a transaction: READ COMMITTED on Postgres, immediate on
-// SQLite, where it is the only writer. When the database could not order it
+// SQLite, where it is the only writer and may share the commit with others. When the database could not order it
 // among others it is run again, a bounded number of times.
 func (db *DB) Atomic(ctx context.Context, fn func(ports.Records) error) error {
 	return db.transact(ctx, func(c *conn) error { return fn(c) })
@@ -174,8 +174,23 @@ func (db *DB) transact(ctx context.Context, fn func(*conn) error) error {
 }
 
 func (db *DB) once(ctx context.Context, fn func(*conn) error) error {
-	var own error
 	c := &conn{dialect: db.dialect, db: db, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
+	run := db.alone
+	if db.dialect == onSQLite {
+		run = db.joined
+	}
+	if err := run(ctx, c, fn); err != nil {
+		return err
+	}
+	for o, n := range c.appended {
+		db.changed(object.Hint{Org: o, N: n})
+	}
+	return nil
+}
+
+// alone runs fn in a transaction of its own.
+func (db *DB) alone(ctx context.Context, c *conn, fn func(*conn) error) error {
+	var own error
 	err := db.write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		c.read, c.write = tx, tx
 		own = fn(c)
@@ -184,13 +199,7 @@ func (db *DB) once(ctx context.Context, fn func(*conn) error) error {
 	if own != nil {
 		return own
 	}
-	if err != nil {
-		return failed(ctx, err, "Record")
-	}
-	for o, n := range c.appended {
-		db.changed(object.Hint{Org: o, N: n})
-	}
-	return nil
+	return failed(ctx, err, "Record")
 }
 
 // inside reports whether c is a transaction.

@@ -48,7 +48,7 @@ func (db *DB) openSQLite(o Options) error {
 	db.dialect = onSQLite
 	// The driver sets busy_timeout before the others, whatever their order.
 	common := []string{"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "temp_store(MEMORY)", "cache_size(-16000)"}
-	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)")))
+	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)")), true)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (db *DB) openSQLite(o Options) error {
 	if _, err := writer.Exec("PRAGMA optimize = 0x10002"); err != nil {
 		return failed(context.Background(), err, "Database")
 	}
-	reader, err := openSQLitePool(sqliteDSN(path, "deferred", append(common, "query_only(1)")))
+	reader, err := openSQLitePool(sqliteDSN(path, "deferred", append(common, "query_only(1)")), false)
 	if err != nil {
 		return err
 	}

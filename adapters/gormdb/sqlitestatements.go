@@ -13,23 +13,28 @@ const maxStatements = 256
 
 // openSQLitePool opens a pool whose connections keep the statements that they
 // have parsed: parsing a short query takes longer than running it, and the
-// driver keeps nothing by itself.
-func openSQLitePool(dsn string) (*sql.DB, error) {
+// driver keeps nothing by itself. Where lasting is set, no statement is
+// interrupted when its context ends: one that writes would end the transaction,
+// which others may share.
+func openSQLitePool(dsn string, lasting bool) (*sql.DB, error) {
 	c, err := sqlitedriver.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
-	return sql.OpenDB(keepingConnector{c}), nil
+	return sql.OpenDB(keepingConnector{c, lasting}), nil
 }
 
-type keepingConnector struct{ driver.Connector }
+type keepingConnector struct {
+	driver.Connector
+	lasting bool
+}
 
 func (k keepingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	c, err := k.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &keepingConn{sqliteConn: c.(sqliteConn), kept: map[string]*keptStatement{}}, nil
+	return &keepingConn{sqliteConn: c.(sqliteConn), kept: map[string]*keptStatement{}, lasting: k.lasting}, nil
 }
 
 // sqliteConn is what the driver's connections can do and database/sql makes use
@@ -49,7 +54,16 @@ type sqliteConn interface {
 // connection it is used by one goroutine at a time.
 type keepingConn struct {
 	sqliteConn
-	kept map[string]*keptStatement
+	kept    map[string]*keptStatement
+	lasting bool
+}
+
+// limit returns the context that a statement runs with.
+func (c *keepingConn) limit(ctx context.Context) context.Context {
+	if c.lasting {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 type keptStatement struct {
@@ -91,6 +105,7 @@ func (c *keepingConn) forget() {
 }
 
 func (c *keepingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	ctx = c.limit(ctx)
 	if s := c.statement(ctx, query); s != nil {
 		return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 	}
@@ -98,6 +113,7 @@ func (c *keepingConn) ExecContext(ctx context.Context, query string, args []driv
 }
 
 func (c *keepingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	ctx = c.limit(ctx)
 	s := c.statement(ctx, query)
 	if s == nil {
 		return c.sqliteConn.QueryContext(ctx, query, args)

@@ -175,13 +175,12 @@ var addTask = func() (s [2][2]string) {
 
 // Add is one statement, which finds the place and the workspace itself. Tasks
 // that are added at once may get the same place; the time and the id order
-// them. On SQLite they share a transaction.
-func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
-	if q.dialect != onSQLite || q.inside() {
+// them. On SQLite they share a commit.
+func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (added task.Task, err error) {
+	if q.dialect != onSQLite {
 		return q.add(ctx, o, t)
 	}
-	var added task.Task
-	err := q.db.together(ctx, func(ctx context.Context, c *conn) (err error) {
+	err = q.atomic(ctx, func(c *conn) error {
 		added, err = (tasks{c}).add(ctx, o, t)
 		return err
 	})

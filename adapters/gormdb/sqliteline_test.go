@@ -1,0 +1,266 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"modernc.org/sqlite"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// during is what SQLite's function of this name calls.
+var during func(n int64)
+
+func init() {
+	sqlite.MustRegisterScalarFunction("during", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+		during(args[0].(int64))
+		return int64(1), nil
+	})
+}
+
+// awaitWaiting returns when so many wait for the writer.
+func awaitWaiting(db *DB, n int) {
+	for waiting := -1; waiting < n; runtime.Gosched() {
+		db.line.mu.Lock()
+		waiting = len(db.line.waiting)
+		db.line.mu.Unlock()
+	}
+}
+
+func TestThoseWhoWaitShareACommit(t *testing.T) {
+	db := migrated(t, databases[0].url(t))
+	o, u := seeded(t, db)
+	ctx := t.Context()
+	type part func(context.Context, ports.Records) error
+
+	// joined has all parts wait, in their order, while another has the turn, who is
+	// the first party, and returns what became of each, and last of the first.
+	joined := func(t *testing.T, contexts []context.Context, parts []part) []error {
+		t.Helper()
+		errs := make([]error, len(parts), len(parts)+1)
+		var all sync.WaitGroup
+		first := db.Atomic(ctx, func(ports.Records) error {
+			for i := range parts {
+				all.Go(func() {
+					errs[i] = db.Atomic(contexts[i], func(r ports.Records) error { return parts[i](contexts[i], r) })
+				})
+				awaitWaiting(db, i+1)
+			}
+			return nil
+		})
+		all.Wait()
+		return append(errs, first)
+	}
+	same := func(n int) []context.Context {
+		all := make([]context.Context, n)
+		for i := range all {
+			all[i] = ctx
+		}
+		return all
+	}
+	there := func(n int) bool {
+		_, err := db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, n))
+		return err == nil
+	}
+	add := func(ns ...int) part {
+		return func(ctx context.Context, r ports.Records) error {
+			for _, n := range ns {
+				if _, err := r.Work().Tasks().Add(ctx, o, someTask(o, u, n)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	expect := func(t *testing.T, want map[int]bool) {
+		t.Helper()
+		for n, want := range want {
+			if there(n) != want {
+				t.Errorf("task %d is there: %t", n, !want)
+			}
+		}
+	}
+
+	t.Run("parts are in one transaction, and who fails undoes its own alone", func(t *testing.T) {
+		stop := errors.New("stop")
+		var used []*conn
+		note := func(p part) part {
+			return func(ctx context.Context, r ports.Records) error {
+				used = append(used, r.(*conn))
+				return p(ctx, r)
+			}
+		}
+		errs := joined(t, same(5), []part{
+			note(add(1)), note(add(2, 1)),
+			note(func(ctx context.Context, r ports.Records) error { return errors.Join(add(3)(ctx, r), stop) }),
+			note(add(4)),
+			note(func(ctx context.Context, r ports.Records) error {
+				_, err := r.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4))
+				return err
+			}),
+		})
+		if errs[0] != nil || !fault.Is(errs[1], fault.Conflict) || !errors.Is(errs[2], stop) || errs[3] != nil || errs[4] != nil || errs[5] != nil {
+			t.Errorf("the errors are %v", errs)
+		}
+		for _, c := range used[1:] {
+			if c.write != used[0].write {
+				t.Error("there are several transactions")
+			}
+		}
+		expect(t, map[int]bool{1: true, 2: false, 3: false, 4: true})
+	})
+	t.Run("a panic undoes one's own part, and the others go on", func(t *testing.T) {
+		caught := make(chan any, 1)
+		errs := joined(t, same(3), []part{
+			add(11),
+			func(ctx context.Context, r ports.Records) error {
+				if err := add(12)(ctx, r); err != nil {
+					t.Error(err)
+				}
+				// In a goroutine of its own, because it is that which panics.
+				defer func() { caught <- nil }()
+				runtime.Goexit()
+				return nil
+			},
+			add(13),
+		})
+		<-caught
+		if errs[0] != nil || errs[2] != nil || errs[3] != nil {
+			t.Errorf("the errors are %v", errs)
+		}
+		expect(t, map[int]bool{11: true, 12: false, 13: true})
+	})
+	t.Run("a transaction that SQLite gave up is nobody's", func(t *testing.T) {
+		errs := joined(t, same(4), []part{
+			add(21),
+			func(ctx context.Context, r ports.Records) error {
+				// As it does when there is no more room.
+				return r.(*conn).write.WithContext(ctx).Exec("ROLLBACK").Error
+			},
+			add(23),
+			add(24),
+		})
+		if !fault.Is(errs[0], fault.Unavailable) || errs[1] == nil || errs[2] != nil || errs[3] != nil || !fault.Is(errs[4], fault.Unavailable) {
+			t.Errorf("the errors are %v", errs)
+		}
+		expect(t, map[int]bool{21: false, 23: true, 24: true})
+	})
+	t.Run("who stops waiting is not run, and the others are", func(t *testing.T) {
+		stopped, stop := context.WithCancel(ctx)
+		contexts := same(3)
+		contexts[1] = stopped
+		errs := joined(t, contexts, []part{
+			func(ctx context.Context, r ports.Records) error { stop(); return add(31)(ctx, r) },
+			add(32),
+			add(33),
+		})
+		if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || errs[2] != nil || errs[3] != nil {
+			t.Errorf("the errors are %v", errs)
+		}
+		expect(t, map[int]bool{31: true, 32: false, 33: true})
+	})
+	t.Run("a context that ends in the middle undoes its part and no other", func(t *testing.T) {
+		stopped, stop := context.WithCancel(ctx)
+		contexts := same(3)
+		contexts[1] = stopped
+		errs := joined(t, contexts, []part{
+			add(41),
+			func(ctx context.Context, r ports.Records) error {
+				err := add(42)(ctx, r)
+				stop()
+				return err
+			},
+			add(43),
+		})
+		if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || errs[2] != nil || errs[3] != nil {
+			t.Errorf("the errors are %v", errs)
+		}
+		expect(t, map[int]bool{41: true, 42: false, 43: true})
+	})
+	t.Run("a statement that a context ends in the middle does not end the transaction", func(t *testing.T) {
+		stopped, stop := context.WithCancel(ctx)
+		contexts := same(2)
+		contexts[1] = stopped
+		errs := joined(t, contexts, []part{
+			add(51),
+			func(ctx context.Context, r ports.Records) error {
+				during = func(n int64) {
+					if n == 1000 {
+						stop()
+					}
+				}
+				return r.(*conn).write.WithContext(ctx).Exec("UPDATE tasks SET title = (WITH RECURSIVE s(n) AS "+
+					"(SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 100000 AND during(n)) SELECT MAX(n) FROM s) WHERE org_id = ? AND id = ?",
+					string(o), string(uid[id.Task](kindTask, 1, 51))).Error
+			},
+		})
+		if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || errs[2] != nil {
+			t.Errorf("the errors are %v", errs)
+		}
+		expect(t, map[int]bool{51: true})
+	})
+	t.Run("there are no more parties than so many to a transaction", func(t *testing.T) {
+		parts := make([]part, 2*maxParties)
+		used := map[any]int{}
+		for i := range parts {
+			parts[i] = func(ctx context.Context, r ports.Records) error {
+				used[r.(*conn).write]++
+				return add(100+i)(ctx, r)
+			}
+		}
+		for i, err := range joined(t, same(len(parts)), parts) {
+			if err != nil || i < len(parts) && !there(100+i) {
+				t.Errorf("part %d: %v", i, err)
+			}
+		}
+		for _, n := range used {
+			if n > maxParties {
+				t.Errorf("%d parties", n)
+			}
+		}
+	})
+	t.Run("many who come and go leave nobody waiting", func(t *testing.T) {
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				for n := range 30 {
+					ctx, cancel := context.WithCancel(ctx)
+					if (i+n)%3 == 0 {
+						go cancel()
+					}
+					_, err := db.Work().Tasks().Add(ctx, o, someTask(o, u, 1000+100*i+n))
+					if err != nil && !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+					if (err == nil) != there(1000+100*i+n) {
+						t.Errorf("task %d: %v", n, err)
+					}
+					cancel()
+				}
+			})
+		}
+		all.Wait()
+		if db.line.busy || len(db.line.waiting) > 0 || db.pools[0].Stats().InUse > 0 {
+			t.Errorf("the turn is taken: %t, %d wait", db.line.busy, len(db.line.waiting))
+		}
+	})
+	t.Run("a closed database says so to all who wait", func(t *testing.T) {
+		closed := migrated(t, databases[0].url(t))
+		if err := closed.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := closed.Atomic(ctx, func(ports.Records) error { return nil }); err == nil || strings.Contains(err.Error(), "panic") {
+				t.Errorf("the error is %v", err)
+			}
+		}
+	})
+}
