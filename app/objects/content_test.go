@@ -1,0 +1,177 @@
+package objects
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf8"
+
+	"collab/domain/fault"
+
+	"pgregory.net/rapid"
+)
+
+// pieces gives content in reads of the sizes, the rest in one.
+type pieces struct {
+	content []byte
+	sizes   []int
+	withEnd bool // the last bytes come together with the end
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	size := len(p.content)
+	if len(p.sizes) > 0 {
+		size, p.sizes = min(size, p.sizes[0]), p.sizes[1:]
+	}
+	n := copy(b, p.content[:size])
+	p.content = p.content[n:]
+	if len(p.content) == 0 && (n == 0 || p.withEnd) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd bool) *intake {
+	in := &intake{
+		upload: &Upload{Content: &pieces{content, sizes, withEnd}}, limit: 1 << 20, sum: sha256.New(), text: true,
+		tooLarge: func() error { return fault.New(fault.TooLarge, "too large") },
+	}
+	got, err := io.ReadAll(in)
+	if err != nil || !bytes.Equal(got, content) {
+		t.Fatal("read ", got, err)
+	}
+	return in
+}
+
+// isText is the verdict on content that came in pieces.
+func isText(in *intake) bool { return in.text && in.open == 0 }
+
+func TestContentIsTextWhenAllOfItIsValidHoweverItComes(t *testing.T) {
+	piece := rapid.OneOf(
+		rapid.SampledFrom([]string{
+			"a", "é", "文", "👩", "\x00", "\u0085", "\ufffd", "\U0010ffff", "\ue000",
+			"\xff", "\xc3", "\xa9", "\xe6\x96", "\xf0\x9f\x91", "\xf0\x9f", "\xf0", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe6\x96a", "\xf8\x88\x80\x80\x80", "\xc3\xc3\xa9",
+		}),
+		rapid.StringN(0, 10, 40),
+	)
+	texts, others := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		var content []byte
+		for _, s := range rapid.SliceOfN(piece, 0, 12).Draw(t, "pieces") {
+			content = append(content, s...)
+		}
+		sizes := rapid.SliceOfN(rapid.IntRange(0, 6), 0, 40).Draw(t, "reads")
+		in := readIn(t, content, sizes, rapid.Bool().Draw(t, "with the end"))
+		want := utf8.Valid(content)
+		if got := isText(in); got != want {
+			t.Fatalf("%q in pieces of %v is text: %v", content, sizes, got)
+		}
+		if in.size != int64(len(content)) || in.checksum() != sum(content) {
+			t.Fatalf("%q has %d bytes and the checksum %s", content, in.size, in.checksum())
+		}
+		if want {
+			texts++
+		} else {
+			others++
+		}
+	})
+	if texts == 0 || others == 0 {
+		t.Errorf("%d texts, %d others", texts, others)
+	}
+}
+
+func sum(content []byte) string {
+	s := sha256.Sum256(content)
+	return hex.EncodeToString(s[:])
+}
+
+// Every way to cut up to three characters at two places.
+func TestNoCutThroughACharacterChangesTheVerdict(t *testing.T) {
+	parts := []string{"a", "é", "文", "👩", "\xff", "\xc3", "\xe6\x96", "\xf0\x9f\x91"}
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, c := range parts {
+				content := []byte(a + b + c)
+				for i := range len(content) + 1 {
+					for j := i; j <= len(content); j++ {
+						if got, want := isText(readIn(t, content, []int{i, j - i}, true)), utf8.Valid(content); got != want {
+							t.Fatalf("%q cut at %d and %d is text: %v", content, i, j, got)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	for _, s := range []string{"", "a", "文\xe6", "\xf0\x9f\x91\xa9", "\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80"} {
+		f.Add([]byte(s), 1, 2)
+	}
+	f.Fuzz(func(t *testing.T, content []byte, a, b int) {
+		if len(content) > 1<<20 || a < 0 || b < 0 {
+			return
+		}
+		if got, want := isText(readIn(t, content, []int{a, b, 1, 1, 1}, a%2 == 0)), utf8.Valid(content); got != want {
+			t.Fatalf("%q is text: %v", content, got)
+		}
+	})
+}
+
+// read reads stored content whose record says size and checksum, in the way
+// that how changes readers.
+func read(stored string, size int64, checksum string, how func(io.Reader) io.Reader) (string, error) {
+	c := &checked{from: io.NopCloser(how(strings.NewReader(stored))), left: size, sum: sha256.New(), want: checksum}
+	got, err := io.ReadAll(c)
+	if again, end := c.Read(make([]byte, 8)); again != 0 || end == nil {
+		return "", io.ErrNoProgress
+	}
+	return string(got), err
+}
+
+func TestWhoReadsAllOfDamagedContentLacksItsEndAndIsTold(t *testing.T) {
+	const content = "what was stored"
+	for name, how := range map[string]func(io.Reader) io.Reader{
+		"at once":              func(r io.Reader) io.Reader { return r },
+		"byte by byte":         iotest.OneByteReader,
+		"in halves":            iotest.HalfReader,
+		"with the end at once": iotest.DataErrReader,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := read(content, int64(len(content)), sum([]byte(content)), how); err != nil || got != content {
+				t.Errorf("the right content is %q, %v", got, err)
+			}
+			if got, err := read("", 0, sum(nil), how); err != nil || got != "" {
+				t.Errorf("no content is %q, %v", got, err)
+			}
+			for about, stored := range map[string]string{
+				"a bit at the beginning is another": "What was stored",
+				"a bit at the end is another":       "what was storeD",
+				"the end is missing":                "what was store",
+				"everything is missing":             "",
+				"more is there, and none of it":     "!" + content,
+			} {
+				got, err := read(stored, int64(len(content)), sum([]byte(content)), how)
+				if !fault.Is(err, fault.Internal) || len(got) >= len(content) {
+					t.Errorf("%s: %q, %v", about, got, err)
+				}
+			}
+			// What follows the content is never taken for a part of it.
+			for _, c := range []string{"", content} {
+				if got, err := read(c+"!", int64(len(c)), sum([]byte(c)), how); got != c && !fault.Is(err, fault.Internal) {
+					t.Errorf("with more after it, %q is %q, %v", c, got, err)
+				}
+			}
+		})
+	}
+	broken := func(r io.Reader) io.Reader {
+		return io.MultiReader(io.LimitReader(r, 4), iotest.ErrReader(io.ErrUnexpectedEOF))
+	}
+	if got, err := read(content, int64(len(content)), sum([]byte(content)), broken); err != io.ErrUnexpectedEOF || got != "what" {
+		t.Errorf("a line that breaks: %q, %v", got, err)
+	}
+}

@@ -1,0 +1,384 @@
+package objects_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"collab/app/objects"
+	"collab/app/upkeep"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/test/harness"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// office is an organisation with an owner and a member, a team of both with a
+// workspace, and files.
+type office struct {
+	*harness.Files
+	ada, ben org.Actor
+	crew     id.Team
+	desk     id.Workspace
+	notes    object.Object // in the workspace, by Ada
+}
+
+func open(t testing.TB) *office {
+	t.Helper()
+	f, err := harness.NewFiles(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	w := &office{Files: f}
+	if w.ada, err = f.Join(ctx, "org_office", "user_ada", org.Owner); err != nil {
+		t.Fatal(err)
+	}
+	if w.ben, err = f.Join(ctx, "org_office", "user_ben", org.Member); err != nil {
+		t.Fatal(err)
+	}
+	crew, err := f.Teams.Create(ctx, w.ada, team.Draft{Name: "Crew"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.crew = crew.ID
+	w.again(t)
+	if _, err := f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User); err != nil {
+		t.Fatal(err)
+	}
+	desk, err := f.Workspaces.Create(ctx, w.ada, workspace.Draft{Name: "Desk", Team: w.crew})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.desk = desk.ID
+	w.again(t)
+	w.notes = w.create(t, w.ada, "notes.md", "old notes")
+	w.create(t, w.ada, "plan.md", "old plan")
+	if _, err := f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts")); err != nil {
+		t.Fatal(err)
+	}
+	f.Line.Listen(-1, "")
+	return w
+}
+
+// again looks at the actors as they are now.
+func (w *office) again(t testing.TB) {
+	t.Helper()
+	var err error
+	if w.ada, err = w.Actor(t.Context(), w.ada.Org, w.ada.User); err != nil {
+		t.Fatal(err)
+	}
+	if w.ben, err = w.Actor(t.Context(), w.ben.Org, w.ben.User); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *office) create(t testing.TB, actor org.Actor, path, text string) object.Object {
+	t.Helper()
+	o, err := w.Objects.Create(t.Context(), actor, w.draft(path), harness.Text(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// draft is of a file in the workspace.
+func (w *office) draft(path string) object.Draft {
+	return object.Draft{Path: path, Kind: object.Artifact, Scope: object.Shared, Workspace: &w.desk}
+}
+
+// all returns every object's record by its storage key.
+func (w *office) all(t testing.TB) map[string]object.Object {
+	t.Helper()
+	found := map[string]object.Object{}
+	if err := w.Store.Storage().Objects().List(t.Context(), w.ada.Org, nil, object.Filter{}, nil, func(o object.Object) error {
+		found[o.StorageKey()] = o
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// state is what of the records a client can tell: version and checksum by key.
+func state(all map[string]object.Object) map[string]string {
+	seen := map[string]string{}
+	for key, o := range all {
+		seen[key] = fmt.Sprintf("version %d, %s", o.Version, o.Checksum)
+	}
+	return seen
+}
+
+// log returns the log's entries after a number.
+func (w *office) log(t testing.TB, after int64) []object.Change {
+	t.Helper()
+	entries, err := w.Store.Storage().Changes().List(t.Context(), w.ada.Org, after, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func (w *office) head(t testing.TB) int64 {
+	t.Helper()
+	h, err := w.Objects.Head(t.Context(), w.ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.N
+}
+
+// whole checks that every object has the content that its record is about.
+func (w *office) whole(t testing.TB) {
+	t.Helper()
+	for key, o := range w.all(t) {
+		content, err := w.Read(t.Context(), o.Blob)
+		if err != nil || harness.Checksum(content) != o.Checksum || int64(len(content)) != o.Size {
+			t.Errorf("%s has %q, %v; its record is %+v", key, content, err, o)
+		}
+	}
+}
+
+// replays checks that the log's entries after a number lead from one state to
+// the present one, so that it has an entry exactly where a record changed.
+func (w *office) replays(t testing.TB, was map[string]string, after int64) {
+	t.Helper()
+	now := maps.Clone(was)
+	n := after
+	for _, c := range w.log(t, after) {
+		if n++; c.N != n {
+			t.Errorf("entry %d comes after %d", c.N, n-1)
+		}
+		key := c.Object.StorageKey()
+		switch c.Type {
+		case object.Changed:
+			next := fmt.Sprintf("version %d, %s", c.Object.Version, c.Object.Checksum)
+			if now[key] == next {
+				t.Errorf("entry %d changes nothing of %s", c.N, key)
+			}
+			now[key] = next
+		case object.Deleted:
+			if _, there := now[key]; !there {
+				t.Errorf("entry %d removes %s, which is not there", c.N, key)
+			}
+			delete(now, key)
+		}
+	}
+	if is := state(w.all(t)); !maps.Equal(now, is) {
+		t.Errorf("the log leads to %v, the records are %v", now, is)
+	}
+}
+
+// collected lets the grace go by and collects, and checks that it ends with
+// exactly the blobs that objects name, and that a dry run tells the same before
+// and does nothing. Only whole looks for blobs whose names nobody knows.
+func (w *office) collected(t testing.TB, whole bool) {
+	t.Helper()
+	ctx := t.Context()
+	w.Line.Listen(-1, "")
+	w.Clock.Advance(object.Grace + time.Millisecond)
+	collect := func(whole, dry bool) (found []upkeep.Garbage) {
+		if err := w.Upkeep.Collect(ctx, whole, dry, func(g upkeep.Garbage) error {
+			found = append(found, g)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	kept := func() map[string]bool {
+		all, err := w.Kept(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	names := func() []object.Blob {
+		all, err := w.Store.Storage().BlobNames().Due(ctx, w.Clock.Now().Add(time.Hour), "", 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	blobsBefore, namesBefore := kept(), names()
+	would := collect(whole, true)
+	if now := kept(); !maps.Equal(now, blobsBefore) || fmt.Sprint(names()) != fmt.Sprint(namesBefore) {
+		t.Errorf("a dry run made %v of %v and %v of %v", now, blobsBefore, names(), namesBefore)
+	}
+	if did := collect(whole, false); fmt.Sprint(did) != fmt.Sprint(would) {
+		t.Errorf("collected %v, a dry run said %v", did, would)
+	}
+	named := map[string]bool{}
+	for _, o := range w.all(t) {
+		named[o.Blob] = true
+	}
+	if is := kept(); !maps.Equal(is, named) {
+		t.Errorf("the store has %v, objects name %v", is, named)
+	}
+	if left := names(); len(left) > 0 {
+		t.Errorf("names are left: %v", left)
+	}
+	if more := collect(true, false); len(more) > 0 {
+		t.Errorf("a second collection found %v", more)
+	}
+	w.whole(t)
+}
+
+// run runs the operation as a server that may die in it; died says that it did.
+func run(do func() error) (err error, died bool) {
+	died = true
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = do()
+		died = false
+	}()
+	<-done
+	return err, died
+}
+
+func TestWhateverFailsAWriteIsDoneWholeOrNotAtAll(t *testing.T) {
+	long := strings.Repeat("long ", 20_000)
+	for about, do := range map[string]func(context.Context, *office) error{
+		"a file is made": func(ctx context.Context, w *office) error {
+			_, err := w.Objects.Create(ctx, w.ben, w.draft("new.md"), harness.Text("new"))
+			return err
+		},
+		"a long file of unknown length is made": func(ctx context.Context, w *office) error {
+			_, err := w.Objects.Create(ctx, w.ben, w.draft("long.md"), &objects.Upload{Content: strings.NewReader(long), Size: -1})
+			return err
+		},
+		"a file is replaced": func(ctx context.Context, w *office) error {
+			_, err := w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes"))
+			return err
+		},
+		"the expected version is replaced": func(ctx context.Context, w *office) error {
+			u := harness.Text("new notes")
+			one := int64(1)
+			u.Expected, u.Checksum = &one, harness.Checksum("new notes")
+			_, err := w.Objects.Replace(ctx, w.ben, w.notes.ID, u)
+			return err
+		},
+		"a document is stored first": func(ctx context.Context, w *office) error {
+			_, err := w.Objects.Save(ctx, w.ben, object.Profile, harness.Text("{}"))
+			return err
+		},
+		"a document is stored again": func(ctx context.Context, w *office) error {
+			_, err := w.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("more"))
+			return err
+		},
+		"a memory file is stored": func(ctx context.Context, w *office) error {
+			_, err := w.Objects.SaveMemory(ctx, w.ben, w.desk, "memory.md", harness.Text("memory"))
+			return err
+		},
+		"a file is deleted": func(ctx context.Context, w *office) error {
+			return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil)
+		},
+		"a workspace is deleted": func(ctx context.Context, w *office) error {
+			return w.Workspaces.Delete(ctx, w.ben, w.desk)
+		},
+		"a user is deleted": func(ctx context.Context, w *office) error {
+			return w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true})
+		},
+	} {
+		t.Run(about, func(t *testing.T) {
+			clear := open(t)
+			before, from := state(clear.all(t)), clear.head(t)
+			if err := do(t.Context(), clear); err != nil {
+				t.Fatal(err)
+			}
+			calls, after := clear.Line.Calls(), state(clear.all(t))
+			if maps.Equal(before, after) || len(calls) < 4 {
+				t.Fatalf("%v made nothing", calls)
+			}
+			clear.replays(t, before, from)
+			clear.whole(t)
+			clear.collected(t, false)
+			for at, call := range calls {
+				for _, failure := range harness.Failures {
+					t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
+						w := open(t)
+						w.Line.Listen(at, failure)
+						err, died := run(func() error { return do(t.Context(), w) })
+						w.Line.Listen(-1, "")
+						is := state(w.all(t))
+						switch {
+						case !maps.Equal(is, before) && !maps.Equal(is, after):
+							t.Errorf("there is %v, before %v, wanted %v", is, before, after)
+						case err == nil && !died && !maps.Equal(is, after):
+							t.Errorf("was acknowledged, and there is %v, wanted %v", is, after)
+						case failure == harness.Repeated && (err != nil || died):
+							t.Errorf("ended with %v, died: %v", err, died)
+						case (failure == harness.Unheard || failure == harness.KilledAfter) && call == "Atomic" && !maps.Equal(is, after):
+							t.Errorf("was committed, and there is %v, wanted %v", is, after)
+						case (failure == harness.Refused || failure == harness.KilledBefore) && !maps.Equal(is, before):
+							t.Errorf("was not committed, and there is %v, before %v", is, before)
+						}
+						w.replays(t, before, from)
+						w.whole(t)
+						w.collected(t, false)
+					})
+				}
+			}
+		})
+	}
+}
+
+var errBroken = errors.New("the line broke")
+
+func TestContentThatIsNotTakenLeavesNothing(t *testing.T) {
+	for about, u := range map[string]func() *objects.Upload{
+		"its reader fails": func() *objects.Upload {
+			return &objects.Upload{Content: io.MultiReader(strings.NewReader("new"), iotest.ErrReader(errBroken)), Size: -1}
+		},
+		"it is not what its checksum says": func() *objects.Upload {
+			u := harness.Text("new")
+			u.Checksum = harness.Checksum("other")
+			return u
+		},
+		"its checksum is none": func() *objects.Upload {
+			u := harness.Text("new")
+			u.Checksum = "nonsense"
+			return u
+		},
+		"it is too long as it says": func() *objects.Upload { return harness.Text(strings.Repeat("x", harness.MaxSize+1)) },
+		"it is longer than it says": func() *objects.Upload {
+			return &objects.Upload{Content: strings.NewReader(strings.Repeat("x", harness.MaxSize+1)), Size: 10}
+		},
+		"another version was expected": func() *objects.Upload {
+			u := harness.Text("new")
+			seven := int64(7)
+			u.Expected = &seven
+			return u
+		},
+	} {
+		t.Run(about, func(t *testing.T) {
+			w := open(t)
+			before, from := state(w.all(t)), w.head(t)
+			if o, err := w.Objects.Create(t.Context(), w.ada, w.draft("new.md"), u()); err == nil {
+				t.Errorf("made %+v", o)
+			}
+			if o, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, u()); err == nil {
+				t.Errorf("replaced: %+v", o)
+			}
+			if is := state(w.all(t)); !maps.Equal(is, before) || w.head(t) != from {
+				t.Errorf("there is %v, before %v", is, before)
+			}
+			w.whole(t)
+			w.collected(t, false)
+		})
+	}
+}

@@ -1,0 +1,342 @@
+package objects_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/app/objects"
+	"collab/app/upkeep"
+	"collab/domain/fault"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/test/harness"
+)
+
+func TestWhatHappensWhileContentComes(t *testing.T) {
+	create := func(t *testing.T, w *office) error {
+		_, err := w.Objects.Create(t.Context(), w.ben, w.draft("new.md"), harness.Text("new"))
+		return err
+	}
+	replace := func(t *testing.T, w *office) error {
+		_, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("Ben's"))
+		return err
+	}
+	expecting := func(t *testing.T, w *office) error {
+		u, one := harness.Text("Ben's"), int64(1)
+		u.Expected = &one
+		_, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u)
+		return err
+	}
+	remember := func(t *testing.T, w *office) error {
+		_, err := w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text("Ben's"))
+		return err
+	}
+	ofTeam := func(t *testing.T, w *office) error {
+		_, err := w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "new.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("new"))
+		return err
+	}
+	profile := func(t *testing.T, w *office) error {
+		_, err := w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))
+		return err
+	}
+	noDesk := func(t *testing.T, w *office) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
+	noTeam := func(t *testing.T, w *office) error {
+		if err := noDesk(t, w); err != nil {
+			return err
+		}
+		return w.Teams.Delete(t.Context(), w.ada, w.crew)
+	}
+	noBen := func(t *testing.T, w *office) error {
+		w.Clock.Advance(2 * time.Second)
+		return w.Members.Remove(t.Context(), w.ada, w.ben.User)
+	}
+	noPen := func(t *testing.T, w *office) error {
+		w.Clock.Advance(2 * time.Second)
+		_, err := w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, "VIEWER")
+		return err
+	}
+	outOfTeam := func(t *testing.T, w *office) error {
+		w.Clock.Advance(2 * time.Second)
+		return w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User)
+	}
+	tooLong := func(t *testing.T, w *office) error {
+		w.Clock.Advance(object.Grace + time.Millisecond)
+		return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
+	}
+	another := func(t *testing.T, w *office) error {
+		_, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("Ada's"))
+		return err
+	}
+	deleted := func(t *testing.T, w *office) error { return w.Objects.Delete(t.Context(), w.ada, w.notes.ID, nil) }
+	taken := func(t *testing.T, w *office) error {
+		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("NEW.md"), harness.Text("Ada's"))
+		return err
+	}
+	folder := func(t *testing.T, w *office) error {
+		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("new.md/inside"), harness.Text("Ada's"))
+		return err
+	}
+	remembered := func(t *testing.T, w *office) error {
+		_, err := w.Objects.SaveMemory(t.Context(), w.ada, w.desk, "memory.md", harness.Text("Ada's"))
+		return err
+	}
+
+	const done = fault.Kind(200)
+	for _, c := range []struct {
+		about     string
+		write     func(*testing.T, *office) error
+		meanwhile func(*testing.T, *office) error
+		want      fault.Kind
+	}{
+		{"the workspace of a new file is deleted", create, noDesk, fault.Invalid},
+		{"the workspace of a file is deleted", replace, noDesk, fault.NotFound},
+		{"the workspace of a new memory file is deleted", remember, noDesk, fault.Invalid},
+		{"the team of a new memory is deleted", ofTeam, noTeam, fault.Invalid},
+		{"the writer of a new file is removed", create, noBen, fault.Forbidden},
+		{"the writer is removed", replace, noBen, fault.Forbidden},
+		{"the writer of their own document is removed", profile, noBen, fault.Forbidden},
+		{"the writer becomes a viewer", replace, noPen, fault.Forbidden},
+		{"the writer of a new file leaves the team", create, outOfTeam, fault.Invalid},
+		{"the writer leaves the team", replace, outOfTeam, fault.NotFound},
+		{"the writer of a document leaves the team", profile, outOfTeam, done},
+		{"the name is given up", create, tooLong, fault.Unavailable},
+		{"the name of a replacement is given up", replace, tooLong, fault.Unavailable},
+		{"somebody else replaces the file", replace, another, done},
+		{"somebody else replaces the version that was expected", expecting, another, fault.Conflict},
+		{"somebody else deletes the file", replace, deleted, fault.NotFound},
+		{"somebody else takes the path in another case", create, taken, fault.Conflict},
+		{"somebody else makes a folder of the path", create, folder, fault.Conflict},
+		{"somebody else makes the memory file", remember, remembered, done},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			w := open(t)
+			before, from := state(w.all(t)), w.head(t)
+			var failed error
+			w.Line.Within("Blobs.Put", func() { failed = c.meanwhile(t, w) })
+			err := c.write(t, w)
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			if c.want == done && err != nil || c.want != done && !fault.Is(err, c.want) {
+				t.Errorf("the write ended with %v", err)
+			}
+			for key, o := range w.all(t) {
+				content, err := w.Read(t.Context(), o.Blob)
+				if mine := content == "new" || content == "Ben's" || content == "{}"; err != nil || mine && c.want != done {
+					t.Errorf("%s has %q, %v", key, content, err)
+				}
+			}
+			w.replays(t, before, from)
+			w.whole(t)
+			// What came under a name that was given up, only a search finds.
+			w.collected(t, c.want == fault.Unavailable)
+		})
+	}
+}
+
+func TestOfManyWritersWhoExpectOneVersionOneWins(t *testing.T) {
+	w := open(t)
+	before, from := state(w.all(t)), w.head(t)
+	const writers = 30
+	for round := range int64(5) {
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		won := 0
+		for i := range writers {
+			all.Go(func() {
+				u, expected := harness.Text(fmt.Sprintf("writer %d of round %d", i, round)), round+1
+				u.Expected = &expected
+				o, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, u)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil && o.Version == round+2:
+					won++
+				case !fault.Is(err, fault.Conflict):
+					t.Errorf("writer %d: %+v, %v", i, o, err)
+				}
+			})
+		}
+		all.Wait()
+		if won != 1 {
+			t.Errorf("%d writers won", won)
+		}
+	}
+	w.replays(t, before, from)
+	w.whole(t)
+	w.collected(t, false)
+}
+
+func TestWritersAtOnceMakeVersionsAndEventsWithoutGaps(t *testing.T) {
+	w := open(t)
+	before, from := state(w.all(t)), w.head(t)
+	const writers, writes = 10, 20
+	var writing, collecting sync.WaitGroup
+	for i := range writers {
+		writing.Go(func() {
+			for n := range writes {
+				text := fmt.Sprintf("write %d of writer %d", n, i)
+				if _, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text(text)); err != nil {
+					t.Error(err)
+				}
+				if o, err := w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text(text)); err != nil || o.Checksum != harness.Checksum(text) {
+					t.Errorf("%+v, %v", o, err)
+				}
+			}
+		})
+	}
+	// Collectors go about meanwhile: nothing is old enough for them.
+	stop := make(chan struct{})
+	for range 2 {
+		collecting.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := w.Upkeep.Collect(t.Context(), true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(stop)
+	collecting.Wait()
+	if o := w.all(t)[w.notes.StorageKey()]; o.Version != writers*writes+1 {
+		t.Errorf("version %d", o.Version)
+	}
+	w.replays(t, before, from)
+	w.whole(t)
+	w.collected(t, false)
+}
+
+func TestOneOfManyMakesAPath(t *testing.T) {
+	w := open(t)
+	before, from := state(w.all(t)), w.head(t)
+	paths := []string{"Café.md", "CAFÉ.md", "cafe\u0301.md", "café.MD", "café.md/inside", "Cafe\u0301.MD/INSIDE"}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	made := map[string]bool{}
+	for i := range 60 {
+		all.Go(func() {
+			path := paths[i%len(paths)]
+			_, err := w.Objects.Create(t.Context(), w.ada, w.draft(path), harness.Text(path))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				made[path] = true
+			case !fault.Is(err, fault.Conflict):
+				t.Errorf("%s: %v", path, err)
+			}
+		})
+	}
+	all.Wait()
+	if len(made) != 1 {
+		t.Errorf("made %v", made)
+	}
+	w.replays(t, before, from)
+	w.collected(t, false)
+}
+
+func TestDamagedContentIsNotTakenForWhole(t *testing.T) {
+	for about, stored := range map[string]string{
+		"a letter is another":   "Old notes",
+		"the end is missing":    "old note",
+		"everything is missing": "",
+		"something is before":   " old notes",
+	} {
+		t.Run(about, func(t *testing.T) {
+			w, ctx := open(t), t.Context()
+			if err := w.Blobs.Remove(ctx, w.notes.Blob); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)); err != nil {
+				t.Fatal(err)
+			}
+			r, err := w.Objects.Open(ctx, w.notes, 0, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if got, err := io.ReadAll(r); !fault.Is(err, fault.Internal) || len(got) >= int(w.notes.Size) {
+				t.Errorf("read %q, %v", got, err)
+			}
+		})
+	}
+	t.Run("the blob is missing", func(t *testing.T) {
+		w, ctx := open(t), t.Context()
+		if err := w.Blobs.Remove(ctx, w.notes.Blob); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Objects.Open(ctx, w.notes, 0, -1); !fault.Is(err, fault.Internal) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestAReaderOfReplacedContentReadsItToItsEnd(t *testing.T) {
+	w, ctx := open(t), t.Context()
+	r, err := w.Objects.Open(ctx, w.notes, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes")); err != nil {
+		t.Fatal(err)
+	}
+	w.Clock.Advance(object.Grace)
+	if err := w.Upkeep.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }); err != nil {
+		t.Error(err)
+	}
+	// Who had only the record may still begin.
+	late, err := w.Objects.Open(ctx, w.notes, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	for _, r := range []io.Reader{r, late} {
+		if got, err := io.ReadAll(r); err != nil || string(got) != "old notes" {
+			t.Errorf("read %q, %v", got, err)
+		}
+	}
+	w.collected(t, false)
+}
+
+func TestWhoMayWrite(t *testing.T) {
+	w, ctx := open(t), t.Context()
+	if _, err := w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER"); err != nil {
+		t.Fatal(err)
+	}
+	w.again(t)
+	before, from := state(w.all(t)), w.head(t)
+	for who, actor := range map[string]org.Actor{"a viewer": w.ben, "somebody without organisation": {User: w.ben.User}} {
+		for about, do := range map[string]func(*objects.Upload) error{
+			"creates":  func(u *objects.Upload) error { _, err := w.Objects.Create(ctx, actor, w.draft("x"), u); return err },
+			"replaces": func(u *objects.Upload) error { _, err := w.Objects.Replace(ctx, actor, w.notes.ID, u); return err },
+			"saves":    func(u *objects.Upload) error { _, err := w.Objects.Save(ctx, actor, object.Profile, u); return err },
+			"remembers": func(u *objects.Upload) error {
+				_, err := w.Objects.SaveMemory(ctx, actor, w.desk, "m", u)
+				return err
+			},
+			"deletes": func(*objects.Upload) error { return w.Objects.Delete(ctx, actor, w.notes.ID, nil) },
+		} {
+			u := harness.Text("x")
+			if err := do(u); !fault.Is(err, fault.Forbidden) {
+				t.Errorf("%s %s: %v", who, about, err)
+			}
+			if rest, err := io.ReadAll(u.Content); err != nil || string(rest) != "x" {
+				t.Errorf("of what %s %s was read all but %q, %v", who, about, rest, err)
+			}
+		}
+	}
+	w.replays(t, before, from)
+	w.collected(t, false)
+}

@@ -1,0 +1,452 @@
+package upkeep_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/app/upkeep"
+	"collab/domain/fault"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/test/harness"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// yard is a store of blobs with one of every sort: named by an object, replaced,
+// deleted, announced and written, announced and not written, and known to
+// nobody.
+type yard struct {
+	*harness.Files
+	ada  org.Actor
+	live map[string]bool          // by name
+	due  map[string]upkeep.Reason // why blobs will be garbage, by name
+	made map[string]object.Object // by path
+	text map[string]string        // what objects hold, by blob
+}
+
+const (
+	unwritten = "unwritten@1-a"
+	abandoned = "abandoned@1-b"
+	stray     = "stray@1-c"
+)
+
+func open(t testing.TB) *yard {
+	t.Helper()
+	f, err := harness.NewFiles(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &yard{Files: f, live: map[string]bool{}, due: map[string]upkeep.Reason{}, made: map[string]object.Object{}, text: map[string]string{}}
+	ctx := t.Context()
+	if y.ada, err = f.Join(ctx, "org_yard", "user_ada", org.Owner); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"stays", "is replaced", "is deleted"} {
+		o, err := f.Objects.Create(ctx, y.ada, object.Draft{Path: path, Kind: object.Template, Scope: object.Shared}, harness.Text(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		y.made[path] = o
+	}
+	next, err := f.Objects.Replace(ctx, y.ada, y.made["is replaced"].ID, harness.Text("replacement"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Objects.Delete(ctx, y.ada, y.made["is deleted"].ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{unwritten, abandoned} {
+		if err := f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, f.Clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{abandoned, stray} {
+		if err := f.Blobs.Put(ctx, name, "", -1, strings.NewReader(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	y.live = map[string]bool{y.made["stays"].Blob: true, next.Blob: true}
+	y.text = map[string]string{y.made["stays"].Blob: "stays", next.Blob: "replacement"}
+	y.due = map[string]upkeep.Reason{
+		y.made["is replaced"].Blob: upkeep.Unnamed, y.made["is deleted"].Blob: upkeep.Unnamed,
+		unwritten: upkeep.Unnamed, abandoned: upkeep.Unnamed, stray: upkeep.Unknown,
+	}
+	f.Line.Listen(-1, "")
+	return y
+}
+
+func (y *yard) collect(t testing.TB, whole, dry bool) map[string]upkeep.Reason {
+	t.Helper()
+	found := map[string]upkeep.Reason{}
+	if err := y.Upkeep.Collect(t.Context(), whole, dry, func(g upkeep.Garbage) error {
+		if _, twice := found[g.Name]; twice || !g.Since.Before(y.Clock.Now().Add(-object.Grace)) {
+			t.Errorf("%+v is found twice or too early", g)
+		}
+		found[g.Name] = g.Reason
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// kept checks what is in the store, and that objects have their content.
+func (y *yard) kept(t testing.TB, want map[string]bool) {
+	t.Helper()
+	is, err := y.Kept(t.Context())
+	if err != nil || !maps.Equal(is, want) {
+		t.Errorf("the store has %v, %v; want %v", is, err, want)
+	}
+	for name, want := range y.text {
+		if got, err := y.Read(t.Context(), name); err != nil || got != want {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+}
+
+func (y *yard) names(t testing.TB) []object.Blob {
+	t.Helper()
+	names, err := y.Store.Storage().BlobNames().Due(t.Context(), y.Clock.Now().Add(time.Hour), "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// without returns the reasons without those of the kind.
+func without(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upkeep.Reason {
+	rest := maps.Clone(all)
+	maps.DeleteFunc(rest, func(_ string, of upkeep.Reason) bool { return of == r })
+	return rest
+}
+
+func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
+	y := open(t)
+	everything, err := y.Kept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.Clock.Advance(object.Grace)
+	if found := y.collect(t, true, false); len(found) > 0 {
+		t.Errorf("before its time %v was collected", found)
+	}
+	y.kept(t, everything)
+	y.Clock.Advance(time.Millisecond)
+	// What nobody knows is found only by who looks for it.
+	if found := y.collect(t, false, false); !maps.Equal(found, without(y.due, upkeep.Unknown)) {
+		t.Errorf("collected %v", found)
+	}
+	withStray := maps.Clone(y.live)
+	withStray[stray] = true
+	y.kept(t, withStray)
+	if found := y.collect(t, true, false); !maps.Equal(found, map[string]upkeep.Reason{stray: upkeep.Unknown}) {
+		t.Errorf("the search collected %v", found)
+	}
+	y.kept(t, y.live)
+	if names := y.names(t); len(names) > 0 {
+		t.Errorf("names are left: %v", names)
+	}
+	y.Clock.Advance(1000 * object.Grace)
+	if found := y.collect(t, true, false); len(found) > 0 {
+		t.Errorf("later %v was collected", found)
+	}
+	y.kept(t, y.live)
+}
+
+func TestADryRunSaysWhatWouldGoAndTakesNothing(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		y := open(t)
+		y.Clock.Advance(object.Grace + time.Millisecond)
+		everything, err := y.Kept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := y.names(t)
+		would := y.collect(t, whole, true)
+		y.kept(t, everything)
+		if after := y.names(t); !slices.Equal(after, names) {
+			t.Errorf("the names became %v", after)
+		}
+		for _, call := range y.Line.Calls() {
+			if slices.Contains([]string{"Blobs.Remove", "BlobNames.Expire", "BlobNames.Forget", "BlobNames.Discard", "Atomic"}, call) {
+				t.Errorf("a dry run called %s", call)
+			}
+		}
+		if did := y.collect(t, whole, false); !maps.Equal(did, would) || len(did) < 4 {
+			t.Errorf("collected %v, a dry run said %v", did, would)
+		}
+	}
+}
+
+// run runs a collection as a server that may die in it.
+func run(do func() error) (err error, died bool) {
+	died = true
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = do()
+		died = false
+	}()
+	<-done
+	return err, died
+}
+
+func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
+	clear := open(t)
+	clear.Clock.Advance(object.Grace + time.Millisecond)
+	clear.collect(t, true, false)
+	calls := clear.Line.Calls()
+	if len(calls) < 10 {
+		t.Fatalf("a collection calls %v", calls)
+	}
+	for at, call := range calls {
+		for _, failure := range harness.Failures {
+			t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
+				y := open(t)
+				y.Clock.Advance(object.Grace + time.Millisecond)
+				y.Line.Listen(at, failure)
+				err, died := run(func() error {
+					return y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
+				})
+				if failed := failure != harness.Repeated; failed != (err != nil || died) {
+					t.Errorf("ended with %v, died: %v", err, died)
+				}
+				y.Line.Listen(-1, "")
+				for name, want := range y.text {
+					if got, err := y.Read(t.Context(), name); err != nil || got != want {
+						t.Errorf("%s is %q, %v", name, got, err)
+					}
+				}
+				y.collect(t, true, false)
+				y.kept(t, y.live)
+				if names := y.names(t); len(names) > 0 {
+					t.Errorf("names are left: %v", names)
+				}
+			})
+		}
+	}
+}
+
+func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
+	for _, call := range []string{"BlobNames.Due", "BlobNames.Expire", "Blobs.Remove", "BlobNames.Forget", "Blobs.List", "BlobNames.Known"} {
+		t.Run("during "+call, func(t *testing.T) {
+			y := open(t)
+			y.Clock.Advance(object.Grace + time.Millisecond)
+			ran := false
+			y.Line.Within(call, func() {
+				ran = true
+				y.collect(t, true, false)
+			})
+			y.collect(t, true, false)
+			if !ran {
+				t.Error("there was no second collector")
+			}
+			y.kept(t, y.live)
+			if names := y.names(t); len(names) > 0 {
+				t.Errorf("names are left: %v", names)
+			}
+		})
+	}
+	t.Run("all the time", func(t *testing.T) {
+		y := open(t)
+		y.Clock.Advance(object.Grace + time.Millisecond)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		y.kept(t, y.live)
+		if names := y.names(t); len(names) > 0 {
+			t.Errorf("names are left: %v", names)
+		}
+	})
+}
+
+// An upload that began long ago takes its name over or the collector does, and
+// where the upload wins, its blob stays.
+func TestAnUploadThatTakesAsLongAsTheGraceWinsOrLosesWhole(t *testing.T) {
+	const none = "nothing, before it begins"
+	for _, call := range []string{none, "BlobNames.Expire", "BlobNames.Due", "Blobs.Remove", "BlobNames.Forget"} {
+		t.Run("ends while the collector does "+call, func(t *testing.T) {
+			y, ctx := open(t), t.Context()
+			begun, end := make(chan struct{}), make(chan struct{})
+			var made object.Object
+			var failed error
+			var upload sync.WaitGroup
+			y.Line.Within("Blobs.Put", func() { close(begun); <-end })
+			upload.Go(func() {
+				made, failed = y.Objects.Create(ctx, y.ada, object.Draft{Path: "slow", Kind: object.Template, Scope: object.Shared}, harness.Text("slow"))
+			})
+			<-begun
+			y.Clock.Advance(object.Grace + time.Millisecond)
+			finish := sync.OnceFunc(func() { close(end); upload.Wait() })
+			y.Line.Within(call, finish)
+			if call == none {
+				finish()
+			}
+			y.collect(t, true, false)
+			upload.Wait()
+			if failed == nil {
+				y.live[made.Blob], y.text[made.Blob] = true, "slow"
+			} else if !fault.Is(failed, fault.Unavailable) {
+				t.Errorf("the upload failed with %v", failed)
+			}
+			if won := failed == nil; won != (call == none) {
+				t.Errorf("the upload won: %v", won)
+			}
+			y.collect(t, true, false)
+			y.kept(t, y.live)
+		})
+	}
+}
+
+// The clock of who announces it may be behind the collector's.
+func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
+	y, ctx := open(t), t.Context()
+	y.Clock.Advance(object.Grace + time.Millisecond)
+	y.Line.Within("BlobNames.Expire", func() {
+		if err := y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", start); err != nil {
+			t.Error(err)
+		}
+		if err := y.Blobs.Put(ctx, "late@1-d", "", -1, strings.NewReader("late")); err != nil {
+			t.Error(err)
+		}
+	})
+	if found := y.collect(t, true, false); !maps.Equal(found, y.due) {
+		t.Errorf("collected %v", found)
+	}
+	if got, err := y.Read(ctx, "late@1-d"); err != nil || got != "late" {
+		t.Errorf("its content is %q, %v", got, err)
+	}
+	if found := y.collect(t, true, false); !maps.Equal(found, map[string]upkeep.Reason{"late@1-d": upkeep.Unnamed}) {
+		t.Errorf("the next time %v is collected", found)
+	}
+	y.kept(t, y.live)
+}
+
+func TestAnErrorOfWhoIsToldEndsTheCollection(t *testing.T) {
+	enough := errors.New("enough")
+	for _, dry := range []bool{false, true} {
+		y := open(t)
+		y.Clock.Advance(object.Grace + time.Millisecond)
+		told := 0
+		err := y.Upkeep.Collect(t.Context(), true, dry, func(upkeep.Garbage) error {
+			told++
+			if told == 2 {
+				return enough
+			}
+			return nil
+		})
+		if !errors.Is(err, enough) || told != 2 {
+			t.Errorf("ended with %v after %d", err, told)
+		}
+	}
+}
+
+func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
+	y, ctx := open(t), t.Context()
+	names := y.Store.Storage().BlobNames()
+	for i := range 1234 {
+		for _, name := range []string{fmt.Sprintf("many/announced %d", i), fmt.Sprintf("many/unknown %d", i)} {
+			if err := y.Blobs.Put(ctx, name, "", -1, strings.NewReader("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := names.Announce(ctx, y.ada.Org, fmt.Sprintf("many/announced %d", i), y.Clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	y.Clock.Advance(object.Grace + time.Millisecond)
+	would := y.collect(t, true, true)
+	did := y.collect(t, true, false)
+	if len(did) != 2*1234+len(y.due) || !maps.Equal(would, did) {
+		t.Errorf("collected %d, a dry run said %d", len(did), len(would))
+	}
+	y.kept(t, y.live)
+}
+
+func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
+	y, ctx := open(t), t.Context()
+	head := func() object.Head {
+		h, err := y.Objects.Head(ctx, y.ada)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	was := head()
+	y.Clock.Advance(harness.Retention)
+	if err := y.Upkeep.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if is := head(); is != was {
+		t.Errorf("before its time the log became %+v, was %+v", is, was)
+	}
+	withStray := maps.Clone(y.live)
+	withStray[stray] = true
+	y.kept(t, withStray)
+	y.Clock.Advance(time.Millisecond)
+	if _, err := y.Objects.Replace(ctx, y.ada, y.made["stays"].ID, harness.Text("stays")); err != nil {
+		t.Fatal(err)
+	}
+	y.Clock.Advance(time.Millisecond)
+	if err := y.Upkeep.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	is := head()
+	if is.Floor != was.N || is.N != was.N+1 {
+		t.Errorf("the log became %+v, was %+v", is, was)
+	}
+	entries, err := y.Store.Storage().Changes().List(ctx, y.ada.Org, 0, 100)
+	if err != nil || len(entries) != 1 || entries[0].N != is.N {
+		t.Errorf("the log has %v, %v", entries, err)
+	}
+	for cursor, want := range map[object.Cursor]bool{{Epoch: is.Epoch, N: is.Floor - 1}: false, {Epoch: is.Epoch, N: is.Floor}: true, is.Cursor(): true} {
+		err := y.Objects.Since(ctx, y.ada, cursor, func(object.Head) error { return nil }, func(object.Change) error { return nil })
+		if want != (err == nil) || err != nil && !fault.Is(err, fault.Gone) {
+			t.Errorf("since %s: %v", cursor, err)
+		}
+	}
+}
+
+// A closed organisation's blobs go after its records.
+func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
+	y, ctx := open(t), t.Context()
+	if err := y.Tell(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}); err != nil {
+		t.Fatal(err)
+	}
+	work := func() map[string]bool {
+		if err := y.Upkeep.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := y.Kept(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kept
+	}
+	y.Clock.Advance(org.Retention - time.Millisecond)
+	if kept := work(); len(kept) != len(y.live)+1 {
+		t.Errorf("before its time there is %v", kept)
+	}
+	y.Clock.Advance(time.Millisecond)
+	work()
+	y.Clock.Advance(object.Grace + time.Millisecond)
+	if kept := work(); !maps.Equal(kept, map[string]bool{stray: true}) {
+		t.Errorf("there is %v", kept)
+	}
+	if names := y.names(t); len(names) > 0 {
+		t.Errorf("names are left: %v", names)
+	}
+}
