@@ -198,7 +198,7 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 					}
 				}
 				return r.(*conn).write.WithContext(ctx).Exec("UPDATE tasks SET title = (WITH RECURSIVE s(n) AS "+
-					"(SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 100000 AND during(n)) SELECT MAX(n) FROM s) WHERE org_id = ? AND id = ?",
+					"(SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000 AND during(n)) SELECT MAX(n) FROM s) WHERE org_id = ? AND id = ?",
 					string(o), string(uid[id.Task](kindTask, 1, 51))).Error
 			},
 		})
