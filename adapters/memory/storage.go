@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -216,11 +217,11 @@ func (c changes) List(_ context.Context, o id.Org, after int64, limit int) ([]ob
 	})
 }
 
-// entries returns the log's entries after a number that match, at most limit;
-// 0: all. The log has every number from the floor to the head.
+// entries returns the log's entries after a number that match, at most limit.
+// The log has every number from the floor to the head.
 func (s *state) entries(o id.Org, after int64, limit int, matches func(object.Change) bool) (all []object.Change) {
 	h, log := s.head(o), s.tenant(o).log
-	for n := max(after, h.Floor) + 1; n <= h.N && (limit == 0 || len(all) < limit); n++ {
+	for n := max(after, h.Floor) + 1; n <= h.N && len(all) < limit; n++ {
 		if v := log.rows[n]; matches(v) {
 			all = append(all, cloneEntry(v))
 		}
@@ -234,7 +235,7 @@ func (c changes) Since(_ context.Context, o id.Org, after int64, head func(objec
 	all, err := result(c.run, func(x *tx) ([]object.Change, error) {
 		at = x.head(o)
 		of := func(t object.ChangeType) []object.Change {
-			return x.entries(o, after, 0, func(v object.Change) bool { return v.Type == t })
+			return x.entries(o, after, math.MaxInt, func(v object.Change) bool { return v.Type == t })
 		}
 		var changed []object.Change
 		for _, v := range x.tenant(o).objects.list(func(v object.Object) bool { return v.N > after }, func(a, b object.Object) int { return cmp.Compare(a.N, b.N) }, 0) {
@@ -320,6 +321,9 @@ func (b blobNames) Expire(_ context.Context, before time.Time) error {
 
 func (b blobNames) Due(_ context.Context, before time.Time, after string, limit int) ([]object.Blob, error) {
 	return result(b.run, func(x *tx) ([]object.Blob, error) {
+		if limit <= 0 {
+			return nil, nil
+		}
 		return x.blobs.list(func(v object.Blob) bool {
 			return v.At.Before(before) && v.Name > after
 		}, func(a, b object.Blob) int { return cmp.Compare(a.Name, b.Name) }, limit), nil

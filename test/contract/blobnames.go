@@ -125,6 +125,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			for _, limit := range []int{1, 3, len(want), 1000} {
 				same(w, w.dueOf(o, limit), want)
 			}
+			that(w.blobNames().Due(w.ctx, at(100), string(o), 0)).is(w, nil)
 		},
 		"known are those that are there and those that objects name": func(w *world) {
 			tn, other := w.tenant(), w.tenant()

@@ -241,7 +241,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			}
 			for after := range int64(9) {
-				for limit := 1; limit < 9; limit++ {
+				for limit := range 9 {
 					var numbers, want []int64
 					for _, c := range that(w.changes().List(w.ctx, tn.ID, after, limit)).must(w) {
 						numbers = append(numbers, c.N)

@@ -1,0 +1,85 @@
+package bucket_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// BenchmarkSmallFiles writes files of 4 KiB into one folder, each on the disk
+// before the next of the same writer. Run it with TMPDIR on a disk.
+func BenchmarkSmallFiles(b *testing.B) {
+	store := kept(b)
+	content := make([]byte, 4096)
+	for _, writers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("%d writers", writers), func(b *testing.B) {
+			b.SetParallelism(writers)
+			b.RunParallel(func(p *testing.PB) {
+				if writers == 1 {
+					<-one
+					defer func() { one <- struct{}{} }()
+				}
+				for p.Next() {
+					name := "org/workspaces/w/artifacts/" + rand.Text() + "@1-x"
+					if err := store.Put(context.Background(), name, "", int64(len(content)), bytes.NewReader(content)); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// one is held by the only writer.
+var one = func() chan struct{} { c := make(chan struct{}, 1); c <- struct{}{}; return c }()
+
+// BenchmarkBigFile compares Put with a program that does nothing but what must
+// be done: hash, write, sync and rename.
+func BenchmarkBigFile(b *testing.B) {
+	const size = 100 << 20
+	content := func() io.Reader { return io.LimitReader(zeros{}, size) }
+	b.Run("bare", func(b *testing.B) {
+		b.SetBytes(size)
+		folder := b.TempDir()
+		for i := range b.N {
+			f, err := os.Create(filepath.Join(folder, "new"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			buffer := make([]byte, 256<<10)
+			if _, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{io.TeeReader(content(), sha256.New())}, buffer); err != nil {
+				b.Fatal(err)
+			}
+			if err := f.Sync(); err != nil {
+				b.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				b.Fatal(err)
+			}
+			if err := os.Rename(f.Name(), filepath.Join(folder, fmt.Sprint(i))); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Put", func(b *testing.B) {
+		b.SetBytes(size)
+		store := kept(b)
+		for i := range b.N {
+			r := io.TeeReader(content(), sha256.New())
+			if err := store.Put(context.Background(), fmt.Sprintf("org/shared/artifacts/x@%d-y", i), "", size, r); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

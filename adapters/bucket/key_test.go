@@ -1,0 +1,91 @@
+package bucket_test
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"collab/adapters/bucket"
+)
+
+// anyName draws names, with those characters often that keys treat as their
+// own.
+func anyName() *rapid.Generator[string] {
+	letters := rapid.OneOf(rapid.SampledFrom([]rune("ab.@!+_ /%0x2e4EF")), rapid.SampledFrom([]rune("#\\:?*é名🦉\u0301")), rapid.Rune())
+	return rapid.Custom(func(t *rapid.T) string {
+		if rapid.Bool().Draw(t, "long") {
+			return strings.Repeat(rapid.StringOfN(letters, 1, 8, -1).Draw(t, "part"), rapid.IntRange(1, 300).Draw(t, "times"))
+		}
+		return rapid.StringOfN(letters, 1, 40, -1).Draw(t, "name")
+	}).Filter(func(s string) bool { return bucket.Check(s) == nil })
+}
+
+func TestKeys(t *testing.T) {
+	t.Run("a key is read back as the name, and by nothing else", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			name := anyName().Draw(t, "name")
+			key := bucket.KeyOf(name)
+			if got, ok := bucket.NameOf(key); !ok || got != name {
+				t.Fatalf("the key %q of %q is read as %q, %v", key, name, got, ok)
+			}
+		})
+	})
+	t.Run("every store and file system takes a key as it is", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			key := bucket.KeyOf(anyName().Draw(t, "name"))
+			if path.Clean("/"+key) != "/"+key || strings.ContainsAny(key, "\"#%?\\:*<>|\x7f") || strings.Contains(key, "__0x") {
+				t.Fatalf("the key is %q", key)
+			}
+			for segment := range strings.SplitSeq(key, "/") {
+				if segment == "" || len(segment) > 254 || strings.HasSuffix(segment, ".") || strings.HasSuffix(segment, " ") {
+					t.Fatalf("the key %q has the segment %q", key, segment)
+				}
+			}
+		})
+	})
+	t.Run("what is a blob under one name is no folder of another", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			a := anyName().Draw(t, "a")
+			b := a + "/" + anyName().Draw(t, "b")
+			if bucket.Check(b) != nil {
+				t.Skip("too long")
+			}
+			if strings.HasPrefix(bucket.KeyOf(b), bucket.KeyOf(a)+"/") {
+				t.Fatalf("%q lies in %q", bucket.KeyOf(b), bucket.KeyOf(a))
+			}
+		})
+	})
+	t.Run("an object's key is short enough below any prefix", func(t *testing.T) {
+		prefix := strings.Repeat("p", 128) + "/"
+		rapid.Check(t, func(t *rapid.T) {
+			name := anyName().Draw(t, "name")
+			key, _ := bucket.ObjectKey(prefix, name)
+			if len(key) > 1024 || strings.Count(key, "/") >= 250 || !strings.HasPrefix(key, prefix) {
+				t.Fatalf("%q has the key %q", name, key)
+			}
+		})
+	})
+	t.Run("ordinary names stay as they are", func(t *testing.T) {
+		for _, name := range []string{
+			"0198c0de-0000-7000-8000-000000000000/shared/hub-memory/org-memory.md@12-0198c0de",
+			"o/workspaces/w/artifacts/Pläne 2026/Entwurf (2), final_v3.docx@1-x",
+		} {
+			if key := bucket.KeyOf(name); key != name {
+				t.Errorf("the key is %q", key)
+			}
+		}
+	})
+}
+
+func FuzzNameOf(f *testing.F) {
+	for _, key := range []string{"a@1-x", "a!40b/x@", "x!@", "d!+/x@1", "!", "!new/x", "!2", "a!25@1", "!+/", "!+/!+/@"} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		if name, ok := bucket.NameOf(key); ok && (bucket.Check(name) != nil || bucket.KeyOf(name) != key) {
+			t.Errorf("%q is read as %q", key, name)
+		}
+	})
+}

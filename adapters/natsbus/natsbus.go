@@ -1,0 +1,290 @@
+// Package natsbus tells the servers of a deployment of changes through NATS,
+// without persistence: a hint that is lost costs whoever waits for it a look at
+// the store.
+package natsbus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+const (
+	// defaultSubject is what hints are published under unless the address says
+	// otherwise.
+	defaultSubject = "collab.hints"
+	maxSubject     = 128
+
+	// maxWaiting bounds the organisations whose hints wait to be sent, and
+	// maxPending the hints that wait for a subscriber.
+	maxWaiting = 1 << 16
+	maxPending = 1 << 16
+
+	connectWithin = 2 * time.Second // for each server; the start waits no longer
+	writeWithin   = 5 * time.Second // after which a connection that takes nothing is given up
+	flushWithin   = 2 * time.Second
+	reconnectWait = 250 * time.Millisecond
+)
+
+// Bus is ports.Bus through NATS. Publishing has a connection of its own, so that
+// a subscriber who is slow to read delays nothing that is to be sent.
+type Bus struct {
+	subject string
+	log     *slog.Logger
+	out, in *nats.Conn
+
+	mu      sync.Mutex
+	waiting map[id.Org]int64 // to be sent: the greatest of each organisation
+	closed  bool
+	wake    chan struct{} // has room for one
+	sending sync.WaitGroup
+
+	published, received, dropped, malformed, slow, disconnects atomic.Int64
+}
+
+var _ ports.Bus = (*Bus)(nil)
+
+// Figures say what a bus has done since it was opened.
+type Figures struct {
+	Published   int64 // hints handed to the server
+	Received    int64 // hints that came from it, for each subscription
+	Dropped     int64 // hints not sent, because no server was connected or too many waited
+	Malformed   int64 // messages under the subject that are no hints
+	Slow        int64 // times that a subscription began to lose what it did not read
+	Disconnects int64 // connections that were lost
+}
+
+// Open returns the bus of the servers at the address, of which there may be
+// several of one cluster:
+//
+//	nats://user:password@host:4222,nats://host2:4222?subject=collab.hints
+//	tls://host
+//
+// Servers that do not answer are no error. They are tried again for as long as
+// the bus is open, and the log says so.
+func Open(address string, log *slog.Logger) (*Bus, error) {
+	servers, subject, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bus{subject: subject, log: log, waiting: map[id.Org]int64{}, wake: make(chan struct{}, 1)}
+	if b.out, err = b.connect(servers, "publishing"); err != nil {
+		return nil, err
+	}
+	if b.in, err = b.connect(servers, "subscribing"); err != nil {
+		b.out.Close()
+		return nil, err
+	}
+	b.sending.Go(b.send)
+	return b, nil
+}
+
+// parse reads an address. Its errors hold nothing of it, as it may have a
+// password.
+func parse(address string) (servers, subject string, err error) {
+	servers, query, _ := strings.Cut(address, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", "", errors.New("has parameters that cannot be read")
+	}
+	for name := range values {
+		if name != "subject" {
+			return "", "", fmt.Errorf("has the parameter %q, which is none of: subject", name)
+		}
+	}
+	for server := range strings.SplitSeq(servers, ",") {
+		u, err := url.Parse(server)
+		if err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Path != "" && u.Path != "/" {
+			return "", "", errors.New("must be nats:// or tls:// and a host, or several such with commas between them")
+		}
+	}
+	subject = cmp.Or(values.Get("subject"), defaultSubject)
+	for token := range strings.SplitSeq(subject, ".") {
+		if token == "" || strings.Trim(token, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" || len(subject) > maxSubject {
+			return "", "", fmt.Errorf("subject must be words of letters, digits, - and _ with dots between them, at most %d bytes", maxSubject)
+		}
+	}
+	return servers, subject, nil
+}
+
+// connect opens one of the two connections.
+func (b *Bus) connect(servers, purpose string) (*nats.Conn, error) {
+	log := b.log.With("bus", purpose)
+	conn, err := nats.Connect(servers,
+		nats.Name("collab "+purpose),
+		nats.Timeout(connectWithin),
+		nats.FlusherTimeout(writeWithin),
+		nats.PingInterval(10*time.Second),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // whoever is let in no longer may be again
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectWait, reconnectWait),
+		nats.ReconnectBufSize(-1), // a hint that waited for a server is worth nothing
+		nats.ConnectHandler(func(c *nats.Conn) { log.Info("bus connected", "server", c.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("bus connected again", "server", c.ConnectedUrlRedacted()) }),
+		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
+			if !c.IsClosed() {
+				b.disconnects.Add(1)
+				log.Warn("bus disconnected; changes of other servers come late until it is back", "reason", err)
+			}
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrSlowConsumer) {
+				b.slow.Add(1)
+				log.Warn("bus loses hints that a subscriber is too slow for")
+				return
+			}
+			log.Warn("bus", "reason", err)
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to NATS: %w", err)
+	}
+	if !conn.IsConnected() {
+		log.Warn("bus not reachable; it is tried again until it is", "reason", conn.LastError())
+	}
+	return conn, nil
+}
+
+// Publish notes the hint to be sent.
+func (b *Bus) Publish(h object.Hint) {
+	b.mu.Lock()
+	n, ok := b.waiting[h.Org]
+	if b.closed || !ok && len(b.waiting) >= maxWaiting {
+		b.mu.Unlock()
+		b.dropped.Add(1)
+		return
+	}
+	b.waiting[h.Org] = max(n, h.N)
+	b.mu.Unlock()
+	b.rouse()
+}
+
+func (b *Bus) rouse() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send sends what waits until the bus is closed.
+func (b *Bus) send() {
+	for range b.wake {
+		b.mu.Lock()
+		waiting, closed := b.waiting, b.closed
+		b.waiting = map[id.Org]int64{}
+		b.mu.Unlock()
+		for o, n := range waiting {
+			message, ok := encode(object.Hint{Org: o, N: n})
+			if ok && b.out.IsConnected() && b.out.Publish(b.subject, message) == nil {
+				b.published.Add(1)
+			} else {
+				b.dropped.Add(1)
+			}
+		}
+		if closed {
+			return
+		}
+	}
+}
+
+// Subscribe calls fn from a goroutine of its own. Cancel waits for a call of fn
+// that is under way, and so is not for fn to call.
+func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
+	var calling sync.Mutex
+	ended := false // guarded by calling
+	s, err := b.in.Subscribe(b.subject, func(m *nats.Msg) {
+		h, ok := decode(m.Data)
+		if !ok {
+			b.malformed.Add(1)
+			return
+		}
+		b.received.Add(1)
+		calling.Lock()
+		defer calling.Unlock()
+		if !ended {
+			fn(h)
+		}
+	})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if err := s.SetPendingLimits(maxPending, maxPending*maxHint); err != nil {
+		return nil, errors.Join(unavailable(err), s.Unsubscribe())
+	}
+	// Hints come from when this returns, where there is a server to send them.
+	if b.in.IsConnected() {
+		if err := b.in.FlushTimeout(flushWithin); err != nil {
+			b.log.Warn("bus subscribes late", "reason", err)
+		}
+	}
+	return func() {
+		// The only error is that there is no subscription or connection any more.
+		_ = s.Unsubscribe()
+		calling.Lock()
+		defer calling.Unlock()
+		ended = true
+	}, nil
+}
+
+// Ready returns nil while both connections are there. A server can work without
+// them.
+func (b *Bus) Ready(context.Context) error {
+	for _, c := range []*nats.Conn{b.out, b.in} {
+		if !c.IsConnected() {
+			return unavailable(c.LastError())
+		}
+	}
+	return nil
+}
+
+func unavailable(cause error) error {
+	return fault.Wrap(fault.Unavailable, cause, "The bus does not answer")
+}
+
+// Figures returns what the bus has done.
+func (b *Bus) Figures() Figures {
+	return Figures{
+		Published: b.published.Load(), Received: b.received.Load(), Dropped: b.dropped.Load(),
+		Malformed: b.malformed.Load(), Slow: b.slow.Load(), Disconnects: b.disconnects.Load(),
+	}
+}
+
+// Close sends what waits, as far as that is possible at once, and ends the
+// connections and all subscriptions.
+func (b *Bus) Close() error {
+	b.mu.Lock()
+	closed := b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if closed {
+		return nil
+	}
+	b.rouse()
+	b.sending.Wait()
+	var err error
+	if b.out.IsConnected() {
+		err = b.out.FlushTimeout(flushWithin)
+	}
+	b.out.Close()
+	b.in.Close()
+	if err != nil {
+		return unavailable(err)
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package natsbus
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/ports"
+	"collab/test/contract"
+	natsserver "collab/test/nats"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// late is how long a test waits for what has to come.
+const late = 30 * time.Second
+
+// journal is a log that tests wait for lines of.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{} // has room for one
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	select {
+	case j.more <- struct{}{}:
+	default:
+	}
+	return j.text.Write(p)
+}
+
+// says waits until the log holds the text so many times.
+func (j *journal) says(t *testing.T, text string, times int) {
+	t.Helper()
+	end := time.After(late)
+	for {
+		j.mu.Lock()
+		all := j.text.String()
+		j.mu.Unlock()
+		if strings.Count(all, text) >= times {
+			return
+		}
+		select {
+		case <-j.more:
+		case <-end:
+			t.Fatalf("%q is not %d times in the log:\n%s", text, times, all)
+		}
+	}
+}
+
+func open(t *testing.T, address string) (*Bus, *journal) {
+	t.Helper()
+	j := &journal{more: make(chan struct{}, 1)}
+	b, err := Open(address, slog.New(slog.NewTextHandler(j, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b, j
+}
+
+// heard subscribes and returns what comes.
+func heard(t *testing.T, b *Bus) <-chan object.Hint {
+	t.Helper()
+	hints := make(chan object.Hint, 100)
+	cancel, err := b.Subscribe(func(h object.Hint) { hints <- h })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cancel)
+	return hints
+}
+
+func next(t *testing.T, hints <-chan object.Hint) object.Hint {
+	t.Helper()
+	select {
+	case h := <-hints:
+		return h
+	case <-time.After(late):
+		t.Fatal("no hint comes")
+		return object.Hint{}
+	}
+}
+
+const someOrg id.Org = "0198c0de-0000-7000-8000-000000000001"
+
+func TestBus(t *testing.T) {
+	server := natsserver.Start(t)
+	contract.Bus(t, func(t *testing.T) (a, b ports.Bus) {
+		// Sub-tests whose names differ hear nothing of one another.
+		address := server.URL + "?subject=test." + fmt.Sprint(time.Now().UnixNano())
+		one, _ := open(t, address)
+		other, _ := open(t, address)
+		return one, other
+	})
+}
+
+func TestServersThatGoAndComeBack(t *testing.T) {
+	server := natsserver.Start(t)
+	server.Stop()
+	a, log := open(t, server.URL)
+	b, other := open(t, server.URL)
+	log.says(t, "bus not reachable", 2)
+	if err := a.Ready(t.Context()); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("without a server Ready is %v", err)
+	}
+	hints := heard(t, b)
+	for n := range int64(2) {
+		server.Restart(t)
+		for _, j := range []*journal{log, other} {
+			j.says(t, "bus connected", 2*(int(n)+1))
+		}
+		for _, end := range []*Bus{a, b} {
+			if err := end.Ready(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		// The server takes up subscriptions in the order of what it is sent, so that
+		// it has them when it answers.
+		if err := b.in.FlushTimeout(late); err != nil {
+			t.Fatal(err)
+		}
+		want := object.Hint{Org: someOrg, N: n + 1}
+		a.Publish(want)
+		if got := next(t, hints); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		server.Stop()
+		for _, j := range []*journal{log, other} {
+			j.says(t, "bus disconnected", 2*(int(n)+1))
+		}
+	}
+	if f := a.Figures(); f.Published != 2 || f.Dropped != 0 || f.Disconnects != 4 {
+		t.Errorf("the figures are %+v", f)
+	}
+	if f := b.Figures(); f.Received != 2 {
+		t.Errorf("the figures of the other are %+v", f)
+	}
+}
+
+func TestHintsWithoutAServerAreDropped(t *testing.T) {
+	server := natsserver.Start(t)
+	server.Stop()
+	b, _ := open(t, server.URL)
+	b.Publish(object.Hint{Org: someOrg, N: 1})
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f := b.Figures(); f.Published != 0 || f.Dropped != 1 {
+		t.Errorf("the figures are %+v", f)
+	}
+}
+
+func TestOthersMessagesAreNoHints(t *testing.T) {
+	server := natsserver.Start(t)
+	b, _ := open(t, server.URL)
+	hints := heard(t, b)
+	conn, err := nats.Connect(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, message := range []string{"", "{}", strings.Repeat("\x01", 1<<20), "\x01" + strings.Repeat("\x00", 16)} {
+		if err := conn.Publish(defaultSubject, []byte(message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good, _ := encode(object.Hint{Org: someOrg, N: 7})
+	if err := conn.Publish(defaultSubject, good); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, hints); got.N != 7 {
+		t.Errorf("got %+v", got)
+	}
+	if f := b.Figures(); f.Malformed != 4 || f.Received != 1 {
+		t.Errorf("the figures are %+v", f)
+	}
+}
+
+func TestAServerThatTakesNothingHoldsNobodyUp(t *testing.T) {
+	// Nobody answers who connects here.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b, log := open(t, "nats://"+l.Addr().String())
+	for n := range int64(100_000) {
+		b.Publish(object.Hint{Org: someOrg, N: n})
+	}
+	log.says(t, "bus not reachable", 2)
+}
+
+func TestASlowSubscriberIsNoticed(t *testing.T) {
+	server := natsserver.Start(t)
+	b, log := open(t, server.URL)
+	release := make(chan struct{})
+	cancel, err := b.Subscribe(func(object.Hint) { <-release })
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := nats.Connect(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	message, _ := encode(object.Hint{Org: someOrg, N: 1})
+	for range maxPending + 2 {
+		if err := conn.Publish(defaultSubject, message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log.says(t, "too slow", 1)
+	close(release)
+	cancel()
+	if f := b.Figures(); f.Slow == 0 {
+		t.Errorf("the figures are %+v", f)
+	}
+}
+
+func TestClosing(t *testing.T) {
+	server := natsserver.Start(t)
+	a, _ := open(t, server.URL)
+	b, _ := open(t, server.URL)
+	hints := heard(t, b)
+	a.Publish(object.Hint{Org: someOrg, N: 1})
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, hints); got.N != 1 {
+		t.Errorf("what waited is %+v", got)
+	}
+	a.Publish(object.Hint{Org: someOrg, N: 2})
+	if _, err := a.Subscribe(func(object.Hint) {}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("subscribing gives %v", err)
+	}
+	if err := a.Ready(context.Background()); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("Ready gives %v", err)
+	}
+	if f := a.Figures(); f.Published != 1 || f.Dropped != 1 {
+		t.Errorf("the figures are %+v", f)
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	b := &Bus{waiting: map[id.Org]int64{}, wake: make(chan struct{}, 1)}
+	for n := range maxWaiting + 10 {
+		b.Publish(object.Hint{Org: id.Org(fmt.Sprint(n)), N: 1})
+	}
+	b.Publish(object.Hint{Org: "0", N: 5})
+	if len(b.waiting) != maxWaiting || b.waiting["0"] != 5 || b.Figures().Dropped != 10 {
+		t.Errorf("%d wait, %+v", len(b.waiting), b.Figures())
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for address, want := range map[string]string{
+		"nats://host": "nats://host collab.hints", "nats://u:p@host:4222,tls://b?subject=a.b-c_9": "nats://u:p@host:4222,tls://b a.b-c_9",
+		"nats://[::1]:4222/": "nats://[::1]:4222/ collab.hints",
+	} {
+		if servers, subject, err := parse(address); err != nil || servers+" "+subject != want {
+			t.Errorf("%s is %s %s, %v", address, servers, subject, err)
+		}
+	}
+	for _, address := range []string{
+		"", "host", "http://hunter2", "nats://", "nats://a,", "nats://u:hunter2@a,b", "nats://u:hunter2@a/path", "nats://u:hunter2%zz@a",
+		"nats://hunter2?subject=a.*", "nats://hunter2?subject=.a", "nats://hunter2?subject=a b", "nats://hunter2?subject=%3E", "nats://hunter2?x=1", "nats://hunter2?%zz",
+		"nats://hunter2?subject=" + strings.Repeat("a", maxSubject+1),
+	} {
+		if _, err := Open(address, slog.New(slog.DiscardHandler)); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s gives %v", address, err)
+		}
+	}
+}
+
+func TestHints(t *testing.T) {
+	t.Run("a hint is read as it was written", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			digits := rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`).Draw(t, "org")
+			h := object.Hint{Org: id.Org(digits), N: rapid.Int64Min(0).Draw(t, "n")}
+			b, ok := encode(h)
+			if got, read := decode(b); !ok || !read || got != h {
+				t.Fatalf("%+v is %x, which is %+v", h, b, got)
+			}
+		})
+	})
+	t.Run("what is no hint is not written", func(t *testing.T) {
+		for _, h := range []object.Hint{{}, {Org: "o", N: 1}, {Org: someOrg, N: -1}, {Org: someOrg + "0"}, {Org: "0198C0DE-0000-7000-8000-000000000001"}} {
+			if b, ok := encode(h); ok {
+				t.Errorf("%+v is %x", h, b)
+			}
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, n := range []int64{0, 1, 127, 128, 1<<63 - 1} {
+		b, _ := encode(object.Hint{Org: someOrg, N: n})
+		f.Add(b)
+		f.Add(append(b, 0))
+		f.Add(b[:len(b)-1])
+	}
+	f.Add(append(make([]byte, 17), 0x80, 0x00))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, ok := decode(b)
+		if !ok {
+			return
+		}
+		if again, ok := encode(h); !ok || !bytes.Equal(again, b) {
+			t.Errorf("%x is read as %+v, which is %x", b, h, again)
+		}
+	})
+}

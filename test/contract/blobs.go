@@ -1,0 +1,535 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// shelf is what a sub-test about blobs works in: a store, and names below a
+// folder that is its own.
+type shelf struct {
+	*world
+	ports.Blobs
+	folder string
+}
+
+// name returns a name that no other sub-test has.
+func (s *shelf) name(last string) string { return s.folder + last }
+
+func (s *shelf) put(name, content string) {
+	s.Helper()
+	s.ok(s.Put(s.ctx, name, "text/plain", int64(len(content)), strings.NewReader(content)))
+}
+
+// read returns a part of a blob.
+func (s *shelf) read(name string, offset, length int64) outcome[string] {
+	s.Helper()
+	r, err := s.Open(s.ctx, name, offset, length)
+	if err != nil {
+		return outcome[string]{err: err}
+	}
+	content, err := io.ReadAll(r)
+	return that(string(content), errors.Join(err, r.Close()))
+}
+
+// has ends the sub-test unless the content is all that is under the name.
+func (s *shelf) has(name, content string) {
+	s.Helper()
+	got := s.read(name, 0, -1).must(s.world)
+	if got != content {
+		s.Fatalf("%d bytes are under %q, want %d others", len(got), name, len(content))
+	}
+}
+
+// free ends the sub-test unless there is nothing under the name, in no way.
+func (s *shelf) free(name string) {
+	s.Helper()
+	s.read(name, 0, -1).missing(s.world)
+	for listed := range s.listed() {
+		if listed == name {
+			s.Fatalf("%q is in the list", name)
+		}
+	}
+}
+
+// listed returns the sizes of the sub-test's own blobs by their names.
+func (s *shelf) listed() map[string]int64 {
+	s.Helper()
+	all := map[string]int64{}
+	s.ok(s.List(s.ctx, func(name string, size int64, written time.Time) error {
+		if !strings.HasPrefix(name, s.folder) {
+			return nil
+		}
+		if _, twice := all[name]; twice {
+			return fmt.Errorf("%q is listed twice", name)
+		}
+		if since := time.Since(written); since < -time.Minute || since > time.Hour {
+			return fmt.Errorf("%q was written at %v", name, written)
+		}
+		all[name] = size
+		return nil
+	}))
+	return all
+}
+
+// names are such as paths of people lead to, and such as would confuse a store
+// that takes parts of them for its own.
+var names = []string{
+	"profile.json@1-0198c0de", "a", "a/b", "a/b/c@1-x", "a@1-x/b@2-y", "@", "@@", "x@", "@/@", "Ünïcödé/名前 🦉.md@3-r",
+	"a b/ c/d @1", "...", "..a/.b/c..d@1", "ends./with /dots.@1 ", "a+b&c=d?e#f%2Fg%@1", "100%", "%2e%2e/x", "!", "!40", "!@", "!+", "a!@", "a!+/b", "!new/x",
+	"back\\slash", "\"quoted\" <b> |p* :c", "'; --", "[x]{y}~$z`^", "__0x40__", "a__0x2f__b/__0x2e__@1", "-rf", "~", "$HOME", "CON", "con.txt",
+	"a.attrs", "x.tmp", ".well-known/acme-challenge/x", "0198c0de-0000-7000-8000-000000000000@1-r", "e\u0301", "\u00e9", "\u202e", "\ufeff",
+	"A/Big", "a/big", strings.Repeat("ß", 127), strings.Repeat("%", 255) + "/" + strings.Repeat("!", 255), strings.Repeat("x", 240) + "@1-abcdef",
+	strings.Repeat("@", 255) + "/" + strings.Repeat("@", 255), strings.Repeat("d/", 300) + "deep@1-x", strings.Repeat(strings.Repeat("名", 80)+"/", 3) + "x@1-r",
+}
+
+// Blobs is the suite of ports.Blobs. Open may return the same store each time.
+func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
+	no := errors.New("no more content")
+	random := func(n int) string {
+		b := make([]byte, n)
+		_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(b) // never fails
+		return string(b)
+	}
+	for sentence, test := range map[string]func(s *shelf){
+		"what was put is read again, whatever its length": func(s *shelf) {
+			for i, n := range []int{0, 1, 511, 512, 32 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 5<<20 + 1, 9 << 20} {
+				name, content := s.name(fmt.Sprintf("n@%d-x", i)), random(n)
+				s.put(name, content)
+				s.has(name, content)
+				same(s.world, s.listed()[name], int64(n))
+			}
+		},
+		"the size is a hint": func(s *shelf) {
+			for i, hint := range []int64{-1, 0, 1, 1 << 20, 1 << 40} {
+				name, content := s.name(fmt.Sprintf("h@%d-x", i)), random(700_000)
+				s.ok(s.Put(s.ctx, name, "", hint, strings.NewReader(content)))
+				s.has(name, content)
+			}
+		},
+		"content may come in any pieces": func(s *shelf) {
+			content := random(5000)
+			for i, r := range []io.Reader{
+				iotest.OneByteReader(strings.NewReader(content)), iotest.HalfReader(strings.NewReader(content)),
+				iotest.DataErrReader(strings.NewReader(content)), struct{ io.Reader }{strings.NewReader(content)},
+			} {
+				name := s.name(fmt.Sprintf("p@%d-x", i))
+				s.ok(s.Put(s.ctx, name, "text/plain; charset=utf-8", -1, r))
+				s.has(name, content)
+			}
+		},
+		"names are what people call things": func(s *shelf) {
+			want := map[string]int64{}
+			for i, name := range names {
+				name = s.name(name)
+				s.put(name, fmt.Sprint("content ", i))
+				want[name] = int64(len(fmt.Sprint("content ", i)))
+			}
+			for i, name := range names {
+				s.has(s.name(name), fmt.Sprint("content ", i))
+			}
+			same(s.world, s.listed(), want)
+			for _, name := range names {
+				name = s.name(name)
+				s.ok(s.Remove(s.ctx, name))
+				s.read(name, 0, -1).missing(s.world)
+				delete(want, name)
+			}
+			same(s.world, s.listed(), want)
+		},
+		"a name has up to 1,024 bytes": func(s *shelf) {
+			for i, part := range []string{"x", "%", "!", "@", "_", "é"} {
+				name := s.name("")
+				for len(name) < 1024 {
+					name += strings.Repeat(part, (min(200, 1024-len(name))-1)/len(part)) + "/"
+				}
+				name = strings.ReplaceAll(name[:1022], "//", "xx") + fmt.Sprint("z", i)
+				s.put(name, "long")
+				s.has(name, "long")
+				same(s.world, s.listed()[name], 4)
+				s.conflict(s.Put(s.ctx, name, "", 5, strings.NewReader("other")))
+				s.ok(s.Remove(s.ctx, name))
+				s.free(name)
+			}
+		},
+		"what is no name is refused": func(s *shelf) {
+			for _, name := range []string{
+				"", "/", "/a", "a/", "a//b", ".", "..", "../x", "a/../b", "a/.", "./a", "a\x00b", "a\nb", "\x7f", "\xff",
+				strings.Repeat("x", 256), strings.Repeat("x/", 512) + "x",
+			} {
+				s.fails(s.Put(s.ctx, name, "", 1, strings.NewReader("x")), fault.Invalid)
+				s.fails(s.read(name, 0, -1).err, fault.Invalid)
+				s.fails(s.Remove(s.ctx, name), fault.Invalid)
+			}
+			s.fails(s.Put(s.ctx, s.name("x"), "no media type\r\n", 1, strings.NewReader("x")), fault.Invalid)
+			s.free(s.name("x"))
+		},
+		"a taken name is a conflict, and what is under it stays": func(s *shelf) {
+			name := s.name("t@1-x")
+			s.put(name, "first")
+			for _, other := range []string{"", "other", random(1 << 20)} {
+				s.conflict(s.Put(s.ctx, name, "text/plain", int64(len(other)), strings.NewReader(other)))
+				s.has(name, "first")
+			}
+			same(s.world, s.listed(), map[string]int64{name: 5})
+		},
+		"of many at once one has the name": func(s *shelf) {
+			for _, size := range []int{10, 300_000} {
+				name := s.name(fmt.Sprintf("deep/er/%d@1-x", size))
+				winner := s.oneWins(together(16, func(i int) error {
+					return s.Put(s.ctx, name, "text/plain", int64(size), strings.NewReader(strings.Repeat(string(rune('a'+i)), size)))
+				}), fault.Conflict)
+				s.has(name, strings.Repeat(string(rune('a'+winner)), size))
+				same(s.world, s.listed()[name], int64(size))
+			}
+		},
+		"many at once write names of their own": func(s *shelf) {
+			s.allOK(together(crowd, func(i int) error {
+				for n := range 5 {
+					name := s.name(fmt.Sprintf("f%d/%d/x@%d-x", i%3, n, i))
+					if err := s.Put(s.ctx, name, "text/plain", -1, strings.NewReader(name)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			all := s.listed()
+			same(s.world, len(all), 5*crowd)
+			for name := range all {
+				s.has(name, name)
+			}
+		},
+		"an error of the reader comes back as it is, and nothing is there": func(s *shelf) {
+			for i, before := range []int{0, 1, 300_000, 9 << 20} {
+				for j, fails := range []error{no, io.ErrUnexpectedEOF, fault.New(fault.Conflict, "Not now"), context.Canceled} {
+					if before > 1<<20 && j > 0 {
+						continue // how much came before says more than what the error is
+					}
+					name := s.name(fmt.Sprintf("e@%d-%d", i, j))
+					r := io.MultiReader(strings.NewReader(random(before)), iotest.ErrReader(fails))
+					s.unchanged(s.Put(s.ctx, name, "text/plain", int64(before)+1, r), fails)
+					s.free(name)
+				}
+			}
+			name := s.name("e@0-0")
+			s.put(name, "later")
+			s.has(name, "later")
+		},
+		"a context that ends while content comes leaves nothing": func(s *shelf) {
+			for i, before := range []int{0, 1, 300_000, 9 << 20} {
+				name := s.name(fmt.Sprintf("c@%d-x", i))
+				ctx, cancel := context.WithCancel(s.ctx)
+				endless := io.MultiReader(strings.NewReader(random(before)), reader(func(p []byte) (int, error) {
+					cancel()
+					return len(p), nil
+				}))
+				if err := s.Put(ctx, name, "text/plain", -1, endless); !errors.Is(err, context.Canceled) {
+					s.Fatalf("the error is %v", err)
+				}
+				s.free(name)
+			}
+		},
+		"a context that has ended does nothing": func(s *shelf) {
+			kept, name := s.name("kept@1-x"), s.name("x@1-x")
+			s.put(kept, "x")
+			ctx, cancel := context.WithCancel(s.ctx)
+			cancel()
+			_, opened := s.Open(ctx, kept, 0, -1)
+			listed := s.List(ctx, func(string, int64, time.Time) error { return errors.New("called") })
+			for _, err := range []error{
+				s.Put(ctx, name, "", 1, strings.NewReader("x")), opened, listed, s.Remove(ctx, kept), s.Ready(ctx),
+			} {
+				if !errors.Is(err, context.Canceled) {
+					s.Fatalf("the error is %v", err)
+				}
+			}
+			s.free(name)
+			s.has(kept, "x")
+		},
+		"a reader ends with its context": func(s *shelf) {
+			name := s.name("r@1-x")
+			s.put(name, random(4<<20))
+			ctx, cancel := context.WithCancel(s.ctx)
+			r := that(s.Open(ctx, name, 0, -1)).must(s.world)
+			_, err := io.ReadFull(r, make([]byte, 10))
+			s.ok(err)
+			cancel()
+			if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
+				s.Fatalf("the error is %v", err)
+			}
+			s.ok(r.Close())
+		},
+		"a reader may be closed early": func(s *shelf) {
+			name := s.name("r@1-x")
+			s.put(name, random(4<<20))
+			for _, n := range []int{0, 1, 100_000} {
+				r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
+				_, err := io.ReadFull(r, make([]byte, n))
+				s.ok(errors.Join(err, r.Close()))
+			}
+		},
+		"any part can be read": func(s *shelf) {
+			for i, content := range []string{"", "x", "0123456789", random(300_000)} {
+				name := s.name(fmt.Sprintf("part@%d-x", i))
+				s.put(name, content)
+				n := int64(len(content))
+				for _, offset := range []int64{0, 1, n / 2, n - 1, n, n + 1, n + 1<<40} {
+					for _, length := range []int64{-1, 0, 1, 2, n / 2, n, n + 1} {
+						if offset < 0 {
+							continue
+						}
+						from := min(offset, n)
+						to := n
+						if length >= 0 {
+							to = min(n, from+length)
+						}
+						if got := s.read(name, offset, length).must(s.world); got != content[from:to] {
+							s.Fatalf("%d bytes from %d of %d are %d others", length, offset, n, len(got))
+						}
+					}
+				}
+				s.fails(s.read(name, -1, 1).err, fault.Invalid)
+			}
+		},
+		"nothing is found under a name without content": func(s *shelf) {
+			s.put(s.name("folder/x@1-x"), "x")
+			for _, name := range []string{"folder", "folder/x", "folder/x@1-x/y", "folder/x@1-y", "other", "Folder/x@1-x"} {
+				for _, length := range []int64{-1, 0, 1} {
+					s.read(s.name(name), 0, length).missing(s.world)
+					s.read(s.name(name), 5, length).missing(s.world)
+				}
+			}
+		},
+		"removing frees the name, and twice is no error": func(s *shelf) {
+			name, other := s.name("a/b/c@1-x"), s.name("a/d@1-x")
+			s.put(name, "x")
+			s.put(other, "y")
+			for range 2 {
+				s.ok(s.Remove(s.ctx, name))
+				s.free(name)
+			}
+			s.ok(s.Remove(s.ctx, s.name("never/was@1-x")))
+			s.ok(s.Remove(s.ctx, s.name("a")))
+			s.put(name, "again")
+			s.has(name, "again")
+			s.has(other, "y")
+		},
+		"who reads while it is removed reads it whole, or hears that something is wrong": func(s *shelf) {
+			name, content := s.name("r@1-x"), random(3<<20)
+			s.put(name, content)
+			r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
+			head := make([]byte, 10)
+			_, err := io.ReadFull(r, head)
+			s.ok(err)
+			s.ok(s.Remove(s.ctx, name))
+			rest, err := io.ReadAll(r)
+			if err == nil && string(head)+string(rest) != content {
+				s.Fatalf("%d bytes of %d were read without an error", len(head)+len(rest), len(content))
+			}
+			s.ok(r.Close())
+		},
+		"writing and removing in one folder at once loses nothing": func(s *shelf) {
+			s.allOK(together(8, func(i int) error {
+				for n := range 12 {
+					name := s.name(fmt.Sprintf("folder/%d/in/x@%d-%d", n%2, n, i))
+					if err := s.Put(s.ctx, name, "", 1, strings.NewReader("x")); err != nil {
+						return err
+					}
+					if r, err := s.Open(s.ctx, name, 0, -1); err != nil {
+						return err
+					} else if err := r.Close(); err != nil {
+						return err
+					}
+					if err := s.Remove(s.ctx, name); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			same(s.world, len(s.listed()), 0)
+		},
+		"a list that is read while others write has all that was there before": func(s *shelf) {
+			want := map[string]int64{}
+			for i := range 50 {
+				name := s.name(fmt.Sprintf("%d/old@%d-x", i%5, i))
+				s.put(name, "old")
+				want[name] = 3
+			}
+			ctx, cancel := context.WithCancel(s.ctx)
+			written := make(chan error)
+			go func() {
+				for n := 0; ; n++ {
+					name := s.name(fmt.Sprintf("%d/new@%d-x", n%7, n))
+					err := s.Put(ctx, name, "", 3, strings.NewReader("new"))
+					if err == nil && n%2 == 0 {
+						err = s.Remove(ctx, name)
+					}
+					if err != nil {
+						written <- err
+						return
+					}
+				}
+			}()
+			for range 5 {
+				got := s.listed()
+				maps.DeleteFunc(got, func(name string, _ int64) bool { return strings.Contains(name, "/new@") })
+				same(s.world, got, want)
+			}
+			cancel()
+			if err := <-written; !errors.Is(err, context.Canceled) {
+				s.Fatal(err)
+			}
+		},
+		"what is being written is in no list": func(s *shelf) {
+			name := s.name("w@1-x")
+			began, end := make(chan struct{}), make(chan struct{})
+			r := io.MultiReader(strings.NewReader(random(9<<20)), reader(func([]byte) (int, error) {
+				close(began)
+				<-end
+				return 0, io.EOF
+			}))
+			put := make(chan error)
+			go func() { put <- s.Put(s.ctx, name, "", -1, r) }()
+			<-began
+			s.free(name)
+			close(end)
+			s.ok(<-put)
+			same(s.world, s.listed()[name], 9<<20)
+		},
+		"an error of each ends the list and comes back as it is": func(s *shelf) {
+			for i := range 3 {
+				s.put(s.name(fmt.Sprintf("l@%d-x", i)), "x")
+			}
+			calls := 0
+			err := s.List(s.ctx, func(string, int64, time.Time) error { calls++; return no })
+			s.unchanged(err, no)
+			same(s.world, calls, 1)
+		},
+		"blobs may be removed while they are listed": func(s *shelf) {
+			for i := range 20 {
+				s.put(s.name(fmt.Sprintf("%d/l@%d-x", i%4, i)), "x")
+			}
+			s.ok(s.List(s.ctx, func(name string, _ int64, _ time.Time) error {
+				if !strings.HasPrefix(name, s.folder) {
+					return nil
+				}
+				return s.Remove(s.ctx, name)
+			}))
+			same(s.world, len(s.listed()), 0)
+		},
+		"what is passed in and handed out is the caller's": func(s *shelf) {
+			name, content := s.name("mine@1-x"), bytes.Repeat([]byte("abc"), 1000)
+			in := bytes.NewReader(content)
+			s.ok(s.Put(s.ctx, name, "", int64(len(content)), reader(func(p []byte) (int, error) {
+				n, err := in.Read(p[:len(p)/2+1])
+				clear(p[n:]) // a reader may use all of what it is given
+				return n, err
+			})))
+			clear(content)
+			got := []byte(s.read(name, 0, -1).must(s.world))
+			r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
+			handed := make([]byte, 10)
+			_, err := io.ReadFull(r, handed)
+			s.ok(err)
+			clear(handed)
+			s.ok(r.Close())
+			clear(got)
+			s.has(name, strings.Repeat("abc", 1000))
+		},
+		"a store that answers is ready": func(s *shelf) { s.ok(s.Ready(s.ctx)) },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			test(newShelf(t, open(t)))
+		})
+	}
+}
+
+// newShelf returns a shelf below an organisation of its own.
+func newShelf(t *testing.T, b ports.Blobs) *shelf {
+	return &shelf{&world{T: t, ctx: t.Context()}, b, string(fresh[id.Org]()) + "/shared/"}
+}
+
+// BoundedBlobs is the suite of what a store that is elsewhere holds here: it
+// must run alone, as it looks at the memory of the whole process. A part of the
+// content, and no more than 16 MiB, is held of each call.
+func BoundedBlobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
+	const size, most = 64 << 20, 16 << 20
+	s := newShelf(t, open(t))
+	held := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	// The first call makes connections and tables that stay.
+	s.put(s.name("first@1-x"), "x")
+	s.has(s.name("first@1-x"), "x")
+
+	var before, peak int64
+	look := func(n int) {
+		if n%(4<<20) == 0 {
+			peak = max(peak, held()-before)
+		}
+	}
+	piece := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+	for _, hint := range []int64{size, -1} {
+		name := s.name(fmt.Sprintf("big@%d-x", hint))
+		t.Run(fmt.Sprintf("what is written with the hint %d is not held", hint), func(t *testing.T) {
+			before, peak = held(), 0
+			sent := 0
+			s.ok(s.Put(s.ctx, name, "application/octet-stream", hint, reader(func(p []byte) (int, error) {
+				if sent == size {
+					return 0, io.EOF
+				}
+				n := copy(p, piece[sent%len(piece):])
+				sent += n
+				look(sent)
+				return n, nil
+			})))
+			if t.Logf("at most %d KiB are held", peak>>10); peak > most {
+				t.Errorf("%d bytes are held", peak)
+			}
+		})
+		t.Run(fmt.Sprintf("what is read after the hint %d is not held", hint), func(t *testing.T) {
+			before, peak = held(), 0
+			r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
+			defer r.Close()
+			got, buffer := 0, make([]byte, len(piece))
+			for {
+				n, err := io.ReadFull(r, buffer)
+				if !bytes.Equal(buffer[:n], piece[:n]) {
+					t.Fatalf("other bytes come after %d", got)
+				}
+				got += n
+				if err == io.EOF {
+					break
+				}
+				s.ok(err)
+				look(got)
+			}
+			if t.Logf("at most %d KiB are held", peak>>10); peak > most || got != size {
+				t.Errorf("%d bytes were read, and %d held", got, peak)
+			}
+		})
+	}
+}
+
+// reader is a function as an io.Reader.
+type reader func(p []byte) (int, error)
+
+func (r reader) Read(p []byte) (int, error) { return r(p) }

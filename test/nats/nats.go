@@ -1,0 +1,58 @@
+// Package nats starts temporary NATS servers for tests, within the process and
+// on loopback ports.
+package nats
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startTimeout is how long a server may take until it answers.
+const startTimeout = 30 * time.Second
+
+// Server is a server that can be stopped, and started again at the same
+// address.
+type Server struct {
+	URL string
+
+	options server.Options
+	running *server.Server // nil while stopped
+}
+
+// Start starts a server that ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{options: server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}}
+	s.Restart(t)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Restart starts the server again after Stop.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	options := s.options
+	running, err := server.NewServer(&options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running.Start()
+	if !running.ReadyForConnections(startTimeout) {
+		running.Shutdown()
+		t.Fatal("the NATS server does not answer")
+	}
+	s.running, s.URL = running, running.ClientURL()
+	s.options.Port = options.Port
+}
+
+// Stop ends the server and its connections.
+func (s *Server) Stop() {
+	if s.running == nil {
+		return
+	}
+	s.running.Shutdown()
+	s.running.WaitForShutdown()
+	s.running = nil
+}
