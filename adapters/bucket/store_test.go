@@ -336,13 +336,13 @@ func upload(t *testing.T, host, key, content string) {
 // answer in its place.
 func before(t *testing.T, host string, instead func(w http.ResponseWriter, r *http.Request, behind http.Handler)) string {
 	t.Helper()
-	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
+	behind := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", host, host
+	}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	behind.Director = func(r *http.Request) { r.URL.Scheme, r.URL.Host, r.Host = "http", host, host }
-	behind.ErrorLog = nil
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { instead(w, r, behind) })}
 	served := make(chan struct{})
 	go func() {
