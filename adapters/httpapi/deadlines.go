@@ -3,8 +3,12 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"os"
 	"time"
+
+	"collab/domain/fault"
 )
 
 // What a client has time for. One that sends or takes nothing more must hold
@@ -59,13 +63,54 @@ func (c *call) endure() {
 
 // prolong moves the deadlines on for n more bytes of a long answer.
 func (c *call) prolong(n int) {
-	all := c.bytes + int64(n)
-	if all <= flushAt {
-		return
+	if all := c.came + c.bytes + int64(n); all > flushAt {
+		c.allow(time.Duration(all) * time.Second / slowest)
 	}
-	more := time.Duration(all) * time.Second / slowest
+}
+
+// allow gives the work and the answer more time than they have from the start.
+func (c *call) allow(more time.Duration) {
 	_ = http.NewResponseController(c.w).SetWriteDeadline(c.since.Add(answerWithin + more))
 	if c.late != nil && c.late.Stop() {
 		c.late.Reset(workWithin + more)
 	}
+}
+
+// arriving is a body that is read as it comes and may be long: what came of it
+// moves the deadlines on.
+type arriving struct {
+	c    *call
+	told int64 // how much of it the deadlines allow for
+}
+
+// Read reads a part of the body.
+func (b *arriving) Read(p []byte) (int, error) {
+	n, err := b.c.r.Body.Read(p)
+	b.c.came += int64(n)
+	if b.c.came-b.told >= slowest {
+		b.told = b.c.came
+		more := time.Duration(b.told) * time.Second / slowest
+		_ = http.NewResponseController(b.c.w).SetReadDeadline(b.c.since.Add(bodyWithin + more))
+		b.c.allow(more)
+	}
+	switch {
+	case err == io.EOF:
+		b.c.whole()
+	case err != nil && b.told > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+		err = fault.Wrap(fault.Invalid, err, "The body came more slowly than %d bytes a second", slowest)
+	case err != nil:
+		err = b.c.unread(err)
+	}
+	return n, err
+}
+
+// unread says why a body was not read to its end.
+func (c *call) unread(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fault.Wrap(fault.Invalid, err, "The body did not come within %d seconds", int(bodyWithin.Seconds()))
+	}
+	if c.r.Context().Err() != nil {
+		return c.r.Context().Err()
+	}
+	return fault.Wrap(fault.Invalid, err, "The body could not be read")
 }

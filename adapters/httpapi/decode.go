@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"mime"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,13 +32,7 @@ func (c *call) read(limit int64) ([]byte, error) {
 	// A length is only a promise: what is reserved for it stays small.
 	buf := bytes.NewBuffer(make([]byte, 0, min(max(c.r.ContentLength, 0), 16<<10)+bytes.MinRead))
 	if _, err := buf.ReadFrom(io.LimitReader(c.r.Body, limit+1)); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, fault.Wrap(fault.Invalid, err, "The body did not come within %d seconds", int(bodyWithin.Seconds()))
-		}
-		if c.r.Context().Err() != nil {
-			return nil, c.r.Context().Err()
-		}
-		return nil, fault.Wrap(fault.Invalid, err, "The body could not be read")
+		return nil, c.unread(err)
 	}
 	if int64(buf.Len()) > limit {
 		return nil, tooLarge
@@ -86,11 +79,14 @@ func jsonContent(header string) error {
 	}
 	media, params, err := mime.ParseMediaType(header)
 	charset, given := params["charset"]
-	if err != nil || media != "application/json" && !(strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")) ||
-		given && !strings.EqualFold(charset, "utf-8") {
+	if err != nil || !isJSON(media) || given && !strings.EqualFold(charset, "utf-8") {
 		return fault.New(fault.Unsupported, "The content type must be application/json in UTF-8")
 	}
 	return nil
+}
+
+func isJSON(media string) bool {
+	return media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
 }
 
 // err returns what was wrong with the fields that were read, else the operand

@@ -28,6 +28,7 @@ var statuses = [...]int{
 	fault.Unauthenticated: http.StatusUnauthorized,
 	fault.Forbidden:       http.StatusForbidden,
 	fault.NotFound:        http.StatusNotFound,
+	fault.Gone:            http.StatusGone,
 	fault.Conflict:        http.StatusConflict,
 	fault.Stale:           http.StatusPreconditionFailed,
 	fault.Mismatch:        http.StatusUnprocessableEntity,
@@ -112,6 +113,7 @@ func (c *call) refuse(r refusal) {
 	h := c.Header()
 	delete(h, "Etag")
 	delete(h, "Link")
+	delete(h, cursorHeader)
 	if r.RetryAfter > 0 {
 		c.set("Retry-After", strconv.Itoa(r.RetryAfter))
 	}

@@ -19,6 +19,7 @@ import (
 	"collab/app/changes"
 	"collab/app/idempotency"
 	"collab/app/members"
+	"collab/app/objects"
 	"collab/app/onboarding"
 	"collab/app/operator"
 	"collab/app/tasks"
@@ -39,6 +40,7 @@ type Options struct {
 	Webhooks    *webhooks.Webhooks
 	Operator    *operator.Operator
 	Idempotency *idempotency.Idempotency
+	Objects     *objects.Objects
 	Feed        *changes.Feed
 
 	Log    *slog.Logger
@@ -88,7 +90,7 @@ func New(o Options) (http.Handler, error) {
 	for name, missing := range map[string]bool{
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
-		"Idempotency": o.Idempotency == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
+		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
 		"Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {
@@ -133,11 +135,15 @@ func build(o Options) (*api, error) {
 		a.inner = cors.New(cors.Options{
 			AllowedOrigins: o.Origins,
 			AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
-			AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "X-Request-Id", "Traceparent", "Tracestate"},
-			ExposedHeaders: []string{
-				"ETag", "Link", "X-Request-Id", "Retry-After", "Idempotent-Replayed",
-				"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit",
+			AllowedHeaders: []string{
+				"Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID", "Range",
+				"X-Request-Id", "Traceparent", "Tracestate",
 			},
+			ExposedHeaders: append([]string{
+				"ETag", "Link", "Location", "X-Request-Id", "Retry-After", "Idempotent-Replayed", "X-Sync-Cursor",
+				"Accept-Ranges", "Content-Disposition", "Content-Range",
+				"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit",
+			}, metadataHeaders...),
 			MaxAge: 600,
 		}).Handler(router)
 	}

@@ -23,18 +23,7 @@ type pair struct {
 // depth, and strings must be valid Unicode. The pairs refer into data.
 func parseObject(data []byte) ([]pair, error) {
 	s := scanner{data: data}
-	s.space()
-	if s.peek() != '{' {
-		if !s.value(0) || !s.end() {
-			return nil, s.err()
-		}
-		return nil, fault.New(fault.Invalid, "The body must be a JSON object")
-	}
-	var found []pair
-	if !s.object(0, &found) || !s.end() {
-		return nil, s.err()
-	}
-	return found, nil
+	return s.whole()
 }
 
 // elements returns the texts of a checked array's elements.
@@ -62,10 +51,34 @@ type scanner struct {
 	data    []byte
 	pos     int
 	problem string
+
+	// Where the text is a body of which something is left out: where that was, and
+	// how long.
+	gap, skipped int
+}
+
+// whole reads the text as exactly one object.
+func (s *scanner) whole() ([]pair, error) {
+	s.space()
+	if s.peek() != '{' {
+		if !s.value(0) || !s.end() {
+			return nil, s.err()
+		}
+		return nil, fault.New(fault.Invalid, "The body must be a JSON object")
+	}
+	var found []pair
+	if !s.object(0, &found) || !s.end() {
+		return nil, s.err()
+	}
+	return found, nil
 }
 
 func (s *scanner) err() error {
-	return fault.New(fault.Invalid, "The body must be valid JSON: %s at byte %d", s.problem, s.pos)
+	at := s.pos
+	if at > s.gap {
+		at += s.skipped
+	}
+	return fault.New(fault.Invalid, "The body must be valid JSON: %s at byte %d", s.problem, at)
 }
 
 func (s *scanner) wrong(problem string) bool {
@@ -323,8 +336,9 @@ func hex4(b []byte) (r rune, ok bool) {
 var escapes = [256]byte{'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', '"': '"', '\\': '\\', '/': '/'}
 
 // unescape returns the contents of a checked string, given without its quotes.
-func unescape(b []byte) []byte {
-	out := make([]byte, 0, len(b))
+func unescape(b []byte) []byte { return appendUnescaped(make([]byte, 0, len(b)), b) }
+
+func appendUnescaped(out, b []byte) []byte {
 	for i := 0; i < len(b); {
 		switch {
 		case b[i] != '\\':

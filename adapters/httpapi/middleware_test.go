@@ -165,7 +165,7 @@ func TestAClientThatGoesAwayIsNoError(t *testing.T) {
 
 func TestKindsOfErrorHaveTheirStatus(t *testing.T) {
 	for kind, status := range map[fault.Kind]int{
-		fault.Invalid: 400, fault.Unauthenticated: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Conflict: 409, fault.Stale: 412,
+		fault.Invalid: 400, fault.Unauthenticated: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Gone: 410, fault.Conflict: 409, fault.Stale: 412,
 		fault.TooLarge: 413, fault.Unsupported: 415, fault.Mismatch: 422, fault.Limited: 429, fault.Internal: 500, fault.Unavailable: 503,
 		fault.Kind(200): 500,
 	} {

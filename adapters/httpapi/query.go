@@ -22,6 +22,15 @@ type params struct{ values url.Values }
 // parameter that the list does not know is refused, so that a misspelt filter
 // never selects everything.
 func (c *call) listing(filters ...string) (params, page, error) {
+	return c.paged(parseCursor, filters)
+}
+
+// listingByKey is listing for lists that are in the order of storage keys.
+func (c *call) listingByKey(filters ...string) (params, page, error) {
+	return c.paged(parseKeyCursor, filters)
+}
+
+func (c *call) paged(parse func(string) (position, bool), filters []string) (params, page, error) {
 	if c.r.URL.RawQuery == "" {
 		return params{}, page{}, nil
 	}
@@ -43,7 +52,7 @@ func (c *call) listing(filters ...string) (params, page, error) {
 		}
 	}
 	q := params{values}
-	p, err := q.page()
+	p, err := q.page(parse)
 	return q, p, err
 }
 
@@ -103,7 +112,7 @@ func (p page) fetch() int {
 	return p.limit + 1
 }
 
-func (q params) page() (p page, err error) {
+func (q params) page(parse func(string) (position, bool)) (p page, err error) {
 	if text, given := q.get("limit"); given {
 		p.limit, err = strconv.Atoi(text)
 		if err != nil || p.limit < 1 || p.limit > maxPage {
@@ -112,7 +121,7 @@ func (q params) page() (p page, err error) {
 	}
 	if text, given := q.get("cursor"); given {
 		var ok bool
-		if p.after, ok = parseCursor(text); !ok {
+		if p.after, ok = parse(text); !ok {
 			return page{}, fault.Field("cursor", "must be one that this list gave out")
 		}
 	}
@@ -120,15 +129,20 @@ func (q params) page() (p page, err error) {
 }
 
 // position is a record's place in the order of a list. Each list uses the
-// parts that it is ordered by; ID is always there.
+// parts that it is ordered by: ID is always there, unless the storage key alone
+// is.
 type position struct {
 	Rank int64
 	At   time.Time
 	ID   string
+	Key  string
 }
 
 // cursor writes the position for clients, to whom it means nothing.
 func (p position) cursor() string {
+	if p.Key != "" {
+		return base64.RawURLEncoding.EncodeToString([]byte(p.Key))
+	}
 	b := make([]byte, 0, 80)
 	b = strconv.AppendInt(b, p.Rank, 36)
 	b = append(b, '.')
@@ -162,6 +176,13 @@ func parseCursor(text string) (p position, ok bool) {
 	}
 	p.ID, ok = id.Parse[string](last)
 	return p, ok
+}
+
+// parseKeyCursor reads the cursor of a list in the order of storage keys.
+func parseKeyCursor(text string) (p position, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	p.Key = string(b)
+	return p, err == nil && p.Key != "" && isKeyText(p.Key)
 }
 
 // past reports whether p follows q in the order of lists.

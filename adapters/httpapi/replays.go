@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -55,11 +56,12 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
 	}
-	body, err := c.read(maxBody)
+	print, done, err := a.fingerprinted(c)
 	if err != nil {
 		return err
 	}
-	attempt, err := a.Idempotency.Begin(c.r.Context(), who(c), c.route.Method+" "+c.route.Path, keys[0], fingerprint(c.r, body))
+	defer done()
+	attempt, err := a.Idempotency.Begin(c.r.Context(), who(c), c.route.Method+" "+c.route.Path, keys[0], print)
 	if err != nil {
 		return err
 	}
@@ -138,6 +140,27 @@ func who(c *call) string {
 		return "user " + string(c.actor.User) + " " + string(c.actor.Org)
 	}
 	return "address " + c.address
+}
+
+// fingerprinted reads the whole body, so that the handler reads it again, and
+// returns what tells the request apart. Of an upload that is kept aside until
+// done is called, what counts for the body is its hash.
+func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
+	if c.route.Path != filesPath {
+		body, err := c.read(maxBody)
+		return fingerprint(c.r, body), func() {}, err
+	}
+	f, err := a.form(c)
+	if err != nil {
+		return print, nil, err
+	}
+	kept, sum := &spool{}, sha256.New()
+	if err := kept.fill(io.TeeReader(&arriving{c: c}, sum), f.limit, a.tooLarge); err != nil {
+		_ = kept.Close() // of a file that has no name any more
+		return print, nil, err
+	}
+	c.spooled, c.r.ContentLength = kept, kept.size
+	return fingerprint(c.r, sum.Sum(nil)), func() { _ = kept.Close() }, nil
 }
 
 // fingerprint tells requests apart that come with the same key.

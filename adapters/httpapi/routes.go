@@ -10,6 +10,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"collab/domain/fault"
+	"collab/domain/object"
 )
 
 // prefix is where the versioned interface lives.
@@ -73,6 +74,23 @@ func (a *api) routes() []row {
 		{"PATCH", "/workspaces/{id}", writer, a.updateWorkspace},
 		{"DELETE", "/workspaces/{id}", writer, a.deleteWorkspace},
 		{"POST", "/workspaces/{id}/move", writer, a.moveWorkspace},
+
+		{"GET", "/sync/profile", member, a.readDocument(object.Profile)},
+		{"PUT", "/sync/profile", writer, a.saveDocument(object.Profile)},
+		{"GET", "/sync/org-onboarding", member, a.readDocument(object.OrgOnboarding)},
+		{"PUT", "/sync/org-onboarding", writer, a.saveDocument(object.OrgOnboarding)},
+		{"GET", "/sync/memory/{scope}", member, a.readMemory},
+		{"PUT", "/sync/memory/{scope}", writer, a.saveMemory},
+		{"GET", "/sync/memory/workspace/{workspaceId}", member, a.listWorkspaceMemory},
+		{"GET", "/sync/memory/workspace/{workspaceId}/{fileName}", member, a.readWorkspaceMemory},
+		{"PUT", "/sync/memory/workspace/{workspaceId}/{fileName}", writer, a.saveWorkspaceMemory},
+		{"GET", "/sync/files", member, a.listFiles},
+		{"POST", "/sync/files", writer, a.createFile},
+		{"GET", "/sync/files/{id}", member, a.readFile},
+		{"PUT", "/sync/files/{id}", writer, a.replaceFile},
+		{"DELETE", "/sync/files/{id}", writer, a.deleteFile},
+		{"GET", "/sync/manifest", member, a.manifest},
+		{"GET", "/sync/changes", member, a.followChanges},
 
 		{"GET", "/admin/organisations", operating, a.listOrganisations},
 		{"GET", "/admin/organisations/{id}", operating, a.getOrganisation},

@@ -310,7 +310,11 @@ func ifMatch(c *call) tasks.Match {
 // listsTag reports whether a list of entity tags names the version: "*" names
 // every one, and a weak tag counts only where weak says so.
 func listsTag(header []string, version int64, weak bool) bool {
-	tag := etag(version)
+	return namesTag(header, etag(version), weak)
+}
+
+// namesTag is listsTag for any strong tag.
+func namesTag(header []string, tag string, weak bool) bool {
 	for _, line := range header {
 		for one := range strings.SplitSeq(line, ",") {
 			one = strings.TrimSpace(one)

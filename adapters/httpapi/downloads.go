@@ -1,0 +1,466 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"collab/domain/fault"
+	"collab/domain/object"
+)
+
+// inJSON ends the entity tag of content that is part of a JSON object, which is
+// another representation than the bytes.
+const inJSON = "-json"
+
+// maxRanges is how many ranges one request may ask for: each of them asks the
+// store.
+const maxRanges = 16
+
+var (
+	contentPolicy = []string{"sandbox; default-src 'none'"}
+	byteRanges    = []string{"bytes"}
+)
+
+// metadataHeaders bring the metadata record beside the bytes. Where a value has
+// other characters than visible ASCII ones, they and % are percent-encoded.
+var metadataHeaders = []string{
+	"X-Collab-Id", "X-Collab-Storage-Key", "X-Collab-Path", "X-Collab-Mime-Type", "X-Collab-Size", "X-Collab-Checksum", "X-Collab-Version",
+	"X-Collab-Kind", "X-Collab-Scope", "X-Collab-Workspace-Id", "X-Collab-Team-Id", "X-Collab-Owner-Id",
+	"X-Collab-Created-By", "X-Collab-Updated-By", "X-Collab-Created-At", "X-Collab-Updated-At",
+}
+
+// describe sets the headers that bring the metadata record; what is null there
+// has none.
+func (c *call) describe(o object.Object) {
+	values := [...]string{
+		string(o.ID), o.StorageKey(), o.Path, o.MimeType, strconv.FormatInt(o.Size, 10), o.Checksum, strconv.FormatInt(o.Version, 10),
+		string(o.Kind), string(o.Scope), orEmpty(o.Workspace), orEmpty(o.Team), orEmpty(o.Owner),
+		string(o.CreatedBy), string(o.UpdatedBy), strings.Trim(string(appendTime(nil, o.CreatedAt)), `"`), strings.Trim(string(appendTime(nil, o.UpdatedAt)), `"`),
+	}
+	// One piece of memory for all of them.
+	lists := make([]string, len(values))
+	h := c.Header()
+	for i, v := range values {
+		if v != "" {
+			lists[i] = visible(v)
+			h[metadataHeaders[i]] = lists[i : i+1 : i+1]
+		}
+	}
+}
+
+func orEmpty[T ~string](s *T) string {
+	if s == nil {
+		return ""
+	}
+	return string(*s)
+}
+
+// visible percent-encodes what is not visible ASCII.
+func visible(s string) string {
+	odd := func(b byte) bool { return b <= ' ' || b > '~' || b == '%' }
+	n := 0
+	for i := range len(s) {
+		if odd(s[i]) {
+			n++
+		}
+	}
+	if n == 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s)+2*n)
+	for i := range len(s) {
+		if odd(s[i]) {
+			b = append(b, '%', upperHex[s[i]>>4], upperHex[s[i]&15])
+		} else {
+			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// escapedName returns a path's file name as RFC 8187 has values of parameters.
+func escapedName(path string) string {
+	return strings.ReplaceAll(url.QueryEscape(path[strings.LastIndexByte(path, '/')+1:]), "+", "%20")
+}
+
+// wantsBytes decides between the two representations of a file: the bytes for a
+// request that says so, or that accepts their type or any bytes rather than
+// JSON.
+func wantsBytes(r *http.Request, o object.Object) (bool, error) {
+	if r.URL.RawQuery != "" {
+		values, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			return false, fault.New(fault.Invalid, "The query could not be read")
+		}
+		if raw := values["raw"]; len(raw) > 0 {
+			if len(raw) > 1 || raw[0] != "1" && raw[0] != "0" {
+				return false, fault.Field("raw", "must be 1 or 0")
+			}
+			return raw[0] == "1", nil
+		}
+	}
+	own, _, _ := mime.ParseMediaType(o.MimeType)
+	bytes, best := false, 0.0
+	for one := range strings.SplitSeq(strings.Join(r.Header["Accept"], ","), ",") {
+		media, params, err := mime.ParseMediaType(one)
+		weight := 1.0
+		if q, given := params["q"]; given {
+			if weight, err = strconv.ParseFloat(q, 64); err != nil {
+				continue
+			}
+		}
+		if weight > best && weight <= 1 {
+			switch media {
+			case "application/json", "application/*", "*/*":
+				bytes, best = false, weight
+			case object.Bytes, own:
+				bytes, best = true, weight
+			}
+		}
+	}
+	return bytes, nil
+}
+
+// unchanged answers a request whose client has the representation already.
+func (c *call) unchanged(tag string) bool {
+	header := c.r.Header["If-None-Match"]
+	if len(header) == 0 || !namesTag(header, tag, true) {
+		return false
+	}
+	c.set("Etag", tag)
+	c.WriteHeader(http.StatusNotModified)
+	return true
+}
+
+// sendBytes answers with the content itself, or with the parts of it that are
+// asked for.
+func (a *api) sendBytes(c *call, o object.Object) error {
+	tag := etag(o.Version)
+	if c.unchanged(tag) {
+		return nil
+	}
+	head := func(status int, mimeType string, length int64) {
+		h := c.Header()
+		h["Accept-Ranges"] = byteRanges
+		h["Content-Security-Policy"] = contentPolicy // whatever it is, it runs nothing
+		c.describe(o)
+		c.set("Etag", tag)
+		c.set("Content-Type", mimeType)
+		c.set("Content-Disposition", "attachment; filename*=UTF-8''"+escapedName(o.Path))
+		if length >= 0 {
+			c.set("Content-Length", strconv.FormatInt(length, 10))
+		}
+		c.WriteHeader(status)
+	}
+	if c.r.Method == http.MethodHead {
+		head(http.StatusOK, o.MimeType, o.Size)
+		return nil
+	}
+	ranges, err := rangesOf(c.r.Header, tag, o.Size)
+	if err != nil {
+		c.set("Content-Range", "bytes */"+strconv.FormatInt(o.Size, 10))
+		c.refuse(refusal{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
+		return nil
+	}
+	switch len(ranges) {
+	case 0:
+		return a.pour(c, c, o, span{0, o.Size}, func() error {
+			head(http.StatusOK, o.MimeType, o.Size)
+			return nil
+		})
+	case 1:
+		return a.pour(c, c, o, ranges[0], func() error {
+			c.set("Content-Range", ranges[0].of(o.Size))
+			head(http.StatusPartialContent, o.MimeType, ranges[0].length)
+			return nil
+		})
+	}
+	parts := multipart.NewWriter(c)
+	for i, r := range ranges {
+		var part io.Writer
+		err := a.pour(c, writing(func(b []byte) (int, error) { return part.Write(b) }), o, r, func() (err error) {
+			if i == 0 {
+				head(http.StatusPartialContent, "multipart/byteranges; boundary="+parts.Boundary(), -1)
+			}
+			part, err = parts.CreatePart(textproto.MIMEHeader{"Content-Range": {r.of(o.Size)}, "Content-Type": {o.MimeType}})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_ = parts.Close() // it fails when the client is gone, and there is nobody to tell
+	return nil
+}
+
+// sendStored answers with a JSON document byte for byte as it is stored.
+func (a *api) sendStored(c *call, o object.Object) error {
+	tag := etag(o.Version)
+	if c.unchanged(tag) {
+		return nil
+	}
+	head := func() error {
+		c.Header()["Content-Type"] = jsonType
+		c.set("Etag", tag)
+		c.set("Content-Length", strconv.FormatInt(o.Size, 10))
+		c.WriteHeader(http.StatusOK)
+		return nil
+	}
+	if c.r.Method == http.MethodHead {
+		return head()
+	}
+	return a.pour(c, c, o, span{0, o.Size}, head)
+}
+
+type writing func([]byte) (int, error)
+
+func (w writing) Write(b []byte) (int, error) { return w(b) }
+
+// pour reads a part of the content and writes it to w. Before that it calls
+// first, when it is known that something can be read. What turns out to be
+// damaged ends in an error before the last of it was written, so that nobody
+// takes it for whole.
+func (a *api) pour(c *call, w io.Writer, o object.Object, s span, first func() error) error {
+	r, err := a.Objects.Open(c.r.Context(), o, s.start, s.length)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	block := takeBlock()
+	defer giveBlock(&block)
+	for left, begun := s.length, false; ; begun = true {
+		// A whole block, so that what fits into one is known to be right before any
+		// of it is sent.
+		n, err := io.ReadFull(r, *block)
+		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if left -= int64(n); left < 0 || end && left > 0 {
+			return fault.Wrap(fault.Internal, err, "The stored content of %s is not as long as it was", o)
+		}
+		if err != nil && !end {
+			return err
+		}
+		if !begun {
+			if err := first(); err != nil {
+				return c.leave(err)
+			}
+		}
+		if n > 0 {
+			c.prolong(n)
+			if _, err := w.Write((*block)[:n]); err != nil {
+				return c.leave(err)
+			}
+		}
+		if end {
+			return nil
+		}
+	}
+}
+
+// leave notes that the client did not take the answer.
+func (c *call) leave(err error) error {
+	c.gone = true
+	return err
+}
+
+// span is a part of content, in bytes.
+type span struct{ start, length int64 }
+
+// of says where the span lies in content of the size.
+func (s span) of(size int64) string {
+	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
+}
+
+// rangesOf reads which parts of the content are asked for; none is all of it.
+// It fails where there is no such part. Units other than bytes do not count, nor
+// do ranges of another version of the content, nor so many that they are more
+// than it.
+func rangesOf(h http.Header, tag string, size int64) (ranges []span, err error) {
+	text, ok := strings.CutPrefix(h.Get("Range"), "bytes=")
+	if !ok {
+		return nil, nil
+	}
+	if version := h.Get("If-Range"); version != "" && version != tag {
+		return nil, nil
+	}
+	none, total := false, int64(0)
+	for one := range strings.SplitSeq(text, ",") {
+		if one = textproto.TrimString(one); one == "" {
+			continue
+		}
+		s, ok := parseSpan(one, size)
+		if !ok {
+			return nil, errors.New("must name bytes, as in bytes=0-99")
+		}
+		if s.length == 0 {
+			none = true
+			continue
+		}
+		if ranges = append(ranges, s); len(ranges) > maxRanges {
+			return nil, nil
+		}
+		total += s.length
+	}
+	switch {
+	case total > size:
+		return nil, nil
+	case none && len(ranges) == 0 && size > 0:
+		return nil, errors.New("lies beyond the end of the content")
+	}
+	return ranges, nil
+}
+
+// parseSpan reads one range of content of the size; its length is 0 where it
+// lies beyond it.
+func parseSpan(text string, size int64) (s span, ok bool) {
+	from, to, ok := strings.Cut(text, "-")
+	if !ok {
+		return s, false
+	}
+	from, to = textproto.TrimString(from), textproto.TrimString(to)
+	number := func(text string) (int64, bool) {
+		n, err := strconv.ParseUint(text, 10, 63)
+		return int64(n), err == nil
+	}
+	if from == "" { // so many at the end
+		n, ok := number(to)
+		n = min(n, size)
+		return span{size - n, n}, ok
+	}
+	if s.start, ok = number(from); !ok || s.start >= size {
+		return s, ok
+	}
+	last := size - 1
+	if to != "" {
+		if last, ok = number(to); !ok || last < s.start {
+			return s, false
+		}
+		last = min(last, size-1)
+	}
+	s.length = last - s.start + 1
+	return s, true
+}
+
+// writingAtOnce is how much content is put in JSON at once, in bytes: even if
+// every one of them is escaped, it fits into a block with what waits there.
+const writingAtOnce = 32 << 10
+
+// sendRecord answers with the metadata record and the content in it. Text is
+// sent as it is, anything else in base64.
+func (a *api) sendRecord(c *call, o object.Object, tag string) error {
+	if c.unchanged(tag) {
+		return nil
+	}
+	c.set("Etag", tag)
+	if c.r.Method == http.MethodHead {
+		c.Header()["Content-Type"] = jsonType
+		c.WriteHeader(http.StatusOK)
+		return nil
+	}
+	block := takeBlock()
+	defer giveBlock(&block)
+	w := recordWriter{c: c, out: (*block)[:0], text: o.Text}
+	w.out = appendObject(w.out, o)
+	w.out = append(w.out[:len(w.out)-1], `,"content":"`...)
+	ending := `","encoding":"utf8"}` + "\n"
+	if !o.Text {
+		ending = `","encoding":"base64"}` + "\n"
+		w.length = len(w.out) + base64.StdEncoding.EncodedLen(int(o.Size)) + len(ending)
+	}
+	nothing := func() error { return nil }
+	if err := a.pour(c, &w, o, span{0, o.Size}, nothing); err != nil {
+		return err
+	}
+	w.out = base64.StdEncoding.AppendEncode(w.out, w.open[:w.opened])
+	w.out = append(w.out, ending...)
+	if !c.sent {
+		c.send(http.StatusOK, w.out)
+		return nil
+	}
+	c.prolong(len(w.out))
+	_, _ = c.Write(w.out) // it fails when the client is gone, and there is nobody to tell
+	return nil
+}
+
+// recordWriter writes content into the JSON that it gathers, and sends that on
+// when it is much.
+type recordWriter struct {
+	c      *call
+	out    []byte
+	text   bool
+	length int // of the answer; 0: not known
+
+	open   [3]byte // what waits for the rest of three bytes
+	opened int
+}
+
+// Write writes a part of the content.
+func (w *recordWriter) Write(b []byte) (int, error) {
+	all := len(b)
+	for len(b) > 0 {
+		part := b[:min(len(b), writingAtOnce)]
+		b = b[len(part):]
+		if len(w.out)+longestWriting*len(part) > blockSize {
+			if err := w.flush(); err != nil {
+				return 0, err
+			}
+		}
+		if w.text {
+			// Characters that are split between two parts are so in neither: their
+			// bytes are left as they are.
+			w.out = appendEscaped(w.out, part)
+			continue
+		}
+		for w.opened > 0 && w.opened < 3 && len(part) > 0 {
+			w.open[w.opened] = part[0]
+			w.opened, part = w.opened+1, part[1:]
+		}
+		if w.opened == 3 {
+			w.out = base64.StdEncoding.AppendEncode(w.out, w.open[:])
+			w.opened = 0
+		}
+		if w.opened == 0 {
+			whole := len(part) / 3 * 3
+			w.out = base64.StdEncoding.AppendEncode(w.out, part[:whole])
+			w.opened = copy(w.open[:], part[whole:])
+		}
+	}
+	return all, nil
+}
+
+func (w *recordWriter) flush() error {
+	if !w.c.sent {
+		w.c.Header()["Content-Type"] = jsonType
+		if w.length > 0 {
+			w.c.set("Content-Length", strconv.Itoa(w.length))
+		}
+	}
+	w.c.prolong(len(w.out))
+	_, err := w.c.Write(w.out)
+	w.out = w.out[:0]
+	return err
+}
+
+// appendEscaped appends valid UTF-8, or a part of it, as it stands in a JSON
+// string.
+func appendEscaped(dst, src []byte) []byte {
+	for {
+		n := plainLength(src)
+		dst = append(dst, src[:n]...)
+		if n == len(src) {
+			return dst
+		}
+		dst = appendEscape(dst, src[n])
+		src = src[n+1:]
+	}
+}

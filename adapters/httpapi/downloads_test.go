@@ -1,0 +1,405 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"collab/app/objects"
+	"collab/ports"
+)
+
+func TestAFileIsReadTogetherWithItsMetadata(t *testing.T) {
+	o := openOffice(t)
+	for name, content := range map[string]string{
+		"text":          "a\n\"\\\x00é文👩\u2028",
+		"bytes":         "\x00\xff\xfe",
+		"nothing":       "",
+		"a long text":   strings.Repeat("文\n", 200_000),
+		"many bytes":    strings.Repeat("\xff\x00\x01", 100_001) + "\xfe",
+		"many escapes":  strings.Repeat("\x01", 300_000),
+		"a block":       strings.Repeat("x", blockSize),
+		"split letters": strings.Repeat("x", writingAtOnce-1) + strings.Repeat("👩", 100_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored := o.store(t, url.QueryEscape(name), content)
+			w := o.get("/files/" + stored.ID)
+			got := read[recordWithContent](t, w, 200)
+			if !cmp.Equal(got.record, stored) {
+				t.Errorf("the record is %+v, want %+v", got.record, stored)
+			}
+			back, encoding := got.Content, "utf8"
+			if strings.Contains(name, "bytes") {
+				back, encoding = string(fromBase64(t, got.Content)), "base64"
+			}
+			if back != content || got.Encoding != encoding {
+				t.Errorf("%d bytes in %s, want %d in %s", len(back), got.Encoding, len(content), encoding)
+			}
+			if w.Header().Get("Etag") != `"1-json"` || w.Header().Get("Vary") != "Accept" || w.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("headers %v", w.Header())
+			}
+			if length := w.Header().Get("Content-Length"); length != "" && length != fmt.Sprint(w.Body.Len()) {
+				t.Errorf("the length is %s of %d", length, w.Body.Len())
+			}
+		})
+	}
+}
+
+func fromBase64(t testing.TB, text string) []byte {
+	t.Helper()
+	in := openWindow(strings.NewReader(text))
+	defer in.close()
+	b, err := io.ReadAll(&decoding{in: in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestAFilesBytesComeWithItsMetadataInHeaders(t *testing.T) {
+	o := openOffice(t)
+	stored := o.store(t, url.QueryEscape("Büro/100% neu.html"), "<script>", "workspaceId="+string(o.desk))
+	w := o.get("/files/" + stored.ID + "?raw=1")
+	if w.Code != 200 || w.Body.String() != "<script>" {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "text/html", "Content-Length": "8", "ETag": `"1"`, "Accept-Ranges": "bytes", "Vary": "Accept",
+		"Content-Disposition":     "attachment; filename*=UTF-8''100%25%20neu.html",
+		"Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff", "Cache-Control": "private, no-cache",
+		"X-Collab-Id": stored.ID, "X-Collab-Storage-Key": strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(stored.StorageKey, "%", "%25"), " ", "%20"), "ü", "%C3%BC"),
+		"X-Collab-Path": "B%C3%BCro/100%25%20neu.html", "X-Collab-Mime-Type": "text/html", "X-Collab-Size": "8", "X-Collab-Checksum": checksum("<script>"),
+		"X-Collab-Version": "1", "X-Collab-Kind": "ARTIFACT", "X-Collab-Scope": "SHARED", "X-Collab-Workspace-Id": string(o.desk), "X-Collab-Team-Id": "", "X-Collab-Owner-Id": "",
+		"X-Collab-Created-By": stored.CreatedBy, "X-Collab-Updated-By": stored.UpdatedBy, "X-Collab-Created-At": stored.CreatedAt, "X-Collab-Updated-At": stored.UpdatedAt,
+	} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	t.Run("the percent-encoding is undone by everybody's function for it", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			s := rapid.String().Draw(t, "text")
+			if back, err := url.PathUnescape(visible(s)); err != nil || back != s {
+				t.Fatalf("%q is %q: %v", s, visible(s), err)
+			}
+			if back, err := url.PathUnescape(escapedName(s)); err != nil || back != s[strings.LastIndexByte(s, '/')+1:] {
+				t.Fatalf("%q is %q: %v", s, escapedName(s), err)
+			}
+		})
+	})
+}
+
+func TestTheRequestChoosesTheRepresentation(t *testing.T) {
+	o := openOffice(t)
+	id := o.store(t, "a.png", "x").ID
+	document := o.store(t, "a.json", "{}").ID
+	for _, test := range []struct {
+		id, query string
+		accept    []string
+		bytes     bool
+	}{
+		{id, "", nil, false},
+		{id, "?raw=1", nil, true},
+		{id, "?raw=1", []string{"application/json"}, true},
+		{id, "?raw=0", []string{"image/png"}, false},
+		{id, "", []string{"*/*"}, false},
+		{id, "", []string{"application/octet-stream"}, true},
+		{id, "", []string{"IMAGE/PNG"}, true},
+		{id, "", []string{"image/*"}, false},
+		{id, "", []string{"text/html, image/png;q=0.9, */*;q=0.1"}, true},
+		{id, "", []string{"application/json, image/png"}, false},
+		{id, "", []string{"image/png, application/json"}, true},
+		{id, "", []string{"application/json;q=0.5, image/png"}, true},
+		{id, "", []string{"application/json;q=0.5", "image/png"}, true},
+		{id, "", []string{"image/png;q=0"}, false},
+		{id, "", []string{"image/png;q=x, image/png;q=nan, image/png;q=7"}, false},
+		{id, "", []string{"image/gif"}, false},
+		{document, "", []string{"application/json"}, false},
+		{document, "?raw=1", nil, true},
+	} {
+		t.Run(fmt.Sprint(test.query, test.accept), func(t *testing.T) {
+			r := request(http.MethodGet, "/files/"+test.id+test.query, nil)
+			r.Header["Accept"] = test.accept
+			w := send(o, r)
+			if got := w.Header().Get("X-Collab-Id") != ""; w.Code != 200 || got != test.bytes {
+				t.Errorf("%d, bytes: %v", w.Code, got)
+			}
+		})
+	}
+	for query, message := range map[string]string{"?raw=yes": "raw must be 1 or 0", "?raw=1&raw=1": "raw must be 1 or 0", "?%zz": "The query could not be read"} {
+		if e := refused(t, o.get("/files/"+id+query), 400); e.Message != message {
+			t.Errorf("%s: %s", query, e.Message)
+		}
+	}
+}
+
+// opened counts how often content is opened.
+type opened struct {
+	ports.Blobs
+	times int
+}
+
+func (b *opened) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	b.times++
+	return b.Blobs.Open(ctx, name, offset, length)
+}
+
+func TestContentIsNotOpenedForWhoHasItOrAsksForHeadersAlone(t *testing.T) {
+	count := &opened{}
+	o := openOffice(t, func(o *objects.Options) { count.Blobs, o.Blobs = o.Blobs, count })
+	id := o.store(t, "a.txt", "content").ID
+	read[record](t, o.put("/profile", "application/json", `{"a":1}`), 200)
+	read[record](t, o.put("/memory/user", "text/plain", `text`), 200)
+	count.times = 0
+	for _, test := range []struct {
+		target, tag string
+	}{
+		{"/files/" + id + "?raw=1", `"1"`}, {"/files/" + id, `"1-json"`}, {"/profile", `"1"`}, {"/memory/user", `"1"`},
+	} {
+		for _, header := range []string{test.tag, `"9", W/` + test.tag, "*"} {
+			w := o.get(test.target, "If-None-Match: "+header)
+			if w.Code != 304 || w.Body.Len() > 0 || w.Header().Get("Etag") != test.tag {
+				t.Errorf("%s with %s is %d %v", test.target, header, w.Code, w.Header())
+			}
+		}
+		w := send(o, request(http.MethodHead, test.target, nil))
+		if w.Code != 200 || w.Body.Len() > 0 || w.Header().Get("Etag") != test.tag || w.Header().Get("Content-Type") == "" {
+			t.Errorf("HEAD %s is %d %v", test.target, w.Code, w.Header())
+		}
+	}
+	if w := send(o, request(http.MethodHead, "/files/"+id+"?raw=1", nil, "Range: bytes=0-1")); w.Code != 200 || w.Header().Get("Content-Length") != "7" {
+		t.Errorf("HEAD with a range is %d %v", w.Code, w.Header())
+	}
+	if count.times > 0 {
+		t.Errorf("content was opened %d times", count.times)
+	}
+	for _, tag := range []string{`"1"`, `"2-json"`, `1-json`} {
+		if w := o.get("/files/"+id, "If-None-Match: "+tag); w.Code != 200 {
+			t.Errorf("%s is %d", tag, w.Code)
+		}
+	}
+}
+
+func TestPartsOfAFileAreRead(t *testing.T) {
+	o := openOffice(t)
+	content := "0123456789"
+	id := o.store(t, "a.txt", content).ID
+	for _, test := range []struct {
+		header, condition string
+		status            int
+		says, body        string
+	}{
+		{"bytes=2-4", "", 206, "bytes 2-4/10", "234"},
+		{"bytes=7-", "", 206, "bytes 7-9/10", "789"},
+		{"bytes=-3", "", 206, "bytes 7-9/10", "789"},
+		{"bytes=-30", "", 206, "bytes 0-9/10", content},
+		{"bytes=0-9", "", 206, "bytes 0-9/10", content},
+		{"bytes=8-90", "", 206, "bytes 8-9/10", "89"},
+		{"bytes=0-0,50-", "", 206, "bytes 0-0/10", "0"},
+		{"bytes=10-", "", 416, "bytes */10", "Range lies beyond the end of the content"},
+		{"bytes=-0", "", 416, "bytes */10", "Range lies beyond the end of the content"},
+		{"bytes=x", "", 416, "bytes */10", "Range must name bytes, as in bytes=0-99"},
+		{"bytes=4-2", "", 416, "bytes */10", "Range must name bytes, as in bytes=0-99"},
+		{"bytes=99999999999999999999-", "", 416, "bytes */10", "Range must name bytes, as in bytes=0-99"},
+		{"bytes=0-7,0-7", "", 200, "", content},
+		{"bytes=" + strings.Repeat("0-0,", maxRanges+1), "", 200, "", content},
+		{"lines=1-2", "", 200, "", content},
+		{"bytes=", "", 200, "", content},
+		{"bytes=2-4", `"1"`, 206, "bytes 2-4/10", "234"},
+		{"bytes=2-4", `"2"`, 200, "", content},
+		{"bytes=2-4", `W/"1"`, 200, "", content},
+		{"bytes=2-4", `"1-json"`, 200, "", content},
+		{"bytes=2-4", "Thu, 01 Jan 2026 00:00:00 GMT", 200, "", content},
+	} {
+		t.Run(test.header+" "+test.condition, func(t *testing.T) {
+			headers := []string{"Range: " + test.header}
+			if test.condition != "" {
+				headers = append(headers, "If-Range: "+test.condition)
+			}
+			w := o.get("/files/"+id+"?raw=1", headers...)
+			if got := w.Header().Get("Content-Range"); got != test.says {
+				t.Errorf("the range is %q, want %q", got, test.says)
+			}
+			body := w.Body.String()
+			if test.status == 416 {
+				body = refused(t, w, 416).Message
+			}
+			if w.Code != test.status || body != test.body {
+				t.Errorf("%d %q, want %d %q", w.Code, body, test.status, test.body)
+			}
+		})
+	}
+	t.Run("several at once are the parts of a body", func(t *testing.T) {
+		w := o.get("/files/"+id+"?raw=1", "Range: bytes=0-1, -2,4-5")
+		media, params, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
+		if w.Code != 206 || err != nil || media != "multipart/byteranges" || w.Header().Get("Etag") != `"1"` {
+			t.Fatalf("%d %v", w.Code, w.Header())
+		}
+		var got []string
+		for parts := multipart.NewReader(w.Body, params["boundary"]); ; {
+			p, err := parts.NextPart()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, p.Header.Get("Content-Type")+" "+p.Header.Get("Content-Range")+" "+string(b))
+		}
+		if fmt.Sprint(got) != "[text/plain bytes 0-1/10 01 text/plain bytes 8-9/10 89 text/plain bytes 4-5/10 45]" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("none of nothing is all of it", func(t *testing.T) {
+		empty := o.store(t, "empty.txt", "").ID
+		for _, header := range []string{"bytes=0-", "bytes=-5", "bytes=0-0"} {
+			if w := o.get("/files/"+empty+"?raw=1", "Range: "+header); w.Code != 200 || w.Header().Get("Content-Length") != "0" {
+				t.Errorf("%s is %d %v", header, w.Code, w.Header())
+			}
+		}
+	})
+	t.Run("JSON has no parts", func(t *testing.T) {
+		if w := o.get("/files/"+id, "Range: bytes=0-1"); w.Code != 200 {
+			t.Errorf("it is %d", w.Code)
+		}
+	})
+}
+
+// FuzzRange holds parts of a file to what net/http serves. It differs where
+// net/http does not follow RFC 9110: it refuses units that it does not know,
+// serves ranges of no bytes, reads numbers with a sign, and serves however many.
+func FuzzRange(f *testing.F) {
+	for _, s := range []string{"bytes=0-1", "bytes=2-", "bytes=-2", "bytes= 0 - 1 , 3-", "bytes=0-,1-", "bytes=5-4", "bytes=20-", "bytes=0-1,20-x", "bytes=,", "bytes", "bytes=-", "lines=0-1", "bytes=0-1,4-5", "bytes=-0", "bytes=+1-2", ""} {
+		f.Add(s, 10)
+	}
+	f.Fuzz(func(t *testing.T, header string, size int) {
+		if size < 1 || size > 1000 || !strings.HasPrefix(header, "bytes=") || strings.Contains(header, "+") || strings.Count(header, ",") >= maxRanges {
+			return
+		}
+		for one := range strings.SplitSeq(header[len("bytes="):], ",") {
+			if strings.Trim(one, " \t-0") == "" && strings.Contains(one, "0") && strings.HasPrefix(strings.Trim(one, " \t"), "-") {
+				return
+			}
+		}
+		content := bytes.Repeat([]byte{'x'}, size)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header["Range"] = []string{header}
+		w := httptest.NewRecorder()
+		w.Header().Set("Content-Type", "text/plain")
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+
+		ranges, err := rangesOf(r.Header, "", int64(size))
+		status, says := http.StatusOK, ""
+		switch {
+		case err != nil:
+			status = http.StatusRequestedRangeNotSatisfiable
+		case len(ranges) == 1:
+			status, says = http.StatusPartialContent, ranges[0].of(int64(size))
+		case len(ranges) > 1:
+			status = http.StatusPartialContent
+			_, params, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
+			parts := multipart.NewReader(w.Body, params["boundary"])
+			for _, r := range ranges {
+				p, err := parts.NextPart()
+				if err != nil || p.Header.Get("Content-Range") != r.of(int64(size)) {
+					t.Fatalf("%q of %d: %v, want %v (%v)", header, size, r, p, err)
+				}
+			}
+			if _, err := parts.NextPart(); !errors.Is(err, io.EOF) {
+				t.Fatalf("%q of %d has more than %v", header, size, ranges)
+			}
+		}
+		if w.Code != status || status == http.StatusPartialContent && says != w.Header().Get("Content-Range") {
+			t.Fatalf("%q of %d is %d %q, want %d %q", header, size, status, says, w.Code, w.Header().Get("Content-Range"))
+		}
+	})
+}
+
+func TestDamagedContentIsNeverTakenForWhole(t *testing.T) {
+	long := strings.Repeat("0123456789", 100_000)
+	for name, change := range map[string]func([]byte) []byte{
+		"a byte is another":  func(b []byte) []byte { b[0] ^= 1; return b },
+		"the end is missing": func(b []byte) []byte { return b[:len(b)-1] },
+		"all of it is gone":  func([]byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			logs, lines := logging(slog.LevelError)
+			o := openOffice(t, func(o *objects.Options) { o.Blobs = tampered{o.Blobs, change} })
+			logs(&o.api.Options)
+			server := httptest.NewServer(o)
+			defer server.Close()
+			short, tall := o.store(t, "short.txt", "short"), o.store(t, "long.txt", long)
+			bytes := o.store(t, "long.bin", long+"\xff")
+			read[record](t, o.put("/profile", "application/json", `{"a":1}`), 200)
+			for _, target := range []string{"/profile", "/files/" + short.ID, "/files/" + short.ID + "?raw=1"} {
+				refused(t, o.get(target), 500)
+			}
+			for _, target := range []string{"/files/" + tall.ID, "/files/" + tall.ID + "?raw=1", "/files/" + bytes.ID, "/files/" + bytes.ID + "?raw=1"} {
+				r := request(http.MethodGet, target, nil)
+				r.RequestURI = ""
+				r.URL, _ = url.Parse(server.URL + r.URL.String())
+				answer, err := server.Client().Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := io.ReadAll(answer.Body)
+				answer.Body.Close()
+				if answer.StatusCode == 200 && err == nil {
+					t.Errorf("%s: %d bytes are taken for whole", target, len(got))
+				}
+			}
+			if n := strings.Count(lines.String(), `"level":"ERROR"`); n < 7 {
+				t.Errorf("%d errors are logged: %s", n, lines)
+			}
+		})
+	}
+}
+
+func TestWhatACallerDoesNotSeeIsNotFound(t *testing.T) {
+	o := openOffice(t)
+	mine, ours, crews := o.store(t, "a", "x", "scope=PERSONAL"), o.store(t, "b", "x"), o.store(t, "c", "x", "workspaceId="+string(o.desk))
+	for _, test := range []struct {
+		of, who string
+		status  int
+	}{
+		{mine.ID, "ada", 200}, {mine.ID, "ben", 404}, {mine.ID, "vic", 404}, {mine.ID, "eve", 404},
+		{ours.ID, "ben", 200}, {ours.ID, "vic", 200}, {ours.ID, "eve", 404},
+		{crews.ID, "ada", 200}, {crews.ID, "ben", 404}, {crews.ID, "eve", 404},
+		{someID, "ada", 404}, {"x", "ada", 404},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+			status := test.status
+			switch {
+			case test.who == "vic" && method != http.MethodGet:
+				status = 403
+			case method == http.MethodDelete && status == 200:
+				continue
+			}
+			w := send(o, request(method, "/files/"+test.of, strings.NewReader("y"), "X-Actor: "+test.who))
+			if w.Code != status {
+				t.Errorf("%s by %s is %d, want %d", method, test.who, w.Code, status)
+			}
+			if status >= 400 {
+				refused(t, w, status)
+			}
+		}
+	}
+}

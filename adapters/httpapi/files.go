@@ -1,0 +1,256 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+)
+
+// filesPath is where files are uploaded to.
+const filesPath = prefix + "/sync/files"
+
+// appendObject appends the object's metadata record. It is written by hand
+// because manifests are long; a test holds it to what encoding/json would write.
+func appendObject(dst []byte, o object.Object) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = appendText(dst, string(o.ID))
+	dst = append(dst, `,"storageKey":`...)
+	dst = appendText(dst, o.StorageKey())
+	dst = append(dst, `,"path":`...)
+	dst = appendText(dst, o.Path)
+	dst = append(dst, `,"mimeType":`...)
+	dst = appendText(dst, o.MimeType)
+	dst = append(dst, `,"size":`...)
+	dst = strconv.AppendInt(dst, o.Size, 10)
+	dst = append(dst, `,"checksum":`...)
+	dst = appendText(dst, o.Checksum)
+	dst = append(dst, `,"version":`...)
+	dst = strconv.AppendInt(dst, o.Version, 10)
+	dst = append(dst, `,"kind":`...)
+	dst = appendText(dst, string(o.Kind))
+	dst = append(dst, `,"scope":`...)
+	dst = appendText(dst, string(o.Scope))
+	dst = append(dst, `,"workspaceId":`...)
+	dst = appendOptional(dst, o.Workspace)
+	dst = append(dst, `,"teamId":`...)
+	dst = appendOptional(dst, o.Team)
+	dst = append(dst, `,"ownerId":`...)
+	dst = appendOptional(dst, o.Owner)
+	dst = append(dst, `,"createdBy":`...)
+	dst = appendText(dst, string(o.CreatedBy))
+	dst = append(dst, `,"updatedBy":`...)
+	dst = appendText(dst, string(o.UpdatedBy))
+	dst = append(dst, `,"createdAt":`...)
+	dst = appendTime(dst, o.CreatedAt)
+	dst = append(dst, `,"updatedAt":`...)
+	dst = appendTime(dst, o.UpdatedAt)
+	return append(dst, '}')
+}
+
+func appendListed(dst []byte, o object.Object) ([]byte, error) { return appendObject(dst, o), nil }
+
+// appendSince appends what a client learns of a change: the record, which says
+// so where the object is gone.
+func appendSince(dst []byte, c object.Change) ([]byte, error) {
+	dst = appendObject(dst, c.Object)
+	if c.Type == object.Deleted {
+		dst = append(dst[:len(dst)-1], `,"deleted":true}`...)
+	}
+	return dst, nil
+}
+
+func (c *call) replyObject(status int, o object.Object) error {
+	b := take()
+	defer give(b)
+	*b = append(appendObject(*b, o), '\n')
+	c.set("Etag", etag(o.Version))
+	c.send(status, *b)
+	return nil
+}
+
+func keyOfObject(o object.Object) position { return position{Key: o.StorageKey()} }
+
+func (a *api) createFile(c *call) error {
+	u, err := a.receive(c, true)
+	if err != nil {
+		return err
+	}
+	defer u.close()
+	if err := u.begin(); err != nil {
+		return err
+	}
+	made, err := a.Objects.Create(c.r.Context(), c.actor, u.draft, &u.Upload)
+	if err != nil {
+		return err
+	}
+	c.set("Location", filesPath+"/"+string(made.ID))
+	return c.replyObject(http.StatusCreated, made)
+}
+
+func (a *api) replaceFile(c *call) error {
+	of, err := pathID[id.Object](c, "id", "File")
+	if err != nil {
+		return err
+	}
+	u, err := a.receive(c, false)
+	if err != nil {
+		return err
+	}
+	defer u.close()
+	replaced, err := a.Objects.Replace(c.r.Context(), c.actor, of, &u.Upload)
+	if err != nil {
+		return err
+	}
+	return c.replyObject(http.StatusOK, replaced)
+}
+
+func (a *api) deleteFile(c *call) error {
+	of, err := pathID[id.Object](c, "id", "File")
+	if err != nil {
+		return err
+	}
+	when, err := c.condition()
+	if err != nil {
+		return err
+	}
+	if err := a.Objects.Delete(c.r.Context(), c.actor, of, when.version); err != nil {
+		return err
+	}
+	return c.succeed()
+}
+
+func (a *api) readFile(c *call) error {
+	of, err := pathID[id.Object](c, "id", "File")
+	if err != nil {
+		return err
+	}
+	o, err := a.Objects.Get(c.r.Context(), c.actor, of)
+	if err != nil {
+		return err
+	}
+	bytes, err := wantsBytes(c.r, o)
+	if err != nil {
+		return err
+	}
+	c.Header().Add("Vary", "Accept")
+	if bytes {
+		return a.sendBytes(c, o)
+	}
+	return a.sendRecord(c, o, strings.TrimSuffix(etag(o.Version), `"`)+inJSON+`"`)
+}
+
+// readObjectFilter reads the filters of a list of files.
+func readObjectFilter(q params, p page) (f object.Filter, err error) {
+	if f.Kind, err = chosen(q, "kind", object.ParseKind, object.Kinds...); err != nil {
+		return f, err
+	}
+	if f.Scope, err = chosen(q, "scope", object.ParseScope, object.Scopes...); err != nil {
+		return f, err
+	}
+	switch text, given := q.get("workspaceId"); {
+	case !given:
+	case text == "null":
+		f.Unplaced = true
+	default:
+		f.Workspace = selected[id.Workspace](text)
+	}
+	if text, given := q.get("prefix"); given {
+		if !isKeyText(text) {
+			return f, fault.Field("prefix", "must be at most %d bytes of valid UTF-8 without null characters", maxKeyText)
+		}
+		f.Prefix = norm.NFC.String(strings.TrimPrefix(text, "/"))
+	}
+	f.After, f.Limit = p.after.Key, p.fetch()
+	return f, nil
+}
+
+// maxKeyText bounds what a client gives for a part of a storage key, in bytes.
+// Longer than any key is, it leaves room for letters that are not composed.
+const maxKeyText = 4 * object.MaxPath
+
+// isKeyText reports whether a text may be a part of a storage key: databases do
+// not take every string.
+func isKeyText(text string) bool {
+	return len(text) <= maxKeyText && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
+}
+
+func (a *api) listFiles(c *call) error {
+	q, p, err := c.listingByKey("kind", "scope", "workspaceId", "prefix")
+	if err != nil {
+		return err
+	}
+	f, err := readObjectFilter(q, p)
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfObject, appendListed, func(each func(object.Object) error) error {
+		return a.Objects.List(c.r.Context(), c.actor, f, nil, each)
+	})
+}
+
+// manifest answers with all records that the caller sees, or with what became
+// of them since a place in the log.
+func (a *api) manifest(c *call) error {
+	q, p, err := c.listingByKey("since")
+	if err != nil {
+		return err
+	}
+	var from object.Cursor
+	since, given := q.get("since")
+	if given {
+		var ok bool
+		if from, ok = object.ParseCursor(since); !ok {
+			return fault.Field("since", "must be the X-Sync-Cursor of a manifest or the id of a change")
+		}
+		for _, name := range []string{"limit", "cursor"} {
+			if _, paged := q.get(name); paged {
+				return fault.Field(name, "does not go with since")
+			}
+		}
+	}
+	if len(c.r.Header["If-None-Match"]) > 0 {
+		h, err := a.Objects.Head(c.r.Context(), c.actor)
+		if err != nil {
+			return err
+		}
+		if tag := manifestTag(c, q, h); namesTag(c.r.Header["If-None-Match"], tag, true) {
+			c.set(cursorHeader, h.Cursor().String())
+			c.unchanged(tag)
+			return nil
+		}
+	}
+	head := func(h object.Head) error {
+		c.set("Etag", manifestTag(c, q, h))
+		c.set(cursorHeader, h.Cursor().String())
+		return nil
+	}
+	if given {
+		return stream(a, c, q, p, nil, appendSince, func(each func(object.Change) error) error {
+			return a.Objects.Since(c.r.Context(), c.actor, from, head, each)
+		})
+	}
+	f := object.Filter{After: p.after.Key, Limit: p.fetch()}
+	return stream(a, c, q, p, keyOfObject, appendListed, func(each func(object.Object) error) error {
+		return a.Objects.List(c.r.Context(), c.actor, f, head, each)
+	})
+}
+
+// manifestTag is the entity tag of a manifest: of what there is, of what the
+// caller sees of that, and of what was asked for.
+func manifestTag(c *call, q params, h object.Head) string {
+	sum := sha256.Sum256([]byte(string(c.actor.Org) + "\n" + string(c.actor.User) + "\n" + q.values.Encode()))
+	var sight int64
+	if c.actor.Sight != nil {
+		sight = c.actor.Sight.Epoch
+	}
+	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(sight, 10) + "-" + hex.EncodeToString(sum[:8]) + `"`
+}

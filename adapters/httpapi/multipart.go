@@ -1,0 +1,220 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"strings"
+
+	"collab/domain/fault"
+)
+
+// Bounds of multipart bodies. Sizes are in bytes.
+const (
+	maxParts      = 32
+	maxPartHeader = 8 << 10
+	maxFieldValue = 8 << 10
+	maxPadding    = 64 // of a boundary's line, and of what follows the last one
+)
+
+// multipartForm reads multipart/form-data (RFC 7578) as it comes: nothing of a
+// part is held but what is in sight. It takes no preamble and no line that only
+// begins with the boundary, which others would read in another way.
+type multipartForm struct {
+	in        *window
+	delimiter []byte // what ends a part: a line break, two hyphens, the boundary
+	parts     int
+	safe      int  // bytes in sight that belong to the part
+	whole     bool // the delimiter follows them
+}
+
+// part is what a part says of itself.
+type part struct {
+	name     string
+	file     bool
+	fileName string
+	mimeType string
+}
+
+func newMultipartForm(in *window, boundary string) *multipartForm {
+	return &multipartForm{in: in, delimiter: []byte("\r\n--" + boundary)}
+}
+
+func badMultipart(format string, args ...any) error {
+	return fault.New(fault.Invalid, "The body must be valid multipart/form-data: "+format, args...)
+}
+
+// truncated names the end of a stream where there had to be more.
+func truncated(err error) error {
+	if errors.Is(err, io.EOF) {
+		return badMultipart("unexpected end")
+	}
+	return err
+}
+
+// next goes on to the next part, whose content Read returns; ok is false at the
+// end of the body. The part before it must have been read to its end.
+func (m *multipartForm) next() (p part, ok bool, err error) {
+	boundary := m.delimiter
+	if m.parts == 0 {
+		if err := m.in.least(1); err != nil {
+			return p, false, truncated(err)
+		}
+		if m.in.sight()[0] == '-' {
+			boundary = boundary[2:] // the first needs no line break before it
+		}
+	}
+	if err := m.in.least(len(boundary) + 2); err != nil && !errors.Is(err, io.EOF) {
+		return p, false, err
+	}
+	if !bytes.HasPrefix(m.in.sight(), boundary) {
+		return p, false, badMultipart("it does not begin with its boundary")
+	}
+	m.in.take(len(boundary))
+	if bytes.HasPrefix(m.in.sight(), []byte("--")) {
+		m.in.take(2)
+		return p, false, m.end()
+	}
+	if err := m.endLine(); err != nil {
+		return p, false, err
+	}
+	if m.parts++; m.parts > maxParts {
+		return p, false, badMultipart("more than %d parts", maxParts)
+	}
+	m.safe, m.whole = 0, false
+	header, err := m.header()
+	if err != nil {
+		return p, false, err
+	}
+	p, err = readPartHeader(header)
+	return p, true, err
+}
+
+// endLine takes the rest of a boundary's line.
+func (m *multipartForm) endLine() error {
+	for range maxPadding {
+		if err := m.in.least(2); err != nil {
+			return truncated(err)
+		}
+		switch b := m.in.sight(); {
+		case b[0] == '\r' && b[1] == '\n':
+			m.in.take(2)
+			return nil
+		case b[0] == ' ' || b[0] == '\t':
+			m.in.take(1)
+		default:
+			return badMultipart("a line begins with the boundary and goes on")
+		}
+	}
+	return badMultipart("a boundary's line is too long")
+}
+
+// end checks that nothing but space follows the last boundary.
+func (m *multipartForm) end() error {
+	for range maxPadding {
+		err := m.in.least(1)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch m.in.sight()[0] {
+		case ' ', '\t', '\r', '\n':
+			m.in.take(1)
+		default:
+			return badMultipart("something after the last boundary")
+		}
+	}
+	return badMultipart("something after the last boundary")
+}
+
+// header takes the lines of a part's header.
+func (m *multipartForm) header() (string, error) {
+	for {
+		b := m.in.sight()
+		if i := bytes.Index(b, []byte("\r\n\r\n")); i >= 0 && i <= maxPartHeader {
+			header := string(b[:i])
+			m.in.take(i + 4)
+			return header, nil
+		}
+		if len(b) > maxPartHeader {
+			return "", badMultipart("the header of a part is longer than %d bytes", maxPartHeader)
+		}
+		if err := m.in.more(); err != nil {
+			return "", truncated(err)
+		}
+	}
+}
+
+func readPartHeader(header string) (p part, err error) {
+	seen := map[string]string{}
+	for line := range strings.SplitSeq(header, "\r\n") {
+		name, value, ok := strings.Cut(line, ":")
+		name = strings.ToLower(name)
+		if _, repeated := seen[name]; !ok || repeated || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n\x00") {
+			return p, badMultipart("a part's header cannot be read")
+		}
+		seen[name] = strings.Trim(value, " \t")
+	}
+	disposition, params, err := mime.ParseMediaType(seen["content-disposition"])
+	if err != nil || disposition != "form-data" || params["name"] == "" {
+		return p, badMultipart("a part has no name")
+	}
+	switch strings.ToLower(seen["content-transfer-encoding"]) {
+	case "", "7bit", "8bit", "binary":
+	default:
+		return p, badMultipart("a part has a transfer encoding")
+	}
+	p = part{name: params["name"], fileName: params["filename"], mimeType: seen["content-type"]}
+	_, p.file = params["filename"]
+	return p, nil
+}
+
+// Read reads the content of the part.
+func (m *multipartForm) Read(p []byte) (int, error) {
+	for m.safe == 0 {
+		if m.whole {
+			return 0, io.EOF
+		}
+		if err := m.scan(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, m.in.sight()[:m.safe])
+	m.in.take(n)
+	m.safe -= n
+	return n, nil
+}
+
+// scan finds out how much of what is in sight belongs to the part.
+func (m *multipartForm) scan() error {
+	b := m.in.sight()
+	if i := bytes.Index(b, m.delimiter); i >= 0 {
+		m.safe, m.whole = i, true
+		return nil
+	}
+	// What may be the beginning of a delimiter waits for what follows it.
+	m.safe = len(b)
+	tail := max(0, len(b)-len(m.delimiter)+1)
+	if i := bytes.IndexByte(b[tail:], '\r'); i >= 0 {
+		m.safe = tail + i
+	}
+	if m.safe > 0 {
+		return nil
+	}
+	return truncated(m.in.more())
+}
+
+// value reads the content of a part that is a field.
+func (m *multipartForm) value(name string) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(m, maxFieldValue+1))
+	if err != nil {
+		return "", err
+	}
+	if len(b) > maxFieldValue {
+		return "", fault.Field(quoted(name), "must be at most %d bytes", maxFieldValue)
+	}
+	return string(b), nil
+}

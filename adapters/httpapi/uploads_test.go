@@ -1,0 +1,631 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"collab/domain/fault"
+	"collab/domain/object"
+)
+
+func TestEveryFormOfAnUploadStoresTheSame(t *testing.T) {
+	text := "Zeile 1\n\"zwei\"\t\\ é 文 👩\u2028\x00\x7f" + strings.Repeat("drei ", 100)
+	orders := map[string][]string{
+		"the content last":       {"path=a/b.md", "kind=ARTIFACT", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test", "checksum=%s", "expectedVersion=0", "encoding=", "content"},
+		"the content first":      {"content", "path=a/b.md", "kind=ARTIFACT", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test", "checksum=%s", "expectedVersion=0"},
+		"the content in between": {"scope=SHARED", "path=a/b.md", "workspaceId=%s", "kind=ARTIFACT", "encoding=", "content", "expectedVersion=0", "checksum=%s", "mimeType=text/x-test"},
+		"with unknown fields":    {"x=1", "path=a/b.md", "content", "kind=ARTIFACT", "y=", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test"},
+	}
+	for form := range forms {
+		for order, fields := range orders {
+			t.Run(form+" with "+order, func(t *testing.T) {
+				o := openOffice(t)
+				filled := slices.Clone(fields)
+				for i, f := range filled {
+					switch name, value, _ := strings.Cut(f, "="); {
+					case name == "workspaceId":
+						filled[i] = fmt.Sprintf(f, o.desk)
+					case name == "checksum":
+						filled[i] = fmt.Sprintf(f, strings.ToUpper(checksum(text)))
+					case name == "encoding" && value == "" && !strings.HasPrefix(form, "JSON"):
+						filled[i] = "ignored=x"
+					}
+				}
+				w := send(o, uploading(form, http.MethodPost, "/files", text, filled...))
+				got := read[record](t, w, http.StatusCreated)
+				if got.Path != "a/b.md" || got.MimeType != "text/x-test" || got.Size != int64(len(text)) || got.Checksum != checksum(text) || got.Version != 1 ||
+					got.Kind != "ARTIFACT" || got.Scope != "SHARED" || got.WorkspaceID == nil || *got.WorkspaceID != string(o.desk) {
+					t.Errorf("%+v", got)
+				}
+				if w.Header().Get("Location") != filesPath+"/"+got.ID || w.Header().Get("Etag") != `"1"` {
+					t.Errorf("headers %v", w.Header())
+				}
+				if back := o.content(t, got.ID); back != text {
+					t.Errorf("stored %.100q", back)
+				}
+			})
+		}
+	}
+}
+
+func TestWhatAnUploadDoesNotSayHasADefault(t *testing.T) {
+	o := openOffice(t)
+	form := func(header, content string) (string, string) {
+		return "multipart/form-data; boundary=b", "--b\r\n" + header + "\r\n\r\n" + content + "\r\n--b--\r\n"
+	}
+	named, namedBody := form(`Content-Disposition: form-data; name="file"; filename="Notes é.md"`, "x")
+	typed, typedBody := form("Content-Disposition: form-data; name=file; filename=a.md\r\nContent-Type: image/png", "x")
+	for _, test := range []struct {
+		name, target, contentType, body string
+		path, mimeType                  string
+	}{
+		{"the path of a part is its name, the type the path's", "/files", named, namedBody, "Notes é.md", "text/markdown"},
+		{"the type of a part is its own", "/files", typed, typedBody, "a.md", "image/png"},
+		{"the type of bytes is the body's", "/files?path=p", "image/webp", "x", "p", "image/webp"},
+		{"bytes without a type have the path's", "/files?path=p.csv", "", "x", "p.csv", "text/csv"},
+		{"a form's type says nothing of bytes", "/files?path=q.csv", "application/x-www-form-urlencoded", "x", "q.csv", "text/csv"},
+		{"a field counts more than a type", "/files?path=r&mimeType=text/css", "image/webp", "x", "r", "text/css"},
+		{"JSON says nothing of its content", "/files", "application/json", `{"path":"s.svg","content":""}`, "s.svg", "image/svg+xml"},
+		{"a null is no value", "/files", "application/json", `{"path":"t","content":"","kind":null,"scope":null,"checksum":null,"encoding":null}`, "t", object.Bytes},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := request(http.MethodPost, test.target, strings.NewReader(test.body))
+			if r.Header.Del("Content-Type"); test.contentType != "" {
+				r.Header.Set("Content-Type", test.contentType)
+			}
+			got := read[record](t, send(o, r), http.StatusCreated)
+			if got.Path != test.path || got.MimeType != test.mimeType || got.Kind != "ARTIFACT" || got.Scope != "SHARED" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// multipartBody makes a body of parts that are given with their headers.
+func multipartBody(parts ...string) string {
+	return "--b\r\n" + strings.Join(parts, "\r\n--b\r\n") + "\r\n--b--\r\n"
+}
+
+func formField(name, value string) string {
+	return fmt.Sprintf("Content-Disposition: form-data; name=%q\r\n\r\n%s", name, value)
+}
+
+const filePart = "Content-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\ncontent"
+
+func TestAnUploadThatIsWrongIsRefusedAndStoresNothing(t *testing.T) {
+	const multi, inJSON, raw = "multipart/form-data; boundary=b", "application/json", "application/octet-stream"
+	id := "0198a1b2-0000-7000-8000-000000000001"
+	o := openOffice(t)
+	for _, test := range []struct {
+		contentType, query, body string
+		status                   int
+		message                  string
+	}{
+		{raw, "", "x", 400, "path must not be empty"},
+		{raw, "path=../x", "x", 400, "path must not have the segments . and .."},
+		{raw, "path=a&path=b", "x", 400, "path must be given only once"},
+		{raw, "path=a&kind=artifact", "x", 400, "kind must be one of ARTIFACT, HUB_MEMORY, TEAM_MEMORY, WORKSPACE_MEMORY, TEMPLATE, BRAND_ASSET"},
+		{raw, "path=a&scope=", "x", 400, "scope must be one of SHARED, PERSONAL"},
+		{raw, "path=a&workspaceId=x", "x", 400, "workspaceId must be the id of a workspace"},
+		{raw, "path=a&workspaceId=" + id, "x", 400, "workspaceId must be a workspace that you can see"},
+		{raw, "path=a&teamId=", "x", 400, "teamId must be the id of a team"},
+		{raw, "path=a&mimeType=", "x", 400, "mimeType must not be empty"},
+		{raw, "path=a&mimeType=text", "x", 400, "mimeType must be a media type such as text/markdown, of at most 255 characters"},
+		{raw, "path=a&checksum=12", "x", 400, "checksum must be a SHA-256 in hexadecimal"},
+		{raw, "path=a&checksum=" + checksum("y"), "x", 400, "checksum is not the content's, which is " + checksum("x")},
+		{raw, "path=a&expectedVersion=-1", "x", 400, "expectedVersion must be the number of a version"},
+		{raw, "path=a&expectedVersion=1&expectedVersion=1", "x", 400, "expectedVersion must be given only once"},
+		{raw, "path=a&expectedVersion=1", "x", 409, "Version conflict: version 1 was expected, and nothing is stored"},
+		{raw, "path=%zz", "x", 400, "The query could not be read"},
+		{raw, "path=a%ff", "x", 400, "path must be valid UTF-8"},
+		{"text", "path=a", "x", 400, "mimeType must be a media type such as text/markdown, of at most 255 characters"},
+
+		{inJSON, "", ``, 400, "A JSON body is required"},
+		{inJSON, "", ` `, 400, "A JSON body is required"},
+		{inJSON + "; charset=latin1", "", `{"content":""}`, 415, "The content type must be application/json in UTF-8"},
+		{inJSON + "; =", "", `{"content":""}`, 415, "The content type must be application/json in UTF-8"},
+		{inJSON, "", `[]`, 400, "The body must be a JSON object"},
+		{inJSON, "", `"content"`, 400, "The body must be a JSON object"},
+		{inJSON, "", `{"path":"a"}`, 400, "content is required"},
+		{inJSON, "", `{"path":"a","content":null}`, 400, "content is required"},
+		{inJSON, "", `{"path":"a","content":5}`, 400, "content must be a string"},
+		{inJSON, "", `{"path":"a","content":["x"]}`, 400, "content must be a string"},
+		{inJSON, "", `{"path":5,"content":"x"}`, 400, "path must be a string"},
+		{inJSON, "", `{"path":"a","content":"x","kind":["ARTIFACT"]}`, 400, "kind must be a string"},
+		{inJSON, "", `{"path":"a","content":"x","expectedVersion":"1"}`, 400, "expectedVersion must be an integer"},
+		{inJSON, "", `{"path":"a","content":"x","expectedVersion":1.5}`, 400, "expectedVersion must be an integer"},
+		{inJSON, "", `{"path":"a","content":"x","expectedVersion":-0}`, 400, "expectedVersion must be the number of a version"},
+		{inJSON, "", `{"path":"a","content":"x","encoding":"UTF8"}`, 400, "encoding must be one of utf8, base64"},
+		{inJSON, "", `{"path":"a","content":"x y","encoding":"base64"}`, 400, "content must be base64"},
+		{inJSON, "", `{"encoding":"base64","path":"a","kind":"ARTIFACT","scope":"SHARED","content":"eA\n="}`, 400, "content must be base64"},
+		{inJSON, "", `{"path":"a","content":"x","path":"b"}`, 400, "The body must be valid JSON: a repeated name at byte 26"},
+		{inJSON, "", `{"path":"a","content":"x","content":"y"}`, 400, "The body must be valid JSON: a repeated name at byte 26"},
+		{inJSON, "", `{"path":"a","content":"x","c\u006fntent":"y"}`, 400, "The body must be valid JSON: a repeated name at byte 26"},
+		{inJSON, "", `{"path":"a","content":"x"`, 400, "The body must be valid JSON: unexpected end at byte 25"},
+		{inJSON, "", `{"path":"a","content":"x`, 400, "The body must be valid JSON: unexpected end at byte 24"},
+		{inJSON, "", `{"path":"a","content":"x\`, 400, "The body must be valid JSON: unexpected end at byte 25"},
+		{inJSON, "", `{"path":"a","content":"x\q"}`, 400, "The body must be valid JSON: an invalid escape at byte 24"},
+		{inJSON, "", `{"path":"a","content":"\ud83d."}`, 400, "The body must be valid JSON: half a surrogate pair at byte 23"},
+		{inJSON, "", "{\"path\":\"a\",\"content\":\"é\xff\"}", 400, "The body must be valid JSON: invalid UTF-8 at byte 25"},
+		{inJSON, "", "{\"path\":\"a\",\"content\":\"x\n\"}", 400, "The body must be valid JSON: a control character in a string at byte 24"},
+		{inJSON, "", `{"path":"a","content":"x"} x`, 400, "The body must be valid JSON: something after the end of the value at byte 27"},
+		{inJSON, "", `{"path":"a","content":"x","y":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, 400, "The body must be valid JSON: nested too deeply at byte 94"},
+		{inJSON, "", `{"path":"a","content":"x","y":"` + strings.Repeat("y", maxAround) + `"}`, 413, "The body must have at most 65536 bytes beside content"},
+		{inJSON, "path=b", `{"path":"a","content":"x"}`, 400, "path must be given only once"},
+		{inJSON, "", `{"encoding":"utf8","path":"a","kind":"ARTIFACT","scope":"SHARED","content":"x","workspaceId":"` + id + `"}`, 400, "workspaceId must come before the content"},
+
+		{"multipart/form-data", "", multipartBody(filePart), 400, "The content type must name the boundary, of 1 to 70 characters"},
+		{"multipart/form-data; boundary=" + strings.Repeat("b", 71), "", "", 400, "The content type must name the boundary, of 1 to 70 characters"},
+		{multi, "", "", 400, "The body must be valid multipart/form-data: unexpected end"},
+		{multi, "", "--c\r\n", 400, "The body must be valid multipart/form-data: it does not begin with its boundary"},
+		{multi, "", "preamble\r\n" + multipartBody(filePart), 400, "The body must be valid multipart/form-data: it does not begin with its boundary"},
+		{multi, "", "--b--\r\n", 400, "file is required"},
+		{multi, "", "--b--\r\n--b--", 400, "The body must be valid multipart/form-data: something after the last boundary"},
+		{multi, "", "--b--" + strings.Repeat(" ", 100), 400, "The body must be valid multipart/form-data: something after the last boundary"},
+		{multi, "", multipartBody(formField("path", "a")), 400, "file is required"},
+		{multi, "", multipartBody(filePart, filePart), 400, "file must be given only once"},
+		{multi, "", multipartBody(`Content-Disposition: form-data; name="photo"; filename="f"` + "\r\n\r\nx"), 400, `"photo" is not the file of an upload`},
+		{multi, "", multipartBody("Content-Disposition: form-data\r\n\r\nx"), 400, "The body must be valid multipart/form-data: a part has no name"},
+		{multi, "", multipartBody("X: y\r\n\r\nx"), 400, "The body must be valid multipart/form-data: a part has no name"},
+		{multi, "", multipartBody("broken\r\n\r\nx"), 400, "The body must be valid multipart/form-data: a part's header cannot be read"},
+		{multi, "", multipartBody("X: 1\r\nX: 2\r\n" + filePart), 400, "The body must be valid multipart/form-data: a part's header cannot be read"},
+		{multi, "", multipartBody("Content-Disposition: form-data; name=file\r\nContent-Transfer-Encoding: base64\r\n\r\neA=="), 400, "The body must be valid multipart/form-data: a part has a transfer encoding"},
+		{multi, "", multipartBody("X: " + strings.Repeat("y", maxPartHeader) + "\r\n\r\nx"), 400, "The body must be valid multipart/form-data: the header of a part is longer than 8192 bytes"},
+		{multi, "", multipartBody(formField("path", strings.Repeat("y", maxFieldValue+1)), filePart), 400, `"path" must be at most 8192 bytes`},
+		{multi, "", multipartBody(slices.Repeat([]string{formField("x", "")}, maxParts+1)...), 400, "The body must be valid multipart/form-data: more than 32 parts"},
+		{multi, "", multipartBody(filePart)[:75], 400, "The body must be valid multipart/form-data: unexpected end"},
+		{multi, "", multipartBody(filePart + "\r\n--bc"), 400, "The body must be valid multipart/form-data: a line begins with the boundary and goes on"},
+		{multi, "", multipartBody(formField("path", "a"), formField("kind", "ARTIFACT"), formField("scope", "SHARED"), filePart, formField("teamId", id)), 400, "teamId must come before the content"},
+		{multi, "", multipartBody(formField("path", "a"), formField("kind", "ARTIFACT"), formField("scope", "SHARED"), filePart, formField("checksum", checksum("x"))), 400, "checksum is not the content's, which is " + checksum("content")},
+	} {
+		t.Run(test.message, func(t *testing.T) {
+			for _, length := range []string{"known", "unknown"} {
+				r := request(http.MethodPost, "/files?"+test.query, strings.NewReader(test.body), "Content-Type: "+test.contentType)
+				if length == "unknown" {
+					r.ContentLength = -1
+				}
+				if e := refused(t, send(o, r), test.status); e.Message != test.message {
+					t.Errorf("with an %s length: %s", length, e.Message)
+				}
+			}
+		})
+	}
+	t.Run("a content encoding is refused", func(t *testing.T) {
+		refused(t, send(o, request(http.MethodPost, "/files?path=a", strings.NewReader("x"), "Content-Encoding: gzip")), 415)
+	})
+	t.Run("a VIEWER is refused", func(t *testing.T) {
+		refused(t, send(o, request(http.MethodPost, "/files?path=a", strings.NewReader("x"), "X-Actor: vic")), 403)
+	})
+	if all := read[[]record](t, o.get("/files"), 200); len(all) > 0 {
+		t.Errorf("stored %+v", all)
+	}
+	if kept, err := o.core.Kept(t.Context()); err != nil || len(kept) > 0 {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+}
+
+func TestContentHasALimitInEveryForm(t *testing.T) {
+	const limit = 1 << 20 // harness.MaxSize
+	o := openOffice(t)
+	for form := range forms {
+		for order, fields := range map[string][]string{
+			"passed on":  {"kind=ARTIFACT", "scope=SHARED", "encoding=", "content"},
+			"kept first": {"content", "kind=ARTIFACT", "scope=SHARED"},
+		} {
+			t.Run(form+" "+order, func(t *testing.T) {
+				if form == "raw" {
+					fields = []string{"content"}
+				}
+				path := "path=" + form + order
+				for _, length := range []string{"known", "unknown"} {
+					r := uploading(form, http.MethodPost, "/files", strings.Repeat("\x01", limit+1), append([]string{path}, fields...)...)
+					if length == "unknown" {
+						r.ContentLength = -1
+					}
+					if e := refused(t, send(o, r), 413); e.Message != "The content must be at most 1048576 bytes" {
+						t.Errorf("with an %s length: %s", length, e.Message)
+					}
+				}
+				r := uploading(form, http.MethodPost, "/files", strings.Repeat("\x01", limit), append([]string{path}, fields...)...)
+				if got := read[record](t, send(o, r), 201); got.Size != limit {
+					t.Errorf("%+v", got)
+				}
+			})
+		}
+	}
+	t.Run("a length that is too much is refused before the body is read", func(t *testing.T) {
+		for _, contentType := range []string{"", "application/json", "multipart/form-data; boundary=b"} {
+			r := request(http.MethodPost, "/files?path=p", iotest.ErrReader(errors.New("read")), "Content-Type: "+contentType)
+			r.ContentLength = 7 * limit
+			refused(t, send(o, r), 413)
+		}
+	})
+}
+
+func TestReplacingBumpsTheVersionInEveryForm(t *testing.T) {
+	for form := range forms {
+		for order, fields := range map[string][]string{
+			"what is said first":     {"checksum=%s", "expectedVersion=1", "mimeType=text/x-new", "encoding=", "content"},
+			"what is said last":      {"encoding=", "content", "checksum=%s", "expectedVersion=1", "mimeType=text/x-new"},
+			"what places is ignored": {"path=../x", "kind=?", "content", "scope=?", "workspaceId=?", "mimeType=text/x-new"},
+		} {
+			t.Run(form+" with "+order, func(t *testing.T) {
+				o := openOffice(t)
+				file := o.store(t, "a.md", "one")
+				filled := slices.Clone(fields)
+				for i := range filled {
+					if strings.HasPrefix(filled[i], "checksum") {
+						filled[i] = fmt.Sprintf(filled[i], checksum("two"))
+					}
+				}
+				w := send(o, uploading(form, http.MethodPut, "/files/"+file.ID, "two", filled...))
+				got := read[record](t, w, 200)
+				if got.Version != 2 || got.Path != "a.md" || got.Checksum != checksum("two") || got.MimeType != "text/x-new" || got.ID != file.ID || w.Header().Get("Etag") != `"2"` {
+					t.Errorf("%+v", got)
+				}
+				if back := o.content(t, file.ID); back != "two" {
+					t.Errorf("stored %q", back)
+				}
+			})
+		}
+	}
+}
+
+func TestAWriteThatExpectsAnotherVersionIsAConflict(t *testing.T) {
+	const conflict = "Version conflict: version 7 was expected, and version 2 is stored"
+	for _, test := range []struct {
+		name, query, match string
+		status             int
+		message            string
+	}{
+		{"the tag of the bytes", "", `"2"`, 200, ""},
+		{"the tag of the JSON", "", ` "2-json" `, 200, ""},
+		{"a bare version", "", `2`, 200, ""},
+		{"any", "", `*`, 200, ""},
+		{"the version in the query", "?expectedVersion=2", ``, 200, ""},
+		{"another tag", "", `"7"`, 409, conflict},
+		{"another tag of the JSON", "", `"7-json"`, 409, conflict},
+		{"another version", "", `7`, 409, conflict},
+		{"another version in the query", "?expectedVersion=7", ``, 409, conflict},
+		{"none", "", `0`, 409, "Version conflict: version 0 was expected, and version 2 is stored"},
+		{"two tags", "", `"2", "3"`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
+		{"a weak tag", "", `W/"2"`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
+		{"half a tag", "", `"2`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
+		{"somebody else's tag", "", `"abc"`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
+		{"nothing", "", ``, 200, ""},
+		{"both", "?expectedVersion=2", `"2"`, 400, "expectedVersion must be given only once"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := openOffice(t)
+			var headers []string
+			if test.match != "" {
+				headers = []string{"If-Match: " + test.match}
+			}
+			changed, deleted := o.store(t, "a.md", "one"), o.store(t, "b.md", "one")
+			targets := []string{"/files/" + changed.ID, "/files/" + deleted.ID, "/profile", "/memory/org", "/memory/user"}
+			for _, target := range targets[2:] {
+				read[record](t, o.put(target, "application/json", `{"content":"one"}`), 200)
+			}
+			for _, target := range targets { // so that each has version 2
+				read[record](t, o.put(target, "application/json", `{"content":"two"}`), 200)
+			}
+			for i, r := range []*http.Request{
+				request(http.MethodPut, targets[0]+test.query, strings.NewReader("three"), headers...),
+				request(http.MethodDelete, targets[1]+test.query, nil, headers...),
+				request(http.MethodPut, targets[2]+test.query, strings.NewReader("{}"), append(headers, "Content-Type: application/json")...),
+				request(http.MethodPut, targets[3]+test.query, strings.NewReader("three"), headers...),
+				request(http.MethodPut, targets[4]+test.query, strings.NewReader(`{"content":"three"}`), append(headers, "Content-Type: application/json")...),
+			} {
+				w := send(o, r)
+				if test.status != 200 {
+					if e := refused(t, w, test.status); e.Message != test.message {
+						t.Errorf("%s %s: %s", r.Method, targets[i], e.Message)
+					}
+				} else if w.Code != 200 {
+					t.Errorf("%s %s: %d %s", r.Method, targets[i], w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
+
+func TestAMemorysBodyMayExpectAVersion(t *testing.T) {
+	o := openOffice(t)
+	for _, target := range []string{"/memory/user", "/memory/org", "/memory/workspace/" + string(o.desk) + "/plan.md"} {
+		t.Run(target, func(t *testing.T) {
+			put := func(body string, headers ...string) (int, string) {
+				w := o.put(target, "application/json", body, headers...)
+				if w.Code == 200 {
+					return 200, w.Header().Get("Etag")
+				}
+				return w.Code, refused(t, w, w.Code).Message
+			}
+			for _, step := range []struct {
+				body   string
+				match  string
+				status int
+				says   string
+			}{
+				{`{"content":"a"}`, "*", 409, "Version conflict: any version was expected, and nothing is stored"},
+				{`{"content":"a","expectedVersion":3}`, "", 409, "Version conflict: version 3 was expected, and nothing is stored"},
+				{`{"content":"a","expectedVersion":0}`, "", 200, `"1"`},
+				{`{"content":"b","expectedVersion":0}`, "", 409, "Version conflict: version 0 was expected, and version 1 is stored"},
+				{`{"content":"b","expectedVersion":1}`, "", 200, `"2"`},
+				{`{"content":"c","expectedVersion":null}`, "", 200, `"3"`},
+				{`{"content":"d"}`, `"3"`, 200, `"4"`},
+				{`{"content":"e"}`, "*", 200, `"5"`},
+				{`{"content":"f","expectedVersion":5}`, `"5"`, 400, "expectedVersion must be given only once"},
+				{`{"content":"f","expectedVersion":-5}`, "", 400, "expectedVersion must be the number of a version"},
+				{`{"content":"f","expectedVersion":"5"}`, "", 400, "expectedVersion must be an integer"},
+				{`{"content":5}`, "", 400, "content must be a string"},
+				{`{}`, "", 400, "content is required"},
+			} {
+				var headers []string
+				if step.match != "" {
+					headers = []string{"If-Match: " + step.match}
+				}
+				if status, says := put(step.body, headers...); status != step.status || says != step.says {
+					t.Errorf("%s: %d %s, want %d %s", step.body, status, says, step.status, step.says)
+				}
+			}
+		})
+	}
+}
+
+// readJSONForm reads a body that comes in pieces of a size to its end.
+func readJSONForm(body string, pieces func(io.Reader) io.Reader) (content string, found bool, pairs []pair, err error) {
+	in := openWindow(pieces(strings.NewReader(body)))
+	defer in.close()
+	j := newJSONForm(in)
+	if found, err = j.open(); err != nil || !found {
+		return "", false, j.pairs, err
+	}
+	before := slices.Clone(j.pairs)
+	text, err := io.ReadAll(j)
+	if err != nil {
+		return "", true, nil, err
+	}
+	if err := j.finish(); err != nil {
+		return "", true, nil, err
+	}
+	for i, p := range before {
+		if string(p.name) != string(j.pairs[i].name) || string(p.raw) != string(j.pairs[i].raw) {
+			return "", true, nil, fmt.Errorf("%s %s became %s %s", p.name, p.raw, j.pairs[i].name, j.pairs[i].raw)
+		}
+	}
+	return string(text), true, j.pairs, nil
+}
+
+// FuzzJSONUpload holds the stream to what is read of a body as a whole, which
+// other tests hold to encoding/json, and the content to encoding/json directly.
+func FuzzJSONUpload(f *testing.F) {
+	for _, body := range []string{
+		``, `{}`, `{"content":"x"}`, ` { "a" : [1,{"content":"y"}] , "content" : "\u00e9\ud83d\ude00\n" , "b":null } `, `{"c\u006fntent":"x"}`, `{"content":5}`,
+		`{"content":"x","content":"y"}`, `["content","content":"x"]`, `{"content" "x"}`, `{"content":"\ud83d"}`, "{\"content\":\"\xe6\x96\"}", `{"a":{"content":"x"},"content":"é文"}`,
+		`{"content":"x"}}`, `{"content":"x"`, `{"content":"x\`, `"content"`, `{"a":"content","b":"x"}`, `{"content":{"a":"b"},"c":"d"}`, "{\"content\":\"\x01\"}", `{"a\"content":"x"}`,
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		if len(body) > maxAround {
+			return
+		}
+		want, wrong := parseObject([]byte(body))
+		for _, pieces := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
+			content, found, got, err := readJSONForm(body, pieces)
+			if (err != nil) != (wrong != nil) {
+				t.Fatalf("%q as a stream: %v, as a whole: %v", body, err, wrong)
+			}
+			if err != nil {
+				if len(strings.TrimSpace(body)) > 0 && err.Error() != wrong.Error() {
+					t.Fatalf("%q as a stream: %v, as a whole: %v", body, err, wrong)
+				}
+				continue
+			}
+			if len(got) != len(want) {
+				t.Fatalf("%q has %d fields, want %d", body, len(got), len(want))
+			}
+			for i, p := range want {
+				raw := string(p.raw)
+				if string(p.name) == "content" && raw[0] == '"' {
+					var text string
+					if err := json.Unmarshal(p.raw, &text); err != nil || !found || text != content {
+						t.Fatalf("%q has the content %q, want %q (%v)", body, content, text, err)
+					}
+					raw = `""`
+				}
+				if string(got[i].name) != string(p.name) || string(got[i].raw) != raw {
+					t.Fatalf("%q has %s %s, want %s %s", body, got[i].name, got[i].raw, p.name, raw)
+				}
+			}
+		}
+	})
+}
+
+func TestLongTextsGoByWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		piece := rapid.OneOf(anyText, rapid.SampledFrom([]string{strings.Repeat("x", blockSize-3), strings.Repeat("文", blockSize/3), strings.Repeat("\n", 1000)}))
+		text := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "text"), "")
+		body := jsonUpload(text, "utf8", []string{"path=p", "content"})
+		content, found, _, err := readJSONForm(string(body), func(r io.Reader) io.Reader { return r })
+		if err != nil || !found || content != strings.ToValidUTF8(text, "\ufffd") {
+			t.Fatalf("%d bytes became %d: %v", len(text), len(content), err)
+		}
+	})
+}
+
+// FuzzBase64 holds the stream to encoding/base64, which takes line breaks and
+// bits that stand for nothing unless it is told otherwise.
+func FuzzBase64(f *testing.F) {
+	for _, text := range []string{"", "eA", "eA==", "eHk=", "eHl6", "eHl6eA", "eHl6eA==", "e", "eB", "=", "====", "eA=", "eHl6=", "eA\n==", "eHl6\r\n", "ab=c", "eA==eA=="} {
+		f.Add(text, 1)
+	}
+	f.Fuzz(func(t *testing.T, text string, size int) {
+		want, wrong := base64.StdEncoding.Strict().DecodeString(text)
+		if wrong != nil {
+			want, wrong = base64.RawStdEncoding.Strict().DecodeString(text)
+		}
+		if strings.ContainsAny(text, "\r\n") {
+			wrong = errors.New("line breaks")
+		}
+		in := openWindow(iotest.HalfReader(strings.NewReader(text)))
+		defer in.close()
+		d, b := &decoding{in: in}, make([]byte, 1+uint(size)%64)
+		var got []byte
+		var err error
+		for n := 0; err == nil; {
+			n, err = d.Read(b)
+			got = append(got, b[:n]...)
+		}
+		if (wrong == nil) != errors.Is(err, io.EOF) {
+			t.Fatalf("%q ends in %v, want %v", text, err, wrong)
+		}
+		if wrong == nil && !bytes.Equal(got, want) {
+			t.Fatalf("%q is %q, want %q", text, got, want)
+		}
+	})
+}
+
+// FuzzMultipartUpload holds what is read to mime/multipart: whatever is taken,
+// it reads in the same way.
+func FuzzMultipartUpload(f *testing.F) {
+	for _, body := range []string{
+		multipartBody(filePart), multipartBody(formField("path", "a"), filePart, formField("x", "\r\n--bb")), "\r\n" + multipartBody(filePart), "--b--", "--b \t\r\n" + filePart + "\r\n--b-- \r\n",
+		multipartBody("Content-Disposition: form-data; name=\"a\\\"b\"; filename*=UTF-8''%e2%82%ac\r\n\r\nx"), "--b\r\n\r\nx\r\n--b--", multipartBody(filePart + "\r\n--b"),
+		multipartBody("content-disposition:form-data;name=file\r\nContent-Type: text/plain\r\n\r\n\r\n\r\n"),
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		var first []string
+		for i, pieces := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.HalfReader} {
+			got, err := readMultipart(pieces(strings.NewReader(body)))
+			if err != nil {
+				if !fault.Is(err, fault.Invalid) {
+					t.Fatalf("%q: %v", body, err)
+				}
+				got = []string{"refused: " + err.Error()}
+			}
+			if i == 0 {
+				first = got
+			} else if diff := cmp.Diff(first, got); diff != "" {
+				t.Fatalf("%q depends on how it comes: %s", body, diff)
+			}
+		}
+		if len(first) > 0 && strings.HasPrefix(first[0], "refused: ") {
+			return
+		}
+		var want []string
+		m := multipart.NewReader(strings.NewReader(body), "b")
+		for {
+			p, err := m.NextRawPart()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%q is taken, but %v", body, err)
+			}
+			content, err := io.ReadAll(p)
+			if err != nil {
+				t.Fatalf("%q is taken, but %v", body, err)
+			}
+			want = append(want, p.FormName()+": "+string(content))
+		}
+		if diff := cmp.Diff(want, first); diff != "" {
+			t.Fatalf("%q: %s", body, diff)
+		}
+	})
+}
+
+func readMultipart(from io.Reader) (all []string, err error) {
+	in := openWindow(from)
+	defer in.close()
+	m := newMultipartForm(in, "b")
+	for {
+		p, ok, err := m.next()
+		if err != nil || !ok {
+			return all, err
+		}
+		content, err := io.ReadAll(m)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p.name+": "+string(content))
+	}
+}
+
+func TestPartsAreReadAsTheyWereWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		boundary := rapid.StringMatching(`[a-zA-Z0-9'()+_,./:=?-]{1,60}`).Draw(t, "boundary")
+		near := rapid.SampledFrom([]string{"\r", "\n", "\r\n", "\r\n--", "\r\n-", "--" + boundary, "\r\n--" + boundary[:len(boundary)-1], strings.Repeat("\r\n--", 100), strings.Repeat("x", blockSize-2), "\r\n--x"})
+		contents := rapid.SliceOfN(rapid.Map(rapid.SliceOfN(near, 0, 5), func(s []string) string { return strings.Join(s, "") }), 1, 4).Draw(t, "contents")
+		var b bytes.Buffer
+		w := multipart.NewWriter(&b)
+		if err := w.SetBoundary(boundary); err != nil {
+			t.Fatal(err)
+		}
+		for i, content := range contents {
+			part, err := w.CreateFormField(fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(part, content)
+		}
+		_ = w.Close()
+		in := openWindow(&b)
+		defer in.close()
+		m := newMultipartForm(in, boundary)
+		for i, want := range contents {
+			if strings.Contains("\r\n"+want, "\r\n--"+boundary) {
+				return // no writer may write this
+			}
+			p, ok, err := m.next()
+			if err != nil || !ok || p.name != fmt.Sprint(i) {
+				t.Fatalf("part %d is %+v, %v, %v", i, p, ok, err)
+			}
+			if got, err := io.ReadAll(m); err != nil || string(got) != want {
+				t.Fatalf("part %d has %.200q, want %.200q (%v)", i, got, want, err)
+			}
+		}
+		if _, ok, err := m.next(); ok || err != nil {
+			t.Fatalf("afterwards: %v, %v", ok, err)
+		}
+	})
+}
+
+// FuzzIfMatch holds the reader of versions to how we write them.
+func FuzzIfMatch(f *testing.F) {
+	for _, s := range []string{`"1"`, `"1-json"`, `1`, `*`, ``, `"`, `""`, `"-json"`, `"01"`, `+1`, `W/"1"`, `"1", "2"`, `"9223372036854775808"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		version, ok := versionOfTag([]string{header})
+		if !ok {
+			return
+		}
+		header = strings.TrimSpace(header)
+		if version == nil {
+			if header != "*" {
+				t.Fatalf("%q is any version", header)
+			}
+			return
+		}
+		bare := fmt.Sprint(*version)
+		if *version < 0 || header != bare && header != `"`+bare+`"` && header != `"`+bare+`-json"` {
+			t.Fatalf("%q is version %d", header, *version)
+		}
+	})
+}
