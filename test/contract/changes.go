@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/object"
@@ -136,6 +137,31 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			}))
 			same(w, w.head(tn.ID).N, tn.drawer.N+crowd)
+		},
+		"the lock of one organisation's log keeps nobody from another's": func(w *world) {
+			if !w.apart {
+				w.Skip("the store runs one transaction after another")
+			}
+			held, other := w.tenant(), w.tenant()
+			w.atomic(func(r ports.Records) error {
+				if _, err := r.Storage().Changes().Append(w.ctx, held.ID, object.Written(held.shelf)); err != nil {
+					return err
+				}
+				appended := make(chan error, 1)
+				go func() {
+					_, err := w.append(other.ID, func(ports.Storage) ([]object.Change, error) {
+						return []object.Change{object.Written(other.shelf)}, nil
+					})
+					appended <- err
+				}()
+				select {
+				case err := <-appended:
+					return err
+				case <-time.After(patience):
+					return errors.New("the other organisation's log is waited for")
+				}
+			})
+			same(w, []int64{w.head(held.ID).N, w.head(other.ID).N}, []int64{3, 3})
 		},
 		"numbers become visible in their order and without gaps, however many append": func(w *world) {
 			const writers, each = 16, 6

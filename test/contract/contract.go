@@ -22,6 +22,10 @@ import (
 type Opened struct {
 	Store  ports.Store
 	Epochs ports.Epochs // usually the same value as Store
+
+	// Apart says that transactions run beside each other. In other stores each
+	// waits for the one before it.
+	Apart bool
 }
 
 // Store runs the suites of everything that a store holds. Open is called by

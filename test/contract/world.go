@@ -58,10 +58,11 @@ type world struct {
 	ctx    context.Context
 	store  ports.Store
 	epochs ports.Epochs
+	apart  bool
 }
 
 func newWorld(t *testing.T, o Opened) *world {
-	return &world{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs}
+	return &world{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs, apart: o.Apart}
 }
 
 func (w *world) users() ports.Users                 { return w.store.Directory().Users() }
