@@ -78,6 +78,9 @@ func serveBare(args []string) error {
 	s := &http.Server{Addr: args[0], ReadHeaderTimeout: 10 * time.Second}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+	feed := &bareFeed{clients: map[chan []byte]<-chan struct{}{}}
+	mux.HandleFunc("GET /api/v1/sync/changes", feed.follow)
+	mux.HandleFunc("POST "+barePublish, feed.publish)
 	if args[1] != "" {
 		config, err := pgxpool.ParseConfig(args[1])
 		if err != nil {

@@ -64,30 +64,39 @@ func (b *bench) startCollab(ctx context.Context, name, database string) (*collab
 	return c, nil
 }
 
-// signIn takes the way of a script: a token of the development provider,
-// exchanged for a service token, and what every organisation begins with.
-func (c *collab) signIn(ctx context.Context) error {
+// session is what an exchanged token stands for.
+type session struct {
+	Token string              `json:"token"`
+	User  struct{ ID string } `json:"user"`
+	Org   struct{ ID string } `json:"org"`
+}
+
+// exchange takes the way of a script: a token of the development provider, for
+// a user of the one organisation, exchanged for a service token.
+func (c *collab) exchange(ctx context.Context, name, role string, s *session) error {
 	var identity struct {
 		IdentityToken string `json:"identityToken"`
 	}
-	form := url.Values{"email": {"ada@bench.example"}, "name": {"Ada"}, "org": {"Bench"}, "role": {"owner"}}
+	form := url.Values{"email": {name + "@bench.example"}, "name": {name}, "org": {"Bench"}, "role": {role}}
 	_, err := c.call(ctx, "POST", "/dev/identity/token", "application/x-www-form-urlencoded", form.Encode(), &identity)
 	if err != nil {
 		return err
-	}
-	var session struct {
-		Token string              `json:"token"`
-		User  struct{ ID string } `json:"user"`
-		Org   struct{ ID string } `json:"org"`
 	}
 	body, err := json.Marshal(identity)
 	if err != nil {
 		return err
 	}
-	if _, err := c.call(ctx, "POST", "/api/v1/auth/exchange-token", "application/json", string(body), &session); err != nil {
+	_, err = c.call(ctx, "POST", "/api/v1/auth/exchange-token", "application/json", string(body), s)
+	return err
+}
+
+// signIn signs an owner in, and makes what every organisation begins with.
+func (c *collab) signIn(ctx context.Context) error {
+	var s session
+	if err := c.exchange(ctx, "ada", "owner", &s); err != nil {
 		return err
 	}
-	c.token, c.user, c.org = session.Token, session.User.ID, session.Org.ID
+	c.token, c.user, c.org = s.Token, s.User.ID, s.Org.ID
 	if _, err := c.call(ctx, "POST", "/api/v1/auth/seed-onboarding", "application/json", "", nil); err != nil {
 		return err
 	}

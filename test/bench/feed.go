@@ -1,0 +1,462 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What is to be reached by the feed, of what the bare server does.
+const (
+	feedCPU    = 1.10 // at most, per delivery
+	feedDelay  = 1.20 // at most, of the 99th percentile
+	feedBurst  = 0.85 // at least, of the deliveries per second
+	feedMemory = 12   // KiB at most, for each subscriber who waits
+)
+
+// How the feed is loaded, for each number of subscribers of one organisation.
+var feedLoads = []feedLoad{
+	{subscribers: 1_000, every: 100 * time.Millisecond, burst: 200},
+	{subscribers: 5_000, every: 250 * time.Millisecond, burst: 60},
+}
+
+type feedLoad struct {
+	subscribers int
+	every       time.Duration // between events, paced
+	burst       int           // events as fast as they can be made
+}
+
+const (
+	followersOfUser = 100 // as many as a user may have
+	burstWriters    = 4   // connections that events of a burst are made over
+	warmEvents      = 3   // before each measurement
+	makeEvery       = 20 * time.Millisecond
+	feedPatience    = time.Minute
+)
+
+// feedFigures are what one round found.
+type feedFigures struct {
+	making   time.Duration // of the server's process, processor time per event that nobody follows
+	cpu      time.Duration // and what comes on top of it per delivery, paced
+	p50, p99 time.Duration // from asking for the event to having it, paced
+	rate     float64       // deliveries per second in a burst
+	memory   int64         // bytes per subscriber who waits
+}
+
+// feed measures changes that everybody of an organisation follows. Every server
+// is new in every round: Collab on Postgres, where an event is a file that was
+// written, and the bare one, which sends the same bytes on and stores nothing.
+func (b *bench) feed(ctx context.Context) error {
+	var all []*feedSeries
+	var event []byte
+	for i, load := range feedLoads {
+		s := &feedSeries{feedLoad: load}
+		for round := range b.rounds {
+			f, seen, err := b.feedOfCollab(ctx, fmt.Sprintf("feed_%d_%d", i, round), load)
+			if err != nil {
+				return err
+			}
+			s.collab = append(s.collab, f)
+			if event == nil {
+				event = seen
+			}
+			if f, err = b.feedOfBare(ctx, event, load); err != nil {
+				return err
+			}
+			s.bare = append(s.bare, f)
+		}
+		all = append(all, s)
+	}
+	b.printFeed(all, len(event))
+	return nil
+}
+
+type feedSeries struct {
+	feedLoad
+	collab, bare []feedFigures
+}
+
+func (b *bench) printFeed(all []*feedSeries, size int) {
+	t := newTable(b.out, fmt.Sprintf("Change feed over HTTP/1.1, events of %d bytes, Collab on Postgres (bare: net/http, a channel of %d per client, nothing stored)", size, bareQueue),
+		"subscribers", "CPU µs per event", "bare", "and per delivery", "bare", "ratio", "", "p50 ms", "bare", "p99 ms", "bare", "ratio", "",
+		"burst deliveries/s", "bare", "ratio", "", "KiB per idle subscriber", "bare", "")
+	making := func(f feedFigures) float64 { return float64(f.making) }
+	cpu := func(f feedFigures) float64 { return float64(f.cpu) }
+	p50 := func(f feedFigures) float64 { return float64(f.p50) }
+	p99 := func(f feedFigures) float64 { return float64(f.p99) }
+	rate := func(f feedFigures) float64 { return f.rate }
+	memory := func(f feedFigures) float64 { return float64(f.memory) / (1 << 10) }
+	for _, s := range all {
+		dear, late, fast := ratio(s.collab, s.bare, cpu), ratio(s.collab, s.bare, p99), ratio(s.collab, s.bare, rate)
+		holds := median(s.collab, memory)
+		tenth := func(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
+		t.row(fmt.Sprint(s.subscribers),
+			micros(median(s.collab, making)), micros(median(s.bare, making)),
+			tenth(median(s.collab, cpu)), tenth(median(s.bare, cpu)), fmt.Sprintf("%.2f", dear), atMost(dear, feedCPU, "%.2f"),
+			millis(median(s.collab, p50)), millis(median(s.bare, p50)),
+			millis(median(s.collab, p99)), millis(median(s.bare, p99)), fmt.Sprintf("%.2f", late), atMost(late, feedDelay, "%.2f"),
+			thousands(median(s.collab, rate)), thousands(median(s.bare, rate)), fmt.Sprintf("%.2f", fast), atLeast(fast, feedBurst),
+			fmt.Sprintf("%.1f", holds), fmt.Sprintf("%.1f", median(s.bare, memory)), atMost(holds, feedMemory, "%.0f"))
+	}
+	t.print()
+}
+
+// feedOfCollab measures a new server, and returns an event as it was sent.
+func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f feedFigures, event []byte, err error) {
+	database, conn, err := b.database(ctx, name)
+	if err != nil {
+		return f, nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	c, err := b.startCollab(ctx, "collabd-"+name, database)
+	if err != nil {
+		return f, nil, err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	var tokens []string
+	for i := range (load.subscribers + followersOfUser - 1) / followersOfUser {
+		var s session
+		if err := c.exchange(ctx, fmt.Sprintf("reader%d", i), "member", &s); err != nil {
+			return f, nil, err
+		}
+		tokens = append(tokens, s.Token)
+	}
+	const body = `{"content":"What everybody of the organisation knows."}`
+	write := workload{name: "write", status: http.StatusOK, head: []byte("PUT /api/v1/sync/memory/org" + headers(c.address, c.token,
+		"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)}
+	a := &audience{process: c.process, write: write}
+	f, err = a.measure(ctx, b, load, func(i int) string { return tokens[i/followersOfUser] })
+	return f, a.event, err
+}
+
+// feedOfBare measures a new bare server.
+func (b *bench) feedOfBare(ctx context.Context, event []byte, load feedLoad) (f feedFigures, err error) {
+	p, err := b.launchBare("")
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+	if _, err := p.ready(ctx); err != nil {
+		return f, err
+	}
+	write := workload{name: "write", status: http.StatusOK, head: slices.Concat(
+		[]byte("POST "+barePublish+headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))), event)}
+	a := &audience{process: p, write: write}
+	return a.measure(ctx, b, load, func(int) string { return "" })
+}
+
+// audience are subscribers with who makes events for them.
+type audience struct {
+	*process
+	write     workload
+	followers []*follower
+	event     []byte // the first one, as it was sent
+
+	began time.Time
+	asked []atomic.Int64 // when each event was asked for, since began
+	got   atomic.Int64   // deliveries
+	fed   chan struct{}  // told when got comes to want
+	want  atomic.Int64
+	done  sync.WaitGroup
+}
+
+// follower is one subscriber.
+type follower struct {
+	conn net.Conn
+	r    *bufio.Reader
+	took []time.Duration // for each event
+	err  error
+}
+
+func (a *audience) measure(ctx context.Context, b *bench, load feedLoad, token func(int) string) (f feedFigures, err error) {
+	paced := max(4, int(2*b.run/load.every))
+	a.began, a.fed = time.Now(), make(chan struct{}, 1)
+	a.asked = make([]atomic.Int64, paced+load.burst+2*warmEvents)
+	writers := make([]*connection, burstWriters)
+	for i := range writers {
+		if writers[i], err = dial(a.address, 10*feedPatience); err != nil {
+			return f, err
+		}
+		defer writers[i].Close()
+	}
+	// Before anybody follows: what an event costs by itself.
+	for range 2 {
+		if f.making, err = a.pace(ctx, writers[0], 0, paced, makeEvery); err != nil {
+			return f, err
+		}
+	}
+	f.making /= time.Duration(paced)
+	before, err := a.resident()
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	for i := range load.subscribers {
+		if err := a.follow(token(i)); err != nil {
+			return f, fmt.Errorf("subscriber %d on %s: %w", i, a.name, err)
+		}
+	}
+	if err := rest(ctx, 4*b.warm); err != nil {
+		return f, err
+	}
+	after, err := a.resident()
+	if err != nil {
+		return f, err
+	}
+	f.memory = (after - before) / int64(load.subscribers)
+
+	for _, w := range a.followers {
+		a.done.Go(func() { w.err = a.read(w) })
+	}
+	if _, err := a.pace(ctx, writers[0], 0, warmEvents, load.every); err != nil {
+		return f, err
+	}
+	took, err := a.pace(ctx, writers[0], warmEvents, paced, load.every)
+	if err != nil {
+		return f, err
+	}
+	f.cpu = (took - f.making*time.Duration(paced)) / time.Duration(paced*load.subscribers)
+	next := warmEvents + paced
+	if _, err := a.pace(ctx, writers[0], next, warmEvents, load.every); err != nil {
+		return f, err
+	}
+	if f.rate, err = a.burst(ctx, writers, next+warmEvents, load.burst); err != nil {
+		return f, err
+	}
+	if err := a.close(); err != nil {
+		return f, err
+	}
+	var late []time.Duration
+	for _, w := range a.followers {
+		late = append(late, w.took[warmEvents:next]...)
+	}
+	slices.Sort(late)
+	f.p50, f.p99 = late[len(late)/2], late[len(late)*99/100]
+	return f, nil
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// pace makes n events, the first of which has the number from, and returns the
+// processor time that the server took for them.
+func (a *audience) pace(ctx context.Context, w *connection, from, n int, every time.Duration) (time.Duration, error) {
+	before, err := a.cpu()
+	if err != nil {
+		return 0, err
+	}
+	clock := time.NewTicker(every)
+	defer clock.Stop()
+	for i := from; i < from+n; i++ {
+		if err := a.make(w, i); err != nil {
+			return 0, err
+		}
+		<-clock.C
+	}
+	if err := a.wait(ctx, from+n); err != nil {
+		return 0, err
+	}
+	after, err := a.cpu()
+	return after - before, err
+}
+
+// burst makes n events as fast as they can be made and returns the deliveries
+// per second.
+func (a *audience) burst(ctx context.Context, writers []*connection, from, n int) (float64, error) {
+	var next atomic.Int64
+	next.Store(int64(from))
+	failed := make([]error, len(writers))
+	var all sync.WaitGroup
+	began := time.Now()
+	for k, w := range writers {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(from+n) && failed[k] == nil; i = next.Add(1) - 1 {
+				failed[k] = a.make(w, int(i))
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return 0, err
+	}
+	err := a.wait(ctx, from+n)
+	return float64(n*len(a.followers)) / time.Since(began).Seconds(), err
+}
+
+func (a *audience) make(w *connection, i int) error {
+	a.asked[i].Store(int64(time.Since(a.began)))
+	status, body, err := w.exchange(a.write, "")
+	if err == nil && status != a.write.status {
+		err = fmt.Errorf("status %d with %.300q", status, body)
+	}
+	if err != nil {
+		return fmt.Errorf("an event on %s: %w", a.name, err)
+	}
+	return nil
+}
+
+// wait returns when everybody has so many events.
+func (a *audience) wait(ctx context.Context, events int) error {
+	want := int64(events * len(a.followers))
+	a.want.Store(want)
+	limit := time.NewTimer(feedPatience)
+	defer limit.Stop()
+	for a.got.Load() < want {
+		select {
+		case <-a.fed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-limit.C:
+			return fmt.Errorf("%d of %d deliveries on %s after %v", a.got.Load(), want, a.name, feedPatience)
+		}
+	}
+	return nil
+}
+
+// follow adds a subscriber and reads to the end of what a stream begins with.
+func (a *audience) follow(token string) error {
+	conn, err := net.Dial("tcp", a.address)
+	if err != nil {
+		return err
+	}
+	w := &follower{conn: conn, r: bufio.NewReaderSize(conn, 2<<10), took: make([]time.Duration, 0, len(a.asked))}
+	a.followers = append(a.followers, w)
+	if _, err := io.WriteString(conn, "GET /api/v1/sync/changes"+headers(a.address, token)); err != nil {
+		return err
+	}
+	line, err := w.r.ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
+		return fmt.Errorf("%q: %w", line, err)
+	}
+	for !strings.HasPrefix(line, "retry: ") {
+		if line, err = w.r.ReadString('\n'); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read counts events and how long they took until the connection is closed.
+func (a *audience) read(w *follower) error {
+	var event []byte
+	for {
+		line, err := w.r.ReadSlice('\n')
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return errors.Join(err, w.conn.Close())
+		}
+		first := w == a.followers[0] && a.event == nil
+		if first && (bytes.HasPrefix(line, []byte("id: ")) || bytes.HasPrefix(line, []byte("data: "))) {
+			event = append(event, line...)
+		}
+		if !bytes.HasPrefix(line, []byte("data: ")) {
+			if len(line) == 1 && len(event) > 0 && !bytes.Contains(event, []byte("data: ")) {
+				event = nil // an id alone
+			}
+			continue
+		}
+		if first {
+			a.event = append(event, '\n')
+		}
+		i := len(w.took)
+		if i == len(a.asked) {
+			return errors.Join(errors.New("an event too many"), w.conn.Close())
+		}
+		w.took = append(w.took, time.Since(a.began)-time.Duration(a.asked[i].Load()))
+		if a.got.Add(1) == a.want.Load() {
+			select {
+			case a.fed <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// close ends all subscriptions. It may be called again.
+func (a *audience) close() error {
+	for _, w := range a.followers {
+		_ = w.conn.Close()
+	}
+	a.done.Wait()
+	for _, w := range a.followers {
+		if w.err != nil {
+			return fmt.Errorf("a subscriber on %s: %w", a.name, w.err)
+		}
+	}
+	return nil
+}
+
+// Of the bare server's feed.
+const (
+	barePublish = "/publish"
+	bareQueue   = 64 // events that wait for one client
+)
+
+// bareFeed sends what is posted to it to all who follow it.
+type bareFeed struct {
+	mu      sync.Mutex
+	clients map[chan []byte]<-chan struct{} // with what is closed when the client goes; guarded by mu
+}
+
+func (f *bareFeed) follow(w http.ResponseWriter, r *http.Request) {
+	events := make(chan []byte, bareQueue)
+	f.mu.Lock()
+	f.clients[events] = r.Context().Done()
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		delete(f.clients, events)
+		f.mu.Unlock()
+	}()
+	control := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	_, err := io.WriteString(w, "retry: 3000\n\n")
+	for err == nil {
+		if err = control.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case event := <-events:
+			_, err = w.Write(event)
+		}
+	}
+}
+
+// publish waits for clients that have not taken what came before.
+func (f *bareFeed) publish(w http.ResponseWriter, r *http.Request) {
+	event, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c, gone := range f.clients {
+		select {
+		case c <- event:
+		case <-gone:
+		}
+	}
+	w.Header().Set("Content-Length", "0")
+}
