@@ -76,7 +76,7 @@ var specified = []group{
 		DELETE /workspaces/:id
 		POST /workspaces/:id/move
 		PUT /workspaces/order`},
-	{"sync", false, `
+	{"sync", true, `
 		PUT /sync/profile
 		GET /sync/profile
 		PUT /sync/org-onboarding
