@@ -66,7 +66,7 @@ type (
 		MinLength, MaxLength *int
 		MinItems, MaxItems   *int
 		Items                *apiSchema
-		AllOf, OneOf         []*apiSchema
+		AllOf, OneOf, AnyOf  []*apiSchema
 		Properties           ordered[*apiSchema]
 		Required             []string
 		Default              json.RawMessage
@@ -183,6 +183,8 @@ func (s *apiSchema) kind() template.HTML {
 		text = kinds(s.AllOf, " and ")
 	case len(s.OneOf) > 0:
 		text = kinds(s.OneOf, " or ")
+	case len(s.AnyOf) > 0:
+		text = kinds(s.AnyOf, " or ")
 	case s.Items != nil:
 		text = "array of " + string(s.Items.kind())
 	case s.Format != "":
