@@ -38,6 +38,10 @@ func newDumper(t *testing.T, s *server) *dumper {
 	return d
 }
 
+// announced is the table of names under which content is about to be stored. What
+// was refused while its content came leaves one there until it is collected.
+const announced = "blob_names"
+
 // dump returns the database's rows as lines in an order of their own.
 func (d *dumper) dump(t *testing.T) []string {
 	t.Helper()
@@ -47,6 +51,9 @@ func (d *dumper) dump(t *testing.T) []string {
 	}
 	var lines []string
 	for _, name := range tables {
+		if name == announced {
+			continue
+		}
 		rows, err := d.query(fmt.Sprintf(d.rows, `"`+name+`"`))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -39,6 +39,16 @@ var bodied = []string{
 	"PUT /api/v1/workspaces/order as anna",
 	"PUT /api/v1/admin/organisations/<org:acme>/subscription as operator",
 	"PUT /api/v1/admin/organisations/<org:acme>/members/<user:ben>/role as operator",
+	"PUT /api/v1/sync/profile as anna",
+	"PUT /api/v1/sync/org-onboarding as anna",
+}
+
+// uploaded are those that read one among other bodies.
+var uploaded = []string{
+	"PUT /api/v1/sync/memory/user as anna",
+	"PUT /api/v1/sync/memory/workspace/<id:space>/new.md as anna",
+	"POST /api/v1/sync/files as anna",
+	"PUT /api/v1/sync/files/<id:file> as anna",
 }
 
 // broken are bodies that are no JSON object, whatever is asked.
@@ -319,6 +329,129 @@ var wrong = []malformed{
 	{"POST /api/v1/teams/../tasks as anna", "", `{"title":"x"}`, 404, ""},
 	{"DELETE /api/v1/tasks/<id:task>/ as anna", "", "", 404, ""},
 
+	// Files.
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md"}`, 400, "content"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":1}`, 400, "content"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":["x"]}`, 400, "content"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","Content":"x"}`, 400, "content"},
+	{"POST /api/v1/sync/files as anna", "", `{"content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":["a.md"],"content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a\u0000.md","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"../a.md","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a/../../../b.md","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"\\\\server\\share","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a:b","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"prn.txt","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md\u0085b","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"<repeat:600:a/>b","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"<repeat:50000:a>","content":"x"}`, 400, "path"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","kind":1}`, 400, "kind"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","kind":""}`, 400, "kind"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","scope":"shared"}`, 400, "scope"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","scope":["SHARED"]}`, 400, "scope"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","workspaceId":""}`, 400, "workspaceId"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","workspaceId":"<id:foreignspace>"}`, 400, "workspaceId"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","workspaceId":"<unknown>"}`, 400, "workspaceId"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","kind":"TEAM_MEMORY","teamId":"<id:foreignteam>"}`, 400, "teamId"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","kind":"TEAM_MEMORY","teamId":"' OR 1=1--"}`, 400, "teamId"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","kind":"TEAM_MEMORY"}`, 400, "teamId"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","mimeType":"text/html\r\nSet-Cookie: a=b"}`, 400, "mimeType"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","mimeType":"html"}`, 400, "mimeType"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","mimeType":"text/<repeat:300:m>"}`, 400, "mimeType"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","mimeType":"text/gemüse"}`, 400, "mimeType"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","checksum":"<repeat:64:g>"}`, 400, "checksum"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","checksum":"<repeat:66:0>"}`, 400, "checksum"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","checksum":"<checksum:y>"}`, 400, "checksum"},
+	{"POST /api/v1/sync/files as anna", "", `{"checksum":1,"path":"a.md","content":"x"}`, 400, "checksum"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","expectedVersion":-1}`, 400, "expectedVersion"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","expectedVersion":9223372036854775808}`, 400, "expectedVersion"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","expectedVersion":{}}`, 400, "expectedVersion"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","expectedVersion":1}`, 409, ""},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","encoding":"UTF8"}`, 400, "encoding"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","encoding":"base64","content":"a"}`, 400, "content"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","encoding":"base64","content":"ab_-"}`, 400, "content"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","encoding":"base64","content":"YWI=YWI="}`, 400, "content"},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x\ud800"}`, 400, ""},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"<bytes:c0af>"}`, 400, ""},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x","more":<repeat:80:[>1<repeat:80:]>}`, 400, ""},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x"`, 400, ""},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"a.md","content":"x`, 400, ""},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"File.MD","content":"x"}`, 409, ""},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"file.md/below","content":"x"}`, 409, ""},
+	{"POST /api/v1/sync/files as anna", "", `{"path":"org.json","kind":"HUB_MEMORY","content":"{}"}`, 409, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: application/json; charset=utf-16", `{"path":"a.md","content":"x"}`, 415, ""},
+	{"POST /api/v1/sync/files?path=a.md as anna", "Content-Encoding: gzip", "x", 415, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: text/plain", "x", 400, "path"},
+	{"POST /api/v1/sync/files?path=a.md&path=a.md as anna", "Content-Type: text/plain", "x", 400, "path"},
+	{"POST /api/v1/sync/files?path=%2e%2e%2fa.md as anna", "Content-Type: text/plain", "x", 400, "path"},
+	{"POST /api/v1/sync/files?path=a.md&kind=ARTIFACT,TEMPLATE as anna", "Content-Type: text/plain", "x", 400, "kind"},
+	{"POST /api/v1/sync/files?path=a.md&checksum= as anna", "Content-Type: text/plain", "x", 400, "checksum"},
+	{"POST /api/v1/sync/files?path=a.md&expectedVersion=+0 as anna", "Content-Type: text/plain", "x", 400, "expectedVersion"},
+	{"POST /api/v1/sync/files?path=%zz as anna", "Content-Type: text/plain", "x", 400, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: multipart/form-data", "x", 400, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: multipart/form-data; boundary=x", "", 400, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: multipart/form-data; boundary=x", "--x--", 400, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: multipart/form-data; boundary=x", "--x\nContent-Disposition: form-data; name=\"file\"; filename=\"a.md\"\n\nx\n", 400, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: multipart/form-data; boundary=x", "--x\nContent-Disposition: form-data; name=\"file\"; filename=\"../a.md\"\n\nx\n--x\nContent-Disposition: form-data; name=\"path\"\n\n../a.md\n--x--", 400, "path"},
+	{"POST /api/v1/sync/files as anna", "Content-Type: multipart/form-data; boundary=x", "--x\nContent-Disposition: form-data; name=\"other\"; filename=\"a.md\"\n\nx\n--x--", 400, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: multipart/form-data; boundary=x", "--x\nContent-Disposition: attachment\n\nx\n--x--", 400, ""},
+	{"POST /api/v1/sync/files as anna", "Content-Type: multipart/form-data; boundary=x", "--x\n<repeat:2000:X-Padding: pppppppp\n>\nx\n--x--", 400, ""},
+	{"POST /api/v1/sync/files as anna", "Idempotency-Key: <repeat:256:k>", `{"path":"a.md","content":"x"}`, 400, "Idempotency-Key"},
+
+	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":null}`, 400, "content"},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":"y","expectedVersion":2}`, 409, ""},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":"y","checksum":"<checksum:z>"}`, 400, "checksum"},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":"y","mimeType":"x"}`, 400, "mimeType"},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: \"2\"", `{"content":"y"}`, 409, ""},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: \"1\", \"2\"", `{"content":"y"}`, 400, "If-Match"},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: W/\"1\"", `{"content":"y"}`, 400, "If-Match"},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: \"1", `{"content":"y"}`, 400, "If-Match"},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match:", `{"content":"y"}`, 400, "If-Match"},
+	{"PUT /api/v1/sync/files/<id:foreignfile> as anna", "", `{"content":"y"}`, 404, ""},
+	{"PUT /api/v1/sync/files/<unknown> as anna", "", `{"content":"y"}`, 404, ""},
+	{"PUT /api/v1/sync/files/nonsense as anna", "", `{"content":"y"}`, 404, ""},
+	{"DELETE /api/v1/sync/files/<id:file> as anna", "If-Match: \"2\"", "", 409, ""},
+	{"DELETE /api/v1/sync/files/<id:file> as anna", "If-Match: x", "", 400, "If-Match"},
+	{"DELETE /api/v1/sync/files/<id:file>?expectedVersion=2 as anna", "", "", 409, ""},
+	{"DELETE /api/v1/sync/files/<id:file>?expectedVersion= as anna", "", "", 400, "expectedVersion"},
+	{"DELETE /api/v1/sync/files/<id:foreignfile> as anna", "", "", 404, ""},
+	{"DELETE /api/v1/sync/files/%FF as anna", "", "", 404, ""},
+	{"GET /api/v1/sync/files/<id:foreignfile> as anna", "", "", 404, ""},
+	{"GET /api/v1/sync/files/<id:file>?raw=yes as anna", "", "", 400, "raw"},
+	{"GET /api/v1/sync/files/<id:file>?raw=1&raw=1 as anna", "", "", 400, "raw"},
+	{"GET /api/v1/sync/files/<id:file>?raw=1 as anna", "Range: bytes=100-", "", 416, "Range"},
+	{"GET /api/v1/sync/files/<id:file>?raw=1 as anna", "Range: bytes=x-y", "", 416, "Range"},
+	{"GET /api/v1/sync/files/<id:file>?raw=1 as anna", "Range: bytes=3-1", "", 416, "Range"},
+	{"GET /api/v1/sync/files?kind=MEMORY as anna", "", "", 400, "kind"},
+	{"GET /api/v1/sync/files?scope= as anna", "", "", 400, "scope"},
+	{"GET /api/v1/sync/files?teamId=<id:team> as anna", "", "", 400, "teamId"},
+	{"GET /api/v1/sync/files?prefix=a&prefix=b as anna", "", "", 400, "prefix"},
+	{"GET /api/v1/sync/files?cursor=<repeat:5000:A> as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/sync/files?limit=1e3 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/sync/manifest?since=%00 as anna", "", "", 400, "since"},
+	{"GET /api/v1/sync/manifest?since=1 as anna", "", "", 400, "since"},
+	{"GET /api/v1/sync/manifest?since=<repeat:5000:1>-1 as anna", "", "", 400, "since"},
+	{"GET /api/v1/sync/manifest?since=7-1 as anna", "", "", 410, ""},
+	{"GET /api/v1/sync/manifest?since=1-1&limit=5 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/sync/manifest?scope=SHARED as anna", "", "", 400, "scope"},
+	{"GET /api/v1/sync/memory/workspace/<id:space>?limit=0 as anna", "", "", 400, "limit"},
+	{"GET /api/v1/sync/memory/workspace/<id:foreignspace> as anna", "", "", 404, ""},
+	{"GET /api/v1/sync/memory/everybody as anna", "", "", 404, ""},
+	{"PUT /api/v1/sync/memory/everybody as anna", "", `{"content":"x"}`, 404, ""},
+	{"PUT /api/v1/sync/memory/user as anna", "", `{"content":1}`, 400, "content"},
+	{"PUT /api/v1/sync/memory/user as anna", "", `{"content":"x","expectedVersion":1}`, 409, ""},
+	{"PUT /api/v1/sync/memory/user as anna", "", `{"content":"x","expectedVersion":true}`, 400, "expectedVersion"},
+	{"PUT /api/v1/sync/memory/org as anna", "Content-Type: text/markdown", "<bytes:ff>", 400, ""},
+	{"PUT /api/v1/sync/memory/workspace/<id:foreignspace>/a.md as anna", "", `{"content":"x"}`, 404, ""},
+	{"PUT /api/v1/sync/memory/workspace/<id:space>/nul as anna", "", `{"content":"x"}`, 400, "fileName"},
+	{"PUT /api/v1/sync/memory/workspace/<id:space>/a%0Ab as anna", "", `{"content":"x"}`, 400, "fileName"},
+	{"PUT /api/v1/sync/memory/workspace/<id:space>/..%2f..%2fa as anna", "", `{"content":"x"}`, 404, ""},
+	{"PUT /api/v1/sync/profile?expectedVersion=1 as anna", "", `{}`, 409, ""},
+	{"PUT /api/v1/sync/profile as anna", "If-Match: *", `{}`, 409, ""},
+	{"PUT /api/v1/sync/files as anna", "", `{}`, 405, ""},
+	{"DELETE /api/v1/sync/profile as anna", "", "", 405, ""},
+	{"POST /api/v1/sync/changes as anna", "", "", 405, ""},
+
 	// Webhooks.
 	{"POST /api/v1/auth/webhook", "", `{"type":"user.created","data":{"id":"user_w"}}`, 401, ""},
 	{"POST /api/v1/auth/webhook delivered w1 with a wrong secret", "", `{"type":"user.created","data":{"id":"user_w"}}`, 401, ""},
@@ -371,6 +504,14 @@ const setting = `
 > {"title": "Otto's"}
 < 201
 < {"id": "<id:foreigntask>", ...}
+> POST /api/v1/sync/files as anna
+> {"path": "file.md", "content": "content"}
+< 201
+< {"id": "<id:file>", ...}
+> POST /api/v1/sync/files as otto
+> {"path": "file.md", "content": "content"}
+< 201
+< {"id": "<id:foreignfile>", ...}
 `
 
 func testMalformed(t *testing.T, p profile) {
@@ -379,6 +520,14 @@ func testMalformed(t *testing.T, p profile) {
 		for _, b := range broken {
 			b.ask = ask
 			cases = append(cases, b)
+		}
+	}
+	for _, ask := range uploaded {
+		for _, b := range broken {
+			if b.header == "" && b.body != "" && b.status == 400 { // nothing at all is a file without bytes
+				b.ask = ask
+				cases = append(cases, b)
+			}
 		}
 	}
 	d, err := parse("setting", setting)

@@ -2,8 +2,10 @@ package script
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -68,6 +70,15 @@ func repeated(n int, ask request) []*request {
 		asks[i] = &ask
 	}
 	return asks
+}
+
+// brings are the lines of a conversation in which a stream tells of n changes.
+func brings(n int) string {
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "* replay brings\n< id: <int:epoch>-%d\n< {\"type\": \"file-changed\", ...}\n", i+1)
+	}
+	return lines.String()
 }
 
 func testTogether(t *testing.T, s *server) {
@@ -167,6 +178,53 @@ func testTogether(t *testing.T, s *server) {
 		all := list(t, talk, "/api/v1/tasks")
 		if len(all) != crowd+1 || all[crowd]["title"] != "last" {
 			t.Errorf("the tasks are %v", all)
+		}
+	})
+
+	t.Run("one of many files for the same path is stored", func(t *testing.T) {
+		talk := begin(t, "* anna signs in to acme as owner\n* ben signs in to acme as member\n")
+		asks := repeated(crowd, request{method: "POST", target: "/api/v1/sync/files", as: "anna", body: `{"path": "a.md", "content": "Anna's"}`})
+		for i := range asks {
+			if i%2 == 1 {
+				asks[i] = &request{method: "POST", target: "/api/v1/sync/files", as: "ben", body: `{"path": "A.MD", "content": "Ben's"}`}
+			}
+		}
+		if got := count(ask(t, talk, asks)); got[201] != 1 || got[409] != crowd-1 {
+			t.Errorf("answers by status: %v", got)
+		}
+		if all := list(t, talk, "/api/v1/sync/manifest"); len(all) != 1 {
+			t.Errorf("there are %d files", len(all))
+		}
+	})
+
+	t.Run("one of many who merge into the same version of a memory succeeds", func(t *testing.T) {
+		talk := begin(t, "* anna signs in to acme as owner\n")
+		for version := range 3 {
+			got := count(ask(t, talk, repeated(crowd, request{
+				method: "PUT", target: "/api/v1/sync/memory/org", as: "anna",
+				body: fmt.Sprintf(`{"content": "x", "expectedVersion": %d}`, version),
+			})))
+			if got[200] != 1 || got[409] != crowd-1 {
+				t.Errorf("answers by status after version %d: %v", version, got)
+			}
+		}
+	})
+
+	t.Run("changes made at once have a place each in the log", func(t *testing.T) {
+		talk := begin(t, "* anna signs in to acme as owner\n> GET /api/v1/sync/changes as anna open as feed\n< 200\n* feed begins\n< id: <int:epoch>-0\n")
+		asks := make([]*request, crowd)
+		for i := range asks {
+			asks[i] = &request{method: "POST", target: "/api/v1/sync/files", as: "anna", body: fmt.Sprintf(`{"path": "%d.md", "content": "x"}`, i)}
+		}
+		if got := count(ask(t, talk, asks)); got[201] != crowd {
+			t.Errorf("answers by status: %v", got)
+		}
+		d, err := parse("replay", "== Replay\n> GET /api/v1/sync/changes as anna open as replay\n> Last-Event-ID: <int:epoch>-0\n< 200\n* replay begins\n"+brings(crowd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, trouble := range talk.hold(d.conversations[0]) {
+			t.Errorf("line %d: %s", trouble.line, trouble.text)
 		}
 	})
 
