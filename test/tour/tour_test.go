@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"collab/app/assembly"
+	"collab/test/nats"
+	"collab/test/objectstore"
 	"collab/test/postgres"
 )
 
@@ -138,7 +140,7 @@ func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
 			t.Errorf("$ %s\ngot:   %s\nshown: %s", s.command, got, shown)
 		}
 	}
-	if len(all) < 15 {
+	if len(all) < 18 {
 		t.Errorf("the tour has only %d steps", len(all))
 	}
 }
@@ -183,8 +185,12 @@ func TestTheDeploymentStartsWithWhatTheReadmeExports(t *testing.T) {
 	}
 	sh("umask 077; openssl genpkey -algorithm ed25519 > token-keys.pem")
 	sh("umask 077; collabd keys secrets > secrets-keys.json")
+	// The bucket has the README's own name, in a store of the test's.
+	store := objectstore.Start(t, "")
+	store.Bucket("collab-files")
 	environ = append(environ,
 		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATABASE_URL="+postgres.URL(t), "COLLAB_DATA_DIR="+filepath.Join(dir, "data"),
+		"COLLAB_BUS_URL="+nats.Start(t).URL, objectstore.EnvHost+"="+store.Host,
 		"COLLAB_TOKEN_KEYS="+filepath.Join(dir, "token-keys.pem"), "COLLAB_SECRETS_KEYS="+filepath.Join(dir, "secrets-keys.json"),
 		"COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 	)
@@ -192,4 +198,5 @@ func TestTheDeploymentStartsWithWhatTheReadmeExports(t *testing.T) {
 	url := start(t, filepath.Join(dir, "collabd"), environ...)
 	sh("curl -sf " + url + "/readyz && curl -sf " + url + "/healthz && curl -sf " + url + "/metrics")
 	sh("test $(curl -s -o /dev/null -w '%{http_code}' " + url + "/dev/identity/sign-in) = 404")
+	sh("collabd gc --dry-run | grep '^0 blobs would be removed'")
 }
