@@ -182,20 +182,11 @@ func (a *audience) measure(ctx context.Context, b *bench, load feedLoad, token f
 	paced := max(4, int(2*b.run/load.every))
 	a.began, a.fed = time.Now(), make(chan struct{}, 1)
 	a.asked = make([]atomic.Int64, paced+load.burst+2*warmEvents)
-	writers := make([]*connection, burstWriters)
-	for i := range writers {
-		if writers[i], err = dial(a.address, 10*feedPatience); err != nil {
-			return f, err
-		}
-		defer writers[i].Close()
+	writer, err := dial(a.address, 10*feedPatience)
+	if err != nil {
+		return f, err
 	}
-	// Before anybody follows: what an event costs by itself.
-	for range 2 {
-		if f.making, err = a.pace(ctx, writers[0], 0, paced, makeEvery); err != nil {
-			return f, err
-		}
-	}
-	f.making /= time.Duration(paced)
+	defer writer.Close()
 	before, err := a.resident()
 	if err != nil {
 		return f, err
@@ -218,19 +209,18 @@ func (a *audience) measure(ctx context.Context, b *bench, load feedLoad, token f
 	for _, w := range a.followers {
 		a.done.Go(func() { w.err = a.read(w) })
 	}
-	if _, err := a.pace(ctx, writers[0], 0, warmEvents, load.every); err != nil {
+	if _, err := a.pace(ctx, writer, 0, warmEvents, load.every); err != nil {
 		return f, err
 	}
-	took, err := a.pace(ctx, writers[0], warmEvents, paced, load.every)
+	took, err := a.pace(ctx, writer, warmEvents, paced, load.every)
 	if err != nil {
 		return f, err
 	}
-	f.cpu = (took - f.making*time.Duration(paced)) / time.Duration(paced*load.subscribers)
 	next := warmEvents + paced
-	if _, err := a.pace(ctx, writers[0], next, warmEvents, load.every); err != nil {
+	if _, err := a.pace(ctx, writer, next, warmEvents, load.every); err != nil {
 		return f, err
 	}
-	if f.rate, err = a.burst(ctx, writers, next+warmEvents, load.burst); err != nil {
+	if f.rate, err = a.burst(ctx, next+warmEvents, load.burst); err != nil {
 		return f, err
 	}
 	if err := a.close(); err != nil {
@@ -241,6 +231,13 @@ func (a *audience) measure(ctx context.Context, b *bench, load feedLoad, token f
 		late = append(late, w.took[warmEvents:next]...)
 	}
 	slices.Sort(late)
+	// And what an event costs by itself, which nobody follows any more.
+	a.followers = nil
+	if f.making, err = a.pace(ctx, writer, 0, paced, makeEvery); err != nil {
+		return f, err
+	}
+	f.cpu = (took - f.making) / time.Duration(paced*load.subscribers)
+	f.making /= time.Duration(paced)
 	f.p50, f.p99 = late[len(late)/2], late[len(late)*99/100]
 	return f, nil
 }
@@ -278,7 +275,15 @@ func (a *audience) pace(ctx context.Context, w *connection, from, n int, every t
 
 // burst makes n events as fast as they can be made and returns the deliveries
 // per second.
-func (a *audience) burst(ctx context.Context, writers []*connection, from, n int) (float64, error) {
+func (a *audience) burst(ctx context.Context, from, n int) (float64, error) {
+	writers := make([]*connection, burstWriters)
+	for i := range writers {
+		var err error
+		if writers[i], err = dial(a.address, feedPatience); err != nil {
+			return 0, err
+		}
+		defer writers[i].Close()
+	}
 	var next atomic.Int64
 	next.Store(int64(from))
 	failed := make([]error, len(writers))
