@@ -225,8 +225,36 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 		if err := o.Expect(expected); err != nil {
 			return err
 		}
-		return remove(ctx, r, actor.Org, []object.Object{o}, actor.User, s.Clock.Now(), nil)
+		seen, err := audience(ctx, r, o)
+		if err != nil {
+			return err
+		}
+		return remove(ctx, r, actor.Org, []object.Object{o}, actor.User, s.Clock.Now(), seen)
 	})
+}
+
+// audience is who sees the object at this moment. It is kept with a deletion,
+// because the workspace or the team may go too before everybody has heard of it;
+// nil where the place stays.
+func audience(ctx context.Context, r ports.Records, o object.Object) (*object.Audience, error) {
+	if o.Scope == object.Personal || o.Workspace == nil && o.Team == nil {
+		return nil, nil
+	}
+	in := o.Team
+	if o.Workspace != nil {
+		w, err := r.Work().Workspaces().Get(ctx, o.Org, *o.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		in = &w.Team
+	}
+	of, err := r.Work().Teams().Get(ctx, o.Org, *in)
+	if err != nil {
+		return nil, err
+	}
+	members, err := r.Work().TeamMembers().List(ctx, o.Org, *in)
+	seen := object.TeamAudience(of, members)
+	return &seen, err
 }
 
 // sweepAtOnce is how many objects a sweep holds in memory.

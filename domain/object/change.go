@@ -63,7 +63,7 @@ func Written(o Object) Change {
 }
 
 // Removed is the change of deleting the object. The audience is nil where the
-// object's place remains.
+// object's place cannot go.
 func Removed(o Object, by id.User, now time.Time, a *Audience) Change {
 	return Change{Type: Deleted, Object: o, By: by, At: now, Audience: a}
 }
@@ -85,6 +85,9 @@ func Resighted(was, is org.Membership, by id.User, now time.Time) (c Change, ok 
 // TeamAudience is who sees what is in a team that has the members.
 func TeamAudience(t team.Team, members []team.Profile) Audience {
 	a := Audience{Everyone: t.Kind == team.Shared, Managers: t.Kind != team.Personal}
+	if t.Kind == team.Personal {
+		a.Users = []id.User{t.CreatedBy} // also while no record says that they belong to it
+	}
 	for _, m := range members {
 		a.Users = append(a.Users, m.User)
 	}

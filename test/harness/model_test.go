@@ -1,0 +1,877 @@
+package harness_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/text/unicode/norm"
+	"pgregory.net/rapid"
+
+	"collab/adapters/memory"
+	"collab/app/changes"
+	"collab/app/objects"
+	"collab/domain/fault"
+	"collab/domain/id"
+	stored "collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/test/harness"
+)
+
+// The model: what the core is to do, said as simply as it can be.
+
+type file struct {
+	id        id.Object
+	kind      stored.Kind
+	owner     string // of a personal file
+	workspace string
+	team      string
+	path      string
+	key       string
+	version   int64
+	text      string
+	by        string
+	changed   int64 // the number of its last change
+}
+
+type crew struct {
+	kind    team.Kind
+	maker   string
+	members map[string]bool
+}
+
+// told is who is told of a change whose place does not say it.
+type told struct {
+	everyone, managers bool
+	users              map[string]bool
+}
+
+type event struct {
+	kind stored.ChangeType
+	file file
+	by   string
+	to   *told
+	at   time.Time
+}
+
+// company is one organisation.
+type company struct {
+	name    string
+	id      id.Org
+	roles   map[string]org.Role // of the present members
+	teams   map[string]*crew    // by id
+	spaces  map[string]string   // the team of each workspace
+	files   map[id.Object]*file
+	log     []event
+	floor   int64
+	clients []*client
+}
+
+// client is a program of one member's that keeps a copy of what the member sees.
+type client struct {
+	user   string
+	from   stored.Cursor
+	copy   map[string]string // what is in each storage key; nil: it has nothing yet
+	resync int
+}
+
+func (c *company) manages(u string) bool { return c.roles[u].MayManage() }
+
+func (c *company) seesTeam(u, t string) bool {
+	of, ok := c.teams[t]
+	switch {
+	case !ok:
+		return false
+	case of.kind == team.Personal:
+		return of.maker == u
+	}
+	return of.kind == team.Shared || of.members[u] || c.manages(u)
+}
+
+func (c *company) seesSpace(u, w string) bool {
+	t, ok := c.spaces[w]
+	return ok && c.seesTeam(u, t)
+}
+
+func (c *company) sees(u string, f file) bool {
+	switch {
+	case f.owner != "":
+		return f.owner == u
+	case f.workspace != "":
+		return c.seesSpace(u, f.workspace)
+	case f.team != "":
+		return c.seesTeam(u, f.team)
+	}
+	return true
+}
+
+func (c *company) isTold(u string, e event) bool {
+	if e.to == nil || e.file.owner != "" {
+		return c.sees(u, e.file)
+	}
+	return e.to.everyone || e.to.managers && c.manages(u) || e.to.users[u]
+}
+
+// audience is who sees what is in the team.
+func (c *company) audience(t string) *told {
+	of := c.teams[t]
+	return &told{of.kind == team.Shared, of.kind != team.Personal, maps.Clone(of.members)}
+}
+
+// around is who sees the file, as far as that may be forgotten when it is gone.
+func (c *company) around(f file) *told {
+	switch {
+	case f.owner != "":
+		return nil
+	case f.workspace != "":
+		return c.audience(c.spaces[f.workspace])
+	case f.team != "":
+		return c.audience(f.team)
+	}
+	return nil
+}
+
+func (c *company) visible(u string) []*file {
+	var all []*file
+	for _, f := range c.files {
+		if c.sees(u, *f) {
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b *file) int { return strings.Compare(a.key, b.key) })
+	return all
+}
+
+func (c *company) note(e event) { c.log = append(c.log, e) }
+
+// same is the form in which paths are compared.
+func same(key string) string { return norm.NFC.String(strings.ToUpper(norm.NFD.String(key))) }
+
+// at finds the file under a key, and whether a file and a folder would be in
+// each other's way.
+func (c *company) at(key string) (f *file, blocked bool) {
+	for _, v := range c.files {
+		a, b := same(v.key), same(key)
+		switch {
+		case a == b:
+			f = v
+		case strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/"):
+			blocked = true
+		}
+	}
+	return f, blocked
+}
+
+// The world: the model beside the core.
+
+type modelled struct {
+	*rapid.T
+	*harness.Files
+	feed      *changes.Feed
+	companies []*company
+	users     map[string]id.User
+	named     map[id.User]string
+	resyncs   *int
+}
+
+var (
+	people = []string{"user_ada", "user_ben", "user_cid", "user_dee"}
+	paths  = []string{"a.md", "A.MD", "b/c.md", "B", "b", "x/é.txt", "X/E\u0301.TXT", "x", "deep/er/file", "profile.json", "Org.json", "org-memory.md", "user-memory.md/x"}
+	texts  = []string{"one", "two", "three", "", "\xff\x00"}
+	names  = map[stored.Kind]string{stored.HubMemory: "shared/hub-memory/", stored.Template: "shared/templates/", stored.BrandAsset: "shared/brand/"}
+)
+
+func (m *modelled) must(err error) {
+	m.Helper()
+	if err != nil {
+		m.Fatalf("%+v", err)
+	}
+}
+
+func newModelled(t *rapid.T, resyncs *int) *modelled {
+	f, err := harness.NewFiles(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &modelled{T: t, Files: f, users: map[string]id.User{}, named: map[id.User]string{}, resyncs: resyncs}
+	bus := &memory.Bus{}
+	f.Store.OnChange(bus.Publish)
+	m.feed = changes.New(changes.Options{Store: f.Store, Epochs: f.Store, Bus: bus, Clock: f.Clock, Log: slog.New(slog.DiscardHandler), Again: f.Access.Again, Encode: frame})
+	m.must(m.feed.Start(make(chan time.Time)))
+	for i, name := range []string{"org_1", "org_2"} {
+		c := &company{name: name, roles: map[string]org.Role{}, teams: map[string]*crew{}, spaces: map[string]string{}, files: map[id.Object]*file{}}
+		m.companies = append(m.companies, c)
+		for j, u := range people[:len(people)-i] { // the last is in the first alone
+			role := []org.Role{org.Owner, org.Member, org.Admin, org.Viewer}[j]
+			a, err := f.Join(context.Background(), name, u, role)
+			m.must(err)
+			c.id, c.roles[u], m.users[u], m.named[a.User] = a.Org, role, a.User, u
+		}
+		seeded, err := f.Onboarding.Seed(context.Background(), m.actor(c, people[0]))
+		m.must(err)
+		c.teams[string(seeded.SharedTeam)] = &crew{team.Shared, people[0], map[string]bool{}}
+		c.teams[string(seeded.PersonalTeam)] = &crew{team.Personal, people[0], map[string]bool{people[0]: true}}
+		c.spaces[string(seeded.SharedWorkspace)] = string(seeded.SharedTeam)
+		c.spaces[string(seeded.PersonalWorkspace)] = string(seeded.PersonalTeam)
+		for _, u := range slices.Sorted(maps.Keys(c.roles)) {
+			c.clients = append(c.clients, &client{user: u}, &client{user: u})
+		}
+	}
+	return m
+}
+
+// frame is an entry as the clients here read it.
+func frame(at stored.Cursor, c stored.Change) []byte {
+	b, err := json.Marshal(map[string]any{
+		"id": at.String(), "type": c.Type, "key": keyOf(c), "version": c.Object.Version, "checksum": c.Object.Checksum, "by": c.By,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func keyOf(c stored.Change) string {
+	if c.Type == stored.AccessChanged {
+		return ""
+	}
+	return c.Object.StorageKey()
+}
+
+func (m *modelled) actor(c *company, u string) org.Actor {
+	a, err := m.Actor(context.Background(), c.id, m.users[u])
+	m.must(err)
+	return a
+}
+
+// wants checks an answer against the one that the model gives.
+func (m *modelled) wants(about string, err error, want fault.Kind) bool {
+	m.Helper()
+	if want == none && err != nil || want != none && !fault.Is(err, want) {
+		m.Fatalf("%s: %v, the model says %s", about, err, kinds[want])
+	}
+	return want == none
+}
+
+const none = fault.Kind(255)
+
+var kinds = map[fault.Kind]string{none: "nothing", fault.Invalid: "invalid", fault.Forbidden: "forbidden", fault.NotFound: "not found", fault.Conflict: "conflict", fault.Gone: "gone"}
+
+// first returns the first kind whose condition holds.
+func first(all ...any) fault.Kind {
+	for i := 0; i < len(all); i += 2 {
+		if all[i].(bool) {
+			return all[i+1].(fault.Kind)
+		}
+	}
+	return none
+}
+
+func (m *modelled) pick(label string, from []string) string {
+	if len(from) == 0 {
+		return ""
+	}
+	return rapid.SampledFrom(from).Draw(m.T, label)
+}
+
+func (m *modelled) member(c *company) string {
+	return m.pick("member", slices.Sorted(maps.Keys(c.roles)))
+}
+
+// expected draws what a write expects of a file, and says whether that is so.
+func (m *modelled) expected(version int64) (expected *int64, holds bool) {
+	switch rapid.IntRange(0, 3).Draw(m.T, "expects") {
+	case 0:
+		return &version, true
+	case 1:
+		other := version + rapid.SampledFrom([]int64{-1, 1}).Draw(m.T, "off by")
+		return &other, false
+	}
+	return nil, true
+}
+
+// wrote notes in the model what a write has done.
+func (m *modelled) wrote(c *company, u string, f *file, got stored.Object, text string) {
+	f.version, f.text, f.by = f.version+1, text, u
+	f.id, f.changed = got.ID, int64(len(c.log)+1)
+	c.files[f.id] = f
+	c.note(event{kind: stored.Changed, file: *f, by: u, at: m.Clock.Now()})
+	if got.StorageKey() != f.key || got.Version != f.version || got.N != f.changed || got.UpdatedBy != m.users[u] || got.Checksum != harness.Checksum(text) {
+		m.Fatalf("wrote %+v, the model has %+v", got, *f)
+	}
+}
+
+func (m *modelled) create(c *company) {
+	u := m.member(c)
+	actor := m.actor(c, u)
+	kind := rapid.SampledFrom(stored.Kinds).Draw(m.T, "kind")
+	personal := rapid.IntRange(0, 3).Draw(m.T, "personal") == 0
+	path, text := m.pick("path", paths), m.pick("text", texts)
+	f := &file{kind: kind, path: norm.NFC.String(path)}
+	d := stored.Draft{Path: path, Kind: kind, Scope: stored.Shared}
+	spaces, teams := slices.Sorted(maps.Keys(c.spaces)), slices.Sorted(maps.Keys(c.teams))
+	if kind == stored.WorkspaceMemory || kind == stored.Artifact && rapid.Bool().Draw(m.T, "placed") {
+		f.workspace = m.pick("workspace", spaces)
+	}
+	if kind == stored.TeamMemory {
+		f.team = m.pick("team", teams)
+	}
+	if personal {
+		d.Scope, f.owner, f.team = stored.Personal, u, ""
+	}
+	if f.workspace != "" {
+		d.Workspace = (*id.Workspace)(&f.workspace)
+	}
+	if f.team != "" {
+		d.Team = (*id.Team)(&f.team)
+	}
+	switch {
+	case personal:
+		f.key = "personal/" + string(m.users[u]) + "/"
+	case kind == stored.TeamMemory:
+		f.key = "teams/" + f.team + "/memory/"
+	case kind == stored.WorkspaceMemory:
+		f.key = "workspaces/" + f.workspace + "/memory/"
+	case kind == stored.Artifact && f.workspace != "":
+		f.key = "workspaces/" + f.workspace + "/artifacts/"
+	case kind == stored.Artifact:
+		f.key = "shared/artifacts/"
+	default:
+		f.key = names[kind]
+	}
+	f.key = string(c.id) + "/" + f.key + f.path
+	lower := strings.ToLower(path)
+	document := personal && (lower == "profile.json" || strings.HasPrefix(lower, "user-memory.md")) || !personal && kind == stored.HubMemory && (lower == "org.json" || lower == "org-memory.md")
+	there, blocked := c.at(f.key)
+	want := first(
+		!c.roles[u].MayWrite(), fault.Forbidden,
+		f.workspace != "" && !c.seesSpace(u, f.workspace), fault.Invalid,
+		f.team != "" && !c.seesTeam(u, f.team), fault.Invalid,
+		kind == stored.WorkspaceMemory && f.workspace == "" && !personal, fault.Invalid,
+		document, fault.Conflict,
+		there != nil || blocked, fault.Conflict)
+	got, err := m.Objects.Create(context.Background(), actor, d, harness.Text(text))
+	if m.wants(fmt.Sprintf("%s creates %s", u, f.key), err, want) {
+		m.wrote(c, u, f, got, text)
+	}
+}
+
+// anyFile returns the id of a file, one that is not there among them.
+func (m *modelled) anyFile(c *company) (id.Object, *file) {
+	all := slices.Sorted(maps.Keys(c.files))
+	of := rapid.SampledFrom(append(all, "nothing")).Draw(m.T, "file")
+	return of, c.files[of]
+}
+
+func isDocument(f *file, key string) bool { return strings.HasSuffix(f.key, key) }
+
+func (m *modelled) replace(c *company) {
+	u := m.member(c)
+	of, f := m.anyFile(c)
+	version := int64(0)
+	if f != nil {
+		version = f.version
+	}
+	expected, holds := m.expected(version)
+	text := m.pick("text", texts)
+	up := harness.Text(text)
+	up.Expected = expected
+	got, err := m.Objects.Replace(context.Background(), m.actor(c, u), of, up)
+	want := first(
+		!c.roles[u].MayWrite(), fault.Forbidden,
+		f == nil || !c.sees(u, *f), fault.NotFound,
+		f != nil && (isDocument(f, "/hub-memory/org.json") || f.owner != "" && f.path == "profile.json"), fault.Conflict,
+		!holds, fault.Conflict)
+	if m.wants(fmt.Sprintf("%s replaces %+v", u, f), err, want) {
+		m.wrote(c, u, f, got, text)
+	}
+}
+
+func (m *modelled) save(c *company) {
+	u := m.member(c)
+	d := rapid.SampledFrom([]stored.Document{stored.Profile, stored.UserMemory, stored.OrgOnboarding, stored.OrgMemory}).Draw(m.T, "document")
+	f := &file{kind: stored.HubMemory, path: d.Path, key: string(c.id) + "/shared/hub-memory/" + d.Path}
+	if d.Scope == stored.Personal {
+		f.owner, f.key = u, string(c.id)+"/personal/"+string(m.users[u])+"/"+d.Path
+	}
+	m.put(c, u, f, func(actor org.Actor, up *objects.Upload) (stored.Object, error) {
+		return m.Objects.Save(context.Background(), actor, d, up)
+	}, none)
+	if there, _ := c.at(f.key); there != nil {
+		o, found, err := m.Objects.Find(context.Background(), m.actor(c, u), d)
+		if m.must(err); !found || o.Version != there.version {
+			m.Fatalf("found %+v, %v; the model has %+v", o, found, *there)
+		}
+	}
+}
+
+func (m *modelled) saveMemory(c *company) {
+	u, w := m.member(c), m.pick("workspace", slices.Sorted(maps.Keys(c.spaces)))
+	name := m.pick("name", []string{"a.md", "A.MD", "b", "notes"})
+	f := &file{kind: stored.WorkspaceMemory, workspace: w, path: name, key: string(c.id) + "/workspaces/" + w + "/memory/" + name}
+	m.put(c, u, f, func(actor org.Actor, up *objects.Upload) (stored.Object, error) {
+		return m.Objects.SaveMemory(context.Background(), actor, id.Workspace(w), name, up)
+	}, first(!c.seesSpace(u, w), fault.NotFound))
+}
+
+// put stores under a key whether or not something is there.
+func (m *modelled) put(c *company, u string, f *file, save func(org.Actor, *objects.Upload) (stored.Object, error), refused fault.Kind) {
+	there, blocked := c.at(f.key)
+	if there != nil {
+		f = there
+	}
+	expected, holds := m.expected(f.version)
+	text := m.pick("text", texts)
+	up := harness.Text(text)
+	up.Expected = expected
+	got, err := save(m.actor(c, u), up)
+	want := first(!c.roles[u].MayWrite(), fault.Forbidden, refused != none, refused, !holds || there == nil && blocked, fault.Conflict)
+	if m.wants(fmt.Sprintf("%s saves %s", u, f.key), err, want) {
+		m.wrote(c, u, f, got, text)
+	}
+}
+
+func (m *modelled) remove(c *company) {
+	u := m.member(c)
+	of, f := m.anyFile(c)
+	version := int64(0)
+	if f != nil {
+		version = f.version
+	}
+	expected, holds := m.expected(version)
+	err := m.Objects.Delete(context.Background(), m.actor(c, u), of, expected)
+	want := first(!c.roles[u].MayWrite(), fault.Forbidden, f == nil || !c.sees(u, *f), fault.NotFound, !holds, fault.Conflict)
+	if m.wants(fmt.Sprintf("%s deletes %+v", u, f), err, want) {
+		m.gone(c, u, f, c.around(*f))
+	}
+}
+
+func (m *modelled) gone(c *company, u string, f *file, to *told) {
+	delete(c.files, f.id)
+	c.note(event{kind: stored.Deleted, file: *f, by: u, to: to, at: m.Clock.Now()})
+}
+
+// swept removes the files that match, as when the place that they are in goes.
+func (m *modelled) swept(c *company, u string, to *told, matches func(*file) bool) {
+	var all []*file
+	for _, f := range c.files {
+		if matches(f) {
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b *file) int { return strings.Compare(a.key, b.key) })
+	for _, f := range all {
+		m.gone(c, u, f, to)
+	}
+}
+
+func (m *modelled) makeTeam(c *company) {
+	u := m.member(c)
+	made, err := m.Teams.Create(context.Background(), m.actor(c, u), team.Draft{Name: "Team"})
+	if m.wants(u+" makes a team", err, first(!c.roles[u].MayWrite(), fault.Forbidden)) {
+		c.teams[string(made.ID)] = &crew{team.Standard, u, map[string]bool{u: true}}
+	}
+}
+
+func (m *modelled) regroup(c *company, by string, to *told) {
+	c.note(event{kind: stored.AccessChanged, by: by, to: to, at: m.Clock.Now()})
+}
+
+func (m *modelled) changeTeam(c *company) {
+	u, t, whom := m.member(c), m.pick("team", slices.Sorted(maps.Keys(c.teams))), m.member(c)
+	of := c.teams[t]
+	refused := first(!c.roles[u].MayWrite(), fault.Forbidden, !c.seesTeam(u, t), fault.NotFound)
+	alone := &told{users: map[string]bool{whom: true}}
+	switch rapid.SampledFrom([]string{"in", "in", "out", "delete"}).Draw(m.T, "change") {
+	case "in":
+		_, err := m.Teams.AddMember(context.Background(), m.actor(c, u), id.Team(t), m.users[whom])
+		in := of.kind == team.Shared || of.members[whom]
+		if m.wants(u+" puts "+whom+" into "+t, err, first(refused != none, refused, !in && of.kind != team.Standard, fault.Conflict)) && !in {
+			of.members[whom] = true
+			m.regroup(c, u, alone)
+		}
+	case "out":
+		err := m.Teams.RemoveMember(context.Background(), m.actor(c, u), id.Team(t), m.users[whom])
+		if m.wants(u+" takes "+whom+" out of "+t, err, first(refused != none, refused, of.kind != team.Standard, fault.Conflict, !of.members[whom], fault.NotFound)) {
+			delete(of.members, whom)
+			m.regroup(c, u, alone)
+		}
+	case "delete":
+		used := slices.Contains(slices.Collect(maps.Values(c.spaces)), t)
+		err := m.Teams.Delete(context.Background(), m.actor(c, u), id.Team(t))
+		want := first(refused != none, refused, of.kind != team.Standard, fault.Conflict, of.maker != u && !c.manages(u), fault.Forbidden, used, fault.Conflict)
+		if m.wants(u+" deletes the team "+t, err, want) {
+			m.swept(c, u, c.audience(t), func(f *file) bool { return f.team == t })
+			delete(c.teams, t)
+		}
+	}
+}
+
+func (m *modelled) changeWorkspace(c *company) {
+	u, w, t := m.member(c), m.pick("workspace", slices.Sorted(maps.Keys(c.spaces))), m.pick("team", slices.Sorted(maps.Keys(c.teams)))
+	change := rapid.SampledFrom([]string{"make", "move", "move", "delete"}).Draw(m.T, "change")
+	if w == "" {
+		change = "make"
+	}
+	writes := c.roles[u].MayWrite()
+	switch change {
+	case "make":
+		made, err := m.Workspaces.Create(context.Background(), m.actor(c, u), workspace.Draft{Name: "Space", Team: id.Team(t)})
+		if m.wants(u+" makes a workspace", err, first(!writes, fault.Forbidden, !c.seesTeam(u, t), fault.Invalid)) {
+			c.spaces[string(made.ID)] = t
+		}
+	case "move":
+		_, err := m.Workspaces.Move(context.Background(), m.actor(c, u), id.Workspace(w), id.Team(t))
+		if m.wants(u+" moves "+w+" to "+t, err, first(!writes, fault.Forbidden, !c.seesSpace(u, w), fault.NotFound, !c.seesTeam(u, t), fault.Invalid)) && c.spaces[w] != t {
+			from, into := c.audience(c.spaces[w]), c.audience(t)
+			maps.Copy(into.users, from.users)
+			into.everyone, into.managers = into.everyone || from.everyone, into.managers || from.managers
+			m.regroup(c, u, into)
+			c.spaces[w] = t
+		}
+	case "delete":
+		err := m.Workspaces.Delete(context.Background(), m.actor(c, u), id.Workspace(w))
+		if m.wants(u+" deletes the workspace "+w, err, first(!writes, fault.Forbidden, !c.seesSpace(u, w), fault.NotFound)) {
+			m.swept(c, u, c.audience(c.spaces[w]), func(f *file) bool { return f.workspace == w && f.owner == "" })
+			delete(c.spaces, w)
+		}
+	}
+}
+
+// changeMember is done by the first of the people, who stays the owner.
+func (m *modelled) changeMember(c *company) {
+	all := people[1:]
+	if c.name == "org_2" {
+		all = people[1:3]
+	}
+	u := m.pick("whom", all)
+	alone := &told{users: map[string]bool{u: true}}
+	was, in := c.roles[u]
+	if !in {
+		role := rapid.SampledFrom([]org.Role{org.Admin, org.Member, org.Viewer}).Draw(m.T, "role")
+		_, err := m.Join(context.Background(), c.name, u, role)
+		m.must(err)
+		c.roles[u] = role
+		m.regroup(c, "", alone)
+		return
+	}
+	if rapid.Bool().Draw(m.T, "goes") {
+		m.must(m.Members.Remove(context.Background(), m.actor(c, people[0]), m.users[u]))
+		delete(c.roles, u)
+		for _, t := range c.teams {
+			delete(t.members, u)
+		}
+		return
+	}
+	role := rapid.SampledFrom([]org.Role{org.Owner, org.Admin, org.Member, org.Viewer}).Draw(m.T, "role")
+	_, err := m.Members.ChangeRole(context.Background(), m.actor(c, people[0]), m.users[u], string(role))
+	m.must(err)
+	c.roles[u] = role
+	if was.MayManage() != role.MayManage() {
+		m.regroup(c, people[0], alone)
+	}
+}
+
+// timePasses has the regular work done some days later.
+func (m *modelled) timePasses() {
+	m.Clock.Advance(time.Duration(rapid.IntRange(1, 5).Draw(m.T, "days")) * 24 * time.Hour)
+	before := m.Clock.Now().Add(-harness.Retention)
+	m.must(m.Upkeep.Run(context.Background()))
+	for _, c := range m.companies {
+		for i, e := range c.log {
+			if e.at.Before(before) {
+				c.floor = int64(i + 1)
+			}
+		}
+	}
+}
+
+// list compares what a member is shown under a filter.
+func (m *modelled) list(c *company) {
+	u := m.member(c)
+	var f stored.Filter
+	if rapid.Bool().Draw(m.T, "by kind") {
+		f.Kind = rapid.SampledFrom(stored.Kinds).Draw(m.T, "kind")
+	}
+	if rapid.Bool().Draw(m.T, "by scope") {
+		f.Scope = rapid.SampledFrom(stored.Scopes).Draw(m.T, "scope")
+	}
+	switch rapid.IntRange(0, 3).Draw(m.T, "by workspace") {
+	case 0:
+		f.Workspace = id.Workspace(m.pick("workspace", slices.Sorted(maps.Keys(c.spaces))))
+	case 1:
+		f.Unplaced = true
+	}
+	if rapid.Bool().Draw(m.T, "by prefix") {
+		f.Prefix = string(c.id) + "/" + m.pick("prefix", []string{"", "shared/", "shared/b", "personal/", "workspaces/", "teams/", "Shared/"})
+	}
+	if rapid.Bool().Draw(m.T, "in pages") {
+		f.Limit = rapid.IntRange(1, 4).Draw(m.T, "page")
+	}
+	var want []string
+	for _, v := range c.visible(u) {
+		if (f.Kind == "" || v.kind == f.Kind) && (f.Scope == "" || (v.owner != "") == (f.Scope == stored.Personal)) &&
+			(f.Workspace == "" || v.workspace == string(f.Workspace)) && (!f.Unplaced || v.workspace == "") && strings.HasPrefix(v.key, f.Prefix) {
+			want = append(want, fmt.Sprint(v.key, v.version))
+		}
+	}
+	var got []string
+	for {
+		n := 0
+		m.must(m.Objects.List(context.Background(), m.actor(c, u), f, nil, func(o stored.Object) error {
+			n++
+			got, f.After = append(got, fmt.Sprint(o.StorageKey(), o.Version)), o.StorageKey()
+			return nil
+		}))
+		if f.Limit == 0 || n < f.Limit {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		m.Fatalf("%s is shown under %+v:\n%s", u, f, diff)
+	}
+}
+
+// read compares a file and its content.
+func (m *modelled) read(c *company) {
+	u := m.member(c)
+	of, f := m.anyFile(c)
+	got, err := m.Objects.Get(context.Background(), m.actor(c, u), of)
+	if !m.wants(fmt.Sprintf("%s reads %+v", u, f), err, first(f == nil || !c.sees(u, *f), fault.NotFound)) {
+		return
+	}
+	r, err := m.Objects.Open(context.Background(), got, 0, -1)
+	m.must(err)
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	if err != nil || string(content) != f.text || got.Version != f.version || got.Text != (f.text != texts[4]) {
+		m.Fatalf("%s reads %q, %v, %+v; the model has %+v", u, content, err, got, *f)
+	}
+}
+
+// manifest is what a member is shown, as a client keeps it.
+func (c *company) manifest(u string) map[string]string {
+	all := map[string]string{}
+	for _, f := range c.visible(u) {
+		all[f.key] = fmt.Sprintf("version %d, %s", f.version, harness.Checksum(f.text))
+	}
+	return all
+}
+
+func (k *client) put(key string, version int64, checksum string) {
+	k.copy[key] = fmt.Sprintf("version %d, %s", version, checksum)
+}
+
+// takeAll has a client read the whole manifest.
+func (m *modelled) takeAll(c *company, k *client) {
+	k.copy = map[string]string{}
+	k.resync++
+	m.must(m.Objects.List(context.Background(), m.actor(c, k.user), stored.Filter{}, func(h stored.Head) error {
+		k.from = h.Cursor()
+		return nil
+	}, func(o stored.Object) error {
+		k.put(o.StorageKey(), o.Version, o.Checksum)
+		return nil
+	}))
+}
+
+// since has a client read what has changed, and the whole where that is not
+// told any more.
+func (m *modelled) since(c *company, k *client) {
+	next := k.from
+	fresh := maps.Clone(k.copy)
+	err := m.Objects.Since(context.Background(), m.actor(c, k.user), k.from, func(h stored.Head) error {
+		next = h.Cursor()
+		return nil
+	}, func(e stored.Change) error {
+		if e.Type == stored.Deleted {
+			delete(fresh, e.Object.StorageKey())
+		} else {
+			fresh[e.Object.StorageKey()] = fmt.Sprintf("version %d, %s", e.Object.Version, e.Object.Checksum)
+		}
+		return nil
+	})
+	resighted := slices.ContainsFunc(c.log[min(k.from.N, int64(len(c.log))):], func(e event) bool { return e.kind == stored.AccessChanged && c.isTold(k.user, e) })
+	if !m.wants(k.user+" asks for what has changed", err, first(k.from.N < c.floor || resighted, fault.Gone)) {
+		m.takeAll(c, k)
+		return
+	}
+	k.copy, k.from = fresh, next
+}
+
+// read is a frame as a client reads it.
+type read struct {
+	ID, Type, Key, Checksum, By string
+	Version                     int64
+}
+
+// follow returns what the feed tells a member from a place on until there is no
+// more, and the place that this leads to.
+func (m *modelled) follow(c *company, u string, from stored.Cursor) (all []read, at stored.Cursor, lost bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	sub, err := m.feed.Subscribe(ctx, m.actor(c, u), from.String(), true)
+	m.must(err)
+	defer sub.Close()
+	_, lost = sub.Start()
+	for {
+		frames := sub.Take(make([][]byte, 0, 4096))
+		for _, f := range frames {
+			var r read
+			m.must(json.Unmarshal(f, &r))
+			all = append(all, r)
+		}
+		if at, _ = sub.Moved(); at.N == int64(len(c.log)) && (len(frames) > 0 || !lost) {
+			return all, at, lost
+		}
+		if len(frames) > 0 {
+			continue
+		}
+		select {
+		case <-sub.Wake():
+		case <-ctx.Done():
+			m.Fatalf("%s at %s of %d hears nothing more", u, at, len(c.log))
+		}
+	}
+}
+
+// feeds compares what the feed tells from any place on with the log.
+func (m *modelled) feeds(c *company) {
+	u := m.member(c)
+	head, err := m.Objects.Head(context.Background(), m.actor(c, u))
+	m.must(err)
+	if head.N != int64(len(c.log)) || head.Floor != c.floor {
+		m.Fatalf("the log's head is %+v, the model has %d above %d", head, len(c.log), c.floor)
+	}
+	from := stored.Cursor{Epoch: head.Epoch, N: int64(rapid.IntRange(0, len(c.log)+1).Draw(m.T, "from"))}
+	all, _, lost := m.follow(c, u, from)
+	if gone := from.N < c.floor || from.N > head.N; gone != lost {
+		m.Fatalf("from %s, of %+v: lost %v", from, head, lost)
+	}
+	if lost {
+		if len(all) != 1 || all[0].Type != string(stored.AccessChanged) || all[0].ID != head.Cursor().String() {
+			m.Fatalf("from %s: %+v", from, all)
+		}
+		return
+	}
+	var want, got []read
+	resync := ""
+	for i, e := range c.log[from.N:] {
+		at := stored.Cursor{Epoch: head.Epoch, N: from.N + int64(i) + 1}.String()
+		switch {
+		case !c.isTold(u, e):
+		case e.kind == stored.AccessChanged:
+			if resync == "" {
+				resync = at
+			}
+		default:
+			by := ""
+			if e.by != "" {
+				by = string(m.users[e.by])
+			}
+			want = append(want, read{at, string(e.kind), e.file.key, harness.Checksum(e.file.text), by, e.file.version})
+		}
+	}
+	told := ""
+	for _, r := range all {
+		if r.Type != string(stored.AccessChanged) {
+			got = append(got, r)
+		} else if told == "" {
+			told = r.ID
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || told != resync {
+		m.Fatalf("%s is told from %s on, to look again at %q, the model says %q:\n%s", u, from, told, resync, diff)
+	}
+}
+
+// catchUp has a client do what clients do, after which it has what its member is
+// shown.
+func (m *modelled) catchUp(c *company, k *client) {
+	if _, in := c.roles[k.user]; !in {
+		if _, err := m.Actor(context.Background(), c.id, m.users[k.user]); !fault.Is(err, fault.Forbidden) {
+			m.Fatalf("%s is out, and acts: %v", k.user, err)
+		}
+		return
+	}
+	switch {
+	case k.copy == nil:
+		m.takeAll(c, k)
+	case rapid.Bool().Draw(m.T, "by the manifest"):
+		m.since(c, k)
+	default:
+		all, at, lost := m.follow(c, k.user, k.from)
+		last := k.from
+		for _, r := range all {
+			is, ok := stored.ParseCursor(r.ID)
+			if !ok || is.N <= last.N && !lost {
+				m.Fatalf("%s comes after %s", r.ID, last)
+			}
+			last = is
+			switch {
+			case r.Type == string(stored.AccessChanged):
+				m.takeAll(c, k)
+			case is.N <= k.from.N: // the manifest had it
+			case r.Type == string(stored.Changed):
+				k.put(r.Key, r.Version, r.Checksum)
+			case r.Type == string(stored.Deleted):
+				delete(k.copy, r.Key)
+			}
+		}
+		k.from = at
+	}
+	if diff := cmp.Diff(c.manifest(k.user), k.copy); diff != "" {
+		m.Fatalf("%s's client has another copy:\n%s", k.user, diff)
+	}
+}
+
+func TestTheCoreDoesWithFilesWhatTheModelSays(t *testing.T) {
+	resyncs := 0
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModelled(t, &resyncs)
+		defer func() { m.must(m.feed.Close(context.Background())) }()
+		steps := map[string]func(*company){
+			"create": m.create, "create again": m.create, "replace": m.replace, "save": m.save, "save memory": m.saveMemory, "delete": m.remove,
+			"make a team": m.makeTeam, "change a team": m.changeTeam, "change a workspace": m.changeWorkspace, "change a member": m.changeMember,
+			"list": m.list, "read": m.read, "follow": m.feeds,
+			"time":     func(*company) { m.timePasses() },
+			"catch up": func(c *company) { m.catchUp(c, c.clients[rapid.IntRange(0, len(c.clients)-1).Draw(t, "client")]) },
+		}
+		names := slices.Sorted(maps.Keys(steps))
+		for range rapid.IntRange(5, 60).Draw(t, "steps") {
+			steps[rapid.SampledFrom(names).Draw(t, "step")](m.companies[rapid.IntRange(0, 1).Draw(t, "company")])
+			m.Clock.Advance(time.Millisecond)
+		}
+		for _, c := range m.companies {
+			for _, k := range c.clients {
+				m.catchUp(c, k)
+				resyncs += k.resync
+			}
+		}
+		// The store ends with what the files hold.
+		m.Clock.Advance(stored.Grace + time.Millisecond)
+		m.must(m.Upkeep.Run(context.Background()))
+		kept, err := m.Kept(context.Background())
+		m.must(err)
+		count := 0
+		for _, c := range m.companies {
+			count += len(c.files)
+		}
+		if len(kept) != count {
+			m.Fatalf("%d blobs of %d files", len(kept), count)
+		}
+	})
+	if resyncs == 0 {
+		t.Error("no client ever took the whole again")
+	}
+}
