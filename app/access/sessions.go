@@ -9,6 +9,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/session"
 	"collab/domain/team"
@@ -229,6 +230,11 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 		}
 	}
 	if is.Role != was.Role && !was.JoinedAt.IsZero() {
+		if c, ok := object.Resighted(was, is, "", now); ok {
+			if _, err := r.Storage().Changes().Append(ctx, o.ID, c); err != nil {
+				return in, err
+			}
+		}
 		e := audit.ByProvider(id.Entry(a.IDs.New()), o.ID, audit.RoleChanged, string(u.ID), string(was.Role)+" -> "+string(is.Role), now)
 		if err := r.Journal().Audit().Add(ctx, e); err != nil {
 			return in, err

@@ -13,6 +13,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
+	stored "collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
 )
@@ -89,5 +90,45 @@ func TestATokenOfAClosedOrganisationActsInNoOther(t *testing.T) {
 	}
 	if actor, err := signIn(""); err != nil || actor.Org == "" {
 		t.Errorf("without organisation: %+v, %v", actor, err)
+	}
+}
+
+func TestARoleThatATokenChangesIsInTheLogWhereItChangesWhatIsSeen(t *testing.T) {
+	c := core(t)
+	text, err := servicetoken.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := servicetoken.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o id.Org
+	for i, step := range []struct {
+		role string
+		n    int64 // entries in the log then
+	}{{"member", 0}, {"viewer", 0}, {"admin", 1}, {"owner", 1}, {"member", 2}} {
+		at := start.Add(time.Duration(i) * time.Minute)
+		c.Clock.Set(at)
+		claims := provider{Subject: "user_1", Org: "org_1", OrgRole: step.role, IssuedAt: at, ExpiresAt: at.Add(time.Hour)}
+		a := access.New(access.Options{Store: c.Store, Epochs: c.Store, Identity: claims, Tokens: servicetoken.New(keys, "https://collab.example.com"), Clock: c.Clock, IDs: c.IDs})
+		s, err := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o = s.Org.ID
+		heads, err := c.Store.Storage().Changes().Heads(t.Context(), []id.Org{o})
+		if err != nil || heads[o].N != step.n {
+			t.Errorf("as %s the log has %d entries, %v; want %d", step.role, heads[o].N, err, step.n)
+		}
+	}
+	entries, err := c.Store.Storage().Changes().List(t.Context(), o, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Type != stored.AccessChanged || e.Audience == nil || len(e.Audience.Users) != 1 {
+			t.Errorf("got %+v", e)
+		}
 	}
 }
