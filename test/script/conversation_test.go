@@ -21,10 +21,12 @@ import (
 //   - anna signs in to acme as owner
 //   - zoe signs in
 //   - calls come from 127.0.0.9
+//   - calls go over HTTP/2
 //
 // Anna gets an account at the development identity provider, which tells the
 // server of her, and exchanges its token for a service token. Zoe belongs to no
-// organisation. The third line sets the address that what follows comes from.
+// organisation. The other lines set the address that what follows comes from, and
+// the protocol.
 //
 //	> PATCH /api/v1/tasks/<id:report> as anna
 //	> If-Match: <etag:first>
@@ -91,12 +93,13 @@ type conversation struct {
 	steps []step
 }
 
-// A step is one of the four: a sign-in, an address to call from, a request with
-// its answer, or what an open stream does.
+// A step is one of these: a sign-in, an address to call from, another protocol, a
+// request with its answer, or what an open stream does.
 type step struct {
 	line     int
 	signIn   *signIn
 	from     string
+	http2    bool
 	request  *request
 	response *response
 	told     *told
@@ -216,6 +219,8 @@ func parse(path, text string) (*document, error) {
 					next.signIn = &signIn{who: m[1], org: m[2], role: m[3]}
 				} else if m := fromLine.FindStringSubmatch(rest); m != nil {
 					next.from = m[1]
+				} else if rest == "calls go over HTTP/2" {
+					next.http2 = true
 				} else if m := streamLine.FindStringSubmatch(rest); m != nil {
 					next.told = &told{stream: m[1], does: m[2]}
 				} else {

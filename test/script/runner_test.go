@@ -27,6 +27,7 @@ $ COLLAB_RATE_LIMITS=off
 * anna signs in to acme as owner
 * zoe signs in
 * calls come from 127.0.0.9
+* calls go over HTTP/2
 
 > POST /x?y=1 as anna
 > If-Match: "1"
@@ -68,28 +69,29 @@ func TestTheFormatIsRead(t *testing.T) {
 			{line: 7, signIn: &signIn{"anna", "acme", "owner"}},
 			{line: 8, signIn: &signIn{who: "zoe"}},
 			{line: 9, from: "127.0.0.9"},
+			{line: 10, http2: true},
 			{
-				line: 11,
+				line: 12,
 				request: &request{
-					line: 11, method: "POST", target: "/x?y=1", as: "anna",
-					headers: []header{{line: 12, name: "If-Match", value: `"1"`}}, body: "{\n  \"a\": \"<id:one>\"\n}",
+					line: 12, method: "POST", target: "/x?y=1", as: "anna",
+					headers: []header{{line: 13, name: "If-Match", value: `"1"`}}, body: "{\n  \"a\": \"<id:one>\"\n}",
 				},
 				response: &response{
-					line: 19, status: 201, contains: []string{"created"}, body: "{\"a\": 1,\n ...}",
-					headers: []header{{line: 20, name: "ETag", value: "<etag:first>"}, {line: 21, name: "Link", absent: true}},
+					line: 20, status: 201, contains: []string{"created"}, body: "{\"a\": 1,\n ...}",
+					headers: []header{{line: 21, name: "ETag", value: "<etag:first>"}, {line: 22, name: "Link", absent: true}},
 				},
 			},
 		}},
-		{title: "Two", line: 26, steps: []step{
-			{line: 27, request: &request{line: 27, method: "GET", target: "/y", as: "anna", identity: true}, response: &response{line: 28, status: 400, field: "limit"}},
+		{title: "Two", line: 27, steps: []step{
+			{line: 28, request: &request{line: 28, method: "GET", target: "/y", as: "anna", identity: true}, response: &response{line: 29, status: 400, field: "limit"}},
 			{
-				line:     29,
-				request:  &request{line: 29, method: "POST", target: "/z", delivery: &delivery{id: "m1", svix: true, secret: "old", shift: -4 * time.Minute}},
-				response: &response{line: 30, status: 200},
+				line:     30,
+				request:  &request{line: 30, method: "POST", target: "/z", delivery: &delivery{id: "m1", svix: true, secret: "old", shift: -4 * time.Minute}},
+				response: &response{line: 31, status: 200},
 			},
-			{line: 31, request: &request{line: 31, method: "GET", target: "/s", as: "anna", stream: "feed"}, response: &response{line: 32, status: 200, is: new("a word")}},
-			{line: 34, told: &told{stream: "feed", does: "brings", fields: []header{{line: 35, name: "id", value: "<int:epoch>-1"}}, body: "{\"a\": 1,\n ...}"}},
-			{line: 38, told: &told{stream: "feed", does: "hangs up"}},
+			{line: 32, request: &request{line: 32, method: "GET", target: "/s", as: "anna", stream: "feed"}, response: &response{line: 33, status: 200, is: new("a word")}},
+			{line: 35, told: &told{stream: "feed", does: "brings", fields: []header{{line: 36, name: "id", value: "<int:epoch>-1"}}, body: "{\"a\": 1,\n ...}"}},
+			{line: 39, told: &told{stream: "feed", does: "hangs up"}},
 		}},
 	}}
 	all := cmp.AllowUnexported(document{}, conversation{}, step{}, signIn{}, request{}, delivery{}, header{}, response{}, told{})
@@ -206,7 +208,7 @@ func echo(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
@@ -225,6 +227,8 @@ func echo(t *testing.T) *server {
 				w.WriteHeader(http.StatusUnauthorized)
 				_, _ = io.WriteString(w, `{"statusCode":401,"message":"no","error":"Unauthorized"}`)
 			}
+		case "/protocol":
+			_, _ = io.WriteString(w, r.Proto)
 		case "/raw":
 			_, _ = w.Write(body)
 		case "/stream", "/cut":
@@ -242,6 +246,10 @@ func echo(t *testing.T) *server {
 			_ = json.NewEncoder(w).Encode(answer)
 		}
 	}))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
 	t.Cleanup(s.Close)
 	return &server{base: s.URL}
 }
@@ -280,6 +288,15 @@ func TestConversationsAreHeld(t *testing.T) {
 > GET <url:next>
 < 200
 < {"path": "/next?cursor=c1", ...}
+`, nil},
+		{"Calls go over the protocol that is asked for", `
+> GET /protocol
+< 200
+< is HTTP/1.1
+* calls go over HTTP/2
+> GET /protocol
+< 200
+< is HTTP/2.0
 `, nil},
 		{"Multipart bodies end their lines as they must, and bytes are bytes", `
 > POST /raw

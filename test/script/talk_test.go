@@ -61,6 +61,16 @@ func clientFrom(address string) *http.Client {
 	}
 }
 
+// clientOverHTTP2 returns the same client for servers that a proxy would stand
+// before, without TLS.
+func clientOverHTTP2() *http.Client {
+	only := new(http.Protocols)
+	only.SetUnencryptedHTTP2(true)
+	client := clientFrom("")
+	client.Transport.(*http.Transport).Protocols = only
+	return client
+}
+
 // trouble is one thing that went otherwise than a conversation says. A final
 // one leaves nothing to go on with.
 type trouble struct {
@@ -82,6 +92,8 @@ func (t *talk) hold(c conversation) []trouble {
 		switch {
 		case s.from != "":
 			t.client = clientFrom(s.from)
+		case s.http2:
+			t.client = clientOverHTTP2()
 		case s.signIn != nil:
 			if err := t.signIn(*s.signIn); err != nil {
 				found = []trouble{{s.line, err.Error(), true}}
