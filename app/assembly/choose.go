@@ -115,13 +115,20 @@ func chooseBus(c Config) choice {
 		return ch
 	}
 	ch.adapter = "`natsbus`"
-	ch.option = fx.Provide(func(lc fx.Lifecycle, c Config, log *slog.Logger) (ports.Bus, error) {
+	ch.option = fx.Provide(func(lc fx.Lifecycle, c Config, log *slog.Logger, t telemetry) (ports.Bus, error) {
 		b, err := natsbus.Open(c.BusURL, log)
 		if err != nil {
 			return nil, fmt.Errorf("COLLAB_BUS_URL: %w", err)
 		}
 		lc.Append(fx.StopHook(b.Close))
-		return b, nil
+		return b, t.count(map[string]func() int64{
+			"collab.bus.published":   func() int64 { return b.Figures().Published },
+			"collab.bus.received":    func() int64 { return b.Figures().Received },
+			"collab.bus.dropped":     func() int64 { return b.Figures().Dropped },
+			"collab.bus.malformed":   func() int64 { return b.Figures().Malformed },
+			"collab.bus.slow":        func() int64 { return b.Figures().Slow },
+			"collab.bus.disconnects": func() int64 { return b.Figures().Disconnects },
+		})
 	})
 	return ch
 }

@@ -38,6 +38,20 @@ type telemetry struct {
 	scrape http.Handler
 }
 
+// count makes counters of what is counted elsewhere.
+func (t telemetry) count(counters map[string]func() int64) error {
+	for name, read := range counters {
+		_, err := t.meters.Meter("collab").Int64ObservableCounter(name, metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(read())
+			return nil
+		}))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func newTelemetry(lc fx.Lifecycle, c Config) (telemetry, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

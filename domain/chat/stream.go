@@ -1,5 +1,11 @@
 package chat
 
+import (
+	"time"
+
+	"collab/domain/id"
+)
+
 // ChunkType says what a chunk is.
 type ChunkType string
 
@@ -111,3 +117,60 @@ const (
 	TimedOut   Outcome = "timeout"
 	ShutDown   Outcome = "shutdown" // the server went away
 )
+
+// Reply is what a provider said of a call, whole or broken off.
+type Reply struct {
+	Usage       Usage
+	InputKnown  bool   // Usage has the provider's figures of the input
+	OutputKnown bool   // and of the output, all of it
+	Stop        string // why the model stopped, in the provider's words; empty when it did not
+}
+
+// Settled returns what a call counts as having used, where the texts that came
+// have the given estimate: the provider's figures as far as there are any.
+func (c Call) Settled(r Reply, came int64) (Usage, Provenance) {
+	u, from := r.Usage, Provider
+	if !r.OutputKnown {
+		u.Output, from = max(u.Output, came), Partial
+	}
+	if !r.InputKnown {
+		u.Input, from = c.Estimate(), Estimated
+	}
+	return u, from
+}
+
+// EstimateText returns how many tokens a text comes to.
+func EstimateText(s string) int64 {
+	ascii := 0
+	for i := range len(s) {
+		if s[i] < 0x80 {
+			ascii++
+		}
+	}
+	return int64((ascii+asciiPerToken-1)/asciiPerToken + (2*(len(s)-ascii)+2)/3)
+}
+
+// Generation is what analytics learn of a call: figures, never content.
+type Generation struct {
+	ID         id.Request
+	Org        id.Org
+	User       id.User
+	Model      string
+	Provider   string
+	Began      time.Time
+	FirstChunk time.Duration // until the first chunk went out; 0: none did
+	Took       time.Duration
+	Usage      Usage
+	Provenance Provenance
+	Outcome    Outcome
+	Failure    string // the kind of failure, empty for none
+	Stop       string
+	Tools      int // that the client gave
+	WebSearch  bool
+	Attempts   int
+}
+
+// String names the kind for the log and for analytics.
+func (k FailureKind) String() string {
+	return [...]string{"error", "overloaded", "rate_limited", "network", "too_slow", "truncated"}[k]
+}

@@ -36,6 +36,7 @@ var owners = []struct {
 	owners  []string
 }{
 	{"cloud.google.com/go", []string{"adapters/bucket", "test"}},
+	{"github.com/anthropics/anthropic-sdk-go", []string{"adapters/anthropic"}},
 	{"github.com/caarlos0/env", []string{"app/assembly", "cmd/collabd"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
@@ -48,6 +49,7 @@ var owners = []struct {
 	{"github.com/gorilla/mux", []string{"adapters/httpapi"}},
 	{"github.com/hashicorp/golang-lru", []string{"adapters/oidc", "adapters/httpapi"}},
 	{"github.com/jackc/pgx", []string{"adapters/gormdb", "test"}},
+	{"github.com/openai/openai-go", []string{"adapters/openai"}},
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
 	{"github.com/prometheus", []string{"adapters/httpapi", "adapters/telemetry", "app/assembly"}},
 	{"github.com/rs/cors", []string{"adapters/httpapi"}},

@@ -25,6 +25,8 @@ var unsuited = map[string]string{
 	"Sealer":         "one adapter, vault, which calls the suite: whatever else sealed would not",
 	"Blobs":          "one adapter, bucket, which calls the suite for each sort of store that it is for",
 	"Health":         "one method, which each adapter's own tests call with its store open and closed",
+	"Generations":    "one adapter, analytics, whose tests hold each of its forms to the protocol that it speaks",
+	"Sink":           "what models are given: their suite's own one holds them to how it is called",
 	"Mailer":         "what it does shows outside only: adapters/mail is tested against an SMTP server, memory keeps the letters",
 }
 

@@ -1,0 +1,404 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"collab/domain/chat"
+	"collab/ports"
+
+	anthropic "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+)
+
+const (
+	maxBlocks = 4096     // of one answer
+	maxKept   = 32 << 20 // bytes of one answer that are kept: arguments, and all of it where it may pause
+	maxTokens = 1 << 40  // more than this nobody used
+)
+
+// answer is one that is coming, in one message or, where the provider pauses, in
+// several.
+type answer struct {
+	to      ports.Sink
+	refused error // the sink's
+	pending bool  // the sink was given something and not yet told to wait
+
+	before      chat.Usage // of the messages before this one
+	usage       chat.Usage // of this one
+	inputKnown  bool
+	outputKnown bool
+	stop        anthropic.StopReason
+
+	keeps  bool     // what is needed to go on after a pause
+	blocks []*block // of all messages, in their order
+	from   int      // where this message's blocks begin
+	kept   int
+	called bool            // a tool of the client's, in this message
+	ids    map[string]bool // of calls, true for a search without its result
+	held   *block          // a whole call without arguments, unless it was cut off
+	broken *block          // a call without whole arguments, which must have been cut off
+}
+
+// block is a content block.
+type block struct {
+	index     int64
+	kind      string
+	id, name  string
+	raw       string // as it began
+	text      strings.Builder
+	thinking  strings.Builder
+	signature strings.Builder
+	input     strings.Builder
+	citations []json.RawMessage
+	over      bool
+}
+
+// begin begins the next message.
+func (t *answer) begin() {
+	t.before, t.usage = t.before.Plus(t.usage), chat.Usage{}
+	t.outputKnown, t.stop, t.called = false, "", false
+	t.from = len(t.blocks)
+}
+
+func (t *answer) reply() chat.Reply {
+	return chat.Reply{Usage: t.before.Plus(t.usage), InputKnown: t.inputKnown, OutputKnown: t.outputKnown, Stop: string(t.stop)}
+}
+
+// chunk hands a chunk on.
+func (t *answer) chunk(c chat.Chunk) error {
+	t.pending = true
+	t.refused = t.to.Chunk(c)
+	return t.refused
+}
+
+// wait tells the sink, once, that nothing more is there.
+func (t *answer) wait() error {
+	if !t.pending {
+		return nil
+	}
+	t.pending = false
+	t.refused = t.to.Wait()
+	return t.refused
+}
+
+// event takes an event and reports whether it is the last.
+func (t *answer) event(data []byte) (over bool, err error) {
+	if len(data) == 0 {
+		return false, nil
+	}
+	if index, text, ok := textDelta(data); ok {
+		return false, t.text(int64(index), text)
+	}
+	var e anthropic.MessageStreamEventUnion
+	if err := json.Unmarshal(data, &e); err != nil {
+		return false, fail(chat.Broken, "an event: %v", err)
+	}
+	switch e.Type {
+	case "message_start":
+		t.started(e.Message.Usage)
+	case "content_block_start":
+		return false, t.blockStarts(e)
+	case "content_block_delta":
+		return false, t.blockGrows(e)
+	case "content_block_stop":
+		return false, t.blockStops(t.find(e.Index))
+	case "message_delta":
+		return false, t.stops(e)
+	case "message_stop":
+		if t.stop == "" {
+			return false, fail(chat.Truncated, "message_stop came without a reason to stop")
+		}
+		return true, nil
+	case "error":
+		var body anthropic.ErrorResponse
+		if err := json.Unmarshal(data, &body); err != nil {
+			return false, fail(chat.Broken, "an error: %v", err)
+		}
+		return false, fail(failureKind(0, body.Error.Type), "%s: %s", shortened(body.Error.Type), shortened(body.Error.Message))
+	}
+	return false, nil // a ping, or what is not known yet
+}
+
+func (t *answer) started(u anthropic.Usage) {
+	t.inputKnown = u.JSON.InputTokens.Valid()
+	t.usage.CacheRead, t.usage.CacheMade = sane(u.CacheReadInputTokens), sane(u.CacheCreationInputTokens)
+	t.usage.Input = sane(u.InputTokens) + t.usage.CacheRead + t.usage.CacheMade
+	t.usage.Output = sane(u.OutputTokens)
+}
+
+func sane(tokens int64) int64 { return min(max(tokens, 0), maxTokens) }
+
+func (t *answer) find(index int64) *block {
+	for i := len(t.blocks) - 1; i >= t.from; i-- {
+		if t.blocks[i].index == index {
+			return t.blocks[i]
+		}
+	}
+	return nil
+}
+
+func (t *answer) keep(n int) error {
+	if t.kept += n; t.kept > maxKept {
+		return fail(chat.Broken, "an answer needs more than %d bytes to be kept", maxKept)
+	}
+	return nil
+}
+
+// text hands text on.
+func (t *answer) text(index int64, s string) error {
+	if s == "" {
+		return nil
+	}
+	if t.keeps {
+		b := t.find(index)
+		if b == nil {
+			return fail(chat.Broken, "text came for the block %d, which did not begin", index)
+		}
+		b.text.WriteString(s)
+		if err := t.keep(len(s)); err != nil {
+			return err
+		}
+	}
+	return t.chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
+}
+
+func (t *answer) blockStarts(e anthropic.MessageStreamEventUnion) error {
+	// A call that another block follows was not cut off.
+	if err := t.settle(false); err != nil {
+		return err
+	}
+	if len(t.blocks) == maxBlocks {
+		return fail(chat.Broken, "an answer has more than %d blocks", maxBlocks)
+	}
+	if t.find(e.Index) != nil {
+		return fail(chat.Broken, "the block %d begins twice", e.Index)
+	}
+	c := e.ContentBlock
+	b := &block{index: e.Index, kind: c.Type, id: c.ID, name: c.Name}
+	t.blocks = append(t.blocks, b)
+	if t.keeps {
+		b.raw = c.RawJSON()
+		if err := t.keep(len(b.raw)); err != nil {
+			return err
+		}
+	}
+	switch b.kind {
+	case "text":
+		return t.text(b.index, c.Text)
+	case "tool_use", "server_tool_use":
+		if b.id == "" || b.name == "" {
+			return fail(chat.Broken, "a %s has no id or no name", b.kind)
+		}
+		if whole := c.JSON.Input.Raw(); isObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
+			b.input.WriteString(whole) // from those who do not stream arguments
+			return t.keep(len(whole))
+		}
+	case "web_search_tool_result":
+		return t.found(c)
+	}
+	return nil
+}
+
+func (t *answer) blockGrows(e anthropic.MessageStreamEventUnion) error {
+	b := t.find(e.Index)
+	if b == nil {
+		return fail(chat.Broken, "a delta came for the block %d, which did not begin", e.Index)
+	}
+	switch e.Delta.Type {
+	case "text_delta":
+		return t.text(e.Index, e.Delta.Text)
+	case "input_json_delta":
+		if b.over {
+			return fail(chat.Broken, "a delta came for the block %d, which is over", e.Index)
+		}
+		b.input.WriteString(e.Delta.PartialJSON)
+		return t.keep(len(e.Delta.PartialJSON))
+	}
+	if !t.keeps {
+		return nil
+	}
+	switch e.Delta.Type {
+	case "thinking_delta":
+		b.thinking.WriteString(e.Delta.Thinking)
+		return t.keep(len(e.Delta.Thinking))
+	case "signature_delta":
+		b.signature.WriteString(e.Delta.Signature)
+		return t.keep(len(e.Delta.Signature))
+	case "citations_delta":
+		b.citations = append(b.citations, json.RawMessage(e.Delta.Citation.RawJSON()))
+		return t.keep(len(e.Delta.Citation.RawJSON()))
+	}
+	return nil
+}
+
+// blockStops hands a call on once it is whole.
+func (t *answer) blockStops(b *block) error {
+	if b == nil || b.over {
+		return nil
+	}
+	b.over = true
+	if b.kind != "tool_use" && b.kind != "server_tool_use" {
+		return nil
+	}
+	switch input := b.input.String(); {
+	case isObject(input):
+		return t.call(b, input)
+	case strings.TrimSpace(input) == "":
+		t.held = b
+	default:
+		t.broken = b
+	}
+	return nil
+}
+
+// settle decides about the call that may have been cut off.
+func (t *answer) settle(cut bool) error {
+	held, broken := t.held, t.broken
+	t.held, t.broken = nil, nil
+	switch {
+	case cut:
+		return nil
+	case broken != nil:
+		return fail(chat.Broken, "the arguments of the call %s are no JSON object", shortened(broken.id))
+	case held != nil:
+		return t.call(held, "{}")
+	}
+	return nil
+}
+
+func (t *answer) call(b *block, args string) error {
+	if _, taken := t.ids[b.id]; taken {
+		return fail(chat.Broken, "two calls have the id %s", shortened(b.id))
+	}
+	t.ids[b.id] = false
+	if b.kind == "tool_use" {
+		t.called = true
+		return t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args})
+	}
+	if b.name != chat.WebSearch {
+		return nil // which we did not ask for, and of which nobody here knows the results
+	}
+	t.ids[b.id] = true
+	return t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args, ServerHandled: true})
+}
+
+// source is one that a search found, as our clients see it.
+type source struct {
+	Title   string `json:"title"`
+	URL     string `json:"url"`
+	PageAge string `json:"pageAge,omitempty"`
+}
+
+// found hands the outcome of a search on, which is whole when it begins.
+func (t *answer) found(c anthropic.ContentBlockStartEventContentBlockUnion) error {
+	if !t.ids[c.ToolUseID] {
+		return nil
+	}
+	t.ids[c.ToolUseID] = false
+	outcome := c.AsWebSearchToolResult().Content
+	var result any = map[string]string{"error": string(outcome.ErrorCode)}
+	if outcome.ErrorCode == "" {
+		sources := []source{}
+		for _, r := range outcome.OfWebSearchResultBlockArray {
+			sources = append(sources, source{r.Title, r.URL, r.PageAge})
+		}
+		result = sources
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return fail(chat.Broken, "a search: %v", err)
+	}
+	return t.chunk(chat.Chunk{Type: chat.ResultChunk, CallID: c.ToolUseID, Result: string(text)})
+}
+
+// stops takes the reason to stop and the usage, which is of the whole message so
+// far: what is there overwrites.
+func (t *answer) stops(e anthropic.MessageStreamEventUnion) error {
+	u := e.Usage
+	uncached := t.usage.Input - t.usage.CacheRead - t.usage.CacheMade
+	if u.JSON.InputTokens.Valid() {
+		uncached, t.inputKnown = sane(u.InputTokens), true
+	}
+	if u.JSON.CacheReadInputTokens.Valid() {
+		t.usage.CacheRead = sane(u.CacheReadInputTokens)
+	}
+	if u.JSON.CacheCreationInputTokens.Valid() {
+		t.usage.CacheMade = sane(u.CacheCreationInputTokens)
+	}
+	t.usage.Input = uncached + t.usage.CacheRead + t.usage.CacheMade
+	if u.JSON.OutputTokens.Valid() {
+		t.usage.Output = sane(u.OutputTokens)
+	}
+	if u.JSON.ServerToolUse.Valid() {
+		t.usage.Searches = sane(u.ServerToolUse.WebSearchRequests)
+	}
+	if e.Delta.StopReason == "" {
+		return nil
+	}
+	t.stop = e.Delta.StopReason
+	t.outputKnown = u.JSON.OutputTokens.Valid()
+	for _, b := range t.blocks[t.from:] {
+		if err := t.blockStops(b); err != nil {
+			return err
+		}
+	}
+	switch t.stop {
+	case anthropic.StopReasonMaxTokens, anthropic.StopReasonModelContextWindowExceeded, anthropic.StopReasonRefusal, anthropic.StopReasonPauseTurn:
+		return t.settle(true)
+	}
+	return t.settle(false)
+}
+
+// content returns what was said so far as the provider wants it back.
+func (t *answer) content() ([]anthropic.ContentBlockParamUnion, error) {
+	var all []anthropic.ContentBlockParamUnion
+	for _, b := range t.blocks {
+		if b.kind == "text" && strings.TrimSpace(b.text.String()) == "" {
+			continue // which it refuses
+		}
+		fields := map[string]json.RawMessage{}
+		if err := json.Unmarshal([]byte(b.raw), &fields); err != nil {
+			return nil, err
+		}
+		set := func(name string, value any) error {
+			text, err := json.Marshal(value)
+			fields[name] = text
+			return err
+		}
+		var err error
+		switch b.kind {
+		case "text":
+			err = set("text", b.text.String())
+			if len(b.citations) > 0 {
+				err = errors.Join(err, set("citations", b.citations))
+			}
+		case "thinking":
+			err = errors.Join(set("thinking", b.thinking.String()), set("signature", b.signature.String()))
+		case "tool_use", "server_tool_use":
+			if input := b.input.String(); isObject(input) {
+				fields["input"] = json.RawMessage(input)
+			} else if strings.TrimSpace(input) != "" {
+				err = fmt.Errorf("the arguments of the call %s are no JSON object", shortened(b.id))
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		raw, err := json.Marshal(fields)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, param.Override[anthropic.ContentBlockParamUnion](json.RawMessage(raw)))
+	}
+	if len(all) == 0 {
+		return nil, errors.New("nothing was said before it")
+	}
+	return all, nil
+}
+
+func isObject(s string) bool {
+	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
+}

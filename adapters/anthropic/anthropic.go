@@ -1,0 +1,225 @@
+// Package anthropic has models by the Messages protocol of Anthropic's API. The
+// SDK makes requests and reads rare events; the stream itself is read here, in
+// the caller's goroutine, because text comes in thousands of small events.
+package anthropic
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"collab/domain/chat"
+	"collab/ports"
+
+	anthropic "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+)
+
+const (
+	maxPauses    = 8        // of one answer that are continued
+	maxRefusal   = 64 << 10 // bytes of the body of a refusal that are read
+	maxCause     = 500      // bytes of what the provider says of a failure
+	endPatience  = 100 * time.Millisecond
+	connectLimit = 10 * time.Second
+)
+
+var _ ports.Models = (*Models)(nil)
+
+// Options say whom to ask.
+type Options struct {
+	APIKey string
+	URL    string       // without /v1; empty: Anthropic's own
+	Client *http.Client // nil: one that waits 10 s for a connection, and for an answer as long as ctx
+}
+
+// Models are those of the API.
+type Models struct{ client anthropic.Client }
+
+// New returns the models. Nothing is read from the environment.
+func New(o Options) (*Models, error) {
+	key := strings.TrimSpace(o.APIKey)
+	if key == "" {
+		return nil, errors.New("COLLAB_ANTHROPIC_API_KEY: must not be empty")
+	}
+	options := []option.RequestOption{
+		option.WithoutEnvironmentDefaults(), option.WithoutOpenTelemetry(), option.WithMaxRetries(0),
+		option.WithAPIKey(key), option.WithHTTPClient(client(o.Client)), option.WithMiddleware(shorten),
+	}
+	if o.URL != "" {
+		u, err := url.Parse(o.URL)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, errors.New("COLLAB_ANTHROPIC_URL: must be an http or https address")
+		}
+		options = append(options, option.WithBaseURL(o.URL))
+	}
+	return &Models{client: anthropic.NewClient(options...)}, nil
+}
+
+// client returns a client that follows no redirects: they would take the key
+// along to whoever the provider names.
+func client(c *http.Client) *http.Client {
+	if c == nil {
+		c = &http.Client{Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: connectLimit, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: connectLimit,
+			ForceAttemptHTTP2:   true,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+			ReadBufferSize:      bufferSize,
+			DisableCompression:  true, // a compressor would hold events back
+		}}
+	}
+	own := *c
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &own
+}
+
+// shorten bounds the body of a refusal, which the SDK reads to its end.
+func shorten(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	res, err := next(r)
+	if err == nil && res.StatusCode >= http.StatusBadRequest {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, maxRefusal), res.Body}
+	}
+	return res, err
+}
+
+// Stream answers a call, and goes on with an answer that the provider pauses.
+func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
+	params, err := request(c)
+	if err != nil {
+		return chat.Reply{}, &chat.Failure{Kind: chat.Broken, Cause: err}
+	}
+	asked := params.Messages
+	t := &answer{to: to, keeps: c.WebSearch, ids: map[string]bool{}}
+	for pauses := 0; ; pauses++ {
+		if err := m.message(ctx, params, t); err != nil {
+			switch {
+			case t.refused != nil:
+				err = t.refused
+			case ctx.Err() != nil:
+				err = context.Cause(ctx)
+			}
+			return t.reply(), err
+		}
+		if t.stop != anthropic.StopReasonPauseTurn || t.called {
+			return t.reply(), nil
+		}
+		if pauses == maxPauses {
+			return t.reply(), fail(chat.Broken, "paused more than %d times", maxPauses)
+		}
+		left := int64(c.MaxTokens) - t.reply().Usage.Output
+		if left < 1 {
+			t.stop = anthropic.StopReasonMaxTokens
+			return t.reply(), nil
+		}
+		params.MaxTokens = left
+		so, err := t.content()
+		if err != nil {
+			return t.reply(), fail(chat.Broken, "a pause: %v", err)
+		}
+		params.Messages = append(asked[:len(asked):len(asked)], anthropic.NewAssistantMessage(so...))
+	}
+}
+
+// message asks for one message and hands it on.
+func (m *Models) message(ctx context.Context, params anthropic.MessageNewParams, t *answer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // which also ends what the provider does
+	params.SetExtraFields(map[string]any{"stream": true})
+	body, err := json.Marshal(params)
+	if err != nil {
+		return fail(chat.Broken, "the request: %v", err)
+	}
+	var res *http.Response
+	if err := m.client.Post(ctx, "v1/messages", body, &res); err != nil {
+		return refusal(err)
+	}
+	defer res.Body.Close()
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		return fail(chat.Broken, "status %d with %s is no stream", res.StatusCode, cmp.Or(kind, "no content type"))
+	}
+	t.begin()
+	events := newEvents(res.Body, t)
+	for {
+		data, err := events.next()
+		if err != nil {
+			return err
+		}
+		over, err := t.event(data)
+		switch {
+		case err != nil && events.cut && !json.Valid(data):
+			return fail(chat.Truncated, "the stream ended within an event")
+		case err != nil:
+			return err
+		case over:
+			// Only a body that was read to its end leaves a connection to use again.
+			timer := time.AfterFunc(endPatience, cancel)
+			_, _ = io.CopyN(io.Discard, res.Body, bufferSize)
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {
+	return &chat.Failure{Kind: kind, Cause: fmt.Errorf("anthropic: "+format, args...)}
+}
+
+// refusal returns the failure of a request that has no stream for an answer. It
+// keeps nothing of the request, which has the key.
+func refusal(err error) error {
+	var refused *anthropic.Error
+	if !errors.As(err, &refused) {
+		return fail(chat.Network, "%s", shortened(err.Error()))
+	}
+	kind := string(refused.Type())
+	var body anthropic.ErrorResponse
+	if json.Unmarshal([]byte(refused.RawJSON()), &body) != nil || kind == "" {
+		body.Error.Message = refused.RawJSON()
+	}
+	return fail(failureKind(refused.StatusCode, kind), "status %d %s: %s (request %s)",
+		refused.StatusCode, kind, shortened(body.Error.Message), shortened(refused.RequestID))
+}
+
+// failureKind goes by the type that the provider gives before the status: an
+// error in the middle of a stream has the status 200.
+func failureKind(status int, kind string) chat.FailureKind {
+	switch kind {
+	case "overloaded_error":
+		return chat.Overloaded
+	case "rate_limit_error":
+		return chat.RateLimited
+	}
+	switch status {
+	case 529, http.StatusServiceUnavailable:
+		return chat.Overloaded
+	case http.StatusTooManyRequests:
+		return chat.RateLimited
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		if kind == "" { // a gateway's, which did not reach the provider
+			return chat.Network
+		}
+	}
+	return chat.Broken
+}
+
+func shortened(s string) string {
+	if len(s) > maxCause {
+		s = s[:maxCause]
+	}
+	return strings.ToValidUTF8(s, "")
+}

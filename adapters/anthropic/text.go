@@ -1,0 +1,62 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+var (
+	deltaBegins = []byte(`{"type":"content_block_delta","index":`)
+	textBegins  = []byte(`,"delta":{"type":"text_delta","text":"`)
+)
+
+// textDelta returns the block and the text of an event that has the form in
+// which text comes, byte for byte. Whatever has another form, or is no JSON, is
+// not ok and needs decoding.
+func textDelta(data []byte) (index int, text string, ok bool) {
+	rest, ok := bytes.CutPrefix(data, deltaBegins)
+	if !ok {
+		return 0, "", false
+	}
+	digits := 0
+	for digits < len(rest) && digits < 6 && '0' <= rest[digits] && rest[digits] <= '9' {
+		index = index*10 + int(rest[digits]-'0')
+		digits++
+	}
+	if digits == 0 || digits > 1 && rest[0] == '0' {
+		return 0, "", false
+	}
+	if rest, ok = bytes.CutPrefix(rest[digits:], textBegins); !ok {
+		return 0, "", false
+	}
+	escaped, ascii, end := false, true, 0
+	for ; end < len(rest) && rest[end] != '"'; end++ {
+		switch b := rest[end]; {
+		case b == '\\':
+			escaped = true
+			end++ // and what is escaped
+		case b < ' ':
+			return 0, "", false
+		case b >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	if end >= len(rest) {
+		return 0, "", false
+	}
+	// Two braces, with padding that hides how long the text is.
+	tail, ok := bytes.CutPrefix(rest[end+1:], []byte("}"))
+	if tail = bytes.Trim(tail, " "); !ok || len(tail) != 1 || tail[0] != '}' {
+		return 0, "", false
+	}
+	switch {
+	case escaped:
+		literal := data[len(data)-len(rest)-1:][:end+2]
+		ok = json.Unmarshal(literal, &text) == nil
+		return index, text, ok
+	case !ascii && !utf8.Valid(rest[:end]):
+		return 0, "", false
+	}
+	return index, string(rest[:end]), true
+}

@@ -1,0 +1,784 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"collab/domain/chat"
+	"collab/ports"
+	"collab/test/contract/provider"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// Provided is models that are ready to be asked.
+type Provided struct {
+	Models ports.Models
+	Model  chat.Model // one of them
+	// Server is who they are asked of. Without one they answer what they like, and
+	// only what holds for any answer is tested.
+	Server *provider.Server
+
+	Searches    bool // the provider has a search of its own, and pauses
+	KeepsUsage  bool // the provider may end without a word on usage
+	Unreachable ports.Models
+}
+
+// hearer is a sink that notes what it is given, and what is wrong with it.
+type hearer struct {
+	chunks []chat.Chunk
+	waits  int
+	alive  int
+	wrong  []string
+
+	chunk func(chat.Chunk) error // nil: takes all
+	wait  func() error           // likewise
+
+	calls map[string]bool // by their ids, whether a result is to come
+	since int             // chunks since the last wait
+}
+
+func (h *hearer) Chunk(c chat.Chunk) error {
+	h.check(c)
+	h.chunks = append(h.chunks, c)
+	h.since++
+	if h.chunk != nil {
+		return h.chunk(c)
+	}
+	return nil
+}
+
+func (h *hearer) Alive() { h.alive++ }
+
+func (h *hearer) Wait() error {
+	h.waits++
+	h.since = 0
+	if h.wait != nil {
+		return h.wait()
+	}
+	return nil
+}
+
+// check holds the chunk to the grammar.
+func (h *hearer) check(c chat.Chunk) {
+	bad := func(format string, args ...any) { h.wrong = append(h.wrong, fmt.Sprintf(format, args...)) }
+	if h.calls == nil {
+		h.calls = map[string]bool{}
+	}
+	var want chat.Chunk // with the fields that the type has
+	switch c.Type {
+	case chat.TextChunk:
+		want = chat.Chunk{Type: c.Type, Text: c.Text}
+		if c.Text == "" {
+			bad("an empty text")
+		}
+	case chat.CallChunk:
+		want = chat.Chunk{Type: c.Type, CallID: c.CallID, Name: c.Name, Args: c.Args, ServerHandled: c.ServerHandled}
+		var args map[string]any
+		if json.Unmarshal([]byte(c.Args), &args) != nil || args == nil {
+			bad("the arguments %q", c.Args)
+		}
+		if _, twice := h.calls[c.CallID]; twice || c.CallID == "" || c.Name == "" {
+			bad("the call %q of %q", c.CallID, c.Name)
+		}
+		h.calls[c.CallID] = c.ServerHandled
+	case chat.ResultChunk:
+		want = chat.Chunk{Type: c.Type, CallID: c.CallID, Result: c.Result}
+		if !json.Valid([]byte(c.Result)) {
+			bad("the result %q", c.Result)
+		}
+		if !h.calls[c.CallID] {
+			bad("a result for %q, which is no call that waits for one", c.CallID)
+		}
+		h.calls[c.CallID] = false
+	default:
+		bad("a chunk of the type %q", c.Type)
+	}
+	if c != want {
+		bad("more than a %s has: %+v", c.Type, c)
+	}
+}
+
+func (h *hearer) text() string {
+	var b strings.Builder
+	for _, c := range h.chunks {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+// asked is one sub-test about models.
+type asked struct {
+	*testing.T
+	Provided
+	ctx context.Context
+	to  *hearer
+}
+
+func (a *asked) call() chat.Call {
+	return chat.Call{
+		Model: a.Model, MaxTokens: 100,
+		Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: "Hello, who is there?"}}}},
+	}
+}
+
+// searching is a call that may search.
+func (a *asked) searching() chat.Call {
+	c := a.call()
+	c.WebSearch = true
+	return c
+}
+
+// hears asks and ends the sub-test unless the answer is whole and well-formed.
+func (a *asked) hears(c chat.Call) chat.Reply {
+	a.Helper()
+	reply, err := a.asks(c)
+	if err != nil {
+		a.Fatal(err)
+	}
+	if reply.Stop == "" {
+		a.Error("an answer ended without a reason to stop")
+	}
+	return reply
+}
+
+// asks asks, and holds whatever comes to the grammar.
+func (a *asked) asks(c chat.Call) (chat.Reply, error) {
+	a.Helper()
+	reply, err := a.Models.Stream(a.ctx, c, a.to)
+	for _, w := range a.to.wrong {
+		a.Error(w)
+	}
+	return reply, err
+}
+
+// fails asks and ends the sub-test unless it fails that way.
+func (a *asked) fails(c chat.Call, kind chat.FailureKind) chat.Reply {
+	a.Helper()
+	reply, err := a.asks(c)
+	var failure *chat.Failure
+	if !errors.As(err, &failure) || failure.Kind != kind {
+		a.Fatalf("%v came, not a failure of the kind %d", err, kind)
+	}
+	if failure.Cause == nil {
+		a.Error("a failure without a cause says nothing to the log")
+	}
+	return reply
+}
+
+// heard ends the sub-test unless these chunks came.
+func (a *asked) heard(want ...chat.Chunk) {
+	a.Helper()
+	if diff := cmp.Diff(want, a.to.chunks); diff != "" {
+		a.Fatalf("other chunks came (-want +got):\n%s", diff)
+	}
+}
+
+func (a *asked) leaves() {
+	a.Helper()
+	arrives(a.T, a.Server.Left(), "the end of the provider's work")
+}
+
+func said(s string) chat.Chunk { return chat.Chunk{Type: chat.TextChunk, Text: s} }
+
+func toolCall(id, name, args string) chat.Chunk {
+	return chat.Chunk{Type: chat.CallChunk, CallID: id, Name: name, Args: args}
+}
+
+func searchCall(id, query string) chat.Chunk {
+	return chat.Chunk{Type: chat.CallChunk, CallID: id, Name: chat.WebSearch, Args: `{"query":"` + query + `"}`, ServerHandled: true}
+}
+
+func result(id, value string) chat.Chunk {
+	return chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: value}
+}
+
+// Models is the suite of ports.Models. Open returns models of a server that
+// plays the scripts, or models without one.
+func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Provided) {
+	run := func(name string, scripted bool, can func(Provided) bool, lacks string, test func(*asked)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := open(t)
+			if scripted && p.Server == nil {
+				t.Skip("these models have no server that could be told what to say")
+			}
+			if can != nil && !can(p) {
+				t.Skip("these models have no " + lacks)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			test(&asked{T: t, Provided: p, ctx: ctx, to: &hearer{}})
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(anyModels)) {
+		run(name, false, nil, "", anyModels[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(scriptedModels)) {
+		run(name, true, nil, "", scriptedModels[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(searchingModels)) {
+		run(name, true, func(p Provided) bool { return p.Searches }, "search of their own", searchingModels[name])
+	}
+	run("usage that the provider keeps back is not known", true, func(p Provided) bool { return p.KeepsUsage }, "way to keep usage back", func(a *asked) {
+		a.Server.Play(provider.Script{provider.NoUsage(), provider.Text("Hello.")})
+		reply := a.hears(a.call())
+		if reply.InputKnown || reply.OutputKnown || reply.Usage != (chat.Usage{}) {
+			a.Fatalf("%+v is known", reply)
+		}
+	})
+	run("whoever cannot be reached is a network failure", false, func(p Provided) bool { return p.Unreachable != nil }, "network", func(a *asked) {
+		a.Models = a.Unreachable
+		if reply := a.fails(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown {
+			a.Errorf("%+v is known", reply)
+		}
+	})
+}
+
+// anyModels hold for any answer to a greeting, of at least one text.
+var anyModels = map[string]func(*asked){
+	"an answer is well-formed and its usage known": func(a *asked) {
+		reply := a.hears(a.call())
+		if !reply.InputKnown || !reply.OutputKnown || reply.Usage.Input < 1 || reply.Usage.Output < 1 || a.to.text() == "" {
+			a.Fatalf("%+v with the text %q", reply, a.to.text())
+		}
+	},
+	"nothing comes once the context has ended": func(a *asked) {
+		cause := errors.New("the client went away")
+		ctx, cancel := context.WithCancelCause(a.ctx)
+		cancel(cause)
+		a.ctx = ctx
+		if _, err := a.asks(a.call()); !errors.Is(err, cause) {
+			a.Fatalf("%v came, not the cause", err)
+		}
+		a.heard()
+	},
+	"an error of the sink ends the answer and comes back as it is": func(a *asked) {
+		full := errors.New("the sink is full")
+		a.to.chunk = func(chat.Chunk) error { return full }
+		if _, err := a.asks(a.call()); err != full {
+			a.Fatalf("%v came, not the sink's error", err)
+		}
+		if n := len(a.to.chunks); n != 1 {
+			a.Fatalf("%d chunks came after an error", n-1)
+		}
+	},
+}
+
+// scriptedModels hold for the models of any server.
+var scriptedModels = map[string]func(*asked){
+	"text comes as it was said, in its pieces": func(a *asked) {
+		pieces := []string{"Hello", ", ", "wörld 🦉", "\n\n", `"quoted" \ / \u0041 \n`, "\u2028\u0001\u007f\t", "{\"type\":\"text_delta\"}", " ", "\u00e9e\u0301", "<b>&amp;"}
+		a.Server.Play(provider.Script{provider.Text(pieces...), provider.Uses(provider.Usage{})})
+		a.hears(a.call())
+		var want []chat.Chunk
+		for _, p := range pieces {
+			want = append(want, said(p))
+		}
+		a.heard(want...)
+	},
+	"an empty text does not come": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Text("", "a", "", "b", "")})
+		a.hears(a.call())
+		a.heard(said("a"), said("b"))
+	},
+	"a long text comes whole": func(a *asked) {
+		long := strings.Repeat("a long text ", 100_000)
+		a.Server.Play(provider.Script{provider.Text("so: ", long, "end")})
+		a.hears(a.call())
+		a.heard(said("so: "), said(long), said("end"))
+	},
+	"text comes at once, with the word to let it go out": func(a *asked) {
+		first, second := make(chan struct{}), make(chan struct{})
+		a.Server.Play(provider.Script{provider.Text("a"), provider.Hold(first), provider.Text("b"), provider.Hold(second), provider.Text("c")})
+		a.to.wait = func() error {
+			switch a.to.text() {
+			case "a":
+				close(first)
+			case "ab":
+				close(second)
+			}
+			return nil
+		}
+		a.hears(a.call())
+		if a.to.text() != "abc" {
+			a.Fatalf("%q came", a.to.text())
+		}
+	},
+	"as long as more is there nothing waits": func(a *asked) {
+		const many = 400
+		a.Server.Play(provider.Script{provider.Burst(provider.Text(slices.Repeat([]string{"word "}, many)...))})
+		a.hears(a.call())
+		if len(a.to.chunks) != many || a.to.waits < 1 || a.to.waits > many/4 {
+			a.Fatalf("%d waits for %d chunks that came in one piece", a.to.waits, len(a.to.chunks))
+		}
+	},
+	"whatever the provider sends is a sign of life, and nothing else": func(a *asked) {
+		held := make(chan struct{})
+		a.Server.Play(provider.Script{provider.Ping(), provider.Unknown(), provider.Text("a"), provider.Ping(), provider.Unknown(), provider.Hold(held), provider.Ping(), provider.Text("b")})
+		a.to.wait = func() error {
+			if a.to.alive < 3 {
+				a.Errorf("%d signs of life in at least 3 events", a.to.alive)
+			}
+			if a.to.text() == "a" && a.to.waits == 1 {
+				close(held)
+			}
+			return nil
+		}
+		a.hears(a.call())
+		a.heard(said("a"), said("b"))
+	},
+	"a call comes once, when it is whole": func(a *asked) {
+		a.Server.Play(provider.Script{
+			provider.Text("Let me see."), provider.Call("c1", "read_file", "", `{"pa`, `th":`, ` "a\"\u00e4}{`, `"}`), provider.Call("c2", "list", `{ }`),
+		})
+		c := a.call()
+		c.Tools = []chat.Tool{{Name: "read_file", Description: "Reads", Schema: `{"type":"object","properties":{"path":{"type":"string"}}}`}, {Name: "list"}}
+		reply := a.hears(c)
+		a.heard(said("Let me see."), toolCall("c1", "read_file", `{"path": "a\"\u00e4}{"}`), toolCall("c2", "list", `{ }`))
+		if reply.Stop != "tool_use" && reply.Stop != "tool_calls" {
+			a.Errorf("it stopped for %q", reply.Stop)
+		}
+	},
+	"a call without arguments has none": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Call("c1", "list"), provider.Call("c2", "list", "", ""), provider.Call("c3", "list", " ")})
+		a.hears(a.call())
+		a.heard(toolCall("c1", "list", "{}"), toolCall("c2", "list", "{}"), toolCall("c3", "list", "{}"))
+	},
+	"a call that the limit cuts off does not come": func(a *asked) {
+		for _, fragments := range [][]string{nil, {""}, {`{"path`}, {`{"path":"a"`}, {`{"path":"a"`, `,`}} {
+			a.to = &hearer{}
+			a.Server.Play(provider.Script{provider.Text("So"), provider.Call("c1", "list", "{}"), provider.Call("c2", "read_file", fragments...), provider.Stop("max_tokens")})
+			reply := a.hears(a.call())
+			a.heard(said("So"), toolCall("c1", "list", "{}"))
+			if reply.Stop != "max_tokens" && reply.Stop != "length" {
+				a.Errorf("it stopped for %q", reply.Stop)
+			}
+		}
+	},
+	"a whole call comes also before the limit": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Call("c1", "list", `{"all":true}`), provider.Stop("max_tokens")})
+		a.hears(a.call())
+		a.heard(toolCall("c1", "list", `{"all":true}`))
+	},
+	"arguments that are no JSON object are a failure": func(a *asked) {
+		for _, args := range []string{`{"path`, `[1]`, `"text"`, `null`, `{} {}`, `{"a":01}`} {
+			a.to = &hearer{}
+			a.Server.Play(provider.Script{provider.Text("So"), provider.Call("c1", "list", args)})
+			a.fails(a.call(), chat.Broken)
+			a.heard(said("So"))
+		}
+	},
+	"thinking does not come": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Think("I had better be careful."), provider.Text("Hello."), provider.Think("Done.")})
+		a.hears(a.call())
+		a.heard(said("Hello."))
+	},
+	"the usage is the provider's, with what the cache took and gave": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 1000, CacheRead: 200, CacheMade: 30, Output: 4}), provider.Text("Hello.")})
+		reply := a.hears(a.call())
+		want := chat.Reply{Usage: chat.Usage{Input: 1230, CacheRead: 200, CacheMade: 30, Output: 4}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
+		if reply != want {
+			a.Fatalf("got %+v\nwant %+v", reply, want)
+		}
+	},
+	"the provider is told how much it may say": func(a *asked) {
+		a.Server.Play(provider.Script{provider.UsesAll(5), provider.Text("Hello."), provider.Stop("max_tokens")})
+		c := a.call()
+		c.MaxTokens = 77
+		if reply := a.hears(c); reply.Usage != (chat.Usage{Input: 5, Output: 77}) {
+			a.Fatalf("it used %+v", reply.Usage)
+		}
+	},
+	"a refusal to answer is an answer": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Text("I"), provider.Stop("refusal")})
+		if reply := a.hears(a.call()); reply.Stop != "refusal" {
+			a.Fatalf("it stopped for %q", reply.Stop)
+		}
+		a.heard(said("I"))
+	},
+	"a stream without its end marker is truncated": func(a *asked) {
+		for _, script := range []provider.Script{
+			{provider.Cut()},
+			{provider.Text("Hello"), provider.Cut()},
+			{provider.Text("Hello"), provider.Call("c1", "list", "{}"), provider.Cut()},
+			{provider.Text("Hello"), provider.Raw("data: {\"type\":\"content_block_de"), provider.Cut()},
+			{provider.Text("Hello"), provider.Raw("event: content_block_delta"), provider.Cut()},
+			{provider.Text("Hello"), provider.Raw("\n\n\n: comment\n\n"), provider.Cut()},
+			{provider.Text("Hello"), provider.Raw("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\ndata: [DO"), provider.Cut()},
+		} {
+			a.to = &hearer{}
+			a.Server.Play(script)
+			reply := a.fails(a.call(), chat.Truncated)
+			if reply.OutputKnown || reply.Stop != "" {
+				a.Errorf("of what was cut off %+v is known", reply)
+			}
+			if len(script) > 1 && a.to.text() != "Hello" {
+				a.Errorf("%q came before", a.to.text())
+			}
+		}
+	},
+	"a lost connection is a network failure": func(a *asked) {
+		for _, script := range []provider.Script{{provider.Drop()}, {provider.Text("Hello"), provider.Drop()}, {provider.Call("c1", "list", `{"a`), provider.Drop()}} {
+			a.to = &hearer{}
+			a.Server.Play(script)
+			a.fails(a.call(), chat.Network)
+			for _, c := range a.to.chunks {
+				if c != said("Hello") {
+					a.Errorf("%+v came before", c)
+				}
+			}
+		}
+	},
+	"refusals have their kinds, and are the caller's to repeat": func(a *asked) {
+		page := provider.Answer(http.StatusServiceUnavailable, "text/html", "<h1>"+strings.Repeat("down ", 100_000))
+		for i, c := range []struct {
+			step provider.Step
+			kind chat.FailureKind
+		}{
+			{provider.Refuse(529, "overloaded_error", "Overloaded"), chat.Overloaded},
+			{provider.Refuse(503, "api_error", "Try later"), chat.Overloaded},
+			{provider.Refuse(500, "overloaded_error", "Overloaded"), chat.Overloaded},
+			{page, chat.Overloaded},
+			{provider.Refuse(429, "rate_limit_error", "Slow down", "Retry-After", "3600"), chat.RateLimited},
+			{provider.Refuse(429, "rate_limit_error", "Slow down"), chat.RateLimited},
+			{provider.SpendLimit(), chat.RateLimited},
+			{provider.Answer(429, "text/plain", "no"), chat.RateLimited},
+			{provider.Answer(502, "text/html", "<h1>Bad Gateway</h1>"), chat.Network},
+			{provider.Refuse(500, "api_error", "Internal server error"), chat.Broken},
+			{provider.Refuse(401, "authentication_error", "invalid x-api-key"), chat.Broken},
+			{provider.Refuse(400, "invalid_request_error", "prompt is too long"), chat.Broken},
+			{provider.Refuse(404, "not_found_error", "model: gone"), chat.Broken},
+			{provider.Answer(200, "application/json", `{"choices":[]}`), chat.Broken},
+			{provider.Answer(200, "text/html", "<h1>Sign in</h1>"), chat.Broken},
+			{provider.Refuse(307, "moved", "", "Location", a.Server.Anthropic()+"/elsewhere"), chat.Broken},
+		} {
+			a.Server.Play(provider.Script{c.step})
+			if reply := a.fails(a.call(), c.kind); reply != (chat.Reply{}) {
+				a.Errorf("of refusal %d %+v is known", i, reply)
+			}
+			if n := len(a.Server.Requests()); n != i+1 {
+				a.Fatalf("%d requests were made for %d calls", n, i+1)
+			}
+		}
+		a.heard()
+	},
+	"an error in the stream has its kind, after what came before": func(a *asked) {
+		for kind, want := range map[string]chat.FailureKind{"overloaded_error": chat.Overloaded, "rate_limit_error": chat.RateLimited, "api_error": chat.Broken, "whatever": chat.Broken} {
+			for _, script := range []provider.Script{
+				{provider.Fail(kind, "It went wrong")},
+				{provider.Text("Hello"), provider.Fail(kind, "It went wrong")},
+				{provider.Call("c1", "list", `{"a`), provider.Fail(kind, strings.Repeat("wrong ", 1000))},
+			} {
+				a.to = &hearer{}
+				a.Server.Play(script)
+				if reply := a.fails(a.call(), want); reply.OutputKnown {
+					a.Errorf("of what failed %+v is known", reply)
+				}
+				for _, c := range a.to.chunks {
+					if c != said("Hello") {
+						a.Errorf("%+v came before", c)
+					}
+				}
+			}
+		}
+	},
+	"an event that is no JSON is a failure": func(a *asked) {
+		for _, raw := range []string{"data: {\"type\":\n\n", "data: hello\n\n", "data: {}}\n\n", "data: \x00\n\n"} {
+			a.to = &hearer{}
+			a.Server.Play(provider.Script{provider.Text("Hello"), provider.Raw(raw), provider.Text(" again")})
+			a.fails(a.call(), chat.Broken)
+			a.heard(said("Hello"))
+		}
+	},
+	"an event without a bound is a failure": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Text("Hello"), provider.Raw("data: " + strings.Repeat("x", 9<<20)), provider.Silence()})
+		a.fails(a.call(), chat.Broken)
+		a.heard(said("Hello"))
+		a.leaves()
+	},
+	"a context that ends is the end of the provider's work": func(a *asked) {
+		cause := errors.New("the client went away")
+		for name, script := range map[string]provider.Script{
+			"before the answer": {provider.HoldBack(nil)},
+			"in a silence":      {provider.Text("Hello"), provider.Silence()},
+			"in a flood":        {provider.Flood(1<<30, "word ")},
+		} {
+			parent := a.ctx
+			ctx, cancel := context.WithCancelCause(parent)
+			a.ctx, a.to = ctx, &hearer{}
+			a.Server.Choose(func(provider.Request) provider.Script {
+				if name == "before the answer" {
+					cancel(cause)
+				}
+				return script
+			})
+			a.to.wait = func() error {
+				if len(a.to.chunks) > 0 {
+					cancel(cause)
+				}
+				return nil
+			}
+			reply, err := a.asks(a.call())
+			if !errors.Is(err, cause) {
+				a.Fatalf("%s: %v came, not the cause", name, err)
+			}
+			if reply.OutputKnown {
+				a.Errorf("%s: of what was given up %+v is known", name, reply)
+			}
+			a.leaves()
+			a.ctx = parent
+			cancel(nil)
+		}
+	},
+	"an error of the sink is the end of the provider's work": func(a *asked) {
+		full := errors.New("the sink is full")
+		for _, refuse := range []func(){
+			func() { a.to.chunk = func(chat.Chunk) error { return full } },
+			func() { a.to.wait = func() error { return full } },
+		} {
+			a.to = &hearer{}
+			refuse()
+			a.Server.Play(provider.Script{provider.Text("Hello"), provider.Silence()})
+			if _, err := a.asks(a.call()); err != full {
+				a.Fatalf("%v came, not the sink's error", err)
+			}
+			a.heard(said("Hello"))
+			a.leaves()
+		}
+	},
+	"any history is one that the provider takes": func(a *asked) {
+		use := func(id, name, args string) chat.Block {
+			return chat.Block{Kind: chat.ToolUse, ID: id, Name: name, Args: args}
+		}
+		answer := func(id, text string, isError bool) chat.Block {
+			return chat.Block{Kind: chat.ToolResult, ID: id, Text: text, IsError: isError}
+		}
+		text := func(s string) chat.Block { return chat.Block{Kind: chat.Text, Text: s} }
+		c := a.call()
+		c.System = "Be brief.\n"
+		c.Turns = []chat.Turn{
+			{Role: chat.User, Blocks: []chat.Block{text("List"), text("the files")}},
+			{Role: chat.Assistant, Blocks: []chat.Block{text("Yes."), use("functions.list:0", "list", `{}`), use(strings.Repeat("x", 256), "read", `{"a": "\u0000"}`), use("call_1", "read", `{"b":1}`)}},
+			{Role: chat.User, Blocks: []chat.Block{answer("functions.list:0", "", false), answer(strings.Repeat("x", 256), "no such file", true), answer("call_1", " \n", false), text("And?")}},
+			{Role: chat.Assistant, Blocks: []chat.Block{use("ünïcödé", "list", `{}`)}},
+			{Role: chat.User, Blocks: []chat.Block{answer("ünïcödé", "a.txt", false)}},
+		}
+		schema := `{"properties": {"b":{"type":"string"}, "a":{}}, "type" : "object", "required":["b"]}`
+		for _, tools := range [][]chat.Tool{nil, {{Name: "list"}}, {{Name: "list", Schema: "{}"}, {Name: "read", Description: "Reads a file", Schema: schema}}} {
+			a.to = &hearer{}
+			c.Tools = tools
+			a.hears(c)
+			body := string(a.Server.Requests()[len(a.Server.Requests())-1].Body)
+			for _, want := range []string{"Be brief.", "no such file", "And?", "a.txt", `"b":1`} {
+				if !strings.Contains(body, want) && !strings.Contains(body, strings.ReplaceAll(want, `"`, `\"`)) {
+					a.Errorf("%q is not in the request", want)
+				}
+			}
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, []byte(schema)); err != nil {
+				a.Fatal(err)
+			}
+			if len(tools) == 2 && !strings.Contains(body, compact.String()) {
+				a.Error("the schema is not in the request in the order in which it was given")
+			}
+		}
+	},
+	"many are answered at once, each with its own": func(a *asked) {
+		const many = 24
+		a.Server.Choose(func(r provider.Request) provider.Script {
+			return provider.Script{provider.Text("for "), provider.Text(r.Message), provider.Call("c", "list", "{}")}
+		})
+		errs := together(many, func(i int) error {
+			c, to := a.call(), &hearer{}
+			c.Turns[0].Blocks[0].Text = fmt.Sprint("message ", i)
+			if _, err := a.Models.Stream(a.ctx, c, to); err != nil {
+				return err
+			}
+			if want := fmt.Sprint("for message ", i); to.text() != want || len(to.chunks) != 3 || len(to.wrong) > 0 {
+				return fmt.Errorf("%v came for %q", to.chunks, want)
+			}
+			return nil
+		})
+		for _, err := range errs {
+			if err != nil {
+				a.Fatal(err)
+			}
+		}
+	},
+	"whatever the provider says, what comes is well-formed": func(a *asked) {
+		rapid.Check(a.T, func(t *rapid.T) {
+			script, want, whole := someScript(t, a.Searches)
+			a.Server.Play(script)
+			c, to := a.call(), &hearer{}
+			c.WebSearch = a.Searches
+			_, err := a.Models.Stream(a.ctx, c, to)
+			var failure *chat.Failure
+			if (err == nil) != whole || err != nil && !errors.As(err, &failure) {
+				t.Fatalf("%v came", err)
+			}
+			if len(to.wrong) > 0 || to.text() != want {
+				t.Fatalf("%v\ngot the text %q\nwant %q", to.wrong, to.text(), want)
+			}
+		})
+	},
+}
+
+// someScript draws an answer, with its text, and whether it is whole.
+func someScript(t *rapid.T, searches bool) (s provider.Script, text string, whole bool) {
+	ids := 0
+	id := func() string { ids++; return fmt.Sprint("id_", ids) }
+	word := rapid.StringN(0, 20, -1)
+	var step func(depth int) provider.Step
+	step = func(depth int) provider.Step {
+		kinds := 9
+		if searches {
+			kinds = 12
+		}
+		switch rapid.IntRange(0, kinds).Draw(t, "kind") {
+		case 0, 1, 2, 3:
+			pieces := rapid.SliceOfN(word, 0, 5).Draw(t, "pieces")
+			text += strings.Join(pieces, "")
+			return provider.Text(pieces...)
+		case 4:
+			return provider.Ping()
+		case 5:
+			return provider.Unknown()
+		case 6:
+			return provider.Think(word.Draw(t, "thought"))
+		case 7, 8:
+			args, err := json.Marshal(map[string]string{word.Draw(t, "name"): word.Draw(t, "value")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := rapid.IntRange(0, len(args)).Draw(t, "at")
+			for at > 0 && at < len(args) && args[at]&0xC0 == 0x80 {
+				at-- // a fragment is a text of its own
+			}
+			return provider.Call(id(), "list", string(args[:at]), string(args[at:]))
+		case 9:
+			if depth == 2 {
+				return provider.Ping()
+			}
+			return provider.Burst(step(depth+1), step(depth+1))
+		case 10:
+			return provider.Search(id(), "q", provider.Result{Title: word.Draw(t, "title"), URL: "https://example.com/"})
+		case 11:
+			return provider.SearchFailed(id(), "q", "unavailable")
+		default:
+			return provider.Found(id(), `[]`) // of a search that nobody saw
+		}
+	}
+	for range rapid.IntRange(0, 8).Draw(t, "steps") {
+		s = append(s, step(0))
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "end") {
+	case 0:
+		return append(s, provider.Cut()), text, false
+	case 1:
+		return append(s, provider.Fail("overloaded_error", "no more")), text, false
+	case 2:
+		return append(s, provider.Raw("data: {\n\n")), text, false
+	case 3:
+		return append(s, provider.Call(id(), "list", `{"a`), provider.Stop("max_tokens")), text, true
+	}
+	return s, text, true
+}
+
+// searchingModels hold for the models of a server that searches and pauses.
+var searchingModels = map[string]func(*asked){
+	"a search is a call that is taken care of, and its result": func(a *asked) {
+		a.Server.Play(provider.Script{
+			provider.Text("Let me look."),
+			provider.Search("s1", "owls", provider.Result{Title: "Owls \"of\" <Europe>", URL: "https://example.com/owls?a=b&c", PageAge: "2 days ago"}, provider.Result{Title: "Öwls", URL: "https://example.com/2"}),
+			provider.Search("s2", "none"),
+			provider.Cite("Owls", "https://example.com/owls"), provider.Text("They fly."),
+			provider.Uses(provider.Usage{Input: 9, Output: 8, Searches: 2}),
+		})
+		reply := a.hears(a.searching())
+		if len(a.to.chunks) != 6 {
+			a.Fatalf("%d chunks came", len(a.to.chunks))
+		}
+		found := a.to.chunks[2].Result
+		a.to.chunks[2].Result = ""
+		a.heard(said("Let me look."), searchCall("s1", "owls"), result("s1", ""), searchCall("s2", "none"), result("s2", "[]"), said("They fly."))
+		var sources []map[string]string
+		if err := json.Unmarshal([]byte(found), &sources); err != nil {
+			a.Fatal(err)
+		}
+		if diff := cmp.Diff([]map[string]string{
+			{"title": "Owls \"of\" <Europe>", "url": "https://example.com/owls?a=b&c", "pageAge": "2 days ago"}, {"title": "Öwls", "url": "https://example.com/2"},
+		}, sources); diff != "" {
+			a.Errorf("other sources (-want +got):\n%s", diff)
+		}
+		if reply.Usage.Searches != 2 {
+			a.Errorf("%d searches were counted", reply.Usage.Searches)
+		}
+	},
+	"a search that fails has its error for a result": func(a *asked) {
+		a.Server.Play(provider.Script{provider.SearchFailed("s1", "owls", "max_uses_exceeded"), provider.Text("Sorry.")})
+		a.hears(a.searching())
+		a.heard(searchCall("s1", "owls"), result("s1", `{"error":"max_uses_exceeded"}`), said("Sorry."))
+	},
+	"a result without its call does not come, nor a second one": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Found("s0", "[]"), provider.Search("s1", "owls"), provider.Found("s1", "[]"), provider.Text("So.")})
+		a.hears(a.searching())
+		a.heard(searchCall("s1", "owls"), result("s1", "[]"), said("So."))
+	},
+	"a pause is gone on from, and the usage is all of it": func(a *asked) {
+		a.Server.Play(
+			provider.Script{provider.Uses(provider.Usage{Input: 10, CacheRead: 5, Output: 20}), provider.Think("Hm."), provider.Text("One"), provider.Cite("Owls", "https://example.com/owls"), provider.Searching("s1", "owls"), provider.Stop("pause_turn")},
+			provider.Script{provider.Uses(provider.Usage{Input: 100, CacheMade: 7, Output: 30}), provider.Found("s1", "[]"), provider.Text(", two"), provider.Stop("pause_turn")},
+			provider.Script{provider.UsesAll(1000), provider.Text(", three.")},
+		)
+		reply := a.hears(a.searching())
+		a.heard(said("One"), searchCall("s1", "owls"), result("s1", "[]"), said(", two"), said(", three."))
+		want := chat.Reply{Usage: chat.Usage{Input: 15 + 107 + 1000, CacheRead: 5, CacheMade: 7, Output: 20 + 30 + 50, Searches: 1}, InputKnown: true, OutputKnown: true, Stop: "end_turn"}
+		if reply != want {
+			a.Errorf("got %+v\nwant %+v", reply, want)
+		}
+		requests := a.Server.Requests()
+		for i, want := range []int64{100, 80, 50} {
+			if requests[i].MaxTokens != want {
+				a.Errorf("message %d was allowed %d tokens, not the %d that were left", i, requests[i].MaxTokens, want)
+			}
+		}
+		for _, want := range []string{`"signature":"c2lnbmVk"`, `"data":"aGlkZGVu"`, `"encrypted_index":"aW5kZXg="`, `"query":"owls"`, `"text":", two"`} {
+			if !strings.Contains(string(requests[2].Body), want) {
+				a.Errorf("%s did not go back to the provider", want)
+			}
+		}
+	},
+	"a pause at the limit is the end": func(a *asked) {
+		a.Server.Play(provider.Script{provider.UsesAll(10), provider.Text("One"), provider.Stop("pause_turn")})
+		if reply := a.hears(a.searching()); reply.Stop != "max_tokens" || len(a.Server.Requests()) != 1 {
+			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
+		}
+	},
+	"pauses have an end": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 1, Output: 1}), provider.Text("On"), provider.Stop("pause_turn")})
+		reply := a.fails(a.searching(), chat.Broken)
+		if n := int64(len(a.Server.Requests())); n > 20 || reply.Usage.Input != n || reply.Usage.Output != n {
+			a.Fatalf("%+v after %d requests", reply, n)
+		}
+	},
+	"a failure after a pause has what was used before": func(a *asked) {
+		for _, after := range []provider.Script{{provider.Refuse(529, "overloaded_error", "no")}, {provider.Uses(provider.Usage{}), provider.Fail("overloaded_error", "no")}} {
+			a.to = &hearer{}
+			a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 10, Output: 20}), provider.Text("One"), provider.Stop("pause_turn")}, after)
+			reply := a.fails(a.searching(), chat.Overloaded)
+			if !reply.InputKnown || reply.Usage.Input != 10 || reply.Usage.Output < 20 || a.to.text() != "One" {
+				a.Errorf("%+v", reply)
+			}
+		}
+	},
+}
