@@ -35,7 +35,15 @@ func (b *bench) launchBare(database string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return launch("bare", b.folder, address, program, os.Environ(), bareCommand, address, database)
+	folder, err := os.MkdirTemp(b.folder, "bare-")
+	if err != nil {
+		return nil, err
+	}
+	p, err := launch("bare", b.folder, address, program, os.Environ(), bareCommand, address, database, folder)
+	if p != nil {
+		p.folder = folder
+	}
+	return p, err
 }
 
 // bareTable has the columns and the indexes of the table of tasks.
@@ -68,10 +76,10 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 }
 
 // serveBare runs the bare server: args are its address and that of the
-// database, empty for none.
+// database, empty for none, and the folder for its files.
 func serveBare(args []string) error {
-	if len(args) != 2 {
-		return errors.New("bare needs an address and a database")
+	if len(args) != 3 {
+		return errors.New("bare needs an address, a database and a folder")
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -81,6 +89,10 @@ func serveBare(args []string) error {
 	feed := &bareFeed{clients: map[chan []byte]<-chan struct{}{}}
 	mux.HandleFunc("GET /api/v1/sync/changes", feed.follow)
 	mux.HandleFunc("POST "+barePublish, feed.publish)
+	files := bareFiles{folder: args[2]}
+	mux.HandleFunc("POST "+bareUploads, files.upload)
+	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
+	mux.HandleFunc("GET "+barePlain+"/{id}", files.plain)
 	if args[1] != "" {
 		config, err := pgxpool.ParseConfig(args[1])
 		if err != nil {

@@ -53,6 +53,7 @@ func (b *bench) startCollab(ctx context.Context, name, database string) (*collab
 	if err != nil {
 		return nil, err
 	}
+	p.folder = folder
 	c := &collab{process: p}
 	if _, err = p.ready(ctx); err == nil {
 		err = c.signIn(ctx)
@@ -71,13 +72,18 @@ type session struct {
 	Org   struct{ ID string } `json:"org"`
 }
 
-// exchange takes the way of a script: a token of the development provider, for
-// a user of the one organisation, exchanged for a service token.
+// exchange is exchangeIn for a user of the organisation that all parts share.
 func (c *collab) exchange(ctx context.Context, name, role string, s *session) error {
+	return c.exchangeIn(ctx, "Bench", name, role, s)
+}
+
+// exchangeIn takes the way of a script: a token of the development provider, for
+// a user of an organisation, exchanged for a service token.
+func (c *collab) exchangeIn(ctx context.Context, org, name, role string, s *session) error {
 	var identity struct {
 		IdentityToken string `json:"identityToken"`
 	}
-	form := url.Values{"email": {name + "@bench.example"}, "name": {name}, "org": {"Bench"}, "role": {role}}
+	form := url.Values{"email": {name + "@bench.example"}, "name": {name}, "org": {org}, "role": {role}}
 	_, err := c.call(ctx, "POST", "/dev/identity/token", "application/x-www-form-urlencoded", form.Encode(), &identity)
 	if err != nil {
 		return err

@@ -24,9 +24,13 @@ import (
 // servers.
 type workload struct {
 	name   string
-	head   []byte   // the request, up to the id where there are any
-	ids    []string // one at random goes between head and tail
+	head   []byte                  // the request, up to the id where there are any
+	ids    []string                // one at random goes between head and tail
+	next   func(*rand.Rand) string // makes one instead, where none may come twice; nil: ids
 	tail   []byte
+	block  []byte // follows so many times, for what is long
+	blocks int
+	end    []byte // follows the blocks
 	status int
 	holds  func(body []byte, id string) bool
 }
@@ -146,7 +150,10 @@ func (c *connection) repeat(w workload, phase *atomic.Int32, seed uint64) ([]tim
 	took := make([]time.Duration, 0, 1<<14)
 	for {
 		var id string
-		if len(w.ids) > 0 {
+		switch {
+		case w.next != nil:
+			id = w.next(random)
+		case len(w.ids) > 0:
 			id = w.ids[random.IntN(len(w.ids))]
 		}
 		began := time.Now()
@@ -170,7 +177,7 @@ func (c *connection) repeat(w workload, phase *atomic.Int32, seed uint64) ([]tim
 // next exchange.
 func (c *connection) exchange(w workload, id string) (status int, body []byte, err error) {
 	c.out = append(append(append(c.out[:0], w.head...), id...), w.tail...)
-	if _, err := c.Write(c.out); err != nil {
+	if err := c.send(w); err != nil {
 		return 0, nil, err
 	}
 	line, err := c.r.ReadSlice('\n')
@@ -213,6 +220,20 @@ func (c *connection) exchange(w workload, id string) (status int, body []byte, e
 		err = c.read(length)
 	}
 	return status, c.body, err
+}
+
+// send writes what is in out, and the blocks that follow it.
+func (c *connection) send(w workload) error {
+	if _, err := c.Write(c.out); err != nil || w.blocks == 0 {
+		return err
+	}
+	for range w.blocks {
+		if _, err := c.Write(w.block); err != nil {
+			return err
+		}
+	}
+	_, err := c.Write(w.end)
+	return err
 }
 
 func (c *connection) read(n int) error {

@@ -25,6 +25,7 @@ type process struct {
 	began   time.Time
 	command *exec.Cmd
 	log     string // the file of its output
+	folder  string // where it keeps its state
 	ended   chan struct{}
 }
 
@@ -111,18 +112,28 @@ func (p *process) cpu() (time.Duration, error) {
 }
 
 // resident returns the bytes of memory that the process holds.
-func (p *process) resident() (int64, error) {
+func (p *process) resident() (int64, error) { return p.memory("VmRSS:") }
+
+// peak returns the most that it has held since forgetPeak.
+func (p *process) peak() (int64, error) { return p.memory("VmHWM:") }
+
+func (p *process) forgetPeak() error {
+	// proc(5): 5 sets the peak to what is held now.
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.command.Process.Pid), []byte("5"), 0)
+}
+
+func (p *process) memory(field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, field); ok {
 			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			return kib << 10, err
 		}
 	}
-	return 0, errors.New("/proc has no VmRSS")
+	return 0, fmt.Errorf("/proc has no %s", field)
 }
 
 // tick is the unit of processor time in /proc.

@@ -1,0 +1,365 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// What is to be reached with files, of what the bare server does.
+const (
+	uploadShare    = 0.8 // of the bytes per second
+	smallShare     = 0.4 // of small files
+	largeShare     = 0.8 // of large ones
+	uploadMemory   = 32  // MiB at most, above what the server holds idle
+	bigUploads     = 4   // at once
+	bigSize        = 100 // MiB
+	filePatience   = 5 * time.Minute
+	storedOfAKind  = 32 // files, of which downloads choose
+	fileBoundary   = "bench-boundary-of-a-form-7d1e5c"
+	smallDownloads = 16 // connections
+	largeTransfers = 4
+)
+
+// fileServer is a server in which files are.
+type fileServer struct {
+	*process
+	token   string // empty: it asks nobody who is calling
+	uploads string // the path to post to
+	reads   string // of a file as it is, up to its id
+	query   string // behind it
+}
+
+// fileSeries are the measurements of one kind of transfer.
+type fileSeries struct {
+	kind        string
+	size        int
+	connections int
+	share       float64 // to be reached
+	at          [4][]figures
+}
+
+// The servers of a round.
+const (
+	collabOnSQLite = iota
+	bareAndChecked
+	barelySent // the same bare server, without a checksum; it takes no uploads
+	collabOnPostgres
+)
+
+// files measures uploads and downloads: Collab on SQLite and on Postgres, with
+// its files in a folder, and the bare server, in turns. Every server is new in
+// every round.
+func (b *bench) files(ctx context.Context) error {
+	big := &fileSeries{kind: "upload of 100 MiB", size: bigSize * mib, connections: bigUploads, share: uploadShare}
+	one := &fileSeries{kind: "upload of 1 MiB", size: mib, connections: largeTransfers, share: uploadShare}
+	small := &fileSeries{kind: "download of 4 KiB", size: 4 * kib, connections: smallDownloads, share: smallShare}
+	large := &fileSeries{kind: "download of 1 MiB", size: mib, connections: largeTransfers, share: largeShare}
+	var memory [4][]int64
+	for round := range b.rounds {
+		if err := b.filesOnce(ctx, round, big, one, small, large, &memory); err != nil {
+			return err
+		}
+	}
+	b.printFiles([]*fileSeries{one, big, small, large}, memory)
+	return nil
+}
+
+func (b *bench) filesOnce(ctx context.Context, round int, big, one, small, large *fileSeries, memory *[4][]int64) (err error) {
+	servers, stop, err := b.startFileServers(ctx, fmt.Sprintf("files_%d", round))
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return err
+	}
+	if err := rest(ctx, settling); err != nil {
+		return err
+	}
+	content := randomBytes(mib)
+	for i, s := range servers {
+		if i == barelySent {
+			continue
+		}
+		idle, err := s.resident()
+		if err != nil {
+			return err
+		}
+		if err := s.forgetPeak(); err != nil {
+			return err
+		}
+		f, err := s.atOnce(ctx, s.form(content, bigSize), big.connections)
+		if err != nil {
+			return err
+		}
+		most, err := s.peak()
+		if err != nil {
+			return err
+		}
+		big.at[i] = append(big.at[i], f)
+		memory[i] = append(memory[i], most-idle)
+	}
+	for i, s := range servers {
+		if i == barelySent {
+			continue
+		}
+		f, err := measure(ctx, s.process, s.form(content, 1), one.connections, b.warm, b.run, nil)
+		if err != nil {
+			return err
+		}
+		one.at[i] = append(one.at[i], f)
+	}
+	for _, series := range []*fileSeries{small, large} {
+		content := randomBytes(series.size)
+		var ids [4][]string
+		for i, s := range servers {
+			if i == barelySent {
+				ids[i] = ids[bareAndChecked]
+				continue
+			}
+			if ids[i], err = s.stock(ctx, content); err != nil {
+				return err
+			}
+		}
+		for i, s := range servers {
+			f, err := measure(ctx, s.process, s.download(content, ids[i]), series.connections, b.warm, b.run, nil)
+			if err != nil {
+				return err
+			}
+			series.at[i] = append(series.at[i], f)
+		}
+	}
+	return nil
+}
+
+// startFileServers starts a new server of each kind. The function it returns
+// ends them, and what they have stored.
+func (b *bench) startFileServers(ctx context.Context, name string) (servers [4]fileServer, stop func() error, err error) {
+	var started []*process
+	stop = func() error {
+		var errs []error
+		for _, p := range started {
+			errs = append(errs, p.stop(), os.RemoveAll(p.folder))
+		}
+		return errors.Join(errs...)
+	}
+	database, conn, err := b.database(ctx, name)
+	if err != nil {
+		return servers, stop, err
+	}
+	if err := conn.Close(ctx); err != nil {
+		return servers, stop, err
+	}
+	for i, database := range []string{collabOnSQLite: "sqlite", collabOnPostgres: database} {
+		if database == "" {
+			continue // a bare one
+		}
+		c, err := b.startCollab(ctx, fmt.Sprintf("collabd-%s-%d", name, i), database)
+		if err != nil {
+			return servers, stop, err
+		}
+		started = append(started, c.process)
+		servers[i] = fileServer{c.process, c.token, "/api/v1/sync/files", "/api/v1/sync/files/", "?raw=1"}
+	}
+	bare, err := b.launchBare("")
+	if err != nil {
+		return servers, stop, err
+	}
+	started = append(started, bare)
+	servers[bareAndChecked] = fileServer{bare, "", bareUploads, bareUploads + "/", ""}
+	servers[barelySent] = fileServer{bare, "", "", barePlain + "/", ""}
+	_, err = bare.ready(ctx)
+	return servers, stop, err
+}
+
+// randomBytes are what no text is and nothing makes smaller.
+func randomBytes(n int) []byte {
+	b := make([]byte, 0, n+8)
+	random := rand.New(rand.NewPCG(uint64(n), 3))
+	for len(b) < n {
+		v := random.Uint64()
+		b = append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48), byte(v>>56))
+	}
+	return b[:n]
+}
+
+// uploaded counts uploads: no two have the same path.
+var uploaded atomic.Int64
+
+func serial(*rand.Rand) string { return fmt.Sprintf("%012d", uploaded.Add(1)) }
+
+// form is the upload of a block that is repeated, in a form whose fields come
+// before it.
+func (s fileServer) form(block []byte, times int) workload {
+	field := func(name, value string) string {
+		return fmt.Sprintf("--%s\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s", fileBoundary, name, value)
+	}
+	const digits = 12
+	before := field("kind", "ARTIFACT") + "\r\n" + field("scope", "SHARED") + "\r\n" + field("path", "bench/")
+	after := fmt.Sprintf(".bin\r\n--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"content.bin\"\r\nContent-Type: application/octet-stream\r\n\r\n", fileBoundary)
+	end := fmt.Sprintf("\r\n--%s--\r\n", fileBoundary)
+	length := len(before) + digits + len(after) + times*len(block) + len(end)
+	want := checksumOf(block, times)
+	return workload{
+		name: fmt.Sprintf("upload of %d bytes", times*len(block)), status: http.StatusCreated, next: serial,
+		head: []byte("POST " + s.uploads + headers(s.address, s.token,
+			"Content-Type: multipart/form-data; boundary="+fileBoundary, fmt.Sprintf("Content-Length: %d", length)) + before),
+		tail: []byte(after), block: block, blocks: times, end: []byte(end),
+		holds: func(body []byte, _ string) bool { return bytes.Contains(body, want) },
+	}
+}
+
+// checksumOf is how an answer names the checksum of a block that is repeated.
+func checksumOf(block []byte, times int) []byte {
+	sum := sha256.New()
+	for range times {
+		sum.Write(block)
+	}
+	return []byte(`"checksum":"` + hex.EncodeToString(sum.Sum(nil)) + `"`)
+}
+
+// download asks for one of the files that the content is in.
+func (s fileServer) download(content []byte, ids []string) workload {
+	edge := min(len(content), 64)
+	return workload{
+		name: fmt.Sprintf("download of %d bytes", len(content)), status: http.StatusOK, ids: ids,
+		head: []byte("GET " + s.reads), tail: []byte(s.query + headers(s.address, s.token)),
+		// Each server was asked for all of it before, and the rest would cost what is
+		// measured.
+		holds: func(body []byte, _ string) bool {
+			return len(body) == len(content) && bytes.HasPrefix(body, content[:edge]) && bytes.HasSuffix(body, content[len(content)-edge:])
+		},
+	}
+}
+
+// stock stores files of the content and makes sure that they come back.
+func (s fileServer) stock(ctx context.Context, content []byte) (ids []string, err error) {
+	for range storedOfAKind {
+		var made struct{ ID string }
+		status, body, err := s.ask(ctx, "POST", s.uploads+"?path=bench/"+serial(nil)+".bin", content)
+		if err == nil {
+			err = json.Unmarshal(body, &made)
+		}
+		if err != nil || status != http.StatusCreated {
+			return nil, fmt.Errorf("storing a file on %s: status %d with %.300q: %w", s.name, status, body, err)
+		}
+		ids = append(ids, made.ID)
+	}
+	status, body, err := s.ask(ctx, "GET", s.reads+ids[0]+s.query, nil)
+	if err == nil && (status != http.StatusOK || !bytes.Equal(body, content)) {
+		err = fmt.Errorf("a file on %s came back as status %d with %d bytes", s.name, status, len(body))
+	}
+	return ids, err
+}
+
+func (s fileServer) ask(ctx context.Context, method, path string, content []byte) (status int, body []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+path, bytes.NewReader(content))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/octet-stream")
+	if s.token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	got, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer got.Body.Close()
+	body, err = io.ReadAll(got.Body)
+	return got.StatusCode, body, err
+}
+
+// atOnce sends one request over each of so many connections at the same time
+// and measures until the last is answered.
+func (p *process) atOnce(ctx context.Context, w workload, connections int) (f figures, err error) {
+	type answered struct {
+		took time.Duration
+		err  error
+	}
+	before, err := p.cpu()
+	if err != nil {
+		return f, err
+	}
+	answers := make(chan answered, connections)
+	began := time.Now()
+	for range connections {
+		go func() {
+			answers <- func() (a answered) {
+				c, err := dial(p.address, filePatience)
+				if err != nil {
+					return answered{err: err}
+				}
+				defer c.Close()
+				defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+				status, body, err := c.exchange(w, w.next(nil))
+				if err == nil && (status != w.status || !w.holds(body, "")) {
+					err = fmt.Errorf("status %d with %.300q", status, body)
+				}
+				return answered{time.Since(began), err}
+			}()
+		}()
+	}
+	var took []time.Duration
+	for range connections {
+		a := <-answers
+		took, err = append(took, a.took), errors.Join(err, a.err)
+	}
+	after, failed := p.cpu()
+	if err := errors.Join(err, failed, ctx.Err()); err != nil {
+		return f, fmt.Errorf("%s on %s: %w", w.name, p.name, err)
+	}
+	slices.Sort(took)
+	last := took[len(took)-1]
+	return figures{
+		rate: float64(connections) / last.Seconds(), cpu: (after - before) / time.Duration(connections),
+		p50: took[len(took)/2], p99: last,
+	}, nil
+}
+
+func (b *bench) printFiles(all []*fileSeries, memory [4][]int64) {
+	t := newTable(b.out, "Files of random bytes in a folder, Collab on SQLite (bare: net/http, with the same checksums and the same care for the disk, without records and authentication; sent only: http.ServeFile)",
+		"", "connections", "MB/s", "bare", "ratio", "", "sent only", "ratio", "Collab on Postgres", "ratio to bare", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
+	for _, s := range all {
+		speed := func(f figures) float64 { return f.rate * float64(s.size) / 1e6 }
+		of := func(i int) (value, share string) {
+			if len(s.at[i]) == 0 {
+				return "", ""
+			}
+			return fmt.Sprintf("%.0f", median(s.at[i], speed)), fmt.Sprintf("%.2f", ratio(s.at[collabOnSQLite], s.at[i], speed))
+		}
+		ours, bare := s.at[collabOnSQLite], s.at[bareAndChecked]
+		share := ratio(ours, bare, speed)
+		plain, toPlain := of(barelySent)
+		t.row(s.kind, fmt.Sprint(s.connections),
+			fmt.Sprintf("%.0f", median(ours, speed)), fmt.Sprintf("%.0f", median(bare, speed)), fmt.Sprintf("%.2f", share), atLeast(share, s.share),
+			plain, toPlain,
+			fmt.Sprintf("%.0f", median(s.at[collabOnPostgres], speed)), fmt.Sprintf("%.2f", ratio(s.at[collabOnPostgres], bare, speed)),
+			micros(median(ours, cpuOf)), micros(median(bare, cpuOf)),
+			millis(median(ours, p50)), millis(median(bare, p50)), millis(median(ours, p99)), millis(median(bare, p99)))
+	}
+	t.print()
+	t = newTable(b.out, fmt.Sprintf("Memory above idle at most, with %d uploads of %d MiB at once", bigUploads, bigSize), "", "MiB", "")
+	for _, i := range []int{collabOnSQLite, collabOnPostgres, bareAndChecked} {
+		held, target := float64(median(memory[i], itself))/mib, ""
+		if i != bareAndChecked {
+			target = atMost(held, uploadMemory, "%.0f")
+		}
+		t.row([]string{"Collab on SQLite", "bare", "", "Collab on Postgres"}[i], fmt.Sprintf("%.1f", held), target)
+	}
+	t.print()
+}

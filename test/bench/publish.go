@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// What is to be reached with small writes, per second.
+const (
+	publishedOnSQLite   = 1_000
+	publishedOnPostgres = 500
+)
+
+// publishers is how many organisations write, each of which has one log.
+const publishers = 100
+
+// note is the content of a small write.
+var note = strings.Repeat("What everybody of the team knows by now. ", 5)[:200]
+
+// publish measures small writes that many organisations make: each is stored in
+// a file of its own, recorded and appended to its organisation's log before it
+// is acknowledged. Bare is the file alone.
+func (b *bench) publish(ctx context.Context) (err error) {
+	database, conn, err := b.database(ctx, "publish")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	version := ""
+	if err := conn.QueryRow(ctx, "SHOW server_version").Scan(&version); err != nil {
+		return err
+	}
+	onPostgres, err := postmasterOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	lite, err := b.startPublishers(ctx, "collabd-publish-sqlite", "sqlite")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lite.stop()) }()
+	pg, err := b.startPublishers(ctx, "collabd-publish-postgres", database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.stop()) }()
+	bare, err := b.launchBare("")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bare.stop()) }()
+	if _, err := bare.ready(ctx); err != nil {
+		return err
+	}
+	alone := workload{
+		name: "the file alone", status: http.StatusCreated,
+		head:  []byte("POST " + bareUploads + headers(bare.address, "", "Content-Type: text/plain", fmt.Sprintf("Content-Length: %d", len(note))) + note),
+		holds: func(body []byte, _ string) bool { return bytes.Contains(body, []byte(`"size":200`)) },
+	}
+
+	var all []*publishSeries
+	for _, connections := range []int{16, 64} {
+		for _, kind := range []string{"memory", "new file"} {
+			s := &publishSeries{kind: kind, connections: connections}
+			for range b.rounds {
+				for _, turn := range []struct {
+					on       *process
+					w        workload
+					database *postmaster
+					into     *[]figures
+				}{
+					{lite.process, lite.workload(kind), nil, &s.sqlite},
+					{bare, alone, nil, &s.bare},
+					{pg.process, pg.workload(kind), onPostgres, &s.postgres},
+				} {
+					f, err := measure(ctx, turn.on, turn.w, connections, b.warm, b.run, turn.database)
+					if err != nil {
+						return err
+					}
+					*turn.into = append(*turn.into, f)
+				}
+			}
+			all = append(all, s)
+		}
+	}
+	b.printPublished(all, version)
+	return nil
+}
+
+// publishSeries are the measurements of one kind of write.
+type publishSeries struct {
+	kind                   string
+	connections            int
+	sqlite, postgres, bare []figures
+}
+
+func (b *bench) printPublished(all []*publishSeries, version string) {
+	t := newTable(b.out, fmt.Sprintf("Writes of %d bytes in %d organisations, files in a folder, everything with fsync, Postgres %s (bare: net/http and the file alone)", len(note), publishers, version),
+		"", "connections", "on", "writes/s", "", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare", "CPU µs", "with the database", "bare")
+	for _, s := range all {
+		for _, d := range []struct {
+			name    string
+			figures []figures
+			target  float64
+		}{{"SQLite", s.sqlite, publishedOnSQLite}, {"Postgres", s.postgres, publishedOnPostgres}} {
+			got := median(d.figures, rate)
+			t.row(s.kind, strconv.Itoa(s.connections), d.name,
+				fmt.Sprintf("%.0f", got), fmt.Sprintf("at least %.0f: %s", d.target, verdict(got >= d.target)),
+				fmt.Sprintf("%.0f", median(s.bare, rate)), fmt.Sprintf("%.2f", ratio(d.figures, s.bare, rate)),
+				millis(median(d.figures, p50)), millis(median(s.bare, p50)), millis(median(d.figures, p99)), millis(median(s.bare, p99)),
+				micros(median(d.figures, cpuOf)), micros(median(d.figures, together)), micros(median(s.bare, cpuOf)))
+		}
+	}
+	t.print()
+}
+
+// publishing is a server with an owner of each of many organisations.
+type publishing struct {
+	*collab
+	tokens []string
+}
+
+func (b *bench) startPublishers(ctx context.Context, name, database string) (*publishing, error) {
+	c, err := b.startCollab(ctx, name, database)
+	if err != nil {
+		return nil, err
+	}
+	p := &publishing{collab: c}
+	orgs := map[string]bool{c.org: true}
+	for i := range publishers {
+		var s session
+		if err := c.exchangeIn(ctx, fmt.Sprintf("Publisher %d", i), fmt.Sprintf("publisher%d", i), "owner", &s); err != nil {
+			return nil, errors.Join(err, c.stop())
+		}
+		if orgs[s.Org.ID] {
+			return nil, errors.Join(fmt.Errorf("publisher %d has no organisation of its own", i), c.stop())
+		}
+		orgs[s.Org.ID] = true
+		p.tokens = append(p.tokens, s.Token)
+	}
+	return p, nil
+}
+
+// workload writes for one of the organisations at random: its memory, which is
+// replaced, or a file that was not there.
+func (p *publishing) workload(kind string) workload {
+	w := workload{name: kind, status: http.StatusOK, holds: func(body []byte, _ string) bool {
+		return bytes.Contains(body, []byte(`"size":200,`)) && bytes.HasSuffix(body, []byte("}\n"))
+	}}
+	const digits = 12
+	request, path := "PUT /api/v1/sync/memory/org", ""
+	if kind != "memory" {
+		w.status, request, path = http.StatusCreated, "POST /api/v1/sync/files", `"path":"notes/`
+	}
+	rest := `"content":"` + note + `"}`
+	length := len("{") + len(path) + len(rest)
+	if path != "" {
+		length += digits + len(`",`)
+	}
+	head := headers(p.address, "", "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", length))
+	w.head = []byte(request + strings.TrimSuffix(head, "\r\n") + "Authorization: Bearer ")
+	w.tail = []byte(rest)
+	w.next = func(random *rand.Rand) string {
+		one := p.tokens[random.IntN(len(p.tokens))] + "\r\n\r\n{" + path
+		if path == "" {
+			return one
+		}
+		return one + serial(random) + `",`
+	}
+	return w
+}
