@@ -19,6 +19,14 @@ const (
 	restAfter   = 30 * time.Second
 )
 
+// Entries that come right after one another gather, so that they go out in one
+// write: everybody is woken no more often than leaves time for other work.
+const (
+	restPerSubscriber = 20 * time.Microsecond
+	leastRest         = time.Millisecond // a shorter one is none
+	longestRest       = 250 * time.Millisecond
+)
+
 // entry is one entry of a log, with what is sent of it. It never changes.
 type entry struct {
 	at     object.Cursor
@@ -201,6 +209,17 @@ func (ch *channel) show(v *view) {
 	for _, s := range ch.subscribers {
 		s.Nudge()
 	}
+}
+
+// pause returns how long to wait before entries are handed out again.
+func (ch *channel) pause(now time.Time) time.Duration {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	rest := min(time.Duration(len(ch.subscribers))*restPerSubscriber, longestRest)
+	if rest < leastRest {
+		return 0
+	}
+	return min(ch.view.Load().fed.Add(rest).Sub(now), rest)
 }
 
 // stumble has everybody woken by the next poll that the store answers.

@@ -46,6 +46,9 @@ type Options struct {
 	Clock  ports.Clock
 	Log    *slog.Logger
 
+	// Later calls fn after a while, as time.AfterFunc does.
+	Later func(d time.Duration, fn func())
+
 	// Again returns an actor as the records say at this moment (see
 	// access.Access.Again).
 	Again func(context.Context, org.Actor) (org.Actor, error)
@@ -318,8 +321,14 @@ func (f *Feed) follow(ch *channel) {
 
 // read reads an organisation's log on until there is no more.
 func (f *Feed) read(ch *channel) {
+	more := false
 	for {
-		more, err := f.readPage(ch)
+		if wait := ch.pause(f.Clock.Now()); wait > 0 && !more {
+			f.Later(wait, func() { f.readers.do(func() { f.read(ch) }) })
+			return
+		}
+		var err error
+		more, err = f.readPage(ch)
 		f.note(err)
 		if err != nil {
 			// The next poll tries again.

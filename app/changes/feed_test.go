@@ -504,6 +504,49 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 	})
 }
 
+func TestEntriesThatComeFastGather(t *testing.T) {
+	// listen has so many subscribers who were told of one entry.
+	listen := func(w *world, many int, by *steered) (all []*listener) {
+		f := w.feed(steer(by))
+		a := w.actor(w.org, w.user(w.org, org.Member))
+		for range many {
+			all = append(all, w.resume(f, a, "", false))
+		}
+		time.Sleep(time.Second)
+		w.write(w.org, 1)
+		synctest.Wait()
+		w.same(all[0].got(), "1-1 file-changed a.md")
+		by.lists.Store(0)
+		return all
+	}
+	in(t, "where many listen", func(w *world) {
+		var by steered
+		all := listen(w, 100, &by)
+		for range 10 {
+			w.write(w.org, 1)
+			synctest.Wait()
+		}
+		if n := by.lists.Load(); n != 0 {
+			t.Errorf("the log was read %d times at once", n)
+		}
+		time.Sleep(2 * time.Millisecond)
+		for _, l := range all {
+			if got := w.settled(l); len(got) != 11 || got[10] != "1-11 file-changed a.md" {
+				t.Fatalf("after the rest they have %q", got)
+			}
+		}
+		if n := by.lists.Load(); n > 2 {
+			t.Errorf("the log was read %d times", n)
+		}
+	})
+	in(t, "and do not where few do", func(w *world) {
+		var by steered
+		all := listen(w, 10, &by)
+		w.write(w.org, 1)
+		w.same(w.settled(all[0]), "1-1 file-changed a.md", "1-2 file-changed a.md")
+	})
+}
+
 // Writers append while subscribers leave and come back at random, at two
 // servers of which one hears of changes by looking alone.
 func TestNothingIsMissedOrRepeatedAcrossServers(t *testing.T) {
