@@ -113,12 +113,10 @@ func wantsBytes(r *http.Request, o object.Object) (bool, error) {
 	own, _, _ := mime.ParseMediaType(o.MimeType)
 	bytes, best := false, 0.0
 	for one := range strings.SplitSeq(strings.Join(r.Header["Accept"], ","), ",") {
-		media, params, err := mime.ParseMediaType(one)
+		media, params, _ := mime.ParseMediaType(one) // what cannot be read names nothing
 		weight := 1.0
 		if q, given := params["q"]; given {
-			if weight, err = strconv.ParseFloat(q, 64); err != nil {
-				continue
-			}
+			weight, _ = strconv.ParseFloat(q, 64)
 		}
 		if weight > best && weight <= 1 {
 			switch media {

@@ -366,6 +366,7 @@ func TestDamagedContentIsNeverTakenForWhole(t *testing.T) {
 					t.Errorf("%s: %d bytes are taken for whole", target, len(got))
 				}
 			}
+			server.Close() // what it logs is out then
 			if n := strings.Count(lines.String(), `"level":"ERROR"`); n < 7 {
 				t.Errorf("%d errors are logged: %s", n, lines)
 			}

@@ -153,7 +153,7 @@ func readPartHeader(header string) (p part, err error) {
 	for line := range strings.SplitSeq(header, "\r\n") {
 		name, value, ok := strings.Cut(line, ":")
 		name = strings.ToLower(name)
-		if _, repeated := seen[name]; !ok || repeated || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n\x00") {
+		if _, repeated := seen[name]; !ok || repeated || !isToken(name) || strings.ContainsFunc(value, isControl) {
 			return p, badMultipart("a part's header cannot be read")
 		}
 		seen[name] = strings.Trim(value, " \t")
@@ -171,6 +171,16 @@ func readPartHeader(header string) (p part, err error) {
 	_, p.file = params["filename"]
 	return p, nil
 }
+
+// isToken reports whether a text is a name as headers have it (RFC 9110).
+func isToken(s string) bool {
+	odd := func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}
+	return s != "" && !strings.ContainsFunc(s, odd)
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // Read reads the content of the part.
 func (m *multipartForm) Read(p []byte) (int, error) {

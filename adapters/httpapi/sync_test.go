@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/memory"
+	"collab/app/idempotency"
 	"collab/app/objects"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -75,7 +77,10 @@ func openOffice(t testing.TB, change ...func(*objects.Options)) *office {
 		fn(&settings)
 	}
 	o := &office{core: core}
-	o.api = built(t, func(options *Options) { options.Objects = objects.New(settings) })
+	o.api = built(t, func(options *Options) {
+		options.Objects = objects.New(settings)
+		options.Idempotency = idempotency.New(core.Store, plain{}, core.Clock, &memory.Secrets{})
+	})
 	table := o.api.routes()
 	for i, r := range table {
 		if strings.HasPrefix(r.Path, prefix+"/sync/") {

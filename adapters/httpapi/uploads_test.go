@@ -505,6 +505,7 @@ func FuzzMultipartUpload(f *testing.F) {
 	for _, body := range []string{
 		multipartBody(filePart), multipartBody(formField("path", "a"), filePart, formField("x", "\r\n--bb")), "\r\n" + multipartBody(filePart), "--b--", "--b \t\r\n" + filePart + "\r\n--b-- \r\n",
 		multipartBody("Content-Disposition: form-data; name=\"a\\\"b\"; filename*=UTF-8''%e2%82%ac\r\n\r\nx"), "--b\r\n\r\nx\r\n--b--", multipartBody(filePart + "\r\n--b"),
+		"--b\r\nContent-Disposition:form-data;name=a\r\n\":\r\n\r\n\r\n--b--",
 		multipartBody("content-disposition:form-data;name=file\r\nContent-Type: text/plain\r\n\r\n\r\n\r\n"),
 	} {
 		f.Add(body)
