@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -64,60 +65,84 @@ type Server struct {
 	URL string // its address, http://host:port
 	Dir string // its data folder
 
-	cmd  *exec.Cmd
-	done chan struct{} // closed when its log has ended
-	mu   sync.Mutex
-	log  bytes.Buffer
+	settings []string
+	cmd      *exec.Cmd
+	done     chan struct{} // closed when its log has ended
+	mu       sync.Mutex
+	log      bytes.Buffer
 }
 
 // Start runs a server on a free port until the test ends, with the settings in
 // the form NAME=value over the embedded defaults and no rate limits.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	s := &Server{Dir: filepath.Join(dir, "data"), done: make(chan struct{})}
-	s.cmd = exec.Command(path)
-	s.cmd.Dir = dir
-	s.cmd.Env = append([]string{
+	s := &Server{Dir: filepath.Join(dir, "data")}
+	s.settings = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
 		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off",
 	}, settings...)
-	stderr, err := s.cmd.StderrPipe()
+	url, err := s.start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	address := make(chan string, 1)
-	go s.follow(stderr, address)
+	s.URL = url
 	t.Cleanup(func() { s.Stop(t) })
-	select {
-	case s.URL = <-address:
-	case <-s.done:
-		t.Fatalf("the server ended before it listened:\n%s", s.Log())
-	case <-time.After(startWithin):
-		t.Fatalf("the server does not listen:\n%s", s.Log())
-	}
 	return s
 }
 
+// Restart starts the server again after Stop or Kill, on the same data and
+// address.
+func (s *Server) Restart() error {
+	_, err := s.start("COLLAB_LISTEN=127.0.0.1" + strings.TrimPrefix(s.URL, "http://localhost"))
+	return err
+}
+
+// start runs a process with the settings and some more, and returns its address.
+func (s *Server) start(more ...string) (url string, err error) {
+	path, err := binary()
+	if err != nil {
+		return "", err
+	}
+	s.done, s.cmd = make(chan struct{}), exec.Command(path)
+	s.cmd.Dir = filepath.Dir(s.Dir)
+	s.cmd.Env = append(slices.Clone(s.settings), more...)
+	stderr, err := s.cmd.StderrPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return "", err
+	}
+	address := make(chan string, 1)
+	go s.follow(stderr, address, s.done)
+	select {
+	case url = <-address:
+		return url, nil
+	case <-s.done:
+		return "", fmt.Errorf("the server ended before it listened:\n%s", s.Log())
+	case <-time.After(startWithin):
+		return "", fmt.Errorf("the server does not listen:\n%s", s.Log())
+	}
+}
+
+// PID returns the id of the process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // follow keeps the log, and finds the address in it.
-func (s *Server) follow(log io.Reader, address chan<- string) {
-	defer close(s.done)
+func (s *Server) follow(log io.Reader, address chan<- string, done chan<- struct{}) {
+	defer close(done)
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadString('\n')
 		s.mu.Lock()
 		s.log.WriteString(line)
 		s.mu.Unlock()
-		var entry struct{ Msg, URL string }
+		// Not the address that clients are told, which may be another server's.
+		var entry struct{ Msg, Address string }
 		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "listening" {
-			address <- entry.URL
+			_, port, _ := strings.Cut(entry.Address, ":")
+			address <- "http://localhost:" + port
 		}
 		if err != nil {
 			return

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"collab/test/loopback"
 )
 
 // startTimeout is how long a server may take until it answers.
@@ -24,7 +26,11 @@ type Server struct {
 // Start starts a server that ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{options: server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}}
+	port, err := loopback.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{options: server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true}}
 	s.Restart(t)
 	t.Cleanup(s.Stop)
 	return s
@@ -44,7 +50,6 @@ func (s *Server) Restart(t testing.TB) {
 		t.Fatal("the NATS server does not answer")
 	}
 	s.running, s.URL = running, running.ClientURL()
-	s.options.Port = options.Port
 }
 
 // Stop ends the server and its connections.

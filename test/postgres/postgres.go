@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"collab/test/loopback"
 )
 
 // startTimeout is how long a server may take until it answers; recovery after
@@ -120,7 +122,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	// Another process may take the port between choosing and using it.
 	for range 3 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = loopback.Port(); err != nil {
 			return nil, err
 		}
 		if err = s.start(ctx); err == nil {
@@ -308,15 +310,6 @@ func (s *Server) lastLog() string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-4096):])
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // create makes a database on the server at the address and returns the address
