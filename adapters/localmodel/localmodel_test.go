@@ -1,0 +1,337 @@
+package localmodel_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"collab/adapters/localmodel"
+	"collab/domain/chat"
+	"collab/test/contract"
+	"collab/test/contract/provider"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var someModel = chat.Model{
+	ID: "local-1", DisplayName: "Local", Provider: "local", Tier: "fast", ContextWindow: 1_000_000, MaxOutputTokens: 4096,
+	Capabilities: []string{chat.WebSearch}, SearchTool: "local",
+}
+
+func TestModels(t *testing.T) {
+	contract.Models(t, func(*testing.T, ...provider.Script) contract.Provided {
+		return contract.Provided{Models: localmodel.New(nil), Model: someModel}
+	})
+}
+
+// hearer is a sink that keeps what it is given.
+type hearer struct {
+	chunks []chat.Chunk
+	order  []string
+	alive  int
+}
+
+func (h *hearer) Chunk(c chat.Chunk) error {
+	h.chunks = append(h.chunks, c)
+	h.order = append(h.order, "chunk")
+	return nil
+}
+func (h *hearer) Alive()      { h.alive++ }
+func (h *hearer) Wait() error { h.order = append(h.order, "wait"); return nil }
+
+func (h *hearer) text() string {
+	var b strings.Builder
+	for _, c := range h.chunks {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+// of returns the chunks of a type.
+func (h *hearer) of(want chat.ChunkType) (some []chat.Chunk) {
+	for _, c := range h.chunks {
+		if c.Type == want {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// asks makes a request as a client does and returns what was heard.
+func asks(t testing.TB, r chat.Request) (*hearer, chat.Reply) {
+	t.Helper()
+	call, err := r.Call(someModel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hearer{}
+	reply, err := localmodel.New(nil).Stream(context.Background(), call, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, reply
+}
+
+var (
+	readFile = chat.Tool{Name: "read_file", Schema: `{"type":"object","properties":{"path":{"type":"string"},"lines":{"type":"integer","minimum":1}},"required":["path"]}`}
+	list     = chat.Tool{Name: "list"}
+)
+
+func TestAnAnswer(t *testing.T) {
+	h, reply := asks(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
+	for _, want := range []string{"“What is the matter, then?”", "a question of 5 words", "the 1st of", "prompt of 9 characters", "I am the local model"} {
+		if !strings.Contains(h.text(), want) {
+			t.Errorf("%q is not in %q", want, h.text())
+		}
+	}
+	if reply.Stop != "end_turn" || h.alive != len(h.chunks) {
+		t.Errorf("%+v with %d signs of life for %d chunks", reply, h.alive, len(h.chunks))
+	}
+	for _, c := range h.chunks {
+		if c.Type != chat.TextChunk || len(strings.Fields(c.Text)) != 1 {
+			t.Errorf("%+v is not one word", c)
+		}
+	}
+	again, _ := asks(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
+	if diff := cmp.Diff(h.chunks, again.chunks); diff != "" {
+		t.Errorf("another answer to the same words:\n%s", diff)
+	}
+	t.Run("to a long message repeats its beginning", func(t *testing.T) {
+		h, _ := asks(t, chat.Request{Message: strings.Repeat("ö", chat.MaxMessage)})
+		if n := len(h.text()); n > 2000 || !strings.Contains(h.text(), "öö…”") {
+			t.Errorf("%d bytes: %.200s", n, h.text())
+		}
+	})
+}
+
+func TestATool(t *testing.T) {
+	for name, c := range map[string]struct {
+		message string
+		tools   []chat.Tool
+		calls   string
+	}{
+		"is called by its name":                    {"please run READ_FILE now", []chat.Tool{list, readFile}, "read_file"},
+		"is called by its name with spaces":        {"please read file a.txt", []chat.Tool{list, readFile}, "read_file"},
+		"is called by the longest name":            {"use list-all", []chat.Tool{list, {Name: "list-all"}, {Name: "all"}}, "list-all"},
+		"is called when it is the only one":        {"hello", []chat.Tool{list}, "list"},
+		"is not called when none of many is meant": {"hello, show me a playlist or listen", []chat.Tool{list, readFile}, ""},
+		"is not called when there is none":         {"call the tool list", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, reply := asks(t, chat.Request{Message: c.message, Tools: c.tools})
+			called, stop := "", "end_turn"
+			for _, call := range h.of(chat.CallChunk) {
+				called, stop = called+call.Name, "tool_use"
+				if call.ServerHandled || call.CallID == "" {
+					t.Errorf("%+v", call)
+				}
+			}
+			if called != c.calls || reply.Stop != stop {
+				t.Errorf("%q was called, not %q; it stopped for %q", called, c.calls, reply.Stop)
+			}
+		})
+	}
+	t.Run("takes its arguments from the message", func(t *testing.T) {
+		h, _ := asks(t, chat.Request{Message: `read_file "a/b.txt", 12 lines`, Tools: []chat.Tool{readFile, list}})
+		if got := h.of(chat.CallChunk)[0].Args; got != `{"lines":12,"path":"a/b.txt"}` {
+			t.Errorf("the arguments are %s", got)
+		}
+	})
+}
+
+func TestASearch(t *testing.T) {
+	t.Run("is a call that is taken care of, its result and words about it", func(t *testing.T) {
+		h, reply := asks(t, chat.Request{Message: `Search the web for "owls", please!`, WebSearch: true, Tools: []chat.Tool{list}})
+		calls, results := h.of(chat.CallChunk), h.of(chat.ResultChunk)
+		if len(calls) != 1 || len(results) != 1 || calls[0].CallID != results[0].CallID || !calls[0].ServerHandled || calls[0].Name != chat.WebSearch {
+			t.Fatalf("%+v\n%+v", calls, results)
+		}
+		if calls[0].Args != `{"query":"owls\", please"}` {
+			t.Errorf("the arguments are %s", calls[0].Args)
+		}
+		var pages []struct{ Title, URL string }
+		if err := json.Unmarshal([]byte(results[0].Result), &pages); err != nil || len(pages) != 2 {
+			t.Fatalf("%v in %s", err, results[0].Result)
+		}
+		for _, p := range pages {
+			if !strings.Contains(h.text(), p.URL) || !strings.Contains(h.text(), p.Title) {
+				t.Errorf("%+v is not in %q", p, h.text())
+			}
+		}
+		if reply.Stop != "end_turn" || reply.Usage.Searches != 1 {
+			t.Errorf("%+v", reply)
+		}
+	})
+	t.Run("of nothing in particular is of the message", func(t *testing.T) {
+		h, _ := asks(t, chat.Request{Message: "Please search.", WebSearch: true})
+		if got := h.of(chat.CallChunk)[0].Args; got != `{"query":"Please search."}` {
+			t.Errorf("the arguments are %s", got)
+		}
+	})
+	for name, r := range map[string]chat.Request{
+		"is not made when it is not enabled":   {Message: "search for owls"},
+		"is not made when nobody asks for one": {Message: "research is what I do", WebSearch: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if h, reply := asks(t, r); len(h.of(chat.CallChunk)) > 0 || reply.Usage.Searches > 0 {
+				t.Errorf("%+v", h.chunks)
+			}
+		})
+	}
+}
+
+// A conversation goes on as a client carries it on: every chunk of an answer
+// becomes a block of the history, the client runs its tool, and no id comes
+// twice.
+func TestAConversation(t *testing.T) {
+	r := chat.Request{Message: "Search for owls", WebSearch: true, Tools: []chat.Tool{readFile, list}}
+	goOn := func(message string, results ...chat.Block) *hearer {
+		t.Helper()
+		h, _ := asks(t, r)
+		answer := chat.Turn{Role: chat.Assistant}
+		for _, c := range h.chunks {
+			switch c.Type {
+			case chat.TextChunk:
+				answer.Blocks = append(answer.Blocks, chat.Block{Kind: chat.Text, Text: c.Text})
+			case chat.CallChunk:
+				answer.Blocks = append(answer.Blocks, chat.Block{Kind: chat.ToolUse, ID: c.CallID, Name: c.Name, Args: c.Args, ServerHandled: c.ServerHandled})
+			case chat.ResultChunk:
+				answer.Blocks = append(answer.Blocks, chat.Block{Kind: chat.ToolResult, ID: c.CallID, Text: c.Result})
+			}
+		}
+		if r.Message != "" {
+			r.History = append(r.History, chat.Turn{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: r.Message}}})
+		}
+		r.History = append(r.History, answer)
+		if calls := h.of(chat.CallChunk); len(results) > 0 {
+			results[0].Kind, results[0].ID = chat.ToolResult, calls[len(calls)-1].CallID
+			r.History = append(r.History, chat.Turn{Role: chat.User, Blocks: results})
+		}
+		r.Message = message
+		return h
+	}
+	goOn("Search for owls")
+	goOn("read_file a.txt")
+	goOn("", chat.Block{Text: "It  says <hello>."})
+	if h := goOn("list them"); !strings.Contains(h.text(), "The tool read_file answered: “It says <hello>.”.") || len(h.of(chat.CallChunk)) > 0 {
+		t.Errorf("to a result came %q", h.text())
+	}
+	goOn("read_file again", chat.Block{Text: "No such folder", IsError: true})
+	h := goOn("")
+	if !strings.Contains(h.text(), "The tool list failed: “No such folder”.") || h.of(chat.CallChunk)[0].Name != "read_file" {
+		t.Errorf("to an error and a message came %q", h.text())
+	}
+	ids := map[string]bool{}
+	for _, turn := range r.History {
+		for _, b := range turn.Blocks {
+			if b.Kind == chat.ToolUse {
+				ids[b.ID] = true
+			}
+		}
+	}
+	if len(ids) != 5 {
+		t.Errorf("%d ids for 5 calls", len(ids))
+	}
+}
+
+func TestTheLimit(t *testing.T) {
+	message := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"search for a very long word", "read_file \"x\"", "Hello?", "ääää öööö"}))
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.OneOf(rapid.IntRange(1, 12), rapid.IntRange(1, 400)).Draw(t, "maxTokens")
+		r := chat.Request{Message: "a" + strings.ReplaceAll(message.Draw(t, "message"), "\x00", ""), MaxTokens: &most, WebSearch: rapid.Bool().Draw(t, "search")}
+		if rapid.Bool().Draw(t, "tools") {
+			r.Tools = []chat.Tool{readFile, list}
+		}
+		call, err := r.Call(someModel)
+		if err != nil {
+			t.Skip(err)
+		}
+		h := &hearer{}
+		reply, err := localmodel.New(nil).Stream(context.Background(), call, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cost, searches int64
+		for _, c := range h.chunks {
+			cost += chat.EstimateText(c.Text) + chat.EstimateText(c.Name+c.Args)
+			if c.ServerHandled {
+				searches++
+			}
+		}
+		want := chat.Reply{Usage: chat.Usage{Input: call.Estimate(), Output: cost, Searches: searches}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
+		if reply != want || cost > int64(most) || cost == 0 {
+			t.Fatalf("got %+v\nwant %+v of at most %d", reply, want, most)
+		}
+		whole, _ := r.Call(someModel)
+		whole.MaxTokens = someModel.MaxOutputTokens
+		all := &hearer{}
+		full, err := localmodel.New(nil).Stream(context.Background(), whole, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch cut := h.text() != all.text() || len(h.of(chat.CallChunk)) < len(all.of(chat.CallChunk)); {
+		case cut && reply.Stop != "max_tokens", !cut && reply.Stop != full.Stop:
+			t.Fatalf("it stopped for %q", reply.Stop)
+		case !strings.HasPrefix(all.text(), h.text()):
+			t.Fatalf("%q is not how %q begins", h.text(), all.text())
+		}
+	})
+}
+
+func TestThePace(t *testing.T) {
+	call, err := chat.Request{Message: "search for owls", WebSearch: true}.Call(someModel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("is waited for before each chunk, once what came is out", func(t *testing.T) {
+		h := &hearer{}
+		m := localmodel.New(func(context.Context) error { h.order = append(h.order, "pace"); return nil })
+		if _, err := m.Stream(t.Context(), call, h); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for range h.chunks {
+			want = append(want, "wait", "pace", "chunk")
+		}
+		if diff := cmp.Diff(want, h.order); diff != "" {
+			t.Errorf("another order (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("ends with the context, and what came until then was used", func(t *testing.T) {
+		cause := errors.New("the client went away")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		h := &hearer{}
+		m := localmodel.New(func(ctx context.Context) error {
+			if len(h.chunks) == 3 {
+				cancel(cause)
+			}
+			return ctx.Err()
+		})
+		reply, err := m.Stream(ctx, call, h)
+		if !errors.Is(err, cause) || len(h.chunks) != 3 {
+			t.Fatalf("%v after %d chunks", err, len(h.chunks))
+		}
+		var came int64
+		for _, c := range h.chunks {
+			came += chat.EstimateText(c.Text)
+		}
+		if u, from := call.Settled(reply, came); u != (chat.Usage{Input: call.Estimate(), Output: came}) || from != chat.Provider || reply.Stop != "" {
+			t.Errorf("%+v used %+v by %s", reply, u, from)
+		}
+	})
+	t.Run("that fails is a failure of the model", func(t *testing.T) {
+		broken := errors.New("no more ticks")
+		_, err := localmodel.New(func(context.Context) error { return broken }).Stream(t.Context(), call, &hearer{})
+		var failure *chat.Failure
+		if !errors.As(err, &failure) || !errors.Is(err, broken) {
+			t.Errorf("%v", err)
+		}
+	})
+}
