@@ -159,8 +159,9 @@ func viewed[T, V any](view func(T) V) appender[T] {
 }
 
 // stream answers with the array of what run calls each with. The complete list
-// goes out as it comes; a page is held back until it is known whether there is
-// a next one, as the header that says so comes first.
+// goes out as it comes, and run waits little for a client that is slow to take
+// it; a page is held back until it is known whether there is a next one, as the
+// header that says so comes first.
 func stream[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(each func(T) error) error) error {
 	if p.limit == 0 && c.actor.User != "" {
 		done, err := a.lists.take(c.r.Context(), string(c.actor.User))
@@ -169,8 +170,10 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 		}
 		defer done()
 	}
+	out := outlet{c: c}
+	defer out.close()
 	b := take()
-	defer give(b)
+	defer func() { give(b) }()
 	*b = append(*b, '[')
 	shown, more := 0, false
 	var last position
@@ -189,23 +192,19 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 		if p.limit > 0 {
 			last = key(v)
 		} else if len(*b) >= flushAt {
-			c.Header()["Content-Type"] = jsonType
-			c.prolong(len(*b))
-			if _, err := c.Write(*b); err != nil {
-				c.gone = true
-				return err
-			}
-			*b = (*b)[:0]
+			b, err = out.put(b)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	*b = append(*b, ']', '\n')
-	if c.sent {
-		_, _ = c.Write(*b)
-		return nil
+	if out.parts != nil {
+		if b, err = out.put(b); err != nil {
+			return err
+		}
+		return out.finish()
 	}
 	if more {
 		c.set("Link", a.next(c, q, last))

@@ -34,6 +34,7 @@ type spool struct {
 	size int64 // in bytes
 
 	block *[]byte
+	held  int      // bytes in the block that are in no file
 	rest  []byte   // of the block: what is still to be read, where there is no file
 	file  *os.File // nil: all of it is in the block
 }
@@ -41,35 +42,68 @@ type spool struct {
 // fill keeps all of a stream, which fails with tooLarge beyond the limit. Then it
 // can be read, once.
 func (s *spool) fill(from io.Reader, limit int64, tooLarge func() error) error {
+	noRoom := func(err error) error {
+		return fault.Wrap(fault.Unavailable, err, "There is no room for the upload now")
+	}
 	s.block = takeBlock()
-	held := 0
 	for {
-		n, err := from.Read((*s.block)[held:])
-		held += n
+		n, err := from.Read((*s.block)[s.held:])
+		s.held += n
 		s.size += int64(n)
 		if s.size > limit {
 			return tooLarge()
 		}
-		if held == blockSize || err == io.EOF && s.file != nil {
-			if err := s.spill((*s.block)[:held]); err != nil {
-				return fault.Wrap(fault.Unavailable, err, "There is no room for the upload now")
+		if s.held == blockSize {
+			if err := s.spill(); err != nil {
+				return noRoom(err)
 			}
-			held = 0
 		}
 		switch {
-		case err == io.EOF && s.file == nil:
-			s.rest = (*s.block)[:held]
-			return nil
 		case err == io.EOF:
-			_, err := s.file.Seek(0, io.SeekStart)
-			return err
+			if err := s.rewind(); err != nil {
+				return noRoom(err)
+			}
+			return nil
 		case err != nil:
 			return err
 		}
 	}
 }
 
-func (s *spool) spill(b []byte) error {
+// Write keeps more. After the last of it comes rewind.
+func (s *spool) Write(p []byte) (int, error) {
+	if s.block == nil {
+		s.block = takeBlock()
+	}
+	all := len(p)
+	for len(p) > 0 {
+		n := copy((*s.block)[s.held:], p)
+		s.held, p = s.held+n, p[n:]
+		s.size += int64(n)
+		if s.held == blockSize {
+			if err := s.spill(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// rewind goes to the beginning of what was kept.
+func (s *spool) rewind() error {
+	if s.file == nil {
+		s.rest = (*s.block)[:s.held]
+		return nil
+	}
+	if err := s.spill(); err != nil {
+		return err
+	}
+	_, err := s.file.Seek(0, io.SeekStart)
+	return err
+}
+
+// spill moves what the block holds to the file.
+func (s *spool) spill() error {
 	if s.file == nil {
 		file, err := os.CreateTemp("", "collab-upload-*")
 		if err != nil {
@@ -80,7 +114,8 @@ func (s *spool) spill(b []byte) error {
 			return err
 		}
 	}
-	_, err := s.file.Write(b)
+	_, err := s.file.Write((*s.block)[:s.held])
+	s.held = 0
 	return err
 }
 

@@ -6,9 +6,9 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// maxLists is how many complete lists one caller may be sent at once. While one
-// goes out it is being read, which takes a connection of the database's for as
-// long as the client takes: nobody may have all of them.
+// maxLists is how many complete lists one caller may be sent at once. Each takes a
+// connection of the database's while it is read, and room while it goes out:
+// nobody may have all of that.
 const maxLists = 4
 
 // turns lets each caller do a bounded number of things at once; the rest wait.

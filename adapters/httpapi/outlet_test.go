@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// reluctant is a client that takes nothing until it is let, or until its deadline
+// is over.
+type reluctant struct {
+	*httptest.ResponseRecorder
+	let, late chan struct{}
+}
+
+func (r reluctant) Write(b []byte) (int, error) {
+	select {
+	case <-r.let:
+		return r.ResponseRecorder.Write(b)
+	case <-r.late:
+		return 0, os.ErrDeadlineExceeded
+	}
+}
+
+func (r reluctant) SetWriteDeadline(t time.Time) error {
+	if t.Before(time.Now()) {
+		close(r.late)
+	}
+	return nil
+}
+
+// counted serves a list of 100 records, and tells how many were read
+// and when the reading ended.
+type counted struct {
+	*api
+	read int
+	end  time.Time
+}
+
+func countedList(t *testing.T, size int, fail error) *counted {
+	l := &counted{}
+	l.api = serving(t, http.MethodGet, open, func(c *call) error {
+		key := func(int) position { return position{ID: someID} }
+		write := func(dst []byte, _ int) ([]byte, error) { return appendText(dst, strings.Repeat("x", size)), nil }
+		return stream(l.api, c, params{}, page{}, key, write, func(each func(int) error) error {
+			defer func() { l.end = time.Now() }()
+			for ; l.read < 100; l.read++ {
+				if err := each(l.read); err != nil {
+					return err
+				}
+			}
+			return fail
+		})
+	})
+	return l
+}
+
+func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for name, size := range map[string]int{"a short one": flushAt / 50, "a long one": flushAt} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := countedList(t, size, nil)
+				client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+				answered := make(chan struct{})
+				began := time.Now()
+				go func() {
+					defer close(answered)
+					l.ServeHTTP(client, get("/test"))
+				}()
+				time.Sleep(answerWithin / 2)
+				synctest.Wait()
+				if l.read != 100 || l.end.Sub(began) > outletPatience {
+					t.Errorf("%d records were read, to the end after %v", l.read, l.end.Sub(began))
+				}
+				close(client.let)
+				<-answered
+				var all []string
+				if err := json.Unmarshal(client.Body.Bytes(), &all); err != nil || len(all) != 100 {
+					t.Errorf("%d records came, %v", len(all), err)
+				}
+				if left, err := filepath.Glob(os.Getenv("TMPDIR") + "/*"); err != nil || len(left) > 0 {
+					t.Errorf("left behind: %v %v", left, err)
+				}
+			})
+		})
+	}
+}
+
+func TestAListThatFailsDoesNotWaitForItsClient(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for name, fail := range map[string]error{"when it cannot be read": errors.New("lost"), "when there is no room for it": nil} {
+		t.Run(name, func(t *testing.T) {
+			if fail == nil {
+				t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing"))
+			}
+			synctest.Test(t, func(t *testing.T) {
+				client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+				began := time.Now()
+				defer func() {
+					if p := recover(); p != http.ErrAbortHandler || time.Since(began) > outletPatience {
+						t.Errorf("recovered %v after %v", p, time.Since(began))
+					}
+				}()
+				countedList(t, flushAt, fail).ServeHTTP(client, get("/test"))
+			})
+		})
+	}
+}
