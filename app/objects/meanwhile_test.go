@@ -138,6 +138,17 @@ func TestWhatHappensWhileContentComes(t *testing.T) {
 	}
 }
 
+func TestAPathThatIsTakenIsNamed(t *testing.T) {
+	w := open(t)
+	for _, path := range []string{"notes.md", "NOTES.md", "notes.md/inside"} {
+		for _, size := range []int{1, 100 << 10} { // one is so small that it is sent without asking first
+			if _, err := w.Objects.Create(t.Context(), w.ada, w.draft(path), harness.Text(strings.Repeat("x", size))); !fault.Is(err, fault.Conflict) || err.Error() != "The path "+path+" is taken" {
+				t.Errorf("%s with %d bytes: %v", path, size, err)
+			}
+		}
+	}
+}
+
 func TestOfManyWritersWhoExpectOneVersionOneWins(t *testing.T) {
 	w := open(t)
 	before, from := state(w.all(t)), w.head(t)

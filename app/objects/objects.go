@@ -173,7 +173,9 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, find ta
 		now := s.Clock.Now()
 		written = was.Filled(content, actor.User, now)
 		if was.Version == 0 {
-			err = storage.Objects().Add(ctx, actor.Org, written)
+			if err = storage.Objects().Add(ctx, actor.Org, written); fault.Is(err, fault.Conflict) {
+				err = taken(was)
+			}
 		} else {
 			err = storage.Objects().Put(ctx, actor.Org, written)
 		}
