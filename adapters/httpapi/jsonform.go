@@ -192,10 +192,13 @@ func (j *jsonForm) look() error {
 	}
 	if n == 0 && (len(b) == 0 || b[0] >= utf8.RuneSelf && !utf8.FullRune(b)) {
 		if err := j.in.more(); err != nil {
-			if errors.Is(err, io.EOF) {
-				return j.wrong("unexpected end", len(b))
+			switch {
+			case !errors.Is(err, io.EOF):
+				return err
+			case len(b) > 0:
+				return j.wrong("invalid UTF-8", 0)
 			}
-			return err
+			return j.wrong("unexpected end", 0)
 		}
 		return nil
 	}
