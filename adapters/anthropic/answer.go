@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"collab/domain/chat"
 	"collab/ports"
@@ -152,6 +153,9 @@ func (t *answer) text(index int64, s string) error {
 	if s == "" {
 		return nil
 	}
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\ufffd")
+	}
 	if t.keeps {
 		b := t.find(index)
 		if b == nil {
@@ -189,7 +193,7 @@ func (t *answer) blockStarts(e anthropic.MessageStreamEventUnion) error {
 	case "text":
 		return t.text(b.index, c.Text)
 	case "tool_use", "server_tool_use":
-		if b.id == "" || b.name == "" {
+		if b.id == "" || b.name == "" || !utf8.ValidString(b.id+b.name) {
 			return fail(chat.Broken, "a %s has no id or no name", b.kind)
 		}
 		if whole := c.JSON.Input.Raw(); isObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
@@ -243,7 +247,11 @@ func (t *answer) blockStops(b *block) error {
 	if b.kind != "tool_use" && b.kind != "server_tool_use" {
 		return nil
 	}
-	switch input := b.input.String(); {
+	// The call before this one was not cut off.
+	if err := t.settle(false); err != nil {
+		return err
+	}
+	switch input := strings.ToValidUTF8(b.input.String(), "\ufffd"); {
 	case isObject(input):
 		return t.call(b, input)
 	case strings.TrimSpace(input) == "":

@@ -14,6 +14,12 @@ const (
 	maxEvent   = 8 << 20 // bytes
 )
 
+var (
+	dataField      = []byte("data:")
+	space          = []byte(" ")
+	carriageReturn = []byte("\r")
+)
+
 // events reads a stream of server-sent events.
 type events struct {
 	body    io.Reader
@@ -102,11 +108,11 @@ func payload(event []byte) []byte {
 		} else {
 			event = nil
 		}
-		value, ok := bytes.CutPrefix(line, []byte("data:"))
+		value, ok := bytes.CutPrefix(line, dataField)
 		if !ok {
 			continue
 		}
-		value = bytes.TrimSuffix(bytes.TrimPrefix(value, []byte(" ")), []byte("\r"))
+		value = bytes.TrimSuffix(bytes.TrimPrefix(value, space), carriageReturn)
 		if n++; n == 1 {
 			data = value
 		} else {

@@ -3,12 +3,14 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"unicode/utf8"
 )
 
 var (
 	deltaBegins = []byte(`{"type":"content_block_delta","index":`)
 	textBegins  = []byte(`,"delta":{"type":"text_delta","text":"`)
+	brace       = []byte("}")
 )
 
 // textDelta returns the block and the text of an event that has the form in
@@ -46,17 +48,45 @@ func textDelta(data []byte) (index int, text string, ok bool) {
 		return 0, "", false
 	}
 	// Two braces, with padding that hides how long the text is.
-	tail, ok := bytes.CutPrefix(rest[end+1:], []byte("}"))
+	tail, ok := bytes.CutPrefix(rest[end+1:], brace)
 	if tail = bytes.Trim(tail, " "); !ok || len(tail) != 1 || tail[0] != '}' {
 		return 0, "", false
 	}
 	switch {
-	case escaped:
-		literal := data[len(data)-len(rest)-1:][:end+2]
-		ok = json.Unmarshal(literal, &text) == nil
-		return index, text, ok
 	case !ascii && !utf8.Valid(rest[:end]):
 		return 0, "", false
+	case escaped:
+		text, ok = unquoted(data[len(data)-len(rest)-1:][:end+2])
+		return index, text, ok
 	}
 	return index, string(rest[:end]), true
+}
+
+// unquoted returns the text of a string in its quotes, which is UTF-8.
+func unquoted(literal []byte) (string, bool) {
+	var b strings.Builder
+	b.Grow(len(literal))
+	for i := 1; i < len(literal)-1; i++ {
+		c := literal[i]
+		if c == '\\' {
+			i++
+			switch c = literal[i]; c {
+			case '"', '\\', '/':
+			case 'n':
+				c = '\n'
+			case 't':
+				c = '\t'
+			default:
+				return decoded(literal)
+			}
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}
+
+// decoded is for rarer escapes. It is apart so that only they take its memory.
+func decoded(literal []byte) (s string, ok bool) {
+	ok = json.Unmarshal(literal, &s) == nil
+	return s, ok
 }

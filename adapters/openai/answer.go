@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"collab/domain/chat"
 	"collab/ports"
@@ -74,6 +75,9 @@ func (t *answer) wait() error {
 func (t *answer) text(s string) error {
 	if s == "" {
 		return nil
+	}
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\ufffd")
 	}
 	return t.chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
 }
@@ -192,7 +196,7 @@ func (t *answer) stops(e openai.ChatCompletionChunk, reason string) error {
 	calls := t.calls
 	t.calls, t.at = nil, map[int64]*call{}
 	for i, c := range calls {
-		args := c.args.String()
+		args := strings.ToValidUTF8(c.args.String(), "\ufffd")
 		if i == len(calls)-1 && (reason == "length" || reason == "content_filter") && !isObject(args) {
 			return nil // cut off
 		}
@@ -215,7 +219,7 @@ func (t *answer) stops(e openai.ChatCompletionChunk, reason string) error {
 // callID returns the id of a call: the server's, unless it has none or one that
 // another call of the conversation has already, as with some local ones.
 func (t *answer) callID(id string) string {
-	for n := len(t.ids) + 1; id == "" || len(id) > maxCallID || t.ids[id]; n++ {
+	for n := len(t.ids) + 1; id == "" || len(id) > maxCallID || !utf8.ValidString(id) || t.ids[id]; n++ {
 		id = "call_" + strconv.Itoa(n)
 	}
 	t.ids[id] = true

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -39,8 +40,7 @@ func (s *shape) text(data []byte) (text string, ok bool) {
 	case !ok:
 		return "", false
 	case escaped:
-		ok = json.Unmarshal(data[len(s.head)-1:][:end+2], &text) == nil
-		return text, ok
+		return unquoted(data[len(s.head)-1:][:end+2])
 	}
 	return string(rest[:end]), true
 }
@@ -54,8 +54,10 @@ func (s *shape) learn(data []byte, text string) {
 		return
 	}
 	end, _, ok := literal(data[begin:])
-	var same string
-	if !ok || json.Unmarshal(data[begin-1:][:end+2], &same) != nil || same != text {
+	if !ok {
+		return
+	}
+	if same, ok := unquoted(data[begin-1:][:end+2]); !ok || same != text {
 		return
 	}
 	after := data[begin+end:]
@@ -64,6 +66,10 @@ func (s *shape) learn(data []byte, text string) {
 		if end, _, ok := literal(after[padding:]); ok {
 			s.middle, s.tail = append(s.middle[:0], after[:padding]...), append(s.tail[:0], after[padding+end:]...)
 		}
+	}
+	// An escape could hide that a key is there twice.
+	if bytes.IndexByte(data[:begin], '\\') >= 0 || bytes.IndexByte(s.middle, '\\') >= 0 || bytes.IndexByte(s.tail, '\\') >= 0 {
+		return
 	}
 	s.head = append(s.head, data[:begin]...)
 }
@@ -104,4 +110,33 @@ func literal(data []byte) (end int, escaped, ok bool) {
 		}
 	}
 	return end, escaped, end < len(data) && (ascii || utf8.Valid(data[:end]))
+}
+
+// unquoted returns the text of a string in its quotes, which is UTF-8.
+func unquoted(literal []byte) (string, bool) {
+	var b strings.Builder
+	b.Grow(len(literal))
+	for i := 1; i < len(literal)-1; i++ {
+		c := literal[i]
+		if c == '\\' {
+			i++
+			switch c = literal[i]; c {
+			case '"', '\\', '/':
+			case 'n':
+				c = '\n'
+			case 't':
+				c = '\t'
+			default:
+				return decoded(literal)
+			}
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}
+
+// decoded is for rarer escapes. It is apart so that only they take its memory.
+func decoded(literal []byte) (s string, ok bool) {
+	ok = json.Unmarshal(literal, &s) == nil
+	return s, ok
 }
