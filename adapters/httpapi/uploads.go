@@ -432,7 +432,7 @@ type condition struct {
 	version *int64 // nil: any
 }
 
-// condition reads If-Match and the query's expectedVersion.
+// condition reads If-Match, If-None-Match and the query's expectedVersion.
 func (c *call) condition() (when condition, err error) {
 	if header := c.r.Header["If-Match"]; len(header) > 0 {
 		version, ok := versionOfTag(header)
@@ -440,6 +440,12 @@ func (c *call) condition() (when condition, err error) {
 			return when, fault.Field("If-Match", "must be one entity tag of the file's, its version, or *")
 		}
 		when = condition{true, version}
+	}
+	if header := c.r.Header["If-None-Match"]; len(header) > 0 {
+		if len(header) != 1 || strings.TrimSpace(header[0]) != "*" || when.given {
+			return when, fault.Field("If-None-Match", "must be *, for nothing, and without If-Match")
+		}
+		when = condition{true, new(int64(0))}
 	}
 	if c.r.URL.RawQuery == "" {
 		return when, nil
