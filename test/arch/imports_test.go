@@ -60,7 +60,7 @@ var owners = []struct {
 	{"gocloud.dev", []string{"adapters/bucket"}},
 	{"google.golang.org/api", []string{"adapters/bucket"}},
 	{"github.com/oasdiff/yaml3", []string{"docs"}},
-	{"go.opentelemetry.io", []string{"adapters/httpapi", "adapters/gormdb", "adapters/telemetry", "app/assembly"}},
+	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/gormdb", "adapters/telemetry", "app/assembly"}},
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only

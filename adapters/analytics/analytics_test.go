@@ -1,0 +1,246 @@
+package analytics_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/adapters/analytics"
+	"collab/domain/chat"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// some is a call that went well.
+func some() chat.Generation {
+	return chat.Generation{
+		ID: "019a0000-0000-7000-8000-000000000001", Org: "019a0000-0000-7000-8000-000000000002", User: "019a0000-0000-7000-8000-000000000003",
+		Model: "claude-sonnet-5-5", Provider: "anthropic", Began: time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC),
+		FirstChunk: 250 * time.Millisecond, Took: 1500 * time.Millisecond,
+		Usage:      chat.Usage{Input: 1230, Output: 45, CacheRead: 200, CacheMade: 30, Searches: 2},
+		Provenance: chat.Provider, Outcome: chat.Completed, Stop: "end_turn", Tools: 3, WebSearch: true, Attempts: 2,
+	}
+}
+
+// broken is a call that failed before anything came.
+func broken() chat.Generation {
+	g := some()
+	g.FirstChunk, g.Usage, g.Provenance = 0, chat.Usage{Input: 7}, chat.Estimated
+	g.Outcome, g.Failure, g.Stop = chat.Failed, "overloaded", ""
+	return g
+}
+
+func TestTheLogHasALineForEachCall(t *testing.T) {
+	var out bytes.Buffer
+	l := analytics.NewLog(slog.New(slog.NewJSONHandler(&out, nil)))
+	l.Record(some())
+	l.Record(broken())
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
+		t.Fatal(err)
+	}
+	delete(got, "time")
+	want := map[string]any{
+		"level": "INFO", "msg": "generation",
+		"id": "019a0000-0000-7000-8000-000000000001", "org": "019a0000-0000-7000-8000-000000000002", "user": "019a0000-0000-7000-8000-000000000003",
+		"model": "claude-sonnet-5-5", "provider": "anthropic", "began": "2026-01-02T03:04:05.678Z", "firstChunk": 250e6, "took": 1500e6,
+		"inputTokens": 1230., "outputTokens": 45., "cacheReadTokens": 200., "cacheMadeTokens": 30., "searches": 2., "usageSource": "provider",
+		"outcome": "completed", "failure": "", "stop": "end_turn", "tools": 3., "webSearch": true, "attempts": 2.,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("another line (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(lines[1], `"outcome":"failed","failure":"overloaded"`) {
+		t.Errorf("the second line is %s", lines[1])
+	}
+}
+
+// kept keeps what it is told.
+type kept []chat.Generation
+
+func (k *kept) Record(g chat.Generation) { *k = append(*k, g) }
+
+func TestAFanTellsEach(t *testing.T) {
+	var one, other kept
+	fan := analytics.Fan{&one, &other}
+	fan.Record(some())
+	fan.Record(broken())
+	for _, k := range []kept{one, other} {
+		if diff := cmp.Diff([]chat.Generation{some(), broken()}, []chat.Generation(k)); diff != "" {
+			t.Errorf("another was told (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// collected is what OpenTelemetry was told.
+type collected struct {
+	*analytics.Telemetry
+	reader *sdkmetric.ManualReader
+	spans  *tracetest.InMemoryExporter
+}
+
+func collect(t *testing.T) collected {
+	t.Helper()
+	c := collected{reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(c.reader))
+	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(c.spans))
+	var err error
+	if c.Telemetry, err = analytics.NewTelemetry(meters.Meter("test"), tracers.Tracer("test")); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// figures returns the histograms by name, each with its unit, its boundaries and
+// what was recorded: the sum by attributes.
+func (c collected) figures(t *testing.T) (units map[string]string, bounds map[string][]float64, sums map[string]float64) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := c.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	units, bounds, sums = map[string]string{}, map[string][]float64{}, map[string]float64{}
+	encode := attribute.DefaultEncoder()
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		units[m.Name] = m.Unit
+		switch h := m.Data.(type) {
+		case metricdata.Histogram[float64]:
+			for _, p := range h.DataPoints {
+				bounds[m.Name] = p.Bounds
+				sums[m.Name+" "+p.Attributes.Encoded(encode)] = p.Sum
+			}
+		case metricdata.Histogram[int64]:
+			for _, p := range h.DataPoints {
+				bounds[m.Name] = p.Bounds
+				sums[m.Name+" "+p.Attributes.Encoded(encode)] = float64(p.Sum)
+			}
+		default:
+			t.Errorf("%s is a %T", m.Name, h)
+		}
+	}
+	return units, bounds, sums
+}
+
+func TestTelemetryMeasuresCalls(t *testing.T) {
+	c := collect(t)
+	c.Record(some())
+	c.Record(some())
+	c.Record(broken())
+	gone := some()
+	gone.Outcome, gone.Model = chat.ClientGone, "other"
+	c.Record(gone)
+	units, bounds, sums := c.figures(t)
+	if diff := cmp.Diff(map[string]string{
+		"gen_ai.client.operation.duration": "s", "gen_ai.client.operation.time_to_first_chunk": "s", "gen_ai.client.token.usage": "{token}",
+	}, units); diff != "" {
+		t.Errorf("other figures (-want +got):\n%s", diff)
+	}
+	for name, b := range bounds {
+		if len(b) != 14 {
+			t.Errorf("%s has the boundaries %v", name, b)
+		}
+	}
+	const call = "gen_ai.operation.name=chat,gen_ai.provider.name=anthropic,gen_ai.request.model=claude-sonnet-5-5"
+	const other = "gen_ai.operation.name=chat,gen_ai.provider.name=anthropic,gen_ai.request.model=other"
+	if diff := cmp.Diff(map[string]float64{
+		"gen_ai.client.operation.duration " + call:                         3,
+		"gen_ai.client.operation.duration error.type=overloaded," + call:   1.5,
+		"gen_ai.client.operation.duration " + other:                        1.5,
+		"gen_ai.client.operation.time_to_first_chunk " + call:              0.5,
+		"gen_ai.client.operation.time_to_first_chunk " + other:             0.25,
+		"gen_ai.client.token.usage " + call + ",gen_ai.token.type=input":   2467,
+		"gen_ai.client.token.usage " + call + ",gen_ai.token.type=output":  90,
+		"gen_ai.client.token.usage " + other + ",gen_ai.token.type=input":  1230,
+		"gen_ai.client.token.usage " + other + ",gen_ai.token.type=output": 45,
+	}, sums); diff != "" {
+		t.Errorf("other figures (-want +got):\n%s", diff)
+	}
+}
+
+func TestTelemetryMakesASpanOfACall(t *testing.T) {
+	c := collect(t)
+	c.Record(some())
+	c.Record(broken())
+	spans := c.spans.GetSpans()
+	if len(spans) != 2 {
+		t.Fatalf("%d spans", len(spans))
+	}
+	s := spans[0]
+	if s.Name != "chat claude-sonnet-5-5" || s.SpanKind != trace.SpanKindClient || !s.StartTime.Equal(some().Began) ||
+		s.EndTime.Sub(s.StartTime) != 1500*time.Millisecond || s.Status.Code != codes.Unset || s.Parent.IsValid() {
+		t.Errorf("the span is %+v", s)
+	}
+	got := map[string]any{}
+	for _, a := range s.Attributes {
+		got[string(a.Key)] = a.Value.AsInterface()
+	}
+	if diff := cmp.Diff(map[string]any{
+		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic", "gen_ai.request.model": "claude-sonnet-5-5", "gen_ai.request.stream": true,
+		"gen_ai.usage.input_tokens": int64(1230), "gen_ai.usage.output_tokens": int64(45),
+		"gen_ai.usage.cache_read.input_tokens": int64(200), "gen_ai.usage.cache_write.input_tokens": int64(30),
+		"gen_ai.response.time_to_first_chunk": 0.25, "gen_ai.response.finish_reasons": []string{"end_turn"},
+		"user.id": "019a0000-0000-7000-8000-000000000003", "collab.org.id": "019a0000-0000-7000-8000-000000000002",
+		"collab.request.id": "019a0000-0000-7000-8000-000000000001", "collab.outcome": "completed", "collab.usage.source": "provider",
+		"collab.searches": int64(2), "collab.tools": int64(3), "collab.web_search": true, "collab.attempts": int64(2),
+	}, got); diff != "" {
+		t.Errorf("other attributes (-want +got):\n%s", diff)
+	}
+	if f := spans[1]; f.Status.Code != codes.Error || f.Status.Description != "overloaded" {
+		t.Errorf("the span of a failure has the status %+v", f.Status)
+	}
+	t.Run("or none where there is no tracer", func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		o, err := analytics.NewTelemetry(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Record(some())
+		if _, _, sums := (collected{reader: reader}).figures(t); len(sums) != 4 {
+			t.Errorf("%v was measured", sums)
+		}
+	})
+}
+
+// Why a model stopped is in the provider's words, which could repeat an answer.
+func TestNothingThatWasSaidGetsOut(t *testing.T) {
+	const secret = "the secret"
+	for _, stop := range []string{secret, strings.Repeat("x", 65), "ünd", "a\n"} {
+		g := some()
+		g.Stop = stop
+		var out bytes.Buffer
+		analytics.NewLog(slog.New(slog.NewJSONHandler(&out, nil))).Record(g)
+		c := collect(t)
+		c.Record(g)
+		for _, s := range c.spans.GetSpans() {
+			for _, a := range s.Attributes {
+				out.WriteString(a.Value.String())
+			}
+		}
+		server, tick := capture(t, nil)
+		p := open(t, server, tick, &out)
+		p.Record(g)
+		end(t, p)
+		batch := <-server.batches
+		out.WriteString(batch.body)
+		if strings.Contains(out.String(), secret) || strings.Contains(out.String(), stop) || strings.Count(out.String(), "other") != 3 {
+			t.Errorf("of %q came %s", stop, out.String())
+		}
+	}
+}

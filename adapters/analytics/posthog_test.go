@@ -1,0 +1,426 @@
+package analytics_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"collab/adapters/analytics"
+	"collab/domain/id"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	key  = "phc_secret"
+	late = 30 * time.Second // is how long a test waits for what has to come
+)
+
+// told is a request that came to the server.
+type told struct {
+	body  string
+	batch []struct {
+		Event      string         `json:"event"`
+		UUID       string         `json:"uuid"`
+		DistinctID string         `json:"distinct_id"`
+		Timestamp  time.Time      `json:"timestamp"`
+		Properties map[string]any `json:"properties"`
+	}
+}
+
+// capturing is a server that takes events as PostHog does.
+type capturing struct {
+	*httptest.Server
+	batches chan told // what was sent, whatever the answer
+}
+
+// capture starts a server that answers as told, 200 without.
+func capture(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Request)) (*capturing, *clock) {
+	t.Helper()
+	c := &capturing{batches: make(chan told, 1000)}
+	var n atomic.Int64
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client has gone
+		}
+		var body struct {
+			Key   string `json:"api_key"`
+			Batch json.RawMessage
+		}
+		got := told{body: string(b)}
+		if err := json.Unmarshal(b, &body); err != nil || body.Key != key || json.Unmarshal(body.Batch, &got.batch) != nil || len(got.batch) == 0 {
+			t.Errorf("%s is no batch: %v", b, err)
+		}
+		for _, e := range got.batch {
+			if _, ok := id.Parse[id.Request](e.UUID); !ok || e.DistinctID == "" || e.Event != "$ai_generation" || e.Timestamp.IsZero() {
+				t.Errorf("%+v is no event", e)
+			}
+		}
+		if r.Method != http.MethodPost || r.URL.Path != "/in/batch/" || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s came", r.Method, r.URL)
+		}
+		nth := int(n.Add(1))
+		c.batches <- got
+		if answer != nil {
+			answer(nth, w, r)
+		}
+	}))
+	t.Cleanup(c.Close)
+	return c, &clock{asked: make(chan alarm, 10_000)}
+}
+
+func (c *capturing) next(t *testing.T) told {
+	t.Helper()
+	select {
+	case b := <-c.batches:
+		return b
+	case <-time.After(late):
+		t.Fatal("no batch came")
+		return told{}
+	}
+}
+
+// clock is moved by hand: it hands over what was asked of it.
+type clock struct{ asked chan alarm }
+
+type alarm struct {
+	after time.Duration
+	rings chan time.Time
+}
+
+func (c *clock) after(d time.Duration) <-chan time.Time {
+	a := alarm{d, make(chan time.Time, 1)}
+	c.asked <- a
+	return a.rings
+}
+
+// ring waits until somebody waits for a time, and lets it pass.
+func (c *clock) ring(t *testing.T) time.Duration {
+	t.Helper()
+	select {
+	case a := <-c.asked:
+		a.rings <- time.Time{}
+		return a.after
+	case <-time.After(late):
+		t.Fatal("nobody waits")
+		return 0
+	}
+}
+
+// open returns what tells the server, and writes its log to the buffer once it
+// has ended.
+func open(t *testing.T, server *capturing, tick *clock, log io.Writer) *analytics.PostHog {
+	t.Helper()
+	p, err := analytics.NewPostHog(analytics.Options{
+		Key: key, URL: server.URL + "/in", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: &http.Transport{}}, After: tick.after,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = p.Close(ctx) // of a test that ended before it did
+	})
+	return p
+}
+
+// end closes with all the time that there is.
+func end(t *testing.T, p *analytics.PostHog) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), late)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func counts(t *testing.T, p *analytics.PostHog, told, dropped int64) {
+	t.Helper()
+	if p.Told() != told || p.Dropped() != dropped {
+		t.Errorf("%d told and %d dropped, not %d and %d", p.Told(), p.Dropped(), told, dropped)
+	}
+}
+
+func record(p *analytics.PostHog, n int) {
+	for range n {
+		p.Record(some())
+	}
+}
+
+func TestPostHogIsToldWhatACallCameTo(t *testing.T) {
+	server, tick := capture(t, nil)
+	p := open(t, server, tick, io.Discard)
+	p.Record(some())
+	p.Record(broken())
+	end(t, p)
+	got := server.next(t).batch
+	if len(got) != 2 {
+		t.Fatalf("%d events", len(got))
+	}
+	e := got[0]
+	if e.UUID != string(some().ID) || e.DistinctID != string(some().User) || !e.Timestamp.Equal(time.Date(2026, 1, 2, 3, 4, 7, 178e6, time.UTC)) {
+		t.Errorf("the event is %+v", e)
+	}
+	if diff := cmp.Diff(map[string]any{
+		"$lib": "collab", "$geoip_disable": true, "$groups": map[string]any{"company": "019a0000-0000-7000-8000-000000000002"},
+		"$ai_trace_id": "019a0000-0000-7000-8000-000000000001", "$ai_model": "claude-sonnet-5-5", "$ai_provider": "anthropic",
+		"$ai_latency": 1.5, "$ai_time_to_first_token": 0.25, "$ai_stream": true,
+		"$ai_input_tokens": 1230., "$ai_output_tokens": 45., "$ai_cache_read_input_tokens": 200., "$ai_cache_creation_input_tokens": 30.,
+		"$ai_cache_reporting_exclusive": false, "$ai_web_search_count": 2., "$ai_is_error": false, "$ai_stop_reason": "end_turn",
+		"outcome": "completed", "usage_source": "provider", "tools": 3., "web_search": true, "attempts": 2.,
+	}, e.Properties); diff != "" {
+		t.Errorf("other properties (-want +got):\n%s", diff)
+	}
+	f := got[1].Properties
+	if f["$ai_is_error"] != true || f["$ai_error"] != "overloaded" || f["$ai_time_to_first_token"] != nil || f["$ai_stop_reason"] != nil {
+		t.Errorf("a failure has the properties %v", f)
+	}
+}
+
+func TestABatch(t *testing.T) {
+	t.Run("goes out when it is full, and what is left after the interval", func(t *testing.T) {
+		server, tick := capture(t, nil)
+		p := open(t, server, tick, io.Discard)
+		record(p, 250)
+		for range 2 {
+			if n := len(server.next(t).batch); n != 100 {
+				t.Fatalf("%d events in a batch", n)
+			}
+		}
+		for over := time.After(late); ; {
+			select {
+			case a := <-tick.asked: // for the rest, or before a batch became full
+				if a.after != 5*time.Second {
+					t.Fatalf("somebody waits for %v", a.after)
+				}
+				a.rings <- time.Time{}
+			case b := <-server.batches:
+				if len(b.batch) != 50 {
+					t.Errorf("%d events in the last batch", len(b.batch))
+				}
+				end(t, p)
+				counts(t, p, 250, 0)
+				return
+			case <-over:
+				t.Fatal("the rest did not come")
+			}
+		}
+	})
+	t.Run("has the events in the order in which they came", func(t *testing.T) {
+		server, tick := capture(t, nil)
+		p := open(t, server, tick, io.Discard)
+		for i := range 150 {
+			g := some()
+			g.ID = id.Request(fmt.Sprintf("019a0000-0000-7000-8000-%012d", i))
+			p.Record(g)
+		}
+		end(t, p)
+		i := 0
+		for range 2 {
+			for _, e := range server.next(t).batch {
+				if e.UUID != fmt.Sprintf("019a0000-0000-7000-8000-%012d", i) {
+					t.Fatalf("%s came as the event %d", e.UUID, i)
+				}
+				i++
+			}
+		}
+	})
+}
+
+func TestAnAttemptThatFails(t *testing.T) {
+	t.Run("is made again with the same events, later and later", func(t *testing.T) {
+		server, tick := capture(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+			switch n {
+			case 1:
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case 2:
+				w.Header().Set("Retry-After", "20")
+				w.WriteHeader(http.StatusTooManyRequests)
+			case 3:
+				panic(http.ErrAbortHandler) // the connection is lost
+			case 4:
+				w.Header().Set("Retry-After", "10000000000")
+				w.WriteHeader(http.StatusBadGateway)
+			case 5:
+				w.Header().Set("Retry-After", "3600")
+				w.WriteHeader(http.StatusRequestTimeout)
+			}
+		})
+		p := open(t, server, tick, io.Discard)
+		record(p, 1)
+		var waits []time.Duration
+		for range 6 {
+			waits = append(waits, tick.ring(t))
+		}
+		first := server.next(t)
+		for range 5 {
+			if again := server.next(t); again.body != first.body {
+				t.Errorf("%s came after %s", again.body, first.body)
+			}
+		}
+		end(t, p)
+		counts(t, p, 1, 0)
+		if diff := cmp.Diff([]time.Duration{5 * time.Second, time.Second, 20 * time.Second, 10 * time.Second, time.Minute, time.Minute}, waits); diff != "" {
+			t.Errorf("other waits (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("is given up in the end, and the next batch goes out", func(t *testing.T) {
+		server, tick := capture(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+			if n <= 6 {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		var log bytes.Buffer
+		p := open(t, server, tick, &log)
+		record(p, 1)
+		for range 6 {
+			tick.ring(t)
+			server.next(t)
+		}
+		record(p, 2)
+		tick.ring(t)
+		if n := len(server.next(t).batch); n != 2 {
+			t.Errorf("%d events came next", n)
+		}
+		end(t, p)
+		counts(t, p, 2, 1)
+		if !strings.Contains(log.String(), "calls=1") || !strings.Contains(log.String(), "status 500") {
+			t.Errorf("the log has %q", log.String())
+		}
+	})
+	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusRequestEntityTooLarge, http.StatusTemporaryRedirect} {
+		t.Run(fmt.Sprintf("with %d is not made again, and the key stays secret", status), func(t *testing.T) {
+			server, tick := capture(t, func(n int, w http.ResponseWriter, r *http.Request) {
+				if n == 1 {
+					w.Header().Set("Location", "/in/batch/")
+					w.WriteHeader(status)
+					_, _ = io.WriteString(w, strings.Repeat("x", 195)+key+strings.Repeat(" long", 50_000))
+				}
+			})
+			var log bytes.Buffer
+			p := open(t, server, tick, &log)
+			record(p, 100)
+			server.next(t)
+			record(p, 100)
+			server.next(t)
+			end(t, p)
+			counts(t, p, 100, 100)
+			if !strings.Contains(log.String(), fmt.Sprint("status ", status)) || strings.Contains(log.String(), "phc_") || log.Len() > 1000 {
+				t.Errorf("the log has %q", log.String())
+			}
+		})
+	}
+}
+
+func TestWhatThereIsNoRoomForIsDropped(t *testing.T) {
+	release := make(chan struct{})
+	server, tick := capture(t, func(n int, _ http.ResponseWriter, _ *http.Request) {
+		if n == 1 {
+			<-release
+		}
+	})
+	var log bytes.Buffer
+	p := open(t, server, tick, &log)
+	record(p, 100)
+	server.next(t) // the worker has its hands full from here on
+	const room = 8192
+	record(p, room)
+	counts(t, p, 0, 0)
+	record(p, 7)
+	counts(t, p, 0, 7)
+	close(release)
+	end(t, p)
+	counts(t, p, 100+room, 7)
+	if strings.Count(log.String(), "want of room") != 1 || !strings.Contains(log.String(), "calls=7") {
+		t.Errorf("the log has %q", log.String())
+	}
+}
+
+func TestClose(t *testing.T) {
+	t.Run("tells what waits at once, and takes no more", func(t *testing.T) {
+		server, tick := capture(t, nil)
+		p := open(t, server, tick, io.Discard)
+		record(p, 130)
+		end(t, p)
+		record(p, 3)
+		end(t, p)
+		if n := len(server.next(t).batch) + len(server.next(t).batch); n != 130 {
+			t.Errorf("%d events came", n)
+		}
+		counts(t, p, 130, 3)
+	})
+	t.Run("of one that was never told anything just ends", func(t *testing.T) {
+		server, tick := capture(t, nil)
+		p := open(t, server, tick, io.Discard)
+		end(t, p)
+		counts(t, p, 0, 0)
+	})
+	outOfTime := errors.New("no time left")
+	for name, answer := range map[string]func(int, http.ResponseWriter, *http.Request){
+		"gives up a server that does not answer when its time is over": func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"gives up a server that is down when its time is over":         func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, tick := capture(t, answer)
+			p := open(t, server, tick, io.Discard)
+			record(p, 250)
+			server.next(t)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			closed := make(chan error)
+			go func() { closed <- p.Close(ctx) }()
+			cancel(outOfTime)
+			select {
+			case err := <-closed:
+				if err != outOfTime {
+					t.Errorf("%v came, not the cause", err)
+				}
+			case <-time.After(late):
+				t.Fatal("it did not end")
+			}
+			counts(t, p, 0, 250)
+		})
+	}
+	t.Run("while calls come loses none uncounted", func(t *testing.T) {
+		server, tick := capture(t, nil)
+		p := open(t, server, tick, io.Discard)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() { record(p, 500) })
+		}
+		server.next(t)
+		end(t, p)
+		all.Wait()
+		if n := p.Told() + p.Dropped(); n != 4000 {
+			t.Errorf("%d told and %d dropped of 4000", p.Told(), p.Dropped())
+		}
+	})
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	for want, o := range map[string]analytics.Options{
+		"COLLAB_POSTHOG_KEY": {Key: " ", URL: "https://example.com"},
+		"COLLAB_POSTHOG_URL": {Key: key, URL: "example.com"},
+	} {
+		if _, err := analytics.NewPostHog(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+	for _, url := range []string{"ftp://example.com", "https://", "https://example.com?key=1", "https://example.com#a", "://"} {
+		if _, err := analytics.NewPostHog(analytics.Options{Key: key, URL: url}); err == nil || !strings.Contains(err.Error(), "COLLAB_POSTHOG_URL") {
+			t.Errorf("%v for %s", err, url)
+		}
+	}
+}
