@@ -326,6 +326,45 @@ func TestAnUploadWithAKeyIsStoredOnce(t *testing.T) {
 			}
 		})
 	}
+	for name, parts := range map[string]struct {
+		again [4]string // the path, the name and type of the file, what is in it
+		code  int
+	}{
+		"under another boundary it is the same form": {[4]string{"p", "f", "text/plain", content}, 201},
+		"another path is another form":               {[4]string{"q", "f", "text/plain", content}, 422},
+		"another file name is another form":          {[4]string{"p", "g", "text/plain", content}, 422},
+		"another type is another form":               {[4]string{"p", "f", "text/html", content}, 422},
+		"other content is another form":              {[4]string{"p", "f", "text/plain", content + "x"}, 422},
+		"nothing is another form":                    {[4]string{"p", "f", "text/plain", ""}, 422},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := openOffice(t)
+			ask := func(boundary string, say [4]string) *httptest.ResponseRecorder {
+				body := "--" + boundary + "\r\nContent-Disposition: form-data; name=path\r\n\r\n" + say[0] +
+					"\r\n--" + boundary + "\r\nContent-Disposition: form-data; name=file; filename=" + say[1] + "\r\nContent-Type: " + say[2] + "\r\n\r\n" + say[3] +
+					"\r\n--" + boundary + "--\r\n"
+				return send(o, request(http.MethodPost, "/files", strings.NewReader(body), "Content-Type: multipart/form-data; boundary="+boundary, "Idempotency-Key: k"))
+			}
+			stored := read[record](t, ask("one", [4]string{"p", "f", "text/plain", content}), http.StatusCreated)
+			if w := ask("another", parts.again); w.Code != parts.code || w.Code == 201 && w.Header().Get("Idempotent-Replayed") != "true" {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			if back := o.content(t, stored.ID); back != content {
+				t.Errorf("%d bytes are stored", len(back))
+			}
+		})
+	}
+	t.Run("bytes of another type are another upload", func(t *testing.T) {
+		o := openOffice(t)
+		for _, of := range []struct {
+			mimeType string
+			code     int
+		}{{"text/html", 201}, {"text/plain", 422}, {"text/html", 201}} {
+			if w := send(o, request(http.MethodPost, "/files?path=p", strings.NewReader("x"), "Content-Type: "+of.mimeType, "Idempotency-Key: k")); w.Code != of.code {
+				t.Errorf("%s: %d %s", of.mimeType, w.Code, w.Body)
+			}
+		}
+	})
 	t.Run("what is too large uses no key up", func(t *testing.T) {
 		o := openOffice(t)
 		for _, size := range []int64{1<<20 + 1, 1 << 20} {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -144,7 +145,8 @@ func who(c *call) string {
 
 // fingerprinted reads the whole body, so that the handler reads it again, and
 // returns what tells the request apart. Of an upload that is kept aside until
-// done is called, what counts for the body is its hash.
+// done is called, what counts for the body is its hash, with the type that it
+// names, and of a form what its parts say.
 func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	if c.route.Path != filesPath {
 		body, err := c.read(maxBody)
@@ -159,8 +161,40 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 		_ = kept.Close() // of a file that has no name any more
 		return print, nil, err
 	}
+	said := sum.Sum([]byte(f.mimeType + "\n"))
+	if f.boundary != "" {
+		if parts, err := partsPrint(kept, f.boundary); err == nil { // else the handler says what is wrong with it
+			said = parts
+		}
+		if err := kept.rewind(); err != nil {
+			_ = kept.Close()
+			return print, nil, err
+		}
+	}
 	c.spooled, c.r.ContentLength = kept, kept.size
-	return fingerprint(c.r, sum.Sum(nil)), func() { _ = kept.Close() }, nil
+	return fingerprint(c.r, said), func() { _ = kept.Close() }, nil
+}
+
+// partsPrint tells forms apart by what they say. Clients make another boundary
+// whenever they send one, also the same again.
+func partsPrint(form io.Reader, boundary string) ([]byte, error) {
+	in := openWindow(form)
+	defer in.close()
+	all, m := sha256.New(), newMultipartForm(in, boundary)
+	for {
+		p, ok, err := m.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return all.Sum([]byte("form\n")), nil
+		}
+		content := sha256.New()
+		if _, err := io.Copy(content, m); err != nil {
+			return nil, err
+		}
+		_, _ = fmt.Fprintf(all, "%q %t %q %q %x\n", p.name, p.file, p.fileName, p.mimeType, content.Sum(nil)) // a hash takes it all
+	}
 }
 
 // fingerprint tells requests apart that come with the same key.
