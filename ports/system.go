@@ -43,3 +43,17 @@ type Mailer interface {
 	// in the log.
 	Send(ctx context.Context, m mail.Message) error
 }
+
+// Alarms wakes who waits for a time.
+type Alarms interface {
+	// Set calls fn once, in a goroutine of its own, when the time has passed.
+	Set(after time.Duration, fn func()) Alarm
+}
+
+// Alarm is one that was set.
+type Alarm interface {
+	// Reset begins the time anew; it does nothing once fn was called.
+	Reset(after time.Duration)
+	// Stop keeps fn from being called, unless it was.
+	Stop()
+}

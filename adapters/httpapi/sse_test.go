@@ -53,7 +53,7 @@ func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
 	again := access.New(access.Options{Store: s.store, Epochs: s.store, Clock: system.Clock{}}).Again
 	s.feed = changes.New(changes.Options{
 		Store: s.store, Epochs: s.store, Bus: bus, Clock: system.Clock{}, Log: slog.New(slog.DiscardHandler),
-		Later: func(d time.Duration, fn func()) { time.AfterFunc(d, fn) }, Again: again, Encode: EncodeChange,
+		Alarms: system.Alarms{}, Again: again, Encode: EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
 	if err := s.feed.Start(tick.C); err != nil {

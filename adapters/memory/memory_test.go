@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"collab/adapters/memory"
@@ -260,4 +261,14 @@ func stored(t *testing.T) (*memory.Store, id.Org, context.Context) {
 		t.Fatal(err)
 	}
 	return s, "o", ctx
+}
+
+func TestAlarms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := memory.NewClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+		contract.Alarms(t, &memory.Alarms{Clock: clock}, func(d time.Duration) {
+			clock.Advance(d)
+			synctest.Wait()
+		})
+	})
 }

@@ -19,12 +19,14 @@ var (
 	_ ports.IDs     = (*IDs)(nil)
 	_ ports.Secrets = (*Secrets)(nil)
 	_ ports.Mailer  = (*Mailer)(nil)
+	_ ports.Alarms  = (*Alarms)(nil)
 )
 
 // Clock stands still until it is moved by hand.
 type Clock struct {
-	mu  sync.Mutex
-	now time.Time // guarded by mu
+	mu     sync.Mutex
+	now    time.Time       // guarded by mu
+	alarms map[*alarm]bool // those that were not stopped and did not go off; guarded by mu
 }
 
 // NewClock returns a clock that shows the time.
@@ -47,6 +49,7 @@ func (c *Clock) Set(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = now.UTC().Truncate(time.Millisecond)
+	c.ring()
 }
 
 // Advance moves the clock on and returns the new time.
@@ -54,7 +57,54 @@ func (c *Clock) Advance(d time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d).Truncate(time.Millisecond)
+	c.ring()
 	return c.now
+}
+
+// ring has the alarms go off whose time has come; mu is held.
+func (c *Clock) ring() {
+	for a := range c.alarms {
+		if !c.now.Before(a.at) {
+			delete(c.alarms, a)
+			go a.fn()
+		}
+	}
+}
+
+// Alarms go off as the clock is moved.
+type Alarms struct{ Clock *Clock }
+
+// Set calls fn when the clock has been moved so far.
+func (s *Alarms) Set(after time.Duration, fn func()) ports.Alarm {
+	c := s.Clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := &alarm{clock: c, at: c.now.Add(after), fn: fn}
+	if c.alarms == nil {
+		c.alarms = map[*alarm]bool{}
+	}
+	c.alarms[a] = true
+	c.ring()
+	return a
+}
+
+type alarm struct {
+	clock *Clock
+	at    time.Time // guarded by the clock's mu
+	fn    func()
+}
+
+func (a *alarm) Reset(after time.Duration) {
+	a.clock.mu.Lock()
+	defer a.clock.mu.Unlock()
+	a.at = a.clock.now.Add(after)
+	a.clock.ring()
+}
+
+func (a *alarm) Stop() {
+	a.clock.mu.Lock()
+	defer a.clock.mu.Unlock()
+	delete(a.clock.alarms, a)
 }
 
 // IDs counts up in the form of UUIDv7, from 1. The zero value is ready to use.

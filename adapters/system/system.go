@@ -16,6 +16,7 @@ var (
 	_ ports.Clock   = Clock{}
 	_ ports.IDs     = IDs{}
 	_ ports.Secrets = Secrets{}
+	_ ports.Alarms  = Alarms{}
 )
 
 // Clock is the machine's clock.
@@ -41,3 +42,22 @@ func (Secrets) Secret() string {
 	_, _ = rand.Read(b[:]) // never fails: the program ends instead
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
+
+// Alarms are the machine's timers.
+type Alarms struct{}
+
+// Set calls fn when the time has passed.
+func (Alarms) Set(after time.Duration, fn func()) ports.Alarm {
+	return alarm{time.AfterFunc(after, fn)}
+}
+
+type alarm struct{ timer *time.Timer }
+
+// Reset leaves one that went off alone, which time.Timer would start again.
+func (a alarm) Reset(after time.Duration) {
+	if a.timer.Stop() {
+		a.timer.Reset(after)
+	}
+}
+
+func (a alarm) Stop() { a.timer.Stop() }

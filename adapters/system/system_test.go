@@ -2,6 +2,7 @@ package system_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"collab/adapters/system"
@@ -30,3 +31,12 @@ func TestIDs(t *testing.T) {
 }
 
 func TestSecrets(t *testing.T) { contract.Secrets(t, system.Secrets{}) }
+
+func TestAlarms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contract.Alarms(t, system.Alarms{}, func(d time.Duration) {
+			time.Sleep(d) // of the bubble's time
+			synctest.Wait()
+		})
+	})
+}

@@ -144,6 +144,7 @@ type feedNeeds struct {
 	Epochs ports.Epochs
 	Bus    ports.Bus
 	Clock  ports.Clock
+	Alarms ports.Alarms
 	Access *access.Access
 	Log    *slog.Logger
 }
@@ -154,8 +155,8 @@ type feedNeeds struct {
 func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 	feed := changes.New(changes.Options{
 		Store: n.Store, Epochs: n.Epochs, Bus: n.Bus, Clock: n.Clock, Log: n.Log,
-		Later: func(d time.Duration, fn func()) { time.AfterFunc(d, fn) },
-		Again: n.Access.Again, Encode: httpapi.EncodeChange,
+		Alarms: n.Alarms,
+		Again:  n.Access.Again, Encode: httpapi.EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
 	lc.Append(fx.StartStopHook(

@@ -312,8 +312,9 @@ func madeOrGiven(path string) string {
 }
 
 func chooseSystem() choice {
-	return choice{group: "Clock, IDs, Secrets", adapter: "`system`", option: fx.Provide(
+	return choice{group: "Clock, Alarms, IDs, Secrets", adapter: "`system`", option: fx.Provide(
 		func() ports.Clock { return system.Clock{} },
+		func() ports.Alarms { return system.Alarms{} },
 		func() ports.IDs { return system.IDs{} },
 		func() ports.Secrets { return system.Secrets{} },
 	)}

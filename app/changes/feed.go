@@ -44,10 +44,8 @@ type Options struct {
 	Epochs ports.Epochs
 	Bus    ports.Bus
 	Clock  ports.Clock
+	Alarms ports.Alarms
 	Log    *slog.Logger
-
-	// Later calls fn after a while, as time.AfterFunc does.
-	Later func(d time.Duration, fn func())
 
 	// Again returns an actor as the records say at this moment (see
 	// access.Access.Again).
@@ -324,7 +322,7 @@ func (f *Feed) read(ch *channel) {
 	more := false
 	for {
 		if wait := ch.pause(f.Clock.Now()); wait > 0 && !more {
-			f.Later(wait, func() { f.readers.do(func() { f.read(ch) }) })
+			f.Alarms.Set(wait, func() { f.readers.do(func() { f.read(ch) }) })
 			return
 		}
 		var err error

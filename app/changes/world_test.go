@@ -176,7 +176,7 @@ func (w *world) feed(change ...func(*changes.Options)) *changes.Feed {
 	w.Helper()
 	o := changes.Options{
 		Store: w.store, Epochs: w.store, Bus: w.bus, Clock: system.Clock{}, Log: slog.New(slog.NewTextHandler(&w.events, nil)),
-		Later: func(d time.Duration, fn func()) { time.AfterFunc(d, fn) }, Again: w.access.Again, Encode: encode,
+		Alarms: system.Alarms{}, Again: w.access.Again, Encode: encode,
 	}
 	for _, fn := range change {
 		fn(&o)

@@ -33,6 +33,44 @@ func Clock(t *testing.T, clock ports.Clock) {
 	})
 }
 
+// Alarms is the suite of ports.Alarms. Pass lets a time pass, and returns when
+// what that set off has been done.
+func Alarms(t *testing.T, alarms ports.Alarms, pass func(time.Duration)) {
+	calls := make(chan string, 10)
+	set := func(name string, after time.Duration) ports.Alarm {
+		return alarms.Set(after, func() { calls <- name })
+	}
+	called := func() (names []string) {
+		for len(calls) > 0 {
+			names = append(names, <-calls)
+		}
+		slices.Sort(names)
+		return names
+	}
+	expect := func(when string, want ...string) {
+		t.Helper()
+		if got := called(); !slices.Equal(got, want) {
+			t.Fatalf("%s: %v went off, want %v", when, got, want)
+		}
+	}
+	first, second, stopped := set("first", time.Second), set("second", time.Second), set("stopped", time.Second)
+	stopped.Stop()
+	expect("before the time")
+	pass(900 * time.Millisecond)
+	second.Reset(time.Second)
+	expect("just before the time")
+	pass(200 * time.Millisecond)
+	expect("after the time", "first")
+	first.Reset(time.Second)
+	stopped.Reset(time.Second)
+	pass(900 * time.Millisecond)
+	expect("after the time that was begun anew", "second")
+	pass(time.Hour)
+	expect("later")
+	first.Stop()
+	second.Stop()
+}
+
 // made calls next from many goroutines at once and returns what each of them
 // got, in its order.
 func made(next func() string) [][]string {
