@@ -78,6 +78,12 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
+func TestBlobsInFilesWithNames(t *testing.T) {
+	b := kept(t)
+	bucket.Named(b)
+	contract.Blobs(t, func(*testing.T) ports.Blobs { return b })
+}
+
 func TestBoundedBlobs(t *testing.T) {
 	t.Run("files", func(t *testing.T) {
 		b := kept(t)

@@ -1,5 +1,7 @@
 package bucket
 
+import "collab/ports"
+
 // What tests look at from outside.
 var (
 	OpenWithin = open
@@ -8,3 +10,9 @@ var (
 	ObjectKey  = objectKey
 	Check      = check
 )
+
+// Named makes a store in files give what it writes a name aside, as on file
+// systems that know no other way.
+func Named(b ports.Blobs) {
+	b.(*Bucket).Blobs.(*files).nameless = false
+}

@@ -17,14 +17,18 @@ import (
 	"collab/ports"
 )
 
-// files keeps each blob in a file of its key below root, written aside and
-// linked into place, which fails where there is something already.
+// files keeps each blob in a file of its key below root, written without a name
+// or aside and linked into place, which fails where there is something already.
 type files struct {
 	root string
 
-	// place is held for reading from finding a folder to having something in it,
+	// nameless is whether what is being written has no name: the kernel then makes
+	// and removes none, and nothing is left by a writer that dies.
+	nameless bool
+
+	// folders is held for reading from finding a folder to having something in it,
 	// and for writing while an empty folder is removed.
-	place sync.RWMutex
+	folders sync.RWMutex
 
 	mu    sync.Mutex
 	known map[string]struct{} // folders that are on stable storage, with all above them
@@ -46,10 +50,10 @@ func openFiles(dir string) (*files, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &files{root: root, known: map[string]struct{}{}}
 	if err := makeAll(root); err != nil {
 		return nil, err
 	}
+	f := &files{root: root, nameless: takesNameless(root), known: map[string]struct{}{}}
 	// Whoever made the root may have died before this. A folder that we may not
 	// read was not made by us.
 	if err := syncDir(filepath.Dir(root)); err != nil && !errors.Is(err, fs.ErrPermission) {
@@ -58,7 +62,12 @@ func openFiles(dir string) (*files, error) {
 	if err := f.ensure(filepath.Join(root, aside)); err != nil {
 		return nil, err
 	}
-	if err := f.tryLink(); err != nil {
+	err = f.tryLink()
+	if err != nil && f.nameless {
+		f.nameless = false // the kernel is older, or hides what is open
+		err = f.tryLink()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("files cannot be kept in %s, which needs hard links: %w", dir, err)
 	}
 	return f, f.sweep()
@@ -88,9 +97,9 @@ func (f *files) tryLink() error {
 	if err != nil {
 		return err
 	}
-	other := file.Name() + "-linked"
-	err = errors.Join(file.Close(), os.Link(file.Name(), other))
-	return errors.Join(err, removed(os.Remove(other)), os.Remove(file.Name()))
+	other := filepath.Join(f.root, aside, rand.Text())
+	err = f.place(file, other)
+	return errors.Join(err, f.drop(file), removed(os.Remove(other)))
 }
 
 // sweep removes what writers left behind that did not live to do it.
@@ -123,8 +132,31 @@ func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
+// create opens a file that is no blob yet.
 func (f *files) create() (*os.File, error) {
-	return os.OpenFile(filepath.Join(f.root, aside, rand.Text()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	folder := filepath.Join(f.root, aside)
+	if f.nameless {
+		return createNameless(folder)
+	}
+	return os.OpenFile(filepath.Join(folder, rand.Text()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+}
+
+// place gives the file a name where there is none.
+func (f *files) place(file *os.File, path string) error {
+	if f.nameless {
+		return nameFile(file, path)
+	}
+	return os.Link(file.Name(), path)
+}
+
+// drop closes the file, of which nothing is left then but the name that place
+// gave it. What cannot be removed now is swept later.
+func (f *files) drop(file *os.File) error {
+	err := file.Close()
+	if !f.nameless {
+		_ = os.Remove(file.Name())
+	}
+	return err
 }
 
 func (f *files) path(name string) string {
@@ -156,14 +188,12 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 	if err == nil && s.err == nil {
 		err = file.Sync()
 	}
-	err = errors.Join(err, file.Close())
 	if err == nil && s.err == nil {
 		if s.err = ctx.Err(); s.err == nil {
-			err = f.link(file.Name(), path)
+			err = f.link(file, path)
 		}
 	}
-	// What cannot be removed now is swept later.
-	_ = os.Remove(file.Name())
+	err = errors.Join(err, f.drop(file))
 	if err == nil && s.err == nil {
 		err = syncDir(filepath.Dir(path))
 	}
@@ -178,8 +208,8 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 	return nil
 }
 
-// link gives the file its name.
-func (f *files) link(file, path string) error {
+// link gives the file its name, in a folder that it makes where there is none.
+func (f *files) link(file *os.File, path string) error {
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
 		err := f.linkOnce(file, path)
@@ -193,13 +223,13 @@ func (f *files) link(file, path string) error {
 	}
 }
 
-func (f *files) linkOnce(file, path string) error {
-	f.place.RLock()
-	defer f.place.RUnlock()
+func (f *files) linkOnce(file *os.File, path string) error {
+	f.folders.RLock()
+	defer f.folders.RUnlock()
 	if err := f.ensure(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return os.Link(file, path)
+	return f.place(file, path)
 }
 
 // ensure makes a folder below root, and those above it, and has them on stable
@@ -317,14 +347,14 @@ func (f *files) Remove(ctx context.Context, name string) error {
 // returns the first that is not.
 func (f *files) prune(dir string) string {
 	for dir != f.root && isEmpty(dir) {
-		f.place.Lock()
+		f.folders.Lock()
 		err := os.Remove(dir)
 		if err == nil {
 			f.mu.Lock()
 			delete(f.known, dir)
 			f.mu.Unlock()
 		}
-		f.place.Unlock()
+		f.folders.Unlock()
 		if removed(err) != nil {
 			return dir
 		}

@@ -190,19 +190,53 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	})
-	t.Run("nothing is left aside, whatever became of it", func(t *testing.T) {
-		folder := t.TempDir()
-		b := opened(t, "file://"+folder)
-		put(t, b, name, "x")
-		for _, r := range []io.Reader{strings.NewReader("y"), io.MultiReader(strings.NewReader("z"), failing{})} {
-			if b.Put(t.Context(), name, "", -1, r) == nil || b.Put(t.Context(), name+"2", "", -1, failing{}) == nil {
-				t.Error("it was written")
-			}
+	t.Run("what is being written has no name where the disk is known to do without", func(t *testing.T) {
+		// Where the tests run may be no such disk; shared memory always is.
+		folder, err := os.MkdirTemp("/dev/shm", "collab-")
+		if err != nil {
+			t.Skip("there is no shared memory: ", err)
 		}
-		if left, err := os.ReadDir(filepath.Join(folder, "!new")); err != nil || len(left) > 0 {
-			t.Errorf("left are %v, %v", left, err)
+		defer os.RemoveAll(folder)
+		b := opened(t, "file://"+folder)
+		put(t, b, name, "before")
+		reading, rest := make(chan struct{}), make(chan struct{})
+		done := make(chan error)
+		go func() { done <- b.Put(context.Background(), name+"2", "", -1, &halting{reading: reading, rest: rest}) }()
+		<-reading
+		left, err := os.ReadDir(filepath.Join(folder, "!new"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("aside are %v, %v", left, err)
+		}
+		if got := list(t, b); len(got) != 1 || got[0] != name {
+			t.Errorf("the list is %q", got)
+		}
+		close(rest)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if content, err := read(b, name+"2"); err != nil || content != "content" {
+			t.Errorf("got %q, %v", content, err)
+		}
+		if err := b.Put(t.Context(), name+"2", "", -1, strings.NewReader("other")); !fault.Is(err, fault.Conflict) {
+			t.Errorf("the name was given again: %v", err)
 		}
 	})
+	for way, prepare := range map[string]func(ports.Blobs){"": func(ports.Blobs) {}, ", with names": bucket.Named} {
+		t.Run("nothing is left aside, whatever became of it"+way, func(t *testing.T) {
+			folder := t.TempDir()
+			b := opened(t, "file://"+folder)
+			prepare(b)
+			put(t, b, name, "x")
+			for _, r := range []io.Reader{strings.NewReader("y"), io.MultiReader(strings.NewReader("z"), failing{})} {
+				if b.Put(t.Context(), name, "", -1, r) == nil || b.Put(t.Context(), name+"2", "", -1, failing{}) == nil {
+					t.Error("it was written")
+				}
+			}
+			if left, err := os.ReadDir(filepath.Join(folder, "!new")); err != nil || len(left) > 0 {
+				t.Errorf("left are %v, %v", left, err)
+			}
+		})
+	}
 	t.Run("a folder that is gone is a store that does not answer", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "blobs")
 		b := opened(t, "file://"+folder)
@@ -213,6 +247,23 @@ func TestFiles(t *testing.T) {
 		unavailable(t, b.Put(t.Context(), name, "", 1, strings.NewReader("x")))
 		unavailable(t, b.List(t.Context(), func(string, int64, time.Time) error { return nil }))
 	})
+}
+
+// halting stops before the end of its content.
+type halting struct {
+	reading chan<- struct{}
+	rest    <-chan struct{}
+	read    bool
+}
+
+func (h *halting) Read(p []byte) (int, error) {
+	if h.read {
+		close(h.reading)
+		<-h.rest
+		return 0, io.EOF
+	}
+	h.read = true
+	return copy(p, "content"), nil
 }
 
 type failing struct{}
