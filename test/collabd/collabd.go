@@ -60,6 +60,10 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+// Race says that servers are built with the race detector, which takes memory
+// of its own.
+const Race = race
+
 // Server is one running process.
 type Server struct {
 	URL string // its address, http://host:port

@@ -1,0 +1,304 @@
+package integration
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/adapters/gormdb"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+	"collab/test/collabd"
+
+	_ "modernc.org/sqlite"
+)
+
+// growth is how much more memory of a server may be resident while it serves
+// something large, in bytes.
+const growth = 32 << 20
+
+// memory is what is resident of a process, in bytes.
+func memory(t testing.TB, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if os.IsNotExist(err) {
+		t.Skip("this system has no /proc")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib int64
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kib); err == nil {
+			return kib << 10
+		}
+	}
+	t.Fatalf("/proc has no resident memory:\n%s", text)
+	return 0
+}
+
+// watched does something and checks that the server's memory hardly grows.
+func watched(t *testing.T, s *collabd.Server, about string, do func()) {
+	t.Helper()
+	before := memory(t, s.PID())
+	peak := before
+	stop := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				peak = max(peak, memory(t, s.PID()))
+			}
+		}
+	})
+	began := time.Now()
+	do()
+	close(stop)
+	watching.Wait()
+	t.Logf("%s: %s, %.1f MiB resident before, %.1f at most", about, time.Since(began).Round(time.Millisecond), float64(before)/(1<<20), float64(peak)/(1<<20))
+	if peak-before >= growth && !collabd.Race {
+		t.Errorf("%s: the server's memory grew from %d to %d bytes", about, before, peak)
+	}
+}
+
+// noise is content that is made while it is read, the same each time, and adds
+// up to a checksum.
+type noise struct {
+	left  int64
+	n     uint64
+	block [64 << 10]byte
+	rest  []byte
+	sum   hash.Hash
+}
+
+func newNoise(size int64) *noise { return &noise{left: size, sum: sha256.New()} }
+
+func (g *noise) Read(p []byte) (int, error) {
+	if g.left == 0 {
+		return 0, io.EOF
+	}
+	if len(g.rest) == 0 {
+		for i := 0; i < len(g.block); i += 8 {
+			g.n = g.n*6364136223846793005 + 1442695040888963407
+			binary.LittleEndian.PutUint64(g.block[i:], g.n)
+		}
+		g.rest = g.block[:min(int64(len(g.block)), g.left)]
+	}
+	n := copy(p, g.rest)
+	g.rest, g.left = g.rest[n:], g.left-int64(n)
+	g.sum.Write(p[:n])
+	return n, nil
+}
+
+func (g *noise) checksum() string { return hex.EncodeToString(g.sum.Sum(nil)) }
+
+func send(t *testing.T, u collabd.Client, method, path string, size int64, body io.Reader, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, u.Base+"/api/v1"+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ContentLength = size
+	r.Header.Set("Authorization", "Bearer "+u.Token)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Body.Close() })
+	return a
+}
+
+func TestTwoGibibytesGoThroughLittleMemory(t *testing.T) {
+	const size = 2 << 30
+	s := collabd.Start(t, fmt.Sprintf("COLLAB_MAX_UPLOAD_BYTES=%d", int64(size)))
+	u := s.SignIn(t, "ada@example.com", "Large", "owner")
+	// What the first request of each sort needs for good is no growth.
+	warm := send(t, u, "POST", "/sync/files?path=warm", 1<<20, newNoise(1<<20), "Content-Type: application/octet-stream")
+	var small record
+	if err := json.NewDecoder(warm.Body).Decode(&small); err != nil || warm.StatusCode != 201 {
+		t.Fatalf("%d, %v", warm.StatusCode, err)
+	}
+	if _, err := io.Copy(io.Discard, send(t, u, "GET", "/sync/files/"+small.ID+"?raw=1", 0, nil).Body); err != nil {
+		t.Fatal(err)
+	}
+
+	var made record
+	watched(t, s, "the upload", func() {
+		content := newNoise(size)
+		a := send(t, u, "POST", "/sync/files?path=large", size, content, "Content-Type: application/octet-stream")
+		answer, err := io.ReadAll(a.Body)
+		if err != nil || a.StatusCode != 201 {
+			t.Fatalf("%d, %s, %v", a.StatusCode, answer, err)
+		}
+		if err := json.Unmarshal(answer, &made); err != nil || made.Checksum != content.checksum() {
+			t.Errorf("the record is %s, %v; the checksum was %s", answer, err, content.checksum())
+		}
+	})
+	for about, path := range map[string]string{"the download": "?raw=1", "the download as JSON": ""} {
+		watched(t, s, about, func() {
+			a := send(t, u, "GET", "/sync/files/"+made.ID+path, 0, nil)
+			if a.StatusCode != 200 {
+				t.Fatalf("%s is %d", about, a.StatusCode)
+			}
+			if path == "" {
+				if n, err := io.Copy(io.Discard, a.Body); err != nil || n < size/3*4 {
+					t.Errorf("%s has %d bytes, %v", about, n, err)
+				}
+				return
+			}
+			got := sha256.New()
+			if n, err := io.Copy(got, a.Body); err != nil || n != size || hex.EncodeToString(got.Sum(nil)) != made.Checksum {
+				t.Errorf("%s has %d bytes with the checksum %x, %v; want %s", about, n, got.Sum(nil), err, made.Checksum)
+			}
+		})
+	}
+	if a := send(t, u, "POST", "/sync/files?path=larger", 2*size, newNoise(2*size), "Content-Type: application/octet-stream"); a.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("twice as much is %d", a.StatusCode)
+	}
+}
+
+func TestAManifestOfAHundredThousandFilesGoesThroughLittleMemory(t *testing.T) {
+	const files = 100_000
+	s := collabd.Start(t)
+	u := s.SignIn(t, "ada@example.com", "Many", "owner")
+	u.Must(t, 200, "PUT", "/sync/profile", map[string]string{"a": "b"}, nil)
+	u.Must(t, 200, "GET", "/sync/manifest", nil, nil)
+
+	// Records alone: a manifest has nothing to do with content.
+	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: "sqlite://" + filepath.Join(s.Dir, "collab.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	actor := org.Actor{Org: id.Org(u.Org), User: id.User(u.User), Role: org.Owner}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	want := map[string]bool{}
+	add := func(from, to int) {
+		t.Helper()
+		for n := from; n < to; {
+			var batch []object.Object
+			for range 1000 {
+				o, err := object.New(id.Object(fmt.Sprintf("00000000-0000-7000-8000-%012x", n)), actor, object.Draft{
+					Path: fmt.Sprintf("folder %03d/file %06d.md", n%997, n), Kind: object.Artifact, Scope: []object.Scope{object.Shared, object.Personal}[n%2],
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o = o.Filled(object.Content{Blob: o.BlobName("x"), Size: 7, Checksum: sum(o.Path), Text: true}, actor.User, now)
+				batch = append(batch, o)
+				want[o.StorageKey()] = true
+				n++
+			}
+			if err := db.Atomic(t.Context(), func(r ports.Records) error {
+				changes := make([]object.Change, len(batch))
+				for i, o := range batch {
+					if err := r.Storage().Objects().Add(t.Context(), actor.Org, o); err != nil {
+						return err
+					}
+					changes[i] = object.Written(o)
+				}
+				_, err := r.Storage().Changes().Append(t.Context(), actor.Org, changes...)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The first of them fill the database's cache, which has a bound of its own.
+	add(0, files/5)
+	if _, err := io.Copy(io.Discard, send(t, u, "GET", "/sync/manifest", 0, nil).Body); err != nil {
+		t.Fatal(err)
+	}
+	add(files/5, files)
+
+	var tag, cursor string
+	watched(t, s, "the manifest", func() {
+		began := time.Now()
+		a := send(t, u, "GET", "/sync/manifest", 0, nil)
+		body := bufio.NewReader(a.Body)
+		if _, err := body.Peek(1); err != nil || a.StatusCode != 200 {
+			t.Fatalf("%d, %v", a.StatusCode, err)
+		}
+		t.Logf("first byte after %s", time.Since(began).Round(time.Millisecond))
+		records := json.NewDecoder(body)
+		if _, err := records.Token(); err != nil {
+			t.Fatal(err)
+		}
+		n, before := 0, ""
+		for records.More() {
+			var r record
+			if err := records.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			if r.StorageKey <= before || !want[r.StorageKey] && !strings.HasSuffix(r.StorageKey, "/profile.json") {
+				t.Fatalf("%q comes after %q", r.StorageKey, before)
+			}
+			n, before = n+1, r.StorageKey
+		}
+		if _, err := records.Token(); err != nil || n != files+1 {
+			t.Errorf("%d records, %v", n, err)
+		}
+		tag, cursor = a.Header.Get("ETag"), a.Header.Get("X-Sync-Cursor")
+	})
+	// That nothing has changed is known without the records: they are not there.
+	hide := func(from, to string) {
+		t.Helper()
+		raw, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer raw.Close()
+		if _, err := raw.ExecContext(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hide("objects", "hidden")
+	watched(t, s, "the manifest that has not changed", func() {
+		for range 20 {
+			a := send(t, u, "GET", "/sync/manifest", 0, nil, "If-None-Match: "+tag)
+			if a.StatusCode != http.StatusNotModified || a.Header.Get("X-Sync-Cursor") != cursor || a.Header.Get("ETag") != tag {
+				t.Fatalf("%d, %v; want %s at %s", a.StatusCode, a.Header, tag, cursor)
+			}
+		}
+	})
+	if a := send(t, u, "GET", "/sync/manifest", 0, nil); a.StatusCode != http.StatusInternalServerError {
+		t.Errorf("the manifest without records is %d", a.StatusCode)
+	}
+	hide("hidden", "objects")
+	watched(t, s, "what has changed since the beginning", func() {
+		a := send(t, u, "GET", "/sync/manifest?since="+strings.TrimRight(cursor, "0123456789")+"0", 0, nil)
+		n, err := io.Copy(io.Discard, a.Body)
+		if err != nil || a.StatusCode != 200 || n < files*100 {
+			t.Errorf("%d, %d bytes, %v", a.StatusCode, n, err)
+		}
+	})
+	// A change that is one's own or another's moves the tag on.
+	u.Must(t, 200, "PUT", "/sync/profile", map[string]string{"a": "c"}, nil)
+	if a := send(t, u, "GET", "/sync/manifest?limit=1", 0, nil, "If-None-Match: "+tag); a.StatusCode != 200 || a.Header.Get("ETag") == tag {
+		t.Errorf("after a change: %d, %v", a.StatusCode, a.Header)
+	}
+}

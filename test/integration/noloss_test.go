@@ -1,0 +1,709 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"collab/adapters/gormdb"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/test/collabd"
+	"collab/test/loopback"
+	"collab/test/nats"
+	"collab/test/objectstore"
+	"collab/test/postgres"
+)
+
+// The size of it.
+const (
+	fleetWriters = 50
+	fleetReaders = 200
+	fleetWrites  = 20_000
+	fleetOrgs    = 4
+	fleetUsers   = 5  // of each organisation
+	troubles     = 16 // how often something is killed or stopped
+)
+
+// envSeed names the variable with the seed of an earlier run.
+const envSeed = "COLLAB_SEED"
+
+// calm is how long somebody waits who was refused or cut off.
+const calm = 25 * time.Millisecond
+
+// company is one organisation of the fleet.
+type company struct {
+	users  []collabd.Client
+	common string           // a workspace that all see
+	circle string           // a workspace that the first, the second and the third see
+	inside map[id.User]bool // who they are
+
+	mu   sync.Mutex
+	acks []ack            // guarded by mu
+	sums map[int64]uint64 // of what readers were told, by number; guarded by mu
+	told map[int64]string // the same; guarded by mu
+}
+
+// ack is a write that a server acknowledged.
+type ack struct {
+	key      string
+	version  int64
+	checksum string // empty: a deletion
+}
+
+type fleet struct {
+	testing.TB
+	seed      uint64
+	servers   []*collabd.Server
+	companies []*company
+	acked     atomic.Int64
+	written   chan struct{} // has room for one; told of each acknowledged write
+	client    *http.Client
+	streams   *http.Client
+	hash      maphash.Seed
+}
+
+// TestNothingIsLost is the proof of the contract: whatever is killed, each write
+// that was acknowledged is there, and each reader of a feed is told of every
+// change that is theirs once and in order, and of no other.
+func TestNothingIsLost(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv(envSeed); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("%s: %v", envSeed, err)
+		}
+	}
+	t.Logf("%s=%d", envSeed, seed)
+	db, err := postgres.Start(t.Context(), postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	database, err := db.Database(context.Background(), "fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus := nats.Start(t)
+	store := objectstore.Start(t, t.TempDir()) // in memory, each object would be looked for among all
+	common := []string{
+		"COLLAB_DATABASE_URL=" + database, "COLLAB_BUS_URL=" + bus.URL, "COLLAB_BLOB_URL=" + store.Bucket("fleet"),
+		objectstore.EnvHost + "=" + store.Host, "COLLAB_HEARTBEAT=2s",
+	}
+	first := collabd.Start(t, append(common, listen(t))...)
+	second := collabd.Start(t, append(common, listen(t),
+		"COLLAB_PUBLIC_URL="+first.URL,
+		"COLLAB_TOKEN_KEYS="+filepath.Join(first.Dir, "token-keys.pem"),
+		"COLLAB_SECRETS_KEYS="+filepath.Join(first.Dir, "secrets-keys.json"))...)
+
+	f := &fleet{
+		TB: t, seed: seed, servers: []*collabd.Server{first, second}, written: make(chan struct{}, 1), hash: maphash.MakeSeed(),
+		client:  &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: fleetWriters}},
+		streams: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	for i := range fleetOrgs {
+		f.companies = append(f.companies, f.company(fmt.Sprintf("Company %d", i)))
+	}
+
+	// Everybody begins.
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	var reading, writing sync.WaitGroup
+	readers := make([]*reader, fleetReaders)
+	started := make(chan struct{}, fleetReaders)
+	for i := range readers {
+		c := f.companies[i%fleetOrgs]
+		readers[i] = &reader{fleet: f, company: c, user: c.users[i/fleetOrgs%fleetUsers], random: rand.New(rand.NewPCG(seed, uint64(i))), start: -1, started: sync.OnceFunc(func() { started <- struct{}{} })}
+		readers[i].target.Store(-1)
+		reading.Go(func() { readers[i].run(ctx) })
+	}
+	for range readers {
+		select {
+		case <-started:
+		case <-ctx.Done():
+			t.Fatal("not all readers came in")
+		}
+	}
+	began := time.Now()
+	for i := range fleetWriters {
+		writing.Go(func() {
+			w := &writer{fleet: f, company: f.companies[i%fleetOrgs], n: i, random: rand.New(rand.NewPCG(seed, uint64(1000+i)))}
+			w.run(ctx, fleetWrites/fleetWriters)
+		})
+	}
+	f.trouble(ctx, db, bus)
+	writing.Wait()
+	took := time.Since(began)
+	if t.Failed() || ctx.Err() != nil {
+		cancel()
+		reading.Wait()
+		t.Fatalf("%d writes: %v", f.acked.Load(), ctx.Err())
+	}
+
+	// Readers go on until they have come to the end of what is theirs.
+	logs := make([][]object.Change, fleetOrgs)
+	for i, c := range f.companies {
+		logs[i] = f.log(database, id.Org(c.users[0].Org))
+	}
+	for i, r := range readers {
+		log := logs[i%fleetOrgs]
+		last := int64(0)
+		for _, e := range log {
+			if r.sees(e) {
+				last = e.N
+			}
+		}
+		r.target.Store(last)
+		r.interrupt()
+	}
+	finished := make(chan struct{})
+	go func() { reading.Wait(); close(finished) }()
+	select {
+	case <-finished:
+	case <-time.After(2 * time.Minute):
+		cancel()
+		<-finished
+		t.Error("not all readers came to the end")
+	}
+	events, connections, resumes := 0, 0, 0
+	for i, r := range readers {
+		r.check(logs[i%fleetOrgs])
+		events, connections, resumes = events+len(r.events), connections+r.connections, resumes+r.cut
+	}
+	var checking sync.WaitGroup
+	for i, c := range f.companies {
+		checking.Go(func() { f.check(c, logs[i]) })
+	}
+	checking.Wait()
+	t.Logf("%d writes in %s, %d entries in the logs; %d events to %d readers over %d connections, of which %d were cut off", f.acked.Load(), took.Round(time.Second),
+		len(slices.Concat(logs...)), events, len(readers), connections, resumes)
+}
+
+// listen is the setting of an address that nobody takes while its server is away.
+func listen(t testing.TB) string {
+	port, err := loopback.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("COLLAB_LISTEN=127.0.0.1:%d", port)
+}
+
+func (f *fleet) company(name string) *company {
+	c := &company{inside: map[id.User]bool{}, sums: map[int64]uint64{}, told: map[int64]string{}}
+	for i := range fleetUsers {
+		role := []string{"owner", "member", "member", "viewer", "member"}[i]
+		c.users = append(c.users, f.servers[0].SignIn(f, fmt.Sprintf("user%d@%s.example.com", i, strings.ReplaceAll(name, " ", "")), name, role))
+	}
+	owner := c.users[0]
+	var team, space struct{ ID string }
+	owner.Must(f, 200, "POST", "/auth/seed-onboarding", nil, nil)
+	var spaces []struct{ ID, Name string }
+	owner.Must(f, 200, "GET", "/workspaces", nil, &spaces)
+	for _, s := range spaces {
+		if s.Name == "Shared Workspace" {
+			c.common = s.ID
+		}
+	}
+	owner.Must(f, 201, "POST", "/teams", map[string]string{"name": "Circle"}, &team)
+	for _, u := range c.users[1:3] {
+		if status, body, err := owner.Do("POST", "/teams/"+team.ID+"/members", map[string]string{"userId": u.User}); err != nil || status/100 != 2 {
+			f.Fatalf("joining the circle: %d %s, %v", status, body, err)
+		}
+	}
+	owner.Must(f, 201, "POST", "/workspaces", map[string]string{"name": "Circle", "teamId": team.ID}, &space)
+	c.circle = space.ID
+	for _, u := range c.users[:3] {
+		c.inside[id.User(u.User)] = true
+	}
+	return c
+}
+
+// trouble kills and stops what the fleet stands on, evenly over the writes.
+func (f *fleet) trouble(ctx context.Context, db *postgres.Server, bus *nats.Server) {
+	random := rand.New(rand.NewPCG(f.seed, 1<<32))
+	var plan []string
+	for len(plan) < troubles {
+		plan = append(plan, "first server", "second server", "database", "bus")
+	}
+	random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
+	for i, what := range plan {
+		for f.acked.Load() < int64((i+1)*fleetWrites/(troubles+1)) {
+			select {
+			case <-f.written:
+			case <-ctx.Done():
+				return
+			}
+			if f.Failed() {
+				return
+			}
+		}
+		var err error
+		switch what {
+		case "first server", "second server":
+			s := f.servers[0]
+			if what == "second server" {
+				s = f.servers[1]
+			}
+			s.Kill()
+			err = s.Restart()
+		case "database":
+			err = db.Restart(ctx, random.IntN(2) == 0)
+		case "bus":
+			bus.Stop()
+			// The servers go on without it for a while.
+			for until := f.acked.Load() + fleetWrites/200; f.acked.Load() < until && ctx.Err() == nil && !f.Failed(); {
+				select {
+				case <-f.written:
+				case <-ctx.Done():
+				}
+			}
+			bus.Restart(f)
+		}
+		if err != nil {
+			f.Errorf("trouble %d, %s: %v", i, what, err)
+			return
+		}
+	}
+}
+
+// writer is one program that writes.
+type writer struct {
+	*fleet
+	company *company
+	n       int
+	random  *rand.Rand
+	writes  int
+	made    map[string]string // ids of files that are there, by path
+}
+
+func (w *writer) run(ctx context.Context, writes int) {
+	w.made = map[string]string{}
+	for w.writes < writes && ctx.Err() == nil && !w.Failed() {
+		c := w.company
+		text := fmt.Sprintf("write %d of writer %d, %x", w.writes, w.n, w.random.Uint64())
+		name := fmt.Sprintf("w%02d-%d.md", w.n, w.random.IntN(8))
+		switch k := w.random.IntN(100); {
+		case k < 60:
+			w.put(ctx, w.author(1, 2, 4), "/sync/memory/workspace/"+c.common+"/"+name, text)
+		case k < 75:
+			w.put(ctx, w.author(0, 1, 2), "/sync/memory/workspace/"+c.circle+"/"+name, text)
+		case k < 85:
+			w.put(ctx, w.author(0, 1, 2, 4), "/sync/memory/user", text)
+		case k < 93 || len(w.made) == 0:
+			w.create(ctx, w.author(1, 2, 4), fmt.Sprintf("made/%02d/%d.txt", w.n, w.writes), text)
+		default:
+			w.remove(ctx, w.author(1, 2, 4), slices.Sorted(maps.Keys(w.made))[0])
+		}
+	}
+}
+
+func (w *writer) author(among ...int) collabd.Client {
+	return w.company.users[among[w.random.IntN(len(among))]]
+}
+
+// send sends a request to either server until one answers for good; again says
+// that an attempt before may have had its effect.
+func (w *writer) send(ctx context.Context, u collabd.Client, method, path, body string) (status int, answer []byte, again bool) {
+	at := w.random.IntN(2)
+	for ; ctx.Err() == nil && !w.Failed(); again = true {
+		r, err := http.NewRequestWithContext(ctx, method, w.servers[at%2].URL+"/api/v1"+path, strings.NewReader(body))
+		if err != nil {
+			w.Error(err)
+			return
+		}
+		r.Header.Set("Authorization", "Bearer "+u.Token)
+		r.Header.Set("Content-Type", "text/plain")
+		a, err := w.client.Do(r)
+		if err == nil {
+			answer, err = io.ReadAll(a.Body)
+			_ = a.Body.Close()
+			if status = a.StatusCode; err == nil && status != http.StatusServiceUnavailable {
+				return status, answer, again
+			}
+		}
+		at++
+		time.Sleep(calm)
+	}
+	return 0, nil, again
+}
+
+type record struct {
+	ID, StorageKey, Checksum string
+	Version                  int64
+}
+
+// note takes an acknowledgement down.
+func (w *writer) note(ctx context.Context, what string, status int, answer []byte, checksum string) (r record) {
+	if ctx.Err() != nil || w.Failed() {
+		return record{}
+	}
+	if status/100 != 2 {
+		w.Errorf("%s is %d: %s", what, status, answer)
+		return record{}
+	}
+	if err := json.Unmarshal(answer, &r); err != nil || r.Checksum != checksum {
+		w.Errorf("%s: %v, %s", what, err, answer)
+		return record{}
+	}
+	w.company.ack(ack{r.StorageKey, r.Version, checksum})
+	w.done()
+	return r
+}
+
+func (w *writer) done() {
+	w.writes++
+	w.acked.Add(1)
+	select {
+	case w.written <- struct{}{}:
+	default:
+	}
+}
+
+func (c *company) ack(a ack) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acks = append(c.acks, a)
+}
+
+func (w *writer) put(ctx context.Context, u collabd.Client, path, text string) {
+	status, answer, _ := w.send(ctx, u, "PUT", path, text)
+	w.note(ctx, "PUT "+path, status, answer, sum(text))
+}
+
+func (w *writer) create(ctx context.Context, u collabd.Client, path, text string) {
+	status, answer, again := w.send(ctx, u, "POST", "/sync/files?"+url.Values{"path": {path}}.Encode(), text)
+	if status == http.StatusConflict && again {
+		// An attempt that was cut off has done it.
+		prefix := url.Values{"prefix": {u.Org + "/shared/artifacts/" + path}}.Encode()
+		status, answer, _ = w.send(ctx, u, "GET", "/sync/files?"+prefix, "")
+		answer = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(answer), []byte("[")), []byte("]"))
+	}
+	if r := w.note(ctx, "POST "+path, status, answer, sum(text)); r.ID != "" {
+		w.made[path] = r.ID
+	}
+}
+
+func (w *writer) remove(ctx context.Context, u collabd.Client, path string) {
+	status, answer, again := w.send(ctx, u, "DELETE", "/sync/files/"+w.made[path], "")
+	switch {
+	case ctx.Err() != nil || w.Failed():
+	case status == http.StatusOK || status == http.StatusNotFound && again:
+		delete(w.made, path)
+		w.company.ack(ack{key: u.Org + "/shared/artifacts/" + path})
+		w.done()
+	default:
+		w.Errorf("DELETE %s is %d: %s", path, status, answer)
+	}
+}
+
+func sum(text string) string {
+	s := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(s[:])
+}
+
+// reader is one program that follows a feed, and is cut off all the time.
+type reader struct {
+	*fleet
+	company *company
+	user    collabd.Client
+	random  *rand.Rand
+	started func()
+	target  atomic.Int64 // where it ends; -1 while that is not known
+
+	mu     sync.Mutex
+	cancel context.CancelFunc // cuts the connection off; guarded by mu
+
+	// Of its own goroutine.
+	start       int64  // the number that it began after; -1 before that
+	last        int64  // the last number that it has
+	lastID      string // as an id
+	events      []int64
+	connections int
+	cut         int
+}
+
+func (r *reader) interrupt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cancel != nil {
+		r.cancel()
+	}
+}
+
+func (r *reader) run(ctx context.Context) {
+	for ctx.Err() == nil && !r.Failed() {
+		if target := r.target.Load(); target >= 0 && r.last >= target && r.start >= 0 {
+			return
+		}
+		if err := r.follow(ctx); err != nil {
+			r.cut++
+			time.Sleep(calm)
+		}
+	}
+}
+
+// follow reads one connection's events, as many as it likes, and returns an
+// error when the connection was none or was cut off.
+func (r *reader) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.mu.Lock()
+	r.cancel = cancel
+	r.mu.Unlock()
+	q, err := http.NewRequestWithContext(ctx, "GET", r.servers[r.random.IntN(2)].URL+"/api/v1/sync/changes", nil)
+	if err != nil {
+		return err
+	}
+	q.Header.Set("Authorization", "Bearer "+r.user.Token)
+	if r.lastID != "" {
+		q.Header.Set("Last-Event-ID", r.lastID)
+	}
+	a, err := r.streams.Do(q)
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close()
+	if a.StatusCode != 200 {
+		body, err := io.ReadAll(io.LimitReader(a.Body, 1<<10))
+		if a.StatusCode != http.StatusServiceUnavailable {
+			r.Errorf("the feed is %d: %s", a.StatusCode, body)
+		}
+		return errors.Join(errors.New("unavailable"), err)
+	}
+	r.connections++
+	enough := len(r.events) + 1 + r.random.IntN(400)
+	var event, data, at string
+	lines := bufio.NewReaderSize(a.Body, 8<<10)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch name {
+		case "id":
+			at = value
+		case "event":
+			event = value
+		case "data":
+			data = value
+		case "":
+			if line != "\n" { // a comment
+				continue
+			}
+			if err := r.take(event, at, data); err != nil {
+				r.Error(err)
+				return err
+			}
+			event, data, at = "", "", ""
+			target := r.target.Load()
+			if len(r.events) >= enough && target < 0 || target >= 0 && r.last >= target {
+				return nil
+			}
+		}
+	}
+}
+
+// take takes one frame.
+func (r *reader) take(event, at, data string) error {
+	if event != "" {
+		return fmt.Errorf("after %s an event %s %s came", r.lastID, event, data)
+	}
+	if at == "" {
+		if data != "" {
+			return fmt.Errorf("an event without id: %s", data)
+		}
+		return nil
+	}
+	c, ok := object.ParseCursor(at)
+	switch {
+	case !ok:
+		return fmt.Errorf("the id %q", at)
+	case r.start < 0:
+		r.start, r.last, r.lastID = c.N, c.N, at
+		r.started()
+		if data != "" {
+			return fmt.Errorf("an event before the first id: %s", data)
+		}
+		return nil
+	case data == "" && c.N < r.last || data != "" && c.N <= r.last:
+		return fmt.Errorf("after %s came %s with %q", r.lastID, at, data)
+	}
+	r.last, r.lastID = c.N, at
+	if data == "" {
+		return nil
+	}
+	r.events = append(r.events, c.N)
+	h := maphash.String(r.hash, data)
+	r.company.mu.Lock()
+	defer r.company.mu.Unlock()
+	if before, known := r.company.sums[c.N]; !known {
+		r.company.sums[c.N], r.company.told[c.N] = h, data
+	} else if before != h {
+		return fmt.Errorf("one reader was told %s, another %s", r.company.told[c.N], data)
+	}
+	return nil
+}
+
+// sees is who is told of what, by the rules of the contract.
+func (r *reader) sees(e object.Change) bool {
+	user := id.User(r.user.User)
+	switch {
+	case e.Object.Scope == object.Personal:
+		return *e.Object.Owner == user
+	case e.Object.Workspace != nil && string(*e.Object.Workspace) == r.company.circle:
+		return r.company.inside[user]
+	}
+	return true
+}
+
+func (r *reader) check(log []object.Change) {
+	var want []int64
+	for _, e := range log {
+		if e.N > r.start && r.sees(e) {
+			want = append(want, e.N)
+		}
+	}
+	if !slices.Equal(r.events, want) {
+		missing := slices.DeleteFunc(slices.Clone(want), func(n int64) bool { return slices.Contains(r.events, n) })
+		more := slices.DeleteFunc(slices.Clone(r.events), func(n int64) bool { return slices.Contains(want, n) })
+		r.Errorf("a reader who began after %d was told of %d changes, want %d; missing %v, too many %v", r.start, len(r.events), len(want), missing, more)
+	}
+}
+
+// log reads an organisation's whole log from the database.
+func (f *fleet) log(database string, o id.Org) []object.Change {
+	db, err := gormdb.Open(f.Context(), gormdb.Options{URL: database})
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer db.Close()
+	var all []object.Change
+	for {
+		after := int64(0)
+		if len(all) > 0 {
+			after = all[len(all)-1].N
+		}
+		page, err := db.Storage().Changes().List(f.Context(), o, after, 1000)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+	}
+}
+
+// check holds the log, what was acknowledged, what was told and what is there
+// against each other.
+func (f *fleet) check(c *company, log []object.Change) {
+	type content struct {
+		version  int64
+		checksum string
+	}
+	there := map[string]content{} // what the log leads to
+	owner := map[string]id.User{} // of personal objects
+	entries := map[ack]bool{}
+	for i, e := range log {
+		if e.N != int64(i+1) {
+			f.Errorf("entry %d has the number %d", i, e.N)
+			return
+		}
+		key := e.Object.StorageKey()
+		switch e.Type {
+		case object.Changed:
+			if is := there[key]; e.Object.Version != is.version+1 {
+				f.Errorf("entry %d makes version %d of %s, before there was %d", e.N, e.Object.Version, key, is.version)
+			}
+			there[key] = content{e.Object.Version, e.Object.Checksum}
+			entries[ack{key, e.Object.Version, e.Object.Checksum}] = true
+		case object.Deleted:
+			if _, ok := there[key]; !ok {
+				f.Errorf("entry %d deletes %s, which was not there", e.N, key)
+			}
+			delete(there, key)
+			entries[ack{key: key}] = true
+		}
+		if e.Object.Scope == object.Personal && e.Type == object.Changed {
+			owner[key] = *e.Object.Owner
+		}
+		told, ok := c.told[e.N]
+		if !ok {
+			continue // the readers' own check says whether that is right
+		}
+		var event struct {
+			Type, StorageKey, Path, Checksum, ChangedBy string
+			Version                                     int64
+		}
+		if err := json.Unmarshal([]byte(told), &event); err != nil {
+			f.Error(err)
+		}
+		want := event
+		want.Type, want.StorageKey, want.Path, want.ChangedBy = string(e.Type), key, e.Object.Path, string(e.By)
+		if e.Type == object.Changed {
+			want.Checksum, want.Version = e.Object.Checksum, e.Object.Version
+		}
+		if event != want || !strings.HasPrefix(key, c.users[0].Org+"/") {
+			f.Errorf("entry %d was told as %s, want %+v", e.N, told, want)
+		}
+	}
+	for _, a := range c.acks {
+		if !entries[a] {
+			f.Errorf("the write %+v was acknowledged and is not in the log", a)
+		}
+	}
+	// Everybody is shown what is there and theirs, and can read it.
+	for i, u := range c.users {
+		var manifest []record
+		if status, body, err := u.At(f.servers[i%2]).Do("GET", "/sync/manifest", nil); err != nil || status != 200 || json.Unmarshal(body, &manifest) != nil {
+			f.Errorf("the manifest is %d %.200s, %v", status, body, err)
+			return
+		}
+		seen := map[string]content{}
+		for _, r := range manifest {
+			seen[r.StorageKey] = content{r.Version, r.Checksum}
+		}
+		want := maps.Clone(there)
+		maps.DeleteFunc(want, func(key string, _ content) bool {
+			return owner[key] != "" && owner[key] != id.User(u.User) || strings.Contains(key, "/workspaces/"+c.circle+"/") && !c.inside[id.User(u.User)]
+		})
+		if !maps.Equal(seen, want) {
+			f.Errorf("%s is shown %d files, want %d", u.User, len(seen), len(want))
+		}
+		for n, r := range manifest {
+			if i > 0 && !strings.Contains(r.StorageKey, "/personal/") {
+				continue // the first user has read it
+			}
+			status, body, err := u.At(f.servers[n%2]).Do("GET", "/sync/files/"+r.ID+"?raw=1", nil)
+			if err != nil || status != 200 || sum(string(body)) != r.Checksum {
+				f.Errorf("%s is %d, %q, %v; its record is %+v", r.StorageKey, status, body, err, r)
+			}
+		}
+	}
+}
