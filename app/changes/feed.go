@@ -313,29 +313,26 @@ func (f *Feed) look(chunk []*channel) error {
 // time.
 func (f *Feed) follow(ch *channel) {
 	if ch.claim() {
-		f.readers.do(func() { f.read(ch) })
+		f.readers.do(func() { f.read(ch, false) })
 	}
 }
 
-// read reads an organisation's log on until there is no more.
-func (f *Feed) read(ch *channel) {
-	more := false
-	for {
-		if wait := ch.pause(f.Clock.Now()); wait > 0 && !more {
-			f.Alarms.Set(wait, func() { f.readers.do(func() { f.read(ch) }) })
-			return
-		}
-		var err error
-		more, err = f.readPage(ch)
-		f.note(err)
-		if err != nil {
-			// The next poll tries again.
-			ch.release()
-			return
-		}
-		if !more && ch.done() {
-			return
-		}
+// read reads a page of an organisation's log. Where there is another, or somebody
+// has asked meanwhile, it comes again after all organisations that wait: none of
+// them is kept waiting by one that is never done.
+func (f *Feed) read(ch *channel, more bool) {
+	again := func(more bool) { f.readers.do(func() { f.read(ch, more) }) }
+	if wait := ch.pause(f.Clock.Now()); wait > 0 && !more {
+		f.Alarms.Set(wait, func() { again(false) })
+		return
+	}
+	more, err := f.readPage(ch)
+	f.note(err)
+	switch {
+	case err != nil:
+		ch.release() // the next poll tries again
+	case more || !ch.done():
+		again(more)
 	}
 }
 

@@ -547,6 +547,63 @@ func TestEntriesThatComeFastGather(t *testing.T) {
 	})
 }
 
+// direct is a bus that has delivered a hint when it is published.
+type direct struct {
+	hear func(object.Hint)
+}
+
+func (d *direct) Publish(h object.Hint) { d.hear(h) }
+
+func (d *direct) Subscribe(fn func(object.Hint)) (func(), error) {
+	d.hear = fn
+	return func() {}, nil
+}
+
+func TestOrganisationsThatAlwaysHaveMoreKeepNobodyWaiting(t *testing.T) {
+	in(t, "for an entry", func(w *world) {
+		const enough = 10_000
+		var by steered
+		var bus direct
+		var readings, before atomic.Int64
+		var busy sync.Map // by organisation
+		written := make(chan struct{})
+		by.then = func(o id.Org) {
+			if _, ok := busy.Load(o); !ok {
+				before.CompareAndSwap(-1, readings.Load())
+			} else if n := readings.Add(1); n < enough {
+				if n > 100 {
+					<-written
+				}
+				bus.Publish(object.Hint{Org: o, N: 1 << 40})
+			}
+		}
+		f := w.feed(steer(&by), func(o *changes.Options) { o.Bus = &bus })
+		listen := func(o id.Org) *listener {
+			return w.resume(f, w.actor(o, w.user(o, org.Member)), "", false)
+		}
+		quiet := listen(w.org)
+		for range 10 {
+			o := w.organisation()
+			listen(o)
+			busy.Store(o, true)
+		}
+		synctest.Wait()
+		before.Store(-1)
+		busy.Range(func(o, _ any) bool {
+			bus.Publish(object.Hint{Org: o.(id.Org), N: 1 << 40})
+			return true
+		})
+		synctest.Wait()
+		w.write(w.org, 1)
+		bus.Publish(object.Hint{Org: w.org, N: 1})
+		close(written)
+		w.same(w.settled(quiet), "1-1 file-changed a.md")
+		if n := before.Load(); n < 0 || n > enough/2 || readings.Load() < enough {
+			t.Errorf("it was read after %d of %d readings for others", n, readings.Load())
+		}
+	})
+}
+
 // Writers append while subscribers leave and come back at random, at two
 // servers of which one hears of changes by looking alone.
 func TestNothingIsMissedOrRepeatedAcrossServers(t *testing.T) {

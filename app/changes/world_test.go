@@ -280,13 +280,14 @@ func (w *world) same(got []string, want ...string) {
 	}
 }
 
-// steered is a store whose reading of logs can be counted, fail and show another
-// epoch.
+// steered is a store whose reading of logs can be counted, fail, show another
+// epoch and be followed by something else.
 type steered struct {
 	ports.Store
 	down  atomic.Bool
 	lists atomic.Int64
 	epoch atomic.Int64 // added to the log's
+	then  func(id.Org) // called after each reading of a log; may be nil
 }
 
 var errDown = errors.New("the database is down")
@@ -321,6 +322,9 @@ func (c steeredChanges) List(ctx context.Context, o id.Org, after int64, limit i
 	c.by.lists.Add(1)
 	if c.by.down.Load() {
 		return nil, errDown
+	}
+	if c.by.then != nil {
+		defer c.by.then(o)
 	}
 	return c.Changes.List(ctx, o, after, limit)
 }
