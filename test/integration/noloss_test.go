@@ -130,7 +130,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 
 	// Everybody begins.
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	var reading, writing sync.WaitGroup
 	readers := make([]*reader, fleetReaders)
