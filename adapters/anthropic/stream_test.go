@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -17,6 +19,7 @@ import (
 
 	anthropic "github.com/anthropics/anthropic-sdk-go"
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // played answers every request with a stream.
@@ -403,6 +406,46 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// amiss returns what is wrong with what comes of a body: it must be well-formed,
+// and an answer that is said to be whole must have its end marker.
+func amiss(t testing.TB, body []byte) error {
+	to := &notes{}
+	reply, err := playing(t, func() io.Reader { return bytes.NewReader(body) }).Stream(context.Background(), someCall, to)
+	var failure *chat.Failure
+	switch {
+	case to.wrong != "":
+		return errors.New(to.wrong)
+	case err != nil && !errors.As(err, &failure):
+		return err
+	case err == nil && (reply.Stop == "" || !bytes.Contains(body, []byte("stop"))):
+		return fmt.Errorf("%+v of %q", reply, body)
+	case reply.Usage.Input < 0 || reply.Usage.Output < 0:
+		return fmt.Errorf("%+v was used", reply.Usage)
+	}
+	return nil
+}
+
+// TestWhateverBytesCome damages answers: fuzzing has the same to say, but not
+// in every run of the tests.
+func TestWhateverBytesCome(t *testing.T) {
+	var bodies []string
+	for _, name := range slices.Sorted(maps.Keys(streams)) {
+		bodies = append(bodies, streams[name].body)
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		body := []byte(rapid.SampledFrom(bodies).Draw(r, "body"))
+		for range rapid.IntRange(1, 4).Draw(r, "damages") {
+			from := rapid.IntRange(0, len(body)).Draw(r, "from")
+			to := rapid.IntRange(from, min(len(body), from+40)).Draw(r, "to")
+			part := rapid.SampledFrom([][]byte{nil, body[from:to], []byte("\n\n"), []byte(`"`), []byte(`\`), []byte("{}"), []byte("null"), {0xff}, {0}}).Draw(r, "part")
+			body = slices.Concat(body[:from], part, body[rapid.SampledFrom([]int{from, to}).Draw(r, "on"):])
+		}
+		if err := amiss(t, body); err != nil {
+			r.Fatal(err)
+		}
+	})
+}
+
 // FuzzStream holds whatever comes to the grammar, and a whole answer to its end
 // marker.
 func FuzzStream(f *testing.F) {
@@ -415,18 +458,8 @@ func FuzzStream(f *testing.F) {
 		`data: {"type":"content_block_start","index":2,"content_block":{"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","title":"t","url":"u","page_age":null,"encrypted_content":"e"}]}}` + "\n\n" + someEnd))
 	f.Add([]byte(someStart + strings.ReplaceAll(someEnd, "end_turn", "pause_turn")))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		to := &notes{}
-		reply, err := playing(t, func() io.Reader { return bytes.NewReader(body) }).Stream(context.Background(), someCall, to)
-		var failure *chat.Failure
-		switch {
-		case to.wrong != "":
-			t.Fatal(to.wrong)
-		case err != nil && !errors.As(err, &failure):
+		if err := amiss(t, body); err != nil {
 			t.Fatal(err)
-		case err == nil && (reply.Stop == "" || !bytes.Contains(body, []byte("stop"))):
-			t.Fatalf("%+v of %q", reply, body)
-		case reply.Usage.Input < 0 || reply.Usage.Output < 0:
-			t.Fatalf("%+v was used", reply.Usage)
 		}
 	})
 }

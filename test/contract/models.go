@@ -427,6 +427,12 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
+	"a reason to stop is no end marker": func(a *asked) {
+		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 3, Output: 4}), provider.Text("Hello"), provider.Call("c1", "list", "{}"), provider.Unmarked()})
+		if reply := a.fails(a.call(), chat.Truncated); reply.Usage != (chat.Usage{Input: 3, Output: 4}) {
+			a.Errorf("it used %+v", reply.Usage)
+		}
+	},
 	"a lost connection is a network failure": func(a *asked) {
 		for _, script := range []provider.Script{{provider.Drop()}, {provider.Text("Hello"), provider.Drop()}, {provider.Call("c1", "list", `{"a`), provider.Drop()}} {
 			a.to = &hearer{}
@@ -460,7 +466,7 @@ var scriptedModels = map[string]func(*asked){
 			{provider.Refuse(404, "not_found_error", "model: gone"), chat.Broken},
 			{provider.Answer(200, "application/json", `{"choices":[]}`), chat.Broken},
 			{provider.Answer(200, "text/html", "<h1>Sign in</h1>"), chat.Broken},
-			{provider.Refuse(307, "moved", "", "Location", a.Server.Anthropic()+"/elsewhere"), chat.Broken},
+			{provider.Refuse(307, "moved", "", "Location", "?again"), chat.Broken},
 		} {
 			a.Server.Play(provider.Script{c.step})
 			if reply := a.fails(a.call(), c.kind); reply != (chat.Reply{}) {
@@ -752,7 +758,7 @@ var searchingModels = map[string]func(*asked){
 				a.Errorf("message %d was allowed %d tokens, not the %d that were left", i, requests[i].MaxTokens, want)
 			}
 		}
-		for _, want := range []string{`"signature":"c2lnbmVk"`, `"data":"aGlkZGVu"`, `"encrypted_index":"aW5kZXg="`, `"query":"owls"`, `"text":", two"`} {
+		for _, want := range []string{`"thinking":"Hm."`, `"signature":"c2lnbmVk"`, `"data":"aGlkZGVu"`, `"encrypted_index":"aW5kZXg="`, `"query":"owls"`, `"text":", two"`} {
 			if !strings.Contains(string(requests[2].Body), want) {
 				a.Errorf("%s did not go back to the provider", want)
 			}

@@ -144,7 +144,7 @@ func (s *Server) serve(p Protocol) http.HandlerFunc {
 			refuse(w, p, http.StatusBadRequest, "invalid_request_error", refusal, nil)
 			return
 		}
-		// A caller who leaves, and the end of the server, end what a step waits for.
+		// The end of the server ends what a step waits for, as a caller does who leaves.
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		go func() {
@@ -159,7 +159,12 @@ func (s *Server) serve(p Protocol) http.HandlerFunc {
 		case err == nil || errors.Is(err, errCut):
 		case errors.Is(err, errDrop):
 			panic(http.ErrAbortHandler)
-		case !errors.Is(context.Cause(ctx), errStopped):
+		default:
+			select {
+			case <-s.stopped:
+				return // and took the callers with it
+			default:
+			}
 			select {
 			case s.left <- struct{}{}:
 			default:

@@ -49,6 +49,7 @@ type answer struct {
 	usage   Usage
 	allowed bool // the output is all that was allowed
 	silent  bool // about usage
+	endless bool // no end marker follows
 }
 
 func (a *answer) play(s Script) error {
@@ -113,7 +114,9 @@ func (a *answer) end() error {
 		}
 		a.event("message_delta", `{"type":"message_delta","delta":{"stop_reason":%s,"stop_sequence":null},"usage":{"input_tokens":%d,"cache_creation_input_tokens":%d,"cache_read_input_tokens":%d,"output_tokens":%d,"server_tool_use":{"web_search_requests":%d,"web_fetch_requests":0}}}`,
 			quote(stop), a.usage.Input, a.usage.CacheMade, a.usage.CacheRead, a.usage.Output, a.usage.Searches)
-		a.event("message_stop", `{"type":"message_stop"}`)
+		if !a.endless {
+			a.event("message_stop", `{"type":"message_stop"}`)
+		}
 		return a.flush()
 	}
 	switch stop {
@@ -132,7 +135,9 @@ func (a *answer) end() error {
 		fmt.Fprintf(&a.text, `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":%s,"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cache_write_tokens":%d}}}`+"\n\n",
 			quote(a.Model), input, u.Output, input+u.Output, u.CacheRead, u.CacheMade)
 	}
-	a.text.WriteString("data: [DONE]\n\n")
+	if !a.endless {
+		a.text.WriteString("data: [DONE]\n\n")
+	}
 	return a.flush()
 }
 
@@ -403,6 +408,15 @@ func Cut() Step {
 	return func(a *answer) error {
 		a.begin()
 		return errCut
+	}
+}
+
+// Unmarked has the answer say why it stops and what it used, and then end
+// without its end marker.
+func Unmarked() Step {
+	return func(a *answer) error {
+		a.endless = true
+		return nil
 	}
 }
 

@@ -1,0 +1,180 @@
+package provider_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/test/contract/provider"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	question = `{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]}`
+	chat     = `{"model":"m","max_tokens":9,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Hello"}]}`
+)
+
+// ask asks by Messages, or by chat completions where the address says so.
+func ask(t *testing.T, ctx context.Context, url, body string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Api-Key", "k")
+	r.Header.Set("Anthropic-Version", "2023-06-01")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+func whole(t *testing.T, res *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestScriptsFollowOneAnotherAndTheLastIsRepeated(t *testing.T) {
+	s := provider.Start(t, provider.Script{provider.Text("one")}, provider.Script{provider.Text("two")})
+	for i, want := range []string{"one", "two", "two"} {
+		if got := whole(t, ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)); !strings.Contains(got, want) || !strings.HasSuffix(got, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n") {
+			t.Errorf("answer %d is %q", i, got)
+		}
+	}
+	if got := whole(t, ask(t, t.Context(), s.OpenAI()+"/chat/completions", chat)); !strings.Contains(got, `"content":"two"`) || !strings.HasSuffix(got, "data: [DONE]\n\n") {
+		t.Errorf("by chat completions it is %q", got)
+	}
+	requests := s.Requests()
+	if r := requests[3]; len(requests) != 4 || r.Protocol != provider.ChatCompletions || r.Model != "m" || r.MaxTokens != 9 || r.Message != "Hello" || string(r.Body) != chat {
+		t.Errorf("it remembers %+v", requests)
+	}
+}
+
+func TestAFloodIsAsLongAsItSays(t *testing.T) {
+	for _, n := range []int{2, 3, 64, 66, 67, 1000} {
+		s := provider.Start(t, provider.Script{provider.Flood(n, "drop ")})
+		if got := strings.Count(whole(t, ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)), `"text":"drop "`); got != n {
+			t.Errorf("%d drops came of %d", got, n)
+		}
+	}
+}
+
+func TestThePaceIsTheTicks(t *testing.T) {
+	tick := make(chan time.Time)
+	s := provider.Start(t, provider.Script{provider.Pace(tick, "one", "two")})
+	answer := make(chan *http.Response)
+	go func() { answer <- ask(t, t.Context(), s.OpenAI()+"/chat/completions", chat) }()
+	tick <- time.Time{}
+	lines := bufio.NewScanner((<-answer).Body)
+	next := func(want string) {
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), want) {
+				return
+			}
+		}
+		t.Fatalf("%q does not come: %v", want, lines.Err())
+	}
+	next("one")
+	tick <- time.Time{}
+	next("two")
+	next("[DONE]")
+}
+
+func TestWhoLeavesIsNoted(t *testing.T) {
+	s := provider.Start(t, provider.Script{provider.Text("Hello"), provider.Silence()}, provider.Script{provider.Text("Hello")})
+	ctx, cancel := context.WithCancel(t.Context())
+	ask(t, ctx, s.Anthropic()+"/v1/messages", question)
+	cancel()
+	<-s.Left()
+	whole(t, ask(t, t.Context(), s.Anthropic()+"/v1/messages", question))
+	select {
+	case <-s.Left():
+		t.Error("one who stayed to the end is said to have left")
+	default:
+	}
+}
+
+func TestTheEndOfTheServerIsNobodysLeaving(t *testing.T) {
+	s := provider.Listen(provider.Script{provider.Text("Hello"), provider.Silence()})
+	res := ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)
+	s.Stop()
+	if text, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("of a server that stopped %q is whole", text)
+	}
+	select {
+	case <-s.Left():
+		t.Error("the caller is said to have left")
+	default:
+	}
+}
+
+func TestWhatTheRealOnesRefuseIsRefused(t *testing.T) {
+	s := provider.Start(t)
+	use, result := `{"type":"tool_use","id":"c1","name":"f","input":{}}`, `{"type":"tool_result","tool_use_id":"c1"}`
+	turns := func(tools string, contents ...string) string {
+		role := map[int]string{0: "user", 1: "assistant"}
+		var messages []string
+		for i, c := range contents {
+			messages = append(messages, `{"role":"`+role[i%2]+`","content":[`+c+`]}`)
+		}
+		return `{"model":"m","max_tokens":9,"stream":true,"tools":` + tools + `,"messages":[` + strings.Join(messages, ",") + `]}`
+	}
+	tool := `[{"name":"f","input_schema":{"type":"object"}}]`
+	for name, c := range map[string]struct {
+		body string
+		ok   bool
+	}{
+		"a call and its result":        {turns(tool, `{"type":"text","text":"a"}`, use, result), true},
+		"a call without a result":      {turns(tool, `{"type":"text","text":"a"}`, use, `{"type":"text","text":"a"}`), false},
+		"a call at the end":            {turns(tool, `{"type":"text","text":"a"}`, use), false},
+		"a result without a call":      {turns(tool, result), false},
+		"a call without tools":         {turns(`[]`, `{"type":"text","text":"a"}`, use, result), false},
+		"an id that is none":           {turns(tool, `{"type":"text","text":"a"}`, strings.Replace(use, "c1", "c:1", 1), strings.Replace(result, "c1", "c:1", 1)), false},
+		"an empty text":                {turns(tool, `{"type":"text","text":" "}`), false},
+		"an empty text in a result":    {turns(tool, `{"type":"text","text":"a"}`, use, strings.Replace(result, `"c1"`, `"c1","content":[{"type":"text","text":""}]`, 1)), false},
+		"a tool whose schema has none": {turns(`[{"name":"f","input_schema":{}}]`, `{"type":"text","text":"a"}`), false},
+		"two tools of one name":        {turns(strings.Replace(tool, "}}", `}},{"type":"web_search_20250305","name":"f"}`, 1), `{"type":"text","text":"a"}`), false},
+		"no limit":                     {strings.Replace(question, `"max_tokens":9,`, "", 1), false},
+		"no messages":                  {turns(tool), false},
+		"no JSON":                      {"{", false},
+	} {
+		res := ask(t, t.Context(), s.Anthropic()+"/v1/messages", c.body)
+		if text := whole(t, res); (res.StatusCode == http.StatusOK) != c.ok {
+			t.Errorf("%s: %d %s", name, res.StatusCode, text)
+		}
+	}
+	call := `{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}`
+	answer := `{"role":"tool","tool_call_id":"c1","content":""}`
+	hello := `{"role":"user","content":"Hello"}`
+	for name, c := range map[string]struct {
+		messages []string
+		ok       bool
+	}{
+		"a call and its answer":    {[]string{hello, call, answer}, true},
+		"a call without an answer": {[]string{hello, call, hello}, false},
+		"a call at the end":        {[]string{hello, call}, false},
+		"an answer without a call": {[]string{hello, answer}, false},
+		"a long id":                {[]string{hello, strings.Replace(call, "c1", strings.Repeat("c", 41), 1), strings.Replace(answer, "c1", strings.Repeat("c", 41), 1)}, false},
+		"arguments that are none":  {[]string{hello, strings.Replace(call, "{}", "{", 1), answer}, false},
+		"nothing said":             {[]string{`{"role":"user","content":""}`}, false},
+	} {
+		res := ask(t, t.Context(), s.OpenAI()+"/chat/completions", strings.Replace(chat, hello, strings.Join(c.messages, ","), 1))
+		if text := whole(t, res); (res.StatusCode == http.StatusOK) != c.ok {
+			t.Errorf("%s: %d %s", name, res.StatusCode, text)
+		}
+	}
+}
