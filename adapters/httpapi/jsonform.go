@@ -3,8 +3,10 @@ package httpapi
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"io"
+	"math/bits"
 	"slices"
 	"unicode/utf8"
 
@@ -28,7 +30,7 @@ type jsonForm struct {
 	naming bool // the next string of the outermost object is a name
 	ours   bool // the last name was content
 
-	plain int               // bytes in sight that stand for themselves
+	valid int               // bytes in sight that are whole characters in UTF-8
 	char  [utf8.UTFMax]byte // the last escape's character
 	held  []byte            // what of it was not read yet
 	whole bool              // the text has come to its end
@@ -157,15 +159,15 @@ func (j *jsonForm) Read(p []byte) (n int, err error) {
 			k := copy(p[n:], j.held)
 			j.held = j.held[k:]
 			n += k
-		case j.plain > 0:
-			k := copy(p[n:], j.in.sight()[:j.plain])
-			j.pass(k)
-			j.plain -= k
-			n += k
 		case j.whole && n == 0:
 			return 0, io.EOF
 		case j.whole:
 			return n, nil
+		case j.valid > 0:
+			k, err := j.unescape(p[n:])
+			if n += k; err != nil {
+				return n, err
+			}
 		case n > 0 && len(j.in.sight()) == 0:
 			return n, nil // better than to wait
 		default:
@@ -181,44 +183,64 @@ func (j *jsonForm) Read(p []byte) (n int, err error) {
 func (j *jsonForm) pass(n int) {
 	j.in.take(n)
 	j.length += int64(n)
+	j.valid = max(0, j.valid-n)
 }
 
-// look finds out what comes next in the text.
+// look finds out how much of what is in sight is whole characters.
 func (j *jsonForm) look() error {
 	b := j.in.sight()
-	n := plainLength(b)
-	if n == len(b) {
-		n -= openCharacter(b)
+	j.valid = len(b) - openCharacter(b)
+	if !utf8.Valid(b[:j.valid]) {
+		if j.valid = firstInvalid(b); j.valid == 0 {
+			return j.wrong("invalid UTF-8", 0)
+		}
 	}
-	if n == 0 && (len(b) == 0 || b[0] >= utf8.RuneSelf && !utf8.FullRune(b)) {
-		if err := j.in.more(); err != nil {
-			switch {
-			case !errors.Is(err, io.EOF):
-				return err
-			case len(b) > 0:
-				return j.wrong("invalid UTF-8", 0)
+	if j.valid > 0 {
+		return nil
+	}
+	err := j.in.more()
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, io.EOF):
+		return err
+	case len(b) > 0:
+		return j.wrong("invalid UTF-8", 0)
+	}
+	return j.wrong("unexpected end", 0)
+}
+
+// unescape reads from what is valid, as far as there is room in p.
+func (j *jsonForm) unescape(p []byte) (n int, err error) {
+	b, at := j.in.sight()[:j.valid], 0
+	for n < len(p) && at < len(b) {
+		k := plainLength(b[at:min(len(b), at+len(p)-n)])
+		copy(p[n:], b[at:at+k])
+		n, at = n+k, at+k
+		if n == len(p) || at == len(b) {
+			break
+		}
+		switch b[at] {
+		case '\\':
+			if at+1 < len(b) && escapes[b[at+1]] != 0 {
+				p[n] = escapes[b[at+1]]
+				n, at = n+1, at+2
+				continue
 			}
-			return j.wrong("unexpected end", 0)
+			j.pass(at)
+			return n, j.escape()
+		case '"':
+			j.pass(at)
+			j.in.take(1)
+			j.rest = append(j.rest, '"')
+			j.whole, j.ours = true, false
+			return n, nil
 		}
-		return nil
+		j.pass(at)
+		return n, j.wrong("a control character in a string", 0)
 	}
-	if n > 0 {
-		if !utf8.Valid(b[:n]) {
-			return j.wrong("invalid UTF-8", firstInvalid(b[:n]))
-		}
-		j.plain = n
-		return nil
-	}
-	switch b[0] {
-	case '"':
-		j.in.take(1)
-		j.rest = append(j.rest, '"')
-		j.whole, j.ours = true, false
-		return nil
-	case '\\':
-		return j.escape()
-	}
-	return j.wrong("a control character in a string", 0)
+	j.pass(at)
+	return n, nil
 }
 
 func (j *jsonForm) wrong(problem string, at int) error {
@@ -251,12 +273,23 @@ func (j *jsonForm) escape() error {
 // plainLength returns how many bytes b begins with that end no string and begin
 // no escape.
 func plainLength(b []byte) int {
-	for i, c := range b {
-		if c < 0x20 || c == '"' || c == '\\' {
-			return i
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; len(b)-n >= 8; n += 8 {
+		// Eight bytes at a time: the high bit of each that is below a space, a quote
+		// or a backslash is set, and of the bytes after the first of those perhaps.
+		x := binary.LittleEndian.Uint64(b[n:])
+		quote, backslash := x^ones*'"', x^ones*'\\'
+		if odd := ((x-ones*' ')&^x | (quote-ones)&^quote | (backslash-ones)&^backslash) & high; odd != 0 {
+			return n + bits.TrailingZeros64(odd)/8
 		}
 	}
-	return len(b)
+	for ; n < len(b); n++ {
+		if c := b[n]; c < ' ' || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return n
 }
 
 // openCharacter returns how many bytes at the end of b begin a character of

@@ -455,6 +455,19 @@ func FuzzJSONUpload(f *testing.F) {
 	})
 }
 
+func TestBytesThatStandForThemselvesAreCounted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.SliceOfN(rapid.OneOf(rapid.Byte(), rapid.SampledFrom([]byte(" !\"#[\\]\x1f\x7f\x80\xa2\xdc\xff"))), 0, 40).Draw(t, "bytes")
+		want := slices.IndexFunc(b, func(c byte) bool { return c < 0x20 || c == '"' || c == '\\' })
+		if want < 0 {
+			want = len(b)
+		}
+		if got := plainLength(b); got != want {
+			t.Fatalf("%q begins with %d, want %d", b, got, want)
+		}
+	})
+}
+
 func TestLongTextsGoByWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.OneOf(anyText, rapid.SampledFrom([]string{strings.Repeat("x", blockSize-3), strings.Repeat("文", blockSize/3), strings.Repeat("\n", 1000)}))
