@@ -262,6 +262,14 @@ func TestUsageIsKnownOnceItIsOfAllOfTheAnswer(t *testing.T) {
 	}
 }
 
+func TestUsageOfWhatWasCutOffIsOfAPart(t *testing.T) {
+	body := someStart + textEvent(head+`{"content":"Hi"},"finish_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}`)
+	reply, err := playing(t, func() io.Reader { return strings.NewReader(body) }).Stream(t.Context(), someCall, &notes{})
+	if want := (chat.Reply{Usage: chat.Usage{Input: 3, Output: 1}, InputKnown: true}); err == nil || reply != want {
+		t.Errorf("got %+v, %v\nwant %+v", reply, err, want)
+	}
+}
+
 func TestStreamsThatFail(t *testing.T) {
 	problem := func(text string) string { return textEvent(`{"error":` + text + `}`) }
 	for name, c := range map[string]struct {
