@@ -235,7 +235,7 @@ func (a *api) pour(c *call, w io.Writer, o object.Object, s span, first func() e
 		return err
 	}
 	defer r.Close()
-	block := takeBlock()
+	block := takeBlockFor(s.length)
 	defer giveBlock(&block)
 	for left, begun := s.length, false; ; begun = true {
 		// A whole block, so that what fits into one is known to be right before any
@@ -365,7 +365,7 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 		c.WriteHeader(http.StatusOK)
 		return nil
 	}
-	block := takeBlock()
+	block := takeBlockFor(2 * o.Size) // most of a text stands for itself
 	defer giveBlock(&block)
 	w := recordWriter{c: c, out: (*block)[:0], text: o.Text}
 	w.out = appendObject(w.out, o)

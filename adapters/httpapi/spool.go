@@ -8,23 +8,44 @@ import (
 	"collab/domain/fault"
 )
 
-// blockSize is how much content is in the hand at once, in bytes: large enough
-// that neither a connection nor a disk is asked for it often.
-const blockSize = 256 << 10
+// How much content is in the hand at once, in bytes: so much that neither a
+// connection nor a disk is asked for it often, and less where it is known that
+// there is not so much.
+const (
+	blockSize  = 256 << 10
+	smallBlock = 16 << 10
+)
 
-var blocks = sync.Pool{New: func() any {
-	b := make([]byte, blockSize)
-	return &b
-}}
+var blocks, smallBlocks = poolOf(blockSize), poolOf(smallBlock)
+
+func poolOf(size int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		b := make([]byte, size)
+		return &b
+	}}
+}
 
 func takeBlock() *[]byte { return blocks.Get().(*[]byte) }
 
+// takeBlockFor returns a block that holds n bytes, or as many as any does.
+func takeBlockFor(n int64) *[]byte {
+	if n <= smallBlock {
+		return smallBlocks.Get().(*[]byte)
+	}
+	return takeBlock()
+}
+
 // giveBlock takes a block back and forgets it, so that it is given back once.
 func giveBlock(b **[]byte) {
-	if *b != nil {
+	switch {
+	case *b == nil:
+		return
+	case len(**b) == smallBlock:
+		smallBlocks.Put(*b)
+	default:
 		blocks.Put(*b)
-		*b = nil
 	}
+	*b = nil
 }
 
 // spool keeps what comes before it can be used: the little in memory, the rest
