@@ -288,6 +288,9 @@ func (q changes) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.He
 	if err != nil {
 		return nil, err
 	}
+	if len(there) == 0 {
+		return nil, failed(ctx, errors.New("log_epoch is empty"), "Log")
+	}
 	for _, o := range orgs {
 		heads[o] = object.Head{Epoch: there[0].head.Epoch}
 	}

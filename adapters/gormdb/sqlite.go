@@ -47,8 +47,8 @@ func (db *DB) openSQLite(o Options) error {
 	}
 	db.dialect = onSQLite
 	// The driver sets busy_timeout before the others, whatever their order.
-	common := []string{"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "temp_store(MEMORY)", "cache_size(-16000)"}
-	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)")), true)
+	common := []string{"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "temp_store(MEMORY)"}
+	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16000)")), true)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,8 @@ func (db *DB) openSQLite(o Options) error {
 	if _, err := writer.Exec("PRAGMA optimize = 0x10002"); err != nil {
 		return failed(context.Background(), err, "Database")
 	}
-	reader, err := openSQLitePool(sqliteDSN(path, "deferred", append(common, "query_only(1)")), false)
+	// Each reader has a cache of its own; what is in none of them the kernel has.
+	reader, err := openSQLitePool(sqliteDSN(path, "deferred", append(common, "query_only(1)", "cache_size(-4000)")), false)
 	if err != nil {
 		return err
 	}

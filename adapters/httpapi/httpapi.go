@@ -72,6 +72,7 @@ type api struct {
 	callers   *limiter // nil: no limit
 	addresses *limiter // nil: no limit
 	lists     *turns
+	crowd     crowd
 
 	reference []byte // the page of the OpenAPI document
 	policy    string // its content security policy

@@ -153,6 +153,13 @@ func (a *api) serve(c *call, e *endpoint) error {
 	if err := a.admit(c, e.Guard); err != nil {
 		return err
 	}
+	if c.actor.User != "" {
+		leave, err := a.crowd.enter(string(c.actor.User))
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard != signed {
 		return a.once(c, key, e.Handle)
 	}

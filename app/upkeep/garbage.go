@@ -80,8 +80,28 @@ func (u *Upkeep) collect(ctx context.Context, b object.Blob, dry bool, each func
 
 // search goes through the store for what the database does not know. A name is
 // announced before anything is under it, so what was written long ago and is
-// known to nothing now stays so.
+// known to nothing now stays so. A database that knows nothing at all of what is
+// in the store is another store's: then nothing is removed.
 func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, each func(Garbage) error) error {
+	if !dry {
+		known, found := false, false
+		err := u.unknown(ctx, before, true, &known, func(Garbage) error {
+			found = true
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if found && !known {
+			return fault.New(fault.Conflict, "The database knows nothing of what is in the store of blobs: they do not belong together")
+		}
+	}
+	return u.unknown(ctx, before, dry, new(bool), each)
+}
+
+// unknown calls each with what the database does not know, and sets some where
+// there is something that it knows.
+func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, some *bool, each func(Garbage) error) error {
 	var old []Garbage
 	flush := func() error {
 		names := make([]string, len(old))
@@ -94,6 +114,7 @@ func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, each fu
 		}
 		for _, g := range old {
 			if known[g.Name] {
+				*some = true
 				continue
 			}
 			if !dry {

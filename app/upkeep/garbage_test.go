@@ -450,3 +450,25 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 		t.Errorf("names are left: %v", names)
 	}
 }
+
+func TestAStoreOfBlobsThatIsAnotherDatabasesIsLeftAlone(t *testing.T) {
+	other, ctx := open(t), t.Context()
+	other.Clock.Advance(object.Grace + time.Millisecond)
+	before, err := other.Kept(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := harness.NewFiles(other.Clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := upkeep.New(fresh.Store, other.Blobs, fresh.Clock, time.Hour)
+	err = stranger.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("%s was removed", g.Name) })
+	if !fault.Is(err, fault.Conflict) {
+		t.Errorf("collecting in another's store: %v", err)
+	}
+	after, err := other.Kept(ctx)
+	if err != nil || !maps.Equal(before, after) {
+		t.Errorf("%d blobs of %d are left, %v", len(after), len(before), err)
+	}
+}

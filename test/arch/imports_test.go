@@ -66,6 +66,7 @@ var owners = []struct {
 	{"go.uber.org/goleak", nil}, // tests only
 	{"golang.org/x/oauth2", []string{"adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
+	{"golang.org/x/sys", []string{"adapters/bucket"}},
 	{"golang.org/x/text", []string{"adapters", "domain"}},
 	{"golang.org/x/time", []string{"adapters/httpapi"}},
 	{"gorm.io", []string{"adapters/gormdb"}},

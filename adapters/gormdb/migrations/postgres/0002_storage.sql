@@ -5,6 +5,7 @@
 CREATE TABLE log_epoch (
     epoch BIGINT NOT NULL PRIMARY KEY
 );
+CREATE UNIQUE INDEX log_epoch_one ON log_epoch ((epoch IS NOT NULL)); -- there is one row
 INSERT INTO log_epoch (epoch) SELECT floor(extract(epoch FROM clock_timestamp()))::bigint;
 
 -- The last number of each organisation's log, and the last one that was removed
