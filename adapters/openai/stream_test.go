@@ -128,8 +128,16 @@ var streams = map[string]struct {
 		[]string{"text a", "text b", "text c", "text d", "text e"},
 	},
 	"with content in more than one place": {
-		someStart + strings.Repeat(textEvent(head+`{"content":"Hi"},"content_filter":{"content":"Hi"},"finish_reason":null}]}`), 2) + textEvent(head+`{"content":"Hi"},"content_filter":{"content":"Ho"},"finish_reason":null}]}`) + someEnd,
-		[]string{"text Hi", "text Hi", "text Hi"},
+		someStart + textEvent(`{"filter":{"content":"Hi"},"choices":[{"index":0,"delta":{"content":"Hi"}}]}`) + textEvent(`{"filter":{"content":"Ho"},"choices":[{"index":0,"delta":{"content":"Hi"}}]}`) + someEnd,
+		[]string{"text Hi", "text Hi"},
+	},
+	"with the reason to stop beside the text": {
+		someStart + plain("a") + plain("b") + textEvent(head+`{"content":"c"},"finish_reason":"stop"}]}`) + someUsage + someDone,
+		[]string{"text a", "text b", "text c"},
+	},
+	"with the reason to stop beside text and padding": {
+		someStart + said("a", "x") + said("b", "y") + strings.Replace(said("c", "z"), `"finish_reason":null`, `"finish_reason":"stop"`, 1) + someUsage + someDone,
+		[]string{"text a", "text b", "text c"},
 	},
 	"with several choices": {
 		someStart + plain("Hi") + textEvent(`{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"stop"}]}`) + plain("you") + someEnd,
