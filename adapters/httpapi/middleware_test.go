@@ -253,7 +253,7 @@ func TestOnlyConfiguredOriginsMayCall(t *testing.T) {
 		r := httptest.NewRequest(http.MethodOptions, "/api/v1/tasks", nil)
 		r.Header.Set("Origin", origin)
 		r.Header.Set("Access-Control-Request-Method", "PATCH")
-		r.Header.Set("Access-Control-Request-Headers", "authorization,content-type,if-match")
+		r.Header.Set("Access-Control-Request-Headers", "authorization,content-type,if-match,if-range,last-event-id,range")
 		return send(a, r)
 	}
 	if w := ask("https://app.example"); w.Code != 204 || w.Header().Get("Access-Control-Allow-Origin") != "https://app.example" ||
@@ -268,7 +268,7 @@ func TestOnlyConfiguredOriginsMayCall(t *testing.T) {
 	w := send(a, r)
 	refused(t, w, http.StatusUnauthorized)
 	exposed := strings.ToLower(w.Header().Get("Access-Control-Expose-Headers"))
-	for _, name := range []string{"ETag", "Link", "X-Request-Id", "RateLimit-Remaining", "Retry-After", "Idempotent-Replayed"} {
+	for _, name := range []string{"ETag", "Link", "X-Request-Id", "RateLimit-Remaining", "Retry-After", "Idempotent-Replayed", "Location", "X-Sync-Cursor", "X-Collab-Path", "Content-Range"} {
 		if !strings.Contains(exposed, strings.ToLower(name)) {
 			t.Errorf("%s is not exposed: %s", name, exposed)
 		}
