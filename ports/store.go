@@ -36,6 +36,7 @@ type Records interface {
 	Work() Work
 	Journal() Journal
 	Storage() Storage
+	Usage() Usage
 }
 
 // Directory holds who there is.

@@ -218,12 +218,14 @@ type (
 	work      struct{ *conn }
 	journal   struct{ *conn }
 	storage   struct{ *conn }
+	metering  struct{ *conn }
 )
 
 func (c *conn) Directory() ports.Directory { return directory{c} }
 func (c *conn) Work() ports.Work           { return work{c} }
 func (c *conn) Journal() ports.Journal     { return journal{c} }
 func (c *conn) Storage() ports.Storage     { return storage{c} }
+func (c *conn) Usage() ports.Usage         { return metering{c} }
 
 func (d directory) Users() ports.Users                 { return users(d) }
 func (d directory) Organisations() ports.Organisations { return organisations(d) }
@@ -246,3 +248,6 @@ func (j journal) Replays() ports.Replays { return replays(j) }
 func (s storage) Objects() ports.Objects     { return objects(s) }
 func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames(s) }
+
+func (m metering) Quotas() ports.Quotas { return quotas(m) }
+func (m metering) Ledger() ports.Ledger { return ledger(m) }

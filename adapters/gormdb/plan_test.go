@@ -17,14 +17,17 @@ import (
 	"gorm.io/gorm"
 
 	"collab/domain/audit"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
+	"collab/domain/quota"
 	"collab/domain/replay"
 	"collab/domain/task"
 	"collab/domain/team"
+	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
 )
@@ -50,6 +53,8 @@ const (
 	moreTasksN    = 20_000 // in organisation 7 alone
 	objectsN      = 300
 	moreObjectsN  = 20_000 // in organisation 7 alone
+	usageN        = 300
+	moreUsageN    = 20_000 // in organisation 7 alone
 )
 
 // loadedAt is the first of the loaded tasks' times, in milliseconds.
@@ -107,6 +112,11 @@ func load(t *testing.T, db *DB) {
 		"CASE WHEN n % 5 = 2 THEN " + inTeam + " END, CASE WHEN n % 5 = 0 THEN " + user + " END, 'text/markdown', 1, " + user + ", " + user + ", n, n, " +
 		key + " || '@1-x', n, '0000000000000000000000000000000000000000000000000000000000000000', true, n "
 	changes := "INSERT INTO changes (org_id, n, type, at, record) SELECT " + orgID + ", n, CASE n % 50 WHEN 0 THEN 'file-deleted' WHEN 1 THEN 'access-changed' ELSE 'file-changed' END, n * 100 + o, '{}' "
+	today := fmt.Sprint(time.UnixMilli(loadedAt).Truncate(day).UnixMilli())
+	entries := "INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) SELECT " + orgID + ", " +
+		uid(kindEntry, "o", "n") + ", " + uid(kindUser, "o", "n % 100 + 1") + ", " + today + " + CAST(n AS BIGINT) * 600000, " + today + " + CAST(n / 144 AS BIGINT) * 86400000, 'model-' || (n % 5), 'p', n, 1, 0, 0, 0, '', '' "
+	const sums = ", SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY "
+	quarters := fmt.Sprintf("at - at %% %d", quarter.Milliseconds())
 	inSeven := func(from, more int) string {
 		return fmt.Sprintf("FROM (WITH RECURSIVE s(n) AS (SELECT %d UNION ALL SELECT n + 1 FROM s WHERE n < %d) SELECT 7 AS o, n FROM s) AS x", from+1, from+more)
 	}
@@ -136,6 +146,13 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO log_heads (org_id, n, floor) SELECT org_id, MAX(n), 0 FROM changes GROUP BY org_id",
 		"INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id > " + uid(kindOrg, "101", "0") + " AND id <> " + uid(kindOrg, "2000", "0"),
 		"INSERT INTO blob_names (name, org_id, is_discarded, at) SELECT " + text(orgID) + " || '/' || n, " + orgID + ", n % 10 > 0, n * 100 + o " + each(200),
+		"INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + orgID + ", " + uid(kindUser, "o", "(n - 1) % 100 + 1") + ", " + today + " - CAST((n - 1) / 100 AS BIGINT) * 86400000, n, 200, 1 " + each(10*usersN),
+		"INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at) SELECT " + orgID + ", " + uid(kindUser, "o", "n % 100 + 1") + ", " + today + ", " + uid(kindEntry, "o", "n") + ", 100, n * 100 + o " + each(2*usersN),
+		entries + each(usageN),
+		entries + inSeven(usageN, moreUsageN),
+		"INSERT INTO usage_user_models SELECT org_id, user_id, day, model" + sums + "org_id, user_id, day, model",
+		"INSERT INTO usage_users SELECT org_id, day, user_id" + sums + "org_id, day, user_id",
+		"INSERT INTO usage_models SELECT org_id, " + quarters + ", model, ''" + sums + "org_id, " + quarters + ", model",
 		"INSERT INTO task_history (org_id, id, task_id, at, by_user, reason, fields) SELECT " + orgID + ", " + uid(kindEntry, "o", "n") + ", " + uid(kindTask, "o", "n") + ", n, " + uid(kindUser, "o", "1") + ", '', '[]' " + each(tasksN),
 		"INSERT INTO audit (id, org_id, at, is_operator, action, target, detail, address, request) SELECT " + uid(kindEntry, "o", "n") + ", " + orgID + ", n, false, 'a', '', '', '', '' " + each(200),
 		"INSERT INTO inbox (source, message, noted_at) SELECT 's', 'm' || o || '_' || n, n * 100 + o " + each(200),
@@ -563,6 +580,34 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			}
 			return errors.Join(q.Announce(ctx, o, fresh, now), q.Discard(ctx, o, []string{fresh, there}, now), q.Forget(ctx, object.Blob{Org: o, Name: fresh, Discarded: true}),
 				q.Expire(ctx, time.UnixMilli(1200)), drop(q.Due(ctx, time.UnixMilli(9000), "", 100)), drop(q.Due(ctx, time.UnixMilli(9000), there, 100)), drop(q.Known(ctx, known)), drop(q.Known(ctx, known[:1])))
+		},
+		"quotas": func(_ *DB, r ports.Records) error {
+			q := r.Usage().Quotas()
+			l := quota.Lease{ID: uid[id.Request](kindEntry, 7, 90_000), Org: o, User: user, Day: quota.DayOf(time.UnixMilli(loadedAt)), ExpiresAt: now.Add(time.Hour)}
+			another, stored := l, l
+			another.ID, stored.ID = uid[id.Request](kindEntry, 7, 90_001), uid[id.Request](kindEntry, 7, 104)
+			granted, err := q.Reserve(ctx, l, 1000, quota.Need{Output: 1})
+			if a, err2 := q.Account(ctx, o, user, l.Day); err != nil || err2 != nil || granted != 1 || a.Reserved != 201 {
+				return fmt.Errorf("%d were granted of %+v: %w", granted, a, errors.Join(err, err2))
+			}
+			return errors.Join(drop(q.Reserve(ctx, another, 100, quota.Need{Output: 1})), q.Extend(ctx, []quota.Lease{l, stored}, now.Add(time.Hour)), q.Settle(ctx, l, 5), q.Settle(ctx, stored, 5),
+				q.Sweep(ctx, time.UnixMilli(103)))
+		},
+		"ledger": func(_ *DB, r ports.Records) error {
+			q := r.Usage().Ledger()
+			start := time.UnixMilli(loadedAt).Truncate(day)
+			p := usage.Period{Start: start.Add(20 * time.Hour), End: start.Add(100 * time.Hour)}
+			e := usage.Entry{ID: uid[id.Request](kindEntry, 7, 90_000), Org: o, User: user, At: p.Start, Model: "model-1"}
+			taken := e
+			taken.ID = uid[id.Request](kindEntry, 7, 1)
+			if err := q.Add(ctx, taken); !fault.Is(err, fault.Conflict) {
+				return fmt.Errorf("a taken entry is no conflict: %w", err)
+			}
+			s, err := q.Summary(ctx, o, "", p)
+			if s.Requests != 6*80 {
+				return fmt.Errorf("the summary is %+v: %w", s, err)
+			}
+			return errors.Join(q.Add(ctx, e), drop(q.Summary(ctx, o, user, p)), q.Entries(ctx, o, p, func(usage.Entry) error { return nil }))
 		},
 		"erasure": func(_ *DB, r ports.Records) error { return r.Directory().Organisations().Erase(ctx, other, now) },
 	}

@@ -15,6 +15,7 @@ var rowTypes = []any{
 	userRow{}, organisationRow{}, membershipRow{}, invitationRow{}, subscriptionRow{}, teamRow{}, teamMemberRow{}, workspaceRow{}, orderRow{},
 	taskRow{}, taskTagRow{}, taskHistoryRow{}, inboxRow{}, auditRow{}, replayRow{},
 	logEpochRow{}, logHeadRow{}, objectRow{}, changeRow{}, blobNameRow{},
+	accountRow{}, leaseRow{}, entryRow{}, userModelSumRow{}, userSumRow{}, modelSumRow{},
 }
 
 func parsed(t *testing.T, db *DB, row any) *schema.Schema {

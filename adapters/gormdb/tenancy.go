@@ -19,6 +19,7 @@ import (
 var tenantTables = []string{
 	"memberships", "invitations", "subscriptions", "teams", "team_members", "workspaces", "workspace_orders",
 	"tasks", "task_tags", "task_history", "audit", "objects", "log_heads", "changes", "blob_names",
+	"quota_accounts", "quota_leases", "usage_entries", "usage_user_models", "usage_users", "usage_models",
 }
 
 // The statements that go across organisations on purpose, all of them, each
@@ -30,6 +31,7 @@ var (
 	acrossHeads       = across("a server asks for the logs of all organisations that its clients follow")
 	acrossLogs        = across("old entries are removed from all logs")
 	acrossBlobs       = across("there is one store of blobs, and what nobody needs is removed from all of it")
+	acrossLeases      = across("a server extends the leases of all its requests, and what anybody's hold is given back when they expire")
 	acrossAudit       = across("an entry of the deployment belongs to no organisation")
 )
 

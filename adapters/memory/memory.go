@@ -23,9 +23,11 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
+	"collab/domain/quota"
 	"collab/domain/replay"
 	"collab/domain/task"
 	"collab/domain/team"
+	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
 )
@@ -146,6 +148,9 @@ type tenant struct {
 	objects       *table[id.Object, object.Object]
 	keys          *table[string, id.Object] // by folded storage key
 	log           *table[int64, object.Change]
+	accounts      *table[account, quota.Account]
+	leases        *table[hold, quota.Lease]
+	usage         *table[id.Request, usage.Entry]
 }
 
 func newTenant() *tenant {
@@ -162,6 +167,9 @@ func newTenant() *tenant {
 		objects:       newTable[id.Object]("Object", cloneObject),
 		keys:          newTable[string]("Path", asIs[id.Object]),
 		log:           newTable[int64]("Change", cloneEntry),
+		accounts:      newTable[account]("Account", asIs[quota.Account]),
+		leases:        newTable[hold]("Lease", asIs[quota.Lease]),
+		usage:         newTable[id.Request]("Entry", asIs[usage.Entry]),
 	}
 }
 
@@ -241,3 +249,4 @@ func (r records) Directory() ports.Directory { return directory(r) }
 func (r records) Work() ports.Work           { return work(r) }
 func (r records) Journal() ports.Journal     { return journal(r) }
 func (r records) Storage() ports.Storage     { return storage(r) }
+func (r records) Usage() ports.Usage         { return metering(r) }

@@ -11,9 +11,11 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/quota"
 	"collab/domain/replay"
 	"collab/domain/task"
 	"collab/domain/team"
+	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
 )
@@ -140,6 +142,8 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				w.missing(r.Storage().Objects().Put(w.ctx, tn.ID, lost))
 				w.conflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, at(1)))
 				w.missing(r.Storage().BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: pending, Discarded: true}))
+				that(r.Usage().Quotas().Reserve(w.ctx, tn.lease, 1000, quota.Need{Output: 1})).conflict(w)
+				w.conflict(r.Usage().Ledger().Add(w.ctx, tn.used))
 				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, someTeam(tn.ID, team.Shared, tn.owner.ID)))
 				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, taken))
 				w.conflict(r.Work().Teams().Remove(w.ctx, tn.ID, tn.team.ID))
@@ -207,6 +211,8 @@ type upheaval struct {
 	replay       replay.Record
 	object       object.Object
 	replaced     object.Object // the shelf
+	lease        quota.Lease
+	used         usage.Entry
 }
 
 func newUpheaval(tn tenant) upheaval {
@@ -219,6 +225,7 @@ func newUpheaval(tn tenant) upheaval {
 	next := object.Content{Blob: tn.shelf.BlobName(nextID()), Size: 1}
 	x.replaced = tn.shelf.Filled(next, tn.owner.ID, at(309))
 	x.object.N, x.replaced.N = tn.drawer.N+1, tn.drawer.N+2
+	x.lease, x.used = someLease(tn.ID, tn.owner.ID), someUsage(tn.ID, x.user.ID)
 	return x
 }
 
@@ -282,6 +289,12 @@ func (x upheaval) run(w *world, r ports.Records) error {
 			_, err := s.Changes().Append(w.ctx, o, x.changes()...)
 			return err
 		},
+		func() error {
+			_, err := r.Usage().Quotas().Reserve(w.ctx, x.lease, 1000, quota.Need{Output: 7})
+			return err
+		},
+		func() error { return r.Usage().Quotas().Settle(w.ctx, x.tenant.lease, 20) },
+		func() error { return r.Usage().Ledger().Add(w.ctx, x.used) },
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
@@ -329,6 +342,9 @@ func (x upheaval) happened(w *world) {
 	same(w, that(w.changes().List(w.ctx, o, x.drawer.N, 100)).must(w), numbered)
 	same(w, w.head(o).N, x.drawer.N+3)
 	w.known(map[string]bool{x.object.BlobName("next"): true, x.shelf.Blob: true, x.object.Blob: true, x.drawer.Blob: false})
+	w.account(o, x.owner.ID, quota.Account{Used: 20, Reserved: 7})
+	that(w.ledger().Summary(w.ctx, o, "", always)).is(w, recount([]usage.Entry{x.tenant.used, x.used}, "", always))
+	same(w, w.entries(o, always), []usage.Entry{x.tenant.used, x.used})
 }
 
 // neverHappened ends the sub-test if something is left of the upheaval outside

@@ -52,6 +52,8 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Objects", func(t *testing.T) { Objects(t, open) })
 	t.Run("Changes", func(t *testing.T) { Changes(t, open) })
 	t.Run("BlobNames", func(t *testing.T) { BlobNames(t, open) })
+	t.Run("Quotas", func(t *testing.T) { Quotas(t, open) })
+	t.Run("Ledger", func(t *testing.T) { Ledger(t, open) })
 }
 
 // suite is the sub-tests of one port by the sentence that each of them proves.

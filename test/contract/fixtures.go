@@ -12,8 +12,10 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
+	"collab/domain/quota"
 	"collab/domain/task"
 	"collab/domain/team"
+	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
 )
@@ -152,6 +154,8 @@ type tenant struct {
 	invitation     invitation.Invitation
 	entry          audit.Entry
 	shelf, drawer  object.Object // shared, and the owner's own with a note of the workspace
+	lease          quota.Lease   // of the owner's, with 100 tokens
+	used           usage.Entry
 }
 
 // tenant adds one.
@@ -187,6 +191,10 @@ func (w *world) tenant() tenant {
 	own := object.Place{Kind: object.Artifact, Scope: object.Personal, Workspace: &tn.workspace.ID, Owner: &tn.owner.ID}
 	tn.shelf = w.file(someObject(o.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "shelf.md", tn.owner.ID))
 	tn.drawer = w.file(someObject(o.ID, own, "drawer/a.md", tn.owner.ID))
+
+	tn.lease = w.lease(someLease(o.ID, tn.owner.ID), 100)
+	tn.used = someUsage(o.ID, tn.owner.ID)
+	w.ok(w.ledger().Add(w.ctx, tn.used))
 	return tn
 }
 
@@ -282,6 +290,9 @@ type content struct {
 	Objects      []object.Object
 	Log          []object.Change
 	Head         object.Head
+	Account      quota.Account
+	Usage        usage.Summary
+	Entries      []usage.Entry
 }
 
 // content reads all that the store holds of the tenant.
@@ -308,6 +319,10 @@ func (w *world) content(tn tenant) content {
 	c.Objects = w.objectsOf(o, nil, object.Filter{})
 	c.Log = w.log(o)
 	c.Head = w.head(o)
+	c.Account = that(w.quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).must(w)
+	c.Usage = that(w.ledger().Summary(w.ctx, o, "", always)).must(w)
+	c.Usage.Period = usage.Period{} // not the tenant's
+	c.Entries = w.entries(o, always)
 	return c
 }
 

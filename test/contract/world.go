@@ -83,6 +83,8 @@ func (w *world) replays() ports.Replays             { return w.store.Journal().R
 func (w *world) objects() ports.Objects             { return w.store.Storage().Objects() }
 func (w *world) changes() ports.Changes             { return w.store.Storage().Changes() }
 func (w *world) blobNames() ports.BlobNames         { return w.store.Storage().BlobNames() }
+func (w *world) quotas() ports.Quotas               { return w.store.Usage().Quotas() }
+func (w *world) ledger() ports.Ledger               { return w.store.Usage().Ledger() }
 
 // atomic runs fn in a transaction that must succeed.
 func (w *world) atomic(fn func(ports.Records) error) {

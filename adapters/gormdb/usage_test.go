@@ -1,0 +1,143 @@
+package gormdb
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/id"
+	"collab/domain/quota"
+	"collab/domain/usage"
+)
+
+// TestWholesAndSpansAreThePeriod holds what a summary is made of against any
+// instant: it counts once in the period, and not at all outside.
+func TestWholesAndSpansAreThePeriod(t *testing.T) {
+	start := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	rapid.Check(t, func(t *rapid.T) {
+		unit := rapid.SampledFrom([]time.Duration{day, quarter}).Draw(t, "unit")
+		instants := rapid.Custom(func(t *rapid.T) time.Time {
+			halves := rapid.IntRange(0, 8).Draw(t, "halves")
+			beside := rapid.OneOf(rapid.Int64Range(-2, 2), rapid.Int64Range(-unit.Milliseconds(), unit.Milliseconds())).Draw(t, "beside")
+			return start.Add(time.Duration(halves)*unit/2 + time.Duration(beside)*time.Millisecond)
+		})
+		p := usage.Period{Start: instants.Draw(t, "start"), End: instants.Draw(t, "end")}
+		first, last, spans := cut(p, unit)
+		between := func(at, from, until time.Time) bool { return !at.Before(from) && at.Before(until) }
+		for range 8 {
+			at := instants.Draw(t, "at")
+			n := 0
+			if between(at, first, last) {
+				n++
+			}
+			for _, s := range spans {
+				switch in := between(at, s.from, s.until); {
+				case in && s.off:
+					n--
+				case in:
+					n++
+				}
+			}
+			if want := between(at, p.Start, p.End); n > 1 || n < 0 || (n == 1) != want {
+				t.Fatalf("%v counts %d times in %v to %v with %v, is in %v: %t", at, n, first, last, spans, p, want)
+			}
+		}
+		for _, s := range spans {
+			if long := s.until.Sub(s.from); long <= 0 || long > unit/2 || !s.from.Truncate(unit).Equal(s.until.Add(-1).Truncate(unit)) {
+				t.Fatalf("a span is from %v until %v", s.from, s.until)
+			}
+		}
+		if !first.Equal(first.Truncate(unit)) || !last.Equal(last.Truncate(unit)) || len(spans) > 2 {
+			t.Fatalf("from %v to %v with %v", first, last, spans)
+		}
+	})
+}
+
+func TestSweepIsDoneInParts(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, u := seeded(t, db)
+		today := quota.DayOf(time.UnixMilli(1))
+		q := db.Usage().Quotas()
+		for n := range 2*sweptLeases + 50 {
+			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: today, ExpiresAt: time.UnixMilli(int64(1 + n%3))}
+			if _, err := q.Reserve(t.Context(), l, 1_000_000, quota.Need{Output: 3}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := record(t, db)
+		seen := r.during(t, func() error { return q.Sweep(t.Context(), time.UnixMilli(10)) })
+		deletions := 0
+		for _, s := range seen {
+			if strings.HasPrefix(s.text, "DELETE FROM quota_leases") {
+				deletions++
+			}
+		}
+		if deletions != 3 {
+			t.Errorf("%d deletions", deletions)
+		}
+		if a, err := q.Account(t.Context(), o, u, today); err != nil || a != (quota.Account{}) {
+			t.Errorf("the account is %+v, error %v", a, err)
+		}
+	})
+}
+
+func TestReservingSharesATransaction(t *testing.T) {
+	db := migrated(t, databases[0].url(t))
+	o, u := seeded(t, db)
+	var granted [3]int64
+	var errs [3]error
+	var all sync.WaitGroup
+	err := db.transact(t.Context(), func(*conn) error {
+		for i := range granted {
+			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
+			all.Go(func() {
+				granted[i], errs[i] = db.Usage().Quotas().Reserve(t.Context(), l, 100, quota.Need{Input: 20, Output: 55})
+			})
+			awaitWaiting(db, i+1)
+		}
+		return nil
+	})
+	all.Wait()
+	if err != nil || errs != [3]error{} || granted != [3]int64{75, 25, 0} {
+		t.Errorf("granted were %v, errors %v, %v", granted, errs, err)
+	}
+}
+
+// TestErasureTakesLeasesAlong has an organisation erased while its members
+// reserve and settle.
+func TestErasureTakesLeasesAlong(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, _ := seeded(t, db)
+		ctx := t.Context()
+		q := db.Usage().Quotas()
+		lease := func(n int) quota.Lease {
+			return quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: uid[id.User](kindUser, 1, n%4), Day: "2026-01-02"}
+		}
+		for n := range 40 {
+			if _, err := q.Reserve(ctx, lease(n), 1000, quota.Need{Output: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all sync.WaitGroup
+		for n := range 20 {
+			all.Go(func() {
+				if err := q.Settle(ctx, lease(n), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Go(func() {
+			if err := db.Directory().Organisations().Erase(ctx, o, time.UnixMilli(5)); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Wait()
+		var leases int
+		if err := db.pools[0].QueryRowContext(ctx, "SELECT COUNT(*) FROM quota_leases").Scan(&leases); err != nil || leases > 0 {
+			t.Errorf("%d leases are left, error %v", leases, err)
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/quota"
+	"collab/domain/usage"
+	"collab/ports"
+)
+
+var (
+	_ ports.Usage  = metering{}
+	_ ports.Quotas = quotas{}
+	_ ports.Ledger = ledger{}
+)
+
+type metering records
+
+func (m metering) Quotas() ports.Quotas { return quotas{m.run} }
+func (m metering) Ledger() ports.Ledger { return ledger{m.run} }
+
+// account is whose tokens of which day.
+type account struct {
+	user id.User
+	day  quota.Day
+}
+
+// hold is a lease of an account.
+type hold struct {
+	account
+	id id.Request
+}
+
+func accountOf(l quota.Lease) account { return account{l.User, l.Day} }
+func holdOf(l quota.Lease) hold       { return hold{accountOf(l), l.ID} }
+
+type quotas struct{ run runner }
+
+func (q quotas) Reserve(_ context.Context, l quota.Lease, limit int64, n quota.Need) (int64, error) {
+	return result(q.run, func(x *tx) (int64, error) {
+		home, err := x.home(l.Org)
+		if err != nil {
+			return 0, err
+		}
+		if home.leases.has(holdOf(l)) {
+			return 0, home.leases.taken()
+		}
+		a := home.accounts.rows[accountOf(l)]
+		l.Tokens = a.Grant(limit, n)
+		if l.Tokens == 0 {
+			return 0, nil
+		}
+		a.Reserved += l.Tokens
+		home.accounts.put(x, accountOf(l), a)
+		home.leases.put(x, holdOf(l), l)
+		return l.Tokens, nil
+	})
+}
+
+func (q quotas) Settle(_ context.Context, l quota.Lease, used int64) error {
+	return q.run(func(x *tx) error {
+		home, err := x.home(l.Org)
+		if err != nil {
+			return err
+		}
+		home.release(x, holdOf(l))
+		a := home.accounts.rows[accountOf(l)]
+		a.Used += used
+		home.accounts.put(x, accountOf(l), a)
+		return nil
+	})
+}
+
+// release gives back what a lease holds that is there.
+func (t *tenant) release(x *tx, h hold) {
+	a := t.accounts.rows[h.account]
+	a.Reserved -= t.leases.rows[h].Tokens
+	t.accounts.put(x, h.account, a)
+	t.leases.remove(x, h)
+}
+
+func (q quotas) Account(_ context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error) {
+	return result(q.run, func(x *tx) (quota.Account, error) {
+		return x.tenant(o).accounts.rows[account{user, d}], nil
+	})
+}
+
+func (q quotas) Extend(_ context.Context, leases []quota.Lease, until time.Time) error {
+	return q.run(func(x *tx) error {
+		for _, l := range leases {
+			home := x.tenant(l.Org)
+			if there, ok := home.leases.rows[holdOf(l)]; ok {
+				there.ExpiresAt = until
+				home.leases.put(x, holdOf(l), there)
+			}
+		}
+		return nil
+	})
+}
+
+func (q quotas) Sweep(_ context.Context, now time.Time) error {
+	return q.run(func(x *tx) error {
+		for _, home := range x.tenants.rows {
+			for h, l := range home.leases.rows {
+				if !l.ExpiresAt.After(now) {
+					home.release(x, h)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// ledger derives its sums anew whenever they are asked for.
+type ledger struct{ run runner }
+
+func (s ledger) Add(_ context.Context, e usage.Entry) error {
+	return s.run(func(x *tx) error {
+		home, err := x.home(e.Org)
+		if err != nil {
+			return err
+		}
+		return home.usage.add(x, e.ID, e)
+	})
+}
+
+// entries returns those of the period in their order.
+func (t *tenant) entries(p usage.Period) []usage.Entry {
+	return t.usage.list(func(e usage.Entry) bool {
+		return !e.At.Before(p.Start) && e.At.Before(p.End)
+	}, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) }, 0)
+}
+
+func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Period) (usage.Summary, error) {
+	return result(s.run, func(x *tx) (usage.Summary, error) {
+		sum := usage.Summary{Period: p}
+		models, days, users := map[string]usage.Sum{}, map[string]usage.Sum{}, map[string]usage.Sum{}
+		for _, e := range x.tenant(o).entries(p) {
+			if user != "" && e.User != user {
+				continue
+			}
+			one := usage.Sum{Input: e.Tokens.Input, Output: e.Tokens.Output, Requests: 1}
+			sum.Sum = sum.Sum.Plus(one)
+			models[e.Model] = models[e.Model].Plus(one)
+			days[string(quota.DayOf(e.At))] = days[string(quota.DayOf(e.At))].Plus(one)
+			if user == "" {
+				users[string(e.User)] = users[string(e.User)].Plus(one)
+			}
+		}
+		sum.ByModel, sum.ByDay, sum.ByUser = parts(models), parts(days), parts(users)
+		return sum, nil
+	})
+}
+
+func parts(of map[string]usage.Sum) (all []usage.Part) {
+	for name, sum := range of {
+		all = append(all, usage.Part{Of: name, Sum: sum})
+	}
+	slices.SortFunc(all, func(a, b usage.Part) int { return cmp.Compare(a.Of, b.Of) })
+	return all
+}
+
+// Entries copies what it finds before it calls anybody, as Objects.List does.
+func (s ledger) Entries(_ context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error {
+	all, err := result(s.run, func(x *tx) ([]usage.Entry, error) { return x.tenant(o).entries(p), nil })
+	if err != nil {
+		return err
+	}
+	return calling(each, all)
+}

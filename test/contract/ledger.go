@@ -1,0 +1,301 @@
+package contract
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/chat"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/quota"
+	"collab/domain/usage"
+	"collab/ports"
+)
+
+// Ledger is the suite of ports.Ledger.
+func Ledger(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an entry comes back with every field as it went in": func(w *world) {
+			o := w.org().ID
+			full := someUsage(o, fresh[id.User]())
+			bare := usage.Entry{ID: fresh[id.Request](), Org: o, User: fresh[id.User](), At: full.At.Add(time.Millisecond)}
+			w.ok(w.ledger().Add(w.ctx, full))
+			w.ok(w.ledger().Add(w.ctx, bare))
+			same(w, w.entries(o, always), []usage.Entry{full, bare})
+		},
+		"a taken id is a conflict, and counts once": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			e := someUsage(o, fresh[id.User]())
+			w.ok(w.ledger().Add(w.ctx, e))
+			again := e
+			again.User, again.Model, again.Tokens.Input, again.At = fresh[id.User](), "other", 99, e.At.Add(time.Hour)
+			w.conflict(w.ledger().Add(w.ctx, e))
+			w.conflict(w.ledger().Add(w.ctx, again))
+			same(w, w.entries(o, always), []usage.Entry{e})
+			that(w.ledger().Summary(w.ctx, o, "", always)).is(w, recount([]usage.Entry{e}, "", always))
+			theirs := e
+			theirs.Org = other
+			w.ok(w.ledger().Add(w.ctx, theirs))
+			same(w, w.entries(other, always), []usage.Entry{theirs})
+		},
+		"an organisation that is not there has no ledger": func(w *world) {
+			e := someUsage(fresh[id.Org](), fresh[id.User]())
+			w.missing(w.ledger().Add(w.ctx, e))
+			same(w, w.entries(e.Org, always), nil)
+			that(w.ledger().Summary(w.ctx, e.Org, "", always)).is(w, usage.Summary{Period: always})
+		},
+		"entries are those of the period in the order of their times and ids": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			ids := several[id.Request](6)
+			add := func(i, ms int) usage.Entry {
+				e := someUsage(o, u)
+				e.ID, e.At = ids[i], at(ms)
+				w.ok(w.ledger().Add(w.ctx, e))
+				return e
+			}
+			c, a, d, b := add(5, 20), add(3, 10), add(0, 30), add(4, 20)
+			same(w, w.entries(o, usage.Period{Start: at(10), End: at(31)}), []usage.Entry{a, b, c, d})
+			same(w, w.entries(o, usage.Period{Start: at(11), End: at(30)}), []usage.Entry{b, c})
+			same(w, w.entries(o, usage.Period{Start: at(20), End: at(20)}), nil)
+			same(w, w.entries(o, usage.Period{Start: at(30), End: at(10)}), nil)
+		},
+		"an error of each ends the entries and comes back as it is": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			for range 3 {
+				w.ok(w.ledger().Add(w.ctx, someUsage(o, u)))
+			}
+			no, calls := errors.New("no"), 0
+			w.unchanged(w.ledger().Entries(w.ctx, o, always, func(usage.Entry) error {
+				calls++
+				return no
+			}), no)
+			same(w, calls, 1)
+		},
+		"a summary has each model, each day and each user that there is, in order": func(w *world) {
+			o := w.org().ID
+			users := several[id.User](2)
+			day := quota.DayOf(at(0)).Start()
+			add := func(user, days int, model string, in, out int64) {
+				e := someUsage(o, users[user])
+				e.At, e.Model, e.Tokens = day.AddDate(0, 0, days).Add(time.Hour), model, chat.Usage{Input: in, Output: out, CacheRead: 1, Searches: 1}
+				w.ok(w.ledger().Add(w.ctx, e))
+			}
+			add(1, 2, "b", 1, 10)
+			add(0, 0, "c", 2, 20)
+			add(1, 0, "b", 4, 40)
+			add(1, 0, "a", 8, 80)
+			add(0, 3, "a", 0, 0)
+			part := func(of string, in, out, requests int64) usage.Part {
+				return usage.Part{Of: of, Sum: usage.Sum{Input: in, Output: out, Requests: requests}}
+			}
+			on := func(days int) string { return string(quota.DayOf(day.AddDate(0, 0, days))) }
+			p := usage.Period{Start: day, End: day.AddDate(0, 0, 4)}
+			that(w.ledger().Summary(w.ctx, o, "", p)).is(w, usage.Summary{
+				Period: p, Sum: usage.Sum{Input: 15, Output: 150, Requests: 5},
+				ByModel: []usage.Part{part("a", 8, 80, 2), part("b", 5, 50, 2), part("c", 2, 20, 1)},
+				ByDay:   []usage.Part{part(on(0), 14, 140, 3), part(on(2), 1, 10, 1), part(on(3), 0, 0, 1)},
+				ByUser:  []usage.Part{part(string(users[0]), 2, 20, 2), part(string(users[1]), 13, 130, 3)},
+			})
+			that(w.ledger().Summary(w.ctx, o, users[1], p)).is(w, usage.Summary{
+				Period: p, Sum: usage.Sum{Input: 13, Output: 130, Requests: 3},
+				ByModel: []usage.Part{part("a", 8, 80, 1), part("b", 5, 50, 2)},
+				ByDay:   []usage.Part{part(on(0), 12, 120, 2), part(on(2), 1, 10, 1)},
+			})
+		},
+		"a day begins at midnight in UTC": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			midnight := quota.DayOf(at(0)).End()
+			for i := -1; i <= 1; i++ {
+				e := someUsage(o, u)
+				e.At, e.Tokens = midnight.Add(time.Duration(i)*time.Millisecond), chat.Usage{Input: 1 << (i + 1)}
+				w.ok(w.ledger().Add(w.ctx, e))
+			}
+			inputs := func(p usage.Period) (of []int64) {
+				for _, d := range that(w.ledger().Summary(w.ctx, o, "", p)).must(w).ByDay {
+					of = append(of, d.Input)
+				}
+				return of
+			}
+			same(w, inputs(usage.Period{Start: midnight.AddDate(0, 0, -1), End: midnight.AddDate(0, 0, 1)}), []int64{1, 6})
+			same(w, inputs(usage.Period{Start: midnight.AddDate(0, 0, -1), End: midnight}), []int64{1})
+			same(w, inputs(usage.Period{Start: midnight, End: midnight.AddDate(0, 0, 1)}), []int64{6})
+			same(w, inputs(usage.Period{Start: midnight.Add(time.Millisecond), End: midnight.AddDate(0, 0, 1)}), []int64{4})
+			same(w, inputs(usage.Period{Start: midnight, End: midnight.Add(time.Millisecond)}), []int64{2})
+			east := time.FixedZone("east", 5*3600)
+			same(w, inputs(usage.Period{Start: midnight.In(east), End: midnight.AddDate(0, 0, 1).In(east)}), []int64{6})
+		},
+		"a summary is what counting the period's entries again comes to": summaryProperty,
+		"a transaction sees what it adds, and nobody what is rolled back": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			l := w.lease(someLease(o, u), 100)
+			e := someUsage(o, u)
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				if err := errors.Join(r.Usage().Quotas().Settle(w.ctx, l, e.Tokens.Total()), r.Usage().Ledger().Add(w.ctx, e)); err != nil {
+					return err
+				}
+				that(r.Usage().Ledger().Summary(w.ctx, o, u, always)).is(w, recount([]usage.Entry{e}, u, always))
+				return no
+			}), no)
+			same(w, w.entries(o, always), nil)
+			that(w.ledger().Summary(w.ctx, o, "", always)).is(w, usage.Summary{Period: always})
+			w.account(o, u, quota.Account{Reserved: 100})
+			w.ok(w.ledger().Add(w.ctx, e))
+		},
+		"of many who add one entry at once one does, and it counts once": func(w *world) {
+			e := someUsage(w.org().ID, fresh[id.User]())
+			w.oneWins(together(crowd, func(int) error { return w.ledger().Add(w.ctx, e) }), fault.Conflict)
+			that(w.ledger().Summary(w.ctx, e.Org, "", always)).is(w, recount([]usage.Entry{e}, "", always))
+		},
+		"every one of many that are added at once counts": func(w *world) {
+			o := w.org().ID
+			users := several[id.User](5)
+			made := make([]usage.Entry, throng)
+			for i := range made {
+				made[i] = someUsage(o, users[i%len(users)])
+				made[i].Model = []string{"a", "b"}[i%2]
+			}
+			w.allOK(together(throng, func(i int) error { return w.ledger().Add(w.ctx, made[i]) }))
+			that(w.ledger().Summary(w.ctx, o, "", always)).is(w, recount(made, "", always))
+			for _, u := range users {
+				that(w.ledger().Summary(w.ctx, o, u, always)).is(w, recount(made, u, always))
+			}
+		},
+		"nobody sees an entry without its sums": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			noon := quota.DayOf(at(0)).Start().Add(12 * time.Hour)
+			// One is cut out of the whole day's sums, the other is of entries alone.
+			early, late := usage.Period{Start: noon, End: noon.AddDate(0, 0, 1)}, usage.Period{Start: noon.Add(time.Hour), End: noon.Add(2 * time.Hour)}
+			w.allOK(together(crowd, func(i int) error {
+				if i%2 == 0 {
+					e := someUsage(o, u)
+					e.At, e.Tokens = noon.Add(time.Hour), chat.Usage{Input: 1, Output: 2}
+					before := e
+					before.ID, before.At = fresh[id.Request](), noon.Add(-time.Hour)
+					return w.store.Atomic(w.ctx, func(r ports.Records) error {
+						return errors.Join(r.Usage().Ledger().Add(w.ctx, e), r.Usage().Ledger().Add(w.ctx, before))
+					})
+				}
+				for _, p := range []usage.Period{early, late} {
+					s, err := w.ledger().Summary(w.ctx, o, "", p)
+					if err != nil {
+						return err
+					}
+					if s.Requests > crowd/2 || s.Input != s.Requests || s.Output != 2*s.Requests || s.Requests > 0 && (len(s.ByDay) != 1 || len(s.ByUser) != 1 || s.ByUser[0].Sum != s.Sum) {
+						return fault.New(fault.Internal, "the summary is %+v", s)
+					}
+				}
+				return nil
+			}))
+			same(w, that(w.ledger().Summary(w.ctx, o, "", early)).must(w).Requests, crowd/2)
+		},
+	}.run(t, open)
+}
+
+// always is a period that has all that sub-tests add.
+var always = usage.Period{Start: at(0).AddDate(-1, 0, 0), End: at(0).AddDate(1, 0, 0)}
+
+// someUsage returns an entry that is not stored yet, with every field set.
+func someUsage(o id.Org, u id.User) usage.Entry {
+	return usage.Entry{
+		ID: fresh[id.Request](), Org: o, User: u, At: at(80), Model: "claude-ü 5.5 'x'", Provider: "anthropic",
+		Tokens:     chat.Usage{Input: 1 << 33, Output: 700, CacheRead: 60, CacheMade: 5, Searches: 4},
+		Provenance: chat.Partial, Outcome: chat.ClientGone,
+	}
+}
+
+// entries reads an organisation's entries of a period.
+func (w *world) entries(o id.Org, p usage.Period) (all []usage.Entry) {
+	w.Helper()
+	w.ok(w.ledger().Entries(w.ctx, o, p, func(e usage.Entry) error {
+		all = append(all, e)
+		return nil
+	}))
+	return all
+}
+
+// recount is the summary of those entries that the period and the user have.
+func recount(all []usage.Entry, user id.User, p usage.Period) usage.Summary {
+	s := usage.Summary{Period: p}
+	var models, days, users = map[string]usage.Sum{}, map[string]usage.Sum{}, map[string]usage.Sum{}
+	for _, e := range all {
+		if e.At.Before(p.Start) || !e.At.Before(p.End) || user != "" && e.User != user {
+			continue
+		}
+		one := usage.Sum{Input: e.Tokens.Input, Output: e.Tokens.Output, Requests: 1}
+		day := e.At.UTC().Format(time.DateOnly)
+		s.Sum, models[e.Model], days[day], users[string(e.User)] = s.Plus(one), models[e.Model].Plus(one), days[day].Plus(one), users[string(e.User)].Plus(one)
+	}
+	list := func(of map[string]usage.Sum) (parts []usage.Part) {
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			parts = append(parts, usage.Part{Of: name, Sum: of[name]})
+		}
+		return parts
+	}
+	s.ByModel, s.ByDay = list(models), list(days)
+	if user == "" {
+		s.ByUser = list(users)
+	}
+	return s
+}
+
+// summaryProperty lets a ledger grow beside that of another organisation, whose
+// members and models are the same, and compares summaries and entries of any
+// period with a recount.
+func summaryProperty(w *world) {
+	o, other := w.org().ID, w.org().ID
+	users := several[id.User](4)
+	first := quota.DayOf(at(0)).Start()
+	// Times gather at the bounds of days, and in the middle of them, where what a
+	// summary is made of changes.
+	instants := rapid.Custom(func(t *rapid.T) time.Time {
+		half := rapid.IntRange(-1, 9).Draw(t, "half")
+		around := rapid.OneOf(rapid.Int64Range(-2, 2), rapid.Int64Range(-12*3600*1000, 12*3600*1000)).Draw(t, "around")
+		return first.Add(time.Duration(half)*12*time.Hour + time.Duration(around)*time.Millisecond)
+	})
+	draw := func(t *rapid.T) usage.Entry {
+		e := someUsage(o, rapid.SampledFrom(users).Draw(t, "user"))
+		e.At, e.Model = instants.Draw(t, "at"), rapid.SampledFrom([]string{"a", "b", "ä"}).Draw(t, "model")
+		e.Tokens = chat.Usage{Input: rapid.Int64Range(0, 1<<40).Draw(t, "input"), Output: rapid.Int64Range(0, 1000).Draw(t, "output")}
+		return e
+	}
+	var there []usage.Entry
+	rapid.Check(w.T, func(t *rapid.T) {
+		for range rapid.IntRange(0, 2).Draw(t, "added") {
+			e := draw(t)
+			theirs := e
+			theirs.Org, theirs.Tokens.Input = other, e.Tokens.Input+1
+			if err := errors.Join(w.ledger().Add(w.ctx, e), w.ledger().Add(w.ctx, theirs)); err != nil {
+				t.Fatal(err)
+			}
+			there = append(there, e)
+		}
+		p := usage.Period{Start: instants.Draw(t, "start"), End: instants.Draw(t, "end")}
+		user := rapid.SampledFrom([]id.User{"", "", users[0], fresh[id.User]()}).Draw(t, "of")
+		got, err := w.ledger().Summary(w.ctx, o, user, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(got, recount(there, user, p)); d != "" {
+			t.Fatalf("%v of %q (-want +got):\n%s", p, user, d)
+		}
+		want := slices.DeleteFunc(slices.Clone(there), func(e usage.Entry) bool { return e.At.Before(p.Start) || !e.At.Before(p.End) })
+		slices.SortFunc(want, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+		var entries []usage.Entry
+		if err := w.ledger().Entries(w.ctx, o, p, func(e usage.Entry) error {
+			entries = append(entries, e)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(entries, want); d != "" {
+			t.Fatalf("entries of %v (-want +got):\n%s", p, d)
+		}
+	})
+}

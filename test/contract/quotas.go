@@ -1,0 +1,449 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/quota"
+	"collab/ports"
+)
+
+// throng is how many are at one account at once.
+const throng = 64
+
+// Sweeps reach over everything that the store holds: what they end has expired
+// at swept, long before all other leases.
+var swept = longAgo(100)
+
+// Quotas is the suite of ports.Quotas.
+func Quotas(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"what is needed is granted while there is room, then what is left, then nothing": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			need := quota.Need{Input: 20, Output: 55}
+			for range 6 {
+				that(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 75)
+			}
+			that(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 50)
+			that(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 0)
+			w.account(o, u, quota.Account{Reserved: 500})
+			that(w.quotas().Reserve(w.ctx, someLease(o, u), 520, need)).is(w, 0)
+			that(w.quotas().Reserve(w.ctx, someLease(o, u), 521, need)).is(w, 21)
+		},
+		"a grant holds the input and one token of output": func(w *world) {
+			o := w.org().ID
+			for _, c := range []struct{ limit, input, output, want int64 }{
+				{100, 100, 1, 0}, {100, 99, 1, 100}, {100, 99, 50, 100}, {100, 0, 1, 1}, {100, 0, 1000, 100}, {1, 0, 1, 1}, {0, 0, 1, 0}, {1 << 40, 1 << 39, 1, 1<<39 + 1},
+			} {
+				u := fresh[id.User]()
+				that(w.quotas().Reserve(w.ctx, someLease(o, u), c.limit, quota.Need{Input: c.input, Output: c.output})).is(w, c.want)
+				w.account(o, u, quota.Account{Reserved: c.want})
+			}
+		},
+		"grants are those of the account": grantProperty,
+		"settling gives back what was reserved and counts what was used": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			l, m := w.lease(someLease(o, u), 100), w.lease(someLease(o, u), 100)
+			w.account(o, u, quota.Account{Reserved: 200})
+			w.ok(w.quotas().Settle(w.ctx, l, 30))
+			w.account(o, u, quota.Account{Used: 30, Reserved: 100})
+			w.ok(w.quotas().Settle(w.ctx, m, 1000))
+			w.account(o, u, quota.Account{Used: 1030})
+			that(w.quotas().Reserve(w.ctx, someLease(o, u), 1030, quota.Need{Output: 1})).is(w, 0)
+			that(w.quotas().Reserve(w.ctx, someLease(o, u), 1031, quota.Need{Output: 9})).is(w, 1)
+		},
+		"what was used without a lease counts as well": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			w.ok(w.quotas().Settle(w.ctx, someLease(o, u), 5))
+			w.ok(w.quotas().Settle(w.ctx, someLease(o, u), 6))
+			w.account(o, u, quota.Account{Used: 11})
+		},
+		"each member has an account of each day in each organisation": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			u, v := fresh[id.User](), fresh[id.User]()
+			day := someLease(o, u).Day
+			next := quota.DayOf(day.End())
+			w.lease(someLease(o, u), 100)
+			for _, l := range []quota.Lease{someLease(other, u), someLease(o, v), onDay(someLease(o, u), next)} {
+				that(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{})
+				w.lease(l, 100)
+				w.ok(w.quotas().Settle(w.ctx, l, 7))
+				that(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{Used: 7})
+			}
+			w.account(o, u, quota.Account{Reserved: 100})
+		},
+		"a lease is the member's of the day in the organisation, and settles no other": func(w *world) {
+			o, other, u := w.org().ID, w.org().ID, fresh[id.User]()
+			l := w.lease(someLease(o, u), 100)
+			theirs, elses, tomorrows := l, l, onDay(l, quota.DayOf(l.Day.End()))
+			theirs.Org, elses.User = other, fresh[id.User]()
+			for _, wrong := range []quota.Lease{theirs, elses, tomorrows} {
+				w.ok(w.quotas().Settle(w.ctx, wrong, 1))
+				w.ok(w.quotas().Extend(w.ctx, []quota.Lease{wrong}, longAgo(0)))
+			}
+			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.account(o, u, quota.Account{Reserved: 100})
+		},
+		"a lease that is there is a conflict": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			l := w.lease(someLease(o, u), 100)
+			that(w.quotas().Reserve(w.ctx, l, 1000, quota.Need{Output: 5})).conflict(w)
+			w.account(o, u, quota.Account{Reserved: 100})
+			w.ok(w.quotas().Settle(w.ctx, l, 0))
+			w.account(o, u, quota.Account{})
+		},
+		"of many who reserve for one lease at once one does": func(w *world) {
+			l := someLease(w.org().ID, fresh[id.User]())
+			w.oneWins(together(crowd, func(int) error {
+				_, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 5})
+				return err
+			}), fault.Conflict)
+			w.account(l.Org, l.User, quota.Account{Reserved: 5})
+		},
+		"an organisation that is not there has no accounts": func(w *world) {
+			l := someLease(fresh[id.Org](), fresh[id.User]())
+			that(w.quotas().Reserve(w.ctx, l, 100, quota.Need{Output: 1})).missing(w)
+			w.missing(w.quotas().Settle(w.ctx, l, 1))
+			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{l}, at(1)))
+			w.account(l.Org, l.User, quota.Account{})
+		},
+		"a lease gives back what it holds once it has expired": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			for ms, tokens := range map[int]int64{99: 1, 100: 10, 101: 100} {
+				l := someLease(o, u)
+				l.ExpiresAt = longAgo(ms)
+				w.lease(l, tokens)
+			}
+			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.account(o, u, quota.Account{Reserved: 100})
+			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.account(o, u, quota.Account{Reserved: 100})
+		},
+		"settling what has been swept gives back nothing, and counts what was used": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			l := w.lease(expired(o, u), 100)
+			w.lease(someLease(o, u), 10)
+			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Settle(w.ctx, l, 40))
+			w.account(o, u, quota.Account{Used: 40, Reserved: 10})
+		},
+		"hundreds of leases of many members are swept": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			users := several[id.User](30)
+			w.atomic(func(r ports.Records) error {
+				for i := range 450 {
+					l := expired([]id.Org{o, other}[i%2], users[i%len(users)])
+					if _, err := r.Usage().Quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: int64(i + 1)}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			w.ok(w.quotas().Sweep(w.ctx, swept))
+			for _, u := range users {
+				w.account(o, u, quota.Account{})
+				w.account(other, u, quota.Account{})
+			}
+		},
+		"extending moves the expiry of what is there": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			gone, kept := expired(o, u), expired(o, u)
+			w.atomic(func(r ports.Records) error {
+				q := r.Usage().Quotas()
+				_, err := q.Reserve(w.ctx, gone, 1000, quota.Need{Output: 1})
+				_, err2 := q.Reserve(w.ctx, kept, 1000, quota.Need{Output: 10})
+				return errors.Join(err, err2, q.Extend(w.ctx, []quota.Lease{kept, someLease(o, u)}, at(1000)))
+			})
+			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.account(o, u, quota.Account{Reserved: 10})
+			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{gone, kept}, at(2000)))
+			w.ok(w.quotas().Settle(w.ctx, gone, 0))
+			w.account(o, u, quota.Account{Reserved: 10})
+			w.ok(w.quotas().Extend(w.ctx, nil, longAgo(0)))
+			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{kept}, swept))
+			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.account(o, u, quota.Account{})
+		},
+		"hundreds of leases are extended at once": func(w *world) {
+			o := w.org().ID
+			users := several[id.User](7)
+			var leases []quota.Lease
+			w.atomic(func(r ports.Records) error {
+				leases = nil
+				for i := range 400 {
+					l := expired(o, users[i%len(users)])
+					leases = append(leases, l)
+					if _, err := r.Usage().Quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 1}); err != nil {
+						return err
+					}
+				}
+				return r.Usage().Quotas().Extend(w.ctx, leases[100:], at(1000))
+			})
+			w.ok(w.quotas().Sweep(w.ctx, swept))
+			var held int64
+			for _, u := range users {
+				held += that(w.quotas().Account(w.ctx, o, u, leases[0].Day)).must(w).Reserved
+			}
+			same(w, held, 300)
+		},
+		"a transaction that is rolled back reserves, settles and sweeps nothing": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			l := w.lease(someLease(o, u), 100)
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				q := r.Usage().Quotas()
+				dead := expired(o, u)
+				_, err := q.Reserve(w.ctx, dead, 1000, quota.Need{Output: 5})
+				if err := errors.Join(err, q.Settle(w.ctx, l, 30), q.Sweep(w.ctx, swept)); err != nil {
+					return err
+				}
+				that(q.Account(w.ctx, o, u, l.Day)).is(w, quota.Account{Used: 30})
+				return no
+			}), no)
+			w.account(o, u, quota.Account{Reserved: 100})
+			w.ok(w.quotas().Settle(w.ctx, l, 1))
+			w.account(o, u, quota.Account{Used: 1})
+		},
+		"many at once are granted the limit exactly": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			for round := range 8 {
+				day := quota.DayOf(at(0).AddDate(0, 0, round))
+				granted := make([]int64, throng)
+				w.allOK(together(throng, func(i int) (err error) {
+					granted[i], err = w.quotas().Reserve(w.ctx, onDay(someLease(o, u), day), 500, quota.Need{Input: 49, Output: 26})
+					return err
+				}))
+				slices.Sort(granted)
+				want := make([]int64, throng-7, throng)
+				same(w, granted, append(want, 50, 75, 75, 75, 75, 75, 75))
+				that(w.quotas().Account(w.ctx, o, u, day)).is(w, quota.Account{Reserved: 500})
+			}
+		},
+		"whatever many do at once, no account holds more than its limit": func(w *world) {
+			const limit, rounds = 1000, 12
+			o, u := w.org().ID, fresh[id.User]()
+			used, refused := make([]int64, throng), make([]int, throng)
+			w.allOK(together(throng, func(i int) error {
+				for round := range rounds {
+					l := someLease(o, u)
+					need := quota.Need{Input: int64(i % 7), Output: int64(30 + (5*i+11*round)%90)}
+					granted, err := w.quotas().Reserve(w.ctx, l, limit, need)
+					if err != nil {
+						return err
+					}
+					a, err := w.quotas().Account(w.ctx, o, u, l.Day)
+					if err != nil {
+						return err
+					}
+					if a.Used+a.Reserved > limit || a.Reserved < 0 || granted > need.Input+need.Output {
+						return fmt.Errorf("the account is %+v, %d were granted of %+v", a, granted, need)
+					}
+					if granted == 0 {
+						refused[i]++
+						continue
+					}
+					// The last of the limit is used up towards the end.
+					used[i] += granted * int64(round%3) / 20
+					if err := w.quotas().Settle(w.ctx, l, granted*int64(round%3)/20); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			var sum int64
+			refusals := 0
+			for i := range used {
+				sum, refusals = sum+used[i], refusals+refused[i]
+			}
+			w.account(o, u, quota.Account{Used: sum})
+			if sum == 0 {
+				w.Fatalf("nothing was used, and %d were refused", refusals)
+			}
+		},
+		"what is settled and swept at once is given back once": func(w *world) {
+			const sweepers = 4
+			o := w.org().ID
+			for range 4 {
+				users := several[id.User](8)
+				var leases []quota.Lease
+				for i := range throng - sweepers {
+					l := expired(o, users[i%len(users)])
+					if i%4 == 0 {
+						l.ExpiresAt = at(1000)
+					}
+					leases = append(leases, w.lease(l, int64(10+i)))
+				}
+				w.allOK(together(throng, func(i int) error {
+					if i >= len(leases) {
+						return w.quotas().Sweep(w.ctx, swept)
+					}
+					return w.store.Atomic(w.ctx, func(r ports.Records) error {
+						return errors.Join(r.Usage().Quotas().Settle(w.ctx, leases[i], 3), r.Usage().Ledger().Add(w.ctx, someUsage(o, leases[i].User)))
+					})
+				}))
+				for i, u := range users {
+					n := (len(leases) - i + len(users) - 1) / len(users)
+					w.account(o, u, quota.Account{Used: int64(3 * n)})
+				}
+			}
+		},
+		"what is extended and swept at once is held or given back": func(w *world) {
+			o := w.org().ID
+			for range 4 {
+				users := several[id.User](5)
+				var leases []quota.Lease
+				for i := range throng {
+					leases = append(leases, w.lease(expired(o, users[i%len(users)]), int64(1+i)))
+				}
+				w.allOK(together(throng/4, func(i int) error {
+					if i%4 == 0 {
+						return w.quotas().Sweep(w.ctx, swept)
+					}
+					some := slices.Clone(leases[i : i+throng/2])
+					if i%2 == 0 {
+						slices.Reverse(some)
+					}
+					return w.quotas().Extend(w.ctx, some, at(1000))
+				}))
+				w.ok(w.quotas().Sweep(w.ctx, swept))
+				for _, l := range leases {
+					w.ok(w.quotas().Settle(w.ctx, l, 0))
+				}
+				for _, u := range users {
+					w.account(o, u, quota.Account{})
+				}
+			}
+		},
+		"reserving, settling, extending and sweeping do not lock each other out": func(w *world) {
+			o := w.org().ID
+			users := several[id.User](3)
+			w.allOK(together(throng, func(i int) error {
+				for round := range 6 {
+					l := expired(o, users[(i+round)%len(users)])
+					if _, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 10}); err != nil {
+						return err
+					}
+					var err error
+					switch i % 4 {
+					case 0:
+						err = w.quotas().Sweep(w.ctx, swept)
+					case 1:
+						err = w.quotas().Extend(w.ctx, []quota.Lease{l}, swept.Add(-time.Second))
+					}
+					if err != nil {
+						return err
+					}
+					if err := w.store.Atomic(w.ctx, func(r ports.Records) error {
+						return errors.Join(r.Usage().Quotas().Settle(w.ctx, l, 1), r.Usage().Ledger().Add(w.ctx, someUsage(o, l.User)))
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			var used int64
+			for _, u := range users {
+				a := that(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+				same(w, a.Reserved, 0)
+				used += a.Used
+			}
+			same(w, used, 6*throng)
+		},
+	}.run(t, open)
+}
+
+// someLease returns a lease that is not stored yet and that no sweep ends.
+func someLease(o id.Org, u id.User) quota.Lease {
+	return quota.Lease{ID: fresh[id.Request](), Org: o, User: u, Day: quota.DayOf(at(0)), ExpiresAt: at(1_000_000)}
+}
+
+// expired returns one that has expired at swept, which any sub-test may end once
+// it is stored.
+func expired(o id.Org, u id.User) quota.Lease {
+	l := someLease(o, u)
+	l.ExpiresAt = longAgo(99)
+	return l
+}
+
+func onDay(l quota.Lease, d quota.Day) quota.Lease {
+	l.Day = d
+	return l
+}
+
+// lease has the tokens granted to the lease.
+func (w *world) lease(l quota.Lease, tokens int64) quota.Lease {
+	w.Helper()
+	that(w.quotas().Reserve(w.ctx, l, 1<<50, quota.Need{Input: tokens - 1, Output: 1})).is(w, tokens)
+	return l
+}
+
+// account ends the sub-test unless the member's account is want on the day of
+// someLease.
+func (w *world) account(o id.Org, u id.User, want quota.Account) {
+	w.Helper()
+	that(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).is(w, want)
+}
+
+// grantProperty has one account go through any of what can happen to it, and
+// holds each grant to the account's own word on it.
+func grantProperty(w *world) {
+	o := w.org().ID
+	rapid.Check(w.T, func(t *rapid.T) {
+		u := fresh[id.User]()
+		tokens := rapid.OneOf(rapid.Int64Range(0, 20), rapid.Int64Range(0, 1<<40))
+		var want quota.Account
+		type held struct {
+			quota.Lease
+			tokens int64
+		}
+		var leases []held
+		for range rapid.IntRange(1, 6).Draw(t, "steps") {
+			what := rapid.IntRange(0, 4).Draw(t, "what")
+			if what > 2 && len(leases) > 0 {
+				n := rapid.IntRange(0, len(leases)-1).Draw(t, "lease")
+				l := leases[n]
+				leases = slices.Delete(leases, n, n+1)
+				want.Reserved -= l.tokens
+				var err error
+				if what == 3 {
+					used := tokens.Draw(t, "used")
+					want.Used += used
+					err = w.quotas().Settle(w.ctx, l.Lease, used)
+				} else {
+					err = errors.Join(w.quotas().Extend(w.ctx, []quota.Lease{l.Lease}, swept), w.quotas().Sweep(w.ctx, swept))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				limit, need := tokens.Draw(t, "limit"), quota.Need{Input: tokens.Draw(t, "input"), Output: 1 + tokens.Draw(t, "output")}
+				if rapid.Bool().Draw(t, "near") { // the edge of what is left
+					limit = want.Used + want.Reserved + need.Input + rapid.Int64Range(0, 2).Draw(t, "over")
+				}
+				l := someLease(o, u)
+				granted, err := w.quotas().Reserve(w.ctx, l, limit, need)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if grant := want.Grant(limit, need); granted != grant {
+					t.Fatalf("granted were %d of %+v to %+v under %d, want %d", granted, need, want, limit, grant)
+				}
+				if granted > 0 {
+					want.Reserved += granted
+					leases = append(leases, held{l, granted})
+				}
+			}
+			got, err := w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)
+			if err != nil || got != want {
+				t.Fatalf("the account is %+v, %v, want %+v", got, err, want)
+			}
+		}
+	})
+}
