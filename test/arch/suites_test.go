@@ -28,6 +28,7 @@ var unsuited = map[string]string{
 	"Health":         "one method, which each adapter's own tests call with its store open and closed",
 	"Generations":    "one adapter, analytics, whose tests hold each of its forms to the protocol that it speaks",
 	"Sink":           "what models are given: their suite's own one holds them to how it is called",
+	"Alarm":          "part of Alarms, whose suite it is in",
 	"Mailer":         "what it does shows outside only: adapters/mail is tested against an SMTP server, memory keeps the letters",
 }
 
