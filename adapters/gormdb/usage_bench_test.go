@@ -137,6 +137,12 @@ func BenchmarkQuotas(b *testing.B) {
 				return r.Usage().Ledger().Add(ctx, e)
 			})
 		}
+		both := func(ctx context.Context, l quota.Lease) error {
+			if err := reserve(ctx, l); err != nil {
+				return err
+			}
+			return settle(ctx, l)
+		}
 		for _, m := range []struct {
 			name  string
 			users int
@@ -144,8 +150,8 @@ func BenchmarkQuotas(b *testing.B) {
 		}{
 			{"reserve for one member", 1, reserve},
 			{"reserve for many", 1000, reserve},
-			{"settle for one member", 1, settle},
-			{"settle for many", 1000, settle},
+			{"reserve and settle for one member", 1, both},
+			{"reserve and settle for many", 1000, both},
 		} {
 			b.Run(m.name, func(b *testing.B) {
 				b.ReportAllocs()

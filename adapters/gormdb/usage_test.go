@@ -1,6 +1,7 @@
 package gormdb
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +81,37 @@ func TestSweepIsDoneInParts(t *testing.T) {
 		}
 		if a, err := q.Account(t.Context(), o, u, today); err != nil || a != (quota.Account{}) {
 			t.Errorf("the account is %+v, error %v", a, err)
+		}
+	})
+}
+
+// TestSweepTakesNothingThatWasExtended has leases extended and settled between
+// their being found expired and their being taken.
+func TestSweepTakesNothingThatWasExtended(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, u := seeded(t, db)
+		ctx := t.Context()
+		q := db.Usage().Quotas()
+		var leases []quota.Lease
+		var found []leaseKey
+		for n := range 3 {
+			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
+			if _, err := q.Reserve(ctx, l, 1000, quota.Need{Output: int64(1 + 9*n)}); err != nil {
+				t.Fatal(err)
+			}
+			leases, found = append(leases, l), append(found, leaseKey{Org: string(o), User: string(u), Day: millis(l.Day), ID: string(l.ID)})
+		}
+		these, err := written(found)
+		if err := errors.Join(err, q.Extend(ctx, leases[1:2], time.UnixMilli(11)), q.Settle(ctx, leases[2], 5)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := db.transact(ctx, func(c *conn) error { return quotas{c}.sweep(ctx, these, time.UnixMilli(10)) }); err != nil {
+				t.Fatal(err)
+			}
+			if a, err := q.Account(ctx, o, u, "2026-01-02"); err != nil || a != (quota.Account{Used: 5, Reserved: 10}) {
+				t.Errorf("the account is %+v, error %v", a, err)
+			}
 		}
 	})
 }
