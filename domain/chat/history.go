@@ -22,7 +22,7 @@ func convert(history []Turn, message string) ([]Turn, error) {
 	if len(history) > MaxTurns {
 		return nil, fault.Field("history", "must be at most %d messages", MaxTurns)
 	}
-	results, err := answers(history)
+	results, answered, err := answers(history)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func convert(history []Turn, message string) ([]Turn, error) {
 	}
 	if strings.TrimSpace(message) != "" {
 		add(User, Block{Kind: Text, Text: message})
-	} else if n := len(turns); n == 0 || !slices.ContainsFunc(turns[n-1].Blocks, func(b Block) bool { return b.Kind == ToolResult }) {
+	} else if n := len(turns); n == 0 || !slices.ContainsFunc(turns[n-1].Blocks, func(b Block) bool { return b.Kind == ToolResult && answered[b.ID] }) {
 		return nil, fault.Field("message", "must not be empty, unless the history ends with a tool result")
 	}
 	if turns[0].Role != User {
@@ -73,30 +73,29 @@ func convert(history []Turn, message string) ([]Turn, error) {
 	return turns, nil
 }
 
-// answers returns the result of each tool use by its id, having checked every
-// block.
-func answers(history []Turn) (map[string]Block, error) {
-	results := map[string]Block{}
-	answered := map[string]bool{}
+// answers returns the result of each tool use by its id, and which of them the
+// client gave, having checked every block.
+func answers(history []Turn) (results map[string]Block, answered map[string]bool, err error) {
+	results, answered = map[string]Block{}, map[string]bool{}
 	uses := map[string]Block{}
 	for i, t := range history {
 		at := indexed("history", i)
 		if t.Role != User && t.Role != Assistant {
-			return nil, fault.Field(at+".role", "must be user or assistant")
+			return nil, nil, fault.Field(at+".role", "must be user or assistant")
 		}
 		if len(t.Blocks) > MaxBlocks {
-			return nil, fault.Field(at+".content", "must be at most %d blocks", MaxBlocks)
+			return nil, nil, fault.Field(at+".content", "must be at most %d blocks", MaxBlocks)
 		}
 		for j, b := range t.Blocks {
 			field := indexed(at+".content", j)
-			if !utf8.ValidString(b.Text) || strings.ContainsRune(b.Text, 0) || utf8.RuneCountInString(b.Text) > MaxMessage {
-				return nil, fault.Field(field, "must be valid text of at most %d characters", MaxMessage)
+			if !isText(b.Text, MaxMessage) {
+				return nil, nil, fault.Field(field, "must be valid text of at most %d characters", MaxMessage)
 			}
 			switch b.Kind {
 			case Text:
 			case ToolUse:
 				if err := checkUse(field, t.Role, b, uses); err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				uses[b.ID] = b
 				results[b.ID] = Block{Kind: ToolResult, ID: b.ID, Text: notRun, IsError: true}
@@ -104,19 +103,19 @@ func answers(history []Turn) (map[string]Block, error) {
 				use, known := uses[b.ID]
 				switch {
 				case t.Role != User && !use.ServerHandled:
-					return nil, fault.Field(field, "must not be a tool_result: the assistant gives none")
+					return nil, nil, fault.Field(field, "must not be a tool_result: the assistant gives none")
 				case !known:
-					return nil, fault.Field(field+".toolUseId", "must be the id of a tool_use before it")
+					return nil, nil, fault.Field(field+".toolUseId", "must be the id of a tool_use before it")
 				case answered[b.ID]:
-					return nil, fault.Field(field+".toolUseId", "must not be answered twice")
+					return nil, nil, fault.Field(field+".toolUseId", "must not be answered twice")
 				}
 				results[b.ID], answered[b.ID] = b, true
 			default:
-				return nil, fault.Field(field+".type", "must be text, tool_use or tool_result")
+				return nil, nil, fault.Field(field+".type", "must be text, tool_use or tool_result")
 			}
 		}
 	}
-	return results, nil
+	return results, answered, nil
 }
 
 func checkUse(field string, role Role, b Block, uses map[string]Block) error {
@@ -124,12 +123,20 @@ func checkUse(field string, role Role, b Block, uses map[string]Block) error {
 	switch {
 	case role != Assistant:
 		return fault.Field(field, "must not be a tool_use: only the assistant uses tools")
-	case b.ID == "" || utf8.RuneCountInString(b.ID) > maxCallID:
-		return fault.Field(field+".id", "must be 1 to %d characters", maxCallID)
+	case b.ID == "" || !isText(b.ID, maxCallID):
+		return fault.Field(field+".id", "must be valid text of 1 to %d characters", maxCallID)
 	case taken:
 		return fault.Field(field+".id", "must not be another tool_use's")
 	case !toolName.MatchString(b.Name):
 		return fault.Field(field+".name", "must be 1 to 64 letters, digits, _ or -")
+	case !isText(b.Args, MaxMessage):
+		return fault.Field(field+".input", "must be valid text of at most %d characters", MaxMessage)
 	}
 	return nil
+}
+
+// isText reports whether s is text that every provider takes, of at most limit
+// characters.
+func isText(s string, limit int) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= limit
 }

@@ -97,8 +97,9 @@ const (
 	MaxTurns    = 2_000   // messages of the history
 	MaxBlocks   = 200     // blocks of one message
 	MaxTools    = 128
-	MaxToolText = 10_000 // characters of a tool's description
-	maxCallID   = 256    // characters of a tool call's id
+	MaxToolText = 10_000  // characters of a tool's description
+	MaxSchema   = 100_000 // characters of a tool's schema
+	maxCallID   = 256     // characters of a tool call's id
 )
 
 // Role says whose turn it was.
@@ -187,9 +188,12 @@ func (r Request) Call(m Model) (Call, error) {
 	if err := c.Err(); err != nil {
 		return Call{}, err
 	}
-	var err error
-	call.Turns, err = convert(r.History, r.Message)
-	return call, err
+	turns, err := convert(r.History, r.Message)
+	if err != nil {
+		return Call{}, err
+	}
+	call.Turns = turns
+	return call, nil
 }
 
 func (r Request) checkTools(c *check.List, searching bool) {
@@ -210,6 +214,7 @@ func (r Request) checkTools(c *check.List, searching bool) {
 		}
 		seen[t.Name] = true
 		c.Text(field+".description", t.Description, MaxToolText)
+		c.Text(field+".inputSchema", t.Schema, MaxSchema)
 	}
 }
 

@@ -134,7 +134,7 @@ func (c Call) Settled(r Reply, came int64) (Usage, Provenance) {
 		u.Output, from = max(u.Output, came), Partial
 	}
 	if !r.InputKnown {
-		u.Input, from = c.Estimate(), Estimated
+		u.Input, from = max(u.Input, c.Estimate()), Estimated
 	}
 	return u, from
 }

@@ -91,6 +91,19 @@ func (s Subscription) Restore(status Status) Subscription {
 // Status returns where the subscription stands.
 func (s Subscription) Status() Status { return s.status }
 
+// Allowed reports whether the subscription lets its organisation use the chat.
+func (s Subscription) Allowed() bool {
+	return s.Plan != None && (s.status == Trialing || s.status == Active || s.status == PastDue)
+}
+
+// DailyTokens returns how many tokens each member may use on a UTC day.
+func (s Subscription) DailyTokens() int64 {
+	if !s.Allowed() {
+		return 0
+	}
+	return s.Plan.Limits().DailyTokens
+}
+
 // Grant is what an operator sets on an organisation's subscription.
 type Grant struct {
 	Plan      Plan

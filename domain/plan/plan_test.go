@@ -66,3 +66,22 @@ func TestAGrantThatMakesNoSenseNamesTheFieldAndChangesNothing(t *testing.T) {
 		t.Errorf("more seats than people: %v", err)
 	}
 }
+
+func TestWhoMayUseTheChatAndHowMuch(t *testing.T) {
+	allowing := map[plan.Status]bool{plan.Trialing: true, plan.Active: true, plan.PastDue: true, plan.Canceled: false, plan.Paused: false, "": false}
+	for p, tokens := range map[plan.Plan]int64{plan.None: 0, plan.Free: 1_000_000, plan.Standard: 2_000_000, plan.Premium: 10_000_000, plan.Enterprise: 10_000_000} {
+		for status, allows := range allowing {
+			s := plan.Subscription{Org: "o", Plan: p}.Restore(status)
+			allowed, daily := allows && p != plan.None, int64(0)
+			if allowed {
+				daily = tokens
+			}
+			if s.Allowed() != allowed || s.DailyTokens() != daily {
+				t.Errorf("%s, %s: %v with %d tokens, want %v with %d", p, status, s.Allowed(), s.DailyTokens(), allowed, daily)
+			}
+		}
+	}
+	if s := plan.Unsubscribed("o"); s.Allowed() || s.DailyTokens() != 0 {
+		t.Errorf("without a plan: %v with %d tokens", s.Allowed(), s.DailyTokens())
+	}
+}

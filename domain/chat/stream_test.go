@@ -1,0 +1,98 @@
+package chat_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"collab/domain/chat"
+
+	"pgregory.net/rapid"
+)
+
+func TestWhatAFailureIsToItsClient(t *testing.T) {
+	const other = "An error occurred while processing your request."
+	for _, c := range []struct {
+		kind      chat.FailureKind
+		message   string
+		name      string
+		retryable bool
+	}{
+		{chat.Overloaded, "The model is overloaded. Please retry in a few moments.", "overloaded", true},
+		{chat.RateLimited, "Rate limit exceeded.", "rate_limited", false},
+		{chat.Network, other, "network", true},
+		{chat.TooSlow, other, "too_slow", false},
+		{chat.Truncated, other, "truncated", false},
+		{chat.Broken, other, "error", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cause := errors.New("the key sk-1 is not known")
+			f := &chat.Failure{Kind: c.kind, Cause: cause}
+			if f.Message() != c.message || c.kind.String() != c.name || f.Retryable() != c.retryable {
+				t.Errorf("got %q, %s, %v", f.Message(), c.kind, f.Retryable())
+			}
+			if !errors.Is(f, cause) || f.Error() != c.message+": the key sk-1 is not known" {
+				t.Errorf("the log has %q", f.Error())
+			}
+			if bare := (&chat.Failure{Kind: c.kind}).Error(); bare != c.message {
+				t.Errorf("without a cause the log has %q", bare)
+			}
+		})
+	}
+}
+
+func TestWhatACallCountsAsHavingUsed(t *testing.T) {
+	call, err := chat.Request{Message: strings.Repeat("word ", 100)}.Call(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	estimate := call.Estimate()
+	for _, c := range []struct {
+		about string
+		reply chat.Reply
+		came  int64
+		want  chat.Usage
+		from  chat.Provenance
+	}{
+		{"the provider's figures stand, whatever came", chat.Reply{Usage: chat.Usage{Input: 10, Output: 20, CacheRead: 3, CacheMade: 4, Searches: 1}, InputKnown: true, OutputKnown: true}, 500,
+			chat.Usage{Input: 10, Output: 20, CacheRead: 3, CacheMade: 4, Searches: 1}, chat.Provider},
+		{"nothing, said by the provider, is nothing", chat.Reply{InputKnown: true, OutputKnown: true}, 500, chat.Usage{}, chat.Provider},
+		{"of an output that was cut off, what came counts", chat.Reply{Usage: chat.Usage{Input: 10, Output: 1, CacheRead: 3}, InputKnown: true}, 50,
+			chat.Usage{Input: 10, Output: 50, CacheRead: 3}, chat.Partial},
+		{"and the provider's figure where it is more", chat.Reply{Usage: chat.Usage{Input: 10, Output: 80}, InputKnown: true}, 50,
+			chat.Usage{Input: 10, Output: 80}, chat.Partial},
+		{"without any figure all is estimated", chat.Reply{}, 50, chat.Usage{Input: estimate, Output: 50}, chat.Estimated},
+		{"an unknown input is estimated beside a known output", chat.Reply{Usage: chat.Usage{Output: 20}, OutputKnown: true}, 50,
+			chat.Usage{Input: estimate, Output: 20}, chat.Estimated},
+		{"an input known in part counts where it is more than the estimate", chat.Reply{Usage: chat.Usage{Input: estimate + 1}}, 0,
+			chat.Usage{Input: estimate + 1}, chat.Estimated},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			if got, from := call.Settled(c.reply, c.came); got != c.want || from != c.from {
+				t.Errorf("got %+v of %s, want %+v of %s", got, from, c.want, c.from)
+			}
+		})
+	}
+}
+
+func TestUsagesAddUp(t *testing.T) {
+	got := chat.Usage{Input: 1, Output: 2, CacheRead: 3, CacheMade: 4, Searches: 5}.Plus(chat.Usage{Input: 10, Output: 20, CacheRead: 30, CacheMade: 40, Searches: 50})
+	if want := (chat.Usage{Input: 11, Output: 22, CacheRead: 33, CacheMade: 44, Searches: 55}); got != want || got.Total() != 33 {
+		t.Errorf("got %+v, %d in all", got, got.Total())
+	}
+}
+
+func TestTextsHaveEstimates(t *testing.T) {
+	for s, want := range map[string]int64{"": 0, "a": 1, "abc": 1, "abcd": 2, "é": 2, "日本": 4, "a日": 3} {
+		if got := chat.EstimateText(s); got != want {
+			t.Errorf("%q comes to %d, want %d", s, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.String().Draw(t, "a"), rapid.String().Draw(t, "b")
+		both := chat.EstimateText(a + b)
+		if both < max(chat.EstimateText(a), chat.EstimateText(b)) || both > chat.EstimateText(a)+chat.EstimateText(b) {
+			t.Fatalf("%q comes to %d, %q to %d and both to %d", a, chat.EstimateText(a), b, chat.EstimateText(b), both)
+		}
+	})
+}
