@@ -1,0 +1,299 @@
+// Package chats takes what members ask to models and hands the answers back as
+// they come. Every request that was admitted under the quota leaves one entry in
+// the ledger and one in the analytics, whatever becomes of it.
+package chats
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"collab/domain/chat"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/quota"
+	"collab/domain/usage"
+	"collab/ports"
+)
+
+// Times of a call.
+const (
+	firstWithin  = 60 * time.Second // until the provider sends anything
+	silentWithin = 90 * time.Second // between two things that it sends
+	callWithin   = 30 * time.Minute // for all of it
+	settleWithin = 10 * time.Second // for keeping what was used, whatever became of the client
+	attempts     = 3
+)
+
+// leaseFor is how long a reservation holds without being extended, which Keep
+// does in good time.
+const leaseFor = 3 * time.Minute
+
+// KeepEvery is how often Keep wants its tick.
+const KeepEvery = time.Minute
+
+var (
+	errSilent   = errors.New("the provider fell silent")
+	errShutdown = errors.New("the server is going away")
+)
+
+// Options are what Chats needs.
+type Options struct {
+	Store       ports.Store
+	Registry    chat.Registry
+	Providers   map[string]ports.Models // by the names that the registry uses
+	Generations ports.Generations
+	Clock       ports.Clock
+	Alarms      ports.Alarms
+	IDs         ports.IDs
+	Log         *slog.Logger
+	// Pause waits before a call is made again after the attempt-th time.
+	Pause func(ctx context.Context, attempt int) error
+}
+
+// Chats are the use cases of models.
+type Chats struct {
+	Options
+
+	mu     sync.Mutex
+	leases map[id.Request]quota.Lease             // of running calls; guarded by mu
+	ends   map[id.Request]context.CancelCauseFunc // of running calls; guarded by mu
+	closed bool                                   // guarded by mu
+	idle   chan struct{}                          // closed when closed and nothing runs
+}
+
+// New returns the use cases.
+func New(o Options) *Chats {
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, idle: make(chan struct{})}
+}
+
+// Models lists the models, the default one first.
+func (s *Chats) Models(actor org.Actor) (chat.Registry, error) {
+	return s.Registry, actor.Belongs()
+}
+
+// Call is a request that was admitted. It is run once.
+type Call struct {
+	of    *Chats
+	actor org.Actor
+	call  chat.Call
+	lease quota.Lease
+	began time.Time
+	tools int
+	model ports.Models
+}
+
+// Admit checks a request and reserves the tokens that it may use. Invalid for
+// what cannot be asked, Forbidden where the quota has no room.
+func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
+	if err := actor.Writes(); err != nil {
+		return nil, err
+	}
+	m, err := s.Registry.Find(r.Model)
+	if err != nil {
+		return nil, err
+	}
+	call, err := r.Call(m)
+	if err != nil {
+		return nil, err
+	}
+	sub, err := s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
+	if err != nil {
+		return nil, err
+	}
+	now := s.Clock.Now()
+	need := quota.Need{Input: call.Estimate(), Output: int64(call.MaxTokens)}
+	if int(need.Input) >= m.ContextWindow {
+		return nil, fault.Field("message", "and history must fit the model's context of %d tokens", m.ContextWindow)
+	}
+	limit, day := sub.DailyTokens(), quota.DayOf(now)
+	lease := quota.Lease{ID: id.Request(s.IDs.New()), Org: actor.Org, User: actor.User, Day: day, ExpiresAt: now.Add(leaseFor)}
+	if lease.Tokens, err = s.Store.Usage().Quotas().Reserve(ctx, lease, limit, need); err != nil {
+		return nil, err
+	}
+	if lease.Tokens == 0 {
+		return nil, quota.Exceeded(limit, day.End())
+	}
+	call.MaxTokens = min(call.MaxTokens, int(lease.Tokens-need.Input))
+	return &Call{of: s, actor: actor, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
+}
+
+// Run makes the call and hands its chunks to the sink, the last of them done or
+// error. A sink that fails, or a ctx that ends, is a client that is gone: the
+// provider's work ends at once. It returns when what was used is kept.
+func (c *Call) Run(ctx context.Context, to ports.Sink) {
+	s := c.of
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ctx, over := context.WithTimeoutCause(ctx, callWithin, errSilent)
+	defer over()
+	out := &outlet{to: to, clock: s.Clock, began: c.began}
+	if !s.enter(c.lease, cancel) {
+		cancel(errShutdown)
+	}
+	defer s.leave(c.lease.ID)
+
+	g := chat.Generation{
+		ID: c.lease.ID, Org: c.actor.Org, User: c.actor.User, Model: c.call.Model.ID, Provider: c.call.Model.Provider,
+		Began: c.began, Tools: c.tools, WebSearch: c.call.WebSearch,
+	}
+	// A panic of an adapter must not keep the reservation and leave no entry.
+	err := errors.New("the call did not end")
+	var reply chat.Reply
+	defer func() {
+		g.Took, g.FirstChunk = s.Clock.Now().Sub(c.began), out.first
+		g.Outcome = outcomeOf(err, ctx, out)
+		if g.Outcome != chat.Completed {
+			g.Failure = failureOf(err)
+		}
+		g.Stop = reply.Stop
+		g.Usage, g.Provenance = c.call.Settled(reply, out.came)
+		if !reply.InputKnown && !out.alive {
+			g.Usage = chat.Usage{} // the provider never had it
+		}
+		s.settle(ctx, c, g)
+		s.Generations.Record(g)
+		c.finish(out, g, err)
+	}()
+	reply, g.Attempts, err = c.stream(ctx, cancel, out)
+}
+
+// stream makes the call, again where that may help and nothing has gone out.
+func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *outlet) (chat.Reply, int, error) {
+	out.alarm = c.of.Alarms.Set(firstWithin, func() { cancel(errSilent) })
+	defer out.alarm.Stop()
+	var all chat.Usage
+	for attempt := 1; ; attempt++ {
+		reply, err := c.model.Stream(ctx, c.call, out)
+		all = all.Plus(reply.Usage)
+		reply.Usage = all
+		var f *chat.Failure
+		if err == nil || attempt == attempts || out.sent || !errors.As(err, &f) || !f.Retryable() || ctx.Err() != nil {
+			return reply, attempt, err
+		}
+		if e := c.of.Pause(ctx, attempt); e != nil {
+			return reply, attempt, context.Cause(ctx)
+		}
+		out.alarm.Reset(firstWithin)
+	}
+}
+
+// finish sends the last chunk.
+func (c *Call) finish(out *outlet, g chat.Generation, err error) {
+	last := chat.Chunk{Type: chat.DoneChunk, Usage: g.Usage}
+	switch g.Outcome {
+	case chat.ClientGone:
+		return
+	case chat.Completed:
+	default:
+		var f *chat.Failure
+		if !errors.As(err, &f) {
+			f = &chat.Failure{}
+		}
+		last = chat.Chunk{Type: chat.ErrorChunk, Text: f.Message()}
+		c.of.Log.Warn("a call of a model failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.actor.Request, "error", err)
+	}
+	if out.to.Chunk(last) == nil {
+		_ = out.to.Wait() // who is gone now has missed only the end
+	}
+}
+
+// settle keeps what was used and gives back what was not, in one transaction.
+func (s *Chats) settle(ctx context.Context, c *Call, g chat.Generation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer cancel()
+	e := usage.Entry{
+		ID: g.ID, Org: g.Org, User: g.User, At: g.Began, Model: g.Model, Provider: g.Provider,
+		Tokens: g.Usage, Provenance: g.Provenance, Outcome: g.Outcome,
+	}
+	for attempt := 1; ; attempt++ {
+		err := s.Store.Atomic(ctx, func(r ports.Records) error {
+			if err := r.Usage().Ledger().Add(ctx, e); err != nil {
+				return err
+			}
+			return r.Usage().Quotas().Settle(ctx, c.lease, g.Usage.Total())
+		})
+		// A Conflict says that an attempt whose answer was lost had succeeded.
+		if err == nil || fault.Is(err, fault.Conflict) {
+			return
+		}
+		if s.Pause(ctx, attempt) != nil || attempt == attempts {
+			s.Log.Error("what a call used could not be kept", "call", string(g.ID), "org", string(g.Org), "tokens", g.Usage.Total(), "error", err)
+			return
+		}
+	}
+}
+
+// outcomeOf says what became of a call.
+func outcomeOf(err error, ctx context.Context, out *outlet) chat.Outcome {
+	var f *chat.Failure
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return chat.Completed
+	case out.gone:
+		return chat.ClientGone
+	case errors.Is(cause, errSilent):
+		return chat.TimedOut
+	case errors.Is(cause, errShutdown):
+		return chat.ShutDown
+	case cause != nil:
+		return chat.ClientGone
+	case errors.As(err, &f) && f.Kind == chat.Truncated:
+		return chat.CutOff
+	case errors.As(err, &f) && f.Kind == chat.TooSlow:
+		return chat.TimedOut
+	}
+	return chat.Failed
+}
+
+// failureOf names the kind of a failure for analytics.
+func failureOf(err error) string {
+	var f *chat.Failure
+	if !errors.As(err, &f) {
+		return ""
+	}
+	return f.Kind.String()
+}
+
+// outlet is the sink on its way to the client: it notes what a call has sent.
+type outlet struct {
+	to    ports.Sink
+	clock ports.Clock
+	alarm ports.Alarm
+	began time.Time
+
+	first time.Duration // until the first chunk
+	came  int64         // tokens of output so far, by our estimate
+	sent  bool          // a chunk went out
+	gone  bool          // the client did not take one
+	alive bool          // the provider has sent something
+}
+
+func (o *outlet) Chunk(c chat.Chunk) error {
+	if !o.sent {
+		o.sent, o.first = true, o.clock.Now().Sub(o.began)
+	}
+	switch c.Type {
+	case chat.TextChunk:
+		o.came += chat.EstimateText(c.Text)
+	case chat.CallChunk:
+		o.came += chat.EstimateText(c.Name) + chat.EstimateText(c.Args)
+	}
+	err := o.to.Chunk(c)
+	o.gone = o.gone || err != nil
+	return err
+}
+
+func (o *outlet) Alive() {
+	o.alive = true
+	o.alarm.Reset(silentWithin)
+}
+
+func (o *outlet) Wait() error {
+	err := o.to.Wait()
+	o.gone = o.gone || err != nil
+	return err
+}
