@@ -169,27 +169,7 @@ func benchmarkTasks(b *testing.B, db *DB, o id.Org, actor org.Actor, bare *pgxpo
 
 // BenchmarkUploads measures what storing a small object costs the database, which
 // waits for the disk: new ones and new versions, of 100 organisations at once.
-func BenchmarkUploads(b *testing.B) {
-	b.Run("SQLite", func(b *testing.B) {
-		benchmarkUploads(b, migrated(b, "sqlite://"+filepath.Join(b.TempDir(), "collab.db")))
-	})
-	b.Run("Postgres", func(b *testing.B) {
-		server, err := postgres.Start(b.Context(), postgres.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			if err := server.Close(); err != nil {
-				b.Error(err)
-			}
-		})
-		url, err := server.Database(b.Context(), "bench")
-		if err != nil {
-			b.Fatal(err)
-		}
-		benchmarkUploads(b, migrated(b, url))
-	})
-}
+func BenchmarkUploads(b *testing.B) { onEach(b, benchmarkUploads) }
 
 func benchmarkUploads(b *testing.B, db *DB) {
 	ctx := b.Context()
