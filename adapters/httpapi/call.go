@@ -34,6 +34,7 @@ type call struct {
 	bytes  int64               // of the answer's body
 	sent   bool                // the status is out
 	gone   bool                // the client went away
+	broken bool                // a stream that ended without its end
 	late   *time.Timer         // ends the work; nil outside the routes' handlers
 
 	// Where the values of headers lie that differ from answer to answer, so that

@@ -17,8 +17,10 @@ import (
 
 	"collab/app/access"
 	"collab/app/changes"
+	"collab/app/chats"
 	"collab/app/idempotency"
 	"collab/app/members"
+	"collab/app/metering"
 	"collab/app/objects"
 	"collab/app/onboarding"
 	"collab/app/operator"
@@ -42,6 +44,8 @@ type Options struct {
 	Idempotency *idempotency.Idempotency
 	Objects     *objects.Objects
 	Feed        *changes.Feed
+	Chats       *chats.Chats
+	Metering    *metering.Metering
 
 	Log    *slog.Logger
 	Meter  metric.Meter
@@ -71,6 +75,7 @@ type api struct {
 
 	callers   *limiter // nil: no limit
 	addresses *limiter // nil: no limit
+	chats     *limiter // nil: no limit
 	lists     *turns
 	crowd     crowd
 
@@ -91,7 +96,7 @@ func New(o Options) (http.Handler, error) {
 	for name, missing := range map[string]bool{
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
-		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
+		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
 		"Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {
@@ -113,6 +118,9 @@ func build(o Options) (*api, error) {
 		return nil, err
 	}
 	if a.addresses, err = newLimiter("address", o.Rates.Address, a.Now); err != nil {
+		return nil, err
+	}
+	if a.chats, err = newLimiter("chat", o.Rates.Chat, a.Now); err != nil {
 		return nil, err
 	}
 	if a.lists, err = newTurns(); err != nil {

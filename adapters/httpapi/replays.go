@@ -32,22 +32,52 @@ type kept struct {
 // keptHeaders are those that belong to an answer rather than to its transport.
 var keptHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}
 
-// recorder holds an answer back until it is kept.
+// maxKeptStream is the longest stream that is kept, in bytes.
+const maxKeptStream = 1 << 20
+
+// recorder holds an answer back until it is kept. A stream is not held back: it
+// is kept when it was sent.
 type recorder struct {
-	header http.Header
+	to     http.ResponseWriter
 	status int
 	body   bytes.Buffer
+	live   bool // it is a stream
+	long   bool // which is too long to be kept
 }
 
-func (r *recorder) Header() http.Header { return r.header }
+func (r *recorder) Header() http.Header { return r.to.Header() }
 
-func (r *recorder) WriteHeader(status int) { r.status = status }
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	if r.live = r.Header().Get("Content-Type") == eventStream; r.live {
+		r.to.WriteHeader(status)
+	}
+}
 
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
-	return r.body.Write(b)
+	if !r.live {
+		return r.body.Write(b)
+	}
+	if r.long = r.long || r.body.Len()+len(b) > maxKeptStream; r.long {
+		r.body = bytes.Buffer{}
+	} else {
+		r.body.Write(b)
+	}
+	return r.to.Write(b)
+}
+
+// FlushError sends what is buffered of a stream.
+func (r *recorder) FlushError() error { return http.NewResponseController(r.to).Flush() }
+
+// SetWriteDeadline is for streams: other answers go out at the end.
+func (r *recorder) SetWriteDeadline(deadline time.Time) error {
+	if !r.live {
+		return nil
+	}
+	return http.NewResponseController(r.to).SetWriteDeadline(deadline)
 }
 
 // once answers a request that brings an idempotency key: with what was
@@ -80,20 +110,20 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		}
 	}
 	connection := c.w
+	recorded := &recorder{to: connection}
 	defer func() {
 		if !settled { // the handler panicked, and that has to be answered
-			c.w, c.sent = connection, false
+			c.w, c.sent = connection, recorded.live
 			settle(attempt.Abandon)
 		}
 	}()
-	recorded := &recorder{header: connection.Header()}
 	c.w = recorded
 	err = handle(c)
 	if err != nil {
 		recorded.body.Reset()
 		c.refuse(a.judge(c, err))
 	}
-	if recorded.status >= http.StatusInternalServerError || c.gone {
+	if recorded.status >= http.StatusInternalServerError || c.gone || c.broken || recorded.long {
 		settle(attempt.Abandon)
 	} else {
 		settle(func(ctx context.Context) error {
@@ -104,7 +134,11 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 			return attempt.Finish(ctx, answer)
 		})
 	}
-	c.w, c.sent, c.bytes = connection, false, 0
+	c.w = connection
+	if recorded.live {
+		return nil
+	}
+	c.sent, c.bytes = false, 0
 	c.WriteHeader(recorded.status)
 	_, _ = c.Write(recorded.body.Bytes())
 	return nil
@@ -113,7 +147,7 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 func keep(r *recorder) kept {
 	k := kept{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes()}
 	for _, name := range keptHeaders {
-		if v := r.header.Get(name); v != "" {
+		if v := r.Header().Get(name); v != "" {
 			k.Header[name] = v
 		}
 	}

@@ -92,6 +92,13 @@ func (a *api) routes() []row {
 		{"GET", "/sync/manifest", member, a.manifest},
 		{"GET", "/sync/changes", member, a.followChanges},
 
+		{"POST", "/chat", writer, a.startChat},
+		{"GET", "/models", member, a.listModels},
+
+		{"GET", "/metering/org", member, a.orgUsage},
+		{"GET", "/metering/user", member, a.ownUsage},
+		{"GET", "/metering/quota", member, a.quotaToday},
+
 		{"GET", "/admin/organisations", operating, a.listOrganisations},
 		{"GET", "/admin/organisations/{id}", operating, a.getOrganisation},
 		{"PUT", "/admin/organisations/{id}/subscription", operating, a.grant},

@@ -103,9 +103,11 @@ type follower struct {
 	actor            struct{ user, org string }
 }
 
+const eventStream = "text/event-stream"
+
 // streamHeaders says that a stream follows, for the client and for proxies.
 func streamHeaders(h http.Header) {
-	h["Content-Type"] = []string{"text/event-stream"}
+	h["Content-Type"] = []string{eventStream}
 	h["Cache-Control"] = noStore
 	h["X-Accel-Buffering"] = []string{"no"}
 }

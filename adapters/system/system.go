@@ -5,6 +5,7 @@ package system
 import (
 	"crypto/rand"
 	"encoding/base64"
+	mathrand "math/rand/v2"
 	"time"
 
 	"collab/ports"
@@ -42,6 +43,10 @@ func (Secrets) Secret() string {
 	_, _ = rand.Read(b[:]) // never fails: the program ends instead
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
+
+// Share returns a part of a duration that nobody knows before, so that those who
+// wait for the same do not come back at once.
+func Share(of time.Duration) time.Duration { return mathrand.N(of) }
 
 // Alarms are the machine's timers.
 type Alarms struct{}

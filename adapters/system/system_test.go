@@ -32,6 +32,20 @@ func TestIDs(t *testing.T) {
 
 func TestSecrets(t *testing.T) { contract.Secrets(t, system.Secrets{}) }
 
+func TestSharesAreWithinTheWholeAndDiffer(t *testing.T) {
+	seen := map[time.Duration]bool{}
+	for range 1000 {
+		d := system.Share(time.Second)
+		if d < 0 || d >= time.Second {
+			t.Fatalf("%v is no part of a second", d)
+		}
+		seen[d] = true
+	}
+	if len(seen) < 900 {
+		t.Errorf("1000 shares are only %d", len(seen))
+	}
+}
+
 func TestAlarms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contract.Alarms(t, system.Alarms{}, func(d time.Duration) {

@@ -22,8 +22,10 @@ import (
 	"collab/adapters/vault"
 	"collab/app/access"
 	"collab/app/changes"
+	"collab/app/chats"
 	"collab/app/idempotency"
 	"collab/app/members"
+	"collab/app/metering"
 	"collab/app/objects"
 	"collab/app/onboarding"
 	"collab/app/operator"
@@ -33,6 +35,7 @@ import (
 	"collab/app/webhooks"
 	"collab/app/workspaces"
 	"collab/docs"
+	"collab/domain/chat"
 	"collab/domain/org"
 	"collab/ports"
 )
@@ -85,7 +88,7 @@ func server(c Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, roles, newTelemetry, newDraining,
-			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks,
+			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New,
 			operator.New, idempotency.New, newUpkeep, newHandler,
 		),
 		fx.Invoke(serve, keepUp),
@@ -174,6 +177,38 @@ func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 	return feed
 }
 
+type chatsNeeds struct {
+	fx.In
+	Store       ports.Store
+	Registry    chat.Registry
+	Providers   providers
+	Generations ports.Generations
+	Clock       ports.Clock
+	Alarms      ports.Alarms
+	IDs         ports.IDs
+	Log         *slog.Logger
+}
+
+// newChats makes the chats, which look after their leases between start and
+// stop. At the stop the server has ended the calls; what they used is to be kept
+// before the store is closed.
+func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
+	c := chats.New(chats.Options{
+		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
+		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Pause: backOff,
+	})
+	regularly(lc, chats.KeepEvery, c.Keep, func(err error) { n.Log.Error("leases could not be looked after", "error", err) })
+	lc.Append(fx.StopHook(func(stop context.Context) error {
+		drain, over := within(stop, settleTime)
+		defer over()
+		if err := c.Close(drain); err != nil {
+			n.Log.Error("calls of models were left behind", "error", err)
+		}
+		return nil
+	}))
+	return c
+}
+
 func newTeams(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects) *teams.Teams {
 	return teams.New(store, clock, ids, o.Sweep)
 }
@@ -205,6 +240,8 @@ type handlerNeeds struct {
 	Idempotency *idempotency.Idempotency
 	Objects     *objects.Objects
 	Feed        *changes.Feed
+	Chats       *chats.Chats
+	Metering    *metering.Metering
 	Telemetry   telemetry
 	Health      ports.Health
 	Draining    *draining
@@ -226,7 +263,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	return httpapi.New(httpapi.Options{
 		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
-		Objects: n.Objects, Feed: n.Feed, Heartbeat: n.Config.heartbeat(),
+		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Heartbeat: n.Config.heartbeat(),
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
 		PublicURL: string(n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates,
 		Document: document, JWKS: n.Keys,

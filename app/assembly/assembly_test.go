@@ -41,6 +41,7 @@ var complete = []string{
 	"COLLAB_DATABASE_URL=postgres://collab@db.example.com/collab", "COLLAB_BLOB_URL=gs://collab-files", "COLLAB_TOKEN_KEYS=/etc/collab/token-keys.pem",
 	"COLLAB_SECRETS_KEYS=/etc/collab/secrets-keys.json", "COLLAB_IDENTITY_ISSUER=https://id.example.com",
 	"COLLAB_IDENTITY_CLIENT_ID=collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_x", "COLLAB_APP_URL=https://app.example.com",
+	"COLLAB_ANTHROPIC_API_KEY=key",
 }
 
 func TestProfilesAreValidAndPrinted(t *testing.T) {
@@ -54,6 +55,8 @@ func TestProfilesAreValidAndPrinted(t *testing.T) {
 		{"Several servers", "The same on more than one server, with S3.", append(without(complete, "COLLAB_BLOB_URL"), "COLLAB_BLOB_URL=s3://collab-files", "COLLAB_BUS_URL=nats://bus.example.com")},
 		{"Postgres, by session", "The same with a provider that works by session, and e-mail.", append(without(complete, "COLLAB_IDENTITY_CLIENT_ID"),
 			"COLLAB_IDENTITY_SIGN_IN_URL=https://accounts.example.com/sign-in", "COLLAB_SMTP_URL=smtps://mail.example.com", "COLLAB_MAIL_FROM=collab@example.com")},
+		{"Other models", "The same with a server that speaks OpenAI's protocol, and PostHog.", append(without(complete, "COLLAB_ANTHROPIC_API_KEY"),
+			"COLLAB_OPENAI_URL=http://models.example.com/v1", "COLLAB_POSTHOG_KEY=phc_x")},
 	}
 	var page strings.Builder
 	page.WriteString("# Profiles\n\nWhich adapter answers which ports, for the usual configurations. Printed by a\ntest.\n")
@@ -102,7 +105,7 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	for _, name := range []string{
 		"COLLAB_PUBLIC_URL", "COLLAB_DATABASE_URL", "COLLAB_BLOB_URL", "COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS",
 		"COLLAB_IDENTITY_ISSUER", "COLLAB_IDENTITY_CLIENT_ID", "COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_APP_URL",
-		"COLLAB_MAIL_FROM",
+		"COLLAB_MAIL_FROM", "COLLAB_ANTHROPIC_API_KEY",
 	} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
@@ -138,6 +141,9 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_LOG_FORMAT=xml", "COLLAB_LOG_FORMAT"},
 		{"COLLAB_RATE_LIMITS=caller=many", "COLLAB_RATE_LIMITS"},
 		{"COLLAB_IDENTITY_ISSUER=id.example.com", "COLLAB_IDENTITY_ISSUER"},
+		{"COLLAB_ANTHROPIC_URL=models.example.com", "COLLAB_ANTHROPIC_URL"},
+		{"COLLAB_OPENAI_URL=/v1", "COLLAB_OPENAI_URL"},
+		{"COLLAB_POSTHOG_URL=posthog", "COLLAB_POSTHOG_URL"},
 	} {
 		if _, err := ReadConfig([]string{c.set}); err == nil || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%s: %v", c.set, err)

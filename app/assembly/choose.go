@@ -80,14 +80,7 @@ func openDatabase(lc fx.Lifecycle, c Config, log *slog.Logger, bus ports.Bus) (r
 
 // pause waits a little longer before each further try of a transaction.
 func pause(ctx context.Context, attempt int) error {
-	timer := time.NewTimer(time.Duration(attempt*attempt) * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait(ctx, time.Duration(attempt*attempt)*time.Millisecond)
 }
 
 func chooseBlobs(c Config) choice {

@@ -53,6 +53,15 @@ type Config struct {
 	IdentityWebhooks     *string  `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" help:"whsec_… secrets, comma separated; empty: no message is accepted" or:"made at first start"`
 	IdentityRoleMap      string   `env:"COLLAB_IDENTITY_ROLE_MAP" help:"more role names of the provider: org:billing=MEMBER,…"`
 
+	AnthropicKey string `env:"COLLAB_ANTHROPIC_API_KEY" help:"key of Anthropic's API"`
+	AnthropicURL string `env:"COLLAB_ANTHROPIC_URL" help:"address of a server that speaks its protocol, without /v1" or:"Anthropic's own"`
+	OpenAIKey    string `env:"COLLAB_OPENAI_API_KEY" help:"key of OpenAI's API"`
+	OpenAIURL    string `env:"COLLAB_OPENAI_URL" help:"address of a server that speaks its chat completions, with /v1" or:"OpenAI's own"`
+	ModelsFile   string `env:"COLLAB_MODELS_FILE" help:"registry of models, a JSON file" or:"built in"`
+	DefaultModel string `env:"COLLAB_DEFAULT_MODEL" help:"model of chats that name none" or:"the registry's first whose provider is configured"`
+	PostHogKey   string `env:"COLLAB_POSTHOG_KEY" help:"project key of PostHog, which is told of every call of a model; empty: it is not"`
+	PostHogURL   string `env:"COLLAB_POSTHOG_URL" help:"address of a PostHog server" or:"PostHog's own"`
+
 	AdminSecret string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
 	CORSOrigins []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	RateLimits  string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m"`
@@ -139,6 +148,7 @@ func (c Config) check() error {
 	for name, address := range map[string]string{
 		"COLLAB_PUBLIC_URL": c.PublicURL, "COLLAB_IDENTITY_ISSUER": c.IdentityIssuer,
 		"COLLAB_IDENTITY_SIGN_IN_URL": c.IdentitySignInURL, "COLLAB_APP_URL": c.AppURL,
+		"COLLAB_ANTHROPIC_URL": c.AnthropicURL, "COLLAB_OPENAI_URL": c.OpenAIURL, "COLLAB_POSTHOG_URL": c.PostHogURL,
 	} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 			add("%s must be an http or https address", name)
@@ -197,6 +207,9 @@ func (c Config) check() error {
 		if c.IdentityClientID == "" && c.IdentitySignInURL == "" {
 			add("COLLAB_IDENTITY_CLIENT_ID or COLLAB_IDENTITY_SIGN_IN_URL must be set in production")
 		}
+		if !c.anthropic() && !c.openai() {
+			add("COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY must be set in production, or COLLAB_ANTHROPIC_URL or COLLAB_OPENAI_URL for a server that asks for none")
+		}
 		if c.SMTPURL != "" && c.MailFrom == "" {
 			add("COLLAB_MAIL_FROM must be set in production when COLLAB_SMTP_URL is")
 		}
@@ -231,6 +244,9 @@ func (c Config) maxUpload() int64 {
 	n, _ := strconv.ParseInt(c.MaxUpload, 10, 64)
 	return n
 }
+
+func (c Config) anthropic() bool { return c.AnthropicKey != "" || c.AnthropicURL != "" }
+func (c Config) openai() bool    { return c.OpenAIKey != "" || c.OpenAIURL != "" }
 
 func (c Config) heartbeat() time.Duration { return duration(c.Heartbeat) }
 func (c Config) retention() time.Duration { return duration(c.Retention) }

@@ -21,6 +21,8 @@ func profile(c Config) []choice {
 		chooseRecords(c),
 		chooseBlobs(c),
 		chooseBus(c),
+		chooseModels(c),
+		chooseAnalytics(c),
 		chooseIdentity(c),
 		chooseIdentityEvents(c),
 		chooseServiceTokens(c),

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/fx"
 
 	"collab/app/changes"
+	"collab/app/chats"
 	"collab/app/upkeep"
 )
 
@@ -20,6 +21,7 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	drainTime     = 1500 * time.Millisecond // what a shutdown leaves to running requests
+	settleTime    = 1800 * time.Millisecond // and, from its beginning as well, to keeping what calls of models used
 	mailTime      = 1800 * time.Millisecond // and, from its beginning as well, to e-mail
 	upkeepEvery   = 10 * time.Minute
 )
@@ -27,7 +29,7 @@ const (
 // serve runs the HTTP server between start and stop. On stop it takes no new
 // requests, cancels the contexts of streams, and lets the rest finish for a
 // moment.
-func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, feed *changes.Feed, d *draining, log *slog.Logger) {
+func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
 		Handler:           h,
@@ -40,6 +42,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 	}
 	server.RegisterOnShutdown(d.begin)
 	server.RegisterOnShutdown(feed.Drain)
+	server.RegisterOnShutdown(talks.Drain)
 	done := make(chan struct{})
 	lc.Append(fx.StartStopHook(
 		func() {
@@ -103,13 +106,18 @@ func (d *draining) begun() bool {
 
 // keepUp runs the regular work now and then until stop.
 func keepUp(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
+	regularly(lc, upkeepEvery, u.Run, func(err error) { log.Error("upkeep failed", "error", err) })
+}
+
+// regularly does some work between start and stop, again and again.
+func regularly(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, failed func(error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	lc.Append(fx.StartStopHook(
 		func() {
 			go func() {
 				defer close(done)
-				tick := time.NewTicker(upkeepEvery)
+				tick := time.NewTicker(every)
 				defer tick.Stop()
 				for {
 					select {
@@ -117,8 +125,8 @@ func keepUp(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
 						return
 					case <-tick.C:
 					}
-					if err := u.Run(ctx); err != nil && ctx.Err() == nil {
-						log.Error("upkeep failed", "error", err)
+					if err := work(ctx); err != nil && ctx.Err() == nil {
+						failed(err)
 					}
 				}
 			}()

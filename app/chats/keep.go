@@ -21,7 +21,18 @@ func (s *Chats) leave(call id.Request) {
 	defer s.mu.Unlock()
 	delete(s.leases, call)
 	delete(s.ends, call)
-	if s.closed && len(s.ends) == 0 {
+	s.rest()
+}
+
+// rest closes idle when no calls are to run and none does; mu is held. Calls
+// that come after that end at once, and find it closed.
+func (s *Chats) rest() {
+	if !s.closed || len(s.ends) > 0 {
+		return
+	}
+	select {
+	case <-s.idle:
+	default:
 		close(s.idle)
 	}
 }
@@ -37,8 +48,18 @@ func (s *Chats) Drain() {
 	for _, end := range s.ends {
 		end(errShutdown)
 	}
-	if len(s.ends) == 0 {
-		close(s.idle)
+	s.rest()
+}
+
+// Close drains, and returns when what all calls used is kept. It returns the
+// context's error when that ends the waiting.
+func (s *Chats) Close(ctx context.Context) error {
+	s.Drain()
+	select {
+	case <-s.idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

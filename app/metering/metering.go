@@ -44,15 +44,18 @@ func (s *Metering) Own(ctx context.Context, actor org.Actor) (usage.Summary, err
 	return s.summary(ctx, actor, actor.User)
 }
 
-// Organisation returns what everybody used in the billing period, and each
-// member for those who manage the organisation.
+// Organisation returns what everybody used in the billing period. It has ByUser
+// only for those who manage the organisation.
 func (s *Metering) Organisation(ctx context.Context, actor org.Actor) (usage.Summary, error) {
 	if err := actor.Belongs(); err != nil {
 		return usage.Summary{}, err
 	}
 	sum, err := s.summary(ctx, actor, "")
-	if !actor.Role.MayManage() {
+	switch {
+	case !actor.Role.MayManage():
 		sum.ByUser = nil
+	case sum.ByUser == nil:
+		sum.ByUser = []usage.Part{} // nobody has used anything
 	}
 	return sum, err
 }

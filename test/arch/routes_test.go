@@ -93,7 +93,7 @@ var specified = []group{
 		DELETE /sync/files/:id
 		GET /sync/manifest
 		GET /sync/changes`},
-	{"chat and models", false, `
+	{"chat and models", true, `
 		POST /chat
 		GET /models`},
 	{"connectors", false, `
@@ -116,7 +116,7 @@ var specified = []group{
 		GET /billing/checkout/success
 		GET /billing/checkout/cancel
 		POST /billing/webhook`},
-	{"metering", false, `
+	{"metering", true, `
 		GET /metering/org
 		GET /metering/user
 		GET /metering/quota`},

@@ -1,0 +1,258 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"collab/domain/chat"
+)
+
+// startChat admits a request to a model and answers with the stream of what
+// comes back. What is refused before that is an ordinary error.
+func (a *api) startChat(c *call) error {
+	if err := a.chats.take(c, string(c.actor.User)); err != nil {
+		return err
+	}
+	r, err := c.question()
+	if err != nil {
+		return err
+	}
+	ready, err := a.Chats.Admit(c.r.Context(), c.actor, r)
+	if err != nil {
+		return err
+	}
+	c.body = nil // the stream may be long, and the request is in the call
+	a.converse(c, ready)
+	return nil
+}
+
+// question reads the body.
+func (c *call) question() (chat.Request, error) {
+	f, err := c.fields()
+	if err != nil {
+		return chat.Request{}, err
+	}
+	r := chat.Request{
+		Message:   required(f, "message", asText),
+		Model:     orZero(f, "model", asText),
+		MaxTokens: optional(f, "maxTokens", asCount),
+		System:    orZero(f, "systemPrompt", asText),
+		WebSearch: orZero(f, "enableWebSearch", asBool),
+	}
+	several(f, "history", chat.MaxTurns, func(part *fields) { r.History = append(r.History, readTurn(part)) })
+	several(f, "tools", chat.MaxTools, func(part *fields) { r.Tools = append(r.Tools, readTool(part)) })
+	return r, f.err()
+}
+
+// several reads an array of objects that may be absent; each reads one of them.
+func several(o *fields, name string, most int, each func(part *fields)) {
+	raw, ok := o.find(name)
+	if !ok || raw[0] == 'n' {
+		return
+	}
+	if all, _ := asArray(raw); len(all) > most {
+		o.problems.Add(o.prefix+name, "must be at most %d", most)
+		return
+	}
+	parts(o, name, each)
+}
+
+func readTurn(o *fields) chat.Turn {
+	t := chat.Turn{Role: required(o, "role", oneOf(asRole, chat.User, chat.Assistant))}
+	switch raw, ok := o.find("content"); {
+	case ok && raw[0] == '"':
+		text, _ := asText(raw) // checked with the body
+		t.Blocks = []chat.Block{{Kind: chat.Text, Text: text}}
+	case ok && raw[0] == '[':
+		several(o, "content", chat.MaxBlocks, func(part *fields) { t.Blocks = append(t.Blocks, readBlock(part)) })
+	default:
+		o.problems.Add(o.prefix+"content", "must be a string or an array of blocks")
+	}
+	return t
+}
+
+func asRole(s string) (chat.Role, bool) {
+	r := chat.Role(s)
+	return r, r == chat.User || r == chat.Assistant
+}
+
+func asBlockKind(s string) (chat.BlockKind, bool) {
+	k := chat.BlockKind(s)
+	return k, k == chat.Text || k == chat.ToolUse || k == chat.ToolResult
+}
+
+func readBlock(o *fields) chat.Block {
+	b := chat.Block{Kind: required(o, "type", oneOf(asBlockKind, chat.Text, chat.ToolUse, chat.ToolResult))}
+	switch b.Kind {
+	case chat.Text:
+		b.Text = required(o, "text", asText)
+	case chat.ToolUse:
+		b.ID = required(o, "id", asText)
+		b.Name = required(o, "name", asText)
+		b.Args = required(o, "input", asDocument)
+		b.ServerHandled = orZero(o, o.spelled("serverHandled", "server_handled"), asBool)
+	case chat.ToolResult:
+		b.ID = required(o, o.spelled("toolUseId", "tool_use_id"), asText)
+		b.Text = orZero(o, "content", asOutcome)
+		b.IsError = orZero(o, o.spelled("isError", "is_error"), asBool)
+	}
+	return b
+}
+
+func readTool(o *fields) chat.Tool {
+	return chat.Tool{
+		Name:        required(o, "name", asText),
+		Description: orZero(o, "description", asText),
+		Schema:      orZero(o, o.spelled("inputSchema", "input_schema", "parameters"), asSchema),
+	}
+}
+
+// spelled returns that name of a field which the object has: the first one where
+// it has none.
+func (o *fields) spelled(names ...string) string {
+	for _, name := range names {
+		if _, ok := o.find(name); ok {
+			return name
+		}
+	}
+	return names[0]
+}
+
+// asOutcome reads what a tool came to: a text, text blocks as providers write
+// them, or any other JSON, which models read as it is.
+func asOutcome(raw []byte) (string, string) {
+	if raw[0] == '"' {
+		return asText(raw)
+	}
+	if raw[0] == '[' {
+		if text, ok := joined(raw); ok {
+			return text, ""
+		}
+	}
+	return string(raw), ""
+}
+
+// joined returns the texts of an array of text blocks.
+func joined(raw []byte) (string, bool) {
+	var texts []string
+	for _, part := range elements(raw) {
+		if part[0] != '{' {
+			return "", false
+		}
+		pairs, _ := parseObject(part) // checked with the body
+		block := fields{pairs: pairs}
+		kind, _ := block.find("type")
+		text, ok := block.find("text")
+		if string(kind) != `"text"` || !ok || text[0] != '"' {
+			return "", false
+		}
+		plain, _ := asText(text)
+		texts = append(texts, plain)
+	}
+	return strings.Join(texts, "\n"), len(texts) > 0
+}
+
+// asSchema reads the schema of a tool's arguments, which are an object.
+func asSchema(raw []byte) (string, string) {
+	schema, problem := asDocument(raw)
+	if problem != "" {
+		return "", "must be a JSON schema"
+	}
+	pairs, _ := parseObject(raw) // checked with the body
+	o := fields{pairs: pairs}
+	if kind, ok := o.find("type"); ok && string(kind) != `"object"` {
+		return "", `must be a JSON schema whose type is "object"`
+	}
+	return schema, ""
+}
+
+func asBool(raw []byte) (bool, string) {
+	switch raw[0] {
+	case 't':
+		return true, ""
+	case 'f':
+		return false, ""
+	}
+	return false, "must be true or false"
+}
+
+type modelView struct {
+	ID              string   `json:"id"`
+	DisplayName     string   `json:"displayName"`
+	Provider        string   `json:"provider"`
+	Tier            string   `json:"tier"`
+	ContextWindow   int      `json:"contextWindow"`
+	MaxOutputTokens int      `json:"maxOutputTokens"`
+	Capabilities    []string `json:"capabilities"`
+}
+
+func viewModel(m chat.Model) modelView {
+	v := modelView{m.ID, m.DisplayName, m.Provider, m.Tier, m.ContextWindow, m.MaxOutputTokens, m.Capabilities}
+	if v.Capabilities == nil {
+		v.Capabilities = []string{}
+	}
+	return v
+}
+
+func (a *api) listModels(c *call) error {
+	all, err := a.Chats.Models(c.actor)
+	if err != nil {
+		return err
+	}
+	views := make([]modelView, len(all))
+	for i, m := range all {
+		views[i] = viewModel(m)
+	}
+	return c.reply(http.StatusOK, views)
+}
+
+// appendChunk appends a chunk as an event of a stream.
+func appendChunk(dst []byte, k chat.Chunk) []byte {
+	dst = append(dst, `data: {"type":"`...)
+	dst = append(dst, k.Type...)
+	switch k.Type {
+	case chat.TextChunk:
+		dst = append(dst, `","text":`...)
+		dst = appendText(dst, k.Text)
+	case chat.CallChunk:
+		dst = append(dst, `","toolCall":{"id":`...)
+		dst = appendText(dst, k.CallID)
+		dst = append(dst, `,"name":`...)
+		dst = appendText(dst, k.Name)
+		dst = append(dst, `,"args":`...)
+		dst = appendLine(dst, k.Args)
+		if k.ServerHandled {
+			dst = append(dst, `,"serverHandled":true`...)
+		}
+		dst = append(dst, '}')
+	case chat.ResultChunk:
+		dst = append(dst, `","toolResult":{"callId":`...)
+		dst = appendText(dst, k.CallID)
+		dst = append(dst, `,"result":`...)
+		dst = append(appendLine(dst, k.Result), '}')
+	case chat.ErrorChunk:
+		dst = append(dst, `","error":`...)
+		dst = appendText(dst, k.Text)
+	case chat.DoneChunk:
+		dst = append(dst, `","usage":{"inputTokens":`...)
+		dst = strconv.AppendInt(dst, k.Usage.Input, 10)
+		dst = append(dst, `,"outputTokens":`...)
+		dst = append(strconv.AppendInt(dst, k.Usage.Output, 10), '}')
+	}
+	return append(dst, "}\n\n"...)
+}
+
+// appendLine appends JSON as one line. Where it breaks lines it does so between
+// its parts, as its strings cannot.
+func appendLine(dst []byte, text string) []byte {
+	start := len(dst)
+	dst = append(dst, text...)
+	line := dst[start:]
+	for i := bytes.IndexAny(line, "\r\n"); i >= 0; i = bytes.IndexAny(line, "\r\n") {
+		line[i] = ' '
+		line = line[i+1:]
+	}
+	return dst
+}

@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"collab/domain/quota"
+	"collab/domain/usage"
+)
+
+type quotaView struct {
+	Used      int64  `json:"used"`
+	Limit     int64  `json:"limit"`
+	Remaining int64  `json:"remaining"`
+	ResetsAt  moment `json:"resetsAt"`
+}
+
+func viewQuota(s quota.Status) quotaView {
+	return quotaView{s.Used, s.Limit, s.Remaining, moment(s.ResetsAt)}
+}
+
+type sumView struct {
+	InputTokens  int64 `json:"inputTokens"`
+	OutputTokens int64 `json:"outputTokens"`
+	TotalTokens  int64 `json:"totalTokens"`
+	Requests     int64 `json:"requests"`
+}
+
+func viewSum(s usage.Sum) sumView { return sumView{s.Input, s.Output, s.Input + s.Output, s.Requests} }
+
+type (
+	summaryView struct {
+		PeriodStart moment `json:"periodStart"`
+		PeriodEnd   moment `json:"periodEnd"`
+		sumView
+		ByModel []modelSumView `json:"byModel"`
+		ByDay   []daySumView   `json:"byDay"`
+		ByUser  *[]userSumView `json:"byUser,omitempty"` // nil: not for the caller
+	}
+	modelSumView struct {
+		Model string `json:"model"`
+		sumView
+	}
+	daySumView struct {
+		Date string `json:"date"`
+		sumView
+	}
+	userSumView struct {
+		UserID string `json:"userId"`
+		sumView
+	}
+)
+
+func viewSummary(s usage.Summary) summaryView {
+	v := summaryView{
+		PeriodStart: moment(s.Start), PeriodEnd: moment(s.End), sumView: viewSum(s.Sum),
+		ByModel: make([]modelSumView, len(s.ByModel)), ByDay: make([]daySumView, len(s.ByDay)),
+	}
+	for i, p := range s.ByModel {
+		v.ByModel[i] = modelSumView{p.Of, viewSum(p.Sum)}
+	}
+	for i, p := range s.ByDay {
+		v.ByDay[i] = daySumView{p.Of, viewSum(p.Sum)}
+	}
+	if s.ByUser != nil {
+		users := make([]userSumView, len(s.ByUser))
+		for i, p := range s.ByUser {
+			users[i] = userSumView{p.Of, viewSum(p.Sum)}
+		}
+		v.ByUser = &users
+	}
+	return v
+}
+
+func (a *api) quotaToday(c *call) error {
+	s, err := a.Metering.Quota(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewQuota(s))
+}
+
+func (a *api) ownUsage(c *call) error {
+	s, err := a.Metering.Own(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewSummary(s))
+}
+
+func (a *api) orgUsage(c *call) error {
+	s, err := a.Metering.Organisation(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewSummary(s))
+}
