@@ -14,8 +14,9 @@ type Models interface {
 	// result. It neither retries nor sends done or error chunks. What the provider
 	// is paused for it continues. It returns nil only after the provider's own end
 	// marker; else a chat.Failure, an error of the sink as it is, or the cause of a
-	// ctx that has ended, which also ends the provider's work at once. The reply
-	// has what was known of the usage by then.
+	// ctx that has ended, which also ends the provider's work at once. The cause of
+	// a failure goes to the log, and so has nothing of what either side said. The
+	// reply has what was known of the usage by then.
 	Stream(ctx context.Context, c chat.Call, to Sink) (chat.Reply, error)
 }
 

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -95,7 +94,7 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	}
 	var e anthropic.MessageStreamEventUnion
 	if err := json.Unmarshal(data, &e); err != nil {
-		return false, fail(chat.Broken, "an event: %v", err)
+		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
 	}
 	switch e.Type {
 	case "message_start":
@@ -116,9 +115,9 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	case "error":
 		var body anthropic.ErrorResponse
 		if err := json.Unmarshal(data, &body); err != nil {
-			return false, fail(chat.Broken, "an error: %v", err)
+			return false, fail(chat.Broken, "an error of %d bytes is not one of the protocol", len(data))
 		}
-		return false, fail(failureKind(0, body.Error.Type), "%s: %s", shortened(body.Error.Type), shortened(body.Error.Message))
+		return false, fail(failureKind(0, body.Error.Type), "the stream ended in the error %s", word(body.Error.Type))
 	}
 	return false, nil // a ping, or what is not known yet
 }
@@ -270,7 +269,7 @@ func (t *answer) settle(cut bool) error {
 	case cut:
 		return nil
 	case broken != nil:
-		return fail(chat.Broken, "the arguments of the call %s are no JSON object", shortened(broken.id))
+		return fail(chat.Broken, "the arguments of a call are no JSON object")
 	case held != nil:
 		return t.call(held, "{}")
 	}
@@ -279,7 +278,7 @@ func (t *answer) settle(cut bool) error {
 
 func (t *answer) call(b *block, args string) error {
 	if _, taken := t.ids[b.id]; taken {
-		return fail(chat.Broken, "two calls have the id %s", shortened(b.id))
+		return fail(chat.Broken, "two calls have one id")
 	}
 	t.ids[b.id] = false
 	if b.kind == "tool_use" {
@@ -317,7 +316,7 @@ func (t *answer) found(c anthropic.ContentBlockStartEventContentBlockUnion) erro
 	}
 	text, err := json.Marshal(result)
 	if err != nil {
-		return fail(chat.Broken, "a search: %v", err)
+		return fail(chat.Broken, "a search cannot be written: %T", err)
 	}
 	return t.chunk(chat.Chunk{Type: chat.ResultChunk, CallID: c.ToolUseID, Result: string(text)})
 }
@@ -389,7 +388,7 @@ func (t *answer) content() ([]anthropic.ContentBlockParamUnion, error) {
 			if input := b.input.String(); isObject(input) {
 				fields["input"] = json.RawMessage(input)
 			} else if strings.TrimSpace(input) != "" {
-				err = fmt.Errorf("the arguments of the call %s are no JSON object", shortened(b.id))
+				err = errors.New("the arguments of a call are no JSON object")
 			}
 		}
 		if err != nil {

@@ -4,8 +4,8 @@
 package anthropic
 
 import (
-	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +27,7 @@ import (
 const (
 	maxPauses    = 8        // of one answer that are continued
 	maxRefusal   = 64 << 10 // bytes of the body of a refusal that are read
-	maxCause     = 500      // bytes of what the provider says of a failure
+	maxWord      = 64       // bytes of a name that the provider gives a failure
 	endPatience  = 100 * time.Millisecond
 	connectLimit = 10 * time.Second
 )
@@ -129,7 +129,7 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 		params.MaxTokens = left
 		so, err := t.content()
 		if err != nil {
-			return t.reply(), fail(chat.Broken, "a pause: %v", err)
+			return t.reply(), fail(chat.Broken, "what came before a pause cannot be given back")
 		}
 		params.Messages = append(asked[:len(asked):len(asked)], anthropic.NewAssistantMessage(so...))
 	}
@@ -142,7 +142,7 @@ func (m *Models) message(ctx context.Context, params anthropic.MessageNewParams,
 	params.SetExtraFields(map[string]any{"stream": true})
 	body, err := json.Marshal(params)
 	if err != nil {
-		return fail(chat.Broken, "the request: %v", err)
+		return fail(chat.Broken, "the request cannot be written: %T", err)
 	}
 	var res *http.Response
 	if err := m.client.Post(ctx, "v1/messages", body, &res); err != nil {
@@ -150,7 +150,7 @@ func (m *Models) message(ctx context.Context, params anthropic.MessageNewParams,
 	}
 	defer res.Body.Close()
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		return fail(chat.Broken, "status %d with %s is no stream", res.StatusCode, cmp.Or(kind, "no content type"))
+		return fail(chat.Broken, "status %d with %s is no stream", res.StatusCode, word(kind))
 	}
 	t.begin()
 	events := newEvents(res.Body, t)
@@ -180,19 +180,15 @@ func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {
 }
 
 // refusal returns the failure of a request that has no stream for an answer. It
-// keeps nothing of the request, which has the key.
+// keeps nothing of the request, which has the key, and of the answer only names:
+// what else a provider says may repeat what it was asked.
 func refusal(err error) error {
 	var refused *anthropic.Error
 	if !errors.As(err, &refused) {
-		return fail(chat.Network, "%s", shortened(err.Error()))
+		return fail(chat.Network, "%s", lost(err))
 	}
 	kind := string(refused.Type())
-	var body anthropic.ErrorResponse
-	if json.Unmarshal([]byte(refused.RawJSON()), &body) != nil || kind == "" {
-		body.Error.Message = refused.RawJSON()
-	}
-	return fail(failureKind(refused.StatusCode, kind), "status %d %s: %s (request %s)",
-		refused.StatusCode, kind, shortened(body.Error.Message), shortened(refused.RequestID))
+	return fail(failureKind(refused.StatusCode, kind), "status %d %s (request %s)", refused.StatusCode, word(kind), word(refused.RequestID))
 }
 
 // failureKind goes by the type that the provider gives before the status: an
@@ -217,9 +213,36 @@ func failureKind(status int, kind string) chat.FailureKind {
 	return chat.Broken
 }
 
-func shortened(s string) string {
-	if len(s) > maxCause {
-		s = s[:maxCause]
+// lost says why there was no connection, as far as that can be said without what
+// came over it.
+func lost(err error) string {
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &op):
+		return op.Error()
+	case errors.As(err, &certificate):
+		return certificate.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed"
 	}
-	return strings.ToValidUTF8(s, "")
+	for in := errors.Unwrap(err); in != nil; in = errors.Unwrap(err) {
+		err = in
+	}
+	return fmt.Sprintf("the connection failed with a %T", err)
+}
+
+// word returns a name that the provider gives something. What is not one could
+// be a part of what was said.
+func word(s string) string {
+	in := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./+", r)
+	}
+	switch {
+	case s == "":
+		return "-"
+	case len(s) > maxWord || strings.ContainsFunc(s, func(r rune) bool { return !in(r) }):
+		return "other"
+	}
+	return s
 }

@@ -62,7 +62,7 @@ func (e *events) next() ([]byte, error) {
 	case errors.Is(err, bufio.ErrTooLong):
 		return nil, fail(chat.Broken, "an event has more than %d bytes", maxEvent)
 	default:
-		return nil, fail(chat.Network, "%v", err)
+		return nil, fail(chat.Network, "%s", lost(err))
 	}
 }
 

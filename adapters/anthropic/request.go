@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -54,10 +55,10 @@ func request(c chat.Call) (anthropic.MessageNewParams, error) {
 		}
 		p.Messages = append(p.Messages, m)
 	}
-	for _, t := range c.Tools {
+	for i, t := range c.Tools {
 		schema, err := inputSchema(t.Schema)
 		if err != nil {
-			return p, fmt.Errorf("anthropic: the tool %s: %w", t.Name, err)
+			return p, fmt.Errorf("anthropic: tool %d: %w", i, err)
 		}
 		p.Tools = append(p.Tools, tool(t.Name, t.Description, schema))
 	}
@@ -90,7 +91,7 @@ func contentBlock(b chat.Block, ids map[string]string) (anthropic.ContentBlockPa
 		return anthropic.NewTextBlock(b.Text), nil
 	case chat.ToolUse:
 		if !isObject(b.Args) {
-			return anthropic.ContentBlockParamUnion{}, fmt.Errorf("the arguments of the call %s are no JSON object", b.ID)
+			return anthropic.ContentBlockParamUnion{}, errors.New("the arguments of a call are no JSON object")
 		}
 		return anthropic.NewToolUseBlock(ids[b.ID], json.RawMessage(b.Args), b.Name), nil
 	case chat.ToolResult:
@@ -121,7 +122,7 @@ func inputSchema(schema string) (json.RawMessage, error) {
 		schema = "{}"
 	}
 	if !isObject(schema) {
-		return nil, fmt.Errorf("its schema is no JSON object")
+		return nil, errors.New("its schema is no JSON object")
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(schema), &fields); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -343,10 +344,37 @@ func TestAFailureSaysLittleAndNoKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = m.Stream(t.Context(), someCall, &notes{})
-	if text := fmt.Sprintf("%+v %#v", err, err); strings.Contains(text, "sk-secret") || len(err.Error()) > 2*maxCause || !strings.Contains(text, "req_7") || !strings.Contains(text, "it went wrong") {
+	if text := fmt.Sprintf("%+v %#v", err, err); strings.Contains(text, "sk-secret") || strings.Contains(text, "it went wrong") || !strings.Contains(text, "status 500 ") || !strings.Contains(text, "req_7") {
 		t.Errorf("it says %s", text)
 	}
 }
+
+func TestALostConnectionSaysNothingOfWhatCameOverIt(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}, "dial tcp: connection refused"},
+		{fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), "the connection was closed"},
+		{fmt.Errorf("malformed HTTP response %q", "it went wrong"), "the connection failed with a *errors.errorString"},
+		{fmt.Errorf("transport: %w", errors.New("it went wrong")), "the connection failed with a *errors.errorString"},
+	} {
+		m, err := New(Options{APIKey: "sk-secret", Client: &http.Client{Transport: failing{c.err}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.Stream(t.Context(), someCall, &notes{})
+		var failure *chat.Failure
+		if !errors.As(err, &failure) || failure.Kind != chat.Network || !strings.HasSuffix(err.Error(), ": anthropic: "+c.want) {
+			t.Errorf("%v became %v", c.err, err)
+		}
+	}
+}
+
+// failing has no connection.
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
 
 // TestTheEnvironmentIsNotAsked: the SDK's own constructor would take keys and
 // addresses from it.

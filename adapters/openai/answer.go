@@ -98,7 +98,7 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	}
 	var e openai.ChatCompletionChunk
 	if err := json.Unmarshal(data, &e); err != nil {
-		return false, fail(chat.Broken, "an event: %v", err)
+		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
 	}
 	if problem, ok := e.JSON.ExtraFields["error"]; ok && problem.Raw() != "null" {
 		return false, streamFailure(problem.Raw())
@@ -125,12 +125,11 @@ func (t *answer) event(data []byte) (over bool, err error) {
 // which is an object of no certain form, or a text.
 func streamFailure(raw string) error {
 	var problem struct {
-		Message string `json:"message"`
-		Type    string `json:"type"`
-		Code    any    `json:"code"`
+		Type string `json:"type"`
+		Code any    `json:"code"`
 	}
 	if json.Unmarshal([]byte(raw), &problem) != nil {
-		return fail(chat.Broken, "%s", shortened(raw))
+		return fail(chat.Broken, "the stream ended in an error without a type")
 	}
 	var code string
 	switch c := problem.Code.(type) {
@@ -139,7 +138,7 @@ func streamFailure(raw string) error {
 	case float64:
 		code = strconv.Itoa(int(c))
 	}
-	return fail(failureKind(200, code, problem.Type), "%s %s: %s", shortened(problem.Type), shortened(code), shortened(cmp.Or(problem.Message, raw)))
+	return fail(failureKind(200, code, problem.Type), "the stream ended in the error %s %s", word(problem.Type), word(code))
 }
 
 // uses takes the usage, which is of all of the answer so far. Most servers send
@@ -205,9 +204,9 @@ func (t *answer) stops(e openai.ChatCompletionChunk, reason string) error {
 		}
 		switch {
 		case !toolName.MatchString(c.name):
-			return fail(chat.Broken, "a call is of the tool %q", shortened(c.name))
+			return fail(chat.Broken, "a call is of a tool that cannot be")
 		case !isObject(args):
-			return fail(chat.Broken, "the arguments of a call of %s are no JSON object", c.name)
+			return fail(chat.Broken, "the arguments of a call are no JSON object")
 		}
 		if err := t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: t.callID(c.id), Name: c.name, Args: args}); err != nil {
 			return err

@@ -7,6 +7,7 @@ package openai
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ import (
 const (
 	ownURL       = "https://api.openai.com/v1"
 	maxRefusal   = 64 << 10 // bytes of the body of a refusal that are read
-	maxCause     = 500      // bytes of what the provider says of a failure
+	maxWord      = 64       // bytes of a name that the provider gives a failure
 	endPatience  = 100 * time.Millisecond
 	connectLimit = 10 * time.Second
 )
@@ -128,7 +129,7 @@ func (m *Models) message(ctx context.Context, params openai.ChatCompletionNewPar
 	params.SetExtraFields(map[string]any{"stream": true})
 	body, err := json.Marshal(params)
 	if err != nil {
-		return fail(chat.Broken, "the request: %v", err)
+		return fail(chat.Broken, "the request cannot be written: %T", err)
 	}
 	var res *http.Response
 	if err := m.client.Post(ctx, "chat/completions", body, &res); err != nil {
@@ -136,7 +137,7 @@ func (m *Models) message(ctx context.Context, params openai.ChatCompletionNewPar
 	}
 	defer res.Body.Close()
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		return fail(chat.Broken, "status %d with %s is no stream", res.StatusCode, cmp.Or(kind, "no content type"))
+		return fail(chat.Broken, "status %d with %s is no stream", res.StatusCode, word(kind))
 	}
 	events := newEvents(res.Body, t)
 	for {
@@ -165,15 +166,15 @@ func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {
 }
 
 // refusal returns the failure of a request that has no stream for an answer. It
-// keeps nothing of the request, which has the key.
+// keeps nothing of the request, which has the key, and of the answer only names:
+// what else a provider says may repeat what it was asked.
 func refusal(err error) error {
 	var refused *openai.Error
 	if !errors.As(err, &refused) {
-		return fail(chat.Network, "%s", shortened(err.Error()))
+		return fail(chat.Network, "%s", lost(err))
 	}
 	kind := failureKind(refused.StatusCode, refused.Code, refused.Type)
-	return fail(kind, "status %d %s %s: %s (request %s)", refused.StatusCode, shortened(refused.Type), shortened(refused.Code),
-		shortened(cmp.Or(refused.Message, refused.RawJSON())), shortened(refused.Response.Header.Get("X-Request-Id")))
+	return fail(kind, "status %d %s %s (request %s)", refused.StatusCode, word(refused.Type), word(refused.Code), word(refused.Response.Header.Get("X-Request-Id")))
 }
 
 // failureKind goes by the words before the status: an error in the middle of a
@@ -202,9 +203,36 @@ func failureKind(status int, words ...string) chat.FailureKind {
 	return chat.Broken
 }
 
-func shortened(s string) string {
-	if len(s) > maxCause {
-		s = s[:maxCause]
+// lost says why there was no connection, as far as that can be said without what
+// came over it.
+func lost(err error) string {
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &op):
+		return op.Error()
+	case errors.As(err, &certificate):
+		return certificate.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed"
 	}
-	return strings.ToValidUTF8(s, "")
+	for in := errors.Unwrap(err); in != nil; in = errors.Unwrap(err) {
+		err = in
+	}
+	return fmt.Sprintf("the connection failed with a %T", err)
+}
+
+// word returns a name that the provider gives something. What is not one could
+// be a part of what was said.
+func word(s string) string {
+	in := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./+", r)
+	}
+	switch {
+	case s == "":
+		return "-"
+	case len(s) > maxWord || strings.ContainsFunc(s, func(r rune) bool { return !in(r) }):
+		return "other"
+	}
+	return s
 }

@@ -45,14 +45,14 @@ func request(c chat.Call, own bool) (openai.ChatCompletionNewParams, error) {
 		}
 		p.Messages = append(p.Messages, messages...)
 	}
-	for _, t := range c.Tools {
+	for i, t := range c.Tools {
 		f := shared.FunctionDefinitionParam{Name: t.Name}
 		if t.Description != "" {
 			f.Description = openai.String(t.Description)
 		}
 		if strings.TrimSpace(t.Schema) != "" {
 			if !isObject(t.Schema) {
-				return p, fmt.Errorf("openai: the tool %s: its schema is no JSON object", t.Name)
+				return p, fmt.Errorf("openai: tool %d: its schema is no JSON object", i)
 			}
 			f.SetExtraFields(map[string]any{"parameters": json.RawMessage(t.Schema)}) // as it is
 		}
@@ -73,7 +73,7 @@ func turn(t chat.Turn, ids map[string]string) ([]openai.ChatCompletionMessagePar
 			texts = append(texts, b.Text)
 		case chat.ToolUse:
 			if !isObject(b.Args) {
-				return nil, fmt.Errorf("the arguments of the call %s are no JSON object", b.ID)
+				return nil, errors.New("the arguments of a call are no JSON object")
 			}
 			calls = append(calls, openai.ChatCompletionMessageToolCallUnionParam{OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
 				ID: ids[b.ID], Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: b.Name, Arguments: b.Args},

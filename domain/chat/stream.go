@@ -75,7 +75,8 @@ const (
 	Truncated // the stream ended without its end marker
 )
 
-// Failure is an error of a provider. What the provider said is for the log.
+// Failure is an error of a provider. The cause is for the log: it has nothing of
+// the conversation, which what a provider says of a failure may repeat.
 type Failure struct {
 	Kind  FailureKind
 	Cause error

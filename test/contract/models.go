@@ -498,6 +498,41 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
+	"a failure says nothing of what was said": func(a *asked) {
+		const secret = "the owl sleeps in the old barn"
+		for i, script := range []provider.Script{
+			{provider.Refuse(400, "invalid_request_error", "prompt is too long: "+secret)},
+			{provider.Refuse(429, secret, secret, "Request-Id", secret, "X-Request-Id", secret)},
+			{provider.Answer(400, "text/plain", secret)},
+			{provider.Answer(400, "application/json", `["`+secret+`"]`)},
+			{provider.Answer(400, "application/json", `{"error":"`+secret+`"}`)},
+			{provider.Answer(400, "application/json", `{"type":"error","error":{"type":{"a":"`+secret+`"},"message":"`+secret+`","code":"`+secret+`"}}`)},
+			{provider.Answer(200, "text/plain; a=\""+secret+"\"", secret)},
+			{provider.Text("Hello"), provider.Fail("invalid_request_error", secret)},
+			{provider.Text("Hello"), provider.Fail(secret, secret)},
+			{provider.Raw("event: error\ndata: {\"type\":\"error\",\"error\":\"" + secret + "\"}\n\n")},
+			{provider.Raw("data: " + secret + "\n\n")},
+			{provider.Raw("data: {\"type\":{\"a\":\"" + secret + "\"},\"choices\":\"" + secret + "\"}\n\n"), provider.Cut()},
+			{provider.Call(secret, secret, `{"query": "`+secret), provider.Text("so it is")},
+			{provider.Call("c1", secret, `["`+secret+`"]`)},
+			{provider.Call("c1", "list", `"`+secret+`"`)},
+			{provider.Text(secret), provider.Cut()},
+			{provider.Text(secret), provider.Raw("data: {\"" + secret), provider.Cut()},
+			{provider.Text(secret), provider.Drop()},
+		} {
+			a.to = &hearer{}
+			a.Server.Play(script)
+			c := a.call()
+			c.System, c.Turns[0].Blocks[0].Text = secret, secret
+			_, err := a.asks(c)
+			var failure *chat.Failure
+			if !errors.As(err, &failure) {
+				a.Errorf("of the answer %d came %v", i, err)
+			} else if text := fmt.Sprintf("%v %+v", failure, failure.Cause); strings.Contains(text, "owl") {
+				a.Errorf("of the answer %d the log has %s", i, text)
+			}
+		}
+	},
 	"an event that is no JSON is a failure": func(a *asked) {
 		for _, raw := range []string{"data: {\"type\":\n\n", "data: hello\n\n", "data: {}}\n\n", "data: \x00\n\n"} {
 			a.to = &hearer{}
