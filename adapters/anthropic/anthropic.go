@@ -36,7 +36,7 @@ var _ ports.Models = (*Models)(nil)
 
 // Options say whom to ask.
 type Options struct {
-	APIKey string
+	APIKey string       // empty: none is sent, which only a server of one's own takes
 	URL    string       // without /v1; empty: Anthropic's own
 	Client *http.Client // nil: one that waits 10 s for a connection, and for an answer as long as ctx
 }
@@ -47,12 +47,15 @@ type Models struct{ client anthropic.Client }
 // New returns the models. Nothing is read from the environment.
 func New(o Options) (*Models, error) {
 	key := strings.TrimSpace(o.APIKey)
-	if key == "" {
+	if key == "" && o.URL == "" {
 		return nil, errors.New("COLLAB_ANTHROPIC_API_KEY: must not be empty")
 	}
 	options := []option.RequestOption{
 		option.WithoutEnvironmentDefaults(), option.WithoutOpenTelemetry(), option.WithMaxRetries(0),
-		option.WithAPIKey(key), option.WithHTTPClient(client(o.Client)), option.WithMiddleware(shorten),
+		option.WithHTTPClient(client(o.Client)), option.WithMiddleware(shorten),
+	}
+	if key != "" {
+		options = append(options, option.WithAPIKey(key))
 	}
 	if o.URL != "" {
 		u, err := url.Parse(o.URL)

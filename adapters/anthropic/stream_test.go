@@ -401,8 +401,24 @@ func TestTheEnvironmentIsNotAsked(t *testing.T) {
 	}
 }
 
+func TestAServerOfOnesOwnNeedsNoKey(t *testing.T) {
+	var seen *http.Request
+	m, err := New(Options{URL: "http://localhost:1", Client: &http.Client{Transport: observing(func(r *http.Request) { seen = r })}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Stream(t.Context(), someCall, &notes{}); err == nil || seen == nil {
+		t.Fatal("nobody was asked")
+	}
+	for _, name := range []string{"X-Api-Key", "Authorization"} {
+		if _, sent := seen.Header[name]; sent {
+			t.Errorf("it was asked with %s", name)
+		}
+	}
+}
+
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
-	for _, o := range []Options{{}, {APIKey: " "}, {APIKey: "k", URL: "localhost"}, {APIKey: "k", URL: "ftp://x"}, {APIKey: "k", URL: "http://"}, {APIKey: "k", URL: "http://a b"}} {
+	for _, o := range []Options{{}, {APIKey: " "}, {APIKey: "k", URL: "localhost"}, {APIKey: "k", URL: "ftp://x"}, {APIKey: "k", URL: "http://"}, {APIKey: "k", URL: "http://a b"}, {URL: "localhost"}} {
 		if _, err := New(o); err == nil || !strings.HasPrefix(err.Error(), "COLLAB_ANTHROPIC_") {
 			t.Errorf("%+v: %v", o, err)
 		}
