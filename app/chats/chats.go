@@ -59,15 +59,15 @@ type Chats struct {
 	Options
 
 	mu     sync.Mutex
-	leases map[id.Request]quota.Lease             // of running calls; guarded by mu
-	ends   map[id.Request]context.CancelCauseFunc // of running calls; guarded by mu
+	leases map[id.Request]quota.Lease             // of calls, from Admit to the end of Run; guarded by mu
+	ends   map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
 	closed bool                                   // guarded by mu
-	idle   chan struct{}                          // closed when closed and nothing runs
+	idle   chan struct{}                          // closed when no call is there; nil where nobody waits for that; guarded by mu
 }
 
 // New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, idle: make(chan struct{})}
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}}
 }
 
 // Models lists the models, the default one first.
@@ -75,7 +75,7 @@ func (s *Chats) Models(actor org.Actor) (chat.Registry, error) {
 	return s.Registry, actor.Belongs()
 }
 
-// Call is a request that was admitted. It is run once.
+// Call is a request that was admitted. It has to be run, once.
 type Call struct {
 	of    *Chats
 	actor org.Actor
@@ -87,7 +87,8 @@ type Call struct {
 }
 
 // Admit checks a request and reserves the tokens that it may use. Invalid for
-// what cannot be asked, Forbidden where the quota has no room.
+// what cannot be asked, Forbidden where the quota has no room, Unavailable when the
+// server is going away.
 func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
 	if err := actor.Writes(); err != nil {
 		return nil, err
@@ -111,10 +112,15 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 	}
 	limit, day := sub.DailyTokens(), quota.DayOf(now)
 	lease := quota.Lease{ID: id.Request(s.IDs.New()), Org: actor.Org, User: actor.User, Day: day, ExpiresAt: now.Add(leaseFor)}
+	if err := s.hold(lease); err != nil {
+		return nil, err
+	}
 	if lease.Tokens, err = s.Store.Usage().Quotas().Reserve(ctx, lease, limit, need); err != nil {
+		s.leave(lease.ID)
 		return nil, err
 	}
 	if lease.Tokens == 0 {
+		s.leave(lease.ID)
 		return nil, quota.Exceeded(limit, day.End())
 	}
 	call.MaxTokens = min(call.MaxTokens, int(lease.Tokens-need.Input))
@@ -131,7 +137,7 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	ctx, over := context.WithTimeoutCause(ctx, callWithin, errSilent)
 	defer over()
 	out := &outlet{to: to, clock: s.Clock, began: c.began}
-	if !s.enter(c.lease, cancel) {
+	if !s.enter(c.lease.ID, cancel) {
 		cancel(errShutdown)
 	}
 	defer s.leave(c.lease.ID)
@@ -175,7 +181,7 @@ func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *
 			return reply, attempt, err
 		}
 		if e := c.of.Pause(ctx, attempt); e != nil {
-			return reply, attempt, context.Cause(ctx)
+			return reply, attempt, e
 		}
 		out.alarm.Reset(firstWithin)
 	}
@@ -220,7 +226,7 @@ func (s *Chats) settle(ctx context.Context, c *Call, g chat.Generation) {
 		if err == nil || fault.Is(err, fault.Conflict) {
 			return
 		}
-		if s.Pause(ctx, attempt) != nil || attempt == attempts {
+		if attempt == attempts || s.Pause(ctx, attempt) != nil {
 			s.Log.Error("what a call used could not be kept", "call", string(g.ID), "org", string(g.Org), "tokens", g.Usage.Total(), "error", err)
 			return
 		}

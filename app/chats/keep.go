@@ -3,16 +3,29 @@ package chats
 import (
 	"context"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/quota"
 )
 
-// enter notes a running call, whose lease is extended while it runs. It reports
-// false when no calls are to run any more.
-func (s *Chats) enter(l quota.Lease, end context.CancelCauseFunc) bool {
+// hold notes a call that is being admitted, until it leaves; its lease is extended
+// meanwhile. Unavailable when no more calls are to come.
+func (s *Chats) hold(l quota.Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leases[l.ID], s.ends[l.ID] = l, end
+	if s.closed {
+		return fault.New(fault.Unavailable, "The server is going away")
+	}
+	s.leases[l.ID] = l
+	return nil
+}
+
+// enter notes how a call ends that is running now. It reports false when no calls
+// are to run any more.
+func (s *Chats) enter(call id.Request, end context.CancelCauseFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends[call] = end
 	return !s.closed
 }
 
@@ -21,34 +34,21 @@ func (s *Chats) leave(call id.Request) {
 	defer s.mu.Unlock()
 	delete(s.leases, call)
 	delete(s.ends, call)
-	s.rest()
-}
-
-// rest closes idle when no calls are to run and none does; mu is held. Calls
-// that come after that end at once, and find it closed.
-func (s *Chats) rest() {
-	if !s.closed || len(s.ends) > 0 {
-		return
-	}
-	select {
-	case <-s.idle:
-	default:
+	if s.idle != nil && len(s.leases) == 0 {
 		close(s.idle)
+		s.idle = nil
 	}
 }
 
-// Drain ends all running calls with an error chunk, and those that come.
+// Drain ends all calls that were admitted with an error chunk, and has no more of
+// them come.
 func (s *Chats) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
 	s.closed = true
 	for _, end := range s.ends {
 		end(errShutdown)
 	}
-	s.rest()
 }
 
 // Close drains, and returns when what all calls used is kept. It returns the
@@ -56,16 +56,31 @@ func (s *Chats) Drain() {
 func (s *Chats) Close(ctx context.Context) error {
 	s.Drain()
 	select {
-	case <-s.idle:
+	case <-s.left():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// Keep extends the leases of running calls, and gives back what the leases of
-// others hold that have expired, whose servers are gone. It is to be called each
-// KeepEvery; any number of servers may.
+// left returns a channel that is closed when no call is there any more.
+func (s *Chats) left() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	idle := s.idle
+	if len(s.leases) == 0 {
+		close(idle)
+		s.idle = nil
+	}
+	return idle
+}
+
+// Keep extends the leases of the calls that are there, and gives back what the
+// leases of others hold that have expired, whose servers are gone. It is to be
+// called each KeepEvery; any number of servers may.
 func (s *Chats) Keep(ctx context.Context) error {
 	s.mu.Lock()
 	all := make([]quota.Lease, 0, len(s.leases))

@@ -266,3 +266,253 @@ func TestWhatThePlanDoesNotAllowIsRefusedBeforeTheStream(t *testing.T) {
 		t.Errorf("an unknown model: %v", err)
 	}
 }
+
+// acting is a model that does what a test says.
+type acting func(ctx context.Context, to ports.Sink) (chat.Reply, error)
+
+func (fn acting) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (chat.Reply, error) {
+	return fn(ctx, to)
+}
+
+// acted is a talk whose model does what the test says.
+func acted(t *testing.T, fn acting) *talk {
+	w := talking(t)
+	w.Providers = map[string]ports.Models{"anthropic": fn}
+	return w
+}
+
+func (w *talk) admit(t *testing.T) *chats.Call {
+	t.Helper()
+	call, err := w.Admit(t.Context(), w.ada, chat.Request{Message: "Hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return call
+}
+
+func TestAServerThatGoesAwayWaitsForEveryCallThatWasAdmitted(t *testing.T) {
+	w := talking(t, scripted.Script{scripted.Text("Hel")})
+	call := w.admit(t) // it is not running yet
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a call to come it closed with %v", err)
+	}
+	if _, err := w.Admit(t.Context(), w.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("another call: %v", err)
+	}
+	both := make(chan error, 2)
+	for range cap(both) {
+		go func() { both <- w.Close(t.Context()) }()
+	}
+	call.Run(t.Context(), w.said)
+	for range cap(both) {
+		if err := <-both; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := w.said.line(); got != "error:An error occurred while processing your request." {
+		t.Errorf("heard %q", got)
+	}
+	if e := w.settled(t, chat.ShutDown); e.Tokens.Total() != 0 {
+		t.Errorf("the entry is %+v", e)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+func TestAServerWithoutCallsGoesAwayAtOnce(t *testing.T) {
+	w := talking(t, scripted.Script{scripted.Text("Hello")})
+	w.ask(t, t.Context())
+	for range 2 {
+		w.Drain()
+		if err := w.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := w.Admit(t.Context(), w.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a call that comes now: %v", err)
+	}
+	w.settled(t, chat.Completed)
+}
+
+func TestACallThatWasRefusedIsNotWaitedFor(t *testing.T) {
+	w := talking(t)
+	ctx := t.Context()
+	sub, err := w.Core.Store.Directory().Subscriptions().Get(ctx, w.ada.Org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := quota.Lease{ID: "other", Org: w.ada.Org, User: w.ada.User, Day: quota.DayOf(w.Clock.Now()), ExpiresAt: w.Clock.Now().Add(time.Minute)}
+	if _, err := w.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Admit(ctx, w.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Forbidden) {
+		t.Fatal(err)
+	}
+	w.Providers = nil
+	w.Chats.Store = brokenQuotas{w.Core.Store}
+	if _, err := w.Admit(ctx, w.ada, chat.Request{Message: "Hello"}); !errors.Is(err, errBroken) {
+		t.Fatal(err)
+	}
+	if err := w.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPanicOfAnAdapterIsSettledAndGoesOn(t *testing.T) {
+	w := acted(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		to.Alive()
+		_ = to.Chunk(chat.Chunk{Type: chat.TextChunk, Text: "Hello"})
+		panic("boom")
+	})
+	call := w.admit(t)
+	func() {
+		defer func() {
+			if p := recover(); p != "boom" {
+				t.Errorf("recovered %v", p)
+			}
+		}()
+		call.Run(t.Context(), w.said)
+	}()
+	if got := w.said.line(); got != "text:Hello error:An error occurred while processing your request." {
+		t.Errorf("heard %q", got)
+	}
+	if e := w.settled(t, chat.Failed); e.Tokens.Output == 0 || e.Provenance != chat.Estimated {
+		t.Errorf("the entry is %+v", e)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAWaitThatFailsIsNoAnswer(t *testing.T) {
+	w := acted(t, func(context.Context, ports.Sink) (chat.Reply, error) {
+		return chat.Reply{}, &chat.Failure{Kind: chat.Overloaded}
+	})
+	w.Pause = func(context.Context, int) error { return errors.New("no time") }
+	w.ask(t, t.Context())
+	if got := w.said.line(); got != "error:An error occurred while processing your request." {
+		t.Errorf("heard %q", got)
+	}
+	w.settled(t, chat.Failed)
+}
+
+func TestWhatWasUsedIsKeptWhenTheStoreFailsForAWhile(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		fails int
+		after bool // it was stored, and the answer lost
+	}{
+		{"twice", 2, false},
+		{"once, having stored it", 1, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := acted(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+				to.Alive()
+				return chat.Reply{Usage: chat.Usage{Input: 3, Output: 4}, InputKnown: true, OutputKnown: true}, nil
+			})
+			failing := &failingStore{Store: w.Core.Store, fails: test.fails, after: test.after}
+			w.Chats.Store = failing
+			w.ask(t, t.Context())
+			if got := w.said.line(); got != "done:" || w.pauses != test.fails {
+				t.Errorf("heard %q after %d pauses", got, w.pauses)
+			}
+			if e := w.settled(t, chat.Completed); e.Tokens.Total() != 7 {
+				t.Errorf("the entry is %+v", e)
+			}
+		})
+	}
+	t.Run("and no more than a few times", func(t *testing.T) {
+		w := acted(t, func(context.Context, ports.Sink) (chat.Reply, error) { return chat.Reply{}, nil })
+		w.Chats.Store = &failingStore{Store: w.Core.Store, fails: 100}
+		w.ask(t, t.Context())
+		if got := w.said.line(); got != "done:" || w.pauses != 2 {
+			t.Errorf("heard %q after %d pauses", got, w.pauses)
+		}
+	})
+}
+
+var errBroken = errors.New("the store is broken")
+
+// failingStore fails some transactions.
+type failingStore struct {
+	ports.Store
+	fails int
+	after bool
+}
+
+func (s *failingStore) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	if s.fails == 0 {
+		return s.Store.Atomic(ctx, fn)
+	}
+	s.fails--
+	if !s.after {
+		return errBroken
+	}
+	return errors.Join(s.Store.Atomic(ctx, fn), errBroken)
+}
+
+// brokenQuotas grants nothing, with an error.
+type brokenQuotas struct{ ports.Store }
+
+func (s brokenQuotas) Usage() ports.Usage { return brokenUsage{s.Store.Usage()} }
+
+type brokenUsage struct{ ports.Usage }
+
+func (brokenUsage) Quotas() ports.Quotas { return refusing{} }
+
+type refusing struct{ ports.Quotas }
+
+func (refusing) Reserve(context.Context, quota.Lease, int64, quota.Need) (int64, error) {
+	return 0, errBroken
+}
+
+func TestManyAtOnceNeverPassTheLimitAndLeaveNothingReserved(t *testing.T) {
+	w := acted(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		to.Alive()
+		return chat.Reply{Usage: chat.Usage{Input: 5, Output: 600}, InputKnown: true, OutputKnown: true}, nil
+	})
+	w.Generations = dropping{}
+	ctx, day := t.Context(), quota.DayOf(w.Clock.Now())
+	sub, err := w.Core.Store.Directory().Subscriptions().Get(ctx, w.ada.Org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := sub.DailyTokens()
+	before := quota.Lease{ID: "before", Org: w.ada.Org, User: w.ada.User, Day: day, ExpiresAt: w.Clock.Now().Add(time.Hour)}
+	if _, err := w.Core.Store.Usage().Quotas().Reserve(ctx, before, limit, quota.Need{Output: limit - 5000}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for range 5 {
+				call, err := w.Admit(ctx, w.ada, chat.Request{Message: "Hello"})
+				if err != nil {
+					if !fault.Is(err, fault.Forbidden) {
+						t.Error(err)
+					}
+					continue
+				}
+				if account, err := w.Core.Store.Usage().Quotas().Account(ctx, w.ada.Org, w.ada.User, day); err != nil || account.Used+account.Reserved > limit {
+					t.Errorf("%+v, %v is over %d", account, err, limit)
+				}
+				call.Run(ctx, &heard{})
+				if err := w.Keep(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	account, err := w.Core.Store.Usage().Quotas().Account(ctx, w.ada.Org, w.ada.User, day)
+	if err != nil || account.Reserved != limit-5000 || account.Used == 0 || account.Used%605 != 0 {
+		t.Errorf("the account is %+v, %v", account, err)
+	}
+}
+
+type dropping struct{}
+
+func (dropping) Record(chat.Generation) {}

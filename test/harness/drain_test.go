@@ -6,10 +6,11 @@ import (
 	"collab/domain/chat"
 )
 
-func TestACallThatComesWhenTheServerHasGoneQuietEndsAtOnce(t *testing.T) {
+func TestACallThatBeginsWhenTheServerHasGoneQuietEndsAtOnce(t *testing.T) {
 	w := talking(t)
+	call := w.admit(t)
 	w.Drain()
-	w.ask(t, t.Context())
+	call.Run(t.Context(), w.said)
 	if got := w.said.line(); got != "error:An error occurred while processing your request." {
 		t.Errorf("heard %q", got)
 	}
