@@ -176,7 +176,7 @@ func analyze(t *testing.T, db *DB) {
 	}
 }
 
-// recorder notes every statement that GORM runs while it is on.
+// recorder notes every statement that runs while it is on.
 type recorder struct {
 	mu   sync.Mutex
 	on   bool
@@ -191,27 +191,59 @@ type statement struct {
 func record(t *testing.T, db *DB) *recorder {
 	t.Helper()
 	r := &recorder{}
-	note := func(g *gorm.DB) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.on && g.Statement.SQL.Len() > 0 {
-			r.seen = append(r.seen, statement{g.Statement.SQL.String(), slices.Clone(g.Statement.Vars)})
-		}
-	}
 	pools := []*gorm.DB{db.write}
 	if db.read != db.write {
 		pools = append(pools, db.read)
 	}
 	for _, g := range pools {
-		c := g.Callback()
-		if err := errors.Join(
-			c.Create().After("*").Register("note", note), c.Update().After("*").Register("note", note), c.Delete().After("*").Register("note", note),
-			c.Row().After("*").Register("note", note), c.Raw().After("*").Register("note", note), c.Query().After("*").Register("note", note),
-		); err != nil {
-			t.Fatal(err)
-		}
+		inner := g.ConnPool
+		g.ConnPool = recordedPool{inner, r}
+		g.Statement.ConnPool = g.ConnPool
+		t.Cleanup(func() { g.ConnPool, g.Statement.ConnPool = inner, inner })
 	}
 	return r
+}
+
+func (r *recorder) note(text string, args []any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.on {
+		r.seen = append(r.seen, statement{text, slices.Clone(args)})
+	}
+}
+
+// recordedPool notes what goes to the connections.
+type recordedPool struct {
+	gorm.ConnPool
+	r *recorder
+}
+
+func (p recordedPool) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	p.r.note(text, args)
+	return p.ConnPool.ExecContext(ctx, text, args...)
+}
+
+func (p recordedPool) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	p.r.note(text, args)
+	return p.ConnPool.QueryContext(ctx, text, args...)
+}
+
+func (p recordedPool) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+	p.r.note(text, args)
+	return p.ConnPool.QueryRowContext(ctx, text, args...)
+}
+
+func (p recordedPool) BeginTx(ctx context.Context, o *sql.TxOptions) (gorm.ConnPool, error) {
+	tx, err := p.ConnPool.(gorm.TxBeginner).BeginTx(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &recordedTx{recordedPool{tx, p.r}, tx}, nil
+}
+
+type recordedTx struct {
+	recordedPool
+	gorm.TxCommitter
 }
 
 // during returns the statements that fn runs, at least one.

@@ -18,8 +18,8 @@ type scanner interface{ Scan(dest ...any) error }
 
 // each runs a query and calls fn with its rows, which stream. Fn's error ends
 // it and comes back as it is.
-func each[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), fn func(R) error, query string, args ...any) error {
-	rows, err := db.WithContext(ctx).Raw(query, args...).Rows()
+func each[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), fn func(R) error, text string, args ...any) error {
+	rows, err := query(ctx, db, text, args)
 	if err != nil {
 		return failed(ctx, err, what)
 	}
@@ -69,8 +69,8 @@ func get[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner
 
 // exec runs a statement and returns how many rows it changed.
 func exec(ctx context.Context, db *gorm.DB, what, statement string, args ...any) (int64, error) {
-	tx := db.WithContext(ctx).Exec(statement, args...)
-	return tx.RowsAffected, failed(ctx, tx.Error, what)
+	n, err := change(ctx, db, statement, args)
+	return n, failed(ctx, err, what)
 }
 
 // add inserts a row; one whose key is taken is a Conflict that leaves the

@@ -63,7 +63,11 @@ func guard(db *gorm.DB) error {
 }
 
 func refuse(db *gorm.DB, why string) {
-	_ = db.AddError(fault.Wrap(fault.Internal, fmt.Errorf("%w: %s", errNoOrganisation, why), "The database failed"))
+	_ = db.AddError(unconfinedError(why))
+}
+
+func unconfinedError(why string) error {
+	return fault.Wrap(fault.Internal, fmt.Errorf("%w: %s", errNoOrganisation, why), "The database failed")
 }
 
 func excused(db *gorm.DB) bool {
