@@ -24,13 +24,19 @@ const (
 // maxLabel is the DNS's limit of one label, in bytes.
 const maxLabel = 63
 
-// List collects problems. The zero value is ready to use.
+// maxProblems bounds what is collected: a large input can have any number.
+const maxProblems = 100
+
+// List collects problems, up to a bound. The zero value is ready to use.
 type List struct {
 	problems []fault.Problem
 }
 
 // Add notes a problem with a field.
 func (l *List) Add(field, format string, args ...any) {
+	if len(l.problems) == maxProblems {
+		return
+	}
 	l.problems = append(l.problems, fault.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 

@@ -100,3 +100,14 @@ func problem(err error) string {
 	}
 	return e.Problems[0].Message
 }
+
+func TestNoMoreThanAHundredProblemsAreKept(t *testing.T) {
+	var l check.List
+	for i := range 1000 {
+		l.Add("a", "is wrong for the %d. time", i)
+	}
+	var e *fault.Error
+	if !errors.As(l.Err(), &e) || len(e.Problems) != 100 || e.Message != "a is wrong for the 0. time" {
+		t.Errorf("%d problems of %v", len(e.Problems), l.Err())
+	}
+}
