@@ -148,42 +148,68 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	}
 	// A panic of an adapter must not keep the reservation and leave no entry.
 	err := errors.New("the call did not end")
-	var reply chat.Reply
+	var made tally
 	defer func() {
 		g.Took, g.FirstChunk = s.Clock.Now().Sub(c.began), out.first
 		g.Outcome = outcomeOf(err, ctx, out)
 		if g.Outcome != chat.Completed {
 			g.Failure = failureOf(err)
 		}
-		g.Stop = reply.Stop
-		g.Usage, g.Provenance = c.call.Settled(reply, out.came)
-		if !reply.InputKnown && !out.alive {
+		g.Attempts, g.Stop = made.attempts, made.reply.Stop
+		g.Usage, g.Provenance = c.call.Settled(made.reply, out.came)
+		if !made.begun {
 			g.Usage = chat.Usage{} // the provider never had it
 		}
 		s.settle(ctx, c, g)
 		s.Generations.Record(g)
 		c.finish(out, g, err)
 	}()
-	reply, g.Attempts, err = c.stream(ctx, cancel, out)
+	err = c.stream(ctx, cancel, out, &made)
 }
 
 // stream makes the call, again where that may help and nothing has gone out.
-func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *outlet) (chat.Reply, int, error) {
+func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *outlet, made *tally) error {
 	out.alarm = c.of.Alarms.Set(firstWithin, func() { cancel(errSilent) })
 	defer out.alarm.Stop()
-	var all chat.Usage
-	for attempt := 1; ; attempt++ {
-		reply, err := c.model.Stream(ctx, c.call, out)
-		all = all.Plus(reply.Usage)
-		reply.Usage = all
+	for {
+		err := c.attempt(ctx, out, made)
 		var f *chat.Failure
-		if err == nil || attempt == attempts || out.sent || !errors.As(err, &f) || !f.Retryable() || ctx.Err() != nil {
-			return reply, attempt, err
+		if err == nil || made.attempts == attempts || out.sent || !errors.As(err, &f) || !f.Retryable() || ctx.Err() != nil {
+			return err
 		}
-		if e := c.of.Pause(ctx, attempt); e != nil {
-			return reply, attempt, e
+		if e := c.of.Pause(ctx, made.attempts); e != nil {
+			return e
 		}
 		out.alarm.Reset(firstWithin)
+	}
+}
+
+// attempt makes the call once, and counts it also where the adapter panics.
+func (c *Call) attempt(ctx context.Context, out *outlet, made *tally) (err error) {
+	out.alive = false
+	var reply chat.Reply
+	defer func() { made.add(reply, out.alive) }()
+	reply, err = c.model.Stream(ctx, c.call, out)
+	return err
+}
+
+// tally is what is known of all attempts at a call together.
+type tally struct {
+	attempts int
+	reply    chat.Reply
+	begun    bool // the provider took one of them
+}
+
+// add counts an attempt. One that the provider did not take used nothing, and
+// leaves what is known of the others as it is.
+func (t *tally) add(r chat.Reply, alive bool) {
+	t.attempts++
+	switch {
+	case !alive && r == chat.Reply{}:
+	case t.begun:
+		t.reply = t.reply.Then(r)
+	default:
+		t.reply, t.begun = r, true
 	}
 }
 
@@ -275,7 +301,7 @@ type outlet struct {
 	came  int64         // tokens of output so far, by our estimate
 	sent  bool          // a chunk went out
 	gone  bool          // the client did not take one
-	alive bool          // the provider has sent something
+	alive bool          // the provider has sent something of this attempt
 }
 
 func (o *outlet) Chunk(c chat.Chunk) error {

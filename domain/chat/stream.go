@@ -127,6 +127,16 @@ type Reply struct {
 	Stop        string // why the model stopped, in the provider's words; empty when it did not
 }
 
+// Then returns what is known of a call that was made again after it had been
+// begun: what both used, as far as that is known of both.
+func (r Reply) Then(again Reply) Reply {
+	return Reply{
+		Usage:      r.Usage.Plus(again.Usage),
+		InputKnown: r.InputKnown && again.InputKnown, OutputKnown: r.OutputKnown && again.OutputKnown,
+		Stop: again.Stop,
+	}
+}
+
 // Settled returns what a call counts as having used, where the texts that came
 // have the given estimate: the provider's figures as far as there are any.
 func (c Call) Settled(r Reply, came int64) (Usage, Provenance) {

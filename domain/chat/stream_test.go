@@ -75,6 +75,44 @@ func TestWhatACallCountsAsHavingUsed(t *testing.T) {
 	}
 }
 
+func someReply(t *rapid.T) chat.Reply {
+	tokens := rapid.Int64Range(0, 5_000)
+	return chat.Reply{
+		Usage:      chat.Usage{Input: tokens.Draw(t, "input"), Output: tokens.Draw(t, "output"), CacheRead: tokens.Draw(t, "read"), CacheMade: tokens.Draw(t, "made"), Searches: tokens.Draw(t, "searches")},
+		InputKnown: rapid.Bool().Draw(t, "input known"), OutputKnown: rapid.Bool().Draw(t, "output known"),
+		Stop: rapid.SampledFrom([]string{"", "end_turn"}).Draw(t, "stop"),
+	}
+}
+
+func TestWhateverIsKnownOfACallNoTokenIsLost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		call, err := chat.Request{Message: "a" + rapid.String().Draw(t, "message")}.Call(small)
+		if err != nil {
+			t.Skip(err)
+		}
+		first, again := someReply(t), someReply(t)
+		came := rapid.Int64Range(0, 5_000).Draw(t, "came")
+		both := first.Then(again)
+		got, from := call.Settled(both, came)
+		sum := first.Usage.Plus(again.Usage)
+		input, output := first.InputKnown && again.InputKnown, first.OutputKnown && again.OutputKnown
+		switch {
+		case got.CacheRead != sum.CacheRead || got.CacheMade != sum.CacheMade || got.Searches != sum.Searches || both.Stop != again.Stop:
+			t.Fatalf("%+v and %+v come to %+v", first, again, got)
+		case got.Input < sum.Input || got.Output < sum.Output:
+			t.Fatalf("%+v is less than %+v", got, sum)
+		case input && got.Input != sum.Input || output && got.Output != sum.Output:
+			t.Fatalf("%+v is not the provider's %+v", got, sum)
+		case !input && got.Input < call.Estimate() || !output && got.Output < came:
+			t.Fatalf("%+v is less than our estimates, %d and %d", got, call.Estimate(), came)
+		case got.Input > max(sum.Input, call.Estimate()) || got.Output > max(sum.Output, came):
+			t.Fatalf("%+v is more than the provider's figures and our estimates", got)
+		case (from == chat.Provider) != (input && output) || (from == chat.Estimated) != !input:
+			t.Fatalf("%+v and %+v are of %s", first, again, from)
+		}
+	})
+}
+
 func TestUsagesAddUp(t *testing.T) {
 	got := chat.Usage{Input: 1, Output: 2, CacheRead: 3, CacheMade: 4, Searches: 5}.Plus(chat.Usage{Input: 10, Output: 20, CacheRead: 30, CacheMade: 40, Searches: 50})
 	if want := (chat.Usage{Input: 11, Output: 22, CacheRead: 33, CacheMade: 44, Searches: 55}); got != want || got.Total() != 33 {
