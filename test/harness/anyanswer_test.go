@@ -1,0 +1,766 @@
+package harness_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/adapters/anthropic"
+	"collab/adapters/memory"
+	"collab/adapters/openai"
+	"collab/app/chats"
+	"collab/domain/chat"
+	"collab/domain/fault"
+	"collab/domain/org"
+	"collab/domain/quota"
+	"collab/domain/usage"
+	"collab/ports"
+	scripted "collab/test/contract/provider"
+	"collab/test/harness"
+)
+
+// stage is the use cases of models, whose analytics and pauses can be looked at.
+type stage struct {
+	*harness.Core
+	*chats.Chats
+	ada   org.Actor
+	told  []chat.Generation
+	pause func() // what happens while a call waits to be made again
+}
+
+// onStage puts models on a stage whose clock stands some time after the start.
+func onStage(t *testing.T, models ports.Models, after time.Duration) *stage {
+	t.Helper()
+	c := core(t)
+	s := &stage{Core: c, ada: office(t, c)}
+	c.Clock.Advance(after)
+	registry, err := chat.NewRegistry([]chat.Model{{
+		ID: "owl", DisplayName: "Owl", Provider: "owls", Tier: "standard", ContextWindow: 200_000, MaxOutputTokens: 1000,
+		Capabilities: []string{chat.WebSearch}, SearchTool: "web_search_20250305",
+	}}, "", func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Chats = chats.New(chats.Options{
+		Store: c.Store, Registry: registry, Providers: map[string]ports.Models{"owls": models}, Generations: s,
+		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Pause: func(ctx context.Context, _ int) error {
+			if s.pause != nil {
+				s.pause()
+			}
+			return context.Cause(ctx)
+		},
+	})
+	return s
+}
+
+func (s *stage) Record(g chat.Generation) { s.told = append(s.told, g) }
+
+// entries are all that the ledger has, by the day that they count for.
+func (s *stage) entries(t *rapid.T) (all []usage.Entry, used map[quota.Day]int64) {
+	now := s.Clock.Now()
+	used = map[quota.Day]int64{quota.DayOf(now): 0}
+	err := s.Store.Usage().Ledger().Entries(context.Background(), s.ada.Org, usage.Period{Start: now.AddDate(0, 0, -2), End: now.AddDate(0, 0, 1)}, func(e usage.Entry) error {
+		all = append(all, e)
+		used[quota.DayOf(e.At)] += e.Tokens.Total()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, used
+}
+
+// settled checks that each of the calls has one entry, which the analytics agree
+// with, and that the accounts have what the entries come to and hold nothing.
+// It returns the last entry.
+func (s *stage) settled(t *rapid.T, calls int) usage.Entry {
+	all, used := s.entries(t)
+	if len(all) != calls || len(s.told) != calls {
+		t.Fatalf("%d calls have %d entries and %d generations", calls, len(all), len(s.told))
+	}
+	g := s.told[calls-1]
+	at := slices.IndexFunc(all, func(e usage.Entry) bool { return e.ID == g.ID })
+	if at < 0 {
+		t.Fatalf("the call %s has no entry", g.ID)
+	}
+	e := all[at]
+	same := usage.Entry{
+		ID: g.ID, Org: g.Org, User: g.User, At: g.Began, Model: g.Model, Provider: g.Provider,
+		Tokens: g.Usage, Provenance: g.Provenance, Outcome: g.Outcome,
+	}
+	if e != same || e.Org != s.ada.Org || e.User != s.ada.User || e.Model != "owl" || e.Provider != "owls" {
+		t.Fatalf("the entry is %+v, the generation %+v", e, g)
+	}
+	if g.Took > s.Clock.Now().Sub(g.Began) || g.FirstChunk > g.Took || g.Outcome == chat.Completed && g.Failure != "" {
+		t.Fatalf("the generation is %+v at %s", g, s.Clock.Now())
+	}
+	for day, tokens := range used {
+		account, err := s.Store.Usage().Quotas().Account(context.Background(), s.ada.Org, s.ada.User, day)
+		if err != nil || account != (quota.Account{Used: tokens}) {
+			t.Fatalf("the account of %s is %+v, %v; its entries used %d", day, account, err, tokens)
+		}
+	}
+	return e
+}
+
+// exit is how a client leaves.
+type exit int
+
+const (
+	stays   exit = iota
+	refuses      // it does not take a chunk
+	stalls       // it does not take what is to go out
+	hangsUp      // its request ends
+)
+
+// listener is a client. It leaves at a chunk, and finds what must not come.
+type listener struct {
+	exit
+	at     int // the chunk at which it leaves
+	hangUp func()
+	ended  func() // called with the end of the answer
+
+	mu     sync.Mutex
+	chunks []chat.Chunk
+	gone   bool // it did not take something
+	wrong  []string
+	calls  map[string]bool // whether a result is to come
+	over   bool
+}
+
+func (l *listener) Chunk(c chat.Chunk) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.check(c)
+	l.chunks = append(l.chunks, c)
+	if l.over && l.ended != nil {
+		l.ended()
+	}
+	if len(l.chunks) != l.at {
+		return nil
+	}
+	switch l.exit {
+	case refuses:
+		l.gone = !l.over // who misses the end has missed nothing else
+		return errors.New("the client is gone")
+	case hangsUp:
+		l.hangUp()
+	}
+	return nil
+}
+
+func (l *listener) Alive() {}
+
+func (l *listener) Wait() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.exit == stalls && len(l.chunks) >= l.at {
+		l.gone = !l.over
+		return errors.New("the client is slow")
+	}
+	return nil
+}
+
+// check holds a chunk to the grammar (text | tool_call | tool_result)* (done |
+// error), in which a result answers a call before it.
+func (l *listener) check(c chat.Chunk) {
+	bad := func(what string) { l.wrong = append(l.wrong, fmt.Sprintf("%s: %+v", what, c)) }
+	if l.over {
+		bad("after the end")
+	}
+	if l.gone {
+		bad("after the client was gone")
+	}
+	if l.calls == nil {
+		l.calls = map[string]bool{}
+	}
+	switch c.Type {
+	case chat.TextChunk:
+	case chat.CallChunk:
+		var args map[string]any
+		if _, twice := l.calls[c.CallID]; twice || json.Unmarshal([]byte(c.Args), &args) != nil || args == nil {
+			bad("no call")
+		}
+		l.calls[c.CallID] = c.ServerHandled
+	case chat.ResultChunk:
+		if !l.calls[c.CallID] {
+			bad("without its call")
+		}
+		l.calls[c.CallID] = false
+	case chat.DoneChunk, chat.ErrorChunk:
+		l.over = true
+	default:
+		bad("of no type")
+	}
+}
+
+// heard is how many chunks came.
+func (l *listener) heard() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.chunks)
+}
+
+// end is the type of the last chunk where that is an end, else empty.
+func (l *listener) end() chat.ChunkType {
+	if !l.over {
+		return ""
+	}
+	return l.chunks[len(l.chunks)-1].Type
+}
+
+// estimate is what the chunks that came are estimated at, in tokens of output.
+func (l *listener) estimate() (tokens int64) {
+	for _, c := range l.chunks {
+		switch c.Type {
+		case chat.TextChunk:
+			tokens += chat.EstimateText(c.Text)
+		case chat.CallChunk:
+			tokens += chat.EstimateText(c.Name) + chat.EstimateText(c.Args)
+		}
+	}
+	return tokens
+}
+
+func someListener(t *rapid.T) *listener {
+	return &listener{exit: exit(rapid.IntRange(int(stays), int(hangsUp)).Draw(t, "exit")), at: rapid.IntRange(1, 6).Draw(t, "leaves at")}
+}
+
+// attempt is one answer of a provider in memory.
+type attempt struct {
+	steps  []func(*played) error
+	reach  bool // the provider takes the call; else it refuses it
+	heeds  bool // it ends where its ctx does; else its end marker may be there already
+	reply  chat.Reply
+	err    error // nil: whole
+	panics bool
+}
+
+// played is a provider in memory that keeps to the contract of its port. It plays
+// one answer after the other, and notes what was to come of it.
+type played struct {
+	*stage
+	answers []attempt
+	to      *listener
+	hangUp  func()
+
+	sink    ports.Sink
+	ctx     context.Context
+	asked   int
+	cause   chat.Outcome // of the first thing that ended the call from outside
+	drained bool
+	whole   bool
+	panics  bool
+	failed  error
+	used    chat.Usage
+	input   bool  // all answers that were begun told of their input
+	output  bool  // and of all of their output
+	began   bool  // an answer was
+	sent    bool  // a chunk was, before an answer
+	want    int64 // the estimate of the input
+}
+
+func (p *played) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
+	a := p.answers[min(p.asked, len(p.answers)-1)]
+	p.asked++
+	p.ctx, p.sink, p.want, p.failed = ctx, to, c.Estimate(), nil
+	p.sent = p.sent || p.to.heard() > 0
+	if !a.reach {
+		return chat.Reply{}, p.fails(a.err)
+	}
+	if !p.began {
+		p.began, p.input, p.output = true, true, true
+	}
+	p.used, p.input, p.output = p.used.Plus(a.reply.Usage), p.input && a.reply.InputKnown, p.output && a.reply.OutputKnown
+	to.Alive()
+	for _, step := range a.steps {
+		if a.heeds && ctx.Err() != nil {
+			return a.reply, context.Cause(ctx)
+		}
+		if err := step(p); err != nil {
+			return a.reply, err
+		}
+	}
+	switch {
+	case a.panics:
+		p.input, p.output = false, false // it has no reply
+		p.used = p.used.Plus(chat.Usage{Input: -a.reply.Usage.Input, Output: -a.reply.Usage.Output})
+		p.panics = true
+		panic("the adapter has a bug")
+	case a.heeds && ctx.Err() != nil:
+		return a.reply, context.Cause(ctx)
+	case a.err != nil:
+		return a.reply, p.fails(a.err)
+	}
+	p.whole = true
+	return a.reply, nil
+}
+
+// fails returns the error of an answer that failed, or the cause of a ctx that
+// has ended.
+func (p *played) fails(err error) error {
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	p.failed = err
+	return err
+}
+
+// ends notes what ended the call from outside, if nothing else did before.
+func (p *played) ends(how chat.Outcome) {
+	if p.cause == "" {
+		p.cause = how
+	}
+}
+
+func (p *played) leave() {
+	p.ends(chat.ClientGone)
+	p.hangUp()
+}
+
+func (p *played) drain() {
+	p.ends(chat.ShutDown)
+	p.drained = true
+	p.Drain()
+}
+
+// outcome is what is to become of the call.
+func (p *played) outcome() chat.Outcome {
+	var f *chat.Failure
+	switch {
+	case p.whole:
+		return chat.Completed
+	case p.to.gone:
+		return chat.ClientGone
+	case p.cause != "":
+		return p.cause
+	case errors.As(p.failed, &f) && f.Kind == chat.Truncated:
+		return chat.CutOff
+	case errors.As(p.failed, &f) && f.Kind == chat.TooSlow:
+		return chat.TimedOut
+	}
+	return chat.Failed
+}
+
+// again reports whether the call should have been made once more.
+func (p *played) again() bool {
+	var f *chat.Failure
+	return errors.As(p.failed, &f) && f.Retryable() && p.cause == "" && !p.to.gone && p.asked < 3 && p.to.heard() == 1 // the error
+}
+
+// someAnswer draws an answer.
+func someAnswer(t *rapid.T) attempt {
+	calls := 0
+	word := rapid.StringN(1, 12, -1)
+	say := func(c chat.Chunk) func(*played) error {
+		return func(p *played) error {
+			p.sink.Alive()
+			return p.sink.Chunk(c)
+		}
+	}
+	do := func(f func(*played)) func(*played) error {
+		return func(p *played) error { f(p); return nil }
+	}
+	var all []func(*played) error
+	for range rapid.IntRange(0, 8).Draw(t, "steps") {
+		switch rapid.IntRange(0, 11).Draw(t, "step") {
+		case 0, 1, 2:
+			all = append(all, say(chat.Chunk{Type: chat.TextChunk, Text: word.Draw(t, "text")}))
+		case 3:
+			calls++
+			all = append(all, say(chat.Chunk{Type: chat.CallChunk, CallID: fmt.Sprint("c", calls), Name: "list", Args: `{"a": 1}`}))
+		case 4:
+			calls++
+			call := fmt.Sprint("s", calls)
+			all = append(all,
+				say(chat.Chunk{Type: chat.CallChunk, CallID: call, Name: chat.WebSearch, Args: `{}`, ServerHandled: true}),
+				say(chat.Chunk{Type: chat.ResultChunk, CallID: call, Result: `[]`}))
+		case 5: // pings and thoughts
+			all = append(all, do(func(p *played) { p.sink.Alive() }))
+		case 6:
+			all = append(all, func(p *played) error { return p.sink.Wait() })
+		case 7: // time passes, not too much of it at once
+			d := time.Duration(rapid.IntRange(1, 59).Draw(t, "seconds")) * time.Second
+			all = append(all, do(func(p *played) {
+				p.Clock.Advance(d)
+				p.sink.Alive()
+			}))
+		case 8: // this server looks after its leases, or another one does
+			if rapid.Bool().Draw(t, "own") {
+				all = append(all, func(p *played) error { return p.Keep(context.Background()) })
+			} else {
+				all = append(all, func(p *played) error {
+					return p.Store.Usage().Quotas().Sweep(context.Background(), p.Clock.Now())
+				})
+			}
+		case 9:
+			switch rapid.IntRange(0, 3).Draw(t, "end from outside") {
+			case 0:
+				all = append(all, do((*played).leave))
+			case 1:
+				all = append(all, do((*played).drain))
+			case 2:
+				all = append(all, func(p *played) error {
+					p.ends(chat.TimedOut)
+					p.Clock.Advance(10 * time.Minute)
+					<-p.ctx.Done()
+					return context.Cause(p.ctx)
+				})
+			}
+		}
+	}
+	tokens := rapid.Int64Range(0, 2000)
+	a := attempt{
+		steps: all, reach: rapid.IntRange(0, 3).Draw(t, "reach") > 0, heeds: rapid.Bool().Draw(t, "heeds"),
+		reply: chat.Reply{
+			Usage:      chat.Usage{Input: tokens.Draw(t, "input"), Output: tokens.Draw(t, "output")},
+			InputKnown: rapid.Bool().Draw(t, "input known"), OutputKnown: rapid.Bool().Draw(t, "output known"),
+		},
+	}
+	if how := rapid.IntRange(0, 9).Draw(t, "end"); how < 5 || !a.reach {
+		kind := chat.FailureKind(rapid.IntRange(int(chat.Broken), int(chat.Truncated)).Draw(t, "failure"))
+		a.err = &chat.Failure{Kind: kind, Cause: errors.New("it went wrong")}
+	} else {
+		a.panics = how == 5
+	}
+	return a
+}
+
+// run runs a call and survives the adapter's panic, which is to go on.
+func run(ctx context.Context, call *chats.Call, to ports.Sink) (panicked bool) {
+	defer func() { panicked = recover() != nil }()
+	call.Run(ctx, to)
+	return false
+}
+
+// TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce: a provider in memory
+// says anything and fails in any way, while its client leaves, its server goes
+// away and time passes at any moment.
+func TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := &played{}
+		p.stage = onStage(t, p, time.Duration(rapid.IntRange(0, 24*60).Draw(rt, "minutes"))*time.Minute)
+		all := rapid.IntRange(1, 3).Draw(rt, "calls")
+		for calls := 1; calls <= all && !p.drained; calls++ {
+			*p = played{stage: p.stage, to: someListener(rt)}
+			p.answers = append(rapid.SliceOfN(rapid.Custom(someAnswer), 0, 2).Draw(rt, "failures"), someAnswer(rt))
+			p.pause = map[int]func(){0: p.leave, 1: p.drain}[rapid.IntRange(0, 12).Draw(rt, "while it pauses")]
+			ctx, cancel := context.WithCancel(context.Background())
+			p.hangUp = cancel
+			p.to.hangUp = func() {
+				if !p.to.over {
+					p.leave()
+				}
+			}
+			p.to.ended = func() { p.settled(rt, calls) } // before the end is told
+			call, err := p.Admit(ctx, p.ada, chat.Request{Message: "Hello", WebSearch: true})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if rapid.IntRange(0, 19).Draw(rt, "the server goes before it runs") == 0 {
+				p.drain()
+			}
+			panicked := run(ctx, call, p.to)
+			cancel()
+			p.judge(rt, calls, panicked)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			rt.Fatal(err)
+		}
+		if _, err := p.Admit(t.Context(), p.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
+			rt.Fatalf("a server that is going away admits: %v", err)
+		}
+	})
+}
+
+// judge holds what came of a call to what was to come of it.
+func (p *played) judge(t *rapid.T, calls int, panicked bool) {
+	e := p.settled(t, calls)
+	if len(p.to.wrong) > 0 {
+		t.Fatal(strings.Join(p.to.wrong, "\n"))
+	}
+	if want := p.outcome(); e.Outcome != want {
+		t.Fatalf("the outcome is %s, want %s", e.Outcome, want)
+	}
+	wantEnd := map[chat.Outcome]chat.ChunkType{chat.Completed: chat.DoneChunk, chat.ClientGone: ""}
+	want, special := wantEnd[e.Outcome]
+	if !special {
+		want = chat.ErrorChunk
+	}
+	if got := p.to.end(); got != want {
+		t.Fatalf("the call that is %s ends in %q, want %q", e.Outcome, got, want)
+	}
+	if want == chat.DoneChunk && p.to.chunks[len(p.to.chunks)-1].Usage != e.Tokens {
+		t.Fatalf("done says %+v, the entry %+v", p.to.chunks[len(p.to.chunks)-1], e)
+	}
+	if g := p.told[calls-1]; p.sent || p.asked > 3 || p.again() || g.Attempts != p.asked || g.Took != p.Clock.Now().Sub(g.Began) || panicked != p.panics {
+		t.Fatalf("in %s, of which analytics say %s, after %d attempts, of which analytics say %d: %v; chunks before the last: %v", p.Clock.Now().Sub(g.Began), g.Took, p.asked, g.Attempts, p.failed, p.sent)
+	}
+	tokens, from := p.used, chat.Provider
+	if !p.output {
+		tokens.Output, from = max(tokens.Output, p.to.estimate()), chat.Partial
+	}
+	if !p.input {
+		tokens.Input, from = max(tokens.Input, p.want), chat.Estimated
+	}
+	if !p.began {
+		tokens, from = chat.Usage{}, chat.Estimated
+	}
+	if e.Tokens != tokens || e.Provenance != from {
+		t.Fatalf("the entry has %+v of %s, want %+v of %s", e.Tokens, e.Provenance, tokens, from)
+	}
+}
+
+// protocol is an adapter over HTTP.
+type protocol struct {
+	scripted.Protocol
+	open func(server *scripted.Server, client *http.Client) (ports.Models, error)
+}
+
+// TestWhateverComesOverHTTPACallIsAnsweredAndSettledOnce: the same with a provider
+// behind the real adapters, whose answers are in pieces, malformed and cut off.
+func TestWhateverComesOverHTTPACallIsAnsweredAndSettledOnce(t *testing.T) {
+	for name, p := range map[string]protocol{
+		"Messages": {scripted.Messages, func(s *scripted.Server, c *http.Client) (ports.Models, error) {
+			return anthropic.New(anthropic.Options{APIKey: "key", URL: s.Anthropic(), Client: c})
+		}},
+		"chat completions": {scripted.ChatCompletions, func(s *scripted.Server, c *http.Client) (ports.Models, error) {
+			return openai.New(openai.Options{URL: s.OpenAI(), Client: c})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := scripted.Start(t)
+			transport := &http.Transport{}
+			t.Cleanup(transport.CloseIdleConnections)
+			models, err := p.open(server, &http.Client{Transport: transport})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rapid.Check(t, func(rt *rapid.T) {
+				s := onStage(t, models, 0)
+				overHTTP(rt, s, server, p.Protocol)
+			})
+		})
+	}
+}
+
+// said numbers the messages of all cases.
+var said memory.IDs
+
+// overHTTP makes one call.
+func overHTTP(t *rapid.T, s *stage, server *scripted.Server, p scripted.Protocol) {
+	to := someListener(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	to.hangUp = cancel
+	to.ended = func() { s.settled(t, 1) }
+	d := &director{stage: s, protocol: p, hangUp: cancel, over: make(chan struct{})}
+	var answers []answer
+	for range rapid.IntRange(1, 3).Draw(t, "attempts") {
+		answers = append(answers, d.answer(t))
+	}
+	var mu sync.Mutex // guards what requests find
+	asked, late := 0, false
+	message := "Hello, " + said.New()
+	server.Choose(func(r scripted.Request) scripted.Script {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Message != message {
+			return scripted.Script{} // to one who has left in the case before
+		}
+		asked++
+		late = late || to.heard() > 0
+		return answers[min(asked, len(answers))-1].Script
+	})
+	call, err := s.Admit(ctx, s.ada, chat.Request{Message: message, WebSearch: p == scripted.Messages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.begin()
+	call.Run(ctx, to)
+	d.end()
+
+	mu.Lock()
+	defer mu.Unlock()
+	e := s.settled(t, 1)
+	if len(to.wrong) > 0 {
+		t.Fatal(strings.Join(to.wrong, "\n"))
+	}
+	// A request that never left counts as an attempt too.
+	if g := s.told[0]; late || asked > 3 || g.Attempts < asked || g.Attempts > asked+1 {
+		t.Fatalf("%d were asked in %d attempts; chunks had come before: %v", asked, g.Attempts, late)
+	}
+	last := answers[max(0, min(asked, len(answers))-1)]
+	switch end := to.end(); {
+	case end == chat.DoneChunk && (!last.whole || e.Outcome != chat.Completed || to.chunks[len(to.chunks)-1].Usage != e.Tokens):
+		t.Fatalf("an answer that is whole (%v) and %s ends in done: %+v, the entry %+v", last.whole, e.Outcome, to.chunks[len(to.chunks)-1], e)
+	case end == "" && e.Outcome != chat.ClientGone, end == chat.ErrorChunk && (e.Outcome == chat.ClientGone || e.Outcome == chat.Completed):
+		t.Fatalf("a call that is %s ends in %q", e.Outcome, end)
+	case end != chat.DoneChunk && last.whole && to.exit == stays && len(d.cues) == 0:
+		t.Fatalf("a whole answer that nothing disturbed is %s", e.Outcome)
+	}
+	if e.Outcome == chat.Completed && asked == 1 && !last.silent {
+		if e.Provenance != chat.Provider || e.Tokens.Input != last.uses.Input || e.Tokens.Output != last.uses.Output {
+			t.Fatalf("the entry has %+v of %s, and the answer used %+v", e.Tokens, e.Provenance, last.uses)
+		}
+	}
+	if e.Provenance != chat.Provider && e.Tokens.Output < to.estimate() {
+		t.Fatalf("%d tokens of output are fewer than came", e.Tokens.Output)
+	}
+	if asked > 0 && !slices.ContainsFunc(answers, func(a answer) bool { return a.begins }) && e.Tokens != (chat.Usage{}) {
+		t.Fatalf("what was refused used %+v", e.Tokens)
+	}
+}
+
+// answer is a script and what is to be known of it.
+type answer struct {
+	scripted.Script
+	begins bool // a stream does
+	whole  bool // it has its end marker
+	uses   scripted.Usage
+	silent bool // about its usage
+}
+
+// director has things happen while an answer is at a certain place.
+type director struct {
+	*stage
+	protocol scripted.Protocol
+	hangUp   func()
+	cues     []cue
+	over     chan struct{}
+	acting   sync.WaitGroup
+}
+
+// cue is taken when the answer is there; then something happens, and when it has,
+// the answer goes on.
+type cue struct {
+	there, on chan struct{}
+	happens   func()
+}
+
+func (d *director) begin() {
+	for _, c := range d.cues {
+		d.acting.Go(func() {
+			for {
+				select {
+				case c.there <- struct{}{}:
+					c.happens()
+				case <-d.over:
+					return
+				}
+				select {
+				case c.on <- struct{}{}:
+				case <-d.over:
+					return
+				}
+			}
+		})
+	}
+}
+
+func (d *director) end() {
+	close(d.over)
+	d.acting.Wait()
+}
+
+// cue returns the steps at which something happens.
+func (d *director) cue(wait func(<-chan struct{}) scripted.Step, happens func()) []scripted.Step {
+	c := cue{make(chan struct{}), make(chan struct{}), happens}
+	d.cues = append(d.cues, c)
+	return []scripted.Step{wait(c.there), wait(c.on)}
+}
+
+// event draws something that happens.
+func (d *director) event(t *rapid.T) func() {
+	return rapid.SampledFrom([]func(){
+		d.hangUp, d.Drain,
+		func() { d.Clock.Advance(10 * time.Minute) },
+		func() { d.Clock.Advance(time.Second) },
+	}).Draw(t, "event")
+}
+
+// answer draws an answer.
+func (d *director) answer(t *rapid.T) answer {
+	tokens := rapid.Int64Range(0, 2000)
+	a := answer{begins: true, whole: true, uses: scripted.Usage{Input: tokens.Draw(t, "input"), Output: tokens.Draw(t, "output")}}
+	a.Script = scripted.Script{scripted.Uses(a.uses)}
+	add := func(steps ...scripted.Step) { a.Script = append(a.Script, steps...) }
+	if rapid.IntRange(0, 9).Draw(t, "held back") == 0 {
+		add(d.cue(scripted.HoldBack, d.event(t))...)
+	}
+	if rapid.IntRange(0, 2).Draw(t, "refused") == 0 {
+		a.begins, a.whole = false, false
+		add(rapid.SampledFrom([]scripted.Step{
+			scripted.Refuse(529, "overloaded_error", "Overloaded"), scripted.Refuse(503, "api_error", "Later"), scripted.Refuse(429, "rate_limit_error", "Slow down"),
+			scripted.Refuse(500, "api_error", "Broken"), scripted.Refuse(400, "invalid_request_error", "No"), scripted.SpendLimit(), scripted.Answer(502, "text/html", "<p>"),
+			scripted.Answer(200, "application/json", "{}"), scripted.Drop(),
+		}).Draw(t, "refusal"))
+		return a
+	}
+	if d.protocol == scripted.ChatCompletions && rapid.IntRange(0, 3).Draw(t, "silent") == 0 {
+		a.silent = true
+		add(scripted.NoUsage())
+	}
+	searches := d.protocol == scripted.Messages
+	word := rapid.StringN(0, 12, -1)
+	ids := 0
+	next := func() string { ids++; return fmt.Sprint("id_", ids) }
+	for range rapid.IntRange(0, 6).Draw(t, "steps") {
+		kind := rapid.IntRange(0, 12).Draw(t, "kind")
+		switch {
+		case kind < 4:
+			add(scripted.Text(rapid.SliceOfN(word, 0, 4).Draw(t, "pieces")...))
+		case kind == 4:
+			add(scripted.Burst(scripted.Text(word.Draw(t, "a"), word.Draw(t, "b")), scripted.Ping()))
+		case kind == 5:
+			add(scripted.Think(word.Draw(t, "thought")))
+		case kind == 6:
+			add(scripted.Ping(), scripted.Unknown())
+		case kind == 7:
+			args := `{"path": "a/b"}`
+			at := rapid.IntRange(0, len(args)).Draw(t, "at")
+			add(scripted.Call(next(), "list", args[:at], args[at:]))
+		case kind == 8 && searches:
+			add(scripted.Search(next(), "owls", scripted.Result{Title: word.Draw(t, "title"), URL: "https://example.com/"}))
+		case kind == 9 && searches:
+			add(scripted.SearchFailed(next(), "owls", "unavailable"), scripted.Found(next(), `[]`))
+		case kind == 10:
+			add(d.cue(scripted.Hold, d.event(t))...)
+		}
+	}
+	end := rapid.IntRange(0, 13).Draw(t, "end")
+	a.whole = end > 7
+	switch end {
+	case 0:
+		add(scripted.Cut())
+	case 1:
+		add(scripted.Drop())
+	case 2:
+		add(scripted.Fail(rapid.SampledFrom([]string{"overloaded_error", "rate_limit_error", "api_error"}).Draw(t, "failure"), "No more"))
+	case 3:
+		add(scripted.Raw("data: {\n\n"))
+	case 4:
+		add(scripted.Unmarked())
+	case 5:
+		add(scripted.Call(next(), "list", `{"a`), scripted.Cut())
+	case 6:
+		add(scripted.Call(next(), "list", `{"a`))
+	case 7:
+		add(append(d.cue(scripted.Hold, func() { d.Clock.Advance(10 * time.Minute) }), scripted.Silence())...)
+	case 8:
+		add(scripted.Call(next(), "list", `{"a`), scripted.Stop("max_tokens"))
+	}
+	return a
+}
