@@ -93,6 +93,9 @@ func serveBare(args []string) error {
 	mux.HandleFunc("POST "+bareUploads, files.upload)
 	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
 	mux.HandleFunc("GET "+barePlain+"/{id}", files.plain)
+	chat := newBareRelay()
+	mux.HandleFunc("POST "+bareChat, chat.relay)
+	mux.HandleFunc("POST "+bareCopies, chat.copied)
 	if args[1] != "" {
 		config, err := pgxpool.ParseConfig(args[1])
 		if err != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 // launchCollab starts the server with its state in the folder and everything
-// at its default but the database, the address and the rate limits, which are
-// off.
-func (b *bench) launchCollab(name, folder, database string) (*process, error) {
+// at its default but the database, the address, the rate limits, which are off,
+// and what more says, as NAME=value.
+func (b *bench) launchCollab(name, folder, database string, more ...string) (*process, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (b *bench) launchCollab(name, folder, database string) (*process, error) {
 			environ = append(environ, v)
 		}
 	}
-	return launch(name, b.folder, address, b.binary, environ)
+	return launch(name, b.folder, address, b.binary, append(environ, more...))
 }
 
 // collab is a running server with a member of one of its organisations.
@@ -41,7 +41,7 @@ type collab struct {
 }
 
 // startCollab starts the server on a database and signs in an owner.
-func (b *bench) startCollab(ctx context.Context, name, database string) (*collab, error) {
+func (b *bench) startCollab(ctx context.Context, name, database string, more ...string) (*collab, error) {
 	folder, err := os.MkdirTemp(b.folder, "data-")
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (b *bench) startCollab(ctx context.Context, name, database string) (*collab
 	if database == "sqlite" {
 		database = "sqlite://" + filepath.Join(folder, "collab.db")
 	}
-	p, err := b.launchCollab(name, folder, database)
+	p, err := b.launchCollab(name, folder, database, more...)
 	if err != nil {
 		return nil, err
 	}

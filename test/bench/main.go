@@ -1,7 +1,7 @@
 // Command bench measures the server against what the machine can do: a bare
 // net/http program over the same Postgres, in the same run.
 //
-//	go run ./test/bench [-quick] [-only start,requests,pages,feed,files,publish] [-rounds 3]
+//	go run ./test/bench [-quick] [-only start,requests,pages,feed,files,publish,chat] [-rounds 3]
 //
 // Every figure is the median of rounds that take turns between the servers, so
 // that what else the machine does meets all of them. The load comes from this
@@ -55,6 +55,7 @@ var parts = []struct {
 	{"feed", (*bench).feed},
 	{"files", (*bench).files},
 	{"publish", (*bench).publish},
+	{"chat", (*bench).chat},
 }
 
 func main() {
@@ -78,7 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	b := &bench{out: out}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "measure shortly and fill the large table with 100,000 rows only")
-	only := flags.String("only", "", "parts to run, comma separated: start, requests, pages, feed, files, publish (default all)")
+	only := flags.String("only", "", "parts to run, comma separated: start, requests, pages, feed, files, publish, chat (default all)")
 	flags.IntVar(&b.rounds, "rounds", 3, "rounds of each measurement")
 	flags.StringVar(&b.binary, "server", "", "a server that was built already (default: build ./cmd/collabd)")
 	if err := flags.Parse(args); err != nil {

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// What is to be reached by chats, of what the bare server does.
+const (
+	chatCPU    = 1.25                   // at most, per chunk
+	chatDelay  = 1.20                   // at most, of what a chunk takes longer at the median
+	chatTail   = 1.40                   // and at the 99th percentile
+	chatFlood  = 0.60                   // at least, of the chunks per second
+	chatFirst  = 600 * time.Microsecond // at most, that the first chunk takes longer
+	chatMemory = 64                     // KiB at most, for each open stream
+)
+
+// How chats are loaded.
+const (
+	chatUsers    = 5 // who talk, so that none has too many streams at once
+	floodStreams = 16
+	floodChunks  = 30_000 // of each stream, for a second of measuring
+	heldStreams  = 500
+	chatSecret   = "operator-of-the-bench"
+)
+
+var chatLoads = []chatLoad{
+	{streams: 50, every: 20 * time.Millisecond},
+	{streams: 500, every: 125 * time.Millisecond},
+}
+
+type chatLoad struct {
+	streams int
+	every   time.Duration // between the chunks of a stream
+}
+
+// chatsAtOnce are the connections over which first chunks are asked for.
+var chatsAtOnce = []int{1, 4}
+
+// The ways of asking, each with its place among the figures of a round.
+const (
+	askedDirectly = iota
+	askedBare
+	askedCopied // of the bare server, which passes on what it reads
+	askedOnSQLite
+	askedOnPostgres
+	waysOfAsking
+)
+
+// chatRound is what one round found, by way of asking.
+type chatRound struct {
+	paced  [][waysOfAsking]pacedFigures // by load
+	flood  [waysOfAsking]float64        // chunks per second
+	poured [waysOfAsking]time.Duration  // processor time per chunk of a flood
+	first  [][waysOfAsking]figures      // by connections
+	memory [waysOfAsking]int64
+}
+
+// chat measures answers of a scripted provider that are passed on. Every server
+// is new in every round: Collab on SQLite and on Postgres, and the bare one, which
+// asks nobody who is calling and notes nothing. All get the same bytes.
+func (b *bench) chat(ctx context.Context) (err error) {
+	p, err := listenProvider()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	var rounds []chatRound
+	for i := range b.rounds {
+		r, err := b.chatOnce(ctx, fmt.Sprintf("chat_%d", i), p)
+		if err != nil {
+			return err
+		}
+		rounds = append(rounds, r)
+	}
+	b.printChat(rounds)
+	return nil
+}
+
+func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatRound, err error) {
+	talks, stop, err := b.startTalks(ctx, name, p)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return r, err
+	}
+	for _, way := range []int{askedBare, askedOnPostgres} {
+		if r.memory[way], err = talks[way].hold(ctx, heldStreams, 4*b.warm); err != nil {
+			return r, err
+		}
+	}
+	for _, load := range chatLoads {
+		var at [waysOfAsking]pacedFigures
+		for _, way := range []int{askedDirectly, askedBare, askedOnPostgres} {
+			// Processor time comes in ticks.
+			if at[way], err = talks[way].pace(ctx, load.streams, load.every, 2*b.warm, 3*b.run); err != nil {
+				return r, err
+			}
+		}
+		r.paced = append(r.paced, at)
+	}
+	chunks := max(1, int(floodChunks*b.run.Seconds()))
+	for _, way := range []int{askedBare, askedCopied, askedOnPostgres} {
+		if r.flood[way], r.poured[way], err = talks[way].flood(ctx, floodStreams, chunks); err != nil {
+			return r, err
+		}
+	}
+	for _, connections := range chatsAtOnce {
+		var at [waysOfAsking]figures
+		for _, way := range []int{askedDirectly, askedBare, askedOnSQLite, askedOnPostgres} {
+			if at[way], err = talks[way].begin(ctx, connections, b.warm, b.run); err != nil {
+				return r, err
+			}
+		}
+		r.first = append(r.first, at)
+	}
+	return r, nil
+}
+
+// startTalks starts a new server of each kind. The function it returns ends
+// them.
+func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [waysOfAsking]talk, stop func() error, err error) {
+	var started []*process
+	stop = func() error {
+		var errs []error
+		for _, s := range started {
+			errs = append(errs, s.stop(), os.RemoveAll(s.folder))
+		}
+		return errors.Join(errs...)
+	}
+	talks[askedDirectly] = talk{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
+	bare, err := b.launchBare("")
+	if err != nil {
+		return talks, stop, err
+	}
+	started = append(started, bare)
+	if _, err := bare.ready(ctx); err != nil {
+		return talks, stop, err
+	}
+	query := "?provider=" + url.QueryEscape(p.address())
+	talks[askedBare] = talk{name: "bare", address: bare.address, path: bareChat + query, process: bare, provider: p}
+	talks[askedCopied] = talk{name: "bare, copied", address: bare.address, path: bareCopies + query, process: bare, provider: p}
+	database, conn, err := b.database(ctx, name)
+	if err != nil {
+		return talks, stop, err
+	}
+	if err := conn.Close(ctx); err != nil {
+		return talks, stop, err
+	}
+	for way, database := range map[int]string{askedOnSQLite: "sqlite", askedOnPostgres: database} {
+		c, err := b.startCollab(ctx, fmt.Sprintf("collabd-%s-%d", name, way), database,
+			"COLLAB_ANTHROPIC_URL=http://"+p.address(), "COLLAB_ANTHROPIC_API_KEY=bench", "COLLAB_ADMIN_SECRET="+chatSecret)
+		if err != nil {
+			return talks, stop, err
+		}
+		started = append(started, c.process)
+		if err := c.grant(ctx, "PREMIUM"); err != nil {
+			return talks, stop, err
+		}
+		t := talk{name: c.name, address: c.address, path: "/api/v1/chat", process: c.process, provider: p}
+		for i := range chatUsers {
+			var s session
+			if err := c.exchange(ctx, fmt.Sprintf("talker%d", i), "member", &s); err != nil {
+				return talks, stop, err
+			}
+			t.tokens = append(t.tokens, s.Token)
+		}
+		talks[way] = t
+	}
+	return talks, stop, nil
+}
+
+// grant gives the organisation a plan, as an operator does.
+func (c *collab) grant(ctx context.Context, plan string) error {
+	request, err := http.NewRequestWithContext(ctx, "PUT", "http://"+c.address+"/api/v1/admin/organisations/"+c.org+"/subscription",
+		strings.NewReader(`{"plan":"`+plan+`"}`))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Admin-Secret", chatSecret)
+	got, err := http.DefaultClient.Do(request)
+	if err == nil && got.StatusCode != http.StatusOK {
+		err = fmt.Errorf("a plan on %s: %s", c.name, got.Status)
+	}
+	if got != nil {
+		err = errors.Join(err, got.Body.Close())
+	}
+	return err
+}
+
+func (b *bench) printChat(rounds []chatRound) {
+	const ours = askedOnPostgres
+	t := newTable(b.out, "Chats of a scripted provider over HTTP/1.1, paced, Collab on Postgres (bare: net/http, text found without decoding, a flush per chunk, no authentication, quota or records); added to what the provider alone takes",
+		"streams", "chunks/s", "CPU µs per chunk", "bare", "ratio", "", "provider p50 µs", "added p50 µs", "bare", "ratio", "", "provider p99 µs", "added p99 µs", "bare", "ratio", "")
+	for i, load := range chatLoads {
+		at := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
+			return func(r chatRound) float64 { return float64(f(r.paced[i][way])) }
+		}
+		added := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
+			return func(r chatRound) float64 {
+				return float64(f(r.paced[i][way]) - f(r.paced[i][askedDirectly]))
+			}
+		}
+		cpu := func(f pacedFigures) time.Duration { return f.cpu }
+		p50 := func(f pacedFigures) time.Duration { return f.p50 }
+		p99 := func(f pacedFigures) time.Duration { return f.p99 }
+		dear := quotient(rounds, at(ours, cpu), at(askedBare, cpu))
+		late := quotient(rounds, added(ours, p50), added(askedBare, p50))
+		last := quotient(rounds, added(ours, p99), added(askedBare, p99))
+		tenth := func(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
+		t.row(fmt.Sprint(load.streams), fmt.Sprintf("%.0f", float64(load.streams)/load.every.Seconds()),
+			tenth(median(rounds, at(ours, cpu))), tenth(median(rounds, at(askedBare, cpu))), fmt.Sprintf("%.2f", dear), atMost(dear, chatCPU, "%.2f"),
+			micros(median(rounds, at(askedDirectly, p50))),
+			micros(median(rounds, added(ours, p50))), micros(median(rounds, added(askedBare, p50))), fmt.Sprintf("%.2f", late), atMost(late, chatDelay, "%.2f"),
+			micros(median(rounds, at(askedDirectly, p99))),
+			micros(median(rounds, added(ours, p99))), micros(median(rounds, added(askedBare, p99))), fmt.Sprintf("%.2f", last), atMost(last, chatTail, "%.2f"))
+	}
+	t.print()
+
+	flood := func(way int) func(chatRound) float64 {
+		return func(r chatRound) float64 { return r.flood[way] }
+	}
+	poured := func(way int) string {
+		return fmt.Sprintf("%.1f", median(rounds, func(r chatRound) float64 { return float64(r.poured[way]) })/float64(time.Microsecond))
+	}
+	t = newTable(b.out, fmt.Sprintf("Chats as fast as they go, %d streams, Collab on Postgres (copied: net/http, what was read at once is written as it is)", floodStreams),
+		"chunks/s", "bare", "ratio", "", "copied", "ratio", "CPU µs per chunk", "bare", "copied")
+	fast := quotient(rounds, flood(ours), flood(askedBare))
+	t.row(thousands(median(rounds, flood(ours))), thousands(median(rounds, flood(askedBare))), fmt.Sprintf("%.2f", fast), atLeast(fast, chatFlood),
+		thousands(median(rounds, flood(askedCopied))), fmt.Sprintf("%.2f", quotient(rounds, flood(ours), flood(askedCopied))),
+		poured(ours), poured(askedBare), poured(askedCopied))
+	t.print()
+
+	t = newTable(b.out, "First chunks of chats, from the request on (added: to what the provider alone takes)",
+		"", "at once", "added p50 ms", "", "added p99 ms", "CPU µs per request")
+	for _, way := range []int{askedOnSQLite, askedOnPostgres, askedBare} {
+		for i, connections := range chatsAtOnce {
+			added := func(f func(figures) float64) float64 {
+				return median(rounds, func(r chatRound) float64 { return f(r.first[i][way]) - f(r.first[i][askedDirectly]) })
+			}
+			middle, target := added(p50), ""
+			if way != askedBare {
+				target = atMost(middle/float64(time.Millisecond), float64(chatFirst)/float64(time.Millisecond), "%.2f")
+			}
+			t.row([]string{askedBare: "bare", askedOnSQLite: "Collab on SQLite", askedOnPostgres: "Collab on Postgres"}[way], fmt.Sprint(connections),
+				millis(middle), target, millis(added(p99)), micros(median(rounds, func(r chatRound) float64 { return cpuOf(r.first[i][way]) })))
+		}
+	}
+	t.print()
+
+	t = newTable(b.out, fmt.Sprintf("Memory for each of %d streams that are open and have had a chunk", heldStreams), "", "KiB", "")
+	for _, way := range []int{askedOnPostgres, askedBare} {
+		held, target := median(rounds, func(r chatRound) float64 { return float64(r.memory[way]) / kib }), ""
+		if way != askedBare {
+			target = atMost(held, chatMemory, "%.0f")
+		}
+		t.row([]string{askedBare: "bare", askedOnPostgres: "Collab on Postgres"}[way], fmt.Sprintf("%.1f", held), target)
+	}
+	t.print()
+}
+
+// quotient is the median of one figure divided, round by round, by another.
+func quotient[S any](rounds []S, this, that func(S) float64) float64 {
+	return median(rounds, func(r S) float64 { return this(r) / that(r) })
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asking returns ways of asking a provider: itself, and through what h makes of
+// the bare server's relay.
+func asking(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, through talk) {
+	t.Helper()
+	p, err := listenProvider()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	relay := newBareRelay()
+	t.Cleanup(relay.client.CloseIdleConnections)
+	s := against(t, h(relay))
+	direct = talk{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
+	return direct, talk{name: "server", address: s.address, path: bareChat + "?provider=" + url.QueryEscape(p.address()), process: s, provider: p}
+}
+
+// instead returns a relay whose answer is changed once it is whole.
+func instead(change func(body string) string) func(bareRelay) http.HandlerFunc {
+	return func(b bareRelay) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			whole := &gathered{header: http.Header{}}
+			b.relay(whole, r)
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte(change(whole.body.String())))
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// gathered is an answer that goes nowhere.
+type gathered struct {
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (g *gathered) Header() http.Header         { return g.header }
+func (g *gathered) WriteHeader(int)             {}
+func (g *gathered) Write(b []byte) (int, error) { return g.body.Write(b) }
+func (g *gathered) Flush()                      {}
+
+func relayed(b bareRelay) http.HandlerFunc { return b.relay }
+func copied(b bareRelay) http.HandlerFunc  { return b.copied }
+
+func TestTalks(t *testing.T) {
+	const every, warm, run = 2 * time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond
+	for name, h := range map[string]func(bareRelay) http.HandlerFunc{"as chunks of ours": relayed, "as they are": copied} {
+		t.Run("events that are passed on "+name+" are all heard and measured", func(t *testing.T) {
+			direct, through := asking(t, h)
+			for _, way := range []talk{direct, through} {
+				paced, err := way.pace(t.Context(), 5, every, warm, run)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if paced.p50 <= 0 || paced.p99 < paced.p50 {
+					t.Errorf("%s: %+v", way.name, paced)
+				}
+				if rate, _, err := way.flood(t.Context(), 3, 1_000); err != nil || rate <= 0 {
+					t.Errorf("%s: %v chunks/s: %v", way.name, rate, err)
+				}
+				first, err := way.begin(t.Context(), 2, warm, run)
+				if err != nil || first.p50 <= 0 || first.p99 < first.p50 || first.rate <= 0 {
+					t.Errorf("%s: %+v: %v", way.name, first, err)
+				}
+			}
+			if _, err := through.hold(t.Context(), 5, warm); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("what the bare server sends are chunks of ours", func(t *testing.T) {
+		var got string
+		_, through := asking(t, instead(func(body string) string {
+			got = body
+			return body
+		}))
+		s := newScene(1, 2, 0)
+		s.goOn()
+		through.provider.scene.Store(s)
+		w, err := through.dial(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		for i := range 3 {
+			read := w.chunk
+			if i == 0 {
+				read = func(int) error { return w.ask() }
+			}
+			if err := read(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.end(); err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		for i := range 3 {
+			want += fmt.Sprintf("data: {\"type\":\"text\",\"text\":\"%06d is said\"}\n\n", i)
+		}
+		want += "data: {\"type\":\"done\",\"usage\":{\"inputTokens\":12,\"outputTokens\":7}}\n\n"
+		if got != want {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
+	})
+	for name, c := range map[string]struct {
+		change func(string) string
+		want   string
+	}{
+		"that lacks a chunk": {func(s string) string { return strings.Replace(s, chunkBegins+"000500", ": "+"000500", 1) }, "the chunk 501 came where 500 was next"},
+		"that repeats one":   {func(s string) string { return strings.Replace(s, "000501", "000500", 1) }, "the chunk 500 came where 501 was next"},
+		"that ends early":    {func(s string) string { return s[:len(s)/2] }, "EOF"},
+		"that says done early": {func(s string) string {
+			before, after, _ := strings.Cut(s, chunkBegins+"001000")
+			return before + doneBegins + after
+		}, "over before the chunk 1000"},
+		"that goes on":             {func(s string) string { return strings.Replace(s, doneBegins, chunkBegins+"001001", 1) }, "one too many"},
+		"that says something more": {func(s string) string { return s + "data: more\n\n" }, "follows the end"},
+		"that fails":               {func(s string) string { return strings.Replace(s, doneBegins, errorBegins, 1) }, "the stream failed"},
+	} {
+		t.Run("a stream "+name+" is an error", func(t *testing.T) {
+			direct, through := asking(t, instead(c.change))
+			s := newScene(1, 1_000, 0)
+			s.goOn() // the answer comes when it is whole
+			direct.provider.scene.Store(s)
+			w, err := through.dial(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			r := &room{talk: through, scene: s}
+			if err = w.ask(); err == nil {
+				err = r.listen(w, s.said[0])
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("it ended with %v, not %q", err, c.want)
+			}
+		})
+	}
+	t.Run("one that is refused is an error", func(t *testing.T) {
+		_, through := asking(t, func(bareRelay) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no room", http.StatusForbidden) }
+		})
+		if _, err := through.pace(t.Context(), 2, every, warm, run); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+	t.Run("each stream is asked for by the next who talks", func(t *testing.T) {
+		a := talk{address: "host", path: "/chat", tokens: []string{"one", "two"}}
+		for i, token := range []string{"one", "two", "one"} {
+			got := string(a.request(i))
+			if !strings.Contains(got, "Authorization: Bearer "+token+"\r\n") || streamOf([]byte(got)) != i {
+				t.Errorf("the request %d is %q", i, got)
+			}
+		}
+	})
+}
+
+func TestNumbersInTexts(t *testing.T) {
+	for _, n := range []int{0, 7, 123456, 999999} {
+		text := []byte("xxxxxx and more")
+		putNumber(text, n)
+		if got := number(text); got != n || !strings.HasSuffix(string(text), " and more") {
+			t.Errorf("%d is %d in %q", n, got, text)
+		}
+	}
+	for _, body := range []string{"", "stream number ", "stream number 12", "stream number 12345x"} {
+		if got := streamOf([]byte(body)); got != -1 {
+			t.Errorf("%q has the number %d", body, got)
+		}
+	}
+}

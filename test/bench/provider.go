@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A scene is what the provider says to those who ask it: to each stream a chunk
+// at once, and further ones when it goes on. Every chunk has its number in its
+// text.
+type scene struct {
+	every   time.Duration // between the chunks of a stream; 0: as fast as they are taken
+	further int           // chunks of each stream, after the first
+	from    time.Time     // when the first streams go on; set before on is closed
+	on      chan struct{} // closed when they go on
+	began   time.Time
+	said    [][]atomic.Int64 // when, in nanoseconds since began, by stream and chunk
+}
+
+func newScene(streams, further int, every time.Duration) *scene {
+	s := &scene{every: every, further: further, on: make(chan struct{}), began: time.Now(), said: make([][]atomic.Int64, streams)}
+	for i := range s.said {
+		s.said[i] = make([]atomic.Int64, 1+further)
+	}
+	return s
+}
+
+// goOn lets the streams go on, one after the other within the time between two
+// chunks.
+func (s *scene) goOn() {
+	s.from = time.Now()
+	close(s.on)
+}
+
+// provider is one of models, and speaks the Messages protocol as Anthropic's
+// does. It answers with bytes that are ready beforehand, over HTTP/1.1 that is
+// written by hand, so that it takes little of the processors that it shares with
+// the servers.
+type provider struct {
+	listener net.Listener
+	scene    atomic.Pointer[scene]
+
+	gone  chan struct{} // closed when it is closed
+	mu    sync.Mutex
+	conns map[net.Conn]bool // guarded by mu; nil: it is closed
+	all   sync.WaitGroup
+}
+
+func listenProvider() (*provider, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &provider{listener: l, gone: make(chan struct{}), conns: map[net.Conn]bool{}}
+	p.all.Go(p.accept)
+	return p, nil
+}
+
+func (p *provider) address() string { return p.listener.Addr().String() }
+
+func (p *provider) close() error {
+	err := p.listener.Close()
+	close(p.gone)
+	p.mu.Lock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+	p.mu.Unlock()
+	p.all.Wait()
+	return err
+}
+
+func (p *provider) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		open := p.conns != nil
+		if open {
+			p.conns[c] = true
+		}
+		p.mu.Unlock()
+		if !open {
+			_ = c.Close()
+			return
+		}
+		p.all.Go(func() {
+			p.serve(c)
+			p.mu.Lock()
+			delete(p.conns, c)
+			p.mu.Unlock()
+			_ = c.Close()
+		})
+	}
+}
+
+// serve answers one request after the other.
+func (p *provider) serve(c net.Conn) {
+	r := bufio.NewReaderSize(c, 4<<10)
+	var body, out []byte
+	for {
+		var err error
+		if body, err = readRequest(r, body); err != nil {
+			return
+		}
+		s, stream := p.scene.Load(), streamOf(body)
+		if s == nil || stream < 0 || stream >= len(s.said) {
+			fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+			continue
+		}
+		if out, err = s.play(c, stream, out, p.gone); err != nil {
+			return
+		}
+	}
+}
+
+// readRequest returns the body of the next request.
+func readRequest(r *bufio.Reader, body []byte) ([]byte, error) {
+	length := -1
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return body, err
+		}
+		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
+			break
+		}
+		if name, value, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(name, []byte("Content-Length")) {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return body, err
+			}
+		}
+	}
+	if length < 0 {
+		return body, errors.New("a request without a length")
+	}
+	if cap(body) < length {
+		body = make([]byte, length)
+	}
+	body = body[:length]
+	_, err := io.ReadFull(r, body)
+	return body, err
+}
+
+// streamMark is what comes before the number of the stream in a message.
+const streamMark = "stream number "
+
+// streamOf finds the number of a stream in a request, -1 where there is none.
+func streamOf(body []byte) int {
+	_, rest, ok := bytes.Cut(body, []byte(streamMark))
+	if !ok || len(rest) < digits {
+		return -1
+	}
+	return number(rest)
+}
+
+// digits are those of a number in a text.
+const digits = 6
+
+// number reads one, -1 where there is none.
+func number(text []byte) (n int) {
+	for _, d := range text[:digits] {
+		if d < '0' || d > '9' {
+			return -1
+		}
+		n = 10*n + int(d-'0')
+	}
+	return n
+}
+
+func putNumber(text []byte, n int) {
+	for i := digits - 1; i >= 0; i-- {
+		text[i] = byte('0' + n%10)
+		n /= 10
+	}
+}
+
+// The parts of an answer. Each event is a chunk of HTTP's by itself.
+const (
+	answerHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nRequest-Id: req_1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+	deltaBegins = `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`
+	deltaEnds   = ` is said"}}`
+)
+
+// floodBlock is how many chunks a flood has in one write.
+const floodBlock = 64
+
+var (
+	answerBegins = framed("message_start", `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"bench","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":12,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1,"service_tier":"standard"}}}`) +
+		framed("content_block_start", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`)
+	answerEnds = framed("content_block_stop", `{"type":"content_block_stop","index":0}`) +
+		framed("message_delta", `{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"input_tokens":12,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":7}}`) +
+		framed("message_stop", `{"type":"message_stop"}`) + "0\r\n\r\n"
+
+	delta   = framed("content_block_delta", deltaBegins+"000000"+deltaEnds)
+	deltaAt = bytes.Index([]byte(delta), []byte("000000"))
+)
+
+// framed returns an event in a chunk of HTTP's.
+func framed(name, data string) string {
+	event := "event: " + name + "\ndata: " + data + "\n\n"
+	return fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
+}
+
+// play answers, and returns the buffer that it used.
+func (s *scene) play(c net.Conn, stream int, out []byte, gone <-chan struct{}) ([]byte, error) {
+	said := s.said[stream]
+	out = append(append(append(out[:0], answerHead...), answerBegins...), delta...)
+	putNumber(out[len(out)-len(delta)+deltaAt:], 0)
+	said[0].Store(int64(time.Since(s.began)))
+	if _, err := c.Write(out); err != nil {
+		return out, err
+	}
+	select {
+	case <-s.on:
+	case <-gone:
+		return out, net.ErrClosed
+	}
+	next := s.from.Add(s.every * time.Duration(stream) / time.Duration(len(s.said)))
+	for i := 1; i <= s.further; {
+		n := 1
+		if s.every > 0 {
+			time.Sleep(time.Until(next))
+			next = next.Add(s.every)
+		} else {
+			n = min(floodBlock, s.further+1-i)
+		}
+		out = out[:0]
+		for range n {
+			out = append(out, delta...)
+			putNumber(out[len(out)-len(delta)+deltaAt:], i)
+			i++
+		}
+		if s.every > 0 {
+			said[i-1].Store(int64(time.Since(s.began)))
+		}
+		if _, err := c.Write(out); err != nil {
+			return out, err
+		}
+	}
+	out = append(out[:0], answerEnds...)
+	_, err := c.Write(out)
+	return out, err
+}

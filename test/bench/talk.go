@@ -1,0 +1,394 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httputil"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What streams are made of: our chunks, and the provider's events where it is
+// asked directly.
+const (
+	chunkBegins = `data: {"type":"text","text":"`
+	doneBegins  = `data: {"type":"done"`
+	errorBegins = `data: {"type":"error"`
+	stopBegins  = `data: {"type":"message_stop"`
+)
+
+const (
+	chatPatience = time.Minute
+	answerTokens = 500 // at most, of one answer
+)
+
+// A talk is a way of asking models: of a server, or of the provider itself.
+type talk struct {
+	name     string
+	address  string
+	path     string
+	tokens   []string // one after the other; empty: it asks nobody who is calling
+	process  *process // nil: the provider is asked
+	provider *provider
+}
+
+// request returns what asks for a stream of the scene.
+func (t talk) request(stream int) []byte {
+	body := fmt.Sprintf(`{"message":"`+streamMark+`%06d, please","maxTokens":%d}`, stream, answerTokens)
+	token := ""
+	if len(t.tokens) > 0 {
+		token = t.tokens[stream%len(t.tokens)]
+	}
+	return []byte("POST " + t.path + headers(t.address, token,
+		"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)
+}
+
+func (t talk) cpu() (time.Duration, error) {
+	if t.process == nil {
+		return 0, nil
+	}
+	return t.process.cpu()
+}
+
+// talker asks over one connection and reads what comes back.
+type talker struct {
+	net.Conn
+	request []byte
+	framed  *bufio.Reader
+	lines   *bufio.Reader
+	took    []time.Duration // of the further chunks
+	last    time.Time       // when there were no more of them
+	err     error
+}
+
+// dial connects a talker for a stream. It is for one time of patience.
+func (t talk) dial(ctx context.Context, stream int) (*talker, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Now().Add(chatPatience)); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &talker{Conn: c, request: t.request(stream), framed: bufio.NewReaderSize(c, 8<<10), lines: bufio.NewReaderSize(nil, 8<<10)}, nil
+}
+
+// ask asks, and reads up to the first chunk.
+func (w *talker) ask() error {
+	if _, err := w.Write(w.request); err != nil {
+		return err
+	}
+	line, err := w.framed.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if len(line) < len("HTTP/1.1 200") || line[:12] != "HTTP/1.1 200" {
+		more, _ := w.framed.Peek(w.framed.Buffered())
+		return fmt.Errorf("%q, %.300q", line, more)
+	}
+	chunked := false
+	for {
+		line, err := w.framed.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
+			break
+		}
+		chunked = chunked || bytes.EqualFold(line, []byte("Transfer-Encoding: chunked"))
+	}
+	if !chunked {
+		return errors.New("an answer that is not chunked")
+	}
+	w.lines.Reset(httputil.NewChunkedReader(w.framed))
+	return w.chunk(0)
+}
+
+// chunk reads the next chunk, which has to be the i-th.
+func (w *talker) chunk(i int) error {
+	got, over, err := w.next()
+	switch {
+	case err != nil:
+		return err
+	case over:
+		return fmt.Errorf("the stream is over before the chunk %d", i)
+	case got != i:
+		return fmt.Errorf("the chunk %d came where %d was next", got, i)
+	}
+	return nil
+}
+
+// next reads up to the next chunk and returns its number, or to the end.
+func (w *talker) next() (i int, over bool, err error) {
+	for {
+		line, err := w.lines.ReadSlice('\n')
+		if err != nil {
+			return 0, false, err
+		}
+		text, ok := bytes.CutPrefix(line, []byte(chunkBegins))
+		if !ok && bytes.HasPrefix(line, eventData) {
+			text, ok = bytes.CutPrefix(line[len(eventData):], textBegins)
+		}
+		switch {
+		case ok && len(text) >= digits:
+			return number(text), false, nil
+		case bytes.HasPrefix(line, []byte(errorBegins)):
+			return 0, false, fmt.Errorf("the stream failed with %q", line)
+		case bytes.HasPrefix(line, []byte(doneBegins)), bytes.HasPrefix(line, []byte(stopBegins)):
+			return 0, true, nil
+		}
+	}
+}
+
+// end reads what follows the last chunk, so that one can ask again.
+func (w *talker) end() error {
+	switch i, over, err := w.next(); {
+	case err != nil:
+		return err
+	case !over:
+		return fmt.Errorf("the chunk %d is one too many", i)
+	}
+	for {
+		line, err := w.lines.ReadSlice('\n')
+		if err != nil {
+			break // the end of the body, or what the next line shows
+		}
+		if len(line) > 1 {
+			return fmt.Errorf("%q follows the end", line)
+		}
+	}
+	line, err := w.framed.ReadSlice('\n')
+	if err == nil && string(line) != "\r\n" {
+		err = fmt.Errorf("%q follows the last part", line)
+	}
+	return err
+}
+
+// room are the streams of a scene that are open at the same time.
+type room struct {
+	talk
+	scene   *scene
+	talkers []*talker
+	heard   atomic.Int64 // further chunks
+	all     sync.WaitGroup
+	release func() bool // ends the watch over the context
+}
+
+// enter opens all streams of a scene and reads their first chunks.
+func (t talk) enter(ctx context.Context, s *scene) (*room, error) {
+	t.provider.scene.Store(s)
+	r := &room{talk: t, scene: s}
+	for i := range s.said {
+		w, err := t.dial(ctx, i)
+		if err == nil {
+			r.talkers = append(r.talkers, w)
+			err = w.ask()
+		}
+		if err != nil {
+			r.close()
+			return nil, fmt.Errorf("stream %d of %s: %w", i, t.name, err)
+		}
+	}
+	r.release = context.AfterFunc(ctx, r.close)
+	return r, nil
+}
+
+func (r *room) close() {
+	for _, w := range r.talkers {
+		_ = w.Close()
+	}
+}
+
+// goOn lets the streams go on, and everybody listen.
+func (r *room) goOn() {
+	for _, w := range r.talkers {
+		if r.scene.every > 0 {
+			w.took = make([]time.Duration, 0, r.scene.further)
+		}
+	}
+	for i, w := range r.talkers {
+		r.all.Go(func() { w.err = r.listen(w, r.scene.said[i]) })
+	}
+	r.scene.goOn()
+}
+
+func (r *room) listen(w *talker, said []atomic.Int64) error {
+	for i := 1; i <= r.scene.further; i++ {
+		if err := w.chunk(i); err != nil {
+			return err
+		}
+		if r.scene.every > 0 {
+			w.took = append(w.took, time.Since(r.scene.began)-time.Duration(said[i].Load()))
+			r.heard.Add(1)
+		}
+	}
+	w.last = time.Now()
+	return w.end()
+}
+
+// leave waits for the ends of all streams.
+func (r *room) leave() error {
+	r.all.Wait()
+	r.release()
+	r.close()
+	for i, w := range r.talkers {
+		if w.err != nil {
+			return fmt.Errorf("stream %d of %s: %w", i, r.name, w.err)
+		}
+	}
+	return nil
+}
+
+// pacedFigures are of streams that say something now and then.
+type pacedFigures struct {
+	cpu      time.Duration // of the server's process, per chunk
+	p50, p99 time.Duration // from the provider's saying it to having it
+}
+
+// pace measures streams whose chunks come so often.
+func (t talk) pace(ctx context.Context, streams int, every, warm, run time.Duration) (f pacedFigures, err error) {
+	before := int(warm/every) + 1
+	r, err := t.enter(ctx, newScene(streams, before+int(run/every)+1, every))
+	if err != nil {
+		return f, err
+	}
+	r.goOn()
+	cpu, heard, err := r.count(ctx, warm)
+	if err == nil {
+		var cpuAfter time.Duration
+		var heardAfter int64
+		if cpuAfter, heardAfter, err = r.count(ctx, run); err == nil && heardAfter > heard {
+			f.cpu = (cpuAfter - cpu) / time.Duration(heardAfter-heard)
+		}
+	}
+	if err = errors.Join(err, r.leave()); err != nil {
+		return f, err
+	}
+	var took []time.Duration
+	for _, w := range r.talkers {
+		took = append(took, w.took[before:]...)
+	}
+	slices.Sort(took)
+	f.p50, f.p99 = took[len(took)/2], took[len(took)*99/100]
+	return f, nil
+}
+
+// count returns, after a while, what the server took and what was heard.
+func (r *room) count(ctx context.Context, after time.Duration) (time.Duration, int64, error) {
+	if err := rest(ctx, after); err != nil {
+		return 0, 0, err
+	}
+	cpu, err := r.cpu()
+	return cpu, r.heard.Load(), err
+}
+
+// flood returns how many chunks come through per second when the provider says
+// them as fast as they are taken, and what they take of the server's process.
+func (t talk) flood(ctx context.Context, streams, chunks int) (perSecond float64, cpu time.Duration, err error) {
+	r, err := t.enter(ctx, newScene(streams, chunks, 0))
+	if err != nil {
+		return 0, 0, err
+	}
+	before, err := t.cpu()
+	r.goOn()
+	if err = errors.Join(err, r.leave()); err != nil {
+		return 0, 0, err
+	}
+	after, err := t.cpu()
+	last := slices.MaxFunc(r.talkers, func(a, b *talker) int { return a.last.Compare(b.last) }).last
+	n := streams * chunks
+	return float64(n) / last.Sub(r.scene.from).Seconds(), (after - before) / time.Duration(n), err
+}
+
+// hold returns how much memory a server takes for each stream that is open and
+// has had its first chunk.
+func (t talk) hold(ctx context.Context, streams int, calm time.Duration) (int64, error) {
+	before, err := t.process.resident()
+	if err != nil {
+		return 0, err
+	}
+	r, err := t.enter(ctx, newScene(streams, 0, 0))
+	if err != nil {
+		return 0, err
+	}
+	err = rest(ctx, calm)
+	after, failed := t.process.resident()
+	r.goOn()
+	return (after - before) / int64(streams), errors.Join(err, failed, r.leave())
+}
+
+// begin measures how long the first chunk takes, over so many connections with
+// one request after the other on each.
+func (t talk) begin(ctx context.Context, connections int, warm, run time.Duration) (f figures, err error) {
+	s := newScene(connections, 0, 0)
+	s.goOn()
+	t.provider.scene.Store(s)
+	talkers := make([]*talker, connections)
+	for i := range talkers {
+		if talkers[i], err = t.dial(ctx, i); err != nil {
+			return f, err
+		}
+		defer talkers[i].Close()
+		defer context.AfterFunc(ctx, func() { _ = talkers[i].Close() })()
+	}
+	var phase atomic.Int32
+	var all sync.WaitGroup
+	for _, w := range talkers {
+		all.Go(func() { w.err = w.repeat(&phase) })
+	}
+	err = rest(ctx, warm)
+	before, err1 := t.cpu()
+	began := time.Now()
+	phase.Store(counting)
+	err = errors.Join(err, err1, rest(ctx, run))
+	phase.Store(over)
+	lasted := time.Since(began)
+	after, err2 := t.cpu()
+	all.Wait()
+	if err = errors.Join(err, err2); err != nil {
+		return f, err
+	}
+	var took []time.Duration
+	for _, w := range talkers {
+		if w.err != nil {
+			return f, fmt.Errorf("the first chunk of %s: %w", t.name, w.err)
+		}
+		took = append(took, w.took...)
+	}
+	if len(took) == 0 {
+		return f, fmt.Errorf("no first chunk of %s within %v", t.name, run)
+	}
+	slices.Sort(took)
+	return figures{
+		rate: float64(len(took)) / lasted.Seconds(), cpu: (after - before) / time.Duration(len(took)),
+		p50: took[len(took)/2], p99: took[len(took)*99/100],
+	}, nil
+}
+
+// repeat asks until the measurement is over, and keeps how long the counted
+// first chunks took.
+func (w *talker) repeat(phase *atomic.Int32) error {
+	for {
+		began := time.Now()
+		if err := w.ask(); err != nil {
+			return err
+		}
+		took := time.Since(began)
+		if err := w.end(); err != nil {
+			return err
+		}
+		switch phase.Load() {
+		case counting:
+			w.took = append(w.took, took)
+		case over:
+			return nil
+		}
+	}
+}
