@@ -165,6 +165,9 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 		c.finish(out, g, err)
 	}()
 	err = c.stream(ctx, cancel, out, &made)
+	if !out.gone {
+		_ = to.Wait() // what has come does not wait for what was used to be kept
+	}
 }
 
 // stream makes the call, again where that may help and nothing has gone out.
