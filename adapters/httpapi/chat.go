@@ -1,10 +1,10 @@
 package httpapi
 
 import (
-	"bytes"
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"collab/domain/chat"
 )
@@ -244,15 +244,24 @@ func appendChunk(dst []byte, k chat.Chunk) []byte {
 	return append(dst, "}\n\n"...)
 }
 
-// appendLine appends JSON as one line. Where it breaks lines it does so between
-// its parts, as its strings cannot.
+// appendLine appends JSON as one line of valid text. What breaks lines stands
+// between its parts, as its strings cannot have it; other characters that some
+// clients take for line breaks, and what is no text, stand in its strings.
 func appendLine(dst []byte, text string) []byte {
-	start := len(dst)
-	dst = append(dst, text...)
-	line := dst[start:]
-	for i := bytes.IndexAny(line, "\r\n"); i >= 0; i = bytes.IndexAny(line, "\r\n") {
-		line[i] = ' '
-		line = line[i+1:]
+	for i, size := 0, 0; i < len(text); i += size {
+		var r rune
+		r, size = utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == '\r' || r == '\n':
+			dst = append(dst, ' ')
+		case r == utf8.RuneError && size == 1:
+			dst = append(dst, `\ufffd`...)
+		case r == '\u2028' || r == '\u2029':
+			dst = append(dst, `\u202`...)
+			dst = append(dst, hexDigits[r&15])
+		default:
+			dst = append(dst, text[i:i+size]...)
+		}
 	}
 	return dst
 }

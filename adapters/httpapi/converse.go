@@ -30,6 +30,7 @@ type conversation struct {
 	deadline time.Time   // of the next write, as it was set
 	err      error       // of the first write that failed
 	whole    bool        // the answer came to its end
+	closed   bool        // its last chunk was taken, done or error
 	over     bool
 }
 
@@ -84,7 +85,8 @@ func (w *conversation) finish() {
 	defer w.mu.Unlock()
 	w.over = true
 	w.timer.Stop()
-	w.c.gone = w.err != nil || w.c.r.Context().Err() != nil
+	// Who has the last chunk has all there is, and may leave before we do.
+	w.c.gone = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
 	w.c.broken = !w.whole
 }
 
@@ -94,6 +96,7 @@ func (w *conversation) Chunk(k chat.Chunk) error {
 	defer w.mu.Unlock()
 	w.out = appendChunk(w.out, k)
 	w.whole = w.whole || k.Type == chat.DoneChunk
+	w.closed = w.whole || k.Type == chat.ErrorChunk
 	if len(w.out) < flushAt {
 		return w.err
 	}

@@ -10,8 +10,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
+	"collab/app/idempotency"
 	"collab/domain/fault"
 )
 
@@ -82,7 +84,8 @@ func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 
 // once answers a request that brings an idempotency key: with what was
 // answered first, or by handling it and keeping the answer. Answers of 500 and
-// above are not kept, so that the request can be tried again.
+// above are not kept, nor those that ask to come back later, so that the request
+// can be tried again.
 func (a *api) once(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
@@ -100,14 +103,12 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		return c.replay(answer)
 	}
 
+	renewed := a.renewing(c, attempt)
 	settled := false
 	settle := func(fn func(context.Context) error) {
 		settled = true
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), settleWithin)
-		defer cancel()
-		if err := fn(ctx); err != nil {
-			a.Log.LogAttrs(ctx, slog.LevelError, "an idempotency key was not settled", slog.String("request", c.id), slog.String("error", err.Error()))
-		}
+		renewed()
+		a.keeping(c, fn)
 	}
 	connection := c.w
 	recorded := &recorder{to: connection}
@@ -123,7 +124,7 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		recorded.body.Reset()
 		c.refuse(a.judge(c, err))
 	}
-	if recorded.status >= http.StatusInternalServerError || c.gone || c.broken || recorded.long {
+	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || c.gone || c.broken || recorded.long {
 		settle(attempt.Abandon)
 	} else {
 		settle(func(ctx context.Context) error {
@@ -142,6 +143,41 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 	c.WriteHeader(recorded.status)
 	_, _ = c.Write(recorded.body.Bytes())
 	return nil
+}
+
+// keeping does something with what is kept of a request, whatever became of its
+// client.
+func (a *api) keeping(c *call, fn func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), settleWithin)
+	defer cancel()
+	if err := fn(ctx); err != nil {
+		a.Log.LogAttrs(ctx, slog.LevelError, "an idempotency key was not settled", slog.String("request", c.id), slog.String("error", err.Error()))
+	}
+}
+
+// renewing has the key stay claimed while the request runs, which may be longer
+// than a claim holds. The function it returns ends that.
+func (a *api) renewing(c *call, attempt *idempotency.Attempt) (end func()) {
+	var mu sync.Mutex
+	mu.Lock()
+	defer mu.Unlock()
+	over := false
+	var timer *time.Timer
+	timer = time.AfterFunc(idempotency.RenewEvery, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
+		}
+		a.keeping(c, attempt.Renew)
+		timer.Reset(idempotency.RenewEvery)
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		timer.Stop()
+	}
 }
 
 func keep(r *recorder) kept {

@@ -3,14 +3,19 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"collab/adapters/system"
 	"collab/app/idempotency"
+	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/org"
 	"collab/domain/replay"
@@ -275,4 +280,166 @@ func TestKeysBelongToTheirCaller(t *testing.T) {
 	if len(names) != 6 {
 		t.Errorf("callers share a name: %v", names)
 	}
+}
+
+// key gives a request of a conversation a key.
+func key(k string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Idempotency-Key", k) }
+}
+
+func TestAStreamWithAKey(t *testing.T) {
+	within(t, "is sent as it comes, and again byte for byte", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			_ = to.Chunk(says("a"))
+			_ = to.Wait()
+		}
+		time.Sleep(20 * time.Second)
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true, key("k"))
+		want := comment
+		for range 3 {
+			synctest.Wait()
+			if l.text() != want {
+				w.Errorf("there is %q, want %q", l.text(), want)
+			}
+			time.Sleep(10 * time.Second)
+			want += textEvent("a")
+		}
+		want += comment + doneEvent
+		l.heard(w, want)
+		again := w.ask(client, true, key("k"))
+		again.heard(w, want)
+		for name, values := range l.answer.Header {
+			switch name {
+			case "X-Request-Id", "X-Accel-Buffering", "Date":
+			default:
+				if !slices.Equal(again.answer.Header[name], values) {
+					w.Errorf("%s is %q, want %q", name, again.answer.Header[name], values)
+				}
+			}
+		}
+		if again.answer.Header.Get("Idempotent-Replayed") != "true" || l.answer.Header.Get("Idempotent-Replayed") != "" {
+			w.Errorf("the headers are %v, then %v", l.answer.Header, again.answer.Header)
+		}
+		if n := len(w.entries()); n != 1 {
+			w.Errorf("%d are in the ledger", n)
+		}
+	})
+
+	within(t, "holds the key for as long as it takes", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		for range 25 {
+			time.Sleep(time.Minute)
+			to.Alive()
+		}
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true, key("k"))
+		for range 24 {
+			time.Sleep(time.Minute)
+			if other := w.ask(client, true, key("k")); other.answer.StatusCode != http.StatusConflict {
+				w.Fatalf("another gets %d", other.answer.StatusCode)
+			}
+		}
+		<-l.done
+		w.ask(client, true, key("k")).heard(w, l.text())
+		if n := len(w.entries()); n != 1 {
+			w.Errorf("%d are in the ledger", n)
+		}
+	})
+
+	calls := 0
+	within(t, "is not kept when it ended in an error", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		if calls++; calls%2 == 1 {
+			return chat.Reply{}, &chat.Failure{Kind: chat.RateLimited}
+		}
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		w.ask(client, true, key("k")).heard(w, comment+`data: {"type":"error","error":"Rate limit exceeded."}`+"\n\n")
+		w.ask(client, true, key("k")).heard(w, comment+doneEvent)
+		if n := len(w.entries()); n != 2 {
+			w.Errorf("%d are in the ledger", n)
+		}
+	})
+
+	within(t, "is not kept when it ended in a panic", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		if calls++; calls%2 == 1 {
+			panic("boom")
+		}
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true, key("k"))
+		if <-l.done; l.end == nil || l.text() != comment+errorEvent {
+			w.Errorf("heard %q, %v", l.text(), l.end)
+		}
+		synctest.Wait()
+		w.ask(client, true, key("k")).heard(w, comment+doneEvent)
+	})
+
+	within(t, "is not kept when the client went away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		if calls++; calls%2 == 0 {
+			return whole, nil
+		}
+		<-ctx.Done()
+		return chat.Reply{}, context.Cause(ctx)
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true, key("k"))
+		l.leave()
+		<-l.done
+		synctest.Wait()
+		w.ask(client, true, key("k")).heard(w, comment+doneEvent)
+	})
+
+	long := strings.Repeat("x", 100_000)
+	within(t, "is not kept when it is long, and sent to its end", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		for range 12 {
+			_ = to.Chunk(says(long))
+		}
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		for n := range 2 {
+			w.ask(client, true, key("k")).heard(w, comment+strings.Repeat(textEvent(long), 12)+doneEvent)
+			if got := len(w.entries()); got != n+1 {
+				w.Errorf("%d are in the ledger", got)
+			}
+		}
+	})
+
+	within(t, "is refused in the same way again", func(context.Context, ports.Sink) (chat.Reply, error) {
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		w.actor.Role = org.Viewer
+		for n := range 2 {
+			l := w.ask(client, true, key("k"))
+			if <-l.done; l.answer.StatusCode != http.StatusForbidden || (l.answer.Header.Get("Idempotent-Replayed") == "true") != (n == 1) {
+				w.Errorf("it is %d %v", l.answer.StatusCode, l.answer.Header)
+			}
+		}
+	})
+}
+
+func TestAKeyIsRenewedNoMoreOnceItIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{records: map[string]replay.Record{}}
+		a := serving(t, http.MethodPost, open, func(c *call) error {
+			time.Sleep(idempotency.RenewEvery) // to be renewed as it is settled
+			return c.succeed()
+		}, func(o *Options) {
+			o.Idempotency = idempotency.New(replaying{j}, plain{}, system.Clock{}, &counter{})
+		})
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() { send(a, withKey(fmt.Sprint(i), "{}")) })
+		}
+		all.Wait()
+		time.Sleep(time.Hour)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		for _, r := range j.records {
+			if !r.Done {
+				t.Fatal("what was kept is gone")
+			}
+		}
+	})
 }

@@ -12,6 +12,9 @@ import (
 	"collab/ports"
 )
 
+// RenewEvery is how often an Attempt is to be renewed while its request runs.
+const RenewEvery = replay.Lease / 4
+
 // Idempotency keeps the answers to requests with a key.
 type Idempotency struct {
 	store   ports.Store
@@ -78,6 +81,14 @@ func (a *Attempt) Finish(ctx context.Context, answer []byte) error {
 	done := a.record
 	done.Done, done.Answer, done.ExpiresAt = true, sealed, a.of.clock.Now().Add(replay.Retention)
 	return a.of.store.Journal().Replays().Finish(ctx, done)
+}
+
+// Renew holds the key for longer. It must not be called at the same time as
+// Finish or after it.
+func (a *Attempt) Renew(ctx context.Context) error {
+	r := a.record
+	r.ExpiresAt = a.of.clock.Now().Add(replay.Lease)
+	return a.of.store.Journal().Replays().Finish(ctx, r)
 }
 
 // Abandon frees the key, so that the request can be tried again.

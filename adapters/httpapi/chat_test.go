@@ -1,0 +1,504 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"collab/app/chats"
+	"collab/domain/chat"
+	"collab/domain/fault"
+	"collab/domain/org"
+)
+
+var testModel = chat.Model{
+	ID: "one", DisplayName: "One", Provider: "test", Tier: "fast", ContextWindow: 1_000_000, MaxOutputTokens: 1000,
+	Capabilities: []string{chat.WebSearch}, SearchTool: "search",
+}
+
+// asked reads the body of a chat.
+func asked(t testing.TB, body string) (chat.Request, error) {
+	t.Helper()
+	return (&call{r: post("/", body)}).question()
+}
+
+func TestAQuestionIsReadWhole(t *testing.T) {
+	got, err := asked(t, `{
+		"message": "Caf\u00e9 \ud83d\ude00", "model": "one", "maxTokens": 7, "systemPrompt": "Be\nbrief", "enableWebSearch": true, "unknown": [],
+		"history": [
+			{"role": "user", "content": "How warm is it?"},
+			{"role": "assistant", "content": [
+				{"type": "text", "text": "I look", "cache_control": {}},
+				{"type": "tool_use", "id": "a", "name": "weather", "input": { "city" : "Oslo  \u00e9", "n": 1.50 }},
+				{"type": "tool_use", "id": "b", "name": "web_search", "input": {}, "serverHandled": true},
+				{"type": "tool_use", "id": "c", "name": "web_search", "input": {}, "server_handled": true},
+				{"type": "tool_use", "id": "d", "name": "weather", "input": {}, "serverHandled": false}]},
+			{"role": "user", "content": [
+				{"type": "tool_result", "toolUseId": "a", "content": "21 degrees", "isError": true},
+				{"type": "tool_result", "tool_use_id": "b", "content": null, "is_error": true}]},
+			{"role": "user", "content": []}],
+		"tools": [
+			{"name": "weather", "description": "Of a city", "inputSchema": { "type": "object", "properties": {} }},
+			{"name": "b", "input_schema": {"type":"object"}},
+			{"name": "c", "parameters": {"x":[1, 2]}},
+			{"name": "d", "description": null, "inputSchema": null},
+			{"name": "e"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := chat.Request{
+		Message: "Café 😀", Model: "one", MaxTokens: new(7), System: "Be\nbrief", WebSearch: true,
+		History: []chat.Turn{
+			{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: "How warm is it?"}}},
+			{Role: chat.Assistant, Blocks: []chat.Block{
+				{Kind: chat.Text, Text: "I look"},
+				{Kind: chat.ToolUse, ID: "a", Name: "weather", Args: `{"city":"Oslo  \u00e9","n":1.50}`},
+				{Kind: chat.ToolUse, ID: "b", Name: "web_search", Args: "{}", ServerHandled: true},
+				{Kind: chat.ToolUse, ID: "c", Name: "web_search", Args: "{}", ServerHandled: true},
+				{Kind: chat.ToolUse, ID: "d", Name: "weather", Args: "{}"},
+			}},
+			{Role: chat.User, Blocks: []chat.Block{
+				{Kind: chat.ToolResult, ID: "a", Text: "21 degrees", IsError: true},
+				{Kind: chat.ToolResult, ID: "b", IsError: true},
+			}},
+			{Role: chat.User},
+		},
+		Tools: []chat.Tool{
+			{Name: "weather", Description: "Of a city", Schema: `{"type":"object","properties":{}}`},
+			{Name: "b", Schema: `{"type":"object"}`},
+			{Name: "c", Schema: `{"x":[1,2]}`},
+			{Name: "d"}, {Name: "e"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNullsOfAQuestionAreUnset(t *testing.T) {
+	for _, body := range []string{
+		`{"message":"m"}`,
+		`{"message":"m","model":null,"maxTokens":null,"systemPrompt":null,"enableWebSearch":null,"history":null,"tools":null}`,
+		`{"message":"m","history":[],"tools":[]}`,
+	} {
+		got, err := asked(t, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(chat.Request{Message: "m"}, got); diff != "" {
+			t.Errorf("%s: %s", body, diff)
+		}
+	}
+}
+
+func TestWhatAToolCameToIsText(t *testing.T) {
+	for content, want := range map[string]string{
+		`"a\nb"`:                       "a\nb",
+		`""`:                           "",
+		`null`:                         "",
+		`[{"type":"text","text":"a"}]`: "a",
+		`[{"type":"text","text":"a\n"},{"text":"\u00e9","type":"text","x":1}]`: "a\n\né",
+		`[{"type":"text","text":"a"},{"type":"image","source":{}}]`:            `[{"type":"text","text":"a"},{"type":"image","source":{}}]`,
+		`[{"type":"text","text":null}]`:                                        `[{"type":"text","text":null}]`,
+		`[{"type":"text"}]`:                                                    `[{"type":"text"}]`,
+		`[{"text":"a"}]`:                                                       `[{"text":"a"}]`,
+		`["a"]`:                                                                `["a"]`,
+		`[]`:                                                                   `[]`,
+		`[ 1, {"a" : null} ]`:                                                  `[ 1, {"a" : null} ]`,
+		`{"degrees" : 21.0}`:                                                   `{"degrees" : 21.0}`,
+		`21.50`:                                                                `21.50`,
+		`true`:                                                                 `true`,
+	} {
+		r, err := asked(t, `{"message":"m","history":[{"role":"user","content":[{"type":"tool_result","toolUseId":"a","content":`+content+`}]}]}`)
+		if err != nil {
+			t.Errorf("%s: %v", content, err)
+			continue
+		}
+		if got := r.History[0].Blocks[0].Text; got != want {
+			t.Errorf("%s is %q, want %q", content, got, want)
+		}
+	}
+}
+
+func TestWhatIsWrongWithAQuestionIsNamedWithItsPlace(t *testing.T) {
+	const use = `{"type":"tool_use","id":"a","name":"n","input":{}}`
+	history := func(turns ...string) string {
+		return `{"message":"m","history":[` + strings.Join(turns, ",") + `]}`
+	}
+	user := func(blocks ...string) string {
+		return `{"role":"user","content":[` + strings.Join(blocks, ",") + `]}`
+	}
+	assistant := func(blocks ...string) string {
+		return `{"role":"assistant","content":[` + strings.Join(blocks, ",") + `]}`
+	}
+	tool := func(fields string) string {
+		return `{"message":"m","tools":[{"name":"fine"},{` + fields + `}]}`
+	}
+	many := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
+	for body, want := range map[string]string{
+		`{}`:                                             "message is required",
+		`{"message":null}`:                               "message is required",
+		`{"message":5}`:                                  "message must be a string",
+		`{"message":["m"]}`:                              "message must be a string",
+		`{"message":"m","model":1}`:                      "model must be a string",
+		`{"message":"m","maxTokens":1.5}`:                "maxTokens must be an integer",
+		`{"message":"m","maxTokens":"7"}`:                "maxTokens must be an integer",
+		`{"message":"m","maxTokens":1e3}`:                "maxTokens must be an integer",
+		`{"message":"m","maxTokens":4294967297}`:         "maxTokens is out of range",
+		`{"message":"m","systemPrompt":{}}`:              "systemPrompt must be a string",
+		`{"message":"m","enableWebSearch":1}`:            "enableWebSearch must be true or false",
+		`{"message":"m","history":{}}`:                   "history must be an array",
+		`{"message":"m","history":"none"}`:               "history must be an array",
+		`{"message":"m","tools":true}`:                   "tools must be an array",
+		history(`7`):                                     "history[0] must be an object",
+		history(user(), `null`):                          "history[1] must be an object",
+		history(`{"content":"x"}`):                       "history[0].role is required",
+		history(`{"role":"system","content":"x"}`):       "history[0].role must be one of user, assistant",
+		history(user(), `{"role":"User","content":"x"}`): "history[1].role must be one of user, assistant",
+		history(`{"role":"user"}`):                       "history[0].content must be a string or an array of blocks",
+		history(`{"role":"user","content":null}`):        "history[0].content must be a string or an array of blocks",
+		history(`{"role":"user","content":{}}`):          "history[0].content must be a string or an array of blocks",
+		history(user(), user(`"x"`)):                     "history[1].content[0] must be an object",
+		history(user(`{}`)):                              "history[0].content[0].type is required",
+		history(user(`{"type":"image"}`)):                "history[0].content[0].type must be one of text, tool_use, tool_result",
+		history(user(`{"type":"text"}`)):                 "history[0].content[0].text is required",
+		history(user(`{"type":"text","text":null}`)):     "history[0].content[0].text is required",
+		history(user(`{"type":"text","text":"x"},{"type":"text","text":[]}`)):                          "history[0].content[1].text must be a string",
+		history(assistant(`{"type":"tool_use","name":"n","input":{}}`)):                                "history[0].content[0].id is required",
+		history(assistant(`{"type":"tool_use","id":"a","input":{}}`)):                                  "history[0].content[0].name is required",
+		history(assistant(`{"type":"tool_use","id":"a","name":"n"}`)):                                  "history[0].content[0].input is required",
+		history(user(), assistant(`{"type":"tool_use","id":"a","name":"n","input":"{}"}`)):             "history[1].content[0].input must be a JSON object",
+		history(user(), assistant(`{"type":"tool_use","id":"a","name":"n","input":[]}`)):               "history[1].content[0].input must be a JSON object",
+		history(assistant(`{"type":"tool_use","id":"a","name":"n","input":{},"serverHandled":"yes"}`)): "history[0].content[0].serverHandled must be true or false",
+		history(assistant(`{"type":"tool_use","id":"a","name":"n","input":{},"server_handled":0}`)):    "history[0].content[0].server_handled must be true or false",
+		history(user(`{"type":"tool_result"}`)):                                                        "history[0].content[0].toolUseId is required",
+		history(user(`{"type":"tool_result","tool_use_id":7}`)):                                        "history[0].content[0].tool_use_id must be a string",
+		history(user(`{"type":"tool_result","toolUseId":"a","is_error":"no"}`)):                        "history[0].content[0].is_error must be true or false",
+		tool(`"description":"x"`):                                      "tools[1].name is required",
+		tool(`"name":"n","description":1`):                             "tools[1].description must be a string",
+		tool(`"name":"n","inputSchema":"{}"`):                          "tools[1].inputSchema must be a JSON schema",
+		tool(`"name":"n","input_schema":[]`):                           "tools[1].input_schema must be a JSON schema",
+		tool(`"name":"n","parameters":true`):                           "tools[1].parameters must be a JSON schema",
+		tool(`"name":"n","inputSchema":{"type":"string"}`):             `tools[1].inputSchema must be a JSON schema whose type is "object"`,
+		tool(`"name":"n","inputSchema":{"type":["object"]}`):           `tools[1].inputSchema must be a JSON schema whose type is "object"`,
+		tool(`"name":"n","inputSchema":{"type":null}`):                 `tools[1].inputSchema must be a JSON schema whose type is "object"`,
+		`{"message":"m","tools":[1]}`:                                  "tools[0] must be an object",
+		history(many(chat.MaxTurns+1, `7`)):                            "history must be at most 2000",
+		history(user(), user(many(chat.MaxBlocks+1, `7`))):             "history[1].content must be at most 200",
+		`{"message":"m","tools":[` + many(chat.MaxTools+1, `7`) + `]}`: "tools must be at most 128",
+
+		// What the rules of the domain say names its place in the same way.
+		history(user(use)):                   "history[0].content[0] must not be a tool_use: only the assistant uses tools",
+		history(user(), assistant(use, use)): "history[1].content[1].id must not be another tool_use's",
+		history(user(), assistant(`{"type":"tool_use","id":"a","name":"n m","input":{}}`)): "history[1].content[0].name must be 1 to 64 letters, digits, _ or -",
+		history(user(`{"type":"tool_result","toolUseId":"a"}`)):                            "history[0].content[0].toolUseId must be the id of a tool_use before it",
+		history(assistant(`{"type":"text","text":"x"}`)):                                   "history must begin with a message of the user",
+		tool(`"name":"a b"`):                             "tools[1].name must be 1 to 64 letters, digits, _ or -",
+		tool(`"name":"fine"`):                            "tools[1].name must not be another tool's",
+		`{"message":""}`:                                 "message must not be empty, unless the history ends with a tool result",
+		`{"message":"m","maxTokens":0}`:                  "maxTokens must be between 1 and 1000 for the model one",
+		`{"message":"m","maxTokens":1001}`:               "maxTokens must be between 1 and 1000 for the model one",
+		`{"message":"a\u0000b"}`:                         "message must not contain null characters",
+		history(user(`{"type":"text","text":"\u0000"}`)): "history[0].content[0] must be valid text of at most 400000 characters",
+	} {
+		name := body
+		if len(name) > 100 {
+			name = name[:100]
+		}
+		t.Run(name, func(t *testing.T) {
+			r, err := asked(t, body)
+			if err == nil {
+				_, err = r.Call(testModel)
+			}
+			if !fault.Is(err, fault.Invalid) || err.Error() != want {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+}
+
+func TestOfCountlessProblemsAFewAreRemembered(t *testing.T) {
+	turn := `{"role":"user","content":[` + strings.TrimSuffix(strings.Repeat("7,", chat.MaxBlocks), ",") + `]},`
+	_, err := asked(t, `{"message":"m","history":[`+strings.TrimSuffix(strings.Repeat(turn, chat.MaxTurns), ",")+`]}`)
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Message != "history[0].content[0] must be an object" || len(e.Problems) > 100 {
+		t.Errorf("%d problems, the first is %v", len(e.Problems), err)
+	}
+}
+
+func TestTheLargestQuestions(t *testing.T) {
+	for name, body := range map[string]string{
+		"2,000 turns":    `{"message":"m","history":[` + strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},{"role":"assistant","content":"y"},`, chat.MaxTurns/2), ",") + `]}`,
+		"deep arguments": `{"message":"m","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":` + strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat(`}`, 50) + `}]}]}`,
+		"a long message": `{"message":"` + strings.Repeat("x", chat.MaxMessage) + `"}`,
+		"a long system":  `{"message":"m","systemPrompt":"` + strings.Repeat("x", chat.MaxSystem) + `"}`,
+	} {
+		t.Run(name+" are taken", func(t *testing.T) {
+			r, err := asked(t, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			call, err := r.Call(testModel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds(t, call)
+		})
+	}
+	for name, body := range map[string]string{
+		"arguments nested too deeply": `{"message":"m","history":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":` + strings.Repeat(`{"a":`, 100) + `1` + strings.Repeat(`}`, 100) + `}]}]}`,
+		"brackets without an end":     `{"message":` + strings.Repeat("[", 500_000),
+		"a message too long":          `{"message":"` + strings.Repeat("x", chat.MaxMessage+1) + `"}`,
+		"a name twice in arguments":   `{"message":"m","history":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":{"a":1,"a":2}}]}]}`,
+		"half a surrogate pair":       `{"message":"\ud800"}`,
+	} {
+		t.Run(name+" are refused", func(t *testing.T) {
+			r, err := asked(t, body)
+			if err == nil {
+				_, err = r.Call(testModel)
+			}
+			if !fault.Is(err, fault.Invalid) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// holds checks what providers insist on.
+func holds(t testing.TB, c chat.Call) {
+	t.Helper()
+	if len(c.Turns) == 0 || len(c.Turns)%2 == 0 || c.MaxTokens < 1 {
+		t.Fatalf("%d turns, %d tokens", len(c.Turns), c.MaxTokens)
+	}
+	used, open := map[string]bool{}, map[string]bool{}
+	for i, turn := range c.Turns {
+		if (turn.Role == chat.User) != (i%2 == 0) || len(turn.Blocks) == 0 {
+			t.Fatalf("turn %d is %+v", i, turn)
+		}
+		rest := turn.Blocks
+		for len(rest) > 0 && rest[0].Kind == chat.ToolResult {
+			if !open[rest[0].ID] {
+				t.Fatalf("turn %d answers %q, which is not asked", i, rest[0].ID)
+			}
+			delete(open, rest[0].ID)
+			rest = rest[1:]
+		}
+		if len(open) > 0 {
+			t.Fatalf("turn %d leaves %v open", i, open)
+		}
+		for _, b := range rest {
+			switch {
+			case b.Kind == chat.Text && strings.TrimSpace(b.Text) != "" && utf8.ValidString(b.Text):
+			case b.Kind == chat.ToolUse && turn.Role == chat.Assistant && b.ID != "" && b.Name != "" && !used[b.ID] && isJSONObject(b.Args) && !b.ServerHandled:
+				used[b.ID], open[b.ID] = true, true
+			default:
+				t.Fatalf("turn %d has %+v", i, b)
+			}
+		}
+	}
+	for _, tool := range c.Tools {
+		if tool.Name == "" || tool.Schema != "" && !isJSONObject(tool.Schema) {
+			t.Fatalf("there is the tool %+v", tool)
+		}
+	}
+}
+
+func isJSONObject(text string) bool {
+	var all map[string]json.RawMessage
+	return json.Unmarshal([]byte(text), &all) == nil && all != nil
+}
+
+// FuzzQuestion holds what is accepted to the providers' rules, and the texts to
+// what encoding/json reads from the same body.
+func FuzzQuestion(f *testing.F) {
+	for _, body := range []string{
+		`{"message":"m"}`,
+		`{"message":"","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":{"a":[1]}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"t"}]}]}]}`,
+		`{"message":"m","history":[{"role":"user","content":[]},{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"b","name":"web_search","input":{},"serverHandled":true},{"type":"tool_result","toolUseId":"b","content":{"a":1},"isError":true},{"type":"text","text":" "}]}]}`,
+		`{"message":"m","tools":[{"name":"n","inputSchema":{"type":"object"}},{"name":"o","parameters":{}}],"enableWebSearch":true,"maxTokens":5,"model":"one","systemPrompt":"s"}`,
+		`{"message":"\u2028\ud83d\ude00","history":[{"role":"assistant","content":"x"}]}`,
+		`{"message":"m","history":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":{}}]},{"role":"assistant","content":"y"}]}`,
+		`{"message":"m","history":[7],"tools":{}}`, `[`, ``, `null`,
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		r, err := asked(t, body)
+		if err != nil {
+			if fault.KindOf(err) != fault.Invalid && fault.KindOf(err) != fault.TooLarge {
+				t.Fatal(err)
+			}
+			return
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(body), &want); err != nil {
+			t.Fatalf("%q was read, but %v", body, err)
+		}
+		var message string
+		if err := json.Unmarshal(want["message"], &message); err != nil || message != r.Message {
+			t.Fatalf("message is %q, want %q (%v)", r.Message, message, err)
+		}
+		call, err := r.Call(testModel)
+		if err != nil {
+			if fault.KindOf(err) != fault.Invalid {
+				t.Fatal(err)
+			}
+			return
+		}
+		holds(t, call)
+		if call.Estimate() < 1 {
+			t.Fatalf("it is estimated as %d", call.Estimate())
+		}
+	})
+}
+
+// chunkOf is a chunk as a client reads it.
+type chunkOf struct {
+	Type     chat.ChunkType `json:"type"`
+	Text     *string        `json:"text"`
+	Error    *string        `json:"error"`
+	ToolCall *struct {
+		ID, Name      string
+		Args          json.RawMessage
+		ServerHandled bool
+	} `json:"toolCall"`
+	ToolResult *struct {
+		CallID string
+		Result json.RawMessage
+	} `json:"toolResult"`
+	Usage *struct{ InputTokens, OutputTokens int64 } `json:"usage"`
+}
+
+// told checks that a chunk goes out as one event of one line, and returns what
+// a client reads from it.
+func told(t testing.TB, k chat.Chunk) chunkOf {
+	t.Helper()
+	out := appendChunk([]byte(comment), k)
+	line, ok := strings.CutPrefix(string(out), comment+"data: ")
+	if line, ok = strings.CutSuffix(line, "\n\n"); !ok || strings.ContainsAny(line, "\r\n\u2028\u2029") || !utf8.ValidString(line) {
+		t.Fatalf("it goes out as %q", out)
+	}
+	var c chunkOf
+	d := json.NewDecoder(strings.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil || d.More() {
+		t.Fatalf("%q: %v", line, err)
+	}
+	if c.Type != k.Type {
+		t.Fatalf("the type of %+v is %q", k, c.Type)
+	}
+	return c
+}
+
+// sameValue checks that two JSON texts have the same value. What is no text is
+// the replacement character in both.
+func sameValue(t testing.TB, got json.RawMessage, want string) {
+	t.Helper()
+	read := func(text []byte) (v any) {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(&v); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		return v
+	}
+	if diff := cmp.Diff(read([]byte(want)), read(got)); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func checkChunks(t testing.TB, text, id, raw string, input, output int64) {
+	t.Helper()
+	// Each byte that is no text is replaced for itself.
+	replaced := func(s string) string { return string([]rune(s)) }
+	if c := told(t, chat.Chunk{Type: chat.TextChunk, Text: text}); c.Text == nil || *c.Text != replaced(text) {
+		t.Fatalf("%q is %+v", text, c)
+	}
+	if c := told(t, chat.Chunk{Type: chat.ErrorChunk, Text: text}); c.Error == nil || *c.Error != replaced(text) {
+		t.Fatalf("%q is %+v", text, c)
+	}
+	for _, handled := range []bool{false, true} {
+		c := told(t, chat.Chunk{Type: chat.CallChunk, CallID: id, Name: text, Args: raw, ServerHandled: handled})
+		if c.ToolCall == nil || c.ToolCall.ID != replaced(id) || c.ToolCall.Name != replaced(text) || c.ToolCall.ServerHandled != handled {
+			t.Fatalf("the call is %+v", c.ToolCall)
+		}
+		sameValue(t, c.ToolCall.Args, raw)
+	}
+	c := told(t, chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: raw})
+	if c.ToolResult == nil || c.ToolResult.CallID != replaced(id) {
+		t.Fatalf("the result is %+v", c.ToolResult)
+	}
+	sameValue(t, c.ToolResult.Result, raw)
+	c = told(t, chat.Chunk{Type: chat.DoneChunk, Usage: chat.Usage{Input: input, Output: output}})
+	if c.Usage == nil || c.Usage.InputTokens != input || c.Usage.OutputTokens != output {
+		t.Fatalf("the usage is %+v", c.Usage)
+	}
+}
+
+// FuzzChunk sends any texts as chunks.
+func FuzzChunk(f *testing.F) {
+	for _, raw := range []string{`{}`, "{\n\"a\":\r\n1}", "{\"a\":\"\u2028\u2029\\n\"}", "{\"\xff\":\"\xed\xa0\x80\"}", `[1e400,"\ud83d\ude00"]`, `null`, ``} {
+		f.Add("a\n\r\u2028\x00\xff\"\\", "call_1", raw, int64(1), int64(-1))
+	}
+	f.Fuzz(func(t *testing.T, text, id, raw string, input, output int64) {
+		if !json.Valid([]byte(raw)) {
+			raw = "{}"
+		}
+		checkChunks(t, text, id, raw, input, output)
+	})
+}
+
+func TestChunksAreOneLineWhateverIsInThem(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		value, err := json.MarshalIndent(map[string]any{rapid.String().Draw(r, "name"): rapid.SliceOf(rapid.String()).Draw(r, "values")}, "\r", "\n \t")
+		if err != nil {
+			r.Fatal(err)
+		}
+		checkChunks(t, string(rapid.SliceOf(rapid.Byte()).Draw(r, "text")), rapid.String().Draw(r, "id"), string(value), rapid.Int64().Draw(r, "in"), rapid.Int64().Draw(r, "out"))
+	})
+}
+
+func TestChunksAreWrittenAsDocumented(t *testing.T) {
+	for want, k := range map[string]chat.Chunk{
+		`{"type":"text","text":"a"}`: {Type: chat.TextChunk, Text: "a"},
+		`{"type":"tool_call","toolCall":{"id":"i","name":"n","args":{"a": 1}}}`:                {Type: chat.CallChunk, CallID: "i", Name: "n", Args: `{"a": 1}`},
+		`{"type":"tool_call","toolCall":{"id":"i","name":"n","args":{},"serverHandled":true}}`: {Type: chat.CallChunk, CallID: "i", Name: "n", Args: `{}`, ServerHandled: true},
+		`{"type":"tool_result","toolResult":{"callId":"i","result":[]}}`:                       {Type: chat.ResultChunk, CallID: "i", Result: `[]`},
+		`{"type":"error","error":"Rate limit exceeded."}`:                                      {Type: chat.ErrorChunk, Text: "Rate limit exceeded."},
+		`{"type":"done","usage":{"inputTokens":12,"outputTokens":7}}`:                          {Type: chat.DoneChunk, Usage: chat.Usage{Input: 12, Output: 7, CacheRead: 3}},
+	} {
+		if got := string(appendChunk(nil, k)); got != "data: "+want+"\n\n" {
+			t.Errorf("got %q, want %s", got, want)
+		}
+	}
+}
+
+func TestModelsAreListedTheDefaultFirst(t *testing.T) {
+	plain := testModel
+	plain.ID, plain.Capabilities, plain.SearchTool = "two", nil, ""
+	registry, err := chat.NewRegistry([]chat.Model{testModel, plain}, "two", func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	actor := org.Actor{User: someID, Org: someID, Role: org.Viewer}
+	var a *api
+	a = serving(t, http.MethodGet, open, func(c *call) error {
+		c.actor = actor
+		return a.listModels(c)
+	}, func(o *Options) { o.Chats = chats.New(chats.Options{Registry: registry}) })
+	const rest = `"displayName":"One","provider":"test","tier":"fast","contextWindow":1000000,"maxOutputTokens":1000,"capabilities":`
+	want := fmt.Sprintf(`[{"id":"two",%s[]},{"id":"one",%s["web_search"]}]`+"\n", rest, rest)
+	if w := send(a, get("/test")); w.Code != 200 || w.Body.String() != want {
+		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
+	}
+	actor.Org = ""
+	refused(t, send(a, get("/test")), http.StatusForbidden)
+}

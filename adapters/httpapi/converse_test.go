@@ -1,0 +1,659 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/adapters/system"
+	"collab/app/chats"
+	"collab/app/idempotency"
+	"collab/app/metering"
+	"collab/domain/chat"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/quota"
+	"collab/domain/usage"
+	"collab/ports"
+)
+
+// acting is a model that does what a test says.
+type acting func(ctx context.Context, to ports.Sink) (chat.Reply, error)
+
+func (fn acting) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (chat.Reply, error) {
+	to.Alive()
+	return fn(ctx, to)
+}
+
+// whole is the reply of a model that has come to its end.
+var whole = chat.Reply{Usage: chat.Usage{Input: 12, Output: 7}, InputKnown: true, OutputKnown: true}
+
+const (
+	doneEvent  = `data: {"type":"done","usage":{"inputTokens":12,"outputTokens":7}}` + "\n\n"
+	errorEvent = `data: {"type":"error","error":"An error occurred while processing your request."}` + "\n\n"
+)
+
+func textEvent(text string) string { return `data: {"type":"text","text":"` + text + `"}` + "\n\n" }
+
+func says(text string) chat.Chunk { return chat.Chunk{Type: chat.TextChunk, Text: text} }
+
+// conversing is an interface whose chat is at /test, for a member, over a model
+// of a test's own.
+type conversing struct {
+	testing.TB
+	*api
+	store *memory.Store
+	actor org.Actor
+
+	mu          sync.Mutex
+	lines       []map[string]any  // of the log
+	generations []chat.Generation // as analytics had them
+}
+
+func newConversing(t testing.TB, model acting, change ...func(*Options)) *conversing {
+	t.Helper()
+	w := &conversing{TB: t, store: memory.NewStore(), actor: org.Actor{User: someID, Org: someID, Role: org.Owner}}
+	w.subscribe(plan.Premium)
+	registry, err := chat.NewRegistry([]chat.Model{testModel}, "", func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := func(o *Options) {
+		o.Chats = chats.New(chats.Options{
+			Store: w.store, Registry: registry, Providers: map[string]ports.Models{"test": model}, Generations: w,
+			Clock: system.Clock{}, Alarms: system.Alarms{}, IDs: &memory.IDs{}, Log: slog.New(slog.DiscardHandler),
+			Pause: func(context.Context, int) error { return nil },
+		})
+		o.Metering = metering.New(w.store, system.Clock{})
+		o.Idempotency = idempotency.New(w.store, plain{}, system.Clock{}, &memory.Secrets{})
+		o.Log = slog.New(slog.NewJSONHandler(w, nil))
+	}
+	w.api = serving(t, http.MethodPost, open, func(c *call) error {
+		c.actor = w.actor
+		return w.startChat(c)
+	}, append([]func(*Options){options}, change...)...)
+	return w
+}
+
+// subscribe puts the organisation on a plan.
+func (w *conversing) subscribe(p plan.Plan) {
+	w.Helper()
+	ctx := w.Context()
+	_, err := w.store.Directory().Organisations().Upsert(ctx, org.Organisation{ID: someID, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	if err != nil {
+		w.Fatal(err)
+	}
+	err = w.store.Atomic(ctx, func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(ctx, someID); err != nil {
+			return err
+		}
+		sub, err := plan.Unsubscribed(someID).Granted(plan.Grant{Plan: p}, time.Now())
+		return errors.Join(err, r.Directory().Subscriptions().Put(ctx, someID, sub))
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Write takes a line of the log.
+func (w *conversing) Write(line []byte) (int, error) {
+	var said map[string]any
+	if err := json.Unmarshal(line, &said); err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, said)
+	return len(line), nil
+}
+
+// Record takes what analytics have.
+func (w *conversing) Record(g chat.Generation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.generations = append(w.generations, g)
+}
+
+// became checks what the log, analytics, the ledger and the account say of the
+// only chat.
+func (w *conversing) became(status int, outcome chat.Outcome) usage.Entry {
+	w.Helper()
+	var requests []map[string]any
+	w.mu.Lock()
+	for _, line := range w.lines {
+		if line["msg"] == "request" {
+			requests = append(requests, line)
+		}
+	}
+	generations := slices.Clone(w.generations)
+	w.mu.Unlock()
+	if len(requests) != 1 || requests[0]["status"] != float64(status) || requests[0]["user"] != someID {
+		w.Errorf("the log says %v, want the status %d", requests, status)
+	}
+	if len(generations) != 1 || generations[0].Outcome != outcome {
+		w.Errorf("analytics have %+v, want %s", generations, outcome)
+	}
+	all := w.entries()
+	if len(all) != 1 || all[0].Outcome != outcome {
+		w.Fatalf("the ledger has %+v, want one that is %s", all, outcome)
+	}
+	account, err := w.store.Usage().Quotas().Account(context.Background(), someID, someID, quota.DayOf(all[0].At))
+	if err != nil || account.Reserved != 0 || account.Used != all[0].Tokens.Total() {
+		w.Errorf("the account is %+v, %v; the entry is %+v", account, err, all[0])
+	}
+	return all[0]
+}
+
+func (w *conversing) entries() (all []usage.Entry) {
+	w.Helper()
+	now := time.Now()
+	err := w.store.Usage().Ledger().Entries(context.Background(), someID, usage.Period{Start: now.AddDate(-1, 0, 0), End: now.AddDate(1, 0, 0)}, func(e usage.Entry) error {
+		all = append(all, e)
+		return nil
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return all
+}
+
+// pipes is a listener whose connections are pipes.
+type pipes struct {
+	waiting chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.waiting:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.waiting <- far:
+		return near, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// listen serves over pipes, and returns a client for them.
+func (w *conversing) listen(http2 bool) *http.Client {
+	w.Helper()
+	p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(!http2)
+	protocols.SetUnencryptedHTTP2(http2)
+	server := &http.Server{Handler: w, Protocols: protocols, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = server.Serve(p)
+	}()
+	transport := &http.Transport{DialContext: p.dial, Protocols: protocols}
+	w.Cleanup(func() {
+		transport.CloseIdleConnections()
+		if err := server.Close(); err != nil {
+			w.Error(err)
+		}
+		<-over
+	})
+	return &http.Client{Transport: transport}
+}
+
+// listener is a client on its way through an answer.
+type listener struct {
+	answer *http.Response
+	leave  context.CancelFunc
+
+	mu   sync.Mutex
+	all  bytes.Buffer
+	end  error
+	done chan struct{}
+}
+
+func (l *listener) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func (l *listener) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+const hello = `{"message":"Hello"}`
+
+// ask begins a chat and returns when the head of its answer is there. A client
+// that does not read has no more of it than the head.
+func (w *conversing) ask(client *http.Client, reads bool, change ...func(*http.Request)) *listener {
+	w.Helper()
+	l := &listener{done: make(chan struct{})}
+	var ctx context.Context
+	ctx, l.leave = context.WithCancel(context.Background())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://collab/test", strings.NewReader(hello))
+	if err != nil {
+		w.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for _, fn := range change {
+		fn(r)
+	}
+	if l.answer, err = client.Do(r); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		l.leave()
+		_ = l.answer.Body.Close()
+		<-l.done
+	})
+	if !reads {
+		close(l.done)
+		return l
+	}
+	go func() {
+		defer close(l.done)
+		_, err := io.Copy(l, l.answer.Body)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.end = err
+	}()
+	return l
+}
+
+// heard waits for the end of the answer and checks it.
+func (l *listener) heard(t testing.TB, want string) {
+	t.Helper()
+	<-l.done
+	if got := l.text(); got != want || l.end != nil {
+		t.Errorf("heard %q and %v, want %q", got, l.end, want)
+	}
+}
+
+// within runs a test over each protocol with a time of its own.
+func within(t *testing.T, name string, model acting, fn func(*conversing, *http.Client), change ...func(*Options)) {
+	t.Helper()
+	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name+" over "+protocol, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newConversing(t, model, change...)
+				fn(w, w.listen(http2))
+			})
+		})
+	}
+}
+
+func TestAConversation(t *testing.T) {
+	within(t, "begins at once, and ends with what was used", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		time.Sleep(time.Second)
+		for _, text := range []string{"Hel", "lo"} {
+			if err := to.Chunk(says(text)); err != nil {
+				return chat.Reply{}, err
+			}
+		}
+		return whole, to.Wait()
+	}, func(w *conversing, client *http.Client) {
+		began := time.Now()
+		l := w.ask(client, true)
+		synctest.Wait()
+		if took := time.Since(began); took != 0 || l.text() != comment {
+			t.Errorf("after %v there is %q", took, l.text())
+		}
+		l.heard(w, comment+textEvent("Hel")+textEvent("lo")+doneEvent)
+		for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "Content-Length": ""} {
+			if got := l.answer.Header.Get(name); got != want {
+				w.Errorf("%s is %q", name, got)
+			}
+		}
+		synctest.Wait()
+		if e := w.became(http.StatusOK, chat.Completed); e.Tokens != whole.Usage {
+			w.Errorf("the entry is %+v", e)
+		}
+	})
+
+	within(t, "gathers what comes at once", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		_ = to.Chunk(says("a"))
+		_ = to.Chunk(says("b"))
+		time.Sleep(time.Second)
+		_ = to.Wait()
+		time.Sleep(time.Second)
+		_ = to.Chunk(says("c"))
+		_ = to.Chunk(says(strings.Repeat("d", flushAt)))
+		time.Sleep(time.Second)
+		return whole, to.Wait()
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true)
+		want := comment
+		for _, more := range []string{"", textEvent("a") + textEvent("b"), textEvent("c") + textEvent(strings.Repeat("d", flushAt))} {
+			synctest.Wait()
+			if want += more; l.text() != want {
+				w.Errorf("there are %d bytes, want %d", len(l.text()), len(want))
+			}
+			time.Sleep(time.Second)
+		}
+		l.heard(w, want+doneEvent)
+	})
+
+	within(t, "has comments while the model is silent, and none while it talks", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		for range 4 {
+			time.Sleep(10 * time.Second)
+			_ = to.Chunk(says("a"))
+			_ = to.Wait()
+		}
+		time.Sleep(50 * time.Second)
+		_ = to.Chunk(says("b"))
+		_ = to.Wait()
+		time.Sleep(14 * time.Second)
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true)
+		l.heard(w, comment+strings.Repeat(textEvent("a"), 4)+strings.Repeat(comment, 3)+textEvent("b")+doneEvent)
+	})
+
+	within(t, "has comments as often as streams are configured to", func(context.Context, ports.Sink) (chat.Reply, error) {
+		time.Sleep(3500 * time.Millisecond)
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		w.ask(client, true).heard(w, strings.Repeat(comment, 4)+doneEvent)
+	}, func(o *Options) { o.Heartbeat = time.Second })
+
+	within(t, "outlives the time that a write and the work have", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		for range 20 {
+			time.Sleep(80 * time.Second)
+			to.Alive()
+			_ = to.Chunk(says("a"))
+			_ = to.Wait()
+		}
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true)
+		l.heard(w, comment+strings.Repeat(strings.Repeat(comment, 5)+textEvent("a"), 20)+doneEvent)
+		synctest.Wait()
+		w.became(http.StatusOK, chat.Completed)
+	})
+
+	within(t, "is given up when the client does not read", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		for {
+			if err := errors.Join(to.Chunk(says(strings.Repeat("x", flushAt))), context.Cause(ctx)); err != nil {
+				return chat.Reply{}, err
+			}
+		}
+	}, func(w *conversing, client *http.Client) {
+		began := time.Now()
+		w.ask(client, false)
+		time.Sleep(takeWithin + takeSlack + time.Second)
+		synctest.Wait()
+		e := w.became(statusGone, chat.ClientGone)
+		if took := w.generations[0].Took; took < takeWithin || took > takeWithin+takeSlack {
+			w.Errorf("it had %v", took)
+		}
+		if e.Tokens.Output == 0 || e.At.Before(began) {
+			w.Errorf("the entry is %+v", e)
+		}
+	})
+
+	within(t, "is given up when the client does not take comments", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		<-ctx.Done()
+		return chat.Reply{}, context.Cause(ctx)
+	}, func(w *conversing, client *http.Client) {
+		// Over HTTP/2 comments go through windows that are never full.
+		l := w.ask(client, false)
+		if l.answer.ProtoMajor == 2 {
+			l.leave()
+		}
+		time.Sleep(chatSilence + takeWithin + takeSlack + time.Second)
+		synctest.Wait()
+		w.became(statusGone, chat.ClientGone)
+	})
+
+	within(t, "ends the model's work when the client goes away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		_ = to.Chunk(says("a"))
+		_ = to.Wait()
+		<-ctx.Done()
+		return chat.Reply{}, context.Cause(ctx)
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true)
+		synctest.Wait()
+		began := time.Now()
+		l.leave()
+		<-l.done
+		synctest.Wait()
+		w.became(statusGone, chat.ClientGone)
+		if took := time.Since(began); took != 0 {
+			w.Errorf("it took %v", took)
+		}
+	})
+
+	within(t, "is cut off by a panic, and counted", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		_ = to.Chunk(says("a"))
+		panic("boom")
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true)
+		<-l.done
+		if l.text() != comment+textEvent("a")+errorEvent || l.end == nil {
+			w.Errorf("heard %q, %v", l.text(), l.end)
+		}
+		synctest.Wait()
+		if e := w.became(http.StatusOK, chat.Failed); e.Tokens.Output == 0 {
+			w.Errorf("the entry is %+v", e)
+		}
+		if !slices.ContainsFunc(w.lines, func(line map[string]any) bool { return line["msg"] == "panic" && line["error"] == "boom" }) {
+			w.Errorf("the log says %v", w.lines)
+		}
+	})
+
+	within(t, "ends with an error when the server goes away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		_ = to.Chunk(says("a"))
+		<-ctx.Done()
+		return chat.Reply{}, context.Cause(ctx)
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true)
+		synctest.Wait()
+		if err := w.Chats.Close(w.Context()); err != nil {
+			w.Error(err)
+		}
+		l.heard(w, comment+textEvent("a")+errorEvent)
+		synctest.Wait()
+		w.became(http.StatusOK, chat.ShutDown)
+		refused(w, send(w, post("/test", hello)), http.StatusServiceUnavailable)
+	})
+
+	within(t, "ends with an error when the model falls silent", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		<-ctx.Done()
+		return chat.Reply{}, context.Cause(ctx)
+	}, func(w *conversing, client *http.Client) {
+		w.ask(client, true).heard(w, strings.Repeat(comment, 7)+errorEvent)
+		synctest.Wait()
+		w.became(http.StatusOK, chat.TimedOut)
+	}, func(o *Options) { o.Heartbeat = 14 * time.Second })
+
+	within(t, "is over for its client with the last chunk", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		return whole, nil
+	}, func(w *conversing, client *http.Client) {
+		l := w.ask(client, true)
+		<-l.done
+		l.leave()
+		synctest.Wait()
+		w.became(http.StatusOK, chat.Completed)
+	})
+}
+
+// lasting is a writer that fails the test when it is written to after its
+// request was answered.
+type lasting struct {
+	http.ResponseWriter
+	t    testing.TB
+	over bool // not guarded: a write that comes late is a race as well
+	n    int
+}
+
+func (w *lasting) Write(b []byte) (int, error) {
+	if w.over {
+		w.t.Errorf("%q is written when all is over", b)
+	}
+	w.n += len(b)
+	return len(b), nil
+}
+
+func (w *lasting) Flush() {}
+
+func TestNothingIsWrittenWhenAConversationIsOver(t *testing.T) {
+	for _, heartbeat := range []time.Duration{time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+				time.Sleep(10 * heartbeat) // the next comment is due at the end
+				return whole, nil
+			}, func(o *Options) { o.Heartbeat = heartbeat })
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					out := &lasting{ResponseWriter: discarding{http.Header{}}, t: t}
+					w.ServeHTTP(out, post("/test", hello))
+					out.over = true
+				})
+			}
+			all.Wait()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+type discarding struct{ header http.Header }
+
+func (d discarding) Header() http.Header         { return d.header }
+func (d discarding) WriteHeader(int)             {}
+func (d discarding) Write(b []byte) (int, error) { return len(b), nil }
+
+// Who closes the connection with the last chunk in hand was answered in full.
+func TestAClientThatLeavesWithTheLastChunkIsNotGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, leave := context.WithCancel(context.Background())
+		w := newConversing(t, func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil })
+		out := &leaving{lasting{ResponseWriter: discarding{http.Header{}}, t: t}, leave}
+		w.ServeHTTP(out, post("/test", hello).WithContext(ctx))
+		w.became(http.StatusOK, chat.Completed)
+	})
+}
+
+type leaving struct {
+	lasting
+	leave context.CancelFunc
+}
+
+func (w *leaving) Write(b []byte) (int, error) {
+	if strings.HasSuffix(string(b), doneEvent) {
+		w.leave()
+	}
+	return w.lasting.Write(b)
+}
+
+func TestAConversationOverHTTP10(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+			return whole, to.Chunk(says("a"))
+		})
+		conn, err := w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		go func() {
+			_, _ = io.WriteString(conn, "POST /test HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)
+		}()
+		all, err := io.ReadAll(bufio.NewReader(conn))
+		if _, body, _ := strings.Cut(string(all), "\r\n\r\n"); err != nil || body != comment+textEvent("a")+doneEvent {
+			t.Errorf("got %q, %v", all, err)
+		}
+	})
+}
+
+func TestChatsAreLimitedPerCaller(t *testing.T) {
+	hand := &clock{time.Unix(1_800_000_000, 0)}
+	w := newConversing(t, func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil }, func(o *Options) {
+		o.Now, o.Rates = hand.now, Rates{Address: Rate{100, time.Minute}, Chat: Rate{2, time.Minute}}
+	})
+	for left := 1; left >= 0; left-- {
+		r := send(w, post("/test", hello))
+		for name, want := range map[string]string{"RateLimit-Limit": "2", "RateLimit-Policy": `"chat";q=2;w=60`, "Retry-After": ""} {
+			if got := r.Header().Get(name); r.Code != 200 || got != want {
+				t.Errorf("%d, %s is %q, want %q", r.Code, name, got, want)
+			}
+		}
+		if got := r.Header().Get("RateLimit-Remaining"); got != string(rune('0'+left)) {
+			t.Errorf("%s remain, want %d", got, left)
+		}
+	}
+	r := send(w, post("/test", hello))
+	refused(t, r, http.StatusTooManyRequests)
+	if got := r.Header().Get("Retry-After"); got != "30" {
+		t.Errorf("Retry-After is %q", got)
+	}
+	w.actor.User = otherID
+	if r := send(w, post("/test", hello)); r.Code != 200 {
+		t.Errorf("another caller gets %d", r.Code)
+	}
+	w.actor.User = someID
+	if n := len(w.entries()); n != 3 {
+		t.Errorf("%d are in the ledger", n)
+	}
+	t.Run("a refusal is not kept for the key", func(t *testing.T) {
+		refused(t, send(w, withKey("k", hello)), http.StatusTooManyRequests)
+		hand.at = hand.at.Add(30 * time.Second)
+		if r := send(w, withKey("k", hello)); r.Code != 200 || r.Header().Get("Idempotent-Replayed") != "" {
+			t.Errorf("afterwards it is %d %s", r.Code, r.Body)
+		}
+	})
+}
+
+func TestWhatIsRefusedIsNoStream(t *testing.T) {
+	w := newConversing(t, func(context.Context, ports.Sink) (chat.Reply, error) { panic("it is not asked") })
+	for body, status := range map[string]int{
+		`{}`: 400, `[`: 400, `{"message":"m","model":"two"}`: 400, `{"message":"m","maxTokens":0}`: 400, `{"message":""}`: 400,
+		`{"message":"m","tools":[{"name":"a","inputSchema":1}]}`: 400,
+		`{"message":"` + strings.Repeat("x", maxBody) + `"}`:     413,
+	} {
+		refused(t, send(w, post("/test", body)), status)
+	}
+	r := post("/test", hello)
+	r.Header.Set("Content-Type", "text/plain")
+	refused(t, send(w, r), http.StatusUnsupportedMediaType)
+
+	w.actor.Role = org.Viewer
+	refused(t, send(w, post("/test", hello)), http.StatusForbidden)
+	w.actor.Role = org.Owner
+	w.subscribe(plan.None)
+	if e := refused(t, send(w, post("/test", hello)), http.StatusForbidden); !strings.Contains(e.Message, "no tokens") {
+		t.Errorf("without a plan: %s", e.Message)
+	}
+	if n := len(w.entries()); n != 0 {
+		t.Errorf("%d are in the ledger", n)
+	}
+}
