@@ -73,6 +73,33 @@ import (
 // waited for where an id is expected; it ends in order; and it hangs up on our
 // side. Nothing is ever skipped but comments.
 //
+//	< 200
+//	< tells It is ... degrees.
+//	< brings {"type": "done", ...}
+//
+// is an answer that is a stream which ends: each line is an event with its data
+// as JSON, except that "tells" stands for any number of text chunks of a model
+// that say the text together.
+//
+//   - the provider hears Hello <unique>
+//     < says It |is |21 degrees.
+//     < stops end_turn
+//   - the provider was asked Hello <unique>
+//     < X-Api-Key: key
+//     < {"model": "claude-sonnet-5-5", ...}
+//   - the provider was asked 1 times Hello <unique>
+//   - the provider goes on with Hello <unique>
+//
+// are about the provider of models that stands beside the server. What it does
+// when a user's last text is the given one is a script, in the words that are in
+// provider_test.go; the next script for the same text is for the next time, and
+// the last one for all times after. What it was asked is looked at in order, and
+// where a script says that it waits, it goes on when it is told to.
+//
+//	> GET /api/v1/metering/user as anna until so
+//
+// is asked again until the answer is the expected one.
+//
 // Placeholders are written <kind:name>. In an answer the first one takes what is
 // there, if it is of that kind, and later ones must find the same; in a request
 // they stand for it. The kinds are in pattern_test.go.
@@ -94,7 +121,8 @@ type conversation struct {
 }
 
 // A step is one of these: a sign-in, an address to call from, another protocol, a
-// request with its answer, or what an open stream does.
+// request with its answer, what an open stream does, or something about the
+// provider of models.
 type step struct {
 	line     int
 	signIn   *signIn
@@ -103,6 +131,18 @@ type step struct {
 	request  *request
 	response *response
 	told     *told
+	provider *provision
+}
+
+// provision is what the provider of models is to do, or has done, about a
+// message.
+type provision struct {
+	does    string // "hears", "was asked" or "goes on with"
+	message string
+	times   int      // that it was asked; -1: the next time is looked at
+	script  []string // that it hears
+	fields  []header
+	body    string
 }
 
 // told is what a stream is expected to do.
@@ -125,6 +165,7 @@ type request struct {
 	identity bool   // as, with the identity provider's token
 	delivery *delivery
 	stream   string // the name under which the answer stays open, or empty
+	until    bool   // asked again until it is answered so
 	headers  []header
 	body     string
 }
@@ -151,16 +192,24 @@ type response struct {
 	contains []string
 	finds    []string
 	is       *string // the whole body
+	events   []event // all of a stream
+}
+
+// event is one event of a stream that ends, or the texts of several.
+type event struct {
+	tells bool
+	data  string
 }
 
 var (
-	signInLine  = regexp.MustCompile(`^([a-z]+) signs in(?: to ([a-z]+)(?: as ([a-z:_]+))?)?$`)
-	fromLine    = regexp.MustCompile(`^calls come from (\d+\.\d+\.\d+\.\d+)$`)
-	streamLine  = regexp.MustCompile(`^([a-z]+) (begins|brings|beats|ends|hangs up)$`)
-	requestLine = regexp.MustCompile(`^([A-Z]+) (\S+)(?: as ([a-z]+)('s identity)?)?(?: open as ([a-z]+))?(?: delivered (\S+)( by svix)?(?: with (?:the|a) (old|wrong) secret)?(?: (\d+[smh]) (late|early))?)?$`)
-	statusLine  = regexp.MustCompile(`^(\d{3})(?: naming (\S+))?$`)
-	headerLine  = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*): ?(.*)$`)
-	absentLine  = regexp.MustCompile(`^no ([A-Za-z][A-Za-z0-9-]*)$`)
+	signInLine   = regexp.MustCompile(`^([a-z]+) signs in(?: to ([a-z]+)(?: as ([a-z:_]+))?)?$`)
+	fromLine     = regexp.MustCompile(`^calls come from (\d+\.\d+\.\d+\.\d+)$`)
+	streamLine   = regexp.MustCompile(`^([a-z]+) (begins|brings|beats|ends|hangs up)$`)
+	providerLine = regexp.MustCompile(`^the provider (hears|was asked|goes on with) (?:(\d+) times )?(.+)$`)
+	requestLine  = regexp.MustCompile(`^([A-Z]+) (\S+)(?: as ([a-z]+)('s identity)?)?(?: open as ([a-z]+))?( until so)?(?: delivered (\S+)( by svix)?(?: with (?:the|a) (old|wrong) secret)?(?: (\d+[smh]) (late|early))?)?$`)
+	statusLine   = regexp.MustCompile(`^(\d{3})(?: naming (\S+))?$`)
+	headerLine   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*): ?(.*)$`)
+	absentLine   = regexp.MustCompile(`^no ([A-Za-z][A-Za-z0-9-]*)$`)
 )
 
 func parse(path, text string) (*document, error) {
@@ -223,6 +272,11 @@ func parse(path, text string) (*document, error) {
 					next.http2 = true
 				} else if m := streamLine.FindStringSubmatch(rest); m != nil {
 					next.told = &told{stream: m[1], does: m[2]}
+				} else if m := providerLine.FindStringSubmatch(rest); m != nil && (m[2] == "" || m[1] == "was asked") {
+					next.provider = &provision{does: m[1], message: m[3], times: -1}
+					if m[2] != "" {
+						next.provider.times, _ = strconv.Atoi(m[2])
+					}
 				} else {
 					return nil, fail("nobody understands %q", rest)
 				}
@@ -248,6 +302,14 @@ func parse(path, text string) (*document, error) {
 					addTo(&s.told.fields, &s.told.body, rest, number)
 					break
 				}
+				if s != nil && s.provider != nil && (previous == '*' || previous == '<') {
+					if s.provider.does == "hears" {
+						s.provider.script = append(s.provider.script, rest)
+					} else {
+						addTo(&s.provider.fields, &s.provider.body, rest, number)
+					}
+					break
+				}
 				if s == nil || s.request == nil {
 					return nil, fail("an answer without a request")
 				}
@@ -262,6 +324,10 @@ func parse(path, text string) (*document, error) {
 				}
 				if text, ok := strings.CutPrefix(rest, "says "); ok && s.response.body == "" {
 					s.response.contains = append(s.response.contains, text)
+				} else if text, ok := strings.CutPrefix(rest, "brings "); ok && s.response.body == "" {
+					s.response.events = append(s.response.events, event{data: text})
+				} else if text, ok := strings.CutPrefix(rest, "tells "); ok && s.response.body == "" {
+					s.response.events = append(s.response.events, event{tells: true, data: text})
 				} else if text, ok := strings.CutPrefix(rest, "finds "); ok && s.response.body == "" {
 					s.response.finds = append(s.response.finds, text)
 				} else if text, ok := strings.CutPrefix(rest+" ", "is "); ok && s.response.body == "" {
@@ -309,15 +375,15 @@ func parseRequest(line string) (*request, error) {
 	if m == nil {
 		return nil, fmt.Errorf("nobody understands the request %q", line)
 	}
-	r := &request{method: m[1], target: m[2], as: m[3], identity: m[4] != "", stream: m[5]}
-	if m[6] != "" {
-		r.delivery = &delivery{id: m[6], svix: m[7] != "", secret: m[8]}
-		if m[9] != "" {
-			by, err := time.ParseDuration(m[9])
+	r := &request{method: m[1], target: m[2], as: m[3], identity: m[4] != "", stream: m[5], until: m[6] != ""}
+	if m[7] != "" {
+		r.delivery = &delivery{id: m[7], svix: m[8] != "", secret: m[9]}
+		if m[10] != "" {
+			by, err := time.ParseDuration(m[10])
 			if err != nil {
 				return nil, err
 			}
-			if m[10] == "late" {
+			if m[11] == "late" {
 				by = -by
 			}
 			r.delivery.shift = by

@@ -3,6 +3,7 @@ package script
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,8 +79,40 @@ func described(t *testing.T, path string) func(*http.Request, []byte, *http.Resp
 		if err := openapi3filter.ValidateResponse(context.Background(), output); err != nil {
 			wrong = append(wrong, "the document does not describe the answer: "+oneLine(err))
 		}
+		if route.Operation.OperationID == "chat" && answer.StatusCode == http.StatusOK {
+			wrong = append(wrong, chunks(doc.Components.Schemas["ChatChunk"].Value, text)...)
+		}
 		return wrong
 	}
+}
+
+// chunks holds a model's answer to the chunks that are described, of which the
+// last one ends the stream and no other does. An answer that stays open has none
+// yet.
+func chunks(described *openapi3.Schema, text []byte) []string {
+	var wrong []string
+	last := ""
+	for line := range strings.Lines(string(text)) {
+		data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: ")
+		if !ok {
+			continue
+		}
+		var chunk map[string]any
+		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
+			return append(wrong, "a chunk is no JSON object: "+err.Error())
+		}
+		if last == "done" || last == "error" {
+			wrong = append(wrong, "something follows "+last)
+		}
+		last, _ = chunk["type"].(string)
+		if err := described.VisitJSON(chunk); err != nil {
+			wrong = append(wrong, "the document does not describe the chunk: "+oneLine(err))
+		}
+	}
+	if len(text) > 0 && last != "done" && last != "error" {
+		wrong = append(wrong, "the stream ends after "+last)
+	}
+	return wrong
 }
 
 func oneLine(err error) string {

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"collab/adapters/standardwebhooks"
 	"collab/domain/fault"
+	"collab/test/contract/provider"
 )
 
 const twoConversations = `Prose comes first, and may mention > and < anywhere but at the start.
@@ -57,6 +59,22 @@ Prose between the two.
 < {"a": 1,
 <  ...}
 * feed hangs up
+== Three
+* the provider hears Hello <unique>
+< says It is |warm.
+< stops end_turn
+* the provider was asked Hello <unique>
+< X-Api-Key: key
+< {"model": "m",
+<  ...}
+* the provider was asked 2 times Hello <unique>
+* the provider goes on with Hello <unique>
+> POST /c as anna until so
+> {}
+< 200
+< no ETag
+< tells It is...
+< brings {"type": "done"}
 `
 
 func TestTheFormatIsRead(t *testing.T) {
@@ -93,8 +111,22 @@ func TestTheFormatIsRead(t *testing.T) {
 			{line: 35, told: &told{stream: "feed", does: "brings", fields: []header{{line: 36, name: "id", value: "<int:epoch>-1"}}, body: "{\"a\": 1,\n ...}"}},
 			{line: 39, told: &told{stream: "feed", does: "hangs up"}},
 		}},
+		{title: "Three", line: 40, steps: []step{
+			{line: 41, provider: &provision{does: "hears", message: "Hello <unique>", times: -1, script: []string{"says It is |warm.", "stops end_turn"}}},
+			{line: 44, provider: &provision{does: "was asked", message: "Hello <unique>", times: -1, fields: []header{{line: 45, name: "X-Api-Key", value: "key"}}, body: "{\"model\": \"m\",\n ...}"}},
+			{line: 48, provider: &provision{does: "was asked", message: "Hello <unique>", times: 2}},
+			{line: 49, provider: &provision{does: "goes on with", message: "Hello <unique>", times: -1}},
+			{
+				line:    50,
+				request: &request{line: 50, method: "POST", target: "/c", as: "anna", until: true, body: "{}"},
+				response: &response{
+					line: 52, status: 200, headers: []header{{line: 53, name: "ETag", absent: true}},
+					events: []event{{tells: true, data: "It is..."}, {data: `{"type": "done"}`}},
+				},
+			},
+		}},
 	}}
-	all := cmp.AllowUnexported(document{}, conversation{}, step{}, signIn{}, request{}, delivery{}, header{}, response{}, told{})
+	all := cmp.AllowUnexported(document{}, conversation{}, step{}, signIn{}, request{}, delivery{}, header{}, response{}, event{}, told{}, provision{})
 	if diff := cmp.Diff(want, got, all); diff != "" {
 		t.Error(diff)
 	}
@@ -113,6 +145,7 @@ func TestMistakesInTheFormatAreNamedWithTheirLine(t *testing.T) {
 		"== A\n> GET /x like anna\n":          `x.txt:2: nobody understands the request "GET /x like anna"`,
 		"== A\n* feed ends\n\n< {}\n":         "x.txt:4: an answer without a request",
 		"== A\n* anna leaves\n":               `x.txt:2: nobody understands "anna leaves"`,
+		"== A\n* the provider sings\n":        `x.txt:2: nobody understands "the provider sings"`,
 		"> GET /x\n":                          "x.txt:1: this belongs to no conversation",
 		"== A\n$ COLLAB_X=1\n":                "x.txt:2: a setting is NAME=value before the first conversation",
 	} {
@@ -208,6 +241,8 @@ func echo(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	beside := newModels(provider.Start(t))
+	later := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -238,6 +273,18 @@ func echo(t *testing.T) *server {
 				http.NewResponseController(w).Flush()
 				panic(http.ErrAbortHandler)
 			}
+		case "/chat":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write(append(body, "\n\n"...))
+		case "/model":
+			w.Header().Set("Content-Type", "text/event-stream")
+			if err := relay(w, beside.provider.OpenAI()+"/chat/completions", body); err != nil {
+				t.Error(err)
+			}
+		case "/later":
+			if later++; later < 3 {
+				w.WriteHeader(http.StatusNoContent)
+			}
 		case "/moved":
 			w.Header().Add("Link", `<http://elsewhere:1/next?cursor=c1>; rel="next"`)
 			w.WriteHeader(http.StatusFound)
@@ -251,7 +298,18 @@ func echo(t *testing.T) *server {
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	s.Start()
 	t.Cleanup(s.Close)
-	return &server{base: s.URL}
+	return &server{base: s.URL, models: beside}
+}
+
+// relay asks the provider and hands its answer on.
+func relay(w io.Writer, address string, question []byte) error {
+	answer, err := http.Post(address, "application/json", bytes.NewReader(question))
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(w, answer.Body)
+	return err
 }
 
 // Every line of wrong is the line of the conversation and the beginning of what
@@ -360,6 +418,96 @@ func TestConversationsAreHeld(t *testing.T) {
 		{"A stream that brings something in place of a beat ends the conversation", "> GET /stream open as feed\n< 200\n* feed begins\n* feed beats\n* feed beats\n* feed beats\n* feed ends\n", []string{`7: feed beats: it brings "{\"a\":1}" with the id 7-2`}},
 		{"A stream without an end ends the conversation", "> GET /cut open as feed\n< 200\n* feed brings\n* feed brings\n< event: resync\n* feed ends\n", []string{"7: feed ends: unexpected EOF"}},
 		{"A stream that nobody opened ends the conversation", "* feed ends\n", []string{"2: no stream is called feed"}},
+		{"All events of a stream are told, texts together", `
+> POST /chat
+> Content-Type: text/plain
+> : a comment
+> data: {"type": "text", "text": "It is "}
+>
+> data: {"type": "text", "text": "warm."}
+>
+> :
+>
+> data: {"type": "done"}
+< 200
+< tells It is...
+< brings {"type": "done"}
+> POST /chat
+> Content-Type: text/plain
+> : a comment
+> data: {"type": "text", "text": "It is "}
+< 200
+< brings {"type": "text", "text": "It is "}
+`, nil},
+		{"What a stream tells otherwise is reported", `
+> POST /chat
+> Content-Type: text/plain
+> : a comment
+> data: {"type": "text", "text": "It is "}
+>
+> data: {"type": "done"}
+< 200
+< tells It was
+< brings {"type": "done"}
+> POST /chat
+> Content-Type: text/plain
+> : a comment
+> data: {"type": "text", "text": "It is "}
+>
+> data: {"type": "done"}
+< 200
+< tells It is...
+> POST /chat
+> Content-Type: text/plain
+> : a comment
+> data: {"type": "text", "text": "It is "}
+< 200
+< tells It is...
+< brings {"type": "done"}
+> POST /chat
+> Content-Type: text/plain
+> : a comment
+> data: {"type": "done"}
+< 200
+< brings {"type": "error"}
+`, []string{
+			"8: POST /chat\n\tevent 1 tells: want It was, got It is ",
+			"17: POST /chat\n\tthe stream goes on with {\"type\": \"done\"}",
+			"23: POST /chat\n\tthe stream ends before event 2",
+			"30: POST /chat\n\tevent 1: .type: want error, got done",
+		}},
+		{"The provider does what it is told, and tells what it was asked", `
+* the provider hears Hello <unique>
+< says It is |warm.
+* the provider hears Hello <unique>
+< says Cold.
+> POST /model
+> {"model": "m", "max_tokens": 1, "stream": true, "messages": [{"role": "user", "content": "Hello <unique>"}]}
+< 200
+< says It is
+< says warm.
+> POST /model
+> {"model": "n", "max_tokens": 1, "stream": true, "messages": [{"role": "user", "content": "Hello <unique>"}]}
+< 200
+< says Cold.
+* the provider was asked 2 times Hello <unique>
+* the provider was asked Hello <unique>
+< Content-Type: application/json
+< {"model": "m", ...}
+* the provider was asked Hello <unique>
+< {"model": "m", ...}
+* the provider was asked Hello <unique>
+* the provider was asked 0 times Hello <unique>
+* the provider hears Bye <unique>
+< sings a song
+`, []string{
+			`19: the provider was asked otherwise
+	.model: want m, got n`,
+			"21: the provider was asked 2 times, and not again",
+			"22: the provider was asked 2 times",
+			`23: a provider does not understand "sings a song"`,
+		}},
+		{"What takes a while is asked until it is so", "> GET /later until so\n< 200\n", nil},
 		{"Messages are signed", `
 > POST /webhook delivered a
 > {"type": "user.created"}
@@ -401,6 +549,7 @@ func TestConversationsAreHeld(t *testing.T) {
 			var got []string
 			for _, wrong := range talk.hold(d.conversations[0]) {
 				text, _, _ := strings.Cut(wrong.text, "\n\tanswer:")
+				text, _, _ = strings.Cut(text, "\n\tquestion:")
 				got = append(got, fmt.Sprintf("%d: %s", wrong.line, text))
 			}
 			if diff := cmp.Diff(c.wrong, got); diff != "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/contract/provider"
 	"collab/test/postgres"
 )
 
@@ -37,6 +38,7 @@ var (
 type server struct {
 	base     string // its address, http://127.0.0.1:port
 	database string
+	models   *models // beside it
 }
 
 // start runs a server of its own until the test ends. One that logs an error,
@@ -55,6 +57,7 @@ func start(t *testing.T, p profile, settings ...string) *server {
 			}
 		}
 	})
+	beside := newModels(provider.Start(t))
 	database := p.database(t, t.TempDir())
 	running = collabd.Start(t, append([]string{
 		"COLLAB_DATABASE_URL=" + database,
@@ -63,6 +66,8 @@ func start(t *testing.T, p profile, settings ...string) *server {
 		"COLLAB_IDENTITY_WEBHOOK_SECRETS=" + webhookSecret + "," + oldWebhookSecret,
 		"COLLAB_IDENTITY_ROLE_MAP=org:billing=VIEWER",
 		"COLLAB_LOG_FORMAT=json",
+		"COLLAB_ANTHROPIC_URL=" + beside.provider.Anthropic(), "COLLAB_ANTHROPIC_API_KEY=" + modelsKey,
+		"COLLAB_OPENAI_URL=" + beside.provider.OpenAI(), "COLLAB_OPENAI_API_KEY=" + modelsKey,
 	}, settings...)...)
-	return &server{base: running.URL, database: database}
+	return &server{base: running.URL, database: database, models: beside}
 }

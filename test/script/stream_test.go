@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,6 +106,58 @@ func (s *stream) next() (f frame, err error) {
 			}
 		}
 	})
+}
+
+// compareEvents compares all that a stream brought with what is expected.
+func (t *talk) compareEvents(want []event, body []byte) []string {
+	var got [][]byte
+	s := &stream{cancel: func() {}, lines: bufio.NewReader(bytes.NewReader(body))}
+	for {
+		f, err := s.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return []string{err.Error()}
+		}
+		if f.data != nil {
+			got = append(got, f.data)
+		}
+	}
+	for i, w := range want {
+		if w.tells {
+			said := ""
+			for len(got) > 0 {
+				text, ok := textOf(got[0])
+				if !ok {
+					break
+				}
+				said, got = said+text, got[1:]
+			}
+			if differs := t.values.match(w.data, said); differs != "" {
+				return []string{fmt.Sprintf("event %d tells: %s", i+1, differs)}
+			}
+			continue
+		}
+		if len(got) == 0 {
+			return []string{fmt.Sprintf("the stream ends before event %d", i+1)}
+		}
+		if wrong := t.values.matchJSON(w.data, got[0]); len(wrong) > 0 {
+			return []string{fmt.Sprintf("event %d: %s", i+1, strings.Join(wrong, "\n\t"))}
+		}
+		got = got[1:]
+	}
+	if len(got) > 0 {
+		return []string{fmt.Sprintf("the stream goes on with %s", got[0])}
+	}
+	return nil
+}
+
+// textOf returns the text of a text chunk.
+func textOf(data []byte) (string, bool) {
+	var chunk struct{ Type, Text string }
+	err := json.Unmarshal(data, &chunk)
+	return chunk.Text, err == nil && chunk.Type == "text"
 }
 
 // follow compares what a stream does with what it is expected to do.

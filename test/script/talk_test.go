@@ -27,6 +27,7 @@ type talk struct {
 	check  func(*http.Request, []byte, *http.Response, []byte) []string
 
 	streams map[string]*stream // by name
+	looked  map[string]int     // how many of the questions with a message were looked at
 }
 
 var talks atomic.Int64
@@ -38,6 +39,7 @@ func newTalk(s *server, check func(*http.Request, []byte, *http.Response, []byte
 		client:  clientFrom(""),
 		check:   check,
 		streams: map[string]*stream{},
+		looked:  map[string]int{},
 		values: values{
 			known:  map[string]string{},
 			unique: "k" + strconv.FormatInt(began.UnixMilli(), 36) + "x" + strconv.FormatInt(talks.Add(1), 36),
@@ -100,8 +102,15 @@ func (t *talk) hold(c conversation) []trouble {
 			}
 		case s.told != nil:
 			found = t.follow(s.line, s.told)
+		case s.provider != nil:
+			found = t.provide(s.line, s.provider)
 		case s.request.stream != "":
 			found = t.open(s.request, s.response)
+		case s.request.until:
+			found = t.exchange(s.request, s.response)
+			for deadline := time.Now().Add(patience); len(found) > 0 && time.Now().Before(deadline); {
+				found = t.exchange(s.request, s.response)
+			}
 		default:
 			found = t.exchange(s.request, s.response)
 		}
@@ -362,6 +371,9 @@ func (t *talk) compare(want *response, answer *http.Response, body []byte) []str
 		if string(body) != filled {
 			wrong = append(wrong, fmt.Sprintf("the body is not %q", filled))
 		}
+	}
+	if want.events != nil {
+		wrong = append(wrong, t.compareEvents(want.events, body)...)
 	}
 	if want.field != "" {
 		if message := messageOf(body); !names(message, want.field) {
