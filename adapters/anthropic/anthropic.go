@@ -169,6 +169,9 @@ func (m *Models) message(ctx context.Context, params anthropic.MessageNewParams,
 		case err != nil:
 			return err
 		case over:
+			if err := t.wait(); err != nil {
+				return err
+			}
 			// Only a body that was read to its end leaves a connection to use again.
 			timer := time.AfterFunc(endPatience, cancel)
 			_, _ = io.CopyN(io.Discard, res.Body, bufferSize)

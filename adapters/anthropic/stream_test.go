@@ -224,6 +224,26 @@ func TestNothingWaitsWhileMoreIsThere(t *testing.T) {
 	}
 }
 
+// looking is a body that looks at something when it is read, and is empty.
+type looking func()
+
+func (l looking) Read([]byte) (int, error) {
+	l()
+	return 0, io.EOF
+}
+
+func TestWhatCameWithTheEndGoesOutBeforeTheBodyIsReadOn(t *testing.T) {
+	to := &notes{}
+	var by []string
+	body := io.MultiReader(strings.NewReader(someStart+textEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}`)+someEnd), looking(func() { by = slices.Clone(to.lines) }))
+	if _, err := playing(t, func() io.Reader { return body }).Stream(t.Context(), someCall, to); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"text Hi", "wait"}, by); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestUsageThatComesAgainOverwrites(t *testing.T) {
 	body := someStart + strings.ReplaceAll(someEnd, `"usage":{"output_tokens":9}`,
 		`"usage":{"input_tokens":4,"cache_read_input_tokens":200,"output_tokens":9,"server_tool_use":{"web_search_requests":2}}`)

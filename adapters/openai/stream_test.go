@@ -248,6 +248,26 @@ func TestNothingWaitsWhileMoreIsThere(t *testing.T) {
 	}
 }
 
+// looking is a body that looks at something when it is read, and is empty.
+type looking func()
+
+func (l looking) Read([]byte) (int, error) {
+	l()
+	return 0, io.EOF
+}
+
+func TestWhatCameWithTheEndGoesOutBeforeTheBodyIsReadOn(t *testing.T) {
+	to := &notes{}
+	var by []string
+	body := io.MultiReader(strings.NewReader(someStart+plain("Hi")+someEnd), looking(func() { by = slices.Clone(to.lines) }))
+	if _, err := playing(t, func() io.Reader { return body }).Stream(t.Context(), someCall, to); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"text Hi", "wait"}, by); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestUsageIsKnownOnceItIsOfAllOfTheAnswer(t *testing.T) {
 	during := textEvent(head + `{"content":"Hi"},"finish_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}`)
 	for name, c := range map[string]struct {
