@@ -124,6 +124,16 @@ type Subscriptions interface {
 	// Of is Get for each of the organisations.
 	Of(ctx context.Context, orgs []id.Org) (map[id.Org]plan.Subscription, error)
 
-	// Put adds or replaces the subscription, under the organisation's Lock.
+	// Put adds or replaces the subscription, under the organisation's Lock, with a
+	// Revision one greater than that of s. Conflict when the Customer is another
+	// organisation's.
 	Put(ctx context.Context, o id.Org, s plan.Subscription) error
+
+	// ByCustomer finds the organisation by the payment provider's id of it.
+	ByCustomer(ctx context.Context, customer string) (id.Org, error)
+
+	// Due returns the organisations whose subscription is due (see
+	// plan.Subscription.Due) at now, those due for longest first, limit of them at
+	// most.
+	Due(ctx context.Context, now time.Time, limit int) ([]id.Org, error)
 }

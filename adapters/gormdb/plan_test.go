@@ -124,7 +124,7 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at) " +
 			"SELECT " + uid(kindOrg, "n", "0") + ", 'org_' || n, 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '', CASE WHEN n % 50 = 0 THEN n END " +
 			"FROM (WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < " + strconv.Itoa(organisationN) + ") SELECT n FROM s) AS x",
-		"INSERT INTO subscriptions (org_id, plan, status, is_external, updated_at) SELECT id, 'FREE', 'ACTIVE', false, 1 FROM organisations",
+		"INSERT INTO subscriptions (org_id, plan, status, is_external, updated_at, customer, due_at) SELECT id, 'FREE', 'ACTIVE', false, 1, 'cus_' || provider_id, closed_at FROM organisations",
 		"INSERT INTO users (id, provider_id, name, email, email_key, avatar_url, created_at, updated_at, is_full, seen_at, seen_rank, seen_message) " +
 			"SELECT " + uid(kindUser, "o", "n") + ", 'user_' || o || '_' || n, 'U', 'u' || o || '@' || n, 'u' || o || '@' || n, '', 1, 1, true, 1, 1, '' " + each(usersN),
 		"INSERT INTO users (id, provider_id, name, email, email_key, avatar_url, created_at, updated_at, is_full, seen_at, seen_rank, seen_message) " +
@@ -516,7 +516,8 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			if s.Plan != plan.Free {
 				err = errors.New("no subscription")
 			}
-			return errors.Join(err, q.Put(ctx, o, s), drop(q.Of(ctx, []id.Org{o})), drop(q.Of(ctx, []id.Org{o, other})), drop(q.Of(ctx, pageOfOrgs())))
+			return errors.Join(err, q.Put(ctx, o, s), drop(q.Of(ctx, []id.Org{o})), drop(q.Of(ctx, []id.Org{o, other})), drop(q.Of(ctx, pageOfOrgs())),
+				drop(q.ByCustomer(ctx, s.Customer)), drop(q.Due(ctx, now, 20)))
 		},
 		"teams": func(_ *DB, r ports.Records) error {
 			q := r.Work().Teams()

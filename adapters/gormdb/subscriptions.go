@@ -3,46 +3,97 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"time"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/plan"
 	"collab/ports"
 )
 
 type subscriptionRow struct {
-	OrgID          string        `gorm:"type:uuid;primaryKey"`
-	Plan           string        `gorm:"not null"`
-	Status         string        `gorm:"not null"`
-	PurchasedSeats sql.NullInt64 `gorm:"column:purchased_seats"`
-	PeriodStart    sql.NullInt64 `gorm:"column:period_start"`
-	PeriodEnd      sql.NullInt64 `gorm:"column:period_end"`
-	IsExternal     bool          `gorm:"not null"`
-	Updated        int64         `gorm:"column:updated_at;not null"`
+	OrgID           string         `gorm:"type:uuid;primaryKey"`
+	Plan            string         `gorm:"not null"`
+	Status          string         `gorm:"not null"`
+	PurchasedSeats  sql.NullInt64  `gorm:"column:purchased_seats"`
+	PeriodStart     sql.NullInt64  `gorm:"column:period_start"`
+	PeriodEnd       sql.NullInt64  `gorm:"column:period_end"`
+	IsExternal      bool           `gorm:"not null"`
+	Updated         int64          `gorm:"column:updated_at;not null"`
+	Cancels         bool           `gorm:"column:cancel_at_period_end;not null"`
+	TrialEnd        sql.NullInt64  `gorm:"column:trial_end"`
+	HasMethod       bool           `gorm:"column:has_payment_method;not null"`
+	EverPaid        bool           `gorm:"not null"`
+	Customer        sql.NullString `gorm:"column:customer"`
+	ProviderID      string         `gorm:"not null"`
+	Heard           int64          `gorm:"column:heard_at;not null"`
+	Revision        int64          `gorm:"not null"`
+	CheckoutKey     sql.NullString `gorm:"column:checkout_key"` // null: there is no checkout
+	CheckoutPlan    sql.NullString `gorm:"column:checkout_plan"`
+	CheckoutSession sql.NullString `gorm:"column:checkout_session"`
+	CheckoutURL     sql.NullString `gorm:"column:checkout_url"`
+	CheckoutExpires sql.NullInt64  `gorm:"column:checkout_expires_at"`
+	Due             sql.NullInt64  `gorm:"column:due_at"` // follows from the others
 }
 
 func (subscriptionRow) TableName() string { return "subscriptions" }
 
-func scanSubscription(s scanner) (plan.Subscription, error) {
-	var r subscriptionRow
-	if err := s.Scan(&r.OrgID, &r.Plan, &r.Status, &r.PurchasedSeats, &r.PeriodStart, &r.PeriodEnd, &r.IsExternal, &r.Updated); err != nil {
-		return plan.Subscription{}, err
+func rowOfSubscription(o id.Org, s plan.Subscription) subscriptionRow {
+	r := subscriptionRow{
+		OrgID: string(o), Plan: string(s.Plan), Status: string(s.Status()), PeriodStart: optionalMillis(s.CurrentPeriodStart),
+		PeriodEnd: optionalMillis(s.CurrentPeriodEnd), IsExternal: s.ManagedExternally, Updated: s.UpdatedAt.UnixMilli(),
+		Cancels: s.CancelAtPeriodEnd, TrialEnd: optionalMillis(s.TrialEnd), HasMethod: s.HasPaymentMethod, EverPaid: s.EverPaid,
+		Customer: set(s.Customer), ProviderID: s.ProviderID, Heard: s.HeardAt.UnixMilli(), Revision: s.Revision, Due: optionalMillis(s.Due()),
 	}
+	if s.PurchasedSeats != nil {
+		r.PurchasedSeats = sql.NullInt64{Int64: int64(*s.PurchasedSeats), Valid: true}
+	}
+	if c := s.Checkout; c != nil {
+		r.CheckoutKey, r.CheckoutPlan, r.CheckoutSession, r.CheckoutURL = optional(&c.Key), optional(&c.Plan), optional(&c.Session), optional(&c.URL)
+		r.CheckoutExpires = optionalMillis(&c.ExpiresAt)
+	}
+	return r
+}
+
+func (r subscriptionRow) subscription() plan.Subscription {
 	sub := plan.Subscription{
 		Org: id.Org(r.OrgID), Plan: plan.Plan(r.Plan), CurrentPeriodStart: optionalInstant(r.PeriodStart), CurrentPeriodEnd: optionalInstant(r.PeriodEnd),
-		ManagedExternally: r.IsExternal, UpdatedAt: instant(r.Updated),
+		ManagedExternally: r.IsExternal, UpdatedAt: instant(r.Updated), CancelAtPeriodEnd: r.Cancels, TrialEnd: optionalInstant(r.TrialEnd),
+		HasPaymentMethod: r.HasMethod, EverPaid: r.EverPaid, Customer: r.Customer.String, ProviderID: r.ProviderID, HeardAt: instant(r.Heard),
+		Revision: r.Revision,
 	}.Restore(plan.Status(r.Status))
 	if r.PurchasedSeats.Valid {
 		seats := int(r.PurchasedSeats.Int64)
 		sub.PurchasedSeats = &seats
 	}
-	return sub, nil
+	if r.CheckoutKey.Valid {
+		sub.Checkout = &plan.Checkout{
+			Key: r.CheckoutKey.String, Plan: plan.Plan(r.CheckoutPlan.String), Session: r.CheckoutSession.String, URL: r.CheckoutURL.String,
+			ExpiresAt: instant(r.CheckoutExpires.Int64),
+		}
+	}
+	return sub
+}
+
+const selectSubscriptions = "SELECT org_id, plan, status, purchased_seats, period_start, period_end, is_external, updated_at, " +
+	"cancel_at_period_end, trial_end, has_payment_method, ever_paid, customer, provider_id, heard_at, revision, " +
+	"checkout_key, checkout_plan, checkout_session, checkout_url, checkout_expires_at FROM subscriptions WHERE "
+
+func scanSubscription(s scanner) (plan.Subscription, error) {
+	var r subscriptionRow
+	if err := s.Scan(
+		&r.OrgID, &r.Plan, &r.Status, &r.PurchasedSeats, &r.PeriodStart, &r.PeriodEnd, &r.IsExternal, &r.Updated,
+		&r.Cancels, &r.TrialEnd, &r.HasMethod, &r.EverPaid, &r.Customer, &r.ProviderID, &r.Heard, &r.Revision,
+		&r.CheckoutKey, &r.CheckoutPlan, &r.CheckoutSession, &r.CheckoutURL, &r.CheckoutExpires,
+	); err != nil {
+		return plan.Subscription{}, err
+	}
+	return r.subscription(), nil
 }
 
 type subscriptions struct{ *conn }
 
 var _ ports.Subscriptions = subscriptions{}
-
-const selectSubscriptions = "SELECT org_id, plan, status, purchased_seats, period_start, period_end, is_external, updated_at FROM subscriptions WHERE "
 
 func (q subscriptions) Get(ctx context.Context, o id.Org) (plan.Subscription, error) {
 	sub, found, err := row(ctx, q.read, "Subscription", scanSubscription,
@@ -69,12 +120,29 @@ func (q subscriptions) Of(ctx context.Context, orgs []id.Org) (map[id.Org]plan.S
 }
 
 func (q subscriptions) Put(ctx context.Context, o id.Org, s plan.Subscription) error {
-	r := subscriptionRow{
-		OrgID: string(o), Plan: string(s.Plan), Status: string(s.Status()), PeriodStart: optionalMillis(s.CurrentPeriodStart),
-		PeriodEnd: optionalMillis(s.CurrentPeriodEnd), IsExternal: s.ManagedExternally, Updated: s.UpdatedAt.UnixMilli(),
-	}
-	if s.PurchasedSeats != nil {
-		r.PurchasedSeats = sql.NullInt64{Int64: int64(*s.PurchasedSeats), Valid: true}
-	}
-	return failed(ctx, q.write.WithContext(ctx).Clauses(replace).Create(&r).Error, "Subscription")
+	return q.atomic(ctx, func(c *conn) error {
+		if s.Customer != "" {
+			// Asked first, because a taken key would end a transaction on Postgres.
+			_, taken, err := row(ctx, acrossCustomers.on(c.read), "Subscription", scanInt,
+				"SELECT 1 FROM subscriptions WHERE customer = ? AND org_id <> ?", s.Customer, string(o))
+			if err != nil {
+				return err
+			}
+			if taken {
+				return fault.New(fault.Conflict, "Another organisation has this customer id of the payment provider")
+			}
+		}
+		r := rowOfSubscription(o, s)
+		r.Revision++
+		return failed(ctx, c.write.WithContext(ctx).Clauses(replace).Create(&r).Error, "Subscription")
+	})
+}
+
+func (q subscriptions) ByCustomer(ctx context.Context, customer string) (id.Org, error) {
+	return get(ctx, acrossCustomers.on(q.read), "Customer", scanText[id.Org], "SELECT org_id FROM subscriptions WHERE customer = ?", customer)
+}
+
+func (q subscriptions) Due(ctx context.Context, now time.Time, limit int) ([]id.Org, error) {
+	return all(ctx, acrossDue.on(q.read), "Subscription", scanText[id.Org],
+		"SELECT org_id FROM subscriptions WHERE due_at <= ? ORDER BY due_at, org_id LIMIT ?", now.UnixMilli(), limit)
 }

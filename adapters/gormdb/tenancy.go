@@ -27,6 +27,8 @@ var tenantTables = []string{
 var (
 	acrossMemberships = across("memberships of one user: which organisations there are is the question")
 	acrossInvitations = across("an invitation's token is all that an invited person has")
+	acrossCustomers   = across("a customer's id is all that the payment provider says of an organisation")
+	acrossDue         = across("what is due is looked after for all organisations")
 	acrossOverview    = across("an operator's list shows the seats and the subscription of each organisation in it")
 	acrossHeads       = across("a server asks for the logs of all organisations that its clients follow")
 	acrossLogs        = across("old entries are removed from all logs")

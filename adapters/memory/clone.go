@@ -49,6 +49,7 @@ func cloneInvitation(i invitation.Invitation) invitation.Invitation {
 func cloneSubscription(s plan.Subscription) plan.Subscription {
 	s.PurchasedSeats = clonePointer(s.PurchasedSeats)
 	s.CurrentPeriodStart, s.CurrentPeriodEnd = clonePointer(s.CurrentPeriodStart), clonePointer(s.CurrentPeriodEnd)
+	s.TrialEnd, s.Checkout = clonePointer(s.TrialEnd), clonePointer(s.Checkout)
 	return s
 }
 

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -339,7 +340,41 @@ func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) err
 		if err != nil {
 			return err
 		}
+		if there, err := x.byCustomer(v.Customer); err == nil && there != o {
+			return fault.New(fault.Conflict, "Another organisation has this customer id of the payment provider")
+		}
+		v.Revision++
 		home.subscriptions.put(x, o, v)
 		return nil
+	})
+}
+
+func (s subscriptions) ByCustomer(_ context.Context, customer string) (id.Org, error) {
+	return result(s.run, func(x *tx) (id.Org, error) {
+		return x.byCustomer(customer)
+	})
+}
+
+func (s *state) byCustomer(customer string) (id.Org, error) {
+	for o, t := range s.tenants.rows {
+		if v, there := t.subscriptions.rows[o]; there && customer != "" && v.Customer == customer {
+			return o, nil
+		}
+	}
+	return "", fault.Missing("Customer")
+}
+
+func (s subscriptions) Due(_ context.Context, now time.Time, limit int) ([]id.Org, error) {
+	return result(s.run, func(x *tx) ([]id.Org, error) {
+		due := map[id.Org]time.Time{}
+		for o, t := range x.tenants.rows {
+			if at := t.subscription(o).Due(); at != nil && !at.After(now) {
+				due[o] = *at
+			}
+		}
+		orgs := slices.SortedFunc(maps.Keys(due), func(a, b id.Org) int {
+			return cmp.Or(due[a].Compare(due[b]), cmp.Compare(a, b))
+		})
+		return orgs[:min(limit, len(orgs))], nil
 	})
 }

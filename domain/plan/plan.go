@@ -70,8 +70,18 @@ type Subscription struct {
 	PurchasedSeats     *int
 	CurrentPeriodStart *time.Time
 	CurrentPeriodEnd   *time.Time
+	CancelAtPeriodEnd  bool
+	TrialEnd           *time.Time // of the trial, also of one that is over; nil: there was none
 	ManagedExternally  bool
+	HasPaymentMethod   bool
+	EverPaid           bool // a paid plan was ever active
 	UpdatedAt          time.Time
+
+	Customer   string    // the payment provider's id of the organisation; empty: it never paid
+	ProviderID string    // the provider's id of the subscription that counts, also of one that is over
+	HeardAt    time.Time // the time of the last message of the provider that was taken at its word
+	Checkout   *Checkout // nil: nobody is on the way to pay
+	Revision   int64     // grows with every Put
 
 	status Status
 }
@@ -90,6 +100,12 @@ func (s Subscription) Restore(status Status) Subscription {
 
 // Status returns where the subscription stands.
 func (s Subscription) Status() Status { return s.status }
+
+// HasActivePlan reports whether there is a plan that is paid for, free or on
+// trial.
+func (s Subscription) HasActivePlan() bool {
+	return s.Plan != None && (s.status == Trialing || s.status == Active)
+}
 
 // Allowed reports whether the subscription lets its organisation use the chat.
 func (s Subscription) Allowed() bool {
@@ -128,7 +144,7 @@ func (s Subscription) Granted(g Grant, now time.Time) (Subscription, error) {
 		return s, err
 	}
 	s.Plan, s.PurchasedSeats, s.CurrentPeriodEnd = g.Plan, g.Seats, g.PeriodEnd
-	s.CurrentPeriodStart = &now
+	s.CurrentPeriodStart, s.CancelAtPeriodEnd = &now, false
 	s.ManagedExternally, s.status, s.UpdatedAt = true, Active, now
 	return s, nil
 }

@@ -319,7 +319,7 @@ func (x upheaval) happened(w *world) {
 	that(w.organisations().Get(w.ctx, o)).is(w, x.Close(at(300)))
 	same(w, w.seatsOf(o), org.Seats{Owners: 1, Members: 2})
 	that(w.invitations().ByToken(w.ctx, x.invitation.TokenHash)).missing(w)
-	that(w.subscriptions().Get(w.ctx, o)).is(w, someSubscription(o).Restore("OTHER"))
+	that(w.subscriptions().Get(w.ctx, o)).is(w, kept(someSubscription(o).Restore("OTHER")))
 	that(w.teams().List(w.ctx, o)).is(w, []team.Team{x.shared, x.added})
 	that(w.teamMembers().OfUser(w.ctx, o, x.owner.ID)).is(w, []id.Team{x.added.ID})
 	that(w.workspaces().List(w.ctx, o)).is(w, []workspace.Workspace{x.inside})

@@ -255,11 +255,20 @@ func (w *world) append(o id.Org, fn func(ports.Storage) ([]object.Change, error)
 	return head, err
 }
 
+// someSubscription returns a subscription with every field set. It is not due.
 func someSubscription(o id.Org) plan.Subscription {
 	return plan.Subscription{
 		Org: o, Plan: plan.Premium, PurchasedSeats: new(7), CurrentPeriodStart: new(at(50)), CurrentPeriodEnd: new(at(51)),
-		ManagedExternally: true, UpdatedAt: at(52),
+		CancelAtPeriodEnd: true, TrialEnd: new(at(53)), ManagedExternally: true, HasPaymentMethod: true, EverPaid: true, UpdatedAt: at(52),
+		Customer: "cus_" + string(o), ProviderID: "sub_ü", HeardAt: at(54), Revision: 3,
+		Checkout: &plan.Checkout{Key: "key 'x'", Plan: plan.Standard, Session: "cs_1", URL: "https://pay.example.com/a?b=c#d%20", ExpiresAt: at(55)},
 	}.Restore(plan.PastDue)
+}
+
+// kept is a subscription as it comes back after it was put.
+func kept(s plan.Subscription) plan.Subscription {
+	s.Revision++
+	return s
 }
 
 func someEntry(o id.Org, by id.User) audit.Entry {

@@ -1,15 +1,12 @@
 package contract
 
 import (
-	"errors"
 	"testing"
 
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/invitation"
 	"collab/domain/org"
-	"collab/domain/plan"
-	"collab/ports"
 )
 
 // Invitations is the suite of ports.Invitations.
@@ -149,72 +146,6 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			spoil(that(w.invitations().ByToken(w.ctx, i.TokenHash)).must(w))
 			spoil(that(w.invitations().Pending(w.ctx, o.ID, "", at(6))).must(w)[0])
 			that(w.invitations().Get(w.ctx, o.ID, i.ID)).is(w, want)
-		},
-	}.run(t, open)
-}
-
-// Subscriptions is the suite of ports.Subscriptions.
-func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
-	suite{
-		"an organisation that never had a subscription has none": func(w *world) {
-			o, other := w.org(), w.org()
-			w.ok(w.subscriptions().Put(w.ctx, other.ID, someSubscription(other.ID)))
-			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, plan.Unsubscribed(o.ID))
-		},
-		"a subscription comes back with every field as it went in": func(w *world) {
-			o, other := w.org(), w.org()
-			bare := plan.Subscription{Org: o.ID, Plan: plan.Free, UpdatedAt: at(1)}.Restore(plan.Active)
-			w.ok(w.subscriptions().Put(w.ctx, other.ID, someSubscription(other.ID)))
-			for _, s := range []plan.Subscription{bare, someSubscription(o.ID), bare} {
-				w.ok(w.subscriptions().Put(w.ctx, o.ID, s))
-				that(w.subscriptions().Get(w.ctx, o.ID)).is(w, s)
-			}
-			that(w.subscriptions().Get(w.ctx, other.ID)).is(w, someSubscription(other.ID))
-		},
-		"the subscriptions of several are those of each, none the less where there is none": func(w *world) {
-			a, b, none, beside := w.org().ID, w.org().ID, w.org().ID, w.org().ID
-			unknown := fresh[id.Org]()
-			bare := plan.Subscription{Org: b, Plan: plan.Free, UpdatedAt: at(1)}.Restore(plan.Active)
-			for o, s := range map[id.Org]plan.Subscription{a: someSubscription(a), b: bare, beside: someSubscription(beside)} {
-				w.ok(w.subscriptions().Put(w.ctx, o, s))
-			}
-			that(w.subscriptions().Of(w.ctx, nil)).is(w, nil)
-			for _, o := range []id.Org{a, b, none, unknown} {
-				that(w.subscriptions().Of(w.ctx, []id.Org{o})).is(w, map[id.Org]plan.Subscription{o: that(w.subscriptions().Get(w.ctx, o)).must(w)})
-			}
-			that(w.subscriptions().Of(w.ctx, []id.Org{unknown, b, a, b, none})).is(w, map[id.Org]plan.Subscription{
-				a: someSubscription(a), b: bare, none: plan.Unsubscribed(none), unknown: plan.Unsubscribed(unknown),
-			})
-		},
-		"the subscriptions of several show a transaction its own writes, and nobody what it undoes": func(w *world) {
-			a, b := w.org().ID, w.org().ID
-			w.ok(w.subscriptions().Put(w.ctx, a, someSubscription(a)))
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				for _, o := range []id.Org{a, b} {
-					if err := r.Directory().Subscriptions().Put(w.ctx, o, someSubscription(o).Restore("OTHER")); err != nil {
-						return err
-					}
-				}
-				that(r.Directory().Subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{
-					a: someSubscription(a).Restore("OTHER"), b: someSubscription(b).Restore("OTHER"),
-				})
-				return no
-			}), no)
-			that(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: someSubscription(a), b: plan.Unsubscribed(b)})
-		},
-		"what is passed in and handed out is the caller's": func(w *world) {
-			o := w.org()
-			s := someSubscription(o.ID)
-			spoil := func(s plan.Subscription) {
-				*s.PurchasedSeats, *s.CurrentPeriodStart, *s.CurrentPeriodEnd = 999, at(999), at(999)
-			}
-			w.ok(w.subscriptions().Put(w.ctx, o.ID, s))
-			spoil(s)
-			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, someSubscription(o.ID))
-			spoil(that(w.subscriptions().Get(w.ctx, o.ID)).must(w))
-			spoil(that(w.subscriptions().Of(w.ctx, []id.Org{o.ID})).must(w)[o.ID])
-			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, someSubscription(o.ID))
 		},
 	}.run(t, open)
 }

@@ -298,6 +298,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 
 			that(w.invitations().Get(w.ctx, tn.ID, tn.invitation.ID)).missing(w)
 			that(w.invitations().ByToken(w.ctx, tn.invitation.TokenHash)).missing(w)
+			that(w.subscriptions().ByCustomer(w.ctx, someSubscription(tn.ID).Customer)).missing(w)
 			that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).missing(w)
 			that(w.objects().Get(w.ctx, tn.ID, tn.drawer.ID)).missing(w)
 			that(w.objects().At(w.ctx, tn.ID, tn.shelf.StorageKey())).missing(w)

@@ -1,0 +1,265 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"collab/domain/fault"
+)
+
+// TrialLength is how long a trial lasts.
+const TrialLength = 14 * 24 * time.Hour
+
+// State is what the transitions of a subscription distinguish.
+type State string
+
+// The states.
+const (
+	Unplanned     State = "NO_PLAN"
+	OnTrial       State = "TRIALING"                 // our own trial, without a card
+	ProviderTrial State = "TRIALING at the provider" // one that the payment provider runs
+	OnFree        State = "FREE"
+	Paying        State = "ACTIVE"
+	Owing         State = "PAST_DUE"
+	Suspended     State = "PAUSED"
+	External      State = "managed externally"
+)
+
+// States lists all states.
+func States() []State {
+	return []State{Unplanned, OnTrial, ProviderTrial, OnFree, Paying, Owing, Suspended, External}
+}
+
+// Move is what happens to a subscription.
+type Move string
+
+// The moves. Those that the provider makes are named after what the provider
+// says of the subscription now, whatever event told us to look.
+const (
+	StartTrial      Move = "POST /billing/trial"
+	EndTrial        Move = "trial ends"
+	Downgrade       Move = "POST /billing/downgrade"
+	RemoteActive    Move = "subscription is active"
+	RemoteTrial     Move = "subscription is trialing"
+	RemotePastDue   Move = "subscription is past_due or unpaid"
+	RemotePaused    Move = "subscription is paused"
+	RemoteCanceled  Move = "subscription is canceled"
+	RemoteExpired   Move = "subscription is incomplete_expired"
+	RemoteWaiting   Move = "subscription is incomplete"
+	PaymentFailed   Move = "invoice.payment_failed, subscription not readable"
+	PaymentReceived Move = "invoice.paid, subscription not readable"
+	OperatorGrant   Move = "operator sets the plan"
+)
+
+// Moves lists all moves.
+func Moves() []Move {
+	return []Move{
+		StartTrial, EndTrial, Downgrade, RemoteActive, RemoteTrial, RemotePastDue, RemotePaused, RemoteCanceled, RemoteExpired,
+		RemoteWaiting, PaymentFailed, PaymentReceived, OperatorGrant,
+	}
+}
+
+// Transition is a row of the table.
+type Transition struct {
+	From    []State
+	By      Move
+	To      State  // empty: the move is refused
+	Refusal string // why
+	Also    string // what else happens
+	Ours    bool   // the specification is silent, and this is our decision
+}
+
+var (
+	everyone  = States()
+	managed   = []State{External}
+	unmanaged = slices.DeleteFunc(States(), func(s State) bool { return s == External })
+	billed    = []State{ProviderTrial, Paying, Owing, Suspended}
+)
+
+const (
+	refusedExternal = "The subscription is managed outside the payment provider"
+	refusedTrial    = "The trial can be started once, by an organisation that has had no plan"
+	refusedNothing  = "There is nothing to downgrade"
+)
+
+// stays is the To of a row that changes nothing.
+const stays State = "stays"
+
+// Table returns all transitions. Every state meets every move in exactly one
+// row.
+func Table() []Transition {
+	return []Transition{
+		{From: []State{Unplanned}, By: StartTrial, To: OnTrial, Also: "plan STANDARD, for 14 days, no card"},
+		{From: without(unmanaged, Unplanned), By: StartTrial, Refusal: refusedTrial},
+		{From: managed, By: StartTrial, Refusal: refusedExternal, Ours: true},
+
+		{From: []State{OnTrial}, By: EndTrial, To: OnFree},
+		{From: without(everyone, OnTrial), By: EndTrial, To: stays, Ours: true},
+
+		{From: []State{OnTrial}, By: Downgrade, To: OnFree, Also: "the trial ends at once"},
+		{From: []State{Paying}, By: Downgrade, To: Paying, Also: "cancelAtPeriodEnd is set at the provider; FREE when the period ends"},
+		{From: []State{ProviderTrial, Owing, Suspended}, By: Downgrade, To: OnFree, Also: "the provider cancels at once", Ours: true},
+		{From: []State{Unplanned, OnFree}, By: Downgrade, Refusal: refusedNothing, Ours: true},
+		{From: managed, By: Downgrade, Refusal: refusedExternal, Ours: true},
+
+		{From: unmanaged, By: RemoteActive, To: Paying, Also: "the plan of its price; the period as it says"},
+		{From: unmanaged, By: RemoteTrial, To: ProviderTrial, Also: "the plan of its price", Ours: true},
+		{From: unmanaged, By: RemotePastDue, To: Owing, Also: "the plan is kept"},
+		{From: unmanaged, By: RemotePaused, To: Suspended, Ours: true},
+		{From: unmanaged, By: RemoteCanceled, To: OnFree},
+		{From: without(unmanaged, OnTrial), By: RemoteExpired, To: OnFree, Ours: true},
+		{From: []State{OnTrial}, By: RemoteExpired, To: stays, Also: "a checkout that failed does not end a trial", Ours: true},
+		{From: unmanaged, By: RemoteWaiting, To: stays, Ours: true},
+
+		{From: billed, By: PaymentFailed, To: Owing},
+		{From: without(unmanaged, billed...), By: PaymentFailed, To: stays, Also: "nothing is owed yet", Ours: true},
+		{From: []State{Owing}, By: PaymentReceived, To: Paying, Also: "the period is extended"},
+		{From: without(unmanaged, Owing), By: PaymentReceived, To: stays, Also: "the period is extended where there is one", Ours: true},
+
+		{From: managed, By: RemoteActive, To: stays, Ours: true},
+		{From: managed, By: RemoteTrial, To: stays, Ours: true},
+		{From: managed, By: RemotePastDue, To: stays, Ours: true},
+		{From: managed, By: RemotePaused, To: stays, Ours: true},
+		{From: managed, By: RemoteCanceled, To: stays, Ours: true},
+		{From: managed, By: RemoteExpired, To: stays, Ours: true},
+		{From: managed, By: RemoteWaiting, To: stays, Ours: true},
+		{From: managed, By: PaymentFailed, To: stays, Ours: true},
+		{From: managed, By: PaymentReceived, To: stays, Ours: true},
+
+		{From: everyone, By: OperatorGrant, To: External, Also: "any plan, ACTIVE", Ours: true},
+	}
+}
+
+func without(all []State, some ...State) []State {
+	return slices.DeleteFunc(slices.Clone(all), func(s State) bool { return slices.Contains(some, s) })
+}
+
+type step struct {
+	from State
+	by   Move
+}
+
+var transitions = func() map[step]Transition {
+	all := map[step]Transition{}
+	for _, t := range Table() {
+		for _, from := range t.From {
+			all[step{from, t.By}] = t
+		}
+	}
+	return all
+}()
+
+// State returns where the subscription is in the table.
+func (s Subscription) State() State {
+	switch {
+	case s.ManagedExternally:
+		return External
+	case s.Plan == Free:
+		return OnFree
+	case s.Plan == None:
+		return Unplanned
+	}
+	switch s.status {
+	case Trialing:
+		if s.ProviderID == "" {
+			return OnTrial
+		}
+		return ProviderTrial
+	case Active:
+		return Paying
+	case PastDue:
+		return Owing
+	case Paused:
+		return Suspended
+	}
+	return Unplanned
+}
+
+// move looks the move up and returns the state after it, or the refusal.
+func (s Subscription) move(by Move) (State, error) {
+	from := s.State()
+	t := transitions[step{from, by}]
+	switch t.To {
+	case "":
+		return from, fault.New(fault.Conflict, "%s", t.Refusal)
+	case stays:
+		return from, nil
+	}
+	return t.To, nil
+}
+
+// in returns the subscription in a state, with the plan that the state implies.
+// States that come from the provider keep the plan that was set before.
+func (s Subscription) in(state State, now time.Time) Subscription {
+	switch state {
+	case OnTrial:
+		s.Plan, s.status = Standard, Trialing
+	case OnFree:
+		s.Plan, s.status = Free, Active
+		s.CurrentPeriodStart, s.CurrentPeriodEnd, s.PurchasedSeats = nil, nil, nil
+		s.CancelAtPeriodEnd = false
+	case ProviderTrial:
+		s.status = Trialing
+	case Paying:
+		s.status = Active
+	case Owing:
+		s.status = PastDue
+	case Suspended:
+		s.status = Paused
+	}
+	s.UpdatedAt = now
+	return s
+}
+
+// At returns the subscription as it reads at a time: a trial that is over is
+// over for every reader, whether or not that was recorded yet.
+func (s Subscription) At(now time.Time) Subscription {
+	if s.State() != OnTrial || s.TrialEnd == nil || now.Before(*s.TrialEnd) {
+		return s
+	}
+	to, err := s.move(EndTrial)
+	if err != nil {
+		return s
+	}
+	return s.in(to, now)
+}
+
+// Trialed starts the trial.
+func (s Subscription) Trialed(now time.Time) (Subscription, error) {
+	to, err := s.move(StartTrial)
+	if err != nil {
+		return s, err
+	}
+	if s.TrialEnd != nil {
+		return s, fault.New(fault.Conflict, refusedTrial)
+	}
+	end := now.Add(TrialLength)
+	s.TrialEnd, s.CurrentPeriodStart, s.CurrentPeriodEnd = &end, &now, &end
+	return s.in(to, now), nil
+}
+
+// Ending says what the provider is asked to do for a downgrade.
+type Ending uint8
+
+// The endings.
+const (
+	EndedHere   Ending = iota // nothing: the provider has no part in it
+	AtPeriodEnd               // to cancel when the period ends
+	AtOnce                    // to cancel now
+)
+
+// Downgraded returns the subscription after a downgrade as far as it is ours to
+// change, and what the provider is asked; what it then says is to be followed.
+func (s Subscription) Downgraded(now time.Time) (Subscription, Ending, error) {
+	s = s.At(now)
+	to, err := s.move(Downgrade)
+	switch {
+	case err != nil:
+		return s, EndedHere, err
+	case s.State() == OnTrial:
+		return s.in(to, now), EndedHere, nil
+	case to == Paying:
+		return s, AtPeriodEnd, nil
+	}
+	return s, AtOnce, nil
+}

@@ -1,0 +1,284 @@
+package plan
+
+import (
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+// RemoteStatus is what the payment provider says of a subscription.
+type RemoteStatus string
+
+// The provider's statuses.
+const (
+	IsTrialing   RemoteStatus = "trialing"
+	IsActive     RemoteStatus = "active"
+	IsPastDue    RemoteStatus = "past_due"
+	IsUnpaid     RemoteStatus = "unpaid"
+	IsPaused     RemoteStatus = "paused"
+	IsCanceled   RemoteStatus = "canceled"
+	IsExpired    RemoteStatus = "incomplete_expired"
+	IsIncomplete RemoteStatus = "incomplete"
+)
+
+var movesOf = map[RemoteStatus]Move{
+	IsTrialing: RemoteTrial, IsActive: RemoteActive, IsPastDue: RemotePastDue, IsUnpaid: RemotePastDue, IsPaused: RemotePaused,
+	IsCanceled: RemoteCanceled, IsExpired: RemoteExpired, IsIncomplete: RemoteWaiting,
+}
+
+// Remote is a subscription as the payment provider has it.
+type Remote struct {
+	ID                string
+	Customer          string
+	Org               id.Org // as we told the provider; empty: it does not say
+	Status            RemoteStatus
+	Plan              Plan // of its price; None for a price that is not ours
+	Seats             *int
+	PeriodStart       *time.Time
+	PeriodEnd         *time.Time
+	TrialEnd          *time.Time
+	CancelAtPeriodEnd bool // however the provider says that it will end
+	HasPaymentMethod  bool
+}
+
+// Live reports whether the provider bills it, or is about to.
+func (r Remote) Live() bool {
+	switch r.Status {
+	case IsTrialing, IsActive, IsPastDue, IsUnpaid, IsPaused:
+		return true
+	}
+	return false
+}
+
+// Heed says what became of something the provider said.
+type Heed uint8
+
+// What becomes of it.
+const (
+	Followed     Heed = iota
+	Superseded        // it is about another subscription than the one that counts
+	UnknownPrice      // its price is not one of ours, and the plan was kept
+	UnknownState      // its status is one that nobody knows
+)
+
+// Follow returns the subscription as the provider has it now.
+func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
+	by, known := movesOf[r.Status]
+	if !known {
+		return s, UnknownState
+	}
+	if s.State() == External {
+		return s, Followed
+	}
+	own := r.ID == s.ProviderID
+	if !own && s.ProviderID != "" && (s.Billed() || !r.Live()) {
+		return s, Superseded
+	}
+	if r.Live() && r.Plan == None && !own {
+		return s, UnknownPrice
+	}
+	to, err := s.move(by)
+	if err != nil {
+		return s, Superseded
+	}
+	if to == s.State() && !r.Live() {
+		return s, Followed
+	}
+	heed := Followed
+	s.ProviderID, s.Checkout = r.ID, nil
+	if r.Customer != "" {
+		s.Customer = r.Customer
+	}
+	if r.Live() {
+		if r.Plan == None {
+			heed = UnknownPrice
+		} else {
+			s.Plan = r.Plan
+		}
+		s.PurchasedSeats, s.CurrentPeriodStart, s.CurrentPeriodEnd = r.Seats, r.PeriodStart, r.PeriodEnd
+		s.CancelAtPeriodEnd = r.CancelAtPeriodEnd
+		if by == RemoteTrial {
+			s.TrialEnd = r.TrialEnd
+		}
+	}
+	s.HasPaymentMethod = r.HasPaymentMethod && r.Live()
+	s.EverPaid = s.EverPaid || by == RemoteActive
+	return s.in(to, now), heed
+}
+
+// Billed reports whether the provider bills the organisation.
+func (s Subscription) Billed() bool {
+	switch s.State() {
+	case ProviderTrial, Paying, Owing, Suspended:
+		return true
+	}
+	return false
+}
+
+// EventKind is what a provider's message is about.
+type EventKind uint8
+
+// The kinds of messages.
+const (
+	Unrelated    EventKind = iota // nothing that we act on
+	CheckoutDone                  // a checkout was completed
+	Changed                       // a subscription changed
+	Ended                         // a subscription is over
+	PayFailed                     // an invoice was not paid
+	Paid                          // an invoice was paid
+)
+
+// Event is a message of the payment provider.
+type Event struct {
+	Message      string // its id
+	Kind         EventKind
+	Type         string // in the provider's words, for the log
+	At           time.Time
+	Org          id.Org // as we told the provider; empty: it does not say
+	Customer     string
+	Subscription string     // empty: it is about none
+	Unpaid       bool       // of a checkout that was completed without payment so far
+	Snapshot     *Remote    // the subscription at the time of the message, where it brings one
+	PeriodEnd    *time.Time // of a paid invoice
+}
+
+// Observed returns the subscription after a message whose subscription the
+// provider cannot tell us of any more, so that the message's own word counts,
+// unless a later one was heard.
+func (s Subscription) Observed(e Event, now time.Time) (Subscription, Heed) {
+	if e.At.Before(s.HeardAt) {
+		return s, Superseded
+	}
+	heed := Followed
+	switch {
+	case e.Snapshot != nil:
+		r := *e.Snapshot
+		if e.Kind == Ended {
+			r.Status = IsCanceled
+		}
+		s, heed = s.Follow(r, now)
+	case e.Subscription == "" || e.Subscription != s.ProviderID:
+		return s, Superseded
+	case e.Kind == PayFailed, e.Kind == Paid:
+		by := PaymentFailed
+		if e.Kind == Paid {
+			by = PaymentReceived
+		}
+		to, err := s.move(by)
+		if err != nil || s.State() == External {
+			return s, Superseded
+		}
+		if by == PaymentReceived && e.PeriodEnd != nil && s.Billed() && (s.CurrentPeriodEnd == nil || e.PeriodEnd.After(*s.CurrentPeriodEnd)) {
+			s.CurrentPeriodEnd = e.PeriodEnd
+		}
+		s = s.in(to, now)
+	}
+	s.HeardAt = e.At
+	return s, heed
+}
+
+// Checkout is a payment page that an organisation was sent to, or is about to.
+type Checkout struct {
+	Key       string // of the request to the provider, which answers the same key the same
+	Plan      Plan
+	Session   string // empty: the provider has not answered yet
+	URL       string
+	ExpiresAt time.Time // of the page
+}
+
+// open reports whether somebody may be sent to the page.
+func (c *Checkout) open(now time.Time) bool {
+	return now.Add(checkoutSlack).Before(c.ExpiresAt)
+}
+
+// checkoutSlack is how much time somebody who is sent to a page has for it at
+// least.
+const checkoutSlack = 5 * time.Minute
+
+// Order is what buying a plan comes to.
+type Order uint8
+
+// The orders.
+const (
+	NewPage    Order = iota // a page to pay on, under the key of the checkout
+	OpenPage                // the page that there is
+	OtherPage               // first, the end of the page that there is, which is for another plan or over
+	ChangePlan              // another plan of the subscription that there is
+)
+
+// Ordered decides what buying a plan comes to. Key names the request to the
+// provider, should there be a new one, and is then in the checkout of the
+// subscription that is returned.
+func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, Order, error) {
+	if p != Standard && p != Premium {
+		return s, 0, fault.Field("plan", "must be STANDARD or PREMIUM")
+	}
+	s = s.At(now)
+	switch state := s.State(); {
+	case state == External:
+		return s, 0, fault.New(fault.Conflict, refusedExternal)
+	case state == Paying && s.Plan == p:
+		return s, 0, fault.New(fault.Conflict, "The plan %s is active already", p)
+	case s.Billed() && s.Plan == p:
+		return s, 0, fault.New(fault.Conflict, "The plan %s is subscribed to already; the portal leads to what is due", p)
+	case s.Billed():
+		return s, ChangePlan, nil
+	case s.Checkout == nil:
+		s.Checkout, s.UpdatedAt = &Checkout{Key: key, Plan: p}, now
+		return s, NewPage, nil
+	case s.Checkout.Plan != p:
+		return s, OtherPage, nil
+	case s.Checkout.Session == "":
+		return s, NewPage, nil // the provider gives the same page to all who ask with one key
+	case !s.Checkout.open(now):
+		return s, OtherPage, nil
+	}
+	return s, OpenPage, nil
+}
+
+// Closed takes a checkout off whose page is closed.
+func (s Subscription) Closed(key string, now time.Time) Subscription {
+	if s.Checkout != nil && s.Checkout.Key == key {
+		s.Checkout, s.UpdatedAt = nil, now
+	}
+	return s
+}
+
+// Opened notes the page of a checkout, as long as that is the one that counts.
+func (s Subscription) Opened(c Checkout, now time.Time) (Subscription, bool) {
+	if s.Checkout == nil || s.Checkout.Key != c.Key {
+		return s, false
+	}
+	s.Checkout, s.UpdatedAt = &c, now
+	return s, true
+}
+
+// overdueAfter is how long after its period a subscription that was to end is
+// looked at again, should the provider not have said so.
+const overdueAfter = 24 * time.Hour
+
+// Due is when the subscription has to be looked at without anybody asking; nil:
+// never.
+func (s Subscription) Due() *time.Time {
+	switch {
+	case s.State() == OnTrial:
+		return s.TrialEnd
+	case s.Billed() && s.CancelAtPeriodEnd && s.CurrentPeriodEnd != nil:
+		due := s.CurrentPeriodEnd.Add(overdueAfter)
+		return &due
+	}
+	return nil
+}
+
+// Lapsed ends a subscription of which the provider knows nothing any more.
+func (s Subscription) Lapsed(now time.Time) Subscription {
+	if !s.Billed() {
+		return s
+	}
+	to, err := s.move(RemoteCanceled)
+	if err != nil {
+		return s
+	}
+	return s.in(to, now)
+}

@@ -1,0 +1,263 @@
+package contract
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// Subscriptions is the suite of ports.Subscriptions.
+func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
+	trial := func(o id.Org, end time.Time) plan.Subscription {
+		return plan.Subscription{Org: o, Plan: plan.Standard, TrialEnd: &end}.Restore(plan.Trialing)
+	}
+	ending := func(o id.Org, end time.Time) plan.Subscription {
+		return plan.Subscription{Org: o, Plan: plan.Premium, ProviderID: "sub_1", CurrentPeriodEnd: &end, CancelAtPeriodEnd: true}.Restore(plan.Active)
+	}
+	// put has subscriptions stored in their order.
+	put := func(w *world, all ...plan.Subscription) {
+		w.Helper()
+		for _, s := range all {
+			w.ok(w.subscriptions().Put(w.ctx, s.Org, s))
+		}
+	}
+	suite{
+		"an organisation that never had a subscription has none": func(w *world) {
+			o, other := w.org(), w.org()
+			put(w, someSubscription(other.ID))
+			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, plan.Unsubscribed(o.ID))
+		},
+		"a subscription comes back with every field as it went in": func(w *world) {
+			o, other := w.org(), w.org()
+			bare := plan.Subscription{Org: o.ID, Plan: plan.Free, UpdatedAt: at(1)}.Restore(plan.Active)
+			asked := bare
+			asked.Checkout = &plan.Checkout{Key: "k", Plan: plan.Premium}
+			put(w, someSubscription(other.ID))
+			for _, s := range []plan.Subscription{bare, someSubscription(o.ID), asked, someSubscription(o.ID), bare} {
+				put(w, s)
+				that(w.subscriptions().Get(w.ctx, o.ID)).is(w, kept(s))
+			}
+			that(w.subscriptions().Get(w.ctx, other.ID)).is(w, kept(someSubscription(other.ID)))
+		},
+		"one field at a time comes back as it went in": func(w *world) {
+			o := w.org().ID
+			for name, set := range map[string]func(s *plan.Subscription){
+				"seats":         func(s *plan.Subscription) { s.PurchasedSeats = new(0) },
+				"period start":  func(s *plan.Subscription) { s.CurrentPeriodStart = new(at(1)) },
+				"period end":    func(s *plan.Subscription) { s.CurrentPeriodEnd = new(at(2)) },
+				"cancelled":     func(s *plan.Subscription) { s.CancelAtPeriodEnd = true },
+				"trial end":     func(s *plan.Subscription) { s.TrialEnd = new(at(3)) },
+				"external":      func(s *plan.Subscription) { s.ManagedExternally = true },
+				"method":        func(s *plan.Subscription) { s.HasPaymentMethod = true },
+				"ever paid":     func(s *plan.Subscription) { s.EverPaid = true },
+				"customer":      func(s *plan.Subscription) { s.Customer = "cus_" + string(o) },
+				"subscription":  func(s *plan.Subscription) { s.ProviderID = "sub_1" },
+				"heard":         func(s *plan.Subscription) { s.HeardAt = at(4) },
+				"checkout":      func(s *plan.Subscription) { s.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard} },
+				"open checkout": func(s *plan.Subscription) { s.Checkout = &plan.Checkout{Key: "k", Session: "cs", ExpiresAt: at(5)} },
+			} {
+				s := plan.Subscription{Org: o, Plan: plan.Standard}.Restore(plan.Active)
+				set(&s)
+				put(w, s)
+				if d := diff(that(w.subscriptions().Get(w.ctx, o)).must(w), kept(s)); d != "" {
+					w.Errorf("%s (-want +got):\n%s", name, d)
+				}
+			}
+		},
+		"every put is a revision": func(w *world) {
+			o := w.org().ID
+			for n := range int64(4) {
+				s := that(w.subscriptions().Get(w.ctx, o)).must(w)
+				same(w, s.Revision, n)
+				put(w, s)
+			}
+		},
+		"an organisation that is not there gets no subscription": func(w *world) {
+			unknown := fresh[id.Org]()
+			if err := w.subscriptions().Put(w.ctx, unknown, someSubscription(unknown)); err == nil {
+				w.Fatal("no error")
+			}
+			that(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
+			that(w.subscriptions().ByCustomer(w.ctx, someSubscription(unknown).Customer)).missing(w)
+		},
+		"the subscriptions of several are those of each, none the less where there is none": func(w *world) {
+			a, b, none, beside := w.org().ID, w.org().ID, w.org().ID, w.org().ID
+			unknown := fresh[id.Org]()
+			bare := plan.Subscription{Org: b, Plan: plan.Free, UpdatedAt: at(1)}.Restore(plan.Active)
+			put(w, someSubscription(a), bare, someSubscription(beside))
+			that(w.subscriptions().Of(w.ctx, nil)).is(w, nil)
+			for _, o := range []id.Org{a, b, none, unknown} {
+				that(w.subscriptions().Of(w.ctx, []id.Org{o})).is(w, map[id.Org]plan.Subscription{o: that(w.subscriptions().Get(w.ctx, o)).must(w)})
+			}
+			that(w.subscriptions().Of(w.ctx, []id.Org{unknown, b, a, b, none})).is(w, map[id.Org]plan.Subscription{
+				a: kept(someSubscription(a)), b: kept(bare), none: plan.Unsubscribed(none), unknown: plan.Unsubscribed(unknown),
+			})
+		},
+		"a transaction sees its own writes, and nobody what it undoes": func(w *world) {
+			a, b := w.org().ID, w.org().ID
+			put(w, someSubscription(a))
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				q := r.Directory().Subscriptions()
+				for _, o := range []id.Org{a, b} {
+					if err := q.Put(w.ctx, o, someSubscription(o).Restore("OTHER")); err != nil {
+						return err
+					}
+				}
+				that(q.Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{
+					a: kept(someSubscription(a).Restore("OTHER")), b: kept(someSubscription(b).Restore("OTHER")),
+				})
+				that(q.ByCustomer(w.ctx, someSubscription(b).Customer)).is(w, b)
+				if err := q.Put(w.ctx, b, trial(b, at(-1_000_000))); err != nil {
+					return err
+				}
+				if due := that(q.Due(w.ctx, at(0), 1000)).must(w); !slices.Contains(due, b) {
+					w.Fatalf("due are %v, without %s", due, b)
+				}
+				that(q.ByCustomer(w.ctx, someSubscription(b).Customer)).missing(w)
+				return no
+			}), no)
+			that(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: kept(someSubscription(a)), b: plan.Unsubscribed(b)})
+			that(w.subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)).is(w, a)
+			that(w.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).missing(w)
+			if due := that(w.subscriptions().Due(w.ctx, at(0), 1000)).must(w); slices.Contains(due, b) {
+				w.Fatalf("due are %v, with %s", due, b)
+			}
+		},
+		"an organisation is found by its customer, compared exactly": func(w *world) {
+			a, b, none := w.org().ID, w.org().ID, w.org().ID
+			sub := plan.Subscription{Org: none, Plan: plan.Free}.Restore(plan.Active)
+			put(w, someSubscription(a), someSubscription(b), sub)
+			that(w.subscriptions().ByCustomer(w.ctx, "cus_"+string(a))).is(w, a)
+			that(w.subscriptions().ByCustomer(w.ctx, "cus_"+string(b))).is(w, b)
+			for _, unknown := range []string{"", " ", "cus_" + string(none), "CUS_" + string(a), "cus_" + string(a) + " ", "cus_%"} {
+				that(w.subscriptions().ByCustomer(w.ctx, unknown)).missing(w)
+			}
+		},
+		"a customer that changes is found by the new id alone": func(w *world) {
+			a, b := w.org().ID, w.org().ID
+			was := someSubscription(a)
+			is := was
+			is.Customer = "cus_new_" + string(a)
+			put(w, was, is)
+			that(w.subscriptions().ByCustomer(w.ctx, is.Customer)).is(w, a)
+			that(w.subscriptions().ByCustomer(w.ctx, was.Customer)).missing(w)
+			other := someSubscription(b)
+			other.Customer = was.Customer
+			put(w, other)
+			that(w.subscriptions().ByCustomer(w.ctx, was.Customer)).is(w, b)
+		},
+		"another organisation's customer is a conflict that changes nothing": func(w *world) {
+			a, b := w.org().ID, w.org().ID
+			put(w, someSubscription(a), someSubscription(b))
+			taken := someSubscription(b).Restore("OTHER")
+			taken.Customer = someSubscription(a).Customer
+			w.conflict(w.subscriptions().Put(w.ctx, b, taken))
+			that(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: kept(someSubscription(a)), b: kept(someSubscription(b))})
+			that(w.subscriptions().ByCustomer(w.ctx, taken.Customer)).is(w, a)
+			put(w, someSubscription(a)) // one's own is none
+			w.atomic(func(r ports.Records) error {
+				w.conflict(r.Directory().Subscriptions().Put(w.ctx, b, taken))
+				return r.Directory().Subscriptions().Put(w.ctx, b, someSubscription(b))
+			})
+		},
+		"organisations without a customer are no conflict": func(w *world) {
+			for range 2 {
+				o := w.org().ID
+				put(w, plan.Subscription{Org: o, Plan: plan.Free}.Restore(plan.Active))
+			}
+		},
+		"of many who take one customer at once one gets it": func(w *world) {
+			customer, orgs := "cus_"+nextID(), make([]id.Org, 8)
+			for i := range orgs {
+				orgs[i] = w.org().ID
+			}
+			errs := together(len(orgs), func(i int) error {
+				s := someSubscription(orgs[i])
+				s.Customer = customer
+				return w.subscriptions().Put(w.ctx, orgs[i], s)
+			})
+			that(w.subscriptions().ByCustomer(w.ctx, customer)).is(w, orgs[w.oneWins(errs, fault.Conflict)])
+		},
+		"an erased organisation's customer is free": func(w *world) {
+			tn, o := w.tenant(), w.org().ID
+			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
+			s := someSubscription(o)
+			s.Customer = someSubscription(tn.ID).Customer
+			put(w, s)
+			that(w.subscriptions().ByCustomer(w.ctx, s.Customer)).is(w, o)
+		},
+		"due are trials that are over and cancelled ones that should be, for longest first": func(w *world) {
+			orgs := make([]id.Org, 12)
+			for i := range orgs {
+				orgs[i] = w.org().ID
+			}
+			// Long before all times of other tests.
+			day := func(n int) time.Time { return time.Date(1990, 1, n, 0, 0, 0, 0, time.UTC) }
+			external, running, paid := trial(orgs[6], day(1)), ending(orgs[7], day(1)), someSubscription(orgs[8])
+			external.ManagedExternally, running.CancelAtPeriodEnd = true, false
+			paid.ManagedExternally, paid.CancelAtPeriodEnd = false, false
+			over := plan.Subscription{Org: orgs[9], Plan: plan.Free, TrialEnd: new(day(1))}.Restore(plan.Active)
+			put(w, trial(orgs[3], day(5)), trial(orgs[1], day(4)), trial(orgs[0], day(4)), trial(orgs[4], day(9).Add(time.Millisecond)),
+				ending(orgs[2], day(2)), ending(orgs[5], day(8)), external, running, paid, over)
+			closed := that(w.organisations().Get(w.ctx, orgs[3])).must(w)
+			that(w.organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
+
+			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[3], orgs[5]}
+			same(w, dueOf(w, orgs, day(9), 1000), want)
+			for limit := range len(want) + 1 {
+				page := that(w.subscriptions().Due(w.ctx, day(9), limit)).must(w)
+				if len(page) != limit {
+					w.Fatalf("%d are due, want %d", len(page), limit)
+				}
+				mine := among(page, orgs)
+				same(w, mine, want[:len(mine)])
+			}
+			// Those that were looked after are due no more.
+			for _, o := range want {
+				put(w, that(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).Lapsed(day(9)))
+			}
+			same(w, dueOf(w, orgs, day(9), 1000), nil)
+		},
+		"a subscription is due at its time and not before": func(w *world) {
+			o, end := w.org().ID, time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+			put(w, trial(o, end))
+			same(w, dueOf(w, []id.Org{o}, end.Add(-time.Millisecond), 1000), nil)
+			same(w, dueOf(w, []id.Org{o}, end, 1000), []id.Org{o})
+			w.ok(w.organisations().Erase(w.ctx, o, at(300)))
+			same(w, dueOf(w, []id.Org{o}, end, 1000), nil)
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			o := w.org()
+			s := someSubscription(o.ID)
+			spoil := func(s plan.Subscription) {
+				*s.PurchasedSeats, *s.CurrentPeriodStart, *s.CurrentPeriodEnd, *s.TrialEnd = 999, at(999), at(999), at(999)
+				*s.Checkout = plan.Checkout{Key: "spoilt"}
+			}
+			put(w, s)
+			spoil(s)
+			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, kept(someSubscription(o.ID)))
+			spoil(that(w.subscriptions().Get(w.ctx, o.ID)).must(w))
+			spoil(that(w.subscriptions().Of(w.ctx, []id.Org{o.ID})).must(w)[o.ID])
+			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, kept(someSubscription(o.ID)))
+		},
+	}.run(t, open)
+}
+
+// dueOf returns those of the organisations that are due.
+func dueOf(w *world, orgs []id.Org, now time.Time, limit int) []id.Org {
+	w.Helper()
+	return among(that(w.subscriptions().Due(w.ctx, now, limit)).must(w), orgs)
+}
+
+// among returns those of all that are wanted, in their order.
+func among(all, wanted []id.Org) []id.Org {
+	return slices.DeleteFunc(slices.Clone(all), func(o id.Org) bool { return !slices.Contains(wanted, o) })
+}
