@@ -55,14 +55,14 @@ func openProviders(c Config) (providers, error) {
 	if c.anthropic() {
 		m, err := anthropic.New(anthropic.Options{APIKey: c.AnthropicKey, URL: c.AnthropicURL})
 		if err != nil {
-			return nil, fmt.Errorf("COLLAB_ANTHROPIC_URL: %w", err)
+			return nil, err // it names the variable
 		}
 		all[byAnthropic] = m
 	}
 	if c.openai() {
 		m, err := openai.New(openai.Options{APIKey: c.OpenAIKey, URL: c.OpenAIURL})
 		if err != nil {
-			return nil, fmt.Errorf("COLLAB_OPENAI_URL: %w", err)
+			return nil, err // likewise
 		}
 		all[byOpenAI] = m
 	}
@@ -84,9 +84,18 @@ func models(c Config, all providers) (chat.Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_MODELS_FILE: %w", err)
 	}
-	r, err := chat.NewRegistry(known, c.DefaultModel, func(provider string) bool { return all[provider] != nil })
+	configured := func(provider string) bool { return all[provider] != nil }
+	there, err := chat.NewRegistry(known, "", configured)
 	if err != nil {
-		return nil, fmt.Errorf("COLLAB_MODELS_FILE, COLLAB_DEFAULT_MODEL: %w", err)
+		return nil, fmt.Errorf("COLLAB_MODELS_FILE: %w", err)
+	}
+	r, err := chat.NewRegistry(known, c.DefaultModel, configured)
+	if err != nil {
+		var names []string
+		for _, m := range there {
+			names = append(names, m.ID)
+		}
+		return nil, fmt.Errorf("COLLAB_DEFAULT_MODEL: %w; there are %s", err, strings.Join(names, ", "))
 	}
 	return r, nil
 }
@@ -131,7 +140,7 @@ func newAnalytics(lc fx.Lifecycle, c Config, log *slog.Logger, t telemetry) (por
 	}
 	hog, err := analytics.NewPostHog(analytics.Options{Key: c.PostHogKey, URL: c.PostHogURL, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("COLLAB_POSTHOG_URL: %w", err)
+		return nil, err // it names the variable
 	}
 	lc.Append(fx.StopHook(func(stop context.Context) error {
 		drain, over := within(stop, settleTime)

@@ -1,0 +1,245 @@
+package assembly
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"collab/domain/chat"
+)
+
+// offered returns the models of a configuration.
+func offered(t *testing.T, environ ...string) (chat.Registry, error) {
+	t.Helper()
+	c := read(t, environ...)
+	all, err := openProviders(c)
+	if err != nil {
+		return nil, err
+	}
+	return models(c, all)
+}
+
+func TestTheModelsAreThoseWhoseProviderIsConfigured(t *testing.T) {
+	with := func(environ []string, more ...string) []string {
+		return append(environ[:len(environ):len(environ)], more...)
+	}
+	bare := without(complete, "COLLAB_ANTHROPIC_API_KEY")
+	for _, c := range []struct {
+		about     string
+		environ   []string
+		providers string // of the models in their order, each as often as it takes turns
+		first     string // the provider of the default model
+	}{
+		{"nothing in development", nil, "local", "local"},
+		{"Anthropic in development", []string{"COLLAB_ANTHROPIC_API_KEY=k"}, "anthropic local", "anthropic"},
+		{"OpenAI in development", []string{"COLLAB_OPENAI_API_KEY=k"}, "openai local", "openai"},
+		{"both in development", []string{"COLLAB_ANTHROPIC_API_KEY=k", "COLLAB_OPENAI_API_KEY=k"}, "anthropic openai local", "anthropic"},
+		{"the local model by default, beside another", []string{"COLLAB_ANTHROPIC_API_KEY=k", "COLLAB_DEFAULT_MODEL=local-1"}, "local anthropic", "local"},
+		{"servers of one's own that ask for no key", []string{"COLLAB_ANTHROPIC_URL=http://a", "COLLAB_OPENAI_URL=http://b/v1"}, "anthropic openai local", "anthropic"},
+		{"Anthropic in production", complete, "anthropic", "anthropic"},
+		{"OpenAI in production", with(bare, "COLLAB_OPENAI_API_KEY=k"), "openai", "openai"},
+		{"both in production", with(complete, "COLLAB_OPENAI_API_KEY=k"), "anthropic openai", "anthropic"},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			all, err := offered(t, c.environ...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var turns []string
+			for _, m := range all {
+				if len(turns) == 0 || turns[len(turns)-1] != m.Provider {
+					turns = append(turns, m.Provider)
+				}
+			}
+			byDefault, err := all.Find("")
+			if got := strings.Join(turns, " "); got != c.providers || err != nil || byDefault.Provider != c.first {
+				t.Errorf("got models of %s, by default one of %s, %v", got, byDefault.Provider, err)
+			}
+		})
+	}
+}
+
+func TestModelsThatCannotBeNameTheVariable(t *testing.T) {
+	folder := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "COLLAB_MODELS_FILE=" + path
+	}
+	const fields = `"id": "m", "displayName": "M", "tier": "standard", "contextWindow": 10, "maxOutputTokens": 5, "capabilities": []`
+	production := func(more ...string) []string { return append(complete[:len(complete):len(complete)], more...) }
+	for _, c := range []struct {
+		about   string
+		environ []string
+		says    string
+	}{
+		{"a file that is not there", []string{"COLLAB_MODELS_FILE=" + filepath.Join(folder, "gone")}, `COLLAB_MODELS_FILE: .*gone: no such file`},
+		{"a folder", []string{"COLLAB_MODELS_FILE=" + folder}, `COLLAB_MODELS_FILE: .*is a directory`},
+		{"no JSON", []string{file("text", "models:")}, `COLLAB_MODELS_FILE: must be a JSON array of models`},
+		{"half of it", []string{file("half", `[{"id": "m"`)}, `COLLAB_MODELS_FILE: model 1 "m": must be a whole JSON object`},
+		{"an unknown field", []string{file("field", `[{`+fields+`, "provider": "local", "price": 1}]`)}, `COLLAB_MODELS_FILE: model 1 "m": "price": is no field of a model`},
+		{"a wrong form", []string{file("form", `[{"id": 1}]`)}, `COLLAB_MODELS_FILE: model 1 "": id: must be a text`},
+		{"an unknown provider", []string{file("provider", `[{`+fields+`, "provider": "owls"}]`)}, `COLLAB_MODELS_FILE: model 1 "m": provider: must be one of anthropic, openai, local`},
+		{"none", []string{file("none", `[]`)}, `COLLAB_MODELS_FILE: must have a model at least`},
+		{"none whose provider is configured", []string{file("others", `[{`+fields+`, "provider": "openai"}]`)}, `COLLAB_MODELS_FILE: No model of the registry has a provider that is configured`},
+		{"the local one in production", production(file("local", `[{`+fields+`, "provider": "local"}]`)), `COLLAB_MODELS_FILE: No model of the registry has a provider that is configured`},
+		{"an unknown default", []string{"COLLAB_DEFAULT_MODEL=owl"}, `COLLAB_DEFAULT_MODEL: The default model "owl" is not in the registry, .*; there are local-1$`},
+		{"the local one by default in production", production("COLLAB_DEFAULT_MODEL=local-1"), `COLLAB_DEFAULT_MODEL: The default model "local-1" is not .*configured; there are claude-`},
+		{"a key of spaces", []string{"COLLAB_ANTHROPIC_API_KEY= "}, `^COLLAB_ANTHROPIC_API_KEY: must not be empty$`},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			if _, err := offered(t, c.environ...); err == nil || !regexp.MustCompile(c.says).MatchString(err.Error()) {
+				t.Errorf("got %v, want %s", err, c.says)
+			}
+		})
+	}
+}
+
+// slow is how long something may take that does not wait for PostHog, whose
+// attempts have 10 s each.
+const slow = 6 * time.Second
+
+// log is what a server logs.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// send sends a request and returns the body of the answer, which is to be a 200.
+func send(t *testing.T, client *http.Client, r *http.Request, into any) {
+	t.Helper()
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s is %s, %v: %s", r.Method, r.URL, answer.Status, err, body)
+	}
+	if text, ok := into.(*string); ok {
+		*text = string(body)
+	} else if err := json.Unmarshal(body, into); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+}
+
+func request(t *testing.T, method, address, kind, body string, headers ...string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", kind)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// TestAPostHogThatIsDownSlowsNothing: one takes connections and never answers,
+// the other one is not there.
+func TestAPostHogThatIsDownSlowsNothing(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	for about, hog := range map[string]net.Listener{"one that never answers": mute, "one that is not there": gone} {
+		t.Run(about, func(t *testing.T) {
+			c := read(t, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR="+t.TempDir(), "COLLAB_DATABASE_URL=memory://", "COLLAB_ADMIN_SECRET=s",
+				"COLLAB_POSTHOG_KEY=phc_x", "COLLAB_POSTHOG_URL=http://"+hog.Addr().String())
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			out, greeting := io.Pipe()
+			said, ended := &log{}, make(chan error, 1)
+			go func() {
+				ended <- Serve(ctx, c, greeting, said)
+				greeting.Close()
+			}()
+			text := make([]byte, 1024)
+			n := 0
+			for !strings.Contains(string(text[:n]), "/api/v1\n") {
+				m, err := out.Read(text[n:])
+				if err != nil {
+					t.Fatalf("%v after %s", err, text[:n])
+				}
+				n += m
+			}
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			base := regexp.MustCompile(`http://\S+?:\d+`).FindString(string(text[:n]))
+
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			var identity struct{ IdentityToken string }
+			form := url.Values{"email": {"ada@example.com"}, "name": {"Ada"}, "org": {"Office"}, "role": {"admin"}}
+			send(t, client, request(t, "POST", base+"/dev/identity/token", "application/x-www-form-urlencoded", form.Encode()), &identity)
+			var session struct {
+				Token string
+				Org   struct{ ID string }
+			}
+			send(t, client, request(t, "POST", base+"/api/v1/auth/exchange-token", "application/json", fmt.Sprintf(`{"identityToken": %q}`, identity.IdentityToken)), &session)
+			var ignored string
+			send(t, client, request(t, "PUT", base+"/api/v1/admin/organisations/"+session.Org.ID+"/subscription", "application/json", `{"plan": "PREMIUM"}`,
+				"X-Admin-Secret", "s", "Authorization", "Bearer "+session.Token), &ignored)
+
+			began := time.Now()
+			for range 3 {
+				var heard string
+				send(t, client, request(t, "POST", base+"/api/v1/chat", "application/json", `{"message": "Hello", "maxTokens": 20}`, "Authorization", "Bearer "+session.Token), &heard)
+				if !strings.Contains(heard, `"type":"done"`) {
+					t.Errorf("a chat is %s", heard)
+				}
+			}
+			if took := time.Since(began); took > slow {
+				t.Errorf("three chats took %s", took)
+			}
+			client.CloseIdleConnections()
+			began = time.Now()
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > slow {
+				t.Errorf("the end took %s", took)
+			}
+			if n := strings.Count(said.String(), `"msg":"generation"`); n != 3 || !strings.Contains(said.String(), "analytics were left behind") {
+				t.Errorf("%d generations are in the log:\n%s", n, said)
+			}
+		})
+	}
+}
