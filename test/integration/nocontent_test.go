@@ -1,0 +1,371 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/test/collabd"
+	"collab/test/contract/provider"
+)
+
+// secret is in everything that is said, and must not be in anything that is told
+// of it.
+const secret = "quagga"
+
+// posthogKey is told to PostHog and to nobody else.
+const posthogKey = "phc_key_of_the_project"
+
+// thinks is how long a provider takes before it says anything.
+const thinks = 20 * time.Millisecond
+
+// recorder is a server that takes everything and keeps it.
+type recorder struct {
+	*httptest.Server
+	mu     sync.Mutex
+	heads  bytes.Buffer
+	bodies [][]byte // unpacked
+	wrong  []error
+}
+
+func recording(t *testing.T) *recorder {
+	r := &recorder{}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if q.Header.Get("Content-Encoding") == "gzip" && err == nil {
+			var unpack *gzip.Reader
+			if unpack, err = gzip.NewReader(bytes.NewReader(body)); err == nil {
+				body, err = io.ReadAll(unpack)
+			}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		fmt.Fprintln(&r.heads, q.Method, q.URL, q.Header)
+		r.bodies = append(r.bodies, body)
+		if err != nil {
+			r.wrong = append(r.wrong, err)
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// all is everything that came, as it was said.
+func (r *recorder) all(t *testing.T) []byte {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, err := range r.wrong {
+		t.Error(err)
+	}
+	return append(bytes.Join(r.bodies, []byte("\n")), r.heads.Bytes()...)
+}
+
+// listed is a registry of one model of each provider.
+const listed = `[
+	{"id": "m-messages", "displayName": "Messages", "provider": "anthropic", "tier": "standard", "contextWindow": 200000, "maxOutputTokens": 4000, "capabilities": ["web_search"], "searchTool": "web_search_20250305"},
+	{"id": "m-chat", "displayName": "Chat", "provider": "openai", "tier": "standard", "contextWindow": 200000, "maxOutputTokens": 4000, "capabilities": []}
+]`
+
+// answered are the answers that models give, by name; each has the secret
+// wherever there is text, and what became of the call in the end.
+var answered = map[string]struct {
+	model   string
+	script  provider.Script
+	outcome string
+}{
+	"whole": {"m-messages", provider.Script{
+		provider.Uses(provider.Usage{Input: 12, CacheRead: 30, CacheMade: 5, Output: 70}),
+		provider.Think(secret + " thought"), provider.Text(secret, " said"), provider.Cite(secret, "https://example.com/"+secret),
+		provider.Search("s1", secret+" query", provider.Result{Title: secret + " title", URL: "https://example.com/" + secret, PageAge: secret}),
+		provider.Call("c_"+secret, secret+"_tool", `{"path":"`+secret, ` path"}`),
+	}, "completed"},
+	"whole chat": {"m-chat", provider.Script{
+		provider.Uses(provider.Usage{Input: 12, Output: 7}), provider.Think(secret), provider.Text(secret), provider.Call("c1", secret+"_tool", `{"path":"`+secret+`"}`),
+	}, "completed"},
+	"refused":           {"m-messages", provider.Script{provider.Refuse(400, "invalid_request_error", "prompt is too long: "+secret)}, "failed"},
+	"refused chat":      {"m-chat", provider.Script{provider.Refuse(400, "not with "+secret, "no "+secret, "X-Request-Id", "a "+secret)}, "failed"},
+	"no stream":         {"m-messages", provider.Script{provider.Answer(200, "text/html", secret)}, "failed"},
+	"no stream chat":    {"m-chat", provider.Script{provider.Answer(500, "application/json", `["`+secret+`"]`)}, "failed"},
+	"failed":            {"m-messages", provider.Script{provider.Text(secret), provider.Fail("api_error", secret)}, "failed"},
+	"failed chat":       {"m-chat", provider.Script{provider.Text(secret), provider.Fail("no "+secret, secret)}, "failed"},
+	"malformed":         {"m-messages", provider.Script{provider.Text(secret), provider.Raw("data: {" + secret + "\n\n")}, "failed"},
+	"malformed chat":    {"m-chat", provider.Script{provider.Text(secret), provider.Raw("data: " + secret + "\n\n")}, "failed"},
+	"broken call":       {"m-messages", provider.Script{provider.Call(secret, secret, `["`+secret+`"]`), provider.Text("so")}, "failed"},
+	"broken call chat":  {"m-chat", provider.Script{provider.Call(secret, "not a tool "+secret, `{}`)}, "failed"},
+	"cut off":           {"m-messages", provider.Script{provider.Text(secret), provider.Cut()}, "truncated"},
+	"cut off chat":      {"m-chat", provider.Script{provider.Text(secret), provider.Raw("data: {\"" + secret), provider.Cut()}, "truncated"},
+	"lost":              {"m-messages", provider.Script{provider.Text(secret), provider.Drop()}, "failed"},
+	"odd stop":          {"m-chat", provider.Script{provider.Text(secret), provider.Stop("for " + secret)}, "completed"},
+	"client goes":       {"m-messages", provider.Script{provider.Text(secret), provider.Silence()}, "client_gone"},
+	"overloaded thrice": {"m-messages", provider.Script{provider.Refuse(529, "overloaded_error", secret)}, "failed"},
+}
+
+// question is the body of a request that is full of the secret.
+func question(model, name string) map[string]any {
+	return map[string]any{
+		"message": secret + " " + name, "model": model, "systemPrompt": "You are a " + secret, "enableWebSearch": model == "m-messages", "maxTokens": 500,
+		"history": []any{
+			map[string]any{"role": "user", "content": secret + " before"},
+			map[string]any{"role": "assistant", "content": []any{
+				map[string]any{"type": "text", "text": secret + " answer"},
+				map[string]any{"type": "tool_use", "id": "h1", "name": secret + "_tool", "input": map[string]string{"path": secret}},
+			}},
+			map[string]any{"role": "user", "content": []any{map[string]any{"type": "tool_result", "toolUseId": "h1", "content": secret + " result"}}},
+		},
+		"tools": []any{map[string]any{
+			"name": secret + "_tool", "description": "reads a " + secret,
+			"inputSchema": map[string]any{"type": "object", "description": secret, "properties": map[string]any{secret: map[string]string{"type": "string"}}},
+		}},
+	}
+}
+
+// hear asks and returns the stream. It leaves at the first chunk where that is
+// said.
+func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
+	t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "POST", c.Base+"/api/v1/chat", bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+c.Token)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("a chat is %s", answer.Status)
+	}
+	var heard strings.Builder
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		heard.WriteString(lines.Text() + "\n")
+		if leave && strings.HasPrefix(lines.Text(), "data:") {
+			return heard.String()
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return heard.String()
+}
+
+// TestNothingThatIsSaidGetsIntoLogsOrAnalytics looks for a word that is all over
+// what is said in whatever the server tells of it: its log, PostHog, OpenTelemetry
+// and the figures. The figures of each call are in all of them.
+func TestNothingThatIsSaidGetsIntoLogsOrAnalytics(t *testing.T) {
+	t.Parallel()
+	models := provider.Start(t)
+	models.Choose(func(r provider.Request) provider.Script {
+		name := strings.TrimPrefix(r.Message, secret+" ")
+		script := answered[name].script
+		if name == "whole" { // the others may take less time than a clock shows
+			return slices.Insert(slices.Clone(script), 1, provider.Pace(time.After(thinks), secret))
+		}
+		return script
+	})
+	hog, collector := recording(t), recording(t)
+	registry := filepath.Join(t.TempDir(), "models.json")
+	if err := os.WriteFile(registry, []byte(listed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := collabd.Start(t, "COLLAB_LOG_LEVEL=debug", "COLLAB_ADMIN_SECRET="+adminSecret, "COLLAB_MODELS_FILE="+registry,
+		"COLLAB_ANTHROPIC_URL="+models.Anthropic(), "COLLAB_ANTHROPIC_API_KEY=sk-"+secret,
+		"COLLAB_OPENAI_URL="+models.OpenAI(), "COLLAB_OPENAI_API_KEY=sk-"+secret,
+		"COLLAB_POSTHOG_URL="+hog.URL, "COLLAB_POSTHOG_KEY="+posthogKey,
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_COMPRESSION=gzip")
+	ada := s.SignIn(t, "ada@example.com", "Office", "admin")
+	grant(t, ada, "PREMIUM")
+	for _, name := range slices.Sorted(maps.Keys(answered)) {
+		a := answered[name]
+		heard := hear(t, ada, question(a.model, name), a.outcome == "client_gone")
+		if said := strings.Contains(heard, secret); said != (name != "overloaded thrice" && !strings.Contains(name, "refused") && !strings.Contains(name, "no stream") && !strings.Contains(name, "broken call")) && name != "broken call" {
+			t.Errorf("%s: the client heard %s", name, heard)
+		}
+		if a.outcome == "client_gone" {
+			<-models.Left()
+		}
+	}
+	for _, r := range models.Requests() {
+		if !bytes.Contains(r.Body, []byte("You are a "+secret)) || !strings.Contains(fmt.Sprint(r.Header), "sk-"+secret) {
+			t.Errorf("a provider was asked %s", r.Body)
+		}
+	}
+	// What is refused before there is a call.
+	for _, body := range []any{
+		question(secret, "no such model"),
+		map[string]any{"message": secret, "history": []any{map[string]any{"role": secret, "content": secret}}},
+		map[string]any{"message": secret, "tools": []any{map[string]any{"name": "not " + secret, "description": secret}}},
+		secret,
+	} {
+		if status, _, err := ada.Do("POST", "/chat", body); err != nil || status != http.StatusBadRequest {
+			t.Errorf("%v is answered with %d, %v", body, status, err)
+		}
+	}
+	answer, err := http.Get(s.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop(t) // which sends what waits
+	told := map[string][]byte{"the log": []byte(s.Log()), "PostHog": hog.all(t), "OpenTelemetry": collector.all(t), "/metrics": metrics}
+	for where, text := range told {
+		for _, word := range []string{secret, ada.Token, posthogKey} {
+			if where == "PostHog" && word == posthogKey {
+				continue
+			}
+			if at := bytes.Index(bytes.ToLower(text), bytes.ToLower([]byte(word))); at >= 0 {
+				t.Errorf("%s has %.400q", where, text[max(0, at-200):])
+			}
+		}
+	}
+	inLog(t, told["the log"], ada)
+	inPostHog(t, hog, ada)
+	inSpans(t, told["OpenTelemetry"], ada)
+	inMetrics(t, string(metrics))
+}
+
+// outcomes are how often each outcome was, in all.
+func outcomes() map[string]int {
+	n := map[string]int{}
+	for _, a := range answered {
+		n[a.outcome]++
+	}
+	return n
+}
+
+// has checks that an event has fields with the values, and others that are above 0.
+func has(t *testing.T, where string, event map[string]any, want map[string]any, above ...string) {
+	t.Helper()
+	for name, value := range want {
+		if fmt.Sprint(event[name]) != fmt.Sprint(value) {
+			t.Errorf("%s: %s is %v, want %v, in %v", where, name, event[name], value, event)
+		}
+	}
+	for _, name := range above {
+		if n, ok := event[name].(float64); !ok || n <= 0 {
+			t.Errorf("%s: %s is %v in %v", where, name, event[name], event)
+		}
+	}
+}
+
+func inLog(t *testing.T, log []byte, ada collabd.Client) {
+	found := map[string]int{}
+	whole := false
+	for line := range bytes.Lines(log) {
+		var e map[string]any
+		if json.Unmarshal(line, &e) != nil || e["msg"] != "generation" {
+			continue
+		}
+		found[fmt.Sprint(e["outcome"])]++
+		has(t, "the log", e, map[string]any{"user": ada.User, "org": ada.Org})
+		if e["model"] == "m-messages" && e["outcome"] == "completed" {
+			whole = true
+			has(t, "the log", e, map[string]any{
+				"provider": "anthropic", "inputTokens": 47, "outputTokens": 70, "cacheReadTokens": 30, "cacheMadeTokens": 5,
+				"searches": 1, "usageSource": "provider", "tools": 1, "webSearch": true, "attempts": 1,
+			}, "firstChunk", "took")
+		}
+	}
+	if !whole || !maps.Equal(found, outcomes()) {
+		t.Errorf("the log has %v, want %v", found, outcomes())
+	}
+}
+
+func inPostHog(t *testing.T, hog *recorder, ada collabd.Client) {
+	found := map[string]int{}
+	whole := false
+	for _, body := range hog.bodies {
+		var batch struct {
+			APIKey string `json:"api_key"`
+			Batch  []struct {
+				Event      string
+				DistinctID string `json:"distinct_id"`
+				Properties map[string]any
+			}
+		}
+		if err := json.Unmarshal(body, &batch); err != nil || batch.APIKey != posthogKey {
+			t.Fatalf("PostHog was told %s: %v", body, err)
+		}
+		for _, e := range batch.Batch {
+			p := e.Properties
+			if e.Event != "$ai_generation" || e.DistinctID != ada.User || fmt.Sprint(p["$groups"]) != fmt.Sprint(map[string]string{"company": ada.Org}) {
+				t.Errorf("PostHog was told %+v", e)
+			}
+			found[fmt.Sprint(p["outcome"])]++
+			if p["$ai_model"] == "m-messages" && p["outcome"] == "completed" {
+				whole = true
+				has(t, "PostHog", p, map[string]any{
+					"$ai_provider": "anthropic", "$ai_input_tokens": 47, "$ai_output_tokens": 70, "$ai_is_error": false, "usage_source": "provider",
+				}, "$ai_time_to_first_token", "$ai_latency")
+			}
+		}
+	}
+	if !whole || !maps.Equal(found, outcomes()) {
+		t.Errorf("PostHog was told %v, want %v", found, outcomes())
+	}
+}
+
+// inSpans looks for attributes in their encoding: an attribute of a span is its
+// name, then a value with a tag and a length.
+func inSpans(t *testing.T, spans []byte, ada collabd.Client) {
+	text := func(name, value string) []byte {
+		return append([]byte(name), append([]byte{0x12, byte(len(value) + 2), 0x0a, byte(len(value))}, value...)...)
+	}
+	number := func(name string, value byte) []byte { return append([]byte(name), 0x12, 2, 0x18, value) }
+	if n := bytes.Count(spans, text("user.id", ada.User)); n != len(answered) {
+		t.Errorf("%d spans of %d calls name the user", n, len(answered))
+	}
+	for about, want := range map[string][]byte{
+		"organisation": text("collab.org.id", ada.Org),
+		"model":        text("gen_ai.request.model", "m-messages"),
+		"provider":     text("gen_ai.provider.name", "anthropic"),
+		"input":        number("gen_ai.usage.input_tokens", 47),
+		"output":       number("gen_ai.usage.output_tokens", 70),
+		"first chunk":  []byte("gen_ai.response.time_to_first_chunk"),
+		"source":       text("collab.usage.source", "provider"),
+	} {
+		if !bytes.Contains(spans, want) {
+			t.Errorf("no span has the %s: %q", about, want)
+		}
+	}
+	for outcome, want := range outcomes() {
+		if n := bytes.Count(spans, text("collab.outcome", outcome)); n != want {
+			t.Errorf("%d spans are %s, want %d", n, outcome, want)
+		}
+	}
+}
+
+func inMetrics(t *testing.T, metrics string) {
+	for _, want := range []string{"gen_ai_client_operation_duration_seconds_count", "gen_ai_client_operation_time_to_first_chunk_seconds_count", "gen_ai_client_token_usage"} {
+		if !strings.Contains(metrics, want) || !strings.Contains(metrics, `gen_ai_request_model="m-messages"`) {
+			t.Errorf("/metrics has no %s of the model", want)
+		}
+	}
+}
