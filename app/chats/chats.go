@@ -24,7 +24,7 @@ const (
 	firstWithin  = 60 * time.Second // until the provider sends anything
 	silentWithin = 90 * time.Second // between two things that it sends
 	callWithin   = 30 * time.Minute // for all of it
-	settleWithin = 10 * time.Second // for keeping what was used, whatever became of the client
+	settleWithin = 10 * time.Second // for reserving, and for keeping what was used, whatever became of the client
 	attempts     = 3
 )
 
@@ -115,7 +115,11 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 	if err := s.hold(lease); err != nil {
 		return nil, err
 	}
-	if lease.Tokens, err = s.Store.Usage().Quotas().Reserve(ctx, lease, limit, need); err != nil {
+	// What is reserved for a client who leaves meanwhile is settled like any other,
+	// by the call that ends at once.
+	reserving, over := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer over()
+	if lease.Tokens, err = s.Store.Usage().Quotas().Reserve(reserving, lease, limit, need); err != nil {
 		s.leave(lease.ID)
 		return nil, err
 	}
