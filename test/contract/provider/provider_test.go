@@ -108,6 +108,23 @@ func TestWhoLeavesIsNoted(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAnAnswerIsTold(t *testing.T) {
+	over := make(chan struct{})
+	end := provider.Ended(func() { over <- struct{}{} })
+	s := provider.Start(t, provider.Script{end, provider.Text("Hello"), provider.Silence()}, provider.Script{end, provider.Text("Hello")})
+	ctx, cancel := context.WithCancel(t.Context())
+	ask(t, ctx, s.Anthropic()+"/v1/messages", question)
+	select {
+	case <-over:
+		t.Error("it is told before the caller left")
+	default:
+	}
+	cancel()
+	<-over
+	ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)
+	<-over
+}
+
 func TestTheEndOfTheServerIsNobodysLeaving(t *testing.T) {
 	s := provider.Listen(provider.Script{provider.Text("Hello"), provider.Silence()})
 	res := ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)

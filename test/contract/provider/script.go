@@ -454,6 +454,15 @@ func HoldBack(until <-chan struct{}) Step {
 	}
 }
 
+// Ended has f called as soon as the caller has left, and else when the answer is
+// over.
+func Ended(f func()) Step {
+	return func(a *answer) error {
+		context.AfterFunc(a.ctx, f)
+		return nil
+	}
+}
+
 // Burst takes the steps in one write.
 func Burst(all ...Step) Step {
 	return func(a *answer) error {
