@@ -55,8 +55,9 @@ func says(text string) chat.Chunk { return chat.Chunk{Type: chat.TextChunk, Text
 type conversing struct {
 	testing.TB
 	*api
-	store *memory.Store
-	actor org.Actor
+	store  *memory.Store
+	actor  org.Actor
+	server *http.Server // once it listens
 
 	mu          sync.Mutex
 	lines       []map[string]any  // of the log
@@ -210,16 +211,16 @@ func (w *conversing) listen(http2 bool) *http.Client {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
-	server := &http.Server{Handler: w, Protocols: protocols, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	w.server = &http.Server{Handler: w, Protocols: protocols, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_ = server.Serve(p)
+		_ = w.server.Serve(p)
 	}()
 	transport := &http.Transport{DialContext: p.dial, Protocols: protocols}
 	w.Cleanup(func() {
 		transport.CloseIdleConnections()
-		if err := server.Close(); err != nil {
+		if err := w.server.Close(); err != nil {
 			w.Error(err)
 		}
 		<-over
@@ -484,6 +485,27 @@ func TestAConversation(t *testing.T) {
 		synctest.Wait()
 		w.became(http.StatusOK, chat.ShutDown)
 		refused(w, send(w, post("/test", hello)), http.StatusServiceUnavailable)
+	})
+
+	within(t, "holds up no server that goes away, whatever its client does", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		for {
+			if err := errors.Join(to.Chunk(says(strings.Repeat("x", flushAt))), context.Cause(ctx)); err != nil {
+				return chat.Reply{}, err
+			}
+		}
+	}, func(w *conversing, client *http.Client) {
+		w.ask(client, false)
+		synctest.Wait()
+		began := time.Now()
+		w.Chats.Drain()
+		if err := errors.Join(w.server.Close(), w.Chats.Close(w.Context())); err != nil {
+			w.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			w.Errorf("it took %v", took)
+		}
+		synctest.Wait()
+		w.became(statusGone, chat.ClientGone)
 	})
 
 	within(t, "ends with an error when the model falls silent", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
