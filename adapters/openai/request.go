@@ -51,14 +51,36 @@ func request(c chat.Call, own bool) (openai.ChatCompletionNewParams, error) {
 			f.Description = openai.String(t.Description)
 		}
 		if strings.TrimSpace(t.Schema) != "" {
-			if !isObject(t.Schema) {
-				return p, fmt.Errorf("openai: tool %d: its schema is no JSON object", i)
+			schema, err := parameters(t.Schema)
+			if err != nil {
+				return p, fmt.Errorf("openai: tool %d: %w", i, err)
 			}
-			f.SetExtraFields(map[string]any{"parameters": json.RawMessage(t.Schema)}) // as it is
+			f.SetExtraFields(map[string]any{"parameters": schema})
 		}
 		p.Tools = append(p.Tools, openai.ChatCompletionFunctionTool(f))
 	}
 	return p, nil
+}
+
+// parameters returns the schema of a tool's arguments, of the type object, which
+// OpenAI demands; the rest is as it was.
+func parameters(schema string) (json.RawMessage, error) {
+	if !isObject(schema) {
+		return nil, errors.New("its schema is no JSON object")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(schema), &fields); err != nil {
+		return nil, err
+	}
+	if _, ok := fields["type"]; ok {
+		return json.RawMessage(schema), nil
+	}
+	begin := `{"type":"object"`
+	if len(fields) > 0 {
+		begin += ","
+	}
+	_, rest, _ := strings.Cut(schema, "{")
+	return json.RawMessage(begin + rest), nil
 }
 
 // turn returns the messages of a turn. Results come first, each in a message of

@@ -197,7 +197,7 @@ func (r *Request) readChat() (refusal string) {
 		return "[] is too short - 'messages'"
 	}
 	for i, t := range b.Tools {
-		if t.Type != "function" || !toolName.MatchString(t.Function.Name) || t.Function.Parameters != nil && !jsonObject.Match(t.Function.Parameters) {
+		if t.Type != "function" || !toolName.MatchString(t.Function.Name) || t.Function.Parameters != nil && !(jsonObject.Match(t.Function.Parameters) && objectSchema.Match(t.Function.Parameters)) {
 			return fmt.Sprintf("Invalid 'tools[%d]'", i)
 		}
 	}
