@@ -1,0 +1,447 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"collab/adapters/system"
+	"collab/domain/chat"
+	"collab/domain/plan"
+	"collab/test/collabd"
+	"collab/test/contract/provider"
+	"collab/test/postgres"
+)
+
+// The size of it.
+const (
+	leaversAtOnce = 50
+	soon          = 2 * time.Second // until the provider's work ends; it is meant to be a tenth of a second
+)
+
+// leavers is how many clients leave before the end, on each database.
+var leavers = 1000
+
+// goneWithin is how long a server takes to go away.
+var goneWithin = 2 * time.Second
+
+func init() {
+	if collabd.Race {
+		leavers /= 10
+		goneWithin *= 5
+	}
+}
+
+// line is a stream on a connection of its own.
+type line struct {
+	net.Conn
+	*bufio.Reader               // of the connection
+	events        *bufio.Reader // once the head has come
+}
+
+// open sends a request.
+func (w *talk) open(s *collabd.Server, model string, who member, a *ask) (*line, error) {
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
+	conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequest("POST", s.URL+"/api/v1/chat", bytes.NewReader(a.body(model)))
+	if err == nil {
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+who.client.Token)
+		err = r.Write(conn)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &line{Conn: conn, Reader: bufio.NewReader(conn)}, nil
+}
+
+// head reads the head, which says that the request was admitted.
+func (l *line) head(t testing.TB) bool {
+	res, err := http.ReadResponse(l.Reader, nil)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("the head is %+v, %v", res, err)
+		return false
+	}
+	l.events = bufio.NewReader(res.Body)
+	return true
+}
+
+// leave closes the connection, in order or not, and returns when it did.
+func (l *line) leave(abruptly bool) time.Time {
+	if c, ok := l.Conn.(*net.TCPConn); ok && abruptly {
+		_ = c.SetLinger(0)
+	}
+	now := time.Now()
+	_ = l.Close()
+	return now
+}
+
+// moment is one at which a client leaves: what the provider does, which never
+// comes to its end, and how far the client reads.
+type moment struct {
+	about string
+	steps provider.Script
+	until func(l *line, random *rand.Rand) error
+}
+
+func chunks(n int) func(*line, *rand.Rand) error {
+	return func(l *line, _ *rand.Rand) error {
+		for range n {
+			if f, err := next(l.events); err != nil || f.Type != "text" {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+var several = provider.Script{
+	provider.Text("one "), provider.Text("two "), provider.Text("three "), provider.Text("four "), provider.Text("five "), provider.Text("six "),
+	provider.Silence(),
+}
+
+var moments = []moment{
+	{"before the provider's head", provider.Script{provider.HoldBack(nil)}, chunks(0)},
+	{"before the first chunk", provider.Script{provider.Silence()}, chunks(0)},
+	{"between chunks", several, func(l *line, random *rand.Rand) error { return chunks(1+random.IntN(5))(l, random) }},
+	{"while chunks come", several, chunks(0)},
+	{"during a burst", provider.Script{provider.Flood(20_000, "drop "), provider.Silence()}, func(l *line, random *rand.Rand) error {
+		_, err := io.CopyN(io.Discard, l.events, random.Int64N(64<<10))
+		return err
+	}},
+	{"without having read any of a burst", provider.Script{provider.Flood(20_000, "drop "), provider.Silence()}, chunks(0)},
+	{"after the last chunk", several, chunks(6)},
+	{"during a call of a tool", provider.Script{provider.Text("Let me see"), provider.Call("c1", "look", `{"at":`, `"it"}`), provider.Silence()}, chunks(1)},
+}
+
+// TestWhoLeavesIsMeteredOnceAndTheProviderStops has clients leave at every
+// moment of a stream.
+func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
+	seed := seeded(t)
+	talking(t, func(t *testing.T, w *talk) {
+		var all []member
+		for i := range 5 {
+			all = append(all, w.member("Leavers", i))
+		}
+		grant(t, all[0].client, string(plan.Enterprise))
+		took := make([]time.Duration, leavers)
+		byMoment := make([][]time.Duration, len(moments))
+		began := time.Now()
+		for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
+			var batch sync.WaitGroup
+			for i := from; i < min(from+leaversAtOnce, leavers); i++ {
+				batch.Go(func() {
+					random := rand.New(rand.NewPCG(seed, uint64(i)))
+					m := moments[i%len(moments)]
+					a := w.ask(leastInput, 1000)
+					ended := make(chan time.Time, 1)
+					a.steps = append(provider.Script{provider.Ended(func() { ended <- time.Now() })}, m.steps...)
+					l, err := w.open(w.servers[random.IntN(len(w.servers))], spoken[random.IntN(2)], all[random.IntN(len(all))], a)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer l.Close()
+					if !a.saw(t) || !l.head(t) {
+						return
+					}
+					if err := m.until(l, random); err != nil {
+						t.Errorf("%s: %v", m.about, err)
+						return
+					}
+					select {
+					case <-ended:
+						t.Errorf("%s: the provider's work ended before the client left", m.about)
+						return
+					default:
+					}
+					left := l.leave(random.IntN(2) == 0)
+					select {
+					case at := <-ended:
+						took[i] = at.Sub(left)
+					case <-time.After(patience):
+						t.Errorf("%s: the provider's work does not end", m.about)
+					}
+				})
+			}
+			batch.Wait()
+		}
+		spent := time.Since(began)
+		if t.Failed() {
+			return
+		}
+		if outcomes := w.settled(all...); len(outcomes) != 1 || outcomes[chat.ClientGone] != leavers {
+			t.Errorf("of %d who left the ledger has %v", leavers, outcomes)
+		}
+		for i, d := range took {
+			byMoment[i%len(moments)] = append(byMoment[i%len(moments)], d)
+		}
+		for i, m := range moments {
+			t.Logf("%-36s median %v, longest %v", m.about, middle(byMoment[i], 50), slices.Max(byMoment[i]))
+		}
+		if most := slices.Max(took); most > soon {
+			t.Errorf("the provider went on for %v after its client had left", most)
+		}
+		t.Logf("%d left in %s; the provider's work ended after: median %v, 90%% %v, 99%% %v, all %v", leavers, spent.Round(time.Millisecond),
+			middle(took, 50), middle(took, 90), middle(took, 99), slices.Max(took))
+	})
+}
+
+// middle is what so many percent do not pass.
+func middle(all []time.Duration, percent int) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[(len(sorted)-1)*percent/100].Round(time.Microsecond)
+}
+
+// TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind has clients leave around
+// the moment at which they are admitted.
+func TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind(t *testing.T) {
+	seed := seeded(t)
+	talking(t, func(t *testing.T, w *talk) {
+		all := []member{w.member("Hasty", 0), w.member("Hasty", 1)}
+		grant(t, all[0].client, string(plan.Enterprise))
+		asks := make([]*ask, leavers)
+		for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
+			var batch sync.WaitGroup
+			for i := from; i < min(from+leaversAtOnce, leavers); i++ {
+				batch.Go(func() {
+					random := rand.New(rand.NewPCG(seed, uint64(i)))
+					asks[i] = w.ask(leastInput, 1000)
+					asks[i].steps = provider.Script{provider.Text("Hello"), provider.Silence()}
+					l, err := w.open(w.servers[random.IntN(len(w.servers))], spoken[random.IntN(2)], all[random.IntN(len(all))], asks[i])
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					// An answer may come in that time.
+					_ = l.SetReadDeadline(time.Now().Add(time.Duration(random.Int64N(int64(time.Millisecond << random.IntN(9))))))
+					_, _ = l.ReadByte()
+					l.leave(random.IntN(2) == 0)
+				})
+			}
+			batch.Wait()
+		}
+		// What has come from those who left is at its end when its server is.
+		for _, s := range w.servers {
+			s.Stop(t)
+			if err := s.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		outcomes := w.settled(all...)
+		seen := 0
+		for _, a := range asks {
+			select {
+			case <-a.seen:
+				seen++
+			default:
+			}
+		}
+		gone, late := outcomes[chat.ClientGone], outcomes[chat.ShutDown]
+		if total(outcomes) != gone+late || gone+late < seen {
+			t.Errorf("the provider saw %d, the ledger has %v", seen, outcomes)
+		}
+		t.Logf("of %d who left early the provider saw %d, and the ledger has %v", leavers, seen, outcomes)
+	})
+}
+
+func total(outcomes map[chat.Outcome]int) (n int) {
+	for _, of := range outcomes {
+		n += of
+	}
+	return n
+}
+
+// streams opens some that are held, and returns how they end.
+func (w *talk) streams(s *collabd.Server, who member, n int, input, output int64, held <-chan struct{}) (ends func() []frame) {
+	w.Helper()
+	frames := make([]frame, n)
+	var all sync.WaitGroup
+	for i := range n {
+		a := w.ask(input, output)
+		a.held = held
+		l, err := w.open(s, spoken[i%2], who, a)
+		if err != nil || !a.saw(w) || !l.head(w) {
+			w.Fatalf("no stream: %v", err)
+		}
+		all.Go(func() {
+			defer l.Close()
+			frames[i], _ = last(l.events)
+		})
+	}
+	return func() []frame {
+		w.Helper()
+		within(w, "a stream", all.Wait)
+		return frames
+	}
+}
+
+// TestWhatAKilledServerHeldComesBackOnce kills one server of two.
+func TestWhatAKilledServerHeldComesBackOnce(t *testing.T) {
+	seed := seeded(t)
+	url := postgres.URL(t)
+	w := newTalk(t, 2, url, "pgx", url)
+	const lost, kept = 20, 5
+	random := rand.New(rand.NewPCG(seed, 0))
+	first, second := w.servers[0], w.servers[1]
+	ada := w.member("Killed", 0)
+	grant(t, ada.client, string(plan.Free))
+	limit, left := limits[0].limit, int64(50_000)
+	spend(t, w.database, ada, w.day, (system.IDs{}).New(), limit-left)
+
+	never, until := make(chan struct{}), make(chan struct{})
+	broken := w.streams(first, ada, lost, 100, 900, never)
+	whole := w.streams(second, ada, kept, 100, 1400, until)
+	first.Kill()
+	for _, f := range broken() {
+		if f.Type == "done" {
+			t.Error("a stream of a killed server is done")
+		}
+	}
+	// What the others hold is not theirs who ask now, and nothing is used.
+	onSecond := func(n int, who member, a *ask, answered func(bool)) (chat.Usage, error) {
+		return w.at(second, spoken[n%2], who, a, answered)
+	}
+	left -= lost*1000 + kept*1500
+	used, _ := w.exactly("after the kill", onSecond, random, ada, left)
+	if a := account(t, w.database, ada, w.day); used != left || a.Used != limit-50_000+left || a.Reserved != lost*1000+kept*1500 {
+		t.Errorf("the account is %+v", a)
+	}
+
+	// The leases of the killed expire. Several servers find out at once.
+	if _, err := w.rows.ExecContext(t.Context(), "UPDATE quota_leases SET expires_at = 1 WHERE tokens = 1000"); err != nil {
+		t.Fatal(err)
+	}
+	var sweeps sync.WaitGroup
+	for range 8 {
+		sweeps.Go(func() {
+			if err := w.database.Usage().Quotas().Sweep(t.Context(), time.Now()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	sweeps.Wait()
+	if a := account(t, w.database, ada, w.day); a.Reserved != kept*1500 {
+		t.Errorf("after the sweep the account is %+v", a)
+	}
+	more, _ := w.exactly("after the sweep", onSecond, random, ada, lost*1000)
+	if more != lost*1000 {
+		t.Errorf("%d came back, want %d", more, lost*1000)
+	}
+	close(until)
+	for _, f := range whole() {
+		if f.Type != "done" {
+			t.Errorf("a stream of the other server ends with %+v", f)
+		}
+	}
+	if err := first.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if outcomes := w.settled(ada); len(outcomes) != 1 || outcomes[chat.Completed] != kept+2 {
+		t.Errorf("the ledger has %v", outcomes)
+	}
+	if a := account(t, w.database, ada, w.day); a.Used != limit {
+		t.Errorf("in the end the account is %+v", a)
+	}
+}
+
+// TestWhoseLeaseWasGivenBackGivesNothingBack has leases swept under calls that
+// are running, as those of a server that stood still.
+func TestWhoseLeaseWasGivenBackGivesNothingBack(t *testing.T) {
+	talking(t, func(t *testing.T, w *talk) {
+		ada := w.member("Asleep", 0)
+		grant(t, ada.client, string(plan.Free))
+		until := make(chan struct{})
+		ends := w.streams(w.servers[0], ada, 10, 100, 900, until)
+		if _, err := w.rows.ExecContext(t.Context(), "UPDATE quota_leases SET expires_at = 1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.database.Usage().Quotas().Sweep(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if a := account(t, w.database, ada, w.day); a.Reserved != 0 || a.Used != 0 {
+			t.Errorf("after the sweep the account is %+v", a)
+		}
+		close(until)
+		for _, f := range ends() {
+			if f.Type != "done" {
+				t.Errorf("a stream ends with %+v", f)
+			}
+		}
+		if outcomes := w.settled(ada); outcomes[chat.Completed] != 10 {
+			t.Errorf("the ledger has %v", outcomes)
+		}
+		if a := account(t, w.database, ada, w.day); a.Used != 10*1000 {
+			t.Errorf("in the end the account is %+v", a)
+		}
+	})
+}
+
+// TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed stops a server in
+// order while it streams.
+func TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed(t *testing.T) {
+	talking(t, func(t *testing.T, w *talk) {
+		const streams, loud = 50, 10 // the loud ones come last, as they leave little time to others
+		all := []member{w.member("Stopped", 0), w.member("Stopped", 1)}
+		grant(t, all[0].client, string(plan.Enterprise))
+		s := w.servers[len(w.servers)-1]
+		quiet := []provider.Script{{provider.HoldBack(nil)}, {provider.Silence()}, {provider.Text("Hello"), provider.Silence()}}
+		var over sync.WaitGroup
+		var stopped atomic.Int64 // of the provider's work
+		ends := make([]frame, streams)
+		for i := range ends {
+			a := w.ask(leastInput, 1000)
+			steps := quiet[i%len(quiet)]
+			if i >= streams-loud {
+				steps = provider.Script{provider.Flood(1<<30, "drop ")}
+			}
+			a.steps = append(provider.Script{provider.Ended(func() { stopped.Add(1) })}, steps...)
+			l, err := w.open(s, spoken[i%2], all[i%2], a)
+			if err != nil || !a.saw(t) || !l.head(t) {
+				t.Fatalf("no stream: %v", err)
+			}
+			over.Go(func() {
+				defer l.Close()
+				var err error
+				if ends[i], err = last(l.events); err != nil {
+					t.Errorf("stream %d is cut off: %v", i, err)
+				}
+			})
+		}
+		began := time.Now()
+		s.Stop(t) // which finds an exit code that is not 0
+		took := time.Since(began)
+		if took > goneWithin {
+			t.Errorf("the server took %s to go away", took)
+		}
+		within(t, "a stream", over.Wait)
+		for i, f := range ends {
+			if f.Type != "error" || f.Error != "An error occurred while processing your request." {
+				t.Errorf("stream %d ends with %+v", i, f)
+			}
+		}
+		if n := stopped.Load(); n != streams {
+			t.Errorf("the provider's work of %d ended", n)
+		}
+		if err := s.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		if outcomes := w.settled(all...); len(outcomes) != 1 || outcomes[chat.ShutDown] != streams {
+			t.Errorf("the ledger has %v", outcomes)
+		}
+		t.Logf("the server went away in %s", took.Round(time.Millisecond))
+	})
+}

@@ -1,0 +1,436 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"collab/adapters/system"
+	"collab/app/chats"
+	"collab/domain/chat"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/quota"
+	"collab/ports"
+	"collab/test/collabd"
+	"collab/test/postgres"
+)
+
+// crowd is how many ask at the same moment.
+const crowd = 64
+
+// The size of it: members that servers have a crowd of with each plan, and crowds
+// on each database without servers. The race detector, which slows them down,
+// sees fewer.
+var (
+	servedMembers = 70
+	storedRounds  = 1000
+)
+
+func init() {
+	if collabd.Race {
+		servedMembers /= 10
+		storedRounds /= 10
+	}
+}
+
+// limits are what the plans give.
+var limits = []struct {
+	plan  plan.Plan
+	limit int64
+}{{plan.Free, 1_000_000}, {plan.Standard, 2_000_000}, {plan.Premium, 10_000_000}}
+
+// asking sends a request and says what it came to. It calls answered once it is
+// known whether the request was admitted.
+type asking func(n int, who member, a *ask, answered func(admitted bool)) (chat.Usage, error)
+
+// manner is how the requests of a round behave.
+type manner int
+
+// The manners. What is held does not end before all are answered; what is whole
+// uses all that it was allowed; what is loose uses less, or nothing.
+const (
+	held manner = iota
+	whole
+	loose
+	manners
+)
+
+// crowded makes the requests of a round, which need more than is left.
+func (b *book) crowded(random *rand.Rand, how manner, left int64) (asks []*ask, release func()) {
+	until := make(chan struct{})
+	release = func() {}
+	if how == held {
+		release = sync.OnceFunc(func() { close(until) })
+	}
+	each := (2 + random.Int64N(8)) * left / crowd // so that half of them fit at most
+	for range crowd {
+		a := b.ask(leastInput+random.Int64N(max(1, each/2)), 1+random.Int64N(each))
+		switch how {
+		case held:
+			a.held = until
+		case loose:
+			a.refused = random.IntN(8) == 0
+			a.said, a.part = a.input-random.Int64N(a.input/2), random.Int64N(101)
+		}
+		asks = append(asks, a)
+	}
+	return asks, release
+}
+
+// play has somebody with so much left ask all at the same moment. It returns
+// what that used, how many were admitted, and how many of those in full.
+func (b *book) play(about string, how asking, who member, left int64, manner manner, asks []*ask, release func()) (used int64, admitted, full int) {
+	took, came := make([]bool, len(asks)), make([]chat.Usage, len(asks))
+	begin := make(chan struct{})
+	var answers, all sync.WaitGroup
+	for i, a := range asks {
+		answers.Add(1)
+		all.Go(func() {
+			answered := sync.OnceFunc(answers.Done)
+			defer answered() // also when it fails
+			<-begin
+			var err error
+			came[i], err = how(i, who, a, func(admitted bool) {
+				took[i] = admitted
+				answered()
+			})
+			if err != nil {
+				b.Errorf("%s: request %d: %v", about, i, err)
+			}
+		})
+	}
+	close(begin)
+	answers.Wait()
+	if manner == held {
+		for i, a := range asks {
+			if took[i] && !a.saw(b) {
+				break
+			}
+		}
+	}
+	release()
+	all.Wait()
+
+	var granted int64 // in sum
+	turned, clamped := int64(1<<62), false
+	for i, a := range asks {
+		allowed := a.allowed.Load()
+		if took[i] != (allowed > 0) {
+			b.Errorf("%s: request %d is admitted: %t, and the provider was allowed %d", about, i, took[i], allowed)
+		}
+		if !took[i] {
+			turned = min(turned, a.input)
+			continue
+		}
+		admitted++
+		switch {
+		case allowed > a.output:
+			b.Errorf("%s: %d were allowed to one who asked for %d", about, allowed, a.output)
+		case allowed == a.output:
+			full++
+		default:
+			clamped = true
+		}
+		granted += a.input + allowed
+		used += a.uses().Total()
+		if came[i] != a.uses() {
+			b.Errorf("%s: request %d is told that it used %+v, want %+v", about, i, came[i], a.uses())
+		}
+	}
+	if used > left {
+		b.Errorf("%s: %d were used of %d", about, used, left)
+	}
+	if manner == loose {
+		return used, admitted, full // what was given back could be granted again
+	}
+	rest := left - granted
+	if rest < 0 {
+		b.Errorf("%s: %d were granted of %d", about, granted, left)
+	}
+	if clamped && rest > 0 {
+		b.Errorf("%s: somebody was granted less than they need, and %d are left", about, rest)
+	}
+	if rest > turned {
+		b.Errorf("%s: somebody was refused who needs %d and one, and %d are left", about, turned, rest)
+	}
+	return used, admitted, full
+}
+
+// exactly has somebody ask for exactly what is left, which is admitted, and then
+// for the least, which is not. It returns what that used.
+func (b *book) exactly(about string, how asking, random *rand.Rand, who member, left int64) (used int64, admitted int) {
+	one := func(input, output int64) (ok bool) {
+		a := b.ask(input, output)
+		u, err := how(random.IntN(4), who, a, func(admitted bool) { ok = admitted })
+		if err != nil || ok && (a.allowed.Load() != output || u.Total() != input+output) {
+			b.Errorf("%s: of %d, %d and %d were needed: %d allowed, %+v used, %v", about, left, input, output, a.allowed.Load(), u, err)
+		}
+		return ok
+	}
+	if left > leastInput {
+		input := leastInput + random.Int64N(left-leastInput)
+		if !one(input, left-input) {
+			b.Errorf("%s: exactly the %d that are left were refused", about, left)
+			return 0, 0
+		}
+		used, admitted = left, 1
+	}
+	if left-used <= leastInput && one(leastInput, 1) {
+		b.Errorf("%s: with %d left the least was admitted", about, left-used)
+	}
+	return used, admitted
+}
+
+// TestNoMoreIsAdmittedThanIsLeft lets crowds loose on members who have a little
+// left, through servers.
+func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
+	seed := seeded(t)
+	talking(t, func(t *testing.T, w *talk) {
+		began := time.Now()
+		random := rand.New(rand.NewPCG(seed, 0))
+		var all []member
+		for i := range servedMembers {
+			all = append(all, w.member(fmt.Sprintf("Crowd %d", i%4), i/4))
+		}
+		used := make([]int64, len(all))
+		var rounds, calls atomic.Int64
+		for _, l := range limits {
+			for _, owner := range all[:min(4, len(all))] {
+				grant(t, owner.client, string(l.plan))
+			}
+			for pair := 0; pair < len(all); pair += 2 {
+				var two sync.WaitGroup // at once, of two organisations
+				for i := pair; i < min(pair+2, len(all)); i++ {
+					random := rand.New(rand.NewPCG(random.Uint64(), uint64(i)))
+					two.Go(func() {
+						who, left, how := all[i], 1000+random.Int64N(50_000), manner(random.IntN(int(manners)))
+						about := fmt.Sprintf("%s, member %d, %d left, manner %d", l.plan, i, left, how)
+						if !spend(w, w.database, who, w.day, (system.IDs{}).New(), l.limit-used[i]-left) {
+							return
+						}
+						asks, release := w.crowded(random, how, left)
+						spent, admitted, _ := w.play(about, w.over, who, left, how, asks, release)
+						more, one := w.exactly(about, w.over, random, who, left-spent)
+						used[i] = l.limit - left + spent + more
+						rounds.Add(1)
+						calls.Add(int64(admitted + one))
+						var q struct{ Used, Limit, Remaining int64 }
+						status, body, err := who.client.At(w.servers[i%len(w.servers)]).Do("GET", "/metering/quota", nil)
+						if err != nil || status != http.StatusOK || json.Unmarshal(body, &q) != nil || q.Used != used[i] || q.Limit != l.limit || q.Remaining != l.limit-used[i] {
+							w.Errorf("%s: the quota is %d %s, %v; want %d used", about, status, body, err, used[i])
+						}
+					})
+				}
+				two.Wait()
+				if t.Failed() {
+					return
+				}
+			}
+		}
+		outcomes := w.settled(all...)
+		if n := int64(outcomes[chat.Completed] + outcomes[chat.Failed]); n != calls.Load() {
+			t.Errorf("%d calls were admitted, the ledger has %v", calls.Load(), outcomes)
+		}
+		t.Logf("%d rounds of %d in %s, %d calls: %v", rounds.Load(), crowd, time.Since(began).Round(time.Millisecond), calls.Load(), outcomes)
+	})
+}
+
+// share is what each of several needs of what is left.
+type share struct{ left, input, output int64 }
+
+// twenties are shares of which six fit. The rest is too little for another in
+// the first, where it is less than any input, and not in the second.
+var twenties = []share{{500, 73, 2}, {50_000, 2_500, 5_000}}
+
+// twenty has twenty ask at once.
+func (b *book) twenty(t *testing.T, how asking, who member, s share) {
+	t.Helper()
+	until := make(chan struct{})
+	var asks []*ask
+	for range 20 {
+		a := b.ask(s.input, s.output)
+		a.held = until
+		asks = append(asks, a)
+	}
+	used, admitted, full := b.play("twenty at once", how, who, s.left, held, asks, func() { close(until) })
+	// What is left for a seventh is granted where its input leaves room.
+	rest, want := s.left-6*(s.input+s.output), 6
+	if rest > s.input {
+		rest, want = 0, 7
+	}
+	if full != 6 || admitted != want || used != s.left-rest {
+		t.Errorf("of %d left, %d each were needed by 20: %d were admitted, %d of them in full, and used %d", s.left, s.input+s.output, admitted, full, used)
+	}
+}
+
+func TestOfTwentyThatNeed75Of500SixAreAdmittedInFull(t *testing.T) {
+	talking(t, func(t *testing.T, w *talk) {
+		var all []member
+		for i, c := range twenties {
+			who := w.member(fmt.Sprintf("Twenty %d", i), 0)
+			grant(t, who.client, string(plan.Free))
+			if spend(w, w.database, who, w.day, (system.IDs{}).New(), limits[0].limit-c.left) {
+				w.twenty(t, w.over, who, c)
+			}
+			all = append(all, who)
+		}
+		w.settled(all...)
+	})
+}
+
+// heard is a client of calls without servers.
+type heard struct{ last chat.Chunk }
+
+func (s *heard) Chunk(c chat.Chunk) error {
+	s.last = c
+	return nil
+}
+func (s *heard) Alive()      {}
+func (s *heard) Wait() error { return nil }
+
+// counted counts what calls came to.
+type counted struct{ calls atomic.Int64 }
+
+func (c *counted) Record(chat.Generation) { c.calls.Add(1) }
+
+// TestCrowdsOnOneAccountShareIt lets thousands of crowds loose on the use cases
+// and a database, without servers between them.
+func TestCrowdsOnOneAccountShareIt(t *testing.T) {
+	seed := seeded(t)
+	t.Run("on SQLite", func(t *testing.T) {
+		crowds(t, seed, "sqlite://"+filepath.Join(t.TempDir(), "collab.db"), 1)
+	})
+	t.Run("on Postgres with two servers", func(t *testing.T) {
+		crowds(t, seed, postgres.URL(t), 2)
+	})
+}
+
+func crowds(t *testing.T, seed uint64, url string, servers int) {
+	const orgs, workers = 8, 3
+	began := time.Now()
+	b := &book{TB: t, asks: map[string]*ask{}}
+	registry, err := chat.NewRegistry([]chat.Model{{
+		ID: "m", DisplayName: "M", Provider: "p", Tier: "standard", ContextWindow: 1_000_000, MaxOutputTokens: 128_000,
+	}}, "", func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var generations counted
+	var all []*chats.Chats
+	var store ports.Store
+	for range servers {
+		db := opened(t, url)
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		store = db
+		all = append(all, chats.New(chats.Options{
+			Store: db, Registry: registry, Providers: map[string]ports.Models{"p": b}, Generations: &generations,
+			Clock: system.Clock{}, Alarms: system.Alarms{}, IDs: system.IDs{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Pause: func(ctx context.Context, _ int) error { return ctx.Err() },
+		}))
+	}
+	day := today(t)
+	companies := make([]id.Org, orgs+1) // the last one is the twenties'
+	for i := range companies {
+		o := id.Org((system.IDs{}).New())
+		companies[i] = o
+		if _, err := store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
+			t.Fatal(err)
+		}
+		free, err := plan.Unsubscribed(o).Granted(plan.Grant{Plan: plan.Free}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = store.Atomic(t.Context(), func(r ports.Records) error {
+			if _, err := r.Directory().Organisations().Lock(t.Context(), o); err != nil {
+				return err
+			}
+			return r.Directory().Subscriptions().Put(t.Context(), o, free)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit := limits[0].limit
+	how := func(n int, who member, a *ask, answered func(bool)) (chat.Usage, error) {
+		output := int(a.output)
+		actor := org.Actor{User: who.user, Org: who.org, Role: org.Member}
+		call, err := all[n%len(all)].Admit(t.Context(), actor, chat.Request{Message: a.text, MaxTokens: &output})
+		if fault.Is(err, fault.Forbidden) {
+			answered(false)
+			return chat.Usage{}, nil
+		}
+		if err != nil {
+			return chat.Usage{}, err
+		}
+		answered(true)
+		var to heard
+		call.Run(t.Context(), &to)
+		return to.last.Usage, nil
+	}
+	for _, c := range twenties {
+		who := member{org: companies[orgs], user: id.User((system.IDs{}).New())}
+		if spend(t, store, who, day, (system.IDs{}).New(), limit-c.left) {
+			b.twenty(t, how, who, c)
+		}
+	}
+	counts := generations.calls.Load()
+	var mu sync.Mutex
+	sums := map[id.Org]int64{}  // what was used; guarded by mu
+	wrote := map[id.Org]int64{} // how many entries; guarded by mu
+	var rounds, calls atomic.Int64
+	var working sync.WaitGroup
+	for n := range workers {
+		working.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(n)))
+			for rounds.Add(1) <= int64(storedRounds) && !t.Failed() {
+				who := member{org: companies[random.IntN(orgs)], user: id.User((system.IDs{}).New())}
+				left, manner := 1000+random.Int64N(50_000), manner(random.IntN(int(manners)))
+				about := fmt.Sprintf("worker %d, %d left, manner %d", n, left, manner)
+				if !spend(t, store, who, day, (system.IDs{}).New(), limit-left) {
+					return
+				}
+				asks, release := b.crowded(random, manner, left)
+				spent, admitted, _ := b.play(about, how, who, left, manner, asks, release)
+				more, one := b.exactly(about, how, random, who, left-spent)
+				want := quota.Account{Used: limit - left + spent + more}
+				if a := account(t, store, who, day); a != want || a.Used > limit {
+					t.Errorf("%s: the account is %+v, want %+v", about, a, want)
+				}
+				calls.Add(int64(admitted + one))
+				mu.Lock()
+				sums[who.org] += want.Used
+				wrote[who.org] += int64(1 + admitted + one)
+				mu.Unlock()
+			}
+		})
+	}
+	working.Wait()
+	for _, o := range companies[:orgs] {
+		var used int64
+		of := entries(t, store, o, day)
+		for _, e := range of {
+			used += e.Tokens.Total()
+		}
+		if used != sums[o] || int64(len(of)) != wrote[o] {
+			t.Errorf("%s has %d entries that come to %d, want %d and %d", o, len(of), used, wrote[o], sums[o])
+		}
+	}
+	if n := generations.calls.Load() - counts; n != calls.Load() {
+		t.Errorf("%d calls were admitted, analytics have %d", calls.Load(), n)
+	}
+	t.Logf("%d rounds of %d in %s, %d calls", storedRounds, crowd, time.Since(began).Round(time.Millisecond), calls.Load())
+}

@@ -1,0 +1,506 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"collab/adapters/gormdb"
+	"collab/domain/chat"
+	"collab/domain/id"
+	"collab/domain/quota"
+	"collab/domain/usage"
+	"collab/ports"
+	"collab/test/collabd"
+	"collab/test/contract/provider"
+	"collab/test/postgres"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+)
+
+// patience bounds what a test waits for that is to happen at once; it measures
+// nothing.
+const patience = time.Minute
+
+// Models of the built-in registry, one for each protocol.
+var spoken = []string{"claude-haiku-5-5", "gpt-6-luna"}
+
+// seeded returns the seed of the test, by which it can be run again.
+func seeded(t testing.TB) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv(envSeed); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("%s: %v", envSeed, err)
+		}
+	}
+	t.Logf("%s=%d", envSeed, seed)
+	return seed
+}
+
+// member is somebody who asks.
+type member struct {
+	org    id.Org
+	user   id.User
+	client collabd.Client // of those who ask a server
+}
+
+// ask is one request to a model, and what the provider makes of it.
+type ask struct {
+	key    string // what its text begins with
+	text   string
+	input  int64 // what its text comes to
+	output int64 // what it asks for
+
+	said    int64           // the input that the provider says
+	part    int64           // percent of the output that it is allowed which the provider puts out
+	refused bool            // by the provider
+	held    <-chan struct{} // the provider waits for it
+	steps   provider.Script // instead of all that, where there are any
+
+	allowed atomic.Int64  // the output that the provider was allowed
+	seen    chan struct{} // closed when the provider has seen it
+}
+
+// uses is what it comes to.
+func (a *ask) uses() chat.Usage {
+	if a.refused {
+		return chat.Usage{}
+	}
+	return chat.Usage{Input: a.said, Output: a.allowed.Load() * a.part / 100}
+}
+
+// book has all requests of a test.
+type book struct {
+	testing.TB
+	mu   sync.Mutex
+	asks map[string]*ask // guarded by mu
+}
+
+// comesTo is what we take a text for.
+func comesTo(text string) int64 {
+	return chat.Call{Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: text}}}}}.Estimate()
+}
+
+// leastInput is what the shortest text comes to that any request can be named in.
+var leastInput = comesTo("zzzzzz")
+
+// ask makes a request whose text comes to the input.
+func (b *book) ask(input, output int64) *ask {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := strconv.FormatInt(int64(len(b.asks)), 36)
+	text := key + strings.Repeat(".", max(0, 3*int(input-comesTo(""))-len(key)))
+	a := &ask{key: key, text: text, input: comesTo(text), output: output, said: input, part: 100, seen: make(chan struct{})}
+	if a.input != input {
+		b.Errorf("the text of %d comes to %d", input, a.input)
+	}
+	b.asks[key] = a
+	return a
+}
+
+// taken notes that the provider was asked.
+func (b *book) taken(message string, allowed int64) *ask {
+	b.mu.Lock()
+	a := b.asks[strings.TrimRight(message, ".")]
+	b.mu.Unlock()
+	if a == nil || !a.allowed.CompareAndSwap(0, allowed) {
+		b.Errorf("the provider was asked %.20q, which is unknown or was asked before", message)
+		return &ask{refused: true}
+	}
+	close(a.seen)
+	return a
+}
+
+// saw waits for the provider to see it.
+func (a *ask) saw(t testing.TB) bool {
+	select {
+	case <-a.seen:
+		return true
+	case <-time.After(patience):
+		t.Errorf("the provider does not see the request %s", a.key)
+		return false
+	}
+}
+
+// plan is what the provider does.
+func (b *book) plan(r provider.Request) provider.Script {
+	switch a := b.taken(r.Message, r.MaxTokens); {
+	case a.steps != nil:
+		return a.steps
+	case a.refused:
+		return provider.Script{provider.Refuse(400, "invalid_request_error", "No")}
+	default:
+		u := a.uses()
+		script := provider.Script{provider.Uses(provider.Usage{Input: u.Input, Output: u.Output}), provider.Text("Here")}
+		if a.held != nil {
+			script = append(script, provider.Hold(a.held))
+		}
+		return append(script, provider.Text(" it is"))
+	}
+}
+
+// talk is servers, the provider that they ask, and the database under them.
+type talk struct {
+	book
+	servers  []*collabd.Server
+	database *gormdb.DB
+	rows     *sql.DB
+	day      quota.Day
+}
+
+// talking runs a test on SQLite with one server and on Postgres with two.
+func talking(t *testing.T, test func(t *testing.T, w *talk)) {
+	t.Run("on SQLite with one server", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "collab.db")
+		test(t, newTalk(t, 1, "sqlite://"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"))
+	})
+	t.Run("on Postgres with two servers", func(t *testing.T) {
+		url := postgres.URL(t)
+		test(t, newTalk(t, 2, url, "pgx", url))
+	})
+}
+
+func newTalk(t *testing.T, servers int, database, driver, source string) *talk {
+	t.Helper()
+	w := &talk{book: book{TB: t, asks: map[string]*ask{}}, day: today(t)}
+	model := provider.Start(t)
+	model.Choose(w.plan)
+	settings := []string{
+		"COLLAB_ADMIN_SECRET=" + adminSecret, "COLLAB_DATABASE_URL=" + database,
+		"COLLAB_ANTHROPIC_API_KEY=key", "COLLAB_ANTHROPIC_URL=" + model.Anthropic(), "COLLAB_OPENAI_URL=" + model.OpenAI(),
+	}
+	for range servers {
+		s := collabd.Start(t, settings...)
+		if len(w.servers) == 0 {
+			settings = append(settings, "COLLAB_PUBLIC_URL="+s.URL,
+				"COLLAB_TOKEN_KEYS="+filepath.Join(s.Dir, "token-keys.pem"), "COLLAB_SECRETS_KEYS="+filepath.Join(s.Dir, "secrets-keys.json"))
+		}
+		w.servers = append(w.servers, s)
+	}
+	w.database = opened(t, database)
+	var err error
+	if w.rows, err = sql.Open(driver, source); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.rows.Close() })
+	return w
+}
+
+// opened opens a database beside the servers.
+func opened(t testing.TB, url string) *gormdb.DB {
+	t.Helper()
+	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// today is the day of the test. Accounts end with it, so that a test that could
+// see its end does not begin.
+func today(t testing.TB) quota.Day {
+	t.Helper()
+	now := time.Now()
+	d := quota.DayOf(now)
+	if d.End().Sub(now) < 5*time.Minute {
+		t.Skip("the day of the quota ends in a moment")
+	}
+	return d
+}
+
+// member signs somebody in.
+func (w *talk) member(organisation string, n int) member {
+	w.Helper()
+	role := "member"
+	if n == 0 {
+		role = "owner"
+	}
+	c := w.servers[0].SignIn(w, fmt.Sprintf("user%d@%s.example.com", n, strings.ToLower(strings.ReplaceAll(organisation, " ", ""))), organisation, role)
+	return member{id.Org(c.Org), id.User(c.User), c}
+}
+
+// body is the request as clients send it.
+func (a *ask) body(model string) []byte {
+	text, _ := json.Marshal(map[string]any{"message": a.text, "maxTokens": a.output, "model": model}) // a map of texts and numbers
+	return text
+}
+
+// frame is an event of a stream.
+type frame struct {
+	Type, Text, Error string
+	Usage             struct{ InputTokens, OutputTokens int64 }
+}
+
+// next reads a stream up to its next event.
+func next(lines *bufio.Reader) (f frame, err error) {
+	data, err := nextData(lines)
+	if err != nil {
+		return f, err
+	}
+	return f, json.Unmarshal(data, &f)
+}
+
+// nextData is valid until the stream is read again.
+func nextData(lines *bufio.Reader) ([]byte, error) {
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil {
+			return nil, err
+		}
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+			return data, nil
+		}
+	}
+}
+
+// last reads a stream to its end, which comes after the last event. It is as
+// fast as those whom it must not slow down.
+func last(lines *bufio.Reader) (f frame, err error) {
+	var kept []byte
+	for {
+		data, err := nextData(lines)
+		switch {
+		case err == io.EOF:
+			return f, json.Unmarshal(kept, &f)
+		case err != nil:
+			return f, err
+		case bytes.HasPrefix(kept, []byte(`{"type":"done"`)) || bytes.HasPrefix(kept, []byte(`{"type":"error"`)):
+			return f, fmt.Errorf("after %s comes %s", kept, data)
+		}
+		kept = append(kept[:0], data...)
+	}
+}
+
+// talkers is the client of all; each caller may have as many requests at once.
+var talkers = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+
+// over sends requests to the servers by turns, in both protocols by turns.
+func (w *talk) over(n int, who member, a *ask, answered func(admitted bool)) (chat.Usage, error) {
+	return w.at(w.servers[n%len(w.servers)], spoken[n/2%2], who, a, answered)
+}
+
+func (w *talk) at(s *collabd.Server, model string, who member, a *ask, answered func(admitted bool)) (u chat.Usage, err error) {
+	r, err := http.NewRequestWithContext(w.Context(), "POST", s.URL+"/api/v1/chat", bytes.NewReader(a.body(model)))
+	if err != nil {
+		return u, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+who.client.Token)
+	res, err := talkers.Do(r)
+	if err != nil {
+		return u, err
+	}
+	defer res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusOK:
+		answered(true)
+	case http.StatusForbidden:
+		answered(false)
+		_, err = io.Copy(io.Discard, res.Body)
+		return u, err
+	default:
+		text, _ := io.ReadAll(res.Body)
+		return u, fmt.Errorf("%d %s", res.StatusCode, text)
+	}
+	f, err := last(bufio.NewReader(res.Body))
+	want := "done"
+	if a.refused {
+		want = "error"
+	}
+	if err == nil && f.Type != want {
+		err = fmt.Errorf("the stream ends with %+v, want %s", f, want)
+	}
+	return chat.Usage{Input: f.Usage.InputTokens, Output: f.Usage.OutputTokens}, err
+}
+
+// spend counts tokens as used, by a request of its own. It returns false when
+// that fails.
+func spend(t testing.TB, store ports.Store, who member, day quota.Day, entry string, tokens int64) bool {
+	e := usage.Entry{
+		ID: id.Request(entry), Org: who.org, User: who.user, At: day.Start(), Model: "before", Provider: "before",
+		Tokens: chat.Usage{Input: tokens}, Provenance: chat.Provider, Outcome: chat.Completed,
+	}
+	err := store.Atomic(t.Context(), func(r ports.Records) error {
+		if err := r.Usage().Ledger().Add(t.Context(), e); err != nil {
+			return err
+		}
+		return r.Usage().Quotas().Settle(t.Context(), quota.Lease{ID: e.ID, Org: e.Org, User: e.User, Day: day}, tokens)
+	})
+	if err != nil {
+		t.Errorf("%d tokens could not be spent: %v", tokens, err)
+	}
+	return err == nil
+}
+
+// entries are those of an organisation in the ledger, in their order.
+func entries(t testing.TB, store ports.Store, o id.Org, day quota.Day) (all []usage.Entry) {
+	t.Helper()
+	err := store.Usage().Ledger().Entries(t.Context(), o, usage.Period{Start: day.Start(), End: day.End()}, func(e usage.Entry) error {
+		all = append(all, e)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return all
+}
+
+// account is somebody's.
+func account(t testing.TB, store ports.Store, who member, day quota.Day) quota.Account {
+	t.Helper()
+	a, err := store.Usage().Quotas().Account(t.Context(), who.org, who.user, day)
+	if err != nil {
+		t.Error(err)
+	}
+	return a
+}
+
+// leases counts those that are there.
+func (w *talk) leases() (n int) {
+	w.Helper()
+	if err := w.rows.QueryRowContext(w.Context(), "SELECT COUNT(*) FROM quota_leases").Scan(&n); err != nil {
+		w.Error(err)
+	}
+	return n
+}
+
+// settled waits until nothing is reserved, and checks that there is one line of
+// the log for each entry of the ledger, that each account is the sum of its
+// entries, and that servers say so. It returns the entries by their outcomes,
+// without what was spent before.
+func (w *talk) settled(all ...member) map[chat.Outcome]int {
+	w.Helper()
+	for deadline := time.Now().Add(patience); w.leases() > 0 && time.Now().Before(deadline); {
+		time.Sleep(calm)
+	}
+	if n := w.leases(); n > 0 {
+		w.Errorf("%d leases are left", n)
+	}
+	logged := map[string]string{}
+	for deadline := time.Now().Add(patience); ; time.Sleep(calm) {
+		clear(logged)
+		lines := 0
+		for _, s := range w.servers {
+			for line := range strings.Lines(s.Log()) {
+				var g struct{ Msg, ID, Outcome string }
+				if strings.Contains(line, `"generation"`) && json.Unmarshal([]byte(line), &g) == nil && g.Msg == "generation" {
+					lines++
+					logged[g.ID] = g.Outcome
+				}
+			}
+		}
+		if lines != len(logged) {
+			w.Errorf("%d calls have %d lines of the log", len(logged), lines)
+		}
+		// The line comes after the entry.
+		if n := w.generations(all); len(logged) >= n || time.Now().After(deadline) {
+			break
+		}
+	}
+	used, outcomes, calls := map[id.User]int64{}, map[chat.Outcome]int{}, 0
+	for o := range organisations(all) {
+		for _, e := range entries(w, w.database, o, w.day) {
+			used[e.User] += e.Tokens.Total()
+			if e.Model == "before" {
+				continue
+			}
+			calls++
+			outcomes[e.Outcome]++
+			if logged[string(e.ID)] != string(e.Outcome) {
+				w.Errorf("the entry %s is %s, the log has %q", e.ID, e.Outcome, logged[string(e.ID)])
+			}
+		}
+	}
+	if len(logged) != calls {
+		w.Errorf("there are %d entries of calls, and %d lines of the log", calls, len(logged))
+	}
+	for i, who := range all {
+		if a := account(w, w.database, who, w.day); a.Reserved != 0 || a.Used != used[who.user] {
+			w.Errorf("the account of %s is %+v, its entries come to %d", who.user, a, used[who.user])
+		}
+		var q struct{ Used int64 }
+		who.client.At(w.servers[i%len(w.servers)]).Must(w, 200, "GET", "/metering/quota", nil, &q)
+		var sum struct{ TotalTokens int64 }
+		who.client.At(w.servers[(i+1)%len(w.servers)]).Must(w, 200, "GET", "/metering/user", nil, &sum)
+		if q.Used != used[who.user] || sum.TotalTokens != used[who.user] {
+			w.Errorf("%s is told of %d used today and %d in the period, want %d", who.user, q.Used, sum.TotalTokens, used[who.user])
+		}
+	}
+	return outcomes
+}
+
+// generations is how many calls have an entry.
+func (w *talk) generations(all []member) (n int) {
+	for o := range organisations(all) {
+		for _, e := range entries(w, w.database, o, w.day) {
+			if e.Model != "before" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func organisations(all []member) map[id.Org]bool {
+	found := map[id.Org]bool{}
+	for _, who := range all {
+		found[who.org] = true
+	}
+	return found
+}
+
+// within runs something that a test waits for.
+func within(t testing.TB, what string, wait func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * patience):
+		t.Fatalf("%s does not come to an end", what)
+	}
+}
+
+var _ ports.Models = (*book)(nil)
+
+// Stream answers as the provider would, without one.
+func (b *book) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
+	a := b.taken(c.Turns[0].Blocks[0].Text, int64(c.MaxTokens))
+	if a.refused {
+		return chat.Reply{}, &chat.Failure{Kind: chat.Broken}
+	}
+	to.Alive()
+	if a.held != nil {
+		select {
+		case <-a.held:
+		case <-ctx.Done():
+			return chat.Reply{}, context.Cause(ctx)
+		}
+	}
+	if err := to.Chunk(chat.Chunk{Type: chat.TextChunk, Text: "Here it is"}); err != nil {
+		return chat.Reply{}, err
+	}
+	return chat.Reply{Usage: a.uses(), InputKnown: true, OutputKnown: true, Stop: "end_turn"}, to.Wait()
+}
