@@ -47,12 +47,12 @@ modules:
 	$(GO) mod verify
 
 # The tests compare the pages that are printed from code (docs/routes.md,
-# docs/profiles.md) with what they would print.
+# docs/profiles.md, docs/states.md) with what they would print.
 race:
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
 
-pages: ## print docs/routes.md and docs/profiles.md anew
-	$(GO) test ./adapters/httpapi ./app/assembly -update
+pages: ## print docs/routes.md, docs/profiles.md and docs/states.md anew
+	$(GO) test ./adapters/httpapi ./app/assembly ./domain/plan -update
 
 bench: ## measure the server against a bare one; starts both, and a temporary Postgres
 	$(GO) run ./test/bench

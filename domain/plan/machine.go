@@ -197,11 +197,11 @@ func (s Subscription) in(state State, now time.Time) Subscription {
 	case OnFree:
 		s.Plan, s.status = Free, Active
 		s.CurrentPeriodStart, s.CurrentPeriodEnd, s.PurchasedSeats = nil, nil, nil
-		s.CancelAtPeriodEnd = false
+		s.CancelAtPeriodEnd, s.HasPaymentMethod = false, false
 	case ProviderTrial:
 		s.status = Trialing
 	case Paying:
-		s.status = Active
+		s.status, s.EverPaid = Active, true
 	case Owing:
 		s.status = PastDue
 	case Suspended:

@@ -51,6 +51,9 @@ func (p Plan) Limits() Limits {
 	return limits[None]
 }
 
+// paid reports whether the plan costs anything.
+func (p Plan) paid() bool { return p == Standard || p == Premium || p == Enterprise }
+
 // Status is where a subscription stands.
 type Status string
 
@@ -79,7 +82,7 @@ type Subscription struct {
 
 	Customer   string    // the payment provider's id of the organisation; empty: it never paid
 	ProviderID string    // the provider's id of the subscription that counts, also of one that is over
-	HeardAt    time.Time // the time of the last message of the provider that was taken at its word
+	HeardAt    time.Time // until when the provider's word on that is known; what it said before is no news
 	Checkout   *Checkout // nil: nobody is on the way to pay
 	Revision   int64     // grows with every Put
 
@@ -146,5 +149,6 @@ func (s Subscription) Granted(g Grant, now time.Time) (Subscription, error) {
 	s.Plan, s.PurchasedSeats, s.CurrentPeriodEnd = g.Plan, g.Seats, g.PeriodEnd
 	s.CurrentPeriodStart, s.CancelAtPeriodEnd = &now, false
 	s.ManagedExternally, s.status, s.UpdatedAt = true, Active, now
+	s.EverPaid = s.EverPaid || g.Plan.paid()
 	return s, nil
 }

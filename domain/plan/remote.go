@@ -75,8 +75,8 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
 	if !own && s.ProviderID != "" && (s.Billed() || !r.Live()) {
 		return s, Superseded
 	}
-	if r.Live() && r.Plan == None && !own {
-		return s, UnknownPrice
+	if r.Live() && r.Plan == None && (!own || !s.Billed()) {
+		return s, UnknownPrice // there is no plan to keep
 	}
 	to, err := s.move(by)
 	if err != nil {
@@ -97,13 +97,12 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
 			s.Plan = r.Plan
 		}
 		s.PurchasedSeats, s.CurrentPeriodStart, s.CurrentPeriodEnd = r.Seats, r.PeriodStart, r.PeriodEnd
-		s.CancelAtPeriodEnd = r.CancelAtPeriodEnd
-		if by == RemoteTrial {
+		s.CancelAtPeriodEnd, s.HasPaymentMethod = r.CancelAtPeriodEnd, r.HasPaymentMethod
+		if by == RemoteTrial && r.TrialEnd != nil {
 			s.TrialEnd = r.TrialEnd
 		}
 	}
-	s.HasPaymentMethod = r.HasPaymentMethod && r.Live()
-	s.EverPaid = s.EverPaid || by == RemoteActive
+	s.HeardAt = now
 	return s.in(to, now), heed
 }
 
@@ -145,38 +144,50 @@ type Event struct {
 
 // Observed returns the subscription after a message whose subscription the
 // provider cannot tell us of any more, so that the message's own word counts,
-// unless a later one was heard.
+// unless something later is known. An end is final and is heard whenever it was.
 func (s Subscription) Observed(e Event, now time.Time) (Subscription, Heed) {
-	if e.At.Before(s.HeardAt) {
+	// The provider's times are whole seconds.
+	if e.Kind != Ended && e.At.Before(s.HeardAt.Truncate(time.Second)) {
 		return s, Superseded
 	}
-	heed := Followed
+	was := s.HeardAt
+	s, heed := s.observed(e, now)
+	if s.HeardAt = was; heed != Superseded && e.At.After(was) {
+		s.HeardAt = e.At
+	}
+	return s, heed
+}
+
+func (s Subscription) observed(e Event, now time.Time) (Subscription, Heed) {
+	own := e.Subscription != "" && e.Subscription == s.ProviderID
 	switch {
+	case e.Snapshot != nil && own && !s.Billed() && e.Kind != Ended:
+		return s, Superseded // it is over
 	case e.Snapshot != nil:
 		r := *e.Snapshot
 		if e.Kind == Ended {
 			r.Status = IsCanceled
 		}
-		s, heed = s.Follow(r, now)
-	case e.Subscription == "" || e.Subscription != s.ProviderID:
+		return s.Follow(r, now)
+	case !own || s.State() == External:
 		return s, Superseded
-	case e.Kind == PayFailed, e.Kind == Paid:
-		by := PaymentFailed
-		if e.Kind == Paid {
-			by = PaymentReceived
-		}
-		to, err := s.move(by)
-		if err != nil || s.State() == External {
-			return s, Superseded
-		}
-		if by == PaymentReceived && e.PeriodEnd != nil && s.Billed() && (s.CurrentPeriodEnd == nil || e.PeriodEnd.After(*s.CurrentPeriodEnd)) {
-			s.CurrentPeriodEnd = e.PeriodEnd
-		}
-		s = s.in(to, now)
 	}
-	s.HeardAt = e.At
-	return s, heed
+	by, known := movesOfMessages[e.Kind]
+	if !known {
+		return s, Followed
+	}
+	to, err := s.move(by)
+	if err != nil {
+		return s, Superseded
+	}
+	if by == PaymentReceived && e.PeriodEnd != nil && s.Billed() && (s.CurrentPeriodEnd == nil || e.PeriodEnd.After(*s.CurrentPeriodEnd)) {
+		s.CurrentPeriodEnd = e.PeriodEnd
+	}
+	return s.in(to, now), Followed
 }
+
+// movesOfMessages are those that need no more than the message.
+var movesOfMessages = map[EventKind]Move{PayFailed: PaymentFailed, Paid: PaymentReceived, Ended: RemoteCanceled}
 
 // Checkout is a payment page that an organisation was sent to, or is about to.
 type Checkout struct {
