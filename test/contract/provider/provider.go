@@ -162,7 +162,7 @@ func (s *Server) serve(p Protocol) http.HandlerFunc {
 		default:
 			select {
 			case <-s.stopped:
-				return // and took the callers with it
+				panic(http.ErrAbortHandler) // an answer that is cut off is not whole
 			default:
 			}
 			select {
