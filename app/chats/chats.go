@@ -110,7 +110,7 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 	if int(need.Input) >= m.ContextWindow {
 		return nil, fault.Field("message", "and history must fit the model's context of %d tokens", m.ContextWindow)
 	}
-	limit, day := sub.DailyTokens(), quota.DayOf(now)
+	limit, day := sub.At(now).DailyTokens(), quota.DayOf(now)
 	lease := quota.Lease{ID: id.Request(s.IDs.New()), Org: actor.Org, User: actor.User, Day: day, ExpiresAt: now.Add(leaseFor)}
 	if err := s.hold(lease); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	}()
 	err = c.stream(ctx, cancel, out, &made)
 	if !out.gone {
-		_ = to.Wait() // what has come does not wait for what was used to be kept
+		out.lost = to.Wait() != nil // what has come does not wait for what was used to be kept
 	}
 }
 
@@ -235,7 +235,7 @@ func (c *Call) finish(out *outlet, g chat.Generation, err error) {
 		last = chat.Chunk{Type: chat.ErrorChunk, Text: f.Message()}
 		c.of.Log.Warn("a call of a model failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.actor.Request, "error", err)
 	}
-	if out.to.Chunk(last) == nil {
+	if !out.lost && out.to.Chunk(last) == nil {
 		_ = out.to.Wait() // who is gone now has missed only the end
 	}
 }
@@ -308,6 +308,7 @@ type outlet struct {
 	came  int64         // tokens of output so far, by our estimate
 	sent  bool          // a chunk went out
 	gone  bool          // the client did not take one
+	lost  bool          // the client did not take the last of them, after the provider's end
 	alive bool          // the provider has sent something of this attempt
 }
 

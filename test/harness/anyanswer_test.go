@@ -268,6 +268,7 @@ type played struct {
 	input   bool  // all answers that were begun told of their input
 	output  bool  // and of all of their output
 	began   bool  // an answer was
+	left    bool  // the client did not take something, before the end of the answers
 	sent    bool  // a chunk was, before an answer
 	want    int64 // the estimate of the input
 }
@@ -275,6 +276,7 @@ type played struct {
 func (p *played) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
 	a := p.answers[min(p.asked, len(p.answers)-1)]
 	p.asked++
+	defer func() { p.left = p.to.gone }()
 	p.ctx, p.sink, p.want, p.failed = ctx, to, c.Estimate(), nil
 	p.sent = p.sent || p.to.heard() > 0
 	if !a.reach {
@@ -342,7 +344,7 @@ func (p *played) outcome() chat.Outcome {
 	switch {
 	case p.whole:
 		return chat.Completed
-	case p.to.gone:
+	case p.left:
 		return chat.ClientGone
 	case p.cause != "":
 		return p.cause
@@ -496,7 +498,10 @@ func (p *played) judge(t *rapid.T, calls int, panicked bool) {
 	}
 	wantEnd := map[chat.Outcome]chat.ChunkType{chat.Completed: chat.DoneChunk, chat.ClientGone: ""}
 	want, special := wantEnd[e.Outcome]
-	if !special {
+	switch {
+	case p.to.gone:
+		want = ""
+	case !special:
 		want = chat.ErrorChunk
 	}
 	if got := p.to.end(); got != want {
@@ -606,7 +611,7 @@ func overHTTP(t *rapid.T, s *stage, server *scripted.Server, p scripted.Protocol
 	switch end := to.end(); {
 	case end == chat.DoneChunk && (!last.whole || e.Outcome != chat.Completed || to.chunks[len(to.chunks)-1].Usage != e.Tokens):
 		t.Fatalf("an answer that is whole (%v) and %s ends in done: %+v, the entry %+v", last.whole, e.Outcome, to.chunks[len(to.chunks)-1], e)
-	case end == "" && e.Outcome != chat.ClientGone, end == chat.ErrorChunk && (e.Outcome == chat.ClientGone || e.Outcome == chat.Completed):
+	case end == "" && e.Outcome != chat.ClientGone && !to.gone, end == chat.ErrorChunk && (e.Outcome == chat.ClientGone || e.Outcome == chat.Completed):
 		t.Fatalf("a call that is %s ends in %q", e.Outcome, end)
 	case end != chat.DoneChunk && last.whole && to.exit == stays && len(d.cues) == 0:
 		t.Fatalf("a whole answer that nothing disturbed is %s", e.Outcome)
