@@ -53,6 +53,12 @@ func cloneSubscription(s plan.Subscription) plan.Subscription {
 	return s
 }
 
+func cloneRemote(r plan.Remote) plan.Remote {
+	r.Seats, r.TrialEnd = clonePointer(r.Seats), clonePointer(r.TrialEnd)
+	r.PeriodStart, r.PeriodEnd = clonePointer(r.PeriodStart), clonePointer(r.PeriodEnd)
+	return r
+}
+
 func cloneTeam(t team.Team) team.Team {
 	t.Description = clonePointer(t.Description)
 	return t

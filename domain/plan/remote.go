@@ -198,6 +198,16 @@ type Checkout struct {
 	ExpiresAt time.Time // of the page
 }
 
+// Session is what became of a page to pay on.
+type Session struct {
+	ID           string
+	Status       string // open, complete or expired
+	Org          id.Org
+	Plan         Plan
+	Subscription string // empty: there is none yet
+	ExpiresAt    time.Time
+}
+
 // open reports whether somebody may be sent to the page.
 func (c *Checkout) open(now time.Time) bool {
 	return now.Add(checkoutSlack).Before(c.ExpiresAt)

@@ -21,6 +21,7 @@ var unsuited = map[string]string{
 	// Ports with one adapter, which its own tests hold to the port's comment.
 	"IdentityTokens": "one adapter, oidc: whatever else said yes to a token would be a hole; its tests run against devidp",
 	"IdentityEvents": "one adapter, standardwebhooks: the payloads are what it is about",
+	"PaymentEvents":  "one adapter, stripepay: the payloads are what it is about",
 	"SignIn":         "one adapter, oidc, in two forms that share nothing but the port; its tests run both",
 	"ServiceTokens":  "one adapter, servicetoken: whatever else made tokens would make worthless ones",
 	"Sealer":         "one adapter, vault, which calls the suite: whatever else sealed would not",

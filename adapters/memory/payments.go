@@ -1,0 +1,252 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+var (
+	_ ports.Payments = (*Payments)(nil)
+	_ ports.Billing  = (*Payments)(nil)
+)
+
+// pageLifetime is how long a page can be paid on.
+const pageLifetime = 24 * time.Hour
+
+// Payments is a little payment provider. What people do there, and what time
+// does to their payments, is done by methods. It sends no messages.
+type Payments struct {
+	clock ports.Clock
+
+	mu            sync.Mutex
+	n             int                     // the last number in an id; guarded by mu
+	customers     map[id.Org]string       // guarded by mu
+	pages         map[string]*page        // by session; guarded by mu
+	sessions      map[string]string       // by the key of the request; guarded by mu
+	subscriptions map[string]*plan.Remote // guarded by mu
+}
+
+// page is a checkout with what became of it.
+type page struct {
+	checkout     plan.Checkout
+	org          id.Org
+	customer     string
+	subscription string // empty: nobody has paid
+	closed       bool   // before its time
+}
+
+// NewPayments returns a provider without customers.
+func NewPayments(c ports.Clock) *Payments {
+	return &Payments{
+		clock: c, customers: map[id.Org]string{}, pages: map[string]*page{}, sessions: map[string]string{}, subscriptions: map[string]*plan.Remote{},
+	}
+}
+
+func (p *Payments) next(kind string) string {
+	p.n++
+	return fmt.Sprintf("%s_%d", kind, p.n)
+}
+
+// Customer makes the record of an organisation.
+func (p *Payments) Customer(_ context.Context, o id.Org, _ string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.customers[o] == "" {
+		p.customers[o] = p.next("cus")
+	}
+	return p.customers[o], nil
+}
+
+func (p *Payments) known(customer string) error {
+	for _, c := range p.customers {
+		if c == customer {
+			return nil
+		}
+	}
+	return fault.Missing("Customer")
+}
+
+// Open makes a page to pay for a plan on.
+func (p *Payments) Open(_ context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.known(customer); err != nil {
+		return c, err
+	}
+	if made, ok := p.sessions[c.Key]; ok {
+		return p.pages[made].checkout, nil
+	}
+	c.Session, c.ExpiresAt = p.next("cs"), p.clock.Now().Add(pageLifetime)
+	c.URL = "https://payments.invalid/" + c.Session
+	p.sessions[c.Key], p.pages[c.Session] = c.Session, &page{checkout: c, org: o, customer: customer}
+	return c, nil
+}
+
+// Session returns what became of a page.
+func (p *Payments) Session(_ context.Context, session string) (plan.Session, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, err := p.page(session)
+	if err != nil {
+		return plan.Session{}, err
+	}
+	return plan.Session{
+		ID: session, Status: g.status(p.clock.Now()), Org: g.org, Plan: g.checkout.Plan, Subscription: g.subscription, ExpiresAt: g.checkout.ExpiresAt,
+	}, nil
+}
+
+func (p *Payments) page(session string) (*page, error) {
+	if g := p.pages[session]; g != nil {
+		return g, nil
+	}
+	return nil, fault.Missing("Checkout session")
+}
+
+func (g *page) status(now time.Time) string {
+	switch {
+	case g.subscription != "":
+		return "complete"
+	case g.closed || !now.Before(g.checkout.ExpiresAt):
+		return "expired"
+	}
+	return "open"
+}
+
+// Expire closes a page.
+func (p *Payments) Expire(_ context.Context, session string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, err := p.page(session)
+	switch {
+	case err != nil:
+		return err
+	case g.subscription != "":
+		return fault.New(fault.Conflict, "The checkout is complete")
+	}
+	g.closed = true
+	return nil
+}
+
+// Portal returns an address that leads nowhere.
+func (p *Payments) Portal(_ context.Context, customer, back string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.known(customer); err != nil {
+		return "", err
+	}
+	return "https://payments.invalid/" + p.next("portal"), nil
+}
+
+// Subscription returns a subscription as it is now.
+func (p *Payments) Subscription(_ context.Context, subscription string) (plan.Remote, error) {
+	return p.revise(subscription, func(*plan.Remote) error { return nil })
+}
+
+// Change moves a subscription to another plan.
+func (p *Payments) Change(_ context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
+	return p.revise(subscription, func(r *plan.Remote) error {
+		if !r.Live() {
+			return fault.New(fault.Conflict, "The subscription is over")
+		}
+		r.Plan, r.CancelAtPeriodEnd = to, false
+		return nil
+	})
+}
+
+// Cancel ends a subscription.
+func (p *Payments) Cancel(_ context.Context, subscription string, atOnce bool) (plan.Remote, error) {
+	return p.revise(subscription, func(r *plan.Remote) error {
+		switch {
+		case !r.Live():
+		case atOnce:
+			r.Status = plan.IsCanceled
+		default:
+			r.CancelAtPeriodEnd = true
+		}
+		return nil
+	})
+}
+
+// revise changes a subscription, and returns it as it is then.
+func (p *Payments) revise(subscription string, fn func(*plan.Remote) error) (plan.Remote, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.subscriptions[subscription]
+	if r == nil {
+		return plan.Remote{}, fault.Missing("Subscription")
+	}
+	if err := fn(r); err != nil {
+		return plan.Remote{}, err
+	}
+	return cloneRemote(*r), nil
+}
+
+// Pay is what somebody does on a page: it makes a subscription that is active,
+// for a month. Conflict when the page cannot be paid on any more.
+func (p *Payments) Pay(session string) (subscription string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, err := p.page(session)
+	if err != nil {
+		return "", err
+	}
+	now := p.clock.Now()
+	if is := g.status(now); is != "open" {
+		return "", fault.New(fault.Conflict, "The page is %s", is)
+	}
+	g.subscription = p.next("sub")
+	p.subscriptions[g.subscription] = &plan.Remote{
+		ID: g.subscription, Customer: g.customer, Org: g.org, Status: plan.IsActive, Plan: g.checkout.Plan, Seats: new(1),
+		PeriodStart: &now, PeriodEnd: new(now.AddDate(0, 1, 0)), HasPaymentMethod: true,
+	}
+	return g.subscription, nil
+}
+
+// Fail is a payment that was due and was not made. Conflict when none is due any
+// more.
+func (p *Payments) Fail(subscription string) (plan.Remote, error) {
+	return p.revise(subscription, func(r *plan.Remote) error {
+		if !r.Live() {
+			return fault.New(fault.Conflict, "The subscription is over")
+		}
+		r.Status = plan.IsPastDue
+		return nil
+	})
+}
+
+// Renew is the end of a period: of a subscription that is to end then, or the
+// beginning of the next, paid.
+func (p *Payments) Renew(subscription string) (plan.Remote, error) {
+	return p.revise(subscription, func(r *plan.Remote) error {
+		switch {
+		case !r.Live():
+		case r.CancelAtPeriodEnd:
+			r.Status = plan.IsCanceled
+		default:
+			start := *r.PeriodEnd
+			r.Status, r.PeriodStart, r.PeriodEnd = plan.IsActive, &start, new(start.AddDate(0, 1, 0))
+		}
+		return nil
+	})
+}
+
+// Set makes a subscription be so, whether or not it was there.
+func (p *Payments) Set(r plan.Remote) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.subscriptions[r.ID] = new(cloneRemote(r))
+}
+
+// Forget takes a subscription away as if it had never been.
+func (p *Payments) Forget(subscription string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.subscriptions, subscription)
+}

@@ -1,0 +1,79 @@
+package memory_test
+
+import (
+	"testing"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/plan"
+	"collab/test/contract"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func paid(*testing.T) contract.Paid {
+	p := memory.NewPayments(memory.NewClock(start))
+	return contract.Paid{
+		Payments: p, Billing: p,
+		Pay: func(c plan.Checkout) error {
+			_, err := p.Pay(c.Session)
+			return err
+		},
+		Fail: func(subscription string) error {
+			_, err := p.Fail(subscription)
+			return err
+		},
+	}
+}
+
+func TestPayments(t *testing.T) { contract.Payments(t, paid) }
+
+func TestBilling(t *testing.T) { contract.Billing(t, paid) }
+
+func TestAPageClosesWhenItsTimeIsOver(t *testing.T) {
+	clock := memory.NewClock(start)
+	p := memory.NewPayments(clock)
+	customer, err := p.Customer(t.Context(), id.Org("o"), "O")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.Open(t.Context(), "o", customer, plan.Checkout{Key: "k", Plan: plan.Standard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.Set(c.ExpiresAt)
+	_, payErr := p.Pay(c.Session)
+	s, err := p.Session(t.Context(), c.Session)
+	if !fault.Is(payErr, fault.Conflict) || err != nil || s.Status != "expired" || p.Expire(t.Context(), c.Session) != nil {
+		t.Errorf("%+v, errors %v and %v", s, payErr, err)
+	}
+	if _, err := p.Pay("cs_unknown"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a page that is not there: %v", err)
+	}
+}
+
+func TestASubscriptionIsRenewedOrOverWhenItsPeriodEnds(t *testing.T) {
+	p, end := memory.NewPayments(memory.NewClock(start)), start.AddDate(0, 1, 0)
+	p.Set(plan.Remote{ID: "sub", Status: plan.IsPastDue, Plan: plan.Standard, PeriodStart: &start, PeriodEnd: &end})
+	r, err := p.Renew("sub")
+	if err != nil || r.Status != plan.IsActive || !r.PeriodStart.Equal(end) || !r.PeriodEnd.Equal(end.AddDate(0, 1, 0)) {
+		t.Errorf("renewed: %+v, %v", r, err)
+	}
+	if _, err := p.Cancel(t.Context(), "sub", false); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if r, err := p.Renew("sub"); err != nil || r.Status != plan.IsCanceled {
+			t.Errorf("over: %+v, %v", r, err)
+		}
+	}
+	if _, err := p.Fail("sub"); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a payment after the end: %v", err)
+	}
+	p.Forget("sub")
+	if _, err := p.Subscription(t.Context(), "sub"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("forgotten: %v", err)
+	}
+}

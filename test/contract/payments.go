@@ -1,0 +1,300 @@
+package contract
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"testing"
+
+	"collab/domain/id"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// Paid is a payment provider that is ready for use, with what people do there.
+type Paid struct {
+	Payments ports.Payments
+	Billing  ports.Billing
+
+	// Pay pays on the page of a checkout, and fails where nobody can.
+	Pay func(c plan.Checkout) error
+	// Fail has a subscription's next payment fail.
+	Fail func(subscription string) error
+}
+
+// payer is what a sub-test of payments works in: an organisation that is a
+// customer.
+type payer struct {
+	*world
+	Paid
+	org      id.Org
+	customer string
+}
+
+type paidSuite map[string]func(w *payer)
+
+func (s paidSuite) run(t *testing.T, open func(t *testing.T) Paid) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		t.Run(name, func(t *testing.T) {
+			w := &payer{world: &world{T: t, ctx: t.Context()}, Paid: open(t), org: fresh[id.Org]()}
+			w.customer = that(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).must(w.world)
+			s[name](w)
+		})
+	}
+}
+
+// page opens a page to pay for a plan on.
+func (w *payer) page(p plan.Plan) plan.Checkout {
+	w.Helper()
+	return that(w.Payments.Open(w.ctx, w.org, w.customer, plan.Checkout{Key: nextID(), Plan: p})).must(w.world)
+}
+
+// session is what became of a page.
+func (w *payer) session(c plan.Checkout) plan.Session {
+	w.Helper()
+	return that(w.Payments.Session(w.ctx, c.Session)).must(w.world)
+}
+
+// subscribed is a plan that was paid for, by its id.
+func (w *payer) subscribed(p plan.Plan) string {
+	w.Helper()
+	c := w.page(p)
+	w.ok(w.Pay(c))
+	return w.session(c).Subscription
+}
+
+func (w *payer) subscription(of string) plan.Remote {
+	w.Helper()
+	return that(w.Billing.Subscription(w.ctx, of)).must(w.world)
+}
+
+// is ends the sub-test unless a subscription is of the plan and status.
+func (w *payer) is(r plan.Remote, p plan.Plan, status plan.RemoteStatus, ends bool) {
+	w.Helper()
+	if r.Plan != p || r.Status != status || (r.Live() && r.CancelAtPeriodEnd != ends) || r.Org != w.org || r.Customer != w.customer {
+		w.Fatalf("the subscription is %+v, want plan %s, %s, to end: %t", r, p, status, ends)
+	}
+}
+
+// Payments is the suite of ports.Payments. Open is called by every sub-test.
+func Payments(t *testing.T, open func(t *testing.T) Paid) {
+	paidSuite{
+		"an organisation is one customer, however often it is made": func(w *payer) {
+			for range 2 {
+				that(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).is(w.world, w.customer)
+			}
+			other := that(w.Payments.Customer(w.ctx, fresh[id.Org](), "Łódź & Søn")).must(w.world)
+			if w.customer == "" || other == "" || other == w.customer {
+				w.Fatalf("two organisations are the customers %q and %q", w.customer, other)
+			}
+		},
+		"an organisation is one customer, whoever makes it at the same time": func(w *payer) {
+			o, made := fresh[id.Org](), make([]string, 8)
+			w.allOK(together(len(made), func(i int) (err error) {
+				made[i], err = w.Payments.Customer(w.ctx, o, "Crowd")
+				return err
+			}))
+			same(w.world, slices.Compact(made), made[:1])
+		},
+		"a page is a checkout with its session, address and end": func(w *payer) {
+			for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
+				asked := plan.Checkout{Key: nextID(), Plan: p}
+				c := that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.world)
+				at, err := url.Parse(c.URL)
+				if c.Key != asked.Key || c.Plan != p || c.Session == "" || err != nil || at.Host == "" || c.ExpiresAt.IsZero() {
+					w.Fatalf("the page is %+v", c)
+				}
+				want := plan.Session{ID: c.Session, Status: "open", Org: w.org, Plan: p, ExpiresAt: c.ExpiresAt}
+				same(w.world, w.session(c), want)
+			}
+		},
+		"a key opens one page, and another key another": func(w *payer) {
+			asked := plan.Checkout{Key: nextID(), Plan: plan.Standard}
+			first := that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.world)
+			that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).is(w.world, first)
+			if other := w.page(plan.Standard); other.Session == first.Session || other.URL == first.URL {
+				w.Fatalf("two keys have the page %+v", other)
+			}
+		},
+		"a key opens one page, whoever asks at the same time": func(w *payer) {
+			asked, pages := plan.Checkout{Key: nextID(), Plan: plan.Premium}, make([]plan.Checkout, 8)
+			w.allOK(together(len(pages), func(i int) (err error) {
+				pages[i], err = w.Payments.Open(w.ctx, w.org, w.customer, asked)
+				return err
+			}))
+			same(w.world, slices.Compact(pages), pages[:1])
+		},
+		"nobody is sent to pay who is no customer": func(w *payer) {
+			that(w.Payments.Open(w.ctx, w.org, "cus_unknown", plan.Checkout{Key: nextID(), Plan: plan.Standard})).missing(w.world)
+			that(w.Payments.Portal(w.ctx, "cus_unknown", "https://app.example.com")).missing(w.world)
+		},
+		"a page that was paid on is complete, with its subscription": func(w *payer) {
+			c := w.page(plan.Premium)
+			w.ok(w.Pay(c))
+			s := w.session(c)
+			if s.Status != "complete" || s.Subscription == "" || s.Org != w.org || s.Plan != plan.Premium {
+				w.Fatalf("the session is %+v", s)
+			}
+			if err := w.Pay(c); err == nil {
+				w.Fatal("paid twice")
+			}
+			same(w.world, w.session(c).Subscription, s.Subscription)
+		},
+		"a page is closed, once and for all": func(w *payer) {
+			c := w.page(plan.Standard)
+			for range 2 {
+				w.ok(w.Payments.Expire(w.ctx, c.Session))
+				same(w.world, w.session(c).Status, "expired")
+			}
+			if err := w.Pay(c); err == nil {
+				w.Fatal("paid on a page that is closed")
+			}
+			same(w.world, w.session(c).Subscription, "")
+		},
+		"a page that was paid on cannot be closed": func(w *payer) {
+			c := w.page(plan.Standard)
+			w.ok(w.Pay(c))
+			w.conflict(w.Payments.Expire(w.ctx, c.Session))
+			same(w.world, w.session(c).Status, "complete")
+		},
+		"of a payment and a close at the same time one counts": func(w *payer) {
+			for range 8 {
+				c := w.page(plan.Standard)
+				errs := together(2, func(i int) error {
+					if i == 0 {
+						return w.Pay(c)
+					}
+					return w.Payments.Expire(w.ctx, c.Session)
+				})
+				want := map[bool]string{true: "complete", false: "expired"}[errs[0] == nil]
+				if got := w.session(c).Status; got != want || (errs[0] == nil) == (errs[1] == nil) {
+					w.Fatalf("the page is %s, errors %v", got, errs)
+				}
+			}
+		},
+		"what the provider does not know is not found": func(w *payer) {
+			for _, unknown := range []string{"", "cs_unknown", "../customers", "cs_1?x=y", "cs_1#x", "%"} {
+				that(w.Payments.Session(w.ctx, unknown)).missing(w.world)
+				w.missing(w.Payments.Expire(w.ctx, unknown))
+			}
+		},
+		"a customer has pages to look after payments": func(w *payer) {
+			for _, paid := range []bool{false, true} {
+				if paid {
+					w.subscribed(plan.Standard)
+				}
+				address := that(w.Payments.Portal(w.ctx, w.customer, "https://app.example.com/settings?tab=billing")).must(w.world)
+				if at, err := url.Parse(address); err != nil || at.Host == "" {
+					w.Fatalf("the address is %q", address)
+				}
+			}
+		},
+	}.run(t, open)
+}
+
+// Billing is the suite of ports.Billing. Open is called by every sub-test.
+func Billing(t *testing.T, open func(t *testing.T) Paid) {
+	paidSuite{
+		"what was paid for is active, with its plan, period and owner": func(w *payer) {
+			for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
+				of := w.subscribed(p)
+				r := w.subscription(of)
+				w.is(r, p, plan.IsActive, false)
+				if r.ID != of || r.PeriodStart == nil || r.PeriodEnd == nil || !r.PeriodStart.Before(*r.PeriodEnd) || !r.HasPaymentMethod || r.Seats == nil || *r.Seats != 1 {
+					w.Fatalf("the subscription is %+v", r)
+				}
+			}
+		},
+		"what the provider does not know is not found": func(w *payer) {
+			w.subscribed(plan.Standard)
+			for _, unknown := range []string{"", "sub_unknown", "../customers", "sub_1?x=y", "sub_1#x", "%"} {
+				that(w.Billing.Subscription(w.ctx, unknown)).missing(w.world)
+				that(w.Billing.Change(w.ctx, unknown, plan.Premium)).missing(w.world)
+				that(w.Billing.Cancel(w.ctx, unknown, true)).missing(w.world)
+				that(w.Billing.Cancel(w.ctx, unknown, false)).missing(w.world)
+			}
+		},
+		"a payment that fails leaves a subscription past due": func(w *payer) {
+			of := w.subscribed(plan.Standard)
+			w.ok(w.Fail(of))
+			w.is(w.subscription(of), plan.Standard, plan.IsPastDue, false)
+		},
+		"a change of plan is of the same subscription, and again is the same": func(w *payer) {
+			of, other := w.subscribed(plan.Standard), w.subscribed(plan.Standard)
+			for _, p := range []plan.Plan{plan.Premium, plan.Premium, plan.Standard, plan.Standard, plan.Premium} {
+				r := that(w.Billing.Change(w.ctx, of, p)).must(w.world)
+				w.is(r, p, plan.IsActive, false)
+				same(w.world, r.ID, of)
+				same(w.world, w.subscription(of), r)
+			}
+			w.is(w.subscription(other), plan.Standard, plan.IsActive, false)
+		},
+		"a cancellation keeps the subscription until its period ends, and again is the same": func(w *payer) {
+			of := w.subscribed(plan.Standard)
+			end := w.subscription(of).PeriodEnd
+			for range 2 {
+				r := that(w.Billing.Cancel(w.ctx, of, false)).must(w.world)
+				w.is(r, plan.Standard, plan.IsActive, true)
+				same(w.world, r.PeriodEnd, end)
+				same(w.world, w.subscription(of), r)
+			}
+		},
+		"a change of plan takes a cancellation back": func(w *payer) {
+			of := w.subscribed(plan.Standard)
+			for _, p := range []plan.Plan{plan.Premium, plan.Premium} {
+				that(w.Billing.Cancel(w.ctx, of, false)).must(w.world)
+				w.is(that(w.Billing.Change(w.ctx, of, p)).must(w.world), p, plan.IsActive, false)
+				w.is(w.subscription(of), p, plan.IsActive, false)
+			}
+		},
+		"an end at once is for good, and again is the same": func(w *payer) {
+			for name, before := range map[string]func(of string) error{
+				"active":     func(string) error { return nil },
+				"past due":   w.Fail,
+				"to be over": func(of string) error { _, err := w.Billing.Cancel(w.ctx, of, false); return err },
+			} {
+				of := w.subscribed(plan.Premium)
+				w.ok(before(of))
+				for _, atOnce := range []bool{true, true, false} {
+					r, err := w.Billing.Cancel(w.ctx, of, atOnce)
+					if err != nil || r.ID != of || r.Status != plan.IsCanceled || r.Live() {
+						w.Fatalf("%s: %+v, %v", name, r, err)
+					}
+				}
+				that(w.Billing.Change(w.ctx, of, plan.Standard)).conflict(w.world)
+				w.is(w.subscription(of), plan.Premium, plan.IsCanceled, false)
+			}
+		},
+		"many who do the same at the same time do it once": func(w *payer) {
+			of := w.subscribed(plan.Standard)
+			for _, step := range []struct {
+				do     func() (plan.Remote, error)
+				p      plan.Plan
+				status plan.RemoteStatus
+				ends   bool
+			}{
+				{func() (plan.Remote, error) { return w.Billing.Change(w.ctx, of, plan.Premium) }, plan.Premium, plan.IsActive, false},
+				{func() (plan.Remote, error) { return w.Billing.Cancel(w.ctx, of, false) }, plan.Premium, plan.IsActive, true},
+				{func() (plan.Remote, error) { return w.Billing.Cancel(w.ctx, of, true) }, plan.Premium, plan.IsCanceled, false},
+			} {
+				w.allOK(together(8, func(int) error {
+					r, err := step.do()
+					if err == nil && (r.ID != of || r.Plan != step.p || r.Status != step.status) {
+						err = fmt.Errorf("the subscription is %+v", r)
+					}
+					return err
+				}))
+				w.is(w.subscription(of), step.p, step.status, step.ends)
+			}
+		},
+		"what is handed out is the caller's": func(w *payer) {
+			of := w.subscribed(plan.Standard)
+			want := w.subscription(of)
+			r := w.subscription(of)
+			*r.PeriodStart, *r.PeriodEnd, *r.Seats = at(999), at(999), 999
+			same(w.world, w.subscription(of), want)
+		},
+	}.run(t, open)
+}
