@@ -90,7 +90,7 @@ type feedSeries struct {
 }
 
 func (b *bench) printFeed(all []*feedSeries, size int) {
-	t := newTable(b.out, fmt.Sprintf("Change feed over HTTP/1.1, events of %d bytes, Collab on Postgres that does not wait for the disk (bare: net/http, a channel of %d per client, nothing stored)", size, bareQueue),
+	t := newTable(b.out, fmt.Sprintf("Change feed over HTTP/1.1, events of %d bytes, Collab on Postgres that does not wait for the disk, contents in memory (bare: net/http, a channel of %d per client, nothing stored)", size, bareQueue),
 		"subscribers", "CPU µs per event", "bare", "and per delivery", "bare", "ratio", "", "p50 ms", "bare", "p99 ms", "bare", "ratio", "",
 		"burst deliveries/s", "bare", "ratio", "", "KiB per idle subscriber", "bare", "")
 	making := func(f feedFigures) float64 { return float64(f.making) }
@@ -125,7 +125,7 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f
 	if _, err := conn.Exec(ctx, "ALTER DATABASE "+pgx.Identifier{conn.Config().Database}.Sanitize()+" SET synchronous_commit = off"); err != nil {
 		return f, nil, err
 	}
-	c, err := b.startCollab(ctx, "collabd-"+name, database)
+	c, err := b.startCollab(ctx, "collabd-"+name, database, "COLLAB_BLOB_URL=mem://")
 	if err != nil {
 		return f, nil, err
 	}
