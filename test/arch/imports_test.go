@@ -53,6 +53,8 @@ var owners = []struct {
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
 	{"github.com/prometheus", []string{"adapters/httpapi", "adapters/telemetry", "app/assembly"}},
 	{"github.com/rs/cors", []string{"adapters/httpapi"}},
+	{"github.com/stripe/stripe-go", []string{"adapters/stripepay"}},
+	{"github.com/stripe/stripe-mock", nil}, // tests only
 	{"github.com/tink-crypto/tink-go", []string{"adapters/vault"}},
 	{"github.com/wneessen/go-mail", []string{"adapters/mail"}},
 	{"github.com/nats-io/nats.go", []string{"adapters/natsbus", "test"}},

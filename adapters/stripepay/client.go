@@ -1,0 +1,214 @@
+package stripepay
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+
+	"github.com/stripe/stripe-go/v76"
+)
+
+const (
+	attempts = 3 // of one call
+	// attemptLimit lets all attempts, with a pause of at most half a second and one
+	// of a second between them, fit into the 35 seconds that a request of ours has.
+	attemptLimit = 10 * time.Second
+	connectLimit = 5 * time.Second
+	maxAnswer    = 1 << 20 // bytes
+	maxWord      = 64      // bytes of a name that the provider gives something
+)
+
+// backend returns the SDK's way to the provider, with nothing in it that is
+// shared.
+func backend(url string, c *http.Client, log *slog.Logger) stripe.Backend {
+	config := &stripe.BackendConfig{
+		EnableTelemetry:   stripe.Bool(false),
+		HTTPClient:        client(c),
+		LeveledLogger:     retries{log},
+		MaxNetworkRetries: stripe.Int64(attempts - 1),
+	}
+	if url != "" {
+		config.URL = &url
+	}
+	return stripe.GetBackendWithConfig(stripe.APIBackend, config)
+}
+
+// client returns a client with our bounds.
+func client(c *http.Client) *http.Client {
+	if c == nil {
+		c = &http.Client{Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: connectLimit, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: connectLimit,
+			ForceAttemptHTTP2:   true,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+			MaxIdleConnsPerHost: 16,
+			IdleConnTimeout:     90 * time.Second,
+		}}
+	}
+	own := *c
+	if own.Transport == nil {
+		own.Transport = http.DefaultTransport
+	}
+	own.Transport = transport{own.Transport}
+	if own.Timeout == 0 {
+		own.Timeout = attemptLimit
+	}
+	return &own
+}
+
+var errRedirect = errors.New("the answer is a redirect")
+
+// transport bounds answers, which the SDK reads to their end, and takes no
+// redirect for one: it would lead the key to whoever it names. It keeps the header
+// back in which the SDK tells the name of this machine.
+type transport struct{ next http.RoundTripper }
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Del("X-Stripe-Client-User-Agent")
+	res, err := t.next.RoundTrip(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case res.StatusCode >= 300 && res.StatusCode < 400:
+		_ = res.Body.Close()
+		return nil, errRedirect
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(res.Body, maxAnswer), res.Body}
+	return res, nil
+}
+
+// retries has the SDK log that it tries again, and nothing else: its other
+// messages repeat what was asked and answered.
+type retries struct{ log *slog.Logger }
+
+func (retries) Debugf(string, ...any) {}
+func (retries) Infof(string, ...any)  {}
+func (retries) Errorf(string, ...any) {}
+
+func (r retries) Warnf(format string, args ...any) {
+	r.log.Warn("payments: " + fmt.Sprintf(format, args...))
+}
+
+// answer is a body of the provider in a form of ours.
+type answer[T any] struct {
+	stripe.APIResource
+	body T
+}
+
+func (a *answer[T]) UnmarshalJSON(data []byte) error { return decode(data, &a.body) }
+
+// call makes a call. Its errors are those of the port.
+func call[T any](ctx context.Context, p *Payments, method, path string, params stripe.ParamsContainer) (T, error) {
+	params.GetParams().Context = ctx
+	var a answer[T]
+	err := p.backend.Call(method, path, p.key, params, &a)
+	if err != nil {
+		return a.body, failure(ctx, err)
+	}
+	return a.body, nil
+}
+
+// refusal is an answer that is an error. Of what the provider says it has only
+// names: messages may repeat what was asked.
+type refusal struct {
+	status            int
+	kind, code, param string
+	request           string // by which the provider's own log has it
+	replayed          bool   // the provider remembered it
+}
+
+func (r *refusal) Error() string {
+	text := "status " + strconv.Itoa(r.status)
+	for _, name := range []string{r.kind, r.code, r.param, r.request} {
+		if name != "" {
+			text += " " + word(name)
+		}
+	}
+	return text
+}
+
+// otherRequest reports whether the key came with another request before.
+func (r *refusal) otherRequest() bool {
+	return r.kind == string(stripe.ErrorTypeIdempotency) && r.status == http.StatusBadRequest
+}
+
+// failure returns the error of a call that failed. It keeps nothing of the
+// request, which has the key.
+func failure(ctx context.Context, err error) error {
+	var said *stripe.Error
+	if !errors.As(err, &said) {
+		cause := lost(err)
+		if ctx.Err() != nil {
+			cause = context.Cause(ctx)
+		}
+		return fault.Wrap(fault.Unavailable, cause, "The payment provider does not answer")
+	}
+	r := &refusal{
+		status: said.HTTPStatusCode, kind: string(said.Type), code: string(said.Code), param: said.Param, request: said.RequestID,
+	}
+	if said.LastResponse != nil {
+		r.replayed = said.LastResponse.Header.Get("Idempotent-Replayed") == "true"
+	}
+	switch {
+	// A path that the provider does not have is 404 too, and says nothing of what
+	// is in it. A price that it does not know is a mistake of ours.
+	case said.Code == stripe.ErrorCodeResourceMissing && !strings.Contains(said.Param, "price"):
+		return fault.Wrap(fault.NotFound, r, "The payment provider knows nothing of it")
+	case r.status >= 500, r.status == http.StatusTooManyRequests, r.status == http.StatusConflict, said.Code == stripe.ErrorCodeLockTimeout:
+		return fault.Wrap(fault.Unavailable, r, "The payment provider cannot answer now")
+	}
+	return fault.Wrap(fault.Internal, r, "The payment provider refused the request")
+}
+
+// unreadable is the error for an answer that lacks what it must have.
+func unreadable(what string) error {
+	return fault.Wrap(fault.Unavailable, errors.New("the answer is "+what), "The payment provider gave no answer that can be read")
+}
+
+// lost says why there was no answer, as far as that can be said without what came
+// over the connection.
+func lost(err error) error {
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &op):
+		return op
+	case errors.As(err, &certificate):
+		return certificate
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return errors.New("the answer did not come in time")
+	case errors.Is(err, errRedirect):
+		return errRedirect
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the connection was closed")
+	}
+	return errors.New("the answer is not one of the API")
+}
+
+// word returns a name that the provider gives something. What is not one could
+// be a part of what was asked.
+func word(s string) string {
+	in := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./[]", r)
+	}
+	if len(s) > maxWord || strings.ContainsFunc(s, func(r rune) bool { return !in(r) }) {
+		return "other"
+	}
+	return s
+}

@@ -1,0 +1,132 @@
+package stripepay
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"collab/domain/id"
+	"collab/domain/plan"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	secretKey = "sk_test_verysecret"
+	org       = id.Org("0198a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b")
+	otherOrg  = id.Org("0198a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2c")
+)
+
+var prices = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
+
+// request is one that the provider was sent.
+type request struct {
+	method, path, key string
+	form              url.Values
+	header            http.Header
+}
+
+// handled is a client whose requests a handler answers in the caller's
+// goroutine, so that time in a test's bubble passes while the SDK sleeps.
+func handled(h http.Handler) *http.Client {
+	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Result(), nil
+	})}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// fake is a provider that gives the answers it was told to, in their order, and
+// the last of them for ever. An answer is a status, "!" behind it when it is a
+// replay, and a body; "lost" is none.
+type fake struct {
+	mu       sync.Mutex
+	answers  map[string][]string // by "METHOD /path"
+	requests []request
+}
+
+func (f *fake) take(r *http.Request) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	form, err := url.ParseQuery(string(body) + "&" + r.URL.RawQuery)
+	if err != nil {
+		return "400 " + err.Error()
+	}
+	f.requests = append(f.requests, request{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), form, r.Header})
+	name := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/v1")
+	all := f.answers[name]
+	switch len(all) {
+	case 0:
+		return `404 {"error":{"type":"invalid_request_error","message":"Unrecognized request URL"}}`
+	case 1:
+		return all[0]
+	}
+	f.answers[name] = all[1:]
+	return all[0]
+}
+
+func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body, _ := strings.Cut(f.take(r), " ")
+	if status == "lost" {
+		return nil, io.ErrUnexpectedEOF
+	}
+	res := &http.Response{Header: http.Header{"Request-Id": {"req_1"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
+	if strings.HasSuffix(status, "!") {
+		res.Header.Set("Idempotent-Replayed", "true")
+	}
+	_, _ = fmt.Sscan(strings.TrimSuffix(status, "!"), &res.StatusCode)
+	res.Status = http.StatusText(res.StatusCode)
+	return res, nil
+}
+
+// keys returns the keys of the requests, and how often each was used.
+func (f *fake) keys() (keys []string, used map[string]int) {
+	used = map[string]int{}
+	for _, r := range f.requests {
+		if used[r.key]++; used[r.key] == 1 {
+			keys = append(keys, r.key)
+		}
+	}
+	return keys, used
+}
+
+func payments(t testing.TB, client *http.Client, log io.Writer) *Payments {
+	t.Helper()
+	p, err := New(Options{
+		SecretKey: secretKey, URL: "http://provider.invalid", Prices: prices, Client: client,
+		SuccessURL: "https://collab.example/api/v1/billing/checkout/success", CancelURL: "https://collab.example/api/v1/billing/checkout/cancel",
+		Log: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func pretend(t testing.TB, answers map[string][]string) (*Payments, *fake, *bytes.Buffer) {
+	f, log := &fake{answers: answers}, &bytes.Buffer{}
+	return payments(t, &http.Client{Transport: f}, log), f, log
+}
+
+func at(seconds int64) *time.Time {
+	t := time.Unix(seconds, 0).UTC()
+	return &t
+}

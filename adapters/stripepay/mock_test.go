@@ -1,0 +1,206 @@
+package stripepay
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stripe/stripe-go/v76"
+	"github.com/stripe/stripe-mock/embedded"
+	"github.com/stripe/stripe-mock/server"
+
+	"collab/domain/plan"
+)
+
+// recorder keeps the last request that went on to the next handler.
+type recorder struct {
+	next http.Handler
+	last request
+}
+
+func (h *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	form, err := url.ParseQuery(string(body) + "&" + r.URL.RawQuery)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h.last = request{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), form, r.Header}
+	h.next.ServeHTTP(w, r)
+}
+
+var stub = sync.OnceValues(func() (http.Handler, error) {
+	spec, err := server.LoadSpec(embedded.OpenAPISpec, "")
+	if err != nil {
+		return nil, err
+	}
+	fixtures, err := server.LoadFixtures(embedded.OpenAPIFixtures, "")
+	if err != nil {
+		return nil, err
+	}
+	s, err := server.NewStubServer(fixtures, spec, true, false)
+	if err != nil {
+		return nil, err
+	}
+	return &server.DoubleSlashFixHandler{Mux: http.HandlerFunc(s.HandleRequest)}, nil
+})
+
+// mocked returns payments at the provider's own mock, which holds every
+// parameter against the published description of the API.
+func mocked(t testing.TB) (*Payments, *recorder) {
+	t.Helper()
+	mock, err := stub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{next: mock}
+	p := payments(t, handled(r), t.Output())
+	// The price of the mock's subscription, so that it is one of ours.
+	var fixtures struct{ Resources map[string]json.RawMessage }
+	if err := json.Unmarshal(embedded.OpenAPIFixtures, &fixtures); err != nil {
+		t.Fatal(err)
+	}
+	var s subscription
+	if err := decode(fixtures.Resources["subscription"], &s); err != nil {
+		t.Fatal(err)
+	}
+	delete(p.plans, p.prices[plan.Standard])
+	p.prices[plan.Standard] = s.Items.Data[0].price()
+	p.plans[p.prices[plan.Standard]] = plan.Standard
+	return p, r
+}
+
+// sent holds the last request against what is wanted of it.
+func (h *recorder) sent(t *testing.T, method, path, key string, form map[string]string) {
+	t.Helper()
+	if h.last.method != method || h.last.path != path {
+		t.Errorf("the request is %s %s, want %s %s", h.last.method, h.last.path, method, path)
+	}
+	if key != "" && h.last.key != key {
+		t.Errorf("the key is %q, want %q", h.last.key, key)
+	}
+	got := map[string]string{}
+	for k, v := range h.last.form {
+		got[k] = strings.Join(v, "|")
+	}
+	if diff := cmp.Diff(form, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheProvidersMockTakesEveryRequest(t *testing.T) {
+	p, mock := mocked(t)
+	ctx := t.Context()
+	const subscriptionID = "sub_1OPouiJN5vQBdWExOgfg6t5C"
+	one := 1
+	want := plan.Remote{
+		ID: subscriptionID, Status: plan.IsActive, Plan: plan.Standard,
+		PeriodStart: at(1234567890), PeriodEnd: at(1234567890), TrialEnd: at(1234567890), CancelAtPeriodEnd: true, Seats: &one,
+	}
+
+	t.Run("Customer", func(t *testing.T) {
+		customer, err := p.Customer(ctx, org, "Analytical Engines")
+		if err != nil || !strings.HasPrefix(customer, "cus_") {
+			t.Errorf("got %q, %v", customer, err)
+		}
+		mock.sent(t, "POST", "/v1/customers", "customer:"+string(org), map[string]string{"name": "Analytical Engines", "metadata[org_id]": string(org)})
+	})
+	t.Run("Open", func(t *testing.T) {
+		c, err := p.Open(ctx, org, "cus_1", plan.Checkout{Key: "key_1", Plan: plan.Premium})
+		if err != nil || c.Key != "key_1" || c.Plan != plan.Premium || !strings.HasPrefix(c.Session, "cs_test_") || !strings.HasPrefix(c.URL, "https://") || c.ExpiresAt != *at(1234567890) {
+			t.Errorf("got %+v, %v", c, err)
+		}
+		mock.sent(t, "POST", "/v1/checkout/sessions", "key_1", map[string]string{
+			"mode": "subscription", "line_items[0][price]": "price_premium", "line_items[0][quantity]": "1",
+			"customer": "cus_1", "client_reference_id": string(org), "metadata[org_id]": string(org), "metadata[plan]": "PREMIUM",
+			"subscription_data[metadata][org_id]": string(org),
+			"success_url":                         "https://collab.example/api/v1/billing/checkout/success?session_id={CHECKOUT_SESSION_ID}",
+			"cancel_url":                          "https://collab.example/api/v1/billing/checkout/cancel",
+		})
+	})
+	t.Run("Session", func(t *testing.T) {
+		s, err := p.Session(ctx, "cs_1")
+		if err != nil || s.ID != "cs_1" || s.Status != "open" || !s.ExpiresAt.Equal(*at(1234567890)) {
+			t.Errorf("got %+v, %v", s, err)
+		}
+		mock.sent(t, "GET", "/v1/checkout/sessions/cs_1", "", map[string]string{})
+	})
+	t.Run("Expire", func(t *testing.T) {
+		if err := p.Expire(ctx, "cs_1"); err != nil {
+			t.Error(err)
+		}
+		mock.sent(t, "POST", "/v1/checkout/sessions/cs_1/expire", "", map[string]string{})
+	})
+	t.Run("Portal", func(t *testing.T) {
+		page, err := p.Portal(ctx, "cus_1", "https://collab.example/settings")
+		if err != nil || !strings.HasPrefix(page, "https://") {
+			t.Errorf("got %q, %v", page, err)
+		}
+		mock.sent(t, "POST", "/v1/billing_portal/sessions", "", map[string]string{"customer": "cus_1", "return_url": "https://collab.example/settings"})
+	})
+	t.Run("Subscription", func(t *testing.T) {
+		got, err := p.Subscription(ctx, subscriptionID)
+		if err != nil || !strings.HasPrefix(got.Customer, "cus_") {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		want.Customer = got.Customer // which was expanded, and is of another fixture
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		mock.sent(t, "GET", "/v1/subscriptions/"+subscriptionID, "", map[string]string{"expand[0]": "customer"})
+	})
+	t.Run("Change", func(t *testing.T) {
+		is, err := p.subscription(ctx, subscriptionID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Change(ctx, subscriptionID, plan.Premium); err != nil {
+			t.Error(err)
+		}
+		mock.sent(t, "POST", "/v1/subscriptions/"+subscriptionID, "", map[string]string{
+			"items[0][id]": string(is.item(p.plans).ID), "items[0][price]": "price_premium", "proration_behavior": "always_invoice",
+			"cancel_at": "", "expand[0]": "customer",
+		})
+	})
+	t.Run("Cancel at once", func(t *testing.T) {
+		if _, err := p.Cancel(ctx, subscriptionID, true); err != nil {
+			t.Error(err)
+		}
+		mock.sent(t, "DELETE", "/v1/subscriptions/"+subscriptionID, "", map[string]string{"expand[0]": "customer"})
+	})
+	t.Run("Cancel at the period's end", func(t *testing.T) {
+		// The mock's subscription is to end already, so the request is made directly.
+		s, err := p.update(ctx, subscriptionID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
+		if err != nil || !bool(s.CancelAtPeriodEnd) {
+			t.Errorf("got %+v, %v", s, err)
+		}
+		mock.sent(t, "POST", "/v1/subscriptions/"+subscriptionID, "", map[string]string{"cancel_at_period_end": "true", "expand[0]": "customer"})
+	})
+}
+
+func TestTheProvidersMockRefusesWhatIsWrong(t *testing.T) {
+	p, _ := mocked(t)
+	for name, params := range map[string]*stripe.CheckoutSessionParams{
+		"a mode that is none": {Mode: stripe.String("subscribe"), SuccessURL: &p.success},
+		"a parameter more":    {Params: stripe.Params{Extra: &stripe.ExtraValues{Values: url.Values{"org": {"1"}}}}, SuccessURL: &p.success},
+	} {
+		_, err := call[session](t.Context(), p, http.MethodPost, "/v1/checkout/sessions", params)
+		if err == nil || !strings.Contains(err.Error(), "status 400 invalid_request_error") {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+	if _, err := call[session](t.Context(), p, http.MethodPost, "/v1/checkout/pages", &stripe.CheckoutSessionParams{}); err == nil || !strings.Contains(err.Error(), "status 404") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,320 @@
+package stripepay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/plan"
+)
+
+// The forms have what we use, wherever the versions of the API keep it. Up to
+// 2025-02 a period is the subscription's, and an invoice names its subscription;
+// later a period is the item's, and the subscription is in the invoice's parent.
+
+const (
+	maxID    = 255
+	maxSeats = 1_000_000
+)
+
+type subscription struct {
+	period
+	ID                   text       `json:"id"`
+	Status               text       `json:"status"`
+	Customer             customer   `json:"customer"`
+	Metadata             metadata   `json:"metadata"`
+	Items                list[item] `json:"items"`
+	TrialEnd             instant    `json:"trial_end"`
+	CancelAtPeriodEnd    flag       `json:"cancel_at_period_end"`
+	CancelAt             instant    `json:"cancel_at"`
+	DefaultPaymentMethod reference  `json:"default_payment_method"`
+	DefaultSource        reference  `json:"default_source"`
+}
+
+type period struct {
+	Start instant `json:"current_period_start"`
+	End   instant `json:"current_period_end"`
+}
+
+type item struct {
+	period
+	ID       text      `json:"id"`
+	Price    reference `json:"price"`
+	Plan     reference `json:"plan"` // what prices were before, with the same ids
+	Quantity seats     `json:"quantity"`
+}
+
+type customer struct {
+	ID              reference
+	DefaultSource   reference
+	InvoiceSettings invoiceSettings
+}
+
+type invoiceSettings struct {
+	DefaultPaymentMethod reference `json:"default_payment_method"`
+}
+
+// session is a page to pay on, or the portal.
+type session struct {
+	ID                text      `json:"id"`
+	URL               text      `json:"url"`
+	Mode              text      `json:"mode"`
+	Status            text      `json:"status"`
+	PaymentStatus     text      `json:"payment_status"`
+	Customer          customer  `json:"customer"`
+	Subscription      reference `json:"subscription"`
+	ClientReferenceID text      `json:"client_reference_id"`
+	Metadata          metadata  `json:"metadata"`
+	ExpiresAt         instant   `json:"expires_at"`
+}
+
+type invoice struct {
+	Customer            customer            `json:"customer"`
+	Subscription        reference           `json:"subscription"`
+	SubscriptionDetails subscriptionDetails `json:"subscription_details"`
+	Parent              struct {
+		SubscriptionDetails subscriptionDetails `json:"subscription_details"`
+	} `json:"parent"`
+	Lines list[line] `json:"lines"`
+}
+
+type subscriptionDetails struct {
+	Subscription reference `json:"subscription"`
+	Metadata     metadata  `json:"metadata"`
+}
+
+type line struct {
+	Type         text      `json:"type"`
+	Subscription reference `json:"subscription"`
+	Parent       struct {
+		Type text `json:"type"`
+		Item struct {
+			Subscription reference `json:"subscription"`
+		} `json:"subscription_item_details"`
+	} `json:"parent"`
+	Period struct {
+		End instant `json:"end"`
+	} `json:"period"`
+}
+
+type metadata struct {
+	Org  text `json:"org_id"`
+	Plan text `json:"plan"`
+}
+
+type list[T any] struct {
+	Data []T `json:"data"`
+}
+
+// item returns the item that decides about the plan: the first with a price of
+// ours, else the first.
+func (s subscription) item(plans map[string]plan.Plan) item {
+	for _, i := range s.Items.Data {
+		if plans[i.price()] != "" {
+			return i
+		}
+	}
+	if len(s.Items.Data) > 0 {
+		return s.Items.Data[0]
+	}
+	return item{}
+}
+
+func (i item) price() string { return string(first(i.Price, i.Plan)) }
+
+// ends reports whether the subscription is to end, however that is said.
+func (s subscription) ends() bool { return bool(s.CancelAtPeriodEnd) || !s.CancelAt.IsZero() }
+
+func (s subscription) over() bool {
+	switch plan.RemoteStatus(s.Status) {
+	case plan.IsCanceled, plan.IsExpired:
+		return true
+	}
+	return false
+}
+
+func (s subscription) remote(plans map[string]plan.Plan) plan.Remote {
+	i := s.item(plans)
+	r := plan.Remote{
+		ID:                string(s.ID),
+		Customer:          string(s.Customer.ID),
+		Org:               orgOf(s.Metadata.Org),
+		Status:            plan.RemoteStatus(word(string(s.Status))),
+		Plan:              plan.None,
+		Seats:             i.Quantity.n,
+		PeriodStart:       first(s.Start, i.Start).pointer(),
+		PeriodEnd:         first(s.End, i.End).pointer(),
+		TrialEnd:          s.TrialEnd.pointer(),
+		CancelAtPeriodEnd: s.ends(),
+		HasPaymentMethod:  first(s.DefaultPaymentMethod, s.DefaultSource, s.Customer.InvoiceSettings.DefaultPaymentMethod, s.Customer.DefaultSource) != "",
+	}
+	if p, known := plans[i.price()]; known {
+		r.Plan = p
+	}
+	return r
+}
+
+func (s session) org() id.Org { return orgOf(s.ClientReferenceID, s.Metadata.Org) }
+
+func (s session) plan() plan.Plan {
+	if p, ok := plan.Parse(string(s.Metadata.Plan)); ok {
+		return p
+	}
+	return plan.None
+}
+
+// subscription returns the id of what the invoice is for; empty: something else.
+func (i invoice) subscription() string {
+	return string(first(i.Subscription, i.Parent.SubscriptionDetails.Subscription, i.SubscriptionDetails.Subscription))
+}
+
+func (i invoice) org() id.Org {
+	return orgOf(i.SubscriptionDetails.Metadata.Org, i.Parent.SubscriptionDetails.Metadata.Org)
+}
+
+// periodEnd returns how far the invoice pays. Its own period is the one before.
+func (i invoice) periodEnd() *time.Time {
+	var end instant
+	for _, l := range i.Lines.Data {
+		ofSubscription := l.Type == "subscription" || l.Parent.Type == "subscription_item_details"
+		of := first(l.Subscription, l.Parent.Item.Subscription)
+		if ofSubscription && (of == "" || string(of) == i.subscription()) && l.Period.End.After(end.Time) {
+			end = l.Period.End
+		}
+	}
+	return end.pointer()
+}
+
+// orgOf returns the first that is an organisation's id; empty: none is.
+func orgOf(texts ...text) id.Org {
+	for _, t := range texts {
+		if o, ok := id.Parse[id.Org](string(t)); ok {
+			return o
+		}
+	}
+	return ""
+}
+
+// first returns the first that says something.
+func first[T comparable](all ...T) T {
+	var none T
+	for _, v := range all {
+		if v != none {
+			return v
+		}
+	}
+	return none
+}
+
+var errNoObject = errors.New("no JSON object")
+
+// decode reads a JSON object. What has another type than ours counts as not said.
+func decode(data []byte, v any) error {
+	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		return errNoObject
+	}
+	var mismatch *json.UnmarshalTypeError
+	if err := json.Unmarshal(data, v); err != nil && !errors.As(err, &mismatch) {
+		return errNoObject
+	}
+	return nil
+}
+
+// isID reports whether s can be the provider's id of something.
+func isID(s string) bool {
+	in := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+	}
+	return s != "" && len(s) <= maxID && !strings.ContainsFunc(s, func(r rune) bool { return !in(r) })
+}
+
+// text is a string. Anything else that stands in its place counts as not said.
+type text string
+
+func (t *text) UnmarshalJSON(data []byte) error {
+	*t = ""
+	if data[0] == '"' {
+		return json.Unmarshal(data, (*string)(t))
+	}
+	return nil
+}
+
+// flag is true where that is said.
+type flag bool
+
+func (f *flag) UnmarshalJSON(data []byte) error {
+	*f = string(data) == "true"
+	return nil
+}
+
+// reference is the id of something, which stands there alone or, where it was
+// expanded, in the thing itself.
+type reference string
+
+func (r *reference) UnmarshalJSON(data []byte) error {
+	var object struct {
+		ID text `json:"id"`
+	}
+	var err error
+	switch data[0] {
+	case '"':
+		err = json.Unmarshal(data, &object.ID)
+	case '{':
+		err = decode(data, &object)
+	}
+	if *r = ""; isID(string(object.ID)) {
+		*r = reference(object.ID)
+	}
+	return err
+}
+
+func (c *customer) UnmarshalJSON(data []byte) error {
+	*c = customer{}
+	if data[0] == '{' {
+		var object struct {
+			DefaultSource   reference       `json:"default_source"`
+			InvoiceSettings invoiceSettings `json:"invoice_settings"`
+		}
+		if err := decode(data, &object); err != nil {
+			return err
+		}
+		c.DefaultSource, c.InvoiceSettings = object.DefaultSource, object.InvoiceSettings
+	}
+	return c.ID.UnmarshalJSON(data)
+}
+
+// seats are a quantity; nil: it is not said, or senseless.
+type seats struct{ n *int }
+
+func (s *seats) UnmarshalJSON(data []byte) error {
+	s.n = nil
+	if n, err := strconv.Atoi(string(data)); err == nil && n >= 0 && n <= maxSeats {
+		s.n = &n
+	}
+	return nil
+}
+
+// instant is a time in seconds since 1970. Zero, and anything that is not such a
+// time, counts as not said.
+type instant struct{ time.Time }
+
+const endOfTime = 253402300800 // the year 10000, which RFC 3339 cannot write
+
+func (t *instant) UnmarshalJSON(data []byte) error {
+	t.Time = time.Time{}
+	if n, err := strconv.ParseInt(string(data), 10, 64); err == nil && n > 0 && n < endOfTime {
+		t.Time = time.Unix(n, 0).UTC()
+	}
+	return nil
+}
+
+func (t instant) pointer() *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t.Time
+}

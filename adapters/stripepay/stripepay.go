@@ -1,0 +1,254 @@
+// Package stripepay is payments at Stripe, or at a server that speaks its API.
+// The SDK makes the requests, with their keys, retries and errors; what comes
+// back, in answers and in webhook messages, is read here, because the SDK's own
+// forms lose the fields that other versions of the API keep elsewhere.
+package stripepay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/plan"
+	"collab/ports"
+
+	"github.com/stripe/stripe-go/v76"
+)
+
+const (
+	maxKeys = 3    // that one thing is asked for under
+	maxURL  = 4096 // bytes of an address that the provider gives
+
+	orgKey  = "org_id" // of metadata
+	planKey = "plan"
+)
+
+var (
+	_ ports.Payments = (*Payments)(nil)
+	_ ports.Billing  = (*Payments)(nil)
+)
+
+// Options say where to pay, and for what.
+type Options struct {
+	SecretKey  string
+	URL        string               // without /v1; empty: Stripe's own
+	Prices     map[plan.Plan]string // the ids of their prices
+	SuccessURL string               // where people come back to when they paid, with the session's id in the query
+	CancelURL  string               // and when they did not
+	Client     *http.Client         // nil: one of its own
+	Log        *slog.Logger         // nil: none
+}
+
+// Payments are the provider's customers, payment pages and subscriptions.
+type Payments struct {
+	backend stripe.Backend
+	key     string
+	prices  map[plan.Plan]string
+	plans   map[string]plan.Plan
+	success string
+	cancel  string
+	log     *slog.Logger
+}
+
+// New returns the payments. Nothing is read from the environment, and nothing of
+// the SDK's that others may set is used.
+func New(o Options) (*Payments, error) {
+	key := strings.TrimSpace(o.SecretKey)
+	if key == "" || strings.ContainsAny(key, " \t\r\n") {
+		return nil, errors.New("COLLAB_STRIPE_SECRET_KEY: must be one word")
+	}
+	if o.URL != "" && !isAddress(o.URL) {
+		return nil, errors.New("COLLAB_STRIPE_API_URL: must be an http or https address without a query")
+	}
+	if !isAddress(o.SuccessURL) || !isAddress(o.CancelURL) {
+		return nil, errors.New("the pages to come back to must be http or https addresses without a query")
+	}
+	p := &Payments{key: key, prices: map[plan.Plan]string{}, plans: plansOf(o.Prices), cancel: o.CancelURL, log: o.Log}
+	p.success = o.SuccessURL + "?session_id={CHECKOUT_SESSION_ID}"
+	for price, of := range p.plans {
+		p.prices[of] = price
+	}
+	for _, of := range []plan.Plan{plan.Standard, plan.Premium} {
+		if !isID(p.prices[of]) || len(p.plans) != len(o.Prices) {
+			return nil, errors.New("COLLAB_STRIPE_PRICE_" + string(of) + ": must be the id of a price of its own")
+		}
+	}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	p.backend = backend(o.URL, o.Client, p.log)
+	return p, nil
+}
+
+func isAddress(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == "" && u.Fragment == ""
+}
+
+// plansOf returns the plans by the ids of their prices.
+func plansOf(prices map[plan.Plan]string) map[string]plan.Plan {
+	plans := map[string]plan.Plan{}
+	for of, price := range prices {
+		if price = strings.TrimSpace(price); price != "" {
+			plans[price] = of
+		}
+	}
+	return plans
+}
+
+// Customer makes the provider's record of an organisation. An organisation that
+// got another name since the key was used gets the next key: what was made under
+// the first, if anything, was not heard of and is nobody's.
+func (p *Payments) Customer(ctx context.Context, o id.Org, name string) (string, error) {
+	made, err := repeat(p, "customer:"+string(o), func(r *refusal) bool { return r.replayed || r.otherRequest() },
+		func(key string) (customer, error) {
+			params := &stripe.CustomerParams{Name: &name}
+			params.AddMetadata(orgKey, string(o))
+			params.SetIdempotencyKey(key)
+			return call[customer](ctx, p, http.MethodPost, "/v1/customers", params)
+		})
+	if err != nil {
+		return "", err
+	}
+	if !isID(string(made.ID)) {
+		return "", unreadable("a customer without an id")
+	}
+	return string(made.ID), nil
+}
+
+// Open makes a page to pay for a plan on. A key that the provider has for a
+// request that differs stays refused: there may be a page under it, which
+// somebody pays on.
+func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
+	price, err := p.price(c.Plan)
+	if err != nil {
+		return c, err
+	}
+	made, err := repeat(p, c.Key, func(r *refusal) bool { return r.replayed },
+		func(key string) (session, error) {
+			params := &stripe.CheckoutSessionParams{
+				Mode:              stripe.String(string(stripe.CheckoutSessionModeSubscription)),
+				LineItems:         []*stripe.CheckoutSessionLineItemParams{{Price: &price, Quantity: stripe.Int64(1)}},
+				Customer:          &customer,
+				ClientReferenceID: stripe.String(string(o)),
+				SuccessURL:        &p.success,
+				CancelURL:         &p.cancel,
+				// What comes of the session tells of the organisation by itself.
+				SubscriptionData: &stripe.CheckoutSessionSubscriptionDataParams{Metadata: map[string]string{orgKey: string(o)}},
+			}
+			params.AddMetadata(orgKey, string(o))
+			params.AddMetadata(planKey, string(c.Plan))
+			params.SetIdempotencyKey(key)
+			return call[session](ctx, p, http.MethodPost, "/v1/checkout/sessions", params)
+		})
+	if err != nil {
+		return c, err
+	}
+	if !isID(string(made.ID)) || !isPage(made.URL) || made.ExpiresAt.IsZero() {
+		return c, unreadable("a checkout session without its id, page or end")
+	}
+	c.Session, c.URL, c.ExpiresAt = string(made.ID), string(made.URL), made.ExpiresAt.Time
+	return c, nil
+}
+
+// Session returns what became of a page.
+func (p *Payments) Session(ctx context.Context, of string) (plan.Session, error) {
+	s, err := p.session(ctx, of)
+	if err != nil {
+		return plan.Session{}, err
+	}
+	return plan.Session{
+		ID:           string(s.ID),
+		Status:       word(string(s.Status)),
+		Org:          s.org(),
+		Plan:         s.plan(),
+		Subscription: string(s.Subscription),
+		ExpiresAt:    s.ExpiresAt.Time,
+	}, nil
+}
+
+func (p *Payments) session(ctx context.Context, of string) (session, error) {
+	if !isID(of) {
+		return session{}, fault.Missing("Checkout session")
+	}
+	s, err := call[session](ctx, p, http.MethodGet, stripe.FormatURLPath("/v1/checkout/sessions/%s", of), &stripe.CheckoutSessionParams{})
+	if err == nil && !isID(string(s.ID)) {
+		err = unreadable("a checkout session without an id")
+	}
+	return s, err
+}
+
+// Expire closes a page. The provider refuses that for one that is closed, and
+// what it says of the page then tells why.
+func (p *Payments) Expire(ctx context.Context, of string) error {
+	if !isID(of) {
+		return fault.Missing("Checkout session")
+	}
+	_, err := call[session](ctx, p, http.MethodPost, stripe.FormatURLPath("/v1/checkout/sessions/%s/expire", of), &stripe.CheckoutSessionExpireParams{})
+	if !fault.Is(err, fault.Internal) {
+		return err
+	}
+	s, lookErr := p.session(ctx, of)
+	switch {
+	case lookErr != nil:
+		return lookErr
+	case stripe.CheckoutSessionStatus(s.Status) == stripe.CheckoutSessionStatusComplete:
+		return fault.Wrap(fault.Conflict, err, "The checkout is complete")
+	case stripe.CheckoutSessionStatus(s.Status) == stripe.CheckoutSessionStatusExpired:
+		return nil
+	}
+	return err
+}
+
+// Portal returns the address of the pages on which a customer looks after
+// payments.
+func (p *Payments) Portal(ctx context.Context, customer, back string) (string, error) {
+	params := &stripe.BillingPortalSessionParams{Customer: &customer, ReturnURL: &back}
+	made, err := call[session](ctx, p, http.MethodPost, "/v1/billing_portal/sessions", params)
+	if err != nil {
+		return "", err
+	}
+	if !isPage(made.URL) {
+		return "", unreadable("a portal session without its page")
+	}
+	return string(made.URL), nil
+}
+
+func (p *Payments) price(of plan.Plan) (string, error) {
+	price := p.prices[of]
+	if price == "" {
+		return "", fault.New(fault.Internal, "The plan %s has no price", of)
+	}
+	return price, nil
+}
+
+// isPage reports whether people can be sent there.
+func isPage(address text) bool {
+	u, err := url.Parse(string(address))
+	return err == nil && len(address) <= maxURL && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// repeat asks for a thing under its key. Where the key is spent, which is for the
+// refusal to say, it asks under the next: the provider remembers failures of its
+// own too, for a day, and gives them to whoever asks again. The keys follow from
+// the first, so that all who ask come to the same one.
+func repeat[T any](p *Payments, key string, spent func(*refusal) bool, ask func(key string) (T, error)) (T, error) {
+	for n := 1; ; n++ {
+		next := key
+		if n > 1 {
+			next += ":" + strconv.Itoa(n)
+		}
+		made, err := ask(next)
+		var refused *refusal
+		if n == maxKeys || !errors.As(err, &refused) || !spent(refused) {
+			return made, err
+		}
+		p.log.Warn("payments: a key is spent", "key", next, "error", err)
+	}
+}

@@ -1,0 +1,455 @@
+package stripepay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"collab/domain/fault"
+	"collab/domain/plan"
+)
+
+const (
+	missing   = `404 {"error":{"type":"invalid_request_error","code":"resource_missing","param":"id","message":"No such thing: 'x'"}}`
+	refused   = `400 {"error":{"type":"invalid_request_error","message":"That is not possible, ada@example.org"}}`
+	openPage  = `200 {"id":"cs_1","object":"checkout.session","status":"open","url":"https://checkout.example/c/pay/cs_1#x","expires_at":1800000000}`
+	active    = `200 {"id":"sub_1","status":"active","customer":"cus_1","items":{"data":[{"id":"si_1","price":{"id":"price_standard"}}]}}`
+	premium   = `200 {"id":"sub_1","status":"active","customer":"cus_1","items":{"data":[{"id":"si_1","price":{"id":"price_premium"}}]}}`
+	canceled  = `200 {"id":"sub_1","status":"canceled","customer":"cus_1","items":{"data":[{"id":"si_1","price":{"id":"price_standard"}}]}}`
+	ending    = `200 {"id":"sub_1","status":"active","cancel_at_period_end":true,"cancel_at":1800000000,"items":{"data":[{"id":"si_1","price":{"id":"price_standard"}}]}}`
+	endingNew = `200 {"id":"sub_1","status":"active","cancel_at_period_end":false,"cancel_at":1800000000,"items":{"data":[{"id":"si_1","price":{"id":"price_standard"}}]}}`
+)
+
+// calls are one of every call, by name.
+var calls = map[string]func(ctx context.Context, p *Payments) error{
+	"Customer": func(ctx context.Context, p *Payments) error {
+		_, err := p.Customer(ctx, org, "Analytical Engines")
+		return err
+	},
+	"Open": func(ctx context.Context, p *Payments) error {
+		_, err := p.Open(ctx, org, "cus_1", plan.Checkout{Key: "k", Plan: plan.Standard})
+		return err
+	},
+	"Session": func(ctx context.Context, p *Payments) error {
+		_, err := p.Session(ctx, "cs_1")
+		return err
+	},
+	"Expire": func(ctx context.Context, p *Payments) error { return p.Expire(ctx, "cs_1") },
+	"Portal": func(ctx context.Context, p *Payments) error {
+		_, err := p.Portal(ctx, "cus_1", "https://collab.example")
+		return err
+	},
+	"Subscription": func(ctx context.Context, p *Payments) error {
+		_, err := p.Subscription(ctx, "sub_1")
+		return err
+	},
+	"Change": func(ctx context.Context, p *Payments) error {
+		_, err := p.Change(ctx, "sub_1", plan.Premium)
+		return err
+	},
+	"Cancel": func(ctx context.Context, p *Payments) error {
+		_, err := p.Cancel(ctx, "sub_1", true)
+		return err
+	},
+}
+
+func TestEveryCallTellsWhatWentWrong(t *testing.T) {
+	for answer, kind := range map[string]fault.Kind{
+		missing: fault.NotFound,
+		`400 {"error":{"type":"invalid_request_error","code":"resource_missing","param":"customer"}}`:             fault.NotFound,
+		`400 {"error":{"type":"invalid_request_error","code":"resource_missing","param":"line_items[0][price]"}}`: fault.Internal,
+		`404 {"error":{"type":"invalid_request_error","message":"Unrecognized request URL"}}`:                     fault.Internal,
+		refused: fault.Internal,
+		`401 {"error":{"type":"invalid_request_error","message":"Invalid API Key provided: sk_test_verysecret"}}`: fault.Internal,
+		`402 {"error":{"type":"card_error","code":"card_declined"}}`:                                              fault.Internal,
+		`403 {"error":{"type":"invalid_request_error"}}`:                                                          fault.Internal,
+		`400 {"error":{"type":"idempotency_error"}}`:                                                              fault.Internal,
+		`409 {"error":{"type":"idempotency_error","code":"idempotency_key_in_use"}}`:                              fault.Unavailable,
+		`429 {"error":{"type":"invalid_request_error","code":"rate_limit"}}`:                                      fault.Unavailable,
+		`429 {"error":{"type":"invalid_request_error","code":"lock_timeout"}}`:                                    fault.Unavailable,
+		`400 {"error":{"type":"invalid_request_error","code":"lock_timeout"}}`:                                    fault.Unavailable,
+		`500 {"error":{"type":"api_error"}}`:                                                                      fault.Unavailable,
+		`503 {"error":{"type":"api_error"}}`:                                                                      fault.Unavailable,
+		`502 <html>Bad gateway sk_test_verysecret</html>`:                                                         fault.Unavailable,
+		`500 {}`: fault.Unavailable,
+		`400 17`: fault.Unavailable,
+		`200 {}`: fault.Unavailable,
+		`200 `:   fault.Unavailable,
+		`200 []`: fault.Unavailable,
+		`200 {"`: fault.Unavailable,
+		`302 {}`: fault.Unavailable,
+		`lost `:  fault.Unavailable,
+		`200 {"id":"../x","url":"javascript:alert(1)","status":"active","customer":"ada@example.org"}`: fault.Unavailable,
+	} {
+		for name, call := range calls {
+			if name == "Expire" && strings.HasPrefix(answer, "200 {") {
+				continue // whose answer says nothing that is needed
+			}
+			t.Run(name+" is answered "+answer, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p, f, log := pretend(t, map[string][]string{
+						"POST /customers": {answer}, "POST /checkout/sessions": {answer}, "GET /checkout/sessions/cs_1": {answer},
+						"POST /checkout/sessions/cs_1/expire": {answer}, "POST /billing_portal/sessions": {answer},
+						"GET /subscriptions/sub_1": {active, answer}, "POST /subscriptions/sub_1": {answer}, "DELETE /subscriptions/sub_1": {answer},
+					})
+					if name == "Subscription" {
+						f.answers["GET /subscriptions/sub_1"] = []string{answer}
+					}
+					began := time.Now()
+					err := call(t.Context(), p)
+					if !fault.Is(err, kind) {
+						t.Fatalf("got %v (kind %d), want kind %d", err, fault.KindOf(err), kind)
+					}
+					if took := time.Since(began); took > 3*time.Second {
+						t.Errorf("it took %v", took)
+					}
+					for _, secret := range []string{"secret", "ada@example.org", "No such thing", "Bad gateway", "Analytical"} {
+						if strings.Contains(err.Error()+log.String(), secret) {
+							t.Errorf("%q is told: %v, %s", secret, err, log)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestWhatNobodyAnswersIsUnavailable(t *testing.T) {
+	for name, client := range map[string]*http.Client{
+		"silence": {Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})},
+		"an answer that stops": handledSlowly(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				_, err := payments(t, client, io.Discard).Subscription(t.Context(), "sub_1")
+				if !fault.Is(err, fault.Unavailable) {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(began); took < attempts*attemptLimit || took > 35*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func handledSlowly() *http.Client {
+	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		body, w := io.Pipe()
+		context.AfterFunc(r.Context(), func() { w.CloseWithError(r.Context().Err()) })
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: body, Request: r}, nil
+	})}
+}
+
+func TestACallThatIsGivenUpEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("the client has gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		p := payments(t, &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			cancel(gone)
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}, io.Discard)
+		began := time.Now()
+		if _, err := p.Subscription(ctx, "sub_1"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, gone) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestAnAnswerHasABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {active + strings.Repeat(" ", maxAnswer), `200 {"x":"` + strings.Repeat("x", maxAnswer) + `","id":"sub_1"}`}})
+		if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
+			t.Errorf("what is beyond the bound is missed: %v", err)
+		}
+		if _, err := p.Subscription(t.Context(), "sub_1"); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestWhatIsTriedAgainHasTheSameKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const busy = `503 {"error":{"type":"api_error"}}`
+		p, f, log := pretend(t, map[string][]string{
+			"POST /customers":               {"lost ", busy, `200 {"id":"cus_1"}`},
+			"POST /checkout/sessions":       {busy, "lost ", openPage},
+			"GET /subscriptions/sub_1":      {active},
+			"POST /subscriptions/sub_1":     {"lost ", premium},
+			"POST /billing_portal/sessions": {"lost ", `200 {"url":"https://portal.example/p"}`},
+		})
+		for _, name := range []string{"Customer", "Open", "Change", "Portal"} {
+			if err := calls[name](t.Context(), p); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		keys, used := f.keys()
+		if len(keys) != 5 || keys[0] != "customer:"+string(org) || keys[1] != "k" || keys[2] != "" {
+			t.Fatalf("the keys are %q", keys)
+		}
+		if want := map[string]int{keys[0]: 3, keys[1]: 3, "": 1, keys[3]: 2, keys[4]: 2}; !maps.Equal(used, want) {
+			t.Errorf("they are used %v, want %v", used, want)
+		}
+		if n := strings.Count(log.String(), "Initiating retry"); n != 6 {
+			t.Errorf("%d retries are in the log: %s", n, log)
+		}
+	})
+}
+
+func TestASpentKeyIsFollowedByTheNext(t *testing.T) {
+	const failed = `500! {"error":{"type":"api_error"}}`
+	const other = `400 {"error":{"type":"idempotency_error"}}`
+	customerKey := "customer:" + string(org)
+	for name, c := range map[string]struct {
+		call    string
+		answers []string
+		keys    []string
+		works   bool
+	}{
+		"a failure that is remembered":                      {"Customer", []string{failed, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
+		"a failure that is not":                             {"Customer", []string{`500 {"error":{"type":"api_error"}}`}, []string{customerKey}, false},
+		"an organisation with another name":                 {"Customer", []string{other, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
+		"failures for ever":                                 {"Customer", []string{failed}, []string{customerKey, customerKey + ":2", customerKey + ":3"}, false},
+		"a checkout's failure that is remembered":           {"Open", []string{failed, openPage}, []string{"k", "k:2"}, true},
+		"a checkout that differs, which may have been paid": {"Open", []string{other, openPage}, []string{"k"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f, _ := pretend(t, map[string][]string{"POST /customers": c.answers, "POST /checkout/sessions": c.answers})
+			if err := calls[c.call](t.Context(), p); (err == nil) != c.works {
+				t.Errorf("got %v", err)
+			}
+			if keys, _ := f.keys(); !slices.Equal(keys, c.keys) {
+				t.Errorf("the keys are %q, want %q", keys, c.keys)
+			}
+		})
+	}
+}
+
+func TestNothingIsAskedAboutWhatIsNoID(t *testing.T) {
+	p, f, _ := pretend(t, nil)
+	for _, bad := range []string{"", ".", "..", "../customers", "a/b", "a?b=c", "a b", "é", "a\n", strings.Repeat("a", 256)} {
+		_, sessionErr := p.Session(t.Context(), bad)
+		_, subscriptionErr := p.Subscription(t.Context(), bad)
+		_, changeErr := p.Change(t.Context(), bad, plan.Premium)
+		_, cancelErr := p.Cancel(t.Context(), bad, true)
+		for _, err := range []error{sessionErr, subscriptionErr, changeErr, cancelErr, p.Expire(t.Context(), bad)} {
+			if !fault.Is(err, fault.NotFound) {
+				t.Errorf("%q gives %v", bad, err)
+			}
+		}
+	}
+	if len(f.requests) > 0 {
+		t.Errorf("asked %v", f.requests)
+	}
+}
+
+func TestASessionIsReadAsItIs(t *testing.T) {
+	for body, want := range map[string]plan.Session{
+		`{"id":"cs_1","status":"complete","client_reference_id":"` + string(org) + `","metadata":{"org_id":"` + string(otherOrg) + `","plan":"PREMIUM"},"subscription":"sub_1","expires_at":1800000000}`: {
+			ID: "cs_1", Status: "complete", Org: org, Plan: plan.Premium, Subscription: "sub_1", ExpiresAt: *at(1800000000)},
+		`{"id":"cs_1","status":"expired","client_reference_id":"someone","metadata":{"org_id":"` + string(otherOrg) + `","plan":"GOLD"},"subscription":{"id":"sub_1","status":"active"}}`: {
+			ID: "cs_1", Status: "expired", Org: otherOrg, Plan: plan.None, Subscription: "sub_1"},
+		`{"id":"cs_1","status":"open","client_reference_id":null,"metadata":[],"subscription":null}`: {ID: "cs_1", Status: "open", Plan: plan.None},
+	} {
+		p, _, _ := pretend(t, map[string][]string{"GET /checkout/sessions/cs_1": {"200 " + body}})
+		got, err := p.Session(t.Context(), "cs_1")
+		if err != nil || got != want {
+			t.Errorf("%s gives %+v, %v", body, got, err)
+		}
+	}
+}
+
+func TestExpiringAPageThatIsClosed(t *testing.T) {
+	for status, kind := range map[string]fault.Kind{"complete": fault.Conflict, "open": fault.Internal} {
+		p, _, _ := pretend(t, map[string][]string{
+			"POST /checkout/sessions/cs_1/expire": {refused},
+			"GET /checkout/sessions/cs_1":         {`200 {"id":"cs_1","status":"` + status + `"}`},
+		})
+		if err := p.Expire(t.Context(), "cs_1"); !fault.Is(err, kind) {
+			t.Errorf("one that is %s gives %v", status, err)
+		}
+	}
+	p, _, _ := pretend(t, map[string][]string{
+		"POST /checkout/sessions/cs_1/expire": {refused},
+		"GET /checkout/sessions/cs_1":         {`200 {"id":"cs_1","status":"expired"}`},
+	})
+	if err := p.Expire(t.Context(), "cs_1"); err != nil {
+		t.Errorf("one that is expired gives %v", err)
+	}
+}
+
+func TestAChangeAsksForWhatDiffers(t *testing.T) {
+	for name, c := range map[string]struct {
+		is   string
+		to   plan.Plan
+		want map[string]string // the form; nil: nothing is asked
+	}{
+		"another plan": {active, plan.Premium, map[string]string{
+			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at_period_end": "false"}},
+		"the same plan":              {active, plan.Standard, nil},
+		"the same plan, to end":      {ending, plan.Standard, map[string]string{"cancel_at_period_end": "false"}},
+		"the same plan, with an end": {endingNew, plan.Standard, map[string]string{"cancel_at": ""}},
+		"another plan, with an end": {endingNew, plan.Premium, map[string]string{
+			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at": ""}},
+		"the plan of the item that is ours": {
+			`200 {"id":"sub_1","status":"active","items":{"data":[{"id":"si_0","price":{"id":"price_support"}},{"id":"si_1","price":{"id":"price_standard"}}]}}`, plan.Premium,
+			map[string]string{"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at_period_end": "false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {c.is}, "POST /subscriptions/sub_1": {premium}})
+			if _, err := p.Change(t.Context(), "sub_1", c.to); err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]string
+			for _, r := range f.requests[1:] {
+				got = map[string]string{}
+				for k, v := range r.form {
+					got[k] = strings.Join(v, "|")
+				}
+				delete(got, "expand[0]")
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAChangeOfWhatCannotChange(t *testing.T) {
+	for is, kind := range map[string]fault.Kind{
+		canceled: fault.Conflict,
+		`200 {"id":"sub_1","status":"incomplete_expired"}`:        fault.Conflict,
+		`200 {"id":"sub_1","status":"active"}`:                    fault.Unavailable,
+		`200 {"id":"sub_1","status":"active","items":[{"id":1}]}`: fault.Unavailable,
+	} {
+		p, f, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {is}})
+		if _, err := p.Change(t.Context(), "sub_1", plan.Premium); !fault.Is(err, kind) || len(f.requests) != 1 {
+			t.Errorf("%s gives %v after %d requests", is, err, len(f.requests))
+		}
+	}
+	p, f, _ := pretend(t, nil)
+	if _, err := p.Change(t.Context(), "sub_1", plan.Free); !fault.Is(err, fault.Internal) || len(f.requests) != 0 {
+		t.Errorf("a plan without a price gives %v after %d requests", err, len(f.requests))
+	}
+}
+
+func TestCancelDoesWhatIsLeftToDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		is     []string
+		atOnce bool
+		does   []string // answers of what is asked then
+		asked  string
+		want   plan.Remote
+	}{
+		"at once":                    {[]string{active}, true, []string{canceled}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
+		"at once, what is to end":    {[]string{ending}, true, []string{canceled}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
+		"at once, what is over":      {[]string{canceled}, true, nil, "", plan.Remote{Status: plan.IsCanceled}},
+		"at the end":                 {[]string{active}, false, []string{ending}, "POST", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
+		"at the end, again":          {[]string{ending}, false, nil, "", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
+		"at the end, what has one":   {[]string{endingNew}, false, nil, "", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
+		"at the end, what is over":   {[]string{canceled}, false, nil, "", plan.Remote{Status: plan.IsCanceled}},
+		"at once, over meanwhile":    {[]string{active, canceled}, true, []string{missing}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
+		"at the end, over meanwhile": {[]string{active, canceled}, false, []string{refused}, "POST", plan.Remote{Status: plan.IsCanceled}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": c.is, "POST /subscriptions/sub_1": c.does, "DELETE /subscriptions/sub_1": c.does})
+			got, err := p.Cancel(t.Context(), "sub_1", c.atOnce)
+			if err != nil || got.Status != c.want.Status || got.CancelAtPeriodEnd != c.want.CancelAtPeriodEnd {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			asked := ""
+			for _, r := range f.requests {
+				if r.method != http.MethodGet {
+					asked += r.method
+				}
+			}
+			if asked != c.asked {
+				t.Errorf("%q is asked, want %q", asked, c.asked)
+			}
+		})
+	}
+}
+
+func TestRefusedCancelsStayRefused(t *testing.T) {
+	p, _, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {active}, "DELETE /subscriptions/sub_1": {missing}})
+	if _, err := p.Cancel(t.Context(), "sub_1", true); !fault.Is(err, fault.NotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRequestsCarryTheKeyAndNothingOfThisMachine(t *testing.T) {
+	p, f, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {active}})
+	if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
+		t.Fatal(err)
+	}
+	h := f.requests[0].header
+	if h.Get("Authorization") != "Bearer "+secretKey || h.Get("Stripe-Version") != "2023-10-16" {
+		t.Errorf("got %v", h)
+	}
+	for _, name := range []string{"X-Stripe-Client-User-Agent", "X-Stripe-Client-Telemetry"} {
+		if h.Get(name) != "" {
+			t.Errorf("%s is %q", name, h.Get(name))
+		}
+	}
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	good := Options{SecretKey: secretKey, Prices: prices, SuccessURL: "https://x.example/s", CancelURL: "https://x.example/c"}
+	if _, err := New(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(o *Options){
+		"no key":                  func(o *Options) { o.SecretKey = " " },
+		"a key of two lines":      func(o *Options) { o.SecretKey = "sk_1\nsk_2" },
+		"an address without host": func(o *Options) { o.URL = "api.stripe.com" },
+		"no page to come back to": func(o *Options) { o.SuccessURL = "" },
+		"a page with a query":     func(o *Options) { o.CancelURL = "https://x.example/?a=b" },
+		"no prices":               func(o *Options) { o.Prices = nil },
+		"a price that is missing": func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "price_1"} },
+		"one price twice":         func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "price_1", plan.Premium: " price_1"} },
+		"a price that is none":    func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "10 EUR", plan.Premium: "price_1"} },
+	} {
+		o := good
+		spoil(&o)
+		if _, err := New(o); err == nil || strings.Contains(err.Error(), "sk_") {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+}
+
+func TestItsOwnClientReachesAServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/dev/payments/v1/subscriptions/sub_1" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, strings.TrimPrefix(active, "200 "))
+	}))
+	defer server.Close()
+	p, err := New(Options{SecretKey: secretKey, URL: server.URL + "/dev/payments/", Prices: prices, SuccessURL: "https://x.example/s", CancelURL: "https://x.example/c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Subscription(t.Context(), "sub_1")
+	if err != nil || got.Plan != plan.Standard {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}

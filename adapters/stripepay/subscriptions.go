@@ -1,0 +1,106 @@
+package stripepay
+
+import (
+	"context"
+	"net/http"
+
+	"collab/domain/fault"
+	"collab/domain/plan"
+
+	"github.com/stripe/stripe-go/v76"
+)
+
+// prorated charges the difference when a plan changes, not with the next period:
+// the plan is better at once, and a debt that waits is lost when the subscription
+// is canceled before. What is too much becomes credit.
+const prorated = "always_invoice"
+
+// Subscription returns a subscription as it is now.
+func (p *Payments) Subscription(ctx context.Context, of string) (plan.Remote, error) {
+	return p.remote(p.subscription(ctx, of))
+}
+
+// Change moves a subscription to another plan at once. It goes on with one that
+// was to end. The key of the request is new each time, because one that was kept
+// would answer a later change to the same plan with this one; a change that was
+// made is seen before.
+func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Remote, error) {
+	price, err := p.price(to)
+	if err != nil {
+		return plan.Remote{}, err
+	}
+	s, err := p.subscription(ctx, of)
+	if err != nil {
+		return plan.Remote{}, err
+	}
+	item := s.item(p.plans)
+	switch {
+	case s.over():
+		return plan.Remote{}, fault.New(fault.Conflict, "The subscription is over")
+	case item.price() == price && !s.ends():
+		return p.remote(s, nil)
+	case !isID(string(item.ID)):
+		return plan.Remote{}, unreadable("a subscription without an item")
+	}
+	params := &stripe.SubscriptionParams{}
+	if item.price() != price {
+		params.Items = []*stripe.SubscriptionItemsParams{{ID: stripe.String(string(item.ID)), Price: &price}}
+		params.ProrationBehavior = stripe.String(prorated)
+	}
+	if !bool(s.CancelAtPeriodEnd) && s.ends() {
+		params.AddExtra("cancel_at", "") // the other way to say it has to be taken back the other way
+	} else {
+		params.CancelAtPeriodEnd = stripe.Bool(false)
+	}
+	return p.remote(p.update(ctx, of, params))
+}
+
+// Cancel ends a subscription.
+func (p *Payments) Cancel(ctx context.Context, of string, atOnce bool) (plan.Remote, error) {
+	s, err := p.subscription(ctx, of)
+	if err != nil || s.over() || !atOnce && s.ends() {
+		return p.remote(s, err)
+	}
+	if atOnce {
+		params := &stripe.SubscriptionCancelParams{}
+		params.AddExpand("customer")
+		s, err = call[subscription](ctx, p, http.MethodDelete, address(of), params)
+	} else {
+		s, err = p.update(ctx, of, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
+	}
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Internal) {
+		// One that ended meanwhile is refused.
+		if now, lookErr := p.subscription(ctx, of); lookErr == nil && now.over() {
+			return p.remote(now, nil)
+		}
+	}
+	return p.remote(s, err)
+}
+
+func (p *Payments) subscription(ctx context.Context, of string) (subscription, error) {
+	if !isID(of) {
+		return subscription{}, fault.Missing("Subscription")
+	}
+	params := &stripe.SubscriptionParams{}
+	params.AddExpand("customer") // whose payment method counts where the subscription has none
+	return call[subscription](ctx, p, http.MethodGet, address(of), params)
+}
+
+func (p *Payments) update(ctx context.Context, of string, params *stripe.SubscriptionParams) (subscription, error) {
+	params.AddExpand("customer")
+	return call[subscription](ctx, p, http.MethodPost, address(of), params)
+}
+
+func (p *Payments) remote(s subscription, err error) (plan.Remote, error) {
+	if err != nil {
+		return plan.Remote{}, err
+	}
+	if !isID(string(s.ID)) || s.Status == "" {
+		return plan.Remote{}, unreadable("a subscription without its id or status")
+	}
+	return s.remote(p.plans), nil
+}
+
+func address(subscription string) string {
+	return stripe.FormatURLPath("/v1/subscriptions/%s", subscription)
+}
