@@ -20,7 +20,8 @@ type Quotas interface {
 	// Reserve grants what quota.Account.Grant does for the account of the lease's
 	// organisation, user and day, and stores the lease with it as its Tokens. It
 	// returns 0 and stores nothing when nothing is granted. Of many at once, on any
-	// number of servers, no two are granted the same tokens.
+	// number of servers, no two are granted the same tokens. A reservation may be
+	// forgotten when the store crashes, unless it was made in Atomic.
 	Reserve(ctx context.Context, l quota.Lease, limit int64, n quota.Need) (granted int64, err error)
 	// Settle ends the lease and counts what was used. What the lease held is given
 	// back, once: a lease that has been swept holds nothing any more. Settling is not

@@ -75,6 +75,10 @@ type conn struct {
 	write   *gorm.DB
 	db      *DB
 
+	// fleeting is a transaction's that a crash of the database may undo: its commit
+	// need not wait for the disk. SQLite alone asks.
+	fleeting bool
+
 	// locked has the organisations whose lock the transaction holds; nil outside
 	// a transaction.
 	locked map[id.Org]bool
@@ -162,8 +166,12 @@ func (db *DB) Atomic(ctx context.Context, fn func(ports.Records) error) error {
 }
 
 func (db *DB) transact(ctx context.Context, fn func(*conn) error) error {
+	return db.attempt(ctx, false, fn)
+}
+
+func (db *DB) attempt(ctx context.Context, fleeting bool, fn func(*conn) error) error {
 	for attempt := 1; ; attempt++ {
-		err := db.once(ctx, fn)
+		err := db.once(ctx, fleeting, fn)
 		if err == nil || attempt == attempts || !disordered(err) {
 			return err
 		}
@@ -173,8 +181,8 @@ func (db *DB) transact(ctx context.Context, fn func(*conn) error) error {
 	}
 }
 
-func (db *DB) once(ctx context.Context, fn func(*conn) error) error {
-	c := &conn{dialect: db.dialect, db: db, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
+func (db *DB) once(ctx context.Context, fleeting bool, fn func(*conn) error) error {
+	c := &conn{dialect: db.dialect, db: db, fleeting: fleeting, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
 	run := db.alone
 	if db.dialect == onSQLite {
 		run = db.joined
@@ -211,6 +219,15 @@ func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
 		return fn(c)
 	}
 	return c.db.transact(ctx, fn)
+}
+
+// fleetingly runs fn as atomic does. What it changes may be undone by a crash of
+// the database, unless c is a transaction.
+func (c *conn) fleetingly(ctx context.Context, fn func(*conn) error) error {
+	if c.inside() {
+		return fn(c)
+	}
+	return c.db.attempt(ctx, true, fn)
 }
 
 type (

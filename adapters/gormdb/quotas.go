@@ -70,6 +70,10 @@ var reserve = func() (s [2]string) {
 	return s
 }()
 
+// reserveAlone is reserve on Postgres as a transaction of its own, whose commit
+// does not wait for the disk.
+var reserveAlone = reserve[onPostgres] + " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
+
 func (q quotas) Reserve(ctx context.Context, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
 	most := quota.Account{}.Grant(limit, n)
 	if most == 0 {
@@ -80,13 +84,17 @@ func (q quotas) Reserve(ctx context.Context, l quota.Lease, limit int64, n quota
 	lease := []any{org, user, day, string(l.ID)}
 	if q.dialect == onPostgres {
 		args = append(append(args, lease...), l.ExpiresAt.UnixMilli())
-		granted, found, err := row(ctx, q.write, "Lease", scanInt, reserve[onPostgres], args...)
+		statement := reserve[onPostgres]
+		if !q.inside() {
+			statement = reserveAlone
+		}
+		granted, found, err := row(ctx, q.write, "Lease", scanInt, statement, args...)
 		if err == nil && !found {
 			err = q.refused(ctx, l)
 		}
 		return granted, err
 	}
-	err = q.atomic(ctx, func(c *conn) error {
+	err = q.fleetingly(ctx, func(c *conn) error {
 		var found bool
 		granted, found, err = row(ctx, c.write, "Lease", scanInt, reserve[onSQLite], args...)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,16 @@ func awaitWaiting(db *DB, n int) {
 		waiting = len(db.line.waiting)
 		db.line.mu.Unlock()
 	}
+}
+
+// synchronous is SQLite's word for how a commit waits for the disk: 2 where it
+// does, 1 where only what is moved into the database's own file is waited for.
+func synchronous(t *testing.T, c *conn) (level int64) {
+	t.Helper()
+	if err := c.write.Raw("PRAGMA synchronous").Scan(&level).Error; err != nil {
+		t.Error(err)
+	}
+	return level
 }
 
 func TestThoseWhoWaitShareACommit(t *testing.T) {
@@ -226,6 +237,67 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 				t.Errorf("%d parties", n)
 			}
 		}
+	})
+	t.Run("who waits for the disk is in no transaction that does not", func(t *testing.T) {
+		const fleeting, lasting = 1, 2
+		kinds := []bool{true, true, false, true, true, false}
+		levels := make([]int64, len(kinds))
+		transactions := make([]any, len(kinds))
+		stop := errors.New("stop")
+		var all sync.WaitGroup
+		err := db.attempt(ctx, true, func(c *conn) error {
+			for i, kind := range kinds {
+				all.Go(func() {
+					if err := db.attempt(ctx, kind, func(c *conn) (err error) {
+						levels[i], transactions[i] = synchronous(t, c), c.write
+						if i == 2 || i == 4 {
+							err = stop
+						}
+						return err
+					}); err != nil && err != stop {
+						t.Error(err)
+					}
+				})
+				awaitWaiting(db, i+1)
+			}
+			return nil
+		})
+		all.Wait()
+		if want := []int64{fleeting, fleeting, lasting, fleeting, fleeting, lasting}; err != nil || !slices.Equal(levels, want) {
+			t.Errorf("the levels are %v instead of %v, error %v", levels, want, err)
+		}
+		if transactions[0] != transactions[1] || transactions[3] != transactions[4] {
+			t.Error("fleeting parts share no transaction")
+		}
+		if level := synchronous(t, &db.conn); level != lasting {
+			t.Errorf("a statement by itself is of the level %d", level)
+		}
+	})
+	t.Run("whoever comes in whatever order waits for the disk where he has to", func(t *testing.T) {
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for n := range 50 {
+					fleeting := (i+n)%3 != 0
+					err := db.attempt(ctx, fleeting, func(c *conn) error {
+						if level := synchronous(t, c); level != 2 && !fleeting {
+							t.Errorf("the level is %d", level)
+						}
+						if n%7 == 0 {
+							return errors.New("stop")
+						}
+						return nil
+					})
+					if (err != nil) != (n%7 == 0) {
+						t.Error(err)
+					}
+					if level := synchronous(t, &db.conn); level != 2 {
+						t.Errorf("a statement by itself is of the level %d", level)
+					}
+				}
+			})
+		}
+		all.Wait()
 	})
 	t.Run("many who come and go leave nobody waiting", func(t *testing.T) {
 		var all sync.WaitGroup

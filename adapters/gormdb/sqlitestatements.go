@@ -56,6 +56,64 @@ type keepingConn struct {
 	sqliteConn
 	kept    map[string]*keptStatement
 	lasting bool
+	unsafe  bool // its commits may not wait for the disk though they should
+}
+
+// fleetingKey is of a context with which a fleeting transaction begins.
+type fleetingKey struct{}
+
+func whetherFleeting(ctx context.Context, fleeting bool) context.Context {
+	if fleeting {
+		return context.WithValue(ctx, fleetingKey{}, true)
+	}
+	return ctx
+}
+
+// Every commit waits for the disk but that of a fleeting transaction: the first
+// that waits after it takes it along. No statement is kept for these, as SQLite
+// obeys them when they are parsed, and only between transactions.
+const (
+	waitForDisk = "PRAGMA synchronous = FULL"
+	waitForNone = "PRAGMA synchronous = NORMAL"
+)
+
+func (c *keepingConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	if ctx.Value(fleetingKey{}) == nil {
+		return c.sqliteConn.BeginTx(ctx, o)
+	}
+	if _, err := c.sqliteConn.ExecContext(context.WithoutCancel(ctx), waitForNone, nil); err != nil {
+		return nil, err
+	}
+	tx, err := c.sqliteConn.BeginTx(ctx, o)
+	if err != nil {
+		c.waitAgain()
+		return nil, err
+	}
+	return fleetingTx{tx, c}, nil
+}
+
+// waitAgain ends the time in which commits do not wait. A connection that does
+// not obey is not used again.
+func (c *keepingConn) waitAgain() {
+	_, err := c.sqliteConn.ExecContext(context.Background(), waitForDisk, nil)
+	c.unsafe = c.unsafe || err != nil
+}
+
+func (c *keepingConn) IsValid() bool { return !c.unsafe && c.sqliteConn.IsValid() }
+
+type fleetingTx struct {
+	driver.Tx
+	c *keepingConn
+}
+
+func (t fleetingTx) Commit() error {
+	defer t.c.waitAgain()
+	return t.Tx.Commit()
+}
+
+func (t fleetingTx) Rollback() error {
+	defer t.c.waitAgain()
+	return t.Tx.Rollback()
 }
 
 // limit returns the context that a statement runs with.

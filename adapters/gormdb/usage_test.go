@@ -12,6 +12,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/domain/usage"
+	"collab/ports"
 )
 
 // TestWholesAndSpansAreThePeriod holds what a summary is made of against any
@@ -112,6 +113,81 @@ func TestSweepTakesNothingThatWasExtended(t *testing.T) {
 			if a, err := q.Account(ctx, o, u, "2026-01-02"); err != nil || a != (quota.Account{Used: 5, Reserved: 10}) {
 				t.Errorf("the account is %+v, error %v", a, err)
 			}
+		}
+	})
+}
+
+// TestOnlyReservationsDoNotWaitForTheDisk has triggers note, at the end of what
+// they look at, whether its commit will wait.
+func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, u := seeded(t, db)
+		ctx := t.Context()
+		setting := "SELECT CASE synchronous WHEN 2 THEN 'on' ELSE 'off' END FROM pragma_synchronous"
+		statements := []string{"CREATE TABLE noted (setting TEXT)"}
+		if db.dialect == onPostgres {
+			statements = append(statements, "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "+
+				"$$ BEGIN INSERT INTO noted SELECT current_setting('synchronous_commit'); RETURN NULL; END $$")
+		}
+		for _, table := range []string{"quota_leases", "usage_entries", "tasks"} {
+			if db.dialect == onPostgres {
+				statements = append(statements, "CREATE CONSTRAINT TRIGGER "+table+"_noted AFTER INSERT OR DELETE ON "+table+
+					" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()")
+				continue
+			}
+			for _, change := range []string{"INSERT", "DELETE"} {
+				statements = append(statements, "CREATE TRIGGER "+table+change+" AFTER "+change+" ON "+table+" BEGIN INSERT INTO noted "+setting+"; END")
+			}
+		}
+		for _, s := range statements {
+			if _, err := db.pools[0].ExecContext(ctx, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waits := "on"
+		if db.dialect == onPostgres {
+			// All statements have one connection, which would show a setting that stays.
+			db.pools[0].SetMaxOpenConns(1)
+			waits = "local"
+			if _, err := db.pools[0].ExecContext(ctx, "SET synchronous_commit = 'local'"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lease := func(n int) quota.Lease {
+			return quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
+		}
+		reserve := func(r ports.Records, n int) error {
+			_, err := r.Usage().Quotas().Reserve(ctx, lease(n), 1000, quota.Need{Output: 5})
+			return err
+		}
+		for _, c := range []struct {
+			about string
+			run   func() error
+			want  string
+		}{
+			{"a reservation", func() error { return reserve(db, 1) }, "off"},
+			{"a task", func() error { _, err := db.Work().Tasks().Add(ctx, o, someTask(o, u, 1)); return err }, waits},
+			{"another reservation", func() error { return reserve(db, 2) }, "off"},
+			{"a settlement", func() error { return db.Usage().Quotas().Settle(ctx, lease(1), 5) }, waits},
+			{"a reservation that is part of more", func() error { return db.Atomic(ctx, func(r ports.Records) error { return reserve(r, 3) }) }, waits},
+			{"a third reservation", func() error { return reserve(db, 4) }, "off"},
+			{"an entry", func() error {
+				return db.Usage().Ledger().Add(ctx, usage.Entry{ID: lease(4).ID, Org: o, User: u, At: time.UnixMilli(1), Model: "m", Provider: "p", Outcome: "completed"})
+			}, waits},
+			{"a sweep", func() error { return db.Usage().Quotas().Sweep(ctx, time.UnixMilli(2)) }, waits},
+		} {
+			t.Run(c.about, func(t *testing.T) {
+				if err := c.run(); err != nil {
+					t.Fatal(err)
+				}
+				var least, most string
+				if err := db.pools[0].QueryRowContext(ctx, "SELECT MIN(setting), MAX(setting) FROM noted").Scan(&least, &most); err != nil || least != c.want || most != c.want {
+					t.Errorf("the setting is %s to %s instead of %s, error %v", least, most, c.want, err)
+				}
+				if _, err := db.pools[0].ExecContext(ctx, "DELETE FROM noted"); err != nil {
+					t.Fatal(err)
+				}
+			})
 		}
 	})
 }
