@@ -1,0 +1,70 @@
+package gormdb
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+
+	"github.com/pressly/goose/v3"
+
+	"collab/domain/id"
+	"collab/domain/plan"
+)
+
+// migratedTo returns a database with the schema of an earlier version.
+func migratedTo(t *testing.T, url string, version int64) *DB {
+	t.Helper()
+	db := opened(t, url)
+	m, err := db.migrator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.Sub(migrations, m.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(m.dialect, m.pool, files, append(m.options, goose.WithDisableGlobalRegistry(true))...)
+	if err == nil {
+		_, err = provider.UpTo(t.Context(), version)
+	}
+	if err := errors.Join(err, m.close()); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			db := migratedTo(t, d.url(t), 3)
+			free, granted, none := uid[id.Org](kindOrg, 1, 0), uid[id.Org](kindOrg, 2, 0), uid[id.Org](kindOrg, 3, 0)
+			add := func(o id.Org, p plan.Plan) {
+				for _, statement := range []string{
+					"INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) " +
+						"VALUES ('" + string(o) + "', '" + string(o) + "', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')",
+					"INSERT INTO subscriptions (org_id, plan, status, is_external, updated_at) VALUES ('" + string(o) + "', '" + string(p) + "', 'ACTIVE', true, 7)",
+				} {
+					if _, err := db.pools[0].ExecContext(t.Context(), statement); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			add(free, plan.Free)
+			add(granted, plan.Enterprise)
+			add(none, plan.None)
+			if err := db.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			subs, err := db.Directory().Subscriptions().Of(t.Context(), []id.Org{free, granted, none})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for o, p := range map[id.Org]plan.Plan{free: plan.Free, granted: plan.Enterprise, none: plan.None} {
+				want := plan.Subscription{Org: o, Plan: p, ManagedExternally: true, EverPaid: p == plan.Enterprise, UpdatedAt: instant(7), HeardAt: subs[o].HeardAt}
+				if got := subs[o]; got != want.Restore(plan.Active) || !got.HeardAt.IsZero() {
+					t.Errorf("%s: %+v", p, got)
+				}
+			}
+		})
+	}
+}
