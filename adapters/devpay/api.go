@@ -1,0 +1,461 @@
+package devpay
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	sessionLifetime    = 24 * time.Hour
+	minSessionLifetime = 30 * time.Minute
+	sessionPlaceholder = "{CHECKOUT_SESSION_ID}"
+
+	maxKey           = 255 // bytes of an idempotency key
+	maxText          = 5000
+	maxReference     = 200
+	maxQuantity      = 999_999
+	maxMetadata      = 50
+	maxMetadataKey   = 40
+	maxMetadataValue = 500
+)
+
+// operation answers a request to the interface; id is that in its path.
+type operation func(t *turn, id string, fields url.Values) (object, error)
+
+// get serves an operation that changes nothing.
+func (p *Provider) get(serve operation) http.HandlerFunc {
+	return p.api(func(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
+		err = p.read(func(t *turn) error {
+			body, err = t.answer(serve, r.PathValue("id"), r.URL.Query())
+			return err
+		})
+		return body, err
+	})
+}
+
+// post serves an operation that changes the book. Those who repeat an
+// idempotency key are told what was answered first; refusals are not remembered.
+func (p *Provider) post(serve operation) http.HandlerFunc {
+	return p.api(func(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
+		fields, err := form(r)
+		if err != nil {
+			return nil, err
+		}
+		key, print := r.Header.Get("Idempotency-Key"), fingerprint(r, fields)
+		if len(key) > maxKey {
+			return nil, wrong("", "", "Idempotency keys can be at most %d characters", maxKey)
+		}
+		if r.Method == http.MethodDelete {
+			key = "" // what is gone is gone
+			maps.Copy(fields, r.URL.Query())
+		}
+		_, err = p.change(func(t *turn) (bool, error) {
+			before, known := t.Answers[key]
+			if known && t.now.Before(before.CreatedAt.Add(answerLifetime)) {
+				if before.Request != print {
+					return false, &refusal{status: http.StatusBadRequest, kind: "idempotency_error", message: "Keys for idempotent requests can only be used with the same parameters they were first used with"}
+				}
+				w.Header().Set("Idempotent-Replayed", "true")
+				body = before.Body
+				return false, nil
+			}
+			if body, err = t.answer(serve, r.PathValue("id"), fields); err != nil {
+				return false, err
+			}
+			if key != "" {
+				t.Answers[key] = answer{Request: print, Body: body, CreatedAt: t.now}
+			}
+			return true, nil
+		})
+		return body, err
+	})
+}
+
+// answer returns the body of an operation's answer. The only thing that can be
+// asked for in the place of its id is the customer.
+func (t *turn) answer(serve operation, id string, fields url.Values) ([]byte, error) {
+	o, err := serve(t, id, fields)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range fields {
+		if !strings.HasPrefix(name, "expand[") {
+			continue
+		}
+		whose, has := o["customer"].(string)
+		if !has || slices.ContainsFunc(values, func(v string) bool { return v != "customer" }) {
+			return nil, wrong("expand", "", "This property cannot be expanded (%s).", strings.Join(values, ", "))
+		}
+		if c, known := t.Customers[whose]; known {
+			o["customer"] = customerObject(c)
+		}
+	}
+	return json.Marshal(o)
+}
+
+// fingerprint tells requests apart.
+func fingerprint(r *http.Request, fields url.Values) string {
+	sum := sha256.Sum256([]byte(r.Method + " " + r.URL.Path + "\n" + fields.Encode()))
+	return hex.EncodeToString(sum[:])
+}
+
+// api serves whoever has the key, and answers in the interface's shape.
+func (p *Provider) api(serve func(w http.ResponseWriter, r *http.Request) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Request-Id", "req_"+strings.ReplaceAll(p.options.IDs.New(), "-", ""))
+		w.Header().Set("Stripe-Version", APIVersion)
+		err := p.authorize(r)
+		var body []byte
+		if err == nil {
+			body, err = serve(w, r)
+		}
+		if err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if _, err := bytes.NewReader(body).WriteTo(w); err != nil {
+			p.options.Log.Debug("development payment provider: answer not sent", "error", err)
+		}
+	}
+}
+
+// authorize takes the key as a bearer token, or as the user name of basic
+// credentials.
+func (p *Provider) authorize(r *http.Request) error {
+	key, isBasic := "", false
+	if key, _, isBasic = r.BasicAuth(); !isBasic {
+		key, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	}
+	if subtle.ConstantTimeCompare([]byte(key), []byte(p.Key())) != 1 {
+		return &refusal{status: http.StatusUnauthorized, message: "Invalid API Key provided"}
+	}
+	return nil
+}
+
+// unknown answers a request that the interface does not have.
+func (p *Provider) unknown(w http.ResponseWriter, r *http.Request) {
+	p.refuse(w, r, &refusal{status: http.StatusNotFound, message: "Unrecognized request URL (" + r.Method + ": " + strings.TrimPrefix(r.URL.Path, Prefix) + ")"})
+}
+
+// refuse answers an error in the interface's shape.
+func (p *Provider) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	refused := p.refused(r, err)
+	e := object{"type": "invalid_request_error", "message": refused.message}
+	if refused.kind != "" {
+		e["type"] = refused.kind
+	}
+	if refused.code != "" {
+		e["code"] = refused.code
+	}
+	if refused.param != "" {
+		e["param"] = refused.param
+	}
+	p.reply(w, refused.status, object{"error": e})
+}
+
+// only refuses parameters that are not known here. A name that ends in "[*" is
+// known with everything below it. Those of the interface that mean nothing here
+// are not known either, so that nobody relies on them.
+func only(fields url.Values, known ...string) error {
+	for name, values := range fields {
+		found := slices.ContainsFunc(append(known, "expand[*"), func(k string) bool {
+			prefix, below := strings.CutSuffix(k, "*")
+			return name == k || below && strings.HasPrefix(name, prefix)
+		})
+		if !found {
+			return wrong(name, "parameter_unknown", "Received unknown parameter: %s", name)
+		}
+		if len(values) > 1 && !strings.HasSuffix(name, "[]") {
+			return wrong(name, "", "Invalid request: %s was sent more than once", name)
+		}
+	}
+	return nil
+}
+
+// needed returns the text of a parameter that must be there.
+func needed(fields url.Values, name string) (string, error) {
+	value := fields.Get(name)
+	if value == "" {
+		return "", wrong(name, "parameter_missing", "Missing required param: %s.", name)
+	}
+	return value, nil
+}
+
+// metadataOf returns what the parameters say of metadata under a name, on top of
+// what there was. An empty value takes a key away.
+func metadataOf(fields url.Values, name string, was map[string]string) (map[string]string, error) {
+	is := map[string]string{}
+	for key, value := range was {
+		is[key] = value
+	}
+	for parameter := range fields {
+		rest, ours := strings.CutPrefix(parameter, name+"[")
+		if !ours {
+			continue
+		}
+		key, closed := strings.CutSuffix(rest, "]")
+		value := fields.Get(parameter)
+		switch {
+		case !closed || key == "" || strings.ContainsAny(key, "[]"):
+			return nil, wrong(parameter, "", "Invalid metadata key: %s", parameter)
+		case len(key) > maxMetadataKey || len(value) > maxMetadataValue:
+			return nil, wrong(parameter, "", "Metadata keys can be at most %d characters, values %d", maxMetadataKey, maxMetadataValue)
+		case value == "":
+			delete(is, key)
+		default:
+			is[key] = value
+		}
+	}
+	if len(is) > maxMetadata {
+		return nil, wrong(name, "", "Metadata can have at most %d keys", maxMetadata)
+	}
+	return is, nil
+}
+
+func bounded(fields url.Values, names ...string) error {
+	for _, name := range names {
+		if len(fields.Get(name)) > maxText {
+			return wrong(name, "", "%s can be at most %d characters", name, maxText)
+		}
+	}
+	return nil
+}
+
+func createCustomer(t *turn, _ string, fields url.Values) (object, error) {
+	if err := only(fields, "name", "email", "description", "metadata[*"); err != nil {
+		return nil, err
+	}
+	if err := bounded(fields, "name", "email", "description"); err != nil {
+		return nil, err
+	}
+	meta, err := metadataOf(fields, "metadata", nil)
+	if err != nil {
+		return nil, err
+	}
+	c := customer{
+		ID: t.newID("cus_"), Name: fields.Get("name"), Email: fields.Get("email"), Description: fields.Get("description"),
+		Metadata: meta, CreatedAt: t.now,
+	}
+	t.Customers[c.ID] = c
+	return customerObject(c), nil
+}
+
+// payer returns the customer that the parameters name.
+func (t *turn) payer(fields url.Values) (string, error) {
+	id, err := needed(fields, "customer")
+	if err != nil {
+		return "", err
+	}
+	if _, known := t.Customers[id]; !known {
+		return "", wrong("customer", "resource_missing", "No such customer: '%s'", id)
+	}
+	return id, nil
+}
+
+// price returns the price and the quantity that the parameters name, or those
+// that there were.
+func (t *turn) price(fields url.Values, prefix, price string, quantity int) (string, int, error) {
+	if asked := fields.Get(prefix + "[price]"); asked != "" {
+		price = asked
+		if _, known := t.p.options.Prices[price]; !known {
+			return "", 0, wrong(prefix+"[price]", "resource_missing", "No such price: '%s'", price)
+		}
+	}
+	if asked := fields.Get(prefix + "[quantity]"); asked != "" {
+		n, err := strconv.Atoi(asked)
+		if err != nil || n < 1 || n > maxQuantity {
+			return "", 0, wrong(prefix+"[quantity]", "parameter_invalid_integer", "Invalid integer: %s", asked)
+		}
+		quantity = n
+	}
+	return price, quantity, nil
+}
+
+// address checks an address that people are sent to.
+func address(fields url.Values, name string) (string, error) {
+	value := fields.Get(name)
+	if value == "" {
+		return "", nil
+	}
+	u, err := url.Parse(strings.ReplaceAll(value, sessionPlaceholder, ""))
+	// The host becomes part of a Content-Security-Policy.
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.ContainsAny(u.Host, ";,'\" ") || len(value) > maxText {
+		return "", wrong(name, "url_invalid", "Not a valid URL")
+	}
+	return value, nil
+}
+
+func createSession(t *turn, _ string, fields url.Values) (object, error) {
+	err := only(fields, "mode", "customer", "line_items[0][price]", "line_items[0][quantity]", "success_url", "cancel_url",
+		"client_reference_id", "metadata[*", "subscription_data[metadata][*", "expires_at")
+	if err != nil {
+		return nil, err
+	}
+	s := session{ID: "cs_test_" + t.p.options.Secrets.Secret(), Reference: fields.Get("client_reference_id"), CreatedAt: t.now, ExpiresAt: t.now.Add(sessionLifetime)}
+	if fields.Get("mode") != "subscription" {
+		return nil, wrong("mode", "", "Invalid mode: must be subscription")
+	}
+	if s.Customer, err = t.payer(fields); err != nil {
+		return nil, err
+	}
+	if _, err = needed(fields, "line_items[0][price]"); err != nil {
+		return nil, err
+	}
+	if s.Price, s.Quantity, err = t.price(fields, "line_items[0]", "", 1); err != nil {
+		return nil, err
+	}
+	if _, err = needed(fields, "success_url"); err != nil {
+		return nil, err
+	}
+	if s.SuccessURL, err = address(fields, "success_url"); err != nil {
+		return nil, err
+	}
+	if s.CancelURL, err = address(fields, "cancel_url"); err != nil {
+		return nil, err
+	}
+	if len(s.Reference) > maxReference {
+		return nil, wrong("client_reference_id", "", "client_reference_id can be at most %d characters", maxReference)
+	}
+	if s.Metadata, err = metadataOf(fields, "metadata", nil); err != nil {
+		return nil, err
+	}
+	if s.SubscriptionMetadata, err = metadataOf(fields, "subscription_data[metadata]", nil); err != nil {
+		return nil, err
+	}
+	if asked := fields.Get("expires_at"); asked != "" {
+		seconds, err := strconv.ParseInt(asked, 10, 64)
+		s.ExpiresAt = time.Unix(seconds, 0).UTC()
+		if err != nil || s.ExpiresAt.Before(t.now.Add(minSessionLifetime)) || s.ExpiresAt.After(t.now.Add(sessionLifetime)) {
+			return nil, wrong("expires_at", "", "The timestamp must be between 30 minutes and 24 hours from the creation of the Checkout Session")
+		}
+	}
+	t.Sessions[s.ID] = s
+	return t.sessionObject(s), nil
+}
+
+func readSession(t *turn, id string, fields url.Values) (object, error) {
+	s, known := t.Sessions[id]
+	if !known {
+		return nil, missing("checkout.session", id)
+	}
+	return t.sessionObject(s), only(fields)
+}
+
+func expireSession(t *turn, id string, fields url.Values) (object, error) {
+	if err := only(fields); err != nil {
+		return nil, err
+	}
+	s, known := t.Sessions[id]
+	if !known {
+		return nil, missing("checkout.session", id)
+	}
+	if status := s.status(t.now); status != open {
+		return nil, wrong("", "", "Only Checkout Sessions with a status in [\"open\"] can be expired. This Checkout Session has a status of %s.", status)
+	}
+	s.Expired = true
+	t.Sessions[id] = s
+	return t.sessionObject(s), nil
+}
+
+func readSubscription(t *turn, id string, fields url.Values) (object, error) {
+	s, known := t.Subscriptions[id]
+	if !known {
+		return nil, missing("subscription", id)
+	}
+	return t.subscriptionObject(s), only(fields)
+}
+
+func updateSubscription(t *turn, id string, fields url.Values) (object, error) {
+	err := only(fields, "items[0][id]", "items[0][price]", "items[0][quantity]", "proration_behavior", "cancel_at_period_end", "metadata[*")
+	if err != nil {
+		return nil, err
+	}
+	s, known := t.Subscriptions[id]
+	if !known {
+		return nil, missing("subscription", id)
+	}
+	if s.Status == canceled {
+		return nil, wrong("", "", "A canceled subscription can only update its cancellation_details and metadata.")
+	}
+	was := s
+	switch item := fields.Get("items[0][id]"); {
+	case item == "" && (fields.Has("items[0][price]") || fields.Has("items[0][quantity]")):
+		return nil, wrong("items[0][id]", "parameter_missing", "A subscription has one item here, which must be named")
+	case item != "" && item != s.Item:
+		return nil, wrong("items[0][id]", "resource_missing", "No such subscription item: '%s'", item)
+	}
+	if s.Price, s.Quantity, err = t.price(fields, "items[0]", s.Price, s.Quantity); err != nil {
+		return nil, err
+	}
+	prorated := fields.Get("proration_behavior")
+	if prorated != "" && !slices.Contains([]string{"always_invoice", "create_prorations", "none"}, prorated) {
+		return nil, wrong("proration_behavior", "", "Invalid proration_behavior: must be one of always_invoice, create_prorations, or none")
+	}
+	switch ends := fields.Get("cancel_at_period_end"); ends {
+	case "":
+	case "true", "false":
+		t.schedule(&s, ends == "true")
+	default:
+		return nil, wrong("cancel_at_period_end", "", "Invalid boolean: %s", ends)
+	}
+	if s.Metadata, err = metadataOf(fields, "metadata", s.Metadata); err != nil {
+		return nil, err
+	}
+	charged := prorated == "always_invoice" && s.Status == active && (s.Price != was.Price || s.Quantity != was.Quantity)
+	if charged {
+		t.bill(&s, "subscription_update", t.now)
+		t.charge(&s, true)
+	}
+	if err := t.put(s); err != nil {
+		return nil, err
+	}
+	if charged {
+		err = t.tell("invoice.paid", id, t.invoiceObject(s), nil)
+	}
+	return t.subscriptionObject(s), err
+}
+
+func cancelSubscription(t *turn, id string, fields url.Values) (object, error) {
+	if err := only(fields); err != nil {
+		return nil, err
+	}
+	s, known := t.Subscriptions[id]
+	if !known || s.Status == canceled {
+		return nil, missing("subscription", id)
+	}
+	if err := t.end(s); err != nil {
+		return nil, err
+	}
+	return t.subscriptionObject(t.Subscriptions[id]), nil
+}
+
+func createVisit(t *turn, _ string, fields url.Values) (object, error) {
+	err := only(fields, "customer", "return_url")
+	if err != nil {
+		return nil, err
+	}
+	v := visit{ID: t.newID("bps_"), CreatedAt: t.now}
+	if v.Customer, err = t.payer(fields); err != nil {
+		return nil, err
+	}
+	if v.Back, err = address(fields, "return_url"); err != nil {
+		return nil, err
+	}
+	if v.Back == "" {
+		v.Back = t.p.options.AppURL
+	}
+	secret := t.p.options.Secrets.Secret()
+	t.Visits[secret] = v
+	return t.visitObject(v, secret), nil
+}

@@ -1,0 +1,329 @@
+package devpay
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxRecords is how many records of a kind the book keeps.
+const maxRecords = 1000
+
+// customer is somebody who pays.
+type customer struct {
+	ID          string            `json:"id"`
+	Name        string            `json:"name"`
+	Email       string            `json:"email,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+	CreatedAt   time.Time         `json:"createdAt"`
+}
+
+// session is a page to pay on. Its id is the secret of its address.
+type session struct {
+	ID                   string            `json:"id"`
+	Customer             string            `json:"customer"`
+	Price                string            `json:"price"`
+	Quantity             int               `json:"quantity"`
+	Reference            string            `json:"reference,omitempty"`
+	Metadata             map[string]string `json:"metadata,omitempty"`
+	SubscriptionMetadata map[string]string `json:"subscriptionMetadata,omitempty"`
+	SuccessURL           string            `json:"successUrl"`
+	CancelURL            string            `json:"cancelUrl,omitempty"`
+	Subscription         string            `json:"subscription,omitempty"` // empty: not paid
+	Invoice              string            `json:"invoice,omitempty"`
+	CreatedAt            time.Time         `json:"createdAt"`
+	ExpiresAt            time.Time         `json:"expiresAt"`
+	Expired              bool              `json:"expired,omitempty"` // by request, before its time
+}
+
+// The statuses of a session.
+const (
+	open     = "open"
+	complete = "complete"
+	expired  = "expired"
+)
+
+func (s session) status(now time.Time) string {
+	switch {
+	case s.Subscription != "":
+		return complete
+	case s.Expired || !now.Before(s.ExpiresAt):
+		return expired
+	}
+	return open
+}
+
+// The statuses of a subscription.
+const (
+	incomplete = "incomplete"
+	active     = "active"
+	pastDue    = "past_due"
+	canceled   = "canceled"
+)
+
+// subscription is a plan that is paid every month. Its periods are counted from
+// the anchor, so that one from the 31st ends on the last day of every month.
+type subscription struct {
+	ID                string            `json:"id"`
+	Item              string            `json:"item"`
+	PaymentMethod     string            `json:"paymentMethod"`
+	Customer          string            `json:"customer"`
+	Price             string            `json:"price"`
+	Quantity          int               `json:"quantity"`
+	Metadata          map[string]string `json:"metadata,omitempty"`
+	Status            string            `json:"status"`
+	Anchor            time.Time         `json:"anchor"`
+	Month             int               `json:"month"` // of the present period
+	CancelAtPeriodEnd bool              `json:"cancelAtPeriodEnd,omitempty"`
+	CanceledAt        time.Time         `json:"canceledAt,omitzero"` // when somebody asked for the end
+	EndedAt           time.Time         `json:"endedAt,omitzero"`
+	Invoice           invoice           `json:"invoice"` // the last one
+}
+
+func (s subscription) periodStart() time.Time { return monthsAfter(s.Anchor, s.Month) }
+func (s subscription) periodEnd() time.Time   { return monthsAfter(s.Anchor, s.Month+1) }
+
+// monthsAfter returns the same day n months later, or the last of that month
+// where there is no such day.
+func monthsAfter(t time.Time, n int) time.Time {
+	later := t.AddDate(0, n, 0)
+	if later.Day() != t.Day() {
+		later = later.AddDate(0, 0, -later.Day())
+	}
+	return later
+}
+
+// invoice is what a subscription costs for a period.
+type invoice struct {
+	ID        string    `json:"id"`
+	Reason    string    `json:"reason"`
+	Price     string    `json:"price"`
+	Quantity  int       `json:"quantity"`
+	Start     time.Time `json:"start"`
+	End       time.Time `json:"end"`
+	CreatedAt time.Time `json:"createdAt"`
+	PaidAt    time.Time `json:"paidAt,omitzero"` // zero: it is not paid
+	Attempts  int       `json:"attempts"`
+}
+
+// visit is somebody's way to the pages about their payments. It is known by the
+// secret of its address.
+type visit struct {
+	ID        string    `json:"id"`
+	Customer  string    `json:"customer"`
+	Back      string    `json:"back"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// visitLifetime is how long the address of the portal is good.
+const visitLifetime = 24 * time.Hour
+
+// answer is what a request with an idempotency key was answered.
+type answer struct {
+	Request   string          `json:"request"` // its fingerprint
+	Body      json.RawMessage `json:"body"`
+	CreatedAt time.Time       `json:"createdAt"`
+}
+
+// answerLifetime is how long an idempotency key is remembered.
+const answerLifetime = 24 * time.Hour
+
+// message is an event that is not delivered yet.
+type message struct {
+	ID           string          `json:"id"`
+	Subscription string          `json:"subscription"` // whose events wait for each other
+	Body         json.RawMessage `json:"body"`
+	Attempts     int             `json:"attempts"`
+}
+
+// book is all that the provider knows, everything by its id.
+type book struct {
+	Key           string                  `json:"key"` // of the API
+	Customers     map[string]customer     `json:"customers"`
+	Sessions      map[string]session      `json:"sessions"`
+	Subscriptions map[string]subscription `json:"subscriptions"`
+	Visits        map[string]visit        `json:"visits"`
+	Answers       map[string]answer       `json:"answers"`
+	Outbox        []message               `json:"outbox"`
+}
+
+// clone returns a copy whose maps are its own. The maps inside of the records
+// are never written to.
+func (b book) clone() book {
+	return book{
+		Key:           b.Key,
+		Customers:     maps.Clone(b.Customers),
+		Sessions:      maps.Clone(b.Sessions),
+		Subscriptions: maps.Clone(b.Subscriptions),
+		Visits:        maps.Clone(b.Visits),
+		Answers:       maps.Clone(b.Answers),
+		Outbox:        slices.Clone(b.Outbox),
+	}
+}
+
+// subscriptionsOf returns the customer's subscriptions, the newest first.
+func (b *book) subscriptionsOf(customer string) []subscription {
+	var list []subscription
+	for _, s := range b.Subscriptions {
+		if s.Customer == customer {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(x, y subscription) int {
+		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID))
+	})
+	return list
+}
+
+// bound forgets what is over, the oldest first, where there is too much of it.
+// It fails when everything is still needed.
+func (b *book) bound(now time.Time) error {
+	maps.DeleteFunc(b.Visits, func(_ string, v visit) bool { return !now.Before(v.CreatedAt.Add(visitLifetime)) })
+	maps.DeleteFunc(b.Answers, func(_ string, a answer) bool { return !now.Before(a.CreatedAt.Add(answerLifetime)) })
+	used := map[string]bool{}
+	for _, s := range b.Subscriptions {
+		used[s.Customer] = used[s.Customer] || s.Status != canceled
+	}
+	for _, s := range b.Sessions {
+		used[s.Customer] = used[s.Customer] || s.status(now) == open
+	}
+	trim(b.Visits, func(visit) bool { return true }, func(v visit) time.Time { return v.CreatedAt })
+	trim(b.Answers, func(answer) bool { return true }, func(a answer) time.Time { return a.CreatedAt })
+	trim(b.Sessions, func(s session) bool { return s.status(now) != open }, func(s session) time.Time { return s.CreatedAt })
+	trim(b.Subscriptions, func(s subscription) bool { return s.Status == canceled }, func(s subscription) time.Time { return s.Anchor })
+	trim(b.Customers, func(c customer) bool { return !used[c.ID] }, func(c customer) time.Time { return c.CreatedAt })
+	if len(b.Sessions) > maxRecords || len(b.Subscriptions) > maxRecords || len(b.Customers) > maxRecords || len(b.Outbox) > maxRecords {
+		return errFull
+	}
+	return nil
+}
+
+// trim removes the oldest of those that are over until there are maxRecords.
+func trim[T any](records map[string]T, over func(T) bool, since func(T) time.Time) {
+	if len(records) <= maxRecords {
+		return
+	}
+	var old []string
+	for key, r := range records {
+		if over(r) {
+			old = append(old, key)
+		}
+	}
+	slices.SortFunc(old, func(x, y string) int {
+		return cmp.Or(since(records[x]).Compare(since(records[y])), cmp.Compare(x, y))
+	})
+	for _, key := range old[:min(len(old), len(records)-maxRecords)] {
+		delete(records, key)
+	}
+}
+
+// ledger keeps the book in memory and in its file.
+type ledger struct {
+	path string
+
+	mu   sync.Mutex
+	book book
+}
+
+// openLedger reads the file, or makes one whose API key is key.
+func openLedger(path, key string) (*ledger, error) {
+	l := &ledger{path: path}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, err
+		}
+		l.book = book{
+			Customers: map[string]customer{}, Sessions: map[string]session{}, Subscriptions: map[string]subscription{},
+			Visits: map[string]visit{}, Answers: map[string]answer{},
+		}
+		return l, l.change(func(b *book) (bool, error) {
+			b.Key = key
+			return true, nil
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &l.book); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	b := l.book
+	if b.Key == "" || b.Customers == nil || b.Sessions == nil || b.Subscriptions == nil || b.Visits == nil || b.Answers == nil {
+		return nil, fmt.Errorf("%s: the key, customers, sessions, subscriptions, visits or answers are missing", path)
+	}
+	return l, nil
+}
+
+// read runs fn with the book, which fn does not change or keep.
+func (l *ledger) read(fn func(*book) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fn(&l.book)
+}
+
+// change runs fn with a copy of the book, which is kept once it is on disk.
+// Fn reports whether it has changed anything.
+func (l *ledger) change(fn func(*book) (bool, error)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.book.clone()
+	changed, err := fn(&next)
+	if err != nil || !changed {
+		return err
+	}
+	text, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(l.path, text); err != nil {
+		return err
+	}
+	l.book = next
+	return nil
+}
+
+// replaceFile puts content in the place of the file in one step, readable by
+// its owner alone.
+func replaceFile(path string, content []byte) error {
+	temporary, err := writeTemporary(path, content)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}
+
+// writeTemporary writes content durably to a new file beside path.
+func writeTemporary(path string, content []byte) (string, error) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(content)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		os.Remove(file.Name())
+		return "", err
+	}
+	return file.Name(), nil
+}

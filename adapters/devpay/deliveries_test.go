@@ -1,0 +1,247 @@
+package devpay_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/adapters/devpay"
+)
+
+const paid = "checkout.session.completed customer.subscription.created customer.subscription.updated invoice.paid"
+
+func TestDeliveries(t *testing.T) {
+	t.Run("when the service is down whoever pays goes on after one attempt, and it is told later, in order", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		s := st.session(st.customer("Engines"))
+		st.service.breakDown(true)
+		if _, err := st.provider.Pay(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if n := st.service.tried(); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+		st.service.breakDown(false)
+		st.elapse()
+		if got := types(st.service.await(t, 4)); got != paid {
+			t.Errorf("events: %s", got)
+		}
+	})
+	t.Run("the pauses grow, and an event is given up after the seventh attempt; the next has its own", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		id := st.subscribed().ID
+		before := st.service.tried()
+		st.service.breakDown(true)
+		if err := st.provider.Act(t.Context(), id, devpay.Fail); err != nil {
+			t.Fatal(err)
+		}
+		growing := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
+		for range 2 {
+			for _, want := range growing {
+				if got := st.elapse(); got != want {
+					t.Errorf("paused for %s, not for %s", got, want)
+				}
+			}
+		}
+		st.service.reach(t, before+14)
+		st.service.breakDown(false)
+		if err := st.provider.Act(t.Context(), id, devpay.Succeed); err != nil {
+			t.Fatal(err)
+		}
+		if got := types(st.service.await(t, 2)); got != "invoice.paid customer.subscription.updated" {
+			t.Errorf("events: %s", got)
+		}
+	})
+	t.Run("what happens next ends a pause, and comes after what had happened before", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		id := st.subscribed().ID
+		st.service.breakDown(true)
+		if err := st.provider.Act(t.Context(), id, devpay.Schedule); err != nil {
+			t.Fatal(err)
+		}
+		st.service.breakDown(false)
+		if err := st.provider.Act(t.Context(), id, devpay.Cancel); err != nil {
+			t.Fatal(err)
+		}
+		if got := types(st.service.take()); got != "customer.subscription.updated customer.subscription.deleted" {
+			t.Errorf("events: %s", got)
+		}
+	})
+	t.Run("subscriptions do not wait for each other", func(t *testing.T) {
+		refused, others := errors.New("refused"), make(chan string, 20)
+		var mu sync.Mutex
+		var stuck string
+		st := set(t, t.TempDir(), func(o *devpay.Options) {
+			o.Emit = func(_ context.Context, _ string, body []byte) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if stuck != "" && strings.Contains(string(body), stuck) {
+					return refused
+				}
+				others <- string(body)
+				return nil
+			}
+		})
+		first := st.subscribed()
+		mu.Lock()
+		stuck = first.ID
+		mu.Unlock()
+		if err := st.provider.Act(t.Context(), first.ID, devpay.Cancel); err != nil {
+			t.Fatal(err)
+		}
+		for len(others) > 0 {
+			<-others
+		}
+		st.subscribed()
+		if len(others) != 4 {
+			t.Errorf("%d events of another subscription", len(others))
+		}
+	})
+	t.Run("what could not be told outlives a restart, with its ids and in its order", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder)
+		s := st.session(st.customer("Engines"))
+		st.service.breakDown(true)
+		if _, err := st.provider.Pay(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := st.provider.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again := set(t, folder)
+		if n := again.service.tried(); n != 0 {
+			t.Errorf("%d attempts before the service listens", n)
+		}
+		again.elapse()
+		events := again.service.await(t, 4)
+		var ids []string
+		for _, e := range events {
+			ids = append(ids, e.ID)
+		}
+		if types(events) != paid || !slices.IsSorted(ids) {
+			t.Errorf("events: %s, %s", types(events), ids)
+		}
+	})
+	t.Run("what was told is not told again after a restart", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder)
+		id := st.subscribed().ID
+		again := set(t, folder)
+		if err := again.provider.Act(t.Context(), id, devpay.Cancel); err != nil {
+			t.Fatal(err)
+		}
+		if got := types(again.service.take()); got != "customer.subscription.deleted" {
+			t.Errorf("events: %s", got)
+		}
+	})
+	t.Run("the end of the server ends an attempt that hangs, which does not count", func(t *testing.T) {
+		hanging, folder := make(chan bool, 1), t.TempDir()
+		st := set(t, folder, func(o *devpay.Options) {
+			o.Emit = func(ctx context.Context, _ string, _ []byte) error {
+				hanging <- true
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		})
+		s := st.session(st.customer("Engines"))
+		done := make(chan error, 1)
+		go func() {
+			_, err := st.provider.Pay(context.Background(), s.ID)
+			done <- err
+		}()
+		<-hanging
+		if err := st.provider.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("Pay: %v", err)
+		}
+		again := set(t, folder)
+		again.elapse()
+		if got := types(again.service.await(t, 4)); got != paid {
+			t.Errorf("events: %s", got)
+		}
+	})
+	t.Run("whoever has gone does not wait", func(t *testing.T) {
+		hanging := make(chan bool)
+		st := set(t, t.TempDir(), func(o *devpay.Options) {
+			o.Emit = func(ctx context.Context, _ string, _ []byte) error {
+				<-hanging
+				return nil
+			}
+		})
+		s := st.session(st.customer("Engines"))
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := st.provider.Pay(ctx, s.ID); err != nil {
+			t.Errorf("Pay: %v", err)
+		}
+		late, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := st.provider.Close(late); !errors.Is(err, context.Canceled) {
+			t.Errorf("Close: %v", err)
+		}
+		close(hanging)
+	})
+	t.Run("when an attempt cannot be noted the deliveries stop, until something happens", func(t *testing.T) {
+		folder := filepath.Join(t.TempDir(), "data")
+		var st *stage
+		attempts := 0
+		st = set(t, folder, func(o *devpay.Options) {
+			o.Emit = func(ctx context.Context, id string, body []byte) error {
+				if attempts++; attempts == 1 {
+					if err := os.RemoveAll(folder); err != nil {
+						t.Error(err)
+					}
+				}
+				return st.emit(ctx, id, body)
+			}
+		})
+		s := st.session(st.customer("Engines"))
+		if _, err := st.provider.Pay(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if got := types(st.service.take()); got != "checkout.session.completed" {
+			t.Errorf("events: %s", got)
+		}
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s, err := st.sessions().Get(s.ID, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.provider.Act(t.Context(), s.Subscription.ID, devpay.Cancel); err != nil {
+			t.Fatal(err)
+		}
+		if got := types(st.service.take()); got != paid+" customer.subscription.deleted" {
+			t.Errorf("events: %s", got)
+		}
+	})
+	t.Run("events told while others are told keep their order", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		id := st.subscribed().ID
+		wait := sync.WaitGroup{}
+		for range 8 {
+			wait.Go(func() {
+				if err := st.provider.Act(context.Background(), id, devpay.NextPeriod); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		var ids []string
+		for _, e := range st.service.take() {
+			ids = append(ids, e.ID)
+		}
+		if len(ids) != 16 || !slices.IsSorted(ids) {
+			t.Errorf("events %s", ids)
+		}
+	})
+}

@@ -1,0 +1,517 @@
+package devpay_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stripe/stripe-go/v76"
+
+	"collab/adapters/devpay"
+)
+
+func TestNew(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*devpay.Options)
+		fails  bool
+	}{
+		"development on loopback is allowed":           {func(*devpay.Options) {}, false},
+		"the name localhost is allowed":                {func(o *devpay.Options) { o.Listen, o.PublicURL = "localhost:8080", "http://localhost:8080/" }, false},
+		"version 6 of loopback is allowed":             {func(o *devpay.Options) { o.Listen, o.PublicURL = "[::1]:8080", "http://[::1]:8080" }, false},
+		"nobody to tell is allowed":                    {func(o *devpay.Options) { o.Emit, o.After, o.Log = nil, nil, nil }, false},
+		"outside development it is refused":            {func(o *devpay.Options) { o.Development = false }, true},
+		"listening on every address is refused":        {func(o *devpay.Options) { o.Listen = ":8080" }, true},
+		"listening on the zero address is refused":     {func(o *devpay.Options) { o.Listen = "0.0.0.0:8080" }, true},
+		"listening on a network address is refused":    {func(o *devpay.Options) { o.Listen = "192.168.1.4:8080" }, true},
+		"listening on no address is refused":           {func(o *devpay.Options) { o.Listen = "" }, true},
+		"no public URL is refused":                     {func(o *devpay.Options) { o.PublicURL = "" }, true},
+		"a public URL elsewhere is refused":            {func(o *devpay.Options) { o.PublicURL = "https://collab.example" }, true},
+		"a public URL that looks like it is refused":   {func(o *devpay.Options) { o.PublicURL = "http://localhost.example" }, true},
+		"a public URL with a user's name is refused":   {func(o *devpay.Options) { o.PublicURL = "http://localhost@example.com" }, true},
+		"a public URL with a path is refused":          {func(o *devpay.Options) { o.PublicURL = "http://localhost:8080/collab" }, true},
+		"a public URL of another scheme is refused":    {func(o *devpay.Options) { o.PublicURL = "ftp://localhost" }, true},
+		"a file that cannot be is refused":             {func(o *devpay.Options) { o.StateFile = filepath.Join(os.DevNull, "file") }, true},
+		"a file with something else inside is refused": {func(o *devpay.Options) { os.WriteFile(o.StateFile, []byte("{}"), 0o600) }, true},
+		"a file that is cut off is refused":            {func(o *devpay.Options) { os.WriteFile(o.StateFile, []byte(`{"key":"sk`), 0o600) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := devpay.Options{
+				Development: true, Listen: "127.0.0.1:8080", PublicURL: "http://127.0.0.1:8080", StateFile: filepath.Join(t.TempDir(), "payments.json"),
+				Clock: &clock{}, IDs: &ids{}, Secrets: secrets{},
+			}
+			tt.change(&o)
+			p, err := devpay.New(o)
+			if (err != nil) != tt.fails {
+				t.Fatalf("New: %v", err)
+			}
+			if err == nil {
+				if err := p.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	t.Run("it says where the interface is and what its key is", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		if st.provider.APIURL() != st.URL+"/dev/payments" || !strings.HasPrefix(st.provider.Key(), "sk_dev_") || len(st.provider.Key()) < 40 {
+			t.Errorf("%s, %s", st.provider.APIURL(), st.provider.Key())
+		}
+	})
+}
+
+func TestCheckoutPage(t *testing.T) {
+	t.Run("it names the plan, the price and the organisation", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		p := st.open(st.session(st.customer(`Engines <b>&amp; "Co"`)).URL)
+		for _, want := range []string{"Subscribe to STANDARD", "price_s", "Engines &lt;b&gt;&amp;amp; &#34;Co&#34;", "org-1", ">Pay<", ">Cancel<"} {
+			if !strings.Contains(p.text, want) {
+				t.Errorf("the page lacks %s:\n%s", want, p.text)
+			}
+		}
+		if p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+			t.Errorf("answered %s %v", p.Status, p.Header)
+		}
+	})
+	t.Run("whoever pays goes on with the session's id, and the service has heard of it", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		s := st.session(st.customer("Engines"))
+		p := st.press(s.URL, url.Values{"action": {"pay"}})
+		if p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/success?session_id="+s.ID {
+			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
+		}
+		events := st.service.take() // at once
+		if got := types(events); got != "checkout.session.completed customer.subscription.created customer.subscription.updated invoice.paid" {
+			t.Fatalf("events: %s", got)
+		}
+		done, made, updated, invoice := into[stripe.CheckoutSession](t, events[0]), into[stripe.Subscription](t, events[1]), into[stripe.Subscription](t, events[2]), into[stripe.Invoice](t, events[3])
+		if done.ID != s.ID || done.Status != "complete" || done.PaymentStatus != "paid" || done.Mode != "subscription" || done.ClientReferenceID != "org-1" || done.Metadata["org_id"] != "org-1" || done.Subscription.ID != made.ID {
+			t.Errorf("session %+v", done)
+		}
+		if made.Status != "incomplete" || updated.Status != "active" || events[2].Data.PreviousAttributes["status"] != "incomplete" || updated.Metadata["org_id"] != "org-1" {
+			t.Errorf("subscription %+v became %+v", made, updated)
+		}
+		if invoice.Status != "paid" || !invoice.Paid || invoice.Subscription.ID != made.ID || invoice.SubscriptionDetails.Metadata["org_id"] != "org-1" ||
+			invoice.Lines.Data[0].Period.End != updated.CurrentPeriodEnd || invoice.BillingReason != "subscription_create" || invoice.CustomerName != "Engines" {
+			t.Errorf("invoice %+v", invoice)
+		}
+		for _, e := range events {
+			if e.Created != st.clock.Now().Unix() || !strings.HasPrefix(e.ID, "evt_") || e.APIVersion != "2023-10-16" {
+				t.Errorf("event %+v", e)
+			}
+		}
+	})
+	t.Run("whoever pays twice has paid once", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		s := st.session(st.customer("Engines"))
+		for range 2 {
+			if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusSeeOther || !strings.Contains(p.Header.Get("Location"), "/success") {
+				t.Errorf("answered %s", p.Status)
+			}
+		}
+		if events := st.service.take(); len(events) != 4 {
+			t.Errorf("events: %s", types(events))
+		}
+		if p := st.open(s.URL); !strings.Contains(p.text, "<h1>Paid</h1>") || strings.Contains(p.text, ">Pay<") || !strings.Contains(p.text, "/success?session_id="+s.ID) {
+			t.Errorf("the page says:\n%s", p.text)
+		}
+	})
+	t.Run("of many who pay at once one has paid", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		c := st.customer("Engines")
+		s := st.session(c)
+		wait := sync.WaitGroup{}
+		for range 10 {
+			wait.Go(func() {
+				if _, err := st.provider.Pay(context.Background(), s.ID); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		if events := st.service.take(); len(events) != 4 {
+			t.Errorf("events: %s", types(events))
+		}
+		if p := st.open(st.portal(c)); strings.Count(p.text, "<section") != 1 {
+			t.Errorf("the portal says:\n%s", p.text)
+		}
+	})
+	t.Run("whoever cancels goes back, and may pay later", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		s := st.session(st.customer("Engines"))
+		if p := st.press(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/cancel" {
+			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
+		}
+		st.service.nothingMore(t)
+		if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusSeeOther {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+	t.Run("nobody can pay on a page that was expired, or is too old", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		c := st.customer("Engines")
+		closed, old := st.session(c), st.session(c)
+		if _, err := st.sessions().Expire(closed.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		st.clock.pass(24 * time.Hour)
+		for _, s := range []*stripe.CheckoutSession{closed, old} {
+			if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.text, "nobody can pay on it any more") {
+				t.Errorf("answered %s:\n%s", p.Status, p.text)
+			}
+			if p := st.open(s.URL); !strings.Contains(p.text, "This checkout is closed") || strings.Contains(p.text, ">Pay<") {
+				t.Errorf("the page says:\n%s", p.text)
+			}
+		}
+		st.service.nothingMore(t)
+	})
+	t.Run("a session without a way back has no button for it", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		o := order(st.customer("Engines"), "price_p")
+		o.CancelURL = nil
+		s, err := st.sessions().New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := st.open(s.URL); strings.Contains(p.text, ">Cancel<") {
+			t.Errorf("the page says:\n%s", p.text)
+		}
+		if p := st.press(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusBadRequest {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+}
+
+func TestPortalPage(t *testing.T) {
+	// steps are what is pressed, what is told, and what becomes of it.
+	type step struct {
+		press  devpay.Action
+		told   string
+		status stripe.SubscriptionStatus
+		ends   string // the end of the period
+		offers string
+	}
+	const updated = "customer.subscription.updated"
+	for name, steps := range map[string][]step{
+		"a payment that fails is owed until it is made": {
+			{devpay.Fail, "invoice.payment_failed " + updated, "past_due", "2026-03-31", "Payment succeeds, Payment fails, Cancel at period end, Cancel now"},
+			{devpay.Fail, "invoice.payment_failed", "past_due", "2026-03-31", "Payment succeeds, Payment fails, Cancel at period end, Cancel now"},
+			{devpay.Succeed, "invoice.paid " + updated, "active", "2026-03-31", "Payment fails, Next period, Cancel at period end, Cancel now"},
+		},
+		"periods end on the last day of a month where they must": {
+			{devpay.NextPeriod, "invoice.paid " + updated, "active", "2026-03-31", "Payment fails, Next period, Cancel at period end, Cancel now"},
+			{devpay.NextPeriod, "invoice.paid " + updated, "active", "2026-04-30", "Payment fails, Next period, Cancel at period end, Cancel now"},
+			{devpay.NextPeriod, "invoice.paid " + updated, "active", "2026-05-31", "Payment fails, Next period, Cancel at period end, Cancel now"},
+		},
+		"what is to end ends with the period": {
+			{devpay.Schedule, updated, "active", "2026-02-28", "Payment fails, Next period, Keep, Cancel now"},
+			{devpay.NextPeriod, "customer.subscription.deleted", "canceled", "2026-02-28", ""},
+		},
+		"what is kept goes on": {
+			{devpay.Schedule, updated, "active", "2026-02-28", "Payment fails, Next period, Keep, Cancel now"},
+			{devpay.Keep, updated, "active", "2026-02-28", "Payment fails, Next period, Cancel at period end, Cancel now"},
+			{devpay.NextPeriod, "invoice.paid " + updated, "active", "2026-03-31", "Payment fails, Next period, Cancel at period end, Cancel now"},
+		},
+		"what is cancelled is over": {
+			{devpay.Cancel, "customer.subscription.deleted", "canceled", "2026-02-28", ""},
+		},
+		"what is owed can be cancelled": {
+			{devpay.Fail, "invoice.payment_failed " + updated, "past_due", "2026-03-31", "Payment succeeds, Payment fails, Cancel at period end, Cancel now"},
+			{devpay.Cancel, "customer.subscription.deleted", "canceled", "2026-03-31", ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := set(t, t.TempDir())
+			s := st.subscribed()
+			portal := st.portal(s.Customer.ID)
+			for _, step := range steps {
+				p := st.press(portal, url.Values{"subscription": {s.ID}, "action": {string(step.press)}})
+				if p.StatusCode != http.StatusSeeOther || st.URL+p.Header.Get("Location") != portal {
+					t.Fatalf("%s answered %s, %s:\n%s", step.press, p.Status, p.Header.Get("Location"), p.text)
+				}
+				if got := types(st.service.take()); got != step.told {
+					t.Errorf("%s told %s", step.press, got)
+				}
+				now := st.subscription(s.ID)
+				if end := time.Unix(now.CurrentPeriodEnd, 0).UTC().Format(time.DateOnly); now.Status != step.status || end != step.ends {
+					t.Errorf("%s made it %s until %s", step.press, now.Status, end)
+				}
+				if got := offers(st.open(portal)); got != step.offers {
+					t.Errorf("after %s the page offers %s", step.press, got)
+				}
+			}
+		})
+	}
+	t.Run("an invoice that failed says how often, and for which period it is", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		s := st.subscribed()
+		for attempt := range int64(2) {
+			if err := st.provider.Act(t.Context(), s.ID, devpay.Fail); err != nil {
+				t.Fatal(err)
+			}
+			i := into[stripe.Invoice](t, st.service.take()[0])
+			if i.AttemptCount != attempt+1 || i.Paid || i.Status != "open" || i.AmountRemaining == 0 || i.BillingReason != "subscription_cycle" ||
+				i.Lines.Data[0].Period.Start != s.CurrentPeriodEnd || i.PeriodStart != s.CurrentPeriodStart || i.PeriodEnd != s.CurrentPeriodEnd {
+				t.Errorf("invoice %+v", i)
+			}
+		}
+	})
+	t.Run("it shows every subscription of the customer, and the way back", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		s := st.subscribed()
+		if err := st.provider.Act(t.Context(), s.ID, devpay.Cancel); err != nil {
+			t.Fatal(err)
+		}
+		st.clock.pass(time.Hour)
+		other, err := st.sessions().New(order(s.Customer.ID, "price_p"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.provider.Pay(t.Context(), other.ID); err != nil {
+			t.Fatal(err)
+		}
+		p := st.open(st.portal(s.Customer.ID))
+		if !regexp.MustCompile(`(?s)Analytical Engines.*PREMIUM.*Active.*31 January 2026 to 28 February 2026.*it is renewed.*STANDARD.*Canceled.*31 January 2026.*href="http://127.0.0.1:1/back"`).MatchString(p.text) {
+			t.Errorf("the page says:\n%s", p.text)
+		}
+	})
+	t.Run("a customer without a subscription is told so, and goes back to the application by default", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		v, err := st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(st.customer("Engines"))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := st.open(v.URL); !strings.Contains(p.text, "There is no subscription") || !strings.Contains(p.text, `href="http://localhost:3000/welcome"`) {
+			t.Errorf("the page says:\n%s", p.text)
+		}
+	})
+	t.Run("what cannot be is refused", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		s := st.subscribed()
+		portal, others := st.portal(s.Customer.ID), st.portal(st.customer("Royal Society"))
+		for name, tt := range map[string]struct {
+			address, subscription, action string
+			status                        int
+		}{
+			"another's subscription":     {others, s.ID, "cancel", 404},
+			"an unknown subscription":    {portal, "sub_1", "cancel", 404},
+			"no subscription":            {portal, "", "cancel", 404},
+			"an unknown action":          {portal, s.ID, "refund", 409},
+			"no action":                  {portal, s.ID, "", 409},
+			"a payment that is not owed": {portal, s.ID, "succeed", 409},
+			"an address made up":         {st.URL + "/dev/payments/portal/1", s.ID, "cancel", 404},
+		} {
+			if p := st.press(tt.address, url.Values{"subscription": {tt.subscription}, "action": {tt.action}}); p.StatusCode != tt.status {
+				t.Errorf("%s: answered %s", name, p.Status)
+			}
+		}
+		st.service.nothingMore(t)
+	})
+	t.Run("its address is good for a day", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		s := st.subscribed()
+		portal := st.portal(s.Customer.ID)
+		st.clock.pass(24 * time.Hour)
+		if p := st.open(portal); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "not good any more") {
+			t.Errorf("answered %s", p.Status)
+		}
+		if p := st.press(portal, url.Values{"subscription": {s.ID}, "action": {"cancel"}}); p.StatusCode != http.StatusNotFound {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+}
+
+// offers returns the buttons of a page.
+func offers(p page) string {
+	var names []string
+	for _, b := range regexp.MustCompile(`<button[^>]*>([^<]*)</button>`).FindAllStringSubmatch(p.text, -1) {
+		names = append(names, b[1])
+	}
+	return strings.Join(names, ", ")
+}
+
+func TestPages(t *testing.T) {
+	st := set(t, t.TempDir())
+	s := st.session(st.customer("Engines"))
+	portal := st.portal(s.Customer.ID)
+	t.Run("they run nothing, are framed nowhere and kept by nobody", func(t *testing.T) {
+		for _, address := range []string{s.URL, portal, st.URL + "/dev/payments/nothing", st.URL + "/dev/payments/pay/cs_1"} {
+			p := st.open(address)
+			policy := p.Header.Get("Content-Security-Policy")
+			if !strings.HasPrefix(policy, "default-src 'none'; style-src 'self';") || !strings.Contains(policy, "frame-ancestors 'none'") ||
+				p.Header.Get("Cache-Control") != "no-store" || p.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(p.text, "<script") {
+				t.Errorf("%s: %v", address, p.Header)
+			}
+		}
+	})
+	t.Run("a payment may lead to the service and from there to the application", func(t *testing.T) {
+		if policy := st.open(s.URL).Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' http://127.0.0.1:1 http://127.0.0.1:1 http://localhost:3000") {
+			t.Errorf("the policy is %s", policy)
+		}
+	})
+	t.Run("their style and picture are there", func(t *testing.T) {
+		for path, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"} {
+			if p := st.open(st.URL + "/dev/payments/" + path); p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != kind {
+				t.Errorf("%s: %s %s", path, p.Status, p.Header.Get("Content-Type"))
+			}
+		}
+	})
+	t.Run("a form from another site is refused", func(t *testing.T) {
+		for _, address := range []string{s.URL, portal} {
+			if p := st.pressFrom(address, url.Values{"action": {"pay"}}, "https://evil.example"); p.StatusCode != http.StatusForbidden {
+				t.Errorf("answered %s", p.Status)
+			}
+		}
+	})
+	t.Run("a name of somebody else's is refused", func(t *testing.T) {
+		r, _ := http.NewRequest("GET", s.URL, nil)
+		r.Host = "evil.example"
+		if p := st.do(r); p.StatusCode != http.StatusForbidden {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+	t.Run("another method is refused", func(t *testing.T) {
+		r, _ := http.NewRequest("PUT", s.URL, nil)
+		if p := st.do(r); p.StatusCode != http.StatusMethodNotAllowed || p.Header.Get("Allow") != "GET, HEAD, POST" {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+	t.Run("an action that is none is refused, and so is a huge form", func(t *testing.T) {
+		if p := st.press(s.URL, url.Values{"action": {"steal"}}); p.StatusCode != http.StatusBadRequest {
+			t.Errorf("answered %s", p.Status)
+		}
+		if p := st.press(s.URL, url.Values{"action": {strings.Repeat("x", 70_000)}}); p.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("answered %s", p.Status)
+		}
+	})
+	t.Run("whoever asks for no page is answered in the service's shape", func(t *testing.T) {
+		r, _ := http.NewRequest("GET", st.URL+"/dev/payments/pay/cs_1", nil)
+		p := st.do(r)
+		var body struct{ StatusCode int }
+		if err := json.Unmarshal([]byte(p.text), &body); err != nil || body.StatusCode != http.StatusNotFound || p.StatusCode != http.StatusNotFound {
+			t.Errorf("answered %s: %s", p.Status, p.text)
+		}
+	})
+	st.service.nothingMore(t)
+}
+
+func TestFile(t *testing.T) {
+	t.Run("a restart keeps the key, pages and subscriptions", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder)
+		s := st.subscribed()
+		page := st.session(s.Customer.ID)
+		portal := st.portal(s.Customer.ID)
+		again := set(t, folder)
+		if again.provider.Key() != st.provider.Key() {
+			t.Error("the key is another")
+		}
+		if is := again.subscription(s.ID); is.Status != "active" || is.CurrentPeriodEnd != s.CurrentPeriodEnd || is.Items.Data[0].ID != s.Items.Data[0].ID {
+			t.Errorf("subscription %+v", is)
+		}
+		if _, err := again.provider.Pay(t.Context(), page.ID); err != nil {
+			t.Error(err)
+		}
+		if p := again.open(strings.Replace(portal, st.URL, again.URL, 1)); p.StatusCode != http.StatusOK {
+			t.Errorf("the portal answered %s", p.Status)
+		}
+	})
+	t.Run("nobody else can read it, and nothing else is left beside it", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder)
+		st.subscribed()
+		entries, err := os.ReadDir(folder)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%v, %v", entries, err)
+		}
+		if info, err := entries[0].Info(); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+	})
+	t.Run("a payment that cannot be kept is not made and told nobody", func(t *testing.T) {
+		folder := filepath.Join(t.TempDir(), "data")
+		st := set(t, folder)
+		s := st.session(st.customer("Engines"))
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+		if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusInternalServerError || !strings.Contains(p.text, "Something went wrong") {
+			t.Errorf("answered %s:\n%s", p.Status, p.text)
+		}
+		if p, body := st.ask("POST", "/v1/customers", "name=x"); p.StatusCode != http.StatusInternalServerError || body["error"].(map[string]any)["type"] != "api_error" {
+			t.Errorf("answered %s: %s", p.Status, p.text)
+		}
+		if is, err := st.sessions().Get(s.ID, nil); err != nil || is.Status != "open" {
+			t.Errorf("%v, %+v", err, is)
+		}
+		st.service.nothingMore(t)
+	})
+	t.Run("it does not grow without an end, and what is alive stays", func(t *testing.T) {
+		folder := t.TempDir()
+		file := filepath.Join(folder, "payments.json")
+		st := set(t, folder, func(o *devpay.Options) {
+			book := map[string]any{"key": "sk_dev_1"}
+			for kind, record := range map[string]map[string]any{
+				"customers": {"createdAt": "2026-01-01T00:00:00Z"}, "answers": {"createdAt": "2026-01-31T11:00:00Z"},
+				"sessions": {"createdAt": "2026-01-01T00:00:00Z", "expired": true}, "visits": {"createdAt": "2026-01-31T11:00:00Z"},
+				"subscriptions": {"anchor": "2026-01-01T00:00:00Z", "status": "canceled"},
+			} {
+				records := map[string]any{}
+				for i := range 1000 {
+					records[fmt.Sprint("old", i)] = record
+				}
+				book[kind] = records
+			}
+			book["customers"].(map[string]any)["cus_1"] = map[string]any{"id": "cus_1", "createdAt": "2025-01-01T00:00:00Z"}
+			book["subscriptions"].(map[string]any)["sub_1"] = map[string]any{"id": "sub_1", "customer": "cus_1", "status": "active", "anchor": "2025-01-01T00:00:00Z", "price": "price_s"}
+			text, _ := json.Marshal(book)
+			os.WriteFile(file, text, 0o600)
+		})
+		if _, err := st.provider.Pay(t.Context(), st.session("cus_1").ID); err != nil {
+			t.Fatal(err)
+		}
+		st.portal("cus_1")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept struct{ Customers, Sessions, Subscriptions, Visits, Answers map[string]json.RawMessage }
+		if err := json.Unmarshal(text, &kept); err != nil {
+			t.Fatal(err)
+		}
+		for kind, records := range map[string]map[string]json.RawMessage{"customers": kept.Customers, "sessions": kept.Sessions, "subscriptions": kept.Subscriptions, "visits": kept.Visits, "answers": kept.Answers} {
+			if len(records) != 1000 {
+				t.Errorf("%d %s", len(records), kind)
+			}
+		}
+		if kept.Customers["cus_1"] == nil || kept.Subscriptions["sub_1"] == nil {
+			t.Error("what is alive was forgotten")
+		}
+	})
+	t.Run("when everything is alive and there is no room, more is refused", func(t *testing.T) {
+		folder := t.TempDir()
+		st := set(t, folder, func(o *devpay.Options) {
+			subscriptions := map[string]any{}
+			for i := range 1000 {
+				subscriptions[fmt.Sprint("sub", i)] = map[string]any{"status": "active", "customer": "cus_1", "anchor": "2026-01-01T00:00:00Z"}
+			}
+			text, _ := json.Marshal(map[string]any{
+				"key": "sk_dev_1", "customers": map[string]any{"cus_1": map[string]any{"id": "cus_1"}}, "subscriptions": subscriptions,
+				"sessions": map[string]any{}, "visits": map[string]any{}, "answers": map[string]any{},
+			})
+			os.WriteFile(o.StateFile, text, 0o600)
+		})
+		if p := st.press(st.session("cus_1").URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, "no room for more") {
+			t.Errorf("answered %s:\n%s", p.Status, p.text)
+		}
+		st.service.nothingMore(t)
+	})
+}

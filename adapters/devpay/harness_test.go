@@ -1,0 +1,431 @@
+package devpay_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stripe/stripe-go/v76"
+	portalsession "github.com/stripe/stripe-go/v76/billingportal/session"
+	checkoutsession "github.com/stripe/stripe-go/v76/checkout/session"
+	stripecustomer "github.com/stripe/stripe-go/v76/customer"
+	stripesubscription "github.com/stripe/stripe-go/v76/subscription"
+	"github.com/stripe/stripe-go/v76/webhook"
+	"go.uber.org/goleak"
+
+	"collab/adapters/devpay"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// secret is that of the service's webhook.
+const secret = "whsec_test"
+
+// stage is a provider on a real listener, with the service's webhook, a clock
+// moved by hand and pauses that end when the test says so.
+type stage struct {
+	*httptest.Server
+	t        *testing.T
+	provider *devpay.Provider
+	options  devpay.Options
+	clock    *clock
+	service  *service
+	pauses   chan pause
+	client   *http.Client // keeps no cookies and follows no redirects
+}
+
+// pause is one that somebody waits for the end of.
+type pause struct {
+	length time.Duration
+	over   chan time.Time
+}
+
+// set starts a provider whose file is in folder.
+func set(t *testing.T, folder string, change ...func(*devpay.Options)) *stage {
+	t.Helper()
+	st := &stage{
+		t: t, clock: &clock{now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}, service: receive(t), pauses: make(chan pause, 100),
+		client: &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
+	st.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { st.provider.ServeHTTP(w, r) }))
+	st.options = devpay.Options{
+		Development: true, Listen: st.Listener.Addr().String(), PublicURL: st.URL, AppURL: "http://localhost:3000/welcome",
+		StateFile: filepath.Join(folder, "payments.json"), Prices: map[string]string{"price_s": "STANDARD", "price_p": "PREMIUM"},
+		Clock: st.clock, IDs: &ids{}, Secrets: secrets{}, Emit: st.emit,
+		After: func(d time.Duration) <-chan time.Time {
+			p := pause{d, make(chan time.Time, 1)}
+			st.pauses <- p
+			return p.over
+		},
+	}
+	for _, c := range change {
+		c(&st.options)
+	}
+	var err error
+	if st.provider, err = devpay.New(st.options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.provider.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		st.client.CloseIdleConnections()
+		st.Server.Close()
+	})
+	return st
+}
+
+// emit signs an event and posts it to the service, as the assembly does.
+func (st *stage) emit(ctx context.Context, _ string, body []byte) error {
+	now := time.Now()
+	r, err := http.NewRequestWithContext(ctx, "POST", st.service.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Stripe-Signature", fmt.Sprintf("t=%d,v1=%s", now.Unix(), hex.EncodeToString(webhook.ComputeSignature(now, body, secret))))
+	res, err := st.client.Do(r)
+	if err != nil {
+		return err
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return errors.New(res.Status)
+	}
+	return nil
+}
+
+// elapse ends the next pause and returns how long it was.
+func (st *stage) elapse() time.Duration {
+	st.t.Helper()
+	select {
+	case p := <-st.pauses:
+		p.over <- time.Time{}
+		return p.length
+	case <-time.After(10 * time.Second):
+		st.t.Fatal("nobody pauses")
+		return 0
+	}
+}
+
+// backend is how Stripe's own library reaches the provider.
+func (st *stage) backend() stripe.Backend {
+	return stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
+		URL: stripe.String(st.provider.APIURL()), HTTPClient: st.client, MaxNetworkRetries: stripe.Int64(0),
+		LeveledLogger: &stripe.LeveledLogger{Level: stripe.LevelNull}, EnableTelemetry: stripe.Bool(false),
+	})
+}
+
+func (st *stage) customers() stripecustomer.Client {
+	return stripecustomer.Client{B: st.backend(), Key: st.provider.Key()}
+}
+
+func (st *stage) sessions() checkoutsession.Client {
+	return checkoutsession.Client{B: st.backend(), Key: st.provider.Key()}
+}
+
+func (st *stage) subscriptions() stripesubscription.Client {
+	return stripesubscription.Client{B: st.backend(), Key: st.provider.Key()}
+}
+
+func (st *stage) portals() portalsession.Client {
+	return portalsession.Client{B: st.backend(), Key: st.provider.Key()}
+}
+
+// customer makes a customer.
+func (st *stage) customer(name string) string {
+	st.t.Helper()
+	c, err := st.customers().New(&stripe.CustomerParams{Name: stripe.String(name), Metadata: map[string]string{"org_id": "org-1"}})
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return c.ID
+}
+
+// order is what a session is opened with.
+func order(customer, price string) *stripe.CheckoutSessionParams {
+	return &stripe.CheckoutSessionParams{
+		Mode: stripe.String("subscription"), Customer: stripe.String(customer), ClientReferenceID: stripe.String("org-1"),
+		LineItems:  []*stripe.CheckoutSessionLineItemParams{{Price: stripe.String(price), Quantity: stripe.Int64(1)}},
+		SuccessURL: stripe.String("http://127.0.0.1:1/success?session_id={CHECKOUT_SESSION_ID}"), CancelURL: stripe.String("http://127.0.0.1:1/cancel"),
+		Metadata:         map[string]string{"org_id": "org-1", "plan": "STANDARD"},
+		SubscriptionData: &stripe.CheckoutSessionSubscriptionDataParams{Metadata: map[string]string{"org_id": "org-1"}},
+	}
+}
+
+// session opens a page to pay on.
+func (st *stage) session(customer string) *stripe.CheckoutSession {
+	st.t.Helper()
+	s, err := st.sessions().New(order(customer, "price_s"))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return s
+}
+
+// subscribed pays for a new customer's subscription and returns it, and forgets
+// the events.
+func (st *stage) subscribed() *stripe.Subscription {
+	st.t.Helper()
+	s := st.session(st.customer("Analytical Engines"))
+	if _, err := st.provider.Pay(st.t.Context(), s.ID); err != nil {
+		st.t.Fatal(err)
+	}
+	s, err := st.sessions().Get(s.ID, nil)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	st.service.take()
+	return st.subscription(s.Subscription.ID)
+}
+
+func (st *stage) subscription(id string) *stripe.Subscription {
+	st.t.Helper()
+	s, err := st.subscriptions().Get(id, nil)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return s
+}
+
+// portal returns the address of the pages about a customer's payments.
+func (st *stage) portal(customer string) string {
+	st.t.Helper()
+	v, err := st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(customer), ReturnURL: stripe.String("http://127.0.0.1:1/back")})
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return v.URL
+}
+
+// service records the events that arrive at its webhook with a good signature;
+// while it is down it refuses them.
+type service struct {
+	*httptest.Server
+	mu       sync.Mutex
+	down     bool
+	arrived  []stripe.Event
+	attempts int
+	faults   []error
+}
+
+func receive(t *testing.T) *service {
+	s := &service{}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.Close()
+		for _, err := range s.faults {
+			t.Errorf("an event was refused: %v", err)
+		}
+	})
+	return s
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts++
+	if s.down {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	e, signature := webhook.ConstructEvent(body, r.Header.Get("Stripe-Signature"), secret)
+	if err = errors.Join(err, signature); err != nil {
+		s.faults = append(s.faults, err)
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	s.arrived = append(s.arrived, e)
+}
+
+func (s *service) breakDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+// tried returns how often a delivery was attempted.
+func (s *service) tried() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts
+}
+
+// reach waits until n deliveries were attempted.
+func (s *service) reach(t *testing.T, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); s.tried() < n; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d attempts", s.tried())
+		}
+	}
+}
+
+// take returns what has arrived since the last time.
+func (s *service) take() []stripe.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.arrived
+	s.arrived = nil
+	return list
+}
+
+// await returns the next n events.
+func (s *service) await(t *testing.T, n int) []stripe.Event {
+	t.Helper()
+	var list []stripe.Event
+	for deadline := time.Now().Add(10 * time.Second); len(list) < n; runtime.Gosched() {
+		list = append(list, s.take()...)
+		if time.Now().After(deadline) {
+			t.Fatalf("only %s have arrived", types(list))
+		}
+	}
+	return list
+}
+
+// nothingMore checks that no event has arrived.
+func (s *service) nothingMore(t *testing.T) {
+	t.Helper()
+	if list := s.take(); len(list) > 0 {
+		t.Errorf("events: %s", types(list))
+	}
+}
+
+func types(list []stripe.Event) string {
+	var names []string
+	for _, e := range list {
+		names = append(names, string(e.Type))
+	}
+	return strings.Join(names, " ")
+}
+
+// into reads the object of an event.
+func into[T any](t *testing.T, e stripe.Event) T {
+	t.Helper()
+	var o T
+	if err := json.Unmarshal(e.Data.Raw, &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+type ids struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (i *ids) New() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.n++
+	return fmt.Sprintf("%08d", i.n)
+}
+
+type secrets struct{}
+
+func (secrets) Secret() string {
+	b := make([]byte, 32)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// page is an answer, read.
+type page struct {
+	*http.Response
+	text string
+}
+
+func (st *stage) do(r *http.Request) page {
+	st.t.Helper()
+	res, err := st.client.Do(r)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return page{res, string(text)}
+}
+
+// open gets a page as a browser does.
+func (st *stage) open(address string) page {
+	st.t.Helper()
+	r, err := http.NewRequest("GET", address, nil)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/html,*/*")
+	return st.do(r)
+}
+
+// press sends the form of a page, as a browser does.
+func (st *stage) press(address string, fields url.Values) page {
+	st.t.Helper()
+	return st.pressFrom(address, fields, st.URL)
+}
+
+func (st *stage) pressFrom(address string, fields url.Values, origin string) page {
+	st.t.Helper()
+	r, err := http.NewRequest("POST", address, strings.NewReader(fields.Encode()))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "text/html,*/*")
+	r.Header.Set("Origin", origin)
+	return st.do(r)
+}
+
+// ask sends a request to the interface and reads its answer.
+func (st *stage) ask(method, path, form string, headers ...string) (page, map[string]any) {
+	st.t.Helper()
+	r, err := http.NewRequest(method, st.provider.APIURL()+path, strings.NewReader(form))
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+st.provider.Key())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	p := st.do(r)
+	body := map[string]any{}
+	if err := json.Unmarshal([]byte(p.text), &body); err != nil {
+		st.t.Fatalf("%s %s answered %s: %s", method, path, p.Status, p.text)
+	}
+	return p, body
+}

@@ -1,0 +1,250 @@
+package devpay
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+//go:embed pages.html style.css icon.svg
+var files embed.FS
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"day": day}).ParseFS(files, "pages.html"))
+
+// policy is the Content-Security-Policy of every answer. Browsers hold the
+// whole chain of redirects after a form against form-action, so it lists the
+// places to which a payment may lead.
+func policy(redirects ...string) string {
+	places := []string{"'self'"}
+	for _, r := range redirects {
+		if u, err := url.Parse(r); err == nil && u.Host != "" {
+			places = append(places, u.Scheme+"://"+u.Host)
+		}
+	}
+	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action " + strings.Join(places, " ")
+}
+
+func day(t time.Time) string { return t.Format("2 January 2006") }
+
+func (p *Provider) payURL(session string) string { return p.public + Prefix + "/pay/" + session }
+
+func (p *Provider) portalURL(secret string) string { return p.public + Prefix + "/portal/" + secret }
+
+// page serves a page. What can be done on one is done by whoever knows its
+// address, which nobody can guess: so its forms need no other token, and scripts
+// can send them.
+func (p *Provider) page(serve func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := serve(w, r); err != nil {
+			p.fail(w, r, err)
+		}
+	}
+}
+
+// postedForm returns the fields of a form that did not come from another site.
+func (p *Provider) postedForm(r *http.Request) (url.Values, error) {
+	if p.origins.Check(r) != nil {
+		return nil, &refusal{status: http.StatusForbidden, message: "This form was sent from another site"}
+	}
+	return form(r)
+}
+
+// checkoutView is the page of a checkout session.
+type checkoutView struct {
+	Status    string
+	Plan      string
+	Price     string
+	Quantity  int
+	Name      string // the customer's
+	Reference string
+	Next      string // where whoever has paid goes on
+	Back      string // empty: nowhere
+	ExpiresAt time.Time
+}
+
+// checkoutOf returns the view of a session.
+func (t *turn) checkoutOf(id string) (checkoutView, error) {
+	s, known := t.Sessions[id]
+	if !known {
+		return checkoutView{}, &refusal{status: http.StatusNotFound, message: "There is no such checkout"}
+	}
+	return checkoutView{
+		Status: s.status(t.now), Plan: t.planName(s.Price), Price: s.Price, Quantity: s.Quantity,
+		Name: t.Customers[s.Customer].Name, Reference: s.Reference, ExpiresAt: s.ExpiresAt,
+		Next: strings.ReplaceAll(s.SuccessURL, sessionPlaceholder, id), Back: s.CancelURL,
+	}, nil
+}
+
+// planName returns what the price buys.
+func (t *turn) planName(price string) string {
+	if name := t.p.options.Prices[price]; name != "" {
+		return name
+	}
+	return price // one that is not sold any more
+}
+
+func (p *Provider) checkoutView(r *http.Request) (v checkoutView, err error) {
+	err = p.read(func(t *turn) error {
+		v, err = t.checkoutOf(r.PathValue("id"))
+		return err
+	})
+	return v, err
+}
+
+func (p *Provider) showCheckout(w http.ResponseWriter, r *http.Request) error {
+	v, err := p.checkoutView(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Security-Policy", policy(v.Next, v.Back, p.options.AppURL))
+	p.show(w, http.StatusOK, "checkout", v)
+	return nil
+}
+
+// checkout pays, or goes back. The page stays open for whoever goes back, as
+// Stripe's does.
+func (p *Provider) checkout(w http.ResponseWriter, r *http.Request) error {
+	fields, err := p.postedForm(r)
+	if err != nil {
+		return err
+	}
+	v, err := p.checkoutView(r)
+	if err != nil {
+		return err
+	}
+	switch fields.Get("action") {
+	case "pay":
+		next, err := p.Pay(r.Context(), r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	case "cancel":
+		if v.Back == "" {
+			return &refusal{status: http.StatusBadRequest, message: "This checkout has nowhere to go back to"}
+		}
+		http.Redirect(w, r, v.Back, http.StatusSeeOther)
+	default:
+		return &refusal{status: http.StatusBadRequest, message: "A checkout can be paid or cancelled"}
+	}
+	return nil
+}
+
+// portalView is the page about a customer's subscriptions.
+type portalView struct {
+	Name          string
+	Back          string // empty: nowhere
+	Subscriptions []subscriptionView
+}
+
+type subscriptionView struct {
+	subscription
+	Plan    string
+	Start   time.Time
+	End     time.Time
+	State   string
+	Buttons []button
+}
+
+type button struct {
+	Action Action
+	Text   string
+	Strong bool
+}
+
+// buttons are the actions' names on the page.
+var buttons = map[Action]button{
+	Fail:       {Fail, "Payment fails", false},
+	Succeed:    {Succeed, "Payment succeeds", true},
+	NextPeriod: {NextPeriod, "Next period", true},
+	Schedule:   {Schedule, "Cancel at period end", false},
+	Keep:       {Keep, "Keep", false},
+	Cancel:     {Cancel, "Cancel now", false},
+}
+
+// states are the statuses' names on the page.
+var states = map[string]string{active: "Active", pastDue: "Past due", canceled: "Canceled", incomplete: "Incomplete"}
+
+// customerOf returns whose visit it is.
+func (t *turn) customerOf(secret string) (visit, error) {
+	v, known := t.Visits[secret]
+	if !known || !t.now.Before(v.CreatedAt.Add(visitLifetime)) {
+		return visit{}, &refusal{status: http.StatusNotFound, message: "This way to the portal is not good any more"}
+	}
+	return v, nil
+}
+
+func (p *Provider) showPortal(w http.ResponseWriter, r *http.Request) error {
+	var view portalView
+	err := p.read(func(t *turn) error {
+		v, err := t.customerOf(r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		view = portalView{Name: t.Customers[v.Customer].Name, Back: v.Back}
+		for _, s := range t.subscriptionsOf(v.Customer) {
+			sv := subscriptionView{subscription: s, Plan: t.planName(s.Price), Start: s.periodStart(), End: s.periodEnd(), State: states[s.Status]}
+			for _, a := range s.actions() {
+				sv.Buttons = append(sv.Buttons, buttons[a])
+			}
+			view.Subscriptions = append(view.Subscriptions, sv)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.show(w, http.StatusOK, "portal", view)
+	return nil
+}
+
+func (p *Provider) portal(w http.ResponseWriter, r *http.Request) error {
+	fields, err := p.postedForm(r)
+	if err != nil {
+		return err
+	}
+	subscription := fields.Get("subscription")
+	err = p.read(func(t *turn) error {
+		v, err := t.customerOf(r.PathValue("id"))
+		if err == nil && t.Subscriptions[subscription].Customer != v.Customer {
+			err = &refusal{status: http.StatusNotFound, message: "There is no such subscription"}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.Act(r.Context(), subscription, Action(fields.Get("action"))); err != nil {
+		return err
+	}
+	http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
+	return nil
+}
+
+type problemView struct{ Title, Message string }
+
+func (p *Provider) show(w http.ResponseWriter, status int, name string, view any) {
+	var page bytes.Buffer
+	if err := pages.ExecuteTemplate(&page, name, view); err != nil {
+		p.options.Log.Error("development payment provider: page", "page", name, "error", err)
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if _, err := page.WriteTo(w); err != nil {
+		p.options.Log.Debug("development payment provider: page not sent", "error", err)
+	}
+}
+
+// file serves one of the embedded files.
+func file(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache")
+		http.ServeFileFS(w, r, files, name)
+	}
+}

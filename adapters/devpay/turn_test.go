@@ -1,0 +1,97 @@
+package devpay
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+type still time.Time
+
+func (s still) Now() time.Time { return time.Time(s) }
+
+type counted struct{ n int }
+
+func (c *counted) New() string {
+	c.n++
+	return fmt.Sprint(c.n)
+}
+
+// TestActions holds any sequence of actions to what a subscription is, and what
+// is told of it to what it is.
+func TestActions(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		at := time.Unix(rapid.Int64Range(1_600_000_000, 2_000_000_000).Draw(r, "now"), 0).UTC()
+		p := &Provider{options: Options{Clock: still(at), IDs: &counted{}, Prices: map[string]string{"price_s": "STANDARD"}}}
+		b := &book{
+			Customers: map[string]customer{"cus_1": {ID: "cus_1", Name: "Engines"}}, Subscriptions: map[string]subscription{},
+			Sessions: map[string]session{"cs_1": {ID: "cs_1", Customer: "cus_1", Price: "price_s", Quantity: 1, ExpiresAt: at.Add(time.Hour)}},
+		}
+		page, err := p.turn(b).pay("cs_1")
+		if err != nil {
+			r.Fatal(err)
+		}
+		id := page.Subscription
+		for range rapid.IntRange(1, 12).Draw(r, "actions") {
+			a := rapid.SampledFrom([]Action{Fail, Succeed, Schedule, Keep, Cancel, NextPeriod}).Draw(r, "action")
+			was, told := b.Subscriptions[id], len(b.Outbox)
+			err := p.turn(b).act(id, a)
+			is := b.Subscriptions[id]
+			switch {
+			case err != nil && len(b.Outbox) != told:
+				r.Fatalf("%s was refused and told", a)
+			case err == nil && was.Status == canceled:
+				r.Fatalf("%s happened to what is over", a)
+			case err == nil && len(b.Outbox) == told:
+				r.Fatalf("%s was told nobody", a)
+			case is.periodEnd().Before(was.periodEnd()):
+				r.Fatalf("%s took a period away", a)
+			case (is.Status == canceled) == is.EndedAt.IsZero():
+				r.Fatalf("%s made it %s, ended at %s", a, is.Status, is.EndedAt)
+			case (is.Status == pastDue) != is.Invoice.PaidAt.IsZero() && is.Status != canceled:
+				r.Fatalf("%s made it %s with an invoice that was paid at %s", a, is.Status, is.Invoice.PaidAt)
+			case is.CancelAtPeriodEnd && is.CanceledAt.IsZero():
+				r.Fatalf("%s left no time at which somebody asked for the end", a)
+			}
+		}
+		if last := lastTold(r, b); last != b.Subscriptions[id].Status {
+			r.Fatalf("it is %s, and %s was told", b.Subscriptions[id].Status, last)
+		}
+	})
+}
+
+// lastTold returns the status of the subscription in the last event that has
+// one.
+func lastTold(r *rapid.T, b *book) (status string) {
+	for _, m := range b.Outbox {
+		var e struct {
+			Data struct {
+				Object struct{ Object, Status string } `json:"object"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal(m.Body, &e); err != nil {
+			r.Fatal(err)
+		}
+		if e.Data.Object.Object == "subscription" {
+			status = e.Data.Object.Status
+		}
+	}
+	return status
+}
+
+// TestMonths holds the ends of periods to the calendar.
+func TestMonths(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		anchor := time.Unix(rapid.Int64Range(0, 4_000_000_000).Draw(r, "anchor"), 0).UTC()
+		n := rapid.IntRange(0, 600).Draw(r, "months")
+		end := monthsAfter(anchor, n)
+		first := time.Date(anchor.Year(), anchor.Month()+time.Month(n), 1, 0, 0, 0, 0, time.UTC)
+		last := first.AddDate(0, 1, -1).Day()
+		if end.Month() != first.Month() || end.Year() != first.Year() || end.Day() != min(anchor.Day(), last) || end.Hour() != anchor.Hour() {
+			r.Fatalf("%d months after %s is %s", n, anchor, end)
+		}
+	})
+}
