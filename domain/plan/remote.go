@@ -266,9 +266,11 @@ func (s Subscription) Closed(key string, now time.Time) Subscription {
 	return s
 }
 
-// Opened notes the page of a checkout, as long as that is the one that counts.
+// Opened notes the page of a checkout, as long as that is the one that counts. Of
+// two pages, should the provider have made them, the first counts: somebody may
+// be on it.
 func (s Subscription) Opened(c Checkout, now time.Time) (Subscription, bool) {
-	if s.Checkout == nil || s.Checkout.Key != c.Key {
+	if s.Checkout == nil || s.Checkout.Key != c.Key || s.Checkout.Session != "" && s.Checkout.Session != c.Session {
 		return s, false
 	}
 	s.Checkout, s.UpdatedAt = &c, now

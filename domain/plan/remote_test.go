@@ -314,6 +314,14 @@ func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
 	if got, counts := opened.Opened(other, noon); counts || got != opened {
 		t.Errorf("another's page: %+v, %t", got.Checkout, counts)
 	}
+	if got, counts := opened.Opened(page, noon); !counts || *got.Checkout != page {
+		t.Errorf("the page again: %+v, %t", got.Checkout, counts)
+	}
+	second := page
+	second.Session, second.URL = "cs_2", "https://pay/2"
+	if got, counts := opened.Opened(second, noon); counts || got != opened {
+		t.Errorf("a second page of the checkout: %+v, %t", got.Checkout, counts)
+	}
 	if got, counts := in(plan.Paying).Opened(page, noon); counts || got.Checkout != nil {
 		t.Errorf("a page after the payment: %+v, %t", got.Checkout, counts)
 	}
