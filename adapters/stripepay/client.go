@@ -142,9 +142,10 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// otherRequest reports whether the key came with another request before.
-func (r *refusal) otherRequest() bool {
-	return r.kind == string(stripe.ErrorTypeIdempotency) && r.status == http.StatusBadRequest
+// spent reports whether the key gets the same refusal again: because it is
+// remembered, or because the key came with another request before.
+func (r *refusal) spent() bool {
+	return r.replayed || r.kind == string(stripe.ErrorTypeIdempotency) && r.status == http.StatusBadRequest
 }
 
 // failure returns the error of a call that failed. It keeps nothing of the

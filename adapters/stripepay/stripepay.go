@@ -102,17 +102,14 @@ func plansOf(prices map[plan.Plan]string) map[string]plan.Plan {
 	return plans
 }
 
-// Customer makes the provider's record of an organisation. An organisation that
-// got another name since the key was used gets the next key: what was made under
-// the first, if anything, was not heard of and is nobody's.
+// Customer makes the provider's record of an organisation.
 func (p *Payments) Customer(ctx context.Context, o id.Org, name string) (string, error) {
-	made, err := repeat(p, "customer:"+string(o), func(r *refusal) bool { return r.replayed || r.otherRequest() },
-		func(key string) (customer, error) {
-			params := &stripe.CustomerParams{Name: &name}
-			params.AddMetadata(orgKey, string(o))
-			params.SetIdempotencyKey(key)
-			return call[customer](ctx, p, http.MethodPost, "/v1/customers", params)
-		})
+	made, err := repeat(p, "customer:"+string(o), func(key string) (customer, error) {
+		params := &stripe.CustomerParams{Name: &name}
+		params.AddMetadata(orgKey, string(o))
+		params.SetIdempotencyKey(key)
+		return call[customer](ctx, p, http.MethodPost, "/v1/customers", params)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -122,31 +119,28 @@ func (p *Payments) Customer(ctx context.Context, o id.Org, name string) (string,
 	return string(made.ID), nil
 }
 
-// Open makes a page to pay for a plan on. A key that the provider has for a
-// request that differs stays refused: there may be a page under it, which
-// somebody pays on.
+// Open makes a page to pay for a plan on.
 func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
 	price, err := p.price(c.Plan)
 	if err != nil {
 		return c, err
 	}
-	made, err := repeat(p, c.Key, func(r *refusal) bool { return r.replayed },
-		func(key string) (session, error) {
-			params := &stripe.CheckoutSessionParams{
-				Mode:              stripe.String(string(stripe.CheckoutSessionModeSubscription)),
-				LineItems:         []*stripe.CheckoutSessionLineItemParams{{Price: &price, Quantity: stripe.Int64(1)}},
-				Customer:          &customer,
-				ClientReferenceID: stripe.String(string(o)),
-				SuccessURL:        &p.success,
-				CancelURL:         &p.cancel,
-				// What comes of the session tells of the organisation by itself.
-				SubscriptionData: &stripe.CheckoutSessionSubscriptionDataParams{Metadata: map[string]string{orgKey: string(o)}},
-			}
-			params.AddMetadata(orgKey, string(o))
-			params.AddMetadata(planKey, string(c.Plan))
-			params.SetIdempotencyKey(key)
-			return call[session](ctx, p, http.MethodPost, "/v1/checkout/sessions", params)
-		})
+	made, err := repeat(p, c.Key, func(key string) (session, error) {
+		params := &stripe.CheckoutSessionParams{
+			Mode:              stripe.String(string(stripe.CheckoutSessionModeSubscription)),
+			LineItems:         []*stripe.CheckoutSessionLineItemParams{{Price: &price, Quantity: stripe.Int64(1)}},
+			Customer:          &customer,
+			ClientReferenceID: stripe.String(string(o)),
+			SuccessURL:        &p.success,
+			CancelURL:         &p.cancel,
+			// What comes of the session tells of the organisation by itself.
+			SubscriptionData: &stripe.CheckoutSessionSubscriptionDataParams{Metadata: map[string]string{orgKey: string(o)}},
+		}
+		params.AddMetadata(orgKey, string(o))
+		params.AddMetadata(planKey, string(c.Plan))
+		params.SetIdempotencyKey(key)
+		return call[session](ctx, p, http.MethodPost, "/v1/checkout/sessions", params)
+	})
 	if err != nil {
 		return c, err
 	}
@@ -234,11 +228,12 @@ func isPage(address text) bool {
 	return err == nil && len(address) <= maxURL && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// repeat asks for a thing under its key. Where the key is spent, which is for the
-// refusal to say, it asks under the next: the provider remembers failures of its
-// own too, for a day, and gives them to whoever asks again. The keys follow from
-// the first, so that all who ask come to the same one.
-func repeat[T any](p *Payments, key string, spent func(*refusal) bool, ask func(key string) (T, error)) (T, error) {
+// repeat asks for a thing under its key. Where the key is spent it asks under the
+// next: the provider remembers for a day what it answered, failures of its own
+// too, and refuses the key to a request that differs, as after an organisation was
+// renamed. What may have been made under a spent key nobody was told of. The keys
+// follow from the first, so that all who ask come to the same one.
+func repeat[T any](p *Payments, key string, ask func(key string) (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		next := key
 		if n > 1 {
@@ -246,7 +241,7 @@ func repeat[T any](p *Payments, key string, spent func(*refusal) bool, ask func(
 		}
 		made, err := ask(next)
 		var refused *refusal
-		if n == maxKeys || !errors.As(err, &refused) || !spent(refused) {
+		if n == maxKeys || !errors.As(err, &refused) || !refused.spent() {
 			return made, err
 		}
 		p.log.Warn("payments: a key is spent", "key", next, "error", err)

@@ -224,12 +224,12 @@ func TestASpentKeyIsFollowedByTheNext(t *testing.T) {
 		keys    []string
 		works   bool
 	}{
-		"a failure that is remembered":                      {"Customer", []string{failed, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
-		"a failure that is not":                             {"Customer", []string{`500 {"error":{"type":"api_error"}}`}, []string{customerKey}, false},
-		"an organisation with another name":                 {"Customer", []string{other, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
-		"failures for ever":                                 {"Customer", []string{failed}, []string{customerKey, customerKey + ":2", customerKey + ":3"}, false},
-		"a checkout's failure that is remembered":           {"Open", []string{failed, openPage}, []string{"k", "k:2"}, true},
-		"a checkout that differs, which may have been paid": {"Open", []string{other, openPage}, []string{"k"}, false},
+		"a failure that is remembered":                    {"Customer", []string{failed, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
+		"a failure that is not":                           {"Customer", []string{`500 {"error":{"type":"api_error"}}`}, []string{customerKey}, false},
+		"an organisation with another name":               {"Customer", []string{other, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
+		"failures for ever":                               {"Customer", []string{failed}, []string{customerKey, customerKey + ":2", customerKey + ":3"}, false},
+		"a checkout's failure that is remembered":         {"Open", []string{failed, openPage}, []string{"k", "k:2"}, true},
+		"a checkout with another address to come back to": {"Open", []string{other, openPage}, []string{"k", "k:2"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, f, _ := pretend(t, map[string][]string{"POST /customers": c.answers, "POST /checkout/sessions": c.answers})
