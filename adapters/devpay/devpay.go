@@ -183,6 +183,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, &refusal{status: http.StatusForbidden, message: "The development payment provider answers on loopback names only"})
 		return
 	}
+	p.settle()
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	p.mux.ServeHTTP(w, r)
 }

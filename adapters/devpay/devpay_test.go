@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -312,6 +313,39 @@ func TestPortalPage(t *testing.T) {
 			if p := st.press(tt.address, url.Values{"subscription": {tt.subscription}, "action": {tt.action}}); p.StatusCode != tt.status {
 				t.Errorf("%s: answered %s", name, p.Status)
 			}
+		}
+		st.service.nothingMore(t)
+	})
+	t.Run("time renews what goes on and ends what is to end, and tells of it once", func(t *testing.T) {
+		st := set(t, t.TempDir())
+		goes, ends, owed := st.subscribed(), st.subscribed(), st.subscribed()
+		for id, a := range map[string]devpay.Action{ends.ID: devpay.Schedule, owed.ID: devpay.Fail} {
+			if err := st.provider.Act(t.Context(), id, a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		st.service.take()
+		st.clock.pass(28*24*time.Hour - time.Second)
+		if is := st.subscription(goes.ID); is.CurrentPeriodEnd != goes.CurrentPeriodEnd {
+			t.Errorf("it was renewed until %d", is.CurrentPeriodEnd)
+		}
+		st.service.nothingMore(t)
+		st.clock.pass(100 * 24 * time.Hour) // to 8 June
+		for range 2 {
+			if is := st.subscription(goes.ID); is.Status != "active" || time.Unix(is.CurrentPeriodStart, 0).UTC().Format(time.DateOnly) != "2026-05-31" || time.Unix(is.CurrentPeriodEnd, 0).UTC().Format(time.DateOnly) != "2026-06-30" {
+				t.Errorf("it is %s until %d", is.Status, is.CurrentPeriodEnd)
+			}
+			if is := st.subscription(ends.ID); is.Status != "canceled" {
+				t.Errorf("what was to end is %s", is.Status)
+			}
+			if is := st.subscription(owed.ID); is.Status != "past_due" {
+				t.Errorf("what is owed is %s", is.Status)
+			}
+		}
+		told := strings.Fields(types(st.service.await(t, 3)))
+		slices.Sort(told)
+		if got := strings.Join(told, " "); got != "customer.subscription.deleted customer.subscription.updated invoice.paid" {
+			t.Errorf("events: %s", got)
 		}
 		st.service.nothingMore(t)
 	})

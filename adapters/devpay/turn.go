@@ -3,6 +3,7 @@ package devpay
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -220,18 +221,52 @@ func (t *turn) act(id string, a Action) error {
 		if s.CancelAtPeriodEnd {
 			return t.end(s)
 		}
-		s.Month++
-		t.bill(&s, "subscription_cycle", s.periodStart())
-		t.charge(&s, true)
-		if err := t.tell("invoice.paid", id, t.invoiceObject(s), nil); err != nil {
-			return err
-		}
+		return t.renew(s, s.Month+1)
 	case Schedule, Keep:
 		t.schedule(&s, a == Schedule)
 	case Cancel:
 		return t.end(s)
 	}
 	return t.put(s)
+}
+
+// renew begins a month of the subscription, and has it paid.
+func (t *turn) renew(s subscription, month int) error {
+	s.Month = month
+	t.bill(&s, "subscription_cycle", s.periodStart())
+	t.charge(&s, true)
+	if err := t.tell("invoice.paid", s.ID, t.invoiceObject(s), nil); err != nil {
+		return err
+	}
+	return t.put(s)
+}
+
+// overdue reports whether the subscription's period is over and nothing has come
+// of that.
+func (s subscription) overdue(now time.Time) bool {
+	return (s.Status == active || s.Status == pastDue && s.CancelAtPeriodEnd) && !now.Before(s.periodEnd())
+}
+
+// settle does what time has brought: subscriptions whose period is over are
+// renewed, or end. Of several months that nobody has seen only the last is told.
+func (t *turn) settle() (err error) {
+	for _, id := range slices.Sorted(maps.Keys(t.Subscriptions)) {
+		s := t.Subscriptions[id]
+		switch {
+		case err != nil || len(t.Outbox) > maxRecords-10:
+			return err // the rest is for the next time
+		case !s.overdue(t.now):
+		case s.CancelAtPeriodEnd:
+			err = t.end(s)
+		default:
+			month := s.Month + 1
+			for !t.now.Before(monthsAfter(s.Anchor, month+1)) {
+				month++
+			}
+			err = t.renew(s, month)
+		}
+	}
+	return err
 }
 
 // schedule says whether the subscription ends with its period.
@@ -253,6 +288,24 @@ func (t *turn) end(s subscription) error {
 	}
 	t.Subscriptions[s.ID] = s
 	return t.tell("customer.subscription.deleted", s.ID, t.subscriptionObject(s), nil)
+}
+
+// settle does what time has brought since it was last asked for. A failure is
+// in the log, and what it was about is tried again with the next request.
+func (p *Provider) settle() {
+	due := false
+	err := p.read(func(t *turn) error {
+		for _, s := range t.Subscriptions {
+			due = due || s.overdue(t.now)
+		}
+		return nil
+	})
+	if err == nil && due {
+		_, err = p.change(func(t *turn) (bool, error) { return true, t.settle() })
+	}
+	if err != nil {
+		p.options.Log.Error("development payment provider: renewals", "error", err)
+	}
 }
 
 // Pay pays on the page of a checkout session and returns the address where
