@@ -179,7 +179,11 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 	case 0:
 		return epochs, nil
 	case 1:
-		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note, "SELECT id, epoch FROM organisations WHERE id = ?", string(known[0]))
+		until, err := uninterrupted(ctx, db.read)
+		if err != nil {
+			return nil, err
+		}
+		return epochs, each(until, db.read, "Organisation", scanEpoch, note, "SELECT id, epoch FROM organisations WHERE id = ?", string(known[0]))
 	default:
 		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note,
 			"SELECT id, epoch FROM organisations WHERE "+db.dialect.in("id", "uuid"), list(db.dialect, known))

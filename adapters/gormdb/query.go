@@ -51,11 +51,25 @@ func all[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner
 // row runs a query for at most one row, to its end: that is when a statement
 // that writes has written.
 func row[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), query string, args ...any) (r R, found bool, err error) {
-	err = each(ctx, db, what, scan, func(one R) error {
+	until, err := uninterrupted(ctx, db)
+	if err != nil {
+		return r, false, err
+	}
+	err = each(until, db, what, scan, func(one R) error {
 		r, found = one, true
 		return nil
 	}, query, args...)
 	return r, found, err
+}
+
+// uninterrupted is the context of a query that is over in no time. On SQLite
+// being ready for an end of the context takes two goroutines, and longer than a
+// look at a row.
+func uninterrupted(ctx context.Context, db *gorm.DB) (context.Context, error) {
+	if _, ok := db.Dialector.(sqliteDialector); !ok {
+		return ctx, nil
+	}
+	return context.WithoutCancel(ctx), ctx.Err()
 }
 
 // get is row for a record that must be there.
