@@ -331,7 +331,7 @@ func room(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Se
 		return taken, 0, err
 	}
 	sub, err := r.Directory().Subscriptions().Get(ctx, o)
-	return taken, sub.Plan.Limits().Members, err
+	return taken, sub.At(now).Plan.Limits().Members, err
 }
 
 // TokenHash is the form in which an invitation's token is kept.

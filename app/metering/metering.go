@@ -31,9 +31,10 @@ func (s *Metering) Quota(ctx context.Context, actor org.Actor) (quota.Status, er
 	if err != nil {
 		return quota.Status{}, err
 	}
-	day := quota.DayOf(s.clock.Now())
+	now := s.clock.Now()
+	day := quota.DayOf(now)
 	account, err := s.store.Usage().Quotas().Account(ctx, actor.Org, actor.User, day)
-	return account.Status(sub.DailyTokens(), day), err
+	return account.Status(sub.At(now).DailyTokens(), day), err
 }
 
 // Own returns what the actor used in the organisation's billing period.
@@ -65,5 +66,6 @@ func (s *Metering) summary(ctx context.Context, actor org.Actor, user id.User) (
 	if err != nil {
 		return usage.Summary{}, err
 	}
-	return s.store.Usage().Ledger().Summary(ctx, actor.Org, user, usage.PeriodOf(sub, s.clock.Now()))
+	now := s.clock.Now()
+	return s.store.Usage().Ledger().Summary(ctx, actor.Org, user, usage.PeriodOf(sub.At(now), now))
 }

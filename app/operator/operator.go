@@ -158,13 +158,14 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 	if err != nil {
 		return nil, err
 	}
-	seats, err := r.Directory().Seats().Count(ctx, ids, s.clock.Now())
+	now := s.clock.Now()
+	seats, err := r.Directory().Seats().Count(ctx, ids, now)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]Overview, len(orgs))
 	for i, o := range orgs {
-		list[i] = Overview{o, subs[o.ID], seats[o.ID]}
+		list[i] = Overview{o, subs[o.ID].At(now), seats[o.ID]}
 	}
 	return list, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"collab/app/billing"
 	"collab/app/objects"
 	"collab/domain/audit"
 	"collab/domain/fault"
@@ -20,17 +21,22 @@ import (
 	"collab/ports"
 )
 
-// identitySource names the identity provider's messages in the inbox.
-const identitySource = "identity"
+// The sources of messages in the inbox.
+const (
+	identitySource = "identity"
+	paymentSource  = "payment"
+)
 
 // Options are what Webhooks needs.
 type Options struct {
 	Store    ports.Store
 	Identity ports.IdentityEvents
+	Payments ports.PaymentEvents
 	Clock    ports.Clock
 	IDs      ports.IDs
 	Roles    org.RoleMap
 	Objects  *objects.Objects
+	Billing  *billing.Billing
 }
 
 // Webhooks are the use cases of providers' messages.
@@ -48,16 +54,22 @@ func (w *Webhooks) Identity(ctx context.Context, header func(string) string, bod
 		return err
 	}
 	err = w.Store.Atomic(ctx, func(r ports.Records) error {
-		if err := r.Journal().Inbox().Accept(ctx, identitySource, e.Message, w.Clock.Now()); err != nil {
-			if fault.Is(err, fault.Conflict) {
-				return errSeen
-			}
+		if err := w.accept(ctx, r, identitySource, e.Message); err != nil {
 			return err
 		}
 		return w.apply(ctx, r, e)
 	})
 	if errors.Is(err, errSeen) {
 		return nil
+	}
+	return err
+}
+
+// accept notes a message in the inbox; errSeen when it was there.
+func (w *Webhooks) accept(ctx context.Context, r ports.Records, source, message string) error {
+	err := r.Journal().Inbox().Accept(ctx, source, message, w.Clock.Now())
+	if fault.Is(err, fault.Conflict) {
+		return errSeen
 	}
 	return err
 }

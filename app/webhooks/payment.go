@@ -1,0 +1,23 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+
+	"collab/ports"
+)
+
+// Payment verifies a message of the payment provider and follows what it is
+// about. A message that was applied before, and one of a type that we do not act
+// on, changes nothing and is no error.
+func (w *Webhooks) Payment(ctx context.Context, header func(string) string, body []byte) error {
+	e, err := w.Options.Payments.Read(header, body)
+	if err != nil {
+		return err
+	}
+	err = w.Billing.Hear(ctx, e, func(r ports.Records) error { return w.accept(ctx, r, paymentSource, e.Message) })
+	if errors.Is(err, errSeen) {
+		return nil
+	}
+	return err
+}
