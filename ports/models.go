@@ -24,7 +24,7 @@ type Models interface {
 type Sink interface {
 	// Chunk takes a chunk of the types text, tool_call and tool_result.
 	Chunk(chat.Chunk) error
-	// Alive says that the provider has sent something.
+	// Alive says that the provider has sent something, as much as it may be.
 	Alive()
 	// Wait says that nothing more is there yet: what was taken must go out now.
 	Wait() error

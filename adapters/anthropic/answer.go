@@ -92,8 +92,8 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	if index, text, ok := textDelta(data); ok {
 		return false, t.text(int64(index), text)
 	}
-	var e anthropic.MessageStreamEventUnion
-	if err := json.Unmarshal(data, &e); err != nil {
+	var e event
+	if !decode(data, &e) {
 		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
 	}
 	switch e.Type {
@@ -113,23 +113,17 @@ func (t *answer) event(data []byte) (over bool, err error) {
 		}
 		return true, nil
 	case "error":
-		var body anthropic.ErrorResponse
-		if err := json.Unmarshal(data, &body); err != nil {
-			return false, fail(chat.Broken, "an error of %d bytes is not one of the protocol", len(data))
-		}
-		return false, fail(failureKind(0, body.Error.Type), "the stream ended in the error %s", word(body.Error.Type))
+		return false, fail(failureKind(0, e.Error.Type), "the stream ended in the error %s", word(e.Error.Type))
 	}
 	return false, nil // a ping, or what is not known yet
 }
 
-func (t *answer) started(u anthropic.Usage) {
-	t.inputKnown = u.JSON.InputTokens.Valid()
-	t.usage.CacheRead, t.usage.CacheMade = sane(u.CacheReadInputTokens), sane(u.CacheCreationInputTokens)
-	t.usage.Input = sane(u.InputTokens) + t.usage.CacheRead + t.usage.CacheMade
-	t.usage.Output = sane(u.OutputTokens)
+func (t *answer) started(u counts) {
+	t.inputKnown = u.Input.known
+	t.usage.CacheRead, t.usage.CacheMade = u.CacheRead.n, u.CacheMade.n
+	t.usage.Input = u.Input.n + t.usage.CacheRead + t.usage.CacheMade
+	t.usage.Output = u.Output.n
 }
-
-func sane(tokens int64) int64 { return min(max(tokens, 0), maxTokens) }
 
 func (t *answer) find(index int64) *block {
 	for i := len(t.blocks) - 1; i >= t.from; i-- {
@@ -168,7 +162,7 @@ func (t *answer) text(index int64, s string) error {
 	return t.chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
 }
 
-func (t *answer) blockStarts(e anthropic.MessageStreamEventUnion) error {
+func (t *answer) blockStarts(e event) error {
 	// A call that another block follows was not cut off.
 	if err := t.settle(false); err != nil {
 		return err
@@ -179,11 +173,12 @@ func (t *answer) blockStarts(e anthropic.MessageStreamEventUnion) error {
 	if t.find(e.Index) != nil {
 		return fail(chat.Broken, "the block %d begins twice", e.Index)
 	}
-	c := e.ContentBlock
+	var c content
+	decode(e.ContentBlock, &c) // as a part of the event it can be decoded
 	b := &block{index: e.Index, kind: c.Type, id: c.ID, name: c.Name}
 	t.blocks = append(t.blocks, b)
 	if t.keeps {
-		b.raw = c.RawJSON()
+		b.raw = string(e.ContentBlock)
 		if err := t.keep(len(b.raw)); err != nil {
 			return err
 		}
@@ -195,7 +190,7 @@ func (t *answer) blockStarts(e anthropic.MessageStreamEventUnion) error {
 		if b.id == "" || b.name == "" || !utf8.ValidString(b.id+b.name) {
 			return fail(chat.Broken, "a %s has no id or no name", b.kind)
 		}
-		if whole := c.JSON.Input.Raw(); isObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
+		if whole := string(c.Input); isObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
 			b.input.WriteString(whole) // from those who do not stream arguments
 			return t.keep(len(whole))
 		}
@@ -205,7 +200,7 @@ func (t *answer) blockStarts(e anthropic.MessageStreamEventUnion) error {
 	return nil
 }
 
-func (t *answer) blockGrows(e anthropic.MessageStreamEventUnion) error {
+func (t *answer) blockGrows(e event) error {
 	b := t.find(e.Index)
 	if b == nil {
 		return fail(chat.Broken, "a delta came for the block %d, which did not begin", e.Index)
@@ -231,8 +226,8 @@ func (t *answer) blockGrows(e anthropic.MessageStreamEventUnion) error {
 		b.signature.WriteString(e.Delta.Signature)
 		return t.keep(len(e.Delta.Signature))
 	case "citations_delta":
-		b.citations = append(b.citations, json.RawMessage(e.Delta.Citation.RawJSON()))
-		return t.keep(len(e.Delta.Citation.RawJSON()))
+		b.citations = append(b.citations, e.Delta.Citation)
+		return t.keep(len(e.Delta.Citation))
 	}
 	return nil
 }
@@ -300,17 +295,22 @@ type source struct {
 }
 
 // found hands the outcome of a search on, which is whole when it begins.
-func (t *answer) found(c anthropic.ContentBlockStartEventContentBlockUnion) error {
+func (t *answer) found(c content) error {
 	if !t.ids[c.ToolUseID] {
 		return nil
 	}
 	t.ids[c.ToolUseID] = false
-	outcome := c.AsWebSearchToolResult().Content
-	var result any = map[string]string{"error": string(outcome.ErrorCode)}
-	if outcome.ErrorCode == "" {
+	var failed struct {
+		Code string `json:"error_code"`
+	}
+	decode(c.Content, &failed) // one of them: sources are an array, a failure is an object
+	var result any = map[string]string{"error": failed.Code}
+	if failed.Code == "" {
+		var found []foundPage
+		decode(c.Content, &found)
 		sources := []source{}
-		for _, r := range outcome.OfWebSearchResultBlockArray {
-			sources = append(sources, source{r.Title, r.URL, r.PageAge})
+		for _, p := range found {
+			sources = append(sources, source(p))
 		}
 		result = sources
 	}
@@ -323,30 +323,21 @@ func (t *answer) found(c anthropic.ContentBlockStartEventContentBlockUnion) erro
 
 // stops takes the reason to stop and the usage, which is of the whole message so
 // far: what is there overwrites.
-func (t *answer) stops(e anthropic.MessageStreamEventUnion) error {
+func (t *answer) stops(e event) error {
 	u := e.Usage
 	uncached := t.usage.Input - t.usage.CacheRead - t.usage.CacheMade
-	if u.JSON.InputTokens.Valid() {
-		uncached, t.inputKnown = sane(u.InputTokens), true
-	}
-	if u.JSON.CacheReadInputTokens.Valid() {
-		t.usage.CacheRead = sane(u.CacheReadInputTokens)
-	}
-	if u.JSON.CacheCreationInputTokens.Valid() {
-		t.usage.CacheMade = sane(u.CacheCreationInputTokens)
-	}
+	u.CacheRead.overwrite(&t.usage.CacheRead)
+	u.CacheMade.overwrite(&t.usage.CacheMade)
+	u.Input.overwrite(&uncached)
+	u.Output.overwrite(&t.usage.Output)
+	u.ServerTools.Searches.overwrite(&t.usage.Searches)
 	t.usage.Input = uncached + t.usage.CacheRead + t.usage.CacheMade
-	if u.JSON.OutputTokens.Valid() {
-		t.usage.Output = sane(u.OutputTokens)
-	}
-	if u.JSON.ServerToolUse.Valid() {
-		t.usage.Searches = sane(u.ServerToolUse.WebSearchRequests)
-	}
+	t.inputKnown = t.inputKnown || u.Input.known
 	if e.Delta.StopReason == "" {
 		return nil
 	}
-	t.stop = e.Delta.StopReason
-	t.outputKnown = u.JSON.OutputTokens.Valid()
+	t.stop = anthropic.StopReason(e.Delta.StopReason)
+	t.outputKnown = u.Output.known
 	for _, b := range t.blocks[t.from:] {
 		if err := t.blockStops(b); err != nil {
 			return err

@@ -1,6 +1,6 @@
 // Package anthropic has models by the Messages protocol of Anthropic's API. The
-// SDK makes requests and reads rare events; the stream itself is read here, in
-// the caller's goroutine, because text comes in thousands of small events.
+// SDK makes requests; the stream is read here, in the caller's goroutine, because
+// text comes in thousands of small events.
 package anthropic
 
 import (

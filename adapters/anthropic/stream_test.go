@@ -289,6 +289,25 @@ func TestStreamsThatCannotBeAreBroken(t *testing.T) {
 	}
 }
 
+func TestALongEventLeavesNoLongBuffer(t *testing.T) {
+	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
+	body := io.MultiReader(strings.NewReader(textEvent(long)), strings.NewReader(textEvent("{}")))
+	e := newEvents(iotest.HalfReader(body), &answer{to: &notes{}})
+	for _, want := range []string{long, "{}"} {
+		if got, err := e.next(); err != nil || string(got) != want {
+			t.Fatalf("%d bytes came, error %v", len(got), err)
+		}
+	}
+	if len(e.room) != bufferSize {
+		t.Errorf("the buffer has %d bytes", len(e.room))
+	}
+	e = newEvents(io.LimitReader(endless{}, maxEvent+1), &answer{to: &notes{}})
+	var failure *chat.Failure
+	if _, err := e.next(); !errors.As(err, &failure) || failure.Kind != chat.Broken {
+		t.Errorf("of an event without end: %v", err)
+	}
+}
+
 func TestAnAnswerIsBounded(t *testing.T) {
 	begin := `data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"list","input":{}}}` + "\n\n"
 	grow := `data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"` + strings.Repeat(" ", 1<<20) + `"}}` + "\n\n"

@@ -10,8 +10,6 @@ import (
 
 	"collab/domain/chat"
 	"collab/ports"
-
-	openai "github.com/openai/openai-go/v3"
 )
 
 const (
@@ -96,14 +94,14 @@ func (t *answer) event(data []byte) (over bool, err error) {
 		}
 		return true, nil
 	}
-	var e openai.ChatCompletionChunk
-	if err := json.Unmarshal(data, &e); err != nil {
+	var e event
+	if !decode(data, &e) {
 		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
 	}
-	if problem, ok := e.JSON.ExtraFields["error"]; ok && problem.Raw() != "null" {
-		return false, streamFailure(problem.Raw())
+	if len(e.Error) > 0 && string(e.Error) != "null" {
+		return false, streamFailure(e.Error)
 	}
-	t.uses(e)
+	t.uses(e.Usage)
 	for _, c := range e.Choices {
 		if c.Index != 0 {
 			continue
@@ -114,7 +112,7 @@ func (t *answer) event(data []byte) (over bool, err error) {
 		if c.FinishReason != "" {
 			return false, t.stops(e, c.FinishReason)
 		}
-		if len(e.Choices) == 1 && c.Delta.Content != "" && len(c.Delta.ToolCalls) == 0 && c.Delta.Refusal == "" && !e.JSON.Usage.Valid() {
+		if len(e.Choices) == 1 && c.Delta.Content != "" && len(c.Delta.ToolCalls) == 0 && c.Delta.Refusal == "" && e.Usage == nil {
 			t.shape.learn(data, c.Delta.Content)
 		}
 	}
@@ -123,12 +121,12 @@ func (t *answer) event(data []byte) (over bool, err error) {
 
 // streamFailure returns the failure that an error in the stream stands for,
 // which is an object of no certain form, or a text.
-func streamFailure(raw string) error {
+func streamFailure(raw []byte) error {
 	var problem struct {
 		Type string `json:"type"`
 		Code any    `json:"code"`
 	}
-	if json.Unmarshal([]byte(raw), &problem) != nil {
+	if json.Unmarshal(raw, &problem) != nil {
 		return fail(chat.Broken, "the stream ended in an error without a type")
 	}
 	var code string
@@ -143,23 +141,17 @@ func streamFailure(raw string) error {
 
 // uses takes the usage, which is of all of the answer so far. Most servers send
 // it once, after the reason to stop.
-func (t *answer) uses(e openai.ChatCompletionChunk) {
-	u := e.Usage
-	if !e.JSON.Usage.Valid() || !u.JSON.PromptTokens.Valid() || !u.JSON.CompletionTokens.Valid() {
+func (t *answer) uses(u *counts) {
+	if u == nil || !u.Input.known || !u.Output.known {
 		return
 	}
-	t.reply.Usage = chat.Usage{
-		Input: sane(u.PromptTokens), Output: sane(u.CompletionTokens),
-		CacheRead: sane(u.PromptTokensDetails.CachedTokens), CacheMade: sane(u.PromptTokensDetails.CacheWriteTokens),
-	}
+	t.reply.Usage = chat.Usage{Input: u.Input.n, Output: u.Output.n, CacheRead: u.InputDetails.CacheRead.n, CacheMade: u.InputDetails.CacheMade.n}
 	t.reply.InputKnown = true
 	t.reply.OutputKnown = t.reply.Stop != ""
 }
 
-func sane(tokens int64) int64 { return min(max(tokens, 0), maxTokens) }
-
 // grows takes what a delta adds.
-func (t *answer) grows(d openai.ChatCompletionChunkChoiceDelta) error {
+func (t *answer) grows(d delta) error {
 	if err := t.text(d.Content); err != nil {
 		return err
 	}
@@ -186,12 +178,12 @@ func (t *answer) grows(d openai.ChatCompletionChunkChoiceDelta) error {
 }
 
 // stops takes the reason to stop, and hands the calls on, which are whole now.
-func (t *answer) stops(e openai.ChatCompletionChunk, reason string) error {
+func (t *answer) stops(e event, reason string) error {
 	if reason == "error" {
 		return fail(chat.Broken, "the server stopped for an error")
 	}
 	t.reply.Stop = reason
-	t.reply.OutputKnown = t.reply.InputKnown && e.JSON.Usage.Valid()
+	t.reply.OutputKnown = t.reply.InputKnown && e.Usage != nil
 	calls := t.calls
 	t.calls, t.at = nil, map[int64]*call{}
 	for i, c := range calls {

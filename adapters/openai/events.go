@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -10,7 +9,7 @@ import (
 )
 
 const (
-	bufferSize = 8 << 10
+	bufferSize = 4 << 10
 	maxEvent   = 8 << 20 // bytes
 )
 
@@ -22,80 +21,92 @@ var (
 
 // events reads a stream of server-sent events.
 type events struct {
-	body    io.Reader
-	t       *answer
-	scanner *bufio.Scanner
-	seen    int  // bytes of the event to come that its end is not in
-	cut     bool // the last event has no end
+	body io.Reader
+	t    *answer
+	rest []byte // what was read and not yet returned
+	seen int    // bytes of it that the end of the next event is not in
+	room []byte // rest is in it: more than bufferSize while an event needs that
+	err  error  // of reading
+	cut  bool   // the last event has no end
 }
 
 func newEvents(body io.Reader, t *answer) *events {
-	e := &events{body: body, t: t}
-	e.scanner = bufio.NewScanner(e)
-	e.scanner.Buffer(make([]byte, 0, bufferSize), maxEvent)
-	e.scanner.Split(e.split)
-	return e
+	return &events{body: body, t: t, room: make([]byte, bufferSize)}
 }
 
-// Read is called when no whole event is left: then it waits for the provider.
-func (e *events) Read(p []byte) (int, error) {
-	if err := e.t.wait(); err != nil {
-		return 0, err
-	}
-	n, err := e.body.Read(p)
-	if n > 0 {
-		e.t.to.Alive()
-	}
-	return n, err
-}
-
-// next returns the data of the next event, empty for one that has none. It is
-// the scanner's: the next call overwrites it.
+// next returns the data of the next event, empty for one that has none. The next
+// call overwrites it.
 func (e *events) next() ([]byte, error) {
-	if e.scanner.Scan() {
-		e.t.to.Alive()
-		return payload(e.scanner.Bytes()), nil
+	for {
+		if event, ok := e.whole(); ok {
+			return payload(event), nil
+		}
+		if e.err != nil {
+			break
+		}
+		if err := e.read(); err != nil {
+			return nil, err
+		}
 	}
-	switch err := e.scanner.Err(); {
-	case err == nil:
+	if len(e.rest) > 0 {
+		event := e.rest
+		e.cut, e.rest, e.seen = true, nil, 0
+		return payload(event), nil
+	}
+	if errors.Is(e.err, io.EOF) {
 		return nil, fail(chat.Truncated, "the stream ended without [DONE]")
-	case errors.Is(err, bufio.ErrTooLong):
-		return nil, fail(chat.Broken, "an event has more than %d bytes", maxEvent)
-	default:
-		return nil, fail(chat.Network, "%s", lost(err))
 	}
+	return nil, fail(chat.Network, "%s", lost(e.err))
 }
 
-// split finds events by the empty lines after them. It looks at each byte of a
-// long event once.
-func (e *events) split(data []byte, atEOF bool) (int, []byte, error) {
+// read waits for the provider, when no whole event is left.
+func (e *events) read() error {
+	switch {
+	case len(e.rest) >= maxEvent:
+		return fail(chat.Broken, "an event has more than %d bytes", maxEvent)
+	case len(e.rest) == len(e.room):
+		e.room = make([]byte, 2*len(e.room))
+	case len(e.rest) <= bufferSize/2 && len(e.room) > bufferSize:
+		e.room = make([]byte, bufferSize)
+	}
+	n := copy(e.room, e.rest)
+	e.rest = e.room[:n]
+	if err := e.t.wait(); err != nil {
+		return err
+	}
+	more, err := e.body.Read(e.room[n:])
+	if more > 0 {
+		e.t.to.Alive()
+	}
+	e.rest, e.err = e.room[:n+more], err
+	return nil
+}
+
+// whole returns the next event if all of it is there: up to the empty line after
+// it. It looks at each byte of a long event once.
+func (e *events) whole() ([]byte, bool) {
+	data := e.rest
 	for {
 		i := bytes.IndexByte(data[e.seen:], '\n')
 		if i < 0 {
 			e.seen = len(data)
-			break
+			return nil, false
 		}
 		i += e.seen + 1
-		rest := data[i:]
-		if len(rest) > 0 && rest[0] == '\n' {
-			e.seen = 0
-			return i + 1, data[:i], nil
+		end := i
+		if len(data) > end && data[end] == '\r' {
+			end++
 		}
-		if len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n' {
-			e.seen = 0
-			return i + 2, data[:i], nil
-		}
-		if len(rest) == 0 || len(rest) == 1 && rest[0] == '\r' {
+		switch {
+		case len(data) == end:
 			e.seen = i - 1
-			break
+			return nil, false
+		case data[end] == '\n':
+			e.rest, e.seen = data[end+1:], 0
+			return data[:i], true
 		}
 		e.seen = i
 	}
-	if atEOF && len(data) > 0 {
-		e.cut, e.seen = true, 0
-		return len(data), data, nil
-	}
-	return 0, nil, nil
 }
 
 // payload returns an event's data: the lines of that name, joined.

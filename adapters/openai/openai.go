@@ -1,7 +1,7 @@
 // Package openai has models by chat completions, the protocol of OpenAI's API
 // that many other servers speak as well, local ones among them. The SDK makes
-// requests and reads rare events; the stream itself is read here, in the caller's
-// goroutine, because text comes in thousands of small events.
+// requests; the stream is read here, in the caller's goroutine, because text comes
+// in thousands of small events.
 package openai
 
 import (

@@ -329,6 +329,25 @@ func TestStreamsThatFail(t *testing.T) {
 	}
 }
 
+func TestALongEventLeavesNoLongBuffer(t *testing.T) {
+	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
+	body := io.MultiReader(strings.NewReader(textEvent(long)), strings.NewReader(textEvent("{}")))
+	e := newEvents(iotest.HalfReader(body), newAnswer(someCall, &notes{}))
+	for _, want := range []string{long, "{}"} {
+		if got, err := e.next(); err != nil || string(got) != want {
+			t.Fatalf("%d bytes came, error %v", len(got), err)
+		}
+	}
+	if len(e.room) != bufferSize {
+		t.Errorf("the buffer has %d bytes", len(e.room))
+	}
+	e = newEvents(io.LimitReader(endless{}, maxEvent+1), newAnswer(someCall, &notes{}))
+	var failure *chat.Failure
+	if _, err := e.next(); !errors.As(err, &failure) || failure.Kind != chat.Broken {
+		t.Errorf("of an event without end: %v", err)
+	}
+}
+
 func TestAnAnswerIsBounded(t *testing.T) {
 	grow := calling(`{"index":0,"id":"a","function":{"name":"list","arguments":"` + strings.Repeat(" ", 1<<20) + `"}}`)
 	calls := func() io.Reader {
