@@ -51,6 +51,9 @@ func (r Remote) Live() bool {
 	return false
 }
 
+// Over reports whether it has ended for good.
+func (r Remote) Over() bool { return r.Status == IsCanceled || r.Status == IsExpired }
+
 // Heed says what became of something the provider said.
 type Heed uint8
 

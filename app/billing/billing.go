@@ -1,0 +1,183 @@
+// Package billing is what organisations pay for: trials, checkouts, changes of
+// plan, and what the payment provider says of their subscriptions.
+//
+// What counts is the subscription as the provider has it. Whatever tells us that
+// it changed, we read it and follow it; what was read while somebody else changed
+// the record is read again. So any order of the same messages ends in the same
+// state.
+package billing
+
+import (
+	"context"
+	"log/slog"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// Options are what Billing needs.
+type Options struct {
+	Store    ports.Store
+	Payments ports.Payments
+	Provider ports.Billing
+	Clock    ports.Clock
+	IDs      ports.IDs
+	Log      *slog.Logger
+
+	PaidURL string // where somebody who has paid comes back to
+	AppURL  string // where somebody comes back to from the portal
+}
+
+// Billing are the use cases of payment.
+type Billing struct{ Options }
+
+// New returns the use cases.
+func New(o Options) *Billing { return &Billing{o} }
+
+// Details is a subscription with the seats that are taken.
+type Details struct {
+	plan.Subscription
+	Seats int
+}
+
+// Subscription returns the subscription of the actor's organisation as it is
+// now.
+func (s *Billing) Subscription(ctx context.Context, actor org.Actor) (Details, error) {
+	if err := actor.Belongs(); err != nil {
+		return Details{}, err
+	}
+	return s.details(ctx, s.Store, actor.Org)
+}
+
+func (s *Billing) details(ctx context.Context, r ports.Records, o id.Org) (Details, error) {
+	now := s.Clock.Now()
+	sub, err := r.Directory().Subscriptions().Get(ctx, o)
+	if err != nil {
+		return Details{}, err
+	}
+	seats, err := r.Directory().Seats().Count(ctx, []id.Org{o}, now)
+	return Details{sub.At(now), seats[o].Members}, err
+}
+
+// Trial starts the organisation's trial.
+func (s *Billing) Trial(ctx context.Context, actor org.Actor) (Details, error) {
+	if err := actor.Manages(); err != nil {
+		return Details{}, err
+	}
+	_, err := s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (plan.Subscription, error) {
+		return was.At(s.Clock.Now()).Trialed(s.Clock.Now())
+	})
+	if err != nil {
+		return Details{}, err
+	}
+	return s.details(ctx, s.Store, actor.Org)
+}
+
+// Downgrade ends a trial at once and a paid plan when its period ends.
+func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, error) {
+	if err := actor.Manages(); err != nil {
+		return Details{}, err
+	}
+	var ending plan.Ending
+	is, err := s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (is plan.Subscription, err error) {
+		is, ending, err = was.Downgraded(s.Clock.Now())
+		return is, err
+	})
+	if err != nil {
+		return Details{}, err
+	}
+	if ending != plan.EndedHere {
+		if _, err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.AtOnce); err != nil && !fault.Is(err, fault.NotFound) {
+			return Details{}, err
+		}
+		if err := s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed, nil); err != nil {
+			return Details{}, err
+		}
+	}
+	return s.details(ctx, s.Store, actor.Org)
+}
+
+// Portal returns the address of the pages on which the organisation looks after
+// its payments.
+func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
+	if err := actor.Manages(); err != nil {
+		return "", err
+	}
+	sub, err := s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
+	if err != nil {
+		return "", err
+	}
+	if sub.Customer == "" {
+		return "", fault.New(fault.Conflict, "The organisation has never been at the checkout")
+	}
+	return s.Payments.Portal(ctx, sub.Customer, s.AppURL)
+}
+
+// A note makes the entry of the audit log about a change.
+type note func(o id.Org, detail string) audit.Entry
+
+func (s *Billing) by(actor org.Actor) note {
+	return func(o id.Org, detail string) audit.Entry {
+		return audit.By(actor, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail, s.Clock.Now())
+	}
+}
+
+// byItself notes what happened without a member's doing.
+func (s *Billing) byItself(why string) note {
+	return func(o id.Org, detail string) audit.Entry {
+		return audit.By(org.Actor{}, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail+" "+why, s.Clock.Now())
+	}
+}
+
+// revise stores what fn makes of the organisation's subscription.
+func (s *Billing) revise(ctx context.Context, o id.Org, as note, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
+	err = s.Store.Atomic(ctx, func(r ports.Records) error {
+		was, err := s.hold(ctx, r, o)
+		if err != nil {
+			return err
+		}
+		if is, err = fn(was); err != nil {
+			return err
+		}
+		return s.put(ctx, r, was, is, as)
+	})
+	return is, err
+}
+
+// hold returns the subscription, which nobody else changes until the transaction
+// ends.
+func (s *Billing) hold(ctx context.Context, r ports.Records, o id.Org) (plan.Subscription, error) {
+	if _, err := r.Directory().Organisations().Lock(ctx, o); err != nil {
+		return plan.Subscription{}, err
+	}
+	return r.Directory().Subscriptions().Get(ctx, o)
+}
+
+// put stores a subscription that has changed, and in the audit log what members
+// notice of that.
+func (s *Billing) put(ctx context.Context, r ports.Records, was, is plan.Subscription, as note) error {
+	if is == was {
+		return nil
+	}
+	if err := r.Directory().Subscriptions().Put(ctx, is.Org, is); err != nil {
+		return err
+	}
+	before, after := standing(was), standing(is)
+	if before == after {
+		return nil
+	}
+	return r.Journal().Audit().Add(ctx, as(is.Org, before+" -> "+after))
+}
+
+// standing says in a few words where a subscription stands.
+func standing(s plan.Subscription) string {
+	text := string(s.Plan) + " " + string(s.Status())
+	if s.CancelAtPeriodEnd {
+		text += " until the period ends"
+	}
+	return text
+}

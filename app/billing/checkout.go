@@ -1,0 +1,191 @@
+package billing
+
+import (
+	"context"
+
+	"collab/domain/fault"
+	"collab/domain/org"
+	"collab/domain/plan"
+)
+
+// rounds is how often something is begun again that others have changed
+// meanwhile.
+const rounds = 5
+
+var errBusy = fault.New(fault.Unavailable, "The subscription is being changed by others")
+
+// Checkout returns the address to send somebody to who buys a plan: a page of
+// the provider, or, where another plan was subscribed to and has been changed,
+// the page that says so.
+func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (string, error) {
+	if err := actor.Manages(); err != nil {
+		return "", err
+	}
+	for range rounds {
+		var what plan.Order
+		is, err := s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (is plan.Subscription, err error) {
+			is, what, err = was.Ordered(p, s.IDs.New(), s.Clock.Now())
+			return is, err
+		})
+		if err != nil {
+			return "", err
+		}
+		switch what {
+		case plan.OpenPage:
+			return is.Checkout.URL, nil
+		case plan.ChangePlan:
+			if err = s.change(ctx, actor, is, p); err == nil {
+				return s.PaidURL, nil
+			}
+			if fault.Is(err, fault.NotFound) { // there is no such subscription any more, which is noted now
+				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed, nil)
+			}
+		case plan.OtherPage:
+			err = s.closePage(ctx, actor, is)
+		case plan.NewPage:
+			var url string
+			if url, err = s.openPage(ctx, actor, is); url != "" {
+				return url, nil
+			}
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", errBusy
+}
+
+// change moves the subscription that there is to another plan.
+func (s *Billing) change(ctx context.Context, actor org.Actor, is plan.Subscription, p plan.Plan) error {
+	if _, err := s.Provider.Change(ctx, is.ProviderID, p); err != nil {
+		return err
+	}
+	return s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed, nil)
+}
+
+// openPage asks the provider for the page of the checkout. The address is empty
+// where another checkout has taken its place.
+func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscription) (url string, err error) {
+	customer, err := s.customer(ctx, actor, is)
+	if err != nil {
+		return "", err
+	}
+	page, err := s.Payments.Open(ctx, actor.Org, customer, *is.Checkout)
+	if err != nil {
+		return "", err
+	}
+	_, err = s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (plan.Subscription, error) {
+		is, counts := was.Opened(page, s.Clock.Now())
+		if counts {
+			url = page.URL
+		}
+		return is, nil
+	})
+	if err != nil || url != "" {
+		return url, err
+	}
+	// Nobody is told of this page, and nobody is to pay on it.
+	return "", s.expire(ctx, page)
+}
+
+// customer returns the provider's id of the organisation.
+func (s *Billing) customer(ctx context.Context, actor org.Actor, is plan.Subscription) (string, error) {
+	if is.Customer != "" {
+		return is.Customer, nil
+	}
+	o, err := s.Store.Directory().Organisations().Get(ctx, actor.Org)
+	if err != nil {
+		return "", err
+	}
+	made, err := s.Payments.Customer(ctx, actor.Org, o.Name)
+	if err != nil {
+		return "", err
+	}
+	is, err = s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (plan.Subscription, error) {
+		if was.Customer == "" {
+			was.Customer, was.UpdatedAt = made, s.Clock.Now()
+		}
+		return was, nil
+	})
+	return is.Customer, err
+}
+
+// closePage ends a checkout, so that nobody can pay on its page any more.
+func (s *Billing) closePage(ctx context.Context, actor org.Actor, is plan.Subscription) error {
+	page := *is.Checkout
+	if page.Session == "" {
+		// Whoever asked for the page may not have been told of it.
+		customer, err := s.customer(ctx, actor, is)
+		if err != nil {
+			return err
+		}
+		if page, err = s.Payments.Open(ctx, actor.Org, customer, page); err != nil {
+			return err
+		}
+	}
+	err := s.expire(ctx, page)
+	if fault.Is(err, fault.Conflict) {
+		err = s.paidOn(ctx, page)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (plan.Subscription, error) {
+		return was.Closed(page.Key, s.Clock.Now()), nil
+	})
+	return err
+}
+
+// paidOn returns nil when what came of a page that was paid on is known: it is
+// followed, or over.
+func (s *Billing) paidOn(ctx context.Context, page plan.Checkout) error {
+	paid, err := s.Return(ctx, page.Session)
+	if err != nil {
+		return err
+	}
+	r, err := s.Provider.Subscription(ctx, paid.Subscription)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil
+	case err != nil:
+		return err
+	case r.Live(), r.Over():
+		return nil
+	}
+	return fault.New(fault.Conflict, "A payment for the plan %s is being processed", page.Plan)
+}
+
+// expire closes a page. One that the provider does not know is closed.
+func (s *Billing) expire(ctx context.Context, page plan.Checkout) error {
+	if err := s.Payments.Expire(ctx, page.Session); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
+}
+
+// Return says what became of a page to pay on, and follows the subscription that
+// came of it, should the provider's message not have come yet. It asks for no
+// actor: the session is all that somebody who comes back has.
+func (s *Billing) Return(ctx context.Context, session string) (plan.Session, error) {
+	if session == "" || len(session) > maxSession {
+		return plan.Session{}, fault.Missing("Checkout")
+	}
+	page, err := s.Payments.Session(ctx, session)
+	if err != nil {
+		if fault.Is(err, fault.NotFound) {
+			err = fault.Missing("Checkout")
+		}
+		return plan.Session{}, err
+	}
+	if page.Subscription == "" || page.Org == "" {
+		return page, nil
+	}
+	err = s.follow(ctx, page.Org, page.Subscription, s.byItself("by the payment provider"), nil, nil)
+	if fault.Is(err, fault.NotFound) {
+		err = nil // an organisation that is not there any more
+	}
+	return page, err
+}
+
+// maxSession is the longest id of a session, in bytes.
+const maxSession = 255

@@ -1,0 +1,149 @@
+package billing
+
+import (
+	"context"
+	"errors"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// errChanged says that the record is not any more what it was when the provider
+// was asked.
+var errChanged = errors.New("the subscription has changed meanwhile")
+
+// A fallback is what a subscription becomes of which the provider knows nothing.
+type fallback func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed)
+
+// lapsed ends the subscription.
+func lapsed(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed) {
+	return was.Lapsed(s.Clock.Now()), plan.Followed
+}
+
+// follow reads a subscription from the provider and stores what that makes of
+// the organisation's. Before is called first in the transaction, and its error
+// ends it. Without a fallback, what the provider does not know changes nothing.
+func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as note, unknown fallback, before func(ports.Records) error) error {
+	for range rounds {
+		read, err := s.Store.Directory().Subscriptions().Get(ctx, o)
+		if err != nil {
+			return err
+		}
+		remote, err := s.Provider.Subscription(ctx, subscription)
+		gone := fault.Is(err, fault.NotFound)
+		if err != nil && !gone {
+			return err
+		}
+		heed := plan.Followed
+		err = s.Store.Atomic(ctx, func(r ports.Records) error {
+			if before != nil {
+				if err := before(r); err != nil {
+					return err
+				}
+			}
+			was, err := s.hold(ctx, r, o)
+			if err != nil {
+				return err
+			}
+			if was.Revision != read.Revision {
+				return errChanged
+			}
+			is := was
+			switch {
+			case !gone && remote.Org != "" && remote.Org != o:
+				heed = plan.Superseded // it is another organisation's
+			case !gone && was.State() == plan.External && remote.Live():
+				s.Log.Warn("the payment provider bills an organisation whose subscription is managed externally", "org", string(o), "subscription", subscription)
+			case !gone:
+				is, heed = was.Follow(remote, s.Clock.Now())
+			case unknown != nil:
+				is, heed = unknown(s, was)
+			}
+			return s.put(ctx, r, was, is, as)
+		})
+		if !errors.Is(err, errChanged) {
+			s.tell(o, subscription, remote, heed, err)
+			return err
+		}
+	}
+	return errBusy
+}
+
+// tell warns of what somebody should look at.
+func (s *Billing) tell(o id.Org, subscription string, r plan.Remote, heed plan.Heed, err error) {
+	switch {
+	case err != nil:
+	case heed == plan.UnknownPrice:
+		s.Log.Error("a subscription has a price that is not configured", "org", string(o), "subscription", subscription)
+	case heed == plan.UnknownState:
+		s.Log.Error("a subscription has a status that is not known", "org", string(o), "subscription", subscription, "status", string(r.Status))
+	case heed == plan.Superseded && r.Live():
+		s.Log.Error("an organisation has a second live subscription, which counts for nothing", "org", string(o), "subscription", subscription)
+	}
+}
+
+// Hear takes a message of the provider. Before is called first in each
+// transaction that it begins, and its error ends it.
+func (s *Billing) Hear(ctx context.Context, e plan.Event, before func(ports.Records) error) error {
+	if e.Kind == plan.Unrelated || e.Subscription == "" || e.Unpaid {
+		return nil
+	}
+	o, err := s.concerned(ctx, e)
+	if fault.Is(err, fault.NotFound) {
+		s.Log.Warn("a message of the payment provider is about nobody we know", "message", e.Message, "type", e.Type)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	word := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed) {
+		return was.Observed(e, s.Clock.Now())
+	}
+	return s.follow(ctx, o, e.Subscription, s.byItself("by the payment provider"), word, before)
+}
+
+// concerned finds the organisation that a message is about.
+func (s *Billing) concerned(ctx context.Context, e plan.Event) (id.Org, error) {
+	if e.Org != "" {
+		o, err := s.Store.Directory().Organisations().Get(ctx, e.Org)
+		return o.ID, err
+	}
+	if e.Customer == "" {
+		return "", fault.Missing("Customer")
+	}
+	return s.Store.Directory().Subscriptions().ByCustomer(ctx, e.Customer)
+}
+
+// dueAtOnce is how many subscriptions one run looks after.
+const dueAtOnce = 500
+
+// Keep records the trials that are over, and asks after subscriptions that were
+// to end and of which nothing was heard. Any number of servers may call it.
+func (s *Billing) Keep(ctx context.Context) error {
+	due, err := s.Store.Directory().Subscriptions().Due(ctx, s.Clock.Now(), dueAtOnce)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, o := range due {
+		if err := s.attend(ctx, o); err != nil && !fault.Is(err, fault.NotFound) {
+			failed = errors.Join(failed, err)
+		}
+		if ctx.Err() != nil {
+			return failed
+		}
+	}
+	return failed
+}
+
+func (s *Billing) attend(ctx context.Context, o id.Org) error {
+	is, err := s.revise(ctx, o, s.byItself("because the trial is over"), func(was plan.Subscription) (plan.Subscription, error) {
+		return was.At(s.Clock.Now()), nil
+	})
+	if err != nil || !is.Billed() {
+		return err
+	}
+	return s.follow(ctx, o, is.ProviderID, s.byItself("by the payment provider"), lapsed, nil)
+}
