@@ -168,8 +168,9 @@ func (p *Provider) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // known with everything below it. Those of the interface that mean nothing here
 // are not known either, so that nobody relies on them.
 func only(fields url.Values, known ...string) error {
+	known = append(known, "expand[*")
 	for name, values := range fields {
-		found := slices.ContainsFunc(append(known, "expand[*"), func(k string) bool {
+		found := slices.ContainsFunc(known, func(k string) bool {
 			prefix, below := strings.CutSuffix(k, "*")
 			return name == k || below && strings.HasPrefix(name, prefix)
 		})

@@ -104,7 +104,7 @@ func TestInterface(t *testing.T) {
 	t.Run("a subscription that is cancelled is over, once", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.subscribed()
-		is, err := st.subscriptions().Cancel(s.ID, &stripe.SubscriptionCancelParams{Params: stripe.Params{Expand: []*string{stripe.String("customer")}}})
+		is, err := st.subscriptions().Cancel(s.ID, &stripe.SubscriptionCancelParams{Expand: []*string{stripe.String("customer")}})
 		if err != nil || is.Status != "canceled" || is.EndedAt != st.clock.Now().Unix() || is.Customer.Name != "Analytical Engines" {
 			t.Fatalf("%v, %+v", err, is)
 		}

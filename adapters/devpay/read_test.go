@@ -19,8 +19,7 @@ func TestEventsAreUnderstood(t *testing.T) {
 	var mu sync.Mutex
 	var read []plan.Event
 	const org = id.Org("0198c5a0-0000-7000-8000-000000000001")
-	var st *stage
-	st = set(t, t.TempDir(), func(o *devpay.Options) {
+	st := set(t, t.TempDir(), func(o *devpay.Options) {
 		events := stripepay.NewEvents([]string{secret}, map[plan.Plan]string{plan.Standard: "price_s", plan.Premium: "price_p"}, o.Clock)
 		o.Emit = func(_ context.Context, _ string, body []byte) error {
 			signature := stripepay.Sign(secret, o.Clock.Now(), body)
