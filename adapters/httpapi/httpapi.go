@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"collab/app/access"
+	"collab/app/billing"
 	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/idempotency"
@@ -46,12 +47,14 @@ type Options struct {
 	Feed        *changes.Feed
 	Chats       *chats.Chats
 	Metering    *metering.Metering
+	Billing     *billing.Billing
 
 	Log    *slog.Logger
 	Meter  metric.Meter
 	Tracer trace.Tracer // nil: no traces
 
 	PublicURL   string   // the address that clients use, without a trailing slash
+	AppURL      string   // the application, which people go back to; empty: no link
 	Release     string   // the running version, for people who look
 	AdminSecret string   // empty: there are no operator endpoints
 	Origins     []string // of browser clients; empty: none
@@ -96,7 +99,7 @@ func New(o Options) (http.Handler, error) {
 	for name, missing := range map[string]bool{
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
-		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
+		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
 		"Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {

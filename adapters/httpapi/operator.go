@@ -22,26 +22,11 @@ type overviewView struct {
 	Subscription       subscriptionView `json:"subscription"`
 }
 
-type subscriptionView struct {
-	Plan               plan.Plan   `json:"plan"`
-	Status             plan.Status `json:"status"`
-	Seats              int         `json:"seats"`
-	PurchasedSeats     *int        `json:"purchasedSeats"`
-	CurrentPeriodStart *moment     `json:"currentPeriodStart"`
-	CurrentPeriodEnd   *moment     `json:"currentPeriodEnd"`
-	ManagedExternally  bool        `json:"managedExternally"`
-}
-
 func viewOverview(o operator.Overview) overviewView {
-	s := o.Subscription
 	return overviewView{
 		ID: o.ID, Name: said(o.Name), Slug: said(o.Slug), CreatedAt: moment(o.CreatedAt), UpdatedAt: moment(o.UpdatedAt),
 		ClosedAt: maybe(o.ClosedAt), Owners: o.Seats.Owners, Members: o.Seats.Members, PendingInvitations: o.Seats.Pending,
-		Subscription: subscriptionView{
-			Plan: s.Plan, Status: s.Status(), Seats: o.Seats.Members, PurchasedSeats: s.PurchasedSeats,
-			CurrentPeriodStart: maybe(s.CurrentPeriodStart), CurrentPeriodEnd: maybe(s.CurrentPeriodEnd),
-			ManagedExternally: s.ManagedExternally,
-		},
+		Subscription: viewSubscription(o.Subscription, o.Seats.Members),
 	}
 }
 

@@ -95,6 +95,16 @@ func (a *api) routes() []row {
 		{"POST", "/chat", writer, a.startChat},
 		{"GET", "/models", member, a.listModels},
 
+		{"GET", "/billing/status", member, a.subscriptionGate},
+		{"GET", "/billing/subscription", member, a.subscription},
+		{"POST", "/billing/trial", manager, a.startTrial},
+		{"POST", "/billing/checkout", manager, a.checkout},
+		{"POST", "/billing/portal", manager, a.portal},
+		{"POST", "/billing/downgrade", manager, a.downgrade},
+		{"GET", "/billing/checkout/success", browser, a.checkoutSuccess},
+		{"GET", "/billing/checkout/cancel", browser, a.checkoutCancel},
+		{"POST", "/billing/webhook", signed, a.paymentWebhook},
+
 		{"GET", "/metering/org", member, a.orgUsage},
 		{"GET", "/metering/user", member, a.ownUsage},
 		{"GET", "/metering/quota", member, a.quotaToday},

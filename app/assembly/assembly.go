@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -21,6 +22,7 @@ import (
 	"collab/adapters/servicetoken"
 	"collab/adapters/vault"
 	"collab/app/access"
+	"collab/app/billing"
 	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/idempotency"
@@ -88,7 +90,7 @@ func server(c Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, roles, newTelemetry, newDraining,
-			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New,
+			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling,
 			operator.New, idempotency.New, newUpkeep, newHandler,
 		),
 		fx.Invoke(serve, keepUp),
@@ -221,8 +223,23 @@ func newUpkeep(c Config, store ports.Store, blobs ports.Blobs, clock ports.Clock
 	return upkeep.New(store, blobs, clock, c.retention())
 }
 
-func newWebhooks(store ports.Store, events ports.IdentityEvents, clock ports.Clock, ids ports.IDs, roles org.RoleMap, o *objects.Objects) *webhooks.Webhooks {
-	return webhooks.New(webhooks.Options{Store: store, Identity: events, Clock: clock, IDs: ids, Roles: roles, Objects: o})
+type webhooksNeeds struct {
+	fx.In
+	Store    ports.Store
+	Identity ports.IdentityEvents
+	Payments ports.PaymentEvents
+	Clock    ports.Clock
+	IDs      ports.IDs
+	Roles    org.RoleMap
+	Objects  *objects.Objects
+	Billing  *billing.Billing
+}
+
+func newWebhooks(n webhooksNeeds) *webhooks.Webhooks {
+	return webhooks.New(webhooks.Options{
+		Store: n.Store, Identity: n.Identity, Payments: n.Payments, Clock: n.Clock, IDs: n.IDs, Roles: n.Roles,
+		Objects: n.Objects, Billing: n.Billing,
+	})
 }
 
 type handlerNeeds struct {
@@ -242,12 +259,14 @@ type handlerNeeds struct {
 	Feed        *changes.Feed
 	Chats       *chats.Chats
 	Metering    *metering.Metering
+	Billing     *billing.Billing
 	Telemetry   telemetry
 	Health      ports.Health
 	Draining    *draining
 	IDs         ports.IDs
 	Keys        publicKeys
 	Mounts      mounts
+	Payments    payMounts
 	Log         *slog.Logger
 }
 
@@ -260,12 +279,15 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	mounted := map[string]http.Handler{}
+	maps.Copy(mounted, n.Mounts)
+	maps.Copy(mounted, n.Payments)
 	return httpapi.New(httpapi.Options{
 		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
-		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Heartbeat: n.Config.heartbeat(),
+		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Heartbeat: n.Config.heartbeat(),
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
-		PublicURL: string(n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates,
+		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates,
 		Document: document, JWKS: n.Keys,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {
@@ -273,7 +295,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 			}
 			return n.Health.Ready(ctx)
 		},
-		Metrics: n.Telemetry.scrape, Mounts: n.Mounts, NewID: n.IDs.New,
+		Metrics: n.Telemetry.scrape, Mounts: mounted, NewID: n.IDs.New,
 	})
 }
 

@@ -42,6 +42,8 @@ var complete = []string{
 	"COLLAB_SECRETS_KEYS=/etc/collab/secrets-keys.json", "COLLAB_IDENTITY_ISSUER=https://id.example.com",
 	"COLLAB_IDENTITY_CLIENT_ID=collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_x", "COLLAB_APP_URL=https://app.example.com",
 	"COLLAB_ANTHROPIC_API_KEY=key",
+	"COLLAB_STRIPE_SECRET_KEY=sk_live_x", "COLLAB_STRIPE_WEBHOOK_SECRETS=whsec_x",
+	"COLLAB_STRIPE_PRICE_STANDARD=price_1", "COLLAB_STRIPE_PRICE_PREMIUM=price_2",
 }
 
 func TestProfilesAreValidAndPrinted(t *testing.T) {
@@ -105,7 +107,7 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	for _, name := range []string{
 		"COLLAB_PUBLIC_URL", "COLLAB_DATABASE_URL", "COLLAB_BLOB_URL", "COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS",
 		"COLLAB_IDENTITY_ISSUER", "COLLAB_IDENTITY_CLIENT_ID", "COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_APP_URL",
-		"COLLAB_MAIL_FROM", "COLLAB_ANTHROPIC_API_KEY",
+		"COLLAB_MAIL_FROM", "COLLAB_ANTHROPIC_API_KEY", "COLLAB_STRIPE_SECRET_KEY", "COLLAB_STRIPE_WEBHOOK_SECRETS",
 	} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
@@ -144,6 +146,8 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_ANTHROPIC_URL=models.example.com", "COLLAB_ANTHROPIC_URL"},
 		{"COLLAB_OPENAI_URL=/v1", "COLLAB_OPENAI_URL"},
 		{"COLLAB_POSTHOG_URL=posthog", "COLLAB_POSTHOG_URL"},
+		{"COLLAB_STRIPE_API_URL=stripe", "COLLAB_STRIPE_API_URL"},
+		{"COLLAB_STRIPE_SECRET_KEY=sk_test_x", "COLLAB_STRIPE_PRICE_STANDARD"},
 	} {
 		if _, err := ReadConfig([]string{c.set}); err == nil || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%s: %v", c.set, err)
@@ -152,15 +156,18 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 }
 
 func TestAnEmptyVariableIsAsIfUnsetExceptForSecrets(t *testing.T) {
-	c := read(t, "COLLAB_LISTEN=", "COLLAB_IDENTITY_WEBHOOK_SECRETS=", "COLLAB_ADMIN_SECRET=")
+	c := read(t, "COLLAB_LISTEN=", "COLLAB_IDENTITY_WEBHOOK_SECRETS=", "COLLAB_STRIPE_WEBHOOK_SECRETS=", "COLLAB_ADMIN_SECRET=")
 	if c.Listen != "127.0.0.1:8080" {
 		t.Errorf("COLLAB_LISTEN is %q", c.Listen)
 	}
 	if c.IdentityWebhooks == nil || *c.IdentityWebhooks != "" {
 		t.Error("an empty COLLAB_IDENTITY_WEBHOOK_SECRETS was taken for an unset one")
 	}
-	if read(t).IdentityWebhooks != nil {
-		t.Error("an unset COLLAB_IDENTITY_WEBHOOK_SECRETS was taken for an empty one")
+	if c.StripeWebhooks == nil || *c.StripeWebhooks != "" {
+		t.Error("an empty COLLAB_STRIPE_WEBHOOK_SECRETS was taken for an unset one")
+	}
+	if unset := read(t); unset.IdentityWebhooks != nil || unset.StripeWebhooks != nil {
+		t.Error("an unset variable of secrets was taken for an empty one")
 	}
 }
 

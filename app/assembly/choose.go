@@ -1,11 +1,9 @@
 package assembly
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -234,26 +232,9 @@ func emit(ctx context.Context, client *http.Client, to, secret, message string, 
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set(standardwebhooks.HeaderID, message)
-	r.Header.Set(standardwebhooks.HeaderTimestamp, fmt.Sprint(at.Unix()))
-	r.Header.Set(standardwebhooks.HeaderSignature, signature)
-	answer, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
-	if err := answer.Body.Close(); err != nil {
-		return err
-	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the webhook answered %s", answer.Status)
-	}
-	return nil
+	return tell(ctx, client, to, map[string]string{
+		standardwebhooks.HeaderID: message, standardwebhooks.HeaderTimestamp: fmt.Sprint(at.Unix()), standardwebhooks.HeaderSignature: signature,
+	}, body)
 }
 
 // webhookSigning are the secrets of the identity provider's messages.

@@ -53,6 +53,12 @@ type Config struct {
 	IdentityWebhooks     *string  `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" help:"whsec_… secrets, comma separated; empty: no message is accepted" or:"made at first start"`
 	IdentityRoleMap      string   `env:"COLLAB_IDENTITY_ROLE_MAP" help:"more role names of the provider: org:billing=MEMBER,…"`
 
+	StripeKey      string  `env:"COLLAB_STRIPE_SECRET_KEY" help:"secret key of Stripe's API" or:"the built-in development provider"`
+	StripeWebhooks *string `env:"COLLAB_STRIPE_WEBHOOK_SECRETS" help:"whsec_… secrets of its messages, comma separated; empty: no message is accepted" or:"made at first start"`
+	StripeStandard string  `env:"COLLAB_STRIPE_PRICE_STANDARD" help:"id of the price of the plan STANDARD"`
+	StripePremium  string  `env:"COLLAB_STRIPE_PRICE_PREMIUM" help:"id of the price of the plan PREMIUM"`
+	StripeURL      string  `env:"COLLAB_STRIPE_API_URL" help:"address of a server that speaks Stripe's API, without /v1" or:"Stripe's own"`
+
 	AnthropicKey string `env:"COLLAB_ANTHROPIC_API_KEY" help:"key of Anthropic's API"`
 	AnthropicURL string `env:"COLLAB_ANTHROPIC_URL" help:"address of a server that speaks its protocol, without /v1" or:"Anthropic's own"`
 	OpenAIKey    string `env:"COLLAB_OPENAI_API_KEY" help:"key of OpenAI's API"`
@@ -79,7 +85,7 @@ type Config struct {
 }
 
 // emptyCounts names the variables whose empty value says something.
-var emptyCounts = []string{"COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_ADMIN_SECRET"}
+var emptyCounts = []string{"COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_STRIPE_WEBHOOK_SECRETS", "COLLAB_ADMIN_SECRET"}
 
 // ReadConfig reads the configuration from an environment in the form of
 // os.Environ. The error lists everything that is wrong or missing, by name.
@@ -94,8 +100,12 @@ func ReadConfig(environ []string) (Config, error) {
 	if err := env.ParseWithOptions(&c, env.Options{Environment: set}); err != nil {
 		return c, err
 	}
+	// The parser takes an empty text for nothing.
 	if secrets, ok := set["COLLAB_IDENTITY_WEBHOOK_SECRETS"]; ok {
-		c.IdentityWebhooks = &secrets // the parser takes an empty text for nothing
+		c.IdentityWebhooks = &secrets
+	}
+	if secrets, ok := set["COLLAB_STRIPE_WEBHOOK_SECRETS"]; ok {
+		c.StripeWebhooks = &secrets
 	}
 	c.fill()
 	return c, c.check()
@@ -148,7 +158,7 @@ func (c Config) check() error {
 	for name, address := range map[string]string{
 		"COLLAB_PUBLIC_URL": c.PublicURL, "COLLAB_IDENTITY_ISSUER": c.IdentityIssuer,
 		"COLLAB_IDENTITY_SIGN_IN_URL": c.IdentitySignInURL, "COLLAB_APP_URL": c.AppURL,
-		"COLLAB_ANTHROPIC_URL": c.AnthropicURL, "COLLAB_OPENAI_URL": c.OpenAIURL, "COLLAB_POSTHOG_URL": c.PostHogURL,
+		"COLLAB_ANTHROPIC_URL": c.AnthropicURL, "COLLAB_OPENAI_URL": c.OpenAIURL, "COLLAB_STRIPE_API_URL": c.StripeURL, "COLLAB_POSTHOG_URL": c.PostHogURL,
 	} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 			add("%s must be an http or https address", name)
@@ -191,11 +201,15 @@ func (c Config) check() error {
 	if c.IdentityClientID != "" && c.IdentitySignInURL != "" {
 		add("COLLAB_IDENTITY_CLIENT_ID and COLLAB_IDENTITY_SIGN_IN_URL exclude each other: a provider signs in by code or by session")
 	}
+	if c.StripeKey != "" && (c.StripeStandard == "" || c.StripePremium == "" || c.StripeStandard == c.StripePremium) {
+		add("COLLAB_STRIPE_PRICE_STANDARD and COLLAB_STRIPE_PRICE_PREMIUM must be the ids of two prices where COLLAB_STRIPE_SECRET_KEY is set")
+	}
 	if c.Production() {
 		for _, need := range []struct{ name, value string }{
 			{"COLLAB_PUBLIC_URL", c.PublicURL}, {"COLLAB_DATABASE_URL", c.DatabaseURL}, {"COLLAB_BLOB_URL", c.BlobURL},
 			{"COLLAB_TOKEN_KEYS", c.TokenKeys}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys},
 			{"COLLAB_IDENTITY_ISSUER", c.IdentityIssuer}, {"COLLAB_APP_URL", c.AppURL},
+			{"COLLAB_STRIPE_SECRET_KEY", c.StripeKey},
 		} {
 			if need.value == "" {
 				add("%s must be set in production", need.name)
@@ -203,6 +217,9 @@ func (c Config) check() error {
 		}
 		if c.IdentityWebhooks == nil {
 			add("COLLAB_IDENTITY_WEBHOOK_SECRETS must be set in production")
+		}
+		if c.StripeWebhooks == nil {
+			add("COLLAB_STRIPE_WEBHOOK_SECRETS must be set in production")
 		}
 		if c.IdentityClientID == "" && c.IdentitySignInURL == "" {
 			add("COLLAB_IDENTITY_CLIENT_ID or COLLAB_IDENTITY_SIGN_IN_URL must be set in production")

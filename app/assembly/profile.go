@@ -21,6 +21,7 @@ func profile(c Config) []choice {
 		chooseRecords(c),
 		chooseBlobs(c),
 		chooseBus(c),
+		choosePayments(c),
 		chooseModels(c),
 		chooseAnalytics(c),
 		chooseIdentity(c),

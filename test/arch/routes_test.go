@@ -106,7 +106,7 @@ var specified = []group{
 		POST /mcp-oauth/start
 		GET /mcp-oauth/callback
 		GET /mcp-oauth/poll`},
-	{"billing", false, `
+	{"billing", true, `
 		GET /billing/status
 		GET /billing/subscription
 		POST /billing/trial

@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"collab/app/billing"
+	"collab/domain/fault"
+	"collab/domain/plan"
+)
+
+type gateView struct {
+	Allowed              bool        `json:"allowed"`
+	HasActivePlan        bool        `json:"hasActivePlan"`
+	HadPriorSubscription bool        `json:"hadPriorSubscription"`
+	Plan                 plan.Plan   `json:"plan"`
+	Status               plan.Status `json:"status"`
+	TrialEndsAt          *moment     `json:"trialEndsAt"`
+}
+
+func viewGate(s plan.Subscription) gateView {
+	return gateView{
+		Allowed: s.Allowed(), HasActivePlan: s.HasActivePlan(), HadPriorSubscription: s.EverPaid,
+		Plan: s.Plan, Status: s.Status(), TrialEndsAt: maybe(s.TrialEnd),
+	}
+}
+
+type subscriptionView struct {
+	Plan               plan.Plan   `json:"plan"`
+	Status             plan.Status `json:"status"`
+	Seats              int         `json:"seats"`
+	PurchasedSeats     *int        `json:"purchasedSeats"`
+	CurrentPeriodStart *moment     `json:"currentPeriodStart"`
+	CurrentPeriodEnd   *moment     `json:"currentPeriodEnd"`
+	CancelAtPeriodEnd  bool        `json:"cancelAtPeriodEnd"`
+	TrialEnd           *moment     `json:"trialEnd"`
+	ManagedExternally  bool        `json:"managedExternally"`
+	HasPaymentMethod   bool        `json:"hasPaymentMethod"`
+}
+
+func viewSubscription(s plan.Subscription, seats int) subscriptionView {
+	return subscriptionView{
+		Plan: s.Plan, Status: s.Status(), Seats: seats, PurchasedSeats: s.PurchasedSeats,
+		CurrentPeriodStart: maybe(s.CurrentPeriodStart), CurrentPeriodEnd: maybe(s.CurrentPeriodEnd),
+		CancelAtPeriodEnd: s.CancelAtPeriodEnd, TrialEnd: maybe(s.TrialEnd),
+		ManagedExternally: s.ManagedExternally, HasPaymentMethod: s.HasPaymentMethod,
+	}
+}
+
+type urlView struct {
+	URL string `json:"url"`
+}
+
+func (a *api) subscriptionGate(c *call) error {
+	d, err := a.Billing.Subscription(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewGate(d.Subscription))
+}
+
+func (c *call) replyDetails(d billing.Details, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewSubscription(d.Subscription, d.Seats))
+}
+
+func (a *api) subscription(c *call) error {
+	return c.replyDetails(a.Billing.Subscription(c.r.Context(), c.actor))
+}
+
+func (a *api) startTrial(c *call) error {
+	return c.replyDetails(a.Billing.Trial(c.r.Context(), c.actor))
+}
+
+func (a *api) downgrade(c *call) error {
+	return c.replyDetails(a.Billing.Downgrade(c.r.Context(), c.actor))
+}
+
+func (a *api) checkout(c *call) error {
+	o, err := c.fields()
+	if err != nil {
+		return err
+	}
+	p := required(o, "plan", asPlan)
+	if err := o.err(); err != nil {
+		return err
+	}
+	url, err := a.Billing.Checkout(c.r.Context(), c.actor, p)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, urlView{url})
+}
+
+func (a *api) portal(c *call) error {
+	url, err := a.Billing.Portal(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, urlView{url})
+}
+
+// paymentWebhook hands a message of the payment provider on exactly as it came,
+// because its signature is over those bytes.
+func (a *api) paymentWebhook(c *call) error {
+	body, err := c.read(maxMessage)
+	if err != nil {
+		return err
+	}
+	if err := a.Webhooks.Payment(c.r.Context(), c.r.Header.Get, body); err != nil {
+		if fault.Is(err, fault.Invalid) { // what is not signed counts against the address
+			if limited := a.addresses.take(c, network(c.address)); limited != nil {
+				return limited
+			}
+		}
+		return err
+	}
+	c.send(http.StatusOK, received)
+	return nil
+}
+
+// outcomeView is what became of a checkout.
+type outcomeView struct {
+	Status string     `json:"status"` // open, complete, expired, cancelled or unknown
+	Plan   *plan.Plan `json:"plan"`
+}
+
+// checkoutSuccess is where somebody comes back to who has paid.
+func (a *api) checkoutSuccess(c *call) error {
+	c.unseen()
+	seen := outcomeView{Status: "unknown"}
+	if session := c.r.URL.Query().Get("session_id"); session != "" {
+		page, err := a.Billing.Return(c.r.Context(), session)
+		if err != nil {
+			return err
+		}
+		seen.Status = page.Status
+		if page.Plan != plan.None {
+			seen.Plan = &page.Plan
+		}
+	}
+	text := "Your subscription is up to date in a moment."
+	switch {
+	case seen.Status == "complete" && seen.Plan != nil:
+		text = "You have subscribed to the plan " + string(*seen.Plan) + "."
+	case seen.Status == "open":
+		text = "The payment has not been made yet."
+	case seen.Status == "expired":
+		text = "The checkout has expired. Nothing was charged."
+	}
+	return a.comeBack(c, seen, "Thank you", text)
+}
+
+// checkoutCancel is where somebody comes back to who has not.
+func (a *api) checkoutCancel(c *call) error {
+	c.unseen()
+	return a.comeBack(c, outcomeView{Status: "cancelled"}, "Checkout cancelled", "Nothing was charged.")
+}
+
+// comeBack sends somebody back to the application, with a page that says how it
+// went.
+func (a *api) comeBack(c *call, seen outcomeView, title, text string) error {
+	if accept := c.r.Header.Get("Accept"); strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
+		return c.reply(http.StatusOK, seen)
+	}
+	var page bytes.Buffer
+	if err := comeBackPage.Execute(&page, map[string]string{"Title": title, "Text": text, "App": a.AppURL}); err != nil {
+		return err
+	}
+	c.html(http.StatusOK, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'", page.Bytes())
+	return nil
+}
+
+var comeBackPage = template.Must(template.New("back").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Title}}</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:4rem auto;padding:0 1rem}</style></head>
+<body><h1>{{.Title}}</h1><p>{{.Text}}</p>{{if .App}}<p><a href="{{.App}}">Back to the application</a></p>{{end}}</body></html>
+`))

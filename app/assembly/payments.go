@@ -1,0 +1,187 @@
+package assembly
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/fx"
+
+	"collab/adapters/devpay"
+	"collab/adapters/stripepay"
+	"collab/app/billing"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// paymentEdge is how organisations pay.
+type paymentEdge struct {
+	fx.Out
+	Payments ports.Payments
+	Billing  ports.Billing
+	Mounts   payMounts
+}
+
+type payMounts mounts // of the development provider
+
+// paymentSigning are the secrets of the payment provider's messages.
+type paymentSigning []string
+
+// The ends of a checkout, under the versioned interface.
+const (
+	successPath = "/api/v1/billing/checkout/success"
+	cancelPath  = "/api/v1/billing/checkout/cancel"
+	paymentPath = "/api/v1/billing/webhook"
+)
+
+func choosePayments(c Config) choice {
+	ch := choice{group: "Payments, Billing, PaymentEvents", decided: "COLLAB_STRIPE_SECRET_KEY"}
+	ch.adapter, ch.option = "`stripepay`", fx.Options(fx.Provide(stripePayments), paymentEvents)
+	if c.StripeKey == "" {
+		ch.adapter, ch.option = "`stripepay` at the built-in provider `devpay`", fx.Options(fx.Provide(developmentPayments), paymentEvents)
+	}
+	return ch
+}
+
+var paymentEvents = fx.Provide(
+	func(c Config, s ports.Secrets) (paymentSigning, error) { return paymentSecrets(c, s) },
+	func(c Config, s paymentSigning, clock ports.Clock) ports.PaymentEvents {
+		return stripepay.NewEvents(s, prices(c), clock)
+	},
+)
+
+// prices are the ids of the plans' prices. The development provider has some of
+// its own.
+func prices(c Config) map[plan.Plan]string {
+	if c.StripeKey == "" {
+		return map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
+	}
+	return map[plan.Plan]string{plan.Standard: c.StripeStandard, plan.Premium: c.StripePremium}
+}
+
+func stripeAt(c Config, base publicURL, key, address string, log *slog.Logger) (*stripepay.Payments, error) {
+	return stripepay.New(stripepay.Options{
+		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + successPath, CancelURL: string(base) + cancelPath, Log: log,
+	})
+}
+
+func stripePayments(c Config, base publicURL, log *slog.Logger) (paymentEdge, error) {
+	p, err := stripeAt(c, base, c.StripeKey, c.StripeURL, log)
+	return paymentEdge{Payments: p, Billing: p}, err
+}
+
+type devpayNeeds struct {
+	fx.In
+	Config  Config
+	Base    publicURL
+	Clock   ports.Clock
+	IDs     ports.IDs
+	Secrets ports.Secrets
+	Signing paymentSigning
+	Log     *slog.Logger
+}
+
+// developmentPayments runs the built-in provider inside the server. It is a
+// provider like any other: it is called by its interface, and its messages come
+// in as signed webhooks.
+func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	named := map[string]string{}
+	for p, price := range prices(n.Config) {
+		named[price] = string(p)
+	}
+	dev, err := devpay.New(devpay.Options{
+		Development: !n.Config.Production(), Listen: n.Config.Listen, PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base),
+		StateFile: filepath.Join(n.Config.DataDir, "dev-payments.json"), Prices: named,
+		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,
+		Emit: func(ctx context.Context, _ string, body []byte) error {
+			if len(n.Signing) == 0 || n.Signing[0] == "" {
+				return errors.New("COLLAB_STRIPE_WEBHOOK_SECRETS is empty: no message is accepted")
+			}
+			return tell(ctx, client, string(n.Base)+paymentPath, map[string]string{
+				"Stripe-Signature": stripepay.Sign(n.Signing[0], n.Clock.Now(), body),
+			}, body)
+		},
+	})
+	if err != nil {
+		return paymentEdge{}, err
+	}
+	lc.Append(fx.StopHook(dev.Close)) // which cancels what it waits for
+	p, err := stripeAt(n.Config, n.Base, dev.Key(), dev.APIURL(), n.Log)
+	return paymentEdge{Payments: p, Billing: p, Mounts: payMounts{devpay.Prefix: dev}}, err
+}
+
+// paymentSecrets returns the secrets of the payment provider's messages: the
+// configured ones, else one that is made at first start.
+func paymentSecrets(c Config, s ports.Secrets) ([]string, error) {
+	if c.StripeWebhooks != nil {
+		return strings.Split(*c.StripeWebhooks, ","), nil
+	}
+	made, err := keep(filepath.Join(c.DataDir, "payment-webhook-secret"), func() ([]byte, error) {
+		return []byte("whsec_" + s.Secret() + "\n"), nil
+	})
+	return []string{strings.TrimSpace(string(made))}, err
+}
+
+// appURL is where people go back to.
+func appURL(c Config, base publicURL) string {
+	if c.AppURL != "" {
+		return c.AppURL
+	}
+	return string(base) + "/docs"
+}
+
+// billingEvery is how often subscriptions are looked after.
+const billingEvery = time.Minute
+
+type billingNeeds struct {
+	fx.In
+	Config   Config
+	Base     publicURL
+	Store    ports.Store
+	Payments ports.Payments
+	Provider ports.Billing
+	Clock    ports.Clock
+	IDs      ports.IDs
+	Log      *slog.Logger
+}
+
+func newBilling(lc fx.Lifecycle, n billingNeeds) *billing.Billing {
+	b := billing.New(billing.Options{
+		Store: n.Store, Payments: n.Payments, Provider: n.Provider, Clock: n.Clock, IDs: n.IDs, Log: n.Log,
+		PaidURL: string(n.Base) + successPath, AppURL: appURL(n.Config, n.Base),
+	})
+	regularly(lc, billingEvery, b.Keep, func(err error) { n.Log.Error("subscriptions could not be looked after", "error", err) })
+	return b
+}
+
+// tell posts a message to a webhook of ours.
+func tell(ctx context.Context, client *http.Client, to string, header map[string]string, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
+	if err := answer.Body.Close(); err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the webhook answered %s", answer.Status)
+	}
+	return nil
+}
