@@ -53,7 +53,8 @@ func (userModelSumRow) TableName() string { return "usage_user_models" }
 
 type userSumRow struct {
 	OrgID  string `gorm:"type:uuid;primaryKey"`
-	Day    int64  `gorm:"primaryKey;autoIncrement:false"`
+	Unit   int64  `gorm:"primaryKey;autoIncrement:false"`
+	Since  int64  `gorm:"primaryKey;autoIncrement:false"`
 	UserID string `gorm:"type:uuid;primaryKey"`
 	Sums   sumRow `gorm:"embedded"`
 }
@@ -62,6 +63,7 @@ func (userSumRow) TableName() string { return "usage_users" }
 
 type modelSumRow struct {
 	OrgID string `gorm:"type:uuid;primaryKey"`
+	Unit  int64  `gorm:"primaryKey;autoIncrement:false"`
 	Since int64  `gorm:"primaryKey;autoIncrement:false"`
 	Model string `gorm:"primaryKey"`
 	Lane  string `gorm:"primaryKey"`
@@ -112,11 +114,37 @@ var addUsage = func() (s [2]string) {
 	return s
 }()
 
-// What the sums are of: those of a user of a day, those of all of a quarter.
 const (
-	day     = 24 * time.Hour
-	quarter = day / 4
+	quarter = 6 * time.Hour
+	day     = 4 * quarter
+	week    = 7 * day // from Monday on
 )
+
+// What the sums of users and those of models are of, from the longest on: so a
+// period has few of them, and where it begins and ends few entries are left to
+// count. A summary tells the days of models one by one.
+var (
+	userUnits  = []time.Duration{week, day, quarter}
+	modelUnits = []time.Duration{day, time.Hour}
+)
+
+// addSums is a statement that adds to a row of sums for each of the units: its
+// key is the organisation, the unit, since when it is, and the other columns.
+func addSums(table string, units []time.Duration, others ...string) string {
+	key := "org_id, unit, since, " + strings.Join(others, ", ")
+	row := "(?, ?, ?, " + strings.Repeat("?, ", len(others)) + "?, ?, 1)"
+	return "INSERT INTO " + table + " (" + key + ", input, output, requests) VALUES " + strings.Join(slices.Repeat([]string{row}, len(units)), ", ") +
+		" ON CONFLICT (" + key + ") DO UPDATE SET " + strings.ReplaceAll(adds, "%", table)
+}
+
+// sumsOf are the parameters of such a statement.
+func sumsOf(e usage.Entry, units []time.Duration, others ...any) (args []any) {
+	for _, unit := range units {
+		args = append(args, string(e.Org), unit.Milliseconds(), e.At.Truncate(unit).UnixMilli())
+		args = append(append(args, others...), e.Tokens.Input, e.Tokens.Output)
+	}
+	return args
+}
 
 // adds is what becomes of a sum that is there.
 const adds = "input = %.input + excluded.input, output = %.output + excluded.output, requests = %.requests + excluded.requests"
@@ -124,10 +152,8 @@ const adds = "input = %.input + excluded.input, output = %.output + excluded.out
 var (
 	addUserModel = "INSERT INTO usage_user_models (org_id, user_id, day, model, input, output, requests) VALUES (?, ?, ?, ?, ?, ?, 1)" +
 		" ON CONFLICT (org_id, user_id, day, model) DO UPDATE SET " + strings.ReplaceAll(adds, "%", "usage_user_models")
-	addUser = "INSERT INTO usage_users (org_id, day, user_id, input, output, requests) VALUES (?, ?, ?, ?, ?, 1)" +
-		" ON CONFLICT (org_id, day, user_id) DO UPDATE SET " + strings.ReplaceAll(adds, "%", "usage_users")
-	addModel = "INSERT INTO usage_models (org_id, since, model, lane, input, output, requests) VALUES (?, ?, ?, ?, ?, ?, 1)" +
-		" ON CONFLICT (org_id, since, model, lane) DO UPDATE SET " + strings.ReplaceAll(adds, "%", "usage_models")
+	addUser  = addSums("usage_users", userUnits, "user_id")
+	addModel = addSums("usage_models", modelUnits, "model", "lane")
 )
 
 // lane is which of a sum's rows a user's requests count in. The last digit of an
@@ -150,45 +176,57 @@ func (q ledger) Add(ctx context.Context, e usage.Entry) error {
 			_, err = exec(ctx, c.write, "Entry", addUserModel, org, user, on, e.Model, in, out)
 		}
 		if err == nil {
-			_, err = exec(ctx, c.write, "Entry", addUser, org, on, user, in, out)
+			_, err = exec(ctx, c.write, "Entry", addUser, sumsOf(e, userUnits, user)...)
 		}
 		if err == nil {
-			_, err = exec(ctx, c.write, "Entry", addModel, org, e.At.Truncate(quarter).UnixMilli(), e.Model, lane(e.User), in, out)
+			_, err = exec(ctx, c.write, "Entry", addModel, sumsOf(e, modelUnits, e.Model, lane(e.User))...)
 		}
 		return err
 	})
 }
 
-// span is a stretch of time within a unit whose entries a summary counts one by
-// one, or takes off again what the whole unit has of them.
-type span struct {
+// stretch is a part of a period: whole units of which there are sums, or where
+// unit is 0 the entries one by one. It is counted, or taken off again where what
+// surrounds it has too much.
+type stretch struct {
+	unit        time.Duration
 	from, until time.Time
 	off         bool
 }
 
-// cut returns a period as whole units, from the first up to the last, and at
-// most two spans of at most half a unit.
-func cut(p usage.Period, unit time.Duration) (first, last time.Time, spans []span) {
-	first, last = p.Start.Truncate(unit), p.End.Truncate(unit)
+// cover returns the stretches that a period is made of, or with off what is taken
+// off. All but the one of the longest unit are at its beginning and its end, and
+// at most about half as long as the next longer unit.
+func cover(p usage.Period, off bool, units []time.Duration) []stretch {
 	if !p.Start.Before(p.End) {
-		return first, first, nil
+		return nil
 	}
+	if len(units) == 0 {
+		return []stretch{{from: p.Start, until: p.End, off: off}}
+	}
+	unit, shorter := units[0], units[1:]
+	first, last := p.Start.Truncate(unit), p.End.Truncate(unit)
 	if first.Equal(last) && p.End.Sub(p.Start) <= unit/2 {
-		return first, first, []span{{from: p.Start, until: p.End}}
+		return cover(p, off, shorter)
 	}
-	if into := p.Start.Sub(first); into > unit/2 {
-		spans = append(spans, span{from: p.Start, until: first.Add(unit)})
+	var begin, end []stretch
+	if p.Start.Sub(first) > unit/2 {
 		first = first.Add(unit)
-	} else if into > 0 {
-		spans = append(spans, span{from: first, until: p.Start, off: true})
+		begin = cover(usage.Period{Start: p.Start, End: first}, off, shorter)
+	} else {
+		begin = cover(usage.Period{Start: first, End: p.Start}, !off, shorter)
 	}
-	if into := p.End.Sub(last); into > unit/2 {
-		spans = append(spans, span{from: p.End, until: last.Add(unit), off: true})
+	if p.End.Sub(last) > unit/2 {
 		last = last.Add(unit)
-	} else if into > 0 {
-		spans = append(spans, span{from: last, until: p.End})
+		end = cover(usage.Period{Start: p.End, End: last}, !off, shorter)
+	} else {
+		end = cover(usage.Period{Start: last, End: p.End}, off, shorter)
 	}
-	return first, last, spans
+	all := append(begin, end...)
+	if first.Before(last) {
+		all = append(all, stretch{unit: unit, from: first, until: last, off: off})
+	}
+	return all
 }
 
 // sumsRow is a sum of one model at some time on a day, or of one user.
@@ -204,101 +242,92 @@ func scanSums(s scanner) (r sumsRow, err error) {
 	return r, err
 }
 
-// summary builds a query that has all of a summary in it, and so tells of one
-// moment: sums of a model at a time, and of an organisation those of a user as
-// well.
-type summary struct {
-	dialect
+// rows builds a query for the rows that some sums are of, those of every stretch.
+type rows struct {
 	parts []string
 	args  []any
 }
 
-func (s *summary) add(part string, args ...any) {
-	s.parts, s.args = append(s.parts, part), append(s.args, args...)
-}
-
-// summed are the columns of a sum of rows, of which each is so many requests.
-func summed(sign, requests string) string {
-	return "CAST(" + sign + "SUM(x.input) AS BIGINT), CAST(" + sign + "SUM(x.output) AS BIGINT), CAST(" + sign + requests + " AS BIGINT)"
-}
-
-// whole sums rows of sums.
-var whole = summed("", "SUM(x.requests)")
-
-// single sums the span's entries, or takes them off.
-func (s span) single() string {
+// add has the rows of one stretch. They are summed for each value of the columns
+// that are first.
+func (r *rows) add(s stretch, of, from string, args ...any) {
+	sign, requests := "", "requests"
 	if s.off {
-		return summed("-", "COUNT(*)")
+		sign = "-"
 	}
-	return summed("", "COUNT(*)")
+	if s.unit == 0 {
+		requests = "1"
+	}
+	r.parts = append(r.parts, "SELECT "+of+", "+sign+"input AS input, "+sign+"output AS output, "+sign+requests+" AS requests FROM "+from)
+	r.args = append(r.args, args...)
 }
 
-// ofDay selects a part of a day's entries by user, in whose order an index has
-// them. SQLite would rather have them by time, and sort them.
-func (d dialect) ofDay() string {
-	if d == onSQLite {
-		return "x.day = ? AND +x.at >= ? AND +x.at < ?"
-	}
-	return "x.day = ? AND x.at >= ? AND x.at < ?"
+// summed is the query for the rows' sums, as scanSums reads them.
+func (r rows) summed(of, by string) string {
+	return "SELECT " + of + ", CAST(SUM(x.input) AS BIGINT), CAST(SUM(x.output) AS BIGINT), CAST(SUM(x.requests) AS BIGINT)" +
+		" FROM (" + strings.Join(r.parts, " UNION ALL ") + ") x GROUP BY " + by
 }
 
-func (s *summary) ofMember(o id.Org, user id.User, p usage.Period) {
-	first, last, spans := cut(p, day)
-	if first.Before(last) {
-		s.add("SELECT false, x.day, x.model, "+whole+" FROM usage_user_models x WHERE x.org_id = ? AND x.user_id = ? AND x.day >= ? AND x.day < ? GROUP BY x.day, x.model",
-			string(o), string(user), first.UnixMilli(), last.UnixMilli())
-	}
-	for _, p := range spans {
-		on := p.from.Truncate(day).UnixMilli()
-		s.add("SELECT false, "+s.param(column{"day", "bigint"})+", x.model, "+p.single()+
-			" FROM usage_entries x WHERE x.org_id = ? AND x.day = ? AND x.user_id = ? AND x.at >= ? AND x.at < ? GROUP BY x.model",
-			on, string(o), on, string(user), p.from.UnixMilli(), p.until.UnixMilli())
-	}
-}
-
-func (s *summary) ofOrganisation(o id.Org, p usage.Period) {
-	first, last, spans := cut(p, quarter)
-	if first.Before(last) {
-		s.add("SELECT false, x.since, x.model, "+whole+" FROM usage_models x WHERE x.org_id = ? AND x.since >= ? AND x.since < ? GROUP BY x.since, x.model",
-			string(o), first.UnixMilli(), last.UnixMilli())
-	}
-	for _, p := range spans {
-		s.add("SELECT false, "+s.param(column{"at", "bigint"})+", x.model, "+p.single()+
-			" FROM usage_entries x WHERE x.org_id = ? AND x.at >= ? AND x.at < ? GROUP BY x.model",
-			p.from.UnixMilli(), string(o), p.from.UnixMilli(), p.until.UnixMilli())
-	}
-	first, last, spans = cut(p, day)
-	if first.Before(last) {
-		s.add("SELECT true, 0, CAST(x.user_id AS TEXT), "+whole+" FROM usage_users x WHERE x.org_id = ? AND x.day >= ? AND x.day < ? GROUP BY x.user_id",
-			string(o), first.UnixMilli(), last.UnixMilli())
-	}
-	for _, p := range spans {
-		s.add("SELECT true, 0, CAST(x.user_id AS TEXT), "+p.single()+" FROM usage_entries x WHERE x.org_id = ? AND "+s.ofDay()+" GROUP BY x.user_id",
-			string(o), p.from.Truncate(day).UnixMilli(), p.from.UnixMilli(), p.until.UnixMilli())
-	}
-}
-
-func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Period) (usage.Summary, error) {
-	query := summary{dialect: q.dialect}
+// ofModels are the rows by model of a user, or of all users where it is empty.
+func ofModels(o id.Org, user id.User, p usage.Period) (r rows) {
 	if user != "" {
-		query.ofMember(o, user, p)
-	} else {
-		query.ofOrganisation(o, p)
+		for _, s := range cover(p, false, []time.Duration{day}) {
+			from, until := s.from.UnixMilli(), s.until.UnixMilli()
+			if s.unit > 0 {
+				r.add(s, "day AS at, model", "usage_user_models WHERE org_id = ? AND user_id = ? AND day >= ? AND day < ?", string(o), string(user), from, until)
+			} else {
+				r.add(s, "day AS at, model", "usage_entries WHERE org_id = ? AND day = ? AND user_id = ? AND at >= ? AND at < ?",
+					string(o), s.from.Truncate(day).UnixMilli(), string(user), from, until)
+			}
+		}
+		return r
 	}
+	for _, s := range cover(p, false, modelUnits) {
+		from, until := s.from.UnixMilli(), s.until.UnixMilli()
+		if s.unit > 0 {
+			r.add(s, "since AS at, model", "usage_models WHERE org_id = ? AND unit = ? AND since >= ? AND since < ?", string(o), s.unit.Milliseconds(), from, until)
+		} else {
+			r.add(s, "day AS at, model", "usage_entries WHERE org_id = ? AND at >= ? AND at < ?", string(o), from, until)
+		}
+	}
+	return r
+}
+
+// ofUsers are the rows by user.
+func ofUsers(o id.Org, p usage.Period) (r rows) {
+	for _, s := range cover(p, false, userUnits) {
+		from, until := s.from.UnixMilli(), s.until.UnixMilli()
+		if s.unit > 0 {
+			r.add(s, "user_id", "usage_users WHERE org_id = ? AND unit = ? AND since >= ? AND since < ?", string(o), s.unit.Milliseconds(), from, until)
+		} else {
+			r.add(s, "user_id", "usage_entries WHERE org_id = ? AND at >= ? AND at < ?", string(o), from, until)
+		}
+	}
+	return r
+}
+
+// Summary has all in one query, and so tells of one moment.
+func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Period) (usage.Summary, error) {
 	sum := usage.Summary{Period: p}
-	if len(query.parts) == 0 {
+	all := ofModels(o, user, p)
+	if len(all.parts) == 0 {
 		return sum, nil
+	}
+	query := all.summed("false, x.at, x.model", "x.at, x.model")
+	if user == "" {
+		users := ofUsers(o, p)
+		query, all.args = query+" UNION ALL "+users.summed("true, 0, CAST(x.user_id AS TEXT)", "x.user_id"), append(all.args, users.args...)
 	}
 	models, users, days := map[string]usage.Sum{}, map[string]usage.Sum{}, map[string]usage.Sum{}
 	err := each(ctx, q.read, "Entry", scanSums, func(r sumsRow) error {
 		if r.ofUser {
-			users[r.of] = users[r.of].Plus(r.Sum)
+			users[r.of] = r.Sum
 			return nil
 		}
 		on := string(quota.DayOf(instant(r.at)))
 		sum.Sum, models[r.of], days[on] = sum.Sum.Plus(r.Sum), models[r.of].Plus(r.Sum), days[on].Plus(r.Sum)
 		return nil
-	}, strings.Join(query.parts, " UNION ALL "), query.args...)
+	}, query, all.args...)
 	if err != nil {
 		return usage.Summary{}, err
 	}

@@ -41,17 +41,19 @@ func onEach(b *testing.B, bench func(b *testing.B, db *DB)) {
 }
 
 // BenchmarkSummary measures the summaries of a month in which 1,000 members of
-// one organisation made 1,000,000 requests to 5 models: of whole days, and from
-// noon to noon, which has the most entries counted one by one.
+// one organisation made 1,000,000 requests to 5 models: of whole days, which begin
+// and end in the middle of a week, from noon to noon, and from half past eight,
+// where of all that a summary is made of there is about the most.
 func BenchmarkSummary(b *testing.B) {
 	const users, days, requests = 1000, 30, 1_000_000
-	start := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 6, 3, 0, 0, 0, 0, time.UTC)
 	o := uid[id.Org](kindOrg, 7, 0)
 	onEach(b, func(b *testing.B, db *DB) {
 		ledgerOf(b, db, o, start, users, days, requests)
 		whole := usage.Period{Start: start, End: start.AddDate(0, 0, days)}
 		noon := usage.Period{Start: start.Add(day / 2), End: whole.End.Add(-day / 2)}
-		for name, p := range map[string]usage.Period{"whole days": whole, "from noon to noon": noon} {
+		early := usage.Period{Start: start.Add(17 * time.Hour / 2), End: whole.End.Add(-31 * time.Hour / 2)}
+		for name, p := range map[string]usage.Period{"whole days": whole, "from noon to noon": noon, "from half past eight": early} {
 			for of, user := range map[string]id.User{"organisation": "", "member": uid[id.User](kindUser, 7, 5)} {
 				b.Run(of+" "+name, func(b *testing.B) {
 					b.ReportAllocs()
@@ -74,37 +76,50 @@ func BenchmarkSummary(b *testing.B) {
 	})
 }
 
-// ledgerOf fills a ledger with entries that are even in time, and the sums that
-// are derived from them.
+// ledgerOf fills a ledger, and the sums that are derived from it.
 func ledgerOf(tb testing.TB, db *DB, o id.Org, start time.Time, users, days, requests int) {
 	tb.Helper()
-	made := func(kind int, n string) string {
-		if db.dialect == onPostgres {
-			return fmt.Sprintf("('%08x-0007-7000-8000-' || lpad(to_hex(%s), 12, '0'))::uuid", kind, n)
-		}
-		return fmt.Sprintf("printf('%08x-0007-7000-8000-%%012x', %s)", kind, n)
-	}
-	sums := "SUM(input), SUM(output), COUNT(*) FROM usage_entries WHERE org_id = '" + string(o) + "' GROUP BY "
-	on := fmt.Sprintf("at - at %% %d", day.Milliseconds())
-	last := "substr(user_id, 36)"
-	if db.dialect == onPostgres {
-		last = "substr(user_id::text, 36)"
-	}
-	since := fmt.Sprintf("at - at %% %d", quarter.Milliseconds())
-	for _, statement := range []string{
-		fmt.Sprintf(`INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome)
-			SELECT '%s', %s, %s, at, %s, 'claude-model-' || (n * 31 %% 5), 'anthropic', n %% 9000, n %% 700, 0, 0, 0, 'provider', 'completed'
-			FROM (WITH RECURSIVE s(n) AS (SELECT CAST(0 AS BIGINT) UNION ALL SELECT n + 1 FROM s WHERE n + 1 < %d) SELECT n, %d + n * %d AS at FROM s) AS x`,
-			o, made(kindEntry, "n"), made(kindUser, fmt.Sprintf("n * 7919 / 5 %% %d + 1", users)), on, requests, start.UnixMilli(), int64(days)*day.Milliseconds()/int64(requests)),
-		"INSERT INTO usage_user_models SELECT org_id, user_id, day, model, " + sums + "org_id, user_id, day, model",
-		"INSERT INTO usage_users SELECT org_id, day, user_id, " + sums + "org_id, day, user_id",
-		"INSERT INTO usage_models SELECT org_id, " + since + ", model, " + last + ", " + sums + "org_id, " + since + ", model, " + last,
-		map[dialect]string{onSQLite: "ANALYZE", onPostgres: "VACUUM ANALYZE"}[db.dialect],
-	} {
+	statements := append([]string{ledgerEntries(db.dialect, o, start, users, days, requests)}, ledgerSums(db.dialect)...)
+	for _, statement := range append(statements, map[dialect]string{onSQLite: "ANALYZE", onPostgres: "VACUUM ANALYZE"}[db.dialect]) {
 		if _, err := db.pools[0].ExecContext(tb.Context(), statement); err != nil {
 			tb.Fatalf("%v in %s", err, statement)
 		}
 	}
+}
+
+// ledgerEntries is the statement that makes entries that are even in time.
+func ledgerEntries(d dialect, o id.Org, start time.Time, users, days, requests int) string {
+	made := func(kind int, n string) string {
+		if d == onPostgres {
+			return fmt.Sprintf("('%08x-0007-7000-8000-' || lpad(to_hex(%s), 12, '0'))::uuid", kind, n)
+		}
+		return fmt.Sprintf("printf('%08x-0007-7000-8000-%%012x', %s)", kind, n)
+	}
+	return fmt.Sprintf(`INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome)
+		SELECT '%s', %s, %s, at, at - at %% %d, 'claude-model-' || (n * 31 %% 5), 'anthropic', n %% 9000, n %% 700, 0, 0, 0, 'provider', 'completed'
+		FROM (WITH RECURSIVE s(n) AS (SELECT CAST(0 AS BIGINT) UNION ALL SELECT n + 1 FROM s WHERE n + 1 < %d) SELECT n, %d + n * %d AS at FROM s) AS x`,
+		o, made(kindEntry, "n"), made(kindUser, fmt.Sprintf("n * 7919 / 5 %% %d + 1", users)), day.Milliseconds(), requests, start.UnixMilli(), int64(days)*day.Milliseconds()/int64(requests))
+}
+
+// ledgerSums are the statements that make the ledger's sums from it.
+func ledgerSums(d dialect) []string {
+	last := "substr(user_id, -1)"
+	if d == onPostgres {
+		last = "right(user_id::text, 1)"
+	}
+	const of = "SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY "
+	statements := []string{"INSERT INTO usage_user_models SELECT org_id, user_id, day, model, " + of + "org_id, user_id, day, model"}
+	since := func(unit time.Duration) string {
+		first := time.UnixMilli(0).Truncate(unit).UnixMilli()
+		return fmt.Sprintf("at - (at - %d) %% %d", first, unit.Milliseconds())
+	}
+	for _, unit := range userUnits {
+		statements = append(statements, fmt.Sprintf("INSERT INTO usage_users SELECT org_id, %d, %s, user_id, %s1, 3, 4", unit.Milliseconds(), since(unit), of))
+	}
+	for _, unit := range modelUnits {
+		statements = append(statements, fmt.Sprintf("INSERT INTO usage_models SELECT org_id, %d, %s, model, %s, %s1, 3, 4, 5", unit.Milliseconds(), since(unit), last, of))
+	}
+	return statements
 }
 
 // BenchmarkQuotas measures a request's way through its member's account and the

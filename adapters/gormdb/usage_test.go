@@ -2,6 +2,8 @@ package gormdb
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,32 +12,34 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
 )
 
-// TestWholesAndSpansAreThePeriod holds what a summary is made of against any
-// instant: it counts once in the period, and not at all outside.
-func TestWholesAndSpansAreThePeriod(t *testing.T) {
-	start := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+// TestStretchesAreThePeriod holds what a summary is made of against any instant:
+// it counts once in the period, and not at all outside.
+func TestStretchesAreThePeriod(t *testing.T) {
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
-		unit := rapid.SampledFrom([]time.Duration{day, quarter}).Draw(t, "unit")
+		units := rapid.SampledFrom([][]time.Duration{{day}, userUnits, modelUnits}).Draw(t, "units")
 		instants := rapid.Custom(func(t *rapid.T) time.Time {
-			halves := rapid.IntRange(0, 8).Draw(t, "halves")
-			beside := rapid.OneOf(rapid.Int64Range(-2, 2), rapid.Int64Range(-unit.Milliseconds(), unit.Milliseconds())).Draw(t, "beside")
-			return start.Add(time.Duration(halves)*unit/2 + time.Duration(beside)*time.Millisecond)
+			at := start.Add(time.Duration(rapid.IntRange(0, 6).Draw(t, "halves")) * units[0] / 2)
+			for _, unit := range units[1:] {
+				at = at.Add(time.Duration(rapid.Int64Range(-2, 2).Draw(t, "more halves")) * unit / 2)
+			}
+			shortest := units[len(units)-1].Milliseconds()
+			beside := rapid.OneOf(rapid.Int64Range(-2, 2), rapid.Int64Range(-shortest, shortest)).Draw(t, "beside")
+			return at.Add(time.Duration(beside) * time.Millisecond)
 		})
 		p := usage.Period{Start: instants.Draw(t, "start"), End: instants.Draw(t, "end")}
-		first, last, spans := cut(p, unit)
+		stretches := cover(p, false, units)
 		between := func(at, from, until time.Time) bool { return !at.Before(from) && at.Before(until) }
 		for range 8 {
 			at := instants.Draw(t, "at")
 			n := 0
-			if between(at, first, last) {
-				n++
-			}
-			for _, s := range spans {
+			for _, s := range stretches {
 				switch in := between(at, s.from, s.until); {
 				case in && s.off:
 					n--
@@ -44,18 +48,75 @@ func TestWholesAndSpansAreThePeriod(t *testing.T) {
 				}
 			}
 			if want := between(at, p.Start, p.End); n > 1 || n < 0 || (n == 1) != want {
-				t.Fatalf("%v counts %d times in %v to %v with %v, is in %v: %t", at, n, first, last, spans, p, want)
+				t.Fatalf("%v counts %d times in %v, is in %v: %t", at, n, stretches, p, want)
 			}
 		}
-		for _, s := range spans {
-			if long := s.until.Sub(s.from); long <= 0 || long > unit/2 || !s.from.Truncate(unit).Equal(s.until.Add(-1).Truncate(unit)) {
-				t.Fatalf("a span is from %v until %v", s.from, s.until)
+		number := map[time.Duration]int{}
+		for _, s := range stretches {
+			number[s.unit]++
+			// What surrounds the stretch, and half of which is enough.
+			surrounding := units[len(units)-1]
+			if i := slices.Index(units, s.unit); i >= 0 {
+				if !s.from.Equal(s.from.Truncate(s.unit)) || !s.until.Equal(s.until.Truncate(s.unit)) {
+					t.Fatalf("units of %v are from %v until %v", s.unit, s.from, s.until)
+				}
+				surrounding = units[max(0, i-1)]
 			}
-		}
-		if !first.Equal(first.Truncate(unit)) || !last.Equal(last.Truncate(unit)) || len(spans) > 2 {
-			t.Fatalf("from %v to %v with %v", first, last, spans)
+			long, all := s.until.Sub(s.from), s.until.Add(-1).Truncate(surrounding).Sub(s.from.Truncate(surrounding))
+			if long <= 0 || s.unit != units[0] && (long > surrounding/2+s.unit/2 || all != 0) || number[s.unit] > 2 || number[units[0]] > 1 {
+				t.Fatalf("one of %v is from %v until %v, of %v", s.unit, s.from, s.until, stretches)
+			}
 		}
 	})
+}
+
+// TestMigratingMakesTheSumsThatAddingMakes migrates a ledger of before there
+// were sums of several units, and adds its entries to another one.
+func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
+	o := uid[id.Org](kindOrg, 7, 0)
+	start := time.Date(2026, 6, 3, 0, 0, 0, 0, time.UTC)
+	sumsIn := func(db *DB) (all []string) {
+		for _, q := range []string{
+			"SELECT unit, since, CAST(user_id AS TEXT), '', input, output, requests FROM usage_users WHERE org_id = ? ORDER BY 1, 2, 3",
+			"SELECT unit, since, model, lane, input, output, requests FROM usage_models WHERE org_id = ? ORDER BY 1, 2, 3, 4",
+		} {
+			err := each(t.Context(), db.read, "Sum", func(s scanner) (string, error) {
+				var of, lane string
+				var n [5]int64
+				err := s.Scan(&n[0], &n[1], &of, &lane, &n[2], &n[3], &n[4])
+				return fmt.Sprint(of, " ", lane, " ", n), err
+			}, func(s string) error { all = append(all, s); return nil }, q, string(o))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return all
+	}
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			before, added := migratedTo(t, d.url(t), 4), migrated(t, d.url(t))
+			if _, err := before.pools[0].ExecContext(t.Context(), ledgerEntries(before.dialect, o, start, 3, 20, 500)); err != nil {
+				t.Fatal(err)
+			}
+			if err := before.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := added.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
+				t.Fatal(err)
+			}
+			err := added.Atomic(t.Context(), func(r ports.Records) error {
+				return before.Usage().Ledger().Entries(t.Context(), o, usage.Period{Start: start, End: start.AddDate(0, 0, 20)}, func(e usage.Entry) error {
+					return r.Usage().Ledger().Add(t.Context(), e)
+				})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := sumsIn(before), sumsIn(added); len(got) < 500 || !slices.Equal(got, want) {
+				t.Errorf("migrating made\n%v\nand adding\n%v", got, want)
+			}
+		})
+	}
 }
 
 func TestSweepIsDoneInParts(t *testing.T) {

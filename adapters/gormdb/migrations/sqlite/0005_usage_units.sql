@@ -1,0 +1,46 @@
+-- +goose Up
+-- What is left of the entries is read in the order of their times, and from this
+-- index that of one user.
+DROP INDEX usage_entries_user;
+CREATE INDEX usage_entries_user ON usage_entries (org_id, day, user_id, at);
+
+-- The sums of users and of models are of units of several lengths: the longest
+-- for the middle of a period, the shortest for where it begins and ends. They are
+-- made from the ledger anew.
+DROP TABLE usage_users;
+CREATE TABLE usage_users (
+    org_id   TEXT NOT NULL,
+    unit     INTEGER NOT NULL, -- its length in milliseconds: a week from Monday on, a day, a quarter of one
+    since    INTEGER NOT NULL, -- its first millisecond
+    user_id  TEXT NOT NULL,
+    input    INTEGER NOT NULL,
+    output   INTEGER NOT NULL,
+    requests INTEGER NOT NULL,
+    PRIMARY KEY (org_id, unit, since, user_id)
+) STRICT, WITHOUT ROWID;
+
+-- A sum that all members share is kept in several rows, so that requests that
+-- end at the same time do not wait for each other's commit.
+DROP TABLE usage_models;
+CREATE TABLE usage_models (
+    org_id   TEXT NOT NULL,
+    unit     INTEGER NOT NULL, -- its length in milliseconds: a day, an hour
+    since    INTEGER NOT NULL, -- its first millisecond
+    model    TEXT NOT NULL,
+    lane     TEXT NOT NULL, -- the last digit of the user's id
+    input    INTEGER NOT NULL,
+    output   INTEGER NOT NULL,
+    requests INTEGER NOT NULL,
+    PRIMARY KEY (org_id, unit, since, model, lane)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests)
+    SELECT org_id, 604800000, at - (at + 259200000) % 604800000, user_id, SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4;
+INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests)
+    SELECT org_id, 86400000, day, user_id, SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4;
+INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests)
+    SELECT org_id, 21600000, at - at % 21600000, user_id, SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4;
+INSERT INTO usage_models (org_id, unit, since, model, lane, input, output, requests)
+    SELECT org_id, 86400000, day, model, substr(user_id, -1), SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4, 5;
+INSERT INTO usage_models (org_id, unit, since, model, lane, input, output, requests)
+    SELECT org_id, 3600000, at - at % 3600000, model, substr(user_id, -1), SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4, 5;
