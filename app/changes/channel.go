@@ -22,7 +22,7 @@ const (
 // Entries that come right after one another gather, so that they go out in one
 // write: everybody is woken no more often than leaves time for other work.
 const (
-	restPerSubscriber = 20 * time.Microsecond
+	restPerSubscriber = 40 * time.Microsecond
 	leastRest         = time.Millisecond // a shorter one is none
 	longestRest       = 250 * time.Millisecond
 )

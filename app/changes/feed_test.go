@@ -529,7 +529,7 @@ func TestEntriesThatComeFastGather(t *testing.T) {
 		if n := by.lists.Load(); n != 0 {
 			t.Errorf("the log was read %d times at once", n)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(4 * time.Millisecond)
 		for _, l := range all {
 			if got := w.settled(l); len(got) != 11 || got[10] != "1-11 file-changed a.md" {
 				t.Fatalf("after the rest they have %q", got)
