@@ -94,7 +94,7 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 		if _, err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.AtOnce); err != nil && !fault.Is(err, fault.NotFound) {
 			return Details{}, err
 		}
-		if err := s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed, nil); err != nil {
+		if err := s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed(is.ProviderID), nil); err != nil {
 			return Details{}, err
 		}
 	}

@@ -2,8 +2,10 @@ package billing
 
 import (
 	"context"
+	"errors"
 
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/plan"
 )
@@ -23,8 +25,9 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 	}
 	for range rounds {
 		var what plan.Order
+		key := s.IDs.New()
 		is, err := s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (is plan.Subscription, err error) {
-			is, what, err = was.Ordered(p, s.IDs.New(), s.Clock.Now())
+			is, what, err = was.Ordered(p, key, s.Clock.Now())
 			return is, err
 		})
 		if err != nil {
@@ -32,19 +35,27 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 		}
 		switch what {
 		case plan.OpenPage:
-			return is.Checkout.URL, nil
+			// It may have been closed, or paid on, without our being told.
+			page, lookErr := s.Payments.Session(ctx, is.Checkout.Session)
+			if err = lookErr; err == nil && page.Open() {
+				return is.Checkout.URL, nil
+			}
+			if err == nil || fault.Is(err, fault.NotFound) {
+				err = s.closePage(ctx, actor, is)
+			}
 		case plan.ChangePlan:
 			if err = s.change(ctx, actor, is, p); err == nil {
 				return s.PaidURL, nil
 			}
-			if fault.Is(err, fault.NotFound) { // there is no such subscription any more, which is noted now
-				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed, nil)
+			if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // it is over, which is noted now
+				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed(is.ProviderID), nil)
 			}
 		case plan.OtherPage:
 			err = s.closePage(ctx, actor, is)
 		case plan.NewPage:
 			var url string
-			if url, err = s.openPage(ctx, actor, is); url != "" {
+			// What was asked for before may be an old page, which the next round looks at.
+			if url, err = s.openPage(ctx, actor, is); url != "" && is.Checkout.Key == key {
 				return url, nil
 			}
 		}
@@ -60,7 +71,7 @@ func (s *Billing) change(ctx context.Context, actor org.Actor, is plan.Subscript
 	if _, err := s.Provider.Change(ctx, is.ProviderID, p); err != nil {
 		return err
 	}
-	return s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed, nil)
+	return s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed(is.ProviderID), nil)
 }
 
 // openPage asks the provider for the page of the checkout. The address is empty
@@ -125,7 +136,7 @@ func (s *Billing) closePage(ctx context.Context, actor org.Actor, is plan.Subscr
 	}
 	err := s.expire(ctx, page)
 	if fault.Is(err, fault.Conflict) {
-		err = s.paidOn(ctx, page)
+		err = s.paidOn(ctx, actor.Org, page)
 	}
 	if err != nil {
 		return err
@@ -137,10 +148,19 @@ func (s *Billing) closePage(ctx context.Context, actor org.Actor, is plan.Subscr
 }
 
 // paidOn returns nil when what came of a page that was paid on is known: it is
-// followed, or over.
-func (s *Billing) paidOn(ctx context.Context, page plan.Checkout) error {
+// the organisation's subscription, or over. Before that, nobody is to pay once
+// more.
+func (s *Billing) paidOn(ctx context.Context, o id.Org, page plan.Checkout) error {
+	pending := fault.New(fault.Conflict, "A payment for the plan %s is being processed", page.Plan)
 	paid, err := s.Return(ctx, page.Session)
 	if err != nil {
+		return err
+	}
+	if paid.Subscription == "" {
+		return pending
+	}
+	is, err := s.Store.Directory().Subscriptions().Get(ctx, o)
+	if err != nil || is.Billed() && is.ProviderID == paid.Subscription {
 		return err
 	}
 	r, err := s.Provider.Subscription(ctx, paid.Subscription)
@@ -149,10 +169,10 @@ func (s *Billing) paidOn(ctx context.Context, page plan.Checkout) error {
 		return nil
 	case err != nil:
 		return err
-	case r.Live(), r.Over():
-		return nil
+	case !r.Over():
+		return pending
 	}
-	return fault.New(fault.Conflict, "A payment for the plan %s is being processed", page.Plan)
+	return nil
 }
 
 // expire closes a page. One that the provider does not know is closed.
@@ -181,8 +201,8 @@ func (s *Billing) Return(ctx context.Context, session string) (plan.Session, err
 		return page, nil
 	}
 	err = s.follow(ctx, page.Org, page.Subscription, s.byItself("by the payment provider"), nil, nil)
-	if fault.Is(err, fault.NotFound) {
-		err = nil // an organisation that is not there any more
+	if fault.Is(err, fault.NotFound) || errors.Is(err, errBusy) {
+		err = nil // the organisation is not there any more, or others are following
 	}
 	return page, err
 }

@@ -17,15 +17,24 @@ var errChanged = errors.New("the subscription has changed meanwhile")
 // A fallback is what a subscription becomes of which the provider knows nothing.
 type fallback func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed)
 
-// lapsed ends the subscription.
-func lapsed(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed) {
-	return was.Lapsed(s.Clock.Now()), plan.Followed
+// lapsed ends the subscription, if that is still the one that counts.
+func lapsed(subscription string) fallback {
+	return func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed) {
+		if was.ProviderID != subscription {
+			return was, plan.Superseded
+		}
+		return was.Lapsed(s.Clock.Now()), plan.Followed
+	}
 }
+
+// errOther says that another subscription is in the way of one that is alive.
+var errOther = errors.New("another subscription counts")
 
 // follow reads a subscription from the provider and stores what that makes of
 // the organisation's. Before is called first in the transaction, and its error
 // ends it. Without a fallback, what the provider does not know changes nothing.
 func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as note, unknown fallback, before func(ports.Records) error) error {
+	asked := false // after the other subscription
 	for range rounds {
 		read, err := s.Store.Directory().Subscriptions().Get(ctx, o)
 		if err != nil {
@@ -58,12 +67,22 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 				s.Log.Warn("the payment provider bills an organisation whose subscription is managed externally", "org", string(o), "subscription", subscription)
 			case !gone:
 				is, heed = was.Follow(remote, s.Clock.Now())
+				if heed == plan.Superseded && remote.Live() && !asked {
+					return errOther
+				}
 			case unknown != nil:
 				is, heed = unknown(s, was)
 			}
 			return s.put(ctx, r, was, is, as)
 		})
-		if !errors.Is(err, errChanged) {
+		switch {
+		case errors.Is(err, errChanged):
+		case errors.Is(err, errOther): // whose end we may not have been told of
+			asked = true
+			if err := s.follow(ctx, o, read.ProviderID, as, lapsed(read.ProviderID), nil); err != nil {
+				return err
+			}
+		default:
 			s.tell(o, subscription, remote, heed, err)
 			return err
 		}
@@ -145,5 +164,5 @@ func (s *Billing) attend(ctx context.Context, o id.Org) error {
 	if err != nil || !is.Billed() {
 		return err
 	}
-	return s.follow(ctx, o, is.ProviderID, s.byItself("by the payment provider"), lapsed, nil)
+	return s.follow(ctx, o, is.ProviderID, s.byItself("by the payment provider"), lapsed(is.ProviderID), nil)
 }

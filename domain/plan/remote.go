@@ -89,11 +89,12 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
 		return s, Followed
 	}
 	heed := Followed
-	s.ProviderID, s.Checkout = r.ID, nil
+	s.ProviderID = r.ID
 	if r.Customer != "" {
 		s.Customer = r.Customer
 	}
 	if r.Live() {
+		s.Checkout = nil // of one that is over there may be another page, to which somebody was sent since
 		if r.Plan == None {
 			heed = UnknownPrice
 		} else {
@@ -210,6 +211,9 @@ type Session struct {
 	Subscription string // empty: there is none yet
 	ExpiresAt    time.Time
 }
+
+// Open reports whether somebody can pay on it.
+func (s Session) Open() bool { return s.Status == "open" }
 
 // open reports whether somebody may be sent to the page.
 func (c *Checkout) open(now time.Time) bool {
