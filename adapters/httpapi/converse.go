@@ -10,12 +10,16 @@ import (
 	"collab/domain/chat"
 )
 
-// chatSilence is after how much silence a stream of a model's answer gets a
-// comment, at the latest.
-const chatSilence = 15 * time.Second
+// After how much silence a stream of a model's answer gets a comment, at the
+// latest: at first, with which its head goes out, and then.
+const (
+	firstSilence = 250 * time.Millisecond
+	chatSilence  = 15 * time.Second
+)
 
 // conversation brings the answer of a model to its client. A chunk goes out when
-// the model has nothing more to say at once.
+// the model has nothing more to say at once. The head goes out with the first of
+// them, or with a comment, so that nobody on the way waits for more.
 type conversation struct {
 	c       *call
 	control *http.ResponseController
@@ -26,7 +30,7 @@ type conversation struct {
 	mu       sync.Mutex
 	timer    *time.Timer // of the next comment
 	out      []byte      // what has not gone out
-	last     time.Time   // when something went out
+	last     time.Time   // when something went out; zero: the head did not
 	deadline time.Time   // of the next write, as it was set
 	err      error       // of the first write that failed
 	whole    bool        // the answer came to its end
@@ -42,20 +46,16 @@ func (a *api) converse(c *call, ready *chats.Call) {
 	w := &conversation{c: c, control: http.NewResponseController(c.w), end: end, silence: min(chatSilence, a.heartbeat()), now: a.Now}
 	streamHeaders(c.Header())
 	c.WriteHeader(http.StatusOK)
-	w.begin()
+	w.listen()
 	defer w.finish()
 	ready.Run(ctx, w)
 }
 
-// begin sends the head with a comment, so that nobody on the way waits for more.
-func (w *conversation) begin() {
+// listen listens for silence.
+func (w *conversation) listen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.out = append(make([]byte, 0, 512), comment...)
-	if w.send() != nil {
-		w.end()
-	}
-	w.timer = time.AfterFunc(w.silence, w.beat)
+	w.timer = time.AfterFunc(min(firstSilence, w.silence), w.beat)
 }
 
 // comment is an event that says nothing.
@@ -70,7 +70,9 @@ func (w *conversation) beat() {
 	}
 	now := w.now()
 	if now.Sub(w.last) >= w.silence {
-		w.out = append(w.out, comment...)
+		if len(w.out) == 0 {
+			w.out = append(w.out, comment...)
+		}
 		if w.send() != nil {
 			w.end()
 			return
@@ -117,6 +119,9 @@ func (w *conversation) Wait() error {
 func (w *conversation) send() error {
 	if w.err != nil || len(w.out) == 0 {
 		return w.err
+	}
+	if w.last.IsZero() {
+		w.timer.Reset(w.silence) // a first write that takes long is no silence
 	}
 	w.last = w.now()
 	// Setting a deadline costs more than one that passes while nothing is written,

@@ -313,7 +313,7 @@ func within(t *testing.T, name string, model acting, fn func(*conversing, *http.
 }
 
 func TestAConversation(t *testing.T) {
-	within(t, "begins at once, and ends with what was used", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+	within(t, "begins soon, and ends with what was used", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		time.Sleep(time.Second)
 		for _, text := range []string{"Hel", "lo"} {
 			if err := to.Chunk(says(text)); err != nil {
@@ -325,7 +325,7 @@ func TestAConversation(t *testing.T) {
 		began := time.Now()
 		l := w.ask(client, true)
 		synctest.Wait()
-		if took := time.Since(began); took != 0 || l.text() != comment {
+		if took := time.Since(began); took != firstSilence || l.text() != comment {
 			t.Errorf("after %v there is %q", took, l.text())
 		}
 		l.heard(w, comment+textEvent("Hel")+textEvent("lo")+doneEvent)
@@ -340,7 +340,19 @@ func TestAConversation(t *testing.T) {
 		}
 	})
 
+	within(t, "begins with the first chunk where that comes soon", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		time.Sleep(firstSilence - time.Millisecond)
+		_ = to.Chunk(says("a"))
+		_ = to.Wait()
+		time.Sleep(chatSilence + time.Second)
+		_ = to.Chunk(says("b"))
+		return whole, to.Wait()
+	}, func(w *conversing, client *http.Client) {
+		w.ask(client, true).heard(w, textEvent("a")+comment+textEvent("b")+doneEvent)
+	})
+
 	within(t, "gathers what comes at once", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+		time.Sleep(2 * firstSilence)
 		_ = to.Chunk(says("a"))
 		_ = to.Chunk(says("b"))
 		time.Sleep(time.Second)
@@ -353,7 +365,7 @@ func TestAConversation(t *testing.T) {
 	}, func(w *conversing, client *http.Client) {
 		l := w.ask(client, true)
 		want := comment
-		for _, more := range []string{"", textEvent("a") + textEvent("b"), textEvent("c") + textEvent(strings.Repeat("d", flushAt))} {
+		for _, more := range []string{"", "", textEvent("a") + textEvent("b"), textEvent("c") + textEvent(strings.Repeat("d", flushAt))} {
 			synctest.Wait()
 			if want += more; l.text() != want {
 				w.Errorf("there are %d bytes, want %d", len(l.text()), len(want))
@@ -459,7 +471,7 @@ func TestAConversation(t *testing.T) {
 	}, func(w *conversing, client *http.Client) {
 		l := w.ask(client, true)
 		<-l.done
-		if l.text() != comment+textEvent("a")+errorEvent || l.end == nil {
+		if l.text() != textEvent("a")+errorEvent || l.end == nil {
 			w.Errorf("heard %q, %v", l.text(), l.end)
 		}
 		synctest.Wait()
@@ -481,7 +493,7 @@ func TestAConversation(t *testing.T) {
 		if err := w.Chats.Close(w.Context()); err != nil {
 			w.Error(err)
 		}
-		l.heard(w, comment+textEvent("a")+errorEvent)
+		l.heard(w, textEvent("a")+errorEvent)
 		synctest.Wait()
 		w.became(http.StatusOK, chat.ShutDown)
 		refused(w, send(w, post("/test", hello)), http.StatusServiceUnavailable)
@@ -551,7 +563,7 @@ func TestNothingIsWrittenWhenAConversationIsOver(t *testing.T) {
 	for _, heartbeat := range []time.Duration{time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
-				time.Sleep(10 * heartbeat) // the next comment is due at the end
+				time.Sleep(min(firstSilence, heartbeat) + 9*heartbeat) // the next comment is due at the end
 				return whole, nil
 			}, func(o *Options) { o.Heartbeat = heartbeat })
 			var all sync.WaitGroup
@@ -611,8 +623,30 @@ func TestAConversationOverHTTP10(t *testing.T) {
 			_, _ = io.WriteString(conn, "POST /test HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)
 		}()
 		all, err := io.ReadAll(bufio.NewReader(conn))
-		if _, body, _ := strings.Cut(string(all), "\r\n\r\n"); err != nil || body != comment+textEvent("a")+doneEvent {
+		if _, body, _ := strings.Cut(string(all), "\r\n\r\n"); err != nil || body != textEvent("a")+doneEvent {
 			t.Errorf("got %q, %v", all, err)
+		}
+	})
+}
+
+func TestTheHeadGoesOutWithTheFirstChunk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+			return whole, to.Chunk(says("a"))
+		})
+		conn, err := w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "POST /test HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello); err != nil {
+			t.Fatal(err)
+		}
+		// What is read of a pipe at once was written at once.
+		written := make([]byte, 4096)
+		n, err := conn.Read(written)
+		if got := string(written[:n]); err != nil || !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || !strings.Contains(got, textEvent("a")) {
+			t.Errorf("at first there is %q, %v", got, err)
 		}
 	})
 }
