@@ -62,7 +62,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 			is := was
 			switch {
 			case !gone && remote.Org != "" && remote.Org != o:
-				heed = plan.Superseded // it is another organisation's
+				s.Log.Warn("a message is about a subscription of another organisation", "org", string(o), "subscription", subscription)
 			case !gone && was.State() == plan.External && remote.Live():
 				s.Log.Warn("the payment provider bills an organisation whose subscription is managed externally", "org", string(o), "subscription", subscription)
 			case !gone:
