@@ -38,7 +38,8 @@ import (
 // anna's identity" (the provider's token), "as operator" (the admin secret), or
 // "delivered m1" (a webhook message with this id, signed by the runner; with "by
 // svix", "with the old secret", "with a wrong secret", "4m late" or "4m early"
-// after it).
+// after it), or "signed" (a message of the payment provider, with "by stripe"
+// and the same after it).
 //
 //	< 400 naming title
 //	< ETag: <etag:second>
@@ -171,10 +172,12 @@ type request struct {
 }
 
 type delivery struct {
-	id     string
-	svix   bool
-	secret string        // "", "old" or "wrong"
-	shift  time.Duration // of the timestamp
+	id      string // empty: the payment provider's, whose messages have theirs in the body
+	svix    bool
+	payment bool
+	stripe  bool          // in the header that the payment provider names after itself
+	secret  string        // "", "old" or "wrong"
+	shift   time.Duration // of the timestamp
 }
 
 type header struct {
@@ -206,7 +209,7 @@ var (
 	fromLine     = regexp.MustCompile(`^calls come from (\d+\.\d+\.\d+\.\d+)$`)
 	streamLine   = regexp.MustCompile(`^([a-z]+) (begins|brings|beats|ends|hangs up)$`)
 	providerLine = regexp.MustCompile(`^the provider (hears|was asked|goes on with) (?:(\d+) times )?(.+)$`)
-	requestLine  = regexp.MustCompile(`^([A-Z]+) (\S+)(?: as ([a-z]+)('s identity)?)?(?: open as ([a-z]+))?( until so)?(?: delivered (\S+)( by svix)?(?: with (?:the|a) (old|wrong) secret)?(?: (\d+[smh]) (late|early))?)?$`)
+	requestLine  = regexp.MustCompile(`^([A-Z]+) (\S+)(?: as ([a-z]+)('s identity)?)?(?: open as ([a-z]+))?( until so)?(?: (?:delivered (\S+)( by svix)?|(signed)( by stripe)?)(?: with (?:the|a) (old|wrong) secret)?(?: (\d+[smh]) (late|early))?)?$`)
 	statusLine   = regexp.MustCompile(`^(\d{3})(?: naming (\S+))?$`)
 	headerLine   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*): ?(.*)$`)
 	absentLine   = regexp.MustCompile(`^no ([A-Za-z][A-Za-z0-9-]*)$`)
@@ -376,14 +379,14 @@ func parseRequest(line string) (*request, error) {
 		return nil, fmt.Errorf("nobody understands the request %q", line)
 	}
 	r := &request{method: m[1], target: m[2], as: m[3], identity: m[4] != "", stream: m[5], until: m[6] != ""}
-	if m[7] != "" {
-		r.delivery = &delivery{id: m[7], svix: m[8] != "", secret: m[9]}
-		if m[10] != "" {
-			by, err := time.ParseDuration(m[10])
+	if m[7] != "" || m[9] != "" {
+		r.delivery = &delivery{id: m[7], svix: m[8] != "", payment: m[9] != "", stripe: m[10] != "", secret: m[11]}
+		if m[12] != "" {
+			by, err := time.ParseDuration(m[12])
 			if err != nil {
 				return nil, err
 			}
-			if m[11] == "late" {
+			if m[13] == "late" {
 				by = -by
 			}
 			r.delivery.shift = by

@@ -75,6 +75,8 @@ Prose between the two.
 < no ETag
 < tells It is...
 < brings {"type": "done"}
+> POST /b signed by stripe with the old secret 6m late
+< 400
 `
 
 func TestTheFormatIsRead(t *testing.T) {
@@ -123,6 +125,11 @@ func TestTheFormatIsRead(t *testing.T) {
 					line: 52, status: 200, headers: []header{{line: 53, name: "ETag", absent: true}},
 					events: []event{{tells: true, data: "It is..."}, {data: `{"type": "done"}`}},
 				},
+			},
+			{
+				line:     56,
+				request:  &request{line: 56, method: "POST", target: "/b", delivery: &delivery{payment: true, stripe: true, secret: "old", shift: -6 * time.Minute}},
+				response: &response{line: 57, status: 400},
 			},
 		}},
 	}}

@@ -15,7 +15,7 @@ const (
 	adminSecret = "operators-only-0123456789"
 	corsOrigin  = "https://app.example.com"
 
-	// The secrets that identity events are signed with: the present one, the one
+	// The secrets that events of both providers are signed with: the present one, the one
 	// before it, and one that the server does not know.
 	webhookSecret      = "whsec_cHJlc2VudC1zZWNyZXQtb2YtdGhlLXNjcmlwdHM="
 	oldWebhookSecret   = "whsec_ZWFybGllci1zZWNyZXQtb2YtdGhlLXNjcmlwdHM="
@@ -64,6 +64,7 @@ func start(t *testing.T, p profile, settings ...string) *server {
 		"COLLAB_ADMIN_SECRET=" + adminSecret,
 		"COLLAB_CORS_ORIGINS=" + corsOrigin,
 		"COLLAB_IDENTITY_WEBHOOK_SECRETS=" + webhookSecret + "," + oldWebhookSecret,
+		"COLLAB_STRIPE_WEBHOOK_SECRETS=" + webhookSecret + "," + oldWebhookSecret,
 		"COLLAB_IDENTITY_ROLE_MAP=org:billing=VIEWER",
 		"COLLAB_LOG_FORMAT=json",
 		"COLLAB_ANTHROPIC_URL=" + beside.provider.Anthropic(), "COLLAB_ANTHROPIC_API_KEY=" + modelsKey,

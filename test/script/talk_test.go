@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"collab/adapters/standardwebhooks"
+	"collab/adapters/stripepay"
 )
 
 // talk is one conversation in progress.
@@ -305,6 +306,14 @@ func (t *talk) sign(r *http.Request, d delivery, body []byte) error {
 	secret := map[string]string{"": webhookSecret, "old": oldWebhookSecret, "wrong": wrongWebhookSecret}[d.secret]
 	message := "msg_" + d.id + "_" + t.values.unique
 	at := time.Now().Add(d.shift)
+	if d.payment {
+		header := stripepay.HeaderSignature
+		if d.stripe {
+			header = stripepay.ProviderSignature
+		}
+		r.Header.Set(header, stripepay.Sign(secret, at, body))
+		return nil
+	}
 	signature, err := standardwebhooks.Sign(secret, message, at, body)
 	if err != nil {
 		return err
