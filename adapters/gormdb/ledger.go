@@ -138,7 +138,8 @@ func addSums(table string, units []time.Duration, others ...string) string {
 }
 
 // sumsOf are the parameters of such a statement.
-func sumsOf(e usage.Entry, units []time.Duration, others ...any) (args []any) {
+func sumsOf(e usage.Entry, units []time.Duration, others ...any) []any {
+	args := make([]any, 0, len(units)*(5+len(others)))
 	for _, unit := range units {
 		args = append(args, string(e.Org), unit.Milliseconds(), e.At.Truncate(unit).UnixMilli())
 		args = append(append(args, others...), e.Tokens.Input, e.Tokens.Output)

@@ -35,12 +35,12 @@ CREATE TABLE usage_models (
 ) STRICT, WITHOUT ROWID;
 
 INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests)
-    SELECT org_id, 604800000, at - (at + 259200000) % 604800000, user_id, SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4;
-INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests)
-    SELECT org_id, 86400000, day, user_id, SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4;
-INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests)
     SELECT org_id, 21600000, at - at % 21600000, user_id, SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4;
-INSERT INTO usage_models (org_id, unit, since, model, lane, input, output, requests)
-    SELECT org_id, 86400000, day, model, substr(user_id, -1), SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4, 5;
+INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests)
+    SELECT org_id, 86400000, since - since % 86400000, user_id, SUM(input), SUM(output), SUM(requests) FROM usage_users WHERE unit = 21600000 GROUP BY 1, 3, 4;
+INSERT INTO usage_users (org_id, unit, since, user_id, input, output, requests)
+    SELECT org_id, 604800000, since - (since + 259200000) % 604800000, user_id, SUM(input), SUM(output), SUM(requests) FROM usage_users WHERE unit = 86400000 GROUP BY 1, 3, 4;
 INSERT INTO usage_models (org_id, unit, since, model, lane, input, output, requests)
     SELECT org_id, 3600000, at - at % 3600000, model, substr(user_id, -1), SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY 1, 3, 4, 5;
+INSERT INTO usage_models (org_id, unit, since, model, lane, input, output, requests)
+    SELECT org_id, 86400000, since - since % 86400000, model, lane, SUM(input), SUM(output), SUM(requests) FROM usage_models WHERE unit = 3600000 GROUP BY 1, 3, 4, 5;
