@@ -1,0 +1,248 @@
+package harness_test
+
+import (
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/app/billing"
+	"collab/app/members"
+	"collab/app/metering"
+	"collab/app/operator"
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/usage"
+	"collab/test/harness"
+)
+
+// shop is an organisation without a plan, and everybody who reads what it has.
+type shop struct {
+	*harness.Core
+	t        *testing.T
+	ada      org.Actor
+	provider *memory.Payments
+	servers  [2]*billing.Billing // on one store
+	metering *metering.Metering
+	members  *members.Members
+	operator *operator.Operator
+}
+
+func openShop(t *testing.T) *shop {
+	t.Helper()
+	c := core(t)
+	s := &shop{Core: c, t: t, ada: office(t, c), provider: memory.NewPayments(c.Clock)}
+	if err := c.Store.Directory().Subscriptions().Put(t.Context(), s.ada.Org, plan.Unsubscribed(s.ada.Org)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.servers {
+		s.servers[i] = billing.New(billing.Options{
+			Store: c.Store, Payments: s.provider, Provider: s.provider, Clock: c.Clock, IDs: c.IDs,
+			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), PaidURL: paidURL,
+		})
+	}
+	s.metering = metering.New(c.Store, c.Clock)
+	s.members = members.New(members.Options{
+		Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}, Mailer: &memory.Mailer{},
+		InviteURL: func(token string) string { return token },
+	})
+	s.operator = operator.New(c.Store, c.Clock, c.IDs)
+	return s
+}
+
+// reads checks that every reader sees this plan: billing, the quota, the period
+// of the metering, the operator and invitations.
+func (s *shop) reads(want plan.Plan, status plan.Status, period usage.Period) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	for _, server := range s.servers {
+		d, err := server.Subscription(ctx, s.ada)
+		if err != nil || d.Plan != want || d.Status() != status {
+			s.t.Errorf("billing has %s %s, %v; want %s %s", d.Plan, d.Status(), err, want, status)
+		}
+	}
+	quota, err := s.metering.Quota(ctx, s.ada)
+	if err != nil || quota.Limit != want.Limits().DailyTokens {
+		s.t.Errorf("the quota is %d, %v; want %d", quota.Limit, err, want.Limits().DailyTokens)
+	}
+	summary, err := s.metering.Organisation(ctx, s.ada)
+	if err != nil || summary.Period != period {
+		s.t.Errorf("the period is %+v, %v; want %+v", summary.Period, err, period)
+	}
+	seen, err := s.operator.Organisation(ctx, org.Actor{Operator: true}, s.ada.Org)
+	if err != nil || seen.Subscription.Plan != want || seen.Subscription.Status() != status {
+		s.t.Errorf("the operator sees %s %s, %v", seen.Subscription.Plan, seen.Subscription.Status(), err)
+	}
+	invited, err := s.members.Invite(ctx, s.ada, "grace@example.com", "MEMBER")
+	if room := want.Limits().Members == plan.Unlimited; room && err != nil || !room && !fault.Is(err, fault.Forbidden) {
+		s.t.Errorf("an invitation on %s: %v", want, err)
+	}
+	if err == nil {
+		if err := s.members.Withdraw(ctx, s.ada, invited.ID); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// recorded checks what the store itself has.
+func (s *shop) recorded(want plan.Plan, status plan.Status) {
+	s.t.Helper()
+	sub, err := s.Store.Directory().Subscriptions().Get(s.t.Context(), s.ada.Org)
+	if err != nil || sub.Plan != want || sub.Status() != status {
+		s.t.Errorf("%s %s is recorded, %v; want %s %s", sub.Plan, sub.Status(), err, want, status)
+	}
+}
+
+// keep has every server look after the subscriptions.
+func (s *shop) keep() {
+	s.t.Helper()
+	for _, server := range s.servers {
+		if err := server.Keep(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// told counts the changes of the subscription in the audit log with this detail.
+func (s *shop) told(detail string) (n int) {
+	s.t.Helper()
+	list, err := s.Store.Journal().Audit().List(s.t.Context(), s.ada.Org, "", 1000)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range list {
+		if e.Action == audit.SubscriptionChanged && e.Detail == detail {
+			n++
+		}
+	}
+	return n
+}
+
+// buy pays for a plan and has the payment heard of when the buyer comes back.
+func (s *shop) buy(p plan.Plan) (subscription string) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	if _, err := s.servers[0].Checkout(ctx, s.ada, p); err != nil {
+		s.t.Fatal(err)
+	}
+	sub, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if subscription, err = s.provider.Pay(sub.Checkout.Session); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.servers[1].Return(ctx, sub.Checkout.Session); err != nil {
+		s.t.Fatal(err)
+	}
+	return subscription
+}
+
+func month(at time.Time) usage.Period {
+	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return usage.Period{Start: first, End: first.AddDate(0, 1, 0)}
+}
+
+func TestATrialIsOverForEveryReaderAtItsInstantAndIsRecordedOnce(t *testing.T) {
+	s := openShop(t)
+	began := s.Clock.Now()
+	s.reads(plan.None, plan.Canceled, month(began))
+	d, err := s.servers[0].Trial(t.Context(), s.ada)
+	if err != nil || d.TrialEnd == nil || !d.TrialEnd.Equal(began.Add(plan.TrialLength)) {
+		t.Fatalf("the trial is %+v, %v", d, err)
+	}
+	end := *d.TrialEnd
+	trial := usage.Period{Start: began, End: end}
+	s.reads(plan.Standard, plan.Trialing, trial)
+
+	s.Clock.Set(end.Add(-time.Millisecond))
+	s.reads(plan.Standard, plan.Trialing, trial)
+	s.keep()
+	s.recorded(plan.Standard, plan.Trialing)
+
+	s.Clock.Set(end)
+	s.reads(plan.Free, plan.Active, month(end))
+	s.recorded(plan.Standard, plan.Trialing) // nobody has written it down
+	s.keep()
+	s.recorded(plan.Free, plan.Active)
+	s.reads(plan.Free, plan.Active, month(end))
+	if n := s.told("STANDARD TRIALING -> FREE ACTIVE because the trial is over"); n != 1 {
+		t.Errorf("the audit log tells of the end %d times", n)
+	}
+	if _, err := s.servers[1].Trial(t.Context(), s.ada); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a second trial: %v", err)
+	}
+}
+
+func TestATrialThatIsOverAndNotRecordedCanBeNeitherDowngradedNorHadAgain(t *testing.T) {
+	s := openShop(t)
+	if _, err := s.servers[0].Trial(t.Context(), s.ada); err != nil {
+		t.Fatal(err)
+	}
+	s.Clock.Advance(plan.TrialLength)
+	if _, err := s.servers[0].Downgrade(t.Context(), s.ada); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a downgrade: %v", err)
+	}
+	if _, err := s.servers[0].Trial(t.Context(), s.ada); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a second trial: %v", err)
+	}
+	s.buy(plan.Premium)
+	sub, err := s.servers[0].Subscription(t.Context(), s.ada)
+	if err != nil || sub.Plan != plan.Premium || sub.Status() != plan.Active || !sub.EverPaid {
+		t.Errorf("what was bought after it is %+v, %v", sub, err)
+	}
+}
+
+func TestATrialThatIsPaidForDoesNotEnd(t *testing.T) {
+	s := openShop(t)
+	if _, err := s.servers[0].Trial(t.Context(), s.ada); err != nil {
+		t.Fatal(err)
+	}
+	s.Clock.Advance(plan.TrialLength - time.Hour)
+	s.buy(plan.Standard)
+	s.Clock.Advance(time.Hour)
+	s.keep()
+	s.recorded(plan.Standard, plan.Active)
+}
+
+func TestACancelledSubscriptionOfWhichNothingIsHeardIsAskedAfterADayAfterItsEnd(t *testing.T) {
+	s := openShop(t)
+	subscription := s.buy(plan.Premium)
+	d, err := s.servers[0].Downgrade(t.Context(), s.ada)
+	if err != nil || !d.CancelAtPeriodEnd || d.CurrentPeriodEnd == nil {
+		t.Fatalf("the downgrade left %+v, %v", d, err)
+	}
+	paidFor := usage.Period{Start: *d.CurrentPeriodStart, End: *d.CurrentPeriodEnd}
+	s.reads(plan.Premium, plan.Active, paidFor)
+	// The provider ends it in time, and its message is lost.
+	s.Clock.Set(*d.CurrentPeriodEnd)
+	if _, err := s.provider.Cancel(t.Context(), subscription, true); err != nil {
+		t.Fatal(err)
+	}
+	s.Clock.Set(d.CurrentPeriodEnd.Add(24*time.Hour - time.Millisecond))
+	s.keep()
+	s.recorded(plan.Premium, plan.Active)
+	s.Clock.Advance(time.Millisecond)
+	s.keep()
+	s.recorded(plan.Free, plan.Active)
+	s.reads(plan.Free, plan.Active, month(s.Clock.Now()))
+	if n := s.told("PREMIUM ACTIVE until the period ends -> FREE ACTIVE by the payment provider"); n != 1 {
+		t.Errorf("the audit log tells of the end %d times", n)
+	}
+}
+
+func TestACancelledSubscriptionThatTheProviderHasForgottenIsOver(t *testing.T) {
+	s := openShop(t)
+	subscription := s.buy(plan.Standard)
+	d, err := s.servers[0].Downgrade(t.Context(), s.ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.provider.Forget(subscription)
+	s.Clock.Set(d.CurrentPeriodEnd.Add(24 * time.Hour))
+	s.keep()
+	s.recorded(plan.Free, plan.Active)
+}
