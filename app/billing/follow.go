@@ -73,6 +73,16 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 			case unknown != nil:
 				is, heed = unknown(s, was)
 			}
+			if is.Customer != was.Customer {
+				whose, err := r.Directory().Subscriptions().ByCustomer(ctx, is.Customer)
+				if err == nil && whose != o {
+					s.Log.Error("a subscription names one organisation, and its customer is another", "org", string(o), "customer_org", string(whose), "subscription", subscription)
+					return nil
+				}
+				if err != nil && !fault.Is(err, fault.NotFound) {
+					return err
+				}
+			}
 			return s.put(ctx, r, was, is, as)
 		})
 		switch {

@@ -1,0 +1,635 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/adapters/gormdb"
+	"collab/adapters/stripepay"
+	"collab/domain/id"
+	"collab/domain/plan"
+	"collab/test/collabd"
+	"collab/test/postgres"
+)
+
+const paymentSecret = "whsec_of-the-payments-of-the-integration-tests"
+
+// till is two servers on one database, and the first one's development provider,
+// at which both of them have their organisations pay.
+type till struct {
+	testing.TB
+	servers  []*collabd.Server
+	database string
+	book     string // the provider's file
+	client   *http.Client
+}
+
+func newTill(t *testing.T) *till {
+	till := &till{TB: t, database: postgres.URL(t), client: &http.Client{
+		// Nobody goes on from the page to pay on.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       time.Minute,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 50},
+	}}
+	common := []string{"COLLAB_ADMIN_SECRET=" + adminSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS=" + paymentSecret, "COLLAB_DATABASE_URL=" + till.database}
+	first := collabd.Start(t, common...)
+	till.book = filepath.Join(first.Dir, "dev-payments.json")
+	second := collabd.Start(t, append(common, listen(t),
+		"COLLAB_PUBLIC_URL="+first.URL,
+		"COLLAB_TOKEN_KEYS="+filepath.Join(first.Dir, "token-keys.pem"),
+		"COLLAB_SECRETS_KEYS="+filepath.Join(first.Dir, "secrets-keys.json"),
+		"COLLAB_STRIPE_SECRET_KEY="+till.read().Key,
+		"COLLAB_STRIPE_API_URL="+first.URL+"/dev/payments",
+		"COLLAB_STRIPE_PRICE_STANDARD=price_standard", "COLLAB_STRIPE_PRICE_PREMIUM=price_premium")...)
+	till.servers = []*collabd.Server{first, second}
+	return till
+}
+
+// sales is what the provider knows.
+type sales struct {
+	Key           string
+	Subscriptions map[string]struct {
+		ID, Customer, Price, Status string
+		Metadata                    map[string]string
+	}
+}
+
+func (p *till) read() (b sales) {
+	p.Helper()
+	text, err := os.ReadFile(p.book)
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	return b
+}
+
+// live returns the ids of an organisation's subscriptions that are not over.
+func (p *till) live(org string) (ids []string) {
+	p.Helper()
+	for id, s := range p.read().Subscriptions {
+		if s.Metadata["org_id"] == org && s.Status != "canceled" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// owner returns the owner of a new organisation.
+func (p *till) owner(name string) collabd.Client {
+	return p.servers[0].SignIn(p, "owner@"+strings.ReplaceAll(name, " ", "-")+".example.com", name, "owner")
+}
+
+// do sends a form to a page of the provider.
+func (p *till) do(page, action string, more ...string) (status int, err error) {
+	fields := url.Values{"action": {action}}
+	if len(more) > 0 {
+		fields.Set("subscription", more[0])
+	}
+	answer, err := p.client.PostForm(page, fields)
+	if err != nil {
+		return 0, err
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode, answer.Body.Close()
+}
+
+// act has something happen to the organisation's subscription, on the pages that
+// the portal leads to.
+func (p *till) act(c collabd.Client, subscription, action string) {
+	p.Helper()
+	var portal struct{ URL string }
+	c.Must(p, 200, "POST", "/billing/portal", nil, &portal)
+	if status, err := p.do(portal.URL, action, subscription); err != nil || status != http.StatusSeeOther {
+		p.Fatalf("%s is %d, %v", action, status, err)
+	}
+}
+
+// checkout returns the address that somebody is sent to.
+func (p *till) checkout(c collabd.Client, plan string) (status int, to string, err error) {
+	status, body, err := c.Do("POST", "/billing/checkout", map[string]string{"plan": plan})
+	var answer struct{ URL string }
+	if err == nil && status == 200 {
+		err = json.Unmarshal(body, &answer)
+	}
+	return status, answer.URL, err
+}
+
+// buy has an organisation subscribe to a plan.
+func (p *till) buy(c collabd.Client, plan string) {
+	p.Helper()
+	status, page, err := p.checkout(c, plan)
+	if err != nil || status != 200 {
+		p.Fatalf("checkout is %d, %v", status, err)
+	}
+	if status, err := p.do(page, "pay"); err != nil || status != http.StatusSeeOther {
+		p.Fatalf("paying is %d, %v", status, err)
+	}
+	p.shows(c, plan+" ACTIVE")
+}
+
+// shows fails unless both servers say so, in both forms.
+func (p *till) shows(c collabd.Client, want string) {
+	p.Helper()
+	for i, s := range p.servers {
+		for _, path := range []string{"/billing/status", "/billing/subscription"} {
+			var is struct{ Plan, Status string }
+			c.At(s).Must(p, 200, "GET", path, nil, &is)
+			if got := is.Plan + " " + is.Status; got != want {
+				p.Errorf("server %d has %s in %s, want %s", i, got, path, want)
+			}
+		}
+	}
+}
+
+// changes returns what the audit log says of the subscription.
+func (p *till) changes(c collabd.Client) (details []string) {
+	p.Helper()
+	var entries []struct{ Action, Detail string }
+	c.Must(p, 200, "GET", "/org/audit", nil, &entries)
+	for _, e := range entries {
+		if e.Action == "subscription.changed" {
+			details = append(details, e.Detail)
+		}
+	}
+	slices.Reverse(details)
+	return details
+}
+
+// record returns the organisation's subscription as the database has it.
+func (p *till) record(c collabd.Client) plan.Subscription {
+	p.Helper()
+	db, err := gormdb.Open(p.Context(), gormdb.Options{URL: p.database})
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer db.Close()
+	s, err := db.Directory().Subscriptions().Get(p.Context(), id.Org(c.Org))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return s
+}
+
+// hook sends a message of the provider to a server.
+func (p *till) hook(s *collabd.Server, body string, headers ...string) (int, []byte, error) {
+	r, err := http.NewRequest("POST", s.URL+"/api/v1/billing/webhook", strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if len(headers) == 0 {
+		headers = []string{"Stripe-Signature: " + stripepay.Sign(paymentSecret, time.Now(), []byte(body))}
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	answer, err := p.client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, data, err
+}
+
+// changed is a message about a subscription.
+func changed(message, kind, subscription, customer, org, price, status string) string {
+	return fmt.Sprintf(`{"id":%q,"object":"event","type":%q,"created":%d,"data":{"object":{"id":%q,"object":"subscription","status":%q,"customer":%q,
+		"metadata":{"org_id":%q},"items":{"data":[{"id":"si_1","quantity":1,"price":{"id":%q}}]},
+		"current_period_start":%d,"current_period_end":%d,"cancel_at_period_end":false,"default_payment_method":"pm_1"}}}`,
+		message, kind, time.Now().Unix(), subscription, status, customer, org, price, time.Now().Unix(), time.Now().AddDate(0, 1, 0).Unix())
+}
+
+func TestFiftyTrialsAtOnceStartOne(t *testing.T) {
+	p := newTill(t)
+	c := p.owner("Trials")
+	statuses := atOnce(t, 50, func(i int) (int, []byte, error) { return c.At(by(p.servers, i)).Do("POST", "/billing/trial", nil) })
+	if statuses[200] != 1 || statuses[409] != 49 {
+		t.Errorf("statuses %v", statuses)
+	}
+	p.shows(c, "STANDARD TRIALING")
+	if log := p.changes(c); !slices.Equal(log, []string{"NO_PLAN CANCELED -> STANDARD TRIALING"}) {
+		t.Errorf("the log has %q", log)
+	}
+	c.Must(t, 200, "POST", "/billing/downgrade", nil, nil)
+	c.Must(t, 409, "POST", "/billing/trial", nil, nil)
+	p.shows(c, "FREE ACTIVE")
+}
+
+func TestCheckoutsAtOnceMakeOneSubscription(t *testing.T) {
+	p := newTill(t)
+	both := []string{"STANDARD", "PREMIUM"}
+	for _, c := range []struct {
+		name  string
+		n     int
+		plans []string
+	}{
+		{"two of one plan", 2, both[:1]}, {"two of two plans", 2, both}, {"fifty of one plan", 50, both[:1]}, {"fifty of two plans", 50, both},
+	} {
+		for when, atOnceToo := range map[string]bool{"afterwards": false, "at once": true} {
+			t.Run(c.name+", paid "+when, func(t *testing.T) {
+				owner := p.owner(c.name + " " + when)
+				var mu sync.Mutex
+				pages, statuses := map[string]bool{}, map[int]int{}
+				var all sync.WaitGroup
+				for i := range c.n {
+					all.Go(func() {
+						status, to, err := p.checkout(owner.At(by(p.servers, i)), c.plans[i%len(c.plans)])
+						mu.Lock()
+						defer mu.Unlock()
+						statuses[status]++
+						if err != nil {
+							t.Error(err)
+						}
+						if strings.Contains(to, "/dev/payments/pay/") {
+							pages[to] = true
+							if atOnceToo {
+								all.Go(func() { _, _ = p.do(to, "pay") })
+							}
+						}
+					})
+				}
+				all.Wait()
+				if statuses[200] == 0 || statuses[200]+statuses[409]+statuses[503] != c.n {
+					t.Errorf("statuses %v", statuses)
+				}
+				if len(c.plans) == 1 && !atOnceToo && (statuses[200] != c.n || len(pages) != 1) {
+					t.Errorf("statuses %v, %d pages", statuses, len(pages))
+				}
+				for page := range pages {
+					all.Go(func() { _, _ = p.do(page, "pay") })
+				}
+				all.Wait()
+				live := p.live(owner.Org)
+				if len(live) > 1 {
+					t.Fatalf("%d subscriptions are alive, after %v with %d pages", len(live), statuses, len(pages))
+				}
+				if len(live) == 0 { // the last page was closed by somebody who then gave up
+					if len(c.plans) == 1 {
+						t.Errorf("nobody could pay, after %v with %d pages", statuses, len(pages))
+					}
+					p.buy(owner, c.plans[0])
+					live = p.live(owner.Org)
+				}
+				plan := map[string]string{"price_standard": "STANDARD", "price_premium": "PREMIUM"}[p.read().Subscriptions[live[0]].Price]
+				p.shows(owner, plan+" ACTIVE")
+				t.Logf("statuses %v, %d pages", statuses, len(pages))
+			})
+		}
+	}
+}
+
+func TestTwoHundredCopiesOfOnePaymentMessageHaveOneEffect(t *testing.T) {
+	p := newTill(t)
+	c := p.owner("Copies")
+	message := changed("evt_copies", "customer.subscription.created", "sub_copies", "cus_copies", c.Org, "price_premium", "active")
+	if statuses := atOnce(t, 200, func(i int) (int, []byte, error) { return p.hook(by(p.servers, i), message) }); statuses[200] != 200 {
+		t.Errorf("statuses %v", statuses)
+	}
+	p.shows(c, "PREMIUM ACTIVE")
+	if log := p.changes(c); !slices.Equal(log, []string{"NO_PLAN CANCELED -> PREMIUM ACTIVE by the payment provider"}) {
+		t.Errorf("the log has %q", log)
+	}
+	if s := p.record(c); s.Revision != 1 {
+		t.Errorf("the record was stored %d times", s.Revision)
+	}
+
+	// Many different messages about one subscription may have to come again.
+	other := p.owner("Many messages")
+	p.buy(other, "STANDARD")
+	live := p.live(other.Org)[0]
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			message := changed(fmt.Sprintf("evt_many_%d", i), "customer.subscription.updated", live, "", other.Org, "price_premium", "past_due")
+			for {
+				status, body, err := p.hook(by(p.servers, i), message)
+				if err == nil && status == http.StatusServiceUnavailable {
+					continue
+				}
+				if err != nil || status != 200 {
+					t.Errorf("message %d is %d %s, %v", i, status, body, err)
+				}
+				return
+			}
+		})
+	}
+	all.Wait()
+	p.shows(other, "STANDARD ACTIVE")
+	if log := p.changes(other); len(log) != 1 {
+		t.Errorf("the log has %q", log)
+	}
+}
+
+func TestAServerThatIsKilledWithPaymentMessagesLosesNone(t *testing.T) {
+	p := newTill(t)
+	victim := p.servers[1]
+	const orgs = 8
+	for round := range 4 {
+		var owners []collabd.Client
+		for i := range orgs {
+			owners = append(owners, p.owner(fmt.Sprintf("Killed %d-%d", round, i)))
+		}
+		message := func(i int) string {
+			return changed(fmt.Sprintf("evt_%d_%d", round, i), "customer.subscription.created", fmt.Sprintf("sub_%d_%d", round, i),
+				fmt.Sprintf("cus_%d_%d", round, i), owners[i].Org, "price_standard", "active")
+		}
+		var mu sync.Mutex
+		answered := map[int]bool{}
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range orgs {
+			all.Go(func() {
+				<-begin
+				status, _, err := p.hook(victim, message(i))
+				mu.Lock()
+				defer mu.Unlock()
+				answered[i] = err == nil && status == 200
+			})
+		}
+		close(begin)
+		<-time.After(time.Duration(rand.IntN(30)) * time.Millisecond)
+		victim.Kill()
+		all.Wait()
+		if err := victim.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		told := 0
+		for i, c := range owners {
+			if answered[i] {
+				told++
+				p.shows(c, "STANDARD ACTIVE")
+			}
+			if status, body, err := p.hook(by(p.servers, i), message(i)); err != nil || status != 200 {
+				t.Errorf("again it is %d %s, %v", status, body, err)
+			}
+			p.shows(c, "STANDARD ACTIVE")
+			if log := p.changes(c); len(log) != 1 {
+				t.Errorf("the log has %q", log)
+			}
+		}
+		t.Logf("round %d: %d of %d were answered before the end", round, told, orgs)
+	}
+}
+
+func TestNobodyGetsAPlanByATrick(t *testing.T) {
+	p := newTill(t)
+	rich, poor := p.owner("Rich"), p.owner("Poor")
+	p.buy(rich, "PREMIUM")
+	live := p.live(rich.Org)[0]
+	customer := p.read().Subscriptions[live].Customer
+	ok := func(what string, body string) {
+		t.Helper()
+		for _, s := range p.servers {
+			if status, answer, err := p.hook(s, body); err != nil || status != 200 {
+				t.Errorf("%s is %d %s, %v", what, status, answer, err)
+			}
+		}
+		p.shows(rich, "PREMIUM ACTIVE")
+		p.shows(poor, "NO_PLAN CANCELED")
+	}
+
+	ok("another organisation in the metadata", changed("evt_1", "customer.subscription.updated", live, customer, poor.Org, "price_premium", "active"))
+	ok("a new subscription of another organisation's customer", changed("evt_2", "customer.subscription.created", "sub_new", customer, poor.Org, "price_premium", "active"))
+	ok("an organisation that is none", changed("evt_3", "customer.subscription.created", "sub_new", "cus_new", "nobody", "price_premium", "active"))
+	ok("an organisation that is not there", changed("evt_4", "customer.subscription.created", "sub_new", "cus_new", "00000000-0000-7000-8000-000000000001", "price_premium", "active"))
+	ok("a price that is not configured", changed("evt_5", "customer.subscription.created", "sub_new", "cus_new", poor.Org, "price_gold", "active"))
+	ok("a status that nobody knows", changed("evt_6", "customer.subscription.created", "sub_new", "cus_new", poor.Org, "price_premium", "glorious"))
+	ok("a checkout without payment", `{"id":"evt_7","type":"checkout.session.completed","created":1,"data":{"object":{"id":"cs_1","mode":"subscription","payment_status":"unpaid","subscription":"sub_new","client_reference_id":"`+poor.Org+`"}}}`)
+	ok("the checkout of another's subscription", `{"id":"evt_8","type":"checkout.session.completed","created":1,"data":{"object":{"id":"cs_1","mode":"subscription","payment_status":"paid","subscription":"`+live+`","client_reference_id":"`+poor.Org+`"}}}`)
+	ok("the end of what is alive", changed("evt_9", "customer.subscription.deleted", live, customer, rich.Org, "price_premium", "canceled"))
+	ok("an invoice of before", `{"id":"evt_10","type":"invoice.payment_failed","created":1,"data":{"object":{"id":"in_1","subscription":"`+live+`","customer":"`+customer+`"}}}`)
+	ok("another type", `{"id":"evt_11","type":"charge.succeeded","data":{"object":null}}`)
+	ok("a type that is not a text", `{"id":"evt_12","type":"x","data":{"object":[1,2]}}`)
+
+	// What is not signed, or cannot be read, is refused, whatever the header says.
+	body := changed("evt_13", "customer.subscription.created", "sub_new", "cus_new", poor.Org, "price_premium", "active")
+	good := stripepay.Sign(paymentSecret, time.Now(), []byte(body))
+	old := stripepay.Sign(paymentSecret, time.Now().Add(-6*time.Minute), []byte(body))
+	ahead := stripepay.Sign(paymentSecret, time.Now().Add(6*time.Minute), []byte(body))
+	other := stripepay.Sign("whsec_other", time.Now(), []byte(body))
+	for name, header := range map[string]string{
+		"none": "X-Nothing: 1", "an empty one": "Stripe-Signature: ", "an old one": "Stripe-Signature: " + old, "one from the future": "Stripe-Signature: " + ahead,
+		"one with another secret": "Stripe-Signature: " + other, "one without time": "Stripe-Signature: " + good[strings.Index(good, "v1="):],
+		"one of an old version": "Stripe-Signature: " + strings.ReplaceAll(good, "v1=", "v0="), "a huge one": "Stripe-Signature: " + strings.Repeat("v1=00,", 900) + good,
+		"one with two times": "Stripe-Signature: " + good + ",t=1",
+	} {
+		if status, answer, err := p.hook(p.servers[0], body, header); err != nil || status != 400 {
+			t.Errorf("%s is %d %s, %v", name, status, answer, err)
+		}
+	}
+	if status, answer, err := p.hook(p.servers[0], body, "Payment-Signature: "+other, "Stripe-Signature: "+good); err != nil || status != 400 {
+		t.Errorf("a bad signature beside a good one is %d %s, %v", status, answer, err)
+	}
+	for name, body := range map[string]string{
+		"no object": `[]`, "nothing": ``, "half": body[:40], "no id": `{"type":"invoice.paid","data":{"object":{}}}`,
+		"no type": `{"id":"evt_14","data":{"object":{}}}`, "no subscription": `{"id":"evt_15","type":"customer.subscription.updated","data":{"object":{"id":7}}}`,
+		"an id that is a path": `{"id":"../evt","type":"invoice.paid","data":{"object":{}}}`,
+		"deep":                 `{"id":"evt_16","type":"customer.subscription.updated","data":{"object":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}}`,
+	} {
+		if status, answer, err := p.hook(p.servers[1], body); err != nil || status != 400 {
+			t.Errorf("%s is %d %.200s, %v", name, status, answer, err)
+		}
+	}
+	if status, answer, err := p.hook(p.servers[0], `{"id":"evt_17","type":"`+strings.Repeat("x", 600<<10)+`"}`); err != nil || status != 413 {
+		t.Errorf("a huge one is %d %.200s, %v", status, answer, err)
+	}
+
+	// The page after a payment tells nobody more than that it was paid.
+	for _, session := range []string{"cs_none", "../customers", strings.Repeat("c", 300), "%00"} {
+		poor.Must(t, 404, "GET", "/billing/checkout/success?session_id="+url.QueryEscape(session), nil, nil)
+	}
+	p.shows(poor, "NO_PLAN CANCELED")
+	if log := p.changes(rich); len(log) != 1 {
+		t.Errorf("the log has %q", log)
+	}
+	if log := p.changes(poor); len(log) != 0 {
+		t.Errorf("the log has %q", log)
+	}
+	for _, s := range p.servers {
+		for _, secret := range []string{paymentSecret, p.read().Key, "/dev/payments/pay/cs_", "v1="} {
+			if strings.Contains(s.Log(), secret) {
+				t.Errorf("the log has %q", secret)
+			}
+		}
+	}
+}
+
+func TestALifeOfPayments(t *testing.T) {
+	p := newTill(t)
+	c := p.owner("Life")
+	second := c.At(p.servers[1])
+
+	// A page that was paid on sells nothing again, and the plan is there at once.
+	_, page, err := p.checkout(second, "STANDARD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := p.do(page, "pay"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.shows(c, "STANDARD ACTIVE")
+	sub := p.live(c.Org)[0]
+
+	// Another price at the provider is another plan here.
+	p.provider("POST", "/v1/subscriptions/"+sub, url.Values{"items[0][id]": {p.item(sub)}, "items[0][price]": {"price_premium"}})
+	p.await(c, "PREMIUM ACTIVE")
+
+	// What is owed is paid on the portal's pages, not at a checkout.
+	p.act(c, sub, "fail")
+	p.await(c, "PREMIUM PAST_DUE")
+	second.Must(t, 409, "POST", "/billing/checkout", map[string]string{"plan": "PREMIUM"}, nil)
+	second.Must(t, 409, "POST", "/billing/trial", nil, nil)
+	p.act(c, sub, "succeed")
+	p.await(c, "PREMIUM ACTIVE")
+
+	// A downgrade waits for the end of the period, a change takes it back.
+	var is struct{ CancelAtPeriodEnd bool }
+	for range 2 {
+		second.Must(t, 200, "POST", "/billing/downgrade", nil, &is)
+		if !is.CancelAtPeriodEnd {
+			t.Error("the downgrade did not schedule the end")
+		}
+	}
+	second.Must(t, 200, "POST", "/billing/checkout", map[string]string{"plan": "STANDARD"}, nil)
+	c.Must(t, 200, "GET", "/billing/subscription", nil, &is)
+	if is.CancelAtPeriodEnd {
+		t.Error("the change did not take the end back")
+	}
+	p.shows(c, "STANDARD ACTIVE")
+
+	// Changes and downgrades at once leave one subscription, which both servers know.
+	statuses := atOnce(t, 12, func(i int) (int, []byte, error) {
+		if i%3 == 0 {
+			status, body, err := c.At(by(p.servers, i)).Do("POST", "/billing/downgrade", nil)
+			return unless503(status), body, err
+		}
+		status, body, err := c.At(by(p.servers, i)).Do("POST", "/billing/checkout", map[string]string{"plan": []string{"STANDARD", "PREMIUM"}[i%2]})
+		return unless503(status), body, err
+	})
+	t.Logf("statuses %v", statuses)
+	live := p.live(c.Org)
+	if !slices.Equal(live, []string{sub}) {
+		t.Errorf("%v are alive", live)
+	}
+	price := map[string]string{"price_standard": "STANDARD", "price_premium": "PREMIUM"}[p.read().Subscriptions[sub].Price]
+	p.await(c, price+" ACTIVE")
+
+	// Canceled, it can be bought again, and the end of the first comes once more.
+	p.act(c, sub, "cancel")
+	p.await(c, "FREE ACTIVE")
+	second.Must(t, 409, "POST", "/billing/trial", nil, nil)
+	p.buy(c, "PREMIUM")
+	if status, _, err := p.hook(p.servers[1], changed("evt_late", "customer.subscription.deleted", sub, "", c.Org, "price_premium", "canceled")); err != nil || status != 200 {
+		t.Errorf("the late end is %d, %v", status, err)
+	}
+	p.shows(c, "PREMIUM ACTIVE")
+
+	// Who is granted a plan in the middle of a checkout keeps it, paid or not.
+	granted := p.owner("Granted")
+	_, page, err = p.checkout(granted.At(p.servers[1]), "STANDARD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant(t, granted, "ENTERPRISE")
+	if _, err := p.do(page, "pay"); err != nil {
+		t.Fatal(err)
+	}
+	p.shows(granted, "ENTERPRISE ACTIVE")
+	granted.Must(t, 409, "POST", "/billing/checkout", map[string]string{"plan": "PREMIUM"}, nil)
+	granted.Must(t, 409, "POST", "/billing/downgrade", nil, nil)
+	if !strings.Contains(p.servers[0].Log()+p.servers[1].Log(), "managed externally") {
+		t.Error("nobody was told that the organisation pays for nothing")
+	}
+
+	// While the provider is away nothing hangs, and nothing but payments suffers.
+	waiting := p.owner("Waiting")
+	p.servers[0].Stop(t)
+	alone := waiting.At(p.servers[1])
+	for _, path := range []string{"/billing/checkout", "/billing/checkout"} {
+		alone.Must(t, 503, "POST", path, map[string]string{"plan": "STANDARD"}, nil)
+	}
+	alone.Must(t, 200, "GET", "/billing/status", nil, nil)
+	alone.Must(t, 200, "POST", "/billing/trial", nil, nil)
+	if err := p.servers[0].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	p.buy(alone, "STANDARD")
+}
+
+// unless503 takes for a conflict what says that others were faster.
+func unless503(status int) int {
+	if status == http.StatusServiceUnavailable {
+		return http.StatusConflict
+	}
+	return status
+}
+
+// provider makes a call of the provider's interface.
+func (p *till) provider(method, path string, fields url.Values) (answer map[string]any) {
+	p.Helper()
+	r, err := http.NewRequest(method, p.servers[0].URL+"/dev/payments"+path, strings.NewReader(fields.Encode()))
+	if err != nil {
+		p.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth(p.read().Key, "")
+	res, err := p.client.Do(r)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer res.Body.Close()
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(res.Body); err != nil {
+		p.Fatal(err)
+	}
+	if err := json.Unmarshal(body.Bytes(), &answer); err != nil || res.StatusCode != 200 {
+		p.Fatalf("%s %s is %d %s", method, path, res.StatusCode, body.Bytes())
+	}
+	return answer
+}
+
+// item returns the id of what the subscription is for.
+func (p *till) item(subscription string) string {
+	p.Helper()
+	items, _ := p.provider("GET", "/v1/subscriptions/"+subscription, nil)["items"].(map[string]any)
+	data, _ := items["data"].([]any)
+	if len(data) != 1 {
+		p.Fatalf("%d items", len(data))
+	}
+	item, _ := data[0].(map[string]any)
+	id, _ := item["id"].(string)
+	return id
+}
+
+// await waits until the provider's message has come.
+func (p *till) await(c collabd.Client, want string) {
+	p.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		var is struct{ Plan, Status string }
+		c.Must(p, 200, "GET", "/billing/status", nil, &is)
+		if is.Plan+" "+is.Status == want {
+			break
+		}
+		<-time.After(calm)
+	}
+	p.shows(c, want)
+}
