@@ -80,6 +80,7 @@ func client(c *http.Client) *http.Client {
 			MaxIdleConnsPerHost: 64,
 			IdleConnTimeout:     90 * time.Second,
 			ReadBufferSize:      bufferSize,
+			WriteBufferSize:     bufferSize,
 			DisableCompression:  true, // a compressor would hold events back
 		}}
 	}
@@ -142,14 +143,9 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 func (m *Models) message(ctx context.Context, params anthropic.MessageNewParams, t *answer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // which also ends what the provider does
-	params.SetExtraFields(map[string]any{"stream": true})
-	body, err := json.Marshal(params)
+	res, err := m.post(ctx, params)
 	if err != nil {
-		return fail(chat.Broken, "the request cannot be written: %T", err)
-	}
-	var res *http.Response
-	if err := m.client.Post(ctx, "v1/messages", body, &res); err != nil {
-		return refusal(err)
+		return err
 	}
 	defer res.Body.Close()
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
@@ -179,6 +175,32 @@ func (m *Models) message(ctx context.Context, params anthropic.MessageNewParams,
 			return nil
 		}
 	}
+}
+
+// post asks, in a goroutine of its own: the way through the SDK is deep, and the
+// stack that it takes would be the caller's for as long as the answer comes. A
+// panic is the caller's all the same.
+func (m *Models) post(ctx context.Context, params anthropic.MessageNewParams) (res *http.Response, err error) {
+	var panicked any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { panicked = recover() }()
+		params.SetExtraFields(map[string]any{"stream": true})
+		body, failed := json.Marshal(params)
+		if failed != nil {
+			err = fail(chat.Broken, "the request cannot be written: %T", failed)
+			return
+		}
+		if failed := m.client.Post(ctx, "v1/messages", body, &res); failed != nil {
+			err = refusal(failed)
+		}
+	}()
+	<-done
+	if panicked != nil {
+		panic(panicked)
+	}
+	return res, err
 }
 
 func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {

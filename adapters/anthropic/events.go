@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	bufferSize = 4 << 10
+	bufferSize = 2 << 10 // bytes
 	maxEvent   = 8 << 20 // bytes
 )
 

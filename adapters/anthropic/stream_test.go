@@ -289,6 +289,24 @@ func TestStreamsThatCannotBeAreBroken(t *testing.T) {
 	}
 }
 
+// panicking panics when it is asked.
+type panicking struct{}
+
+func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("boom") }
+
+func TestAPanicOnTheWayToTheServerIsTheCallers(t *testing.T) {
+	m, err := New(Options{APIKey: "k", Client: &http.Client{Transport: panicking{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if r := recover(); r != "boom" {
+			t.Errorf("recovered %v", r)
+		}
+	}()
+	_, _ = m.Stream(t.Context(), someCall, &notes{})
+}
+
 func TestALongEventLeavesNoLongBuffer(t *testing.T) {
 	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
 	body := io.MultiReader(strings.NewReader(textEvent(long)), strings.NewReader(textEvent("{}")))
