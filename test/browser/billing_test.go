@@ -1,0 +1,119 @@
+//go:build browser
+
+package browser
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// gate is what /billing/status answers.
+type gate struct {
+	Allowed, HasActivePlan bool
+	Plan, Status           string
+}
+
+// subscription is what /billing/subscription answers.
+type subscription struct {
+	Plan, Status      string
+	CurrentPeriodEnd  *string
+	CancelAtPeriodEnd bool
+	HasPaymentMethod  bool
+}
+
+func TestBilling(t *testing.T) {
+	s, b := startServer(t), openTab(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	post := func(path string, body any) string {
+		t.Helper()
+		return decode[struct{ URL string }](t, s.call("POST", "/billing/"+path, bearer(owner.Token), body, http.StatusOK)).URL
+	}
+	stands := func(want gate) {
+		t.Helper()
+		if got := decode[gate](t, s.call("GET", "/billing/status", bearer(owner.Token), nil, http.StatusOK)); got != want {
+			t.Errorf("the status is %+v, want %+v", got, want)
+		}
+	}
+	has := func() subscription {
+		t.Helper()
+		return decode[subscription](t, s.call("GET", "/billing/subscription", bearer(owner.Token), nil, http.StatusOK))
+	}
+	says := func(texts ...string) {
+		t.Helper()
+		page := b.text()
+		for _, text := range texts {
+			if !strings.Contains(page, text) {
+				t.Errorf("the page does not say %q:\n%s", text, page)
+			}
+		}
+	}
+
+	stands(gate{Plan: "NO_PLAN", Status: "CANCELED"})
+	s.call("POST", "/billing/trial", bearer(owner.Token), nil, http.StatusOK)
+	stands(gate{true, true, "STANDARD", "TRIALING"})
+
+	// On a telephone: whoever hesitates comes back and may go to the page again.
+	b.resize(360, 640, "light")
+	b.do(chromedp.Navigate(post("checkout", map[string]string{"plan": "PREMIUM"})), chromedp.WaitVisible(chromedp.CSS("h1")))
+	b.picture("checkout-phone")
+	b.accessible()
+	says("Subscribe to PREMIUM", "Analytical Engines")
+	b.press("Cancel")
+	b.picture("cancelled-phone")
+	b.accessible()
+	says("Checkout cancelled", "Nothing was charged.", "Back to the application")
+	stands(gate{true, true, "STANDARD", "TRIALING"})
+
+	// And on a desk.
+	b.resize(1280, 800, "dark")
+	pay := post("checkout", map[string]string{"plan": "PREMIUM"})
+	b.do(chromedp.Navigate(pay), chromedp.WaitVisible(chromedp.CSS("h1")))
+	b.picture("checkout")
+	b.press("Pay")
+	b.picture("paid")
+	b.accessible()
+	says("You have subscribed to the plan PREMIUM.")
+	stands(gate{true, true, "PREMIUM", "ACTIVE"})
+	first := has()
+	if first.CurrentPeriodEnd == nil || first.CancelAtPeriodEnd || !first.HasPaymentMethod {
+		t.Errorf("after the payment there is %+v", first)
+	}
+	b.do(chromedp.Navigate(pay), chromedp.WaitVisible(chromedp.CSS("h1")))
+	says("Paid")
+
+	b.do(chromedp.Navigate(post("portal", nil)), chromedp.WaitVisible(chromedp.CSS("h1")))
+	b.picture("portal")
+	b.accessible()
+	says("PREMIUM", "Active", "it is renewed")
+	b.press("Payment fails")
+	b.picture("portal-past-due")
+	b.accessible()
+	says("Past due")
+	stands(gate{true, false, "PREMIUM", "PAST_DUE"})
+	b.press("Payment succeeds")
+	says("Active")
+	stands(gate{true, true, "PREMIUM", "ACTIVE"})
+	if second := has(); second.CurrentPeriodEnd == nil || *second.CurrentPeriodEnd <= *first.CurrentPeriodEnd {
+		t.Errorf("what was paid for ends at %v, and before at %v", second.CurrentPeriodEnd, *first.CurrentPeriodEnd)
+	}
+
+	s.call("POST", "/billing/downgrade", bearer(owner.Token), nil, http.StatusOK)
+	b.do(chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("h1")))
+	b.picture("portal-ending")
+	says("Active", "it ends")
+	if ending := has(); ending.Plan != "PREMIUM" || !ending.CancelAtPeriodEnd {
+		t.Errorf("after the downgrade there is %+v", ending)
+	}
+	b.press("Next period")
+	b.picture("portal-ended")
+	b.accessible()
+	says("Canceled", "Ended")
+	stands(gate{true, true, "FREE", "ACTIVE"})
+	if over := has(); over != (subscription{Plan: "FREE", Status: "ACTIVE"}) {
+		t.Errorf("in the end there is %+v", over)
+	}
+	b.clean(s.base)
+}
