@@ -149,10 +149,14 @@ func (s *Billing) revise(ctx context.Context, o id.Org, as note, fn func(plan.Su
 }
 
 // hold returns the subscription, which nobody else changes until the transaction
-// ends.
+// ends. An organisation whose data was erased has none, and gets none.
 func (s *Billing) hold(ctx context.Context, r ports.Records, o id.Org) (plan.Subscription, error) {
-	if _, err := r.Directory().Organisations().Lock(ctx, o); err != nil {
+	of, err := r.Directory().Organisations().Lock(ctx, o)
+	if err != nil {
 		return plan.Subscription{}, err
+	}
+	if of.ErasedAt != nil {
+		return plan.Subscription{}, fault.Missing("Organisation")
 	}
 	return r.Directory().Subscriptions().Get(ctx, o)
 }

@@ -120,17 +120,17 @@ func (s *Billing) Hear(ctx context.Context, e plan.Event, before func(ports.Reco
 		return nil
 	}
 	o, err := s.concerned(ctx, e)
+	if err == nil {
+		word := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed) {
+			return was.Observed(e, s.Clock.Now())
+		}
+		err = s.follow(ctx, o, e.Subscription, s.byItself("by the payment provider"), word, before)
+	}
 	if fault.Is(err, fault.NotFound) {
 		s.Log.Warn("a message of the payment provider is about nobody we know", "message", e.Message, "type", e.Type)
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	word := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed) {
-		return was.Observed(e, s.Clock.Now())
-	}
-	return s.follow(ctx, o, e.Subscription, s.byItself("by the payment provider"), word, before)
+	return err
 }
 
 // concerned finds the organisation that a message is about.

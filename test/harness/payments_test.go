@@ -36,7 +36,8 @@ var priceOf = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium
 // store in memory, at a provider of which anything can be said except that it
 // lies.
 type market struct {
-	t        *rapid.T
+	t        rapid.TB
+	r        *rapid.T // by which things happen; nil: none happen by themselves
 	clock    *memory.Clock
 	store    *memory.Store
 	provider *memory.Payments
@@ -135,7 +136,7 @@ func askProvider[V any](c counter, name string, do func() (V, error)) (v V, err 
 	m, none := c.m, v
 	what := "fine"
 	if !m.calm {
-		what = rapid.SampledFrom([]string{"fine", "fine", "fine", "fine", "refused", "unheard", "before", "after"}).Draw(m.t, name)
+		what = rapid.SampledFrom([]string{"fine", "fine", "fine", "fine", "refused", "unheard", "before", "after"}).Draw(m.r, name)
 	}
 	if what != "fine" {
 		m.trouble = true
@@ -191,7 +192,7 @@ func (c counter) Cancel(ctx context.Context, subscription string, atOnce bool) (
 }
 
 // newMarket returns a market with organisations that have no plan yet.
-func newMarket(t *rapid.T, buyers int) *market {
+func newMarket(t rapid.TB, buyers int) *market {
 	m := &market{
 		t: t, clock: memory.NewClock(start), store: memory.NewStore(), gone: map[string]bool{}, last: map[string]notice{},
 	}
@@ -337,7 +338,7 @@ func (m *market) checkout(b *buyer, p plan.Plan) error {
 
 // step has one thing happen.
 func (m *market) step() {
-	t, ctx := m.t, context.Background()
+	t, ctx := m.r, context.Background()
 	b := m.buyers[rapid.IntRange(0, len(m.buyers)-1).Draw(t, "buyer")]
 	plans := rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium})
 	what := rapid.SampledFrom([]string{
@@ -412,12 +413,12 @@ func (m *market) live(r plan.Remote, plans *rapid.Generator[plan.Plan]) {
 		return
 	}
 	if r.Status == plan.IsIncomplete {
-		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.IsActive, plan.IsExpired}).Draw(m.t, "payment")
+		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.IsActive, plan.IsExpired}).Draw(m.r, "payment")
 		m.provider.Set(r)
 		return
 	}
 	ctx := context.Background()
-	switch what := rapid.SampledFrom([]string{"fail", "renew", "cancel", "schedule", "switch", "status"}).Draw(m.t, "life"); what {
+	switch what := rapid.SampledFrom([]string{"fail", "renew", "cancel", "schedule", "switch", "status"}).Draw(m.r, "life"); what {
 	case "fail":
 		if _, err := m.provider.Fail(r.ID); err == nil {
 			m.tell(r.ID, "invoice.payment_failed", invoiceObject(r))
@@ -430,10 +431,10 @@ func (m *market) live(r plan.Remote, plans *rapid.Generator[plan.Plan]) {
 			m.tell(r.ID, "invoice.paid", invoiceObject(is))
 		}
 	case "switch":
-		r.Plan = plans.Draw(m.t, "plan")
+		r.Plan = plans.Draw(m.r, "plan")
 		m.provider.Set(r)
 	case "status":
-		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.IsPaused, plan.IsUnpaid, plan.IsActive, plan.IsTrialing}).Draw(m.t, "status")
+		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.IsPaused, plan.IsUnpaid, plan.IsActive, plan.IsTrialing}).Draw(m.r, "status")
 		m.provider.Set(r)
 	default:
 		if _, err := m.provider.Cancel(ctx, r.ID, what == "cancel"); err != nil {
@@ -514,9 +515,9 @@ func (m *market) check() {
 func (m *market) settle() {
 	m.calm = true
 	var sent []notice
-	for _, n := range rapid.Permutation(m.deeds).Draw(m.t, "last messages") {
-		if len(m.events) > 0 && rapid.Bool().Draw(m.t, "a copy") {
-			sent = append(sent, rapid.SampledFrom(m.events).Draw(m.t, "copy"))
+	for _, n := range rapid.Permutation(m.deeds).Draw(m.r, "last messages") {
+		if len(m.events) > 0 && rapid.Bool().Draw(m.r, "a copy") {
+			sent = append(sent, rapid.SampledFrom(m.events).Draw(m.r, "copy"))
 		}
 		sent = append(sent, m.last[n.ID])
 	}
@@ -587,7 +588,7 @@ func (m *market) buy(b *buyer, p plan.Plan) {
 func TestAnyCourseOfPaymentsEndsInTheLastTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMarket(t, rapid.IntRange(1, 2).Draw(t, "buyers"))
-		m.forgetful = rapid.Bool().Draw(t, "forgetful")
+		m.r, m.forgetful = t, rapid.Bool().Draw(t, "forgetful")
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			m.step()
 		}
@@ -597,4 +598,124 @@ func TestAnyCourseOfPaymentsEndsInTheLastTruth(t *testing.T) {
 			m.buy(b, rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium}).Draw(t, "bought"))
 		}
 	})
+}
+
+// calmMarket is a market with one organisation where nothing goes wrong.
+func calmMarket(t *testing.T) (*market, *buyer) {
+	m := newMarket(t, 1)
+	m.calm = true
+	return m, m.buyers[0]
+}
+
+// pays has an organisation buy a plan, of which we hear nothing, and returns the
+// subscription.
+func (m *market) pays(b *buyer, p plan.Plan) string {
+	if err := m.checkout(b, p); err != nil {
+		m.t.Fatal(err)
+	}
+	if page := b.pages[len(b.pages)-1]; !m.pay(b, page, false) {
+		m.t.Fatalf("nobody can pay on %s", page)
+	}
+	return m.deeds[len(m.deeds)-1].ID
+}
+
+func (m *market) ends(subscription string) {
+	if _, err := m.provider.Cancel(context.Background(), subscription, true); err != nil {
+		m.t.Fatal(err)
+	}
+	m.look()
+}
+
+func TestWhatWasPaidForAndIsOverKeepsNobodyFromPayingAgain(t *testing.T) {
+	for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
+		m, b := calmMarket(t)
+		for range 3 {
+			m.ends(m.pays(b, p))
+			p = plan.Premium
+		}
+		m.pays(b, p)
+		m.check()
+	}
+}
+
+func TestAPageThatWasClosedIsNotHandedOutAgain(t *testing.T) {
+	m, b := calmMarket(t)
+	for range 2 {
+		if err := m.checkout(b, plan.Standard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.pages[0] != b.pages[1] {
+		t.Errorf("an open page is handed out again, and they are %q", b.pages)
+	}
+	if err := m.provider.Expire(context.Background(), b.pages[0]); err != nil {
+		t.Fatal(err)
+	}
+	m.pays(b, plan.Standard)
+}
+
+func TestWhoseEndWasNotHeardOfGivesWay(t *testing.T) {
+	m, b := calmMarket(t)
+	first := m.pays(b, plan.Standard)
+	if err := m.send(m.last[first]); err != nil || m.see(b).State() != plan.Paying {
+		t.Fatal(err, m.see(b).State())
+	}
+	m.ends(first)
+	second := m.deeds[0]
+	second.ID, second.Status, second.Plan = "sub_by_hand", plan.IsActive, plan.Premium
+	m.provider.Set(second)
+	m.deeds = append(m.deeds, second)
+	m.tell(second.ID, "customer.subscription.created", subscriptionObject(second))
+	if err := m.send(m.last[second.ID]); err != nil {
+		t.Fatal(err)
+	}
+	m.truth(b)
+	if err := m.send(m.last[first]); err != nil {
+		t.Fatal(err)
+	}
+	m.truth(b)
+
+	// Nor is it in the way of another plan.
+	m.ends(second.ID)
+	m.pays(b, plan.Standard)
+}
+
+func TestAMessageGivesNothingToAnotherOrganisation(t *testing.T) {
+	m := newMarket(t, 2)
+	m.calm = true
+	rich, poor := m.buyers[0], m.buyers[1]
+	m.pays(rich, plan.Premium)
+	stolen := m.deeds[0]
+	stolen.ID, stolen.Org = "sub_stolen", poor.actor.Org
+	m.tell(stolen.ID, "customer.subscription.created", subscriptionObject(stolen))
+	for _, n := range m.events {
+		if err := m.send(n); err != nil {
+			t.Errorf("%s: %v", n.body, err)
+		}
+	}
+	if s := m.see(poor); s.State() != plan.Unplanned {
+		t.Errorf("the other has %s", s.State())
+	}
+	if s := m.see(rich); s.State() != plan.Paying || s.Plan != plan.Premium {
+		t.Errorf("who paid has %s %s", s.Plan, s.State())
+	}
+}
+
+func TestAnErasedOrganisationHearsNothing(t *testing.T) {
+	m, b := calmMarket(t)
+	m.pays(b, plan.Standard)
+	if err := m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range m.events {
+		if err := m.send(n); err != nil {
+			t.Errorf("%s: %v", n.body, err)
+		}
+	}
+	if _, err := m.billing.Return(context.Background(), b.pages[0]); err != nil {
+		t.Error(err)
+	}
+	if s := m.see(b); s.Customer != "" || s.State() != plan.Unplanned {
+		t.Errorf("there is %+v", s)
+	}
 }
