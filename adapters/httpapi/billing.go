@@ -176,7 +176,7 @@ func (a *api) comeBack(c *call, seen outcomeView, title, text string) error {
 }
 
 var comeBackPage = template.Must(template.New("back").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Title}}</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>{{.Title}}</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:4rem auto;padding:0 1rem}</style></head>
 <body><main><h1>{{.Title}}</h1><p>{{.Text}}</p>{{if .App}}<p><a href="{{.App}}">Back to the application</a></p>{{end}}</main></body></html>
 `))
