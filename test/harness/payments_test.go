@@ -321,9 +321,11 @@ func (m *market) meanwhile() {
 		return
 	}
 	m.depth++
-	m.step()
+	for range rapid.IntRange(1, 3).Draw(m.r, "meanwhile") {
+		m.step()
+	}
 	m.depth--
-	m.trouble = true // which the step has forgotten
+	m.trouble = true // which the steps have forgotten
 }
 
 // checkout sends somebody to a page, or to where it says that nothing is to be
