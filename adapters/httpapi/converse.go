@@ -2,7 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
@@ -20,21 +23,28 @@ const (
 // conversation brings the answer of a model to its client. A chunk goes out when
 // the model has nothing more to say at once. The head goes out with the first of
 // them, or with a comment, so that nobody on the way waits for more.
+//
+// Over HTTP/1.1 it takes the connection over: what net/http holds for one, and
+// does for each write, is more than an answer needs that is mostly waited for.
 type conversation struct {
 	c       *call
-	control *http.ResponseController
-	end     context.CancelFunc // ends the model's work
+	conn    net.Conn                 // taken over; nil where c is the way to the client
+	control *http.ResponseController // of c
+	end     context.CancelFunc       // ends the model's work
 	silence time.Duration
 	now     func() time.Time
 
 	mu       sync.Mutex
 	timer    *time.Timer // of the next comment
 	out      []byte      // what has not gone out
+	frame    int         // where in out the frame begins that is open, of a connection; -1: none is
 	last     time.Time   // when something went out; zero: the head did not
 	deadline time.Time   // of the next write, as it was set
 	err      error       // of the first write that failed
 	whole    bool        // the answer came to its end
 	closed   bool        // its last chunk was taken, done or error
+	left     bool        // the client did, of a connection
+	returned bool        // the call did, and did not panic
 	over     bool
 }
 
@@ -43,12 +53,83 @@ func (a *api) converse(c *call, ready *chats.Call) {
 	c.endure()
 	ctx, end := context.WithCancel(c.r.Context())
 	defer end()
-	w := &conversation{c: c, control: http.NewResponseController(c.w), end: end, silence: min(chatSilence, a.heartbeat()), now: a.Now}
+	w := &conversation{c: c, frame: -1, end: end, silence: min(chatSilence, a.heartbeat()), now: a.Now}
 	streamHeaders(c.Header())
-	c.WriteHeader(http.StatusOK)
+	conn, err := c.hijack()
+	if err == nil {
+		w.conn, w.out = conn, hijackedHead(c.Header(), a.Now())
+		c.status, c.sent = http.StatusOK, true
+		defer w.watch()()
+	} else {
+		// A connection that could not be taken over is there still, or the next write
+		// will say so.
+		w.control = http.NewResponseController(c.w)
+		c.WriteHeader(http.StatusOK)
+	}
 	w.listen()
 	defer w.finish()
+	defer a.hall.enter()()
 	ready.Run(ctx, w)
+	w.returned = true
+}
+
+// hall counts the conversations that go on. What their requests took on the way
+// in is garbage that would lie there for as long as they last, as a server that
+// waits for models makes no more of it: so it is collected when there are many
+// more of them.
+type hall struct {
+	mu    sync.Mutex
+	count int // guarded by mu
+	least int // of count since the last collection; guarded by mu
+}
+
+// manyMore is how many more conversations are worth a collection.
+const manyMore = 100
+
+// enter counts a conversation until leave is called.
+func (h *hall) enter() (leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.count++; h.count-h.least >= manyMore {
+		h.least = h.count
+		go runtime.GC()
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.count--
+		h.least = min(h.least, h.count)
+	}
+}
+
+// maxUnasked is how much a client may send that was not asked for anything more,
+// in bytes.
+const maxUnasked = 4 << 10
+
+// watch ends the model's work when the client leaves. The function that it
+// returns waits for its end, which the connection's is.
+func (w *conversation) watch() (wait func()) {
+	// A write that nobody takes must not outlive the server.
+	stop := context.AfterFunc(w.c.r.Context(), func() { _ = w.conn.Close() })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var unasked [64]byte
+		for n, all := 0, 0; all <= maxUnasked; all += n {
+			var err error
+			if n, err = w.conn.Read(unasked[:]); err != nil {
+				break
+			}
+		}
+		w.mu.Lock()
+		w.left = true
+		w.mu.Unlock()
+		w.end()
+	}()
+	return func() {
+		stop()
+		<-done
+	}
 }
 
 // listen listens for silence.
@@ -70,7 +151,8 @@ func (w *conversation) beat() {
 	}
 	now := w.now()
 	if now.Sub(w.last) >= w.silence {
-		if len(w.out) == 0 {
+		if !w.pending() {
+			w.open()
 			w.out = append(w.out, comment...)
 		}
 		if w.send() != nil {
@@ -88,14 +170,39 @@ func (w *conversation) finish() {
 	w.over = true
 	w.timer.Stop()
 	// Who has the last chunk has all there is, and may leave before we do.
-	w.c.gone = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
+	w.c.gone = w.err != nil || !w.closed && (w.left || w.c.r.Context().Err() != nil)
 	w.c.broken = !w.whole
+	if w.conn == nil {
+		return
+	}
+	if w.returned && w.closed && w.err == nil {
+		_, _ = io.WriteString(w.conn, lastChunk) // who is gone now has missed only the end
+	}
+	_ = w.conn.Close()
+}
+
+// pending reports whether something waits to go out, other than the head; mu is
+// held.
+func (w *conversation) pending() bool {
+	if w.conn != nil {
+		return w.frame >= 0
+	}
+	return len(w.out) > 0
+}
+
+// open begins a frame where there is none; mu is held.
+func (w *conversation) open() {
+	if w.conn != nil && w.frame < 0 {
+		w.frame = len(w.out)
+		w.out = append(w.out, frameStart...)
+	}
 }
 
 // Chunk takes a chunk.
 func (w *conversation) Chunk(k chat.Chunk) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.open()
 	w.out = appendChunk(w.out, k)
 	w.whole = w.whole || k.Type == chat.DoneChunk
 	w.closed = w.whole || k.Type == chat.ErrorChunk
@@ -117,7 +224,7 @@ func (w *conversation) Wait() error {
 
 // send sends what has come; mu is held.
 func (w *conversation) send() error {
-	if w.err != nil || len(w.out) == 0 {
+	if w.err != nil || !w.pending() {
 		return w.err
 	}
 	if w.last.IsZero() {
@@ -131,10 +238,7 @@ func (w *conversation) send() error {
 		w.deadline = w.last.Add(takeWithin + takeSlack)
 		w.within(w.deadline)
 	}
-	_, w.err = w.c.Write(w.out)
-	if w.err == nil {
-		w.err = w.control.Flush()
-	}
+	w.write()
 	if !lasts {
 		w.within(time.Time{})
 	}
@@ -144,6 +248,25 @@ func (w *conversation) send() error {
 	return w.err
 }
 
+func (w *conversation) write() {
+	if w.conn == nil {
+		if _, w.err = w.c.Write(w.out); w.err == nil {
+			w.err = w.control.Flush()
+		}
+		return
+	}
+	w.c.bytes += int64(len(w.out) - w.frame - frameHead)
+	w.out = closeFrameAt(w.out, w.frame)
+	w.frame = -1
+	_, w.err = w.conn.Write(w.out)
+}
+
 // within sets when a write has to be over. A writer that is no connection knows
 // no such time.
-func (w *conversation) within(deadline time.Time) { _ = w.control.SetWriteDeadline(deadline) }
+func (w *conversation) within(deadline time.Time) {
+	if w.conn != nil {
+		_ = w.conn.SetWriteDeadline(deadline)
+		return
+	}
+	_ = w.control.SetWriteDeadline(deadline)
+}

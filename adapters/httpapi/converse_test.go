@@ -58,6 +58,7 @@ type conversing struct {
 	store  *memory.Store
 	actor  org.Actor
 	server *http.Server // once it listens
+	cancel func()       // ends its requests
 
 	mu          sync.Mutex
 	lines       []map[string]any  // of the log
@@ -211,7 +212,9 @@ func (w *conversing) listen(http2 bool) *http.Client {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
-	w.server = &http.Server{Handler: w, Protocols: protocols, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	ctx, cancel := context.WithCancel(w.Context())
+	w.cancel = cancel
+	w.server = &http.Server{BaseContext: func(net.Listener) context.Context { return ctx }, Handler: w, Protocols: protocols, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -220,6 +223,7 @@ func (w *conversing) listen(http2 bool) *http.Client {
 	transport := &http.Transport{DialContext: p.dial, Protocols: protocols}
 	w.Cleanup(func() {
 		transport.CloseIdleConnections()
+		cancel()
 		if err := w.server.Close(); err != nil {
 			w.Error(err)
 		}
@@ -510,6 +514,7 @@ func TestAConversation(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		w.Chats.Drain()
+		w.cancel()
 		if err := errors.Join(w.server.Close(), w.Chats.Close(w.Context())); err != nil {
 			w.Error(err)
 		}

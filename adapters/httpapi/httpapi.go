@@ -81,6 +81,7 @@ type api struct {
 	chats     *limiter // nil: no limit
 	lists     *turns
 	crowd     crowd
+	hall      hall
 
 	reference []byte // the page of the OpenAPI document
 	policy    string // its content security policy

@@ -356,8 +356,8 @@ func TestAStreamWithAKey(t *testing.T) {
 		}
 		return whole, nil
 	}, func(w *conversing, client *http.Client) {
-		w.ask(client, true, key("k")).heard(w, comment+`data: {"type":"error","error":"Rate limit exceeded."}`+"\n\n")
-		w.ask(client, true, key("k")).heard(w, comment+doneEvent)
+		w.ask(client, true, key("k")).heard(w, `data: {"type":"error","error":"Rate limit exceeded."}`+"\n\n")
+		w.ask(client, true, key("k")).heard(w, doneEvent)
 		if n := len(w.entries()); n != 2 {
 			w.Errorf("%d are in the ledger", n)
 		}
@@ -370,11 +370,11 @@ func TestAStreamWithAKey(t *testing.T) {
 		return whole, nil
 	}, func(w *conversing, client *http.Client) {
 		l := w.ask(client, true, key("k"))
-		if <-l.done; l.end == nil || l.text() != comment+errorEvent {
+		if <-l.done; l.end == nil || l.text() != errorEvent {
 			w.Errorf("heard %q, %v", l.text(), l.end)
 		}
 		synctest.Wait()
-		w.ask(client, true, key("k")).heard(w, comment+doneEvent)
+		w.ask(client, true, key("k")).heard(w, doneEvent)
 	})
 
 	within(t, "is not kept when the client went away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
@@ -388,7 +388,7 @@ func TestAStreamWithAKey(t *testing.T) {
 		l.leave()
 		<-l.done
 		synctest.Wait()
-		w.ask(client, true, key("k")).heard(w, comment+doneEvent)
+		w.ask(client, true, key("k")).heard(w, doneEvent)
 	})
 
 	long := strings.Repeat("x", 100_000)
@@ -399,7 +399,7 @@ func TestAStreamWithAKey(t *testing.T) {
 		return whole, nil
 	}, func(w *conversing, client *http.Client) {
 		for n := range 2 {
-			w.ask(client, true, key("k")).heard(w, comment+strings.Repeat(textEvent(long), 12)+doneEvent)
+			w.ask(client, true, key("k")).heard(w, strings.Repeat(textEvent(long), 12)+doneEvent)
 			if got := len(w.entries()); got != n+1 {
 				w.Errorf("%d are in the ledger", got)
 			}

@@ -42,21 +42,27 @@ const (
 	frameHead = len("00000000\r\n")
 	frameTail = len("\r\n")
 	lastChunk = "0\r\n\r\n"
+
+	frameStart = "00000000\r\n"
 )
 
 // openFrame begins a frame that has room for a text of some size.
 func openFrame(size int) []byte {
-	return append(make([]byte, 0, frameHead+size+frameTail), "00000000\r\n"...)
+	return append(make([]byte, 0, frameHead+size+frameTail), frameStart...)
 }
 
 // closeFrame ends a frame and fills its length in.
-func closeFrame(f []byte) []byte {
+func closeFrame(f []byte) []byte { return closeFrameAt(f, 0) }
+
+// closeFrameAt ends a frame that begins at a place.
+func closeFrameAt(b []byte, start int) []byte {
+	f := b[start:]
 	n := len(f) - frameHead
 	for i := frameHead - 3; i >= 0; i-- {
 		f[i] = hexDigits[n&15]
 		n >>= 4
 	}
-	return append(f, "\r\n"...)
+	return append(b, "\r\n"...)
 }
 
 // frameText is the text inside a frame.

@@ -59,7 +59,8 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			defer cancel()
 			drain, over := within(stop, drainTime)
 			defer over()
-			if err := server.Shutdown(drain); err != nil {
+			// Whoever streams a model's answer may have taken the connection over.
+			if err := errors.Join(server.Shutdown(drain), talks.Close(drain)); err != nil {
 				cancel()
 				return server.Close()
 			}

@@ -237,7 +237,7 @@ func (b *bench) printChat(rounds []chatRound) {
 		poured(ours), poured(askedBare), poured(askedCopied))
 	t.print()
 
-	t = newTable(b.out, "First chunks of chats, from the request on (added: to what the provider alone takes)",
+	t = newTable(b.out, "First chunks of chats, from the request on, over connections that are open (added: to what the provider alone takes)",
 		"", "at once", "added p50 ms", "", "added p99 ms", "CPU µs per request")
 	for _, way := range []int{askedOnSQLite, askedOnPostgres, askedBare} {
 		for i, connections := range chatsAtOnce {

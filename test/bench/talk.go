@@ -64,6 +64,7 @@ type talker struct {
 	lines   *bufio.Reader
 	took    []time.Duration // of the further chunks
 	last    time.Time       // when there were no more of them
+	closes  bool            // the server closes the connection after the answer
 	err     error
 }
 
@@ -103,6 +104,7 @@ func (w *talker) ask() error {
 			break
 		}
 		chunked = chunked || bytes.EqualFold(line, []byte("Transfer-Encoding: chunked"))
+		w.closes = w.closes || bytes.EqualFold(line, []byte("Connection: close"))
 	}
 	if !chunked {
 		return errors.New("an answer that is not chunked")
@@ -169,6 +171,24 @@ func (w *talker) end() error {
 		err = fmt.Errorf("%q follows the last part", line)
 	}
 	return err
+}
+
+// again connects anew where the server closed the connection, as a pool of
+// connections would have another one at hand.
+func (w *talker) again() error {
+	if !w.closes {
+		return nil
+	}
+	c, err := net.Dial("tcp", w.RemoteAddr().String())
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(w.Close(), c.SetDeadline(time.Now().Add(chatPatience))); err != nil {
+		return errors.Join(err, c.Close())
+	}
+	w.Conn, w.closes = c, false
+	w.framed.Reset(c)
+	return nil
 }
 
 // room are the streams of a scene that are open at the same time.
@@ -382,6 +402,9 @@ func (w *talker) repeat(phase *atomic.Int32) error {
 		}
 		took := time.Since(began)
 		if err := w.end(); err != nil {
+			return err
+		}
+		if err := w.again(); err != nil {
 			return err
 		}
 		switch phase.Load() {
