@@ -25,7 +25,9 @@ const (
 
 const (
 	chatPatience = time.Minute
-	answerTokens = 500 // at most, of one answer
+	atHand       = time.Millisecond // before each question, so that the server has a connection that is new
+	lastChunks   = 2                // of each paced stream, that are not counted: all end within the time between two, and are settled
+	answerTokens = 500              // at most, of one answer
 )
 
 // A talk is a way of asking models: of a server, or of the provider itself.
@@ -274,8 +276,8 @@ type pacedFigures struct {
 
 // pace measures streams whose chunks come so often.
 func (t talk) pace(ctx context.Context, streams int, every, warm, run time.Duration) (f pacedFigures, err error) {
-	before := int(warm/every) + 1
-	r, err := t.enter(ctx, newScene(streams, before+int(run/every)+1, every))
+	before, counted := int(warm/every)+1, int(run/every)+1
+	r, err := t.enter(ctx, newScene(streams, before+counted+lastChunks, every))
 	if err != nil {
 		return f, err
 	}
@@ -293,7 +295,7 @@ func (t talk) pace(ctx context.Context, streams int, every, warm, run time.Durat
 	}
 	var took []time.Duration
 	for _, w := range r.talkers {
-		took = append(took, w.took[before:]...)
+		took = append(took, w.took[before:before+counted]...)
 	}
 	slices.Sort(took)
 	f.p50, f.p99 = took[len(took)/2], took[len(took)*99/100]
@@ -396,6 +398,7 @@ func (t talk) begin(ctx context.Context, connections int, warm, run time.Duratio
 // first chunks took.
 func (w *talker) repeat(phase *atomic.Int32) error {
 	for {
+		time.Sleep(atHand)
 		began := time.Now()
 		if err := w.ask(); err != nil {
 			return err
