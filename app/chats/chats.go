@@ -14,6 +14,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
@@ -62,12 +63,48 @@ type Chats struct {
 	leases map[id.Request]quota.Lease             // of calls, from Admit to the end of Run; guarded by mu
 	ends   map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
 	closed bool                                   // guarded by mu
+	plans  map[id.Org]known                       // guarded by mu
 	idle   chan struct{}                          // closed when no call is there; nil where nobody waits for that; guarded by mu
 }
 
 // New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}}
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]known{}}
+}
+
+// known is a subscription that was read when its organisation was at an epoch,
+// or after. What changes a subscription moves the epoch on.
+type known struct {
+	plan.Subscription
+	epoch int64
+}
+
+// maxKnown is how many subscriptions are remembered.
+const maxKnown = 10_000
+
+// subscription returns the subscription of the actor's organisation as it was
+// when the actor was looked at, or later.
+func (s *Chats) subscription(ctx context.Context, actor org.Actor) (plan.Subscription, error) {
+	if actor.Sight == nil {
+		return s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
+	}
+	s.mu.Lock()
+	k, ok := s.plans[actor.Org]
+	s.mu.Unlock()
+	if ok && k.epoch == actor.Sight.Epoch {
+		return k.Subscription, nil
+	}
+	sub, err := s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
+	if err != nil {
+		return plan.Subscription{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.plans) >= maxKnown {
+		clear(s.plans)
+	}
+	s.plans[actor.Org] = known{sub, actor.Sight.Epoch}
+	return sub, nil
 }
 
 // Models lists the models, the default one first.
@@ -101,7 +138,7 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
+	sub, err := s.subscription(ctx, actor)
 	if err != nil {
 		return nil, err
 	}

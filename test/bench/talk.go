@@ -25,9 +25,9 @@ const (
 
 const (
 	chatPatience = time.Minute
-	atHand       = time.Millisecond // before each question, so that the server has a connection that is new
-	lastChunks   = 2                // of each paced stream, that are not counted: all end within the time between two, and are settled
-	answerTokens = 500              // at most, of one answer
+	atHand       = 4   // connections that a talker has to spare, where they are for one question each
+	lastChunks   = 2   // of each paced stream, that are not counted: all end within the time between two, and are settled
+	answerTokens = 500 // at most, of one answer
 )
 
 // A talk is a way of asking models: of a server, or of the provider itself.
@@ -67,6 +67,7 @@ type talker struct {
 	took    []time.Duration // of the further chunks
 	last    time.Time       // when there were no more of them
 	closes  bool            // the server closes the connection after the answer
+	spare   []net.Conn      // to take then, the oldest first
 	err     error
 }
 
@@ -181,16 +182,28 @@ func (w *talker) again() error {
 	if !w.closes {
 		return nil
 	}
-	c, err := net.Dial("tcp", w.RemoteAddr().String())
-	if err != nil {
+	for len(w.spare) < atHand {
+		c, err := net.Dial("tcp", w.RemoteAddr().String())
+		if err != nil {
+			return err
+		}
+		w.spare = append(w.spare, c)
+	}
+	if err := errors.Join(w.Conn.Close(), w.spare[0].SetDeadline(time.Now().Add(chatPatience))); err != nil {
 		return err
 	}
-	if err := errors.Join(w.Close(), c.SetDeadline(time.Now().Add(chatPatience))); err != nil {
-		return errors.Join(err, c.Close())
-	}
-	w.Conn, w.closes = c, false
-	w.framed.Reset(c)
+	w.Conn, w.spare, w.closes = w.spare[0], w.spare[1:], false
+	w.framed.Reset(w.Conn)
 	return nil
+}
+
+// Close closes all connections.
+func (w *talker) Close() error {
+	var errs []error
+	for _, c := range append(w.spare, w.Conn) {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // room are the streams of a scene that are open at the same time.
@@ -398,7 +411,6 @@ func (t talk) begin(ctx context.Context, connections int, warm, run time.Duratio
 // first chunks took.
 func (w *talker) repeat(phase *atomic.Int32) error {
 	for {
-		time.Sleep(atHand)
 		began := time.Now()
 		if err := w.ask(); err != nil {
 			return err
