@@ -186,13 +186,14 @@ func (m *Models) post(ctx context.Context, params anthropic.MessageNewParams) (r
 	go func() {
 		defer close(done)
 		defer func() { panicked = recover() }()
-		params.SetExtraFields(map[string]any{"stream": true})
 		body, failed := json.Marshal(params)
 		if failed != nil {
 			err = fail(chat.Broken, "the request cannot be written: %T", failed)
 			return
 		}
-		if failed := m.client.Post(ctx, "v1/messages", body, &res); failed != nil {
+		// The SDK would write a field of ours into what it has written already.
+		streamed := append([]byte(`{"stream":true,`), body[1:]...)
+		if failed := m.client.Post(ctx, "v1/messages", streamed, &res); failed != nil {
 			err = refusal(failed)
 		}
 	}()

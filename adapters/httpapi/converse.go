@@ -46,6 +46,8 @@ type conversation struct {
 	left     bool        // the client did, of a connection
 	returned bool        // the call did, and did not panic
 	over     bool
+
+	taken chan struct{} // closed when it is known whether conn is the way to the client
 }
 
 // converse streams what a model answers. It returns when what was used is kept.
@@ -53,19 +55,18 @@ func (a *api) converse(c *call, ready *chats.Call) {
 	c.endure()
 	ctx, end := context.WithCancel(c.r.Context())
 	defer end()
-	w := &conversation{c: c, frame: -1, end: end, silence: min(chatSilence, a.heartbeat()), now: a.Now}
+	w := &conversation{c: c, frame: -1, taken: make(chan struct{}), end: end, silence: min(chatSilence, a.heartbeat()), now: a.Now}
 	streamHeaders(c.Header())
-	conn, err := c.hijack()
-	if err == nil {
-		w.conn, w.out = conn, hijackedHead(c.Header(), a.Now())
-		c.status, c.sent = http.StatusOK, true
-		defer w.watch()()
-	} else {
-		// A connection that could not be taken over is there still, or the next write
-		// will say so.
-		w.control = http.NewResponseController(c.w)
-		c.WriteHeader(http.StatusOK)
-	}
+	// Net/http takes its time to let a connection go. The model may be asked
+	// meanwhile.
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		if w.take() {
+			w.watch()
+		}
+	}()
+	defer func() { <-left }()
 	w.listen()
 	defer w.finish()
 	defer a.hall.enter()()
@@ -84,7 +85,7 @@ type hall struct {
 }
 
 // manyMore is how many more conversations are worth a collection.
-const manyMore = 100
+const manyMore = 50
 
 // enter counts a conversation until leave is called.
 func (h *hall) enter() (leave func()) {
@@ -106,30 +107,38 @@ func (h *hall) enter() (leave func()) {
 // in bytes.
 const maxUnasked = 4 << 10
 
-// watch ends the model's work when the client leaves. The function that it
-// returns waits for its end, which the connection's is.
-func (w *conversation) watch() (wait func()) {
-	// A write that nobody takes must not outlive the server.
-	stop := context.AfterFunc(w.c.r.Context(), func() { _ = w.conn.Close() })
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var unasked [64]byte
-		for n, all := 0, 0; all <= maxUnasked; all += n {
-			var err error
-			if n, err = w.conn.Read(unasked[:]); err != nil {
-				break
-			}
-		}
-		w.mu.Lock()
-		w.left = true
-		w.mu.Unlock()
-		w.end()
-	}()
-	return func() {
-		stop()
-		<-done
+// take takes the connection over where that can be done.
+func (w *conversation) take() bool {
+	defer close(w.taken)
+	conn, err := w.c.hijack()
+	if err == nil {
+		w.conn, w.out = conn, hijackedHead(w.c.Header(), w.now())
+		w.c.status, w.c.sent = http.StatusOK, true
+		return true
 	}
+	// A connection that could not be taken over is there still, or the next write
+	// will say so.
+	w.control = http.NewResponseController(w.c.w)
+	w.c.WriteHeader(http.StatusOK)
+	return false
+}
+
+// watch ends the model's work when the client leaves. It returns at the end of
+// the connection.
+func (w *conversation) watch() {
+	// A write that nobody takes must not outlive the server.
+	defer context.AfterFunc(w.c.r.Context(), func() { _ = w.conn.Close() })()
+	var unasked [64]byte
+	for n, all := 0, 0; all <= maxUnasked; all += n {
+		var err error
+		if n, err = w.conn.Read(unasked[:]); err != nil {
+			break
+		}
+	}
+	w.mu.Lock()
+	w.left = true
+	w.mu.Unlock()
+	w.end()
 }
 
 // listen listens for silence.
@@ -144,6 +153,7 @@ const comment = ":\n\n"
 
 // beat sends a comment where nothing else was sent for a while.
 func (w *conversation) beat() {
+	<-w.taken
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over || w.err != nil {
@@ -165,6 +175,7 @@ func (w *conversation) beat() {
 
 // finish notes how the conversation ended.
 func (w *conversation) finish() {
+	<-w.taken
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
@@ -200,6 +211,7 @@ func (w *conversation) open() {
 
 // Chunk takes a chunk.
 func (w *conversation) Chunk(k chat.Chunk) error {
+	<-w.taken
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open()
@@ -217,6 +229,7 @@ func (w *conversation) Alive() {}
 
 // Wait sends what has come.
 func (w *conversation) Wait() error {
+	<-w.taken
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.send()
