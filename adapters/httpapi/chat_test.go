@@ -382,8 +382,9 @@ type chunkOf struct {
 func told(t testing.TB, k chat.Chunk) chunkOf {
 	t.Helper()
 	out := appendChunk([]byte(comment), k)
-	line, ok := strings.CutPrefix(string(out), comment+"data: ")
-	if line, ok = strings.CutSuffix(line, "\n\n"); !ok || strings.ContainsAny(line, "\r\n\u2028\u2029") || !utf8.ValidString(line) {
+	line, begins := strings.CutPrefix(string(out), comment+"data: ")
+	line, ends := strings.CutSuffix(line, "\n\n")
+	if !begins || !ends || strings.ContainsAny(line, "\r\n\u2028\u2029") || !utf8.ValidString(line) {
 		t.Fatalf("it goes out as %q", out)
 	}
 	var c chunkOf

@@ -60,7 +60,9 @@ func newProvidersMock(t *testing.T) *providersMock {
 	var all struct {
 		Resources struct {
 			Subscription struct {
-				Items struct{ Data []struct{ Price struct{ ID string } } }
+				Items struct {
+					Data []struct{ Price struct{ ID string } }
+				}
 			}
 		}
 	}
