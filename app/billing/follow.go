@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
 )
@@ -148,20 +149,54 @@ func (s *Billing) concerned(ctx context.Context, e plan.Event) (id.Org, error) {
 // dueAtOnce is how many subscriptions one run looks after.
 const dueAtOnce = 500
 
-// Keep records the trials that are over, and asks after subscriptions that were
-// to end and of which nothing was heard. Any number of servers may call it.
+// Keep records the trials that are over, asks after subscriptions that were to
+// end and of which nothing was heard, and ends those of organisations that are
+// closed. Any number of servers may call it.
 func (s *Billing) Keep(ctx context.Context) error {
+	failed := s.endClosed(ctx)
 	due, err := s.Store.Directory().Subscriptions().Due(ctx, s.Clock.Now(), dueAtOnce)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
-	var failed error
 	for _, o := range due {
 		if err := s.attend(ctx, o); err != nil && !fault.Is(err, fault.NotFound) {
 			failed = errors.Join(failed, err)
 		}
 		if ctx.Err() != nil {
 			return failed
+		}
+	}
+	return failed
+}
+
+// endClosed has the provider bill no organisation that is closed: nobody of it can
+// come to the portal any more, and when it is erased we know of no subscription.
+func (s *Billing) endClosed(ctx context.Context) error {
+	now := s.Clock.Now()
+	closed, err := s.Store.Directory().Organisations().List(ctx, org.Filter{ClosedBefore: &now})
+	if err != nil || len(closed) == 0 {
+		return err
+	}
+	ids := make([]id.Org, len(closed))
+	for i, o := range closed {
+		ids[i] = o.ID
+	}
+	all, err := s.Store.Directory().Subscriptions().Of(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, o := range ids {
+		is := all[o]
+		if !is.Billed() {
+			continue
+		}
+		_, err := s.Provider.Cancel(ctx, is.ProviderID, true)
+		if err == nil || fault.Is(err, fault.NotFound) {
+			err = s.follow(ctx, o, is.ProviderID, s.byItself("because the organisation is closed"), lapsed(is.ProviderID), nil)
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			failed = errors.Join(failed, err)
 		}
 	}
 	return failed

@@ -246,3 +246,27 @@ func TestACancelledSubscriptionThatTheProviderHasForgottenIsOver(t *testing.T) {
 	s.keep()
 	s.recorded(plan.Free, plan.Active)
 }
+
+func TestAnOrganisationThatIsClosedIsBilledNoMore(t *testing.T) {
+	s := openShop(t)
+	ctx := t.Context()
+	subscription := s.buy(plan.Premium)
+	o, err := s.Store.Directory().Organisations().Get(ctx, s.ada.Org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Store.Directory().Organisations().Upsert(ctx, o, func(o org.Organisation) (org.Organisation, error) {
+		return o.Close(s.Clock.Now()), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.Clock.Advance(time.Minute)
+	s.keep()
+	s.recorded(plan.Free, plan.Active)
+	if r, err := s.provider.Subscription(ctx, subscription); err != nil || !r.Over() {
+		t.Errorf("the provider has %+v, %v", r, err)
+	}
+	if n := s.told("PREMIUM ACTIVE -> FREE ACTIVE because the organisation is closed"); n != 1 {
+		t.Errorf("the audit log tells of the end %d times", n)
+	}
+}
