@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"sync"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -53,14 +52,13 @@ var errNoOrganisation = errors.New("a statement on a tenant's table names no org
 // tenants apart.
 func guard(db *gorm.DB) error {
 	const name = "collab:tenancy"
-	written := &verdicts{}
 	return errors.Join(
 		db.Callback().Create().Before("*").Register(name, guardCreate),
-		db.Callback().Query().Before("*").Register(name, written.orBuilt),
+		db.Callback().Query().Before("*").Register(name, guardEither),
 		db.Callback().Update().Before("*").Register(name, guardBuilt),
 		db.Callback().Delete().Before("*").Register(name, guardBuilt),
-		db.Callback().Row().Before("*").Register(name, written.orBuilt),
-		db.Callback().Raw().Before("*").Register(name, written.check),
+		db.Callback().Row().Before("*").Register(name, guardEither),
+		db.Callback().Raw().Before("*").Register(name, guardWritten),
 	)
 }
 
@@ -239,31 +237,24 @@ var (
 	undone      = regexp.MustCompile("(?i)\\borg_id[\"`]?\\s*=\\s*(?:\\?|\\$\\d+)\\s+or\\b|\\bor\\s+(?:[a-z_]+\\.)?[\"`]?org_id[\"`]?\\s*=")
 )
 
-// verdicts remembers which written statements are confined. There are as many
-// as the repositories have, because values are parameters.
-type verdicts struct{ known sync.Map }
+// guardWritten wants the same of a statement that was written out and that GORM
+// runs, as it does those with lists (see query).
+func guardWritten(db *gorm.DB) {
+	if db.Error != nil {
+		return
+	}
+	if why := ready(db, db.Statement.SQL.String()).unconfined; why != "" && !excused(db) {
+		refuse(db, why)
+	}
+}
 
-func (v *verdicts) orBuilt(db *gorm.DB) {
+// guardEither is for statements of either kind.
+func guardEither(db *gorm.DB) {
 	if db.Statement.SQL.Len() == 0 {
 		guardBuilt(db)
 		return
 	}
-	v.check(db)
-}
-
-func (v *verdicts) check(db *gorm.DB) {
-	if db.Error != nil {
-		return
-	}
-	text := db.Statement.SQL.String()
-	why, ok := v.known.Load(text)
-	if !ok {
-		why = unconfined(text)
-		v.known.Store(text, why)
-	}
-	if why != "" && !excused(db) {
-		refuse(db, why.(string))
-	}
+	guardWritten(db)
 }
 
 // unconfined says what is wrong with a written statement, "" if nothing is:

@@ -50,8 +50,8 @@ func ready(db *gorm.DB, text string) phrase {
 	return p
 }
 
-// asTheyAre reports whether the database takes all parameters as they are. Lists are
-// written out by GORM.
+// asTheyAre reports whether the database takes all parameters as they are. Lists
+// are written out by GORM.
 func asTheyAre(args []any) bool {
 	for _, a := range args {
 		switch a.(type) {
