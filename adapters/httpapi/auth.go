@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"collab/app/access"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/org"
@@ -156,15 +158,21 @@ func (a *api) seedOnboarding(c *call) error {
 
 var received = []byte(`{"received":true}` + "\n")
 
-// identityWebhook hands a message of the identity provider on exactly as it
-// came, because its signature is over those bytes.
+// identityWebhook takes a message of the identity provider.
 func (a *api) identityWebhook(c *call) error {
+	return a.message(c, a.Webhooks.Identity, refusedCredentials...)
+}
+
+// message hands a provider's message on exactly as it came, because its signature
+// is over those bytes. One that is refused with one of the kinds counts against
+// the address.
+func (a *api) message(c *call, take func(context.Context, func(string) string, []byte) error, unsigned ...fault.Kind) error {
 	body, err := c.read(maxMessage)
 	if err != nil {
 		return err
 	}
-	if err := a.Webhooks.Identity(c.r.Context(), c.r.Header.Get, body); err != nil {
-		return a.charged(c, err)
+	if err := take(c.r.Context(), c.r.Header.Get, body); err != nil {
+		return a.charged(c, err, unsigned...)
 	}
 	c.send(http.StatusOK, received)
 	return nil

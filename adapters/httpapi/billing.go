@@ -104,23 +104,10 @@ func (a *api) portal(c *call) error {
 	return c.reply(http.StatusOK, urlView{url})
 }
 
-// paymentWebhook hands a message of the payment provider on exactly as it came,
-// because its signature is over those bytes.
+// paymentWebhook takes a message of the payment provider. One that is not signed
+// is Invalid.
 func (a *api) paymentWebhook(c *call) error {
-	body, err := c.read(maxMessage)
-	if err != nil {
-		return err
-	}
-	if err := a.Webhooks.Payment(c.r.Context(), c.r.Header.Get, body); err != nil {
-		if fault.Is(err, fault.Invalid) { // what is not signed counts against the address
-			if limited := a.addresses.take(c, network(c.address)); limited != nil {
-				return limited
-			}
-		}
-		return err
-	}
-	c.send(http.StatusOK, received)
-	return nil
+	return a.message(c, a.Webhooks.Payment, fault.Invalid)
 }
 
 // outcomeView is what became of a checkout.

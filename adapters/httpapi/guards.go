@@ -3,6 +3,7 @@ package httpapi
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"slices"
 	"strings"
 
 	"collab/domain/fault"
@@ -56,7 +57,7 @@ func (a *api) admit(c *call, g guard) error {
 	}
 	actor, err := a.Access.Authenticate(c.r.Context(), bearer(c.r.Header["Authorization"]))
 	if err != nil {
-		return a.charged(c, err)
+		return a.charged(c, err, refusedCredentials...)
 	}
 	actor.Address, actor.Request = c.address, c.id
 	c.actor = actor
@@ -66,10 +67,13 @@ func (a *api) admit(c *call, g guard) error {
 	return g.check(actor)
 }
 
-// charged counts a request whose credentials were refused against the client's
-// address, and refuses it for that alone once there were too many.
-func (a *api) charged(c *call, err error) error {
-	if fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+// refusedCredentials are the kinds of errors that say so of credentials.
+var refusedCredentials = []fault.Kind{fault.Unauthenticated, fault.Forbidden}
+
+// charged counts a request that was refused with one of the kinds against the
+// client's address, and refuses it for that alone once there were too many.
+func (a *api) charged(c *call, err error, kinds ...fault.Kind) error {
+	if slices.ContainsFunc(kinds, func(k fault.Kind) bool { return fault.Is(err, k) }) {
 		if limited := a.addresses.take(c, network(c.address)); limited != nil {
 			return limited
 		}
