@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -44,7 +43,6 @@ type conversation struct {
 	whole    bool        // the answer came to its end
 	closed   bool        // its last chunk was taken, done or error
 	left     bool        // the client did, of a connection
-	returned bool        // the call did, and did not panic
 	over     bool
 
 	taken chan struct{} // closed when it is known whether conn is the way to the client
@@ -71,7 +69,6 @@ func (a *api) converse(c *call, ready *chats.Call) {
 	defer w.finish()
 	defer a.hall.enter()()
 	ready.Run(ctx, w)
-	w.returned = true
 }
 
 // hall counts the conversations that go on. What their requests took on the way
@@ -183,13 +180,9 @@ func (w *conversation) finish() {
 	// Who has the last chunk has all there is, and may leave before we do.
 	w.c.gone = w.err != nil || !w.closed && (w.left || w.c.r.Context().Err() != nil)
 	w.c.broken = !w.whole
-	if w.conn == nil {
-		return
+	if w.conn != nil {
+		_ = w.conn.Close()
 	}
-	if w.returned && w.closed && w.err == nil {
-		_, _ = io.WriteString(w.conn, lastChunk) // who is gone now has missed only the end
-	}
-	_ = w.conn.Close()
 }
 
 // pending reports whether something waits to go out, other than the head; mu is
@@ -271,6 +264,11 @@ func (w *conversation) write() {
 	w.c.bytes += int64(len(w.out) - w.frame - frameHead)
 	w.out = closeFrameAt(w.out, w.frame)
 	w.frame = -1
+	if w.closed {
+		// The mark of a whole answer goes with its end: a server that goes away waits
+		// for that, and may close the connection after it.
+		w.out = append(w.out, lastChunk...)
+	}
 	_, w.err = w.conn.Write(w.out)
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"go.uber.org/fx"
@@ -31,8 +32,13 @@ const (
 // moment.
 func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
 	server := &http.Server{
-		Handler:           h,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			running.Add(1)
+			defer running.Done()
+			h.ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    64 << 10,
@@ -59,14 +65,34 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			defer cancel()
 			drain, over := within(stop, drainTime)
 			defer over()
-			// Whoever streams a model's answer may have taken the connection over.
-			if err := errors.Join(server.Shutdown(drain), talks.Close(drain)); err != nil {
+			err := errors.Join(server.Shutdown(drain), talks.Close(drain))
+			if err == nil {
+				// Whoever streams a model's answer may have taken the connection over: the
+				// server waits for no such request by itself.
+				err = waited(drain, &running)
+			}
+			if err != nil {
 				cancel()
 				return server.Close()
 			}
 			return nil
 		},
 	))
+}
+
+// waited returns when all of a group are done, or with the context's error.
+func waited(ctx context.Context, all *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		all.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // protocols are HTTP/1.1, and HTTP/2 for a proxy in front that speaks it without
