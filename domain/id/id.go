@@ -13,6 +13,7 @@ type (
 	Task       string
 	Invitation string
 	Object     string
+	Connector  string // an instance of a tool server
 	Request    string // a request to a model
 	Entry      string // an entry of the audit log or of a task's history
 )

@@ -1,0 +1,70 @@
+package connector
+
+import (
+	"strconv"
+	"time"
+
+	"collab/domain/id"
+)
+
+// Credentials are what a tool server lets an instance in with.
+type Credentials struct {
+	Entries   string     // a JSON object: what its readers get
+	Renewal   string     // what the adapter of authorizations needs to renew and revoke them, and nobody else reads; empty: it cannot
+	ExpiresAt *time.Time // of the access token; nil: not known
+}
+
+// Sealed are credentials as they are kept. What was sealed for an instance and a
+// version opens for no other.
+type Sealed struct {
+	Instance id.Connector
+	Version  int64
+	Entries  []byte
+	Renewal  []byte // empty: there is none
+}
+
+// The parts of credentials, of which each is sealed by itself.
+const (
+	EntriesPart = "entries"
+	RenewalPart = "renewal"
+)
+
+// SealingContext is what a part of credentials is bound to.
+func SealingContext(o id.Org, i id.Connector, version int64, part string) []byte {
+	return []byte("connector|" + string(o) + "|" + string(i) + "|" + strconv.FormatInt(version, 10) + "|" + part)
+}
+
+// Access is how a server is reached for an instance.
+type Access struct {
+	URL       string
+	Transport Transport
+	Auth      AuthMode
+	Carriers  map[string]string // see Provider
+	Entries   string            // of the credentials; empty: there are none
+}
+
+// Revocation is an authorization that is to be taken back at its server.
+type Revocation struct {
+	ID       id.Connector // of the instance that had it
+	Org      id.Org
+	Renewal  []byte // sealed, for RevocationContext
+	Attempts int
+	DueAt    time.Time // put off by Hold by who tries
+}
+
+// maxRevocations is how often a server is asked before it is given up: over a day
+// and a half.
+const maxRevocations = 12
+
+// RevocationContext is what the renewal of a revocation is bound to.
+func RevocationContext(o id.Org, i id.Connector) []byte {
+	return []byte("revocation|" + string(o) + "|" + string(i))
+}
+
+// Again returns the revocation after an attempt failed at now; false: that was
+// the last.
+func (r Revocation) Again(now time.Time) (Revocation, bool) {
+	r.Attempts++
+	r.DueAt = now.Add(backOff(r.Attempts))
+	return r, r.Attempts < maxRevocations
+}

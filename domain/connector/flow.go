@@ -1,0 +1,177 @@
+package connector
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+// FlowLifetime is how long an authorization may take, from its start.
+const FlowLifetime = 10 * time.Minute
+
+// AuthServer is an authorization server as it describes itself (RFC 8414), with
+// the tool server that sent us there (RFC 9728).
+type AuthServer struct {
+	Issuer        string
+	Authorization string // the authorization endpoint
+	Token         string // the token endpoint
+	Registration  string // the endpoint of dynamic registration; empty: it has none
+	Revocation    string // empty: it has none
+	AuthMethods   []string
+	Documents     bool     // it takes the address of a metadata document for a client's id
+	NamesItself   bool     // its responses carry iss (RFC 9207)
+	Resource      string   // the tool server's identifier, for RFC 8707
+	Scopes        []string // to ask for
+}
+
+// Client is how an authorization server knows us.
+type Client struct {
+	ID     string
+	Secret string // empty: a public client
+	Method string // of client authentication at the token endpoint
+}
+
+// Registered is a client that was registered dynamically, as it is kept, for an
+// issuer and the address to which it sends people back.
+type Registered struct {
+	Issuer    string
+	Redirect  string
+	ID        string
+	Secret    []byte // sealed, for RegisteredContext; empty: a public client
+	Method    string
+	ExpiresAt *time.Time // of the secret; nil: never
+}
+
+// RegisteredContext is what the secret of a registered client is bound to.
+func RegisteredContext(issuer, client string) []byte {
+	return []byte("client|" + issuer + "|" + client)
+}
+
+// Grant is what an authorization server gives for a code or a refresh token.
+type Grant struct {
+	Entries   string // see Credentials
+	Renewal   string
+	ExpiresAt *time.Time
+}
+
+// FlowStatus is how far an authorization is.
+type FlowStatus string
+
+// The states of a flow.
+const (
+	Pending   FlowStatus = "pending"
+	Redeeming FlowStatus = "redeeming" // the answer came, and its code is being exchanged
+	Ready     FlowStatus = "ready"
+	Refused   FlowStatus = "error"
+)
+
+// Flow is an authorization on its way, from its start to its provider's answer.
+type Flow struct {
+	State     string // the SHA-256 of state, which is known to the browser alone
+	Org       id.Org
+	User      id.User // who started it
+	Instance  id.Connector
+	Server    AuthServer
+	Client    string // its id
+	Redirect  string // where the answer goes
+	Verifier  []byte // of PKCE, sealed, for FlowContext
+	Browser   string // the SHA-256 of what the browser holds that confirmed it; empty: none did
+	Error     string // while refused: what people may read
+	CreatedAt time.Time
+	ExpiresAt time.Time
+
+	status FlowStatus
+}
+
+// FlowContext is what the verifier of a flow is bound to.
+func FlowContext(state string) []byte { return []byte("flow|" + state) }
+
+// Digest is the form in which secrets of browsers are kept: SHA-256 in
+// hexadecimal.
+func Digest(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// Started returns the flow as it begins at now.
+func (f Flow) Started(now time.Time) Flow {
+	f.status, f.CreatedAt, f.ExpiresAt = Pending, now, now.Add(FlowLifetime)
+	return f
+}
+
+// Status returns how far the flow is.
+func (f Flow) Status() FlowStatus { return f.status }
+
+// Restore returns the flow in the state that was kept of it.
+func (f Flow) Restore(s FlowStatus) Flow {
+	f.status = s
+	return f
+}
+
+// Open decides whether the flow waits for its user or provider at now; NotFound
+// once it does not.
+func (f Flow) Open(now time.Time) error {
+	if f.status != Pending || !now.Before(f.ExpiresAt) {
+		return fault.New(fault.NotFound, "This authorization was used already, or took longer than %d minutes", int(FlowLifetime.Minutes()))
+	}
+	return nil
+}
+
+// Visible decides whether the user may ask about the flow at now.
+func (f Flow) Visible(o id.Org, user id.User, now time.Time) error {
+	if f.Org != o || f.User != user || !now.Before(f.ExpiresAt) {
+		return fault.Missing("Authorization")
+	}
+	return nil
+}
+
+// Confirmed returns the flow after somebody agreed to go to the provider, with a
+// browser that holds a secret of this digest.
+func (f Flow) Confirmed(browser string, now time.Time) (Flow, error) {
+	if err := f.Open(now); err != nil {
+		return f, err
+	}
+	f.Browser = browser
+	return f, nil
+}
+
+// Redeemed returns the flow after its provider answered to a browser that holds a
+// secret of this digest. It can be redeemed once. Forbidden for any browser but
+// the one that confirmed it, so that nobody has somebody else consent for them.
+func (f Flow) Redeemed(browser string, now time.Time) (Flow, error) {
+	if err := f.Open(now); err != nil {
+		return f, err
+	}
+	if f.Browser == "" || subtle.ConstantTimeCompare([]byte(f.Browser), []byte(browser)) != 1 {
+		return f, fault.New(fault.Forbidden, "This authorization was begun in another browser")
+	}
+	f.status = Redeeming
+	return f, nil
+}
+
+// Done returns the flow after its credentials were stored.
+func (f Flow) Done() Flow {
+	f.status = Ready
+	return f
+}
+
+// Failed returns the flow after it came to nothing, for a reason that people may
+// read.
+func (f Flow) Failed(reason string) Flow {
+	f.status, f.Error = Refused, reason
+	return f
+}
+
+// From decides whether a response comes from the flow's authorization server, by
+// the iss that it carries (RFC 9207), empty for none: it has to be the issuer, to
+// the letter, and has to be there where the server says that it always is.
+func (s AuthServer) From(iss string) error {
+	if iss == s.Issuer || iss == "" && !s.NamesItself {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "The answer does not come from the server that was asked")
+}

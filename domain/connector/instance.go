@@ -1,0 +1,289 @@
+package connector
+
+import (
+	"hash/fnv"
+	"time"
+
+	"collab/domain/check"
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+// Bounds.
+const (
+	MaxInstances   = 200      // of an organisation
+	MaxConfig      = 16 << 10 // of an instance's config, in bytes of JSON
+	MaxCredentials = 64 << 10 // of an instance's credentials, in bytes of JSON
+	MaxTools       = 256      // that are kept of a server
+	MaxToolName    = 128      // characters
+	MaxToolText    = 500      // characters of a tool's description
+)
+
+// Times of the work on instances.
+const (
+	// Hold is how long a server that works on an instance has it for itself. It
+	// outlasts everything that is done in one go.
+	Hold = 2 * time.Minute
+
+	checkEvery = time.Hour       // while all is well
+	firstRetry = time.Minute     // after a failure; doubled each time
+	lastRetry  = 6 * time.Hour   // at most
+	usedSteps  = time.Minute     // in which lastUsedAt goes
+	leastLife  = 2 * time.Second // of an access token, before it is renewed
+)
+
+// Instance is a provider's tool server as one organisation uses it.
+type Instance struct {
+	ID        id.Connector
+	Org       id.Org
+	Provider  string  // the slug
+	Label     string  // what people read: the name, or the provider's
+	Name      *string // as it was given
+	Config    string  // a JSON object, the provider's business
+	URL       string  // of the server; empty for a LOCAL one
+	Hosting   Hosting
+	Transport Transport
+	CreatedBy id.User
+	CreatedAt time.Time
+
+	LastUsedAt *time.Time // when credentials were read last or the server answered
+	LastError  string     // while the status is ERROR
+	Tools      []Tool     // as the server listed them last
+	Failures   int        // one after the other, until now
+
+	Version   int64      // of the credentials, counted up with each change; 0: there are none
+	StoredAt  *time.Time // when the credentials came
+	ExpiresAt *time.Time // of an access token that can be renewed
+
+	// DueAt is when there is something to do for the instance: it is to be looked
+	// at, or its token renewed. Whoever does it puts it off by Hold first. Nil:
+	// there is nothing.
+	DueAt *time.Time
+
+	status Status
+}
+
+// Tool is what a server offers.
+type Tool struct {
+	Name        string
+	Description string // may be empty
+}
+
+// Draft is what an instance is made from.
+type Draft struct {
+	Provider string
+	Name     *string
+	Config   string // a JSON object; empty: none
+	URL      string // the config's url, where it is a text
+}
+
+// New makes an instance of the provider, created by the user at now.
+func New(instance id.Connector, o id.Org, creator id.User, p Provider, d Draft, now time.Time) (Instance, error) {
+	i := Instance{
+		ID: instance, Org: o, Provider: p.ID, Label: p.Name, Config: d.Config, URL: p.URL,
+		Hosting: p.Transport.Hosting(), Transport: p.Transport, CreatedBy: creator, CreatedAt: now,
+	}
+	var c check.List
+	if d.Name != nil {
+		name := c.Name("name", *d.Name)
+		i.Name, i.Label = &name, name
+	}
+	if len(d.Config) > MaxConfig {
+		c.Add("config", "must be at most %d bytes", MaxConfig)
+	}
+	if i.Config == "" {
+		i.Config = "{}"
+	}
+	if i.Hosting == Cloud && i.URL == "" {
+		if i.URL = d.URL; i.URL == "" {
+			c.Add("config.url", "must be the server's address")
+		} else if len(i.URL) > check.MaxURL {
+			c.Add("config.url", "must be at most %d bytes", check.MaxURL)
+		}
+	}
+	if err := c.Err(); err != nil {
+		return Instance{}, err
+	}
+	by := MadeClosed
+	if p.Auth == NoAuth {
+		by = MadeOpen
+	}
+	var err error
+	i.status, err = i.status.after(by)
+	if by == MadeOpen && i.Hosting == Cloud {
+		i.DueAt = &now
+	}
+	return i, err
+}
+
+// Status returns the state.
+func (i Instance) Status() Status { return i.status }
+
+// Restore returns the instance in the state that was kept of it.
+func (i Instance) Restore(s Status) Instance {
+	i.status = s
+	return i
+}
+
+// Stored returns the instance after its credentials were stored at now, which
+// can be renewed until they expire, or never do.
+func (i Instance) Stored(expires *time.Time, now time.Time) (Instance, error) {
+	by := StoredCloud
+	if i.Hosting == Local {
+		by = StoredLocal
+	}
+	to, err := i.status.after(by)
+	if err != nil {
+		return i, err
+	}
+	i.status, i.LastError, i.Failures = to, "", 0
+	i.Version++
+	i.StoredAt, i.ExpiresAt = &now, expires
+	i.DueAt = &now
+	if i.Hosting == Local {
+		i.DueAt = i.renewal()
+	}
+	return i, nil
+}
+
+// Renewed returns the instance after its token was refreshed at now.
+func (i Instance) Renewed(expires *time.Time, now time.Time) (Instance, error) {
+	to, err := i.status.after(Renewed)
+	if err != nil {
+		return i, err
+	}
+	if i.status == Failing {
+		i.DueAt = &now
+	}
+	i.status = to
+	if to != Failing {
+		i.LastError = ""
+	}
+	i.Version++
+	i.StoredAt, i.ExpiresAt = &now, expires
+	return i, nil
+}
+
+// Answered returns the instance after its server has listed its tools at now.
+func (i Instance) Answered(tools []Tool, now time.Time) (Instance, error) {
+	to, err := i.status.after(Answered)
+	if err != nil {
+		return i, err
+	}
+	i.status, i.LastError, i.Failures, i.Tools = to, "", 0, tools
+	i.LastUsedAt = &now
+	i.DueAt = i.next(now.Add(checkEvery))
+	return i, nil
+}
+
+// Idle returns the instance after there was nothing to ask its server for.
+func (i Instance) Idle() Instance {
+	i.DueAt = i.renewal()
+	return i
+}
+
+// Failed returns the instance after its server could not be used at now, for a
+// reason that people may read.
+func (i Instance) Failed(reason string, now time.Time) (Instance, error) {
+	to, err := i.status.after(Failed)
+	if err != nil {
+		return i, err
+	}
+	i.status, i.LastError = to, reason
+	i.Failures++
+	i.DueAt = i.next(now.Add(backOff(i.Failures)))
+	return i, nil
+}
+
+// NotRenewed returns the instance after its token could not be refreshed for now.
+// It is failing once the token has expired.
+func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
+	if i.ExpiresAt == nil || now.Before(*i.ExpiresAt) {
+		i.Failures++
+		again := now.Add(min(backOff(i.Failures), max(leastLife, i.ExpiresAt.Sub(now)/2)))
+		i.DueAt = &again
+		return i, nil
+	}
+	to, err := i.status.after(Failed)
+	if err != nil {
+		return i, err
+	}
+	i.status, i.LastError = to, reason
+	i.Failures++
+	again := now.Add(backOff(i.Failures))
+	i.DueAt = &again
+	return i, nil
+}
+
+// Withdrawn returns the instance after its authorization was taken back. It waits
+// for other credentials.
+func (i Instance) Withdrawn(reason string) (Instance, error) {
+	to, err := i.status.after(Withdrawn)
+	if err != nil {
+		return i, err
+	}
+	i.status, i.LastError, i.DueAt = to, reason, nil
+	return i, nil
+}
+
+// Used returns the instance after somebody read its credentials at now, and
+// whether that is worth keeping.
+func (i Instance) Used(now time.Time) (Instance, bool) {
+	if i.LastUsedAt != nil && now.Sub(*i.LastUsedAt) < usedSteps {
+		return i, false
+	}
+	i.LastUsedAt = &now
+	return i, true
+}
+
+// Claimed returns the instance as taken at now by who does what is due. Conflict
+// when nothing is, as when somebody else is at it.
+func (i Instance) Claimed(now time.Time) (Instance, error) {
+	if i.DueAt == nil || i.DueAt.After(now) {
+		return i, fault.New(fault.Conflict, "Nothing is to be done for the connector now")
+	}
+	until := now.Add(Hold)
+	i.DueAt = &until
+	return i, nil
+}
+
+// RenewalDue reports whether the token is to be refreshed at now.
+func (i Instance) RenewalDue(now time.Time) bool {
+	at := i.renewal()
+	return at != nil && !now.Before(*at)
+}
+
+// Expired reports whether the token is of no use at now any more.
+func (i Instance) Expired(now time.Time) bool { return i.ExpiresAt != nil && !now.Before(*i.ExpiresAt) }
+
+// renewal is when the token is to be refreshed: after about four fifths of its
+// life, at a time of its own for each instance, so that those that were
+// authorised together are not all refreshed at once. Nil: never.
+func (i Instance) renewal() *time.Time {
+	if i.ExpiresAt == nil || i.StoredAt == nil {
+		return nil
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(i.ID)) // a hash takes it all
+	percent := 75 + time.Duration(h.Sum32()%11)
+	life := max(leastLife, i.ExpiresAt.Sub(*i.StoredAt))
+	at := i.StoredAt.Add(life / 100 * percent).UTC().Truncate(time.Millisecond)
+	return &at
+}
+
+// next is when there is something to do again: at the time, or for the token
+// before.
+func (i Instance) next(at time.Time) *time.Time {
+	if r := i.renewal(); r != nil && r.Before(at) {
+		return r
+	}
+	return &at
+}
+
+// backOff is how long to wait after so many failures, one after the other.
+func backOff(failures int) time.Duration {
+	if failures > 10 {
+		return lastRetry
+	}
+	return min(firstRetry<<(failures-1), lastRetry)
+}

@@ -1,0 +1,97 @@
+package connector
+
+import (
+	"slices"
+
+	"collab/domain/fault"
+)
+
+// Status is the state of an instance.
+type Status string
+
+// The states. None is where an instance is before it is made.
+const (
+	None         Status = ""
+	Disconnected Status = "DISCONNECTED" // it has no credentials yet
+	Connecting   Status = "CONNECTING"   // it has, and the server is being tried
+	Connected    Status = "CONNECTED"
+	Failing      Status = "ERROR" // LastError says why
+)
+
+// Statuses lists all states, without None.
+func Statuses() []Status { return []Status{Disconnected, Connecting, Connected, Failing} }
+
+// Move is what happens to an instance.
+type Move string
+
+// The moves.
+const (
+	MadeOpen    Move = "POST /connectors, no credentials needed"
+	MadeClosed  Move = "POST /connectors, credentials needed"
+	StoredCloud Move = "credentials stored, CLOUD"
+	StoredLocal Move = "credentials stored, LOCAL"
+	Renewed     Move = "access token refreshed"
+	Answered    Move = "the server answers over MCP"
+	Failed      Move = "the server cannot be reached, or refuses"
+	Withdrawn   Move = "the authorization is withdrawn"
+)
+
+// Moves lists all moves.
+func Moves() []Move {
+	return []Move{MadeOpen, MadeClosed, StoredCloud, StoredLocal, Renewed, Answered, Failed, Withdrawn}
+}
+
+// Transition is a row of the table. The specification has no transitions: all
+// are decisions.
+type Transition struct {
+	From []Status
+	By   Move
+	To   Status
+	Also string // what else happens
+}
+
+var (
+	made = Statuses()
+	// tried are the states of instances that there is something to try of.
+	tried = slices.DeleteFunc(Statuses(), func(s Status) bool { return s == Disconnected })
+)
+
+// Table returns all transitions. A move that has no row for a state is refused.
+func Table() []Transition {
+	return []Transition{
+		{From: []Status{None}, By: MadeOpen, To: Connected, Also: "a CLOUD server is looked at in a moment"},
+		{From: []Status{None}, By: MadeClosed, To: Disconnected},
+		{From: made, By: StoredCloud, To: Connecting, Also: "the server is tried with them at once; lastError is forgotten"},
+		{From: made, By: StoredLocal, To: Connected, Also: "nothing here can try it; lastError is forgotten"},
+		{From: []Status{Connecting}, By: Renewed, To: Connecting},
+		{From: []Status{Connected}, By: Renewed, To: Connected},
+		{From: []Status{Failing}, By: Renewed, To: Connecting, Also: "the server is tried at once; lastError is forgotten"},
+		{From: tried, By: Answered, To: Connected, Also: "tools and lastUsedAt are noted; lastError is forgotten"},
+		{From: tried, By: Failed, To: Failing, Also: "lastError says why; tried again later, and later each time"},
+		{From: tried, By: Withdrawn, To: Failing, Also: "not tried again before there are other credentials"},
+	}
+}
+
+type step struct {
+	from Status
+	by   Move
+}
+
+var transitions = func() map[step]Status {
+	all := map[step]Status{}
+	for _, t := range Table() {
+		for _, from := range t.From {
+			all[step{from, t.By}] = t.To
+		}
+	}
+	return all
+}()
+
+// after returns the state after a move. Conflict where the table has no row.
+func (s Status) after(by Move) (Status, error) {
+	to, ok := transitions[step{s, by}]
+	if !ok {
+		return s, fault.New(fault.Conflict, "A connector that is %s cannot change by this: %s", s, by)
+	}
+	return to, nil
+}
