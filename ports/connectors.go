@@ -136,13 +136,14 @@ type Authorizer interface {
 	// of PKCE.
 	Page(s connector.AuthServer, c connector.Client, redirect, state, verifier string) (string, error)
 
-	// Redeem exchanges a code for a grant.
-	Redeem(ctx context.Context, s connector.AuthServer, c connector.Client, redirect, code, verifier string) (connector.Grant, error)
+	// Redeem exchanges a code for credentials. An error whose cause is a
+	// connector.UnknownClient says that our client is known there no more.
+	Redeem(ctx context.Context, s connector.AuthServer, c connector.Client, redirect, code, verifier string) (connector.Credentials, error)
 
-	// Renew exchanges the refresh token in a renewal for another grant, whose
+	// Renew exchanges the refresh token in a renewal for other credentials, whose
 	// renewal has the same refresh token where the server gave no other. Forbidden
-	// when the authorization was withdrawn.
-	Renew(ctx context.Context, renewal string) (connector.Grant, error)
+	// when the authorization was withdrawn; otherwise as Redeem.
+	Renew(ctx context.Context, renewal string) (connector.Credentials, error)
 
 	// Revoke takes the authorization back. Where the server has no way to, it does
 	// nothing.

@@ -21,6 +21,11 @@ const (
 	InvitationDeleted   Action = "invitation.deleted"
 	SubscriptionChanged Action = "subscription.changed"
 	OperatorRead        Action = "operator.read"
+	ConnectorCreated    Action = "connector.created"
+	ConnectorDeleted    Action = "connector.deleted"
+	CredentialsStored   Action = "connector.credentials_stored"
+	CredentialsRead     Action = "connector.credentials_read"
+	ConnectorAuthorised Action = "connector.authorized"
 )
 
 // Entry is one line of the audit log. Org is empty for what an operator did

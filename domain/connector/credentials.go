@@ -7,10 +7,12 @@ import (
 	"collab/domain/id"
 )
 
-// Credentials are what a tool server lets an instance in with.
+// Credentials are what a tool server lets an instance in with: what people gave, or
+// an authorization server for a code or a refresh token.
 type Credentials struct {
 	Entries   string     // a JSON object: what its readers get
-	Renewal   string     // what the adapter of authorizations needs to renew and revoke them, and nobody else reads; empty: it cannot
+	Renewal   string     // what the adapter of authorizations needs to renew and revoke them, and nobody else reads; empty: it can do neither
+	Renewable bool       // it can renew them
 	ExpiresAt *time.Time // of the access token; nil: not known
 }
 

@@ -51,12 +51,14 @@ func RegisteredContext(issuer, client string) []byte {
 	return []byte("client|" + issuer + "|" + client)
 }
 
-// Grant is what an authorization server gives for a code or a refresh token.
-type Grant struct {
-	Entries   string // see Credentials
-	Renewal   string
-	ExpiresAt *time.Time
+// UnknownClient is the cause of a refusal by an authorization server that does not
+// know one of our clients any more.
+type UnknownClient struct {
+	Issuer string
+	Client string // its id
 }
+
+func (*UnknownClient) Error() string { return "the authorization server does not know the client" }
 
 // FlowStatus is how far an authorization is.
 type FlowStatus string

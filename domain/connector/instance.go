@@ -52,8 +52,8 @@ type Instance struct {
 	Failures   int        // one after the other, until now
 
 	Version   int64      // of the credentials, counted up with each change; 0: there are none
-	StoredAt  *time.Time // when the credentials came
-	ExpiresAt *time.Time // of an access token that can be renewed
+	ExpiresAt *time.Time // of the access token; nil: not known
+	RenewAt   *time.Time // when the token is to be refreshed; nil: it cannot be
 
 	// DueAt is when there is something to do for the instance: it is to be looked
 	// at, or its token renewed. Whoever does it puts it off by Hold first. Nil:
@@ -125,9 +125,8 @@ func (i Instance) Restore(s Status) Instance {
 	return i
 }
 
-// Stored returns the instance after its credentials were stored at now, which
-// can be renewed until they expire, or never do.
-func (i Instance) Stored(expires *time.Time, now time.Time) (Instance, error) {
+// Stored returns the instance after it was given credentials at now.
+func (i Instance) Stored(c Credentials, now time.Time) (Instance, error) {
 	by := StoredCloud
 	if i.Hosting == Local {
 		by = StoredLocal
@@ -137,31 +136,33 @@ func (i Instance) Stored(expires *time.Time, now time.Time) (Instance, error) {
 		return i, err
 	}
 	i.status, i.LastError, i.Failures = to, "", 0
-	i.Version++
-	i.StoredAt, i.ExpiresAt = &now, expires
+	i = i.with(c, now)
 	i.DueAt = &now
 	if i.Hosting == Local {
-		i.DueAt = i.renewal()
+		i.DueAt = i.expiry()
 	}
 	return i, nil
 }
 
 // Renewed returns the instance after its token was refreshed at now.
-func (i Instance) Renewed(expires *time.Time, now time.Time) (Instance, error) {
+func (i Instance) Renewed(c Credentials, now time.Time) (Instance, error) {
 	to, err := i.status.after(Renewed)
 	if err != nil {
 		return i, err
 	}
-	if i.status == Failing {
-		i.DueAt = &now
-	}
-	i.status = to
-	if to != Failing {
-		i.LastError = ""
-	}
+	i.status, i.LastError, i.Failures = to, "", 0
+	return i.with(c, now), nil
+}
+
+// with returns the instance with other credentials, which came at now.
+func (i Instance) with(c Credentials, now time.Time) Instance {
 	i.Version++
-	i.StoredAt, i.ExpiresAt = &now, expires
-	return i, nil
+	i.ExpiresAt, i.RenewAt = c.ExpiresAt, nil
+	if c.ExpiresAt != nil && c.Renewable {
+		at := renewal(i.ID, now, *c.ExpiresAt)
+		i.RenewAt = &at
+	}
+	return i
 }
 
 // Answered returns the instance after its server has listed its tools at now.
@@ -176,9 +177,15 @@ func (i Instance) Answered(tools []Tool, now time.Time) (Instance, error) {
 	return i, nil
 }
 
-// Idle returns the instance after there was nothing to ask its server for.
+// Idle returns the instance after all was done that was due, without its server.
 func (i Instance) Idle() Instance {
-	i.DueAt = i.renewal()
+	i.DueAt = i.expiry()
+	return i
+}
+
+// HandedOn returns the instance as due at now, for somebody else to go on with.
+func (i Instance) HandedOn(now time.Time) Instance {
+	i.DueAt = &now
 	return i
 }
 
@@ -198,7 +205,7 @@ func (i Instance) Failed(reason string, now time.Time) (Instance, error) {
 // NotRenewed returns the instance after its token could not be refreshed for now.
 // It is failing once the token has expired.
 func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
-	if i.ExpiresAt == nil || now.Before(*i.ExpiresAt) {
+	if i.ExpiresAt != nil && !i.Expired(now) {
 		i.Failures++
 		again := now.Add(min(backOff(i.Failures), max(leastLife, i.ExpiresAt.Sub(now)/2)))
 		i.DueAt = &again
@@ -247,35 +254,40 @@ func (i Instance) Claimed(now time.Time) (Instance, error) {
 	return i, nil
 }
 
-// RenewalDue reports whether the token is to be refreshed at now.
+// RenewalDue reports whether the token is to be refreshed at now, or has expired
+// and cannot be.
 func (i Instance) RenewalDue(now time.Time) bool {
-	at := i.renewal()
+	at := i.expiry()
 	return at != nil && !now.Before(*at)
 }
 
 // Expired reports whether the token is of no use at now any more.
 func (i Instance) Expired(now time.Time) bool { return i.ExpiresAt != nil && !now.Before(*i.ExpiresAt) }
 
-// renewal is when the token is to be refreshed: after about four fifths of its
-// life, at a time of its own for each instance, so that those that were
-// authorised together are not all refreshed at once. Nil: never.
-func (i Instance) renewal() *time.Time {
-	if i.ExpiresAt == nil || i.StoredAt == nil {
-		return nil
+// expiry is when something has to be done about the token. Nil: never.
+func (i Instance) expiry() *time.Time {
+	if i.RenewAt != nil {
+		return i.RenewAt
 	}
+	return i.ExpiresAt
+}
+
+// renewal is when a token is to be refreshed that came at now: after about four
+// fifths of its life, at a time of its own for each instance, so that those that
+// were authorised together are not all refreshed at once.
+func renewal(i id.Connector, now, expires time.Time) time.Time {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(i.ID)) // a hash takes it all
+	_, _ = h.Write([]byte(i)) // a hash takes it all
 	percent := 75 + time.Duration(h.Sum32()%11)
-	life := max(leastLife, i.ExpiresAt.Sub(*i.StoredAt))
-	at := i.StoredAt.Add(life / 100 * percent).UTC().Truncate(time.Millisecond)
-	return &at
+	life := max(leastLife, expires.Sub(now))
+	return now.Add(life / 100 * percent).UTC().Truncate(time.Millisecond)
 }
 
 // next is when there is something to do again: at the time, or for the token
 // before.
 func (i Instance) next(at time.Time) *time.Time {
-	if r := i.renewal(); r != nil && r.Before(at) {
-		return r
+	if e := i.expiry(); e != nil && e.Before(at) {
+		return e
 	}
 	return &at
 }
