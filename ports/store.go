@@ -37,6 +37,7 @@ type Records interface {
 	Journal() Journal
 	Storage() Storage
 	Usage() Usage
+	Connections() Connections
 }
 
 // Directory holds who there is.

@@ -34,6 +34,10 @@ type Sealer interface {
 	// Open fails with Invalid for anything that Seal did not make with this
 	// context and a key that is still known.
 	Open(sealed, context []byte) ([]byte, error)
+
+	// Old reports whether something was sealed with another key than Seal uses now,
+	// and so is to be sealed anew before that key goes.
+	Old(sealed []byte) bool
 }
 
 // Mailer sends e-mail.

@@ -50,6 +50,15 @@ func (d dialect) shared() string {
 	return ""
 }
 
+// claimed ends a SELECT of rows to be worked on, which are held as by held; those
+// that somebody else holds are passed over.
+func (d dialect) claimed() string {
+	if d == onPostgres {
+		return " FOR NO KEY UPDATE SKIP LOCKED"
+	}
+	return ""
+}
+
 // in is the condition that a column of the Postgres type is among the values of
 // a parameter made by list.
 func (d dialect) in(column, kind string) string {

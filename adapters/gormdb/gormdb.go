@@ -236,13 +236,16 @@ type (
 	journal   struct{ *conn }
 	storage   struct{ *conn }
 	metering  struct{ *conn }
+
+	connections struct{ *conn }
 )
 
-func (c *conn) Directory() ports.Directory { return directory{c} }
-func (c *conn) Work() ports.Work           { return work{c} }
-func (c *conn) Journal() ports.Journal     { return journal{c} }
-func (c *conn) Storage() ports.Storage     { return storage{c} }
-func (c *conn) Usage() ports.Usage         { return metering{c} }
+func (c *conn) Directory() ports.Directory     { return directory{c} }
+func (c *conn) Work() ports.Work               { return work{c} }
+func (c *conn) Journal() ports.Journal         { return journal{c} }
+func (c *conn) Storage() ports.Storage         { return storage{c} }
+func (c *conn) Usage() ports.Usage             { return metering{c} }
+func (c *conn) Connections() ports.Connections { return connections{c} }
 
 func (d directory) Users() ports.Users                 { return users(d) }
 func (d directory) Organisations() ports.Organisations { return organisations(d) }
@@ -268,3 +271,9 @@ func (s storage) BlobNames() ports.BlobNames { return blobNames(s) }
 
 func (m metering) Quotas() ports.Quotas { return quotas(m) }
 func (m metering) Ledger() ports.Ledger { return ledger(m) }
+
+func (c connections) Connectors() ports.Connectors   { return connectors(c) }
+func (c connections) Credentials() ports.Credentials { return credentials(c) }
+func (c connections) Flows() ports.Flows             { return flows(c) }
+func (c connections) Clients() ports.Clients         { return clients(c) }
+func (c connections) Revocations() ports.Revocations { return revocations(c) }

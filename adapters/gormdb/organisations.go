@@ -124,10 +124,11 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 }
 
 // erased are the tables that Erase empties, in the order that their references
-// allow; what is not among them goes with them.
+// allow; what is not among them goes with them, but for revocations, which stay
+// until they are done.
 var erased = []string{
 	"objects", "changes", "log_heads", "tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
-	"quota_accounts", "usage_entries", "usage_user_models", "usage_users", "usage_models",
+	"quota_accounts", "usage_entries", "usage_user_models", "usage_users", "usage_models", "connectors",
 }
 
 func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error {

@@ -16,6 +16,7 @@ var rowTypes = []any{
 	taskRow{}, taskTagRow{}, taskHistoryRow{}, inboxRow{}, auditRow{}, replayRow{},
 	logEpochRow{}, logHeadRow{}, objectRow{}, changeRow{}, blobNameRow{},
 	accountRow{}, leaseRow{}, entryRow{}, userModelSumRow{}, userSumRow{}, modelSumRow{},
+	connectorRow{}, credentialsRow{}, flowRow{}, clientRow{}, revocationRow{},
 }
 
 func parsed(t *testing.T, db *DB, row any) *schema.Schema {

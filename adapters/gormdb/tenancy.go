@@ -14,11 +14,13 @@ import (
 )
 
 // tenantTables are the tables whose rows belong to an organisation. What
-// belongs to none is users, organisations themselves, the inbox and replays.
+// belongs to none is users, organisations themselves, the inbox, replays and the
+// clients that authorization servers know.
 var tenantTables = []string{
 	"memberships", "invitations", "subscriptions", "teams", "team_members", "workspaces", "workspace_orders",
 	"tasks", "task_tags", "task_history", "audit", "objects", "log_heads", "changes", "blob_names",
 	"quota_accounts", "quota_leases", "usage_entries", "usage_user_models", "usage_users", "usage_models",
+	"connectors", "connector_credentials", "connector_flows", "connector_revocations",
 }
 
 // The statements that go across organisations on purpose, all of them, each
@@ -34,6 +36,8 @@ var (
 	acrossBlobs       = across("there is one store of blobs, and what nobody needs is removed from all of it")
 	acrossLeases      = across("a server extends the leases of all its requests, and what anybody's hold is given back when they expire")
 	acrossAudit       = across("an entry of the deployment belongs to no organisation")
+	acrossConnectors  = across("tool servers are looked at, and authorizations taken back, for all organisations")
+	acrossFlows       = across("a browser that comes back from a provider has nothing but the state, and what expired is removed for all organisations")
 )
 
 // across is the reason why a statement on a tenant table names no organisation.

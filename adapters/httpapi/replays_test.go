@@ -90,6 +90,8 @@ func (plain) Open(sealed, of []byte) ([]byte, error) {
 	return []byte(text), nil
 }
 
+func (plain) Old([]byte) bool { return false }
+
 type counter struct {
 	mu sync.Mutex
 	n  int

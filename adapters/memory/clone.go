@@ -3,6 +3,7 @@ package memory
 import (
 	"slices"
 
+	"collab/domain/connector"
 	"collab/domain/invitation"
 	"collab/domain/object"
 	"collab/domain/org"
@@ -99,4 +100,31 @@ func cloneEntry(c object.Change) object.Change {
 		c.Audience.Users = slices.Clone(c.Audience.Users)
 	}
 	return c
+}
+
+func cloneInstance(i connector.Instance) connector.Instance {
+	i.Name, i.Tools = clonePointer(i.Name), slices.Clone(i.Tools)
+	i.LastUsedAt, i.ExpiresAt, i.RenewAt, i.DueAt = clonePointer(i.LastUsedAt), clonePointer(i.ExpiresAt), clonePointer(i.RenewAt), clonePointer(i.DueAt)
+	return i
+}
+
+func cloneSealed(s connector.Sealed) connector.Sealed {
+	s.Entries, s.Renewal = slices.Clone(s.Entries), slices.Clone(s.Renewal)
+	return s
+}
+
+func cloneFlow(f connector.Flow) connector.Flow {
+	f.Server.AuthMethods, f.Server.Scopes = slices.Clone(f.Server.AuthMethods), slices.Clone(f.Server.Scopes)
+	f.Verifier = slices.Clone(f.Verifier)
+	return f
+}
+
+func cloneRegistered(r connector.Registered) connector.Registered {
+	r.Secret, r.ExpiresAt = slices.Clone(r.Secret), clonePointer(r.ExpiresAt)
+	return r
+}
+
+func cloneRevocation(r connector.Revocation) connector.Revocation {
+	r.Renewal = slices.Clone(r.Renewal)
+	return r
 }

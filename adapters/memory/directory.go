@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"collab/domain/audit"
+	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
@@ -157,6 +158,7 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 		x.tenants.put(x, o, newTenant())
 		x.heads.remove(x, o)
 		x.audit.removeWhere(x, func(e audit.Entry) bool { return e.Org == o })
+		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o })
 		return nil
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"collab/domain/audit"
+	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
@@ -50,15 +51,18 @@ type Store struct {
 // NewStore returns an empty store.
 func NewStore() *Store {
 	s := &Store{state: state{
-		users:   newTable[id.User]("User", cloneUser),
-		orgs:    newTable[id.Org]("Organisation", cloneOrg),
-		epochs:  newTable[id.Org]("Organisation", asIs[int64]),
-		tenants: newTable[id.Org]("Organisation", asIs[*tenant]),
-		inbox:   newTable[message]("Message", asIs[time.Time]),
-		audit:   newTable[id.Entry]("Entry", asIs[audit.Entry]),
-		replays: newTable[string]("Key", cloneReplay),
-		heads:   newTable[id.Org]("Log", asIs[object.Head]),
-		blobs:   newTable[string]("Blob", asIs[object.Blob]),
+		users:       newTable[id.User]("User", cloneUser),
+		orgs:        newTable[id.Org]("Organisation", cloneOrg),
+		epochs:      newTable[id.Org]("Organisation", asIs[int64]),
+		tenants:     newTable[id.Org]("Organisation", asIs[*tenant]),
+		inbox:       newTable[message]("Message", asIs[time.Time]),
+		audit:       newTable[id.Entry]("Entry", asIs[audit.Entry]),
+		replays:     newTable[string]("Key", cloneReplay),
+		heads:       newTable[id.Org]("Log", asIs[object.Head]),
+		blobs:       newTable[string]("Blob", asIs[object.Blob]),
+		flows:       newTable[string]("Authorization", cloneFlow),
+		clients:     newTable[client]("Client", cloneRegistered),
+		revocations: newTable[instance]("Revocation", cloneRevocation),
 	}}
 	s.records = records{run: s.run}
 	return s
@@ -123,15 +127,18 @@ func (s *Store) commit(fn func(*tx) error) (appended map[id.Org]int64, told []fu
 
 // state is all that is kept. Every organisation has its tenant and its epoch.
 type state struct {
-	users   *table[id.User, org.User]
-	orgs    *table[id.Org, org.Organisation]
-	epochs  *table[id.Org, int64]
-	tenants *table[id.Org, *tenant]
-	inbox   *table[message, time.Time]
-	audit   *table[id.Entry, audit.Entry]
-	replays *table[string, replay.Record]
-	heads   *table[id.Org, object.Head] // of the logs that were appended to
-	blobs   *table[string, object.Blob]
+	users       *table[id.User, org.User]
+	orgs        *table[id.Org, org.Organisation]
+	epochs      *table[id.Org, int64]
+	tenants     *table[id.Org, *tenant]
+	inbox       *table[message, time.Time]
+	audit       *table[id.Entry, audit.Entry]
+	replays     *table[string, replay.Record]
+	heads       *table[id.Org, object.Head] // of the logs that were appended to
+	blobs       *table[string, object.Blob]
+	flows       *table[string, connector.Flow]
+	clients     *table[client, connector.Registered]
+	revocations *table[instance, connector.Revocation]
 }
 
 // tenant is what belongs to one organisation and is found only through it.
@@ -151,6 +158,8 @@ type tenant struct {
 	accounts      *table[account, quota.Account]
 	leases        *table[hold, quota.Lease]
 	usage         *table[id.Request, usage.Entry]
+	connectors    *table[id.Connector, connector.Instance]
+	credentials   *table[id.Connector, connector.Sealed]
 }
 
 func newTenant() *tenant {
@@ -170,6 +179,8 @@ func newTenant() *tenant {
 		accounts:      newTable[account]("Account", asIs[quota.Account]),
 		leases:        newTable[hold]("Lease", asIs[quota.Lease]),
 		usage:         newTable[id.Request]("Entry", asIs[usage.Entry]),
+		connectors:    newTable[id.Connector]("Connector", cloneInstance),
+		credentials:   newTable[id.Connector]("Credentials", cloneSealed),
 	}
 }
 
@@ -245,8 +256,9 @@ type records struct {
 	inside bool // of an Atomic
 }
 
-func (r records) Directory() ports.Directory { return directory(r) }
-func (r records) Work() ports.Work           { return work(r) }
-func (r records) Journal() ports.Journal     { return journal(r) }
-func (r records) Storage() ports.Storage     { return storage(r) }
-func (r records) Usage() ports.Usage         { return metering(r) }
+func (r records) Directory() ports.Directory     { return directory(r) }
+func (r records) Work() ports.Work               { return work(r) }
+func (r records) Journal() ports.Journal         { return journal(r) }
+func (r records) Storage() ports.Storage         { return storage(r) }
+func (r records) Usage() ports.Usage             { return metering(r) }
+func (r records) Connections() ports.Connections { return connections(r) }

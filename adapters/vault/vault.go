@@ -4,7 +4,9 @@ package vault
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"slices"
 
 	"collab/domain/fault"
 	"collab/ports"
@@ -12,6 +14,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
@@ -22,6 +25,12 @@ var _ ports.Sealer = (*Vault)(nil)
 // its key.
 type Vault struct {
 	keys tink.AEAD
+
+	// What is sealed begins with the name of its key: with present, or with one of
+	// former by the keys that open only. Present is empty for a primary key whose
+	// prefix is RAW.
+	present []byte
+	former  [][]byte
 }
 
 // New returns the vault of a Tink keyset of AEAD keys in JSON. Its errors never
@@ -35,7 +44,30 @@ func New(text []byte) (*Vault, error) {
 	if err != nil {
 		return nil, errors.New("holds a key that is not for authenticated encryption")
 	}
-	return &Vault{keys}, nil
+	v := &Vault{keys: keys}
+	info := handle.KeysetInfo()
+	for _, k := range info.KeyInfo {
+		switch name := prefix(k); {
+		case k.KeyId == info.PrimaryKeyId:
+			v.present = name
+		case len(name) > 0:
+			v.former = append(v.former, name)
+		}
+	}
+	return v, nil
+}
+
+// prefix is what a key puts before what it seals: a byte for the kind of prefix
+// and its id. A RAW key puts nothing.
+func prefix(k *tinkpb.KeysetInfo_KeyInfo) []byte {
+	var kind byte
+	switch k.OutputPrefixType {
+	case tinkpb.OutputPrefixType_RAW:
+		return nil
+	case tinkpb.OutputPrefixType_TINK:
+		kind = 1
+	}
+	return binary.BigEndian.AppendUint32([]byte{kind}, k.KeyId)
 }
 
 // Generate returns a keyset with one new AES-256-GCM key.
@@ -64,4 +96,16 @@ func (v *Vault) Open(sealed, context []byte) ([]byte, error) {
 		return nil, fault.Wrap(fault.Invalid, err, "The sealed content cannot be opened")
 	}
 	return plain, nil
+}
+
+// Old reports whether something was not sealed with the primary key, by the name
+// of a key that it begins with. What RAW keys seal has no such name: it is old
+// under a primary key that has one. Under a RAW primary key nothing is old but
+// what begins with the name of another; so such a keyset is rotated by a primary
+// key with a name, as those of Generate are.
+func (v *Vault) Old(sealed []byte) bool {
+	if len(v.present) > 0 {
+		return !bytes.HasPrefix(sealed, v.present)
+	}
+	return slices.ContainsFunc(v.former, func(name []byte) bool { return bytes.HasPrefix(sealed, name) })
 }

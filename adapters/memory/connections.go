@@ -1,0 +1,241 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"collab/domain/connector"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+var (
+	_ ports.Connections = connections{}
+	_ ports.Connectors  = connectors{}
+	_ ports.Credentials = credentials{}
+	_ ports.Flows       = flows{}
+	_ ports.Clients     = clients{}
+	_ ports.Revocations = revocations{}
+)
+
+type connections records
+
+func (c connections) Connectors() ports.Connectors   { return connectors{c.run} }
+func (c connections) Credentials() ports.Credentials { return credentials{c.run} }
+func (c connections) Flows() ports.Flows             { return flows{c.run} }
+func (c connections) Clients() ports.Clients         { return clients{c.run} }
+func (c connections) Revocations() ports.Revocations { return revocations{c.run} }
+
+// instance is one of an organisation's.
+type instance struct {
+	org id.Org
+	id  id.Connector
+}
+
+// compareDue orders by when something is due, then by instance.
+func compareDue(a time.Time, i instance, b time.Time, j instance) int {
+	return cmp.Or(a.Compare(b), cmp.Compare(i.org, j.org), cmp.Compare(i.id, j.id))
+}
+
+// client is where a registered one is known, and sends people back to.
+type client struct{ issuer, redirect string }
+
+type connectors struct{ run runner }
+
+func (c connectors) Get(_ context.Context, o id.Org, i id.Connector) (connector.Instance, error) {
+	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).connectors.get(i) })
+}
+
+func (c connectors) List(_ context.Context, o id.Org) ([]connector.Instance, error) {
+	return result(c.run, func(x *tx) ([]connector.Instance, error) {
+		return x.tenant(o).connectors.list(every, func(a, b connector.Instance) int {
+			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		}, 0), nil
+	})
+}
+
+func (c connectors) Add(_ context.Context, o id.Org, i connector.Instance) error {
+	return c.run(func(x *tx) error {
+		home, err := x.home(o)
+		if err != nil {
+			return err
+		}
+		return home.connectors.add(x, i.ID, i)
+	})
+}
+
+func (c connectors) Update(_ context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
+	return result(c.run, func(x *tx) (connector.Instance, error) {
+		home := x.tenant(o)
+		there, err := home.connectors.get(i)
+		if err != nil {
+			return there, err
+		}
+		next, err := fn(there)
+		if err != nil {
+			return next, err
+		}
+		home.connectors.put(x, i, next)
+		return cloneInstance(next), nil
+	})
+}
+
+func (c connectors) Remove(_ context.Context, o id.Org, i id.Connector) error {
+	return c.run(func(x *tx) error {
+		home := x.tenant(o)
+		if !home.connectors.has(i) {
+			return home.connectors.missing()
+		}
+		home.connectors.remove(x, i)
+		home.credentials.remove(x, i)
+		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o && f.Instance == i })
+		return nil
+	})
+}
+
+func (c connectors) Due(_ context.Context, now time.Time, limit int) ([]connector.Instance, error) {
+	return result(c.run, func(x *tx) ([]connector.Instance, error) {
+		var due []connector.Instance
+		for _, t := range x.tenants.rows {
+			for _, i := range t.connectors.rows {
+				if i.DueAt != nil && !i.DueAt.After(now) {
+					due = append(due, cloneInstance(i))
+				}
+			}
+		}
+		slices.SortFunc(due, func(a, b connector.Instance) int {
+			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID})
+		})
+		due = due[:min(limit, len(due))]
+		for n, i := range due {
+			claimed, err := i.Claimed(now)
+			if err != nil {
+				return nil, err
+			}
+			due[n] = claimed
+			x.tenant(i.Org).connectors.put(x, i.ID, claimed)
+		}
+		return due, nil
+	})
+}
+
+type credentials struct{ run runner }
+
+func (c credentials) Get(_ context.Context, o id.Org, i id.Connector) (connector.Sealed, error) {
+	return result(c.run, func(x *tx) (connector.Sealed, error) { return x.tenant(o).credentials.get(i) })
+}
+
+func (c credentials) Put(_ context.Context, o id.Org, s connector.Sealed) error {
+	return c.run(func(x *tx) error {
+		home := x.tenant(o)
+		if !home.connectors.has(s.Instance) {
+			return home.connectors.missing()
+		}
+		home.credentials.put(x, s.Instance, s)
+		return nil
+	})
+}
+
+type flows struct{ run runner }
+
+func (s flows) Add(_ context.Context, f connector.Flow) error {
+	return s.run(func(x *tx) error {
+		home := x.tenant(f.Org)
+		if !home.connectors.has(f.Instance) {
+			return home.connectors.missing()
+		}
+		return x.flows.add(x, f.State, f)
+	})
+}
+
+func (s flows) Get(_ context.Context, state string) (connector.Flow, error) {
+	return result(s.run, func(x *tx) (connector.Flow, error) { return x.flows.get(state) })
+}
+
+func (s flows) Update(_ context.Context, state string, fn func(connector.Flow) (connector.Flow, error)) (connector.Flow, error) {
+	return result(s.run, func(x *tx) (connector.Flow, error) {
+		there, err := x.flows.get(state)
+		if err != nil {
+			return there, err
+		}
+		next, err := fn(there)
+		if err != nil {
+			return next, err
+		}
+		x.flows.put(x, state, next)
+		return cloneFlow(next), nil
+	})
+}
+
+func (s flows) Sweep(_ context.Context, before time.Time) error {
+	return s.run(func(x *tx) error {
+		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.ExpiresAt.Before(before) })
+		return nil
+	})
+}
+
+type clients struct{ run runner }
+
+func (c clients) Get(_ context.Context, issuer, redirect string) (connector.Registered, error) {
+	return result(c.run, func(x *tx) (connector.Registered, error) { return x.clients.get(client{issuer, redirect}) })
+}
+
+func (c clients) Put(_ context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
+	return result(c.run, func(x *tx) (connector.Registered, error) {
+		key := client{v.Issuer, v.Redirect}
+		there, err := x.clients.get(key)
+		if err == nil && (there.ExpiresAt == nil || !there.ExpiresAt.Before(expires)) {
+			return there, nil
+		}
+		x.clients.put(x, key, v)
+		return cloneRegistered(v), nil
+	})
+}
+
+func (c clients) Remove(_ context.Context, issuer, redirect, id string) error {
+	return c.run(func(x *tx) error {
+		key := client{issuer, redirect}
+		if x.clients.has(key) && x.clients.rows[key].ID == id {
+			x.clients.remove(x, key)
+		}
+		return nil
+	})
+}
+
+type revocations struct{ run runner }
+
+func (s revocations) Add(_ context.Context, r connector.Revocation) error {
+	return s.run(func(x *tx) error {
+		if _, err := x.home(r.Org); err != nil {
+			return err
+		}
+		return x.revocations.add(x, instance{r.Org, r.ID}, r)
+	})
+}
+
+func (s revocations) Due(_ context.Context, now, until time.Time, limit int) ([]connector.Revocation, error) {
+	return result(s.run, func(x *tx) ([]connector.Revocation, error) {
+		due := x.revocations.list(func(r connector.Revocation) bool { return !r.DueAt.After(now) }, func(a, b connector.Revocation) int {
+			return compareDue(a.DueAt, instance{a.Org, a.ID}, b.DueAt, instance{b.Org, b.ID})
+		}, 0)
+		due = due[:min(limit, len(due))]
+		for n := range due {
+			due[n].DueAt = until
+			x.revocations.put(x, instance{due[n].Org, due[n].ID}, due[n])
+		}
+		return due, nil
+	})
+}
+
+func (s revocations) Put(_ context.Context, r connector.Revocation) error {
+	return s.run(func(x *tx) error { return x.revocations.replace(x, instance{r.Org, r.ID}, r) })
+}
+
+func (s revocations) Remove(_ context.Context, o id.Org, i id.Connector) error {
+	return s.run(func(x *tx) error {
+		x.revocations.remove(x, instance{o, i})
+		return nil
+	})
+}
