@@ -36,6 +36,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 	return errors.Join(
 		u.store.Journal().Inbox().Prune(ctx, now.Add(-inboxRetention)),
 		u.store.Journal().Replays().Prune(ctx, now),
+		u.store.Connections().Flows().Sweep(ctx, now),
 		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),
 		u.erase(ctx, now),
 		u.Collect(ctx, false, false, func(Garbage) error { return nil }),

@@ -3,6 +3,7 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -38,6 +39,17 @@ func (l *List) Add(field, format string, args ...any) {
 		return
 	}
 	l.problems = append(l.problems, fault.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// Note notes what an error of its own kind says is wrong; nil says nothing.
+func (l *List) Note(err error) {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return
+	}
+	for _, p := range f.Problems {
+		l.Add(p.Field, "%s", p.Message)
+	}
 }
 
 // Err returns nil when nothing was found, else one Invalid error whose message

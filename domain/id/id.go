@@ -14,6 +14,7 @@ type (
 	Invitation string
 	Object     string
 	Connector  string // an instance of a tool server
+	Release    string
 	Request    string // a request to a model
 	Entry      string // an entry of the audit log or of a task's history
 )

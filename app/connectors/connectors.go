@@ -1,0 +1,245 @@
+// Package connectors is what members do with tool servers: they make instances of
+// the catalog's entries and give them credentials, by themselves or by an
+// authorization at the provider. What has to be done for instances in between,
+// any server does.
+package connectors
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"sync"
+
+	"collab/domain/audit"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// Options are what the use cases need.
+type Options struct {
+	Store      ports.Store
+	Catalog    connector.Catalog
+	Servers    ports.ToolServers
+	Authorizer ports.Authorizer
+	Sealer     ports.Sealer
+	Clock      ports.Clock
+	IDs        ports.IDs
+	Secrets    ports.Secrets
+	Log        *slog.Logger
+
+	// Addresses of ours: of the page on which people confirm an authorization,
+	// where its answer goes, and of the document that describes us to
+	// authorization servers; that one is empty where they could not read it.
+	Page     string
+	Callback string
+	Document string
+
+	// Pause waits before another attempt, the first of which is 1.
+	Pause func(ctx context.Context, attempt int) error
+}
+
+// Connectors are the use cases of tool servers.
+type Connectors struct {
+	Options
+	woken chan struct{}
+
+	mu      sync.Mutex
+	running int // instances and revocations that are worked on; guarded by mu
+	work    sync.WaitGroup
+}
+
+// New returns the use cases.
+func New(o Options) *Connectors { return &Connectors{Options: o, woken: make(chan struct{}, 1)} }
+
+// Providers returns the entries of the catalog that instances can be made of.
+func (s *Connectors) Providers() []connector.Provider { return s.Catalog.Enabled() }
+
+// List returns the instances of the organisation by creation.
+func (s *Connectors) List(ctx context.Context, actor org.Actor) ([]connector.Instance, error) {
+	if err := actor.Belongs(); err != nil {
+		return nil, err
+	}
+	return s.Store.Connections().Connectors().List(ctx, actor.Org)
+}
+
+// Create makes an instance.
+func (s *Connectors) Create(ctx context.Context, actor org.Actor, d connector.Draft) (connector.Instance, error) {
+	if err := actor.Writes(); err != nil {
+		return connector.Instance{}, err
+	}
+	made, err := s.draft(actor, d)
+	if err != nil {
+		return connector.Instance{}, err
+	}
+	if err := s.Store.Atomic(ctx, func(r ports.Records) error { return s.add(ctx, r, actor, made) }); err != nil {
+		return connector.Instance{}, err
+	}
+	s.wake()
+	return made, nil
+}
+
+// draft makes an instance that is not kept yet.
+func (s *Connectors) draft(actor org.Actor, d connector.Draft) (connector.Instance, error) {
+	p, ok := s.Catalog.Get(d.Provider)
+	if !ok || !p.Enabled {
+		return connector.Instance{}, fault.Field("providerId", "must be one of GET /connector-providers")
+	}
+	made, err := connector.New(id.Connector(s.IDs.New()), actor.Org, actor.User, p, d, s.Clock.Now())
+	if err == nil && made.URL != p.URL {
+		err = checkAddress(made.URL)
+	}
+	return made, err
+}
+
+// checkAddress checks the form of an address that a member gave. Whether it may be
+// called is decided when it is.
+func checkAddress(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return fault.Field("config.url", "must be an https address without user and fragment")
+	}
+	return nil
+}
+
+// add keeps a new instance.
+func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, made connector.Instance) error {
+	if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
+		return err
+	}
+	if err := held(ctx, r, actor); err != nil {
+		return err
+	}
+	there, err := r.Connections().Connectors().List(ctx, actor.Org)
+	if err != nil {
+		return err
+	}
+	if len(there) >= connector.MaxInstances {
+		return fault.New(fault.Conflict, "An organisation has at most %d connectors", connector.MaxInstances)
+	}
+	if err := r.Connections().Connectors().Add(ctx, actor.Org, made); err != nil {
+		return err
+	}
+	return s.audit(ctx, r, actor, audit.ConnectorCreated, made.ID, made.Provider)
+}
+
+// held makes sure, until the transaction ends, that the actor is a member who may
+// write: also one who was removed since the request began is not.
+func held(ctx context.Context, r ports.Records, actor org.Actor) error {
+	m, err := r.Directory().Members().Hold(ctx, actor.Org, actor.User)
+	if err != nil {
+		return err
+	}
+	if err := m.Stands(); err != nil {
+		return err
+	}
+	actor.Role = m.Role
+	return actor.Writes()
+}
+
+func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, i id.Connector, detail string) error {
+	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.IDs.New()), actor.Org, did, string(i), detail, s.Clock.Now()))
+}
+
+// Give stores credentials that a member has: a JSON object, whose entries that are
+// texts are there once more.
+func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, entries string, texts map[string]string) (connector.Instance, error) {
+	if err := actor.Writes(); err != nil {
+		return connector.Instance{}, err
+	}
+	was, err := s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
+	if err != nil {
+		return connector.Instance{}, err
+	}
+	p, ok := s.Catalog.Get(was.Provider)
+	if !ok {
+		return connector.Instance{}, fault.New(fault.Conflict, "The connector's provider is in the catalog no more")
+	}
+	if len(entries) > connector.MaxCredentials {
+		return connector.Instance{}, fault.Field("credentials", "must be at most %d bytes", connector.MaxCredentials)
+	}
+	if err := p.Accepts(texts); err != nil {
+		return connector.Instance{}, err
+	}
+	var now connector.Instance
+	err = s.Store.Atomic(ctx, func(r ports.Records) (err error) {
+		if err := held(ctx, r, actor); err != nil {
+			return err
+		}
+		if now, err = s.store(ctx, r, actor.Org, i, connector.Credentials{Entries: entries}); err != nil {
+			return err
+		}
+		return s.audit(ctx, r, actor, audit.CredentialsStored, i, "")
+	})
+	if err != nil {
+		return connector.Instance{}, err
+	}
+	s.wake()
+	return now, nil
+}
+
+// Read returns the credentials of an instance, with an access token that has not
+// expired where it can be renewed. It is noted in the audit log.
+func (s *Connectors) Read(ctx context.Context, actor org.Actor, i id.Connector) (connector.Credentials, error) {
+	if err := actor.Belongs(); err != nil {
+		return connector.Credentials{}, err
+	}
+	if !actor.Role.MayWrite() {
+		return connector.Credentials{}, fault.New(fault.Forbidden, "A VIEWER may not read credentials")
+	}
+	if err := s.fresh(ctx, actor.Org, i); err != nil {
+		return connector.Credentials{}, err
+	}
+	var c connector.Credentials
+	err := s.Store.Atomic(ctx, func(r ports.Records) error {
+		if err := held(ctx, r, actor); err != nil {
+			return err
+		}
+		// Locked, so that instance and credentials are of one version.
+		now, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) {
+			i, _ = i.Used(s.Clock.Now())
+			return i, nil
+		})
+		if err != nil {
+			return err
+		}
+		if c, err = s.open(ctx, r, now); err != nil {
+			return err
+		}
+		return s.audit(ctx, r, actor, audit.CredentialsRead, i, "")
+	})
+	return c, err
+}
+
+// Delete removes an instance with its credentials. An authorization is taken back
+// at its provider in a moment.
+func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector) error {
+	if err := actor.Writes(); err != nil {
+		return err
+	}
+	err := s.Store.Atomic(ctx, func(r ports.Records) error {
+		if err := held(ctx, r, actor); err != nil {
+			return err
+		}
+		was, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })
+		if err != nil {
+			return err
+		}
+		if was.Version > 0 {
+			if err := s.revokeLater(ctx, r, was); err != nil {
+				return err
+			}
+		}
+		if err := r.Connections().Connectors().Remove(ctx, actor.Org, i); err != nil {
+			return err
+		}
+		return s.audit(ctx, r, actor, audit.ConnectorDeleted, i, was.Provider)
+	})
+	if err != nil {
+		return err
+	}
+	s.wake()
+	return nil
+}

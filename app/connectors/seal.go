@@ -1,0 +1,89 @@
+package connectors
+
+import (
+	"context"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// store gives an instance other credentials.
+func (s *Connectors) store(ctx context.Context, r ports.Records, o id.Org, i id.Connector, c connector.Credentials) (connector.Instance, error) {
+	now, err := r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
+		return i.Stored(c, s.Clock.Now())
+	})
+	if err != nil {
+		return now, err
+	}
+	return now, s.put(ctx, r, now, c)
+}
+
+// put keeps the credentials of the version that an instance is at.
+func (s *Connectors) put(ctx context.Context, r ports.Records, i connector.Instance, c connector.Credentials) error {
+	kept := connector.Sealed{Instance: i.ID, Version: i.Version}
+	var err error
+	if kept.Entries, err = s.Sealer.Seal([]byte(c.Entries), connector.SealingContext(i.Org, i.ID, i.Version, connector.EntriesPart)); err != nil {
+		return err
+	}
+	if c.Renewal != "" {
+		if kept.Renewal, err = s.Sealer.Seal([]byte(c.Renewal), connector.SealingContext(i.Org, i.ID, i.Version, connector.RenewalPart)); err != nil {
+			return err
+		}
+	}
+	return r.Connections().Credentials().Put(ctx, i.Org, kept)
+}
+
+// open returns the credentials of an instance that r keeps locked. What an old key
+// sealed is sealed anew, so that the key can go one day. NotFound when there are
+// none.
+func (s *Connectors) open(ctx context.Context, r ports.Records, i connector.Instance) (connector.Credentials, error) {
+	kept, err := r.Connections().Credentials().Get(ctx, i.Org, i.ID)
+	if err != nil {
+		return connector.Credentials{}, err
+	}
+	c := connector.Credentials{Renewable: i.RenewAt != nil, ExpiresAt: i.ExpiresAt}
+	entries, err := s.unseal(kept.Entries, connector.SealingContext(i.Org, i.ID, kept.Version, connector.EntriesPart))
+	if err != nil {
+		return connector.Credentials{}, err
+	}
+	c.Entries = string(entries)
+	if len(kept.Renewal) > 0 {
+		renewal, err := s.unseal(kept.Renewal, connector.SealingContext(i.Org, i.ID, kept.Version, connector.RenewalPart))
+		if err != nil {
+			return connector.Credentials{}, err
+		}
+		c.Renewal = string(renewal)
+	}
+	if s.Sealer.Old(kept.Entries) || len(kept.Renewal) > 0 && s.Sealer.Old(kept.Renewal) {
+		return c, s.put(ctx, r, i, c)
+	}
+	return c, nil
+}
+
+// unseal opens what we have sealed ourselves: that it does not open is nobody's
+// wrong input.
+func (s *Connectors) unseal(sealed, bound []byte) ([]byte, error) {
+	plain, err := s.Sealer.Open(sealed, bound)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "What is kept of the connector cannot be opened")
+	}
+	return plain, nil
+}
+
+// read returns an instance with its credentials, of one version; those are zero
+// where it has none.
+func (s *Connectors) read(ctx context.Context, o id.Org, i id.Connector) (now connector.Instance, c connector.Credentials, err error) {
+	err = s.Store.Atomic(ctx, func(r ports.Records) error {
+		if now, err = r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) { return i, nil }); err != nil {
+			return err
+		}
+		if c = (connector.Credentials{}); now.Version == 0 {
+			return nil
+		}
+		c, err = s.open(ctx, r, now)
+		return err
+	})
+	return now, c, err
+}

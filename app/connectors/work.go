@@ -1,0 +1,310 @@
+package connectors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// atOnce is how many instances a server works on at the same time.
+const atOnce = 16
+
+// tries is how often a reader looks whether somebody else has renewed a token.
+const tries = 6
+
+// wake has the work looked for at once.
+func (s *Connectors) wake() {
+	select {
+	case s.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Woken tells when Work is worth a call before its time.
+func (s *Connectors) Woken() <-chan struct{} { return s.woken }
+
+// Work begins what is due, on instances and revocations of all organisations, as
+// far as there is room. Any number of servers may call it, at any time; Wait
+// returns when what it began has ended, as it does soon after ctx has.
+func (s *Connectors) Work(ctx context.Context) error {
+	now := s.Clock.Now()
+	all := s.Store.Connections()
+	due, err := begin(s, func(room int) ([]connector.Instance, error) { return all.Connectors().Due(ctx, now, room) })
+	for _, i := range due {
+		s.run(ctx, i.Org, i.ID, func() error { return s.tend(ctx, i) })
+	}
+	gone, e := begin(s, func(room int) ([]connector.Revocation, error) {
+		return all.Revocations().Due(ctx, now, now.Add(connector.Hold), room)
+	})
+	for _, r := range gone {
+		s.run(ctx, r.Org, r.ID, func() error { return s.revoke(ctx, r) })
+	}
+	return errors.Join(err, e)
+}
+
+// Wait returns when nothing is worked on any more.
+func (s *Connectors) Wait() { s.work.Wait() }
+
+// begin claims what there is room for, and takes the room.
+func begin[T any](s *Connectors, claim func(room int) ([]T, error)) ([]T, error) {
+	s.mu.Lock()
+	room := atOnce - s.running
+	s.running = atOnce
+	s.mu.Unlock()
+	var claimed []T
+	var err error
+	if room > 0 {
+		claimed, err = claim(room)
+	}
+	s.mu.Lock()
+	s.running -= room - len(claimed)
+	s.mu.Unlock()
+	return claimed, err
+}
+
+// run does something in the room that begin took for it.
+func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work func() error) {
+	s.work.Go(func() {
+		err := errors.New("the work did not end")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v", p)
+			}
+			if err != nil && ctx.Err() == nil {
+				s.Log.Error("a connector could not be worked on", "instance", string(i), "org", string(o), "error", err)
+			}
+			s.mu.Lock()
+			full := s.running == atOnce
+			s.running--
+			s.mu.Unlock()
+			if full {
+				s.wake() // there may be more than there was room for
+			}
+		}()
+		err = work()
+	})
+}
+
+// tend does what is due for an instance that was claimed: it renews its token, and
+// looks whether its server answers.
+func (s *Connectors) tend(ctx context.Context, claimed connector.Instance) error {
+	i, c, err := s.read(ctx, claimed.Org, claimed.ID)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil // it is gone
+	case err != nil:
+		return err
+	case !mine(i, claimed):
+		return nil // it has other credentials meanwhile, and is somebody else's work
+	}
+	renewed := false
+	if i.RenewalDue(s.Clock.Now()) {
+		if i, c, renewed, err = s.renew(ctx, i, c); err != nil || !renewed {
+			return err
+		}
+	}
+	if i.Hosting == connector.Local {
+		return s.note(ctx, i, func(i connector.Instance) (connector.Instance, error) { return i.Idle(), nil })
+	}
+	tools, err := s.tools(ctx, i, c)
+	if fault.Is(err, fault.Forbidden) && c.Renewal != "" && i.ExpiresAt != nil && !renewed {
+		// A token can be taken back before its time.
+		if i, c, renewed, err = s.renew(ctx, i, c); err != nil || !renewed {
+			return err
+		}
+		tools, err = s.tools(ctx, i, c)
+	}
+	if ctx.Err() != nil {
+		return nil // that says nothing about the server; the claim runs out
+	}
+	reason, why := said(err)
+	if why != nil {
+		return why
+	}
+	return s.note(ctx, i, func(i connector.Instance) (connector.Instance, error) {
+		if reason != "" {
+			return i.Failed(reason, s.Clock.Now())
+		}
+		return i.Answered(tools, s.Clock.Now())
+	})
+}
+
+// tools asks an instance's server what it offers.
+func (s *Connectors) tools(ctx context.Context, i connector.Instance, c connector.Credentials) ([]connector.Tool, error) {
+	p, ok := s.Catalog.Get(i.Provider)
+	if !ok {
+		return nil, fault.New(fault.Invalid, "The provider is in the catalog no more")
+	}
+	return s.Servers.Tools(ctx, connector.Access{URL: i.URL, Transport: i.Transport, Auth: p.Auth, Carriers: p.Carriers, Entries: c.Entries})
+}
+
+// said returns what people may read of an error, or the error where it is ours.
+func said(err error) (reason string, ours error) {
+	var f *fault.Error
+	switch {
+	case err == nil:
+		return "", nil
+	case errors.As(err, &f) && f.Kind != fault.Internal:
+		return f.Message, nil
+	}
+	return "", err
+}
+
+// mine reports whether an instance is as its claim left it.
+func mine(now, claimed connector.Instance) bool {
+	return now.Version == claimed.Version && now.DueAt != nil && claimed.DueAt != nil && now.DueAt.Equal(*claimed.DueAt)
+}
+
+// note changes an instance, unless it is another's work by now.
+func (s *Connectors) note(ctx context.Context, claimed connector.Instance, change func(connector.Instance) (connector.Instance, error)) error {
+	_, err := s.Store.Connections().Connectors().Update(ctx, claimed.Org, claimed.ID, func(i connector.Instance) (connector.Instance, error) {
+		if !mine(i, claimed) {
+			return i, nil
+		}
+		return change(i)
+	})
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// renew exchanges the refresh token of an instance that was claimed. It returns the
+// instance and its credentials as they are then, still claimed; false when there
+// is nothing more to do for it now.
+func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c connector.Credentials) (i connector.Instance, now connector.Credentials, ok bool, err error) {
+	if c.Renewal == "" {
+		return claimed, c, false, s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
+			return i.Withdrawn("The access token has expired, and the connector has to be authorised again")
+		})
+	}
+	now, err = s.Authorizer.Renew(ctx, c.Renewal)
+	if err != nil {
+		return claimed, c, false, s.notRenewed(ctx, claimed, err)
+	}
+	// A refresh token that was used is worth nothing any more: what came for it is
+	// kept also when the server is going away.
+	ctx = context.WithoutCancel(ctx)
+	err = s.Store.Atomic(ctx, func(r ports.Records) error {
+		var e error
+		ok = false
+		i, e = r.Connections().Connectors().Update(ctx, claimed.Org, claimed.ID, func(i connector.Instance) (connector.Instance, error) {
+			if ok = i.Version == claimed.Version; !ok {
+				return i, nil
+			}
+			return i.Renewed(now, s.Clock.Now())
+		})
+		if e != nil || !ok {
+			return e
+		}
+		return s.put(ctx, r, i, now)
+	})
+	if fault.Is(err, fault.NotFound) {
+		// It was deleted meanwhile, and what was taken back then was the old one.
+		return i, now, false, s.Authorizer.Revoke(ctx, now.Renewal)
+	}
+	return i, now, ok && err == nil, err
+}
+
+// notRenewed notes why a token could not be renewed.
+func (s *Connectors) notRenewed(ctx context.Context, claimed connector.Instance, err error) error {
+	if ctx.Err() != nil {
+		return nil // that says nothing about the provider; the claim runs out
+	}
+	reason, ours := said(err)
+	if ours != nil {
+		return ours
+	}
+	s.Log.Warn("a token could not be renewed", "instance", string(claimed.ID), "org", string(claimed.Org), "error", err)
+	return errors.Join(s.forget(ctx, err), s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
+		if fault.Is(err, fault.Forbidden) {
+			return i.Withdrawn(reason)
+		}
+		return i.NotRenewed(reason, s.Clock.Now())
+	}))
+}
+
+// fresh has the token of an instance renewed where it has expired. Of all who ask
+// at once one does it, and the others wait for that.
+func (s *Connectors) fresh(ctx context.Context, o id.Org, instance id.Connector) error {
+	for attempt := 1; ; attempt++ {
+		i, err := s.Store.Connections().Connectors().Get(ctx, o, instance)
+		switch {
+		case err != nil || !i.Expired(s.Clock.Now()):
+			return err
+		case i.DueAt == nil:
+			return fault.New(fault.Conflict, "The connector's access token has expired, and the connector has to be authorised again")
+		}
+		claimed, err := s.Store.Connections().Connectors().Update(ctx, o, instance, func(i connector.Instance) (connector.Instance, error) {
+			return i.Claimed(s.Clock.Now())
+		})
+		switch {
+		case err == nil:
+			if err := s.renewNow(ctx, claimed); err != nil {
+				return err
+			}
+		case !fault.Is(err, fault.Conflict):
+			return err
+		case attempt == tries:
+			return fault.New(fault.Unavailable, "The connector's access token has expired, and could not be refreshed yet")
+		default:
+			if err := s.Pause(ctx, attempt); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// renewNow renews the token of an instance that was claimed for somebody who waits,
+// and leaves the rest of what is due to the work.
+func (s *Connectors) renewNow(ctx context.Context, claimed connector.Instance) error {
+	i, c, err := s.read(ctx, claimed.Org, claimed.ID)
+	if err != nil || !mine(i, claimed) {
+		return err
+	}
+	i, _, ok, err := s.renew(ctx, i, c)
+	if err != nil || !ok {
+		return err
+	}
+	defer s.wake()
+	return s.note(ctx, i, func(i connector.Instance) (connector.Instance, error) { return i.HandedOn(s.Clock.Now()), nil })
+}
+
+// revokeLater notes that the authorization of an instance is to be taken back.
+func (s *Connectors) revokeLater(ctx context.Context, r ports.Records, i connector.Instance) error {
+	c, err := s.open(ctx, r, i)
+	if err != nil || c.Renewal == "" {
+		return err
+	}
+	sealed, err := s.Sealer.Seal([]byte(c.Renewal), connector.RevocationContext(i.Org, i.ID))
+	if err != nil {
+		return err
+	}
+	return r.Connections().Revocations().Add(ctx, connector.Revocation{ID: i.ID, Org: i.Org, Renewal: sealed, DueAt: s.Clock.Now()})
+}
+
+// revoke takes an authorization back.
+func (s *Connectors) revoke(ctx context.Context, r connector.Revocation) error {
+	revocations := s.Store.Connections().Revocations()
+	renewal, err := s.unseal(r.Renewal, connector.RevocationContext(r.Org, r.ID))
+	if err == nil {
+		err = s.Authorizer.Revoke(ctx, string(renewal))
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil {
+		return revocations.Remove(ctx, r.Org, r.ID)
+	}
+	again, more := r.Again(s.Clock.Now())
+	if more {
+		return revocations.Put(ctx, again)
+	}
+	s.Log.Error("an authorization could not be taken back at its provider", "instance", string(r.ID), "org", string(r.Org), "error", err)
+	return revocations.Remove(ctx, r.Org, r.ID)
+}

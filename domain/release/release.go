@@ -1,0 +1,296 @@
+package release
+
+import (
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"collab/domain/check"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/patch"
+)
+
+// Platform is an operating system.
+type Platform string
+
+// The platforms.
+const (
+	Darwin Platform = "DARWIN"
+	Win32  Platform = "WIN32"
+	Linux  Platform = "LINUX"
+)
+
+// Arch is a processor architecture.
+type Arch string
+
+// The architectures. A Universal release runs on all of its platform.
+const (
+	X64       Arch = "X64"
+	ARM64     Arch = "ARM64"
+	Universal Arch = "UNIVERSAL"
+)
+
+// Channel is what devices subscribe to.
+type Channel string
+
+// The channels.
+const (
+	Stable Channel = "STABLE"
+	Beta   Channel = "BETA"
+	Canary Channel = "CANARY"
+)
+
+// ParsePlatform reads a platform in any case. Invalid for any other.
+func ParsePlatform(field, s string) (Platform, error) {
+	return parse(field, s, Darwin, Win32, Linux)
+}
+
+// ParseArch reads an architecture in any case. Invalid for any other.
+func ParseArch(field, s string) (Arch, error) { return parse(field, s, X64, ARM64, Universal) }
+
+// ParseChannel reads a channel in any case. Invalid for any other.
+func ParseChannel(field, s string) (Channel, error) { return parse(field, s, Stable, Beta, Canary) }
+
+func parse[T ~string](field, s string, all ...T) (T, error) {
+	names := make([]string, len(all))
+	for i, v := range all {
+		if strings.EqualFold(s, string(v)) {
+			return v, nil
+		}
+		names[i] = strings.ToLower(string(v))
+	}
+	return "", fault.Field(field, "must be one of %s", strings.Join(names, ", "))
+}
+
+// Bounds.
+const (
+	maxNotes     = 64 << 10 // characters of release notes
+	maxOSVersion = 100      // characters
+	maxSignature = 8 << 10  // characters
+	maxFileSize  = 1 << 40  // bytes
+)
+
+// Target is what a release is for, and at most one release of a version is.
+type Target struct {
+	Platform Platform
+	Arch     Arch
+	Channel  Channel
+}
+
+// Release is a version of the application for one target, as it is offered.
+// Releases are the deployment's, not an organisation's.
+type Release struct {
+	ID      id.Release
+	Version Version
+	Target
+	Settings
+	PublishedAt time.Time
+	UpdatedAt   time.Time
+}
+
+// Settings are what can be changed of a release. Nil: not given.
+type Settings struct {
+	DownloadURL   string
+	SHA512        *string // of the download, in hexadecimal
+	SHA1          *string // of the download, in hexadecimal, for updaters that want it
+	FileSizeBytes *int64
+	Notes         *string // Markdown
+	MinOSVersion  *string
+	Signature     *string
+	Mandatory     bool
+	Rollout       int // percent of all devices
+	Active        bool
+}
+
+// Draft is what a release is made from.
+type Draft struct {
+	Version     string
+	Platform    string
+	Arch        string
+	Channel     string // empty: stable
+	Settings    Settings
+	PublishedAt *time.Time // nil: now
+}
+
+// Hosts are where downloads may come from.
+type Hosts struct {
+	Names    []string // empty: any
+	Loopback bool     // http to this machine as well, for development
+}
+
+// New makes a release at now.
+func New(releaseID id.Release, d Draft, from Hosts, now time.Time) (Release, error) {
+	r := Release{ID: releaseID, Settings: d.Settings, PublishedAt: now, UpdatedAt: now}
+	if d.PublishedAt != nil {
+		r.PublishedAt = *d.PublishedAt
+	}
+	if d.Channel == "" {
+		d.Channel = string(Stable)
+	}
+	var c check.List
+	var err error
+	r.Version, err = ParseVersion("version", d.Version)
+	c.Note(err)
+	r.Platform, err = ParsePlatform("platform", d.Platform)
+	c.Note(err)
+	r.Arch, err = ParseArch("arch", d.Arch)
+	c.Note(err)
+	r.Channel, err = ParseChannel("channel", d.Channel)
+	c.Note(err)
+	r.check(&c, from)
+	return r, c.Err()
+}
+
+// Patch is a change of some settings.
+type Patch struct {
+	DownloadURL   patch.Field[string]
+	SHA512        patch.Field[string]
+	SHA1          patch.Field[string]
+	FileSizeBytes patch.Field[int64]
+	Notes         patch.Field[string]
+	MinOSVersion  patch.Field[string]
+	Signature     patch.Field[string]
+	Mandatory     patch.Field[bool]
+	Rollout       patch.Field[int]
+	Active        patch.Field[bool]
+	PublishedAt   patch.Field[time.Time]
+}
+
+// Apply returns the release after a change at now.
+func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
+	var c check.List
+	set(&c, "downloadUrl", p.DownloadURL, &r.DownloadURL)
+	set(&c, "mandatory", p.Mandatory, &r.Mandatory)
+	set(&c, "rolloutPercentage", p.Rollout, &r.Rollout)
+	set(&c, "active", p.Active, &r.Active)
+	set(&c, "publishedAt", p.PublishedAt, &r.PublishedAt)
+	r.SHA512 = p.SHA512.Over(r.SHA512)
+	r.SHA1 = p.SHA1.Over(r.SHA1)
+	r.FileSizeBytes = p.FileSizeBytes.Over(r.FileSizeBytes)
+	r.Notes = p.Notes.Over(r.Notes)
+	r.MinOSVersion = p.MinOSVersion.Over(r.MinOSVersion)
+	r.Signature = p.Signature.Over(r.Signature)
+	r.UpdatedAt = now
+	r.check(&c, from)
+	return r, c.Err()
+}
+
+// set changes a setting that cannot be null.
+func set[T any](c *check.List, field string, p patch.Field[T], to *T) {
+	if !p.Present() {
+		return
+	}
+	v, ok := p.Get()
+	if !ok {
+		c.Add(field, "must not be null")
+		return
+	}
+	*to = v
+}
+
+// check checks the settings, and brings the digests into one form.
+func (r *Release) check(c *check.List, from Hosts) {
+	from.check(c, r.DownloadURL)
+	if r.SHA512 != nil {
+		r.SHA512 = digest(c, "sha512", *r.SHA512, sha512.Size)
+	}
+	if r.SHA1 != nil {
+		r.SHA1 = digest(c, "sha1", *r.SHA1, sha1Size)
+	}
+	if r.FileSizeBytes != nil && (*r.FileSizeBytes < 0 || *r.FileSizeBytes > maxFileSize) {
+		c.Add("fileSizeBytes", "must be 0 to %d", int64(maxFileSize))
+	}
+	for _, t := range []struct {
+		field string
+		value *string
+		limit int
+	}{{"releaseNotes", r.Notes, maxNotes}, {"minOsVersion", r.MinOSVersion, maxOSVersion}, {"signature", r.Signature, maxSignature}} {
+		if t.value != nil {
+			c.Text(t.field, *t.value, t.limit)
+		}
+	}
+	if r.Rollout < 0 || r.Rollout > 100 {
+		c.Add("rolloutPercentage", "must be 0 to 100")
+	}
+}
+
+const sha1Size = 20 // bytes
+
+// digest returns a digest of so many bytes in hexadecimal, which may come in base64.
+func digest(c *check.List, field, s string, size int) *string {
+	raw, err := hex.DecodeString(s)
+	if err != nil || len(raw) != size {
+		if raw, err = base64.StdEncoding.DecodeString(s); err != nil || len(raw) != size {
+			c.Add(field, "must be the digest in hexadecimal or base64")
+			return nil
+		}
+	}
+	t := hex.EncodeToString(raw)
+	return &t
+}
+
+// Base64 returns a digest that is kept in hexadecimal in base64.
+func Base64(digest string) string {
+	raw, _ := hex.DecodeString(digest) // it was checked
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+// check checks the address of a download.
+func (h Hosts) check(c *check.List, address string) {
+	const field = "downloadUrl"
+	if len(address) > check.MaxURL {
+		c.Add(field, "must be at most %d characters", check.MaxURL)
+		return
+	}
+	scheme, rest, ok := strings.Cut(address, "://")
+	authority := rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority = rest[:i]
+	}
+	host := authority
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		host = host[:i]
+	}
+	host = strings.ToLower(host)
+	if !ok || host == "" || strings.ContainsAny(address, " \t\r\n\"<>\\^`{|}") || strings.ContainsRune(authority, '@') || !printable(address) {
+		c.Add(field, "must be an https address")
+		return
+	}
+	switch strings.ToLower(scheme) {
+	case "https":
+	case "http":
+		if !h.Loopback || !loopback(host) {
+			c.Add(field, "must be an https address")
+			return
+		}
+	default:
+		c.Add(field, "must be an https address")
+		return
+	}
+	if len(h.Names) == 0 {
+		return
+	}
+	for _, name := range h.Names {
+		if strings.EqualFold(name, host) {
+			return
+		}
+	}
+	c.Add(field, "must be on one of the hosts that releases come from")
+}
+
+// printable reports whether s is printable ASCII, as addresses are.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || host == "[::1]" || strings.HasPrefix(host, "127.") && strings.Trim(host, "0123456789.") == ""
+}
