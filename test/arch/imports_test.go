@@ -36,6 +36,7 @@ var owners = []struct {
 	owners  []string
 }{
 	{"cloud.google.com/go", []string{"adapters/bucket", "test"}},
+	{"code.dny.dev/ssrf", []string{"adapters/egress"}},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"adapters/anthropic"}},
 	{"github.com/caarlos0/env", []string{"app/assembly", "cmd/collabd"}},
 	{"github.com/chromedp", nil}, // tests only
@@ -66,6 +67,7 @@ var owners = []struct {
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only
+	{"golang.org/x/net", nil},   // tests only
 	{"golang.org/x/oauth2", []string{"adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
 	{"golang.org/x/sys", []string{"adapters/bucket"}},

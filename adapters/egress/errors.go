@@ -1,0 +1,89 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+
+	"collab/domain/fault"
+)
+
+// errRefused is the cause of every refusal.
+var errRefused = errors.New("refused by the guard of outgoing calls")
+
+// refuse makes the error for an address that is not to be called. It is one of
+// fault.Invalid, for those who cannot ask Blocked.
+func refuse(message string) error { return fault.Wrap(fault.Invalid, errRefused, "%s", message) }
+
+// Blocked reports whether a call failed because of its address, or because of one
+// that it was redirected to: calling it again will not help.
+func Blocked(err error) bool {
+	u, ok := errors.AsType[*url.Error](err)
+	return errors.Is(err, errRefused) || ok && u.Op == "parse"
+}
+
+// Cause returns what is under the url.Error that net/http and net/url put around
+// their errors, whose text quotes the address with its query. What the clients'
+// errors have under it are words of our own: nothing of the address but perhaps
+// its host, and nothing that a server said.
+func Cause(err error) error {
+	u, ok := errors.AsType[*url.Error](err)
+	switch {
+	case !ok:
+		return err
+	case u.Op == "parse": // what is under this one may quote a password
+		return refuse("The address cannot be read")
+	}
+	return u.Err
+}
+
+// failure is a call that failed. What it is made of is for errors.Is and errors.As
+// alone, because its text may quote the server.
+type failure struct {
+	what  string
+	cause error
+}
+
+func (f *failure) Error() string { return f.what }
+func (f *failure) Unwrap() error { return f.cause }
+
+// Timeout is what url.Error.Timeout asks.
+func (f *failure) Timeout() bool {
+	e, ok := errors.AsType[net.Error](f.cause)
+	return ok && e.Timeout()
+}
+
+// failed says what went wrong in our own words. A refusal stays as it is.
+func failed(err error) error {
+	f := &failure{"the connection broke off, or the server does not speak HTTP", err}
+	switch {
+	case errors.Is(err, errRefused):
+		refusal, _ := errors.AsType[*fault.Error](err)
+		return refusal
+	case errors.Is(err, context.Canceled):
+		f.what = context.Canceled.Error()
+	case is[*http.MaxBytesError](err):
+		f.what = "the answer is too long"
+	case f.Timeout():
+		f.what = "the server did not answer in time"
+	case is[*net.DNSError](err):
+		f.what = "the name of the server could not be resolved"
+	case is[*tls.CertificateVerificationError](err):
+		f.what = "the certificate of the server cannot be verified"
+	case is[tls.AlertError](err), is[tls.RecordHeaderError](err):
+		f.what = "TLS could not be agreed on with the server"
+	case is[syscall.Errno](err):
+		errno, _ := errors.AsType[syscall.Errno](err)
+		f.what = "the network says: " + errno.Error()
+	}
+	return f
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}

@@ -1,0 +1,264 @@
+package egress_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"collab/adapters/egress"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// On loopback, one address stands for what may be called, another for what may
+// not: open is in the networks that clients of these tests are allowed.
+const (
+	open   = "127.0.0.1"
+	closed = "127.0.0.2"
+)
+
+var opened = []netip.Prefix{netip.MustParsePrefix(open + "/32")}
+
+// secret stands in addresses where no error may show it.
+const secret = "s3cr3t"
+
+// dns is a name server whose answers the test writes.
+type dns struct {
+	conn net.PacketConn
+
+	mu     sync.Mutex
+	answer func(name string, earlier int) []netip.Addr // earlier questions of the name and type
+	asked  map[dnsmessage.Question]int
+}
+
+func newDNS(t testing.TB, answer func(name string, earlier int) []netip.Addr) *dns {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dns{conn: conn, answer: answer, asked: map[dnsmessage.Question]int{}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.serve()
+	}()
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-done
+	})
+	return d
+}
+
+// always answers every question in the same way.
+func always(addresses ...string) func(string, int) []netip.Addr {
+	return func(string, int) []netip.Addr { return parsed(addresses...) }
+}
+
+func parsed(addresses ...string) []netip.Addr {
+	var list []netip.Addr
+	for _, a := range addresses {
+		list = append(list, netip.MustParseAddr(a))
+	}
+	return list
+}
+
+func (d *dns) serve() {
+	buffer := make([]byte, 4096)
+	for {
+		n, from, err := d.conn.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		if reply, err := d.reply(buffer[:n]); err == nil {
+			_, _ = d.conn.WriteTo(reply, from)
+		}
+	}
+}
+
+func (d *dns) reply(message []byte) ([]byte, error) {
+	var p dnsmessage.Parser
+	head, err := p.Start(message)
+	if err != nil {
+		return nil, err
+	}
+	q, err := p.Question()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	addresses := d.answer(strings.TrimSuffix(q.Name.String(), "."), d.asked[q])
+	d.asked[q]++
+	d.mu.Unlock()
+	reply := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionAvailable: true},
+		Questions: []dnsmessage.Question{q},
+	}
+	for _, a := range addresses {
+		r := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class}}
+		switch {
+		case a.Is4() && q.Type == dnsmessage.TypeA:
+			r.Body = &dnsmessage.AResource{A: a.As4()}
+		case a.Is6() && q.Type == dnsmessage.TypeAAAA:
+			r.Body = &dnsmessage.AAAAResource{AAAA: a.As16()}
+		default:
+			continue
+		}
+		reply.Answers = append(reply.Answers, r)
+	}
+	if len(addresses) == 0 {
+		reply.RCode = dnsmessage.RCodeNameError
+	}
+	return reply.Pack()
+}
+
+func (d *dns) questions() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, times := range d.asked {
+		n += times
+	}
+	return n
+}
+
+func (d *dns) resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", d.conn.LocalAddr().String())
+	}}
+}
+
+// newClient returns a client that the test closes at its end.
+func newClient(t testing.TB, o egress.Options) *http.Client {
+	t.Helper()
+	c := egress.New(o)
+	t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+// trail is where a client was let connect to.
+type trail struct {
+	mu   sync.Mutex
+	list []netip.AddrPort
+}
+
+var errStopped = errors.New("the test stops here")
+
+// follow records where the client is let connect to. With stop it never does.
+func follow(c *http.Client, stop bool) *trail {
+	w := &trail{}
+	egress.Watch(c, func(a netip.AddrPort) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.list = append(w.list, a)
+		if stop {
+			return errStopped
+		}
+		return nil
+	})
+	return w
+}
+
+// take returns the record and begins another.
+func (w *trail) take() []netip.AddrPort {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.list
+	w.list = nil
+	return list
+}
+
+// addresses returns the record without ports.
+func (w *trail) addresses() []netip.Addr {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []netip.Addr
+	for _, a := range w.list {
+		list = append(list, a.Addr())
+	}
+	return list
+}
+
+// serve starts a server at open.
+func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// serveTLS starts a server at open with a certificate for example.com.
+func serveTLS(t testing.TB, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// port returns the port of a server.
+func port(s *httptest.Server) string {
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	return port
+}
+
+// trap listens at closed, on the port of the server.
+func trap(t *testing.T, s *httptest.Server) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(closed, port(s)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// empty checks that nobody has connected: whoever did would be accepted before
+// the test itself.
+func empty(t *testing.T, l net.Listener) {
+	t.Helper()
+	own, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = own.Close() }()
+	first, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }()
+	if first.RemoteAddr().String() != own.LocalAddr().String() {
+		t.Errorf("somebody has connected to %s", l.Addr())
+	}
+}
+
+// get makes a call and returns the body of its answer.
+func get(t testing.TB, c *http.Client, address string) (string, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	return do(c, r)
+}
+
+func do(c *http.Client, r *http.Request) (string, error) {
+	res, err := c.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	return string(text), err
+}
