@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/id"
 	"collab/domain/invitation"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 )
@@ -60,6 +61,13 @@ type Epochs interface {
 	// Epochs returns the present epoch of each of the organisations that exist. It
 	// sees every transaction that was committed before it was called.
 	Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error)
+	// Marks returns the present mark of each of the organisations that exist, all
+	// that is in one of the same moment. It sees what Epochs sees.
+	Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error)
+	// Entries is Changes.List with the organisation's epoch, which sees whatever was
+	// committed before one of the entries. NotFound for an organisation that is not
+	// there.
+	Entries(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, epoch int64, err error)
 }
 
 // Members holds memberships. Removed ones stay as records and are returned by

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -308,6 +309,46 @@ func (q changes) List(ctx context.Context, o id.Org, after int64, limit int) ([]
 	}
 	query, limited := q.dialect.page("SELECT "+changeColumns+" FROM changes c WHERE c.org_id = ? AND c.n > ?", "c.n", limit)
 	return all(ctx, q.read, "Change", scanLogged(o), query, append([]any{string(o), after}, limited...)...)
+}
+
+// after scans what a row begins with, and hands on the rest.
+type after struct {
+	scanner
+	first any
+}
+
+func (a after) Scan(dest ...any) error { return a.scanner.Scan(append([]any{a.first}, dest...)...) }
+
+// Entries is one statement on Postgres, which sees one moment. On SQLite, where a
+// statement is a function call, the epoch is read after the entries.
+func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (entries []object.Change, epoch int64, err error) {
+	if db.dialect == onSQLite || limit <= 0 {
+		if entries, err = (changes{&db.conn}).List(ctx, o, from, limit); err != nil {
+			return nil, 0, err
+		}
+		epochs, err := db.Epochs(ctx, []id.Org{o})
+		if err != nil {
+			return nil, 0, err
+		}
+		epoch, there := epochs[o]
+		if !there {
+			return nil, 0, fault.Missing("Organisation")
+		}
+		return entries, epoch, nil
+	}
+	found, scan := false, scanLogged(o)
+	query := "SELECT o.epoch, COALESCE(p.n, 0), COALESCE(p.type, ''), COALESCE(p.at, 0), p.by_user, p.record, p.audience FROM organisations o LEFT JOIN LATERAL (SELECT " +
+		changeColumns + " FROM changes c WHERE c.org_id = ? AND c.n > ? ORDER BY c.n LIMIT " + strconv.Itoa(coarse(limit)) + ") AS p ON TRUE WHERE o.id = ? ORDER BY p.n LIMIT ?"
+	err = each(ctx, db.read, "Organisation", func(s scanner) (object.Change, error) { return scan(after{s, &epoch}) }, func(c object.Change) error {
+		if found = true; c.N > 0 {
+			entries = append(entries, c)
+		}
+		return nil
+	}, query, string(o), from, string(o), limit)
+	if err == nil && !found {
+		err = fault.Missing("Organisation")
+	}
+	return entries, epoch, err
 }
 
 // changesApart selects the entries of a type that is not Changed. The first

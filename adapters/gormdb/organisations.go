@@ -168,6 +168,41 @@ func scanEpoch(s scanner) (r epochRow, err error) {
 	return r, err
 }
 
+type markRow struct {
+	org  id.Org
+	mark org.Mark
+}
+
+func scanMark(s scanner) (r markRow, err error) {
+	err = s.Scan((*string)(&r.org), &r.mark.Epoch, &r.mark.LogEpoch, &r.mark.LogN)
+	return r, err
+}
+
+const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0) FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
+
+// Marks is one statement, so that all of a mark is of one moment.
+func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
+	found := make(map[id.Org]org.Mark, len(orgs))
+	note := func(r markRow) error {
+		found[r.org] = r.mark
+		return nil
+	}
+	switch known := ids(orgs); len(known) {
+	case 0:
+		return found, nil
+	case 1:
+		until, err := uninterrupted(ctx, db.read)
+		if err != nil {
+			return nil, err
+		}
+		o := string(known[0])
+		return found, each(until, db.read, "Organisation", scanMark, note, marks+"? WHERE o.id = ?", o, o)
+	default:
+		return found, each(ctx, acrossHeads.on(db.read), "Organisation", scanMark, note,
+			marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
+	}
+}
+
 // Epochs asks for one organisation by its key and for several with one
 // parameter, so that there are two statements whatever their number.
 func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error) {

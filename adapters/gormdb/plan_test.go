@@ -598,6 +598,28 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 				q.Since(ctx, o, 20_000, func(object.Head) error { return nil }, func(object.Change) error { return nil }),
 				q.Prune(ctx, time.UnixMilli(0)), q.Prune(ctx, time.UnixMilli(103)))
 		},
+		"storage": func(db *DB, r ports.Records) error {
+			q := r.Storage()
+			v, err := q.Objects().Get(ctx, o, uid[id.Object](kindObject, 7, 31))
+			if err != nil {
+				return err
+			}
+			next := v
+			next.Blob = string(o) + "/next"
+			if err := q.BlobNames().Announce(ctx, o, next.Blob, now); err != nil {
+				return err
+			}
+			_, _, err = db.Entries(ctx, o, 20_000, 100)
+			_, err2 := db.Marks(ctx, []id.Org{o})
+			_, err3 := db.Marks(ctx, pageOfOrgs())
+			if db.dialect == onPostgres { // of which nothing is left, as the name is not announced outside
+				if _, err := (storage{&db.conn}).replaceAtOnce(ctx, o, v.Content, object.Written(next)); !fault.Is(err, fault.Conflict) {
+					return fmt.Errorf("replacing at once ended with %w", err)
+				}
+			}
+			_, err4 := q.Replace(ctx, o, v.Content, object.Written(next))
+			return errors.Join(err, err2, err3, err4)
+		},
 		"blob names": func(_ *DB, r ports.Records) error {
 			q := r.Storage().BlobNames()
 			there := string(o) + "/10"

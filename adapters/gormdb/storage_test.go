@@ -127,6 +127,22 @@ func TestHints(t *testing.T) {
 			}
 			expect(t, object.Hint{Org: o, N: 4})
 		})
+		t.Run("what is replaced at once is told of", func(t *testing.T) {
+			was := someObject(o, u, 5)
+			next := was
+			next.Version, next.Blob = was.Version+1, "next"
+			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, time.UnixMilli(1).UTC()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Storage().Replace(ctx, o, was.Content, object.Written(next)); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, object.Hint{Org: o, N: 5})
+			if _, err := db.Storage().Replace(ctx, o, was.Content, object.Written(next)); !fault.Is(err, fault.Conflict) {
+				t.Errorf("the error is %v", err)
+			}
+			expect(t)
+		})
 		t.Run("an erased log tells nothing", func(t *testing.T) {
 			if err := db.Atomic(ctx, func(r ports.Records) error {
 				return errors.Join(store(ctx, r, other, u, 6), r.Directory().Organisations().Erase(ctx, other, time.UnixMilli(9).UTC()))

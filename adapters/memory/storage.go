@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -27,6 +28,23 @@ type storage records
 func (s storage) Objects() ports.Objects     { return objects{s.run} }
 func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames{s.run} }
+
+func (s storage) Replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error) {
+	return result(s.run, func(x *tx) (object.Head, error) {
+		there, ok := x.tenant(o).objects.rows[c.Object.ID]
+		if !ok || there.Blob != was.Blob {
+			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
+		}
+		inside := storage{run: x.run, inside: true}
+		if err := inside.BlobNames().Forget(ctx, object.Blob{Org: o, Name: c.Object.Blob}); err != nil {
+			return object.Head{}, fault.Wrap(fault.Conflict, err, "The blob is not announced")
+		}
+		if err := errors.Join(inside.Objects().Put(ctx, o, c.Object), inside.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At)); err != nil {
+			return object.Head{}, err
+		}
+		return inside.Changes().Append(ctx, o, c)
+	})
+}
 
 type objects struct{ run runner }
 
@@ -156,6 +174,32 @@ func (s *state) head(o id.Org) object.Head {
 	h := s.heads.rows[o]
 	h.Epoch = epoch
 	return h
+}
+
+// Marks reads the marks of the organisations that exist.
+func (s *Store) Marks(_ context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
+	marks := make(map[id.Org]org.Mark, len(orgs))
+	err := s.run(func(x *tx) error {
+		for _, o := range orgs {
+			if at, err := x.epochs.get(o); err == nil {
+				h := x.head(o)
+				marks[o] = org.Mark{Epoch: at, LogEpoch: h.Epoch, LogN: h.N}
+			}
+		}
+		return nil
+	})
+	return marks, err
+}
+
+// Entries reads entries of a log, and the epoch of its organisation.
+func (s *Store) Entries(_ context.Context, o id.Org, after int64, limit int) (entries []object.Change, at int64, err error) {
+	err = s.run(func(x *tx) error {
+		if at, err = x.epochs.get(o); err == nil {
+			entries = x.entries(o, after, limit, every)
+		}
+		return err
+	})
+	return entries, at, err
 }
 
 type changes records

@@ -243,26 +243,28 @@ func recent(ctx context.Context, r ports.Records, user id.User) (*org.Membership
 // the organisation's epoch stands, which is asked of the store every time: so
 // a removed member is out at once, on every server.
 func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
-	epoch, ok, err := a.epochs.read(ctx, at.org)
+	mark, ok, err := a.epochs.read(ctx, at.org)
 	if err != nil {
 		return org.Actor{}, err
 	}
 	if !ok {
 		return org.Actor{}, notMember()
 	}
-	if s, known := a.sightings.get(at); known && s.epoch == epoch {
+	if s, known := a.sightings.get(at); known && s.epoch == mark.Epoch {
+		s.actor.Mark = mark
 		return s.actor, s.err
 	}
 	// Read after the epoch: what is found is at least as new as it.
-	actor, err := a.observe(ctx, at, epoch)
+	actor, err := a.observe(ctx, at, mark.Epoch)
 	switch fault.KindOf(err) {
 	case fault.Unauthenticated, fault.Forbidden:
-		a.sightings.put(at, sighting{epoch, actor, err})
+		a.sightings.put(at, sighting{mark.Epoch, actor, err})
 	default:
 		if err == nil {
-			a.sightings.put(at, sighting{epoch, actor, nil})
+			a.sightings.put(at, sighting{mark.Epoch, actor, nil})
 		}
 	}
+	actor.Mark = mark
 	return actor, err
 }
 

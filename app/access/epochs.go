@@ -7,14 +7,15 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/ports"
 )
 
-// patience is how long one query for epochs may take. It is cut off from the
+// patience is how long one query for marks may take. It is cut off from the
 // requests that wait for it, because one that leaves must not fail the others.
 const patience = 10 * time.Second
 
-// epochs reads the epochs of organisations for many requests with one query.
+// epochs reads the marks of organisations for many requests with one query.
 // Every request waits for a query that began after the request came, so that
 // each sees all that was committed before it; while one query runs, the
 // requests that come wait together for the next.
@@ -35,13 +36,13 @@ type batch struct {
 	done chan struct{}
 
 	// Written before done is closed.
-	found map[id.Org]int64
+	found map[id.Org]org.Mark
 	err   error
 }
 
-// read returns the organisation's present epoch; ok is false when there is no
+// read returns the organisation's present mark; ok is false when there is no
 // such organisation.
-func (e *epochs) read(ctx context.Context, o id.Org) (epoch int64, ok bool, err error) {
+func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, err error) {
 	e.mu.Lock()
 	b := e.next
 	leads := b == nil
@@ -56,10 +57,10 @@ func (e *epochs) read(ctx context.Context, o id.Org) (epoch int64, ok bool, err 
 	}
 	select {
 	case <-b.done:
-		epoch, ok = b.found[o]
-		return epoch, ok, b.err
+		mark, ok = b.found[o]
+		return mark, ok, b.err
 	case <-ctx.Done():
-		return 0, false, ctx.Err()
+		return org.Mark{}, false, ctx.Err()
 	}
 }
 
@@ -79,5 +80,5 @@ func (e *epochs) lead(ctx context.Context, b *batch) {
 	b.err = fault.New(fault.Unavailable, "The service cannot check memberships right now") // should the port panic
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	b.found, b.err = e.port.Epochs(ctx, orgs)
+	b.found, b.err = e.port.Marks(ctx, orgs)
 }

@@ -9,18 +9,25 @@ import (
 	"testing/synctest"
 
 	"collab/domain/id"
+	"collab/domain/org"
+	"collab/ports"
 )
+
+// unasked are the methods that nobody calls here.
+type unasked = ports.Epochs
 
 // counting answers with a number that grows with each query, and lets a test
 // hold a query up.
 type counting struct {
+	unasked
+
 	mu      sync.Mutex
 	queries [][]id.Org
 	gate    chan struct{} // nil: no query waits
 	err     error
 }
 
-func (c *counting) Epochs(_ context.Context, orgs []id.Org) (map[id.Org]int64, error) {
+func (c *counting) Marks(_ context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
 	c.mu.Lock()
 	slices.Sort(orgs)
 	c.queries = append(c.queries, orgs)
@@ -29,10 +36,10 @@ func (c *counting) Epochs(_ context.Context, orgs []id.Org) (map[id.Org]int64, e
 	if gate != nil {
 		<-gate
 	}
-	found := map[id.Org]int64{}
+	found := map[id.Org]org.Mark{}
 	for _, o := range orgs {
 		if o != "unknown" {
-			found[o] = int64(n)
+			found[o] = org.Mark{Epoch: int64(n)}
 		}
 	}
 	return found, err
@@ -45,8 +52,8 @@ func TestRequestsThatComeWhileAQueryRunsShareTheNextOne(t *testing.T) {
 		var all sync.WaitGroup
 		read := func(o id.Org, want int64) {
 			all.Go(func() {
-				if got, ok, err := e.read(t.Context(), o); got != want || !ok || err != nil {
-					t.Errorf("%s: %d, %v, %v; want %d", o, got, ok, err, want)
+				if got, ok, err := e.read(t.Context(), o); got.Epoch != want || !ok || err != nil {
+					t.Errorf("%s: %d, %v, %v; want %d", o, got.Epoch, ok, err, want)
 				}
 			})
 		}
@@ -82,8 +89,8 @@ func TestARequestThatLeavesDoesNotFailTheOthers(t *testing.T) {
 		})
 		synctest.Wait()
 		all.Go(func() {
-			if got, _, err := e.read(t.Context(), "a"); got != 2 || err != nil {
-				t.Errorf("%d, %v", got, err)
+			if got, _, err := e.read(t.Context(), "a"); got.Epoch != 2 || err != nil {
+				t.Errorf("%d, %v", got.Epoch, err)
 			}
 		})
 		gone, goes := context.WithCancel(t.Context())

@@ -342,23 +342,17 @@ func (f *Feed) readPage(ch *channel) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
 	from := ch.view.Load()
-	found, err := f.log.List(ctx, ch.org, from.at.N, pageSize)
-	if err != nil || len(found) == 0 {
-		return false, err
-	}
-	fresh := f.encode(from.at.Epoch, found)
-	// Read after the entries: whoever was removed before one of them was made is
-	// looked at again before it is handed out.
-	epochs, err := f.Epochs.Epochs(ctx, []id.Org{ch.org})
-	if err != nil {
-		return false, err
-	}
-	epoch, ok := epochs[ch.org]
-	if !ok {
+	// With the epoch, whoever was removed before an entry was made is looked at again
+	// before it is handed out.
+	found, epoch, err := f.Epochs.Entries(ctx, ch.org, from.at.N, pageSize)
+	switch {
+	case fault.Is(err, fault.NotFound):
 		ch.abandon()
 		return false, nil
+	case err != nil || len(found) == 0:
+		return false, err
 	}
-	ch.publish(from, fresh, epoch, f.Clock.Now())
+	ch.publish(from, f.encode(from.at.Epoch, found), epoch, f.Clock.Now())
 	return len(found) == pageSize, nil
 }
 

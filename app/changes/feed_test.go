@@ -737,6 +737,10 @@ type deaf struct{ ports.Bus }
 func (deaf) Subscribe(func(object.Hint)) (func(), error) { return nil, errDown }
 
 // nobody is Epochs where there are no organisations.
-type nobody struct{}
+type nobody struct{ epochs }
 
 func (nobody) Epochs(context.Context, []id.Org) (map[id.Org]int64, error) { return nil, nil }
+
+func (nobody) Entries(context.Context, id.Org, int64, int) ([]object.Change, int64, error) {
+	return nil, 0, fault.Missing("Organisation")
+}

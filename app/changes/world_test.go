@@ -280,10 +280,14 @@ func (w *world) same(got []string, want ...string) {
 	}
 }
 
+// epochs has another name than its method, so that both can be in one struct.
+type epochs = ports.Epochs
+
 // steered is a store whose reading of logs can be counted, fail, show another
 // epoch and be followed by something else.
 type steered struct {
 	ports.Store
+	epochs
 	down  atomic.Bool
 	lists atomic.Int64
 	epoch atomic.Int64 // added to the log's
@@ -318,21 +322,38 @@ func (c steeredChanges) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]ob
 	return heads, err
 }
 
-func (c steeredChanges) List(ctx context.Context, o id.Org, after int64, limit int) ([]object.Change, error) {
-	c.by.lists.Add(1)
-	if c.by.down.Load() {
-		return nil, errDown
+func (c steeredChanges) List(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, err error) {
+	err = c.by.list(o, func() (err error) {
+		entries, err = c.Changes.List(ctx, o, after, limit)
+		return err
+	})
+	return entries, err
+}
+
+// Entries reads a log as List does.
+func (s *steered) Entries(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, epoch int64, err error) {
+	err = s.list(o, func() (err error) {
+		entries, epoch, err = s.epochs.Entries(ctx, o, after, limit)
+		return err
+	})
+	return entries, epoch, err
+}
+
+func (s *steered) list(o id.Org, read func() error) error {
+	s.lists.Add(1)
+	if s.down.Load() {
+		return errDown
 	}
-	if c.by.then != nil {
-		defer c.by.then(o)
+	if s.then != nil {
+		defer s.then(o)
 	}
-	return c.Changes.List(ctx, o, after, limit)
+	return read()
 }
 
 // steer puts a steered store under a feed.
 func steer(by *steered) func(*changes.Options) {
 	return func(o *changes.Options) {
-		by.Store = o.Store
-		o.Store = by
+		by.Store, by.epochs = o.Store, o.Epochs
+		o.Store, o.Epochs = by, by
 	}
 }

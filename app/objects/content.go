@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -112,6 +113,41 @@ func (in *intake) scan(p []byte) {
 // after the checksum was found to be right, and an error in their place when it
 // was not.
 func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int64) (io.ReadCloser, error) {
+	if o.Size > small {
+		return s.open(ctx, o, offset, length)
+	}
+	content, ok := s.contents.get(o.Blob)
+	if !ok {
+		r, err := s.open(ctx, o, offset, length)
+		if err == nil && offset == 0 && (length < 0 || length >= o.Size) {
+			r = &keeping{ReadCloser: r, content: make([]byte, 0, o.Size), keep: func(content []byte) { s.contents.put(o.Blob, content) }}
+		}
+		return r, err
+	}
+	size := int64(len(content))
+	if length < 0 || length > size-offset {
+		length = max(0, size-offset)
+	}
+	return io.NopCloser(io.NewSectionReader(bytes.NewReader(content), offset, length)), nil
+}
+
+// keeping keeps content that was read to its end, where it is known to be right.
+type keeping struct {
+	io.ReadCloser
+	content []byte
+	keep    func([]byte)
+}
+
+func (k *keeping) Read(p []byte) (int, error) {
+	n, err := k.ReadCloser.Read(p)
+	k.content = append(k.content, p[:n]...)
+	if err == io.EOF {
+		k.keep(k.content)
+	}
+	return n, err
+}
+
+func (s *Objects) open(ctx context.Context, o object.Object, offset, length int64) (io.ReadCloser, error) {
 	r, err := s.Blobs.Open(ctx, o.Blob, offset, length)
 	if fault.Is(err, fault.NotFound) {
 		return nil, fault.Wrap(fault.Internal, err, "The content of the file cannot be read")

@@ -322,7 +322,7 @@ func TestWhateverFailsAWriteIsDoneWholeOrNotAtAll(t *testing.T) {
 							t.Errorf("was acknowledged, and there is %v, wanted %v", is, after)
 						case failure == harness.Repeated && (err != nil || died):
 							t.Errorf("ended with %v, died: %v", err, died)
-						case (failure == harness.Unheard || failure == harness.KilledAfter) && call == "Atomic" && !maps.Equal(is, after):
+						case (failure == harness.Unheard || failure == harness.KilledAfter) && (call == "Atomic" || call == "Storage.Replace") && !maps.Equal(is, after):
 							t.Errorf("was committed, and there is %v, wanted %v", is, after)
 						case (failure == harness.Refused || failure == harness.KilledBefore) && !maps.Equal(is, before):
 							t.Errorf("was not committed, and there is %v, before %v", is, before)

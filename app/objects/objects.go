@@ -47,10 +47,16 @@ type Options struct {
 }
 
 // Objects are the use cases of stored objects.
-type Objects struct{ Options }
+type Objects struct {
+	Options
+	records  *recent[name, record]
+	contents *recent[string, []byte] // by blob; never changed
+}
 
 // New returns the use cases.
-func New(o Options) *Objects { return &Objects{o} }
+func New(o Options) *Objects {
+	return &Objects{Options: o, records: newRecords(), contents: newContents()}
+}
 
 // Upload is content on its way in. Content and Size are read first; the other
 // fields once Content has come to its end, so that a reader of the whole
@@ -66,7 +72,7 @@ type Upload struct {
 // Create stores a new object. Conflict when its path is taken.
 func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
 		d.MimeType = u.MimeType
 		o, err := object.New(made, actor, d)
 		if err != nil || u.Size >= 0 && u.Size <= large {
@@ -87,42 +93,40 @@ func taken(o object.Object) error {
 
 // Replace stores new content of an object that the actor sees.
 func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u *Upload) (object.Object, error) {
-	return s.write(ctx, actor, u, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
-		o, err := visible(ctx, r, actor, of)
-		if err != nil {
-			return o, err
-		}
+	return s.write(ctx, actor, u, func(o object.Object) (object.Object, error) {
 		if err := o.Replaceable(); err != nil {
 			return o, err
 		}
 		return o.Typed(u.MimeType)
+	}, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+		return s.visible(ctx, r, actor, of)
 	})
 }
 
 // Save stores the content of a document of the actor's or of the organisation's.
 func (s *Objects) Save(ctx context.Context, actor org.Actor, d object.Document, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
-		return present(ctx, r, d.Object(made, actor))
+	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+		return s.present(ctx, r, actor, d.Object(made, actor))
 	})
 }
 
 // SaveMemory stores the content of a workspace's memory file.
 func (s *Objects) SaveMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
 		fresh, err := object.Memory(made, actor, w, fileName)
 		if err != nil {
 			return fresh, err
 		}
-		return present(ctx, r, fresh)
+		return s.present(ctx, r, actor, fresh)
 	})
 }
 
 // present returns the object that is stored in the place of a fresh one, else
 // the fresh one.
-func present(ctx context.Context, r ports.Records, fresh object.Object) (object.Object, error) {
-	o, err := r.Storage().Objects().At(ctx, fresh.Org, fresh.StorageKey())
+func (s *Objects) present(ctx context.Context, r ports.Records, actor org.Actor, fresh object.Object) (object.Object, error) {
+	o, err := s.at(ctx, r, actor, fresh.StorageKey())
 	if fault.Is(err, fault.NotFound) {
 		return fresh, nil
 	}
@@ -134,12 +138,21 @@ func present(ctx context.Context, r ports.Records, fresh object.Object) (object.
 // early, and again in the transaction, for what counts.
 type target func(context.Context, ports.Records, org.Actor) (object.Object, error)
 
-func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, find target) (written object.Object, err error) {
+// asItIs is for objects that only their content changes of.
+func asItIs(o object.Object) (object.Object, error) { return o, nil }
+
+// write stores the content of what find finds, once prepare has made of it what
+// it is to be.
+func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare func(object.Object) (object.Object, error), find target) (written object.Object, err error) {
 	if err := actor.Writes(); err != nil {
 		return object.Object{}, err
 	}
 	began := s.Clock.Now()
-	o, err := find(ctx, s.Store, actor)
+	there, err := find(ctx, s.Store, actor)
+	if err != nil {
+		return there, err
+	}
+	o, err := prepare(there)
 	if err != nil {
 		return o, err
 	}
@@ -149,6 +162,26 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, find ta
 	content, err := s.take(ctx, o, u)
 	if err != nil {
 		return o, err
+	}
+	var head object.Head
+	if now := s.Clock.Now(); there.Version > 0 && now.Sub(began) <= lookAgain {
+		// What was found a moment ago is mostly what is still there, and then one call
+		// stores all.
+		if o, err = prepare(there); err == nil {
+			err = o.Expect(u.Expected)
+		}
+		if err != nil {
+			return o, err
+		}
+		written = o.Filled(content, actor.User, now)
+		if head, err = s.Store.Storage().Replace(ctx, actor.Org, there.Content, object.Written(written)); err == nil {
+			written.N = head.N
+			s.note(written, head)
+			return written, nil
+		}
+		if !fault.Is(err, fault.Conflict) {
+			return o, err
+		}
 	}
 	if s.Clock.Now().Sub(began) > lookAgain {
 		if actor, err = s.Again(ctx, actor); err != nil {
@@ -163,7 +196,10 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, find ta
 		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
 			return err
 		}
-		was, err := find(ctx, r, actor)
+		was, err := find(ctx, r, unremembered(actor))
+		if err == nil {
+			was, err = prepare(was)
+		}
 		if err != nil {
 			return err
 		}
@@ -194,10 +230,13 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, find ta
 				return err
 			}
 		}
-		head, err := storage.Changes().Append(ctx, actor.Org, object.Written(written))
+		head, err = storage.Changes().Append(ctx, actor.Org, object.Written(written))
 		written.N = head.N
 		return err
 	})
+	if err == nil {
+		s.note(written, head)
+	}
 	if fault.Is(err, fault.NotFound) && o.Version == 0 && o.Scope == object.Shared {
 		// The workspace or the team went while the content came.
 		if o.Workspace != nil {
@@ -220,7 +259,7 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
 			return err
 		}
-		o, err := visible(ctx, r, actor, of)
+		o, err := s.visible(ctx, r, unremembered(actor), of)
 		if err != nil {
 			return err
 		}
@@ -306,8 +345,8 @@ func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object
 }
 
 // visible reads an object that the actor sees; any other is not found.
-func visible(ctx context.Context, r ports.Records, actor org.Actor, of id.Object) (object.Object, error) {
-	o, err := r.Storage().Objects().Get(ctx, actor.Org, of)
+func (s *Objects) visible(ctx context.Context, r ports.Records, actor org.Actor, of id.Object) (object.Object, error) {
+	o, err := s.get(ctx, r, actor, of)
 	if err == nil && !o.VisibleTo(actor) {
 		return object.Object{}, fault.Missing("File")
 	}

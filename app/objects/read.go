@@ -14,7 +14,7 @@ func (s *Objects) Get(ctx context.Context, actor org.Actor, of id.Object) (objec
 	if err := actor.Belongs(); err != nil {
 		return object.Object{}, err
 	}
-	return visible(ctx, s.Store, actor, of)
+	return s.visible(ctx, s.Store, actor, of)
 }
 
 // Find returns a document; found is false where nothing is stored.
@@ -22,7 +22,7 @@ func (s *Objects) Find(ctx context.Context, actor org.Actor, d object.Document) 
 	if err := actor.Belongs(); err != nil {
 		return object.Object{}, false, err
 	}
-	return s.at(ctx, d.Object("", actor))
+	return s.find(ctx, actor, d.Object("", actor))
 }
 
 // FindMemory returns a workspace's memory file; found is false where nothing is
@@ -35,11 +35,11 @@ func (s *Objects) FindMemory(ctx context.Context, actor org.Actor, w id.Workspac
 	if err != nil {
 		return object.Object{}, false, err
 	}
-	return s.at(ctx, wanted)
+	return s.find(ctx, actor, wanted)
 }
 
-func (s *Objects) at(ctx context.Context, wanted object.Object) (object.Object, bool, error) {
-	o, err := s.Store.Storage().Objects().At(ctx, wanted.Org, wanted.StorageKey())
+func (s *Objects) find(ctx context.Context, actor org.Actor, wanted object.Object) (object.Object, bool, error) {
+	o, err := s.at(ctx, s.Store, actor, wanted.StorageKey())
 	if fault.Is(err, fault.NotFound) {
 		return object.Object{}, false, nil
 	}

@@ -23,6 +23,21 @@ type Actor struct {
 	Until time.Time
 
 	Sight *Sight
+
+	// Mark is the organisation's when the actor was looked at; zero for an actor
+	// that was not.
+	Mark Mark
+}
+
+// Mark says how far an organisation has come. What was read of it at a mark, or
+// later, is as new as anybody needs it who finds the same mark.
+type Mark struct {
+	Epoch int64 // moves with every change of who is in it, or who sees what
+
+	// Of its log of changes, which every change of a stored object is in: the log's
+	// epoch, and the number of the last entry, 0 where there is none.
+	LogEpoch int64
+	LogN     int64
 }
 
 // Sight is what a member can see of the organisation's teams and workspaces.

@@ -15,7 +15,6 @@ var unsuited = map[string]string{
 	"Directory": "hands over collections, each of which has its own suite",
 	"Work":      "hands over collections, each of which has its own suite",
 	"Journal":   "hands over collections, each of which has its own suite",
-	"Storage":   "hands over collections, each of which has its own suite",
 	"Usage":     "hands over collections, each of which has its own suite",
 
 	// Ports with one adapter, which its own tests hold to the port's comment.

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -339,6 +340,62 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 				w.Fatalf("epochs are %v, want those of %s and %s", got, a.ID, b.ID)
 			}
 			that(w.epochs.Epochs(w.ctx, nil)).is(w, map[id.Org]int64{})
+		},
+		"a mark is the epoch with where the log stands": func(w *world) {
+			a, b, unknown, by := w.org(), w.org(), fresh[id.Org](), fresh[id.User]()
+			was := that(w.epochs.Marks(w.ctx, []id.Org{a.ID, unknown, b.ID, a.ID})).must(w)
+			logEpoch := w.head(a.ID).Epoch
+			same(w, was, map[id.Org]org.Mark{
+				a.ID: {Epoch: w.epoch(a.ID), LogEpoch: logEpoch}, b.ID: {Epoch: w.epoch(b.ID), LogEpoch: logEpoch},
+			})
+			w.atomic(func(r ports.Records) error { return lock(w, r, a.ID) })
+			w.written(someObject(a.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "a.md", by), someObject(a.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "b.md", by))
+			want := org.Mark{Epoch: was[a.ID].Epoch + 1, LogEpoch: logEpoch, LogN: 2}
+			that(w.epochs.Marks(w.ctx, []id.Org{a.ID})).is(w, map[id.Org]org.Mark{a.ID: want})
+			that(w.epochs.Marks(w.ctx, []id.Org{b.ID, a.ID})).is(w, map[id.Org]org.Mark{a.ID: want, b.ID: was[b.ID]})
+			that(w.epochs.Marks(w.ctx, nil)).is(w, map[id.Org]org.Mark{})
+			that(w.epochs.Marks(w.ctx, []id.Org{unknown})).is(w, map[id.Org]org.Mark{})
+		},
+		"entries come with the epoch": func(w *world) {
+			tn, empty := w.tenant(), w.org()
+			w.atomic(func(r ports.Records) error { return lock(w, r, tn.ID) })
+			for after, limit := range map[int64]int{0: 1, 1: 10, 2: 10} {
+				entries, epoch, err := w.epochs.Entries(w.ctx, tn.ID, after, limit)
+				w.ok(err)
+				that(w.changes().List(w.ctx, tn.ID, after, limit)).is(w, entries)
+				same(w, epoch, w.epoch(tn.ID))
+			}
+			entries, epoch, err := w.epochs.Entries(w.ctx, empty.ID, 0, 10)
+			w.ok(err)
+			same(w, entries, nil)
+			same(w, epoch, w.epoch(empty.ID))
+			entries, _, err = w.epochs.Entries(w.ctx, tn.ID, 0, 0)
+			w.ok(err)
+			same(w, entries, nil)
+			_, _, err = w.epochs.Entries(w.ctx, fresh[id.Org](), 0, 10)
+			w.missing(err)
+		},
+		"an epoch that comes with entries is that of the last one at least": func(w *world) {
+			o := w.org().ID
+			was := w.epoch(o)
+			w.allOK(together(crowd, func(i int) error {
+				if i%4 > 0 {
+					for range crowd {
+						entries, epoch, err := w.epochs.Entries(w.ctx, o, 0, 100)
+						if err != nil {
+							return err
+						}
+						if int64(len(entries)) > epoch-was {
+							return fmt.Errorf("%d entries came with an epoch %d further", len(entries), epoch-was)
+						}
+					}
+					return nil
+				}
+				return errors.Join(w.store.Atomic(w.ctx, func(r ports.Records) error { return lock(w, r, o) }), w.store.Atomic(w.ctx, func(r ports.Records) error {
+					_, err := r.Storage().Changes().Append(w.ctx, o, object.Regrouped(object.Audience{}, "", at(1)))
+					return err
+				}))
+			}))
 		},
 		"a committed lock moves its organisation's epoch on by one": func(w *world) {
 			a, b := w.org(), w.org()

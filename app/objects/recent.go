@@ -1,0 +1,136 @@
+package objects
+
+import (
+	"context"
+	"sync"
+
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// Bounds of what is remembered, in bytes.
+const (
+	maxRecords  = 8 << 20
+	maxContents = 16 << 20
+	small       = 16 << 10 // the largest content that is
+
+	// besides is about what an entry takes beside its texts.
+	besides = 512
+)
+
+// recent is a map of bounded weight. It keeps two generations of half of that:
+// when the young one is full it becomes the old one, and what is not asked for
+// until the next turn is forgotten.
+type recent[K comparable, V any] struct {
+	half   int            // bytes
+	weight func(K, V) int // bytes
+
+	mu     sync.Mutex
+	young  map[K]V // guarded by mu, as are those below
+	old    map[K]V
+	weighs int // the young ones
+}
+
+func newRecent[K comparable, V any](most int, weight func(K, V) int) *recent[K, V] {
+	return &recent[K, V]{half: most / 2, weight: weight, young: map[K]V{}}
+}
+
+func (r *recent[K, V]) get(k K) (V, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, ok := r.young[k]
+	if !ok {
+		if v, ok = r.old[k]; ok {
+			delete(r.old, k)
+			r.add(k, v)
+		}
+	}
+	return v, ok
+}
+
+func (r *recent[K, V]) put(k K, v V) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(k, v)
+}
+
+func (r *recent[K, V]) add(k K, v V) {
+	w := r.weight(k, v)
+	if was, ok := r.young[k]; ok {
+		r.weighs -= r.weight(k, was)
+	}
+	if r.weighs+w > r.half {
+		r.young, r.old, r.weighs = map[K]V{}, r.young, 0
+	}
+	r.young[k] = v
+	r.weighs += w
+}
+
+// name is what a record is asked for by: the object's id or its storage key.
+type name struct {
+	org id.Org
+	key string
+}
+
+// record is an object as it was at the mark of its organisation, or later. As
+// every change of an object moves the log on, it is what the store has for
+// whoever finds the log where it was.
+type record struct {
+	logEpoch, logN int64
+	object         object.Object
+}
+
+func newRecords() *recent[name, record] {
+	return newRecent(maxRecords, func(n name, r record) int {
+		o := r.object
+		return besides + len(n.key) + len(o.Path) + len(o.Blob) + len(o.MimeType) + len(o.Checksum)
+	})
+}
+
+func newContents() *recent[string, []byte] {
+	return newRecent(maxContents, func(blob string, content []byte) int { return besides + len(blob) + len(content) })
+}
+
+// get is Objects.Get of r, from memory where it can.
+func (s *Objects) get(ctx context.Context, r ports.Records, actor org.Actor, of id.Object) (object.Object, error) {
+	return s.recall(actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
+}
+
+// at is Objects.At of r, from memory where it can.
+func (s *Objects) at(ctx context.Context, r ports.Records, actor org.Actor, storageKey string) (object.Object, error) {
+	return s.recall(actor, storageKey, func() (object.Object, error) { return r.Storage().Objects().At(ctx, actor.Org, storageKey) })
+}
+
+// recall returns the record that is remembered under the key, for an actor who
+// was looked at where the log stood when it was read; else it is read, and
+// remembered.
+func (s *Objects) recall(actor org.Actor, key string, read func() (object.Object, error)) (object.Object, error) {
+	if actor.Mark == (org.Mark{}) {
+		return read()
+	}
+	n := name{actor.Org, key}
+	if r, ok := s.records.get(n); ok && r.logEpoch == actor.Mark.LogEpoch && r.logN == actor.Mark.LogN {
+		return r.object, nil
+	}
+	o, err := read()
+	if err == nil {
+		s.records.put(n, record{actor.Mark.LogEpoch, actor.Mark.LogN, o})
+	}
+	return o, err
+}
+
+// unremembered is the actor for a transaction, which sees what is and keeps
+// nothing that might be undone.
+func unremembered(actor org.Actor) org.Actor {
+	actor.Mark = org.Mark{}
+	return actor
+}
+
+// note keeps the record that a change has made, which brought the log to head.
+func (s *Objects) note(o object.Object, head object.Head) {
+	r := record{head.Epoch, head.N, o}
+	s.records.put(name{o.Org, string(o.ID)}, r)
+	s.records.put(name{o.Org, o.StorageKey()}, r)
+}
