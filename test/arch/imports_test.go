@@ -44,12 +44,14 @@ var owners = []struct {
 	{"github.com/fsouza/fake-gcs-server", []string{"test"}},
 	{"github.com/getkin/kin-openapi", nil}, // tests only
 	{"github.com/go-jose/go-jose", []string{"adapters/devidp", "adapters/oidc"}},
+	{"github.com/go-oauth2/oauth2", []string{"test"}},
 	{"github.com/golang-jwt/jwt", []string{"adapters/servicetoken"}},
 	{"github.com/google/go-cmp", []string{"test"}},
 	{"github.com/google/uuid", []string{"adapters/system"}},
 	{"github.com/gorilla/mux", []string{"adapters/httpapi"}},
 	{"github.com/hashicorp/golang-lru", []string{"adapters/oidc", "adapters/httpapi"}},
 	{"github.com/jackc/pgx", []string{"adapters/gormdb", "test"}},
+	{"github.com/modelcontextprotocol/go-sdk", []string{"adapters/mcp", "test"}},
 	{"github.com/openai/openai-go", []string{"adapters/openai"}},
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
 	{"github.com/prometheus", []string{"adapters/httpapi", "adapters/telemetry", "app/assembly"}},
@@ -68,7 +70,7 @@ var owners = []struct {
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only
 	{"golang.org/x/net", nil},   // tests only
-	{"golang.org/x/oauth2", []string{"adapters/oidc"}},
+	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
 	{"golang.org/x/sys", []string{"adapters/bucket"}},
 	{"golang.org/x/text", []string{"adapters", "domain"}},

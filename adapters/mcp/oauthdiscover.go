@@ -1,0 +1,320 @@
+package mcp
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+)
+
+// probe is the first request of a client that nobody let in yet. Its answer is the
+// challenge, from servers of every revision.
+const probe = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+
+// Discover asks the tool server which authorization server lets people in (RFC
+// 9728), and that one how (RFC 8414, OpenID Connect Discovery).
+func (a *Authorizer) Discover(ctx context.Context, p connector.Provider, server string) (connector.AuthServer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*a.Timeout)
+	defer cancel()
+	u, ok := address(server, a.Plain)
+	if !ok {
+		return connector.AuthServer{}, refusedAddress(toolServer)
+	}
+	u.Host = strings.ToLower(u.Host)
+	c, err := a.challenge(ctx, p.Transport, u)
+	if err != nil {
+		return connector.AuthServer{}, err
+	}
+	r, err := a.resource(ctx, u, c.metadata)
+	if err != nil {
+		return connector.AuthServer{}, err
+	}
+	var first error
+	for _, issuers := range r.servers[:min(len(r.servers), maxServers)] {
+		s, offered, err := a.server(ctx, issuers)
+		if err == nil {
+			s.Resource = r.id
+			s.Scopes = scopes(c.scopes, p.Scopes, r.scopes, offered)
+			return s, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return connector.AuthServer{}, first
+}
+
+// challenge is what a tool server says to who is not let in.
+type challenge struct {
+	metadata string // the address of its description; empty: not said
+	scopes   []string
+}
+
+// challenge provokes the tool server's challenge. One that gives none may still
+// have a description.
+func (a *Authorizer) challenge(ctx context.Context, t connector.Transport, u *url.URL) (challenge, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	method, body := http.MethodPost, probe
+	if t == connector.SSE {
+		method, body = http.MethodGet, ""
+	}
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), strings.NewReader(body))
+	if err != nil {
+		return challenge{}, refusedAddress(toolServer)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	if method == http.MethodPost {
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+		r.Header.Set("Mcp-Method", "server/discover")
+	}
+	answer, err := a.direct.Do(r)
+	if err != nil {
+		return challenge{}, a.unreachable(err, toolServer)
+	}
+	// The body may be a stream without an end, and nothing of it is wanted.
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode == http.StatusTooManyRequests, answer.StatusCode >= http.StatusInternalServerError:
+		return challenge{}, answered(answer.StatusCode, toolServer)
+	case answer.StatusCode != http.StatusUnauthorized:
+		return challenge{}, nil
+	}
+	return readChallenge(answer.Header.Values("WWW-Authenticate")), nil
+}
+
+// readChallenge takes what matters from the headers. Of those that are malformed
+// or too long it takes nothing.
+func readChallenge(headers []string) challenge {
+	length := 0
+	for _, h := range headers {
+		if length += len(h); length > maxChallenges {
+			return challenge{}
+		}
+	}
+	all, err := oauthex.ParseWWWAuthenticate(headers)
+	if err != nil {
+		return challenge{}
+	}
+	var c challenge
+	for _, one := range all {
+		if one.Scheme != "bearer" {
+			continue
+		}
+		if c.metadata == "" {
+			c.metadata = one.Params["resource_metadata"]
+		}
+		if c.scopes == nil {
+			c.scopes = strings.Fields(one.Params["scope"])
+		}
+	}
+	return c
+}
+
+// resource is what a tool server says of itself.
+type resource struct {
+	id      string
+	servers [][]string // issuers of authorization servers, each in the forms that it may have
+	scopes  []string
+}
+
+// description is where a tool server may describe itself, and as what.
+type description struct {
+	address string
+	ids     []string
+}
+
+// descriptions returns the places in the order in which they are tried: what the
+// challenge named, the well-known place of the address, and that of its origin. A
+// description counts only for the address itself, and in the last place for its
+// origin.
+func (a *Authorizer) descriptions(u *url.URL, named string) []description {
+	const place = "/.well-known/oauth-protected-resource"
+	origin := u.Scheme + "://" + u.Host
+	// An origin is the same resource with and without its slash.
+	origins := []string{origin, origin + "/"}
+	own := []string{u.String()}
+	path := u.EscapedPath()
+	if path == "/" {
+		path = ""
+	}
+	if u.RawQuery != "" {
+		path += "?" + u.RawQuery
+	}
+	if path == "" {
+		own = origins
+	}
+	var all []description
+	if _, ok := address(named, a.Plain); ok {
+		all = append(all, description{named, own})
+	}
+	for _, d := range []description{{origin + place + path, own}, {origin + place, origins}} {
+		i := slices.IndexFunc(all, func(o description) bool { return o.address == d.address })
+		if i < 0 {
+			all = append(all, d)
+		} else {
+			all[i].ids = slices.Concat(all[i].ids, d.ids)
+		}
+	}
+	return all
+}
+
+// resource reads the tool server's description. A tool server of an older revision
+// has none: then its origin is the issuer.
+func (a *Authorizer) resource(ctx context.Context, u *url.URL, named string) (resource, error) {
+	foreign := false
+	for _, d := range a.descriptions(u, named) {
+		var m oauthex.ProtectedResourceMetadata
+		there, err := a.document(ctx, d.address, toolServer, &m)
+		if err != nil {
+			return resource{}, err
+		}
+		if !there {
+			continue
+		}
+		if !slices.Contains(d.ids, m.Resource) {
+			foreign = true
+			continue
+		}
+		if len(m.AuthorizationServers) == 0 {
+			return resource{}, fault.New(fault.Invalid, "The tool server names no authorization server")
+		}
+		r := resource{id: m.Resource, scopes: m.ScopesSupported}
+		for _, issuer := range m.AuthorizationServers {
+			r.servers = append(r.servers, []string{issuer})
+		}
+		return r, nil
+	}
+	if foreign {
+		return resource{}, fault.New(fault.Invalid, "The tool server's description is that of another server")
+	}
+	origin := u.Scheme + "://" + u.Host
+	return resource{id: u.String(), servers: [][]string{{origin, origin + "/"}}}, nil
+}
+
+// document reads a JSON document. False: there is none at the address.
+func (a *Authorizer) document(ctx context.Context, at, who string, v any) (bool, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return false, refusedAddress(who)
+	}
+	answer, err := a.ask(a.Client, r, who)
+	if err != nil {
+		return false, err
+	}
+	// Sites that answer everything with their page have no document there.
+	return answer.status == http.StatusOK && decode(answer.body, v) == nil, nil
+}
+
+// server reads the metadata of the authorization server, which has to name one of
+// the issuers to the letter, and returns also the scopes that it offers.
+func (a *Authorizer) server(ctx context.Context, issuers []string) (connector.AuthServer, []string, error) {
+	u, ok := address(issuers[0], a.Plain)
+	if !ok || u.RawQuery != "" || u.ForceQuery {
+		return connector.AuthServer{}, nil, refusedAddress(authServer)
+	}
+	for _, at := range metadataAddresses(u) {
+		var m oauthex.AuthServerMeta
+		there, err := a.document(ctx, at, authServer, &m)
+		if err != nil {
+			return connector.AuthServer{}, nil, err
+		}
+		if there {
+			s, err := usable(m, issuers, a.Plain && u.Scheme == "http")
+			return s, m.ScopesSupported, err
+		}
+	}
+	return connector.AuthServer{}, nil, fault.New(fault.Invalid, "The authorization server does not describe itself")
+}
+
+// metadataAddresses returns where an issuer's metadata may be, in the order in
+// which they are tried.
+func metadataAddresses(issuer *url.URL) []string {
+	origin, path := issuer.Scheme+"://"+issuer.Host, strings.TrimSuffix(issuer.EscapedPath(), "/")
+	all := []string{
+		origin + "/.well-known/oauth-authorization-server" + path,
+		origin + "/.well-known/openid-configuration" + path,
+	}
+	if path != "" {
+		all = append(all, origin+path+"/.well-known/openid-configuration")
+	}
+	return all
+}
+
+// usable takes metadata over if it is one of the issuers', and offers what is
+// needed at addresses that are safe.
+func usable(m oauthex.AuthServerMeta, issuers []string, plain bool) (connector.AuthServer, error) {
+	if !slices.Contains(issuers, m.Issuer) {
+		return connector.AuthServer{}, fault.New(fault.Invalid, "The authorization server's description is that of another server")
+	}
+	if !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
+		return connector.AuthServer{}, fault.New(fault.Invalid, "The authorization server does not offer PKCE with S256")
+	}
+	for _, e := range []struct {
+		address string
+		needed  bool
+	}{
+		{m.AuthorizationEndpoint, true}, {m.TokenEndpoint, true},
+		{m.RegistrationEndpoint, false}, {m.RevocationEndpoint, false},
+	} {
+		if e.address == "" && !e.needed {
+			continue
+		}
+		if _, ok := address(e.address, plain); !ok {
+			return connector.AuthServer{}, refusedAddress(authServer)
+		}
+	}
+	return connector.AuthServer{
+		Issuer: m.Issuer, Authorization: m.AuthorizationEndpoint, Token: m.TokenEndpoint,
+		Registration: m.RegistrationEndpoint, Revocation: m.RevocationEndpoint,
+		AuthMethods: authMethods(m.TokenEndpointAuthMethodsSupported),
+		Documents:   m.ClientIDMetadataDocumentSupported,
+		NamesItself: m.AuthorizationResponseIssParameterSupported,
+	}, nil
+}
+
+// offline is the scope for refresh tokens, at servers that have one for them.
+const offline = "offline_access"
+
+// scopes returns what to ask for: what the challenge demands, else what the catalog
+// says, else what the tool server knows. With them goes offline_access where it is
+// offered; alone it would take the place of the scopes that the server gives who
+// asks for none.
+func scopes(demanded, catalog, known, offered []string) []string {
+	for _, from := range [][]string{demanded, catalog, known} {
+		all := validScopes(from)
+		if len(all) == 0 {
+			continue
+		}
+		if slices.Contains(offered, offline) && !slices.Contains(all, offline) {
+			all = append(all, offline)
+		}
+		return all
+	}
+	return nil
+}
+
+// validScopes leaves out what is no scope, what was there before, and what comes
+// after their length was reached.
+func validScopes(all []string) []string {
+	var valid []string
+	length := 0
+	for _, s := range all {
+		if s == "" || !isText(s, false, maxScopes) || strings.ContainsAny(s, `"\`) || slices.Contains(valid, s) {
+			continue
+		}
+		if length += len(s) + 1; length > maxScopes {
+			break
+		}
+		valid = append(valid, s)
+	}
+	return valid
+}

@@ -1,0 +1,227 @@
+// Package authserver is a scripted authorization server for tests of whoever lets
+// itself be authorised by OAuth. Codes, tokens and PKCE are those of go-oauth2; what
+// tool servers' authorizations need beyond it stands around it: metadata, clients
+// that register or describe themselves, iss, resource, revocation. By its Script,
+// and by faults at each endpoint, it misbehaves in the ways that servers do.
+package authserver
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-oauth2/oauth2/v4"
+	"github.com/go-oauth2/oauth2/v4/manage"
+	"github.com/go-oauth2/oauth2/v4/server"
+)
+
+// Place is where metadata stands.
+type Place string
+
+// The places, for an issuer with a path; without one the last two are the same.
+const (
+	Inserted     Place = "RFC 8414"
+	OIDCInserted Place = "OpenID Connect, path inserted"
+	OIDCAppended Place = "OpenID Connect, path appended"
+)
+
+// Refreshing is what a refresh does to refresh tokens.
+type Refreshing int
+
+// What it does.
+const (
+	Rotates Refreshing = iota // the next one comes, and the last counts no more
+	Repeats                   // the same one comes again
+	Forgets                   // none comes, and the last still counts
+	Never                     // there are none at all
+)
+
+// Script is how the server behaves.
+type Script struct {
+	Issuer     string   // that metadata names; empty: the right one
+	Places     []Place  // where there is metadata
+	Challenges []string // methods of PKCE that metadata names
+	Methods    []string // of client authentication that it names and takes
+	Scopes     []string // that it names
+	Documents  bool     // the address of a metadata document will do for a client's id
+	Registers  bool     // there is dynamic registration
+	Revokes    bool     // there is revocation
+	Metadata   func(map[string]any)
+
+	Silent    bool   // answers carry no iss
+	AnswersAs string // the iss that they carry; empty: the right one
+	Denies    bool   // who is asked says no
+	Lax       bool   // resource need not be sent
+
+	Lifetime   time.Duration // of access tokens, whole seconds; zero: without end, and not told
+	Refreshing Refreshing
+	Punishes   bool                 // the second use of a refresh token takes the authorization back
+	Answer     func(map[string]any) // has the last word about tokens
+	SecretEnds time.Time            // when secrets of clients that register now expire; zero: never
+}
+
+// Endpoint is a part of the server.
+type Endpoint string
+
+// The endpoints.
+const (
+	Metadata      Endpoint = "metadata"
+	Authorization Endpoint = "authorize"
+	Token         Endpoint = "token"
+	Registration  Endpoint = "register"
+	Revocation    Endpoint = "revoke"
+)
+
+// Request is one that the server was sent.
+type Request struct {
+	Endpoint Endpoint
+	Method   string
+	Path     string
+	Header   http.Header
+	Form     url.Values // of query and body
+	Body     []byte     // where it is no form
+}
+
+// Server is a running authorization server.
+type Server struct {
+	URL    string // its origin
+	Issuer string // the origin with the path
+
+	front  *httptest.Server
+	path   string
+	closed chan struct{}
+
+	mu        sync.Mutex
+	script    Script
+	faults    map[Endpoint]*fault
+	requests  []Request
+	clients   map[string]*client
+	tokens    *tokens
+	manager   *manage.Manager
+	protocol  *server.Server
+	redeemed  []string
+	refreshes map[string]int
+	reused    int
+	revoked   []string
+}
+
+// fault is what happens at an endpoint instead of what should.
+type fault struct {
+	do    Fault
+	times int // how often still; negative: always
+}
+
+// Start starts a server whose issuer has the path, empty or beginning with a slash,
+// and that ends with the test.
+func Start(t testing.TB, path string) *Server {
+	t.Helper()
+	s := &Server{
+		path: path, closed: make(chan struct{}),
+		faults: map[Endpoint]*fault{}, clients: map[string]*client{}, tokens: newTokens(), refreshes: map[string]int{},
+		script: Script{
+			Places: []Place{Inserted}, Challenges: []string{string(oauth2.CodeChallengeS256)},
+			Methods:   []string{"client_secret_basic", "client_secret_post", "none"},
+			Registers: true, Revokes: true, Lifetime: time.Hour,
+		},
+	}
+	s.manager = manage.NewManager()
+	s.manager.MapAuthorizeGenerate(codes{})
+	s.manager.MapAccessGenerate(access{})
+	s.manager.MapTokenStorage(s.tokens)
+	s.manager.MapClientStorage((*clients)(s))
+	s.manager.SetValidateURIHandler(func(string, string) error { return nil }) // see allows
+	s.manager.SetExtractExtensionHandler(s.remember)
+	s.protocol = server.NewServer(&server.Config{
+		TokenType:                   "Bearer",
+		AllowedResponseTypes:        []oauth2.ResponseType{oauth2.Code},
+		AllowedGrantTypes:           []oauth2.GrantType{oauth2.AuthorizationCode, oauth2.Refreshing},
+		AllowedCodeChallengeMethods: []oauth2.CodeChallengeMethod{oauth2.CodeChallengeS256},
+		ForcePKCE:                   true,
+	}, s.manager)
+	s.protocol.ClientInfoHandler = presented
+	s.front = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL, s.Issuer = s.front.URL, s.front.URL+path
+	t.Cleanup(func() {
+		close(s.closed)
+		s.front.Close()
+	})
+	return s
+}
+
+// Set changes the script.
+func (s *Server) Set(change func(*Script)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.script)
+}
+
+// Fail has a fault happen at the endpoint so many times, always where negative. It
+// takes the place of what was to happen there before; zero times is none.
+func (s *Server) Fail(e Endpoint, f Fault, times int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults[e] = &fault{f, times}
+}
+
+// Requests returns what was sent to the endpoint.
+func (s *Server) Requests(e Endpoint) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r Request) bool { return r.Endpoint != e })
+}
+
+// Valid reports whether an access token lets in.
+func (s *Server) Valid(access string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.manager.LoadAccessToken(context.Background(), access)
+	return err == nil
+}
+
+// Redeemed returns the codes for which there were tokens.
+func (s *Server) Redeemed() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.redeemed)
+}
+
+// Refreshes returns how often each refresh token was exchanged for others.
+func (s *Server) Refreshes() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.refreshes)
+}
+
+// Reused returns how often somebody came with a refresh token that was used up.
+func (s *Server) Reused() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reused
+}
+
+// Revoked returns the tokens that were taken back at the endpoint for it.
+func (s *Server) Revoked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.revoked)
+}
+
+// Withdraw takes back all authorizations, as people do at their provider.
+func (s *Server) Withdraw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens.clear()
+}
+
+// Expire ends the life of all access tokens. Refresh tokens stay.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tokens.byAccess)
+}

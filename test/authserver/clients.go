@@ -1,0 +1,149 @@
+package authserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/go-oauth2/oauth2/v4"
+	"github.com/go-oauth2/oauth2/v4/errors"
+	"github.com/go-oauth2/oauth2/v4/models"
+)
+
+// client is one that the server knows.
+type client struct {
+	id        string
+	secret    string // empty: a public one
+	method    string
+	redirects []string
+	ends      time.Time // of the secret; zero: never
+}
+
+// clients is the server as the library asks it for clients, under the lock.
+type clients Server
+
+func (s *clients) GetByID(_ context.Context, id string) (oauth2.ClientInfo, error) {
+	c, ok := s.clients[id]
+	if !ok {
+		return nil, errors.ErrInvalidClient
+	}
+	return &models.Client{ID: c.id, Secret: c.secret, Public: c.secret == ""}, nil
+}
+
+// Know makes a client known beforehand; an empty secret makes it a public one.
+func (s *Server) Know(id, secret, method string, redirects ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients[id] = &client{id: id, secret: secret, method: method, redirects: redirects}
+}
+
+// Forget forgets a client, as servers do with those that they did not see for long.
+func (s *Server) Forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, id)
+}
+
+// Clients returns the ids of all clients.
+func (s *Server) Clients() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []string
+	for id := range s.clients {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// admit makes a client as it was wanted, with the method if the server takes it.
+func (s *Server) admit(wanted registration, script Script) client {
+	c := client{id: "client-" + rand.Text(), method: wanted.Method, redirects: wanted.Redirects}
+	if c.method == "" {
+		c.method = "client_secret_basic"
+	}
+	if !slices.Contains(script.Methods, c.method) && len(script.Methods) > 0 {
+		c.method = script.Methods[0]
+	}
+	if c.method != "none" {
+		c.secret, c.ends = "secret-"+rand.Text(), script.SecretEnds
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients[c.id] = &c
+	return c
+}
+
+// known returns a client. Where documents will do, an unknown one whose id is an
+// address is made of what stands there.
+func (s *Server) known(ctx context.Context, id string, documents bool) (client, bool) {
+	s.mu.Lock()
+	c, ok := s.clients[id]
+	s.mu.Unlock()
+	if ok {
+		return *c, true
+	}
+	if u, err := url.Parse(id); !documents || err != nil || u.Host == "" {
+		return client{}, false
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, id, nil)
+	if err != nil {
+		return client{}, false
+	}
+	answer, err := s.front.Client().Do(r)
+	if err != nil {
+		return client{}, false
+	}
+	defer answer.Body.Close()
+	var described registration
+	if json.NewDecoder(io.LimitReader(answer.Body, maxBody)).Decode(&described) != nil || described.ID != id {
+		return client{}, false
+	}
+	made := client{id: id, method: "none", redirects: described.Redirects}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients[id] = &made
+	return made, true
+}
+
+// authenticated decides whether a request comes from the client that it says, by
+// the one method that the client has.
+func (s *Server) authenticated(r *http.Request) bool {
+	id, secret, err := presented(r)
+	c, ok := s.clients[id]
+	if err != nil || !ok || c.secret != secret || !c.ends.IsZero() && !time.Now().Before(c.ends) {
+		return false
+	}
+	method := "none"
+	if r.Header.Get("Authorization") != "" {
+		method = "client_secret_basic"
+	} else if secret != "" {
+		method = "client_secret_post"
+	}
+	return method == c.method
+}
+
+// presented returns the id and the secret that a request has.
+func presented(r *http.Request) (string, string, error) {
+	id, secret, ok := r.BasicAuth()
+	if !ok {
+		return r.PostFormValue("client_id"), r.PostFormValue("client_secret"), nil
+	}
+	if r.PostFormValue("client_secret") != "" {
+		return "", "", errors.ErrInvalidRequest // RFC 6749, section 2.3: one method
+	}
+	id, err := url.QueryUnescape(id)
+	if err != nil {
+		return "", "", errors.ErrInvalidRequest
+	}
+	secret, err = url.QueryUnescape(secret)
+	if err != nil {
+		return "", "", errors.ErrInvalidRequest
+	}
+	return id, secret, nil
+}

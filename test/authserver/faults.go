@@ -1,0 +1,98 @@
+package authserver
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Fault is what an endpoint does instead of its work.
+type Fault func(*Server, http.ResponseWriter, *http.Request)
+
+// Status answers with a status and a page, as what stands before servers does.
+func Status(code int) Fault {
+	return func(_ *Server, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "<!doctype html><title>Hello</title>") // what fails is the connection
+	}
+}
+
+// Refuse answers with an error of OAuth.
+func Refuse(status int, code string) Fault {
+	return func(_ *Server, w http.ResponseWriter, _ *http.Request) {
+		answer(w, status, map[string]any{"error": code})
+	}
+}
+
+// Echo answers with an error that quotes all that was sent: in its code too, when
+// that is empty.
+func Echo(status int, code string) Fault {
+	return func(_ *Server, w http.ResponseWriter, r *http.Request) {
+		quoted := sent(r)
+		answer(w, status, map[string]any{"error": cmp.Or(code, quoted), "error_description": quoted, "error_uri": "https://example.com/" + quoted})
+	}
+}
+
+// Garble answers with what is no HTTP, and quotes all that was sent.
+func Garble(_ *Server, w http.ResponseWriter, r *http.Request) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 %s\r\n%s\r\n\r\n", sent(r), sent(r)) // what fails is the connection
+}
+
+// sent is all of a request in which there may be secrets.
+func sent(r *http.Request) string {
+	id, secret, _ := r.BasicAuth()
+	return strings.Join([]string{r.Form.Encode(), id, secret, r.Header.Get("Authorization")}, " ")
+}
+
+// Enormous answers with JSON that does not end for megabytes.
+func Enormous(_ *Server, w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := io.WriteString(w, `{"padding":"`); err != nil {
+		return
+	}
+	for range 256 {
+		if _, err := io.WriteString(w, strings.Repeat("x", 16<<10)); err != nil {
+			return
+		}
+	}
+	_, _ = io.WriteString(w, `"}`) // what fails is the connection
+}
+
+// Hang gives no answer until the client goes away.
+func Hang(s *Server, _ http.ResponseWriter, r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-s.closed:
+	}
+}
+
+// Stall begins an answer, and gives no more of it until the client goes away.
+func Stall(s *Server, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"issuer":`) // what fails is the connection
+	_ = http.NewResponseController(w).Flush()
+	Hang(s, w, r)
+}
+
+// Cut closes the connection without an answer.
+func Cut(_ *Server, w http.ResponseWriter, _ *http.Request) {
+	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = c.Close()
+	}
+}
+
+// Redirect sends somewhere else, with a status that keeps method and body.
+func Redirect(to string) Fault {
+	return func(_ *Server, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	}
+}
