@@ -1,0 +1,72 @@
+package egress_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"collab/adapters/egress"
+)
+
+func TestParseNetworks(t *testing.T) {
+	for text, want := range map[string][]netip.Prefix{
+		"":                         nil,
+		"  ":                       nil,
+		"10.0.0.0/8,127.0.0.1":     prefixes("10.0.0.0/8", "127.0.0.1/32"),
+		" 10.0.0.0/8 , fd00::/8\n": prefixes("10.0.0.0/8", "fd00::/8"),
+		"::1":                      prefixes("::1/128"),
+		"0.0.0.0/0,::/0":           prefixes("0.0.0.0/0", "::/0"),
+	} {
+		got, err := egress.ParseNetworks(text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+	for text, message := range map[string]string{
+		"localhost":             `"localhost" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
+		"10.0.0.0/8,":           `"" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
+		"10.0.0.0/8 127.0.0.1":  `"10.0.0.0/8 127.0.0.1" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
+		"10.0.0.0/33":           `"10.0.0.0/33" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
+		"010.0.0.1":             `"010.0.0.1" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
+		"fe80::1%eth0":          `"fe80::1%eth0" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
+		"127.0.0.1:80":          `"127.0.0.1:80" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
+		"10.1.2.3/8":            `"10.1.2.3/8" has bits beyond its length: the network is 10.0.0.0/8`,
+		"fd00::1/8":             `"fd00::1/8" has bits beyond its length: the network is fd00::/8`,
+		"::ffff:10.0.0.1":       `"::ffff:10.0.0.1" must be written as a network of IPv4`,
+		"::ffff:10.0.0.0/104":   `"::ffff:10.0.0.0/104" must be written as a network of IPv4`,
+		"10.0.0.0/8,::/0,wrong": `"wrong" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
+	} {
+		if got, err := egress.ParseNetworks(text); err == nil || err.Error() != message || got != nil {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+}
+
+// FuzzParseNetworks holds that what is read says what was written, and nothing
+// that a connection's address never matches.
+func FuzzParseNetworks(f *testing.F) {
+	for _, seed := range []string{"", "10.0.0.0/8,127.0.0.1", "::1, fd00::/8", "::ffff:10.0.0.0/104", "fe80::1%eth0", "10.1.2.3/8", ",", "0/0", "1.2.3.4/032"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		networks, err := egress.ParseNetworks(text)
+		if err != nil {
+			if networks != nil {
+				t.Errorf("%v beside %v", networks, err)
+			}
+			return
+		}
+		var written []string
+		for _, n := range networks {
+			if !n.IsValid() || n != n.Masked() || n.Addr().Is4In6() || n.Addr().Zone() != "" {
+				t.Errorf("%q: got %v", text, n)
+			}
+			written = append(written, n.String())
+		}
+		again, err := egress.ParseNetworks(strings.Join(written, ","))
+		if err != nil || !slices.Equal(again, networks) {
+			t.Errorf("%q: got %v, and from that %v, %v", text, networks, again, err)
+		}
+	})
+}
