@@ -186,7 +186,7 @@ func (a *api) startCLI(c *call) error {
 		return err
 	}
 	a.setFlow(c, cookie, int(access.CLILifetime.Seconds()))
-	c.redirect(to)
+	c.redirect(http.StatusFound, to)
 	return nil
 }
 
@@ -206,7 +206,7 @@ func (a *api) finishCLI(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.redirect(to)
+	c.redirect(http.StatusFound, to)
 	return nil
 }
 
@@ -235,8 +235,8 @@ func (c *call) unseen() {
 }
 
 // redirect sends the browser on.
-func (c *call) redirect(to string) {
+func (c *call) redirect(status int, to string) {
 	c.set("Location", to)
 	c.set("Content-Length", "0")
-	c.WriteHeader(http.StatusFound)
+	c.WriteHeader(status)
 }

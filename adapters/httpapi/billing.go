@@ -154,11 +154,20 @@ func (a *api) comeBack(c *call, seen outcomeView, title, text string) error {
 	if accept := c.r.Header.Get("Accept"); strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
 		return c.reply(http.StatusOK, seen)
 	}
+	return a.show(c, title, text)
+}
+
+// pagePolicy lets a page have its own style, and nothing else.
+const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+// show answers with a page that says how it went, and leads back to the
+// application.
+func (a *api) show(c *call, title, text string) error {
 	var page bytes.Buffer
 	if err := comeBackPage.Execute(&page, map[string]string{"Title": title, "Text": text, "App": a.AppURL}); err != nil {
 		return err
 	}
-	c.html(http.StatusOK, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'", page.Bytes())
+	c.html(http.StatusOK, pagePolicy, page.Bytes())
 	return nil
 }
 

@@ -27,6 +27,10 @@ const (
 	operating guard = "operator" // the operator's secret
 )
 
+// keyed reports whether a POST may bring an idempotency key. Messages have ids of
+// their own, and forms are for browsers, which bring none.
+func (g guard) keyed() bool { return g != signed && g != browser }
+
 // token reports whether the guard asks for a bearer token.
 func (g guard) token() bool {
 	switch g {

@@ -19,6 +19,7 @@ import (
 	"collab/app/billing"
 	"collab/app/changes"
 	"collab/app/chats"
+	"collab/app/connectors"
 	"collab/app/idempotency"
 	"collab/app/members"
 	"collab/app/metering"
@@ -48,6 +49,7 @@ type Options struct {
 	Chats       *chats.Chats
 	Metering    *metering.Metering
 	Billing     *billing.Billing
+	Connectors  *connectors.Connectors
 
 	Log    *slog.Logger
 	Meter  metric.Meter
@@ -76,15 +78,17 @@ type Options struct {
 type api struct {
 	Options
 
-	callers   *limiter // nil: no limit
-	addresses *limiter // nil: no limit
-	chats     *limiter // nil: no limit
-	lists     *turns
-	crowd     crowd
-	hall      hall
+	callers     *limiter // nil: no limit
+	addresses   *limiter // nil: no limit
+	chats       *limiter // nil: no limit
+	credentials *limiter // nil: no limit
+	lists       *turns
+	crowd       crowd
+	hall        hall
 
 	reference []byte // the page of the OpenAPI document
 	policy    string // its content security policy
+	origin    string // of pages that browsers have from us
 	secure    bool   // cookies are for https only
 
 	duration metric.Float64Histogram
@@ -100,7 +104,7 @@ func New(o Options) (http.Handler, error) {
 	for name, missing := range map[string]bool{
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
-		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
+		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
 		"Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {
@@ -125,6 +129,12 @@ func build(o Options) (*api, error) {
 		return nil, err
 	}
 	if a.chats, err = newLimiter("chat", o.Rates.Chat, a.Now); err != nil {
+		return nil, err
+	}
+	if a.credentials, err = newLimiter("credentials", o.Rates.Credentials, a.Now); err != nil {
+		return nil, err
+	}
+	if a.origin, err = originOf(o.PublicURL); err != nil {
 		return nil, err
 	}
 	if a.lists, err = newTurns(); err != nil {

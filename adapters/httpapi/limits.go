@@ -27,13 +27,14 @@ type Rate struct {
 
 // Rates are the limits of one server.
 type Rates struct {
-	Caller  Rate // per user
-	Address Rate // per address of requests without a user
-	Chat    Rate // chats per user
+	Caller      Rate // per user
+	Address     Rate // per address of requests without a user
+	Chat        Rate // chats per user
+	Credentials Rate // reading and changing connectors' credentials, per user
 }
 
-// ParseRates reads "caller=1200/m,address=600/m,chat=60/m" with the periods s,
-// m and h, or "off". What is not named has no limit.
+// ParseRates reads "caller=1200/m,address=600/m,chat=60/m,credentials=60/m" with
+// the periods s, m and h, or "off". What is not named has no limit.
 func ParseRates(s string) (Rates, error) {
 	var r Rates
 	if s == "off" {
@@ -42,12 +43,12 @@ func ParseRates(s string) (Rates, error) {
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(s, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		to := map[string]*Rate{"caller": &r.Caller, "address": &r.Address, "chat": &r.Chat}[name]
+		to := map[string]*Rate{"caller": &r.Caller, "address": &r.Address, "chat": &r.Chat, "credentials": &r.Credentials}[name]
 		count, per, _ := strings.Cut(value, "/")
 		n, err := strconv.Atoi(count)
 		period := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[per]
 		if to == nil || seen[name] || err != nil || n < 1 || n > 1_000_000 || period == 0 {
-			return Rates{}, fmt.Errorf("%q is not a limit such as caller=1200/m, of caller, address or chat, per s, m or h", part)
+			return Rates{}, fmt.Errorf("%q is not a limit such as caller=1200/m, of caller, address, chat or credentials, per s, m or h", part)
 		}
 		seen[name], *to = true, Rate{n, period}
 	}

@@ -109,6 +109,19 @@ func (a *api) routes() []row {
 		{"GET", "/metering/user", member, a.ownUsage},
 		{"GET", "/metering/quota", member, a.quotaToday},
 
+		{"GET", "/connector-providers", open, a.listProviders},
+		{"GET", "/connectors", member, a.listConnectors},
+		{"POST", "/connectors", writer, a.createConnector},
+		{"GET", "/connectors/{instanceId}/credentials", member, a.readCredentials},
+		{"POST", "/connectors/{instanceId}/credentials", writer, a.giveCredentials},
+		{"DELETE", "/connectors/{instanceId}", writer, a.deleteConnector},
+		{"POST", "/mcp-oauth/start", writer, a.startAuthorization},
+		{"GET", "/mcp-oauth/poll", member, a.pollAuthorization},
+		{"GET", "/mcp-oauth/authorize", browser, a.askToAuthorize},
+		{"POST", "/mcp-oauth/authorize", browser, a.confirmAuthorization},
+		{"GET", "/mcp-oauth/callback", browser, a.finishAuthorization},
+		{"GET", "/mcp-oauth/client-metadata.json", free, a.describeClient},
+
 		{"GET", "/admin/organisations", operating, a.listOrganisations},
 		{"GET", "/admin/organisations/{id}", operating, a.getOrganisation},
 		{"PUT", "/admin/organisations/{id}/subscription", operating, a.grant},
@@ -177,7 +190,7 @@ func (a *api) serve(c *call, e *endpoint) error {
 		}
 		defer leave()
 	}
-	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard != signed {
+	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard.keyed() {
 		return a.once(c, key, e.Handle)
 	}
 	return e.Handle(c)

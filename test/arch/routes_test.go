@@ -96,7 +96,7 @@ var specified = []group{
 	{"chat and models", true, `
 		POST /chat
 		GET /models`},
-	{"connectors", false, `
+	{"connectors", true, `
 		GET /connector-providers
 		GET /connectors
 		POST /connectors
@@ -134,6 +134,10 @@ var specified = []group{
 		PUT /admin/organisations/:id/members/:userId/role`},
 	{"audit", true, `GET /org/audit`},
 	{"task history", true, `GET /tasks/:id/history`},
+	{"authorizations", true, `
+		GET /mcp-oauth/authorize
+		POST /mcp-oauth/authorize
+		GET /mcp-oauth/client-metadata.json`},
 	{"document", true, `GET /openapi.json`},
 }
 

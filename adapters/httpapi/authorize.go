@@ -1,0 +1,259 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"html/template"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"collab/app/connectors"
+	"collab/domain/connector"
+	"collab/domain/fault"
+)
+
+// Where an authorization takes people's browsers, and where authorization servers
+// read who asks.
+const (
+	AuthorizePath      = prefix + "/mcp-oauth/authorize"
+	CallbackPath       = prefix + "/mcp-oauth/callback"
+	ClientDocumentPath = prefix + "/mcp-oauth/client-metadata.json"
+)
+
+// Bounds of what browsers bring, in bytes.
+const (
+	maxState   = 200
+	maxCode    = 4096
+	maxIssuer  = 2048
+	maxRefusal = 200 // an authorization server's error code
+	maxForm    = 8 << 10
+)
+
+// Names of cookies, each before a part of the state's digest, so that
+// authorizations side by side do not disturb each other.
+const (
+	cookieAsked     = "collab_asked_"     // set by the page that asks
+	cookieConfirmed = "collab_confirmed_" // set by its answer
+)
+
+var noIndex = []string{"noindex"}
+
+// hidden keeps the pages of an authorization, whose addresses hold secrets, out of
+// caches, indexes and other sites' logs.
+func (c *call) hidden() {
+	c.unseen()
+	c.Header()["X-Robots-Tag"] = noIndex
+}
+
+// single reads a query or a form, in which every parameter is given once.
+func single(text string) (url.Values, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "The parameters could not be read")
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if len(values[name]) > 1 {
+			return nil, fault.Field(quoted(name), "must not be repeated")
+		}
+	}
+	return values, nil
+}
+
+// short checks that parameters are not longer than anybody needs them.
+func short(values url.Values, limits map[string]int) error {
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		if len(values.Get(name)) > limits[name] {
+			return fault.Field(name, "must be at most %d bytes", limits[name])
+		}
+	}
+	if values.Get("state") == "" {
+		return fault.Field("state", "must be given")
+	}
+	return nil
+}
+
+// askToAuthorize shows what somebody is about to allow, and who wants it. Its form
+// goes on to the provider.
+func (a *api) askToAuthorize(c *call) error {
+	c.hidden()
+	q, err := single(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	if err := short(q, map[string]int{"state": maxState}); err != nil {
+		return err
+	}
+	state := q.Get("state")
+	asked, err := a.Connectors.Asked(c.r.Context(), state)
+	if err != nil {
+		return err
+	}
+	secret := rand.Text()
+	var page bytes.Buffer
+	err = askPage.Execute(&page, map[string]any{
+		"Asked": asked, "Action": AuthorizePath, "State": state, "Token": confirmation(secret, state),
+	})
+	if err != nil {
+		return err
+	}
+	a.setHeld(c, cookieAsked, state, secret)
+	// "no-referrer" would take the Origin from our own form.
+	c.Header()["Referrer-Policy"] = []string{"same-origin"}
+	// Browsers hold the whole chain of redirects after a form against form-action,
+	// and where a provider leads people is its own business.
+	c.html(http.StatusOK, pagePolicy+"; base-uri 'none'; form-action 'self' https: http:", page.Bytes())
+	return nil
+}
+
+// confirmation is what a form carries that came with a cookie: no other site can
+// make one.
+func confirmation(secret, state string) string {
+	sum := sha256.Sum256([]byte("confirm\n" + secret + "\n" + state))
+	return hex.EncodeToString(sum[:])
+}
+
+// confirmAuthorization sends the browser to the provider.
+func (a *api) confirmAuthorization(c *call) error {
+	c.hidden()
+	if err := a.ownForm(c.r); err != nil {
+		return err
+	}
+	body, err := c.read(maxForm)
+	if err != nil {
+		return err
+	}
+	form, err := single(string(body))
+	if err != nil {
+		return err
+	}
+	if err := short(form, map[string]int{"state": maxState}); err != nil {
+		return err
+	}
+	state := form.Get("state")
+	secret := cookieValue(c.r, a.held(cookieAsked, state))
+	if secret == "" || !same(form.Get("token"), confirmation(secret, state)) {
+		return fault.New(fault.Forbidden, "This form is not of a page that was shown in this browser a moment ago")
+	}
+	browser, page, err := a.Connectors.Confirm(c.r.Context(), state)
+	if err != nil {
+		return err
+	}
+	a.setHeld(c, cookieConfirmed, state, browser)
+	c.redirect(http.StatusSeeOther, page)
+	return nil
+}
+
+// ownForm refuses a form that another site has sent, as far as the browser tells.
+func (a *api) ownForm(r *http.Request) error {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
+		return fault.New(fault.Unsupported, "The content type must be application/x-www-form-urlencoded")
+	}
+	origins, sites := r.Header["Origin"], r.Header["Sec-Fetch-Site"]
+	foreign := func(site string) bool { return site != "same-origin" && site != "none" }
+	if slices.ContainsFunc(origins, func(o string) bool { return o != a.origin }) || slices.ContainsFunc(sites, foreign) {
+		return fault.New(fault.Forbidden, "This form can be sent from its own page only")
+	}
+	return nil
+}
+
+// finishAuthorization takes a provider's answer.
+func (a *api) finishAuthorization(c *call) error {
+	c.hidden()
+	q, err := single(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	if err := short(q, map[string]int{"state": maxState, "code": maxCode, "iss": maxIssuer, "error": maxRefusal}); err != nil {
+		return err
+	}
+	answer := connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss")}
+	browser := cookieValue(c.r, a.held(cookieConfirmed, answer.State))
+	a.setHeld(c, cookieConfirmed, answer.State, "")
+	if err := a.Connectors.Finish(c.r.Context(), answer, browser); err != nil {
+		return err
+	}
+	return a.show(c, "Connected", "The connector is authorised. You can close this window.")
+}
+
+// originOf returns the origin of an address, as browsers write it.
+func originOf(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return "", errors.New("httpapi: the public address has no host")
+	}
+	host := strings.ToLower(u.Host)
+	switch u.Scheme {
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	}
+	return u.Scheme + "://" + host, nil
+}
+
+// held is the name of a cookie for an authorization. A browser takes one of the
+// prefix only from us, whatever other servers have names below ours.
+func (a *api) held(kind, state string) string {
+	name := kind + connector.Digest(state)[:12]
+	if a.secure {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// setHeld sets a cookie for as long as the authorization may take; an empty value
+// removes it.
+func (a *api) setHeld(c *call, kind, state, value string) {
+	age := int(connector.FlowLifetime.Seconds())
+	if value == "" {
+		age = -1
+	}
+	http.SetCookie(c, &http.Cookie{
+		Name: a.held(kind, state), Value: value, Path: "/", MaxAge: age,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: a.secure,
+	})
+}
+
+// clientView is who we are to authorization servers: a client id metadata document,
+// whose fields are those of RFC 7591.
+type clientView struct {
+	ID            string   `json:"client_id"`
+	Name          string   `json:"client_name"`
+	URI           string   `json:"client_uri"`
+	Redirects     []string `json:"redirect_uris"`
+	GrantTypes    []string `json:"grant_types"`
+	ResponseTypes []string `json:"response_types"`
+	AuthMethod    string   `json:"token_endpoint_auth_method"`
+	Application   string   `json:"application_type"`
+}
+
+func (a *api) describeClient(c *call) error {
+	c.Header()["Cache-Control"] = []string{"public, max-age=3600"}
+	return c.reply(http.StatusOK, clientView{
+		ID: a.PublicURL + ClientDocumentPath, Name: "Collab", URI: a.PublicURL, Redirects: []string{a.PublicURL + CallbackPath},
+		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, AuthMethod: "none", Application: "web",
+	})
+}
+
+// The names on this page are other people's choice, and may be written in any
+// direction.
+var askPage = template.Must(template.New("ask").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>Connect {{.Asked.Provider}}</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:4rem auto;padding:0 1rem;overflow-wrap:anywhere}dt{opacity:.7}dd{margin:0 0 1rem;font-weight:600}button{font:inherit;padding:.5rem 1.5rem}</style></head>
+<body><main><h1>Connect <bdi>{{.Asked.Provider}}</bdi></h1>
+<p>Collab is asked to use an account at this provider. What you allow there, the members of this organisation can use.</p>
+<dl><dt>Connector</dt><dd><bdi>{{.Asked.Label}}</bdi></dd>
+<dt>Organisation</dt><dd><bdi>{{or .Asked.Organisation "without a name"}}</bdi></dd>
+<dt>Begun by</dt><dd><bdi>{{or .Asked.Person "somebody without a name"}}</bdi>{{with .Asked.Email}} (<bdi>{{.}}</bdi>){{end}}</dd>
+<dt>You will be sent to</dt><dd><bdi>{{.Asked.Host}}</bdi></dd></dl>
+<p><strong>Go on only if it was you who began this.</strong> If somebody sent you here, close this page: they would get at your account.</p>
+<form method="post" action="{{.Action}}"><input type="hidden" name="state" value="{{.State}}"><input type="hidden" name="token" value="{{.Token}}"><button>Go on to <bdi>{{.Asked.Host}}</bdi></button></form>
+</main></body></html>
+`))

@@ -1,0 +1,274 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+type (
+	providerView struct {
+		ServerID    string              `json:"serverId"`
+		DisplayName string              `json:"displayName"`
+		Description string              `json:"description"`
+		IconURL     *string             `json:"iconUrl"`
+		Category    *string             `json:"category"`
+		Auth        connector.AuthMode  `json:"authMode"`
+		Transport   connector.Transport `json:"mcpTransport"`
+		URL         *string             `json:"mcpUrl"`
+		Fields      []fieldView         `json:"credentialFields"`
+		Command     []string            `json:"command"` // nil: null
+	}
+	fieldView struct {
+		Name     string `json:"name"`
+		Label    string `json:"label"`
+		Optional bool   `json:"optional"`
+	}
+)
+
+func viewProvider(p connector.Provider) providerView {
+	v := providerView{
+		ServerID: p.ID, DisplayName: p.Name, Description: p.Description, IconURL: said(p.IconURL), Category: said(p.Category),
+		Auth: p.Auth, Transport: p.Transport, URL: said(p.URL), Fields: make([]fieldView, len(p.Fields)), Command: p.Command,
+	}
+	for i, f := range p.Fields {
+		v.Fields[i] = fieldView(f)
+	}
+	return v
+}
+
+type (
+	connectorView struct {
+		ID                   id.Connector        `json:"id"`
+		InstanceID           id.Connector        `json:"instanceId"`
+		ServerID             string              `json:"serverId"`
+		Label                string              `json:"label"`
+		Name                 *string             `json:"name"`
+		Config               json.RawMessage     `json:"config"`
+		Hosting              connector.Hosting   `json:"hosting"`
+		Transport            connector.Transport `json:"transport"`
+		Status               connector.Status    `json:"status"`
+		LastError            *string             `json:"lastError"`
+		LastUsedAt           *moment             `json:"lastUsedAt"`
+		CreatedBy            id.User             `json:"createdBy"`
+		CreatedAt            moment              `json:"createdAt"`
+		Tools                []toolView          `json:"tools"`
+		HasCredentials       bool                `json:"hasCredentials"`
+		CredentialsExpiresAt *moment             `json:"credentialsExpireAt"`
+	}
+	toolView struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	}
+)
+
+func viewConnector(i connector.Instance) connectorView {
+	v := connectorView{
+		ID: i.ID, InstanceID: i.ID, ServerID: i.Provider, Label: i.Label, Name: i.Name, Config: json.RawMessage(i.Config),
+		Hosting: i.Hosting, Transport: i.Transport, Status: i.Status(), LastError: said(i.LastError), LastUsedAt: maybe(i.LastUsedAt),
+		CreatedBy: i.CreatedBy, CreatedAt: moment(i.CreatedAt), Tools: make([]toolView, len(i.Tools)),
+		HasCredentials: i.Version > 0, CredentialsExpiresAt: maybe(i.ExpiresAt),
+	}
+	for n, t := range i.Tools {
+		v.Tools[n] = toolView(t)
+	}
+	return v
+}
+
+func keyOfConnector(i connector.Instance) position {
+	return position{At: i.CreatedAt, ID: string(i.ID)}
+}
+
+// listProviders answers with the catalog, which is the same for everybody.
+func (a *api) listProviders(c *call) error {
+	all := a.Connectors.Providers()
+	views := make([]providerView, len(all))
+	for i, p := range all {
+		views[i] = viewProvider(p)
+	}
+	body, err := appendView(nil, views)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	c.Header()["Cache-Control"] = shared
+	if c.unchanged(tag) {
+		return nil
+	}
+	c.set("Etag", tag)
+	c.send(http.StatusOK, append(body, '\n'))
+	return nil
+}
+
+func (a *api) listConnectors(c *call) error {
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	all, err := a.Connectors.List(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfConnector, viewed(viewConnector), each(all, p, keyOfConnector))
+}
+
+func (a *api) createConnector(c *call) error {
+	o, err := c.fields()
+	if err != nil {
+		return err
+	}
+	config := orZero(o, "config", asObject)
+	d := connector.Draft{
+		Provider: required(o, "providerId", asText), Name: optional(o, "name", asText),
+		Config: config.text, URL: config.texts["url"],
+	}
+	if err := o.err(); err != nil {
+		return err
+	}
+	made, err := a.Connectors.Create(c.r.Context(), c.actor, d)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusCreated, viewConnector(made))
+}
+
+func (a *api) deleteConnector(c *call) error {
+	i, err := pathID[id.Connector](c, "instanceId", "Connector")
+	if err != nil {
+		return err
+	}
+	if err := a.Connectors.Delete(c.r.Context(), c.actor, i); err != nil {
+		return err
+	}
+	return c.succeed()
+}
+
+type credentialsView struct {
+	Credentials json.RawMessage `json:"credentials"`
+	ExpiresAt   *moment         `json:"expiresAt"`
+}
+
+func (a *api) readCredentials(c *call) error {
+	c.Header()["Cache-Control"] = noStore
+	if err := a.credentials.take(c, string(c.actor.User)); err != nil {
+		return err
+	}
+	i, err := pathID[id.Connector](c, "instanceId", "Connector")
+	if err != nil {
+		return err
+	}
+	found, err := a.Connectors.Read(c.r.Context(), c.actor, i)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, credentialsView{json.RawMessage(found.Entries), maybe(found.ExpiresAt)})
+}
+
+func (a *api) giveCredentials(c *call) error {
+	c.Header()["Cache-Control"] = noStore
+	if err := a.credentials.take(c, string(c.actor.User)); err != nil {
+		return err
+	}
+	i, err := pathID[id.Connector](c, "instanceId", "Connector")
+	if err != nil {
+		return err
+	}
+	o, err := c.fields()
+	if err != nil {
+		return err
+	}
+	given := required(o, "credentials", asObject)
+	if err := o.err(); err != nil {
+		return err
+	}
+	now, err := a.Connectors.Give(c.r.Context(), c.actor, i, given.text, given.texts)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewConnector(now))
+}
+
+type begunView struct {
+	AuthURL    string       `json:"authUrl"`
+	State      string       `json:"state"`
+	InstanceID id.Connector `json:"instanceId"`
+}
+
+func (a *api) startAuthorization(c *call) error {
+	c.Header()["Cache-Control"] = noStore
+	if err := a.credentials.take(c, string(c.actor.User)); err != nil {
+		return err
+	}
+	o, err := c.fields()
+	if err != nil {
+		return err
+	}
+	instance := orZero(o, "instanceId", idOf[id.Connector]("connector"))
+	provider := orZero(o, "providerId", asText)
+	if err := o.err(); err != nil {
+		return err
+	}
+	begun, err := a.Connectors.Start(c.r.Context(), c.actor, instance, provider)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, begunView{AuthURL: begun.URL, State: begun.State, InstanceID: begun.Instance})
+}
+
+type flowView struct {
+	Status     connector.FlowStatus `json:"status"` // pending, ready or error
+	InstanceID id.Connector         `json:"instanceId"`
+	Error      *string              `json:"error"`
+}
+
+func viewFlow(f connector.Flow) flowView {
+	v := flowView{Status: f.Status(), InstanceID: f.Instance, Error: said(f.Error)}
+	if v.Status == connector.Redeeming {
+		v.Status = connector.Pending // to who waits there is no difference
+	}
+	return v
+}
+
+func (a *api) pollAuthorization(c *call) error {
+	c.Header()["Cache-Control"] = noStore
+	q, err := single(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	state := q.Get("state")
+	if state == "" {
+		return fault.Field("state", "must be given")
+	}
+	found, err := a.Connectors.Poll(c.r.Context(), c.actor, state)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewFlow(found))
+}
+
+// A document is a JSON object: as a text without the space between its parts, and
+// its entries that are texts.
+type document struct {
+	text  string
+	texts map[string]string
+}
+
+func asObject(raw []byte) (d document, problem string) {
+	if d.text, problem = asDocument(raw); problem != "" {
+		return document{}, problem
+	}
+	pairs, _ := parseObject(raw) // checked with the body
+	d.texts = make(map[string]string, len(pairs))
+	for _, p := range pairs {
+		if text, problem := asText(p.raw); problem == "" {
+			d.texts[string(p.name)] = text
+		}
+	}
+	return d, ""
+}
