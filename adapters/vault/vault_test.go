@@ -12,6 +12,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/signature"
 )
 
@@ -24,6 +25,15 @@ func seal(t *testing.T, v *vault.Vault, plain, context []byte) []byte {
 		t.Fatal(err)
 	}
 	return sealed
+}
+
+func opened(t *testing.T, v *vault.Vault, sealed []byte) []byte {
+	t.Helper()
+	plain, err := v.Open(sealed, context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
 }
 
 func fresh(t *testing.T) (*vault.Vault, []byte) {
@@ -98,6 +108,22 @@ func TestKeysCanBeRotated(t *testing.T) {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}
+	for name, c := range map[string]struct {
+		vault  *vault.Vault
+		sealed []byte
+		old    bool
+	}{
+		"the first key's, before":              {before, older, false},
+		"the first key's, under the second":    {during, older, true},
+		"the second key's":                     {during, newer, false},
+		"the first key's, opened and sealed":   {during, seal(t, during, opened(t, during, older), context), false},
+		"the second key's, under the first":    {before, newer, true},
+		"the first key's, cut within its name": {during, older[:4], true},
+	} {
+		if got := c.vault.Old(c.sealed); got != c.old {
+			t.Errorf("%s: old is %t", name, got)
+		}
+	}
 	if _, err := before.Open(newer, context); !fault.Is(err, fault.Invalid) {
 		t.Errorf("the old key opens what the new one sealed: %v", err)
 	}
@@ -118,6 +144,61 @@ func TestKeysCanBeRotated(t *testing.T) {
 	}
 	if got, err := after.Open(newer, context); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// rotated returns a vault with a key of the first template, then one of the
+// second as well, which is primary.
+func rotated(t *testing.T, first, second *tinkpb.KeyTemplate) (before, after *vault.Vault) {
+	t.Helper()
+	handle, err := keyset.NewHandle(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
+		t.Fatal(err)
+	}
+	after, _ = rewrite(t, text.Bytes(), func(m *keyset.Manager) error {
+		added, err := m.Add(second)
+		if err != nil {
+			return err
+		}
+		return m.SetPrimary(added)
+	})
+	return open(t, text.Bytes()), after
+}
+
+func TestWhatIsOldShowsByTheNamesOfKeys(t *testing.T) {
+	with := func(prefix tinkpb.OutputPrefixType) *tinkpb.KeyTemplate {
+		template := aead.AES256GCMKeyTemplate()
+		template.OutputPrefixType = prefix
+		return template
+	}
+	tink, crunchy, raw := with(tinkpb.OutputPrefixType_TINK), with(tinkpb.OutputPrefixType_CRUNCHY), with(tinkpb.OutputPrefixType_RAW)
+	for name, c := range map[string]struct {
+		first, second *tinkpb.KeyTemplate
+		old           bool // what the first sealed, under the second
+	}{
+		"TINK to TINK":       {tink, tink, true},
+		"TINK to CRUNCHY":    {tink, crunchy, true},
+		"CRUNCHY to CRUNCHY": {crunchy, crunchy, true},
+		"RAW to TINK":        {raw, tink, true},
+		"TINK to RAW":        {tink, raw, true},
+		"CRUNCHY to RAW":     {crunchy, raw, true},
+		"RAW to RAW":         {raw, raw, false}, // nothing shows
+	} {
+		before, after := rotated(t, c.first, c.second)
+		older, newer := seal(t, before, plain, context), seal(t, after, plain, context)
+		if before.Old(older) || after.Old(newer) {
+			t.Errorf("%s: what was sealed with the primary key is old", name)
+		}
+		if got := after.Old(older); got != c.old {
+			t.Errorf("%s: old is %t", name, got)
+		}
+		if got := opened(t, after, older); !bytes.Equal(got, plain) {
+			t.Errorf("%s: got %q", name, got)
+		}
 	}
 }
 

@@ -194,6 +194,18 @@ func Sealer(t *testing.T, s ports.Sealer) {
 			t.Fatalf("sealed are %q and %q", a, b)
 		}
 	})
+	t.Run("what was sealed just now is not old, and what nobody sealed is", func(t *testing.T) {
+		for range 100 {
+			if s.Old(seal(t, "a secret", "org/1")) {
+				t.Fatal("it is old")
+			}
+		}
+		for _, never := range [][]byte{nil, {1}, []byte("never sealed")} {
+			if !s.Old(never) {
+				t.Fatalf("%q is not old", never)
+			}
+		}
+	})
 	t.Run("what is passed in and handed out is the caller's", func(t *testing.T) {
 		plain, context := []byte("a secret"), []byte("org/1")
 		sealed, err := s.Seal(plain, context)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/invitation"
 	"collab/domain/plan"
@@ -85,6 +86,11 @@ func (w *world) changes() ports.Changes             { return w.store.Storage().C
 func (w *world) blobNames() ports.BlobNames         { return w.store.Storage().BlobNames() }
 func (w *world) quotas() ports.Quotas               { return w.store.Usage().Quotas() }
 func (w *world) ledger() ports.Ledger               { return w.store.Usage().Ledger() }
+func (w *world) connectors() ports.Connectors       { return w.store.Connections().Connectors() }
+func (w *world) credentials() ports.Credentials     { return w.store.Connections().Credentials() }
+func (w *world) flows() ports.Flows                 { return w.store.Connections().Flows() }
+func (w *world) clients() ports.Clients             { return w.store.Connections().Clients() }
+func (w *world) revocations() ports.Revocations     { return w.store.Connections().Revocations() }
 
 // atomic runs fn in a transaction that must succeed.
 func (w *world) atomic(fn func(ports.Records) error) {
@@ -163,7 +169,7 @@ func none[V any](w *world, list []V, err error) {
 // compared is how values are compared: with all their fields, times by instant
 // and location, and no difference between no list and an empty one.
 var compared = cmp.Options{
-	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}),
+	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}, connector.Instance{}, connector.Flow{}),
 	cmp.Comparer(func(a, b time.Time) bool {
 		return a.Equal(b) && a.Location().String() == b.Location().String()
 	}),

@@ -1,0 +1,593 @@
+package contract
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// Claims reach over everything that the store holds. Who claims is alone with
+// what is due before doomsday, and all other records are due after it.
+var (
+	claiming sync.Mutex
+	doomsday = longAgo(86_400_000)
+)
+
+// claims makes the sub-test the only one that claims, with nothing due.
+func (w *world) claims() {
+	w.Helper()
+	claiming.Lock()
+	w.Cleanup(claiming.Unlock)
+	that(w.connectors().Due(w.ctx, doomsday, 100_000)).must(w)
+	that(w.revocations().Due(w.ctx, doomsday, doomsday.Add(time.Hour), 100_000)).must(w)
+}
+
+// someConnector returns an instance that is not stored yet, with every field
+// set.
+func someConnector(o id.Org) connector.Instance {
+	return connector.Instance{
+		ID: fresh[id.Connector](), Org: o, Provider: "tracker", Label: "Träcker \"1\"", Name: new("Träcker \"1\""), Config: "{ \"b\": 1.0,\n\t\"a\": \"\\u0041\" }",
+		URL: "https://mcp.example.com/a?b=%20", Hosting: connector.Cloud, Transport: connector.HTTP, CreatedBy: fresh[id.User](), CreatedAt: at(90),
+		LastUsedAt: new(at(91)), LastError: "The server cannot be reached 🦉", Failures: 3, Version: 1 << 40,
+		Tools:     []connector.Tool{{Name: "search", Description: "Finds <b>'x'</b> & \"y\"\n\\"}, {Name: "a_b"}},
+		ExpiresAt: new(at(92)), RenewAt: new(at(93)), DueAt: new(at(94)),
+	}.Restore(connector.Failing)
+}
+
+// bareConnector returns one with no field set that need not be.
+func bareConnector(o id.Org) connector.Instance {
+	return connector.Instance{ID: fresh[id.Connector](), Org: o, Config: "{}", CreatedBy: fresh[id.User](), CreatedAt: at(90)}.Restore(connector.Disconnected)
+}
+
+// connector adds an instance.
+func (w *world) connector(o id.Org) connector.Instance {
+	w.Helper()
+	i := someConnector(o)
+	w.ok(w.connectors().Add(w.ctx, o, i))
+	return i
+}
+
+// dueConnector adds an instance that is due so many milliseconds after the
+// beginning of the time for claims.
+func (w *world) dueConnector(o id.Org, ms int) connector.Instance {
+	w.Helper()
+	i := someConnector(o)
+	i.DueAt = new(longAgo(ms))
+	w.ok(w.connectors().Add(w.ctx, o, i))
+	return i
+}
+
+// failing counts a failure more.
+func failing(i connector.Instance) (connector.Instance, error) {
+	i.Failures++
+	return i, nil
+}
+
+// claimed is an instance as it was claimed at now.
+func claimed(i connector.Instance, now time.Time) connector.Instance {
+	i.DueAt = new(now.Add(connector.Hold))
+	return i
+}
+
+// Connectors is the suite of ports.Connectors.
+func Connectors(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"an instance comes back with every field as it went in": func(w *world) {
+			o := w.org().ID
+			full, bare := someConnector(o), bareConnector(o)
+			for _, i := range []connector.Instance{full, bare} {
+				w.ok(w.connectors().Add(w.ctx, o, i))
+				that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			}
+			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{full, bare})
+			// Each becomes what the other was.
+			for _, swap := range [][2]connector.Instance{{full, bare}, {bare, full}} {
+				next := swap[1]
+				next.ID = swap[0].ID
+				that(w.connectors().Update(w.ctx, o, swap[0].ID, func(connector.Instance) (connector.Instance, error) { return next, nil })).is(w, next)
+				that(w.connectors().Get(w.ctx, o, swap[0].ID)).is(w, next)
+			}
+		},
+		"one field at a time comes back as it went in": func(w *world) {
+			o := w.org().ID
+			for name, set := range map[string]func(i *connector.Instance){
+				"name":      func(i *connector.Instance) { i.Name = new("") },
+				"label":     func(i *connector.Instance) { i.Label = "L" },
+				"config":    func(i *connector.Instance) { i.Config = "{ }" },
+				"last used": func(i *connector.Instance) { i.LastUsedAt = new(at(1)) },
+				"error":     func(i *connector.Instance) { i.LastError = "E" },
+				"tools":     func(i *connector.Instance) { i.Tools = []connector.Tool{{Name: "b"}, {Name: "a"}} },
+				"failures":  func(i *connector.Instance) { i.Failures = 1 },
+				"version":   func(i *connector.Instance) { i.Version = 1 },
+				"expires":   func(i *connector.Instance) { i.ExpiresAt = new(at(2)) },
+				"renew":     func(i *connector.Instance) { i.RenewAt = new(at(3)) },
+				"due":       func(i *connector.Instance) { i.DueAt = new(at(4)) },
+				"hosting":   func(i *connector.Instance) { i.Hosting, i.Transport, i.URL = connector.Local, connector.Stdio, "" },
+			} {
+				i := bareConnector(o)
+				set(&i)
+				w.ok(w.connectors().Add(w.ctx, o, i))
+				if d := diff(that(w.connectors().Get(w.ctx, o, i.ID)).must(w), i); d != "" {
+					w.Errorf("%s (-want +got):\n%s", name, d)
+				}
+			}
+			for _, s := range connector.Statuses() {
+				i := bareConnector(o).Restore(s)
+				w.ok(w.connectors().Add(w.ctx, o, i))
+				that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			}
+		},
+		"as many tools as there may be are kept in their order": func(w *world) {
+			o := w.org().ID
+			i := someConnector(o)
+			i.Tools = nil
+			for n := range connector.MaxTools {
+				i.Tools = append(i.Tools, connector.Tool{Name: fmt.Sprintf("tool-%d", n*7919%connector.MaxTools), Description: string(bytes.Repeat([]byte("ä"), connector.MaxToolText))})
+			}
+			w.ok(w.connectors().Add(w.ctx, o, i))
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+		},
+		"another organisation's instance is not found": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			i := w.connector(o)
+			that(w.connectors().Get(w.ctx, other, i.ID)).missing(w)
+			that(w.connectors().Update(w.ctx, other, i.ID, failing)).missing(w)
+			w.missing(w.connectors().Remove(w.ctx, other, i.ID))
+			that(w.connectors().List(w.ctx, other)).is(w, nil)
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+
+			// The same id is another instance there.
+			theirs := bareConnector(other)
+			theirs.ID = i.ID
+			w.ok(w.connectors().Add(w.ctx, other, theirs))
+			that(w.connectors().Update(w.ctx, other, i.ID, failing)).must(w)
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			w.ok(w.connectors().Remove(w.ctx, other, i.ID))
+			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{i})
+		},
+		"an unknown instance is not found": func(w *world) {
+			o := w.org().ID
+			for _, unknown := range []id.Connector{fresh[id.Connector](), "", "no id"} {
+				that(w.connectors().Get(w.ctx, o, unknown)).missing(w)
+				that(w.connectors().Update(w.ctx, o, unknown, failing)).missing(w)
+				w.missing(w.connectors().Remove(w.ctx, o, unknown))
+			}
+			that(w.connectors().List(w.ctx, fresh[id.Org]())).is(w, nil)
+		},
+		"a taken id is a conflict, after which the transaction goes on": func(w *world) {
+			o := w.org().ID
+			i := w.connector(o)
+			again, next := bareConnector(o), bareConnector(o)
+			again.ID = i.ID
+			w.conflict(w.connectors().Add(w.ctx, o, again))
+			w.atomic(func(r ports.Records) error {
+				w.conflict(r.Connections().Connectors().Add(w.ctx, o, again))
+				return r.Connections().Connectors().Add(w.ctx, o, next)
+			})
+			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{i, next})
+		},
+		"an organisation that is not there gets no instance": func(w *world) {
+			unknown := fresh[id.Org]()
+			if err := w.connectors().Add(w.ctx, unknown, someConnector(unknown)); err == nil {
+				w.Fatal("no error")
+			}
+			that(w.connectors().List(w.ctx, unknown)).is(w, nil)
+		},
+		"the list goes by creation, then by id": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			ids := several[id.Connector](5)
+			want := make([]connector.Instance, len(ids))
+			for n, ms := range []int{3, 1, 2, 1, 3} {
+				i := someConnector(o)
+				i.ID, i.CreatedAt = ids[n], at(ms)
+				w.ok(w.connectors().Add(w.ctx, o, i))
+				want[[]int{3, 0, 2, 1, 4}[n]] = i
+			}
+			w.connector(other)
+			that(w.connectors().List(w.ctx, o)).is(w, want)
+		},
+		"an update gives fn what is there and stores what it makes of it": func(w *world) {
+			o := w.org().ID
+			i, beside := w.connector(o), w.connector(o)
+			want := i
+			want.Failures, want.Tools, want.DueAt = 4, nil, nil
+			that(w.connectors().Update(w.ctx, o, i.ID, func(was connector.Instance) (connector.Instance, error) {
+				same(w, was, i)
+				was, err := failing(was)
+				was.Tools, was.DueAt = nil, nil
+				return was, err
+			})).is(w, want)
+			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{want, beside})
+		},
+		"an error of fn comes back unchanged and nothing is stored": func(w *world) {
+			o := w.org().ID
+			i := w.connector(o)
+			no := errors.New("no")
+			refuse := func(i connector.Instance) (connector.Instance, error) {
+				i.Failures = 999
+				return i, no
+			}
+			got, err := w.connectors().Update(w.ctx, o, i.ID, refuse)
+			w.unchanged(err, no)
+			same(w, got, connector.Instance{})
+			w.atomic(func(r ports.Records) error {
+				_, err := r.Connections().Connectors().Update(w.ctx, o, i.ID, refuse)
+				w.unchanged(err, no)
+				return nil
+			})
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+		},
+		"of many updates at once none is lost": func(w *world) {
+			o := w.org().ID
+			i := w.connector(o)
+			w.allOK(together(throng, func(int) error {
+				_, err := w.connectors().Update(w.ctx, o, i.ID, failing)
+				return err
+			}))
+			i.Failures += throng
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+		},
+		"an instance stays locked until the transaction's end, so that its credentials change with it": func(w *world) {
+			o := w.org().ID
+			i := w.connector(o)
+			w.allOK(together(throng, func(int) error {
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					c := r.Connections()
+					next, err := c.Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
+						i.Version++
+						return i, nil
+					})
+					if err != nil {
+						return err
+					}
+					s := connector.Sealed{Instance: i.ID, Version: next.Version, Entries: []byte(fmt.Sprint(next.Version))}
+					if err := c.Credentials().Put(w.ctx, o, s); err != nil {
+						return err
+					}
+					there, err := c.Connectors().Get(w.ctx, o, i.ID)
+					if err == nil && there.Version != next.Version {
+						err = fmt.Errorf("version %d became %d under the lock", next.Version, there.Version)
+					}
+					return err
+				})
+			}))
+			want := i.Version + throng
+			same(w, that(w.connectors().Get(w.ctx, o, i.ID)).must(w).Version, want)
+			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, connector.Sealed{Instance: i.ID, Version: want, Entries: []byte(fmt.Sprint(want))})
+		},
+		"removing an instance removes its credentials and flows, and nothing else": func(w *world) {
+			w.claims()
+			o, other := w.org().ID, w.org().ID
+			i, beside := w.connector(o), w.connector(o)
+			theirs := bareConnector(other)
+			theirs.ID = i.ID
+			w.ok(w.connectors().Add(w.ctx, other, theirs))
+			kept := []connector.Flow{w.flow(beside), w.flow(theirs)}
+			gone := []connector.Flow{w.flow(i), w.flow(i)}
+			for _, of := range []connector.Instance{i, beside, theirs} {
+				w.ok(w.credentials().Put(w.ctx, of.Org, someSealed(of.ID)))
+			}
+			r := someRevocation(o, longAgo(0))
+			r.ID = i.ID
+			w.ok(w.revocations().Add(w.ctx, r))
+
+			w.ok(w.connectors().Remove(w.ctx, o, i.ID))
+
+			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{beside})
+			that(w.connectors().Get(w.ctx, other, i.ID)).is(w, theirs)
+			that(w.credentials().Get(w.ctx, o, i.ID)).missing(w)
+			that(w.credentials().Get(w.ctx, o, beside.ID)).is(w, someSealed(beside.ID))
+			that(w.credentials().Get(w.ctx, other, i.ID)).is(w, someSealed(i.ID))
+			for _, f := range gone {
+				that(w.flows().Get(w.ctx, f.State)).missing(w)
+			}
+			for _, f := range kept {
+				that(w.flows().Get(w.ctx, f.State)).is(w, f)
+			}
+			same(w, len(that(w.revocations().Due(w.ctx, longAgo(0), longAgo(1), 10)).must(w)), 1)
+			w.missing(w.connectors().Remove(w.ctx, o, i.ID))
+
+			// One that is made anew under the id has none of it.
+			w.ok(w.connectors().Add(w.ctx, o, i))
+			that(w.credentials().Get(w.ctx, o, i.ID)).missing(w)
+		},
+		"of many who remove an instance at once one does": func(w *world) {
+			o := w.org().ID
+			i := w.connector(o)
+			w.flow(i)
+			w.oneWins(together(crowd, func(int) error { return w.connectors().Remove(w.ctx, o, i.ID) }), fault.NotFound)
+		},
+		"flows that change while their instance is removed hinder nobody": func(w *world) {
+			o := w.org().ID
+			i := w.connector(o)
+			f := w.flow(i)
+			for n, err := range together(crowd, func(n int) error {
+				if n == crowd/2 {
+					return w.connectors().Remove(w.ctx, o, i.ID)
+				}
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					_, err := r.Connections().Flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f, nil })
+					if err != nil {
+						return err
+					}
+					_, err = r.Connections().Connectors().Update(w.ctx, o, i.ID, failing)
+					return err
+				})
+			}) {
+				if err != nil && (n == crowd/2 || !fault.Is(err, fault.NotFound)) {
+					w.Errorf("number %d: %v", n, err)
+				}
+			}
+			that(w.connectors().Get(w.ctx, o, i.ID)).missing(w)
+			that(w.flows().Get(w.ctx, f.State)).missing(w)
+		},
+		"a transaction sees its own writes, and nobody what it undoes": func(w *world) {
+			w.claims()
+			o := w.org().ID
+			i, gone, due := w.connector(o), w.connector(o), w.dueConnector(o, 0)
+			w.ok(w.credentials().Put(w.ctx, o, someSealed(gone.ID)))
+			f := w.flow(gone)
+			added := bareConnector(o)
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				c := r.Connections()
+				if err := errors.Join(c.Connectors().Add(w.ctx, o, added), c.Connectors().Remove(w.ctx, o, gone.ID)); err != nil {
+					return err
+				}
+				next, err := c.Connectors().Update(w.ctx, o, i.ID, failing)
+				if err != nil {
+					return err
+				}
+				that(c.Connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
+				that(c.Connectors().List(w.ctx, o)).is(w, []connector.Instance{next, claimed(due, longAgo(0)), added})
+				that(c.Credentials().Get(w.ctx, o, gone.ID)).missing(w)
+				that(c.Flows().Get(w.ctx, f.State)).missing(w)
+				return no
+			}), no)
+			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{i, gone, due})
+			that(w.credentials().Get(w.ctx, o, gone.ID)).is(w, someSealed(gone.ID))
+			that(w.flows().Get(w.ctx, f.State)).is(w, f)
+			that(w.connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
+		},
+		"due are those of all organisations whose time has come, for longest first": func(w *world) {
+			w.claims()
+			a, b := w.org().ID, w.org().ID
+			third, first, second := w.dueConnector(a, 20), w.dueConnector(b, 5), w.dueConnector(a, 10)
+			w.dueConnector(a, 21)
+			w.ok(w.connectors().Add(w.ctx, a, bareConnector(a))) // never
+			now := longAgo(20)
+			that(w.connectors().Due(w.ctx, longAgo(4), 10)).is(w, nil)
+			that(w.connectors().Due(w.ctx, now, 0)).is(w, nil)
+			that(w.connectors().Due(w.ctx, now, 2)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
+			that(w.connectors().Get(w.ctx, b, first.ID)).is(w, claimed(first, now))
+			that(w.connectors().Get(w.ctx, a, third.ID)).is(w, third)
+			that(w.connectors().Due(w.ctx, now, 2)).is(w, []connector.Instance{claimed(third, now)})
+			that(w.connectors().Due(w.ctx, now, 2)).is(w, nil)
+		},
+		"what was claimed is due again when the hold is over, unless it was put off": func(w *world) {
+			w.claims()
+			o := w.org().ID
+			dropped, done, put := w.dueConnector(o, 0), w.dueConnector(o, 1), w.dueConnector(o, 2)
+			now := longAgo(2)
+			same(w, len(that(w.connectors().Due(w.ctx, now, 10)).must(w)), 3)
+			for i, due := range map[id.Connector]*time.Time{done.ID: nil, put.ID: new(now.Add(2 * connector.Hold))} {
+				that(w.connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
+					i.DueAt = due
+					return i, nil
+				})).must(w)
+			}
+			over := now.Add(connector.Hold)
+			that(w.connectors().Due(w.ctx, over.Add(-time.Millisecond), 10)).is(w, nil)
+			that(w.connectors().Due(w.ctx, over, 10)).is(w, []connector.Instance{claimed(dropped, over)})
+		},
+		"of many who claim at once one gets each": func(w *world) {
+			w.claims()
+			orgs := []id.Org{w.org().ID, w.org().ID, w.org().ID}
+			var want []id.Connector
+			for n := range 100 {
+				want = append(want, w.dueConnector(orgs[n%len(orgs)], n).ID)
+			}
+			got := make([][]id.Connector, throng)
+			w.allOK(together(throng, func(n int) error {
+				for {
+					due, err := w.connectors().Due(w.ctx, longAgo(100), 1+n%5)
+					if err != nil || len(due) == 0 {
+						return err
+					}
+					for _, i := range due {
+						got[n] = append(got[n], i.ID)
+					}
+				}
+			}))
+			all := slices.Concat(got...)
+			slices.Sort(all)
+			slices.Sort(want)
+			same(w, all, want)
+		},
+		"claims and updates at once lose nothing of each other": func(w *world) {
+			w.claims()
+			o := w.org().ID
+			i := w.dueConnector(o, 0)
+			got := make([]int, throng)
+			w.allOK(together(throng, func(n int) error {
+				if n%2 == 0 {
+					_, err := w.connectors().Update(w.ctx, o, i.ID, failing)
+					return err
+				}
+				due, err := w.connectors().Due(w.ctx, longAgo(0), 5)
+				got[n] = len(due)
+				return err
+			}))
+			now := 0
+			for _, n := range got {
+				now += n
+			}
+			// Who found it locked has passed over it.
+			now += len(that(w.connectors().Due(w.ctx, longAgo(0), 5)).must(w))
+			same(w, now, 1)
+			i.Failures += throng / 2
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
+		},
+		"who claims does not wait for a transaction that has an instance": func(w *world) {
+			if !w.apart {
+				w.Skip("the store runs one transaction after another")
+			}
+			w.claims()
+			o := w.org().ID
+			held, free := w.dueConnector(o, 0), w.dueConnector(o, 1)
+			w.atomic(func(r ports.Records) error {
+				if _, err := r.Connections().Connectors().Update(w.ctx, o, held.ID, failing); err != nil {
+					return err
+				}
+				that(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(free, longAgo(1))})
+				return nil
+			})
+			held.Failures++
+			that(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(held, longAgo(1))})
+		},
+		"an erased organisation has no instances, and its revocations stay": func(w *world) {
+			w.claims()
+			o, other := w.org().ID, w.org().ID
+			gone, stays := w.dueConnector(o, 0), w.dueConnector(other, 1)
+			w.ok(w.credentials().Put(w.ctx, o, someSealed(gone.ID)))
+			f, theirs := w.flow(gone), w.flow(stays)
+			r := someRevocation(o, longAgo(0))
+			w.ok(w.revocations().Add(w.ctx, r))
+
+			w.ok(w.organisations().Erase(w.ctx, o, at(300)))
+
+			that(w.connectors().List(w.ctx, o)).is(w, nil)
+			that(w.credentials().Get(w.ctx, o, gone.ID)).missing(w)
+			that(w.flows().Get(w.ctx, f.State)).missing(w)
+			that(w.flows().Get(w.ctx, theirs.State)).is(w, theirs)
+			that(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(stays, longAgo(1))})
+			r.DueAt = longAgo(5)
+			that(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			w.claims()
+			o := w.org().ID
+			i := someConnector(o)
+			i.DueAt = new(longAgo(0))
+			want := someConnector(o)
+			want.ID, want.CreatedBy, want.DueAt = i.ID, i.CreatedBy, new(longAgo(0))
+			spoil := func(i connector.Instance) {
+				*i.Name, i.Tools[0] = "spoilt", connector.Tool{Name: "spoilt"}
+				*i.LastUsedAt, *i.ExpiresAt, *i.RenewAt, *i.DueAt = at(999), at(999), at(999), at(999)
+			}
+			w.ok(w.connectors().Add(w.ctx, o, i))
+			spoil(i)
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
+			spoil(that(w.connectors().Get(w.ctx, o, i.ID)).must(w))
+			spoil(that(w.connectors().List(w.ctx, o)).must(w)[0])
+			var seen connector.Instance
+			spoil(that(w.connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
+				seen = i
+				return i, nil
+			})).must(w))
+			spoil(seen)
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
+			_, err := w.connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
+				spoil(i)
+				return i, errors.New("no")
+			})
+			if err == nil {
+				w.Fatal("no error")
+			}
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
+			spoil(that(w.connectors().Due(w.ctx, longAgo(0), 10)).must(w)[0])
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(want, longAgo(0)))
+		},
+	}.run(t, open)
+}
+
+// someSealed returns credentials of an instance with every field set.
+func someSealed(i id.Connector) connector.Sealed {
+	return connector.Sealed{Instance: i, Version: 7, Entries: []byte("\x01entries\x00\xff"), Renewal: []byte("\x01renewal\x00\xfe")}
+}
+
+// Credentials is the suite of ports.Credentials.
+func Credentials(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"credentials come back as they went in, and replace those before": func(w *world) {
+			o := w.org().ID
+			i := w.connector(o).ID
+			that(w.credentials().Get(w.ctx, o, i)).missing(w)
+			large := bytes.Repeat([]byte{0, 1, 0xff, '\'', '\\'}, connector.MaxCredentials/5)
+			for _, s := range []connector.Sealed{
+				someSealed(i), {Instance: i, Version: 1, Entries: []byte{0}}, {Instance: i, Version: 1 << 40, Entries: large, Renewal: large}, someSealed(i),
+			} {
+				w.ok(w.credentials().Put(w.ctx, o, s))
+				that(w.credentials().Get(w.ctx, o, i)).is(w, s)
+			}
+		},
+		"each instance has its own, and another organisation's are not found": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			i, beside := w.connector(o), w.connector(o)
+			w.ok(w.credentials().Put(w.ctx, o, someSealed(i.ID)))
+			that(w.credentials().Get(w.ctx, o, beside.ID)).missing(w)
+			that(w.credentials().Get(w.ctx, other, i.ID)).missing(w)
+			that(w.credentials().Get(w.ctx, fresh[id.Org](), i.ID)).missing(w)
+			changed := someSealed(i.ID)
+			changed.Version++
+			w.missing(w.credentials().Put(w.ctx, other, changed))
+			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+
+			theirs := bareConnector(other)
+			theirs.ID = i.ID
+			w.ok(w.connectors().Add(w.ctx, other, theirs))
+			that(w.credentials().Get(w.ctx, other, i.ID)).missing(w)
+			w.ok(w.credentials().Put(w.ctx, other, changed))
+			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+		},
+		"an instance that is not there gets none, and the transaction goes on": func(w *world) {
+			o := w.org().ID
+			i, unknown := w.connector(o), fresh[id.Connector]()
+			w.missing(w.credentials().Put(w.ctx, o, someSealed(unknown)))
+			w.atomic(func(r ports.Records) error {
+				w.missing(r.Connections().Credentials().Put(w.ctx, o, someSealed(unknown)))
+				return r.Connections().Credentials().Put(w.ctx, o, someSealed(i.ID))
+			})
+			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+		},
+		"a transaction sees its own writes, and nobody what it undoes": func(w *world) {
+			o := w.org().ID
+			i, without := w.connector(o), w.connector(o)
+			w.ok(w.credentials().Put(w.ctx, o, someSealed(i.ID)))
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				c := r.Connections().Credentials()
+				for _, of := range []id.Connector{i.ID, without.ID} {
+					s := connector.Sealed{Instance: of, Version: 99, Entries: []byte("other")}
+					if err := c.Put(w.ctx, o, s); err != nil {
+						return err
+					}
+					that(c.Get(w.ctx, o, of)).is(w, s)
+				}
+				return no
+			}), no)
+			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+			that(w.credentials().Get(w.ctx, o, without.ID)).missing(w)
+		},
+		"what is passed in and handed out is the caller's": func(w *world) {
+			o := w.org().ID
+			i := w.connector(o).ID
+			spoil := func(s connector.Sealed) { s.Entries[0], s.Renewal[0] = 'X', 'X' }
+			s := someSealed(i)
+			w.ok(w.credentials().Put(w.ctx, o, s))
+			spoil(s)
+			that(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
+			spoil(that(w.credentials().Get(w.ctx, o, i)).must(w))
+			that(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
+		},
+	}.run(t, open)
+}
