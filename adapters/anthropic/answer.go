@@ -10,7 +10,6 @@ import (
 	"collab/ports"
 
 	anthropic "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 )
 
 const (
@@ -351,8 +350,8 @@ func (t *answer) stops(e event) error {
 }
 
 // content returns what was said so far as the provider wants it back.
-func (t *answer) content() ([]anthropic.ContentBlockParamUnion, error) {
-	var all []anthropic.ContentBlockParamUnion
+func (t *answer) content() ([]any, error) {
+	var all []any
 	for _, b := range t.blocks {
 		if b.kind == "text" && strings.TrimSpace(b.text.String()) == "" {
 			continue // which it refuses
@@ -389,7 +388,7 @@ func (t *answer) content() ([]anthropic.ContentBlockParamUnion, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, param.Override[anthropic.ContentBlockParamUnion](json.RawMessage(raw)))
+		all = append(all, json.RawMessage(raw))
 	}
 	if len(all) == 0 {
 		return nil, errors.New("nothing was said before it")

@@ -103,14 +103,14 @@ func shorten(r *http.Request, next option.MiddlewareNext) (*http.Response, error
 
 // Stream answers a call, and goes on with an answer that the provider pauses.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	params, err := request(c)
+	q, err := request(c)
 	if err != nil {
 		return chat.Reply{}, &chat.Failure{Kind: chat.Broken, Cause: err}
 	}
-	asked := params.Messages
+	asked := q.Messages
 	t := &answer{to: to, keeps: c.WebSearch, ids: map[string]bool{}}
 	for pauses := 0; ; pauses++ {
-		if err := m.message(ctx, params, t); err != nil {
+		if err := m.message(ctx, q, t); err != nil {
 			switch {
 			case t.refused != nil:
 				err = t.refused
@@ -130,20 +130,20 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 			t.stop = anthropic.StopReasonMaxTokens
 			return t.reply(), nil
 		}
-		params.MaxTokens = left
+		q.MaxTokens = int(left)
 		so, err := t.content()
 		if err != nil {
 			return t.reply(), fail(chat.Broken, "what came before a pause cannot be given back")
 		}
-		params.Messages = append(asked[:len(asked):len(asked)], anthropic.NewAssistantMessage(so...))
+		q.Messages = append(asked[:len(asked):len(asked)], message{so, "assistant"})
 	}
 }
 
 // message asks for one message and hands it on.
-func (m *Models) message(ctx context.Context, params anthropic.MessageNewParams, t *answer) error {
+func (m *Models) message(ctx context.Context, q question, t *answer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // which also ends what the provider does
-	res, err := m.post(ctx, params)
+	res, err := m.post(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -180,20 +180,18 @@ func (m *Models) message(ctx context.Context, params anthropic.MessageNewParams,
 // post asks, in a goroutine of its own: the way through the SDK is deep, and the
 // stack that it takes would be the caller's for as long as the answer comes. A
 // panic is the caller's all the same.
-func (m *Models) post(ctx context.Context, params anthropic.MessageNewParams) (res *http.Response, err error) {
+func (m *Models) post(ctx context.Context, q question) (res *http.Response, err error) {
 	var panicked any
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() { panicked = recover() }()
-		body, failed := json.Marshal(params)
+		body, failed := json.Marshal(q)
 		if failed != nil {
 			err = fail(chat.Broken, "the request cannot be written: %T", failed)
 			return
 		}
-		// The SDK would write a field of ours into what it has written already.
-		streamed := append([]byte(`{"stream":true,`), body[1:]...)
-		if failed := m.client.Post(ctx, "v1/messages", streamed, &res); failed != nil {
+		if failed := m.client.Post(ctx, "v1/messages", body, &res); failed != nil {
 			err = refusal(failed)
 		}
 	}()

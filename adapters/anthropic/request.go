@@ -10,10 +10,6 @@ import (
 	"strings"
 
 	"collab/domain/chat"
-
-	anthropic "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
-	"github.com/anthropics/anthropic-sdk-go/shared/constant"
 )
 
 const (
@@ -25,94 +21,130 @@ const (
 	basicSearch = "web_search_20250305"
 )
 
-// request returns the call in the provider's terms.
-func request(c chat.Call) (anthropic.MessageNewParams, error) {
-	p := anthropic.MessageNewParams{
-		Model:        c.Model.ID,
-		MaxTokens:    int64(c.MaxTokens),
-		CacheControl: anthropic.NewCacheControlEphemeralParam(),
+// What a request is made of, its fields in the SDK's order. The SDK's own types
+// have a place for all that there can be, and writing them takes longer than all
+// else that is done for a request here.
+type (
+	question struct {
+		Stream       bool      `json:"stream"`
+		MaxTokens    int       `json:"max_tokens"`
+		Messages     []message `json:"messages"`
+		Model        string    `json:"model"`
+		CacheControl kind      `json:"cache_control"`
+		System       []text    `json:"system,omitempty"`
+		Thinking     *thinking `json:"thinking,omitempty"`
+		ToolChoice   *kind     `json:"tool_choice,omitempty"`
+		Tools        []any     `json:"tools,omitempty"`
 	}
+	message struct {
+		Content []any  `json:"content"`
+		Role    string `json:"role"`
+	}
+	kind struct {
+		Type string `json:"type"`
+	}
+	thinking struct {
+		Display string `json:"display,omitempty"`
+		Type    string `json:"type"`
+	}
+	text struct {
+		Text string `json:"text"`
+		Type string `json:"type"`
+	}
+	toolUse struct {
+		ID    string          `json:"id"`
+		Input json.RawMessage `json:"input"`
+		Name  string          `json:"name"`
+		Type  string          `json:"type"`
+	}
+	toolResult struct {
+		ToolUseID string `json:"tool_use_id"`
+		IsError   bool   `json:"is_error,omitempty"`
+		Content   []text `json:"content,omitempty"`
+		Type      string `json:"type"`
+	}
+	tool struct {
+		InputSchema json.RawMessage `json:"input_schema"`
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+	}
+	search struct {
+		MaxUses        int      `json:"max_uses"`
+		AllowedCallers []string `json:"allowed_callers,omitempty"`
+		Name           string   `json:"name"`
+		Type           string   `json:"type"`
+	}
+)
+
+func textOf(s string) text { return text{Text: s, Type: "text"} }
+
+// request returns the call in the provider's terms.
+func request(c chat.Call) (question, error) {
+	q := question{Stream: true, MaxTokens: c.MaxTokens, Model: c.Model.ID, CacheControl: kind{"ephemeral"}}
 	if strings.TrimSpace(c.System) != "" {
-		p.System = []anthropic.TextBlockParam{{Text: c.System}}
+		q.System = []text{textOf(c.System)}
 	}
 	switch c.Model.Thinking {
 	case "off":
-		disabled := anthropic.NewThinkingConfigDisabledParam()
-		p.Thinking.OfDisabled = &disabled
+		q.Thinking = &thinking{Type: "disabled"}
 	case "adaptive":
-		// Nobody sees it: it need not come.
-		p.Thinking.OfAdaptive = &anthropic.ThinkingConfigAdaptiveParam{Display: anthropic.ThinkingConfigAdaptiveDisplayOmitted}
+		q.Thinking = &thinking{Type: "adaptive", Display: "omitted"} // nobody sees it: it need not come
 	}
 	ids := safeIDs(c.Turns)
+	q.Messages = make([]message, len(c.Turns))
 	for i, t := range c.Turns {
-		m := anthropic.MessageParam{Role: anthropic.MessageParamRole(t.Role)}
-		for _, b := range t.Blocks {
-			param, err := contentBlock(b, ids)
-			if err != nil {
-				return p, fmt.Errorf("anthropic: turn %d: %w", i, err)
+		m := message{Content: make([]any, len(t.Blocks)), Role: string(t.Role)}
+		for j, b := range t.Blocks {
+			var err error
+			if m.Content[j], err = contentBlock(b, ids); err != nil {
+				return q, fmt.Errorf("anthropic: turn %d: %w", i, err)
 			}
-			m.Content = append(m.Content, param)
 		}
-		p.Messages = append(p.Messages, m)
+		q.Messages[i] = m
 	}
 	for i, t := range c.Tools {
 		schema, err := inputSchema(t.Schema)
 		if err != nil {
-			return p, fmt.Errorf("anthropic: tool %d: %w", i, err)
+			return q, fmt.Errorf("anthropic: tool %d: %w", i, err)
 		}
-		p.Tools = append(p.Tools, tool(t.Name, t.Description, schema))
+		q.Tools = append(q.Tools, tool{schema, t.Name, t.Description})
 	}
 	if c.WebSearch {
-		search := &anthropic.WebSearchTool20260209Param{ // the versions differ in nothing that is set here
-			Type: constant.WebSearch20260209(c.Model.SearchTool), MaxUses: anthropic.Int(maxSearches),
-		}
+		s := search{MaxUses: maxSearches, Name: "web_search", Type: c.Model.SearchTool}
 		if c.Model.SearchTool != basicSearch {
-			search.AllowedCallers = []string{"direct"}
+			s.AllowedCallers = []string{"direct"}
 		}
-		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfWebSearchTool20260209: search})
+		q.Tools = append(q.Tools, s)
 	}
-	if len(p.Tools) == 0 {
+	if len(q.Tools) == 0 {
 		// A history with calls needs tools, also where there are none any more.
-		schema := json.RawMessage(`{"type":"object"}`)
 		for _, name := range called(c.Turns) {
-			p.Tools = append(p.Tools, tool(name, "", schema))
+			q.Tools = append(q.Tools, tool{InputSchema: json.RawMessage(`{"type":"object"}`), Name: name})
 		}
-		if len(p.Tools) > 0 {
-			none := anthropic.NewToolChoiceNoneParam()
-			p.ToolChoice.OfNone = &none
+		if len(q.Tools) > 0 {
+			q.ToolChoice = &kind{"none"}
 		}
 	}
-	return p, nil
+	return q, nil
 }
 
-func contentBlock(b chat.Block, ids map[string]string) (anthropic.ContentBlockParamUnion, error) {
+func contentBlock(b chat.Block, ids map[string]string) (any, error) {
 	switch b.Kind {
 	case chat.Text:
-		return anthropic.NewTextBlock(b.Text), nil
+		return textOf(b.Text), nil
 	case chat.ToolUse:
 		if !isObject(b.Args) {
-			return anthropic.ContentBlockParamUnion{}, errors.New("the arguments of a call are no JSON object")
+			return nil, errors.New("the arguments of a call are no JSON object")
 		}
-		return anthropic.NewToolUseBlock(ids[b.ID], json.RawMessage(b.Args), b.Name), nil
+		return toolUse{ids[b.ID], json.RawMessage(b.Args), b.Name, "tool_use"}, nil
 	case chat.ToolResult:
-		result := &anthropic.ToolResultBlockParam{ToolUseID: ids[b.ID]}
-		if b.IsError {
-			result.IsError = anthropic.Bool(true)
-		}
+		result := toolResult{ToolUseID: ids[b.ID], IsError: b.IsError, Type: "tool_result"}
 		if strings.TrimSpace(b.Text) != "" { // an empty text is refused, none is not
-			result.Content = []anthropic.ToolResultBlockParamContentUnion{{OfText: &anthropic.TextBlockParam{Text: b.Text}}}
+			result.Content = []text{textOf(b.Text)}
 		}
-		return anthropic.ContentBlockParamUnion{OfToolResult: result}, nil
+		return result, nil
 	}
-	return anthropic.ContentBlockParamUnion{}, fmt.Errorf("a block is of the kind %q", b.Kind)
-}
-
-func tool(name, description string, schema json.RawMessage) anthropic.ToolUnionParam {
-	t := &anthropic.ToolParam{Name: name, InputSchema: param.Override[anthropic.ToolInputSchemaParam](schema)}
-	if description != "" {
-		t.Description = anthropic.String(description)
-	}
-	return anthropic.ToolUnionParam{OfTool: t}
+	return nil, fmt.Errorf("a block is of the kind %q", b.Kind)
 }
 
 // inputSchema returns the schema as it is, because the cache goes by bytes, with

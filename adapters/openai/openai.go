@@ -106,12 +106,12 @@ func shorten(r *http.Request, next option.MiddlewareNext) (*http.Response, error
 
 // Stream answers a call.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	params, err := request(c, m.own)
+	q, err := request(c, m.own)
 	if err != nil {
 		return chat.Reply{}, &chat.Failure{Kind: chat.Broken, Cause: err}
 	}
 	t := newAnswer(c, to)
-	if err := m.message(ctx, params, t); err != nil {
+	if err := m.message(ctx, q, t); err != nil {
 		switch {
 		case t.refused != nil:
 			err = t.refused
@@ -124,10 +124,10 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 }
 
 // message asks for a message and hands it on.
-func (m *Models) message(ctx context.Context, params openai.ChatCompletionNewParams, t *answer) error {
+func (m *Models) message(ctx context.Context, q question, t *answer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // which also ends what the provider does
-	res, err := m.post(ctx, params)
+	res, err := m.post(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -163,14 +163,13 @@ func (m *Models) message(ctx context.Context, params openai.ChatCompletionNewPar
 // post asks, in a goroutine of its own: the way through the SDK is deep, and the
 // stack that it takes would be the caller's for as long as the answer comes. A
 // panic is the caller's all the same.
-func (m *Models) post(ctx context.Context, params openai.ChatCompletionNewParams) (res *http.Response, err error) {
+func (m *Models) post(ctx context.Context, q question) (res *http.Response, err error) {
 	var panicked any
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() { panicked = recover() }()
-		params.SetExtraFields(map[string]any{"stream": true})
-		body, failed := json.Marshal(params)
+		body, failed := json.Marshal(q)
 		if failed != nil {
 			err = fail(chat.Broken, "the request cannot be written: %T", failed)
 			return

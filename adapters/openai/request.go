@@ -8,58 +8,99 @@ import (
 	"strings"
 
 	"collab/domain/chat"
-
-	openai "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
 )
 
 // maxRequestID is how long the id of a call may be in a request.
 const maxRequestID = 40
 
-// request returns the call in the provider's terms.
-func request(c chat.Call, own bool) (openai.ChatCompletionNewParams, error) {
-	p := openai.ChatCompletionNewParams{
-		Model:         c.Model.ID,
-		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
+// What a request is made of, its fields in the SDK's order. The SDK's own types
+// have a place for all that there can be, and writing them takes longer than all
+// else that is done for a request here.
+type (
+	question struct {
+		Messages            []any         `json:"messages"`
+		Model               string        `json:"model"`
+		MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
+		MaxTokens           int           `json:"max_tokens,omitempty"`
+		ReasoningEffort     string        `json:"reasoning_effort,omitempty"`
+		StreamOptions       streamOptions `json:"stream_options"`
+		Tools               []tool        `json:"tools,omitempty"`
+		Stream              bool          `json:"stream"`
 	}
+	streamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	}
+	// message is one of the system or the user.
+	message struct {
+		Content string `json:"content"`
+		Role    string `json:"role"`
+	}
+	assistantMessage struct {
+		Content   string     `json:"content,omitempty"`
+		ToolCalls []toolCall `json:"tool_calls,omitempty"`
+		Role      string     `json:"role"`
+	}
+	toolMessage struct {
+		Content    string `json:"content"`
+		ToolCallID string `json:"tool_call_id"`
+		Role       string `json:"role"`
+	}
+	toolCall struct {
+		ID       string         `json:"id"`
+		Function calledFunction `json:"function"`
+		Type     string         `json:"type"`
+	}
+	calledFunction struct {
+		Arguments string `json:"arguments"`
+		Name      string `json:"name"`
+	}
+	tool struct {
+		Function function `json:"function"`
+		Type     string   `json:"type"`
+	}
+	function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parameters,omitempty"`
+	}
+)
+
+// request returns the call in the provider's terms.
+func request(c chat.Call, own bool) (question, error) {
+	q := question{Model: c.Model.ID, StreamOptions: streamOptions{IncludeUsage: true}, Stream: true}
 	if own {
-		p.MaxCompletionTokens = openai.Int(int64(c.MaxTokens))
+		q.MaxCompletionTokens = c.MaxTokens
 	} else {
-		p.MaxTokens = openai.Int(int64(c.MaxTokens))
+		q.MaxTokens = c.MaxTokens
 	}
 	if c.WebSearch {
-		return p, errors.New("openai: chat completions have no web search: the model must not have the capability")
+		return q, errors.New("openai: chat completions have no web search: the model must not have the capability")
 	}
 	if c.Model.Thinking == "off" {
-		p.ReasoningEffort = shared.ReasoningEffortNone
+		q.ReasoningEffort = "none"
 	}
 	if strings.TrimSpace(c.System) != "" {
-		p.Messages = append(p.Messages, openai.SystemMessage(c.System))
+		q.Messages = append(q.Messages, message{c.System, "system"})
 	}
 	ids := shortIDs(c.Turns)
 	for i, t := range c.Turns {
 		messages, err := turn(t, ids)
 		if err != nil {
-			return p, fmt.Errorf("openai: turn %d: %w", i, err)
+			return q, fmt.Errorf("openai: turn %d: %w", i, err)
 		}
-		p.Messages = append(p.Messages, messages...)
+		q.Messages = append(q.Messages, messages...)
 	}
 	for i, t := range c.Tools {
-		f := shared.FunctionDefinitionParam{Name: t.Name}
-		if t.Description != "" {
-			f.Description = openai.String(t.Description)
-		}
+		f := function{Name: t.Name, Description: t.Description}
 		if strings.TrimSpace(t.Schema) != "" {
-			schema, err := parameters(t.Schema)
-			if err != nil {
-				return p, fmt.Errorf("openai: tool %d: %w", i, err)
+			var err error
+			if f.Parameters, err = parameters(t.Schema); err != nil {
+				return q, fmt.Errorf("openai: tool %d: %w", i, err)
 			}
-			f.SetExtraFields(map[string]any{"parameters": schema})
 		}
-		p.Tools = append(p.Tools, openai.ChatCompletionFunctionTool(f))
+		q.Tools = append(q.Tools, tool{f, "function"})
 	}
-	return p, nil
+	return q, nil
 }
 
 // parameters returns the schema of a tool's arguments, of the type object, which
@@ -85,10 +126,10 @@ func parameters(schema string) (json.RawMessage, error) {
 
 // turn returns the messages of a turn. Results come first, each in a message of
 // its own. Texts are joined: many servers take no list of them.
-func turn(t chat.Turn, ids map[string]string) ([]openai.ChatCompletionMessageParamUnion, error) {
-	var messages []openai.ChatCompletionMessageParamUnion
+func turn(t chat.Turn, ids map[string]string) ([]any, error) {
+	var messages []any
 	var texts []string
-	var calls []openai.ChatCompletionMessageToolCallUnionParam
+	var calls []toolCall
 	for _, b := range t.Blocks {
 		switch b.Kind {
 		case chat.Text:
@@ -97,15 +138,13 @@ func turn(t chat.Turn, ids map[string]string) ([]openai.ChatCompletionMessagePar
 			if !isObject(b.Args) {
 				return nil, errors.New("the arguments of a call are no JSON object")
 			}
-			calls = append(calls, openai.ChatCompletionMessageToolCallUnionParam{OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-				ID: ids[b.ID], Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: b.Name, Arguments: b.Args},
-			}})
+			calls = append(calls, toolCall{ids[b.ID], calledFunction{b.Args, b.Name}, "function"})
 		case chat.ToolResult:
 			text := b.Text
 			if b.IsError {
 				text = "Error: " + text // which the protocol has no field for
 			}
-			messages = append(messages, openai.ToolMessage(text, ids[b.ID]))
+			messages = append(messages, toolMessage{text, ids[b.ID], "tool"})
 		default:
 			return nil, fmt.Errorf("a block is of the kind %q", b.Kind)
 		}
@@ -113,13 +152,9 @@ func turn(t chat.Turn, ids map[string]string) ([]openai.ChatCompletionMessagePar
 	text := strings.Join(texts, "\n\n")
 	switch {
 	case t.Role == chat.Assistant:
-		m := &openai.ChatCompletionAssistantMessageParam{ToolCalls: calls}
-		if text != "" {
-			m.Content.OfString = param.NewOpt(text)
-		}
-		messages = append(messages, openai.ChatCompletionMessageParamUnion{OfAssistant: m})
+		messages = append(messages, assistantMessage{text, calls, "assistant"})
 	case text != "":
-		messages = append(messages, openai.UserMessage(text))
+		messages = append(messages, message{text, "user"})
 	}
 	return messages, nil
 }
