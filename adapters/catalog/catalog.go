@@ -1,0 +1,535 @@
+// Package catalog reads the catalog of tool servers from JSON: the one that is
+// built in, or one of the deployment's own.
+package catalog
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"collab/domain/check"
+	"collab/domain/connector"
+)
+
+// Bounds of a catalog; of texts in characters, where nothing else is said.
+const (
+	maxBytes       = 1 << 20
+	maxProviders   = 500
+	maxClients     = 100
+	maxDescription = 1000
+	maxFields      = 20
+	maxCarriers    = 20
+	maxCommand     = 50   // words
+	maxWord        = 1000 // of a command, or a carrier's value, in bytes
+	maxScopes      = 50
+	maxScope       = 200  // bytes
+	maxSecret      = 4096 // of a client's id or secret, in bytes
+)
+
+var (
+	slug        = regexp.MustCompile(`\A[a-z0-9][a-z0-9-]{0,63}\z`)
+	fieldName   = regexp.MustCompile(`\A[a-zA-Z][a-zA-Z0-9_]{0,63}\z`)
+	headerName  = regexp.MustCompile("\\A[0-9A-Za-z!#$%&'*+.^_`|~-]{1,100}\\z")
+	variable    = regexp.MustCompile(`\A[A-Z_][A-Z0-9_]{0,99}\z`)
+	scope       = regexp.MustCompile(`\A[\x21\x23-\x5B\x5D-\x7E]+\z`) // RFC 6749, 3.3
+	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
+)
+
+// reserved are the headers, in lower case, that HTTP and the Model Context
+// Protocol set by themselves; reservedKinds are how others of them begin.
+var (
+	reserved = []string{
+		"accept", "accept-charset", "accept-encoding", "connection", "expect", "host", "http2-settings", "keep-alive", "last-event-id", "origin",
+		"te", "trailer", "transfer-encoding", "upgrade",
+	}
+	reservedKinds = []string{"content-", "mcp-", "proxy-", "sec-"}
+)
+
+//go:embed catalog.json
+var builtIn []byte
+
+// BuiltIn returns the tool servers that we know.
+func BuiltIn() (connector.Catalog, error) { return Parse(builtIn) }
+
+// Parse returns a catalog: a JSON object with providers, which are records with
+// the fields of GET /connector-providers and some of their own, and with clients.
+// If builtIn is true, the built-in providers are before them; one of the same
+// serverId takes the place of the built-in one. It takes no field that it does
+// not know, as a misspelt one would count for nothing. The error names the entry
+// and the field, and holds no secret.
+func Parse(data []byte) (connector.Catalog, error) {
+	f, err := read(data)
+	if err != nil {
+		return connector.Catalog{}, err
+	}
+	if !f.builtIn {
+		return connector.NewCatalog(f.providers, f.clients), nil
+	}
+	known, err := read(builtIn)
+	if err != nil {
+		return connector.Catalog{}, fmt.Errorf("built-in catalog: %w", err)
+	}
+	all := known.providers
+	for _, p := range f.providers {
+		if i := slices.IndexFunc(all, func(other connector.Provider) bool { return other.ID == p.ID }); i >= 0 {
+			all[i] = p
+		} else {
+			all = append(all, p)
+		}
+	}
+	return connector.NewCatalog(all, f.clients), nil
+}
+
+// file is what a catalog is made from.
+type file struct {
+	builtIn   bool
+	providers []connector.Provider
+	clients   map[string]connector.Client // by issuer
+}
+
+func read(data []byte) (file, error) {
+	f := file{clients: map[string]connector.Client{}}
+	if len(data) > maxBytes {
+		return f, fmt.Errorf("must be at most %d bytes", maxBytes)
+	}
+	if !utf8.Valid(data) {
+		return f, errors.New("must be valid UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	seen, err := object(d, "a catalog", map[string]any{
+		"builtIn":   &f.builtIn,
+		"providers": func() error { return list(d, "providers", maxProviders, f.provider) },
+		"clients":   func() error { return list(d, "clients", maxClients, f.client) },
+	})
+	if err != nil {
+		return f, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return f, errors.New("must be nothing after the object")
+	}
+	if !seen["providers"] && !f.builtIn {
+		return f, errors.New("providers: must be given unless builtIn is true")
+	}
+	return f, nil
+}
+
+// provider reads the next provider, the number i from 0.
+func (f *file) provider(d *json.Decoder, i int) error {
+	e := entry{Provider: connector.Provider{Enabled: true}}
+	err := e.read(d)
+	if err == nil {
+		err = e.check()
+	}
+	if err == nil && slices.ContainsFunc(f.providers, func(other connector.Provider) bool { return other.ID == e.ID }) {
+		err = errors.New("serverId: must not be another provider's")
+	}
+	if err != nil {
+		return fmt.Errorf("provider %d %q: %w", i+1, shortened(e.ID), err)
+	}
+	f.providers = append(f.providers, e.Provider)
+	return nil
+}
+
+// client reads the next client, the number i from 0. Its errors quote no value of
+// a client: a secret may stand in the wrong field.
+func (f *file) client(d *json.Decoder, i int) error {
+	var issuer string
+	var c connector.Client
+	seen, err := object(d, "a client", map[string]any{
+		"issuer": &issuer, "clientId": &c.ID, "clientSecret": &c.Secret, "authMethod": &c.Method,
+	})
+	if err == nil {
+		err = checkClient(issuer, c, seen)
+	}
+	if err == nil {
+		if _, taken := f.clients[issuer]; taken {
+			err = errors.New("issuer: must not be another client's")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("client %d: %w", i+1, err)
+	}
+	if c.Method == "" {
+		c.Method = "none"
+		if c.Secret != "" {
+			c.Method = "client_secret_basic"
+		}
+	}
+	f.clients[issuer] = c
+	return nil
+}
+
+func checkClient(issuer string, c connector.Client, seen map[string]bool) error {
+	if err := address("issuer", issuer); err != nil {
+		return err
+	}
+	switch {
+	case strings.ContainsAny(issuer, "?#"):
+		return errors.New("issuer: must be without a query or a fragment")
+	case !visible(c.ID, maxSecret):
+		return fmt.Errorf("clientId: must be 1 to %d visible ASCII characters", maxSecret)
+	case seen["clientSecret"] && !visible(c.Secret, maxSecret):
+		return fmt.Errorf("clientSecret: must be 1 to %d visible ASCII characters, or left out", maxSecret)
+	}
+	switch c.Method {
+	case "client_secret_basic", "client_secret_post":
+		if c.Secret == "" {
+			return errors.New("authMethod: must be none, or left out, without a clientSecret")
+		}
+	case "none":
+		if c.Secret != "" {
+			return errors.New("authMethod: must not be none with a clientSecret")
+		}
+	default:
+		if seen["authMethod"] {
+			return errors.New("authMethod: must be client_secret_basic, client_secret_post or none, or left out")
+		}
+	}
+	return nil
+}
+
+// entry is a provider as it is written: its carriers are headers or variables of
+// the environment, by its transport.
+type entry struct {
+	connector.Provider
+	headers, env map[string]string
+	seen         map[string]bool // the fields that were given
+}
+
+// read reads the entry, or as much of it as there is before an error.
+func (e *entry) read(d *json.Decoder) (err error) {
+	e.seen, err = object(d, "a provider", map[string]any{
+		"serverId": &e.ID, "displayName": &e.Name, "description": &e.Description, "iconUrl": &e.IconURL, "category": &e.Category,
+		"authMode": &e.Auth, "mcpTransport": &e.Transport, "mcpUrl": &e.URL, "command": &e.Command, "scopes": &e.Scopes, "enabled": &e.Enabled,
+		"credentials": func() error { return list(d, "credentials", maxFields, e.field) },
+		"headers":     func() error { return texts(d, "headers", &e.headers) },
+		"env":         func() error { return texts(d, "env", &e.env) },
+	})
+	return err
+}
+
+// field reads the next entry of the credentials, the number i from 0.
+func (e *entry) field(d *json.Decoder, i int) error {
+	var f connector.Field
+	if _, err := object(d, "credentials", map[string]any{"name": &f.Name, "label": &f.Label, "optional": &f.Optional}); err != nil {
+		return fmt.Errorf("credentials[%d]: %w", i, err)
+	}
+	e.Fields = append(e.Fields, f)
+	return nil
+}
+
+// check checks the entry, and gives it its carriers.
+func (e *entry) check() error {
+	if !slug.MatchString(e.ID) {
+		return errors.New("serverId: must be 1 to 64 lower-case letters, digits and hyphens")
+	}
+	if err := text("displayName", e.Name, check.MaxName); err != nil {
+		return err
+	}
+	if err := text("description", e.Description, maxDescription); err != nil {
+		return err
+	}
+	if e.seen["iconUrl"] {
+		if err := address("iconUrl", e.IconURL); err != nil {
+			return err
+		}
+	}
+	if e.seen["category"] && !slug.MatchString(e.Category) {
+		return errors.New("category: must be 1 to 64 lower-case letters, digits and hyphens, or left out")
+	}
+	switch e.Auth {
+	case connector.ServerMediated, connector.RemoteOAuth, connector.APIKey, connector.NoAuth:
+	default:
+		return errors.New("authMode: must be SERVER_MEDIATED, REMOTE_OAUTH, API_KEY or NONE")
+	}
+	var err error
+	switch e.Transport {
+	case connector.Stdio:
+		err = e.local()
+	case connector.SSE, connector.HTTP:
+		err = e.cloud()
+	default:
+		err = errors.New("mcpTransport: must be STDIO, SSE or HTTP")
+	}
+	if err != nil {
+		return err
+	}
+	return e.checkCredentials()
+}
+
+// local checks what a server beside the client is reached by.
+func (e *entry) local() error {
+	switch {
+	case e.Auth.ByOAuth():
+		return errors.New("authMode: must be API_KEY or NONE with the transport STDIO")
+	case e.seen["mcpUrl"]:
+		return errors.New("mcpUrl: must not be given with the transport STDIO")
+	case e.seen["headers"]:
+		return errors.New("headers: must not be given with the transport STDIO")
+	case len(e.Command) == 0 || len(e.Command) > maxCommand:
+		return fmt.Errorf("command: must be 1 to %d words with the transport STDIO", maxCommand)
+	}
+	for i, word := range e.Command {
+		if word == "" || len(word) > maxWord || strings.ContainsFunc(word, unicode.IsControl) {
+			return fmt.Errorf("command[%d]: must be 1 to %d bytes without control characters", i, maxWord)
+		}
+	}
+	for name, value := range e.env {
+		switch {
+		case !variable.MatchString(name):
+			return fmt.Errorf("env: %q: must be 1 to 100 capital letters, digits and _, and begin with no digit", shortened(name))
+		case value == "" || len(value) > maxWord || strings.ContainsFunc(value, unicode.IsControl):
+			return fmt.Errorf("env: %s: must be 1 to %d bytes without control characters", name, maxWord)
+		}
+	}
+	e.Carriers = e.env
+	return e.checkPlaceholders("env")
+}
+
+// cloud checks what a server at its provider is reached by.
+func (e *entry) cloud() error {
+	if e.seen["command"] {
+		return errors.New("command: must not be given without the transport STDIO")
+	}
+	if e.seen["env"] {
+		return errors.New("env: must not be given without the transport STDIO")
+	}
+	if e.seen["mcpUrl"] {
+		if err := address("mcpUrl", e.URL); err != nil {
+			return err
+		}
+	}
+	canonical := map[string]bool{}
+	for name, value := range e.headers {
+		lower := strings.ToLower(name)
+		switch {
+		case !headerName.MatchString(name):
+			return fmt.Errorf("headers: %q: must be 1 to 100 characters of a header's name", shortened(name))
+		case slices.Contains(reserved, lower) || slices.ContainsFunc(reservedKinds, func(kind string) bool { return strings.HasPrefix(lower, kind) }):
+			return fmt.Errorf("headers: %s: must not be a header that HTTP or the Model Context Protocol sets", name)
+		case lower == "authorization" && e.Auth.ByOAuth():
+			return fmt.Errorf("headers: %s: must not be given, as the access token goes there", name)
+		case canonical[http.CanonicalHeaderKey(name)]:
+			return fmt.Errorf("headers: %s: must not be given twice, in whatever case", name)
+		case !visible(value, maxWord) || value != strings.TrimSpace(value):
+			return fmt.Errorf("headers: %s: must be 1 to %d visible ASCII characters without spaces around them", name, maxWord)
+		}
+		canonical[http.CanonicalHeaderKey(name)] = true
+	}
+	e.Carriers = e.headers
+	return e.checkPlaceholders("headers")
+}
+
+// checkPlaceholders checks that every {name} in a carrier is an entry of the
+// credentials, and that there are no other braces.
+func (e *entry) checkPlaceholders(carriers string) error {
+	for name, value := range e.Carriers {
+		for _, p := range placeholder.FindAllString(value, -1) {
+			if !slices.ContainsFunc(e.Fields, func(f connector.Field) bool { return p == "{"+f.Name+"}" }) {
+				return fmt.Errorf("%s: %s: must have in braces only names of credentials", carriers, name)
+			}
+		}
+		if strings.ContainsAny(placeholder.ReplaceAllString(value, ""), "{}") {
+			return fmt.Errorf("%s: %s: must have each brace in a pair", carriers, name)
+		}
+	}
+	return nil
+}
+
+// checkCredentials checks what the server lets its users in with.
+func (e *entry) checkCredentials() error {
+	if e.Auth != connector.APIKey && e.seen["credentials"] {
+		return errors.New("credentials: must not be given without the mode API_KEY")
+	}
+	if e.Auth == connector.APIKey && len(e.Fields) == 0 {
+		return errors.New("credentials: must be one at least with the mode API_KEY")
+	}
+	carried := false
+	for i, f := range e.Fields {
+		if !fieldName.MatchString(f.Name) || slices.ContainsFunc(e.Fields[:i], func(other connector.Field) bool { return other.Name == f.Name }) {
+			return fmt.Errorf("credentials[%d]: name: must be 1 to 64 letters, digits and _, begin with a letter, and not be given twice", i)
+		}
+		if err := text("label", f.Label, check.MaxName); err != nil {
+			return fmt.Errorf("credentials[%d]: %w", i, err)
+		}
+		used := false
+		for _, value := range e.Carriers {
+			used = used || strings.Contains(value, "{"+f.Name+"}")
+		}
+		if !used && !f.Optional {
+			return fmt.Errorf("credentials[%d]: name: must be in headers or env, in braces, unless it is optional", i)
+		}
+		carried = carried || used
+	}
+	if e.Auth == connector.APIKey && e.Transport.Hosting() == connector.Cloud && !carried {
+		return errors.New("headers: must have one at least that uses an entry of the credentials")
+	}
+	if e.seen["scopes"] && !e.Auth.ByOAuth() {
+		return errors.New("scopes: must not be given without OAuth")
+	}
+	if len(e.Scopes) > maxScopes {
+		return fmt.Errorf("scopes: must be at most %d", maxScopes)
+	}
+	for i, s := range e.Scopes {
+		if len(s) > maxScope || !scope.MatchString(s) || slices.Contains(e.Scopes[:i], s) {
+			return fmt.Errorf("scopes[%d]: must be 1 to %d characters of a scope, and not be given twice", i, maxScope)
+		}
+	}
+	return nil
+}
+
+// address checks an absolute URL of a web server: https, or http to the machine
+// itself.
+func address(field, value string) error {
+	wrong := fmt.Errorf("%s: must be an https address of at most %d characters, without a user or a fragment; http only of this machine", field, check.MaxURL)
+	if len(value) > check.MaxURL || !visible(value, check.MaxURL) || strings.ContainsAny(value, " #") {
+		return wrong
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Hostname() == "" || u.User != nil {
+		return wrong
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.IsLoopback()) {
+		return nil
+	}
+	return wrong
+}
+
+// text checks a text for people.
+func text(field, value string, limit int) error {
+	if value == "" || value != strings.TrimSpace(value) || utf8.RuneCountInString(value) > limit || strings.ContainsFunc(value, unicode.IsControl) {
+		return fmt.Errorf("%s: must be 1 to %d characters without control characters or spaces around them", field, limit)
+	}
+	return nil
+}
+
+// visible reports whether s is 1 to limit bytes of ASCII without control
+// characters.
+func visible(s string, limit int) bool {
+	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// object reads an object, whose fields go to pointers or are read by functions,
+// and returns which of them there were. It goes field by field, because json
+// itself takes names in any case, and the same one twice. Its errors quote no
+// value.
+func object(d *json.Decoder, what string, fields map[string]any) (map[string]bool, error) {
+	seen := map[string]bool{}
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return seen, errors.New("must be a JSON object")
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return seen, errors.New("must be a whole JSON object")
+		}
+		name, _ := t.(string)
+		into, known := fields[name]
+		switch {
+		case !known:
+			return seen, fmt.Errorf("%q: is no field of %s", shortened(name), what)
+		case seen[name]:
+			return seen, fmt.Errorf("%s: must not be given twice", name)
+		}
+		seen[name] = true
+		if read, ok := into.(func() error); ok {
+			if err := read(); err != nil {
+				return seen, err
+			}
+			continue
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return seen, fmt.Errorf("%s: must be valid JSON", name)
+		}
+		if string(value) == "null" || json.Unmarshal(value, into) != nil {
+			form := "a text"
+			switch into.(type) {
+			case *bool:
+				form = "true or false"
+			case *[]string:
+				form = "an array of texts"
+			}
+			return seen, fmt.Errorf("%s: must be %s", name, form)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return seen, errors.New("must be a whole JSON object")
+	}
+	return seen, nil
+}
+
+// list reads an array of at most limit elements, each by a function that gets its
+// number from 0.
+func list(d *json.Decoder, name string, limit int, each func(*json.Decoder, int) error) error {
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return fmt.Errorf("%s: must be an array", name)
+	}
+	for i := 0; d.More(); i++ {
+		if i == limit {
+			return fmt.Errorf("%s: must be at most %d", name, limit)
+		}
+		if err := each(d, i); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return fmt.Errorf("%s: must be a whole array", name)
+	}
+	return nil
+}
+
+// texts reads an object of any names whose values are texts.
+func texts(d *json.Decoder, field string, into *map[string]string) error {
+	wrong := fmt.Errorf("%s: must be an object of texts", field)
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return wrong
+	}
+	all := map[string]string{}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return wrong
+		}
+		name, _ := key.(string)
+		value, err := d.Token()
+		if err != nil {
+			return wrong
+		}
+		content, ok := value.(string)
+		_, taken := all[name]
+		switch {
+		case !ok:
+			return wrong
+		case taken:
+			return fmt.Errorf("%s: %q: must not be given twice", field, shortened(name))
+		case len(all) == maxCarriers:
+			return fmt.Errorf("%s: must be at most %d", field, maxCarriers)
+		}
+		all[name] = content
+	}
+	if _, err := d.Token(); err != nil {
+		return wrong
+	}
+	*into = all
+	return nil
+}
+
+// shortened bounds what an error repeats.
+func shortened(s string) string {
+	if r := []rune(s); len(r) > 40 {
+		return string(r[:40]) + "…"
+	}
+	return s
+}
