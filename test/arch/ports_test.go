@@ -16,6 +16,11 @@ const (
 
 const maxMethods = 6
 
+// wider are the ports that may have more, each with the reason.
+var wider = map[string]string{
+	"Store": "it is Records, which has its six, with transactions over it",
+}
+
 var builtins = []string{
 	"any", "bool", "byte", "error", "float32", "float64", "int", "int8", "int16", "int32", "int64",
 	"rune", "string", "uint", "uint8", "uint16", "uint32", "uint64",
@@ -112,7 +117,7 @@ func checkMethods(t *tree) []finding {
 		return n
 	}
 	for name, typ := range types {
-		if n := count(name, nil); n > maxMethods {
+		if n := count(name, nil); n > maxMethods && wider[name] == "" {
 			report(typ.Pos(), "%s has %d", name, n)
 		}
 	}

@@ -49,6 +49,8 @@ var aggregates = []aggregate{
 	{"domain/task", "Task", []string{"status", "completedAt"}},
 	{"domain/plan", "Subscription", []string{"status"}},
 	{"domain/invitation", "Invitation", []string{"status"}},
+	{"domain/connector", "Instance", []string{"status"}},
+	{"domain/connector", "Flow", []string{"status"}},
 }
 
 const ruleFields = "state fields are unexported and given back by Restore, which returns the record"

@@ -11,11 +11,12 @@ const ruleSuites = "every port has a suite in test/contract that at least two ad
 // unsuited says why a port has no suite, or one that fewer than two adapters
 // call. A reason for a port that does not need one is reported as well.
 var unsuited = map[string]string{
-	"Records":   "hands over collections, each of which has its own suite",
-	"Directory": "hands over collections, each of which has its own suite",
-	"Work":      "hands over collections, each of which has its own suite",
-	"Journal":   "hands over collections, each of which has its own suite",
-	"Usage":     "hands over collections, each of which has its own suite",
+	"Records":     "hands over collections, each of which has its own suite",
+	"Connections": "hands over collections, each of which has its own suite",
+	"Directory":   "hands over collections, each of which has its own suite",
+	"Work":        "hands over collections, each of which has its own suite",
+	"Journal":     "hands over collections, each of which has its own suite",
+	"Usage":       "hands over collections, each of which has its own suite",
 
 	// Ports with one adapter, which its own tests hold to the port's comment.
 	"IdentityTokens": "one adapter, oidc: whatever else said yes to a token would be a hole; its tests run against devidp",
@@ -26,6 +27,8 @@ var unsuited = map[string]string{
 	"Sealer":         "one adapter, vault, which calls the suite: whatever else sealed would not",
 	"Blobs":          "one adapter, bucket, which calls the suite for each sort of store that it is for",
 	"Health":         "one method, which each adapter's own tests call with its store open and closed",
+	"ToolServers":    "one adapter, mcp: it speaks with foreign servers, and its tests run scripted ones of the real protocol",
+	"Authorizer":     "one adapter, mcp: it speaks with foreign servers, and its tests run a scripted one of the real protocol",
 	"Generations":    "one adapter, analytics, whose tests hold each of its forms to the protocol that it speaks",
 	"Sink":           "what models are given: their suite's own one holds them to how it is called",
 	"Alarm":          "part of Alarms, whose suite it is in",
