@@ -1,0 +1,127 @@
+package mcp
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+)
+
+// reserved are headers that are the client's own: those of the protocol, and
+// those by which HTTP itself works.
+var reserved = []string{
+	"Accept", "Accept-Charset", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type",
+	"Expect", "Host", "Http2-Settings", "Keep-Alive", "Last-Event-Id", "Origin", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// headersFor returns the headers that carry the credentials of an access. Forbidden
+// for credentials that no header can carry, Invalid for carriers that are no
+// headers of their own.
+func headersFor(a connector.Access) (http.Header, error) {
+	entries, err := texts(a.Entries)
+	if err != nil {
+		return nil, err
+	}
+	headers := http.Header{"User-Agent": {"collab"}}
+	for _, name := range slices.Sorted(maps.Keys(a.Carriers)) {
+		key, ok := headerName(name)
+		if !ok {
+			return nil, fault.New(fault.Invalid, "The connector's credentials go into a header that is not theirs")
+		}
+		value, ok := filled(a.Carriers[name], entries)
+		if !ok {
+			continue
+		}
+		if value, ok = latin1(value); !ok {
+			return nil, notSendable()
+		}
+		headers[key] = []string{value}
+	}
+	if token := entries[connector.AccessToken]; a.Auth.ByOAuth() && token != "" {
+		value, ok := latin1("Bearer " + token)
+		if !ok {
+			return nil, notSendable()
+		}
+		headers["Authorization"] = []string{value}
+	}
+	return headers, nil
+}
+
+func notSendable() error {
+	return fault.New(fault.Forbidden, "The credentials hold characters that cannot be sent")
+}
+
+// texts returns the entries of credentials that are texts, without space around
+// them, of which much comes along when people copy keys.
+func texts(entries string) (map[string]string, error) {
+	found := map[string]string{}
+	if entries == "" {
+		return found, nil
+	}
+	var all map[string]any
+	if json.Unmarshal([]byte(entries), &all) != nil {
+		return nil, fault.New(fault.Forbidden, "The credentials cannot be read")
+	}
+	for name, value := range all {
+		if text, ok := value.(string); ok {
+			found[name] = strings.TrimSpace(text)
+		}
+	}
+	return found, nil
+}
+
+// filled returns the pattern with each {name} replaced by the entry of that name,
+// in which nothing is replaced again. False: one of them is missing or empty.
+func filled(pattern string, entries map[string]string) (string, bool) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(pattern, "{")
+		b.WriteString(before)
+		if !found {
+			return b.String(), true
+		}
+		name, after, found := strings.Cut(rest, "}")
+		if !found {
+			b.WriteString("{" + rest)
+			return b.String(), true
+		}
+		if entries[name] == "" {
+			return "", false
+		}
+		b.WriteString(entries[name])
+		pattern = after
+	}
+}
+
+// headerName returns the canonical form of a header's name; false for what is
+// none, or is reserved.
+func headerName(name string) (string, bool) {
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return !isTokenChar(r) }) {
+		return "", false
+	}
+	key := http.CanonicalHeaderKey(name)
+	return key, !slices.Contains(reserved, key) && !strings.HasPrefix(key, "Mcp-") && !strings.HasPrefix(key, "Proxy-") && !strings.HasPrefix(key, "Sec-")
+}
+
+// isTokenChar reports whether r may be in a token of HTTP (RFC 9110, 5.6.2).
+func isTokenChar(r rune) bool {
+	return r < unicode.MaxASCII && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
+}
+
+// latin1 returns a header's value in ISO 8859-1, which is what HTTP has for
+// characters beyond ASCII. False: it has others, or control characters.
+func latin1(s string) (string, bool) {
+	b := make([]byte, 0, len(s))
+	for _, r := range s {
+		if r > unicode.MaxLatin1 || unicode.IsControl(r) {
+			return "", false
+		}
+		b = append(b, byte(r))
+	}
+	return string(b), true
+}

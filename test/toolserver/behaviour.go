@@ -1,0 +1,127 @@
+package toolserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// echoed is what servers that do not behave repeat of a request's headers wherever
+// they can, so that tests see it where it must not be.
+const echoed = "Authorization"
+
+// Behaviour answers a request in a server's stead.
+type Behaviour func(http.ResponseWriter, Request)
+
+// Hang gives no answer.
+func Hang(_ http.ResponseWriter, r Request) { <-r.ctx.Done() }
+
+// HangInStream begins a stream of events and then says nothing.
+func HangInStream(w http.ResponseWriter, r Request) {
+	stream(w, ": wait\n\n")
+	<-r.ctx.Done()
+}
+
+// Endless sends events that mean nothing, as long as somebody reads them.
+func Endless(w http.ResponseWriter, r Request) {
+	for err := error(nil); err == nil; {
+		err = stream(w, "event: nothing\ndata: "+strings.Repeat("x", 4<<10)+"\n\n")
+	}
+}
+
+// EnormousEvent sends one event that does not end.
+func EnormousEvent(w http.ResponseWriter, r Request) {
+	err := stream(w, "data: ")
+	for err == nil {
+		err = stream(w, strings.Repeat("x", 64<<10))
+	}
+}
+
+// EnormousBody sends a message that does not end.
+func EnormousBody(w http.ResponseWriter, r Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, err := io.WriteString(w, `{"jsonrpc":"2.0","result":"`)
+	for err == nil {
+		_, err = io.WriteString(w, strings.Repeat("x", 64<<10))
+	}
+}
+
+// Pings asks its client to answer, as long as somebody reads it.
+func Pings(w http.ResponseWriter, r Request) {
+	for n, err := 0, error(nil); err == nil; n++ {
+		err = stream(w, fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":\"%d-%s\",\"method\":\"ping\"}\n\n", n, strings.Repeat("x", 4<<10)))
+	}
+}
+
+// Page answers with a page for people.
+func Page(w http.ResponseWriter, r Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = io.WriteString(w, "<!doctype html><title>Welcome</title><p>"+r.Header.Get(echoed)) // who asked may be gone
+}
+
+// BreakOff ends the connection in the middle of an event.
+func BreakOff(w http.ResponseWriter, r Request) {
+	_ = stream(w, "data: {\"jsonrpc\":") // who asked may be gone
+	panic(http.ErrAbortHandler)
+}
+
+// EndStream ends a stream without the answer.
+func EndStream(w http.ResponseWriter, r Request) {
+	_ = stream(w, "id: 1\nretry: 1\ndata:\n\n") // who asked may be gone
+}
+
+// Status answers with a status and a body that says who asked.
+func Status(code int) Behaviour {
+	return func(w http.ResponseWriter, r Request) { http.Error(w, "no: "+r.Header.Get(echoed), code) }
+}
+
+// Redirect sends its client to another address.
+func Redirect(to string) Behaviour {
+	return func(w http.ResponseWriter, _ Request) {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	}
+}
+
+// Endpoint begins a session over server-sent events whose messages go to another
+// address.
+func Endpoint(address string) Behaviour {
+	return func(w http.ResponseWriter, r Request) {
+		_ = stream(w, "event: endpoint\ndata: "+address+"\n\n") // who asked may be gone
+		<-r.ctx.Done()
+	}
+}
+
+// Answer answers a call with a result, in JSON or nearly so.
+func Answer(result string) Behaviour { return reply("result", result) }
+
+// Fault answers a call with an error, in JSON, of JSON-RPC.
+func Fault(fault string) Behaviour { return reply("error", fault) }
+
+// Pages answers each call with a result of its own.
+func Pages(result func(call int) string) Behaviour {
+	calls := make(chan int, 1)
+	calls <- 0
+	return func(w http.ResponseWriter, r Request) {
+		n := <-calls
+		calls <- n + 1
+		Answer(result(n))(w, r)
+	}
+}
+
+func reply(member, value string) Behaviour {
+	return func(w http.ResponseWriter, r Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"%s":%s}`, r.id, member, value) // who asked may be gone
+	}
+}
+
+// stream sends text as a part of a stream of events.
+func stream(w http.ResponseWriter, text string) error {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if _, err := io.WriteString(w, text); err != nil {
+		return err
+	}
+	return http.NewResponseController(w).Flush()
+}
