@@ -218,6 +218,7 @@ func (q revocations) Add(ctx context.Context, v connector.Revocation) error {
 	})
 }
 
+// Due puts off each by its key, as that of instances does.
 func (q revocations) Due(ctx context.Context, now, until time.Time, limit int) (due []connector.Revocation, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		due, err = all(ctx, acrossConnectors.on(c.write), "Revocation", scanRevocation,
@@ -226,12 +227,13 @@ func (q revocations) Due(ctx context.Context, now, until time.Time, limit int) (
 		if err != nil {
 			return err
 		}
-		claims := make([]claim, len(due))
 		for n, v := range due {
-			claims[n] = claim{string(v.Org), string(v.ID), until.UnixMilli()}
 			due[n].DueAt = instant(until.UnixMilli())
+			if _, err := exec(ctx, c.write, "Revocation", "UPDATE connector_revocations SET due_at = ? WHERE org_id = ? AND id = ?", until.UnixMilli(), string(v.Org), string(v.ID)); err != nil {
+				return err
+			}
 		}
-		return c.putOff(ctx, "Revocation", putOffRevocations, claims)
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -152,6 +152,8 @@ func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error 
 	})
 }
 
+// Due puts off each instance by its key: a join with all of them would have
+// Postgres go through the table, and they are few beside what is done for each.
 func (q connectors) Due(ctx context.Context, now time.Time, limit int) (due []connector.Instance, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		due, err = all(ctx, acrossConnectors.on(c.write), "Connector", scanConnector,
@@ -159,50 +161,21 @@ func (q connectors) Due(ctx context.Context, now time.Time, limit int) (due []co
 		if err != nil {
 			return err
 		}
-		claims := make([]claim, len(due))
 		for n, i := range due {
 			if due[n], err = i.Claimed(now); err != nil {
 				return err
 			}
-			claims[n] = claim{string(i.Org), string(i.ID), due[n].DueAt.UnixMilli()}
+			_, err = exec(ctx, c.write, "Connector", "UPDATE connectors SET due_at = ? WHERE org_id = ? AND id = ?", optionalMillis(due[n].DueAt), string(i.Org), string(i.ID))
+			if err != nil {
+				return err
+			}
 		}
-		return c.putOff(ctx, "Connector", putOffConnectors, claims)
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return due, nil
-}
-
-// claim is an instance, or its revocation, with when it is due again.
-type claim struct {
-	Org string `json:"org_id"`
-	ID  string `json:"id"`
-	Due int64  `json:"due_at"`
-}
-
-// Statements by dialect whose parameter is claims.
-var putOffConnectors, putOffRevocations = putOff("connectors"), putOff("connector_revocations")
-
-func putOff(table string) (s [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = "UPDATE " + table + " SET due_at = v.due_at FROM " + d.records([]column{{"org_id", "uuid"}, {"id", "uuid"}, {"due_at", "bigint"}}) +
-			" WHERE " + table + ".org_id = v.org_id AND " + table + ".id = v.id"
-	}
-	return s
-}
-
-// putOff writes what was claimed, whose rows the transaction holds.
-func (c *conn) putOff(ctx context.Context, what string, statement [2]string, claims []claim) error {
-	if len(claims) == 0 {
-		return nil
-	}
-	these, err := written(claims)
-	if err != nil {
-		return failed(ctx, err, what)
-	}
-	_, err = exec(ctx, acrossConnectors.on(c.write), what, statement[c.dialect], these)
-	return err
 }
 
 type credentialsRow struct {

@@ -17,6 +17,7 @@ import (
 	"gorm.io/gorm"
 
 	"collab/domain/audit"
+	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
@@ -43,6 +44,7 @@ const (
 	kindEntry
 	kindInvitation
 	kindObject
+	kindConnector
 
 	tenants       = 100
 	organisationN = 3000 // most of them are empty
@@ -115,6 +117,10 @@ func load(t *testing.T, db *DB) {
 	today := fmt.Sprint(time.UnixMilli(loadedAt).Truncate(day).UnixMilli())
 	entries := "INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) SELECT " + orgID + ", " +
 		uid(kindEntry, "o", "n") + ", " + uid(kindUser, "o", "n % 100 + 1") + ", " + today + " + CAST(n AS BIGINT) * 600000, " + today + " + CAST(n / 144 AS BIGINT) * 86400000, 'model-' || (n % 5), 'p', n, 1, 0, 0, 0, '', '' "
+	some := "x'00'" // a value of bytes
+	if db.dialect == onPostgres {
+		some = "'\\x00'::bytea"
+	}
 	inSeven := func(from, more int) string {
 		return fmt.Sprintf("FROM (WITH RECURSIVE s(n) AS (SELECT %d UNION ALL SELECT n + 1 FROM s WHERE n < %d) SELECT 7 AS o, n FROM s) AS x", from+1, from+more)
 	}
@@ -152,6 +158,13 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO audit (id, org_id, at, is_operator, action, target, detail, address, request) SELECT " + uid(kindEntry, "o", "n") + ", " + orgID + ", n, false, 'a', '', '', '', '' " + each(200),
 		"INSERT INTO inbox (source, message, noted_at) SELECT 's', 'm' || o || '_' || n, n * 100 + o " + each(200),
 		"INSERT INTO replays (key, fingerprint, claim, is_done, expires_at) SELECT 'k' || o || '_' || n, '', '', false, n * 100 + o " + each(200),
+		"INSERT INTO connectors (org_id, id, provider, label, config, url, hosting, transport, status, created_by, created_at, last_error, failures, version, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") +
+			", 'p', 'P', '{}', '', 'CLOUD', 'HTTP', 'CONNECTED', " + uid(kindUser, "o", "1") + ", n, '', 0, 1, CASE WHEN n % 5 > 0 THEN n * 100 + o END " + each(200),
+		"INSERT INTO connector_credentials (org_id, connector_id, version, entries) SELECT org_id, id, 1, " + some + " FROM connectors",
+		"INSERT INTO connector_flows (state, org_id, connector_id, user_id, status, server, client, redirect, verifier, browser, error, created_at, expires_at) SELECT 's' || o || '_' || n, " + orgID + ", " + uid(kindConnector, "o", "n") + ", " +
+			uid(kindUser, "o", "1") + ", 'pending', '{}', '', '', " + some + ", '', '', n, n * 100 + o " + each(200),
+		"INSERT INTO connector_clients (issuer, redirect, client_id, method, expires_at) SELECT 'i' || o || '_' || n, 'r', 'c', 'none', n " + each(20),
+		"INSERT INTO connector_revocations (org_id, id, renewal, attempts, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") + ", " + some + ", 0, n * 100 + o " + each(200),
 	}, ledgerSums(db.dialect)...) {
 		if _, err := db.pools[0].ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%v in %s", err, statement)
@@ -409,7 +422,7 @@ func literalOf(t *testing.T, v any) string {
 
 // guarded are the tables that no statement may go through: all but
 // organisations, which are few, and which who lists them wants all of.
-var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays")
+var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients")
 
 func checkScans(t *testing.T, s statement, p planned) {
 	t.Helper()
@@ -658,6 +671,44 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 				return fmt.Errorf("the summary is %+v: %w", s, err)
 			}
 			return errors.Join(q.Add(ctx, e), drop(q.Summary(ctx, o, user, p)), q.Entries(ctx, o, p, func(usage.Entry) error { return nil }))
+		},
+		"connectors": func(_ *DB, r ports.Records) error {
+			q := r.Connections().Connectors()
+			i, err := q.Get(ctx, o, uid[id.Connector](kindConnector, 7, 31))
+			fresh := i
+			fresh.ID = uid[id.Connector](kindConnector, 7, 90_000)
+			due, err2 := q.Due(ctx, time.UnixMilli(300), 20)
+			if len(due) != 20 {
+				err2 = fmt.Errorf("%d are due: %w", len(due), err2)
+			}
+			return errors.Join(err, err2, drop(q.List(ctx, o)), q.Add(ctx, o, fresh), drop(q.Due(ctx, now, 20)),
+				drop(q.Update(ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })), q.Remove(ctx, o, i.ID))
+		},
+		"credentials": func(_ *DB, r ports.Records) error {
+			q := r.Connections().Credentials()
+			s, err := q.Get(ctx, o, uid[id.Connector](kindConnector, 7, 31))
+			return errors.Join(err, q.Put(ctx, o, s))
+		},
+		"flows": func(_ *DB, r ports.Records) error {
+			q := r.Connections().Flows()
+			f, err := q.Get(ctx, "s7_31")
+			fresh := f
+			fresh.State = "fresh"
+			return errors.Join(err, q.Add(ctx, fresh), drop(q.Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f, nil })), q.Sweep(ctx, time.UnixMilli(103)))
+		},
+		"clients": func(_ *DB, r ports.Records) error {
+			q := r.Connections().Clients()
+			c, err := q.Get(ctx, "i7_1", "r")
+			return errors.Join(err, drop(q.Put(ctx, c, time.UnixMilli(0))), drop(q.Put(ctx, c, now)), q.Remove(ctx, c.Issuer, c.Redirect, c.ID))
+		},
+		"revocations": func(_ *DB, r ports.Records) error {
+			q := r.Connections().Revocations()
+			v := connector.Revocation{ID: uid[id.Connector](kindConnector, 7, 90_000), Org: o, Renewal: []byte{0}, DueAt: now}
+			due, err := q.Due(ctx, time.UnixMilli(300), now, 20)
+			if len(due) != 20 {
+				err = fmt.Errorf("%d are due: %w", len(due), err)
+			}
+			return errors.Join(err, q.Add(ctx, v), q.Put(ctx, v), q.Remove(ctx, o, v.ID))
 		},
 		"erasure": func(_ *DB, r ports.Records) error { return r.Directory().Organisations().Erase(ctx, other, now) },
 	}
