@@ -327,6 +327,7 @@ func TestWhateverFailsAWriteIsDoneWholeOrNotAtAll(t *testing.T) {
 						case (failure == harness.Refused || failure == harness.KilledBefore) && !maps.Equal(is, before):
 							t.Errorf("was not committed, and there is %v, before %v", is, before)
 						}
+						w.known(t, w.Objects)
 						w.replays(t, before, from)
 						w.whole(t)
 						w.collected(t, false)

@@ -1,0 +1,241 @@
+package objects_test
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"collab/app/objects"
+	"collab/app/upkeep"
+	"collab/domain/fault"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/test/harness"
+)
+
+// read is a request of the actor's to one server: they are looked at, and then
+// get the file with its content.
+func (w *office) read(t testing.TB, on *objects.Objects, actor org.Actor, of object.Object) (object.Object, string, error) {
+	t.Helper()
+	now, err := w.Actor(t.Context(), actor.Org, actor.User)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := on.Get(t.Context(), now, of.ID)
+	if err != nil {
+		return o, "", err
+	}
+	r, err := on.Open(t.Context(), o, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, string(content), nil
+}
+
+func TestWhatIsKnownIsAskedForOnce(t *testing.T) {
+	w := open(t)
+	expect := func(about string, want ...string) {
+		t.Helper()
+		if got := w.Line.Calls(); !slices.Equal(got, want) {
+			t.Errorf("%s: the calls were %v, want %v", about, got, want)
+		}
+		w.Line.Listen(-1, "")
+	}
+	for _, want := range [][]string{{"Objects.Get", "Blobs.Open"}, nil, nil} {
+		if _, content, err := w.read(t, w.Objects, w.ben, w.notes); content != "old notes" || err != nil {
+			t.Errorf("%q, %v", content, err)
+		}
+		expect("reading", want...)
+	}
+	w.again(t)
+	for i := range 3 {
+		if _, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes")); err != nil {
+			t.Fatal(err)
+		}
+		expect(fmt.Sprintf("replacing, time %d", i), "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
+		w.again(t)
+	}
+	if _, err := w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}")); err != nil {
+		t.Fatal(err)
+	}
+	w.again(t)
+	w.Line.Listen(-1, "")
+	if _, err := w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
+}
+
+func TestPartsOfWhatIsKnown(t *testing.T) {
+	w := open(t)
+	for range 2 { // from the store, and from memory
+		for _, c := range []struct {
+			offset, length int64
+			want           string
+		}{{4, 3, "not"}, {4, -1, "notes"}, {8, 1, "s"}, {9, -1, ""}, {0, 3, "old"}, {0, 9, "old notes"}} {
+			r, err := w.Objects.Open(t.Context(), w.notes, c.offset, c.length)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := io.ReadAll(r)
+			if string(content) != c.want || err != nil {
+				t.Errorf("%d bytes from %d are %q, %v, want %q", c.length, c.offset, content, err, c.want)
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestWhatIsKnownIsNobodyElses(t *testing.T) {
+	w := open(t)
+	own, err := w.Objects.Create(t.Context(), w.ada, object.Draft{Path: "diary.md", Kind: object.Artifact, Scope: object.Personal}, harness.Text("dear diary"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, content, err := w.read(t, w.Objects, w.ada, own); content != "dear diary" || err != nil {
+			t.Errorf("%q, %v", content, err)
+		}
+		if _, content, err := w.read(t, w.Objects, w.ben, own); !fault.Is(err, fault.NotFound) {
+			t.Errorf("another is shown %q, %v", content, err)
+		}
+	}
+	stranger, err := w.Join(t.Context(), "org_other", "user_eve", org.Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []object.Object{own, w.notes} {
+		if _, content, err := w.read(t, w.Objects, stranger, of); !fault.Is(err, fault.NotFound) {
+			t.Errorf("another organisation is shown %q, %v", content, err)
+		}
+	}
+}
+
+func TestWhatAnotherServerDoesIsSeenByTheNextRequest(t *testing.T) {
+	for _, c := range []struct {
+		about string
+		do    func(*testing.T, *office, *objects.Objects) error
+		want  string // empty: it is not found
+	}{
+		{"it is replaced", func(t *testing.T, w *office, on *objects.Objects) error {
+			_, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes"))
+			return err
+		}, "new notes"},
+		{"it is replaced, and what it was is collected", func(t *testing.T, w *office, on *objects.Objects) error {
+			if _, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes")); err != nil {
+				return err
+			}
+			w.Clock.Advance(object.Grace + 1e6)
+			return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
+		}, "new notes"},
+		{"it is deleted", func(t *testing.T, w *office, on *objects.Objects) error {
+			return on.Delete(t.Context(), w.ada, w.notes.ID, nil)
+		}, ""},
+		{"it is another of that path", func(t *testing.T, w *office, on *objects.Objects) error {
+			if err := on.Delete(t.Context(), w.ada, w.notes.ID, nil); err != nil {
+				return err
+			}
+			_, err := on.Create(t.Context(), w.ada, w.draft("notes.md"), harness.Text("others"))
+			return err
+		}, ""},
+		{"its workspace goes", func(t *testing.T, w *office, _ *objects.Objects) error {
+			return w.Workspaces.Delete(t.Context(), w.ada, w.desk)
+		}, ""},
+		{"the reader leaves the team", func(t *testing.T, w *office, _ *objects.Objects) error {
+			return w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User)
+		}, ""},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			w := open(t)
+			another := objects.New(w.Objects.Options)
+			for range 2 {
+				if _, content, err := w.read(t, w.Objects, w.ben, w.notes); content != "old notes" || err != nil {
+					t.Fatalf("%q, %v", content, err)
+				}
+			}
+			if err := c.do(t, w, another); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				_, content, err := w.read(t, w.Objects, w.ben, w.notes)
+				if c.want == "" && !fault.Is(err, fault.NotFound) || c.want != "" && (content != c.want || err != nil) {
+					t.Errorf("%q, %v, want %q", content, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+// known checks that a server tells of every object what the store has.
+func (w *office) known(t testing.TB, on *objects.Objects) {
+	t.Helper()
+	for key, want := range w.all(t) {
+		reader := w.ada
+		if want.Owner != nil {
+			reader.User = *want.Owner
+		}
+		o, content, err := w.read(t, on, reader, want)
+		if err != nil || fmt.Sprint(o) != fmt.Sprint(want) || o.Blob != want.Blob || o.N != want.N || harness.Checksum(content) != want.Checksum {
+			t.Errorf("%s is said to be %+v with %q, %v; it is %+v", key, o, content, err, want)
+		}
+	}
+}
+
+func TestServersKnowWhatTheStoreHas(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w := open(t)
+		servers := []*objects.Objects{w.Objects, objects.New(w.Objects.Options)}
+		server := rapid.SampledFrom(servers)
+		path := rapid.SampledFrom([]string{"notes.md", "a.md"})
+		made := 0
+		r.Repeat(map[string]func(*rapid.T){
+			"": func(r *rapid.T) {
+				for _, on := range servers {
+					w.known(t, on)
+				}
+				if t.Failed() {
+					r.Fatal("a server was wrong")
+				}
+			},
+			"write": func(r *rapid.T) {
+				at, on := path.Draw(r, "path"), server.Draw(r, "server")
+				made++
+				w.again(t)
+				text := harness.Text(strings.Repeat("x", made))
+				for _, there := range w.all(t) {
+					if there.Path == at {
+						if _, err := on.Replace(t.Context(), w.ben, there.ID, text); err != nil {
+							r.Fatal(err)
+						}
+						return
+					}
+				}
+				if _, err := on.Create(t.Context(), w.ben, w.draft(at), text); err != nil {
+					r.Fatal(err)
+				}
+			},
+			"delete": func(r *rapid.T) {
+				at, on := path.Draw(r, "path"), server.Draw(r, "server")
+				w.again(t)
+				for _, there := range w.all(t) {
+					if there.Path == at {
+						if err := on.Delete(t.Context(), w.ben, there.ID, nil); err != nil {
+							r.Fatal(err)
+						}
+					}
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,47 @@
+package integration
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"collab/test/collabd"
+	"collab/test/postgres"
+)
+
+func TestWhatOneServerKnowsTheOtherChanges(t *testing.T) {
+	common := []string{"COLLAB_DATABASE_URL=" + postgres.URL(t), "COLLAB_BLOB_URL=file://" + t.TempDir()}
+	first := collabd.Start(t, common...)
+	servers := []*collabd.Server{first, collabd.Start(t, append(common,
+		"COLLAB_PUBLIC_URL="+first.URL, "COLLAB_TOKEN_KEYS="+filepath.Join(first.Dir, "token-keys.pem"), "COLLAB_SECRETS_KEYS="+filepath.Join(first.Dir, "secrets-keys.json"))...)}
+	ada, ben := first.SignIn(t, "ada@example.com", "Known", "owner"), first.SignIn(t, "ben@example.com", "Known", "member")
+
+	var file, own struct{ ID, Content string }
+	ada.Must(t, 201, "POST", "/sync/files", map[string]any{"path": "a.md", "content": "version 1"}, &file)
+	ada.Must(t, 201, "POST", "/sync/files", map[string]any{"path": "own.md", "scope": "PERSONAL", "content": "my own"}, &own)
+	for version := 1; version <= 20; version++ {
+		want := fmt.Sprintf("version %d", version)
+		if version > 1 {
+			ada.At(by(servers, version)).Must(t, 200, "PUT", "/sync/files/"+file.ID, map[string]any{"content": want}, nil)
+		}
+		for _, s := range servers {
+			for range 2 { // as it is now, and from memory
+				file.Content = ""
+				if ben.At(s).Must(t, 200, "GET", "/sync/files/"+file.ID, nil, &file); file.Content != want {
+					t.Fatalf("the content is %q, want %q", file.Content, want)
+				}
+				ada.At(s).Must(t, 200, "GET", "/sync/files/"+own.ID, nil, nil)
+				ben.At(s).Must(t, 404, "GET", "/sync/files/"+own.ID, nil, nil)
+			}
+		}
+	}
+
+	// Who is removed on one server is out on the other, whatever that one remembers.
+	ada.At(servers[0]).Must(t, 200, "DELETE", "/org/members/"+ben.User, nil, nil)
+	ben.At(servers[1]).Must(t, 403, "GET", "/sync/files/"+file.ID, nil, nil)
+
+	ada.At(servers[1]).Must(t, 200, "DELETE", "/sync/files/"+file.ID, nil, nil)
+	for _, s := range servers {
+		ada.At(s).Must(t, 404, "GET", "/sync/files/"+file.ID, nil, nil)
+	}
+}
