@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,13 @@ import (
 	"collab/adapters/egress"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain names a proxy that does not answer, before anything reads its name.
+func TestMain(m *testing.M) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		_ = os.Setenv(name, "http://127.0.0.1:1")
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // On loopback, one address stands for what may be called, another for what may
 // not: open is in the networks that clients of these tests are allowed.

@@ -194,19 +194,39 @@ func TestASchemeThatIsNotAllowedIsNotAfterARedirectEither(t *testing.T) {
 	}
 }
 
-func TestADefaultPortIsTheSameOrigin(t *testing.T) {
-	for address, same := range map[string]bool{
-		"https://example.com:443/b": true, "https://EXAMPLE.com/b": true, "http://example.com/b": false, "http://example.com:443/b": false,
-		"https://example.com:8443/b": false, "https://example.com./b": false, "https://example.org/b": false,
+func TestCredentialsGoToOneOrigin(t *testing.T) {
+	for name, tt := range map[string]struct {
+		from, to string
+		same     bool
+	}{
+		"the default port":           {"https://example.com/a", "https://example.com:443/b", true},
+		"the default port, left out": {"http://example.com:80/a", "http://example.com/b", true},
+		"capitals":                   {"https://example.com/a", "https://EXAMPLE.com/b", true},
+		"another port":               {"https://example.com/a", "https://example.com:8443/b", false},
+		"another name":               {"https://example.com/a", "https://example.org/b", false},
+		"a dot at the end":           {"https://example.com/a", "https://example.com./b", false},
+		"another scheme":             {"http://example.com/a", "https://example.com/b", false},
+		"another scheme alone":       {"http://example.com:443/a", "https://example.com/b", false},
 	} {
-		first := request(t, http.MethodGet, "https://example.com/a", "", http.Header{"Authorization": {secret}})
-		next := request(t, http.MethodGet, address, "", first.Header)
-		next.Response = &http.Response{Request: first}
-		c := newClient(t, egress.Options{Insecure: true, Resolver: newDNS(t, always("8.8.8.8")).resolver()})
-		w := follow(c, true)
-		_, err := c.Transport.RoundTrip(next)
-		if egress.Blocked(err) == same || (len(w.addresses()) > 0) != same {
-			t.Errorf("%s: got %v", address, err)
+		for where, bare := range map[string]bool{"all along": false, "only then": true} {
+			header := http.Header{"Authorization": {secret}}
+			first, next := request(t, http.MethodGet, tt.from, "", header), request(t, http.MethodGet, tt.to, "", header)
+			if bare {
+				first.Header = http.Header{}
+			}
+			next.Response = &http.Response{Request: first}
+			c := newClient(t, egress.Options{Insecure: true, Resolver: newDNS(t, always("8.8.8.8")).resolver()})
+			w := follow(c, true)
+			_, err := c.Transport.RoundTrip(next)
+			if egress.Blocked(err) == tt.same || (len(w.addresses()) > 0) != tt.same {
+				t.Errorf("%s, with credentials %s: got %v", name, where, err)
+			}
 		}
+	}
+}
+
+func TestWhoAsksTheClientAboutARedirectIsLeftToTheGuard(t *testing.T) {
+	if err := newClient(t, egress.Options{}).CheckRedirect(nil, make([]*http.Request, 10)); err != nil {
+		t.Error(err)
 	}
 }
