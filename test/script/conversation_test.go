@@ -101,6 +101,11 @@ import (
 //
 // is asked again until the answer is the expected one.
 //
+//	> POST <url:consent>
+//
+// goes to the authorization server that stands beside the server, where that is
+// whose address an answer had; the tool servers are in connectors_test.go.
+//
 // Placeholders are written <kind:name>. In an answer the first one takes what is
 // there, if it is of that kind, and later ones must find the same; in a request
 // they stand for it. The kinds are in pattern_test.go.

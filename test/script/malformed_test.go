@@ -42,6 +42,9 @@ var bodied = []string{
 	"PUT /api/v1/sync/profile as anna",
 	"PUT /api/v1/sync/org-onboarding as anna",
 	"POST /api/v1/chat as anna",
+	"POST /api/v1/connectors as anna",
+	"POST /api/v1/connectors/<id:shell>/credentials as anna",
+	"POST /api/v1/mcp-oauth/start as anna",
 }
 
 // uploaded are those that read one among other bodies.
@@ -353,6 +356,69 @@ var wrong = []malformed{
 	{"GET /api/v1/metering/users as anna", "", "", 404, ""},
 	{"POST /api/v1/metering/quota as anna", "", `{}`, 405, ""},
 
+	{"POST /api/v1/connectors as anna", "", `{"providerId":null}`, 400, "providerId"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":["shell"]}`, 400, "providerId"},
+	{"POST /api/v1/connectors as anna", "", `{"ProviderId":"shell"}`, 400, "providerId"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"Shell"}`, 400, "providerId"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell\u0000"}`, 400, "providerId"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"<repeat:100000:s>"}`, 400, "providerId"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell","name":7}`, 400, "name"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell","name":"a\u0007b"}`, 400, "name"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell","name":"a\nb"}`, 400, "name"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell","config":true}`, 400, "config"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell","config":[{}]}`, 400, "config"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell","config":{"k":"<repeat:16384:x>"}}`, 400, "config"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"shell","config":{"k":<repeat:200:[>1<repeat:200:]>}}`, 400, ""},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":""}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":["https://example.com"]}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://"}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"example.com/mcp"}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"javascript:alert(1)"}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://exa\u0000mple.com/"}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://example.com/ HTTP/1.1\r\nX: y"}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "Idempotency-Key: <repeat:256:k>", `{"providerId":"shell"}`, 400, "Idempotency-Key"},
+	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"Credentials":{"apiKey":"k"}}`, 400, "credentials"},
+	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"credentials":7}`, 400, "credentials"},
+	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"credentials":{"apikey":"k"}}`, 400, "credentials.apiKey"},
+	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"credentials":{"apiKey":null}}`, 400, "credentials.apiKey"},
+	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"credentials":{"apiKey":["k"]}}`, 400, "credentials.apiKey"},
+	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"credentials":{"apiKey":"\u2003"}}`, 400, "credentials.apiKey"},
+	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"credentials":{"apiKey":"<repeat:65536:k>"}}`, 400, "credentials"},
+	{"POST /api/v1/connectors/<id:foreignshell>/credentials as anna", "", `{"credentials":{"apiKey":"k"}}`, 404, ""},
+	{"POST /api/v1/connectors/<unknown>/credentials as anna", "", `{"credentials":{"apiKey":"k"}}`, 404, ""},
+	{"POST /api/v1/connectors/'%20OR%201=1--/credentials as anna", "", `{"credentials":{"apiKey":"k"}}`, 404, ""},
+	{"GET /api/v1/connectors/<id:shell>/credentials as anna", "", "", 404, ""},
+	{"GET /api/v1/connectors/<id:foreignshell>/credentials as anna", "", "", 404, ""},
+	{"GET /api/v1/connectors/%FF/credentials as anna", "", "", 404, ""},
+	{"DELETE /api/v1/connectors/<id:foreignshell> as anna", "", "", 404, ""},
+	{"DELETE /api/v1/connectors/nonsense as anna", "", "", 404, ""},
+	{"GET /api/v1/connectors/<id:shell> as anna", "", "", 405, ""},
+	{"PUT /api/v1/connectors/<id:shell>/credentials as anna", "", `{}`, 405, ""},
+	{"GET /api/v1/connectors?limit=x as anna", "", "", 400, "limit"},
+	{"GET /api/v1/connectors?cursor=x as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/connectors?serverId=shell as anna", "", "", 400, "serverId"},
+	{"POST /api/v1/mcp-oauth/start as anna", "", `{"instanceId":["x"]}`, 400, "instanceId"},
+	{"POST /api/v1/mcp-oauth/start as anna", "", `{"instanceId":""}`, 400, "instanceId"},
+	{"POST /api/v1/mcp-oauth/start as anna", "", `{"instanceId":"<id:shell>"}`, 400, "instanceId"},
+	{"POST /api/v1/mcp-oauth/start as anna", "", `{"instanceId":"<id:foreignshell>"}`, 400, "instanceId"},
+	{"POST /api/v1/mcp-oauth/start as anna", "", `{"providerId":{}}`, 400, "providerId"},
+	{"POST /api/v1/mcp-oauth/start as anna", "", `{"providerId":"clock"}`, 400, "providerId"},
+	{"GET /api/v1/mcp-oauth/start as anna", "", "", 405, ""},
+	{"GET /api/v1/mcp-oauth/poll?state= as anna", "", "", 400, "state"},
+	{"GET /api/v1/mcp-oauth/poll?state=%zz as anna", "", "", 400, ""},
+	{"GET /api/v1/mcp-oauth/poll?state=%00 as anna", "", "", 404, ""},
+	{"GET /api/v1/mcp-oauth/callback?state=%FF&code=%00", "Cookie: collab_confirmed_=x", "", 404, ""},
+	{"GET /api/v1/mcp-oauth/callback?state=x&state=x&code=c", "", "", 400, "state"},
+	{"GET /api/v1/mcp-oauth/callback?state=x&more=a&more=b", "", "", 400, "more"},
+	{"GET /api/v1/mcp-oauth/authorize?state=<repeat:5000:s>", "", "", 400, "state"},
+	{"POST /api/v1/mcp-oauth/authorize", "", `{"state":"x"}`, 415, ""},
+	{"POST /api/v1/mcp-oauth/authorize", "Content-Type: application/x-www-form-urlencoded", `state=%zz`, 400, ""},
+	{"POST /api/v1/mcp-oauth/authorize", "Content-Type: application/x-www-form-urlencoded", `state=x&state=y`, 400, "state"},
+	{"POST /api/v1/mcp-oauth/authorize", "Content-Type: application/x-www-form-urlencoded", `state=x&token=y`, 403, ""},
+	{"POST /api/v1/mcp-oauth/authorize", "Content-Type: multipart/form-data; boundary=x", `--x--`, 415, ""},
+	{"DELETE /api/v1/connector-providers as anna", "", "", 405, ""},
+	{"GET /api/v1/connector-providers/shell as anna", "", "", 404, ""},
+
 	// Queries.
 	{"GET /api/v1/tasks?limit=9223372036854775808 as anna", "", "", 400, "limit"},
 	{"GET /api/v1/tasks?limit=1e3 as anna", "", "", 400, "limit"},
@@ -590,6 +656,14 @@ const setting = `
 > {"title": "Otto's"}
 < 201
 < {"id": "<id:foreigntask>", ...}
+> POST /api/v1/connectors as anna
+> {"providerId": "shell"}
+< 201
+< {"id": "<id:shell>", ...}
+> POST /api/v1/connectors as otto
+> {"providerId": "shell"}
+< 201
+< {"id": "<id:foreignshell>", ...}
 > POST /api/v1/sync/files as anna
 > {"path": "file.md", "content": "content"}
 < 201

@@ -39,6 +39,7 @@ type server struct {
 	base     string // its address, http://127.0.0.1:port
 	database string
 	models   *models // beside it
+	tools    *neighbours
 }
 
 // start runs a server of its own until the test ends. One that logs an error,
@@ -58,6 +59,7 @@ func start(t *testing.T, p profile, settings ...string) *server {
 		}
 	})
 	beside := newModels(provider.Start(t))
+	tools := newNeighbours(t)
 	database := p.database(t, t.TempDir())
 	running = collabd.Start(t, append([]string{
 		"COLLAB_DATABASE_URL=" + database,
@@ -68,7 +70,8 @@ func start(t *testing.T, p profile, settings ...string) *server {
 		"COLLAB_IDENTITY_ROLE_MAP=org:billing=VIEWER",
 		"COLLAB_LOG_FORMAT=json",
 		"COLLAB_ANTHROPIC_URL=" + beside.provider.Anthropic(), "COLLAB_ANTHROPIC_API_KEY=" + modelsKey,
+		"COLLAB_CONNECTORS_FILE=" + tools.catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128",
 		"COLLAB_OPENAI_URL=" + beside.provider.OpenAI(), "COLLAB_OPENAI_API_KEY=" + modelsKey,
 	}, settings...)...)
-	return &server{base: running.URL, database: database, models: beside}
+	return &server{base: running.URL, database: database, models: beside, tools: tools}
 }
