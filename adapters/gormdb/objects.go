@@ -224,7 +224,7 @@ func changed() error { return fault.New(fault.Conflict, "The object has changed"
 
 // replace looks at everything before it changes something.
 func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (head object.Head, err error) {
-	if _, err := (changes{s.conn}).lock(ctx, o); fault.Is(err, fault.NotFound) {
+	if _, err := changes(s).lock(ctx, o); fault.Is(err, fault.NotFound) {
 		return head, changed()
 	} else if err != nil {
 		return head, err
