@@ -1,0 +1,546 @@
+package connector_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/check"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// in returns an instance in a state, with what instances of that state have.
+func in(s connector.Status) connector.Instance {
+	i := connector.Instance{ID: "i", Org: "o", Hosting: connector.Cloud}
+	switch s {
+	case connector.Connecting, connector.Connected:
+		i.Version = 3
+	case connector.Failing:
+		i.Version, i.LastError, i.Failures = 3, "no answer", 2
+	}
+	return i.Restore(s)
+}
+
+// lasting are credentials that can be renewed, from noon on for so long.
+func lasting(d time.Duration) connector.Credentials {
+	return connector.Credentials{Renewal: "r", Renewable: true, ExpiresAt: new(noon.Add(d))}
+}
+
+// moves are what the moves are called as, for an instance that there is.
+var moves = map[connector.Move]func(connector.Instance) (connector.Instance, error){
+	connector.StoredCloud: func(i connector.Instance) (connector.Instance, error) {
+		return i.Stored(connector.Credentials{}, noon)
+	},
+	connector.StoredLocal: func(i connector.Instance) (connector.Instance, error) {
+		i.Hosting = connector.Local
+		return i.Stored(connector.Credentials{}, noon)
+	},
+	connector.Renewed: func(i connector.Instance) (connector.Instance, error) {
+		return i.Renewed(connector.Credentials{}, noon)
+	},
+	connector.Answered:  func(i connector.Instance) (connector.Instance, error) { return i.Answered(nil, noon) },
+	connector.Failed:    func(i connector.Instance) (connector.Instance, error) { return i.Failed("why", noon) },
+	connector.Withdrawn: func(i connector.Instance) (connector.Instance, error) { return i.Withdrawn("why") },
+}
+
+// table is where each move leads from each state.
+func table() map[connector.Move]map[connector.Status]connector.Status {
+	all := map[connector.Move]map[connector.Status]connector.Status{}
+	for _, t := range connector.Table() {
+		if all[t.By] == nil {
+			all[t.By] = map[connector.Status]connector.Status{}
+		}
+		for _, from := range t.From {
+			all[t.By][from] = t.To
+		}
+	}
+	return all
+}
+
+func TestTheTableHasEveryMoveAndEachOnceForAState(t *testing.T) {
+	n := 0
+	for _, row := range connector.Table() {
+		n += len(row.From)
+		if !slices.Contains(connector.Statuses(), row.To) {
+			t.Errorf("%q leads to %q", row.By, row.To)
+		}
+	}
+	all := table()
+	for by, of := range all {
+		n -= len(of)
+		if !slices.Contains(connector.Moves(), by) {
+			t.Errorf("%q is not among the moves", by)
+		}
+	}
+	if n != 0 || len(all) != len(connector.Moves()) {
+		t.Errorf("%d rows are there twice; %d moves of %d", n, len(all), len(connector.Moves()))
+	}
+}
+
+func TestMovesLeadWhereTheTableSays(t *testing.T) {
+	all := table()
+	for by, move := range moves {
+		for _, from := range append(connector.Statuses(), connector.None) {
+			was := in(from)
+			got, err := move(was)
+			to, ok := all[by][from]
+			if !ok {
+				if !fault.Is(err, fault.Conflict) {
+					t.Errorf("%s by %q: %v", from, by, err)
+				}
+				continue
+			}
+			if err != nil || got.Status() != to {
+				t.Errorf("%s by %q leads to %s, %v; want %s", from, by, got.Status(), err, to)
+			}
+			if failing := to == connector.Failing; (got.LastError != "") != failing {
+				t.Errorf("%s by %q: the last error is %q", from, by, got.LastError)
+			}
+		}
+	}
+}
+
+func TestARefusedMoveChangesNothing(t *testing.T) {
+	for by, move := range moves {
+		was := in(connector.None)
+		if by == connector.StoredLocal {
+			was.Hosting = connector.Local
+		}
+		if got, err := move(was); err == nil || !reflect.DeepEqual(got, was) {
+			t.Errorf("%q: %+v, %v", by, got, err)
+		}
+	}
+}
+
+func TestNewInstances(t *testing.T) {
+	cloud := connector.Provider{ID: "p", Name: "Provider", Auth: connector.APIKey, Transport: connector.HTTP, URL: "https://p.example.com"}
+	local := connector.Provider{ID: "p", Name: "Provider", Auth: connector.APIKey, Transport: connector.Stdio}
+	with := func(p connector.Provider, set func(*connector.Provider)) connector.Provider {
+		set(&p)
+		return p
+	}
+	open := func(p *connector.Provider) { p.Auth = connector.NoAuth }
+	generic := with(cloud, func(p *connector.Provider) { p.URL = "" })
+	for name, c := range map[string]struct {
+		provider connector.Provider
+		draft    connector.Draft
+		want     connector.Instance
+		status   connector.Status
+	}{
+		"in the cloud": {cloud, connector.Draft{}, connector.Instance{Label: "Provider", Config: "{}", URL: "https://p.example.com"}, connector.Disconnected},
+		"with a name": {cloud, connector.Draft{Name: new(" My  own "), Config: `{"url":"x"}`, URL: "x"},
+			connector.Instance{Label: "My  own", Name: new("My  own"), Config: `{"url":"x"}`, URL: "https://p.example.com"}, connector.Disconnected},
+		"at an address of its own": {generic, connector.Draft{URL: "https://own.example.com"}, connector.Instance{Label: "Provider", Config: "{}", URL: "https://own.example.com"}, connector.Disconnected},
+		"beside the client":        {local, connector.Draft{URL: "x"}, connector.Instance{Label: "Provider", Config: "{}"}, connector.Disconnected},
+		"open, in the cloud": {with(cloud, open), connector.Draft{},
+			connector.Instance{Label: "Provider", Config: "{}", URL: "https://p.example.com", DueAt: new(noon)}, connector.Connected},
+		"open, beside the client": {with(local, open), connector.Draft{}, connector.Instance{Label: "Provider", Config: "{}"}, connector.Connected},
+	} {
+		want := c.want
+		want.ID, want.Org, want.Provider, want.CreatedBy, want.CreatedAt = "i", "o", "p", "u", noon
+		want.Hosting, want.Transport = c.provider.Transport.Hosting(), c.provider.Transport
+		want = want.Restore(c.status)
+		got, err := connector.New("i", "o", "u", c.provider, c.draft, noon)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v\nwant %+v", name, got, err, want)
+		}
+	}
+	for name, c := range map[string]struct {
+		draft connector.Draft
+		field string
+	}{
+		"no address":       {connector.Draft{}, "config.url"},
+		"a long address":   {connector.Draft{URL: strings.Repeat("x", check.MaxURL+1)}, "config.url"},
+		"a large config":   {connector.Draft{URL: "x", Config: strings.Repeat("x", connector.MaxConfig+1)}, "config"},
+		"an empty name":    {connector.Draft{URL: "x", Name: new(" ")}, "name"},
+		"an endless name":  {connector.Draft{URL: "x", Name: new(strings.Repeat("x", 10_000))}, "name"},
+		"a name of no use": {connector.Draft{URL: "x", Name: new("a\x00b")}, "name"},
+	} {
+		_, err := connector.New("i", "o", "u", generic, c.draft, noon)
+		var fe *fault.Error
+		if !errors.As(err, &fe) || fe.Kind != fault.Invalid || len(fe.Problems) != 1 || fe.Problems[0].Field != c.field {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCredentialsAreTriedAtOnceInTheCloudAndWhenTheyEndBesideTheClient(t *testing.T) {
+	for name, c := range map[string]struct {
+		hosting connector.Hosting
+		given   connector.Credentials
+		renew   bool
+		due     func(i connector.Instance) *time.Time
+	}{
+		"cloud":               {connector.Cloud, connector.Credentials{}, false, func(connector.Instance) *time.Time { return &noon }},
+		"cloud, that end":     {connector.Cloud, lasting(time.Hour), true, func(connector.Instance) *time.Time { return &noon }},
+		"local":               {connector.Local, connector.Credentials{}, false, func(connector.Instance) *time.Time { return nil }},
+		"local, that end":     {connector.Local, connector.Credentials{ExpiresAt: new(noon.Add(time.Hour))}, false, func(i connector.Instance) *time.Time { return i.ExpiresAt }},
+		"local, for some":     {connector.Local, lasting(time.Hour), true, func(i connector.Instance) *time.Time { return i.RenewAt }},
+		"renewable, no end":   {connector.Cloud, connector.Credentials{Renewal: "r", Renewable: true}, false, func(connector.Instance) *time.Time { return &noon }},
+		"revocable, that end": {connector.Cloud, connector.Credentials{Renewal: "r", ExpiresAt: new(noon.Add(time.Hour))}, false, func(connector.Instance) *time.Time { return &noon }},
+	} {
+		for _, from := range connector.Statuses() {
+			was := in(from)
+			was.Hosting = c.hosting
+			got, err := was.Stored(c.given, noon)
+			if err != nil || got.Version != was.Version+1 || got.Failures != 0 || got.LastError != "" || got.ExpiresAt != c.given.ExpiresAt || (got.RenewAt != nil) != c.renew {
+				t.Errorf("%s, from %s: %+v, %v", name, from, got, err)
+			}
+			if want := c.due(got); !reflect.DeepEqual(got.DueAt, want) {
+				t.Errorf("%s, from %s: due at %v, want %v", name, from, got.DueAt, want)
+			}
+		}
+	}
+}
+
+func TestTokensAreRenewedAfterFourFifthsOfTheirLifeEachAtATimeOfItsOwn(t *testing.T) {
+	const instances, life = 2200, 100 * time.Hour
+	hours := map[time.Duration]int{}
+	for n := range instances {
+		was := in(connector.Disconnected)
+		was.ID = id.Connector(fmt.Sprintf("0199f3a0-0000-7000-8000-%012x", n))
+		i, err := was.Stored(lasting(life), noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := was.Stored(lasting(life), noon)
+		if err != nil || !again.RenewAt.Equal(*i.RenewAt) {
+			t.Fatalf("%s is renewed at %v and at %v, %v", i.ID, i.RenewAt, again.RenewAt, err)
+		}
+		after := i.RenewAt.Sub(noon)
+		if after%time.Hour != 0 || after < 75*time.Hour || after > 85*time.Hour {
+			t.Fatalf("%s is renewed after %v of %v", i.ID, after, life)
+		}
+		hours[after]++
+	}
+	// 200 on average; none is far from it.
+	if len(hours) != 11 || slices.Min(slices.Collect(maps.Values(hours))) < 140 || slices.Max(slices.Collect(maps.Values(hours))) > 260 {
+		t.Errorf("they are renewed after %v", hours)
+	}
+}
+
+func TestATokenThatHardlyLivesIsNotRenewedAllTheTime(t *testing.T) {
+	for _, life := range []time.Duration{-time.Hour, 0, time.Millisecond, time.Second, 2 * time.Second} {
+		i, err := in(connector.Connected).Renewed(lasting(life), noon)
+		if after := i.RenewAt.Sub(noon); err != nil || after < 1500*time.Millisecond || after > 1700*time.Millisecond || i.RenewAt.Truncate(time.Millisecond) != *i.RenewAt {
+			t.Errorf("a token of %v is renewed after %v, %v", life, after, err)
+		}
+	}
+}
+
+func TestAServerThatAnswersIsLookedAtEachHourAndWhenItsTokenEnds(t *testing.T) {
+	tools := []connector.Tool{{Name: "search"}}
+	for name, c := range map[string]struct {
+		expires, renew *time.Time
+		due            time.Time
+	}{
+		"nothing ends":       {nil, nil, noon.Add(time.Hour)},
+		"the token, soon":    {new(noon.Add(10 * time.Minute)), nil, noon.Add(10 * time.Minute)},
+		"the token, later":   {new(noon.Add(2 * time.Hour)), nil, noon.Add(time.Hour)},
+		"to renew, soon":     {new(noon.Add(10 * time.Minute)), new(noon.Add(8 * time.Minute)), noon.Add(8 * time.Minute)},
+		"to renew, later":    {new(noon.Add(10 * time.Hour)), new(noon.Add(8 * time.Hour)), noon.Add(time.Hour)},
+		"to renew, just now": {new(noon.Add(10 * time.Hour)), new(noon.Add(time.Hour)), noon.Add(time.Hour)},
+	} {
+		was := in(connector.Failing)
+		was.ExpiresAt, was.RenewAt = c.expires, c.renew
+		got, err := was.Answered(tools, noon)
+		if err != nil || got.Status() != connector.Connected || got.Failures != 0 || got.LastError != "" || !got.LastUsedAt.Equal(noon) ||
+			!slices.Equal(got.Tools, tools) || got.Version != was.Version || !got.DueAt.Equal(c.due) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if got := was.Idle(); !reflect.DeepEqual(got.DueAt, cmpOr(c.renew, c.expires)) || got.Status() != was.Status() {
+			t.Errorf("%s: idle, it is due at %v", name, got.DueAt)
+		}
+	}
+}
+
+// cmpOr returns the first that is not nil.
+func cmpOr(ts ...*time.Time) *time.Time {
+	for _, t := range ts {
+		if t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+func TestFailuresAreTriedAgainLaterEachTime(t *testing.T) {
+	i := in(connector.Connecting)
+	now := noon
+	for n, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 360, 360, 360, 360} {
+		var err error
+		if i, err = i.Failed("why", now); err != nil || i.Failures != n+1 || i.DueAt.Sub(now) != want*time.Minute || i.LastError != "why" {
+			t.Fatalf("after %d failures: %+v, %v", n+1, i, err)
+		}
+		now = *i.DueAt
+	}
+	i.Failures = 1 << 30
+	if got, err := i.Failed("why", now); err != nil || got.DueAt.Sub(now) != 6*time.Hour {
+		t.Errorf("after very many: %+v, %v", got, err)
+	}
+	if got, err := i.Answered(nil, now); err != nil || got.Failures != 0 {
+		t.Errorf("after an answer: %+v, %v", got, err)
+	}
+	i.Failures, i.RenewAt = 9, new(now.Add(time.Minute))
+	if got, err := i.Failed("why", now); err != nil || !got.DueAt.Equal(*i.RenewAt) {
+		t.Errorf("with a token to renew before: %+v, %v", got, err)
+	}
+}
+
+func TestATokenThatCannotBeRenewedIsTriedUntilItEndsAndFailsThen(t *testing.T) {
+	for name, c := range map[string]struct {
+		left   *time.Duration // of the token's life
+		status connector.Status
+		again  time.Duration
+	}{
+		"an hour is left":      {new(time.Hour), connector.Connected, time.Minute},
+		"a minute is left":     {new(time.Minute), connector.Connected, 30 * time.Second},
+		"a second is left":     {new(time.Second), connector.Connected, 2 * time.Second},
+		"a nanosecond is left": {new(time.Duration(1)), connector.Connected, 2 * time.Second},
+		"it ends":              {new(time.Duration(0)), connector.Failing, time.Minute},
+		"it has ended":         {new(-time.Hour), connector.Failing, time.Minute},
+		"nobody knows its end": {nil, connector.Failing, time.Minute},
+	} {
+		was := in(connector.Connected)
+		if c.left != nil {
+			was.ExpiresAt, was.RenewAt = new(noon.Add(*c.left)), new(noon.Add(-time.Minute))
+		}
+		got, err := was.NotRenewed("why", noon)
+		if err != nil || got.Status() != c.status || got.Failures != 1 || !got.DueAt.Equal(noon.Add(c.again)) || (got.LastError == "why") != (c.status == connector.Failing) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if _, err := in(connector.Disconnected).NotRenewed("why", noon); !fault.Is(err, fault.Conflict) {
+		t.Errorf("without credentials: %v", err)
+	}
+}
+
+func TestARenewedTokenEndsAFailure(t *testing.T) {
+	was := in(connector.Failing)
+	was.DueAt = new(noon.Add(connector.Hold))
+	got, err := was.Renewed(lasting(time.Hour), noon)
+	if err != nil || got.Status() != connector.Connecting || got.LastError != "" || got.Failures != 0 || got.Version != was.Version+1 || got.RenewAt == nil || got.DueAt != was.DueAt {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err = got.Renewed(connector.Credentials{}, noon); err != nil || got.ExpiresAt != nil || got.RenewAt != nil {
+		t.Errorf("by one without an end: %+v, %v", got, err)
+	}
+}
+
+func TestRenewalIsDueWhenTheTokenIsOldOrHasEnded(t *testing.T) {
+	at := func(d time.Duration) *time.Time { return new(noon.Add(d)) }
+	for name, c := range map[string]struct {
+		expires, renew *time.Time
+		due, expired   bool
+	}{
+		"no end":                      {nil, nil, false, false},
+		"young":                       {at(2), at(1), false, false},
+		"old":                         {at(1), at(0), true, false},
+		"ended":                       {at(0), at(-1), true, true},
+		"young, cannot be renewed":    {at(1), nil, false, false},
+		"ended, could not be renewed": {at(0), nil, true, true},
+	} {
+		i := in(connector.Connected)
+		i.ExpiresAt, i.RenewAt = c.expires, c.renew
+		if i.RenewalDue(noon) != c.due || i.Expired(noon) != c.expired {
+			t.Errorf("%s: due %t, expired %t", name, i.RenewalDue(noon), i.Expired(noon))
+		}
+	}
+}
+
+func TestClaims(t *testing.T) {
+	for name, c := range map[string]struct {
+		due *time.Time
+		ok  bool
+	}{
+		"never": {nil, false}, "later": {new(noon.Add(1)), false}, "now": {new(noon), true}, "before": {new(noon.Add(-time.Hour)), true},
+	} {
+		was := in(connector.Connected)
+		was.DueAt = c.due
+		got, err := was.Claimed(noon)
+		if !c.ok {
+			if !fault.Is(err, fault.Conflict) || !reflect.DeepEqual(got, was) {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			}
+			continue
+		}
+		if err != nil || !got.DueAt.Equal(noon.Add(connector.Hold)) || was.DueAt != c.due {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if _, err := got.Claimed(noon.Add(connector.Hold - 1)); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s, a second time: %v", name, err)
+		}
+		if _, err := got.Claimed(noon.Add(connector.Hold)); err != nil {
+			t.Errorf("%s, after the hold: %v", name, err)
+		}
+		if handed, err := got.HandedOn(noon).Claimed(noon); err != nil || !handed.DueAt.Equal(noon.Add(connector.Hold)) {
+			t.Errorf("%s, handed on: %+v, %v", name, handed, err)
+		}
+	}
+}
+
+func TestUseIsNotedOnceAMinute(t *testing.T) {
+	i, noted := in(connector.Connected).Used(noon)
+	if !noted || !i.LastUsedAt.Equal(noon) {
+		t.Fatalf("the first: %t, %v", noted, i.LastUsedAt)
+	}
+	if i, noted = i.Used(noon.Add(time.Minute - 1)); noted || !i.LastUsedAt.Equal(noon) {
+		t.Errorf("within the minute: %t, %v", noted, i.LastUsedAt)
+	}
+	if i, noted = i.Used(noon.Add(time.Minute)); !noted || !i.LastUsedAt.Equal(noon.Add(time.Minute)) {
+		t.Errorf("after it: %t, %v", noted, i.LastUsedAt)
+	}
+}
+
+func TestRevocationsAreTriedTwelveTimesOverADayAndAHalf(t *testing.T) {
+	r, now := connector.Revocation{DueAt: noon}, noon
+	for n := 1; n <= 12; n++ {
+		next, again := r.Again(now)
+		if next.Attempts != n || again != (n < 12) || !next.DueAt.After(now) || next.DueAt.Sub(now) > 6*time.Hour {
+			t.Fatalf("attempt %d: %+v, %t", n, next, again)
+		}
+		if again {
+			now = next.DueAt
+		}
+		r = next
+	}
+	if d := now.Sub(noon); d < 20*time.Hour || d > 36*time.Hour {
+		t.Errorf("they are given up after %v", d)
+	}
+}
+
+// life is an instance with its worker: credentials come at any time, everything
+// else is done by who has claimed the instance.
+type life struct {
+	i         connector.Instance
+	now       time.Time
+	renewable bool
+	withdrawn bool
+}
+
+func (l *life) credentials(t *rapid.T) connector.Credentials {
+	c := connector.Credentials{Renewal: "r", Renewable: rapid.Bool().Draw(t, "renewable")}
+	if rapid.Bool().Draw(t, "ends") {
+		c.ExpiresAt = new(l.now.Add(time.Duration(rapid.IntRange(-3600, 100_000).Draw(t, "life")) * time.Second))
+	}
+	l.renewable = c.Renewable
+	return c
+}
+
+func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
+	all := table()
+	rapid.Check(t, func(t *rapid.T) {
+		l := life{now: noon}
+		l.i = in(connector.Disconnected)
+		l.i.Hosting = rapid.SampledFrom([]connector.Hosting{connector.Cloud, connector.Local}).Draw(t, "hosting")
+		if rapid.Bool().Draw(t, "open") {
+			l.i, l.i.DueAt = l.i.Restore(connector.Connected), &noon
+		}
+		step := func(by connector.Move, next connector.Instance, err error) {
+			t.Helper()
+			to, ok := all[by][l.i.Status()]
+			if (err == nil) != ok || err == nil && next.Status() != to {
+				t.Fatalf("%s by %q leads to %s, %v", l.i.Status(), by, next.Status(), err)
+			}
+			if err != nil {
+				return
+			}
+			counted := by == connector.StoredCloud || by == connector.StoredLocal || by == connector.Renewed
+			if next.Version < l.i.Version || counted != (next.Version == l.i.Version+1) {
+				t.Fatalf("version %d became %d by %q", l.i.Version, next.Version, by)
+			}
+			l.i = next
+			l.withdrawn = by == connector.Withdrawn || l.withdrawn && !counted
+		}
+		stored := func(t *rapid.T) {
+			by := connector.StoredCloud
+			if l.i.Hosting == connector.Local {
+				by = connector.StoredLocal
+			}
+			next, err := l.i.Stored(l.credentials(t), l.now)
+			step(by, next, err)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"stored": stored,
+			"a while": func(t *rapid.T) {
+				l.now = l.now.Add(time.Duration(rapid.IntRange(1, 50_000).Draw(t, "seconds")) * time.Second)
+			},
+			"until it is due": func(t *rapid.T) {
+				if l.i.DueAt != nil && l.i.DueAt.After(l.now) {
+					l.now = *l.i.DueAt
+				}
+			},
+			"used": func(t *rapid.T) { l.i, _ = l.i.Used(l.now) },
+			"work": func(t *rapid.T) {
+				claimed, err := l.i.Claimed(l.now)
+				if due := l.i.DueAt != nil && !l.i.DueAt.After(l.now); due != (err == nil) {
+					t.Fatalf("due at %v, claimed at %v: %v", l.i.DueAt, l.now, err)
+				}
+				if err != nil {
+					t.Skip("nothing is due")
+				}
+				if l.i = claimed; l.i.Version == 0 && l.i.Status() == connector.Disconnected {
+					t.Fatalf("there is something to do for an instance without credentials: %+v", l.i)
+				}
+				if _, err := l.i.Claimed(l.now); !fault.Is(err, fault.Conflict) {
+					t.Fatalf("claimed twice: %v", err)
+				}
+				l.now = l.now.Add(time.Duration(rapid.IntRange(0, 119).Draw(t, "it takes")) * time.Second)
+				if l.i.RenewalDue(l.now) {
+					outcome := rapid.SampledFrom([]string{"renewed", "not renewed", "withdrawn"}).Draw(t, "renewal")
+					switch {
+					case outcome == "withdrawn" || !l.renewable:
+						next, err := l.i.Withdrawn("why")
+						step(connector.Withdrawn, next, err)
+						return
+					case outcome == "not renewed":
+						next, err := l.i.NotRenewed("why", l.now)
+						if err != nil || !next.DueAt.After(l.now) {
+							t.Fatalf("not renewed: %+v, %v", next, err)
+						}
+						l.i = next
+						return
+					}
+					next, err := l.i.Renewed(l.credentials(t), l.now)
+					step(connector.Renewed, next, err)
+				}
+				switch {
+				case l.i.Hosting == connector.Local:
+					l.i = l.i.Idle()
+				case rapid.Bool().Draw(t, "answers"):
+					next, err := l.i.Answered(nil, l.now)
+					step(connector.Answered, next, err)
+				default:
+					next, err := l.i.Failed("why", l.now)
+					step(connector.Failed, next, err)
+				}
+				// A token that came as one that has ended already is looked at again.
+				if l.i.DueAt != nil && !l.i.DueAt.After(l.now) && !(l.i.Expired(l.now) && l.i.RenewAt == nil) {
+					t.Fatalf("it is due again at once: %+v at %v", l.i, l.now)
+				}
+			},
+			"": func(t *rapid.T) {
+				if !slices.Contains(connector.Statuses(), l.i.Status()) {
+					t.Fatalf("the state is %q", l.i.Status())
+				}
+				if (l.i.LastError != "") != (l.i.Status() == connector.Failing) {
+					t.Fatalf("%s with the error %q", l.i.Status(), l.i.LastError)
+				}
+				if l.withdrawn && (l.i.DueAt != nil || l.i.Status() != connector.Failing) {
+					t.Fatalf("withdrawn, and %+v", l.i)
+				}
+			},
+		})
+	})
+}
