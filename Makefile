@@ -52,7 +52,7 @@ race:
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
 
 pages: ## print docs/routes.md, docs/profiles.md and docs/states.md anew
-	$(GO) test ./adapters/httpapi ./app/assembly ./domain/plan -update
+	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update
 
 bench: ## measure the server against a bare one; starts both, and a temporary Postgres
 	$(GO) run ./test/bench

@@ -1,11 +1,7 @@
 package plan_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +10,6 @@ import (
 	"collab/domain/fault"
 	"collab/domain/plan"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // in returns a subscription in a state.
 func in(state plan.State) plan.Subscription {
@@ -118,46 +112,6 @@ func TestEveryRowOfTheSpecificationIsInTheTable(t *testing.T) {
 				t.Errorf("%s by %q leads to %q, want %q", from, row.by, got, row.to)
 			}
 		}
-	}
-}
-
-func TestThePageOfStatesIsTheTable(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("# States of a subscription\n\nPrinted from `domain/plan/machine.go` by its test. Every state meets every move in exactly one row.\n\n")
-	b.WriteString("ACTIVE is a paid plan that is paid for; FREE is the plan of that name, whose status is ACTIVE as well; NO_PLAN has the status CANCELED. " +
-		"*Managed externally* is whatever plan an operator has set. The payment provider's moves are named after what it says of the subscription now, whatever message told us to look; " +
-		"where it cannot say any more, the message's own word counts. Messages about another subscription than the one that counts change nothing.\n\n")
-	b.WriteString("Source: *specification* is a row of its table; *decided* is ours, where it is silent.\n\n")
-	b.WriteString("| From | Moved by | To | Also happens | Source |\n|---|---|---|---|---|\n")
-	for _, row := range plan.Table() {
-		from := make([]string, len(row.From))
-		for i, s := range row.From {
-			from[i] = string(s)
-		}
-		to, also, source := string(row.To), row.Also, "specification"
-		if row.Refusal != "" {
-			to, also = "refused (409)", row.Refusal
-		}
-		if row.Ours {
-			source = "decided"
-		}
-		if len(from) == len(plan.States()) {
-			from = []string{"any"}
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", strings.Join(from, ", "), row.By, to, also, source)
-	}
-	const file = "../../docs/states.md"
-	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Fatalf("%s is not what the table says; run the test with -update", file)
 	}
 }
 

@@ -119,6 +119,7 @@ var table = []row{
 //   - an adapter is tested by the suites under test, and against adapters, so
 //     that both ends of a protocol meet; app stays out of it except in httpapi,
 //     which is tested over the whole;
+//   - docs print the tables of domain;
 //   - cmd and test are free.
 var tests = []row{
 	{who: "domain"},
@@ -128,6 +129,7 @@ var tests = []row{
 	{who: "adapters/httpapi", anything: true, local: []string{"test"}},
 	{who: "adapters", local: []string{"adapters", "test"}, except: []string{"adapters/httpapi"}},
 	{who: "cmd", anything: true, local: []string{"test"}},
+	{who: "docs", local: []string{"domain"}},
 	{who: "test", anything: true, local: []string{"test"}},
 }
 

@@ -1,0 +1,79 @@
+package docs
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"collab/domain/connector"
+	"collab/domain/plan"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestThePageOfStatesIsTheTables(t *testing.T) {
+	const file = "states.md"
+	page := subscriptions() + "\n" + connectors()
+	if *update {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page != string(want) {
+		t.Fatalf("%s is not what the tables say; run the test with -update", file)
+	}
+}
+
+// names joins states, in which every state there is is any.
+func names[S ~string](of []S, all int) string {
+	if len(of) == all {
+		return "any"
+	}
+	texts := make([]string, len(of))
+	for i, s := range of {
+		texts[i] = string(s)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func subscriptions() string {
+	var b strings.Builder
+	b.WriteString("# States of a subscription\n\nPrinted from `domain/plan/machine.go` by a test. Every state meets every move in exactly one row.\n\n")
+	b.WriteString("ACTIVE is a paid plan that is paid for; FREE is the plan of that name, whose status is ACTIVE as well; NO_PLAN has the status CANCELED. " +
+		"*Managed externally* is whatever plan an operator has set. The payment provider's moves are named after what it says of the subscription now, whatever message told us to look; " +
+		"where it cannot say any more, the message's own word counts. Messages about another subscription than the one that counts change nothing.\n\n")
+	b.WriteString("Source: *specification* is a row of its table; *decided* is ours, where it is silent.\n\n")
+	b.WriteString("| From | Moved by | To | Also happens | Source |\n|---|---|---|---|---|\n")
+	for _, row := range plan.Table() {
+		to, also, source := string(row.To), row.Also, "specification"
+		if row.Refusal != "" {
+			to, also = "refused (409)", row.Refusal
+		}
+		if row.Ours {
+			source = "decided"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", names(row.From, len(plan.States())), row.By, to, also, source)
+	}
+	return b.String()
+}
+
+func connectors() string {
+	var b strings.Builder
+	b.WriteString("# States of a connector\n\nPrinted from `domain/connector/status.go` by a test. A move that has no row for a state is refused (409). " +
+		"The specification names the states and has no transitions: all are decided here.\n\n")
+	b.WriteString("| From | Moved by | To | Also happens |\n|---|---|---|---|\n")
+	for _, row := range connector.Table() {
+		from := names(row.From, len(connector.Statuses()))
+		if from == string(connector.None) {
+			from = "not there"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", from, row.By, row.To, row.Also)
+	}
+	return b.String()
+}
