@@ -1,0 +1,394 @@
+package mcp_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"collab/adapters/mcp"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/test/authserver"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAToolServerIsAskedInTheProtocolsWay(t *testing.T) {
+	s := set(t, "")
+	s.discover(t)
+	want := []string{"POST /mcp", "GET /.well-known/oauth-protected-resource/mcp"}
+	if d := cmp.Diff(want, s.tool.requests()); d != "" {
+		t.Error(d)
+	}
+	if r := s.tool.asked[0]; r.Header.Get("Authorization") != "" || r.Header.Get("Content-Type") != "application/json" ||
+		!strings.Contains(s.tool.bodies[0], `"method":"server/discover"`) {
+		t.Errorf("asked %v %s", r.Header, s.tool.bodies[0])
+	}
+	if _, err := s.Discover(t.Context(), connector.Provider{Transport: connector.SSE}, s.tool.address); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.tool.requests(); all[2] != "GET /mcp" {
+		t.Errorf("asked %v over SSE", all)
+	}
+}
+
+func TestTheDescriptionOfAToolServerIsFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare  func(*stage)
+		resource func(*stage) string
+	}{
+		"where the challenge says": {
+			func(s *stage) {
+				s.tool.describe("/about", s.tool.address, s.auth.Issuer)
+				s.tool.say(401, `Basic realm="x", Bearer realm="y", resource_metadata="`+s.tool.url+`/about", scope="a b"`)
+			},
+			func(s *stage) string { return s.tool.address },
+		},
+		"in the place of its path, after a challenge that leads nowhere": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
+				s.tool.say(401, `Bearer resource_metadata="`+s.tool.url+`/.well-known/nothing"`)
+			},
+			func(s *stage) string { return s.tool.address },
+		},
+		"in the place of its path, after a malformed challenge": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
+				s.tool.say(401, `Bearer resource_metadata="`)
+			},
+			func(s *stage) string { return s.tool.address },
+		},
+		"without a challenge": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
+				s.tool.say(200)
+			},
+			func(s *stage) string { return s.tool.address },
+		},
+		"in the place of the origin, for the origin": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url, s.auth.Issuer)
+			},
+			func(s *stage) string { return s.tool.url },
+		},
+		"in the place of the origin, with a slash": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url+"/", s.auth.Issuer)
+			},
+			func(s *stage) string { return s.tool.url + "/" },
+		},
+		"in the place of the origin, for the address, where the challenge says so": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.address, s.auth.Issuer)
+				s.tool.say(401, `Bearer resource_metadata="`+s.tool.url+`/.well-known/oauth-protected-resource"`)
+			},
+			func(s *stage) string { return s.tool.address },
+		},
+		"behind a page that stands everywhere": {
+			func(s *stage) {
+				s.tool.put("/.well-known/oauth-protected-resource/mcp", "<!doctype html>")
+				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url, s.auth.Issuer)
+			},
+			func(s *stage) string { return s.tool.url },
+		},
+		"in the place of its path and query": {
+			func(s *stage) {
+				s.tool.address += "?team=a%20b"
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp?team=a%20b", s.tool.address, s.auth.Issuer)
+			},
+			func(s *stage) string { return s.tool.address },
+		},
+		"for an address that is an origin": {
+			func(s *stage) {
+				s.tool.address = s.tool.url + "/"
+				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url, s.auth.Issuer)
+			},
+			func(s *stage) string { return s.tool.url },
+		},
+		"nowhere: its origin is the issuer": {
+			func(s *stage) { s.tool.address = s.auth.URL + "/mcp" },
+			func(s *stage) string { return s.auth.URL + "/mcp" },
+		},
+		"nowhere: its origin with a slash is the issuer": {
+			func(s *stage) {
+				s.tool.address = s.auth.URL + "/mcp"
+				s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" })
+			},
+			func(s *stage) string { return s.auth.URL + "/mcp" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			s.tool.silence()
+			test.prepare(s)
+			if found := s.discover(t); found.Resource != test.resource(s) || found.Token != s.auth.Issuer+"/token" {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+}
+
+func TestTheAuthorizationServerIsDescribedInFull(t *testing.T) {
+	s := set(t, "/tenant")
+	s.auth.Set(func(b *authserver.Script) { b.Documents, b.Scopes = true, []string{"offline_access"} })
+	s.tool.say(401, `Bearer scope="read write"`)
+	at := s.auth.URL + "/tenant"
+	want := connector.AuthServer{
+		Issuer: at, Authorization: at + "/authorize", Token: at + "/token", Registration: at + "/register", Revocation: at + "/revoke",
+		AuthMethods: []string{"client_secret_basic", "client_secret_post", "none"}, Documents: true, NamesItself: true,
+		Resource: s.tool.address, Scopes: []string{"read", "write", "offline_access"},
+	}
+	if d := cmp.Diff(want, s.discover(t)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestMetadataIsFoundInEachPlaceInItsTurn(t *testing.T) {
+	for _, path := range []string{"", "/tenant", "/a/b"} {
+		for _, place := range []authserver.Place{authserver.Inserted, authserver.OIDCInserted, authserver.OIDCAppended} {
+			t.Run(string(place)+" of "+path, func(t *testing.T) {
+				s := set(t, path)
+				s.auth.Set(func(b *authserver.Script) { b.Places = []authserver.Place{place} })
+				s.discover(t)
+			})
+		}
+	}
+	s := set(t, "/tenant")
+	s.auth.Set(func(b *authserver.Script) { b.Places = []authserver.Place{authserver.OIDCAppended} })
+	s.discover(t)
+	var paths []string
+	for _, r := range s.auth.Requests(authserver.Metadata) {
+		paths = append(paths, r.Path)
+	}
+	want := []string{
+		"/.well-known/oauth-authorization-server/tenant", "/.well-known/openid-configuration/tenant", "/tenant/.well-known/openid-configuration",
+	}
+	if d := cmp.Diff(want, paths); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestTheFirstAuthorizationServerThatCanBeUsedIsTaken(t *testing.T) {
+	s := set(t, "")
+	s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, "", map[string]any{
+		"authorization_servers": []string{"javascript:alert(1)", s.tool.url, s.auth.Issuer},
+	})
+	if found := s.discover(t); found.Issuer != s.auth.Issuer {
+		t.Errorf("took %s", found.Issuer)
+	}
+	s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, "", map[string]any{
+		"authorization_servers": append(slices.Repeat([]string{s.tool.url}, 4), s.auth.Issuer),
+	})
+	if _, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Invalid) {
+		t.Errorf("after four that cannot be used: %v", err)
+	}
+}
+
+func TestScopesAreChosen(t *testing.T) {
+	long := strings.Repeat("s", 3000)
+	for name, test := range map[string]struct {
+		challenge string
+		catalog   []string
+		known     []string
+		offered   []string
+		want      []string
+	}{
+		"none":                           {want: nil},
+		"the challenge's before all":     {`Bearer scope="a b a"`, []string{"c"}, []string{"d"}, nil, []string{"a", "b"}},
+		"the catalog's before the known": {"Bearer", []string{"c"}, []string{"d"}, nil, []string{"c"}},
+		"the known":                      {"Bearer", nil, []string{"d", "e"}, nil, []string{"d", "e"}},
+		"offline access where offered":   {"Bearer", nil, []string{"d"}, []string{"x", "offline_access"}, []string{"d", "offline_access"}},
+		"offline access once":            {`Bearer scope="offline_access"`, nil, nil, []string{"offline_access"}, []string{"offline_access"}},
+		"offline access not alone":       {"Bearer", nil, nil, []string{"offline_access"}, nil},
+		"no scope that is none":          {"Bearer", nil, []string{"", "a b", "d\"", "e\\", "ü", "f\n", "g"}, nil, []string{"g"}},
+		"as many as there is room for":   {"Bearer", nil, []string{long, long + "2", "h"}, nil, []string{long}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			s.tool.say(401, test.challenge)
+			s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer, map[string]any{"scopes_supported": test.known})
+			s.auth.Set(func(b *authserver.Script) { b.Scopes = test.offered })
+			found, err := s.Discover(t.Context(), connector.Provider{Scopes: test.catalog}, s.tool.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(test.want, found.Scopes); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestADiscoveryFails(t *testing.T) {
+	metadata := func(name string, value any) func(*stage) {
+		return func(s *stage) {
+			s.auth.Set(func(b *authserver.Script) { b.Metadata = func(m map[string]any) { m[name] = value } })
+		}
+	}
+	fails := func(f authserver.Fault) func(*stage) {
+		return func(s *stage) { s.auth.Fail(authserver.Metadata, f, -1) }
+	}
+	for name, test := range map[string]struct {
+		prepare func(*stage)
+		want    fault.Kind
+		says    string
+	}{
+		"no PKCE":                       {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Challenges = nil }) }, fault.Invalid, "PKCE"},
+		"PKCE without S256":             {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Challenges = []string{"plain"} }) }, fault.Invalid, "PKCE"},
+		"another issuer":                {metadata("issuer", "https://evil.example"), fault.Invalid, "another server"},
+		"the issuer with a slash":       {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" }) }, fault.Invalid, "another server"},
+		"no issuer":                     {metadata("issuer", ""), fault.Invalid, "another server"},
+		"no endpoint to go to":          {metadata("authorization_endpoint", ""), fault.Invalid, "address"},
+		"an endpoint that is a script":  {metadata("authorization_endpoint", "javascript:alert(1)"), fault.Invalid, "address"},
+		"an endpoint with a fragment":   {metadata("authorization_endpoint", "http://127.0.0.1/a#b"), fault.Invalid, "address"},
+		"an endpoint with a user":       {metadata("token_endpoint", "http://a:b@127.0.0.1/"), fault.Invalid, "address"},
+		"an endpoint without a host":    {metadata("revocation_endpoint", "http:///revoke"), fault.Invalid, "address"},
+		"an endpoint that is too long":  {metadata("registration_endpoint", "http://a/"+strings.Repeat("b", 3000)), fault.Invalid, "address"},
+		"no metadata":                   {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Places = nil }) }, fault.Invalid, "does not describe itself"},
+		"metadata that is a page":       {fails(authserver.Status(200)), fault.Invalid, "does not describe itself"},
+		"enormous metadata":             {fails(authserver.Enormous), fault.Unavailable, "cannot be used"},
+		"metadata that is cut off":      {fails(authserver.Cut), fault.Unavailable, "cannot be reached"},
+		"metadata that is no HTTP":      {fails(authserver.Garble), fault.Unavailable, "cannot be reached"},
+		"a broken authorization server": {fails(authserver.Status(500)), fault.Unavailable, "status 500"},
+		"a busy authorization server":   {fails(authserver.Status(429)), fault.Unavailable, "status 429"},
+		"a redirect into a private network": {
+			fails(authserver.Redirect("http://10.0.0.1/.well-known/oauth-authorization-server")), fault.Invalid, "may be called",
+		},
+		"a redirect to the metadata service": {
+			fails(authserver.Redirect("http://169.254.169.254/latest/meta-data")), fault.Invalid, "may be called",
+		},
+		"an issuer in a private network": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, "http://10.0.0.1")
+			}, fault.Invalid, "may be called",
+		},
+		"an issuer with a query": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer+"?a=b")
+			}, fault.Invalid, "may be called",
+		},
+		"a description in a private network": {
+			func(s *stage) { s.tool.say(401, `Bearer resource_metadata="http://10.0.0.1/"`) }, fault.Invalid, "may be called",
+		},
+		"a description of another server": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp", "https://bank.example/mcp", s.auth.Issuer)
+			}, fault.Invalid, "another server",
+		},
+		"a description of the origin, in the place of the path": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.url, s.auth.Issuer)
+			}, fault.Invalid, "another server",
+		},
+		"a description of the address, in the place of the origin": {
+			func(s *stage) {
+				s.tool.silence()
+				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.address, s.auth.Issuer)
+			}, fault.Invalid, "another server",
+		},
+		"a description of another server, though the origin could be the issuer": {
+			func(s *stage) {
+				s.tool.silence()
+				s.tool.put("/.well-known/oauth-authorization-server", `{"issuer":"`+s.tool.url+`"}`)
+				s.tool.describe("/.well-known/oauth-protected-resource", "https://bank.example/mcp", s.auth.Issuer)
+			}, fault.Invalid, "description is that of another server",
+		},
+		"a description without authorization servers": {
+			func(s *stage) {
+				s.tool.put("/.well-known/oauth-protected-resource/mcp", `{"resource":"`+s.tool.address+`"}`)
+			}, fault.Invalid, "names no authorization server",
+		},
+		"an enormous description": {
+			func(s *stage) {
+				s.tool.put("/.well-known/oauth-protected-resource/mcp", `{"resource":"`+strings.Repeat("x", 70_000)+`"}`)
+			}, fault.Unavailable, "cannot be used",
+		},
+		"no description, and no metadata at the origin": {(*stage).silence, fault.Invalid, "does not describe itself"},
+		"a broken tool server":                          {func(s *stage) { s.tool.say(503) }, fault.Unavailable, "tool server answered with status 503"},
+		"a busy tool server":                            {func(s *stage) { s.tool.say(429) }, fault.Unavailable, "tool server answered with status 429"},
+		"a tool server in a private network":            {func(s *stage) { s.tool.address = "http://192.168.1.1/mcp" }, fault.Invalid, "may be called"},
+		"an address that is none":                       {func(s *stage) { s.tool.address = "http://[::1" }, fault.Invalid, "may be called"},
+		"a file":                                        {func(s *stage) { s.tool.address = "file:///etc/passwd" }, fault.Invalid, "may be called"},
+		"an address with a fragment":                    {func(s *stage) { s.tool.address += "#a" }, fault.Invalid, "may be called"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			test.prepare(s)
+			_, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address)
+			if fault.KindOf(err) != test.want || err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%v, of kind %d", err, fault.KindOf(err))
+			}
+		})
+	}
+}
+
+func (s *stage) silence() { s.tool.silence() }
+
+func TestAServerThatNeverAnswersIsNotWaitedFor(t *testing.T) {
+	quiet := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a server sees who goes away once it has read all
+		<-r.Context().Done()
+	}))
+	t.Cleanup(quiet.Close)
+	s := set(t, "")
+	for name, transport := range map[string]connector.Transport{"over HTTP": connector.HTTP, "over SSE": connector.SSE} {
+		if _, err := s.hasty.Discover(t.Context(), connector.Provider{Transport: transport}, quiet.URL+"/mcp"); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, f := range map[string]authserver.Fault{"none": authserver.Hang, "half of one": authserver.Stall} {
+		s.auth.Fail(authserver.Metadata, f, -1)
+		if _, err := s.hasty.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestOnlyHTTPSWillDoOutsideOfDevelopment(t *testing.T) {
+	s := set(t, "", func(o *mcp.AuthorizerOptions) { o.Plain = false })
+	if _, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a tool server over http: %v", err)
+	}
+	if all := s.tool.requests(); len(all) != 0 {
+		t.Errorf("it was asked %v", all)
+	}
+	document := `{"issuer":"https://a.example","authorization_endpoint":"https://a.example/a","token_endpoint":"` + "%" + `","code_challenge_methods_supported":["S256"]}`
+	for endpoint, good := range map[string]bool{"https://a.example/t": true, "http://a.example/t": false, "http://127.0.0.1/t": false} {
+		_, err := mcp.ReadMetadata([]byte(strings.Replace(document, "%", endpoint, 1)), "https://a.example")
+		if (err == nil) != good {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+	}
+}
+
+func TestAChallengeIsRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		headers []string
+		address string
+		scopes  []string
+	}{
+		"none":                         {},
+		"a scheme alone":               {[]string{"Bearer"}, "", nil},
+		"another scheme":               {[]string{`Basic resource_metadata="https://a/"`}, "", nil},
+		"all of it":                    {[]string{`Bearer error="invalid_token", resource_metadata="https://a/", scope="a b"`}, "https://a/", []string{"a", "b"}},
+		"in another case":              {[]string{`bEARER Resource_Metadata="https://a/", SCOPE=c`}, "https://a/", []string{"c"}},
+		"the second of a header":       {[]string{`Basic realm="a, b", Bearer resource_metadata="https://a/"`}, "https://a/", nil},
+		"the second header":            {[]string{`Basic realm="a"`, `Bearer resource_metadata="https://a/"`}, "https://a/", nil},
+		"the first address":            {[]string{`Bearer resource_metadata="https://a/"`, `Bearer resource_metadata="https://b/"`}, "https://a/", nil},
+		"with quotes":                  {[]string{`Bearer realm="a\"b", resource_metadata="https://a/"`}, "https://a/", nil},
+		"malformed":                    {[]string{`Bearer resource_metadata="https://a/`}, "", nil},
+		"too long":                     {[]string{`Bearer resource_metadata="https://a/"`, strings.Repeat("x", 9000)}, "", nil},
+		"of nothing but commas":        {[]string{strings.Repeat(",", 8000)}, "", nil},
+		"of quotes and equality signs": {[]string{strings.Repeat(`="`, 4000)}, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, scopes := mcp.ReadChallenge(test.headers...)
+			if address != test.address || !slices.Equal(scopes, test.scopes) {
+				t.Errorf("read %q, %q", address, scopes)
+			}
+		})
+	}
+}

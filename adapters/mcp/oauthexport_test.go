@@ -1,0 +1,23 @@
+package mcp
+
+import (
+	"collab/domain/connector"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+)
+
+// ReadChallenge returns the address of the description and the scopes that
+// headers of a challenge name.
+func ReadChallenge(headers ...string) (string, []string) {
+	c := readChallenge(headers)
+	return c.metadata, c.scopes
+}
+
+// ReadMetadata reads a document of an authorization server, for an https issuer.
+func ReadMetadata(document []byte, issuer string) (connector.AuthServer, error) {
+	var m oauthex.AuthServerMeta
+	if err := decode(document, &m); err != nil {
+		return connector.AuthServer{}, err
+	}
+	return usable(m, []string{issuer}, false)
+}

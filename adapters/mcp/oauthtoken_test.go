@@ -1,0 +1,649 @@
+package mcp_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"collab/adapters/mcp"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/test/authserver"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/oauth2"
+	"pgregory.net/rapid"
+)
+
+func TestAnAuthorizationGoesItsWay(t *testing.T) {
+	for _, method := range []string{"none", "client_secret_basic", "client_secret_post"} {
+		for _, path := range []string{"", "/tenant"} {
+			t.Run(method+" at an issuer with path "+path, func(t *testing.T) {
+				s := set(t, path)
+				s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
+				s.tool.say(401, `Bearer scope="read write"`)
+				server, client, code := s.consent(t)
+				if client.Method != method || (client.Secret == "") != (method == "none") {
+					t.Fatalf("registered %+v", client)
+				}
+				first, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+				if err != nil {
+					t.Fatal(err)
+				}
+				expires := began.Add(time.Hour)
+				want := map[string]string{
+					"accessToken": fields(t, first.Entries)["accessToken"], "tokenType": "Bearer", "scope": "read write",
+					"expiresAt": "2026-03-04T06:06:07.000Z",
+				}
+				if d := cmp.Diff(want, fields(t, first.Entries)); d != "" {
+					t.Error(d)
+				}
+				if !first.Renewable || first.ExpiresAt == nil || !first.ExpiresAt.Equal(expires) {
+					t.Errorf("got %v, %v", first.Renewable, first.ExpiresAt)
+				}
+				if !s.auth.Valid(want["accessToken"]) {
+					t.Error("the access token is not valid")
+				}
+
+				second, err := s.Renew(t.Context(), first.Renewal)
+				if err != nil {
+					t.Fatal(err)
+				}
+				access := fields(t, second.Entries)["accessToken"]
+				if access == want["accessToken"] || !s.auth.Valid(access) || second.Renewal == first.Renewal {
+					t.Errorf("renewed to %s", second.Entries)
+				}
+				if fields(t, second.Entries)["scope"] != "read write" {
+					t.Errorf("renewed to %s", second.Entries)
+				}
+
+				if err := s.Revoke(t.Context(), second.Renewal); err != nil {
+					t.Fatal(err)
+				}
+				if s.auth.Valid(access) {
+					t.Error("the access token is valid still")
+				}
+				if err := s.Revoke(t.Context(), second.Renewal); err != nil {
+					t.Errorf("the second time: %v", err)
+				}
+				if _, err := s.Renew(t.Context(), second.Renewal); !fault.Is(err, fault.Forbidden) {
+					t.Errorf("renewed after that: %v", err)
+				}
+				for _, r := range s.auth.Requests(authserver.Token) {
+					if !slices.Equal(r.Form["resource"], []string{server.Resource}) || r.Header.Get("Accept") != "application/json" {
+						t.Errorf("sent %v %v", r.Form, r.Header)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAClientIsRegistered(t *testing.T) {
+	s := set(t, "")
+	server := s.discover(t)
+	client, expires, err := s.Register(t.Context(), server, redirect)
+	if err != nil || expires != nil || client.ID == "" || client.Secret == "" {
+		t.Fatalf("got %+v, %v, %v", client, expires, err)
+	}
+	var sent map[string]any
+	if err := json.Unmarshal(s.auth.Requests(authserver.Registration)[0].Body, &sent); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"redirect_uris": []any{redirect}, "application_type": "web", "client_name": "Collab", "client_uri": "https://collab.example",
+		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
+		"token_endpoint_auth_method": "client_secret_basic",
+	}
+	if d := cmp.Diff(want, sent); d != "" {
+		t.Error(d)
+	}
+
+	ends := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	s.auth.Set(func(b *authserver.Script) { b.SecretEnds = ends })
+	if _, expires, err = s.Register(t.Context(), server, redirect); err != nil || expires == nil || !expires.Equal(ends) {
+		t.Errorf("the secret expires %v, %v", expires, err)
+	}
+	server.Registration = ""
+	if _, _, err = s.Register(t.Context(), server, redirect); !fault.Is(err, fault.Invalid) {
+		t.Errorf("where there is no registration: %v", err)
+	}
+}
+
+func TestTheStrongestMethodThatAServerTakesIsRegistered(t *testing.T) {
+	for name, test := range map[string]struct {
+		named []string
+		want  []string
+	}{
+		"none named":   {nil, []string{"client_secret_basic"}},
+		"all":          {[]string{"none", "private_key_jwt", "client_secret_post", "client_secret_basic"}, []string{"client_secret_basic", "client_secret_post", "none"}},
+		"public alone": {[]string{"none"}, []string{"none"}},
+		"no known one": {[]string{"private_key_jwt"}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			s.auth.Set(func(b *authserver.Script) { b.Methods = test.named })
+			server := s.discover(t)
+			if d := cmp.Diff(test.want, server.AuthMethods); d != "" {
+				t.Error(d)
+			}
+			if _, _, err := s.Register(t.Context(), server, redirect); (err == nil) != (len(test.want) > 0) {
+				t.Errorf("registered with %v", err)
+			}
+		})
+	}
+}
+
+func TestAnAnswerToARegistrationIsRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		answer string
+		want   connector.Client
+		kind   fault.Kind // Internal: no error
+	}{
+		"a secret without a method": {201, `{"client_id":"a","client_secret":"b"}`, connector.Client{ID: "a", Secret: "b", Method: "client_secret_basic"}, 0},
+		"another method":            {200, `{"client_id":"a","client_secret":"b","token_endpoint_auth_method":"client_secret_post"}`, connector.Client{ID: "a", Secret: "b", Method: "client_secret_post"}, 0},
+		"a method without a secret": {201, `{"client_id":"a","token_endpoint_auth_method":"client_secret_basic"}`, connector.Client{ID: "a", Method: "none"}, 0},
+		"a secret for nothing":      {201, `{"client_id":"a","client_secret":"b","token_endpoint_auth_method":"none"}`, connector.Client{ID: "a", Method: "none"}, 0},
+		"what nobody asked for":     {201, `{"client_id":"a","jwks":{},"contacts":null,"client_id_issued_at":"x","client_secret_expires_at":null}`, connector.Client{ID: "a", Method: "none"}, 0},
+		"a method that we lack":     {201, `{"client_id":"a","client_secret":"b","token_endpoint_auth_method":"private_key_jwt"}`, connector.Client{}, fault.Unavailable},
+		"another address":           {201, `{"client_id":"a","redirect_uris":["https://evil.example/"]}`, connector.Client{}, fault.Unavailable},
+		"no id":                     {201, `{}`, connector.Client{}, fault.Unavailable},
+		"an id with a line break":   {201, `{"client_id":"a\r\nb"}`, connector.Client{}, fault.Unavailable},
+		"an enormous secret":        {201, `{"client_id":"a","client_secret":"` + strings.Repeat("b", 3000) + `"}`, connector.Client{}, fault.Unavailable},
+		"a page":                    {200, `<!doctype html>`, connector.Client{}, fault.Unavailable},
+		"a refusal":                 {400, `{"error":"invalid_redirect_uri"}`, connector.Client{}, fault.Forbidden},
+		"a refusal for strangers":   {401, ``, connector.Client{}, fault.Forbidden},
+		"a redirect":                {307, ``, connector.Client{}, fault.Forbidden},
+		"too many":                  {429, `{"client_id":"a"}`, connector.Client{}, fault.Unavailable},
+		"a breakdown":               {502, ``, connector.Client{}, fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			server := s.discover(t)
+			s.auth.Fail(authserver.Registration, func(_ *authserver.Server, w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(test.answer)) // what fails is the connection
+			}, 1)
+			got, _, err := s.Register(t.Context(), server, redirect)
+			if fault.KindOf(err) != test.kind || (err == nil) != (test.kind == 0) {
+				t.Errorf("got %v", err)
+			}
+			if d := cmp.Diff(test.want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestAPageHasAllThatIsNeeded(t *testing.T) {
+	s := set(t, "")
+	server := connector.AuthServer{
+		Authorization: "https://a.example/go?tenant=x&tenant=y&client_id=theirs&prompt=", Resource: "https://b.example/mcp?c=d", Scopes: []string{"e", "f g"},
+	}
+	page, err := s.Page(server, connector.Client{ID: "h&i"}, redirect, state, verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := url.Values{
+		"tenant": {"x"}, "prompt": {""}, "response_type": {"code"}, "client_id": {"h&i"}, "redirect_uri": {redirect}, "state": {state},
+		"code_challenge": {oauth2.S256ChallengeFromVerifier(verifier)}, "code_challenge_method": {"S256"},
+		"resource": {"https://b.example/mcp?c=d"}, "scope": {"e f g"},
+	}
+	if d := cmp.Diff(want, u.Query()); d != "" {
+		t.Error(d)
+	}
+	if !strings.HasPrefix(page, "https://a.example/go?") {
+		t.Error(page)
+	}
+}
+
+func TestAPageHasEachParameterOnce(t *testing.T) {
+	a := mcp.NewAuthorizer(mcp.AuthorizerOptions{Client: &http.Client{}})
+	names := []string{"response_type", "client_id", "redirect_uri", "state", "code_challenge", "code_challenge_method", "resource", "scope", "own", "a b"}
+	rapid.Check(t, func(t *rapid.T) {
+		own := url.Values{}
+		for range rapid.IntRange(0, 12).Draw(t, "own") {
+			own.Add(rapid.SampledFrom(names).Draw(t, "name"), rapid.String().Draw(t, "value"))
+		}
+		server := connector.AuthServer{
+			Authorization: "https://a.example/authorize?" + own.Encode(),
+			Resource:      rapid.String().Draw(t, "resource"), Scopes: rapid.SliceOf(rapid.String()).Draw(t, "scopes"),
+		}
+		client := connector.Client{ID: rapid.String().Draw(t, "client")}
+		page, err := a.Page(server, client, redirect, state, verifier)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := u.Query()
+		for name, values := range got {
+			if len(values) != 1 {
+				t.Errorf("%s is there %d times", name, len(values))
+			}
+		}
+		for name := range own {
+			if !got.Has(name) {
+				t.Errorf("%s was lost", name)
+			}
+		}
+		for name, want := range map[string]string{"client_id": client.ID, "state": state, "resource": server.Resource, "response_type": "code", "redirect_uri": redirect} {
+			if got.Get(name) != want {
+				t.Errorf("%s is %q, not %q", name, got.Get(name), want)
+			}
+		}
+	})
+}
+
+func TestARefreshTokenLivesOnAsItsServerWants(t *testing.T) {
+	for name, test := range map[string]struct {
+		refreshing authserver.Refreshing
+		same       bool // the renewal stays as it is
+	}{
+		"rotated":   {authserver.Rotates, false},
+		"repeated":  {authserver.Repeats, true},
+		"forgotten": {authserver.Forgets, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			s.auth.Set(func(b *authserver.Script) { b.Refreshing, b.Punishes = test.refreshing, true })
+			c := s.authorise(t)
+			for range 3 {
+				next, err := s.Renew(t.Context(), c.Renewal)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !next.Renewable || (next.Renewal == c.Renewal) != test.same || !s.auth.Valid(fields(t, next.Entries)["accessToken"]) {
+					t.Fatalf("got %+v after %+v", next, c)
+				}
+				c = next
+			}
+			if n := s.auth.Reused(); n != 0 {
+				t.Errorf("%d refresh tokens were used again", n)
+			}
+		})
+	}
+}
+
+func TestAnAuthorizationWithoutARefreshToken(t *testing.T) {
+	s := set(t, "")
+	s.auth.Set(func(b *authserver.Script) { b.Refreshing = authserver.Never })
+	c := s.authorise(t)
+	access := fields(t, c.Entries)["accessToken"]
+	if c.Renewable || c.Renewal == "" || c.ExpiresAt == nil {
+		t.Fatalf("got %+v", c)
+	}
+	if _, err := s.Renew(t.Context(), c.Renewal); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("renewed: %v", err)
+	}
+	if err := s.Revoke(t.Context(), c.Renewal); err != nil || s.auth.Valid(access) {
+		t.Errorf("revoked: %v", err)
+	}
+	if d := cmp.Diff([]string{access}, s.auth.Revoked()); d != "" {
+		t.Error(d)
+	}
+	s.auth.Set(func(b *authserver.Script) { b.Revokes = false })
+	if c = s.authorise(t); c.Renewal != "" || c.Renewable {
+		t.Errorf("got %+v where nothing can be done with it", c)
+	}
+}
+
+func TestAServerWithoutRevocationIsNotAsked(t *testing.T) {
+	s := set(t, "")
+	s.auth.Set(func(b *authserver.Script) { b.Revokes = false })
+	if err := s.Revoke(t.Context(), s.authorise(t).Renewal); err != nil {
+		t.Error(err)
+	}
+	if n := len(s.auth.Requests(authserver.Revocation)); n != 0 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+func TestALifetimeIsBounded(t *testing.T) {
+	long := began.Add(366 * 24 * time.Hour)
+	second := began.Add(time.Second)
+	for name, test := range map[string]struct {
+		expires any
+		want    *time.Time
+	}{
+		"a second":        {1, &second},
+		"a text":          {"1", &second},
+		"a fraction more": {1.9, &second},
+		"none":            {0, nil},
+		"less than none":  {-3600, nil},
+		"less than one":   {0.5, nil},
+		"no number":       {"soon", nil},
+		"null":            {nil, nil},
+		"a list":          {[]int{1}, nil},
+		"NaN":             {"NaN", nil},
+		"a thousand years": {
+			1000 * 366 * 24 * 3600, &long,
+		},
+		"more than there is": {json.Number("1e300"), &long},
+		"infinite":           {"Inf", &long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { m["expires_in"] = test.expires } })
+			c := s.authorise(t)
+			if d := cmp.Diff(test.want, c.ExpiresAt); d != "" {
+				t.Error(d)
+			}
+			if _, told := fields(t, c.Entries)["expiresAt"]; told != (test.want != nil) {
+				t.Error(c.Entries)
+			}
+		})
+	}
+}
+
+func TestTokensThatCannotBeUsedAreNotTaken(t *testing.T) {
+	for name, change := range map[string]func(map[string]any){
+		"no access token":                func(m map[string]any) { delete(m, "access_token") },
+		"another type":                   func(m map[string]any) { m["token_type"] = "DPoP" },
+		"no type":                        func(m map[string]any) { delete(m, "token_type") },
+		"an access token of two lines":   func(m map[string]any) { m["access_token"] = "a\r\nX: b" },
+		"an access token with a space":   func(m map[string]any) { m["access_token"] = "a b" },
+		"an enormous access token":       func(m map[string]any) { m["access_token"] = strings.Repeat("a", 20_000) },
+		"an enormous refresh token":      func(m map[string]any) { m["refresh_token"] = strings.Repeat("a", 20_000) },
+		"a refresh token of two lines":   func(m map[string]any) { m["refresh_token"] = "a\nb" },
+		"an access token that is no one": func(m map[string]any) { m["access_token"] = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			server, client, code := s.consent(t)
+			s.auth.Set(func(b *authserver.Script) { b.Answer = change })
+			if c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier); !fault.Is(err, fault.Unavailable) {
+				t.Errorf("got %+v, %v", c, err)
+			}
+		})
+	}
+}
+
+func TestTheScopeIsTheGrantedOne(t *testing.T) {
+	s := set(t, "")
+	s.tool.say(401, `Bearer scope="read write"`)
+	for scope, want := range map[any]string{"read": "read", nil: "read write", "": "read write", "\"\"": "read write"} {
+		s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { m["scope"] = scope } })
+		c := s.authorise(t)
+		if got := fields(t, c.Entries)["scope"]; got != want {
+			t.Errorf("%v granted is %q", scope, got)
+		}
+		s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { delete(m, "scope") } })
+		next, err := s.Renew(t.Context(), c.Renewal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fields(t, next.Entries)["scope"]; got != want {
+			t.Errorf("%v granted is %q when renewed", scope, got)
+		}
+	}
+}
+
+// outcomes are what a token endpoint does, and the kind of error that comes of it.
+var outcomes = map[string]struct {
+	fault   authserver.Fault
+	kind    fault.Kind
+	unknown bool // the client is
+	hangs   bool
+}{
+	"invalid_grant":                      {authserver.Refuse(400, "invalid_grant"), fault.Forbidden, false, false},
+	"unauthorized_client":                {authserver.Refuse(400, "unauthorized_client"), fault.Forbidden, false, false},
+	"access_denied":                      {authserver.Refuse(403, "access_denied"), fault.Forbidden, false, false},
+	"invalid_target":                     {authserver.Refuse(400, "invalid_target"), fault.Forbidden, false, false},
+	"a code that nobody knows":           {authserver.Refuse(400, "out_of_cheese"), fault.Forbidden, false, false},
+	"an error with status 200":           {authserver.Refuse(200, "bad_verification_code"), fault.Forbidden, false, false},
+	"invalid_client":                     {authserver.Refuse(401, "invalid_client"), fault.Forbidden, true, false},
+	"invalid_client with status 400":     {authserver.Refuse(400, "invalid_client"), fault.Forbidden, true, false},
+	"invalid_client of a broken server":  {authserver.Refuse(500, "invalid_client"), fault.Unavailable, false, false},
+	"temporarily_unavailable":            {authserver.Refuse(400, "temporarily_unavailable"), fault.Unavailable, false, false},
+	"server_error":                       {authserver.Refuse(400, "server_error"), fault.Unavailable, false, false},
+	"an echo of all":                     {authserver.Echo(400, "invalid_grant"), fault.Forbidden, false, false},
+	"an echo in the code itself":         {authserver.Echo(400, ""), fault.Forbidden, false, false},
+	"an echo for an unknown client":      {authserver.Echo(401, "invalid_client"), fault.Forbidden, true, false},
+	"an echo that is no HTTP":            {authserver.Garble, fault.Unavailable, false, false},
+	"a page":                             {authserver.Status(200), fault.Unavailable, false, false},
+	"a page of who stands before it":     {authserver.Status(403), fault.Unavailable, false, false},
+	"nothing there":                      {authserver.Status(404), fault.Unavailable, false, false},
+	"a strange 401":                      {authserver.Status(401), fault.Unavailable, false, false},
+	"an enormous answer":                 {authserver.Enormous, fault.Unavailable, false, false},
+	"no answer":                          {authserver.Hang, fault.Unavailable, false, true},
+	"half an answer":                     {authserver.Stall, fault.Unavailable, false, true},
+	"a closed connection":                {authserver.Cut, fault.Unavailable, false, false},
+	"a broken server":                    {authserver.Status(500), fault.Unavailable, false, false},
+	"a busy server":                      {authserver.Status(429), fault.Unavailable, false, false},
+	"a redirect into a private network":  {authserver.Redirect("http://10.0.0.1/token"), fault.Unavailable, false, false},
+	"a redirect to an address of no use": {authserver.Redirect("http://[::1"), fault.Invalid, false, false},
+}
+
+func TestARefusalIsToldFromABreakdown(t *testing.T) {
+	for name, test := range outcomes {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			server, client, code := s.consent(t)
+			s.auth.Fail(authserver.Token, test.fault, 1)
+			_, err := s.against(test.hangs).Redeem(t.Context(), server, client, redirect, code, verifier)
+			check := func(what string, err error) {
+				t.Helper()
+				var unknown *connector.UnknownClient
+				if fault.KindOf(err) != test.kind || errors.As(err, &unknown) != test.unknown {
+					t.Errorf("%s: %v, of kind %d", what, err, fault.KindOf(err))
+				}
+				if unknown != nil && (unknown.Issuer != server.Issuer || unknown.Client != client.ID) {
+					t.Errorf("%s: %+v is unknown", what, unknown)
+				}
+			}
+			check("redeemed", err)
+			s.auth.Fail(authserver.Token, nil, 0)
+			c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+			if err != nil {
+				t.Fatalf("and then: %v", err)
+			}
+			s.auth.Fail(authserver.Token, test.fault, 1)
+			_, err = s.against(test.hangs).Renew(t.Context(), c.Renewal)
+			check("renewed", err)
+			s.auth.Fail(authserver.Token, nil, 0)
+			if _, err = s.Renew(t.Context(), c.Renewal); err != nil {
+				t.Errorf("and then: %v", err)
+			}
+		})
+	}
+}
+
+func TestARevocationThatFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault authserver.Fault
+		kind  fault.Kind // Internal: no error
+		hangs bool
+	}{
+		"gone already":           {authserver.Refuse(400, "invalid_token"), 0, false},
+		"gone, in other words":   {authserver.Refuse(400, "invalid_grant"), 0, false},
+		"refused":                {authserver.Refuse(400, "unsupported_token_type"), fault.Forbidden, false},
+		"of an unknown client":   {authserver.Refuse(401, "invalid_client"), fault.Forbidden, false},
+		"refused with a page":    {authserver.Status(403), fault.Forbidden, false},
+		"broken":                 {authserver.Status(503), fault.Unavailable, false},
+		"busy":                   {authserver.Status(429), fault.Unavailable, false},
+		"said to be unavailable": {authserver.Refuse(400, "temporarily_unavailable"), fault.Unavailable, false},
+		"without an answer":      {authserver.Hang, fault.Unavailable, true},
+		"cut off":                {authserver.Cut, fault.Unavailable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := set(t, "")
+			c := s.authorise(t)
+			s.auth.Fail(authserver.Revocation, test.fault, 1)
+			err := s.against(test.hangs).Revoke(t.Context(), c.Renewal)
+			if fault.KindOf(err) != test.kind || (err == nil) != (test.kind == 0) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
+	var reached atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	s := set(t, "")
+	server, client, code := s.consent(t)
+	c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []authserver.Endpoint{authserver.Token, authserver.Registration, authserver.Revocation} {
+		s.auth.Fail(e, authserver.Redirect(elsewhere.URL), -1)
+	}
+	_, _, registered := s.Register(t.Context(), server, redirect)
+	_, redeemed := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+	_, renewed := s.Renew(t.Context(), c.Renewal)
+	revoked := s.Revoke(t.Context(), c.Renewal)
+	for _, err := range []error{registered, redeemed, renewed, revoked} {
+		if err == nil {
+			t.Error("there was no error")
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+func TestASecretThatExpiredIsThatOfAnUnknownClient(t *testing.T) {
+	s := set(t, "")
+	s.auth.Set(func(b *authserver.Script) { b.SecretEnds = began })
+	server, client, code := s.consent(t)
+	_, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+	var unknown *connector.UnknownClient
+	if !fault.Is(err, fault.Forbidden) || !errors.As(err, &unknown) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAClientThatWasForgottenIsUnknown(t *testing.T) {
+	s := set(t, "")
+	server, client, code := s.consent(t)
+	c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.auth.Forget(client.ID)
+	_, err = s.Renew(t.Context(), c.Renewal)
+	var unknown *connector.UnknownClient
+	if !fault.Is(err, fault.Forbidden) || !errors.As(err, &unknown) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAClientOfTheCatalogAuthenticatesAsTheServerTakesIt(t *testing.T) {
+	for _, method := range []string{"client_secret_basic", "client_secret_post"} {
+		t.Run(method, func(t *testing.T) {
+			s := set(t, "")
+			s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
+			s.auth.Know("known: us", "sec%ret +", method, redirect)
+			server := s.discover(t)
+			client := connector.Client{ID: "known: us", Secret: "sec%ret +"}
+			if _, err := s.Redeem(t.Context(), server, client, redirect, s.agree(t, server, client), verifier); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestADocumentWillDoForAClient(t *testing.T) {
+	s := set(t, "")
+	s.auth.Set(func(b *authserver.Script) { b.Documents = true })
+	at := s.tool.url + "/.well-known/client"
+	s.tool.put("/.well-known/client", `{"client_id":"`+at+`","redirect_uris":["`+redirect+`"],"token_endpoint_auth_method":"none"}`)
+	server, client := s.discover(t), connector.Client{ID: at}
+	c, err := s.Redeem(t.Context(), server, client, redirect, s.agree(t, server, client), verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Renew(t.Context(), c.Renewal); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAMixedUpAnswerIsNotTaken(t *testing.T) {
+	s := set(t, "")
+	server, client, _ := s.consent(t)
+	s.auth.Set(func(b *authserver.Script) { b.AnswersAs = "https://evil.example" })
+	page, err := s.Page(server, client, redirect, state, verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := s.auth.Approve(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.From(back.Query().Get("iss")); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestARenewalOfNobodysMakingIsAnError(t *testing.T) {
+	s := set(t, "")
+	for _, text := range []string{"", "secret-renewal", `{"version":2}`, `{"version":"secret-renewal"}`, `[]`} {
+		_, renewed := s.Renew(t.Context(), text)
+		for _, err := range []error{renewed, s.Revoke(t.Context(), text)} {
+			if err == nil || strings.Contains(err.Error(), "secret-renewal") {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	}
+}
+
+func TestNoErrorHoldsASecret(t *testing.T) {
+	for name, test := range outcomes {
+		for _, method := range []string{"client_secret_basic", "client_secret_post"} {
+			t.Run(name+", "+method, func(t *testing.T) {
+				s := set(t, "")
+				s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
+				server, client, code := s.consent(t)
+				c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
+				if err != nil {
+					t.Fatal(err)
+				}
+				secrets := []string{
+					code, verifier, client.Secret, fields(t, c.Entries)["accessToken"], fields(t, c.Renewal)["refresh"],
+					base64.StdEncoding.EncodeToString([]byte(client.ID + ":" + client.Secret)),
+				}
+				if slices.Contains(secrets, "") {
+					t.Fatalf("one of %q is empty", secrets)
+				}
+				for _, e := range []authserver.Endpoint{authserver.Token, authserver.Registration, authserver.Revocation, authserver.Metadata} {
+					s.auth.Fail(e, test.fault, -1)
+				}
+				a := s.against(test.hangs)
+				_, discovered := a.Discover(t.Context(), connector.Provider{}, s.tool.address+"?key="+code)
+				_, _, registered := a.Register(t.Context(), server, redirect+"?code="+code)
+				_, redeemed := a.Redeem(t.Context(), server, client, redirect, code, verifier)
+				_, renewed := a.Renew(t.Context(), c.Renewal)
+				revoked := a.Revoke(t.Context(), c.Renewal)
+				for _, err := range []error{discovered, registered, redeemed, renewed, revoked} {
+					for ; err != nil; err = errors.Unwrap(err) {
+						text := fmt.Sprintf("%v %+v", err, err)
+						for _, secret := range secrets {
+							if strings.Contains(text, secret) || strings.Contains(text, url.QueryEscape(secret)) {
+								t.Errorf("%s is in %s", secret, text)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
