@@ -38,6 +38,7 @@ type Records interface {
 	Storage() Storage
 	Usage() Usage
 	Connections() Connections
+	Deployment() Deployment
 }
 
 // Directory holds who there is.

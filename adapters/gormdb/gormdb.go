@@ -238,6 +238,7 @@ type (
 	metering  struct{ *conn }
 
 	connections struct{ *conn }
+	deployment  struct{ *conn }
 )
 
 func (c *conn) Directory() ports.Directory     { return directory{c} }
@@ -246,6 +247,7 @@ func (c *conn) Journal() ports.Journal         { return journal{c} }
 func (c *conn) Storage() ports.Storage         { return storage{c} }
 func (c *conn) Usage() ports.Usage             { return metering{c} }
 func (c *conn) Connections() ports.Connections { return connections{c} }
+func (c *conn) Deployment() ports.Deployment   { return deployment{c} }
 
 func (d directory) Users() ports.Users                 { return users(d) }
 func (d directory) Organisations() ports.Organisations { return organisations(d) }
@@ -277,3 +279,6 @@ func (c connections) Credentials() ports.Credentials { return credentials(c) }
 func (c connections) Flows() ports.Flows             { return flows(c) }
 func (c connections) Clients() ports.Clients         { return clients(c) }
 func (c connections) Revocations() ports.Revocations { return revocations(c) }
+
+func (d deployment) Releases() ports.Releases { return releases(d) }
+func (d deployment) Adoption() ports.Adoption { return adoption(d) }

@@ -17,6 +17,7 @@ var rowTypes = []any{
 	logEpochRow{}, logHeadRow{}, objectRow{}, changeRow{}, blobNameRow{},
 	accountRow{}, leaseRow{}, entryRow{}, userModelSumRow{}, userSumRow{}, modelSumRow{},
 	connectorRow{}, credentialsRow{}, flowRow{}, clientRow{}, revocationRow{},
+	releaseRow{}, releaseRevisionRow{}, adoptionRow{},
 }
 
 func parsed(t *testing.T, db *DB, row any) *schema.Schema {

@@ -14,8 +14,9 @@ import (
 )
 
 // tenantTables are the tables whose rows belong to an organisation. What
-// belongs to none is users, organisations themselves, the inbox, replays and the
-// clients that authorization servers know.
+// belongs to none is users, organisations themselves, the inbox, replays, the
+// clients that authorization servers know, and the releases of the desktop
+// application with the counts of who has them, which are the deployment's.
 var tenantTables = []string{
 	"memberships", "invitations", "subscriptions", "teams", "team_members", "workspaces", "workspace_orders",
 	"tasks", "task_tags", "task_history", "audit", "objects", "log_heads", "changes", "blob_names",

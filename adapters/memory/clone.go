@@ -8,6 +8,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
+	"collab/domain/release"
 	"collab/domain/replay"
 	"collab/domain/task"
 	"collab/domain/team"
@@ -126,5 +127,11 @@ func cloneRegistered(r connector.Registered) connector.Registered {
 
 func cloneRevocation(r connector.Revocation) connector.Revocation {
 	r.Renewal = slices.Clone(r.Renewal)
+	return r
+}
+
+func cloneRelease(r release.Release) release.Release {
+	r.SHA512, r.SHA1, r.FileSizeBytes = clonePointer(r.SHA512), clonePointer(r.SHA1), clonePointer(r.FileSizeBytes)
+	r.Notes, r.MinOSVersion, r.Signature = clonePointer(r.Notes), clonePointer(r.MinOSVersion), clonePointer(r.Signature)
 	return r
 }

@@ -25,6 +25,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/quota"
+	"collab/domain/release"
 	"collab/domain/replay"
 	"collab/domain/task"
 	"collab/domain/team"
@@ -63,6 +64,8 @@ func NewStore() *Store {
 		flows:       newTable[string]("Authorization", cloneFlow),
 		clients:     newTable[client]("Client", cloneRegistered),
 		revocations: newTable[instance]("Revocation", cloneRevocation),
+		releases:    newTable[id.Release]("Release", cloneRelease),
+		adoption:    newTable[counted]("Count", asIs[release.Tally]),
 	}}
 	s.records = records{run: s.run}
 	return s
@@ -139,6 +142,9 @@ type state struct {
 	flows       *table[string, connector.Flow]
 	clients     *table[client, connector.Registered]
 	revocations *table[instance, connector.Revocation]
+	releases    *table[id.Release, release.Release]
+	revision    int64 // of releases
+	adoption    *table[counted, release.Tally]
 }
 
 // tenant is what belongs to one organisation and is found only through it.
@@ -262,3 +268,4 @@ func (r records) Journal() ports.Journal         { return journal(r) }
 func (r records) Storage() ports.Storage         { return storage(r) }
 func (r records) Usage() ports.Usage             { return metering(r) }
 func (r records) Connections() ports.Connections { return connections(r) }
+func (r records) Deployment() ports.Deployment   { return deployment(r) }

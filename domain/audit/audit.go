@@ -26,6 +26,8 @@ const (
 	CredentialsStored   Action = "connector.credentials_stored"
 	CredentialsRead     Action = "connector.credentials_read"
 	ConnectorAuthorised Action = "connector.authorized"
+	ReleasePublished    Action = "release.published"
+	ReleaseChanged      Action = "release.changed"
 )
 
 // Entry is one line of the audit log. Org is empty for what an operator did

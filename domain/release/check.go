@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+
+	"collab/domain/id"
 )
 
 // Bucket is where a device stands in every rollout: 0 to 99. It depends on nothing
@@ -80,6 +82,15 @@ func (s *Snapshot) All() []Release { return s.all }
 // Latest returns the release that the devices of a target are to have, whatever
 // its rollout; nil: there is none. The caller does not change it.
 func (s *Snapshot) Latest(t Target) *Release { return s.latest[t] }
+
+// Get returns a release; false: there is none with that id.
+func (s *Snapshot) Get(r id.Release) (Release, bool) {
+	i := slices.IndexFunc(s.all, func(of Release) bool { return of.ID == r })
+	if i < 0 {
+		return Release{}, false
+	}
+	return s.all[i], true
+}
 
 // Known reports whether there is a release of the version.
 func (s *Snapshot) Known(v Version) bool { return s.known[v.Key()] }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"time"
 
@@ -215,6 +216,34 @@ func (r *Release) check(c *check.List, from Hosts) {
 	if r.Rollout < 0 || r.Rollout > 100 {
 		c.Add("rolloutPercentage", "must be 0 to 100")
 	}
+}
+
+// Describe says in a few words what a release is.
+func (r Release) Describe() string {
+	return fmt.Sprintf("%s %s %s %s, %s", r.Version, r.Platform, r.Arch, r.Channel, r.state())
+}
+
+func (r Release) state() string {
+	s := fmt.Sprintf("%d %%", r.Rollout)
+	if r.Mandatory {
+		s += ", mandatory"
+	}
+	if !r.Active {
+		s += ", not active"
+	}
+	return s
+}
+
+// Difference says in a few words what became of a release.
+func (r Release) Difference(now Release) string {
+	s := now.Describe()
+	if was := r.state(); was != now.state() {
+		s += ", was " + was
+	}
+	if r.DownloadURL != now.DownloadURL {
+		s += ", another download"
+	}
+	return s
 }
 
 const sha1Size = 20 // bytes

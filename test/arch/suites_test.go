@@ -17,6 +17,7 @@ var unsuited = map[string]string{
 	"Work":        "hands over collections, each of which has its own suite",
 	"Journal":     "hands over collections, each of which has its own suite",
 	"Usage":       "hands over collections, each of which has its own suite",
+	"Deployment":  "hands over collections, each of which has its own suite",
 
 	// Ports with one adapter, which its own tests hold to the port's comment.
 	"IdentityTokens": "one adapter, oidc: whatever else said yes to a token would be a hole; its tests run against devidp",

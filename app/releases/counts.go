@@ -1,0 +1,125 @@
+package releases
+
+import (
+	"context"
+	"sync"
+
+	"collab/domain/release"
+)
+
+// shards keep those who count at once out of each other's way.
+const shards = 16
+
+// counts are the checks that are not kept yet.
+type counts struct {
+	shards [shards]shard
+
+	mu      sync.Mutex
+	day     release.Day         // of unknown; guarded by mu
+	unknown map[string]struct{} // versions without a release that are counted one by one; guarded by mu
+
+	keeping sync.Mutex // held by who keeps them
+}
+
+type shard struct {
+	mu  sync.Mutex
+	all map[counted]*tally // guarded by mu
+	_   [40]byte           // each in a cache line of its own
+}
+
+type counted struct {
+	day     release.Day
+	target  release.Target
+	version string
+}
+
+type tally struct{ checks, offered int64 }
+
+// add counts a check.
+func (c *counts) add(day release.Day, t release.Target, v release.Version, known, offered bool) {
+	version := v.String()
+	if !known && !c.single(day, version) {
+		version = release.Other
+	}
+	n := tally{checks: 1}
+	if offered {
+		n.offered = 1
+	}
+	c.count(counted{day, t, version}, n)
+}
+
+// count adds to what was counted.
+func (c *counts) count(k counted, n tally) {
+	s := &c.shards[spread(k.version)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.all[k]
+	if of == nil {
+		if s.all == nil {
+			s.all = map[counted]*tally{}
+		}
+		of = &tally{}
+		s.all[k] = of
+	}
+	of.checks += n.checks
+	of.offered += n.offered
+}
+
+// spread returns the shard of a version.
+func spread(version string) int {
+	h := uint32(2166136261)
+	for i := range len(version) {
+		h = (h ^ uint32(version[i])) * 16777619
+	}
+	return int(h % shards)
+}
+
+// single reports whether a version without a release is counted by itself.
+func (c *counts) single(day release.Day, version string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.day != day {
+		c.day, c.unknown = day, map[string]struct{}{}
+	}
+	if _, ok := c.unknown[version]; ok {
+		return true
+	}
+	if len(c.unknown) == release.MaxUnknown {
+		return false
+	}
+	c.unknown[version] = struct{}{}
+	return true
+}
+
+// take returns what was counted since, and forgets it.
+func (c *counts) take() []release.Tally {
+	var all []release.Tally
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		taken := s.all
+		s.all = nil
+		s.mu.Unlock()
+		for k, n := range taken {
+			all = append(all, release.Tally{Day: k.day, Target: k.target, Version: k.version, Checks: n.checks, Offered: n.offered})
+		}
+	}
+	return all
+}
+
+// Keep adds what this server has counted to the store.
+func (s *Releases) Keep(ctx context.Context) error {
+	s.counts.keeping.Lock()
+	defer s.counts.keeping.Unlock()
+	all := s.counts.take()
+	if len(all) == 0 {
+		return nil
+	}
+	err := s.Store.Deployment().Adoption().Add(ctx, all)
+	if err != nil {
+		for _, t := range all {
+			s.counts.count(counted{t.Day, t.Target, t.Version}, tally{t.Checks, t.Offered})
+		}
+	}
+	return err
+}

@@ -1,0 +1,321 @@
+// Package releases is how versions of the desktop application reach devices: they
+// are published, offered to more and more devices, and counted. What devices ask
+// is answered from memory.
+package releases
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/release"
+	"collab/ports"
+)
+
+// The times of the work. Both are lengths of a tick that Start is given.
+const (
+	// PollEvery is how often a server looks whether releases have changed that
+	// nobody told it of.
+	PollEvery = 500 * time.Millisecond
+	// CountEvery is how often it keeps what it has counted.
+	CountEvery = 10 * time.Second
+)
+
+// patience is for one round of queries.
+const patience = 5 * time.Second
+
+// Options are what the use cases need.
+type Options struct {
+	Store ports.Store
+	Bus   ports.Bus
+	Clock ports.Clock
+	IDs   ports.IDs
+	Log   *slog.Logger
+
+	Publishers []id.Org // whose owners and admins may manage releases
+	Anybody    bool     // those of every organisation may
+	Hosts      release.Hosts
+}
+
+// Releases are the use cases of releases.
+type Releases struct {
+	Options
+	snapshot atomic.Pointer[release.Snapshot]
+	counts   counts
+
+	ctx     context.Context // ends the work
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+	hints   chan struct{}
+	unhear  func()
+	reading sync.Mutex // held by who replaces the snapshot
+	failing atomic.Bool
+}
+
+// New returns the use cases, which know no releases before Start.
+func New(o Options) *Releases {
+	s := &Releases{Options: o, hints: make(chan struct{}, 1), unhear: func() {}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.snapshot.Store(release.NewSnapshot(-1, nil))
+	return s
+}
+
+// Start reads the releases, and goes on to: when the bus tells of a change, and at
+// every tick of poll. At every tick of count it keeps what it has counted.
+func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) error {
+	if err := s.Refresh(ctx); err != nil {
+		return fmt.Errorf("reading the releases: %w", err)
+	}
+	unhear, err := s.Bus.Subscribe(func(h object.Hint) {
+		if h.Org == release.Log {
+			s.hint()
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("listening for releases: %w", err)
+	}
+	s.unhear = unhear
+	s.work.Go(func() {
+		for {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-poll:
+			case <-s.hints:
+			}
+			s.timed("releases could not be read", s.Refresh)
+		}
+	})
+	s.work.Go(func() {
+		for {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-count:
+				s.timed("checks for updates could not be counted", s.Keep)
+			}
+		}
+	})
+	return nil
+}
+
+// hint has the releases looked at soon.
+func (s *Releases) hint() {
+	select {
+	case s.hints <- struct{}{}:
+	default:
+	}
+}
+
+// timed does something in time, and says when it begins to fail.
+func (s *Releases) timed(failure string, fn func(context.Context) error) {
+	ctx, over := context.WithTimeout(s.ctx, patience)
+	defer over()
+	err := fn(ctx)
+	if s.ctx.Err() != nil {
+		return
+	}
+	if err != nil && !s.failing.Swap(true) {
+		s.Log.Error(failure, "error", err)
+	}
+	if err == nil {
+		s.failing.Store(false)
+	}
+}
+
+// Close ends the work and keeps what was counted.
+func (s *Releases) Close(ctx context.Context) error {
+	s.unhear()
+	s.stop()
+	s.work.Wait()
+	return s.Keep(ctx)
+}
+
+// Refresh reads the releases again if they have changed.
+func (s *Releases) Refresh(ctx context.Context) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	revision, err := s.Store.Deployment().Releases().Revision(ctx)
+	if err != nil || revision == s.snapshot.Load().Revision {
+		return err
+	}
+	revision, all, err := s.Store.Deployment().Releases().All(ctx)
+	if err != nil {
+		return err
+	}
+	s.snapshot.Store(release.NewSnapshot(revision, all))
+	return nil
+}
+
+// Check is what a device asks.
+type Check struct {
+	release.Target
+	Version release.Version
+	Client  string // the device's id; empty: it tells none
+}
+
+// Offer decides what a device is offered, and counts that it asked; nil: nothing.
+// It reads memory alone. The caller does not change the release.
+func (s *Releases) Offer(q Check) *release.Release {
+	now := s.snapshot.Load()
+	offered := now.Offer(q.Target, q.Version, q.Client)
+	s.counts.add(release.DayOf(s.Clock.Now()), q.Target, q.Version, now.Known(q.Version), offered != nil)
+	return offered
+}
+
+// Snapshot returns the releases as this server knows them.
+func (s *Releases) Snapshot() *release.Snapshot { return s.snapshot.Load() }
+
+// manages decides whether the actor may manage the releases.
+func (s *Releases) manages(actor org.Actor) error {
+	if err := actor.Manages(); err != nil {
+		return err
+	}
+	if s.Anybody {
+		return nil
+	}
+	for _, o := range s.Publishers {
+		if o == actor.Org {
+			return nil
+		}
+	}
+	return fault.New(fault.Forbidden, "This organisation does not publish releases here")
+}
+
+// Publish makes a release, which devices are offered at once.
+func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft) (release.Release, error) {
+	if err := s.manages(actor); err != nil {
+		return release.Release{}, err
+	}
+	made, err := release.New(id.Release(s.IDs.New()), d, s.Hosts, s.Clock.Now())
+	if err != nil {
+		return release.Release{}, err
+	}
+	err = s.Store.Atomic(ctx, func(r ports.Records) error {
+		if err := s.held(ctx, r, actor); err != nil {
+			return err
+		}
+		if err := r.Deployment().Releases().Add(ctx, made); err != nil {
+			return err
+		}
+		return s.audit(ctx, r, actor, audit.ReleasePublished, made, made.Describe())
+	})
+	if err != nil {
+		return release.Release{}, err
+	}
+	s.tell(ctx)
+	return made, nil
+}
+
+// Change changes settings of a release.
+func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p release.Patch) (now release.Release, err error) {
+	if err := s.manages(actor); err != nil {
+		return release.Release{}, err
+	}
+	err = s.Store.Atomic(ctx, func(records ports.Records) error {
+		if err := s.held(ctx, records, actor); err != nil {
+			return err
+		}
+		var was release.Release
+		now, err = records.Deployment().Releases().Update(ctx, r, func(r release.Release) (release.Release, error) {
+			was = r
+			return r.Apply(p, s.Hosts, s.Clock.Now())
+		})
+		if err != nil {
+			return err
+		}
+		return s.audit(ctx, records, actor, audit.ReleaseChanged, now, was.Difference(now))
+	})
+	if err != nil {
+		return release.Release{}, err
+	}
+	s.tell(ctx)
+	return now, nil
+}
+
+// held makes sure, until the transaction ends, that the actor manages their
+// organisation still.
+func (s *Releases) held(ctx context.Context, r ports.Records, actor org.Actor) error {
+	m, err := r.Directory().Members().Hold(ctx, actor.Org, actor.User)
+	if err != nil {
+		return err
+	}
+	if err := m.Stands(); err != nil {
+		return err
+	}
+	actor.Role = m.Role
+	return actor.Manages()
+}
+
+func (s *Releases) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, of release.Release, detail string) error {
+	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.IDs.New()), actor.Org, did, string(of.ID), detail, s.Clock.Now()))
+}
+
+// tell has this server know of a change before it is answered for, and the others
+// soon.
+func (s *Releases) tell(ctx context.Context) {
+	if err := s.Refresh(ctx); err != nil {
+		s.hint()
+	}
+	s.Bus.Publish(object.Hint{Org: release.Log, N: s.snapshot.Load().Revision})
+}
+
+// List returns all releases, the highest version first, as the store has them.
+func (s *Releases) List(ctx context.Context, actor org.Actor) ([]release.Release, error) {
+	if err := s.manages(actor); err != nil {
+		return nil, err
+	}
+	if err := s.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return s.snapshot.Load().All(), nil
+}
+
+// Reach is what a release is to a device.
+type Reach struct {
+	Client  string
+	Bucket  int
+	Offered bool
+	Reason  release.Reason
+}
+
+// Rollout explains which of the devices a release reaches.
+func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, clients []string) (release.Release, []Reach, error) {
+	if err := s.manages(actor); err != nil {
+		return release.Release{}, nil, err
+	}
+	if err := s.Refresh(ctx); err != nil {
+		return release.Release{}, nil, err
+	}
+	now := s.snapshot.Load()
+	of, ok := now.Get(r)
+	if !ok {
+		return release.Release{}, nil, fault.Missing("Release")
+	}
+	all := make([]Reach, len(clients))
+	for i, client := range clients {
+		all[i] = Reach{Client: client, Bucket: release.Bucket(client)}
+		all[i].Offered, all[i].Reason = now.Explain(of, client)
+	}
+	return of, all, nil
+}
+
+// Adoption returns the counts of the days from the first to the last; what this
+// server has not kept yet is kept first.
+func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last release.Day, of release.Target) ([]release.Tally, error) {
+	if err := s.manages(actor); err != nil {
+		return nil, err
+	}
+	if err := s.Keep(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Deployment().Adoption().List(ctx, first, last, of)
+}

@@ -1,0 +1,42 @@
+package release
+
+import (
+	"time"
+
+	"collab/domain/id"
+)
+
+// Day is a UTC day, as 2026-01-31.
+type Day string
+
+// DayOf returns the day of a time.
+func DayOf(t time.Time) Day { return Day(t.UTC().Format(time.DateOnly)) }
+
+// ParseDay reads a day; ok is false for anything else.
+func ParseDay(s string) (d Day, ok bool) {
+	t, err := time.Parse(time.DateOnly, s)
+	return Day(s), err == nil && t.Format(time.DateOnly) == s
+}
+
+// Tally counts the checks of one day by devices of one target at one version.
+type Tally struct {
+	Day Day
+	Target
+	Version string // in its full form; Other for those that are not counted one by one
+	Checks  int64
+	Offered int64 // checks that were answered with an update
+}
+
+// Other is the version of what is counted together.
+const Other = "other"
+
+// MaxUnknown is how many versions without a release a server counts one by one on
+// a day: devices may send any.
+const MaxUnknown = 200
+
+// Retention is how long counts are kept.
+const Retention = 400 * 24 * time.Hour
+
+// Log is whose changes releases are on the bus: nobody's, as no organisation has
+// this id.
+const Log id.Org = "00000000-0000-0000-0000-000000000000"

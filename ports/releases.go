@@ -1,0 +1,48 @@
+package ports
+
+import (
+	"context"
+
+	"collab/domain/id"
+	"collab/domain/release"
+)
+
+// Deployment holds what belongs to no organisation.
+type Deployment interface {
+	Releases() Releases
+	Adoption() Adoption
+}
+
+// Releases holds the releases of the desktop application. Each change counts
+// their revision up, in its own transaction.
+type Releases interface {
+	// Revision returns how many changes there were.
+	Revision(ctx context.Context) (int64, error)
+
+	// All returns all releases, in any order, and the revision that they are of.
+	All(ctx context.Context) (int64, []release.Release, error)
+
+	// Add fails with Conflict on a taken id, and on a version that another release
+	// has for the same target (release.Version.Key).
+	Add(ctx context.Context, r release.Release) error
+
+	// Update replaces a release by what fn makes of it, with nobody else changing it
+	// meanwhile, and returns what it is then; an error of fn comes back unchanged,
+	// and nothing is changed. Fn changes neither ID, Version nor Target, may run
+	// more than once, and touches nothing else.
+	Update(ctx context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (release.Release, error)
+}
+
+// Adoption holds how often devices have asked for updates.
+type Adoption interface {
+	// Add adds the counts to those that are there, all or none of them.
+	Add(ctx context.Context, all []release.Tally) error
+
+	// List returns the counts of the days from the first to the last, both
+	// included, by day, platform, arch, channel and version; empty values of the
+	// target select all.
+	List(ctx context.Context, first, last release.Day, of release.Target) ([]release.Tally, error)
+
+	// Prune removes the counts of days before the day.
+	Prune(ctx context.Context, before release.Day) error
+}
