@@ -1,0 +1,529 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"collab/adapters/memory"
+	"collab/app/connectors"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/ports"
+	"collab/test/harness"
+)
+
+// mediator is an authorization server, as a test has it.
+type mediator struct {
+	ports.Authorizer
+	server connector.AuthServer
+	redeem func() (connector.Credentials, error)
+}
+
+func (m *mediator) Discover(context.Context, connector.Provider, string) (connector.AuthServer, error) {
+	return m.server, nil
+}
+
+func (m *mediator) Register(context.Context, connector.AuthServer, string) (connector.Client, *time.Time, error) {
+	return connector.Client{ID: "client", Method: "none"}, nil, nil
+}
+
+func (m *mediator) Page(s connector.AuthServer, _ connector.Client, redirect, state, verifier string) (string, error) {
+	return s.Authorization + "?" + url.Values{"redirect_uri": {redirect}, "state": {state}, "challenge": {connector.Digest(verifier)}}.Encode(), nil
+}
+
+func (m *mediator) Redeem(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
+	return m.redeem()
+}
+
+// embassy is the pages of authorizations, for a person who began one.
+type embassy struct {
+	*api
+	core  *harness.Files
+	ada   org.Actor
+	at    *mediator
+	begun connectors.Begun
+}
+
+// openEmbassy returns an embassy where Ada of the organisation has begun to
+// authorise the provider.
+func openEmbassy(t *testing.T, p connector.Provider, ada, organisation string, change ...func(*Options)) *embassy {
+	t.Helper()
+	core, err := harness.NewFiles(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &embassy{core: core, at: &mediator{
+		server: connector.AuthServer{Issuer: "https://issuer.example", Authorization: "https://sign-in.example/authorize", Registration: "https://issuer.example/register"},
+		redeem: func() (connector.Credentials, error) {
+			return connector.Credentials{Entries: `{"accessToken":"token-of-ada"}`}, nil
+		},
+	}}
+	if e.ada, err = core.Join(t.Context(), "org_office", "user_ada", org.Owner); err != nil {
+		t.Fatal(err)
+	}
+	directory := core.Store.Directory()
+	if _, err := directory.Users().Upsert(t.Context(), org.User{ProviderID: "user_ada"}, func(u org.User) (org.User, error) {
+		u.Name, u.Email = ada, "ada@example.com"
+		return u, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := directory.Organisations().Upsert(t.Context(), org.Organisation{ProviderID: "org_office"}, func(o org.Organisation) (org.Organisation, error) {
+		o.Name = organisation
+		return o, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p.ID, p.Auth, p.Transport, p.URL, p.Enabled = "notes", connector.ServerMediated, connector.HTTP, "https://notes.example/mcp", true
+	e.api = built(t, append(change, func(o *Options) {
+		o.Connectors = connectors.New(connectors.Options{
+			Store: core.Store, Catalog: connector.NewCatalog([]connector.Provider{p}, nil), Authorizer: e.at, Sealer: plain{},
+			Clock: core.Clock, IDs: core.IDs, Secrets: &memory.Secrets{}, Log: o.Log,
+			Page: o.PublicURL + AuthorizePath, Callback: o.PublicURL + CallbackPath,
+		})
+	})...)
+	if e.begun, err = e.Connectors.Start(t.Context(), e.ada, "", "notes"); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+var notes = connector.Provider{Name: "Notes"}
+
+// browse asks as a browser does.
+func (e *embassy) browse(method, target, body string, change ...func(http.Header)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", publicURL)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for _, fn := range change {
+		fn(r.Header)
+	}
+	return send(e, r)
+}
+
+func carrying(cookies ...*http.Cookie) func(http.Header) {
+	return func(h http.Header) {
+		for _, c := range cookies {
+			h.Add("Cookie", c.Name+"="+c.Value)
+		}
+	}
+}
+
+// cookie returns the one cookie of an answer.
+func cookie(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
+	t.Helper()
+	all := w.Result().Cookies()
+	if len(all) != 1 {
+		t.Fatalf("%d: the cookies are %v", w.Code, all)
+	}
+	return all[0]
+}
+
+// asked opens the page, and returns its form and its cookie.
+func (e *embassy) asked(t *testing.T) (form url.Values, held *http.Cookie) {
+	t.Helper()
+	w := e.browse(http.MethodGet, e.begun.URL, "")
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	form = url.Values{}
+	for _, name := range []string{"state", "token"} {
+		_, rest, ok := strings.Cut(w.Body.String(), `<input type="hidden" name="`+name+`" value="`)
+		value, _, closed := strings.Cut(rest, `"`)
+		if !ok || !closed {
+			t.Fatalf("the form has no %s: %s", name, w.Body)
+		}
+		form.Set(name, html.UnescapeString(value))
+	}
+	return form, cookie(t, w)
+}
+
+// confirmed goes on to the provider, and returns the cookie to come back with.
+func (e *embassy) confirmed(t *testing.T) *http.Cookie {
+	t.Helper()
+	form, held := e.asked(t)
+	w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(held))
+	if w.Code != http.StatusSeeOther {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return cookie(t, w)
+}
+
+func (e *embassy) back(code string) string {
+	return CallbackPath + "?" + url.Values{"state": {e.begun.State}, "code": {code}}.Encode()
+}
+
+// unseen checks that nobody keeps a page, or learns of it.
+func unseen(t *testing.T, w *httptest.ResponseRecorder, referrer string) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"Cache-Control": "no-store", "Referrer-Policy": referrer, "X-Robots-Tag": "noindex", "X-Content-Type-Options": "nosniff",
+	} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if p := w.Header().Get("Content-Security-Policy"); w.Code != http.StatusSeeOther &&
+		(!strings.HasPrefix(p, "default-src 'none';") || !strings.Contains(p, "frame-ancestors 'none'") || strings.Contains(p, "script-src")) {
+		t.Errorf("the policy is %q", p)
+	}
+}
+
+func TestThePageShowsNamesAsTheyAreWritten(t *testing.T) {
+	const evil = `</bdi><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;` + "\u202e"
+	e := openEmbassy(t, connector.Provider{Name: "provider" + evil}, "ada"+evil, "office"+evil)
+	w := e.browse(http.MethodGet, e.begun.URL, "")
+	page := w.Body.String()
+	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html; charset=utf-8") {
+		t.Fatalf("%d %v", w.Code, w.Header())
+	}
+	unseen(t, w, "same-origin")
+	for _, bad := range []string{"<script", "<img", "onerror='", "ZgotmplZ"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %s", bad)
+		}
+	}
+	for _, name := range []string{"provider", "ada", "office"} {
+		if !strings.Contains(html.UnescapeString(page), "<bdi>"+name+evil+"</bdi>") || strings.Contains(page, name+evil) {
+			t.Errorf("the name of the %s is not there as it is: %s", name, page)
+		}
+	}
+	for _, part := range []string{"<bdi>ada@example.com</bdi>", "<dd><bdi>sign-in.example</bdi></dd>", `<form method="post" action="/api/v1/mcp-oauth/authorize">`} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page lacks %s", part)
+		}
+	}
+}
+
+func TestAPageWithoutNamesSaysSo(t *testing.T) {
+	e := openEmbassy(t, notes, "", "")
+	page := e.browse(http.MethodGet, e.begun.URL, "").Body.String()
+	if !strings.Contains(page, "somebody without a name") || !strings.Contains(page, "<bdi>without a name</bdi>") {
+		t.Error(page)
+	}
+}
+
+func TestCookiesOfAnAuthorizationAreItsOwn(t *testing.T) {
+	for public, want := range map[string]string{
+		publicURL:               "; Path=/; Max-Age=600; HttpOnly; Secure; SameSite=Lax",
+		"http://localhost:8080": "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax",
+	} {
+		e := openEmbassy(t, notes, "Ada", "Office", func(o *Options) { o.PublicURL = public })
+		prefix := ""
+		if e.secure {
+			prefix = "__Host-"
+		}
+		of := connector.Digest(e.begun.State)[:12]
+		form, held := e.asked(t)
+		if held.Name != prefix+"collab_asked_"+of || held.Raw != held.Name+"="+held.Value+want || len(held.Value) < 26 {
+			t.Errorf("the page sets %s", held.Raw)
+		}
+		if _, again := e.asked(t); again.Value == held.Value {
+			t.Error("the page sets the same secret twice")
+		}
+		if strings.Contains(form.Get("token"), held.Value) {
+			t.Error("the secret is in the page")
+		}
+		w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(held), func(h http.Header) { h.Set("Origin", public) })
+		confirmed := cookie(t, w)
+		if w.Code != http.StatusSeeOther || confirmed.Name != prefix+"collab_confirmed_"+of || confirmed.Raw != confirmed.Name+"="+confirmed.Value+want {
+			t.Errorf("%d: the form sets %s", w.Code, confirmed.Raw)
+		}
+		if to := w.Header().Get("Location"); !strings.HasPrefix(to, "https://sign-in.example/authorize?") {
+			t.Errorf("it leads to %s", to)
+		}
+		unseen(t, w, "no-referrer")
+		gone := cookie(t, e.browse(http.MethodGet, e.back("code"), "", carrying(confirmed)))
+		if gone.Name != confirmed.Name || gone.Value != "" || gone.MaxAge != -1 || gone.Secure != e.secure {
+			t.Errorf("the end sets %s", gone.Raw)
+		}
+	}
+}
+
+func TestTheFormIsTakenFromItsOwnPage(t *testing.T) {
+	set := func(name, value string) func(http.Header) {
+		return func(h http.Header) { h.Set(name, value) }
+	}
+	none := func(http.Header) {}
+	as := func(name, value string) func(url.Values) { return func(v url.Values) { v.Set(name, value) } }
+	same := func(url.Values) {}
+	for about, c := range map[string]struct {
+		header func(http.Header)
+		form   func(url.Values)
+		want   int
+	}{
+		"as it is":                          {none, same, 303},
+		"by a browser that tells nothing":   {func(h http.Header) { h.Del("Origin"); h.Del("Sec-Fetch-Site") }, same, 303},
+		"with a key, which counts for none": {set("Idempotency-Key", "k"), same, 303},
+		"reloaded":                          {set("Sec-Fetch-Site", "none"), same, 303},
+		"with a charset":                    {set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8"), same, 303},
+		"from another site":                 {set("Origin", "https://attacker.example"), same, 403},
+		"from the same host without TLS":    {set("Origin", "http://collab.example"), same, 403},
+		"from another port":                 {set("Origin", publicURL+":8443"), same, 403},
+		"from nowhere":                      {set("Origin", "null"), same, 403},
+		"from two places":                   {func(h http.Header) { h.Add("Origin", "https://attacker.example") }, same, 403},
+		"across sites":                      {set("Sec-Fetch-Site", "cross-site"), same, 403},
+		"across a site's hosts":             {set("Sec-Fetch-Site", "same-site"), same, 403},
+		"without its cookie":                {func(h http.Header) { h.Del("Cookie") }, same, 403},
+		"with an empty cookie":              {func(h http.Header) { h.Set("Cookie", strings.SplitAfter(h.Get("Cookie"), "=")[0]) }, same, 403},
+		"with another cookie":               {func(h http.Header) { h.Set("Cookie", h.Get("Cookie")+"x") }, same, 403},
+		"with another token":                {none, as("token", confirmation("", "")), 403},
+		"without a token":                   {none, func(v url.Values) { v.Del("token") }, 403},
+		"with a token in another case":      {none, func(v url.Values) { v.Set("token", strings.ToUpper(v.Get("token"))) }, 403},
+		"with two tokens":                   {none, func(v url.Values) { v.Add("token", v.Get("token")) }, 400},
+		"for another authorization":         {none, as("state", "other"), 403},
+		"for none":                          {none, as("state", ""), 400},
+		"for an endless one":                {none, as("state", strings.Repeat("s", 201)), 400},
+		"too large":                         {none, as("more", strings.Repeat("m", 8<<10)), 413},
+		"as JSON":                           {set("Content-Type", "application/json"), same, 415},
+		"in parts":                          {set("Content-Type", "multipart/form-data; boundary=x"), same, 415},
+		"as plain text":                     {set("Content-Type", "text/plain"), same, 415},
+		"as nothing":                        {func(h http.Header) { h.Del("Content-Type") }, same, 415},
+	} {
+		t.Run(about, func(t *testing.T) {
+			e := openEmbassy(t, notes, "Ada", "Office")
+			form, held := e.asked(t)
+			c.form(form)
+			w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(held), c.header)
+			if w.Code != c.want {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			unseen(t, w, "no-referrer")
+			if taken := w.Code == http.StatusSeeOther; taken != (len(w.Result().Cookies()) == 1) || taken != (w.Header().Get("Location") != "") {
+				t.Errorf("%v", w.Header())
+			}
+			if ct := w.Header().Get("Content-Type"); w.Code >= 400 && !strings.HasPrefix(ct, "text/html") {
+				t.Errorf("the error is %s", ct)
+			}
+		})
+	}
+}
+
+func TestThePageAfterAnAuthorizationSaysHowItWent(t *testing.T) {
+	refusal := fault.Wrap(fault.Forbidden, errors.New("token-of-ada"), "The provider did not accept the authorization")
+	for about, c := range map[string]struct {
+		query  url.Values
+		redeem error
+		want   int
+		says   string
+	}{
+		"well":                         {url.Values{"code": {"code-of-ada"}, "iss": {"https://issuer.example"}}, nil, 200, "<h1>Connected</h1>"},
+		"well, without a name":         {url.Values{"code": {"code-of-ada"}}, nil, 200, "You can close this window"},
+		"declined":                     {url.Values{"error": {"access_denied"}, "error_description": {"code-of-ada"}}, nil, 403, "The authorization was declined"},
+		"refused":                      {url.Values{"error": {"<b>code-of-ada"}}, nil, 403, "refused the authorization"},
+		"without a code":               {url.Values{}, nil, 403, "refused the authorization"},
+		"from another server":          {url.Values{"code": {"code-of-ada"}, "iss": {"https://attacker.example"}}, nil, 403, "does not come from the server"},
+		"with a code of no use":        {url.Values{"code": {"code-of-ada"}}, refusal, 403, "The provider did not accept the authorization"},
+		"with a server that is away":   {url.Values{"code": {"code-of-ada"}}, fault.New(fault.Unavailable, "The provider does not answer"), 503, "The provider does not answer"},
+		"with a failure of our own":    {url.Values{"code": {"code-of-ada"}}, errors.New("token-of-ada"), 500, "Internal server error"},
+		"with two codes":               {url.Values{"code": {"code-of-ada", "b"}}, nil, 400, "must not be repeated"},
+		"with an endless code":         {url.Values{"code": {strings.Repeat("c", maxCode+1)}}, nil, 400, "code must be at most 4096 bytes"},
+		"with an endless issuer":       {url.Values{"iss": {strings.Repeat("i", maxIssuer+1)}}, nil, 400, "iss must be at most 2048 bytes"},
+		"with an endless error":        {url.Values{"error": {strings.Repeat("e", maxRefusal+1)}}, nil, 400, "error must be at most 200 bytes"},
+		"with something more, and two": {url.Values{"code": {"code-of-ada"}, "more": {"a", "b"}}, nil, 400, "must not be repeated"},
+	} {
+		t.Run(about, func(t *testing.T) {
+			e := openEmbassy(t, notes, "Ada", "Office")
+			if c.redeem != nil {
+				e.at.redeem = func() (connector.Credentials, error) { return connector.Credentials{}, c.redeem }
+			}
+			held := e.confirmed(t)
+			c.query.Set("state", e.begun.State)
+			w := e.browse(http.MethodGet, CallbackPath+"?"+c.query.Encode(), "", carrying(held))
+			page := html.UnescapeString(w.Body.String())
+			if w.Code != c.want || !strings.Contains(page, c.says) || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			unseen(t, w, "no-referrer")
+			for _, secret := range []string{"code-of-ada", "token-of-ada", e.begun.State, held.Value, "<b>"} {
+				if strings.Contains(page, secret) {
+					t.Errorf("the page has %s", secret)
+				}
+			}
+		})
+	}
+}
+
+func TestAnAnswerCountsInTheBrowserThatWentThere(t *testing.T) {
+	e := openEmbassy(t, notes, "Ada", "Office")
+	if w := e.browse(http.MethodGet, e.back("early"), ""); w.Code != http.StatusForbidden {
+		t.Errorf("before anybody agreed: %d %s", w.Code, w.Body)
+	}
+	held := e.confirmed(t)
+	other := *held
+	other.Value += "x"
+	_, asked := e.asked(t)
+	for about, c := range map[string]func(http.Header){
+		"no cookie": func(http.Header) {}, "another secret": carrying(&other), "the page's cookie": carrying(asked),
+	} {
+		if w := e.browse(http.MethodGet, e.back("code"), "", c); w.Code != http.StatusForbidden {
+			t.Errorf("with %s: %d %s", about, w.Code, w.Body)
+		}
+	}
+	if w := e.browse(http.MethodGet, e.back("code"), "", carrying(asked, held)); w.Code != http.StatusOK {
+		t.Errorf("once: %d %s", w.Code, w.Body)
+	}
+	if w := e.browse(http.MethodGet, e.back("code"), "", carrying(held)); w.Code != http.StatusNotFound {
+		t.Errorf("twice: %d %s", w.Code, w.Body)
+	}
+	if w := e.browse(http.MethodGet, e.begun.URL, ""); w.Code != http.StatusNotFound || len(w.Result().Cookies()) != 0 {
+		t.Errorf("the page after it: %d %v", w.Code, w.Header())
+	}
+}
+
+func TestAnAuthorizationTakesItsTime(t *testing.T) {
+	e := openEmbassy(t, notes, "Ada", "Office")
+	held := e.confirmed(t)
+	form, asked := e.asked(t)
+	e.core.Clock.Advance(connector.FlowLifetime)
+	for about, w := range map[string]*httptest.ResponseRecorder{
+		"the page":   e.browse(http.MethodGet, e.begun.URL, ""),
+		"the form":   e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(asked)),
+		"the answer": e.browse(http.MethodGet, e.back("code"), "", carrying(held)),
+	} {
+		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "10 minutes") {
+			t.Errorf("%s: %d %s", about, w.Code, w.Body)
+		}
+	}
+}
+
+func TestSecretsOfAnAuthorizationReachNeitherLogsNorTraces(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	logs, b := logging(slog.LevelDebug)
+	e := openEmbassy(t, notes, "Ada", "Office", logs, func(o *Options) {
+		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
+	})
+	e.at.redeem = func() (connector.Credentials, error) {
+		return connector.Credentials{}, fault.New(fault.Unavailable, "The provider does not answer")
+	}
+	form, asked := e.asked(t)
+	held := e.confirmed(t)
+	if w := e.browse(http.MethodGet, e.back("code-of-ada")+"&state=again", "", carrying(held)); w.Code != http.StatusBadRequest {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if w := e.browse(http.MethodGet, e.back("code-of-ada"), "", carrying(held)); w.Code != http.StatusServiceUnavailable {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	seen := b.String()
+	for _, s := range spans.Ended() {
+		seen += fmt.Sprintln(s.Name(), s.Attributes(), s.Events(), s.Status())
+	}
+	if !strings.Contains(seen, "GET /api/v1/mcp-oauth/callback") || !strings.Contains(seen, "an authorization failed") {
+		t.Fatalf("nothing was noted: %s", seen)
+	}
+	for name, secret := range map[string]string{
+		"state": e.begun.State, "code": "code-of-ada", "token": form.Get("token"), "page's cookie": asked.Value, "cookie": held.Value,
+	} {
+		if strings.Contains(seen, secret) {
+			t.Errorf("the %s is in it: %s", name, seen)
+		}
+	}
+}
+
+func TestAuthorizationServersReadWhoWeAre(t *testing.T) {
+	w := send(built(t), get(ClientDocumentPath))
+	want := `{"client_id":"https://collab.example/api/v1/mcp-oauth/client-metadata.json","client_name":"Collab","client_uri":"https://collab.example",` +
+		`"redirect_uris":["https://collab.example/api/v1/mcp-oauth/callback"],"grant_types":["authorization_code","refresh_token"],"response_types":["code"],` +
+		`"token_endpoint_auth_method":"none","application_type":"web"}` + "\n"
+	if w.Code != 200 || w.Body.String() != want || w.Header().Get("Cache-Control") != "public, max-age=3600" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+func TestThePathsOfAuthorizationsAreInTheTable(t *testing.T) {
+	for _, path := range []string{AuthorizePath, CallbackPath, ClientDocumentPath} {
+		if !slices.ContainsFunc(built(t).routes(), func(r row) bool { return r.Path == path }) {
+			t.Errorf("%s is not there", path)
+		}
+	}
+}
+
+func TestOriginsAreAsBrowsersWriteThem(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://collab.example": "https://collab.example", "https://Collab.Example:443/sub": "https://collab.example", "http://localhost:8080": "http://localhost:8080",
+		"http://[::1]:80": "http://[::1]", "https://collab.example:80": "https://collab.example:80", "collab.example": "", "": "", "https://%zz": "",
+	} {
+		if got, err := originOf(address); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, %v", address, got, err)
+		}
+	}
+}
+
+func TestAFlowThatIsRedeemedIsPending(t *testing.T) {
+	for want, f := range map[string]connector.Flow{
+		`{"status":"pending","instanceId":"i","error":null}`: connector.Flow{Instance: "i"}.Restore(connector.Redeeming),
+		`{"status":"ready","instanceId":"i","error":null}`:   connector.Flow{Instance: "i"}.Done(),
+		`{"status":"error","instanceId":"i","error":"Why"}`:  connector.Flow{Instance: "i"}.Failed("Why"),
+	} {
+		if got, err := appendView(nil, viewFlow(f)); err != nil || string(got) != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+}
+
+func TestAConnectorIsShownWithoutItsSecrets(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	i := connector.Instance{
+		ID: "i", Org: "o", Provider: "notes", Label: "Ours", Name: new("Ours"), Config: `{"a":"<&>","n":1.50}`, URL: "https://notes.example/mcp",
+		Hosting: connector.Cloud, Transport: connector.SSE, CreatedBy: id.User("u"), CreatedAt: at, LastUsedAt: &at, LastError: "Why", Failures: 3,
+		Tools: []connector.Tool{{Name: "a"}, {Name: "b", Description: "B"}}, Version: 2, ExpiresAt: &at, RenewAt: &at, DueAt: &at,
+	}.Restore(connector.Failing)
+	const when = `"2026-01-02T03:04:05.000Z"`
+	want := `{"id":"i","instanceId":"i","serverId":"notes","label":"Ours","name":"Ours","config":{"a":"<&>","n":1.50},"hosting":"CLOUD","transport":"SSE",` +
+		`"status":"ERROR","lastError":"Why","lastUsedAt":` + when + `,"createdBy":"u","createdAt":` + when + `,` +
+		`"tools":[{"name":"a","description":""},{"name":"b","description":"B"}],"hasCredentials":true,"credentialsExpireAt":` + when + `}`
+	if got, err := appendView(nil, viewConnector(i)); err != nil || string(got) != want {
+		t.Errorf("got  %s, %v\nwant %s", got, err, want)
+	}
+}
+
+func TestTheTextsOfAnObjectAreRead(t *testing.T) {
+	d, problem := asObject([]byte(` {"a" : "\u00e9\n", "b": 1, "c": {"a": "inner"}, "d": "", "\u0065": "e"}`)[1:])
+	if want := `{"a":"\u00e9\n","b":1,"c":{"a":"inner"},"d":"","\u0065":"e"}`; d.text != want || problem != "" {
+		t.Errorf("the text is %s, %s", d.text, problem)
+	}
+	if got, want := fmt.Sprint(d.texts), fmt.Sprint(map[string]string{"a": "é\n", "d": "", "e": "e"}); got != want {
+		t.Errorf("the texts are %s, want %s", got, want)
+	}
+	for _, raw := range []string{`"a"`, `[]`, `7`, `true`} {
+		if _, problem := asObject([]byte(raw)); problem != "must be a JSON object" {
+			t.Errorf("%s: %q", raw, problem)
+		}
+	}
+}
+
+func TestTheCatalogIsReadOnce(t *testing.T) {
+	e := openEmbassy(t, notes, "Ada", "Office")
+	w := send(e, get("/api/v1/connector-providers"))
+	body, err := io.ReadAll(w.Body)
+	want := `[{"serverId":"notes","displayName":"Notes","description":"","iconUrl":null,"category":null,"authMode":"SERVER_MEDIATED","mcpTransport":"HTTP",` +
+		`"mcpUrl":"https://notes.example/mcp","credentialFields":[],"command":null}]` + "\n"
+	if err != nil || w.Code != 200 || string(body) != want {
+		t.Fatalf("%d %s, %v", w.Code, body, err)
+	}
+	r := get("/api/v1/connector-providers")
+	r.Header.Set("If-None-Match", w.Header().Get("Etag"))
+	if w := send(e, r); w.Code != http.StatusNotModified || w.Body.Len() != 0 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
