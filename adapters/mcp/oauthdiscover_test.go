@@ -68,6 +68,13 @@ func TestTheDescriptionOfAToolServerIsFound(t *testing.T) {
 			},
 			func(s *stage) string { return s.tool.address },
 		},
+		"without going where the tool server redirects to": {
+			func(s *stage) {
+				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
+				s.tool.say(307)
+			},
+			func(s *stage) string { return s.tool.address },
+		},
 		"in the place of the origin, for the origin": {
 			func(s *stage) {
 				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url, s.auth.Issuer)

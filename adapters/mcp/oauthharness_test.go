@@ -172,6 +172,7 @@ func (f *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header()["Www-Authenticate"] = slices.Clone(f.challenges)
+	w.Header().Set("Location", "http://10.0.0.1/") // counts with the status of a redirect
 	w.WriteHeader(f.status)
 }
 
