@@ -17,12 +17,15 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Bounds of one look at a server.
+// MaxAnswers is how many bytes are read of all answers to one look at a server
+// together.
+const MaxAnswers = 2 << 20
+
+// Further bounds of one look at a server.
 const (
 	toolsLimit  = 20 * time.Second
-	maxPages    = 20      // of a list of tools
-	maxRequests = 64      // of all kinds: a server can ask for answers
-	maxAnswers  = 2 << 20 // bytes of all its answers together
+	maxPages    = 20 // of a list of tools
+	maxRequests = 64 // of all kinds: a server can ask for answers
 )
 
 // initialized is the last version of the protocol that begins with initialize.
@@ -43,7 +46,8 @@ type Servers struct {
 }
 
 // NewServers returns them. The client decides which addresses may be called, and
-// blocked tells its refusals from other errors.
+// blocked tells its refusals from other errors. It has to let answers of MaxAnswers
+// through; how long they take is seen to here.
 func NewServers(client *http.Client, blocked func(error) bool) *Servers {
 	return &Servers{
 		client:  client,
@@ -80,11 +84,11 @@ func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.To
 func (s *Servers) list(ctx context.Context, t connector.Transport, address string, x *exchange) ([]connector.Tool, error) {
 	client := x.client()
 	var transport sdk.Transport = &sdk.StreamableClientTransport{
-		Endpoint: address, HTTPClient: client, DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: maxAnswers,
+		Endpoint: address, HTTPClient: client, DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: MaxAnswers,
 	}
 	var options *sdk.ClientSessionOptions
 	if t == connector.SSE {
-		transport = &sdk.SSEClientTransport{Endpoint: address, HTTPClient: client, MaxEventSize: maxAnswers}
+		transport = &sdk.SSEClientTransport{Endpoint: address, HTTPClient: client, MaxEventSize: MaxAnswers}
 		options = &sdk.ClientSessionOptions{ProtocolVersion: initialized}
 	}
 	session, err := s.sdk.Connect(ctx, transport, options)

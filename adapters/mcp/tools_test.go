@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"collab/adapters/egress"
 	"collab/adapters/mcp"
 	"collab/domain/connector"
 	"collab/domain/fault"
@@ -406,6 +408,46 @@ func TestTheNetworkFails(t *testing.T) {
 			t.Errorf("got %v, %v", got, err)
 		}
 	})
+}
+
+func TestTheGuardedClient(t *testing.T) {
+	s := toolserver.Start(t)
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	call := func(o egress.Options, a connector.Access) ([]connector.Tool, error) {
+		o.MaxBody = mcp.MaxAnswers
+		client := egress.New(o)
+		defer client.CloseIdleConnections()
+		return mcp.NewServers(client, egress.Blocked).Tools(t.Context(), a)
+	}
+	for _, a := range []connector.Access{bearer(connector.HTTP, s.HTTP()), bearer(connector.SSE, s.SSE())} {
+		t.Run(string(a.Transport), func(t *testing.T) {
+			for about, o := range map[string]egress.Options{
+				"a private network": {Insecure: true},
+				"no TLS":            {Networks: loopback},
+			} {
+				t.Run(about, func(t *testing.T) {
+					before := len(s.Requests())
+					_, err := call(o, a)
+					wantFault(t, err, fault.Invalid, "The server's address is not one that can be called")
+					if n := len(s.Requests()) - before; n > 0 {
+						t.Errorf("%d requests were made", n)
+					}
+				})
+			}
+			t.Run("a network that is allowed", func(t *testing.T) {
+				got, err := call(egress.Options{Insecure: true, Networks: loopback}, a)
+				if diff := cmp.Diff(echo, got); err != nil || diff != "" {
+					t.Errorf("%v, tools (-want +got):\n%s", err, diff)
+				}
+			})
+			t.Run("more than is listened to", func(t *testing.T) {
+				s.On("", toolserver.EnormousEvent)
+				defer s.On("", nil)
+				_, err := call(egress.Options{Insecure: true, Networks: loopback}, a)
+				wantFault(t, err, fault.Unavailable, tooMuch)
+			})
+		})
+	}
 }
 
 func TestAddressesThatAreNotCalled(t *testing.T) {

@@ -37,11 +37,11 @@ type exchange struct {
 	last     outcome // guarded by mu
 	broken   bool    // guarded by mu; the stream of events is, by which all answers come
 	requests int     // guarded by mu
-	bytes    int64   // guarded by mu; that are left of maxAnswers
+	bytes    int64   // guarded by mu; that are left of MaxAnswers
 }
 
 func newExchange(ctx context.Context, guarded *http.Client, address *url.URL, headers http.Header) *exchange {
-	return &exchange{ctx: ctx, guarded: guarded, origin: originOf(address), headers: headers, bytes: maxAnswers}
+	return &exchange{ctx: ctx, guarded: guarded, origin: originOf(address), headers: headers, bytes: MaxAnswers}
 }
 
 // client returns the guarded client with the exchange around its transport.
@@ -137,10 +137,13 @@ func (h *heard) Read(p []byte) (int, error) {
 	n, err := h.from.Read(p)
 	h.x.mu.Lock()
 	h.x.bytes -= int64(n)
-	much := h.x.bytes < 0
+	left := h.x.bytes
 	h.x.mu.Unlock()
-	if much {
+	if left < 0 {
 		n, err = 0, errTooMuch
+	}
+	if left == 0 && err != nil && err != io.EOF {
+		err = errTooMuch // which the guarded client has noticed first
 	}
 	if err != nil && err != io.EOF && !h.closed.Load() {
 		h.x.note(h.request, outcome{err: err, begun: true})
