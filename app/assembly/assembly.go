@@ -25,6 +25,7 @@ import (
 	"collab/app/billing"
 	"collab/app/changes"
 	"collab/app/chats"
+	"collab/app/connectors"
 	"collab/app/idempotency"
 	"collab/app/members"
 	"collab/app/metering"
@@ -90,7 +91,7 @@ func server(c Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, roles, newTelemetry, newDraining,
-			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling,
+			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors,
 			operator.New, idempotency.New, newUpkeep, newHandler,
 		),
 		fx.Invoke(serve, keepUp),
@@ -260,6 +261,7 @@ type handlerNeeds struct {
 	Chats       *chats.Chats
 	Metering    *metering.Metering
 	Billing     *billing.Billing
+	Connectors  *connectors.Connectors
 	Telemetry   telemetry
 	Health      ports.Health
 	Draining    *draining
@@ -285,7 +287,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	return httpapi.New(httpapi.Options{
 		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
-		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Heartbeat: n.Config.heartbeat(),
+		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Heartbeat: n.Config.heartbeat(),
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
 		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates,
 		Document: document, JWKS: n.Keys,

@@ -120,6 +120,20 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	read(t, complete...) // who sends no e-mail needs no sender
 }
 
+func TestTheBuiltInModelIsForThisMachineAlone(t *testing.T) {
+	elsewhere := []string{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_IDENTITY_ISSUER=https://id.example.com"}
+	if _, err := ReadConfig(elsewhere); err == nil || !strings.Contains(err.Error(), "the built-in model") {
+		t.Errorf("listening elsewhere with it gives %v", err)
+	}
+	c := read(t, append(elsewhere, "COLLAB_OPENAI_API_KEY=sk-test")...)
+	if all, err := openProviders(c); err != nil || all[byLocal] != nil || all[byOpenAI] == nil {
+		t.Errorf("there are %v, %v", all, err)
+	}
+	if all, err := openProviders(read(t)); err != nil || all[byLocal] == nil {
+		t.Errorf("on this machine there are %v, %v", all, err)
+	}
+}
+
 func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 	for _, c := range []struct{ set, names string }{
 		{"COLLAB_MODE=test", "COLLAB_MODE"},
@@ -141,6 +155,7 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_IDENTITY_ROLE_MAP=x=KING", "COLLAB_IDENTITY_ROLE_MAP"},
 		{"COLLAB_LOG_LEVEL=loud", "COLLAB_LOG_LEVEL"},
 		{"COLLAB_LOG_FORMAT=xml", "COLLAB_LOG_FORMAT"},
+		{"COLLAB_CONNECTOR_NETWORKS=everything", "COLLAB_CONNECTOR_NETWORKS"},
 		{"COLLAB_RATE_LIMITS=caller=many", "COLLAB_RATE_LIMITS"},
 		{"COLLAB_IDENTITY_ISSUER=id.example.com", "COLLAB_IDENTITY_ISSUER"},
 		{"COLLAB_ANTHROPIC_URL=models.example.com", "COLLAB_ANTHROPIC_URL"},

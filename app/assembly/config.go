@@ -18,6 +18,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"collab/adapters/egress"
 	"collab/adapters/httpapi"
 	"collab/domain/org"
 )
@@ -59,18 +60,21 @@ type Config struct {
 	StripePremium  string  `env:"COLLAB_STRIPE_PRICE_PREMIUM" help:"id of the price of the plan PREMIUM"`
 	StripeURL      string  `env:"COLLAB_STRIPE_API_URL" help:"address of a server that speaks Stripe's API, without /v1" or:"Stripe's own"`
 
-	AnthropicKey string `env:"COLLAB_ANTHROPIC_API_KEY" help:"key of Anthropic's API"`
-	AnthropicURL string `env:"COLLAB_ANTHROPIC_URL" help:"address of a server that speaks its protocol, without /v1" or:"Anthropic's own"`
-	OpenAIKey    string `env:"COLLAB_OPENAI_API_KEY" help:"key of OpenAI's API"`
-	OpenAIURL    string `env:"COLLAB_OPENAI_URL" help:"address of a server that speaks its chat completions, with /v1" or:"OpenAI's own"`
-	ModelsFile   string `env:"COLLAB_MODELS_FILE" help:"registry of models, a JSON file" or:"built in"`
-	DefaultModel string `env:"COLLAB_DEFAULT_MODEL" help:"model of chats that name none" or:"the registry's first whose provider is configured"`
-	PostHogKey   string `env:"COLLAB_POSTHOG_KEY" help:"project key of PostHog, which is told of every call of a model; empty: it is not"`
-	PostHogURL   string `env:"COLLAB_POSTHOG_URL" help:"address of a PostHog server" or:"PostHog's own"`
+	AnthropicKey      string `env:"COLLAB_ANTHROPIC_API_KEY" help:"key of Anthropic's API"`
+	AnthropicURL      string `env:"COLLAB_ANTHROPIC_URL" help:"address of a server that speaks its protocol, without /v1" or:"Anthropic's own"`
+	OpenAIKey         string `env:"COLLAB_OPENAI_API_KEY" help:"key of OpenAI's API"`
+	OpenAIURL         string `env:"COLLAB_OPENAI_URL" help:"address of a server that speaks its chat completions, with /v1" or:"OpenAI's own"`
+	ModelsFile        string `env:"COLLAB_MODELS_FILE" help:"registry of models, a JSON file" or:"built in"`
+	DefaultModel      string `env:"COLLAB_DEFAULT_MODEL" help:"model of chats that name none" or:"the registry's first whose provider is configured"`
+	ConnectorsFile    string `env:"COLLAB_CONNECTORS_FILE" help:"catalog of tool servers, a JSON file" or:"built in"`
+	ConnectorNetworks string `env:"COLLAB_CONNECTOR_NETWORKS" help:"networks that are not public where tool servers and their authorization servers may be, such as 10.1.0.0/16, comma separated"`
+
+	PostHogKey string `env:"COLLAB_POSTHOG_KEY" help:"project key of PostHog, which is told of every call of a model; empty: it is not"`
+	PostHogURL string `env:"COLLAB_POSTHOG_URL" help:"address of a PostHog server" or:"PostHog's own"`
 
 	AdminSecret string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
 	CORSOrigins []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
-	RateLimits  string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m"`
+	RateLimits  string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m"`
 	MaxUpload   string   `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" or:"104857600"`
 	Heartbeat   string   `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" or:"30s"`
 	Retention   string   `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" or:"168h"`
@@ -123,7 +127,7 @@ func (c *Config) fill() {
 	def(&c.Mode, development)
 	def(&c.Listen, "127.0.0.1:8080")
 	def(&c.DataDir, "./data")
-	def(&c.RateLimits, "caller=1200/m,address=600/m,chat=60/m")
+	def(&c.RateLimits, "caller=1200/m,address=600/m,chat=60/m,credentials=60/m")
 	def(&c.BusURL, "local://")
 	def(&c.MaxUpload, "104857600")
 	def(&c.Heartbeat, "30s")
@@ -195,6 +199,9 @@ func (c Config) check() error {
 	if _, err := httpapi.ParseRates(c.RateLimits); err != nil {
 		add("COLLAB_RATE_LIMITS: %v", err)
 	}
+	if _, err := egress.ParseNetworks(c.ConnectorNetworks); err != nil {
+		add("COLLAB_CONNECTOR_NETWORKS: %v", err)
+	}
 	if c.LogFormat != "json" && c.LogFormat != "text" {
 		add("COLLAB_LOG_FORMAT must be json or text")
 	}
@@ -203,6 +210,9 @@ func (c Config) check() error {
 	}
 	if c.StripeKey != "" && (c.StripeStandard == "" || c.StripePremium == "" || c.StripeStandard == c.StripePremium) {
 		add("COLLAB_STRIPE_PRICE_STANDARD and COLLAB_STRIPE_PRICE_PREMIUM must be the ids of two prices where COLLAB_STRIPE_SECRET_KEY is set")
+	}
+	if !c.Production() && !c.localModel() && !c.anthropic() && !c.openai() {
+		add("COLLAB_LISTEN must be a loopback address while the built-in model is the only one; set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY to listen elsewhere")
 	}
 	if c.Production() {
 		for _, need := range []struct{ name, value string }{
@@ -264,6 +274,13 @@ func (c Config) maxUpload() int64 {
 
 func (c Config) anthropic() bool { return c.AnthropicKey != "" || c.AnthropicURL != "" }
 func (c Config) openai() bool    { return c.OpenAIKey != "" || c.OpenAIURL != "" }
+
+// localModel reports whether the built-in model is there: like the other stand-ins
+// it is for this machine alone.
+func (c Config) localModel() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	return !c.Production() && err == nil && loopback(host)
+}
 
 func (c Config) heartbeat() time.Duration { return duration(c.Heartbeat) }
 func (c Config) retention() time.Duration { return duration(c.Retention) }

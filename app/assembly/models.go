@@ -41,7 +41,7 @@ func chooseModels(c Config) choice {
 	if c.openai() {
 		all = append(all, "`openai`")
 	}
-	if !c.Production() {
+	if c.localModel() {
 		all = append(all, "`localmodel`")
 	}
 	return choice{
@@ -66,7 +66,7 @@ func openProviders(c Config) (providers, error) {
 		}
 		all[byOpenAI] = m
 	}
-	if !c.Production() {
+	if c.localModel() {
 		all[byLocal] = localmodel.New(func(ctx context.Context) error { return wait(ctx, wordEvery) })
 	}
 	return all, nil

@@ -24,6 +24,7 @@ func profile(c Config) []choice {
 		choosePayments(c),
 		chooseModels(c),
 		chooseAnalytics(c),
+		chooseToolServers(c),
 		chooseIdentity(c),
 		chooseIdentityEvents(c),
 		chooseServiceTokens(c),

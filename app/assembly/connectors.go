@@ -1,0 +1,136 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"go.uber.org/fx"
+
+	"collab/adapters/catalog"
+	"collab/adapters/egress"
+	"collab/adapters/httpapi"
+	"collab/adapters/mcp"
+	"collab/app/connectors"
+	"collab/domain/connector"
+	"collab/ports"
+)
+
+// workEvery is how long work on tool servers that another server has left undone
+// lies there at most.
+const workEvery = 5 * time.Second
+
+// maxToolAnswer bounds what is read of a tool server's answer, in bytes.
+const maxToolAnswer = 4 << 20
+
+// toolEdge is how tool servers and their authorization servers are reached.
+type toolEdge struct {
+	fx.Out
+	Servers    ports.ToolServers
+	Authorizer ports.Authorizer
+}
+
+func chooseToolServers(Config) choice {
+	return choice{group: "ToolServers, Authorizer", adapter: "`mcp`, with the clients of `egress`", option: fx.Provide(toolServers, connectorCatalog)}
+}
+
+func toolServers(lc fx.Lifecycle, c Config, base publicURL, clock ports.Clock) (toolEdge, error) {
+	networks, err := egress.ParseNetworks(c.ConnectorNetworks)
+	if err != nil {
+		return toolEdge{}, fmt.Errorf("COLLAB_CONNECTOR_NETWORKS: %w", err) // checked with the configuration
+	}
+	guarded := func(maxBody int64) *http.Client {
+		client := egress.New(egress.Options{Insecure: !c.Production(), Networks: networks, MaxBody: maxBody})
+		lc.Append(fx.StopHook(client.CloseIdleConnections))
+		return client
+	}
+	return toolEdge{
+		Servers: mcp.NewServers(guarded(maxToolAnswer), egress.Blocked),
+		Authorizer: mcp.NewAuthorizer(mcp.AuthorizerOptions{
+			Client: guarded(0), Blocked: egress.Blocked, Clock: clock, Plain: !c.Production(), Name: "Collab", Home: string(base),
+		}),
+	}, nil
+}
+
+func connectorCatalog(c Config) (connector.Catalog, error) {
+	if c.ConnectorsFile == "" {
+		return catalog.BuiltIn()
+	}
+	text, err := os.ReadFile(c.ConnectorsFile)
+	if err != nil {
+		return connector.Catalog{}, fmt.Errorf("COLLAB_CONNECTORS_FILE: %w", err)
+	}
+	known, err := catalog.Parse(text)
+	if err != nil {
+		return connector.Catalog{}, fmt.Errorf("COLLAB_CONNECTORS_FILE: %w", err)
+	}
+	return known, nil
+}
+
+type connectorsNeeds struct {
+	fx.In
+	Base       publicURL
+	Store      ports.Store
+	Catalog    connector.Catalog
+	Servers    ports.ToolServers
+	Authorizer ports.Authorizer
+	Sealer     ports.Sealer
+	Clock      ports.Clock
+	IDs        ports.IDs
+	Secrets    ports.Secrets
+	Log        *slog.Logger
+}
+
+// newConnectors makes the use cases of tool servers, which do what is due between
+// start and stop.
+func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
+	at := func(path string) string { return string(n.Base) + path }
+	document := ""
+	if strings.HasPrefix(string(n.Base), "https://") {
+		document = at(httpapi.ClientDocumentPath)
+	}
+	s := connectors.New(connectors.Options{
+		Store: n.Store, Catalog: n.Catalog, Servers: n.Servers, Authorizer: n.Authorizer, Sealer: n.Sealer,
+		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log, Pause: backOff,
+		Page: at(httpapi.AuthorizePath), Callback: at(httpapi.CallbackPath), Document: document,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	lc.Append(fx.StartStopHook(
+		func() {
+			go func() {
+				defer close(done)
+				defer s.Wait()
+				tick := time.NewTicker(workEvery)
+				defer tick.Stop()
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-tick.C:
+					case <-s.Woken():
+					}
+					if err := s.Work(ctx); err != nil && ctx.Err() == nil {
+						n.Log.Error("work on connectors could not be begun", "error", err)
+					}
+				}
+			}()
+		},
+		func(stop context.Context) error {
+			cancel()
+			drain, over := within(stop, drainTime)
+			defer over()
+			select {
+			case <-done:
+			case <-drain.Done():
+				n.Log.Error("work on connectors was left behind")
+			}
+			return nil
+		},
+	))
+	return s
+}
