@@ -60,6 +60,8 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Flows", func(t *testing.T) { Flows(t, open) })
 	t.Run("Clients", func(t *testing.T) { Clients(t, open) })
 	t.Run("Revocations", func(t *testing.T) { Revocations(t, open) })
+	t.Run("Releases", func(t *testing.T) { Releases(t, open) })
+	t.Run("Adoption", func(t *testing.T) { Adoption(t, open) })
 }
 
 // suite is the sub-tests of one port by the sentence that each of them proves.

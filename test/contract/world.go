@@ -17,6 +17,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/invitation"
 	"collab/domain/plan"
+	"collab/domain/release"
 	"collab/domain/task"
 	"collab/ports"
 )
@@ -91,6 +92,8 @@ func (w *world) credentials() ports.Credentials     { return w.store.Connections
 func (w *world) flows() ports.Flows                 { return w.store.Connections().Flows() }
 func (w *world) clients() ports.Clients             { return w.store.Connections().Clients() }
 func (w *world) revocations() ports.Revocations     { return w.store.Connections().Revocations() }
+func (w *world) releases() ports.Releases           { return w.store.Deployment().Releases() }
+func (w *world) adoption() ports.Adoption           { return w.store.Deployment().Adoption() }
 
 // atomic runs fn in a transaction that must succeed.
 func (w *world) atomic(fn func(ports.Records) error) {
@@ -173,6 +176,7 @@ var compared = cmp.Options{
 	cmp.Comparer(func(a, b time.Time) bool {
 		return a.Equal(b) && a.Location().String() == b.Location().String()
 	}),
+	cmp.Comparer(func(a, b release.Version) bool { return a.String() == b.String() }),
 	cmpopts.EquateEmpty(),
 }
 
