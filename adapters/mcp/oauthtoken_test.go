@@ -395,6 +395,14 @@ func TestTheScopeIsTheGrantedOne(t *testing.T) {
 	}
 }
 
+// misplaced answers with tokens under the status of something else.
+func misplaced(status int) authserver.Fault {
+	return func(_ *authserver.Server, w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"access_token":"a","token_type":"Bearer"}`)) // what fails is the connection
+	}
+}
+
 // outcomes are what a token endpoint does, and the kind of error that comes of it.
 var outcomes = map[string]struct {
 	fault   authserver.Fault
@@ -425,6 +433,8 @@ var outcomes = map[string]struct {
 	"no answer":                          {authserver.Hang, fault.Unavailable, false, true},
 	"half an answer":                     {authserver.Stall, fault.Unavailable, false, true},
 	"a closed connection":                {authserver.Cut, fault.Unavailable, false, false},
+	"tokens where there is nothing":      {misplaced(404), fault.Unavailable, false, false},
+	"tokens with a redirect":             {misplaced(302), fault.Unavailable, false, false},
 	"a broken server":                    {authserver.Status(500), fault.Unavailable, false, false},
 	"a busy server":                      {authserver.Status(429), fault.Unavailable, false, false},
 	"a redirect into a private network":  {authserver.Redirect("http://10.0.0.1/token"), fault.Unavailable, false, false},
@@ -523,7 +533,7 @@ func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
 
 func TestASecretThatExpiredIsThatOfAnUnknownClient(t *testing.T) {
 	s := set(t, "")
-	s.auth.Set(func(b *authserver.Script) { b.SecretEnds = began })
+	s.auth.Set(func(b *authserver.Script) { b.SecretEnds = time.Unix(1, 0) })
 	server, client, code := s.consent(t)
 	_, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
 	var unknown *connector.UnknownClient

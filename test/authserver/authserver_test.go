@@ -96,7 +96,20 @@ func TestABrowserFindsAFormWithOneButton(t *testing.T) {
 			t.Errorf("%s is not there once:\n%s", part, page)
 		}
 	}
-	if n := len(s.Requests(authserver.Authorization)); n != 1 {
+	at, err := url.Parse(address(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	pressed, err := client.PostForm(at.String(), at.Query()) // what its button sends
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pressed.Body.Close()
+	if to, err := pressed.Location(); err != nil || !strings.HasPrefix(to.String(), redirect+"?") || to.Query().Get("code") == "" {
+		t.Errorf("the button leads to %v, %v", to, err)
+	}
+	if n := len(s.Requests(authserver.Authorization)); n != 2 {
 		t.Errorf("%d requests", n)
 	}
 }
