@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -448,7 +449,9 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				if _, err := r.Connections().Connectors().Update(w.ctx, o, held.ID, failing); err != nil {
 					return err
 				}
-				that(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(free, longAgo(1))})
+				ctx, stop := context.WithTimeout(w.ctx, patience)
+				defer stop()
+				that(w.connectors().Due(ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(free, longAgo(1))})
 				return nil
 			})
 			held.Failures++
