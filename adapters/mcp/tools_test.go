@@ -410,6 +410,40 @@ func TestTheNetworkFails(t *testing.T) {
 	})
 }
 
+// events is a stream of events that names an address, breaks off once a message
+// has come to it, and is closed by who notices.
+type events struct {
+	io.Reader
+	posted, closed chan struct{}
+}
+
+func (e events) Read(p []byte) (int, error) {
+	if n, _ := e.Reader.Read(p); n > 0 { // its only error is its end
+		return n, nil
+	}
+	<-e.posted
+	return 0, io.ErrUnexpectedEOF
+}
+
+func (e events) Close() error {
+	close(e.closed)
+	return nil
+}
+
+func TestEventsBreakOffWhileAMessageIsTaken(t *testing.T) {
+	stream := events{strings.NewReader("event: endpoint\ndata: /messages\n\n"), make(chan struct{}), make(chan struct{})}
+	network := roundTrip(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			return &http.Response{StatusCode: http.StatusOK, Body: stream}, nil
+		}
+		close(stream.posted)
+		<-stream.closed
+		return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody}, nil
+	})
+	_, err := mcp.NewServers(&http.Client{Transport: network}, isBlocked).Tools(t.Context(), bearer(connector.SSE, "https://tools.example"))
+	wantFault(t, err, fault.Unavailable, brokenOff)
+}
+
 func TestTheGuardedClient(t *testing.T) {
 	s := toolserver.Start(t)
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
