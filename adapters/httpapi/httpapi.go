@@ -26,6 +26,7 @@ import (
 	"collab/app/objects"
 	"collab/app/onboarding"
 	"collab/app/operator"
+	"collab/app/releases"
 	"collab/app/tasks"
 	"collab/app/teams"
 	"collab/app/webhooks"
@@ -50,6 +51,7 @@ type Options struct {
 	Metering    *metering.Metering
 	Billing     *billing.Billing
 	Connectors  *connectors.Connectors
+	Releases    *releases.Releases
 
 	Log    *slog.Logger
 	Meter  metric.Meter
@@ -104,7 +106,7 @@ func New(o Options) (http.Handler, error) {
 	for name, missing := range map[string]bool{
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
-		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
+		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Releases": o.Releases == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
 		"Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {

@@ -32,6 +32,7 @@ import (
 	"collab/app/objects"
 	"collab/app/onboarding"
 	"collab/app/operator"
+	"collab/app/releases"
 	"collab/app/tasks"
 	"collab/app/teams"
 	"collab/app/upkeep"
@@ -91,7 +92,7 @@ func server(c Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, roles, newTelemetry, newDraining,
-			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors,
+			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors, newReleases,
 			operator.New, idempotency.New, newUpkeep, newHandler,
 		),
 		fx.Invoke(serve, keepUp),
@@ -262,6 +263,7 @@ type handlerNeeds struct {
 	Metering    *metering.Metering
 	Billing     *billing.Billing
 	Connectors  *connectors.Connectors
+	Releases    *releases.Releases
 	Telemetry   telemetry
 	Health      ports.Health
 	Draining    *draining
@@ -287,7 +289,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	return httpapi.New(httpapi.Options{
 		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
-		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Heartbeat: n.Config.heartbeat(),
+		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.heartbeat(),
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
 		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates,
 		Document: document, JWKS: n.Keys,
@@ -341,13 +343,13 @@ func PrintKeys(out io.Writer, kind string) error {
 	return err
 }
 
-// release is set by the linker for released builds.
-var release string
+// built is set by the linker for released builds.
+var built string
 
 // Version returns the version that the binary was built from.
 func Version() string {
-	if release != "" {
-		return release
+	if built != "" {
+		return built
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version

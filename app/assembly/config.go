@@ -20,6 +20,7 @@ import (
 
 	"collab/adapters/egress"
 	"collab/adapters/httpapi"
+	"collab/domain/id"
 	"collab/domain/org"
 )
 
@@ -72,17 +73,19 @@ type Config struct {
 	PostHogKey string `env:"COLLAB_POSTHOG_KEY" help:"project key of PostHog, which is told of every call of a model; empty: it is not"`
 	PostHogURL string `env:"COLLAB_POSTHOG_URL" help:"address of a PostHog server" or:"PostHog's own"`
 
-	AdminSecret string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
-	CORSOrigins []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
-	RateLimits  string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m"`
-	MaxUpload   string   `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" or:"104857600"`
-	Heartbeat   string   `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" or:"30s"`
-	Retention   string   `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" or:"168h"`
-	SMTPURL     string   `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder"`
-	MailFrom    string   `env:"COLLAB_MAIL_FROM" help:"sender of e-mail; production with COLLAB_SMTP_URL needs it" or:"Collab <no-reply@localhost>"`
-	AppURL      string   `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages"`
-	LogLevel    string   `env:"COLLAB_LOG_LEVEL" help:"debug, info, warn or error" or:"info"`
-	LogFormat   string   `env:"COLLAB_LOG_FORMAT" help:"json or text" or:"json"`
+	AdminSecret  string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
+	CORSOrigins  []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
+	RateLimits   string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m"`
+	MaxUpload    string   `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" or:"104857600"`
+	Heartbeat    string   `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" or:"30s"`
+	Retention    string   `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" or:"168h"`
+	SMTPURL      string   `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder"`
+	MailFrom     string   `env:"COLLAB_MAIL_FROM" help:"sender of e-mail; production with COLLAB_SMTP_URL needs it" or:"Collab <no-reply@localhost>"`
+	AppURL       string   `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages"`
+	ReleaseOrgs  []string `env:"COLLAB_RELEASE_ORGS" help:"ids of the organisations that may publish releases of the desktop application, comma separated; empty: in development all, in production none"`
+	ReleaseHosts []string `env:"COLLAB_RELEASE_HOSTS" help:"hosts that releases may be downloaded from, comma separated; empty: any"`
+	LogLevel     string   `env:"COLLAB_LOG_LEVEL" help:"debug, info, warn or error" or:"info"`
+	LogFormat    string   `env:"COLLAB_LOG_FORMAT" help:"json or text" or:"json"`
 
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
 	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces" or:"collabd"`
@@ -201,6 +204,16 @@ func (c Config) check() error {
 	}
 	if _, err := egress.ParseNetworks(c.ConnectorNetworks); err != nil {
 		add("COLLAB_CONNECTOR_NETWORKS: %v", err)
+	}
+	for _, o := range c.ReleaseOrgs {
+		if _, ok := id.Parse[id.Org](o); !ok {
+			add("COLLAB_RELEASE_ORGS must be ids of organisations, and %q is none", o)
+		}
+	}
+	for _, h := range c.ReleaseHosts {
+		if h == "" || strings.ContainsAny(h, "/:@ ") {
+			add("COLLAB_RELEASE_HOSTS must be names of hosts, without scheme and port, and %q is none", h)
+		}
 	}
 	if c.LogFormat != "json" && c.LogFormat != "text" {
 		add("COLLAB_LOG_FORMAT must be json or text")

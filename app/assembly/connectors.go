@@ -24,8 +24,8 @@ import (
 // lies there at most.
 const workEvery = 5 * time.Second
 
-// maxToolAnswer bounds what is read of a tool server's answer, in bytes.
-const maxToolAnswer = 4 << 20
+// maxToolAnswer bounds what is read of one answer of a tool server, in bytes.
+const maxToolAnswer = mcp.MaxAnswers
 
 // toolEdge is how tool servers and their authorization servers are reached.
 type toolEdge struct {

@@ -1,0 +1,53 @@
+package assembly
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.uber.org/fx"
+
+	"collab/app/releases"
+	"collab/domain/id"
+	"collab/domain/release"
+	"collab/ports"
+)
+
+type releasesNeeds struct {
+	fx.In
+	Config Config
+	Store  ports.Store
+	Bus    ports.Bus
+	Clock  ports.Clock
+	IDs    ports.IDs
+	Log    *slog.Logger
+}
+
+// newReleases makes the use cases of releases, which know all of them from start to
+// stop, and then keep what they have counted.
+func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
+	var publishers []id.Org
+	for _, o := range n.Config.ReleaseOrgs {
+		publishers = append(publishers, id.Org(o))
+	}
+	s := releases.New(releases.Options{
+		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log,
+		Publishers: publishers, Anybody: len(publishers) == 0 && !n.Config.Production(),
+		Hosts: release.Hosts{Names: n.Config.ReleaseHosts, Loopback: !n.Config.Production()},
+	})
+	poll, count := time.NewTicker(releases.PollEvery), time.NewTicker(releases.CountEvery)
+	lc.Append(fx.StartStopHook(
+		func(start context.Context) error { return s.Start(start, poll.C, count.C) },
+		func(stop context.Context) error {
+			poll.Stop()
+			count.Stop()
+			drain, over := within(stop, drainTime)
+			defer over()
+			if err := s.Close(drain); err != nil {
+				n.Log.Error("checks for updates could not be counted", "error", err)
+			}
+			return nil
+		},
+	))
+	return s
+}
