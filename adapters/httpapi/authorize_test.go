@@ -22,7 +22,6 @@ import (
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
-	"collab/domain/id"
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/harness"
@@ -470,10 +469,15 @@ func TestOriginsAreAsBrowsersWriteThem(t *testing.T) {
 }
 
 func TestAFlowThatIsRedeemedIsPending(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	redeemed, err := connector.Flow{Instance: "i", Browser: "b"}.Started(now).Redeemed("b", now)
+	if err != nil || redeemed.Status() != connector.Redeeming {
+		t.Fatalf("the flow is %s, %v", redeemed.Status(), err)
+	}
 	for want, f := range map[string]connector.Flow{
-		`{"status":"pending","instanceId":"i","error":null}`: connector.Flow{Instance: "i"}.Restore(connector.Redeeming),
-		`{"status":"ready","instanceId":"i","error":null}`:   connector.Flow{Instance: "i"}.Done(),
-		`{"status":"error","instanceId":"i","error":"Why"}`:  connector.Flow{Instance: "i"}.Failed("Why"),
+		`{"status":"pending","instanceId":"i","error":null}`: redeemed,
+		`{"status":"ready","instanceId":"i","error":null}`:   redeemed.Done(),
+		`{"status":"error","instanceId":"i","error":"Why"}`:  redeemed.Failed("Why"),
 	} {
 		if got, err := appendView(nil, viewFlow(f)); err != nil || string(got) != want {
 			t.Errorf("got %s, %v, want %s", got, err, want)
@@ -483,17 +487,32 @@ func TestAFlowThatIsRedeemedIsPending(t *testing.T) {
 
 func TestAConnectorIsShownWithoutItsSecrets(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	i := connector.Instance{
-		ID: "i", Org: "o", Provider: "notes", Label: "Ours", Name: new("Ours"), Config: `{"a":"<&>","n":1.50}`, URL: "https://notes.example/mcp",
-		Hosting: connector.Cloud, Transport: connector.SSE, CreatedBy: id.User("u"), CreatedAt: at, LastUsedAt: &at, LastError: "Why", Failures: 3,
-		Tools: []connector.Tool{{Name: "a"}, {Name: "b", Description: "B"}}, Version: 2, ExpiresAt: &at, RenewAt: &at, DueAt: &at,
-	}.Restore(connector.Failing)
+	made, err := connector.New("i", "o", "u", connector.Provider{ID: "notes", Auth: connector.RemoteOAuth, Transport: connector.SSE, URL: "https://notes.example/mcp"},
+		connector.Draft{Name: new("Ours"), Config: `{"a":"<&>","n":1.50}`}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := made.Stored(connector.Credentials{ExpiresAt: &at}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i, err = i.Answered([]connector.Tool{{Name: "a"}, {Name: "b", Description: "B"}}, at); err != nil {
+		t.Fatal(err)
+	}
+	if i, err = i.Failed("Why", at); err != nil {
+		t.Fatal(err)
+	}
 	const when = `"2026-01-02T03:04:05.000Z"`
-	want := `{"id":"i","instanceId":"i","serverId":"notes","label":"Ours","name":"Ours","config":{"a":"<&>","n":1.50},"hosting":"CLOUD","transport":"SSE",` +
-		`"status":"ERROR","lastError":"Why","lastUsedAt":` + when + `,"createdBy":"u","createdAt":` + when + `,` +
-		`"tools":[{"name":"a","description":""},{"name":"b","description":"B"}],"hasCredentials":true,"credentialsExpireAt":` + when + `}`
-	if got, err := appendView(nil, viewConnector(i)); err != nil || string(got) != want {
-		t.Errorf("got  %s, %v\nwant %s", got, err, want)
+	const head = `{"id":"i","instanceId":"i","serverId":"notes","label":"Ours","name":"Ours","config":{"a":"<&>","n":1.50},"hosting":"CLOUD","transport":"SSE",`
+	for want, i := range map[string]connector.Instance{
+		head + `"status":"DISCONNECTED","lastError":null,"lastUsedAt":null,"createdBy":"u","createdAt":` + when + `,` +
+			`"tools":[],"hasCredentials":false,"credentialsExpireAt":null}`: made,
+		head + `"status":"ERROR","lastError":"Why","lastUsedAt":` + when + `,"createdBy":"u","createdAt":` + when + `,` +
+			`"tools":[{"name":"a","description":""},{"name":"b","description":"B"}],"hasCredentials":true,"credentialsExpireAt":` + when + `}`: i,
+	} {
+		if got, err := appendView(nil, viewConnector(i)); err != nil || string(got) != want {
+			t.Errorf("got  %s, %v\nwant %s", got, err, want)
+		}
 	}
 }
 
