@@ -57,7 +57,6 @@ type Releases struct {
 	hints   chan struct{}
 	unhear  func()
 	reading sync.Mutex // held by who replaces the snapshot
-	failing atomic.Bool
 }
 
 // New returns the use cases, which know no releases before Start.
@@ -84,6 +83,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 	}
 	s.unhear = unhear
 	s.work.Go(func() {
+		failing := false
 		for {
 			select {
 			case <-s.ctx.Done():
@@ -91,16 +91,17 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-poll:
 			case <-s.hints:
 			}
-			s.timed("releases could not be read", s.Refresh)
+			failing = s.timed(s.Refresh, failing, "releases could not be read")
 		}
 	})
 	s.work.Go(func() {
+		failing := false
 		for {
 			select {
 			case <-s.ctx.Done():
 				return
 			case <-count:
-				s.timed("checks for updates could not be counted", s.Keep)
+				failing = s.timed(s.Keep, failing, "checks for updates could not be counted")
 			}
 		}
 	})
@@ -115,20 +116,19 @@ func (s *Releases) hint() {
 	}
 }
 
-// timed does something in time, and says when it begins to fail.
-func (s *Releases) timed(failure string, fn func(context.Context) error) {
+// timed does something in time, and reports whether it fails; when it begins to,
+// the log says so.
+func (s *Releases) timed(fn func(context.Context) error, failing bool, failure string) bool {
 	ctx, over := context.WithTimeout(s.ctx, patience)
 	defer over()
 	err := fn(ctx)
 	if s.ctx.Err() != nil {
-		return
+		return failing
 	}
-	if err != nil && !s.failing.Swap(true) {
+	if err != nil && !failing {
 		s.Log.Error(failure, "error", err)
 	}
-	if err == nil {
-		s.failing.Store(false)
-	}
+	return err != nil
 }
 
 // Close ends the work and keeps what was counted.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"collab/domain/org"
+	"collab/domain/release"
 	"collab/ports"
 )
 
@@ -37,6 +38,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Journal().Inbox().Prune(ctx, now.Add(-inboxRetention)),
 		u.store.Journal().Replays().Prune(ctx, now),
 		u.store.Connections().Flows().Sweep(ctx, now),
+		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),
 		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),
 		u.erase(ctx, now),
 		u.Collect(ctx, false, false, func(Garbage) error { return nil }),

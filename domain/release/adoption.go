@@ -22,7 +22,7 @@ func ParseDay(s string) (d Day, ok bool) {
 type Tally struct {
 	Day Day
 	Target
-	Version string // in its full form; Other for those that are not counted one by one
+	Version string // in its full form without build metadata; Other for those that are not counted one by one
 	Checks  int64
 	Offered int64 // checks that were answered with an update
 }

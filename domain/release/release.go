@@ -126,7 +126,7 @@ type Hosts struct {
 func New(releaseID id.Release, d Draft, from Hosts, now time.Time) (Release, error) {
 	r := Release{ID: releaseID, Settings: d.Settings, PublishedAt: now, UpdatedAt: now}
 	if d.PublishedAt != nil {
-		r.PublishedAt = *d.PublishedAt
+		r.PublishedAt = kept(*d.PublishedAt)
 	}
 	if d.Channel == "" {
 		d.Channel = string(Stable)
@@ -168,6 +168,7 @@ func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	set(&c, "rolloutPercentage", p.Rollout, &r.Rollout)
 	set(&c, "active", p.Active, &r.Active)
 	set(&c, "publishedAt", p.PublishedAt, &r.PublishedAt)
+	r.PublishedAt = kept(r.PublishedAt)
 	r.SHA512 = p.SHA512.Over(r.SHA512)
 	r.SHA1 = p.SHA1.Over(r.SHA1)
 	r.FileSizeBytes = p.FileSizeBytes.Over(r.FileSizeBytes)
@@ -178,6 +179,9 @@ func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	r.check(&c, from)
 	return r, c.Err()
 }
+
+// kept is a time as it is kept.
+func kept(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // set changes a setting that cannot be null.
 func set[T any](c *check.List, field string, p patch.Field[T], to *T) {
@@ -279,12 +283,12 @@ func (h Hosts) check(c *check.List, address string) {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority = rest[:i]
 	}
-	host := authority
-	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
-		host = host[:i]
+	host, port := authority, ""
+	if i := strings.LastIndexByte(authority, ':'); i > strings.LastIndexByte(authority, ']') {
+		host, port = authority[:i], authority[i+1:]
 	}
 	host = strings.ToLower(host)
-	if !ok || host == "" || strings.ContainsAny(address, " \t\r\n\"<>\\^`{|}") || strings.ContainsRune(authority, '@') || !printable(address) {
+	if !ok || !isHost(host) || len(port) > 5 || strings.Trim(port, digits) != "" || strings.ContainsAny(rest, "\"<>\\^`{|}") || !printable(rest) {
 		c.Add(field, "must be an https address")
 		return
 	}
@@ -320,6 +324,18 @@ func printable(s string) bool {
 	return true
 }
 
+const digits = "0123456789"
+
+// isHost reports whether s, in lower case, is a name, an IPv4 address or, in
+// brackets, an IPv6 address, as far as their characters tell.
+func isHost(s string) bool {
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+		return ok && inner != "" && strings.Trim(inner, digits+"abcdef:.") == ""
+	}
+	return s != "" && strings.Trim(s, digits+"abcdefghijklmnopqrstuvwxyz-._") == ""
+}
+
 func loopback(host string) bool {
-	return host == "localhost" || host == "[::1]" || strings.HasPrefix(host, "127.") && strings.Trim(host, "0123456789.") == ""
+	return host == "localhost" || host == "[::1]" || strings.HasPrefix(host, "127.") && strings.Trim(host, digits+".") == ""
 }

@@ -3,7 +3,10 @@
 package release
 
 import (
+	"errors"
 	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/Masterminds/semver/v3"
 
@@ -35,10 +38,21 @@ func ParseVersion(field, s string) (Version, error) {
 		t = m[1] + ".0" + m[2]
 	}
 	v, err := semver.StrictNewVersion(t)
-	if err != nil {
+	if err != nil || !ordered(v.Prerelease()) {
 		return Version{}, fault.Field(field, "must be a semantic version such as 1.4.2")
 	}
 	return Version{v}, nil
+}
+
+// ordered reports whether all numbers of a prerelease have 64 bits: the order
+// of greater ones would be that of texts.
+func ordered(prerelease string) bool {
+	for part := range strings.SplitSeq(prerelease, ".") {
+		if _, err := strconv.ParseUint(part, 10, 64); errors.Is(err, strconv.ErrRange) && strings.Trim(part, "0123456789") == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // String returns the version in its full form, without a v.
