@@ -115,23 +115,23 @@ func unanswered(err error) error {
 // made there, by the document that describes us, or by a client that is registered
 // now and kept for everybody who comes after.
 func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (connector.Client, error) {
-	if c, ok := s.Catalog.Client(server.Issuer); ok {
+	if c, ok := s.named(server); ok {
 		return c, nil
 	}
-	if server.Documents && s.Document != "" {
-		return connector.Client{ID: s.Document, Method: "none"}, nil
+	if kept, err := s.lasting(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
+		return kept, err
 	}
-	clients := s.Store.Connections().Clients()
-	// A secret has to last for as long as the authorization.
-	least := s.Clock.Now().Add(connector.FlowLifetime)
-	kept, err := clients.Get(ctx, server.Issuer, s.Callback)
-	switch {
-	case err == nil && (kept.ExpiresAt == nil || kept.ExpiresAt.After(least)):
-		return s.known(kept)
-	case err != nil && !fault.Is(err, fault.NotFound):
-		return connector.Client{}, err
-	case server.Registration == "":
+	if server.Registration == "" {
 		return connector.Client{}, fault.New(fault.Conflict, "The provider's authorization server takes only clients that an operator has registered there")
+	}
+	// Of those who ask this server at once, one registers a client.
+	done, err := s.turn(ctx, server.Issuer)
+	if err != nil {
+		return connector.Client{}, err
+	}
+	defer done()
+	if kept, err := s.lasting(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
+		return kept, err
 	}
 	made, expires, err := s.Authorizer.Register(ctx, server, s.Callback)
 	if err != nil {
@@ -143,10 +143,60 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 			return connector.Client{}, err
 		}
 	}
-	if kept, err = clients.Put(ctx, r, least); err != nil {
+	kept, err := s.Store.Connections().Clients().Put(ctx, r, s.Clock.Now().Add(connector.FlowLifetime))
+	if err != nil {
 		return connector.Client{}, err
 	}
 	return s.known(kept)
+}
+
+// named returns the client by which an authorization server knows us without
+// having made it for us.
+func (s *Connectors) named(server connector.AuthServer) (connector.Client, bool) {
+	if c, ok := s.Catalog.Client(server.Issuer); ok {
+		return c, true
+	}
+	return connector.Client{ID: s.Document, Method: "none"}, server.Documents && s.Document != ""
+}
+
+// lasting returns the registered client of an issuer; NotFound unless its secret
+// lasts for as long as an authorization.
+func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Client, error) {
+	kept, err := s.Store.Connections().Clients().Get(ctx, issuer, s.Callback)
+	if err != nil {
+		return connector.Client{}, err
+	}
+	if kept.ExpiresAt != nil && !kept.ExpiresAt.After(s.Clock.Now().Add(connector.FlowLifetime)) {
+		return connector.Client{}, fault.Missing("Client")
+	}
+	return s.known(kept)
+}
+
+// turn waits until nobody else here registers a client at the issuer. It returns
+// what ends the caller's turn.
+func (s *Connectors) turn(ctx context.Context, issuer string) (done func(), err error) {
+	for {
+		s.mu.Lock()
+		other, busy := s.registering[issuer]
+		mine := make(chan struct{})
+		if !busy {
+			s.registering[issuer] = mine
+		}
+		s.mu.Unlock()
+		if !busy {
+			return func() {
+				s.mu.Lock()
+				delete(s.registering, issuer)
+				s.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 func (s *Connectors) known(r connector.Registered) (connector.Client, error) {
@@ -161,13 +211,19 @@ func (s *Connectors) known(r connector.Registered) (connector.Client, error) {
 	return c, nil
 }
 
-// same is client for a flow that began with one.
+// same returns the client that a flow began with. Its secret may end any moment.
 func (s *Connectors) same(ctx context.Context, f connector.Flow) (connector.Client, error) {
-	c, err := s.client(ctx, f.Server)
-	if err == nil && c.ID != f.Client {
+	if c, ok := s.named(f.Server); ok && c.ID == f.Client {
+		return c, nil
+	}
+	kept, err := s.Store.Connections().Clients().Get(ctx, f.Server.Issuer, f.Redirect)
+	switch {
+	case err == nil && kept.ID == f.Client:
+		return s.known(kept)
+	case err == nil || fault.Is(err, fault.NotFound):
 		err = fault.New(fault.Conflict, "The authorization has to be started again, as this service is known to the provider by another name now")
 	}
-	return c, err
+	return connector.Client{}, err
 }
 
 // Asked is what people are asked to confirm.
@@ -305,7 +361,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 	if err != nil {
 		return errors.Join(err, s.forget(ctx, err))
 	}
-	return s.Store.Atomic(ctx, func(r ports.Records) error {
+	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		if err := held(ctx, r, actor); err != nil {
 			return err
 		}
@@ -317,6 +373,10 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 		}
 		return s.audit(ctx, r, actor, audit.ConnectorAuthorised, f.Instance, "")
 	})
+	if err != nil {
+		return errors.Join(err, s.disown(ctx, f.Org, c))
+	}
+	return nil
 }
 
 // forget forgets a registered client where err says that its authorization server

@@ -46,13 +46,16 @@ type Connectors struct {
 	Options
 	woken chan struct{}
 
-	mu      sync.Mutex
-	running int // instances and revocations that are worked on; guarded by mu
-	work    sync.WaitGroup
+	mu          sync.Mutex
+	running     int                      // instances and revocations that are worked on; guarded by mu
+	registering map[string]chan struct{} // closed when a client is registered at the issuer, or is not; guarded by mu
+	work        sync.WaitGroup
 }
 
 // New returns the use cases.
-func New(o Options) *Connectors { return &Connectors{Options: o, woken: make(chan struct{}, 1)} }
+func New(o Options) *Connectors {
+	return &Connectors{Options: o, woken: make(chan struct{}, 1), registering: map[string]chan struct{}{}}
+}
 
 // Providers returns the entries of the catalog that instances can be made of.
 func (s *Connectors) Providers() []connector.Provider { return s.Catalog.Enabled() }
@@ -228,7 +231,15 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 			return err
 		}
 		if was.Version > 0 {
-			if err := s.revokeLater(ctx, r, was); err != nil {
+			c, err := s.open(ctx, r, was)
+			switch {
+			case isUnreadable(err):
+				// Nobody can take it back, and nobody can use it.
+				s.Log.Error("an authorization is not taken back at its provider", "instance", string(i), "org", string(actor.Org), "error", err)
+			case err != nil:
+				return err
+			}
+			if err := s.revokeLater(ctx, r, actor.Org, i, c); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package connectors
 
 import (
 	"context"
+	"errors"
 
 	"collab/domain/connector"
 	"collab/domain/fault"
@@ -67,10 +68,15 @@ func (s *Connectors) open(ctx context.Context, r ports.Records, i connector.Inst
 func (s *Connectors) unseal(sealed, bound []byte) ([]byte, error) {
 	plain, err := s.Sealer.Open(sealed, bound)
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "What is kept of the connector cannot be opened")
+		return nil, fault.Wrap(fault.Internal, errors.Join(errUnreadable, err), "What is kept of the connector cannot be opened")
 	}
 	return plain, nil
 }
+
+var errUnreadable = errors.New("sealed with a key that is not known")
+
+// isUnreadable reports whether an error is that of unseal.
+func isUnreadable(err error) bool { return errors.Is(err, errUnreadable) }
 
 // read returns an instance with its credentials, of one version; those are zero
 // where it has none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"collab/domain/connector"
 	"collab/domain/fault"
@@ -15,7 +16,12 @@ import (
 const atOnce = 16
 
 // tries is how often a reader looks whether somebody else has renewed a token.
-const tries = 6
+const tries = 5
+
+// grace is how long a renewal goes on when the server is going away: a refresh
+// token that was sent may be worth nothing any more, and what comes for it is all
+// that there is.
+const grace = time.Second
 
 // wake has the work looked for at once.
 func (s *Connectors) wake() {
@@ -112,15 +118,15 @@ func (s *Connectors) tend(ctx context.Context, claimed connector.Instance) error
 		return s.note(ctx, i, func(i connector.Instance) (connector.Instance, error) { return i.Idle(), nil })
 	}
 	tools, err := s.tools(ctx, i, c)
-	if fault.Is(err, fault.Forbidden) && c.Renewal != "" && i.ExpiresAt != nil && !renewed {
-		// A token can be taken back before its time.
+	if fault.Is(err, fault.Forbidden) && (c.Renewable || c.Renewal != "" && i.ExpiresAt == nil) && !renewed {
+		// A token can be taken back before its time, which not every server tells.
 		if i, c, renewed, err = s.renew(ctx, i, c); err != nil || !renewed {
 			return err
 		}
 		tools, err = s.tools(ctx, i, c)
 	}
 	if ctx.Err() != nil {
-		return nil // that says nothing about the server; the claim runs out
+		return s.handOn(ctx, i) // that says nothing about the server
 	}
 	reason, why := said(err)
 	if why != nil {
@@ -178,17 +184,17 @@ func (s *Connectors) note(ctx context.Context, claimed connector.Instance, chang
 // instance and its credentials as they are then, still claimed; false when there
 // is nothing more to do for it now.
 func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c connector.Credentials) (i connector.Instance, now connector.Credentials, ok bool, err error) {
-	if c.Renewal == "" {
+	if c.Renewal == "" || claimed.ExpiresAt != nil && !c.Renewable {
 		return claimed, c, false, s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
 			return i.Withdrawn("The access token has expired, and the connector has to be authorised again")
 		})
 	}
-	now, err = s.Authorizer.Renew(ctx, c.Renewal)
+	asking, over := outlasting(ctx)
+	defer over()
+	now, err = s.Authorizer.Renew(asking, c.Renewal)
 	if err != nil {
 		return claimed, c, false, s.notRenewed(ctx, claimed, err)
 	}
-	// A refresh token that was used is worth nothing any more: what came for it is
-	// kept also when the server is going away.
 	ctx = context.WithoutCancel(ctx)
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		var e error
@@ -206,16 +212,29 @@ func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c co
 	})
 	if fault.Is(err, fault.NotFound) {
 		// It was deleted meanwhile, and what was taken back then was the old one.
-		return i, now, false, s.Authorizer.Revoke(ctx, now.Renewal)
+		return i, now, false, s.disown(ctx, claimed.Org, now)
 	}
 	return i, now, ok && err == nil, err
 }
 
+// outlasting returns a context that ends a moment after ctx does.
+func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	long, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		moment, over := context.WithTimeout(long, grace)
+		defer over()
+		<-moment.Done()
+		end()
+	})
+	return long, func() { stop(); end() }
+}
+
 // notRenewed notes why a token could not be renewed.
 func (s *Connectors) notRenewed(ctx context.Context, claimed connector.Instance, err error) error {
-	if ctx.Err() != nil {
-		return nil // that says nothing about the provider; the claim runs out
+	if ctx.Err() != nil && !fault.Is(err, fault.Forbidden) {
+		return s.handOn(ctx, claimed) // that says nothing about the provider
 	}
+	ctx = context.WithoutCancel(ctx)
 	reason, ours := said(err)
 	if ours != nil {
 		return ours
@@ -229,29 +248,36 @@ func (s *Connectors) notRenewed(ctx context.Context, claimed connector.Instance,
 	}))
 }
 
+// handOn leaves an instance that was claimed to another server.
+func (s *Connectors) handOn(ctx context.Context, claimed connector.Instance) error {
+	return s.note(context.WithoutCancel(ctx), claimed, func(i connector.Instance) (connector.Instance, error) {
+		return i.HandedOn(s.Clock.Now()), nil
+	})
+}
+
 // fresh has the token of an instance renewed where it has expired. Of all who ask
 // at once one does it, and the others wait for that.
 func (s *Connectors) fresh(ctx context.Context, o id.Org, instance id.Connector) error {
+	tried := false
 	for attempt := 1; ; attempt++ {
 		i, err := s.Store.Connections().Connectors().Get(ctx, o, instance)
+		now := s.Clock.Now()
 		switch {
-		case err != nil || !i.Expired(s.Clock.Now()):
+		case err != nil || !i.Expired(now):
 			return err
 		case i.DueAt == nil:
 			return fault.New(fault.Conflict, "The connector's access token has expired, and the connector has to be authorised again")
+		case tried || attempt > tries || i.DueAt.After(now.Add(connector.Hold)): // the last is no claim of somebody's, but waiting after failures
+			return fault.New(fault.Unavailable, "The connector's access token has expired, and could not be refreshed yet")
 		}
-		claimed, err := s.Store.Connections().Connectors().Update(ctx, o, instance, func(i connector.Instance) (connector.Instance, error) {
-			return i.Claimed(s.Clock.Now())
-		})
+		renewed, err := s.renewNow(ctx, o, instance)
 		switch {
+		case err == nil && renewed:
+			return nil // if it has expired again, another would not be better
 		case err == nil:
-			if err := s.renewNow(ctx, claimed); err != nil {
-				return err
-			}
+			tried = true
 		case !fault.Is(err, fault.Conflict):
 			return err
-		case attempt == tries:
-			return fault.New(fault.Unavailable, "The connector's access token has expired, and could not be refreshed yet")
 		default:
 			if err := s.Pause(ctx, attempt); err != nil {
 				return err
@@ -260,32 +286,48 @@ func (s *Connectors) fresh(ctx context.Context, o id.Org, instance id.Connector)
 	}
 }
 
-// renewNow renews the token of an instance that was claimed for somebody who waits,
-// and leaves the rest of what is due to the work.
-func (s *Connectors) renewNow(ctx context.Context, claimed connector.Instance) error {
-	i, c, err := s.read(ctx, claimed.Org, claimed.ID)
+// renewNow claims an instance and renews its token for somebody who waits, and
+// leaves the rest of what is due to the work. False: the token could not be
+// renewed. Conflict when somebody else is at it.
+func (s *Connectors) renewNow(ctx context.Context, o id.Org, instance id.Connector) (bool, error) {
+	// What has begun is ended, also when nobody waits any more: see grace.
+	ctx, over := context.WithTimeout(context.WithoutCancel(ctx), redeemWithin)
+	defer over()
+	claimed, err := s.Store.Connections().Connectors().Update(ctx, o, instance, func(i connector.Instance) (connector.Instance, error) {
+		return i.Claimed(s.Clock.Now())
+	})
+	if err != nil {
+		return false, err
+	}
+	i, c, err := s.read(ctx, o, instance)
 	if err != nil || !mine(i, claimed) {
-		return err
+		return false, err
 	}
 	i, _, ok, err := s.renew(ctx, i, c)
 	if err != nil || !ok {
-		return err
+		return false, err
 	}
 	defer s.wake()
-	return s.note(ctx, i, func(i connector.Instance) (connector.Instance, error) { return i.HandedOn(s.Clock.Now()), nil })
+	return true, s.handOn(ctx, i)
 }
 
-// revokeLater notes that the authorization of an instance is to be taken back.
-func (s *Connectors) revokeLater(ctx context.Context, r ports.Records, i connector.Instance) error {
-	c, err := s.open(ctx, r, i)
-	if err != nil || c.Renewal == "" {
-		return err
+// revokeLater notes that an authorization is to be taken back, if it can be.
+func (s *Connectors) revokeLater(ctx context.Context, r ports.Records, o id.Org, of id.Connector, c connector.Credentials) error {
+	if c.Renewal == "" {
+		return nil
 	}
-	sealed, err := s.Sealer.Seal([]byte(c.Renewal), connector.RevocationContext(i.Org, i.ID))
+	sealed, err := s.Sealer.Seal([]byte(c.Renewal), connector.RevocationContext(o, of))
 	if err != nil {
 		return err
 	}
-	return r.Connections().Revocations().Add(ctx, connector.Revocation{ID: i.ID, Org: i.Org, Renewal: sealed, DueAt: s.Clock.Now()})
+	return r.Connections().Revocations().Add(ctx, connector.Revocation{ID: of, Org: o, Renewal: sealed, DueAt: s.Clock.Now()})
+}
+
+// disown has an authorization taken back that no instance has. It gets an id of
+// its own, as the instance that it was meant for may have left another behind.
+func (s *Connectors) disown(ctx context.Context, o id.Org, c connector.Credentials) error {
+	defer s.wake()
+	return s.revokeLater(ctx, s.Store, o, id.Connector(s.IDs.New()), c)
 }
 
 // revoke takes an authorization back.
