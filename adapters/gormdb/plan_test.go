@@ -25,6 +25,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/quota"
+	"collab/domain/release"
 	"collab/domain/replay"
 	"collab/domain/task"
 	"collab/domain/team"
@@ -45,6 +46,7 @@ const (
 	kindInvitation
 	kindObject
 	kindConnector
+	kindRelease
 
 	tenants       = 100
 	organisationN = 3000 // most of them are empty
@@ -165,6 +167,9 @@ func load(t *testing.T, db *DB) {
 			uid(kindUser, "o", "1") + ", 'pending', '{}', '', '', " + some + ", '', '', n, n * 100 + o " + each(200),
 		"INSERT INTO connector_clients (issuer, redirect, client_id, method, expires_at) SELECT 'i' || o || '_' || n, 'r', 'c', 'none', n " + each(20),
 		"INSERT INTO connector_revocations (org_id, id, renewal, attempts, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") + ", " + some + ", 0, n * 100 + o " + each(200),
+		"INSERT INTO releases (id, version, version_key, platform, arch, channel, download_url, is_mandatory, rollout, is_active, published_at, updated_at) SELECT " + uid(kindRelease, "o", "n") +
+			", o || '.' || n || '.0', o || '.' || n || '.0', 'LINUX', 'X64', 'STABLE', 'https://a/b', false, 100, true, n, n " + each(3),
+		"INSERT INTO release_adoption (day, platform, arch, channel, version, checks, offered) SELECT '20' || (10 + n / 3) || '-01-01', 'LINUX', 'X64', 'STABLE', o || '.' || n || '.0', n, 0 " + each(200),
 	}, ledgerSums(db.dialect)...) {
 		if _, err := db.pools[0].ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%v in %s", err, statement)
@@ -421,8 +426,9 @@ func literalOf(t *testing.T, v any) string {
 }
 
 // guarded are the tables that no statement may go through: all but
-// organisations, which are few, and which who lists them wants all of.
-var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients")
+// organisations and releases, which are few, and which who lists them wants all
+// of.
+var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients", "release_adoption")
 
 func checkScans(t *testing.T, s statement, p planned) {
 	t.Helper()
@@ -709,6 +715,27 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 				err = fmt.Errorf("%d are due: %w", len(due), err)
 			}
 			return errors.Join(err, q.Add(ctx, v), q.Put(ctx, v), q.Remove(ctx, o, v.ID))
+		},
+		"releases": func(_ *DB, r ports.Records) error {
+			q := r.Deployment().Releases()
+			_, all, err := q.All(ctx)
+			if err != nil || len(all) != 3*tenants {
+				return fmt.Errorf("%d releases: %w", len(all), err)
+			}
+			fresh := all[0]
+			fresh.ID, fresh.Channel = uid[id.Release](kindRelease, 7, 90_000), release.Beta
+			return errors.Join(drop(q.Revision(ctx)), q.Add(ctx, fresh),
+				drop(q.Update(ctx, uid[id.Release](kindRelease, 7, 2), func(r release.Release) (release.Release, error) { return r, nil })))
+		},
+		"adoption": func(_ *DB, r ports.Records) error {
+			q := r.Deployment().Adoption()
+			of := release.Target{Platform: release.Linux, Arch: release.X64, Channel: release.Stable}
+			all, err := q.List(ctx, "2011-01-01", "2012-01-01", release.Target{})
+			if len(all) != 6*tenants {
+				err = fmt.Errorf("%d counts: %w", len(all), err)
+			}
+			return errors.Join(err, drop(q.List(ctx, "2011-01-01", "2012-01-01", of)), drop(q.List(ctx, "2011-01-01", "2012-01-01", release.Target{Channel: release.Stable})),
+				q.Add(ctx, all), q.Prune(ctx, "2010-02-01"))
 		},
 		"erasure": func(_ *DB, r ports.Records) error { return r.Directory().Organisations().Erase(ctx, other, now) },
 	}

@@ -258,7 +258,9 @@ func (q adoption) List(ctx context.Context, first, last release.Day, of release.
 	return all(ctx, q.read, "Count", scanTally, query+" ORDER BY day, platform, arch, channel, version", args...)
 }
 
+// Prune names a first day as well: of a range with one end alone Postgres thinks
+// that it is a third of the table.
 func (q adoption) Prune(ctx context.Context, before release.Day) error {
-	_, err := exec(ctx, q.write, "Count", "DELETE FROM release_adoption WHERE day < ?", string(before))
+	_, err := exec(ctx, q.write, "Count", "DELETE FROM release_adoption WHERE day >= '' AND day < ?", string(before))
 	return err
 }
