@@ -1,0 +1,297 @@
+package release_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/id"
+	"collab/domain/release"
+)
+
+// on is an active release for everybody, the n-th.
+func on(t testing.TB, n int, v string, p release.Platform, a release.Arch, c release.Channel) release.Release {
+	t.Helper()
+	return release.Release{
+		ID: id.Release(fmt.Sprintf("00000000-0000-7000-8000-%012x", n)), Version: version(t, v), Target: release.Target{Platform: p, Arch: a, Channel: c},
+		Settings: release.Settings{Rollout: 100, Active: true}, PublishedAt: now.Add(time.Duration(n) * time.Minute), UpdatedAt: now,
+	}
+}
+
+func TestTheBucketOfADeviceIsTheRemainderOfItsDigest(t *testing.T) {
+	for _, client := range []string{"", "a", "device-1", "0198a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b", "ü\x00\xff"} {
+		sum := sha256.Sum256([]byte(client))
+		want := new(big.Int).Mod(new(big.Int).SetBytes(sum[:8]), big.NewInt(100)).Int64()
+		if got := release.Bucket(client); int64(got) != want {
+			t.Errorf("%q is in %d, want %d", client, got, want)
+		}
+	}
+	// sha256("a") begins with ca978112ca1bbdca.
+	if got := release.Bucket("a"); got != int(uint64(0xca978112ca1bbdca)%100) {
+		t.Errorf("a is in %d", got)
+	}
+}
+
+func TestARolloutReachesItsPartOfTheDevices(t *testing.T) {
+	const devices = 1_000_000
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, client := range map[string]func(n int) string{
+		"counted":  func(n int) string { return fmt.Sprint(n) },
+		"prefixed": func(n int) string { return fmt.Sprintf("device-%08d", n) },
+		"UUIDs": func(int) string {
+			return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", r.Uint32(), r.Uint32N(1<<16), r.Uint32N(1<<12), r.Uint32N(1<<12), r.Uint64N(1<<48))
+		},
+	} {
+		var in [100]int
+		for n := range devices {
+			in[release.Bucket(client(n))]++
+		}
+		reached := 0
+		for percent, n := range in {
+			reached += n
+			if off := float64(reached)/devices*100 - float64(percent+1); off > 0.3 || off < -0.3 {
+				t.Errorf("%s: %d %% reach %d of %d", name, percent+1, reached, devices)
+			}
+		}
+	}
+}
+
+func TestARolloutThatIsRaisedTakesNobodyAway(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		client := rapid.String().Draw(t, "client")
+		var r release.Release
+		was := false
+		for r.Rollout = 0; r.Rollout <= 100; r.Rollout++ {
+			served := r.Served(client)
+			switch {
+			case was && !served:
+				t.Fatalf("%q is served at %d %% and not at %d %%", client, r.Rollout-1, r.Rollout)
+			case r.Rollout == 0 && served:
+				t.Fatalf("%q is served at 0 %%", client)
+			case r.Rollout == 100 && !served:
+				t.Fatalf("%q is not served at 100 %%", client)
+			case client == "" && served != (r.Rollout == 100):
+				t.Fatalf("a device that tells no id is served at %d %%: %t", r.Rollout, served)
+			case client != "" && served != (release.Bucket(client) < r.Rollout):
+				t.Fatalf("%q of bucket %d is served at %d %%: %t", client, release.Bucket(client), r.Rollout, served)
+			}
+			was = served
+		}
+	})
+}
+
+func TestWhichReleaseDevicesAreToHave(t *testing.T) {
+	const mac, win = release.Darwin, release.Win32
+	const arm, x64, all = release.ARM64, release.X64, release.Universal
+	off := func(r release.Release) release.Release {
+		r.Active = false
+		return r
+	}
+	type device struct {
+		platform release.Platform
+		arch     release.Arch
+		channel  release.Channel
+	}
+	for _, c := range []struct {
+		about string
+		there []release.Release
+		want  map[device]int // the number of a release; others have none
+	}{
+		{"nothing is there for anybody", nil, nil},
+		{"a release is its target's alone", []release.Release{on(t, 1, "1.0.0", mac, arm, release.Stable)}, map[device]int{{mac, arm, release.Stable}: 1}},
+		{"a universal one is for all of its platform", []release.Release{on(t, 1, "1.0.0", mac, all, release.Stable)},
+			map[device]int{{mac, arm, release.Stable}: 1, {mac, x64, release.Stable}: 1, {mac, all, release.Stable}: 1}},
+		{"the one made for the target wins at the same version", []release.Release{on(t, 1, "1.0.0", mac, all, release.Stable), on(t, 2, "1.0.0", mac, arm, release.Stable)},
+			map[device]int{{mac, arm, release.Stable}: 2, {mac, x64, release.Stable}: 1, {mac, all, release.Stable}: 1}},
+		{"also when they were built apart", []release.Release{on(t, 1, "1.0.0+z", mac, all, release.Stable), on(t, 2, "1.0.0+a", mac, arm, release.Stable)},
+			map[device]int{{mac, arm, release.Stable}: 2, {mac, x64, release.Stable}: 1, {mac, all, release.Stable}: 1}},
+		{"a higher universal one wins", []release.Release{on(t, 1, "1.0.1", mac, all, release.Stable), on(t, 2, "1.0.0", mac, arm, release.Stable)},
+			map[device]int{{mac, arm, release.Stable}: 1, {mac, x64, release.Stable}: 1, {mac, all, release.Stable}: 1}},
+		{"a lower one does not", []release.Release{on(t, 1, "1.0.0", mac, all, release.Stable), on(t, 2, "1.0.1", mac, arm, release.Stable)},
+			map[device]int{{mac, arm, release.Stable}: 2, {mac, x64, release.Stable}: 1, {mac, all, release.Stable}: 1}},
+		{"the highest version wins, not the latest release", []release.Release{on(t, 1, "1.10.0", win, x64, release.Beta), on(t, 2, "1.9.0", win, x64, release.Beta), on(t, 3, "1.10.0-rc.1", win, x64, release.Beta)},
+			map[device]int{{win, x64, release.Beta}: 1}},
+		{"one that is not active is nobody's", []release.Release{off(on(t, 1, "2.0.0", mac, arm, release.Stable)), on(t, 2, "1.0.0", mac, arm, release.Stable), off(on(t, 3, "3.0.0", mac, all, release.Stable))},
+			map[device]int{{mac, arm, release.Stable}: 2}},
+		{"channels are apart", []release.Release{on(t, 1, "1.0.0", mac, arm, release.Stable), on(t, 2, "2.0.0", mac, arm, release.Beta), on(t, 3, "3.0.0", mac, all, release.Canary)},
+			map[device]int{{mac, arm, release.Stable}: 1, {mac, arm, release.Beta}: 2, {mac, arm, release.Canary}: 3, {mac, x64, release.Canary}: 3, {mac, all, release.Canary}: 3}},
+		{"platforms are apart", []release.Release{on(t, 1, "1.0.0", mac, all, release.Stable), on(t, 2, "2.0.0", win, x64, release.Stable)},
+			map[device]int{{mac, arm, release.Stable}: 1, {mac, x64, release.Stable}: 1, {mac, all, release.Stable}: 1, {win, x64, release.Stable}: 2}},
+	} {
+		s := release.NewSnapshot(7, c.there)
+		if s.Revision != 7 || len(s.All()) != len(c.there) {
+			t.Errorf("%s: revision %d of %d releases", c.about, s.Revision, len(s.All()))
+		}
+		for _, d := range devices() {
+			got := 0
+			if r := s.Latest(d); r != nil {
+				got = slices.IndexFunc(c.there, func(of release.Release) bool { return of.ID == r.ID }) + 1
+			}
+			if want := c.want[device{d.Platform, d.Arch, d.Channel}]; got != want {
+				t.Errorf("%s: %v is to have %d, want %d", c.about, d, got, want)
+			}
+			offer := s.Offer(d, version(t, "0.0.1"), "")
+			if (offer != nil) != (got > 0) || offer != nil && offer.ID != c.there[got-1].ID {
+				t.Errorf("%s: %v is offered %v", c.about, d, offer)
+			}
+		}
+	}
+}
+
+// devices are all targets.
+func devices() (all []release.Target) {
+	for _, p := range []release.Platform{release.Darwin, release.Win32, release.Linux} {
+		for _, a := range []release.Arch{release.X64, release.ARM64, release.Universal} {
+			for _, c := range []release.Channel{release.Stable, release.Beta, release.Canary} {
+				all = append(all, release.Target{Platform: p, Arch: a, Channel: c})
+			}
+		}
+	}
+	return all
+}
+
+func TestWhatADeviceIsOffered(t *testing.T) {
+	const client = "a"
+	bucket := release.Bucket(client)
+	target := release.Target{Platform: release.Darwin, Arch: release.ARM64, Channel: release.Stable}
+	for _, c := range []struct {
+		at      string
+		rollout int
+		client  string
+		offered bool
+	}{
+		{"1.9.9", 100, client, true},
+		{"1.9.9", 100, "", true},
+		{"1.9.9", 99, "", false},
+		{"1.9.9", 0, client, false},
+		{"1.9.9", bucket, client, false},
+		{"1.9.9", bucket + 1, client, true},
+		{"2.0.0-rc.1", 100, client, true},
+		{"2.0.0", 100, client, false},
+		{"2.0.0+build", 100, client, false},
+		{"2.0", 100, client, false},
+		{"2.0.1-rc.1", 100, client, false},
+		{"3.0.0", 100, client, false},
+	} {
+		latest, before := on(t, 1, "2.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 2, "1.9.10", release.Darwin, release.ARM64, release.Stable)
+		latest.Rollout = c.rollout
+		got := release.NewSnapshot(1, []release.Release{before, latest}).Offer(target, version(t, c.at), c.client)
+		if (got != nil) != c.offered || got != nil && got.ID != latest.ID {
+			t.Errorf("at %s, with %d %% and the id %q the offer is %v, want one: %t", c.at, c.rollout, c.client, got, c.offered)
+		}
+	}
+}
+
+func TestWhyAReleaseIsOffered(t *testing.T) {
+	const client = "a"
+	latest, before, idle := on(t, 1, "2.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 2, "1.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 3, "3.0.0", release.Darwin, release.ARM64, release.Stable)
+	idle.Active = false
+	latest.Rollout = release.Bucket(client) + 1
+	s := release.NewSnapshot(1, []release.Release{before, latest, idle})
+	for _, c := range []struct {
+		r       release.Release
+		client  string
+		offered bool
+		reason  release.Reason
+	}{
+		{latest, client, true, release.Reached},
+		{latest, "", false, release.NotReached},
+		{before, client, false, release.Superseded},
+		{idle, client, false, release.Inactive},
+	} {
+		if offered, reason := s.Explain(c.r, c.client); offered != c.offered || reason != c.reason {
+			t.Errorf("%s to %q: %t, %s, want %t, %s", c.r.Version, c.client, offered, reason, c.offered, c.reason)
+		}
+	}
+	if r, ok := s.Get(idle.ID); !ok || r.ID != idle.ID {
+		t.Errorf("the one that is not active is %v, %t", r, ok)
+	}
+	if r, ok := s.Get("00000000-0000-7000-8000-00000000000f"); ok || r.ID != "" {
+		t.Errorf("one that is not there is %v", r)
+	}
+	for v, known := range map[string]bool{"2.0.0": true, "2.0.0+any": true, "v2.0": true, "3.0.0": true, "2.0.0-rc": false, "4.0.0": false} {
+		if s.Known(version(t, v)) != known {
+			t.Errorf("%s is known: %t", v, !known)
+		}
+	}
+}
+
+// TestSnapshots holds snapshots to the rules, put in another way: whichever order
+// the releases came in, a device gets what is the greatest of all that it could
+// have.
+func TestSnapshots(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		targets := devices()
+		texts := rapid.SliceOfNDistinct(versions(), 1, 4, func(s string) string {
+			v, _ := release.ParseVersion("version", s)
+			return v.Key()
+		}).Draw(t, "versions")
+		taken := map[string]bool{}
+		var all []release.Release
+		for n := range rapid.IntRange(0, 12).Draw(t, "releases") {
+			v, err := release.ParseVersion("version", rapid.SampledFrom(texts).Draw(t, "version"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			target := rapid.SampledFrom(targets[:9]).Draw(t, "target")
+			if key := fmt.Sprint(v.Key(), target); taken[key] {
+				continue
+			} else {
+				taken[key] = true
+			}
+			all = append(all, release.Release{
+				ID: id.Release(fmt.Sprintf("00000000-0000-7000-8000-%012x", n)), Version: v, Target: target, PublishedAt: now.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "published")) * time.Hour),
+				Settings: release.Settings{Rollout: rapid.SampledFrom([]int{0, 1, 50, 99, 100}).Draw(t, "rollout"), Active: rapid.Bool().Draw(t, "active")},
+			})
+		}
+		given := slices.Clone(all)
+		s := release.NewSnapshot(1, given)
+		mixed := release.NewSnapshot(1, rapid.Permutation(all).Draw(t, "mixed"))
+		ids := func(all []release.Release) (ids []id.Release) {
+			for _, r := range all {
+				ids = append(ids, r.ID)
+			}
+			return ids
+		}
+		if !slices.Equal(ids(given), ids(all)) {
+			t.Fatal("what was given is in another order")
+		}
+		if !slices.Equal(ids(s.All()), ids(mixed.All())) {
+			t.Fatalf("in one order they are %v, in another %v", ids(s.All()), ids(mixed.All()))
+		}
+		if !slices.IsSortedFunc(s.All(), func(a, b release.Release) int { return b.Version.Compare(a.Version) }) {
+			t.Fatalf("they are not in their order: %v", ids(s.All()))
+		}
+		client := rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "client")
+		at, err := release.ParseVersion("version", rapid.OneOf(versions(), rapid.SampledFrom(texts)).Draw(t, "at"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range targets {
+			var want *release.Release
+			for i := range all {
+				r := &all[i]
+				if !r.Active || r.Platform != target.Platform || r.Channel != target.Channel || r.Arch != target.Arch && r.Arch != release.Universal {
+					continue
+				}
+				if want == nil || r.Version.Compare(want.Version) > 0 || r.Version.Compare(want.Version) == 0 && r.Arch == target.Arch {
+					want = r
+				}
+			}
+			got, other := s.Latest(target), mixed.Latest(target)
+			if (got == nil) != (want == nil) || (other == nil) != (want == nil) || want != nil && (got.ID != want.ID || other.ID != want.ID) {
+				t.Fatalf("%v is to have %v, and %v in another order, want %v", target, got, other, want)
+			}
+			offer := s.Offer(target, at, client)
+			if reached := want != nil && want.Version.Compare(at) > 0 && want.Served(client); (offer != nil) != reached || reached && offer.ID != want.ID {
+				t.Fatalf("%v at %s is offered %v", target, at, offer)
+			}
+		}
+	})
+}
