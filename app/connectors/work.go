@@ -303,9 +303,11 @@ func (s *Connectors) renewNow(ctx context.Context, o id.Org, instance id.Connect
 	if err != nil || !mine(i, claimed) {
 		return false, err
 	}
-	i, _, ok, err := s.renew(ctx, i, c)
-	if err != nil || !ok {
-		return false, err
+	if i.Expired(s.Clock.Now()) { // not if somebody has renewed it, and handed it on
+		var ok bool
+		if i, _, ok, err = s.renew(ctx, i, c); err != nil || !ok {
+			return false, err
+		}
 	}
 	defer s.wake()
 	return true, s.handOn(ctx, i)

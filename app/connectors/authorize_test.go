@@ -1,0 +1,379 @@
+package connectors_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/app/connectors"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+)
+
+// answered is the good answer to an authorization.
+func answered(b connectors.Begun) connectors.Answer {
+	return connectors.Answer{State: b.State, Code: "code", Issuer: issuer}
+}
+
+// polled checks what who started an authorization hears of it.
+func (w *world) polled(b connectors.Begun, want connector.FlowStatus) connector.Flow {
+	w.Helper()
+	f, err := w.connectors.Poll(w.Context(), w.member, b.State)
+	w.must(err)
+	if f.Status() != want {
+		w.Errorf("the authorization is %s, want %s", f.Status(), want)
+	}
+	return f
+}
+
+func TestAnAuthorization(t *testing.T) {
+	w := newWorld(t)
+	b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
+	w.must(err)
+	if b.URL != "https://collab.example.com/authorize?state="+b.State {
+		t.Errorf("the page is at %s", b.URL)
+	}
+	w.polled(b, connector.Pending)
+	for _, other := range []org.Actor{w.org, w.viewer, w.stranger} {
+		_, err := w.connectors.Poll(t.Context(), other, b.State)
+		w.refused(err, fault.NotFound)
+	}
+	asked, err := w.connectors.Asked(t.Context(), b.State)
+	w.must(err)
+	if want := (connectors.Asked{Label: "Notes", Provider: "Notes", Host: "auth.example.com", Person: "Ada", Email: "ada@example.com", Organisation: "Office"}); asked != want {
+		t.Errorf("the page asks %+v, want %+v", asked, want)
+	}
+	browser, page, err := w.connectors.Confirm(t.Context(), b.State)
+	w.must(err)
+	if page != issuer+"/authorize?client_id=client-1&state="+b.State {
+		t.Errorf("the provider's page is at %s", page)
+	}
+	w.must(w.connectors.Finish(t.Context(), answered(b), browser))
+	if f := w.polled(b, connector.Ready); f.Instance != b.Instance {
+		t.Errorf("it is for %s, want %s", f.Instance, b.Instance)
+	}
+	w.is(b.Instance, connector.Connecting, "")
+	w.work()
+	w.is(b.Instance, connector.Connected, "")
+	c, err := w.connectors.Read(t.Context(), w.member, b.Instance)
+	if err != nil || c.Entries != `{"accessToken":"access-2"}` || len(w.auth.verifier) < 43 || strings.Contains(page, w.auth.verifier) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	w.must(w.connectors.Delete(t.Context(), w.org, b.Instance))
+	if got, want := w.acts(), []string{"connector.created notes", "connector.authorized ", "connector.credentials_read ", "connector.deleted notes"}; !slices.Equal(got, want) {
+		t.Errorf("the audit log has %q, want %q", got, want)
+	}
+	_, err = w.connectors.Poll(t.Context(), w.member, b.State)
+	w.refused(err, fault.NotFound)
+}
+
+func TestAnswersThatAreRefused(t *testing.T) {
+	const begunElsewhere = "This authorization was begun in another browser"
+	for name, of := range map[string]struct {
+		change func(w *world, a *connectors.Answer, browser *string)
+		kind   fault.Kind
+		left   connector.FlowStatus
+	}{
+		"without a browser":   {func(_ *world, _ *connectors.Answer, b *string) { *b = "" }, fault.Forbidden, connector.Pending},
+		"of another browser":  {func(_ *world, _ *connectors.Answer, b *string) { *b = "other" }, fault.Forbidden, connector.Pending},
+		"of an unknown state": {func(_ *world, a *connectors.Answer, _ *string) { a.State = "unknown" }, fault.NotFound, connector.Pending},
+		"of another flow": {func(w *world, a *connectors.Answer, _ *string) {
+			other, _ := w.begun("", "calendar")
+			a.State = other.State
+		}, fault.Forbidden, connector.Pending},
+		"too late":           {func(w *world, _ *connectors.Answer, _ *string) { w.clock.Advance(connector.FlowLifetime) }, fault.NotFound, ""},
+		"of another issuer":  {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = issuer + "/" }, fault.Forbidden, connector.Refused},
+		"without the issuer": {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = "" }, fault.Forbidden, connector.Refused},
+		"that is a no":       {func(_ *world, a *connectors.Answer, _ *string) { a.Code, a.Error = "", "access_denied" }, fault.Forbidden, connector.Refused},
+		"that is an error":   {func(_ *world, a *connectors.Answer, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
+		"without a code":     {func(_ *world, a *connectors.Answer, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
+		"of who was removed": {func(w *world, _ *connectors.Answer, _ *string) { w.removes(w.member) }, fault.Forbidden, connector.Refused},
+		"of who may only read": {func(w *world, _ *connectors.Answer, _ *string) {
+			w.membership(org.Membership{Org: w.member.Org, User: w.member.User, Role: org.Viewer, JoinedAt: noon})
+		}, fault.Forbidden, connector.Refused},
+		"while the server is down": {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errDown }, fault.Unavailable, connector.Refused},
+		"while we are":             {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errOurs }, fault.Internal, connector.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b, browser := w.begun("", "notes")
+			a := answered(b)
+			of.change(w, &a, &browser)
+			w.refused(w.connectors.Finish(t.Context(), a, browser), of.kind)
+			if of.left != "" {
+				if f := w.polled(b, of.left); (f.Error != "") != (of.left == connector.Refused) || strings.Contains(f.Error, "script") || strings.Contains(f.Error, "memory") {
+					t.Errorf("it is told %q", f.Error)
+				}
+			}
+			if now := w.is(b.Instance, connector.Disconnected, ""); now.Version != 0 {
+				t.Errorf("the connector is %+v", now)
+			}
+			if len(w.auth.valid) != 0 {
+				t.Errorf("there is a grant: %v", w.auth.calls)
+			}
+		})
+	}
+}
+
+func TestAnAnswerCountsOnce(t *testing.T) {
+	w := newWorld(t)
+	b, browser := w.begun("", "notes")
+	var group sync.WaitGroup
+	errs := make([]error, 20)
+	for n := range errs {
+		group.Go(func() { errs[n] = w.connectors.Finish(t.Context(), answered(b), browser) })
+	}
+	group.Wait()
+	done := 0
+	for _, err := range errs {
+		if err == nil {
+			done++
+		} else {
+			w.refused(err, fault.NotFound)
+		}
+	}
+	if done != 1 || w.auth.count("redeem") != 1 {
+		t.Errorf("%d answers counted, and %d were redeemed", done, w.auth.count("redeem"))
+	}
+	w.polled(b, connector.Ready)
+}
+
+func TestWhatCannotBeKeptIsTakenBack(t *testing.T) {
+	for name, meanwhile := range map[string]func(w *world, i id.Connector){
+		"the connector is deleted": func(w *world, i id.Connector) { w.must(w.connectors.Delete(w.Context(), w.org, i)) },
+		"the member is removed":    func(w *world, _ id.Connector) { w.removes(w.member) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b, browser := w.begun("", "notes")
+			w.auth.set(func() {
+				w.auth.before = func(call string) {
+					if strings.HasPrefix(call, "redeem") {
+						meanwhile(w, b.Instance)
+					}
+				}
+			})
+			if err := w.connectors.Finish(t.Context(), answered(b), browser); err == nil {
+				t.Error("it was kept")
+			}
+			w.work()
+			if len(w.auth.valid) != 0 || w.auth.count("revoke renewal-2") != 1 {
+				t.Errorf("after %v %v are valid", w.auth.calls, w.auth.valid)
+			}
+		})
+	}
+}
+
+func TestABrowserThatGoesAwayLosesNoCode(t *testing.T) {
+	w := newWorld(t)
+	b, browser := w.begun("", "notes")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.must(w.connectors.Finish(ctx, answered(b), browser))
+	w.polled(b, connector.Ready)
+}
+
+func TestWhichClientIsUsed(t *testing.T) {
+	w := newWorld(t)
+	used := func(provider string) string {
+		t.Helper()
+		b, browser := w.begun("", provider)
+		w.must(w.connectors.Finish(t.Context(), answered(b), browser))
+		return w.auth.calls[len(w.auth.calls)-1]
+	}
+	w.auth.server.Documents = true
+	if got := used("notes"); got != "redeem https://collab.example.com/client" {
+		t.Error(got)
+	}
+	w.clients = map[string]connector.Client{issuer: {ID: "known", Secret: "s"}}
+	w.connectors = w.another()
+	if got := used("notes"); got != "redeem known" {
+		t.Error(got)
+	}
+	w.clients = nil
+	w.connectors = w.another()
+	w.auth.server.Documents, w.auth.server.Registration = false, ""
+	_, err := w.connectors.Start(t.Context(), w.member, "", "notes")
+	w.refused(err, fault.Conflict)
+	w.auth.server.Registration = issuer + "/register"
+	first := used("notes")
+	if second := used("calendar"); first != second || w.auth.count("register") != 1 {
+		t.Errorf("%s and %s, after %d registrations", first, second, w.auth.count("register"))
+	}
+}
+
+func TestAClientWhoseSecretEndsServesTheFlowsThatItBegan(t *testing.T) {
+	for _, secretIn := range []time.Duration{12 * time.Minute, 5 * time.Minute} {
+		t.Run(fmt.Sprint(secretIn), func(t *testing.T) {
+			w := newWorld(t)
+			w.auth.secretIn = secretIn
+			b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
+			w.must(err)
+			w.clock.Advance(3 * time.Minute)
+			browser, _, err := w.connectors.Confirm(t.Context(), b.State)
+			w.must(err)
+			w.must(w.connectors.Finish(t.Context(), answered(b), browser))
+			if w.auth.count("register") != 1 {
+				t.Errorf("the calls were %v", w.auth.calls)
+			}
+			w.begun("", "calendar") // and none that begins now
+			if w.auth.count("register") != 2 {
+				t.Errorf("the calls were %v", w.auth.calls)
+			}
+		})
+	}
+}
+
+func TestAFlowWhoseClientWasForgottenHasToBeStartedAgain(t *testing.T) {
+	w := newWorld(t)
+	b, browser := w.begun("", "notes")
+	w.must(w.store.Connections().Clients().Remove(t.Context(), issuer, "https://collab.example.com/callback", "client-1"))
+	w.refused(w.connectors.Finish(t.Context(), answered(b), browser), fault.Conflict)
+	_, _, err := w.connectors.Confirm(t.Context(), b.State)
+	w.refused(err, fault.NotFound)
+	if w.auth.count("register") != 1 {
+		t.Errorf("the calls were %v", w.auth.calls)
+	}
+}
+
+func TestManyWhoStartAtOnceRegisterOneClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		proceed := make(chan struct{})
+		w.auth.set(func() {
+			w.auth.before = func(call string) {
+				if call == "register" {
+					<-proceed
+				}
+			}
+		})
+		i := w.made("notes").ID
+		var group sync.WaitGroup
+		for range 20 {
+			group.Go(func() {
+				if _, err := w.connectors.Start(t.Context(), w.member, i, ""); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		gone, cancel := context.WithCancel(t.Context())
+		group.Go(func() {
+			if _, err := w.connectors.Start(gone, w.member, i, ""); err == nil {
+				t.Error("who went away was waited for")
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		close(proceed)
+		group.Wait()
+		if n := w.auth.count("register"); n != 1 {
+			t.Errorf("%d clients were registered", n)
+		}
+	})
+}
+
+func TestWhoMayDoWhat(t *testing.T) {
+	w := newWorld(t)
+	i := w.made("search").ID
+	w.given(i)
+	gone := w.member
+	for name, do := range map[string]func(a org.Actor) error{
+		"create": func(a org.Actor) error {
+			_, err := w.connectors.Create(t.Context(), a, connector.Draft{Provider: "notes"})
+			return err
+		},
+		"give": func(a org.Actor) error {
+			_, err := w.connectors.Give(t.Context(), a, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+			return err
+		},
+		"read":   func(a org.Actor) error { _, err := w.connectors.Read(t.Context(), a, i); return err },
+		"start":  func(a org.Actor) error { _, err := w.connectors.Start(t.Context(), a, "", "notes"); return err },
+		"delete": func(a org.Actor) error { return w.connectors.Delete(t.Context(), a, i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.refused(do(w.viewer), fault.Forbidden)
+			w.refused(do(org.Actor{User: w.member.User, Role: org.Owner}), fault.Forbidden)
+			before := w.acts()
+			w.removes(gone) // since its request began
+			w.refused(do(gone), fault.Forbidden)
+			if !slices.Equal(before, w.acts()) {
+				t.Errorf("the audit log has %q", w.acts())
+			}
+			w.membership(org.Membership{Org: gone.Org, User: gone.User, Role: gone.Role, JoinedAt: noon})
+		})
+	}
+	for name, do := range map[string]func() error{
+		"give": func() error {
+			_, err := w.connectors.Give(t.Context(), w.stranger, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+			return err
+		},
+		"read":   func() error { _, err := w.connectors.Read(t.Context(), w.stranger, i); return err },
+		"delete": func() error { return w.connectors.Delete(t.Context(), w.stranger, i) },
+	} {
+		t.Run(name+" another's", func(t *testing.T) { w.refused(do(), fault.NotFound) })
+	}
+	before := w.auth.count("")
+	_, err := w.connectors.Start(t.Context(), w.stranger, i, "")
+	w.refused(err, fault.Invalid)
+	if w.auth.count("") != before {
+		t.Errorf("the calls were %v", w.auth.calls)
+	}
+	all, err := w.connectors.List(t.Context(), w.viewer)
+	if err != nil || len(all) != 1 {
+		t.Errorf("a viewer sees %v, %v", all, err)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	w := newWorld(t)
+	for _, d := range []connector.Draft{
+		{Provider: "none"}, {Provider: "retired"}, {Provider: "elsewhere"},
+		{Provider: "elsewhere", URL: "ftp://example.com"}, {Provider: "elsewhere", URL: "https://user@example.com/"}, {Provider: "elsewhere", URL: "https://example.com/#a"},
+		{Provider: "elsewhere", URL: "https:///mcp"}, {Provider: "notes", Name: new(" ")},
+	} {
+		_, err := w.connectors.Create(t.Context(), w.member, d)
+		w.refused(err, fault.Invalid)
+	}
+	i := w.made("search").ID
+	for entries, texts := range map[string]map[string]string{
+		`{}`: nil, `{"apiKey":" "}`: {"apiKey": " "}, `{"apiKey":"` + strings.Repeat("x", connector.MaxCredentials) + `"}`: {"apiKey": "x"},
+	} {
+		_, err := w.connectors.Give(t.Context(), w.member, i, entries, texts)
+		w.refused(err, fault.Invalid)
+	}
+	_, err := w.connectors.Read(t.Context(), w.member, i)
+	w.refused(err, fault.NotFound)
+	_, err = w.connectors.Start(t.Context(), w.member, i, "")
+	w.refused(err, fault.Invalid)
+	_, err = w.connectors.Start(t.Context(), w.member, i, "notes")
+	w.refused(err, fault.Invalid)
+	_, err = w.connectors.Start(t.Context(), w.member, "", "")
+	w.refused(err, fault.Invalid)
+
+	var group sync.WaitGroup
+	for range connector.MaxInstances + 20 {
+		group.Go(func() {
+			if _, err := w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes"}); err != nil {
+				w.refused(err, fault.Conflict)
+			}
+		})
+	}
+	group.Wait()
+	all, err := w.connectors.List(t.Context(), w.member)
+	if err != nil || len(all) != connector.MaxInstances {
+		t.Errorf("there are %d connectors, %v", len(all), err)
+	}
+	// What a provider makes of a start is no error of who asked.
+	w.auth.fail = fault.New(fault.Forbidden, "The authorization server refuses to register this service")
+	_, err = w.connectors.Start(t.Context(), w.member, "", "notes")
+	w.refused(err, fault.Unavailable)
+}

@@ -1,0 +1,599 @@
+package connectors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+// given stores an API key.
+func (w *world) given(i id.Connector) {
+	w.Helper()
+	_, err := w.connectors.Give(w.Context(), w.member, i, `{"apiKey":"key"}`, map[string]string{"apiKey": "key"})
+	w.must(err)
+}
+
+var errRefused = fault.New(fault.Forbidden, "The server does not accept the credentials")
+
+func TestStatesOfAServerWithAKey(t *testing.T) {
+	w := newWorld(t)
+	i := w.made("search").ID
+	w.is(i, connector.Disconnected, "")
+	w.due(i, -1)
+	w.work()
+	if n := w.tools.calls(); n != 0 {
+		t.Errorf("a server without credentials was asked %d times", n)
+	}
+	w.given(i)
+	w.is(i, connector.Connecting, "")
+	w.due(i, 0)
+	w.work()
+	if now := w.is(i, connector.Connected, ""); len(now.Tools) != 1 || now.LastUsedAt == nil || !now.LastUsedAt.Equal(noon) {
+		t.Errorf("the connector is %+v", now)
+	}
+	if a := w.tools.asked[0]; a.Entries != `{"apiKey":"key"}` || a.URL != "https://search.example.com/mcp" || a.Auth != connector.APIKey {
+		t.Errorf("the server was asked with %+v", a)
+	}
+	w.due(i, time.Hour)
+
+	w.clock.Advance(time.Hour)
+	w.tools.fails(errRefused)
+	wait := time.Minute
+	for n := range 14 { // later, and later each time, and never more than six hours
+		w.work()
+		w.is(i, connector.Failing, errRefused.Message)
+		w.due(i, wait)
+		w.clock.Advance(wait - time.Millisecond)
+		w.work()
+		if got := w.tools.calls(); got != n+2 {
+			t.Fatalf("after %d failures the server was asked %d times before its time", n+1, got-1)
+		}
+		w.clock.Advance(time.Millisecond)
+		wait = min(2*wait, 6*time.Hour)
+	}
+	w.given(i) // at once, and from the beginning
+	w.is(i, connector.Connecting, "")
+	w.due(i, 0)
+	w.work()
+	w.due(i, time.Minute)
+	w.clock.Advance(time.Minute)
+	w.tools.set(nil)
+	w.work()
+	w.is(i, connector.Connected, "")
+	w.due(i, time.Hour)
+}
+
+func TestServersThatNeedNoCredentialsAreTriedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	i := w.made("weather").ID
+	w.is(i, connector.Connected, "")
+	w.work()
+	if now := w.is(i, connector.Connected, ""); len(now.Tools) != 1 {
+		t.Errorf("the tools are %v", now.Tools)
+	}
+}
+
+func TestServersBesideTheClientAreLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	i := w.made("shell").ID
+	w.given(i)
+	w.is(i, connector.Connected, "")
+	w.due(i, -1)
+	w.clock.Advance(24 * time.Hour)
+	w.work()
+	if n := w.tools.calls(); n != 0 {
+		t.Errorf("it was asked %d times", n)
+	}
+	// Its token is refreshed all the same.
+	w.auth.set(func() { w.auth.lifetime = time.Hour })
+	o := w.authorised("desk")
+	w.is(o, connector.Connected, "")
+	w.clock.Advance(time.Hour)
+	w.work()
+	if now := w.is(o, connector.Connected, ""); now.Version != 2 || now.DueAt == nil || !now.DueAt.Equal(*now.RenewAt) {
+		t.Errorf("the connector is %+v", now)
+	}
+}
+
+func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
+	w := newWorld(t)
+	at := map[time.Duration]int{}
+	for n := range 60 {
+		b, err := w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes", Name: new(fmt.Sprint("Notes ", n))})
+		w.must(err)
+		begun, browser := w.begun(b.ID, "")
+		w.must(w.connectors.Finish(t.Context(), answered(begun), browser))
+		now := w.now(b.ID)
+		after := now.RenewAt.Sub(w.clock.Now())
+		if after < 45*time.Minute || after > 51*time.Minute {
+			t.Errorf("a token of an hour is renewed after %v", after)
+		}
+		at[after]++
+	}
+	if len(at) < 5 {
+		t.Errorf("all tokens are renewed at the same times: %v", at)
+	}
+	// All of them, whatever there is room for at once.
+	w.clock.Advance(51 * time.Minute)
+	for range 60 {
+		w.work()
+	}
+	all, err := w.connectors.List(t.Context(), w.member)
+	w.must(err)
+	for _, i := range all {
+		if i.Version != 2 || i.Status() != connector.Connected || i.Expired(w.clock.Now()) {
+			t.Errorf("the connector is %+v", i)
+		}
+	}
+	if w.auth.reused != 0 || w.auth.count("renew") != 60 {
+		t.Errorf("%d renewals, %d of them with what was used up", w.auth.count("renew"), w.auth.reused)
+	}
+}
+
+func TestRenewalsThatFail(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.work()
+	w.clock.Set(*w.now(i).RenewAt)
+	w.auth.set(func() { w.auth.fail = errDown })
+	asked := w.tools.calls()
+	for n := range 3 { // before it has expired nobody needs to know
+		w.work()
+		w.is(i, connector.Connected, "")
+		if got := w.auth.count("renew"); got != n+1 {
+			t.Fatalf("%d renewals, want %d", got, n+1)
+		}
+		w.clock.Set(*w.now(i).DueAt)
+	}
+	w.clock.Set(w.now(i).ExpiresAt.Add(time.Second))
+	w.work()
+	w.is(i, connector.Failing, errDown.Message)
+	if w.tools.calls() != asked {
+		t.Error("the server was asked with a token that has expired")
+	}
+	if _, err := w.connectors.Read(t.Context(), w.member, i); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("its credentials are read with %v", err)
+	}
+	w.auth.set(func() { w.auth.fail = nil })
+	w.clock.Set(*w.now(i).DueAt)
+	w.work()
+	w.is(i, connector.Connected, "")
+
+	w.clock.Set(*w.now(i).RenewAt)
+	w.auth.set(func() { clear(w.auth.valid) })
+	before := w.auth.count("renew")
+	for range 5 {
+		w.work()
+		w.is(i, connector.Failing, "The authorization server refuses the authorization")
+		w.due(i, -1)
+		w.clock.Advance(7 * time.Hour)
+	}
+	if n := w.auth.count("renew") - before; n != 1 {
+		t.Errorf("an authorization that was withdrawn was renewed %d times", n)
+	}
+	if _, err := w.connectors.Read(t.Context(), w.member, i); !fault.Is(err, fault.Conflict) {
+		t.Errorf("its credentials are read with %v", err)
+	}
+	again, browser := w.begun(i, "")
+	w.must(w.connectors.Finish(t.Context(), answered(again), browser))
+	w.work()
+	w.is(i, connector.Connected, "")
+}
+
+func TestTokensThatCannotBeRenewed(t *testing.T) {
+	w := newWorld(t)
+	w.auth.lasting = true
+	i := w.authorised("notes")
+	w.work()
+	w.is(i, connector.Connected, "")
+	w.clock.Advance(time.Hour)
+	w.work()
+	w.is(i, connector.Failing, "The access token has expired, and the connector has to be authorised again")
+	w.due(i, -1)
+	if n := w.auth.count("renew"); n != 0 {
+		t.Errorf("%d renewals", n)
+	}
+}
+
+func TestATokenThatIsRefusedBeforeItsTimeIsRenewed(t *testing.T) {
+	for name, lifetime := range map[string]time.Duration{"that expires": time.Hour, "of which it is not told when": 0} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.auth.lifetime = lifetime
+			i := w.authorised("notes")
+			w.tools.set(func(_ context.Context, a connector.Access) ([]connector.Tool, error) {
+				if strings.Contains(a.Entries, "access-2") { // client-1 is the first that is made
+					return nil, errRefused
+				}
+				return nil, nil
+			})
+			w.work()
+			if now := w.is(i, connector.Connected, ""); now.Version != 2 {
+				t.Errorf("the credentials are of version %d", now.Version)
+			}
+			w.tools.fails(errRefused)
+			w.clock.Set(*w.now(i).DueAt)
+			w.work()
+			w.is(i, connector.Failing, errRefused.Message)
+		})
+	}
+}
+
+func TestTwoServersRenewATokenOnce(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.work()
+	both := []func() error{}
+	other := w.another()
+	for n := range 8 {
+		s := w.connectors
+		if n%2 == 1 {
+			s = other
+		}
+		both = append(both, func() error {
+			if n < 4 {
+				return s.Work(t.Context())
+			}
+			_, err := s.Read(t.Context(), w.member, i)
+			if fault.Is(err, fault.Unavailable) {
+				return nil // these do not wait as long as it takes
+			}
+			return err
+		})
+	}
+	for round := range 300 {
+		w.clock.Advance(time.Hour)
+		var group sync.WaitGroup
+		for _, do := range both {
+			group.Go(func() {
+				if err := do(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		w.connectors.Wait()
+		other.Wait()
+		w.is(i, connector.Connected, "")
+		if n := w.auth.count("renew"); n != round+1 || w.auth.reused != 0 {
+			t.Fatalf("after %d rounds there were %d renewals, %d of them with what was used up", round+1, n, w.auth.reused)
+		}
+	}
+}
+
+func TestClaimsOfTwoServersAreApart(t *testing.T) {
+	w := newWorld(t)
+	for range 150 {
+		w.made("weather")
+	}
+	other := w.another()
+	for range 20 {
+		var group sync.WaitGroup
+		group.Go(func() { w.must(w.connectors.Work(t.Context())) })
+		group.Go(func() { w.must(other.Work(t.Context())) })
+		group.Wait()
+		w.connectors.Wait()
+		other.Wait()
+	}
+	if n := w.tools.calls(); n != 150 {
+		t.Errorf("150 servers were asked %d times", n)
+	}
+}
+
+func TestAReaderThatGoesAwayLosesNoToken(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.work()
+	w.clock.Advance(time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.auth.set(func() { w.auth.before = func(string) { cancel() } })
+	_, _ = w.connectors.Read(ctx, w.member, i) // nobody hears what comes of it
+	now := w.now(i)
+	if now.Version != 2 || now.Expired(w.clock.Now()) {
+		t.Fatalf("the connector is %+v", now)
+	}
+	w.due(i, 0)
+	c, err := w.connectors.Read(t.Context(), w.member, i)
+	if err != nil || !strings.Contains(c.Entries, "access-3") || w.auth.reused != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestAServerThatGoesAwayLosesNoToken(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.work()
+	w.clock.Advance(time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.auth.set(func() { w.auth.before = func(string) { cancel() } })
+	w.must(w.connectors.Work(ctx))
+	w.connectors.Wait()
+	if now := w.now(i); now.Version != 2 || w.auth.reused != 0 {
+		t.Errorf("the connector is %+v", now)
+	}
+}
+
+// hanging is an authorizer whose renewals take as long as they may.
+type hanging struct{ *authorizer }
+
+func (hanging) Renew(ctx context.Context, _ string) (connector.Credentials, error) {
+	<-ctx.Done()
+	return connector.Credentials{}, fault.Wrap(fault.Unavailable, ctx.Err(), "The authorization server cannot be reached")
+}
+
+func TestWorkEndsSoonAfterItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		i := w.authorised("notes")
+		o := w.made("weather").ID
+		w.tools.set(func(ctx context.Context, _ connector.Access) ([]connector.Tool, error) {
+			<-ctx.Done()
+			return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "The server took too long")
+		})
+		w.clock.Advance(time.Hour)
+		w.connectors.Authorizer = hanging{w.auth}
+		ctx, cancel := context.WithCancel(t.Context())
+		w.must(w.connectors.Work(ctx))
+		synctest.Wait()
+		began := time.Now()
+		cancel()
+		w.connectors.Wait()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the work ends %v after its context", took)
+		}
+		// Nothing is held against the servers, and others go on at once.
+		for _, i := range []id.Connector{i, o} {
+			if now := w.now(i); now.LastError != "" || now.Failures != 0 {
+				t.Errorf("the connector is %+v", now)
+			}
+			w.due(i, 0)
+		}
+		if log := w.log.String(); log != "" {
+			t.Errorf("the log has %s", log)
+		}
+	})
+}
+
+func TestDeletionTakesAnAuthorizationBack(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.work()
+	w.auth.set(func() { w.auth.fail = errDown })
+	w.must(w.connectors.Delete(t.Context(), w.member, i))
+	wait := time.Minute
+	for n := range 11 {
+		w.work()
+		if got := w.auth.count("revoke renewal-2"); got != n+1 {
+			t.Fatalf("%d attempts, want %d", got, n+1)
+		}
+		w.clock.Advance(wait - time.Millisecond)
+		w.work()
+		w.clock.Advance(time.Millisecond)
+		wait = min(2*wait, 6*time.Hour)
+	}
+	w.auth.set(func() { w.auth.fail = nil })
+	w.work()
+	w.clock.Advance(24 * time.Hour)
+	w.work()
+	if n := w.auth.count("revoke"); n != 12 || len(w.auth.valid) != 0 {
+		t.Errorf("%d attempts, and %v are valid", n, w.auth.valid)
+	}
+}
+
+func TestAnAuthorizationThatCannotBeTakenBackIsGivenUp(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.auth.set(func() { w.auth.fail = errDown })
+	w.must(w.connectors.Delete(t.Context(), w.member, i))
+	for range 40 {
+		w.work()
+		w.clock.Advance(6 * time.Hour)
+	}
+	if n := w.auth.count("revoke"); n != 12 || strings.Count(w.log.String(), "could not be taken back") != 1 {
+		t.Errorf("%d attempts; the log has %s", n, w.log)
+	}
+}
+
+func TestDeletionWhileATokenIsRenewed(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.work()
+	w.clock.Advance(time.Hour)
+	w.auth.set(func() {
+		w.auth.before = func(call string) {
+			if strings.HasPrefix(call, "renew") {
+				w.must(w.connectors.Delete(t.Context(), w.member, i))
+			}
+		}
+	})
+	w.work()
+	w.work()
+	if len(w.auth.valid) != 0 || w.auth.count("revoke") != 2 {
+		t.Errorf("after %v %v are valid", w.auth.calls, w.auth.valid)
+	}
+}
+
+func TestOtherCredentialsWhileWorkIsUnderWay(t *testing.T) {
+	w := newWorld(t)
+	i := w.made("search").ID
+	w.given(i)
+	w.tools.set(func(context.Context, connector.Access) ([]connector.Tool, error) {
+		w.given(i)
+		return nil, errRefused
+	})
+	w.work()
+	w.is(i, connector.Connecting, "") // what is known of the last ones counts no more
+	w.tools.set(nil)
+	w.work()
+	w.is(i, connector.Connected, "")
+}
+
+func TestWhatIsOursIsNotBlamedOnTheServer(t *testing.T) {
+	for name, do := range map[string]func(context.Context, connector.Access) ([]connector.Tool, error){
+		"an error": func(context.Context, connector.Access) ([]connector.Tool, error) { return nil, errOurs },
+		"a panic":  func(context.Context, connector.Access) ([]connector.Tool, error) { panic("nil map") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			i := w.made("search").ID
+			w.given(i)
+			w.tools.set(do)
+			for n := range 20 { // and no room is lost
+				w.work()
+				w.is(i, connector.Connecting, "")
+				w.due(i, connector.Hold)
+				if got := w.tools.calls(); got != n+1 {
+					t.Fatalf("%d calls, want %d", got, n+1)
+				}
+				w.clock.Advance(connector.Hold)
+			}
+			if n := strings.Count(w.log.String(), "could not be worked on"); n != 20 {
+				t.Errorf("the log tells of %d failures", n)
+			}
+			w.tools.set(nil)
+			w.work()
+			w.is(i, connector.Connected, "")
+		})
+	}
+}
+
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var running, most atomic.Int64
+		open := make(chan struct{})
+		w.tools.set(func(context.Context, connector.Access) ([]connector.Tool, error) {
+			n := running.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			<-open
+			running.Add(-1)
+			return nil, nil
+		})
+		for range 100 {
+			w.made("weather")
+		}
+		<-w.connectors.Woken() // the instances
+		for range 5 {
+			w.must(w.connectors.Work(t.Context()))
+		}
+		synctest.Wait()
+		if n := running.Load(); n != 16 {
+			t.Errorf("%d are worked on at once, want 16", n)
+		}
+		select {
+		case <-w.connectors.Woken():
+			t.Error("there is no room, and work is called for")
+		default:
+		}
+		for range 100 {
+			select {
+			case open <- struct{}{}:
+			case <-w.connectors.Woken(): // when there is room again
+				w.must(w.connectors.Work(t.Context()))
+				synctest.Wait()
+			}
+		}
+		for range 100 {
+			w.must(w.connectors.Work(t.Context()))
+			select {
+			case open <- struct{}{}:
+			default:
+			}
+			synctest.Wait()
+		}
+		close(open)
+		w.work()
+		if n := most.Load(); n != 16 || w.tools.calls() != 100 {
+			t.Errorf("%d at once, %d calls", n, w.tools.calls())
+		}
+	})
+}
+
+func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	key := func() []byte {
+		s, err := w.store.Connections().Credentials().Get(t.Context(), w.org.Org, i)
+		w.must(err)
+		return []byte{s.Entries[0], s.Renewal[0]}
+	}
+	w.seal.set(2, false)
+	w.work()
+	if got := key(); !slices.Equal(got, []byte{2, 2}) {
+		t.Errorf("after a look at the server they are sealed by %v", got)
+	}
+	w.seal.set(3, false)
+	c, err := w.connectors.Read(t.Context(), w.member, i)
+	w.must(err)
+	if got := key(); !slices.Equal(got, []byte{3, 3}) || !strings.Contains(c.Entries, "access-2") {
+		t.Errorf("after a reader they are sealed by %v, and are %v", got, c)
+	}
+}
+
+func TestCredentialsThatCannotBeOpened(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.seal.set(9, true)
+	w.work()
+	w.is(i, connector.Connecting, "")
+	_, err := w.connectors.Read(t.Context(), w.member, i)
+	w.refused(err, fault.Internal)
+	w.must(w.connectors.Delete(t.Context(), w.member, i))
+	if _, err := w.store.Connections().Connectors().Get(t.Context(), w.org.Org, i); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the connector is there: %v", err)
+	}
+	if !strings.Contains(w.log.String(), "is not taken back") {
+		t.Errorf("the log has %s", w.log)
+	}
+}
+
+func TestAClientThatIsKnownNoMore(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.work()
+	w.clock.Advance(time.Hour)
+	unknown := fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: issuer, Client: "client-1"}, "The authorization server does not know this client any more")
+	w.auth.set(func() { w.auth.fail = unknown })
+	w.work()
+	w.is(i, connector.Failing, unknown.Message)
+	w.due(i, -1)
+	w.auth.set(func() { w.auth.fail = nil })
+	again, browser := w.begun(i, "")
+	w.must(w.connectors.Finish(t.Context(), answered(again), browser))
+	if w.auth.count("register") != 2 {
+		t.Errorf("the calls were %v", w.auth.calls)
+	}
+
+	// The same at redemption.
+	next, browser := w.begun(i, "")
+	w.auth.set(func() {
+		w.auth.before = func(call string) {
+			if id, ok := strings.CutPrefix(call, "redeem "); ok {
+				w.auth.set(func() {
+					w.auth.fail = fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: issuer, Client: id}, "The authorization server does not know this client any more")
+				})
+			}
+		}
+	})
+	err := w.connectors.Finish(t.Context(), answered(next), browser)
+	if !errors.As(err, new(*connector.UnknownClient)) {
+		t.Errorf("the error is %v", err)
+	}
+	w.auth.set(func() { w.auth.before, w.auth.fail = nil, nil })
+	w.begun(i, "")
+	if n := w.auth.count("register"); n != 3 {
+		t.Errorf("%d clients were registered, want 3", n)
+	}
+}

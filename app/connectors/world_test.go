@@ -1,0 +1,444 @@
+package connectors_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"collab/adapters/memory"
+	"collab/app/connectors"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const issuer = "https://auth.example.com"
+
+// providers are the entries of the tests' catalog.
+var providers = []connector.Provider{
+	{ID: "notes", Name: "Notes", Auth: connector.ServerMediated, Transport: connector.HTTP, URL: "https://notes.example.com/mcp", Enabled: true},
+	{ID: "calendar", Name: "Calendar", Auth: connector.RemoteOAuth, Transport: connector.HTTP, URL: "https://calendar.example.com/mcp", Enabled: true},
+	{ID: "desk", Name: "Desk", Auth: connector.ServerMediated, Transport: connector.Stdio, Enabled: true},
+	{ID: "search", Name: "Search", Auth: connector.APIKey, Transport: connector.HTTP, URL: "https://search.example.com/mcp", Fields: []connector.Field{{Name: "apiKey"}}, Enabled: true},
+	{ID: "shell", Name: "Shell", Auth: connector.APIKey, Transport: connector.Stdio, Fields: []connector.Field{{Name: "apiKey"}}, Enabled: true},
+	{ID: "weather", Name: "Weather", Auth: connector.NoAuth, Transport: connector.HTTP, URL: "https://weather.example.com/mcp", Enabled: true},
+	{ID: "elsewhere", Name: "Elsewhere", Auth: connector.NoAuth, Transport: connector.HTTP, Enabled: true},
+	{ID: "retired", Name: "Retired", Auth: connector.NoAuth, Transport: connector.HTTP, URL: "https://retired.example.com/mcp"},
+}
+
+// world is an organisation with people, and servers that are told what to do.
+type world struct {
+	*testing.T
+	store   *memory.Store
+	clock   *memory.Clock
+	ids     *memory.IDs
+	secrets *memory.Secrets
+	seal    *sealer
+	auth    *authorizer
+	tools   *servers
+	log     *buffer
+	clients map[string]connector.Client
+
+	org            org.Actor // who owns it
+	member, viewer org.Actor
+	stranger       org.Actor // of another organisation
+	connectors     *connectors.Connectors
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		T: t, store: memory.NewStore(), clock: memory.NewClock(noon), ids: &memory.IDs{}, secrets: &memory.Secrets{}, seal: &sealer{key: 1}, tools: &servers{}, log: &buffer{},
+	}
+	w.auth = &authorizer{clock: w.clock, valid: map[string]bool{}, server: connector.AuthServer{
+		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", NamesItself: true,
+	}, lifetime: time.Hour}
+	w.connectors = w.another()
+	first, second := w.organisation(), w.organisation()
+	w.org, w.member, w.viewer = w.person(first, org.Owner), w.person(first, org.Member), w.person(first, org.Viewer)
+	w.stranger = w.person(second, org.Owner)
+	return w
+}
+
+// another is the use cases of another server on the same store.
+func (w *world) another() *connectors.Connectors {
+	c := connectors.New(connectors.Options{
+		Store: w.store, Catalog: connector.NewCatalog(providers, w.clients), Servers: w.tools, Authorizer: w.auth, Sealer: w.seal,
+		Clock: w.clock, IDs: w.ids, Secrets: w.secrets, Log: slog.New(slog.NewJSONHandler(w.log, nil)),
+		Page: "https://collab.example.com/authorize", Callback: "https://collab.example.com/callback", Document: "https://collab.example.com/client",
+		Pause: func(ctx context.Context, _ int) error { return ctx.Err() },
+	})
+	w.Cleanup(c.Wait)
+	return c
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// refused checks that an error is of a kind.
+func (w *world) refused(err error, kind fault.Kind) {
+	w.Helper()
+	if !fault.Is(err, kind) || kind == fault.Internal && err == nil {
+		w.Errorf("the error is %v of kind %d, want kind %d", err, fault.KindOf(err), kind)
+	}
+}
+
+func (w *world) organisation() id.Org {
+	o := org.Organisation{ID: id.Org(w.ids.New()), Name: "Office"}
+	o.ProviderID = string(o.ID)
+	_, err := w.store.Directory().Organisations().Upsert(w.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	w.must(err)
+	return o.ID
+}
+
+func (w *world) person(o id.Org, role org.Role) org.Actor {
+	u := org.User{ID: id.User(w.ids.New()), Name: "Ada", Email: "ada@example.com"}
+	u.ProviderID = string(u.ID)
+	_, err := w.store.Directory().Users().Upsert(w.Context(), u, func(u org.User) (org.User, error) { return u, nil })
+	w.must(err)
+	w.membership(org.Membership{Org: o, User: u.ID, Role: role, JoinedAt: noon})
+	return org.Actor{User: u.ID, Org: o, Role: role}
+}
+
+func (w *world) membership(m org.Membership) {
+	w.Helper()
+	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(w.Context(), m.Org); err != nil {
+			return err
+		}
+		return r.Directory().Members().Put(w.Context(), m.Org, m)
+	}))
+}
+
+// removes ends a membership.
+func (w *world) removes(a org.Actor) {
+	w.Helper()
+	m, err := w.store.Directory().Members().Get(w.Context(), a.Org, a.User)
+	w.must(err)
+	w.membership(m.Removed(w.clock.Now()))
+}
+
+// work does all that is due, on one server.
+func (w *world) work() {
+	w.Helper()
+	w.must(w.connectors.Work(w.Context()))
+	w.connectors.Wait()
+}
+
+// made is an instance of the provider.
+func (w *world) made(provider string) connector.Instance {
+	w.Helper()
+	i, err := w.connectors.Create(w.Context(), w.member, connector.Draft{Provider: provider})
+	w.must(err)
+	return i
+}
+
+// now is an instance as it is kept.
+func (w *world) now(i id.Connector) connector.Instance {
+	w.Helper()
+	now, err := w.store.Connections().Connectors().Get(w.Context(), w.org.Org, i)
+	w.must(err)
+	return now
+}
+
+// is checks a status with its error.
+func (w *world) is(i id.Connector, status connector.Status, lastError string) connector.Instance {
+	w.Helper()
+	now := w.now(i)
+	if now.Status() != status || now.LastError != lastError {
+		w.Errorf("the connector is %s %q, want %s %q", now.Status(), now.LastError, status, lastError)
+	}
+	return now
+}
+
+// due checks when something is due, from now on; below zero: never.
+func (w *world) due(i id.Connector, in time.Duration) {
+	w.Helper()
+	now := w.now(i)
+	switch {
+	case in < 0 && now.DueAt == nil:
+	case now.DueAt == nil || in < 0 || now.DueAt.Sub(w.clock.Now()) != in:
+		w.Errorf("the connector is due at %v, want in %v after %v", now.DueAt, in, w.clock.Now())
+	}
+}
+
+// begun is an authorization that was started and confirmed, and the browser that
+// confirmed it.
+func (w *world) begun(instance id.Connector, provider string) (connectors.Begun, string) {
+	w.Helper()
+	b, err := w.connectors.Start(w.Context(), w.member, instance, provider)
+	w.must(err)
+	browser, _, err := w.connectors.Confirm(w.Context(), b.State)
+	w.must(err)
+	return b, browser
+}
+
+// authorised is an instance that went through an authorization. It is not tried yet.
+func (w *world) authorised(provider string) id.Connector {
+	w.Helper()
+	b, browser := w.begun("", provider)
+	w.must(w.connectors.Finish(w.Context(), connectors.Answer{State: b.State, Code: "code", Issuer: issuer}, browser))
+	return b.Instance
+}
+
+// acts are the actions and details of the audit log, the oldest first.
+func (w *world) acts() []string {
+	w.Helper()
+	all, err := w.store.Journal().Audit().List(w.Context(), w.org.Org, "", 0)
+	w.must(err)
+	var acts []string
+	for _, e := range slices.Backward(all) {
+		if e.Actor == "" || e.Target == "" {
+			w.Errorf("an entry without actor or target: %+v", e)
+		}
+		acts = append(acts, string(e.Action)+" "+e.Detail)
+	}
+	return acts
+}
+
+// servers are tool servers that do what they are told.
+type servers struct {
+	mu    sync.Mutex
+	do    func(context.Context, connector.Access) ([]connector.Tool, error)
+	asked []connector.Access
+}
+
+func (s *servers) Tools(ctx context.Context, a connector.Access) ([]connector.Tool, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, a)
+	do := s.do
+	s.mu.Unlock()
+	if do == nil {
+		return []connector.Tool{{Name: "echo"}}, nil
+	}
+	return do(ctx, a)
+}
+
+func (s *servers) set(do func(context.Context, connector.Access) ([]connector.Tool, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.do = do
+}
+
+// fails has them fail.
+func (s *servers) fails(err error) {
+	s.set(func(context.Context, connector.Access) ([]connector.Tool, error) { return nil, err })
+}
+
+func (s *servers) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
+// authorizer is an authorization server that gives tokens for each code, and
+// rotates what it is given.
+type authorizer struct {
+	clock *memory.Clock
+
+	mu       sync.Mutex
+	server   connector.AuthServer
+	lifetime time.Duration // of tokens; zero: not told
+	lasting  bool          // there is nothing to renew them with
+	secretIn time.Duration // in which secrets of clients end; zero: never
+	fail     error         // of everything
+	before   func(call string)
+	n        int
+	valid    map[string]bool // the renewals that are
+	reused   int
+	calls    []string
+	verifier string // that codes are redeemed with
+}
+
+func (a *authorizer) called(call string) error {
+	a.mu.Lock()
+	a.calls = append(a.calls, call)
+	before := a.before
+	a.mu.Unlock()
+	if before != nil {
+		before(call)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fail
+}
+
+func (a *authorizer) set(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+}
+
+// count is how often it was called so.
+func (a *authorizer) count(call string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, c := range a.calls {
+		if strings.HasPrefix(c, call) {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *authorizer) Discover(context.Context, connector.Provider, string) (connector.AuthServer, error) {
+	err := a.called("discover")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.server, err
+}
+
+func (a *authorizer) Register(context.Context, connector.AuthServer, string) (connector.Client, *time.Time, error) {
+	if err := a.called("register"); err != nil {
+		return connector.Client{}, nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.n++
+	c := connector.Client{ID: fmt.Sprint("client-", a.n), Secret: "client-secret", Method: "client_secret_basic"}
+	if a.secretIn == 0 {
+		return c, nil, nil
+	}
+	ends := a.clock.Now().Add(a.secretIn)
+	return c, &ends, nil
+}
+
+func (a *authorizer) Page(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
+	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, a.called("page")
+}
+
+func (a *authorizer) Redeem(_ context.Context, _ connector.AuthServer, c connector.Client, _, code, verifier string) (connector.Credentials, error) {
+	if err := a.called("redeem " + c.ID); err != nil {
+		return connector.Credentials{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.verifier = verifier
+	return a.grant(), nil
+}
+
+// grant makes credentials; mu is held.
+func (a *authorizer) grant() connector.Credentials {
+	a.n++
+	c := connector.Credentials{Entries: fmt.Sprintf(`{"accessToken":"access-%d"}`, a.n), Renewal: fmt.Sprint("renewal-", a.n), Renewable: !a.lasting}
+	a.valid[c.Renewal] = true
+	if a.lifetime > 0 {
+		ends := a.clock.Now().Add(a.lifetime)
+		c.ExpiresAt = &ends
+	}
+	return c
+}
+
+func (a *authorizer) Renew(_ context.Context, renewal string) (connector.Credentials, error) {
+	if err := a.called("renew " + renewal); err != nil {
+		return connector.Credentials{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.valid[renewal] {
+		a.reused++
+		return connector.Credentials{}, fault.New(fault.Forbidden, "The authorization server refuses the authorization")
+	}
+	delete(a.valid, renewal)
+	return a.grant(), nil
+}
+
+func (a *authorizer) Revoke(_ context.Context, renewal string) error {
+	if err := a.called("revoke " + renewal); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.valid, renewal)
+	return nil
+}
+
+// sealer seals with the key that it has now, and opens what others of its keys
+// sealed.
+type sealer struct {
+	mu   sync.Mutex
+	key  byte
+	lost bool // no key is there any more
+}
+
+func (s *sealer) set(key byte, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key, s.lost = key, lost
+}
+
+func (s *sealer) Seal(plain, bound []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := sha256.Sum256(bound)
+	return append(append([]byte{s.key}, sum[:]...), turned(plain)...), nil
+}
+
+func (s *sealer) Open(sealed, bound []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := sha256.Sum256(bound)
+	if s.lost || len(sealed) < 33 || !bytes.Equal(sealed[1:33], sum[:]) {
+		return nil, fault.New(fault.Invalid, "It cannot be opened")
+	}
+	return turned(sealed[33:]), nil
+}
+
+func (s *sealer) Old(sealed []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sealed[0] != s.key
+}
+
+// turned keeps a text from being found, and gives it back the second time.
+func turned(text []byte) []byte {
+	out := slices.Clone(text)
+	for i := range out {
+		out[i] ^= 0x5a
+	}
+	return out
+}
+
+// buffer keeps what several write.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+var errDown = fault.New(fault.Unavailable, "The authorization server cannot be reached")
+
+// errOurs is one that says something about us.
+var errOurs = errors.New("out of memory")
