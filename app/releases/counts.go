@@ -38,7 +38,7 @@ type tally struct{ checks, offered int64 }
 // add counts a check.
 func (c *counts) add(day release.Day, t release.Target, v release.Version, known, offered bool) {
 	version := v.Key() // what it was built from would make any number of one
-	if !known && !c.single(day, version) {
+	if version == "" || !known && !c.single(day, version) {
 		version = release.Other
 	}
 	n := tally{checks: 1}

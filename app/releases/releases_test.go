@@ -1,0 +1,559 @@
+package releases_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"collab/adapters/memory"
+	"collab/app/releases"
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/patch"
+	"collab/domain/release"
+	"collab/ports"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+var mac = release.Target{Platform: release.Darwin, Arch: release.ARM64, Channel: release.Stable}
+
+// world is a deployment with one organisation, whose releases are managed.
+type world struct {
+	*testing.T
+	store *store
+	clock *memory.Clock
+	ids   memory.IDs
+	bus   ports.Bus
+	log   strings.Builder
+	lines *slog.Logger // to log
+	org   id.Org
+	ada   org.Actor
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, store: &store{Store: memory.NewStore()}, clock: memory.NewClock(start), bus: deaf{}}
+	w.lines = slog.New(slog.NewTextHandler(&w.log, nil))
+	w.org = w.organisation()
+	w.ada = w.member(w.org, org.Owner)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) organisation() id.Org {
+	o := org.Organisation{ID: id.Org(w.ids.New())}
+	o.ProviderID = string(o.ID)
+	_, err := w.store.Directory().Organisations().Upsert(w.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	w.must(err)
+	return o.ID
+}
+
+// member adds a user with a role.
+func (w *world) member(o id.Org, role org.Role) org.Actor {
+	w.Helper()
+	u := org.User{ID: id.User(w.ids.New())}
+	u.ProviderID = string(u.ID)
+	_, err := w.store.Directory().Users().Upsert(w.Context(), u, func(u org.User) (org.User, error) { return u, nil })
+	w.must(err)
+	w.put(org.Membership{Org: o, User: u.ID, Role: role, JoinedAt: start})
+	return org.Actor{User: u.ID, Org: o, Role: role, Address: "192.0.2.1", Request: "req-1"}
+}
+
+func (w *world) put(m org.Membership) {
+	w.Helper()
+	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(w.Context(), m.Org); err != nil {
+			return err
+		}
+		return r.Directory().Members().Put(w.Context(), m.Org, m)
+	}))
+}
+
+// server is one of the deployment, whose ticks a test gives.
+type server struct {
+	*releases.Releases
+	poll, count chan time.Time
+}
+
+func (w *world) server() *server {
+	w.Helper()
+	s := w.idle()
+	w.must(s.Start(w.Context(), s.poll, s.count))
+	w.Cleanup(func() { w.must(s.Close(context.WithoutCancel(w.Context()))) })
+	return s
+}
+
+// idle is a server that was not started.
+func (w *world) idle() *server {
+	return &server{releases.New(releases.Options{
+		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: &w.ids, Log: w.lines, Publishers: []id.Org{w.org},
+	}), make(chan time.Time), make(chan time.Time)}
+}
+
+// tick gives a tick and waits until the work is done that it is for: then the
+// next one is taken.
+func tick(c chan<- time.Time) {
+	c <- time.Time{}
+	c <- time.Time{}
+}
+
+func draft(version string) release.Draft {
+	return release.Draft{Version: version, Platform: "darwin", Arch: "arm64", Settings: release.Settings{DownloadURL: "https://dl.example.com/a.zip", Rollout: 100, Active: true}}
+}
+
+func check(t testing.TB, at, client string) releases.Check {
+	t.Helper()
+	v, err := release.ParseVersion("currentVersion", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return releases.Check{Target: mac, Version: v, Client: client}
+}
+
+// offered is the version that a device at 0.0.1 is offered, "" for none.
+func (w *world) offered(s *server) string {
+	w.Helper()
+	if r := s.Offer(check(w, "0.0.1", "device")); r != nil {
+		return r.Version.String()
+	}
+	return ""
+}
+
+// kept are the counts that are stored.
+func (w *world) kept() []release.Tally {
+	w.Helper()
+	all, err := w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{})
+	w.must(err)
+	return all
+}
+
+func (w *world) sameTallies(want ...release.Tally) {
+	w.Helper()
+	if got := w.kept(); !slices.Equal(got, want) {
+		w.Errorf("kept is %v, want %v", got, want)
+	}
+}
+
+func tally(day release.Day, version string, checks, offered int64) release.Tally {
+	return release.Tally{Day: day, Target: mac, Version: version, Checks: checks, Offered: offered}
+}
+
+// deaf is a bus that loses everything.
+type deaf struct{}
+
+func (deaf) Publish(object.Hint)                         {}
+func (deaf) Subscribe(func(object.Hint)) (func(), error) { return func() {}, nil }
+
+// store is one whose releases or counts cannot be reached while a test says so.
+type store struct {
+	*memory.Store
+	unread, uncounted atomic.Bool
+}
+
+var errDown = fault.New(fault.Unavailable, "The database does not answer")
+
+func (s *store) Deployment() ports.Deployment { return deployment{s.Store.Deployment(), s} }
+
+type deployment struct {
+	ports.Deployment
+	of *store
+}
+
+func (d deployment) Releases() ports.Releases { return unsteady{d.Deployment.Releases(), d.of} }
+func (d deployment) Adoption() ports.Adoption { return uncounted{d.Deployment.Adoption(), d.of} }
+
+type unsteady struct {
+	ports.Releases
+	of *store
+}
+
+func (u unsteady) Revision(ctx context.Context) (int64, error) {
+	if u.of.unread.Load() {
+		return 0, errDown
+	}
+	return u.Releases.Revision(ctx)
+}
+
+type uncounted struct {
+	ports.Adoption
+	of *store
+}
+
+func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
+	if u.of.uncounted.Load() {
+		return errDown
+	}
+	return u.Adoption.Add(ctx, all)
+}
+
+func TestWhoManagesReleases(t *testing.T) {
+	w := newWorld(t)
+	other := w.organisation()
+	made, err := w.server().Publish(t.Context(), w.ada, draft("1.0.0"))
+	w.must(err)
+	for _, c := range []struct {
+		about      string
+		actor      org.Actor
+		publishers []id.Org
+		anybody    bool
+		may        bool
+	}{
+		{"an owner of a publisher", w.ada, []id.Org{other, w.org}, false, true},
+		{"an admin of a publisher", w.member(w.org, org.Admin), []id.Org{w.org}, false, true},
+		{"a member of a publisher", w.member(w.org, org.Member), []id.Org{w.org}, false, false},
+		{"a viewer of a publisher", w.member(w.org, org.Viewer), []id.Org{w.org}, false, false},
+		{"an owner of another organisation", w.member(other, org.Owner), []id.Org{w.org}, false, false},
+		{"an owner where nobody publishes", w.ada, nil, false, false},
+		{"an owner where anybody does", w.member(other, org.Owner), nil, true, true},
+		{"a member where anybody does", w.member(other, org.Member), nil, true, false},
+		{"somebody without an organisation", org.Actor{User: w.ada.User, Role: org.Owner}, []id.Org{""}, true, false},
+	} {
+		s := w.idle()
+		s.Publishers, s.Anybody = c.publishers, c.anybody
+		ctx, d := t.Context(), draft("2.0.0")
+		d.Version = "2.0.0-" + strings.ReplaceAll(c.about, " ", "-")
+		_, publish := s.Publish(ctx, c.actor, d)
+		_, change := s.Change(ctx, c.actor, made.ID, release.Patch{Rollout: patch.Value(7)})
+		_, list := s.List(ctx, c.actor)
+		_, _, rollout := s.Rollout(ctx, c.actor, made.ID, nil)
+		_, adoption := s.Adoption(ctx, c.actor, "2026-01-01", "2026-01-02", release.Target{})
+		for what, err := range map[string]error{"publish": publish, "change": change, "list": list, "look at a rollout": rollout, "see who has what": adoption} {
+			if c.may && err != nil || !c.may && !fault.Is(err, fault.Forbidden) {
+				t.Errorf("%s: to %s gives %v", c.about, what, err)
+			}
+			if err != nil && (strings.Contains(err.Error(), "COLLAB") || strings.Contains(err.Error(), string(w.org))) {
+				t.Errorf("%s: to %s gives away %v", c.about, what, err)
+			}
+		}
+	}
+}
+
+func TestWhoManagedReleasesAndDoesNoLongerChangesNone(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
+	w.must(err)
+	m := org.Membership{Org: w.org, User: w.ada.User, Role: org.Member, JoinedAt: start}
+	for _, m := range []org.Membership{m, m.Removed(start)} {
+		w.put(m)
+		_, publish := s.Publish(t.Context(), w.ada, draft("2.0.0"))
+		_, change := s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(7)})
+		if publish == nil || change == nil || fault.KindOf(publish) != fault.KindOf(change) {
+			t.Errorf("publishing gives %v, a change %v", publish, change)
+		}
+	}
+	if all := s.Snapshot().All(); s.Snapshot().Revision != 1 || all[0].Rollout != 100 {
+		t.Errorf("there are %v", all)
+	}
+}
+
+func TestPublishingAndChangingAreRecorded(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	made, err := s.Publish(t.Context(), w.ada, draft("v1.0"))
+	w.must(err)
+	if got := w.offered(s); got != "1.0.0" {
+		t.Errorf("after publishing a device is offered %q", got)
+	}
+	w.clock.Advance(time.Hour)
+	now, err := s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(0)})
+	w.must(err)
+	if now.Rollout != 0 || !now.UpdatedAt.Equal(start.Add(time.Hour)) || !now.PublishedAt.Equal(start) {
+		t.Errorf("it has become %+v", now)
+	}
+	if got := w.offered(s); got != "" {
+		t.Errorf("after the change a device is offered %q", got)
+	}
+	// What fails leaves no trace.
+	for what, err := range map[string]error{
+		"a version twice":         second(s.Publish(t.Context(), w.ada, draft("1.0.0+again"))),
+		"a draft that is wrong":   second(s.Publish(t.Context(), w.ada, draft("latest"))),
+		"a patch that is wrong":   second(s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(101)})),
+		"a release of that never": second(s.Change(t.Context(), w.ada, id.Release(w.ids.New()), release.Patch{})),
+	} {
+		if want := map[string]fault.Kind{"a version twice": fault.Conflict, "a release of that never": fault.NotFound}[what]; want != 0 && !fault.Is(err, want) || want == 0 && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s gives %v", what, err)
+		}
+	}
+	all, err := w.store.Journal().Audit().List(t.Context(), w.org, "", 0)
+	w.must(err)
+	want := []audit.Entry{
+		{Org: w.org, At: start.Add(time.Hour), Actor: w.ada.User, Action: audit.ReleaseChanged, Target: string(made.ID), Detail: "1.0.0 DARWIN ARM64 STABLE, 0 %, was 100 %", Address: "192.0.2.1", Request: "req-1"},
+		{Org: w.org, At: start, Actor: w.ada.User, Action: audit.ReleasePublished, Target: string(made.ID), Detail: "1.0.0 DARWIN ARM64 STABLE, 100 %", Address: "192.0.2.1", Request: "req-1"},
+	}
+	for i := range all {
+		all[i].ID = ""
+	}
+	if !slices.Equal(all, want) {
+		t.Errorf("the log says %+v, want %+v", all, want)
+	}
+	if s.Snapshot().Revision != 2 {
+		t.Errorf("the revision is %d", s.Snapshot().Revision)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestAServerFindsWhatNobodyToldItOf(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.server(), w.server()
+	_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
+	w.must(err)
+	if got := w.offered(two); got != "" {
+		t.Fatalf("the bus lost nothing: %q", got)
+	}
+	tick(two.poll)
+	if got := w.offered(two); got != "1.0.0" {
+		t.Errorf("after a look a device is offered %q", got)
+	}
+	_, err = one.Publish(t.Context(), w.ada, draft("1.1.0"))
+	w.must(err)
+	all, err := two.List(t.Context(), w.ada)
+	if err != nil || len(all) != 2 || all[0].Version.String() != "1.1.0" || w.offered(two) != "1.1.0" {
+		t.Errorf("a list has %v, %v", all, err)
+	}
+}
+
+func TestAServerHearsOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.bus = &memory.Bus{}
+		one, two := w.server(), w.server()
+		_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
+		w.must(err)
+		synctest.Wait()
+		if got := w.offered(two); got != "1.0.0" {
+			t.Errorf("a device is offered %q", got)
+		}
+		// Organisations' hints are not its business.
+		w.store.unread.Store(true)
+		w.bus.Publish(object.Hint{Org: w.org, N: 1})
+		synctest.Wait()
+		if w.log.Len() > 0 {
+			t.Errorf("another's hint had it look: %s", w.log.String())
+		}
+		w.bus.Publish(object.Hint{Org: release.Log, N: 1})
+		synctest.Wait()
+		if w.log.Len() == 0 {
+			t.Error("its own had it look nowhere")
+		}
+	})
+}
+
+func TestAServerGoesOnWithWhatItKnows(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
+	w.must(err)
+	w.store.unread.Store(true)
+	tick(s.poll)
+	tick(s.poll)
+	if got := w.offered(s); got != "1.0.0" {
+		t.Errorf("without the store a device is offered %q", got)
+	}
+	if n := strings.Count(w.log.String(), "releases could not be read"); n != 1 {
+		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
+	}
+	// A change is made all the same, and known as soon as the store answers.
+	_, err = s.Publish(t.Context(), w.ada, draft("1.1.0"))
+	w.must(err)
+	w.store.unread.Store(false)
+	tick(s.poll)
+	if got := w.offered(s); got != "1.1.0" {
+		t.Errorf("with the store again a device is offered %q", got)
+	}
+	w.store.unread.Store(true)
+	tick(s.poll)
+	if n := strings.Count(w.log.String(), "releases could not be read"); n != 2 {
+		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
+	}
+	if _, err := s.List(t.Context(), w.ada); !errors.Is(err, errDown) {
+		t.Errorf("a list without the store gives %v", err)
+	}
+}
+
+func TestAServerThatCannotReadDoesNotStart(t *testing.T) {
+	w := newWorld(t)
+	w.store.unread.Store(true)
+	s := w.idle()
+	if err := s.Start(t.Context(), s.poll, s.count); !errors.Is(err, errDown) {
+		t.Errorf("it gives %v", err)
+	}
+	w.must(s.Close(t.Context()))
+}
+
+func TestTheRolloutOfARelease(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	d := draft("1.0.0")
+	d.Settings.Rollout = 50
+	made, err := s.Publish(t.Context(), w.ada, d)
+	w.must(err)
+	of, all, err := s.Rollout(t.Context(), w.ada, made.ID, []string{"a", "b", "c", ""})
+	if err != nil || of.ID != made.ID || len(all) != 4 {
+		t.Fatalf("it is %v, %v, %v", of, all, err)
+	}
+	for i, client := range []string{"a", "b", "c", ""} {
+		want := releases.Reach{Client: client, Bucket: release.Bucket(client), Reason: release.NotReached}
+		if client != "" && want.Bucket < 50 {
+			want.Offered, want.Reason = true, release.Reached
+		}
+		if all[i] != want {
+			t.Errorf("it is %+v, want %+v", all[i], want)
+		}
+	}
+	if _, _, err := s.Rollout(t.Context(), w.ada, id.Release(w.ids.New()), nil); !fault.Is(err, fault.NotFound) {
+		t.Errorf("of one that is not there it is %v", err)
+	}
+}
+
+func TestChecksAreCounted(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0+b1"))
+	w.must(err)
+	s.Offer(check(t, "1.0.0", "a"))
+	s.Offer(check(t, "v1.0+b2", "a"))
+	s.Offer(check(t, "0.9.0", "a"))
+	w.sameTallies()
+	tick(s.count)
+	w.sameTallies(tally("2026-01-02", "0.9.0", 1, 1), tally("2026-01-02", "1.0.0", 2, 0))
+	w.clock.Set(start.Add(21 * time.Hour))
+	s.Offer(check(t, "1.0.0", ""))
+	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{})
+	if err != nil || !slices.Equal(all, []release.Tally{tally("2026-01-03", "1.0.0", 1, 0)}) {
+		t.Errorf("who has what is %v, %v", all, err)
+	}
+}
+
+func TestCountsOutliveAStoreThatFails(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	w.store.uncounted.Store(true)
+	for range 3 {
+		s.Offer(check(t, "1.0.0", "a"))
+		tick(s.count)
+	}
+	if n := strings.Count(w.log.String(), "could not be counted"); n != 1 {
+		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
+	}
+	if _, err := s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}); !errors.Is(err, errDown) {
+		t.Errorf("who has what is known: %v", err)
+	}
+	w.sameTallies()
+	w.store.uncounted.Store(false)
+	tick(s.count)
+	w.sameTallies(tally("2026-01-02", "1.0.0", 3, 0))
+	tick(s.count)
+	w.sameTallies(tally("2026-01-02", "1.0.0", 3, 0))
+}
+
+func TestCloseKeepsWhatWasCounted(t *testing.T) {
+	w := newWorld(t)
+	s := w.idle()
+	w.must(s.Start(t.Context(), s.poll, s.count))
+	s.Offer(check(t, "1.0.0", "a"))
+	w.must(s.Close(t.Context()))
+	w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
+	s.Offer(check(t, "1.0.0", "a"))
+	w.store.uncounted.Store(true)
+	if err := s.Close(t.Context()); !errors.Is(err, errDown) {
+		t.Errorf("closing without the store gives %v", err)
+	}
+}
+
+func TestVersionsThatAreNotThereAreCountedTogetherWhenTheyAreMany(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
+	w.must(err)
+	const many = release.MaxUnknown + 50
+	for range 2 {
+		for n := range many {
+			s.Offer(check(t, fmt.Sprintf("0.0.%d", n), "a"))
+		}
+	}
+	for n := range many { // each is of the one release
+		s.Offer(check(t, fmt.Sprintf("1.0.0+%d", n), "a"))
+	}
+	w.must(s.Keep(t.Context()))
+	byVersion := map[string]int64{}
+	for _, c := range w.kept() {
+		byVersion[c.Version] += c.Checks
+	}
+	if len(byVersion) != release.MaxUnknown+2 || byVersion["0.0.0"] != 2 || byVersion[release.Other] != 2*50 || byVersion["1.0.0"] != many {
+		t.Errorf("%d versions are counted, %d checks together, %d of the release", len(byVersion), byVersion[release.Other], byVersion["1.0.0"])
+	}
+	// The next day begins anew.
+	w.clock.Advance(24 * time.Hour)
+	s.Offer(check(t, "0.0.249", "a"))
+	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{})
+	if err != nil || !slices.Equal(all, []release.Tally{tally("2026-01-03", "0.0.249", 1, 1)}) {
+		t.Errorf("on the next day it is %v, %v", all, err)
+	}
+}
+
+func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.server(), w.server()
+	made, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
+	w.must(err)
+	const askers, times = 16, 200
+	var offers atomic.Int64
+	var all sync.WaitGroup
+	for i := range askers {
+		s := []*server{one, two}[i%2]
+		old, current := check(t, "0.9.0", fmt.Sprint(i)), check(t, "1.0.0", "")
+		all.Go(func() {
+			for n := range times {
+				if s.Offer(old) != nil {
+					offers.Add(1)
+				}
+				s.Offer(current)
+				if n%50 == 0 {
+					if err := s.Keep(t.Context()); err != nil && !errors.Is(err, errDown) {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for n := range 50 {
+			w.store.uncounted.Store(n%3 == 0)
+			if _, err := one.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n % 2 * 100)}); err != nil {
+				t.Error(err)
+			}
+			tick(two.poll)
+			tick(two.count)
+		}
+		w.store.uncounted.Store(false)
+	})
+	all.Wait()
+	w.must(errors.Join(one.Keep(t.Context()), two.Keep(t.Context())))
+	w.sameTallies(tally("2026-01-02", "0.9.0", askers*times, offers.Load()), tally("2026-01-02", "1.0.0", askers*times, 0))
+	if got, want := one.Snapshot().Revision, int64(51); got != want || two.Snapshot().Revision != want {
+		t.Errorf("the revisions are %d and %d, want %d", got, two.Snapshot().Revision, want)
+	}
+}
