@@ -122,7 +122,7 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 		},
 		func(stop context.Context) error {
 			cancel()
-			drain, over := within(stop, drainTime)
+			drain, over := within(stop, settleTime) // requests may have used up all of drainTime
 			defer over()
 			select {
 			case <-done:
