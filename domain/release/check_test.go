@@ -240,11 +240,11 @@ func TestSnapshots(t *testing.T) {
 				t.Fatal(err)
 			}
 			target := rapid.SampledFrom(targets[:9]).Draw(t, "target")
-			if key := fmt.Sprint(v.Key(), target); taken[key] {
+			key := fmt.Sprint(v.Key(), target)
+			if taken[key] {
 				continue
-			} else {
-				taken[key] = true
 			}
+			taken[key] = true
 			all = append(all, release.Release{
 				ID: id.Release(fmt.Sprintf("00000000-0000-7000-8000-%012x", n)), Version: v, Target: target, PublishedAt: now.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "published")) * time.Hour),
 				Settings: release.Settings{Rollout: rapid.SampledFrom([]int{0, 1, 50, 99, 100}).Draw(t, "rollout"), Active: rapid.Bool().Draw(t, "active")},
