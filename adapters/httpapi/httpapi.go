@@ -87,6 +87,7 @@ type api struct {
 	lists       *turns
 	crowd       crowd
 	hall        hall
+	offers      atomic.Pointer[offers]
 
 	reference []byte // the page of the OpenAPI document
 	policy    string // its content security policy

@@ -31,12 +31,22 @@ func (c *call) listingByKey(filters ...string) (params, page, error) {
 }
 
 func (c *call) paged(parse func(string) (position, bool), filters []string) (params, page, error) {
+	q, err := c.query(append(filters, "limit", "cursor")...)
+	if err != nil {
+		return params{}, page{}, err
+	}
+	p, err := q.page(parse)
+	return q, p, err
+}
+
+// query reads a query of the known parameters.
+func (c *call) query(known ...string) (params, error) {
 	if c.r.URL.RawQuery == "" {
-		return params{}, page{}, nil
+		return params{}, nil
 	}
 	values, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return params{}, page{}, fault.New(fault.Invalid, "The query could not be read")
+		return params{}, fault.New(fault.Invalid, "The query could not be read")
 	}
 	names := make([]string, 0, len(values))
 	for name := range values {
@@ -45,15 +55,13 @@ func (c *call) paged(parse func(string) (position, bool), filters []string) (par
 	slices.Sort(names) // so that the same query always gets the same answer
 	for _, name := range names {
 		switch {
-		case name != "limit" && name != "cursor" && !slices.Contains(filters, name):
-			return params{}, page{}, fault.Field(quoted(name), "is not a parameter of this list")
+		case !slices.Contains(known, name):
+			return params{}, fault.Field(quoted(name), "is not a parameter of this list")
 		case len(values[name]) > 1:
-			return params{}, page{}, fault.Field(name, "must not be repeated")
+			return params{}, fault.Field(name, "must not be repeated")
 		}
 	}
-	q := params{values}
-	p, err := q.page(parse)
-	return q, p, err
+	return params{values}, nil
 }
 
 // quoted makes a name that the client chose presentable.

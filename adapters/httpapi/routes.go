@@ -122,6 +122,13 @@ func (a *api) routes() []row {
 		{"GET", "/mcp-oauth/callback", browser, a.finishAuthorization},
 		{"GET", "/mcp-oauth/client-metadata.json", free, a.describeClient},
 
+		{"GET", "/updates/check", open, a.checkForUpdate},
+		{"POST", "/updates", manager, a.publishRelease},
+		{"PATCH", "/updates/{id}", manager, a.changeRelease},
+		{"GET", "/updates/releases", manager, a.listReleases},
+		{"GET", "/updates/releases/{id}/rollout", manager, a.explainRollout},
+		{"GET", "/updates/adoption", manager, a.adoption},
+
 		{"GET", "/admin/organisations", operating, a.listOrganisations},
 		{"GET", "/admin/organisations/{id}", operating, a.getOrganisation},
 		{"PUT", "/admin/organisations/{id}/subscription", operating, a.grant},

@@ -1,0 +1,448 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"collab/app/releases"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/release"
+)
+
+const (
+	maxClients = 100 // devices that a rollout is explained for at once
+
+	reportDays    = 30  // that adoption is told of unless others are asked for
+	maxReportDays = 400 // and at most
+)
+
+type releaseView struct {
+	ID            id.Release       `json:"id"`
+	Version       string           `json:"version"`
+	Platform      release.Platform `json:"platform"`
+	Arch          release.Arch     `json:"arch"`
+	Channel       release.Channel  `json:"channel"`
+	DownloadURL   string           `json:"downloadUrl"`
+	SHA512        *string          `json:"sha512"`
+	SHA512Base64  *string          `json:"sha512Base64"`
+	SHA1          *string          `json:"sha1"`
+	FileSizeBytes *int64           `json:"fileSizeBytes"`
+	Notes         *string          `json:"releaseNotes"`
+	MinOSVersion  *string          `json:"minOsVersion"`
+	Signature     *string          `json:"signature"`
+	Mandatory     bool             `json:"mandatory"`
+	Rollout       int              `json:"rolloutPercentage"`
+	Active        bool             `json:"active"`
+	PublishedAt   moment           `json:"publishedAt"`
+	UpdatedAt     moment           `json:"updatedAt"`
+}
+
+func viewRelease(r release.Release) releaseView {
+	return releaseView{
+		ID: r.ID, Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel, DownloadURL: r.DownloadURL,
+		SHA512: r.SHA512, SHA512Base64: inBase64(r.SHA512), SHA1: r.SHA1, FileSizeBytes: r.FileSizeBytes, Notes: r.Notes,
+		MinOSVersion: r.MinOSVersion, Signature: r.Signature, Mandatory: r.Mandatory, Rollout: r.Rollout, Active: r.Active,
+		PublishedAt: moment(r.PublishedAt), UpdatedAt: moment(r.UpdatedAt),
+	}
+}
+
+// inBase64 is a digest that some updaters want in another form than we keep.
+func inBase64(digest *string) *string {
+	if digest == nil {
+		return nil
+	}
+	text := release.Base64(*digest)
+	return &text
+}
+
+func keyOfRelease(r release.Release) position { return position{ID: string(r.ID)} }
+
+// offerView is what a device is told of a release, after the version that it has.
+type offerView struct {
+	LatestVersion string          `json:"latestVersion"`
+	Version       string          `json:"version"` // the same, for readers of the older form
+	Mandatory     bool            `json:"mandatory"`
+	Notes         *string         `json:"releaseNotes"`
+	DownloadURL   string          `json:"downloadUrl"`
+	Signature     *string         `json:"signature"`
+	FileSizeBytes *int64          `json:"fileSizeBytes"`
+	SHA512        *string         `json:"sha512"`
+	SHA512Base64  *string         `json:"sha512Base64"`
+	MinOSVersion  *string         `json:"minOsVersion"`
+	Channel       release.Channel `json:"channel"`
+	PublishedAt   moment          `json:"publishedAt"`
+}
+
+func viewOffer(r *release.Release) offerView {
+	return offerView{
+		LatestVersion: r.Version.String(), Version: r.Version.String(), Mandatory: r.Mandatory, Notes: r.Notes,
+		DownloadURL: r.DownloadURL, Signature: r.Signature, FileSizeBytes: r.FileSizeBytes, SHA512: r.SHA512,
+		SHA512Base64: inBase64(r.SHA512), MinOSVersion: r.MinOSVersion, Channel: r.Channel, PublishedAt: moment(r.PublishedAt),
+	}
+}
+
+// answer is what a check is answered with around the version that the device has,
+// which is in the address of the answer: so the tag needs none of it.
+type answer struct {
+	before, after []byte
+	tag           string
+}
+
+var nothingNew = answer{before: []byte(`{"updateAvailable":false,"currentVersion":`), after: []byte("}\n"), tag: `"none"`}
+
+var updateAvailable = []byte(`{"updateAvailable":true,"currentVersion":`)
+
+// offers are the answers that offer releases of one snapshot, each made when it is
+// wanted first.
+type offers struct {
+	of      *release.Snapshot
+	answers sync.Map // *release.Release to *answer
+}
+
+// offer returns the answer that offers a release.
+func (a *api) offer(r *release.Release) (*answer, error) {
+	known, now := a.offers.Load(), a.Releases.Snapshot()
+	if known == nil || known.of != now {
+		known = &offers{of: now}
+		a.offers.Store(known)
+	}
+	if made, ok := known.answers.Load(r); ok {
+		return made.(*answer), nil
+	}
+	view, err := appendView(nil, viewOffer(r))
+	if err != nil {
+		return nil, err
+	}
+	view[0] = ',' // the object has begun
+	sum := sha256.Sum256(view)
+	made := &answer{before: updateAvailable, after: append(view, '\n'), tag: `"` + hex.EncodeToString(sum[:8]) + `"`}
+	known.answers.Store(r, made)
+	return made, nil
+}
+
+var sharedBriefly = []string{"public, max-age=60"}
+
+// checkForUpdate says whether there is a newer version for a device. It reads
+// memory alone.
+func (a *api) checkForUpdate(c *call) error {
+	q, version, err := readCheck(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	told := &nothingNew
+	if offered := a.Releases.Offer(q); offered != nil {
+		if told, err = a.offer(offered); err != nil {
+			return err
+		}
+	}
+	if q.Client == "" {
+		c.Header()["Cache-Control"] = sharedBriefly
+	}
+	if c.unchanged(told.tag) {
+		return nil
+	}
+	c.set("Etag", told.tag)
+	b := take()
+	defer give(b)
+	*b = append(*b, told.before...)
+	*b = appendText(*b, version)
+	*b = append(*b, told.after...)
+	c.send(http.StatusOK, *b)
+	return nil
+}
+
+// readCheck reads the query of a check, and the version as it was written.
+func readCheck(query string) (q releases.Check, at string, err error) {
+	var version, platform, arch, channel, client parameter
+	err = readParameters(query, func(name string) *parameter {
+		switch name {
+		case "version":
+			return &version
+		case "platform":
+			return &platform
+		case "arch":
+			return &arch
+		case "channel":
+			return &channel
+		case "clientId":
+			return &client
+		}
+		return nil
+	})
+	if err != nil {
+		return q, "", err
+	}
+	for _, p := range []struct {
+		name  string
+		given bool
+	}{{"version", version.given}, {"platform", platform.given}, {"arch", arch.given}} {
+		if !p.given {
+			return q, "", fault.Field(p.name, "is required")
+		}
+	}
+	if q.Version, err = release.ParseVersion("version", version.text); err != nil {
+		return q, "", err
+	}
+	if q.Platform, err = release.ParsePlatform("platform", platform.text); err != nil {
+		return q, "", err
+	}
+	if q.Arch, err = release.ParseArch("arch", arch.text); err != nil {
+		return q, "", err
+	}
+	q.Channel = release.Stable
+	if channel.given {
+		if q.Channel, err = release.ParseChannel("channel", channel.text); err != nil {
+			return q, "", err
+		}
+	}
+	if client.given {
+		if q.Client, err = release.ParseClient("clientId", client.text); err != nil {
+			return q, "", err
+		}
+	}
+	return q, version.text, nil
+}
+
+// parameter is a parameter of a query that was given, or not.
+type parameter struct {
+	text  string
+	given bool
+}
+
+// readParameters reads a query into the parameters that of finds by name. The
+// others, for which it returns nil, are somebody else's, such as a cache's.
+func readParameters(query string, of func(name string) *parameter) error {
+	for query != "" {
+		var part string
+		part, query, _ = strings.Cut(query, "&")
+		name, text, _ := strings.Cut(part, "=")
+		if strings.ContainsAny(part, "%+;") {
+			var err error
+			if name, text, err = unescaped(part); err != nil {
+				return fault.New(fault.Invalid, "The query could not be read")
+			}
+		}
+		p := of(name)
+		if p == nil {
+			continue
+		}
+		if p.given {
+			return fault.Field(name, "must not be repeated")
+		}
+		*p = parameter{text, true}
+	}
+	return nil
+}
+
+// unescaped reads one parameter as all other queries are read.
+func unescaped(part string) (name, text string, err error) {
+	all, err := url.ParseQuery(part)
+	for name, texts := range all {
+		return name, texts[0], err
+	}
+	return "", "", err
+}
+
+func (a *api) publishRelease(c *call) error {
+	o, err := c.fields()
+	if err != nil {
+		return err
+	}
+	d := release.Draft{
+		Version: required(o, "version", asText), Platform: required(o, "platform", asText), Arch: required(o, "arch", asText),
+		Channel: orElse(o, "channel", asText, string(release.Stable)),
+		Settings: release.Settings{
+			DownloadURL: required(o, "downloadUrl", asText), SHA512: optional(o, "sha512", asText), SHA1: optional(o, "sha1", asText),
+			FileSizeBytes: optional(o, "fileSizeBytes", asInteger), Notes: optional(o, "releaseNotes", asText),
+			MinOSVersion: optional(o, "minOsVersion", asText), Signature: optional(o, "signature", asText),
+			Mandatory: orZero(o, "mandatory", asBool), Rollout: orElse(o, "rolloutPercentage", asCount, 100), Active: orElse(o, "active", asBool, true),
+		},
+		PublishedAt: optional(o, "publishedAt", asInstant),
+	}
+	rules := func() error {
+		_, err := release.New("", d, a.Releases.Hosts, time.Time{})
+		return err
+	}
+	if err := o.err(rules); err != nil {
+		return err
+	}
+	made, err := a.Releases.Publish(c.r.Context(), c.actor, d)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusCreated, viewRelease(made))
+}
+
+// orElse reads a field that has another value when it is absent or null.
+func orElse[T any](o *fields, name string, read reader[T], otherwise T) T {
+	if v, ok := field(o, name, read).Get(); ok {
+		return v
+	}
+	return otherwise
+}
+
+func (a *api) changeRelease(c *call) error {
+	r, err := pathID[id.Release](c, "id", "Release")
+	if err != nil {
+		return err
+	}
+	o, err := c.fields()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"version", "platform", "arch", "channel"} {
+		if _, given := o.find(name); given {
+			o.read = append(o.read, name)
+			o.problems.Add(name, "cannot be changed: another one is another release")
+		}
+	}
+	p := release.Patch{
+		DownloadURL: field(o, "downloadUrl", asText), SHA512: field(o, "sha512", asText), SHA1: field(o, "sha1", asText),
+		FileSizeBytes: field(o, "fileSizeBytes", asInteger), Notes: field(o, "releaseNotes", asText),
+		MinOSVersion: field(o, "minOsVersion", asText), Signature: field(o, "signature", asText),
+		Mandatory: field(o, "mandatory", asBool), Rollout: field(o, "rolloutPercentage", asCount), Active: field(o, "active", asBool),
+		PublishedAt: field(o, "publishedAt", asInstant),
+	}
+	if err := o.err(); err != nil {
+		return err
+	}
+	changed, err := a.Releases.Change(c.r.Context(), c.actor, r, p)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, viewRelease(changed))
+}
+
+func (a *api) listReleases(c *call) error {
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	all, err := a.Releases.List(c.r.Context(), c.actor)
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, p, keyOfRelease, viewed(viewRelease), each(all, p, keyOfRelease))
+}
+
+type (
+	rolloutView struct {
+		Release id.Release   `json:"release"`
+		Rollout int          `json:"rolloutPercentage"`
+		Devices []deviceView `json:"devices"`
+	}
+	deviceView struct {
+		Client  string         `json:"clientId"`
+		Bucket  int            `json:"bucket"`
+		Offered bool           `json:"offered"`
+		Reason  release.Reason `json:"reason"`
+	}
+)
+
+func (a *api) explainRollout(c *call) error {
+	r, err := pathID[id.Release](c, "id", "Release")
+	if err != nil {
+		return err
+	}
+	q, err := c.query("clientIds")
+	if err != nil {
+		return err
+	}
+	text, given := q.get("clientIds")
+	if !given {
+		return fault.Field("clientIds", "is required")
+	}
+	clients := strings.Split(text, ",")
+	if len(clients) > maxClients {
+		return fault.Field("clientIds", "must name 1 to %d devices", maxClients)
+	}
+	for _, client := range clients {
+		if _, err := release.ParseClient("clientIds", client); err != nil {
+			return err
+		}
+	}
+	of, reach, err := a.Releases.Rollout(c.r.Context(), c.actor, r, clients)
+	if err != nil {
+		return err
+	}
+	v := rolloutView{Release: of.ID, Rollout: of.Rollout, Devices: make([]deviceView, len(reach))}
+	for i, d := range reach {
+		v.Devices[i] = deviceView(d)
+	}
+	return c.reply(http.StatusOK, v)
+}
+
+type tallyView struct {
+	Day      release.Day      `json:"day"`
+	Platform release.Platform `json:"platform"`
+	Arch     release.Arch     `json:"arch"`
+	Channel  release.Channel  `json:"channel"`
+	Version  string           `json:"version"`
+	Checks   int64            `json:"checks"`
+	Offered  int64            `json:"offered"`
+}
+
+func viewTally(t release.Tally) tallyView {
+	return tallyView{Day: t.Day, Platform: t.Platform, Arch: t.Arch, Channel: t.Channel, Version: t.Version, Checks: t.Checks, Offered: t.Offered}
+}
+
+func (a *api) adoption(c *call) error {
+	q, err := c.query("from", "to", "platform", "arch", "channel")
+	if err != nil {
+		return err
+	}
+	first, last, of, err := readReport(q, a.Releases.Clock.Now())
+	if err != nil {
+		return err
+	}
+	all, err := a.Releases.Adoption(c.r.Context(), c.actor, first, last, of)
+	if err != nil {
+		return err
+	}
+	return stream(a, c, q, page{}, nil, viewed(viewTally), each(all, page{}, nil))
+}
+
+// readReport reads of which days and targets a report is to be.
+func readReport(q params, now time.Time) (first, last release.Day, of release.Target, err error) {
+	last = release.DayOf(now)
+	if text, given := q.get("to"); given {
+		if last, given = release.ParseDay(text); !given {
+			return "", "", of, fault.Field("to", "must be a day such as 2026-01-31")
+		}
+	}
+	end, _ := time.Parse(time.DateOnly, string(last))
+	first = release.DayOf(end.AddDate(0, 0, 1-reportDays))
+	if text, given := q.get("from"); given {
+		if first, given = release.ParseDay(text); !given {
+			return "", "", of, fault.Field("from", "must be a day such as 2026-01-31")
+		}
+	}
+	switch {
+	case first > last:
+		return "", "", of, fault.Field("from", "must not be after to")
+	case first < release.DayOf(end.AddDate(0, 0, 1-maxReportDays)):
+		return "", "", of, fault.Field("from", "must be at most %d days before to", maxReportDays-1)
+	}
+	if text, given := q.get("platform"); given {
+		if of.Platform, err = release.ParsePlatform("platform", text); err != nil {
+			return "", "", of, err
+		}
+	}
+	if text, given := q.get("arch"); given {
+		if of.Arch, err = release.ParseArch("arch", text); err != nil {
+			return "", "", of, err
+		}
+	}
+	if text, given := q.get("channel"); given {
+		if of.Channel, err = release.ParseChannel("channel", text); err != nil {
+			return "", "", of, err
+		}
+	}
+	return first, last, of, nil
+}
