@@ -2,6 +2,7 @@ package releases
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"collab/domain/release"
@@ -59,6 +60,7 @@ func (c *counts) count(k counted, n tally) {
 			s.all = map[counted]*tally{}
 		}
 		of = &tally{}
+		k.version = strings.Clone(k.version) // the device's may be a part of much more
 		s.all[k] = of
 	}
 	of.checks += n.checks
@@ -87,7 +89,7 @@ func (c *counts) single(day release.Day, version string) bool {
 	if len(c.unknown) == release.MaxUnknown {
 		return false
 	}
-	c.unknown[version] = struct{}{}
+	c.unknown[strings.Clone(version)] = struct{}{}
 	return true
 }
 

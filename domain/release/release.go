@@ -56,11 +56,13 @@ func ParseArch(field, s string) (Arch, error) { return parse(field, s, X64, ARM6
 func ParseChannel(field, s string) (Channel, error) { return parse(field, s, Stable, Beta, Canary) }
 
 func parse[T ~string](field, s string, all ...T) (T, error) {
-	names := make([]string, len(all))
-	for i, v := range all {
+	for _, v := range all {
 		if strings.EqualFold(s, string(v)) {
 			return v, nil
 		}
+	}
+	names := make([]string, len(all))
+	for i, v := range all {
 		names[i] = strings.ToLower(string(v))
 	}
 	return "", fault.Field(field, "must be one of %s", strings.Join(names, ", "))

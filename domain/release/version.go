@@ -3,8 +3,6 @@
 package release
 
 import (
-	"errors"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -19,10 +17,9 @@ const maxVersion = 128
 // Version is a semantic version. The zero value is none.
 type Version struct {
 	parsed *semver.Version
+	text   string // in its full form, without a v
+	key    string // and without build metadata
 }
-
-// partial are the versions that lack the third part.
-var partial = regexp.MustCompile(`\A([0-9]+\.[0-9]+)([-+].*)?\z`)
 
 // ParseVersion reads a version of the field: a semantic version, with or without a
 // leading v, in which the third part can be missing. Invalid for anything else.
@@ -34,21 +31,29 @@ func ParseVersion(field, s string) (Version, error) {
 	if t != "" && (t[0] == 'v' || t[0] == 'V') {
 		t = t[1:]
 	}
-	if m := partial.FindStringSubmatch(t); m != nil {
-		t = m[1] + ".0" + m[2]
+	core, rest := t, ""
+	if i := strings.IndexAny(t, "-+"); i >= 0 {
+		core, rest = t[:i], t[i:]
+	}
+	if strings.Count(core, ".") == 1 {
+		t = core + ".0" + rest
 	}
 	v, err := semver.StrictNewVersion(t)
 	if err != nil || !ordered(v.Prerelease()) {
 		return Version{}, fault.Field(field, "must be a semantic version such as 1.4.2")
 	}
-	return Version{v}, nil
+	key, _, _ := strings.Cut(t, "+")
+	return Version{v, t, key}, nil
 }
 
 // ordered reports whether all numbers of a prerelease have 64 bits: the order
 // of greater ones would be that of texts.
 func ordered(prerelease string) bool {
 	for part := range strings.SplitSeq(prerelease, ".") {
-		if _, err := strconv.ParseUint(part, 10, 64); errors.Is(err, strconv.ErrRange) && strings.Trim(part, "0123456789") == "" {
+		if part == "" || strings.Trim(part, digits) != "" {
+			continue
+		}
+		if _, err := strconv.ParseUint(part, 10, 64); err != nil {
 			return false
 		}
 	}
@@ -56,22 +61,11 @@ func ordered(prerelease string) bool {
 }
 
 // String returns the version in its full form, without a v.
-func (v Version) String() string {
-	if v.parsed == nil {
-		return ""
-	}
-	return v.parsed.String()
-}
+func (v Version) String() string { return v.text }
 
 // Key returns what versions of the same precedence have in common: all but the
 // build metadata.
-func (v Version) Key() string {
-	if v.parsed == nil {
-		return ""
-	}
-	core, _ := v.parsed.SetMetadata("") // the empty one is valid
-	return core.String()
-}
+func (v Version) Key() string { return v.key }
 
 // Compare returns -1, 0 or 1 as v comes before w, is of the same precedence, or
 // comes after it. None comes before all others.
