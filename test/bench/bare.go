@@ -96,6 +96,9 @@ func serveBare(args []string) error {
 	chat := newBareRelay()
 	mux.HandleFunc("POST "+bareChat, chat.relay)
 	mux.HandleFunc("POST "+bareCopies, chat.copied)
+	updates := &bareUpdates{}
+	mux.HandleFunc("POST "+bareAnswers, updates.told)
+	mux.HandleFunc("GET "+checkPath, updates.check)
 	if args[1] != "" {
 		config, err := pgxpool.ParseConfig(args[1])
 		if err != nil {

@@ -1,7 +1,7 @@
 // Command bench measures the server against what the machine can do: a bare
 // net/http program over the same Postgres, in the same run.
 //
-//	go run ./test/bench [-quick] [-only start,requests,pages,feed,files,publish,chat] [-rounds 3]
+//	go run ./test/bench [-quick] [-only start,requests,pages,feed,files,publish,chat,updates] [-rounds 3]
 //
 // Every figure is the median of rounds that take turns between the servers, so
 // that what else the machine does meets all of them. The load comes from this
@@ -56,6 +56,7 @@ var parts = []struct {
 	{"files", (*bench).files},
 	{"publish", (*bench).publish},
 	{"chat", (*bench).chat},
+	{"updates", (*bench).updates},
 }
 
 func main() {
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	b := &bench{out: out}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "measure shortly and fill the large table with 100,000 rows only")
-	only := flags.String("only", "", "parts to run, comma separated: start, requests, pages, feed, files, publish, chat (default all)")
+	only := flags.String("only", "", "parts to run, comma separated: start, requests, pages, feed, files, publish, chat, updates (default all)")
 	flags.IntVar(&b.rounds, "rounds", 3, "rounds of each measurement")
 	flags.StringVar(&b.binary, "server", "", "a server that was built already (default: build ./cmd/collabd)")
 	if err := flags.Parse(args); err != nil {

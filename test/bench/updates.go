@@ -1,0 +1,383 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// updateShare is what is to be reached with checks for updates, of the checks
+// per second of the bare server, which knows the answers beforehand.
+const updateShare = 0.85
+
+const (
+	publishedReleases = 10_000
+	askingDevices     = 8_192
+	followWithin      = 10 * time.Second // the change of releases, which the server looks for itself
+)
+
+// updates measures checks for updates, which thousands of devices with versions
+// of all ages make among thousands of releases. The bare server sends the bytes
+// that Collab answered, which were looked at before.
+func (b *bench) updates(ctx context.Context) (err error) {
+	lite, err := b.startCollab(ctx, "collabd-updates-sqlite", "sqlite")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lite.stop()) }()
+	if err := lite.publishOnSQLite(ctx); err != nil {
+		return err
+	}
+	database, conn, err := b.database(ctx, "updates")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	pg, err := b.startCollab(ctx, "collabd-updates-postgres", database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.stop()) }()
+	if err := publishOnPostgres(ctx, conn); err != nil {
+		return err
+	}
+	bare, err := b.launchBare("")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bare.stop()) }()
+	if _, err := bare.ready(ctx); err != nil {
+		return err
+	}
+
+	devices := deviceList(askingDevices)
+	answers, err := lite.answers(ctx, devices)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(answers)
+	if err != nil {
+		return err
+	}
+	if _, err := (&collab{process: bare}).call(ctx, "POST", bareAnswers, "application/json", string(body), nil); err != nil {
+		return err
+	}
+	others, err := pg.answers(ctx, devices)
+	if err != nil {
+		return err
+	}
+	for query, one := range answers {
+		if !bytes.Equal(one, others[query]) {
+			return fmt.Errorf("%s: the servers differ:\n%s\n%s", query, one, others[query])
+		}
+	}
+	if err := verify(bare, devices, answers); err != nil {
+		return err
+	}
+
+	var all []*updateSeries
+	for _, connections := range []int{16, 64} {
+		s := &updateSeries{connections: connections}
+		for range b.rounds {
+			for _, turn := range []struct {
+				on   *process
+				into *[]figures
+			}{{lite.process, &s.sqlite}, {bare, &s.bare}, {pg.process, &s.postgres}} {
+				f, err := measure(ctx, turn.on, checks(turn.on.address, devices, answers), connections, b.warm, b.run, nil)
+				if err != nil {
+					return err
+				}
+				*turn.into = append(*turn.into, f)
+			}
+		}
+		all = append(all, s)
+	}
+	b.printUpdates(all, answers)
+	return nil
+}
+
+// updateSeries are the measurements with one number of connections.
+type updateSeries struct {
+	connections            int
+	sqlite, postgres, bare []figures
+}
+
+func (b *bench) printUpdates(all []*updateSeries, answers map[string][]byte) {
+	size, offers := 0, 0
+	for _, one := range answers {
+		size += len(one)
+		if bytes.Contains(one, offered) {
+			offers++
+		}
+	}
+	t := newTable(b.out, fmt.Sprintf("Checks for updates among %d releases by %d devices, of which %d are offered one; answers of %d bytes on average (bare: net/http that sends the same bytes)",
+		publishedReleases, len(answers), offers, size/len(answers)),
+		"connections", "on", "checks/s", "bare", "ratio", "", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
+	tenth := func(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
+	for _, s := range all {
+		for _, d := range []struct {
+			name    string
+			figures []figures
+		}{{"SQLite", s.sqlite}, {"Postgres", s.postgres}} {
+			share := ratio(d.figures, s.bare, rate)
+			t.row(strconv.Itoa(s.connections), d.name, thousands(median(d.figures, rate)), thousands(median(s.bare, rate)),
+				fmt.Sprintf("%.2f", share), atLeast(share, updateShare), tenth(median(d.figures, cpuOf)), tenth(median(s.bare, cpuOf)),
+				millis(median(d.figures, p50)), millis(median(s.bare, p50)), millis(median(d.figures, p99)), millis(median(s.bare, p99)))
+		}
+	}
+	t.print()
+}
+
+// What releases are for.
+var (
+	platforms     = []string{"DARWIN", "WIN32", "LINUX"}
+	architectures = []string{"X64", "ARM64", "UNIVERSAL"}
+	channels      = []string{"STABLE", "BETA", "CANARY"}
+)
+
+// targets is how many there are: each has every so many-th of the releases.
+const targets = 27
+
+func targetOf(i int) (platform, arch, channel string) {
+	return platforms[i%3], architectures[i/3%3], channels[i/9%3]
+}
+
+// numbered is the n-th version, the oldest of which is the 0th.
+func numbered(n int) string { return fmt.Sprintf("%d.%d.%d", 1+n/100, n/10%10, n%10) }
+
+func activeOf(i int) bool { return i%7 != 0 }
+
+func rolloutOf(i int) int { return []int{100, 50, 25, 10}[i%4] }
+
+// releaseColumns are the columns of the table of releases, in the order of
+// releaseRecord.
+var releaseColumns = []string{
+	"id", "version", "version_key", "platform", "arch", "channel", "download_url", "sha512", "sha1", "file_size_bytes",
+	"notes", "min_os_version", "signature", "is_mandatory", "rollout", "is_active", "published_at", "updated_at",
+}
+
+// releaseRecord is the i-th release.
+func releaseRecord(i int) []any {
+	platform, arch, channel := targetOf(i)
+	version := numbered(i / targets)
+	at := firstDay.Add(time.Duration(i) * time.Minute).UnixMilli()
+	return []any{
+		taskID(at, rand.New(rand.NewPCG(uint64(i), 3))), version, version, platform, arch, channel,
+		fmt.Sprintf("https://downloads.example.com/%s/%s/%s/Collab-%s.zip", channel, platform, arch, version),
+		strings.Repeat(fmt.Sprintf("%08x", i), 16), nil, int64(90e6 + i),
+		fmt.Sprintf("## %s\n\n- Folders are synchronised while the lid is closed.\n- Long answers scroll \"smoothly\" again.\n", version), "13.0",
+		strings.Repeat("dW50cnVzdGVk", 8), i%50 == 0, int64(rolloutOf(i)), activeOf(i), at, at,
+	}
+}
+
+const countChanges = "UPDATE release_revision SET n = n + 1"
+
+// publishOnSQLite fills the table of releases, and says that it changed.
+func (c *collab) publishOnSQLite(ctx context.Context) (err error) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(c.folder, "collab.db")+"?_pragma=busy_timeout(20000)&_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // of no effect after the commit
+	insert, err := tx.PrepareContext(ctx, fmt.Sprintf("INSERT INTO releases (%s) VALUES (?%s)", strings.Join(releaseColumns, ", "), strings.Repeat(", ?", len(releaseColumns)-1)))
+	if err != nil {
+		return err
+	}
+	for i := range publishedReleases {
+		if _, err := insert.ExecContext(ctx, releaseRecord(i)...); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, countChanges); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// publishOnPostgres does the same.
+func publishOnPostgres(ctx context.Context, conn *pgx.Conn) error {
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // of no effect after the commit
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{"releases"}, releaseColumns, pgx.CopyFromSlice(publishedReleases, func(i int) ([]any, error) {
+		return releaseRecord(i), nil
+	}))
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, countChanges); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// device is one that asks, always the same.
+type device struct {
+	query   string
+	version string // that it has
+	offer   string // the version that it is to be offered; empty: none
+}
+
+// deviceList makes devices of all targets with versions of all ages, and decides
+// a second time what each is to be offered.
+func deviceList(n int) []device {
+	var latest [targets]int
+	for target := range latest {
+		latest[target] = latestOf(target)
+	}
+	all := make([]device, n)
+	for i := range all {
+		random := rand.New(rand.NewPCG(uint64(i), 4))
+		target := random.IntN(targets)
+		platform, arch, channel := targetOf(target)
+		has := random.IntN(publishedReleases/targets + 2)
+		client := taskID(firstDay.UnixMilli(), random)
+		d := device{version: numbered(has)}
+		d.query = fmt.Sprintf("version=%s&platform=%s&arch=%s&channel=%s&clientId=%s",
+			d.version, strings.ToLower(platform), strings.ToLower(arch), strings.ToLower(channel), client)
+		if now := latest[target]; now/targets > has && bucketOf(client) < rolloutOf(now) {
+			d.offer = numbered(now / targets)
+		}
+		all[i] = d
+	}
+	return all
+}
+
+// latestOf returns the release that is served for a target.
+func latestOf(target int) int {
+	universal := target%3 + 6 + target/9*9 // of the platform and channel
+	latest := -1
+	for i := range publishedReleases {
+		if !activeOf(i) || i%targets != target && i%targets != universal {
+			continue
+		}
+		if latest < 0 || i/targets > latest/targets || i/targets == latest/targets && i%targets == target {
+			latest = i
+		}
+	}
+	return latest
+}
+
+func bucketOf(client string) int {
+	sum := sha256.Sum256([]byte(client))
+	return int(binary.BigEndian.Uint64(sum[:]) % 100)
+}
+
+// checks asks for one of the devices at random.
+func checks(address string, devices []device, answers map[string][]byte) workload {
+	w := workload{
+		name: "check", status: http.StatusOK, head: []byte("GET " + checkPath + "?"), tail: []byte(headers(address, "")),
+		holds: func(body []byte, query string) bool { return bytes.Equal(body, answers[query]) },
+	}
+	for _, d := range devices {
+		w.ids = append(w.ids, d.query)
+	}
+	return w
+}
+
+var offered = []byte(`"updateAvailable":true`)
+
+// answers asks for every device once, as soon as the server knows the releases,
+// and looks at what it says.
+func (c *collab) answers(ctx context.Context, devices []device) (map[string][]byte, error) {
+	if err := c.follow(ctx, devices); err != nil {
+		return nil, err
+	}
+	link, err := dial(c.address, filePatience)
+	if err != nil {
+		return nil, err
+	}
+	defer link.Close()
+	w := checks(c.address, nil, nil)
+	all := make(map[string][]byte, len(devices))
+	for _, d := range devices {
+		status, body, err := link.exchange(w, d.query)
+		if err != nil {
+			return nil, err
+		}
+		if status != http.StatusOK || !d.holds(body) {
+			return nil, fmt.Errorf("%s on %s, which is to offer %q: status %d with %s", d.query, c.name, d.offer, status, body)
+		}
+		all[d.query] = bytes.Clone(body)
+	}
+	return all, nil
+}
+
+// follow waits until the server knows the releases.
+func (c *collab) follow(ctx context.Context, devices []device) error {
+	ctx, cancel := context.WithTimeout(ctx, followWithin)
+	defer cancel()
+	i := slices.IndexFunc(devices, func(d device) bool { return d.offer != "" })
+	if i < 0 {
+		return errors.New("no device is to be offered anything")
+	}
+	for {
+		var answer struct{ UpdateAvailable bool }
+		if _, err := c.call(ctx, "GET", checkPath+"?"+devices[i].query, "", "", &answer); err != nil || answer.UpdateAvailable {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not know the releases: %w", c.name, ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// holds reports whether an answer is right.
+func (d device) holds(body []byte) bool {
+	var answer struct {
+		UpdateAvailable               bool
+		CurrentVersion, LatestVersion string
+		DownloadURL, SHA512           string
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.CurrentVersion != d.version {
+		return false
+	}
+	if d.offer == "" {
+		return !answer.UpdateAvailable && answer.DownloadURL == ""
+	}
+	return answer.UpdateAvailable && answer.LatestVersion == d.offer &&
+		strings.HasSuffix(answer.DownloadURL, "/Collab-"+d.offer+".zip") && len(answer.SHA512) == 2*64
+}
+
+// verify makes sure that a server gives every device its answer.
+func verify(p *process, devices []device, answers map[string][]byte) error {
+	link, err := dial(p.address, filePatience)
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	w := checks(p.address, nil, answers)
+	for _, d := range devices {
+		status, body, err := link.exchange(w, d.query)
+		if err != nil {
+			return err
+		}
+		if status != http.StatusOK || !w.holds(body, d.query) {
+			return fmt.Errorf("%s on %s: status %d with %s", d.query, p.name, status, body)
+		}
+	}
+	return nil
+}
