@@ -23,6 +23,9 @@ type Quotas interface {
 	// number of servers, no two are granted the same tokens. A reservation may be
 	// forgotten when the store crashes, unless it was made in Atomic.
 	Reserve(ctx context.Context, l quota.Lease, limit int64, n quota.Need) (granted int64, err error)
+	// ReserveAt is Reserve while the organisation's epoch is the given one (see
+	// Epochs): at another nothing is granted. It sees what Epochs sees.
+	ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (granted int64, err error)
 	// Settle ends the lease and counts what was used. What the lease held is given
 	// back, once: a lease that has been swept holds nothing any more. Settling is not
 	// idempotent; it belongs in one transaction with the Ledger's Add.

@@ -49,18 +49,24 @@ var _ ports.Quotas = quotas{}
 
 const insertLease = "INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)"
 
-// reserve is by dialect what grants, as quota.Account.Grant does: an account
-// that is not there yet what an empty one grants. The conflict is decided on
-// the row as it is after everybody else's commit. On Postgres the same
+// reserve and reserveAt are by dialect what grants, as quota.Account.Grant does:
+// an account that is not there yet what an empty one grants. The conflict is
+// decided on the row as it is after everybody else's commit. On Postgres the same
 // statement stores the lease.
-var reserve = func() (s [2]string) {
+var (
+	reserve   = granting("")
+	reserveAt = granting(" AND o.epoch = ?")
+)
+
+// granting is reserve for organisations of which something holds.
+func granting(holds string) (s [2]string) {
 	for d, least := range map[dialect]string{onSQLite: "MIN", onPostgres: "LEAST"} {
 		left := "? - quota_accounts.used - quota_accounts.reserved"
 		granted := least + "(excluded.granted, " + left + ")"
 		tokens := d.param(column{"granted", "bigint"})
 		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT o.id, " +
 			d.param(column{"user_id", "uuid"}) + ", " + d.param(column{"day", "bigint"}) + ", 0, " + tokens + ", " + tokens +
-			" FROM organisations o WHERE o.id = ?" +
+			" FROM organisations o WHERE o.id = ?" + holds +
 			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = ? AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
 			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
 			" WHERE " + left + " > ? RETURNING granted"
@@ -68,26 +74,42 @@ var reserve = func() (s [2]string) {
 	s[onPostgres] = "WITH account AS (" + s[onPostgres] + "), lease AS (" + insertLease +
 		" SELECT ?::uuid, ?::uuid, ?::bigint, ?::uuid, a.granted, ?::bigint FROM account a) SELECT a.granted FROM account a"
 	return s
-}()
+}
 
-// reserveAlone is reserve on Postgres as a transaction of its own, whose commit
-// does not wait for the disk.
-var reserveAlone = reserve[onPostgres] + " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
+// alone has a statement on Postgres that is a transaction of its own not wait for
+// the disk when it commits.
+const alone = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
+
+var reserveAlone, reserveAtAlone = reserve[onPostgres] + alone, reserveAt[onPostgres] + alone
 
 func (q quotas) Reserve(ctx context.Context, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
+	statement := reserve[q.dialect]
+	if q.dialect == onPostgres && !q.inside() {
+		statement = reserveAlone
+	}
+	return q.reserve(ctx, statement, nil, l, limit, n)
+}
+
+func (q quotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
+	statement := reserveAt[q.dialect]
+	if q.dialect == onPostgres && !q.inside() {
+		statement = reserveAtAlone
+	}
+	return q.reserve(ctx, statement, []any{epoch}, l, limit, n)
+}
+
+// reserve runs one of the statements; holds are what it asks of the organisation.
+func (q quotas) reserve(ctx context.Context, statement string, holds []any, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
 	most := quota.Account{}.Grant(limit, n)
 	if most == 0 {
 		return 0, nil
 	}
 	org, user, day := string(l.Org), string(l.User), millis(l.Day)
-	args := []any{user, day, most, most, org, org, user, day, string(l.ID), limit, limit, limit, n.Input}
+	args := append([]any{user, day, most, most, org}, holds...)
+	args = append(args, org, user, day, string(l.ID), limit, limit, limit, n.Input)
 	lease := []any{org, user, day, string(l.ID)}
 	if q.dialect == onPostgres {
 		args = append(append(args, lease...), l.ExpiresAt.UnixMilli())
-		statement := reserve[onPostgres]
-		if !q.inside() {
-			statement = reserveAlone
-		}
 		granted, found, err := row(ctx, q.write, "Lease", scanInt, statement, args...)
 		if err == nil && !found {
 			err = q.refused(ctx, l)
@@ -96,7 +118,7 @@ func (q quotas) Reserve(ctx context.Context, l quota.Lease, limit int64, n quota
 	}
 	err = q.fleetingly(ctx, func(c *conn) error {
 		var found bool
-		granted, found, err = row(ctx, c.write, "Lease", scanInt, reserve[onSQLite], args...)
+		granted, found, err = row(ctx, c.write, "Lease", scanInt, statement, args...)
 		if err != nil {
 			return err
 		}

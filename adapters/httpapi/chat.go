@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"collab/app/chats"
 	"collab/domain/chat"
 )
 
@@ -19,13 +20,30 @@ func (a *api) startChat(c *call) error {
 	if err != nil {
 		return err
 	}
-	ready, err := a.Chats.Admit(c.r.Context(), c.actor, r)
+	ready, err := a.admitted(c, r)
 	if err != nil {
 		return err
 	}
 	c.body = nil // the stream may be long, and the request is in the call
 	a.converse(c, ready)
 	return nil
+}
+
+// admitted admits a request. Where its caller is presumed and it is refused, the
+// caller is looked at, and what has changed of them decides anew.
+func (a *api) admitted(c *call, r chat.Request) (*chats.Call, error) {
+	ready, err := a.Chats.Admit(c.r.Context(), c.actor, r)
+	if err == nil || !c.actor.Presumed {
+		return ready, err
+	}
+	presumed := c.actor.Sight.Epoch
+	if err := a.confirm(c); err != nil {
+		return nil, err
+	}
+	if c.actor.Sight.Epoch == presumed {
+		return nil, err
+	}
+	return a.Chats.Admit(c.r.Context(), c.actor, r)
 }
 
 // question reads the body.

@@ -59,16 +59,53 @@ func (a *api) admit(c *call, g guard) error {
 		c.actor = org.Actor{Operator: true, Address: c.address, Request: c.id}
 		return nil
 	}
+	if !a.presume(c, g) {
+		if err := a.authenticate(c); err != nil {
+			return err
+		}
+	}
+	if err := a.callers.take(c, string(c.actor.User)); err != nil {
+		return err
+	}
+	return g.check(c.actor)
+}
+
+// authenticate sets the actor that the request's token stands for.
+func (a *api) authenticate(c *call) error {
 	actor, err := a.Access.Authenticate(c.r.Context(), bearer(c.r.Header["Authorization"]))
 	if err != nil {
+		withdrawLimits(c) // of whom the caller was presumed to be
 		return a.charged(c, err, refusedCredentials...)
 	}
 	actor.Address, actor.Request = c.address, c.id
 	c.actor = actor
-	if err := a.callers.take(c, string(actor.User)); err != nil {
+	return nil
+}
+
+// presume sets the actor that a chat's token is known to have stood for, if it
+// would be let in. The reservation of its tokens then finds out whether that holds,
+// with one look at the database for both; any refusal needs confirm first. A request
+// with a key is not worth it, as it looks for the first answer before.
+func (a *api) presume(c *call, g guard) bool {
+	if c.route.Path != chatPath || c.r.Header["Idempotency-Key"] != nil {
+		return false
+	}
+	actor, known := a.Access.Presume(bearer(c.r.Header["Authorization"]))
+	if !known || g.check(actor) != nil {
+		return false
+	}
+	actor.Address, actor.Request = c.address, c.id
+	c.actor = actor
+	return true
+}
+
+// confirm looks at a caller who was presumed, and refuses them as admit does.
+func (a *api) confirm(c *call) error {
+	c.actor = org.Actor{}
+	if err := a.authenticate(c); err != nil {
 		return err
 	}
-	return g.check(actor)
+	return c.route.Guard.check(c.actor)
 }
 
 // refusedCredentials are the kinds of errors that say so of credentials.

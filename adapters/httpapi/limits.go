@@ -121,6 +121,13 @@ func (l *limiter) take(c *call, key string) error {
 	return limited
 }
 
+// withdrawLimits takes back what the headers say.
+func withdrawLimits(c *call) {
+	for _, name := range []string{"Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset", "Ratelimit"} {
+		delete(c.Header(), name)
+	}
+}
+
 // seconds is how long it takes for so many tokens to come back.
 func (l *limiter) seconds(tokens float64) int {
 	return int(math.Ceil(max(0, tokens) / float64(l.refill)))

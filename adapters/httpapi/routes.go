@@ -16,6 +16,9 @@ import (
 // prefix is where the versioned interface lives.
 const prefix = "/api/v1"
 
+// chatPath is where models are asked.
+const chatPath = prefix + "/chat"
+
 // handler answers one request, or returns the error that errors.go answers
 // with.
 type handler func(*call) error
@@ -183,10 +186,21 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve takes a request through its guard and, where it brings a key, through
-// what is kept of its first answer.
+// serve answers a request. Nobody is refused as who they are presumed to be.
 func (a *api) serve(c *call, e *endpoint) error {
 	defer c.limit()()
+	err := a.attend(c, e)
+	if err != nil && c.actor.Presumed {
+		if refused := a.confirm(c); refused != nil {
+			return refused
+		}
+	}
+	return err
+}
+
+// attend takes a request through its guard and, where it brings a key, through
+// what is kept of its first answer.
+func (a *api) attend(c *call, e *endpoint) error {
 	if err := a.admit(c, e.Guard); err != nil {
 		return err
 	}

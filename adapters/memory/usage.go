@@ -41,6 +41,15 @@ func holdOf(l quota.Lease) hold       { return hold{accountOf(l), l.ID} }
 type quotas struct{ run runner }
 
 func (q quotas) Reserve(_ context.Context, l quota.Lease, limit int64, n quota.Need) (int64, error) {
+	return q.reserve(nil, l, limit, n)
+}
+
+func (q quotas) ReserveAt(_ context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (int64, error) {
+	return q.reserve(&epoch, l, limit, n)
+}
+
+// reserve grants nothing at another epoch than the one that is given, if any.
+func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) (int64, error) {
 	return result(q.run, func(x *tx) (int64, error) {
 		home, err := x.home(l.Org)
 		if err != nil {
@@ -51,7 +60,7 @@ func (q quotas) Reserve(_ context.Context, l quota.Lease, limit int64, n quota.N
 		}
 		a := home.accounts.rows[accountOf(l)]
 		l.Tokens = a.Grant(limit, n)
-		if l.Tokens == 0 {
+		if l.Tokens == 0 || epoch != nil && *epoch != x.epochs.rows[l.Org] {
 			return 0, nil
 		}
 		a.Reserved += l.Tokens

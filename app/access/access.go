@@ -103,6 +103,24 @@ func (a *Access) Authenticate(ctx context.Context, bearer string) (org.Actor, er
 	return actor, err
 }
 
+// Presume returns whom a token stood for when it was last looked at, as far as
+// that is remembered, without a look at the records. Who that is may have left
+// since: nothing may be done or said in their name but what asks whether the
+// organisation's epoch is still actor.Sight.Epoch.
+func (a *Access) Presume(bearer string) (actor org.Actor, known bool) {
+	v, known, err := a.remember(sha256.Sum256([]byte(bearer)), a.Clock.Now())
+	if !known || err != nil || v.org == "" {
+		return org.Actor{}, false
+	}
+	s, known := a.sightings.get(v.seat)
+	if !known || s.err != nil {
+		return org.Actor{}, false
+	}
+	actor = s.actor
+	actor.Until, actor.Presumed = v.expires, true
+	return actor, true
+}
+
 // Again returns the actor as the records say at this moment, for work that has
 // gone on for a while since Authenticate: Unauthenticated when the token has
 // expired meanwhile or the user is gone, Forbidden for a removed member.
@@ -125,12 +143,9 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 	}
 	key := sha256.Sum256([]byte(bearer))
 	now := a.Clock.Now()
-	v, known := a.verified.get(key)
-	if known && (v.until.IsZero() || now.Before(v.until)) {
-		if v.until.IsZero() && !v.claims.Valid(now) {
-			return verified{}, badToken(nil)
-		}
-		return v, nil
+	v, known, err := a.remember(key, now)
+	if known {
+		return v, err
 	}
 	if a.Tokens.Ours(bearer) {
 		claims, err := a.Tokens.Read(bearer)
@@ -156,6 +171,18 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 	}
 	a.verified.put(key, v)
 	return v, nil
+}
+
+// remember returns a token that need not be verified at this time.
+func (a *Access) remember(key [sha256.Size]byte, now time.Time) (v verified, known bool, err error) {
+	v, known = a.verified.get(key)
+	switch {
+	case !known, !v.until.IsZero() && !now.Before(v.until):
+		return verified{}, false, nil
+	case v.until.IsZero() && !v.claims.Valid(now):
+		return verified{}, true, badToken(nil)
+	}
+	return v, true, nil
 }
 
 // recognise finds the records that an identity token names and makes those

@@ -125,7 +125,8 @@ type Call struct {
 
 // Admit checks a request and reserves the tokens that it may use. Invalid for
 // what cannot be asked, Forbidden where the quota has no room, Unavailable when the
-// server is going away.
+// server is going away. For an actor who is presumed nothing is reserved once its
+// organisation has moved on, and any refusal may be for that alone.
 func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
 	if err := actor.Writes(); err != nil {
 		return nil, err
@@ -156,7 +157,13 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 	// by the call that ends at once.
 	reserving, over := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer over()
-	if lease.Tokens, err = s.Store.Usage().Quotas().Reserve(reserving, lease, limit, need); err != nil {
+	quotas := s.Store.Usage().Quotas()
+	if actor.Presumed {
+		lease.Tokens, err = quotas.ReserveAt(reserving, actor.Sight.Epoch, lease, limit, need)
+	} else {
+		lease.Tokens, err = quotas.Reserve(reserving, lease, limit, need)
+	}
+	if err != nil {
 		s.leave(lease.ID)
 		return nil, err
 	}

@@ -24,6 +24,10 @@ type Actor struct {
 
 	Sight *Sight
 
+	// Presumed is set for an actor whom a token stood for at the epoch in Sight and
+	// who was not looked at since. What it does has to depend on that epoch.
+	Presumed bool
+
 	// Mark is the organisation's when the actor was looked at; zero for an actor
 	// that was not.
 	Mark Mark

@@ -99,6 +99,66 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.quotas().Settle(w.ctx, l, 0))
 			w.account(o, u, quota.Account{})
 		},
+		"a reservation at an epoch is one as long as that stands": func(w *world) {
+			tn, u := w.tenant(), fresh[id.User]()
+			need := quota.Need{Input: 20, Output: 55}
+			was := w.epoch(tn.ID)
+			that(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 75)
+			that(w.quotas().ReserveAt(w.ctx, was-1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			that(w.quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			w.moveOn(tn.ID)
+			that(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 0)
+			that(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, fresh[id.User]()), 125, need)).is(w, 0)
+			w.account(tn.ID, u, quota.Account{Reserved: 75})
+			l := someLease(tn.ID, u)
+			that(w.quotas().ReserveAt(w.ctx, was+1, l, 125, need)).is(w, 50)
+			that(w.quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			w.account(tn.ID, u, quota.Account{Reserved: 125})
+			that(w.quotas().ReserveAt(w.ctx, was+1, l, 1000, need)).conflict(w)
+			w.atomic(func(r ports.Records) error {
+				q := r.Usage().Quotas()
+				stale, err := q.ReserveAt(w.ctx, was, someLease(tn.ID, u), 1000, need)
+				granted, err2 := q.ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 1000, need)
+				if stale != 0 || granted != 75 {
+					err = errors.Join(err, fmt.Errorf("granted were %d and %d", stale, granted))
+				}
+				return errors.Join(err, err2)
+			})
+			w.ok(w.quotas().Settle(w.ctx, l, 0))
+			w.account(tn.ID, u, quota.Account{Reserved: 150})
+			gone := someLease(fresh[id.Org](), u)
+			that(w.quotas().ReserveAt(w.ctx, 0, gone, 100, need)).missing(w)
+		},
+		"the epoch of a reservation is no other organisation's": func(w *world) {
+			o, other, u := w.org().ID, w.org().ID, fresh[id.User]()
+			for w.epoch(other) <= w.epoch(o) {
+				w.moveOn(other)
+			}
+			that(w.quotas().ReserveAt(w.ctx, w.epoch(other), someLease(o, u), 100, quota.Need{Output: 1})).is(w, 0)
+			that(w.quotas().ReserveAt(w.ctx, w.epoch(o), someLease(other, u), 100, quota.Need{Output: 1})).is(w, 0)
+		},
+		"nobody reserves at an epoch once a commit has moved it on": func(w *world) {
+			o, u := w.org().ID, fresh[id.User]()
+			w.allOK(together(crowd, func(int) error {
+				seen, err := w.epochs.Epochs(w.ctx, []id.Org{o})
+				if err != nil {
+					return err
+				}
+				if err := w.store.Atomic(w.ctx, func(r ports.Records) error {
+					_, err := r.Directory().Organisations().Lock(w.ctx, o)
+					return err
+				}); err != nil {
+					return err
+				}
+				granted, err := w.quotas().ReserveAt(w.ctx, seen[o], someLease(o, u), 1000, quota.Need{Output: 1})
+				if err == nil && granted != 0 {
+					err = errors.New("a committed lock was not seen")
+				}
+				return err
+			}))
+			w.account(o, u, quota.Account{})
+			that(w.quotas().ReserveAt(w.ctx, w.epoch(o), someLease(o, u), 1000, quota.Need{Output: 1})).is(w, 1)
+		},
 		"of many who reserve for one lease at once one does": func(w *world) {
 			l := someLease(w.org().ID, fresh[id.User]())
 			w.oneWins(together(crowd, func(int) error {
@@ -217,7 +277,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				day := quota.DayOf(at(0).AddDate(0, 0, round))
 				granted := make([]int64, throng)
 				w.allOK(together(throng, func(i int) (err error) {
-					granted[i], err = w.quotas().Reserve(w.ctx, onDay(someLease(o, u), day), 500, quota.Need{Input: 49, Output: 26})
+					granted[i], err = w.reserve(i%2 == 0, onDay(someLease(o, u), day), 500, quota.Need{Input: 49, Output: 26})
 					return err
 				}))
 				slices.Sort(granted)
@@ -234,7 +294,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				for round := range rounds {
 					l := someLease(o, u)
 					need := quota.Need{Input: int64(i % 7), Output: int64(30 + (5*i+11*round)%90)}
-					granted, err := w.quotas().Reserve(w.ctx, l, limit, need)
+					granted, err := w.reserve(i%2 == 0, l, limit, need)
 					if err != nil {
 						return err
 					}
@@ -384,6 +444,27 @@ func (w *world) lease(l quota.Lease, tokens int64) quota.Lease {
 	return l
 }
 
+// reserve reserves, at the organisation's present epoch or at any.
+func (w *world) reserve(at bool, l quota.Lease, limit int64, n quota.Need) (int64, error) {
+	if !at {
+		return w.quotas().Reserve(w.ctx, l, limit, n)
+	}
+	epochs, err := w.epochs.Epochs(w.ctx, []id.Org{l.Org})
+	if err != nil {
+		return 0, err
+	}
+	return w.quotas().ReserveAt(w.ctx, epochs[l.Org], l, limit, n)
+}
+
+// moveOn moves the organisation's epoch on.
+func (w *world) moveOn(o id.Org) {
+	w.Helper()
+	w.atomic(func(r ports.Records) error {
+		_, err := r.Directory().Organisations().Lock(w.ctx, o)
+		return err
+	})
+}
+
 // account ends the sub-test unless the member's account is want on the day of
 // someLease.
 func (w *world) account(o id.Org, u id.User, want quota.Account) {
@@ -428,7 +509,7 @@ func grantProperty(w *world) {
 					limit = want.Used + want.Reserved + need.Input + rapid.Int64Range(0, 2).Draw(t, "over")
 				}
 				l := someLease(o, u)
-				granted, err := w.quotas().Reserve(w.ctx, l, limit, need)
+				granted, err := w.reserve(rapid.Bool().Draw(t, "at"), l, limit, need)
 				if err != nil {
 					t.Fatal(err)
 				}

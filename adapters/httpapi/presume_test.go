@@ -1,0 +1,226 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/adapters/system"
+	"collab/app/access"
+	"collab/domain/chat"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/quota"
+	"collab/domain/session"
+	"collab/ports"
+)
+
+// ownTokens reads every token as the same one.
+type ownTokens struct {
+	ports.ServiceTokens
+	session.Claims
+}
+
+func (ownTokens) Ours(string) bool                      { return true }
+func (t ownTokens) Read(string) (session.Claims, error) { return t.Claims, nil }
+
+// looks counts how often somebody asks for marks.
+type looks struct {
+	*memory.Store
+	n int
+}
+
+func (l *looks) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
+	l.n++
+	return l.Store.Marks(ctx, orgs)
+}
+
+// known is an interface whose chat is where it belongs, behind its guard, for a
+// member with a token.
+type known struct {
+	*conversing
+	looks *looks
+	day   quota.Day // on which it began
+}
+
+func newKnown(t *testing.T, rates Rates) *known {
+	t.Helper()
+	answer := func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, to.Chunk(says("Hello")) }
+	w := &known{conversing: newConversing(t, answer, func(o *Options) { o.Rates = rates }), day: quota.DayOf(time.Now())}
+	w.looks = &looks{Store: w.store}
+	w.Access = access.New(access.Options{
+		Store: w.store, Epochs: w.looks, Clock: system.Clock{},
+		Tokens: ownTokens{Claims: session.Issue("t", someID, someID, org.Owner, time.Now())},
+	})
+	router, err := w.router([]row{{http.MethodPost, chatPath, writer, w.startChat}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.inner = router
+	_, err = w.store.Directory().Users().Upsert(w.Context(), org.User{ID: someID, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.change(func(m org.Membership) org.Membership { return m })
+	return w
+}
+
+// change stores what fn makes of the membership that the member began with.
+func (w *known) change(fn func(org.Membership) org.Membership) {
+	w.Helper()
+	err := w.store.Atomic(w.Context(), func(r ports.Records) error {
+		_, err := r.Directory().Organisations().Lock(w.Context(), someID)
+		m := org.Admitted(someID, someID, "owner", org.Naming{}, time.Now())
+		return errors.Join(err, r.Directory().Members().Put(w.Context(), someID, fn(m)))
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *known) remove() {
+	w.change(func(m org.Membership) org.Membership { return m.Removed(time.Now()) })
+}
+
+func (w *known) chat(body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := post(chatPath, body)
+	r.Header.Set("Authorization", "Bearer token")
+	for _, fn := range change {
+		fn(r)
+	}
+	return send(w, r)
+}
+
+// chats checks how many chats there were, and that nothing is reserved for others.
+func (w *known) chats(want int) {
+	w.Helper()
+	all := w.entries()
+	a, err := w.store.Usage().Quotas().Account(w.Context(), someID, someID, w.day)
+	if sum := int64(want) * whole.Usage.Total(); len(all) != want || err != nil || a != (quota.Account{Used: sum}) {
+		w.Errorf("there are %d chats, the account is %+v, %v; want %d chats", len(all), a, err, want)
+	}
+}
+
+func TestAChatOfWhomATokenStoodForIsDecidedByWhatTheyAreNow(t *testing.T) {
+	const nonsense = `{"message":7}`
+	for about, c := range map[string]struct {
+		rates  Rates
+		first  plan.Plan // empty: PREMIUM
+		change func(w *known)
+		body   string // empty: hello
+		status int
+		text   string // of the error
+		looks  int    // for the second chat
+		limits string // the header RateLimit-Limit of the answer
+	}{
+		"nothing has changed":              {status: 200},
+		"the organisation has moved on":    {change: func(w *known) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1},
+		"they were removed":                {change: (*known).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1},
+		"they were removed, and ask wrong": {change: (*known).remove, body: nonsense, status: 403, text: "The caller is not a member of the organisation", looks: 1},
+		"they ask wrong":                   {body: nonsense, status: 400, text: "message must be a string", looks: 1},
+		"the token has expired":            {change: func(*known) { time.Sleep(session.Lifetime) }, status: 401, text: "The token is invalid or expired"},
+		"they are VIEWER": {
+			change: func(w *known) { w.change(func(m org.Membership) org.Membership { return m.WithRole(org.Viewer) }) },
+			status: 403, text: "A VIEWER has read-only access", looks: 1,
+		},
+		"the plan has nothing":      {change: func(w *known) { w.subscribe(plan.None) }, status: 403, text: "The organisation's plan includes no tokens for the chat", looks: 1},
+		"the plan still has no use": {first: plan.None, status: 403, text: "The organisation's plan includes no tokens for the chat", looks: 1},
+		"the plan has something":    {first: plan.None, change: func(w *known) { w.subscribe(plan.Free) }, status: 200, looks: 1},
+		"there were too many chats": {
+			rates: Rates{Caller: Rate{100, time.Hour}, Chat: Rate{1, time.Hour}}, status: 429, text: "Too many requests", looks: 1, limits: "1",
+		},
+		"there were too many requests": {
+			rates: Rates{Caller: Rate{1, time.Hour}, Chat: Rate{100, time.Hour}}, status: 429, text: "Too many requests", looks: 1, limits: "1",
+		},
+		"they were removed, and there were too many chats": {
+			rates: Rates{Caller: Rate{100, time.Hour}, Chat: Rate{1, time.Hour}}, change: (*known).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1,
+		},
+		"they were removed, and their address has a limit": {
+			rates: Rates{Caller: Rate{100, time.Hour}, Address: Rate{50, time.Hour}}, change: (*known).remove,
+			status: 403, text: "The caller is not a member of the organisation", looks: 1, limits: "50",
+		},
+		"their requests are counted once": {
+			rates:  Rates{Caller: Rate{2, time.Hour}, Chat: Rate{2, time.Hour}},
+			change: func(w *known) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1, limits: "2",
+		},
+	} {
+		t.Run(about, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newKnown(t, c.rates)
+				want := 1
+				if c.first != "" {
+					w.subscribe(c.first)
+					want = 0
+				}
+				if first := w.chat(hello); (first.Code == 200) != (want == 1) {
+					t.Fatalf("the first chat is answered with %d %s", first.Code, first.Body)
+				}
+				if c.change != nil {
+					c.change(w)
+				}
+				before := w.looks.n
+				body := hello
+				if c.body != "" {
+					body = c.body
+				}
+				got := w.chat(body)
+				if n := w.looks.n - before; n != c.looks {
+					t.Errorf("their epoch was asked for %d times by itself, want %d", n, c.looks)
+				}
+				if limit := got.Header().Get("RateLimit-Limit"); limit != c.limits {
+					t.Errorf("the answer has the limit %q, want %q", limit, c.limits)
+				}
+				if c.status == 200 {
+					want++
+					if got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {
+						t.Errorf("got %d %s", got.Code, got.Body)
+					}
+				} else if e := refused(t, got, c.status); e.Message != c.text {
+					t.Errorf("the error is %q, want %q", e.Message, c.text)
+				}
+				w.chats(want)
+			})
+		})
+	}
+}
+
+func TestWhoWasRefusedIsLookedAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKnown(t, Rates{Caller: Rate{100, time.Hour}})
+		w.chat(hello)
+		w.remove()
+		for range 3 {
+			refused(t, w.chat(hello), http.StatusForbidden)
+		}
+		w.change(func(m org.Membership) org.Membership { return m })
+		if got := w.chat(hello); got.Code != 200 || got.Header().Get("RateLimit-Remaining") != "97" { // three counted: the first two, and this
+			t.Errorf("got %d %s, %s remain", got.Code, got.Body, got.Header().Get("RateLimit-Remaining"))
+		}
+		w.chats(2)
+	})
+}
+
+func TestARequestWithAKeyIsOfSomebodyWhoWasLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newKnown(t, Rates{})
+		key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "a") }
+		for range 2 {
+			if got := w.chat(hello, key); got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {
+				t.Errorf("got %d %s", got.Code, got.Body)
+			}
+		}
+		w.chats(1)
+		w.remove()
+		refused(t, w.chat(hello, key), http.StatusForbidden)
+		if w.looks.n != 3 {
+			t.Errorf("the caller was looked at %d times", w.looks.n)
+		}
+		w.chats(1)
+	})
+}
