@@ -120,7 +120,7 @@ var specified = []group{
 		GET /metering/org
 		GET /metering/user
 		GET /metering/quota`},
-	{"updates", false, `
+	{"updates", true, `
 		GET /updates/check
 		POST /updates
 		PATCH /updates/:id
@@ -138,6 +138,9 @@ var specified = []group{
 		GET /mcp-oauth/authorize
 		POST /mcp-oauth/authorize
 		GET /mcp-oauth/client-metadata.json`},
+	{"rollout and adoption", true, `
+		GET /updates/releases/:id/rollout
+		GET /updates/adoption`},
 	{"document", true, `GET /openapi.json`},
 }
 
