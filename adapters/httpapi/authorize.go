@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"html/template"
 	"maps"
 	"mime"
 	"net/http"
@@ -96,20 +94,14 @@ func (a *api) askToAuthorize(c *call) error {
 		return err
 	}
 	secret := rand.Text()
-	var page bytes.Buffer
-	err = askPage.Execute(&page, map[string]any{
-		"Asked": asked, "Action": AuthorizePath, "State": state, "Token": confirmation(secret, state),
-	})
-	if err != nil {
-		return err
-	}
 	a.setHeld(c, cookieAsked, state, secret)
 	// "no-referrer" would take the Origin from our own form.
 	c.Header()["Referrer-Policy"] = []string{"same-origin"}
 	// Browsers hold the whole chain of redirects after a form against form-action,
 	// and where a provider leads people is its own business.
-	c.html(http.StatusOK, pagePolicy+"; base-uri 'none'; form-action 'self' https: http:", page.Bytes())
-	return nil
+	return c.page(http.StatusOK, "ask", map[string]any{
+		"Asked": asked, "Action": AuthorizePath, "State": state, "Token": confirmation(secret, state),
+	}, "'self' https: http:")
 }
 
 // confirmation is what a form carries that came with a cookie: no other site can
@@ -241,19 +233,3 @@ func (a *api) describeClient(c *call) error {
 		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, AuthMethod: "none", Application: "web",
 	})
 }
-
-// The names on this page are other people's choice, and may be written in any
-// direction.
-var askPage = template.Must(template.New("ask").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>Connect {{.Asked.Provider}}</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:4rem auto;padding:0 1rem;overflow-wrap:anywhere}dt{opacity:.7}dd{margin:0 0 1rem;font-weight:600}button{font:inherit;padding:.5rem 1.5rem}</style></head>
-<body><main><h1>Connect <bdi>{{.Asked.Provider}}</bdi></h1>
-<p>Collab is asked to use an account at this provider. What you allow there, the members of this organisation can use.</p>
-<dl><dt>Connector</dt><dd><bdi>{{.Asked.Label}}</bdi></dd>
-<dt>Organisation</dt><dd><bdi>{{or .Asked.Organisation "without a name"}}</bdi></dd>
-<dt>Begun by</dt><dd><bdi>{{or .Asked.Person "somebody without a name"}}</bdi>{{with .Asked.Email}} (<bdi>{{.}}</bdi>){{end}}</dd>
-<dt>You will be sent to</dt><dd><bdi>{{.Asked.Host}}</bdi></dd></dl>
-<p><strong>Go on only if it was you who began this.</strong> If somebody sent you here, close this page: they would get at your account.</p>
-<form method="post" action="{{.Action}}"><input type="hidden" name="state" value="{{.State}}"><input type="hidden" name="token" value="{{.Token}}"><button>Go on to <bdi>{{.Asked.Host}}</bdi></button></form>
-</main></body></html>
-`))

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
-	"html/template"
 	"net/http"
 	"strings"
 
@@ -157,22 +155,8 @@ func (a *api) comeBack(c *call, seen outcomeView, title, text string) error {
 	return a.show(c, title, text)
 }
 
-// pagePolicy lets a page have its own style, and nothing else.
-const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-
 // show answers with a page that says how it went, and leads back to the
 // application.
 func (a *api) show(c *call, title, text string) error {
-	var page bytes.Buffer
-	if err := comeBackPage.Execute(&page, map[string]string{"Title": title, "Text": text, "App": a.AppURL}); err != nil {
-		return err
-	}
-	c.html(http.StatusOK, pagePolicy, page.Bytes())
-	return nil
+	return c.page(http.StatusOK, "outcome", map[string]string{"Title": title, "Text": text, "App": a.AppURL}, "'none'")
 }
-
-var comeBackPage = template.Must(template.New("back").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><title>{{.Title}}</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:4rem auto;padding:0 1rem}</style></head>
-<body><main><h1>{{.Title}}</h1><p>{{.Text}}</p>{{if .App}}<p><a href="{{.App}}">Back to the application</a></p>{{end}}</main></body></html>
-`))

@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -132,20 +130,13 @@ func (c *call) refuse(r refusal) {
 	give(b)
 }
 
-var errorPage = template.Must(template.New("error").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}}</title></head>
-<body><h1>{{.Title}}</h1><p>{{.Message}}</p><p><small>Request {{.Request}}</small></p></body></html>
-`))
-
 // refuseWithPage says the same to a person.
 func (c *call) refuseWithPage(r refusal) {
 	if r.RetryAfter > 0 {
 		c.set("Retry-After", strconv.Itoa(r.RetryAfter))
 	}
-	var page bytes.Buffer
-	// The page needs nothing that could be missing, and a buffer takes it all.
-	_ = errorPage.Execute(&page, map[string]string{"Title": http.StatusText(r.Status), "Message": r.Message, "Request": c.id})
-	c.html(r.Status, "default-src 'none'; frame-ancestors 'none'", page.Bytes())
+	// The page needs nothing that could be missing.
+	_ = c.page(r.Status, "problem", map[string]string{"Title": http.StatusText(r.Status), "Message": r.Message, "Request": c.id}, "'none'")
 }
 
 // html writes a page under its content security policy.

@@ -2,9 +2,7 @@ package httpapi
 
 import (
 	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,8 +159,7 @@ func renderReference(document []byte) (page []byte, policy string, err error) {
 	if err := t.Execute(&b, map[string]any{"Document": d, "Operations": byTag}); err != nil {
 		return nil, "", err
 	}
-	sum := sha256.Sum256([]byte(referenceStyle))
-	policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	policy = "default-src 'none'; style-src '" + styleHash(referenceStyle) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	return b.Bytes(), policy, nil
 }
 

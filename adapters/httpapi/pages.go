@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+)
+
+//go:embed pages.css
+var pageStyle string
+
+//go:embed pages.html
+var pageSource string
+
+// pages are what people see in a browser: what they are asked, how something went,
+// and what was wrong.
+var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
+	"style": func() template.CSS { return template.CSS(pageStyle) },
+}).Parse(pageSource))
+
+// pagePolicy is the content security policy of pages. They load nothing but their
+// own style.
+var pagePolicy = "default-src 'none'; style-src '" + styleHash(pageStyle) + "'; base-uri 'none'; frame-ancestors 'none'; form-action "
+
+// styleHash is how a policy names a style.
+func styleHash(style string) string {
+	sum := sha256.Sum256([]byte(style))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// page answers with a page whose forms may lead to these sources.
+func (c *call) page(status int, name string, data any, forms string) error {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		return err
+	}
+	c.html(status, pagePolicy+forms, b.Bytes())
+	return nil
+}
