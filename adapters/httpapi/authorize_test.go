@@ -536,7 +536,7 @@ func TestTheCatalogIsReadOnce(t *testing.T) {
 	w := send(e, get("/api/v1/connector-providers"))
 	body, err := io.ReadAll(w.Body)
 	want := `[{"serverId":"notes","displayName":"Notes","description":"","iconUrl":null,"category":null,"authMode":"SERVER_MEDIATED","mcpTransport":"HTTP",` +
-		`"mcpUrl":"https://notes.example/mcp","credentialFields":[],"command":null}]` + "\n"
+		`"mcpUrl":"https://notes.example/mcp","credentialFields":[],"headers":null,"command":null,"env":null}]` + "\n"
 	if err != nil || w.Code != 200 || string(body) != want {
 		t.Fatalf("%d %s, %v", w.Code, body, err)
 	}

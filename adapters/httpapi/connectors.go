@@ -22,7 +22,9 @@ type (
 		Transport   connector.Transport `json:"mcpTransport"`
 		URL         *string             `json:"mcpUrl"`
 		Fields      []fieldView         `json:"credentialFields"`
-		Command     []string            `json:"command"` // nil: null
+		Headers     map[string]string   `json:"headers"` // nil: null, as the next two
+		Command     []string            `json:"command"`
+		Env         map[string]string   `json:"env"`
 	}
 	fieldView struct {
 		Name     string `json:"name"`
@@ -38,6 +40,13 @@ func viewProvider(p connector.Provider) providerView {
 	}
 	for i, f := range p.Fields {
 		v.Fields[i] = fieldView(f)
+	}
+	switch {
+	case len(p.Carriers) == 0:
+	case p.Transport.Hosting() == connector.Local:
+		v.Env = p.Carriers
+	default:
+		v.Headers = p.Carriers
 	}
 	return v
 }

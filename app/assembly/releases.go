@@ -41,7 +41,7 @@ func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
 		func(stop context.Context) error {
 			poll.Stop()
 			count.Stop()
-			drain, over := within(stop, drainTime)
+			drain, over := within(stop, settleTime)
 			defer over()
 			if err := s.Close(drain); err != nil {
 				n.Log.Error("checks for updates could not be counted", "error", err)
