@@ -1,0 +1,221 @@
+package integration
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/domain/connector"
+	"collab/test/authserver"
+	"collab/test/collabd"
+	"collab/test/postgres"
+	"collab/test/toolserver"
+)
+
+// crashWithin is when a server is killed that was told to authorise somebody, at
+// the latest; crashRounds is how often.
+const (
+	crashRounds = 50
+	crashWithin = 60 * time.Millisecond
+)
+
+// TestServersThatCrashWhileTheyAuthorise kills a server at any moment of an
+// authorization, and of a renewal beside it. What it leaves behind is whole.
+func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
+	random := rand.New(rand.NewPCG(seeded(t), 0))
+	url := postgres.URL(t)
+	p := newPlant(t, url, "pgx", url, nil)
+	p.open(2)
+	states := map[string]int{}
+	for round := range rounds(crashRounds) {
+		victim, other := p.server(round), p.server(round+1)
+		old := p.authorised(p.ada.At(other), map[string]any{"providerId": "notes"})
+		i := p.made(p.ada.At(other), map[string]any{"providerId": "notes"}).ID
+		p.change("UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '" + old + "'")
+		var group sync.WaitGroup
+		after := time.Duration(random.Int64N(int64(crashWithin)))
+		group.Go(func() {
+			<-time.After(after)
+			victim.Kill()
+		})
+		group.Go(func() { p.attempt(victim, i) })
+		group.Go(func() { _, _, _ = p.ada.At(victim).Do("GET", "/connectors/"+old+"/credentials", nil) }) // which renews its token, or does not
+		group.Wait()
+		if err := victim.Restart(); err != nil {
+			t.Fatal(err)
+		}
+
+		ready := p.count("SELECT count(*) FROM connector_flows WHERE status = 'ready' AND connector_id = '" + i + "'")
+		kept := p.count("SELECT count(*) FROM connectors c JOIN connector_credentials s ON s.org_id = c.org_id AND s.connector_id = c.id AND s.version = c.version WHERE c.id = '" + i + "'")
+		version := p.count("SELECT version FROM connectors WHERE id = '" + i + "'")
+		now := p.look(p.ada.At(victim), i)
+		if ready != kept || version != kept || now.HasCredentials != (kept == 1) || (now.Status == "DISCONNECTED") != (kept == 0) {
+			t.Fatalf("round %d: %d flows are ready, there are %d credentials of version %d, and the connector is %+v", round, ready, kept, version, now)
+		}
+		states[now.Status]++
+		if kept == 1 {
+			p.change("UPDATE connectors SET due_at = 1000 WHERE due_at IS NOT NULL AND id = '" + i + "'") // who has it is gone
+			p.becomes(p.ada.At(victim), i, "CONNECTED")
+			if token := p.token(p.ada.At(victim), i); !p.auth.Valid(token) {
+				t.Errorf("round %d: the token does not let in", round)
+			}
+		}
+		// Whatever became of them, they can be authorised again.
+		for _, i := range []string{i, old} {
+			p.authorised(p.ada.At(victim), map[string]any{"instanceId": i})
+			if token := p.token(p.ada.At(other), i); !p.auth.Valid(token) {
+				t.Errorf("round %d: the token does not let in", round)
+			}
+			p.ada.At(other).Must(p, 200, "DELETE", "/connectors/"+i, nil, nil)
+		}
+	}
+	t.Logf("connectors were left %v", states)
+	for _, s := range p.servers {
+		if strings.Contains(s.Log(), "panic") {
+			t.Errorf("a log has %s", s.Log())
+		}
+	}
+}
+
+// attempt goes through an authorization as far as the server does.
+func (p *plant) attempt(s *collabd.Server, instance string) {
+	status, data, err := p.ada.At(s).Do("POST", "/mcp-oauth/start", map[string]any{"instanceId": instance})
+	var f flow
+	if err != nil || status != 200 || json.Unmarshal(data, &f) != nil {
+		return
+	}
+	b := newBrowser(p)
+	to, err := b.confirm(f.AuthURL, s, s)
+	if err != nil {
+		return
+	}
+	var back *url.URL
+	if back, err = p.auth.Approve(to.String()); err == nil {
+		_, _, _ = b.finish(back.String(), s) // the server may be gone
+	}
+}
+
+// away bounds how long a server takes to end beside others that give no answer: it
+// waits for none of them, of which each has 10 s at least.
+const away = 8 * time.Second
+
+func TestToolServersThatAreHostile(t *testing.T) {
+	t.Parallel()
+	const key = "key-that-hostile-servers-repeat"
+	behaviours := map[string]toolserver.Behaviour{
+		"hang": toolserver.Hang, "hang in a stream": toolserver.HangInStream, "endless": toolserver.Endless, "an enormous event": toolserver.EnormousEvent,
+		"an enormous body": toolserver.EnormousBody, "pings": toolserver.Pings, "a page": toolserver.Page, "broken off": toolserver.BreakOff,
+		"a stream that ends": toolserver.EndStream, "unauthorised": toolserver.Status(401), "an error": toolserver.Status(500),
+		"a redirect to private": toolserver.Redirect("http://10.0.0.1/mcp"), "a redirect to metadata": toolserver.Redirect("http://169.254.169.254/latest/meta-data/"),
+		"an error of the protocol": toolserver.Fault(`{"code":-32000,"message":"` + key + `"}`), "no result": toolserver.Answer(`"` + key + `"`),
+	}
+	connecting(t, func(p *plant) {
+		made := map[string]string{}
+		for name, b := range behaviours {
+			s := toolserver.Start(p)
+			s.On("", b)
+			i := p.made(p.ada, map[string]any{"providerId": "elsewhere", "name": name, "config": map[string]any{"url": s.HTTP()}})
+			p.ada.Must(p, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": key}}, nil)
+			made[name] = i.ID
+		}
+		good := p.made(p.ada, map[string]any{"providerId": "search"}).ID
+		p.ada.Must(p, 200, "POST", "/connectors/"+good+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": toolsKey}}, nil)
+		p.becomes(p.ada.At(p.server(1)), good, "CONNECTED")
+		for name, i := range made {
+			now := p.becomes(p.ada, i, "ERROR")
+			if text := now.error(); text == "" || strings.Contains(text, key) || strings.Contains(text, "who") || strings.Contains(text, "Bearer") || len(text) > 200 {
+				p.Errorf("%s: the error is %q", name, text)
+			}
+		}
+		for _, s := range p.servers {
+			if strings.Contains(s.Log(), key) {
+				p.Errorf("a log has the key")
+			}
+		}
+
+		// With work under way servers end nevertheless.
+		p.auth.Fail(authserver.Token, authserver.Hang, -1)
+		slow := p.authorisedBefore()
+		hung := toolserver.Start(p)
+		hung.On("", toolserver.Hang)
+		i := p.made(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": hung.HTTP()}})
+		p.ada.Must(p, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": key}}, nil)
+		asked := len(p.auth.Requests(authserver.Token))
+		p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+slow+"'")
+		p.until("work is under way", func() bool {
+			return len(hung.Requests()) > 0 && len(p.auth.Requests(authserver.Token)) > asked
+		})
+		began := time.Now()
+		var group sync.WaitGroup
+		for _, s := range p.servers {
+			group.Go(func() { s.Stop(p) }) // which has to end with 0
+		}
+		group.Wait()
+		if took := time.Since(began); took > away {
+			p.Errorf("servers with work under way end after %v", took)
+		} else {
+			p.Logf("servers with work under way end after %v", took)
+		}
+		for _, s := range p.servers {
+			if strings.Contains(s.Log(), "left behind") {
+				p.Errorf("a log has %s", s.Log())
+			}
+		}
+		// Nothing is held against who gave no answer in time, and others may go on.
+		held := time.Now().Add(connector.Hold / 2).UnixMilli()
+		rows, err := p.rows.QueryContext(p.Context(), "SELECT status, due_at FROM connectors WHERE id IN ('"+slow+"', '"+i.ID+"')")
+		if err != nil {
+			p.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var status string
+			var due int64
+			if err := rows.Scan(&status, &due); err != nil {
+				p.Fatal(err)
+			}
+			if status == "ERROR" || due > held {
+				p.Errorf("a connector is left %s, and due at %d", status, due)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			p.Fatal(err)
+		}
+	})
+}
+
+// authorisedBefore is a connector that was authorised before its authorization
+// server ceased to answer.
+func (p *plant) authorisedBefore() string {
+	p.Helper()
+	p.auth.Fail(authserver.Token, nil, 0)
+	i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
+	p.auth.Fail(authserver.Token, authserver.Hang, -1)
+	return i
+}
+
+func TestAddressesThatAreNotPublicAreNotCalled(t *testing.T) {
+	tools := toolserver.Start(t)
+	s := collabd.Start(t)
+	ada := s.SignIn(t, "ada@example.com", "Plant", "owner")
+	p := &plant{TB: t}
+	for _, address := range []string{tools.HTTP(), strings.Replace(tools.HTTP(), "127.0.0.1", "localhost", 1), "http://10.0.0.1/mcp", "http://169.254.169.254/", "http://[::1]:1/mcp", "http://2130706433/"} {
+		var i instance
+		ada.Must(t, 201, "POST", "/connectors", map[string]any{"providerId": "custom-http", "config": map[string]any{"url": address}}, &i)
+		ada.Must(t, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": "key"}}, nil)
+		if got := p.becomes(ada, i.ID, "ERROR"); got.error() == "" {
+			t.Errorf("%s: the connector is %+v", address, got)
+		}
+		ada.Must(t, 201, "POST", "/connectors", map[string]any{"providerId": "custom-oauth", "config": map[string]any{"url": address}}, &i)
+		if status, data, err := ada.Do("POST", "/mcp-oauth/start", map[string]any{"instanceId": i.ID}); err != nil || status != 400 && status != 503 { // one is no name either
+			t.Errorf("%s: an authorization is %d, %v, %s", address, status, err, data)
+		}
+	}
+	if n := len(tools.Requests()); n != 0 {
+		t.Errorf("a server at a private address was asked %d times", n)
+	}
+}

@@ -1,0 +1,325 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/adapters/gormdb"
+	"collab/adapters/mcp"
+	inmemory "collab/adapters/memory"
+	"collab/adapters/system"
+	"collab/adapters/vault"
+	"collab/app/connectors"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/ports"
+	"collab/test/authserver"
+	"collab/test/postgres"
+	"collab/test/toolserver"
+)
+
+// refreshRounds is how often two servers refresh a token at the same instant, of
+// one connector or of several.
+const (
+	refreshRounds   = 1000
+	refreshedBeside = 20 // connectors over HTTP, where who comes second waits for a while
+)
+
+// rounds is how many of so many rounds are done.
+func rounds(all int) int {
+	if testing.Short() {
+		return all / 20
+	}
+	return all
+}
+
+// TestTwoServersRefreshAtTheSameInstant has a token expire a thousand times while
+// people read it at all servers. Its authorization server takes the authorization
+// back when a refresh token is used twice.
+func TestTwoServersRefreshAtTheSameInstant(t *testing.T) {
+	url := postgres.URL(t)
+	p := newPlant(t, url, "pgx", url, nil)
+	p.open(2)
+	var group sync.WaitGroup
+	for range refreshedBeside {
+		i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
+		group.Go(func() { p.refresh(i, rounds(refreshRounds)/refreshedBeside) })
+	}
+	group.Wait()
+	refreshedOnce(t, p.auth, rounds(refreshRounds)/refreshedBeside*refreshedBeside)
+}
+
+// refresh has the token of a connector expire, and be read at all servers, so many
+// times.
+func (p *plant) refresh(i string, rounds int) {
+	before := p.token(p.ada, i)
+	for round := range rounds {
+		// Not while a server is at work on it, which is not disturbed in life either.
+		p.until("nothing is done", func() bool {
+			now := time.Now().UnixMilli()
+			return p.change(fmt.Sprintf("UPDATE connectors SET expires_at = %d, renew_at = %d, due_at = %d WHERE id = '%s' AND due_at = renew_at", now-1000, now-2000, now-2000, i)) == 1
+		})
+		tokens := make([]string, len(p.servers))
+		var group sync.WaitGroup
+		for n := range tokens {
+			group.Go(func() {
+				c := p.ben.At(p.server(n))
+				for {
+					status, data, err := c.Do("GET", "/connectors/"+i+"/credentials", nil)
+					if err == nil && status == http.StatusServiceUnavailable {
+						continue // it did not wait any longer
+					}
+					_, token, _ := strings.Cut(string(data), `"accessToken":"`)
+					if tokens[n], _, _ = strings.Cut(token, `"`); err != nil || status != 200 {
+						p.Errorf("round %d: %d, %v, %s", round, status, err, data)
+					}
+					return
+				}
+			})
+		}
+		group.Wait()
+		for _, token := range tokens {
+			if token == before || token != tokens[0] {
+				p.Errorf("round %d: the tokens are %q, after %q", round, tokens, before)
+				return
+			}
+		}
+		before = tokens[0]
+	}
+	if !p.auth.Valid(before) {
+		p.Error("the last token does not let in")
+	}
+	p.becomes(p.ada, i, "CONNECTED")
+}
+
+func refreshedOnce(t *testing.T, auth *authserver.Server, want int) {
+	t.Helper()
+	all := auth.Refreshes()
+	for token, n := range all {
+		if n != 1 {
+			t.Errorf("%s was used %d times", token, n)
+		}
+	}
+	if auth.Reused() != 0 || len(all) != want {
+		t.Errorf("%d refreshes in %d rounds, %d of them with what was used up", len(all), want, auth.Reused())
+	}
+}
+
+// open is tool servers that let everybody in.
+type open struct{}
+
+func (open) Tools(context.Context, connector.Access) ([]connector.Tool, error) { return nil, nil }
+
+func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
+	twice := func(t *testing.T, url string) (stores [2]ports.Store) {
+		for n := range stores {
+			stores[n] = opened(t, url)
+		}
+		return stores
+	}
+	for name, stores := range map[string]func(t *testing.T) [2]ports.Store{
+		"memory": func(*testing.T) [2]ports.Store {
+			s := inmemory.NewStore()
+			return [2]ports.Store{s, s}
+		},
+		"SQLite": func(t *testing.T) [2]ports.Store {
+			return twice(t, "sqlite://"+filepath.Join(t.TempDir(), "collab.db"))
+		},
+		"Postgres": func(t *testing.T) [2]ports.Store { return twice(t, postgres.URL(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			both := stores(t)
+			auth, tools := authserver.Start(t, ""), toolserver.Start(t)
+			auth.Set(func(s *authserver.Script) { s.Refreshing, s.Punishes = authserver.Rotates, true })
+			tools.Protect(auth.Issuer)
+			tools.RequireBearer(auth.Valid)
+			clock := inmemory.NewClock(time.Now())
+			key, err := vault.Generate()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sealer, err := vault.New(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+			t.Cleanup(client.CloseIdleConnections)
+			catalog := connector.NewCatalog([]connector.Provider{{
+				ID: "notes", Name: "Notes", Auth: connector.ServerMediated, Transport: connector.HTTP, URL: tools.HTTP(), Enabled: true,
+			}}, nil)
+			var servers [2]*connectors.Connectors
+			for n := range servers {
+				servers[n] = connectors.New(connectors.Options{
+					Store: both[n], Catalog: catalog, Servers: open{}, Sealer: sealer, Clock: clock, IDs: system.IDs{}, Secrets: system.Secrets{}, Log: slog.New(slog.DiscardHandler),
+					Authorizer: mcp.NewAuthorizer(mcp.AuthorizerOptions{Client: client, Blocked: func(error) bool { return false }, Clock: clock, Plain: true, Name: "Collab"}),
+					Page:       "http://localhost/authorize", Callback: "http://localhost/callback",
+					Pause: func(ctx context.Context, _ int) error { return ctx.Err() },
+				})
+				t.Cleanup(servers[n].Wait)
+			}
+			if db, ok := both[0].(*gormdb.DB); ok {
+				if err := db.Migrate(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			who := joined(t, both[0])
+			b, err := servers[0].Start(ctx, who, "", "notes")
+			if err != nil {
+				t.Fatal(err)
+			}
+			browser, page, err := servers[1].Confirm(ctx, b.State)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := auth.Approve(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := back.Query()
+			if err := servers[0].Finish(ctx, connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss")}, browser); err != nil {
+				t.Fatal(err)
+			}
+			for round := range rounds(refreshRounds) {
+				clock.Advance(time.Hour)
+				var group sync.WaitGroup
+				for n := range 4 {
+					group.Go(func() {
+						s := servers[n%2]
+						if n < 2 {
+							if err := s.Work(ctx); err != nil {
+								t.Error(err)
+							}
+							return
+						}
+						for {
+							c, err := s.Read(ctx, who, b.Instance)
+							if fault.Is(err, fault.Unavailable) {
+								continue // it did not wait any longer
+							}
+							if err != nil || c.ExpiresAt == nil || !c.ExpiresAt.After(clock.Now()) {
+								t.Errorf("round %d: %v, %v", round, c.ExpiresAt, err)
+							}
+							return
+						}
+					})
+				}
+				group.Wait()
+				for _, s := range servers {
+					s.Wait()
+				}
+				if t.Failed() {
+					t.FailNow()
+				}
+			}
+			refreshedOnce(t, auth, rounds(refreshRounds))
+		})
+	}
+}
+
+// joined is a member of an organisation of a store.
+func joined(t *testing.T, s ports.Store) org.Actor {
+	t.Helper()
+	ctx, ids := t.Context(), system.IDs{}
+	o := org.Organisation{ID: id.Org(ids.New()), Name: "Office"}
+	u := org.User{ID: id.User(ids.New()), Name: "Ada", Email: "ada@example.com"}
+	o.ProviderID, u.ProviderID = string(o.ID), string(u.ID)
+	if _, err := s.Directory().Organisations().Upsert(ctx, o, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Directory().Users().Upsert(ctx, u, func(u org.User) (org.User, error) { return u, nil }); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Atomic(ctx, func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
+			return err
+		}
+		return r.Directory().Members().Put(ctx, o.ID, org.Membership{Org: o.ID, User: u.ID, Role: org.Member, JoinedAt: time.Now().UTC()})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return org.Actor{Org: o.ID, User: u.ID, Role: org.Member}
+}
+
+// TestAuthorizationServersThatRefreshBadly has tokens renewed by what is due, on
+// any server.
+func TestAuthorizationServersThatRefreshBadly(t *testing.T) {
+	t.Parallel()
+	connecting(t, func(p *plant) {
+		i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
+		version := func() int { return p.count("SELECT version FROM connectors WHERE id = '" + i + "'") }
+		asked := func() int { return len(p.auth.Requests(authserver.Token)) }
+		// renewal has the token be renewed, a time before it has expired or after.
+		renewal := func(expires time.Duration) {
+			p.Helper()
+			p.until("nothing is done", func() bool {
+				now := time.Now().UnixMilli()
+				return p.change(fmt.Sprintf("UPDATE connectors SET expires_at = %d, renew_at = %d, due_at = %d WHERE due_at > %d OR due_at = renew_at",
+					now+expires.Milliseconds(), now-2000, now-2000, now+(connector.Hold+time.Minute).Milliseconds())) == 1
+			})
+		}
+		renewed := func(before int) {
+			p.Helper()
+			p.until("the token is renewed", func() bool { return version() > before })
+			if token := p.token(p.ada, i); !p.auth.Valid(token) {
+				p.Errorf("the token %s does not let in", token)
+			}
+			p.becomes(p.ada, i, "CONNECTED")
+		}
+
+		// One that forgets the refresh token means that the last one stays.
+		p.auth.Set(func(s *authserver.Script) { s.Refreshing = authserver.Forgets })
+		for range 2 {
+			before := version()
+			renewal(time.Hour)
+			renewed(before)
+		}
+		p.auth.Set(func(s *authserver.Script) { s.Refreshing = authserver.Rotates })
+
+		// One that is down is asked again later, and nobody needs to know before the
+		// token has expired.
+		p.auth.Fail(authserver.Token, authserver.Status(500), 1)
+		before := version()
+		renewal(10 * time.Minute)
+		p.until("the failure is noted", func() bool { return p.count("SELECT failures FROM connectors WHERE id = '"+i+"'") == 1 })
+		if now := p.look(p.ada, i); now.Status != "CONNECTED" || version() != before {
+			p.Errorf("the connector is %+v", now)
+		}
+		p.exec(1, "UPDATE connectors SET due_at = 1000")
+		renewed(before)
+
+		p.auth.Fail(authserver.Token, authserver.Status(500), 1)
+		before = version()
+		renewal(-time.Minute)
+		if now := p.becomes(p.ada, i, "ERROR"); now.error() != "The authorization server answered with status 500" {
+			p.Errorf("the error is %q", now.error())
+		}
+		p.exec(1, "UPDATE connectors SET due_at = 1000")
+		renewed(before)
+
+		// One that says no is not asked again.
+		p.auth.Withdraw()
+		renewal(-time.Minute)
+		if now := p.becomes(p.ada, i, "ERROR"); now.error() != "The authorization server refuses the authorization" {
+			p.Errorf("the error is %q", now.error())
+		}
+		n := asked()
+		for range 3 {
+			p.ada.Must(p, 409, "GET", "/connectors/"+i+"/credentials", nil, nil)
+		}
+		if p.count("SELECT count(*) FROM connectors WHERE due_at IS NOT NULL") != 0 || asked() != n {
+			p.Errorf("it was asked %d times more", asked()-n)
+		}
+		p.authorised(p.ada, map[string]any{"instanceId": i})
+	})
+}
