@@ -131,6 +131,11 @@ func (a *api) routes() []row {
 		{"GET", "/updates/releases", manager, a.listReleases},
 		{"GET", "/updates/releases/{id}/rollout", manager, a.explainRollout},
 		{"GET", "/updates/adoption", manager, a.adoption},
+		{"GET", "/updates/feeds/electron/{file}", open, a.electronUpdates},
+		{"GET", "/updates/feeds/squirrel/darwin/{arch}/{version}", open, a.macUpdates},
+		{"GET", "/updates/feeds/squirrel/win32/{arch}/{version}/RELEASES", open, a.windowsUpdates},
+		{"GET", "/updates/feeds/tauri/{target}/{arch}/{version}", open, a.tauriUpdates},
+		{"GET", "/updates/feeds/sparkle/appcast.xml", open, a.appcastUpdates},
 
 		{"GET", "/admin/organisations", operating, a.listOrganisations},
 		{"GET", "/admin/organisations/{id}", operating, a.getOrganisation},

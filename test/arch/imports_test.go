@@ -69,7 +69,8 @@ var owners = []struct {
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only
-	{"golang.org/x/net", nil},   // tests only
+	{"go.yaml.in/yaml", []string{"adapters/httpapi"}},
+	{"golang.org/x/net", nil}, // tests only
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
 	{"golang.org/x/sys", []string{"adapters/bucket"}},

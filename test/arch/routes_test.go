@@ -141,6 +141,12 @@ var specified = []group{
 	{"rollout and adoption", true, `
 		GET /updates/releases/:id/rollout
 		GET /updates/adoption`},
+	{"feeds of updaters", true, `
+		GET /updates/feeds/electron/:file
+		GET /updates/feeds/squirrel/darwin/:arch/:version
+		GET /updates/feeds/squirrel/win32/:arch/:version/RELEASES
+		GET /updates/feeds/tauri/:target/:arch/:version
+		GET /updates/feeds/sparkle/appcast.xml`},
 	{"document", true, `GET /openapi.json`},
 }
 

@@ -36,7 +36,7 @@ func described(t *testing.T, path string) func(*http.Request, []byte, *http.Resp
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, media := range []string{"text/html", "text/event-stream"} {
+	for _, media := range []string{"text/html", "text/event-stream", "text/yaml", "application/rss+xml"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 	}
 	options := &openapi3filter.Options{

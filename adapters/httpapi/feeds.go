@@ -1,0 +1,473 @@
+package httpapi
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/xml"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorilla/mux"
+	"go.yaml.in/yaml/v3"
+
+	"collab/app/releases"
+	"collab/domain/fault"
+	"collab/domain/release"
+)
+
+// staging is the header in which electron-updater tells a device's id.
+const staging = "X-User-Staging-Id"
+
+var (
+	feedArchs = map[string]release.Arch{
+		"x64": release.X64, "x86_64": release.X64, "amd64": release.X64,
+		"arm64": release.ARM64, "aarch64": release.ARM64,
+		"universal": release.Universal,
+	}
+	feedPlatforms = map[string]release.Platform{
+		"darwin": release.Darwin, "macos": release.Darwin,
+		"win32": release.Win32, "windows": release.Win32,
+		"linux": release.Linux,
+	}
+)
+
+func feedArch(name string) (release.Arch, error) {
+	if a, ok := feedArchs[strings.ToLower(name)]; ok {
+		return a, nil
+	}
+	return "", fault.Field("arch", "must be one of x64, arm64, universal")
+}
+
+// device is what a device tells of itself in the query. Updaters add more to it,
+// which is not looked at.
+type device struct{ arch, channel, client, version parameter }
+
+// device reads the query of a feed into what is asked of the use cases. Both the
+// architecture and the version can be missing.
+func (c *call) device() (d device, q releases.Check, err error) {
+	err = readParameters(c.r.URL.RawQuery, func(name string) *parameter {
+		switch name {
+		case "arch":
+			return &d.arch
+		case "channel":
+			return &d.channel
+		case "clientId":
+			return &d.client
+		case "version":
+			return &d.version
+		}
+		return nil
+	})
+	if err != nil {
+		return d, q, err
+	}
+	q.Channel = release.Stable
+	if d.channel.given {
+		if q.Channel, err = release.ParseChannel("channel", d.channel.text); err != nil {
+			return d, q, err
+		}
+	}
+	if d.client.given {
+		if q.Client, err = release.ParseClient("clientId", d.client.text); err != nil {
+			return d, q, err
+		}
+	}
+	return d, q, nil
+}
+
+// rest reads what the paths of most feeds have.
+func (d device) rest(q *releases.Check) (err error) {
+	if d.arch.given {
+		if q.Arch, err = feedArch(d.arch.text); err != nil {
+			return err
+		}
+	}
+	if d.version.given {
+		q.Version, err = release.ParseVersion("version", d.version.text)
+	}
+	return err
+}
+
+// placed reads the device from a path that has its architecture and version.
+func (c *call) placed(platform release.Platform) (releases.Check, error) {
+	_, q, err := c.device()
+	if err != nil {
+		return q, err
+	}
+	q.Platform = platform
+	vars := mux.Vars(c.r)
+	if q.Arch, err = feedArch(vars["arch"]); err != nil {
+		return q, err
+	}
+	q.Version, err = release.ParseVersion("version", vars["version"])
+	return q, err
+}
+
+var (
+	yamlType    = []string{"text/yaml; charset=utf-8"}
+	releaseType = []string{"text/plain; charset=utf-8"}
+	rssType     = []string{"application/rss+xml; charset=utf-8"}
+)
+
+// feed answers with a feed, empty where there is nothing to say. What is the same
+// for all devices is kept for a minute.
+func (c *call) feed(q releases.Check, mime []string, body []byte) {
+	h := c.Header()
+	if q.Client == "" {
+		h["Cache-Control"] = sharedBriefly
+	}
+	if len(body) == 0 {
+		c.WriteHeader(http.StatusNoContent)
+		return
+	}
+	sum := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	if c.unchanged(tag) {
+		return
+	}
+	c.set("Etag", tag)
+	h["Content-Type"] = mime
+	c.set("Content-Length", strconv.Itoa(len(body)))
+	c.prolong(len(body))
+	c.WriteHeader(http.StatusOK)
+	_, _ = c.Write(body)
+}
+
+// fileOf returns the name of the file that an address leads to, in lower case.
+func fileOf(address string) string {
+	path, _, _ := strings.Cut(address, "?")
+	path, _, _ = strings.Cut(path, "#")
+	return strings.ToLower(path[strings.LastIndexByte(path, '/')+1:])
+}
+
+// ends reports whether a name has one of the endings.
+func ends(name string, endings ...string) bool {
+	for _, e := range endings {
+		if strings.HasSuffix(name, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// electronFiles are the names that electron-updater makes for its feeds: those of
+// other systems than Windows are named, and so are Linux's architectures but X64.
+var electronFiles = regexp.MustCompile(`\A(latest|beta|canary)(?:(-mac)|(-linux)(?:-(arm64))?)?\.yml\z`)
+
+// yamlText is a text that every parser of YAML takes for one, whatever is in it.
+type yamlText string
+
+// MarshalYAML puts the text in double quotes.
+func (s yamlText) MarshalYAML() (any, error) {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: string(s)}, nil
+}
+
+type (
+	electronFeed struct {
+		Version              yamlText       `yaml:"version"`
+		Files                []electronFile `yaml:"files"`
+		ReleaseDate          yamlText       `yaml:"releaseDate,omitempty"`
+		ReleaseNotes         *yamlText      `yaml:"releaseNotes,omitempty"`
+		MinimumSystemVersion yamlText       `yaml:"minimumSystemVersion,omitempty"`
+		StagingPercentage    *int           `yaml:"stagingPercentage,omitempty"`
+	}
+	electronFile struct {
+		URL    yamlText `yaml:"url"`
+		SHA512 yamlText `yaml:"sha512"`
+		Size   *int64   `yaml:"size,omitempty"`
+	}
+)
+
+// electronUpdates is the feed of electron-updater, which wants one in every case.
+func (a *api) electronUpdates(c *call) error {
+	c.Header().Add("Vary", staging)
+	d, q, err := c.device()
+	if err != nil {
+		return err
+	}
+	if err := d.rest(&q); err != nil {
+		return err
+	}
+	if id := c.r.Header[staging]; len(id) > 0 {
+		if len(id) > 1 {
+			return fault.Field(staging, "must not be repeated")
+		}
+		if q.Client, err = release.ParseClient(staging, id[0]); err != nil {
+			return err
+		}
+	}
+	file := electronFiles.FindStringSubmatch(mux.Vars(c.r)["file"])
+	if file == nil {
+		return fault.Missing("Feed")
+	}
+	if file[1] != "latest" {
+		channel, _ := release.ParseChannel("channel", file[1])
+		if d.channel.given && q.Channel != channel {
+			return fault.Field("channel", "must be that of the file")
+		}
+		q.Channel = channel
+	}
+	switch {
+	case file[2] != "":
+		q.Platform = release.Darwin
+	case file[3] != "":
+		q.Platform = release.Linux
+		if q.Arch == "" {
+			q.Arch = feedArchs[cmp.Or(file[4], "x64")]
+		}
+	default:
+		q.Platform = release.Win32
+	}
+	body, err := yaml.Marshal(viewElectron(q.Version, a.Releases.Feed(q, fitsElectron)))
+	if err != nil {
+		return err
+	}
+	c.feed(q, yamlType, body)
+	return nil
+}
+
+// fitsElectron reports whether electron-updater takes a release: it refuses what
+// has no digest, takes any file of Windows for an installer, and no image or
+// package of macOS.
+func fitsElectron(r *release.Release) bool {
+	switch name := fileOf(r.DownloadURL); {
+	case r.SHA512 == nil:
+		return false
+	case r.Platform == release.Win32:
+		return !ends(name, ".nupkg")
+	case r.Platform == release.Darwin:
+		return !ends(name, ".dmg", ".pkg")
+	}
+	return true
+}
+
+// kernelVersion are those that electron-updater compares with the kernel's.
+var kernelVersion = regexp.MustCompile(`\A[0-9]+\.[0-9]+\.[0-9]+\z`)
+
+// viewElectron is a feed of the releases of one version, or, without any, one that
+// is no update to a device at the version: not to one that goes back to older
+// versions either, as a rollout of nobody and a lack of files make sure.
+func viewElectron(at release.Version, all []*release.Release) electronFeed {
+	if len(all) == 0 {
+		version, nobody := at.String(), 0
+		return electronFeed{Version: yamlText(cmp.Or(version, "0.0.0")), Files: []electronFile{}, StagingPercentage: &nobody}
+	}
+	first := all[0]
+	feed := electronFeed{Version: yamlText(first.Version.String()), ReleaseDate: yamlText(first.PublishedAt.UTC().Format(milliseconds))}
+	if first.Notes != nil {
+		notes := yamlText(*first.Notes)
+		feed.ReleaseNotes = &notes
+	}
+	least := leastSystem(first)
+	for _, r := range all {
+		feed.Files = append(feed.Files, electronFile{URL: yamlText(r.DownloadURL), SHA512: yamlText(release.Base64(*r.SHA512)), Size: r.FileSizeBytes})
+		if leastSystem(r) != least {
+			least = ""
+		}
+	}
+	// The kernel of macOS has another version than the system.
+	if first.Platform != release.Darwin && kernelVersion.MatchString(least) {
+		feed.MinimumSystemVersion = yamlText(least)
+	}
+	return feed
+}
+
+const milliseconds = "2006-01-02T15:04:05.000Z"
+
+func leastSystem(r *release.Release) string {
+	if r.MinOSVersion == nil {
+		return ""
+	}
+	return *r.MinOSVersion
+}
+
+type updateView struct {
+	Version   string  `json:"version,omitempty"` // Tauri's
+	Name      string  `json:"name,omitempty"`    // Squirrel's
+	URL       string  `json:"url"`
+	Signature string  `json:"signature,omitempty"`
+	Notes     *string `json:"notes,omitempty"`
+	PubDate   string  `json:"pub_date"` // without fractions of a second, which Squirrel cannot read
+}
+
+// macUpdates is the feed of Squirrel.Mac, which takes zip archives alone.
+func (a *api) macUpdates(c *call) error {
+	q, err := c.placed(release.Darwin)
+	if err != nil {
+		return err
+	}
+	return c.update(q, a.Releases.Feed(q, func(r *release.Release) bool {
+		return !ends(fileOf(r.DownloadURL), ".dmg", ".pkg")
+	}), func(r *release.Release) updateView { return updateView{Name: r.Version.String()} })
+}
+
+// tauriUpdates is the feed of Tauri's updater, which takes nothing unsigned.
+func (a *api) tauriUpdates(c *call) error {
+	platform, ok := feedPlatforms[strings.ToLower(mux.Vars(c.r)["target"])]
+	if !ok {
+		return fault.Field("target", "must be one of darwin, linux, windows")
+	}
+	q, err := c.placed(platform)
+	if err != nil {
+		return err
+	}
+	return c.update(q, a.Releases.Feed(q, func(r *release.Release) bool {
+		return r.Signature != nil && *r.Signature != ""
+	}), func(r *release.Release) updateView {
+		return updateView{Version: r.Version.String(), Signature: *r.Signature}
+	})
+}
+
+// update answers with the first of the releases, or that there is none. View is
+// what only one kind of updater is told.
+func (c *call) update(q releases.Check, all []*release.Release, view func(*release.Release) updateView) error {
+	if len(all) == 0 {
+		c.feed(q, nil, nil)
+		return nil
+	}
+	r := all[0]
+	v := view(r)
+	v.URL, v.Notes, v.PubDate = r.DownloadURL, r.Notes, r.PublishedAt.UTC().Format(time.RFC3339)
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	c.feed(q, jsonType, append(body, '\n'))
+	return nil
+}
+
+// nothingForWindows is a list of releases for Squirrel.Windows in which no device
+// finds anything new: it takes an empty list, or none, for a failure.
+const nothingForWindows = "0000000000000000000000000000000000000000 none-0.0.0-full.nupkg 1\n"
+
+// windowsUpdates is the feed of Squirrel.Windows: a line for one full package.
+func (a *api) windowsUpdates(c *call) error {
+	q, err := c.placed(release.Win32)
+	if err != nil {
+		return err
+	}
+	list := nothingForWindows
+	if all := a.Releases.Feed(q, fitsWindows); len(all) > 0 {
+		r := all[0]
+		list = strings.ToUpper(*r.SHA1) + " " + r.DownloadURL + " " + strconv.FormatInt(*r.FileSizeBytes, 10) + "\n"
+	}
+	c.feed(q, releaseType, []byte(list))
+	return nil
+}
+
+// packageFile are the names of full packages, as Squirrel's own tools make them,
+// with the version that Squirrel.Windows reads from there.
+var packageFile = regexp.MustCompile(`\A[a-z0-9._-]+-([0-9]+\.[0-9]+\.[0-9]+(?:-[a-z][a-z0-9-]*)?)\.nupkg\z`)
+
+// fitsWindows reports whether Squirrel.Windows takes a release: a package with its
+// digest and size whose name has the release's version. The dots of a prerelease
+// are not in names.
+func fitsWindows(r *release.Release) bool {
+	if r.SHA1 == nil || r.FileSizeBytes == nil || *r.FileSizeBytes == 0 || strings.ContainsRune(r.DownloadURL, '#') {
+		return false
+	}
+	name, full := strings.CutSuffix(fileOf(r.DownloadURL), "-full.nupkg")
+	if full {
+		name += ".nupkg"
+	}
+	m := packageFile.FindStringSubmatch(name)
+	core, prerelease, _ := strings.Cut(r.Version.Key(), "-")
+	version := core
+	if prerelease != "" {
+		version += "-" + strings.ReplaceAll(prerelease, ".", "")
+	}
+	return m != nil && strings.EqualFold(m[1], version)
+}
+
+// Appcasts, as Sparkle reads them.
+type (
+	appcast struct {
+		XMLName xml.Name       `xml:"rss"`
+		Version string         `xml:"version,attr"`
+		Sparkle string         `xml:"xmlns:sparkle,attr"`
+		Channel appcastChannel `xml:"channel"`
+	}
+	appcastChannel struct {
+		Title string        `xml:"title"`
+		Items []appcastItem `xml:"item"`
+	}
+	appcastItem struct {
+		Title        string        `xml:"title"`
+		PubDate      string        `xml:"pubDate"`
+		Version      string        `xml:"sparkle:version"`
+		ShortVersion string        `xml:"sparkle:shortVersionString"`
+		MinimumOS    string        `xml:"sparkle:minimumSystemVersion,omitempty"`
+		Critical     *struct{}     `xml:"sparkle:criticalUpdate"`
+		Description  *appcastNotes `xml:"description"`
+		Enclosure    appcastFile   `xml:"enclosure"`
+	}
+	appcastNotes struct {
+		Format string `xml:"sparkle:format,attr"`
+		Text   string `xml:",chardata"`
+	}
+	appcastFile struct {
+		URL       string `xml:"url,attr"`
+		Length    int64  `xml:"length,attr"` // 0: not known
+		Type      string `xml:"type,attr"`
+		Signature string `xml:"sparkle:edSignature,attr,omitempty"`
+	}
+)
+
+// appcastUpdates is the feed of Sparkle: an appcast with one item or none.
+func (a *api) appcastUpdates(c *call) error {
+	d, q, err := c.device()
+	if err != nil {
+		return err
+	}
+	q.Platform, q.Arch = release.Darwin, release.Universal
+	if err := d.rest(&q); err != nil {
+		return err
+	}
+	cast := appcast{Version: "2.0", Sparkle: "http://www.andymatuschak.org/xml-namespaces/sparkle", Channel: appcastChannel{Title: "Updates"}}
+	for _, r := range a.Releases.Feed(q, func(*release.Release) bool { return true }) {
+		cast.Channel.Items = append(cast.Channel.Items, viewAppcast(r))
+	}
+	body, err := xml.Marshal(cast)
+	if err != nil {
+		return err
+	}
+	c.feed(q, rssType, append([]byte(xml.Header), append(body, '\n')...))
+	return nil
+}
+
+// macVersion are versions of macOS.
+var macVersion = regexp.MustCompile(`\A[0-9]+(\.[0-9]+){0,2}\z`)
+
+func viewAppcast(r *release.Release) appcastItem {
+	version := r.Version.String()
+	item := appcastItem{
+		Title: version, PubDate: r.PublishedAt.UTC().Format(time.RFC1123Z), Version: version, ShortVersion: version,
+		Enclosure: appcastFile{URL: r.DownloadURL, Type: "application/octet-stream"},
+	}
+	if least := leastSystem(r); macVersion.MatchString(least) {
+		item.MinimumOS = least
+	}
+	if r.Mandatory {
+		item.Critical = &struct{}{}
+	}
+	if r.Notes != nil {
+		item.Description = &appcastNotes{"markdown", *r.Notes}
+	}
+	if r.FileSizeBytes != nil {
+		item.Enclosure.Length = *r.FileSizeBytes
+	}
+	// A signature of another kind would have Sparkle refuse the update.
+	if r.Signature != nil {
+		if raw, err := base64.StdEncoding.DecodeString(*r.Signature); err == nil && len(raw) == ed25519.SignatureSize {
+			item.Enclosure.Signature = *r.Signature
+		}
+	}
+	return item
+}

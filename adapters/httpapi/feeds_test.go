@@ -1,0 +1,790 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+	"pgregory.net/rapid"
+
+	"collab/adapters/memory"
+	"collab/app/releases"
+	"collab/domain/id"
+	"collab/domain/release"
+)
+
+var published = time.Date(2026, 3, 1, 12, 30, 15, 250e6, time.UTC)
+
+// Devices whose bucket is known.
+const (
+	reached10 = "device-9" // in the first ten buckets
+	missed10  = "device-1" // not
+)
+
+func TestTheDevicesAreWhereTheyShouldBe(t *testing.T) {
+	if in, out := release.Bucket(reached10), release.Bucket(missed10); in >= 10 || out < 10 {
+		t.Fatalf("they are in %d and %d", in, out)
+	}
+}
+
+// released is a release that every updater takes, of a target as win32/x64 with a
+// channel where it is not the stable one.
+func released(t testing.TB, version, target string, change ...func(*release.Release)) release.Release {
+	t.Helper()
+	v, err := release.ParseVersion("version", version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := append(strings.Split(strings.ToUpper(target), "/"), string(release.Stable))
+	ending := map[string]string{"WIN32": ".exe", "DARWIN": ".zip", "LINUX": ".AppImage"}[part[0]]
+	sum, sha1, signature, size := strings.Repeat("ab", 64), strings.Repeat("0d", 20), "c2lnbmVk", int64(1234)
+	r := release.Release{
+		Version: v, Target: release.Target{Platform: release.Platform(part[0]), Arch: release.Arch(part[1]), Channel: release.Channel(part[2])},
+		Settings: release.Settings{
+			DownloadURL: "https://dl.example.com/App-" + version + "-" + strings.ToLower(part[1]) + ending,
+			SHA512:      &sum, SHA1: &sha1, Signature: &signature, FileSizeBytes: &size, Rollout: 100, Active: true,
+		},
+		PublishedAt: published, UpdatedAt: published,
+	}
+	for _, fn := range change {
+		fn(&r)
+	}
+	return r
+}
+
+func rollout(percent int) func(*release.Release) {
+	return func(r *release.Release) { r.Rollout = percent }
+}
+
+func from(address string) func(*release.Release) {
+	return func(r *release.Release) { r.DownloadURL = address }
+}
+
+func noted(notes string) func(*release.Release) {
+	return func(r *release.Release) { r.Notes = &notes }
+}
+
+func least(version string) func(*release.Release) {
+	return func(r *release.Release) { r.MinOSVersion = &version }
+}
+
+func signed64(r *release.Release) {
+	signature := base64.StdEncoding.EncodeToString(make([]byte, 64))
+	r.Signature = &signature
+}
+
+// knowing are the use cases where these are the releases.
+func knowing(t testing.TB, all []release.Release) *releases.Releases {
+	t.Helper()
+	store := memory.NewStore()
+	s := releases.New(releases.Options{Store: store, Clock: memory.NewClock(published), Log: slog.New(slog.DiscardHandler)})
+	for i, r := range all {
+		r.ID = id.Release(fmt.Sprintf("00000000-0000-7000-8000-%012x", i))
+		if err := store.Deployment().Releases().Add(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// offering is an interface with these releases.
+func offering(t testing.TB, all ...release.Release) (*api, *releases.Releases) {
+	t.Helper()
+	s := knowing(t, all)
+	return built(t, func(o *Options) { o.Releases = s }), s
+}
+
+const feeds = prefix + "/updates/feeds/"
+
+// parsedElectron is what electron-updater reads of a feed.
+type parsedElectron struct {
+	Version string
+	Files   []struct {
+		URL    string
+		SHA512 string
+		Size   *int64
+	}
+	ReleaseDate          string  `yaml:"releaseDate"`
+	ReleaseNotes         *string `yaml:"releaseNotes"`
+	MinimumSystemVersion string  `yaml:"minimumSystemVersion"`
+	StagingPercentage    *int    `yaml:"stagingPercentage"`
+	Path                 *string
+}
+
+func (f parsedElectron) files() string {
+	var all []string
+	for _, file := range f.Files {
+		all = append(all, file.URL[strings.LastIndexByte(file.URL, '/')+1:])
+	}
+	return strings.Join(all, " ")
+}
+
+func TestElectronFeedsHaveWhatADeviceIsOffered(t *testing.T) {
+	both := []release.Release{released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "win32/arm64")}
+	for name, test := range map[string]struct {
+		all    []release.Release
+		file   string
+		header string // the device's id
+		files  string // empty: nothing new
+	}{
+		"nothing is published":                       {file: "latest.yml"},
+		"Windows":                                    {all: both[:1], file: "latest.yml", files: "App-2.0.0-x64.exe"},
+		"Windows, as it is":                          {all: both[:1], file: "latest.yml?version=2.0.0"},
+		"Windows, newer already":                     {all: both[:1], file: "latest.yml?version=2.0.1"},
+		"Windows, older":                             {all: both[:1], file: "latest.yml?version=2.0.0-rc.1", files: "App-2.0.0-x64.exe"},
+		"both architectures":                         {all: both, file: "latest.yml", files: "App-2.0.0-x64.exe App-2.0.0-arm64.exe"},
+		"one of both architectures":                  {all: both, file: "latest.yml?arch=arm64", files: "App-2.0.0-arm64.exe"},
+		"another name of the architecture":           {all: both, file: "latest.yml?arch=AMD64", files: "App-2.0.0-x64.exe"},
+		"one architecture is behind":                 {all: []release.Release{both[0], released(t, "1.9.0", "win32/arm64")}, file: "latest.yml"},
+		"one architecture is behind, told":           {all: []release.Release{both[0], released(t, "1.9.0", "win32/arm64")}, file: "latest.yml?arch=x64", files: "App-2.0.0-x64.exe"},
+		"one architecture is not reached":            {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", rollout(10))}, file: "latest.yml", header: missed10},
+		"one architecture is just reached":           {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", rollout(10))}, file: "latest.yml", header: reached10, files: "App-2.0.0-x64.exe App-2.0.0-arm64.exe"},
+		"ARM64 alone":                                {all: both[1:], file: "latest.yml"},
+		"ARM64 alone, told":                          {all: both[1:], file: "latest.yml?arch=arm64", files: "App-2.0.0-arm64.exe"},
+		"universal":                                  {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, file: "latest-mac.yml", files: "App-2.0.0-universal.zip"},
+		"exact and universal":                        {all: []release.Release{released(t, "2.0.0", "darwin/universal"), released(t, "2.0.0", "darwin/arm64")}, file: "latest-mac.yml", files: "App-2.0.0-universal.zip App-2.0.0-arm64.zip"},
+		"another system":                             {all: both, file: "latest-mac.yml"},
+		"Linux":                                      {all: []release.Release{released(t, "2.0.0", "linux/x64")}, file: "latest-linux.yml", files: "App-2.0.0-x64.AppImage"},
+		"Linux on ARM64":                             {all: []release.Release{released(t, "2.0.0", "linux/arm64")}, file: "latest-linux-arm64.yml", files: "App-2.0.0-arm64.AppImage"},
+		"Linux has its architecture in the file":     {all: []release.Release{released(t, "2.0.0", "linux/arm64")}, file: "latest-linux.yml"},
+		"beta":                                       {all: []release.Release{released(t, "2.0.0", "win32/x64/beta")}, file: "beta.yml", files: "App-2.0.0-x64.exe"},
+		"beta by the query":                          {all: []release.Release{released(t, "2.0.0", "win32/x64/beta")}, file: "latest.yml?channel=beta", files: "App-2.0.0-x64.exe"},
+		"beta by both":                               {all: []release.Release{released(t, "2.0.0", "win32/x64/beta")}, file: "beta.yml?channel=beta", files: "App-2.0.0-x64.exe"},
+		"beta is not stable":                         {all: []release.Release{released(t, "2.0.0", "win32/x64/beta")}, file: "latest.yml"},
+		"canary":                                     {all: []release.Release{released(t, "2.0.0", "darwin/x64/canary")}, file: "canary-mac.yml", files: "App-2.0.0-x64.zip"},
+		"not reached":                                {all: []release.Release{released(t, "2.0.0", "win32/x64", rollout(10))}, file: "latest.yml", header: missed10},
+		"reached":                                    {all: []release.Release{released(t, "2.0.0", "win32/x64", rollout(10))}, file: "latest.yml", header: reached10, files: "App-2.0.0-x64.exe"},
+		"reached by the query":                       {all: []release.Release{released(t, "2.0.0", "win32/x64", rollout(10))}, file: "latest.yml?clientId=" + reached10, files: "App-2.0.0-x64.exe"},
+		"the header counts":                          {all: []release.Release{released(t, "2.0.0", "win32/x64", rollout(10))}, file: "latest.yml?clientId=" + reached10, header: missed10},
+		"nobody in particular":                       {all: []release.Release{released(t, "2.0.0", "win32/x64", rollout(99))}, file: "latest.yml"},
+		"not active":                                 {all: []release.Release{released(t, "2.0.0", "win32/x64", func(r *release.Release) { r.Active = false })}, file: "latest.yml"},
+		"no digest":                                  {all: []release.Release{released(t, "2.0.0", "win32/x64", func(r *release.Release) { r.SHA512 = nil })}, file: "latest.yml"},
+		"a package of Squirrel":                      {all: []release.Release{released(t, "2.0.0", "win32/x64", from("https://dl.example.com/App-2.0.0-full.nupkg"))}, file: "latest.yml"},
+		"an image for macOS":                         {all: []release.Release{released(t, "2.0.0", "darwin/x64", from("https://dl.example.com/App.DMG?a=b"))}, file: "latest-mac.yml"},
+		"what an updater adds":                       {all: both[:1], file: "latest.yml?noCache=1abc&noCache=2", files: "App-2.0.0-x64.exe"},
+		"one of two cannot be taken by this updater": {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", func(r *release.Release) { r.SHA512 = nil })}, file: "latest.yml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := offering(t, test.all...)
+			r := get(feeds + "electron/" + test.file)
+			if test.header != "" {
+				r.Header.Set(staging, test.header)
+			}
+			w := send(a, r)
+			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != yamlType[0] || w.Header().Get("Vary") != staging {
+				t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+			}
+			var feed parsedElectron
+			if err := yaml.Unmarshal(w.Body.Bytes(), &feed); err != nil {
+				t.Fatal(err)
+			}
+			if feed.files() != test.files || feed.Path != nil {
+				t.Fatalf("it has %q, want %q:\n%s", feed.files(), test.files, w.Body)
+			}
+			if test.files != "" {
+				file := feed.Files[0]
+				if feed.Version != "2.0.0" || feed.StagingPercentage != nil || feed.ReleaseDate != "2026-03-01T12:30:15.250Z" ||
+					file.SHA512 != base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\xab", 64))) || *file.Size != 1234 {
+					t.Fatalf("it is\n%s", w.Body)
+				}
+				return
+			}
+			_, version, _ := strings.Cut(test.file, "version=")
+			if version == "" {
+				version = "0.0.0"
+			}
+			if feed.Version != version || feed.Files == nil || feed.StagingPercentage == nil || *feed.StagingPercentage != 0 || feed.ReleaseDate != "" {
+				t.Fatalf("it is\n%s", w.Body)
+			}
+		})
+	}
+}
+
+func TestElectronFeedsNameTheSystemOnlyWhereItsVersionIsTheKernels(t *testing.T) {
+	for _, test := range []struct {
+		all  []release.Release
+		file string
+		want string
+	}{
+		{[]release.Release{released(t, "2.0.0", "win32/x64", least("10.0.19045"))}, "latest.yml", "10.0.19045"},
+		{[]release.Release{released(t, "2.0.0", "win32/x64", least("Windows 11"))}, "latest.yml", ""},
+		{[]release.Release{released(t, "2.0.0", "linux/x64", least("5.4.0"))}, "latest-linux.yml", "5.4.0"},
+		{[]release.Release{released(t, "2.0.0", "linux/x64", least("22.04"))}, "latest-linux.yml", ""},
+		{[]release.Release{released(t, "2.0.0", "darwin/x64", least("13.0.0"))}, "latest-mac.yml", ""},
+		{[]release.Release{released(t, "2.0.0", "win32/x64", least("10.0.19045")), released(t, "2.0.0", "win32/arm64", least("10.0.22000"))}, "latest.yml", ""},
+		{[]release.Release{released(t, "2.0.0", "win32/x64", least("10.0.22000")), released(t, "2.0.0", "win32/arm64", least("10.0.22000"))}, "latest.yml", "10.0.22000"},
+	} {
+		a, _ := offering(t, test.all...)
+		var feed parsedElectron
+		if err := yaml.Unmarshal(send(a, get(feeds+"electron/"+test.file)).Body.Bytes(), &feed); err != nil {
+			t.Fatal(err)
+		}
+		if feed.MinimumSystemVersion != test.want || len(feed.Files) != len(test.all) {
+			t.Errorf("%s names %q, want %q", test.file, feed.MinimumSystemVersion, test.want)
+		}
+	}
+}
+
+func TestElectronFeedsParseBackToWhatWentIn(t *testing.T) {
+	rapid.Check(t, func(tt *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+			"", " ", "~", "null", "yes", "0x10", "1_000", "2026-01-01", "'", `"`, `\`, "---", "...", "- a", "a: b", "# c", "%YAML 1.2", "&a", "*a", "!!binary YQ==", "|",
+			"\r\n", "\n\n ", "\t", "\u0085", "\u2028", "\ufeff", "\u007f", "\x1b", "\U0010ffff", "files:\n  - url: https://evil.example.com", "\"\nversion: 9.9.9\nx: \"",
+		}), rapid.StringOf(rapid.SampledFrom([]rune("\"\\\n\r\t :#-'{}[]&*!|>%@`,?~\u0085\u2028\u2029\ufeff\u0001é😀"))))
+		notes, address := text.Draw(tt, "notes"), text.Draw(tt, "url")
+		r := released(t, "2.0.0", "win32/x64", noted(notes), from(address))
+		body, err := yaml.Marshal(viewElectron(release.Version{}, []*release.Release{&r}))
+		if err != nil {
+			tt.Fatal(err)
+		}
+		var feed parsedElectron
+		if err := yaml.Unmarshal(body, &feed); err != nil {
+			tt.Fatalf("%v in\n%s", err, body)
+		}
+		if feed.ReleaseNotes == nil || *feed.ReleaseNotes != notes || len(feed.Files) != 1 || feed.Files[0].URL != address || feed.Version != "2.0.0" {
+			tt.Fatalf("%q and %q became %+v in\n%s", notes, address, feed, body)
+		}
+		var node yaml.Node
+		if err := yaml.Unmarshal(body, &node); err != nil {
+			tt.Fatal(err)
+		}
+		if keys := node.Content[0].Content; len(keys) != 8 {
+			tt.Fatalf("there are %d keys and values in\n%s", len(keys), body)
+		}
+	})
+}
+
+type parsedUpdate struct {
+	Version   *string `json:"version"`
+	Name      *string `json:"name"`
+	URL       string  `json:"url"`
+	Signature *string `json:"signature"`
+	Notes     *string `json:"notes"`
+	PubDate   string  `json:"pub_date"`
+}
+
+func parseUpdate(t testing.TB, body []byte) parsedUpdate {
+	t.Helper()
+	var u parsedUpdate
+	if err := json.Unmarshal(body, &u); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return u
+}
+
+func TestSquirrelForMacIsToldOfArchives(t *testing.T) {
+	for name, test := range map[string]struct {
+		all  []release.Release
+		path string
+		url  string // empty: 204
+	}{
+		"nothing is published": {path: "arm64/1.0.0"},
+		"older":                {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}, path: "arm64/1.0.0", url: "https://dl.example.com/App-2.0.0-arm64.zip"},
+		"with a v":             {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}, path: "arm64/v1.0", url: "https://dl.example.com/App-2.0.0-arm64.zip"},
+		"universal":            {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, path: "x64/1.0.0", url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"the same":             {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}, path: "arm64/2.0.0"},
+		"newer":                {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}, path: "arm64/2.0.1-beta.1"},
+		"another architecture": {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}, path: "x64/1.0.0"},
+		"not reached":          {all: []release.Release{released(t, "2.0.0", "darwin/arm64", rollout(10))}, path: "arm64/1.0.0?clientId=" + missed10},
+		"reached":              {all: []release.Release{released(t, "2.0.0", "darwin/arm64", rollout(10))}, path: "arm64/1.0.0?clientId=" + reached10, url: "https://dl.example.com/App-2.0.0-arm64.zip"},
+		"beta":                 {all: []release.Release{released(t, "2.0.0", "darwin/arm64/beta")}, path: "arm64/1.0.0?channel=beta", url: "https://dl.example.com/App-2.0.0-arm64.zip"},
+		"an image":             {all: []release.Release{released(t, "2.0.0", "darwin/arm64", from("https://dl.example.com/App.dmg#x"))}, path: "arm64/1.0.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := offering(t, test.all...)
+			w := send(a, get(feeds+"squirrel/darwin/"+test.path))
+			if test.url == "" {
+				if w.Code != http.StatusNoContent || w.Body.Len() > 0 {
+					t.Fatalf("%d %s", w.Code, w.Body)
+				}
+				return
+			}
+			u := parseUpdate(t, w.Body.Bytes())
+			if w.Code != http.StatusOK || u.URL != test.url || u.Name == nil || *u.Name != "2.0.0" || u.Notes != nil || u.Version != nil || u.Signature != nil || u.PubDate != "2026-03-01T12:30:15Z" {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+func TestTauriIsToldOfSignedReleases(t *testing.T) {
+	unsigned, empty := func(r *release.Release) { r.Signature = nil }, func(r *release.Release) { r.Signature = new(string) }
+	for name, test := range map[string]struct {
+		all  []release.Release
+		path string
+		url  string // empty: 204
+	}{
+		"nothing is published": {path: "windows/x86_64/1.0.0"},
+		"Windows":              {all: []release.Release{released(t, "2.0.0", "win32/x64")}, path: "windows/x86_64/1.0.0", url: "https://dl.example.com/App-2.0.0-x64.exe"},
+		"Linux":                {all: []release.Release{released(t, "2.0.0", "linux/arm64")}, path: "linux/aarch64/1.0.0", url: "https://dl.example.com/App-2.0.0-arm64.AppImage"},
+		"macOS":                {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, path: "darwin/aarch64/1.0.0", url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"build metadata":       {all: []release.Release{released(t, "2.0.0", "darwin/x64")}, path: "darwin/x86_64/2.0.0%2B5"},
+		"the same":             {all: []release.Release{released(t, "2.0.0", "win32/x64")}, path: "windows/x86_64/2.0.0"},
+		"not reached":          {all: []release.Release{released(t, "2.0.0", "win32/x64", rollout(10))}, path: "windows/x86_64/1.0.0?clientId=" + missed10},
+		"not signed":           {all: []release.Release{released(t, "2.0.0", "win32/x64", unsigned)}, path: "windows/x86_64/1.0.0"},
+		"signed with nothing":  {all: []release.Release{released(t, "2.0.0", "win32/x64", empty)}, path: "windows/x86_64/1.0.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := offering(t, test.all...)
+			w := send(a, get(feeds+"tauri/"+test.path))
+			if test.url == "" {
+				if w.Code != http.StatusNoContent || w.Body.Len() > 0 {
+					t.Fatalf("%d %s", w.Code, w.Body)
+				}
+				return
+			}
+			u := parseUpdate(t, w.Body.Bytes())
+			if w.Code != http.StatusOK || u.URL != test.url || u.Version == nil || *u.Version != "2.0.0" || u.Signature == nil || *u.Signature != "c2lnbmVk" || u.Name != nil {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			if _, err := time.Parse(time.RFC3339, u.PubDate); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestUpdatesInJSONParseBackToWhatWentIn(t *testing.T) {
+	for _, notes := range []string{"", `"`, `\`, `","url":"https://evil.example.com`, "</script>", "\r\n\t\x01\x7f", "\u2028\ufeffé😀", strings.Repeat("x", 64<<10)} {
+		a, _ := offering(t, released(t, "2.0.0", "darwin/x64", noted(notes), from(`https://dl.example.com/a?b="&<>`)))
+		for _, path := range []string{"squirrel/darwin/x64/1.0.0", "tauri/darwin/x86_64/1.0.0"} {
+			u := parseUpdate(t, send(a, get(feeds+path)).Body.Bytes())
+			if u.Notes == nil || *u.Notes != notes || u.URL != `https://dl.example.com/a?b="&<>` {
+				t.Errorf("%q became %+v", notes, u)
+			}
+		}
+	}
+}
+
+// How Squirrel.Windows reads a line, and the version from a file's name.
+var (
+	squirrelEntry   = regexp.MustCompile(`^([0-9a-fA-F]{40})\s+(\S+)\s+(\d+)[\r]*$`)
+	squirrelSuffix  = regexp.MustCompile(`(-full|-delta)?\.nupkg$`)
+	squirrelVersion = regexp.MustCompile(`\d+(\.\d+){0,3}(-[A-Za-z][0-9A-Za-z-]*)?$`)
+	squirrelComment = regexp.MustCompile(`\s*#.*$`)
+)
+
+func readSquirrel(t testing.TB, list string) (sha1, address, version string, size int) {
+	t.Helper()
+	line, rest, ok := strings.Cut(list, "\n")
+	m := squirrelEntry.FindStringSubmatch(squirrelComment.ReplaceAllString(line, ""))
+	if !ok || rest != "" || m == nil {
+		t.Fatalf("it is %q", list)
+	}
+	name := m[2]
+	if u, err := url.Parse(m[2]); err == nil && u.Host != "" {
+		name = u.Path[strings.LastIndexByte(u.Path, '/')+1:]
+	}
+	size, err := strconv.Atoi(m[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m[1], m[2], squirrelVersion.FindString(squirrelSuffix.ReplaceAllString(name, "")), size
+}
+
+func TestSquirrelForWindowsIsToldOfPackages(t *testing.T) {
+	const address = "https://dl.example.com/a/App-2.0.0-full.nupkg"
+	pack := func(version, address string, change ...func(*release.Release)) []release.Release {
+		return []release.Release{released(t, version, "win32/x64", append([]func(*release.Release){from(address)}, change...)...)}
+	}
+	for name, test := range map[string]struct {
+		all     []release.Release
+		path    string
+		version string // empty: nothing new
+	}{
+		"nothing is published":         {path: "x64/1.0.0/RELEASES"},
+		"older":                        {all: pack("2.0.0", address), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
+		"as the updater asks":          {all: pack("2.0.0", address), path: "x64/1.0.0/RELEASES?id=App&localVersion=1.0.0&arch=amd64", version: "2.0.0"},
+		"the system's is another":      {all: pack("2.0.0", address), path: "arm64/1.0.0/RELEASES?arch=amd64"},
+		"with a query":                 {all: pack("2.0.0", address+"?signed=a%20b"), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
+		"a prerelease":                 {all: pack("2.0.0-beta.1", "https://dl.example.com/App-2.0.0-beta1-full.nupkg"), path: "x64/1.0.0/RELEASES", version: "2.0.0-beta1"},
+		"built from something":         {all: pack("2.0.0+7", address), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
+		"without full in its name":     {all: pack("2.0.0", "https://dl.example.com/my-app-2.0.0.nupkg"), path: "x64/1.0.0/RELEASES", version: "2.0.0"},
+		"the same":                     {all: pack("2.0.0", address), path: "x64/2.0.0/RELEASES"},
+		"not reached":                  {all: pack("2.0.0", address, rollout(10)), path: "x64/1.0.0/RELEASES?clientId=" + missed10},
+		"reached":                      {all: pack("2.0.0", address, rollout(10)), path: "x64/1.0.0/RELEASES?clientId=" + reached10, version: "2.0.0"},
+		"no digest":                    {all: pack("2.0.0", address, func(r *release.Release) { r.SHA1 = nil }), path: "x64/1.0.0/RELEASES"},
+		"no size":                      {all: pack("2.0.0", address, func(r *release.Release) { r.FileSizeBytes = nil }), path: "x64/1.0.0/RELEASES"},
+		"size of nothing":              {all: pack("2.0.0", address, func(r *release.Release) { r.FileSizeBytes = new(int64) }), path: "x64/1.0.0/RELEASES"},
+		"an installer":                 {all: pack("2.0.0", "https://dl.example.com/App-2.0.0.exe"), path: "x64/1.0.0/RELEASES"},
+		"the name has another version": {all: pack("2.0.1", address), path: "x64/1.0.0/RELEASES"},
+		"the name has no version":      {all: pack("2.0.0", "https://dl.example.com/App-full.nupkg"), path: "x64/1.0.0/RELEASES"},
+		"a prerelease of numbers":      {all: pack("2.0.0-1", "https://dl.example.com/App-2.0.0-1-full.nupkg"), path: "x64/1.0.0/RELEASES"},
+		"a difference":                 {all: pack("2.0.0", "https://dl.example.com/App-2.0.0-delta.nupkg"), path: "x64/1.0.0/RELEASES"},
+		"a fragment, for a comment":    {all: pack("2.0.0", address+"#x"), path: "x64/1.0.0/RELEASES"},
+		"an encoded name":              {all: pack("2.0.0", "https://dl.example.com/%3Aa-2.0.0-full.nupkg"), path: "x64/1.0.0/RELEASES"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := offering(t, test.all...)
+			w := send(a, get(feeds+"squirrel/win32/"+test.path))
+			if w.Code != http.StatusOK {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			sha1, address, version, size := readSquirrel(t, w.Body.String())
+			if test.version == "" {
+				if version != "0.0.0" || strings.Contains(address, "/") {
+					t.Fatalf("it has %q", w.Body)
+				}
+				return
+			}
+			if version != test.version || address != test.all[0].DownloadURL || size != 1234 || sha1 != strings.Repeat("0D", 20) {
+				t.Fatalf("it has %q", w.Body)
+			}
+		})
+	}
+}
+
+const sparkle = "http://www.andymatuschak.org/xml-namespaces/sparkle"
+
+type parsedAppcast struct {
+	XMLName xml.Name `xml:"rss"`
+	Version string   `xml:"version,attr"`
+	Items   []struct {
+		Title        string    `xml:"title"`
+		PubDate      string    `xml:"pubDate"`
+		Version      string    `xml:"http://www.andymatuschak.org/xml-namespaces/sparkle version"`
+		ShortVersion string    `xml:"http://www.andymatuschak.org/xml-namespaces/sparkle shortVersionString"`
+		Minimum      string    `xml:"http://www.andymatuschak.org/xml-namespaces/sparkle minimumSystemVersion"`
+		Critical     *struct{} `xml:"http://www.andymatuschak.org/xml-namespaces/sparkle criticalUpdate"`
+		Description  *struct {
+			Format string `xml:"http://www.andymatuschak.org/xml-namespaces/sparkle format,attr"`
+			Text   string `xml:",chardata"`
+		} `xml:"description"`
+		Enclosure struct {
+			URL       string `xml:"url,attr"`
+			Length    string `xml:"length,attr"`
+			Type      string `xml:"type,attr"`
+			Signature string `xml:"http://www.andymatuschak.org/xml-namespaces/sparkle edSignature,attr"`
+		} `xml:"enclosure"`
+	} `xml:"channel>item"`
+}
+
+func parseAppcast(t testing.TB, body []byte) parsedAppcast {
+	t.Helper()
+	var cast parsedAppcast
+	if err := xml.Unmarshal(body, &cast); err != nil {
+		t.Fatalf("%v in\n%s", err, body)
+	}
+	return cast
+}
+
+func TestAppcastsHaveWhatADeviceIsOffered(t *testing.T) {
+	for name, test := range map[string]struct {
+		all   []release.Release
+		query string
+		url   string // empty: no item
+	}{
+		"nothing is published":  {},
+		"universal":             {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"no architecture told":  {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}},
+		"an architecture":       {all: []release.Release{released(t, "2.0.0", "darwin/arm64")}, query: "?arch=arm64", url: "https://dl.example.com/App-2.0.0-arm64.zip"},
+		"another version told":  {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, query: "?version=1.0.0", url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"the same version told": {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, query: "?version=2.0.0"},
+		"beta":                  {all: []release.Release{released(t, "2.0.0", "darwin/universal/beta")}, query: "?channel=beta", url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"not reached":           {all: []release.Release{released(t, "2.0.0", "darwin/universal", rollout(10))}, query: "?clientId=" + missed10},
+		"reached":               {all: []release.Release{released(t, "2.0.0", "darwin/universal", rollout(10))}, query: "?clientId=" + reached10, url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"the system's profile":  {all: []release.Release{released(t, "2.0.0", "darwin/universal")}, query: "?appName=App&appVersion=1&cpuType=16777228&osVersion=14.1", url: "https://dl.example.com/App-2.0.0-universal.zip"},
+		"an address with signs": {all: []release.Release{released(t, "2.0.0", "darwin/universal", from("https://dl.example.com/App.zip?a=1&b='2'"))}, url: "https://dl.example.com/App.zip?a=1&b='2'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := offering(t, test.all...)
+			w := send(a, get(feeds+"sparkle/appcast.xml"+test.query))
+			cast := parseAppcast(t, w.Body.Bytes())
+			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != rssType[0] || cast.Version != "2.0" {
+				t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+			}
+			if test.url == "" {
+				if len(cast.Items) != 0 {
+					t.Fatalf("it is %s", w.Body)
+				}
+				return
+			}
+			if len(cast.Items) != 1 {
+				t.Fatalf("it is %s", w.Body)
+			}
+			item := cast.Items[0]
+			if item.Version != "2.0.0" || item.ShortVersion != "2.0.0" || item.PubDate != "Sun, 01 Mar 2026 12:30:15 +0000" || item.Enclosure.URL != test.url ||
+				item.Enclosure.Length != "1234" || item.Enclosure.Type != "application/octet-stream" || item.Enclosure.Signature != "" || item.Critical != nil || item.Minimum != "" || item.Description != nil {
+				t.Fatalf("it is %s", w.Body)
+			}
+		})
+	}
+	t.Run("with everything", func(t *testing.T) {
+		a, _ := offering(t, released(t, "2.0.0", "darwin/universal", signed64, least("13.0"), noted("*New*"), func(r *release.Release) { r.Mandatory = true }))
+		w := send(a, get(feeds+"sparkle/appcast.xml"))
+		item := parseAppcast(t, w.Body.Bytes()).Items[0]
+		if item.Enclosure.Signature != strings.Repeat("A", 86)+"==" || item.Minimum != "13.0" || item.Critical == nil || item.Description == nil || item.Description.Format != "markdown" || item.Description.Text != "*New*" {
+			t.Fatalf("it is %s", w.Body)
+		}
+	})
+	t.Run("a version of no macOS", func(t *testing.T) {
+		a, _ := offering(t, released(t, "2.0.0", "darwin/universal", least("Ventura")))
+		if item := parseAppcast(t, send(a, get(feeds+"sparkle/appcast.xml")).Body.Bytes()).Items[0]; item.Minimum != "" {
+			t.Fatalf("it is %+v", item)
+		}
+	})
+}
+
+func TestAppcastsParseBackToWhatWentIn(t *testing.T) {
+	// What XML cannot have is replaced.
+	inXML := func(r rune) rune {
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff {
+			return unicode.ReplacementChar
+		}
+		return r
+	}
+	rapid.Check(t, func(tt *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+			"]]>", "<![CDATA[", "</description><item>", "&lt;", "&#0;", "<!DOCTYPE x>", "<!--", "\r\n", "\x00", "\ufffe", `" sparkle:edSignature="x`,
+		}))
+		notes, address := text.Draw(tt, "notes"), text.Draw(tt, "url")
+		r := released(t, "2.0.0", "darwin/universal", noted(notes), from(address))
+		item := viewAppcast(&r)
+		body, err := xml.Marshal(appcast{Sparkle: sparkle, Channel: appcastChannel{Items: []appcastItem{item}}})
+		if err != nil {
+			tt.Fatal(err)
+		}
+		cast := parseAppcast(t, body)
+		if len(cast.Items) != 1 || cast.Items[0].Description.Text != strings.Map(inXML, notes) || cast.Items[0].Enclosure.URL != strings.Map(inXML, address) || cast.Items[0].Enclosure.Signature != "" {
+			tt.Fatalf("%q and %q became %+v in\n%s", notes, address, cast.Items, body)
+		}
+	})
+}
+
+func TestFeedsRefuseWhatTheyDoNotKnow(t *testing.T) {
+	a, _ := offering(t, released(t, "2.0.0", "win32/x64"))
+	long := strings.Repeat("x", 201)
+	for target, status := range map[string]int{
+		"electron/latest.yaml":                                           404,
+		"electron/alpha.yml":                                             404,
+		"electron/latest-win.yml":                                        404,
+		"electron/latest-linux-ia32.yml":                                 404,
+		"electron/latest-mac-arm64.yml":                                  404,
+		"electron/latest.yml%0a":                                         404,
+		"electron/..%2flatest.yml":                                       404,
+		"electron/latest.yml?arch=mips":                                  400,
+		"electron/latest.yml?version=latest":                             400,
+		"electron/latest.yml?channel=alpha":                              400,
+		"electron/beta.yml?channel=canary":                               400,
+		"electron/latest.yml?clientId=":                                  400,
+		"electron/latest.yml?clientId=" + long:                           400,
+		"electron/latest.yml?clientId=%ff":                               400,
+		"electron/latest.yml?clientId=a&clientId=b":                      400,
+		"electron/latest.yml?clientId=%zz":                               400,
+		"squirrel/darwin/ia32/1.0.0":                                     400,
+		"squirrel/darwin/x64/one":                                        400,
+		"squirrel/darwin/x64/" + strings.Repeat("1", 200):                400,
+		"squirrel/darwin/x64":                                            404,
+		"squirrel/win32/x64/1.0.0":                                       404,
+		"squirrel/win32/x64/1.0.0/RELEASES?channel=nightly":              400,
+		"squirrel/linux/x64/1.0.0":                                       404,
+		"tauri/android/x86_64/1.0.0":                                     400,
+		"tauri/windows/i686/1.0.0":                                       400,
+		"tauri/windows/x86_64/%7B%7Bcurrent_version%7D%7D":               400,
+		"tauri/windows/x86_64/1.0.0?clientId=" + url.QueryEscape("\xfe"): 400,
+		"sparkle/appcast.xml?arch=ppc":                                   400,
+		"sparkle/appcast.xml?version=1.2.3.4":                            400,
+		"sparkle/other.xml":                                              404,
+	} {
+		refused(t, send(a, get(feeds+target)), status)
+	}
+	for _, ids := range [][]string{{""}, {long}, {"a", "b"}, {"\xff"}} {
+		r := get(feeds + "electron/latest.yml")
+		r.Header[staging] = ids
+		if e := refused(t, send(a, r), 400); !strings.Contains(e.Message, staging) {
+			t.Errorf("%q: %s", ids, e.Message)
+		}
+	}
+}
+
+func TestFeedsAreKeptWhereTheyAreTheSameForAll(t *testing.T) {
+	a, _ := offering(t, released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "darwin/universal"))
+	for _, path := range []string{"electron/latest.yml?", "electron/latest-mac.yml?arch=x64&", "squirrel/darwin/x64/1.0.0?", "squirrel/darwin/x64/2.0.0?", "squirrel/win32/x64/1.0.0/RELEASES?", "tauri/windows/x86_64/1.0.0?", "tauri/linux/x86_64/1.0.0?", "sparkle/appcast.xml?"} {
+		w := send(a, get(feeds+path))
+		if w.Header().Get("Cache-Control") != "public, max-age=60" {
+			t.Errorf("%s: %v", path, w.Header())
+		}
+		if w := send(a, get(feeds+path+"clientId="+reached10)); w.Header().Get("Cache-Control") != "private, no-cache" {
+			t.Errorf("%s: %v", path, w.Header())
+		}
+		if w.Code == http.StatusNoContent {
+			continue
+		}
+		r := get(feeds + path)
+		r.Header.Set("If-None-Match", w.Header().Get("Etag"))
+		if again := send(a, r); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+			t.Errorf("%s: %d", path, again.Code)
+		}
+	}
+	r := get(feeds + "electron/latest.yml")
+	r.Header.Set(staging, reached10)
+	if w := send(a, r); w.Header().Get("Cache-Control") != "private, no-cache" || w.Header().Get("Vary") != staging {
+		t.Errorf("%v", w.Header())
+	}
+}
+
+func TestReadersOfFeedsAreCounted(t *testing.T) {
+	a, s := offering(t, released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "win32/arm64"), released(t, "2.0.0", "darwin/universal"), released(t, "1.0.0", "darwin/arm64"))
+	for _, path := range []string{
+		"electron/latest.yml", "electron/latest.yml?arch=arm64&version=1.0.0", "electron/latest-mac.yml?version=2.0.0",
+		"squirrel/darwin/arm64/1.0.0", "squirrel/win32/x64/1.0.0/RELEASES",
+	} {
+		if w := send(a, get(feeds+path)); w.Code >= 300 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	if err := s.Keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range all {
+		got = append(got, fmt.Sprintf("%s %s %s %d %d", c.Platform, c.Arch, c.Version, c.Checks, c.Offered))
+	}
+	want := []string{
+		"DARWIN ARM64 1.0.0 1 1", "DARWIN UNIVERSAL 2.0.0 1 0",
+		"WIN32 ARM64 1.0.0 1 1", "WIN32 UNIVERSAL other 1 1", "WIN32 X64 1.0.0 1 0",
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Fatalf("counted is %q, want %q", got, want)
+	}
+}
+
+func TestFeedsOfferNothingThatChecksDoNot(t *testing.T) {
+	a := built(t)
+	targets := map[string]string{"win32": "latest.yml", "darwin": "latest-mac.yml", "linux": "latest-linux.yml"}
+	tauri := map[string]string{"win32": "windows", "darwin": "darwin", "linux": "linux"}
+	offered := 0
+	rapid.Check(t, func(tt *rapid.T) {
+		version := rapid.SampledFrom([]string{"1.0.0", "1.0.0-beta.1", "1.1.0", "2.0.0", "2.0.0-rc.1"})
+		platform := rapid.SampledFrom([]string{"win32", "darwin", "linux"})
+		channel := rapid.SampledFrom([]string{"stable", "beta"})
+		var all []release.Release
+		for _, key := range rapid.SliceOfNDistinct(rapid.Custom(func(tt *rapid.T) string {
+			arch := rapid.SampledFrom([]string{"x64", "arm64", "universal"}).Draw(tt, "arch")
+			return version.Draw(tt, "version") + " " + platform.Draw(tt, "platform") + "/" + arch + "/" + channel.Draw(tt, "channel")
+		}), 0, 12, rapid.ID).Draw(tt, "releases") {
+			v, target, _ := strings.Cut(key, " ")
+			r := released(t, v, target, rollout(rapid.SampledFrom([]int{0, 5, 50, 100}).Draw(tt, "rollout")), signed64)
+			r.Active = rapid.Bool().Draw(tt, "active")
+			all = append(all, r)
+		}
+		a.Releases = knowing(t, all)
+		p, at, arch := platform.Draw(tt, "platform"), version.Draw(tt, "at"), rapid.SampledFrom([]string{"x64", "arm64"}).Draw(tt, "arch")
+		query := "channel=" + channel.Draw(tt, "channel")
+		if client := rapid.SampledFrom([]string{"", reached10, missed10, "device-0"}).Draw(tt, "client"); client != "" {
+			query += "&clientId=" + client
+		}
+		want := ""
+		w := send(a, get(prefix+"/updates/check?version="+at+"&platform="+p+"&arch="+arch+"&"+query))
+		var check struct {
+			UpdateAvailable bool   `json:"updateAvailable"`
+			DownloadURL     string `json:"downloadUrl"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &check); err != nil || w.Code != 200 {
+			tt.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if check.UpdateAvailable {
+			want = check.DownloadURL
+			offered++
+		}
+		compare := func(path, got string) {
+			if got != want {
+				tt.Fatalf("%s offers %q, the check %q", path, got, want)
+			}
+		}
+		var electron parsedElectron
+		path := "electron/" + targets[p] + "?arch=" + arch + "&version=" + at + "&" + query
+		if err := yaml.Unmarshal(send(a, get(feeds+path)).Body.Bytes(), &electron); err != nil {
+			tt.Fatal(err)
+		}
+		got := ""
+		for _, f := range electron.Files {
+			got += f.URL
+		}
+		compare(path, got)
+
+		// Without the architecture, X64's file is what a device of X64 is offered.
+		path = "electron/" + targets[p] + "?version=" + at + "&" + query
+		if electron = (parsedElectron{}); yaml.Unmarshal(send(a, get(feeds+path)).Body.Bytes(), &electron) == nil && len(electron.Files) > 0 && arch == "x64" {
+			compare(path, electron.Files[0].URL)
+		}
+
+		path = "tauri/" + tauri[p] + "/" + arch + "/" + at + "?" + query
+		got = ""
+		if w := send(a, get(feeds+path)); w.Code == 200 {
+			got = parseUpdate(t, w.Body.Bytes()).URL
+		}
+		compare(path, got)
+		if p != "darwin" {
+			return
+		}
+		path = "squirrel/darwin/" + arch + "/" + at + "?" + query
+		got = ""
+		if w := send(a, get(feeds+path)); w.Code == 200 {
+			got = parseUpdate(t, w.Body.Bytes()).URL
+		}
+		compare(path, got)
+		path = "sparkle/appcast.xml?arch=" + arch + "&version=" + at + "&" + query
+		got = ""
+		for _, item := range parseAppcast(t, send(a, get(feeds+path)).Body.Bytes()).Items {
+			got += item.Enclosure.URL
+		}
+		compare(path, got)
+	})
+	if offered == 0 {
+		t.Error("no case had an update")
+	}
+}
+
+// FuzzFeeds asks for anything below the feeds.
+func FuzzFeeds(f *testing.F) {
+	for _, path := range []string{
+		"electron/latest.yml?arch=x64", "electron/beta-linux-arm64.yml?clientId=a", "squirrel/darwin/arm64/1.0.0", "squirrel/win32/x64/v1.0/RELEASES?localVersion=1",
+		"tauri/windows/x86_64/1.0.0-rc.1%2B5", "sparkle/appcast.xml?version=1&channel=BETA", "electron/%2e%2e/x.yml", "tauri//x64/", "sparkle/appcast.xml?a=%zz;b",
+	} {
+		path, query, _ := strings.Cut(path, "?")
+		f.Add(path, query, "id")
+	}
+	a, _ := offering(f, released(f, "2.0.0", "win32/x64"), released(f, "2.0.0", "darwin/universal"), released(f, "2.0.0", "linux/arm64/beta"))
+	f.Fuzz(func(t *testing.T, path, query, client string) {
+		decoded, err := url.PathUnescape(path)
+		if err != nil {
+			return
+		}
+		r := get(feeds)
+		r.URL.Path, r.URL.RawPath, r.URL.RawQuery = feeds+decoded, feeds+path, query
+		r.Header[staging] = []string{client}
+		switch w := send(a, r); w.Code {
+		case http.StatusOK:
+			if !strings.Contains(w.Body.String(), "2.0.0") && !strings.Contains(w.Body.String(), "0.0.0") && !strings.Contains(w.Body.String(), "<channel>") && !strings.Contains(w.Body.String(), "stagingPercentage: 0") {
+				t.Fatalf("%q %q: %s", path, query, w.Body)
+			}
+		case http.StatusNoContent:
+		case http.StatusMovedPermanently, http.StatusBadRequest, http.StatusNotFound:
+			if w.Code != http.StatusMovedPermanently {
+				refused(t, w, w.Code)
+			}
+		default:
+			t.Fatalf("%q %q: %d %s", path, query, w.Code, w.Body)
+		}
+	})
+}
