@@ -659,7 +659,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			if a, err2 := q.Account(ctx, o, user, l.Day); err != nil || err2 != nil || granted != 1 || a.Reserved != 201 {
 				return fmt.Errorf("%d were granted of %+v: %w", granted, a, errors.Join(err, err2))
 			}
-			return errors.Join(drop(q.Reserve(ctx, another, 100, quota.Need{Output: 1})), q.Extend(ctx, []quota.Lease{l, stored}, now.Add(time.Hour)), q.Settle(ctx, l, 5), q.Settle(ctx, stored, 5),
+			return errors.Join(drop(q.Reserve(ctx, another, 100, quota.Need{Output: 1})), drop(q.ReserveAt(ctx, 0, another, 1000, quota.Need{Output: 1})), q.Extend(ctx, []quota.Lease{l, stored}, now.Add(time.Hour)), q.Settle(ctx, l, 5), q.Settle(ctx, stored, 5),
 				q.Sweep(ctx, time.UnixMilli(103)))
 		},
 		"ledger": func(_ *DB, r ports.Records) error {
