@@ -75,7 +75,6 @@ func TestAnAuthorization(t *testing.T) {
 }
 
 func TestAnswersThatAreRefused(t *testing.T) {
-	const begunElsewhere = "This authorization was begun in another browser"
 	for name, of := range map[string]struct {
 		change func(w *world, a *connectors.Answer, browser *string)
 		kind   fault.Kind

@@ -165,6 +165,9 @@ func TestRenewalsThatFail(t *testing.T) {
 	if _, err := w.connectors.Read(t.Context(), w.member, i); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("its credentials are read with %v", err)
 	}
+	if n := w.pauses.Load(); n != 0 {
+		t.Errorf("who reads them waits %d times for what nobody is at", n)
+	}
 	w.auth.set(func() { w.auth.fail = nil })
 	w.clock.Set(*w.now(i).DueAt)
 	w.work()
@@ -437,6 +440,28 @@ func TestOtherCredentialsWhileWorkIsUnderWay(t *testing.T) {
 	w.tools.set(nil)
 	w.work()
 	w.is(i, connector.Connected, "")
+}
+
+func TestOtherCredentialsWhileATokenIsRenewed(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("calendar")
+	w.work()
+	w.clock.Advance(time.Hour)
+	const given = `{"accessToken":"given"}`
+	w.auth.set(func() {
+		w.auth.before = func(call string) {
+			if strings.HasPrefix(call, "renew") {
+				_, err := w.connectors.Give(t.Context(), w.member, i, given, map[string]string{"accessToken": "given"})
+				w.must(err)
+			}
+		}
+	})
+	w.work()
+	w.work()
+	w.is(i, connector.Connected, "")
+	if c, err := w.connectors.Read(t.Context(), w.member, i); err != nil || c.Entries != given || c.Renewal != "" {
+		t.Errorf("the credentials are %+v, %v", c, err)
+	}
 }
 
 func TestWhatIsOursIsNotBlamedOnTheServer(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,7 @@ type world struct {
 	auth    *authorizer
 	tools   *servers
 	log     *buffer
+	pauses  atomic.Int64 // of readers
 	clients map[string]connector.Client
 
 	org            org.Actor // who owns it
@@ -82,7 +84,10 @@ func (w *world) another() *connectors.Connectors {
 		Store: w.store, Catalog: connector.NewCatalog(providers, w.clients), Servers: w.tools, Authorizer: w.auth, Sealer: w.seal,
 		Clock: w.clock, IDs: w.ids, Secrets: w.secrets, Log: slog.New(slog.NewJSONHandler(w.log, nil)),
 		Page: "https://collab.example.com/authorize", Callback: "https://collab.example.com/callback", Document: "https://collab.example.com/client",
-		Pause: func(ctx context.Context, _ int) error { return ctx.Err() },
+		Pause: func(ctx context.Context, _ int) error {
+			w.pauses.Add(1)
+			return ctx.Err()
+		},
 	})
 	w.Cleanup(c.Wait)
 	return c
@@ -270,13 +275,17 @@ type authorizer struct {
 	verifier string // that codes are redeemed with
 }
 
-func (a *authorizer) called(call string) error {
+// called notes a call. Nothing comes of it when who called is gone.
+func (a *authorizer) called(ctx context.Context, call string) error {
 	a.mu.Lock()
 	a.calls = append(a.calls, call)
 	before := a.before
 	a.mu.Unlock()
 	if before != nil {
 		before(call)
+	}
+	if ctx.Err() != nil {
+		return fault.Wrap(fault.Unavailable, ctx.Err(), "The authorization server cannot be reached")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -302,15 +311,15 @@ func (a *authorizer) count(call string) int {
 	return n
 }
 
-func (a *authorizer) Discover(context.Context, connector.Provider, string) (connector.AuthServer, error) {
-	err := a.called("discover")
+func (a *authorizer) Discover(ctx context.Context, _ connector.Provider, _ string) (connector.AuthServer, error) {
+	err := a.called(ctx, "discover")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.server, err
 }
 
-func (a *authorizer) Register(context.Context, connector.AuthServer, string) (connector.Client, *time.Time, error) {
-	if err := a.called("register"); err != nil {
+func (a *authorizer) Register(ctx context.Context, _ connector.AuthServer, _ string) (connector.Client, *time.Time, error) {
+	if err := a.called(ctx, "register"); err != nil {
 		return connector.Client{}, nil, err
 	}
 	a.mu.Lock()
@@ -325,11 +334,11 @@ func (a *authorizer) Register(context.Context, connector.AuthServer, string) (co
 }
 
 func (a *authorizer) Page(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
-	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, a.called("page")
+	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, a.called(context.Background(), "page")
 }
 
-func (a *authorizer) Redeem(_ context.Context, _ connector.AuthServer, c connector.Client, _, code, verifier string) (connector.Credentials, error) {
-	if err := a.called("redeem " + c.ID); err != nil {
+func (a *authorizer) Redeem(ctx context.Context, _ connector.AuthServer, c connector.Client, _, code, verifier string) (connector.Credentials, error) {
+	if err := a.called(ctx, "redeem "+c.ID); err != nil {
 		return connector.Credentials{}, err
 	}
 	a.mu.Lock()
@@ -350,8 +359,8 @@ func (a *authorizer) grant() connector.Credentials {
 	return c
 }
 
-func (a *authorizer) Renew(_ context.Context, renewal string) (connector.Credentials, error) {
-	if err := a.called("renew " + renewal); err != nil {
+func (a *authorizer) Renew(ctx context.Context, renewal string) (connector.Credentials, error) {
+	if err := a.called(ctx, "renew "+renewal); err != nil {
 		return connector.Credentials{}, err
 	}
 	a.mu.Lock()
@@ -364,8 +373,8 @@ func (a *authorizer) Renew(_ context.Context, renewal string) (connector.Credent
 	return a.grant(), nil
 }
 
-func (a *authorizer) Revoke(_ context.Context, renewal string) error {
-	if err := a.called("revoke " + renewal); err != nil {
+func (a *authorizer) Revoke(ctx context.Context, renewal string) error {
+	if err := a.called(ctx, "revoke "+renewal); err != nil {
 		return err
 	}
 	a.mu.Lock()
