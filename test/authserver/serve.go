@@ -138,7 +138,7 @@ func (s *Server) at(e Endpoint) string { return s.Issuer + "/" + string(e) }
 // page asks for consent. A browser presses its button; who has none posts to the
 // same address.
 var page = template.Must(template.New("").Parse(`<!doctype html>
-<html lang="en"><title>Consent</title>
+<html lang="en"><title>Consent</title><link rel="icon" href="data:,">
 <h1>Authorization server of the tests</h1>
 <form method="post">
 {{range $name, $values := .}}{{range $values}}<input type="hidden" name="{{$name}}" value="{{.}}">

@@ -4,7 +4,6 @@ package browser
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -41,15 +40,6 @@ func TestBilling(t *testing.T) {
 		t.Helper()
 		return decode[subscription](t, s.call("GET", "/billing/subscription", bearer(owner.Token), nil, http.StatusOK))
 	}
-	says := func(texts ...string) {
-		t.Helper()
-		page := b.text()
-		for _, text := range texts {
-			if !strings.Contains(page, text) {
-				t.Errorf("the page does not say %q:\n%s", text, page)
-			}
-		}
-	}
 
 	stands(gate{Plan: "NO_PLAN", Status: "CANCELED"})
 	s.call("POST", "/billing/trial", bearer(owner.Token), nil, http.StatusOK)
@@ -60,11 +50,11 @@ func TestBilling(t *testing.T) {
 	b.do(chromedp.Navigate(post("checkout", map[string]string{"plan": "PREMIUM"})), chromedp.WaitVisible(chromedp.CSS("h1")))
 	b.picture("checkout-phone")
 	b.accessible()
-	says("Subscribe to PREMIUM", "Analytical Engines")
+	b.says("Subscribe to PREMIUM", "Analytical Engines")
 	b.press("Cancel")
 	b.picture("cancelled-phone")
 	b.accessible()
-	says("Checkout cancelled", "Nothing was charged.", "Back to the application")
+	b.says("Checkout cancelled", "Nothing was charged.", "Back to the application")
 	stands(gate{true, true, "STANDARD", "TRIALING"})
 
 	// And on a desk.
@@ -75,26 +65,26 @@ func TestBilling(t *testing.T) {
 	b.press("Pay")
 	b.picture("paid")
 	b.accessible()
-	says("You have subscribed to the plan PREMIUM.")
+	b.says("You have subscribed to the plan PREMIUM.")
 	stands(gate{true, true, "PREMIUM", "ACTIVE"})
 	first := has()
 	if first.CurrentPeriodEnd == nil || first.CancelAtPeriodEnd || !first.HasPaymentMethod {
 		t.Errorf("after the payment there is %+v", first)
 	}
 	b.do(chromedp.Navigate(pay), chromedp.WaitVisible(chromedp.CSS("h1")))
-	says("Paid")
+	b.says("Paid")
 
 	b.do(chromedp.Navigate(post("portal", nil)), chromedp.WaitVisible(chromedp.CSS("h1")))
 	b.picture("portal")
 	b.accessible()
-	says("PREMIUM", "Active", "it is renewed")
+	b.says("PREMIUM", "Active", "it is renewed")
 	b.press("Payment fails")
 	b.picture("portal-past-due")
 	b.accessible()
-	says("Past due")
+	b.says("Past due")
 	stands(gate{true, false, "PREMIUM", "PAST_DUE"})
 	b.press("Payment succeeds")
-	says("Active")
+	b.says("Active")
 	stands(gate{true, true, "PREMIUM", "ACTIVE"})
 	if second := has(); second.CurrentPeriodEnd == nil || *second.CurrentPeriodEnd <= *first.CurrentPeriodEnd {
 		t.Errorf("what was paid for ends at %v, and before at %v", second.CurrentPeriodEnd, *first.CurrentPeriodEnd)
@@ -103,14 +93,14 @@ func TestBilling(t *testing.T) {
 	s.call("POST", "/billing/downgrade", bearer(owner.Token), nil, http.StatusOK)
 	b.do(chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("h1")))
 	b.picture("portal-ending")
-	says("Active", "it ends")
+	b.says("Active", "it ends")
 	if ending := has(); ending.Plan != "PREMIUM" || !ending.CancelAtPeriodEnd {
 		t.Errorf("after the downgrade there is %+v", ending)
 	}
 	b.press("Next period")
 	b.picture("portal-ended")
 	b.accessible()
-	says("Canceled", "Ended")
+	b.says("Canceled", "Ended")
 	stands(gate{true, true, "FREE", "ACTIVE"})
 	if over := has(); over != (subscription{Plan: "FREE", Status: "ACTIVE"}) {
 		t.Errorf("in the end there is %+v", over)

@@ -78,6 +78,7 @@ func openTab(t *testing.T) *tab {
 	for _, flag := range []string{
 		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
 		"disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars",
+		"disable-back-forward-cache", // in which the page's events stop
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
@@ -173,6 +174,17 @@ func (b *tab) choose(text string) {
 func (b *tab) text() string {
 	b.t.Helper()
 	return read(b, chromedp.Evaluate[string](`document.body.innerText`))
+}
+
+// says checks that the page has these texts.
+func (b *tab) says(texts ...string) {
+	b.t.Helper()
+	page := b.text()
+	for _, text := range texts {
+		if !strings.Contains(page, text) {
+			b.t.Errorf("the page does not say %q:\n%s", text, page)
+		}
+	}
 }
 
 // value returns the contents of the field with this id.

@@ -57,9 +57,10 @@ type server struct {
 	base string
 }
 
-var listening = regexp.MustCompile(`(?:localhost|127\.0\.0\.1):([1-9]\d*)`)
+var listening = regexp.MustCompile(`"address":"127\.0\.0\.1:([1-9]\d*)"`)
 
-func startServer(t *testing.T) *server {
+// startServer starts one with these settings besides.
+func startServer(t *testing.T, settings ...string) *server {
 	t.Helper()
 	path, err := collabd()
 	if err != nil {
@@ -67,10 +68,10 @@ func startServer(t *testing.T) *server {
 	}
 	log := &transcript{address: make(chan string, 1)}
 	command := exec.Command(path)
-	command.Env = []string{
+	command.Env = append([]string{
 		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + t.TempDir(), "COLLAB_ADMIN_SECRET=" + adminSecret,
 		"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"),
-	}
+	}, settings...)
 	command.Stdout, command.Stderr = log, log
 	if err := command.Start(); err != nil {
 		t.Fatal(err)

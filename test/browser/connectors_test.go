@@ -1,0 +1,351 @@
+//go:build browser
+
+package browser
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"html/template"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/security"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/authserver"
+	"collab/test/toolserver"
+)
+
+// glance is the time between two looks at something that happens in a moment.
+const glance = 50 * time.Millisecond
+
+// workshop is a server whose connectors lead to a tool server that an authorization
+// server lets people in at.
+type workshop struct {
+	*server
+	auth  *authserver.Server
+	owner session
+}
+
+// begun is what /mcp-oauth/start answers.
+type begun struct{ AuthURL, State, InstanceID string }
+
+// openWorkshop starts one where the provider notes has this name. Before anybody
+// signs in, the server is shown to who stands before it.
+func openWorkshop(t *testing.T, name string, before func(*server), settings ...string) *workshop {
+	t.Helper()
+	w := &workshop{auth: authserver.Start(t, "")}
+	tools := toolserver.Start(t)
+	tools.Protect(w.auth.Issuer)
+	tools.RequireBearer(w.auth.Valid)
+	catalog, err := json.Marshal(map[string]any{"providers": []any{map[string]string{
+		"serverId": "notes", "displayName": name, "description": "Notes.", "authMode": "SERVER_MEDIATED", "mcpTransport": "HTTP", "mcpUrl": tools.HTTP(),
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "connectors.json")
+	if err := os.WriteFile(path, catalog, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.server = startServer(t, append(settings, "COLLAB_CONNECTORS_FILE="+path, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128")...)
+	before(w.server)
+	w.owner = w.signedIn("ada@collab.example", "Analytical Engines", "")
+	return w
+}
+
+// nobody stands before a server.
+func nobody(*server) {}
+
+// begin begins to authorise a new connector.
+func (w *workshop) begin() begun {
+	w.t.Helper()
+	return decode[begun](w.t, w.call("POST", "/mcp-oauth/start", bearer(w.owner.Token), map[string]string{"providerId": "notes"}, http.StatusOK))
+}
+
+// polled checks how far an authorization is.
+func (w *workshop) polled(f begun, want string) {
+	w.t.Helper()
+	got := decode[struct {
+		Status string
+		Error  *string
+	}](w.t, w.call("GET", "/mcp-oauth/poll?state="+url.QueryEscape(f.State), bearer(w.owner.Token), nil, http.StatusOK))
+	if got.Status != want {
+		w.t.Errorf("the authorization is %s, not %s: %v", got.Status, want, got.Error)
+	}
+}
+
+// connected waits until the authorised connector has its tools.
+func (w *workshop) connected(b *tab, f begun) {
+	w.t.Helper()
+	w.polled(f, "ready")
+	for tick := time.Tick(glance); ; {
+		for _, i := range decode[[]struct {
+			ID, Status string
+			Tools      []struct{ Name string }
+		}](w.t, w.call("GET", "/connectors", bearer(w.owner.Token), nil, http.StatusOK)) {
+			if i.ID == f.InstanceID && i.Status == "CONNECTED" && len(i.Tools) == 1 && i.Tools[0].Name == "echo" {
+				return
+			}
+		}
+		select {
+		case <-tick:
+		case <-b.Done():
+			w.t.Fatal("the connector does not become CONNECTED")
+		}
+	}
+}
+
+// overTLS starts a server that says nothing of browsers that try its certificate.
+func overTLS(t *testing.T, handler http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// encrypted is an address at which browsers find a server that is told of it. The
+// certificate is what the server itself has to trust.
+func encrypted(t *testing.T) (address, certificate string, to func(*server)) {
+	t.Helper()
+	var behind *url.URL
+	proxy := overTLS(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(behind)
+		r.Out.Host = r.In.Host
+	}})
+	certificate = filepath.Join(t.TempDir(), "certificate.pem")
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return proxy.URL, certificate, func(s *server) {
+		var err error
+		if behind, err = url.Parse(s.base); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// leads runs actions, and checks the status of the page that they lead to.
+func (b *tab) leads(status int64, actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	r, err := chromedp.RunResponse(b, actions...)
+	if err != nil {
+		b.fail(err)
+	}
+	if r == nil || r.Status != status {
+		b.fail(fmt.Errorf("the page is %+v, not of status %d", r, status))
+	}
+}
+
+// goOn is the button of the page that asks.
+func (w *workshop) goOn() string { return "Go on to " + strings.TrimPrefix(w.auth.URL, "http://") }
+
+func button(text string) string { return fmt.Sprintf(`//button[normalize-space()=%q]`, text) }
+
+// complained reports whether the browser has said something with this text.
+func (b *tab) complained(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.problems, func(p string) bool { return strings.Contains(p, text) })
+}
+
+// everywhere looks at the page, without loading it anew, on every screen.
+func (b *tab) everywhere(name string) {
+	b.t.Helper()
+	for _, screen := range screens {
+		b.resize(screen.width, screen.height, screen.colours)
+		b.picture(name + "-" + screen.name)
+		b.accessible()
+	}
+	b.resize(screens[0].width, screens[0].height, screens[0].colours)
+}
+
+// cookies returns what the browser holds for an address, by their names without
+// the part that differs between authorizations.
+func (b *tab) cookies(address string) map[string]*network.Cookie {
+	b.t.Helper()
+	got, err := chromedp.Call(b, network.GetCookies, network.GetCookiesParams{URLs: []string{address}})
+	if err != nil {
+		b.fail(err)
+	}
+	all := map[string]*network.Cookie{}
+	for _, c := range got.Cookies {
+		all[c.Name[:strings.LastIndex(c.Name, "_")]] = c
+	}
+	return all
+}
+
+func TestConnector(t *testing.T) {
+	w, b := openWorkshop(t, "Notes", nobody), openTab(t)
+	f := w.begin()
+	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+	b.everywhere("connect")
+	b.says("Connect Notes", "Analytical Engines", "ada@collab.example", strings.TrimPrefix(w.auth.URL, "http://"))
+	held := b.cookies(w.base)
+	if c := held["collab_asked"]; len(held) != 1 || c == nil || !c.HTTPOnly || c.Secure || c.SameSite != network.CookieSameSiteLax || c.Path != "/" {
+		t.Errorf("the browser holds %+v", held)
+	}
+
+	// With the keyboard alone, back again, and on with an impatient mouse.
+	b.do(chromedp.KeyEvent(kb.Tab))
+	if got := read(b, chromedp.Evaluate[string](`document.activeElement.innerText + ", " + getComputedStyle(document.activeElement).outlineStyle`)); got != w.goOn()+", solid" {
+		t.Errorf("the focus is on %s", got)
+	}
+	b.picture("connect-focus")
+	b.leads(http.StatusOK, chromedp.KeyEvent(kb.Enter))
+	b.says("Authorization server of the tests")
+	b.leads(http.StatusOK, chromedp.NavigateBack())
+	b.says("Connect Notes")
+	b.do(chromedp.DoubleClick(button(w.goOn())), chromedp.WaitVisible(button("Allow")))
+	w.polled(f, "pending")
+	b.leads(http.StatusOK, chromedp.Click(button("Allow")))
+	b.says("Connected", "You can close this window.")
+	b.everywhere("connected")
+	w.connected(b, f)
+	if held := b.cookies(w.base); held["collab_confirmed"] != nil {
+		t.Errorf("the browser still holds %+v", held)
+	}
+	b.clean(w.base, w.auth.URL)
+
+	// Whoever goes back finds that it is done.
+	b.do(chromedp.NavigateBack(), chromedp.WaitVisible(button("Allow")))
+	b.leads(http.StatusNotFound, chromedp.Click(button("Allow")))
+	b.says("This authorization was used already")
+	b.everywhere("used")
+	b.leads(http.StatusNotFound, chromedp.Navigate(f.AuthURL))
+	w.connected(b, f)
+	if n := len(w.auth.Redeemed()); n != 1 {
+		t.Errorf("%d codes were redeemed", n)
+	}
+}
+
+// Browsers hold redirects after a form against the policy of its page. This goes from
+// https over https to http, and back.
+func TestConnectorBehindTLS(t *testing.T) {
+	address, certificate, to := encrypted(t)
+	w, b := openWorkshop(t, "Notes", to, "COLLAB_PUBLIC_URL="+address, "SSL_CERT_FILE="+certificate), openTab(t)
+	if _, err := chromedp.Call(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true}); err != nil {
+		t.Fatal(err)
+	}
+	front := overTLS(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		http.Redirect(rw, r, w.auth.Issuer+r.URL.RequestURI(), http.StatusFound)
+	}))
+	w.auth.Set(func(s *authserver.Script) {
+		s.Metadata = func(m map[string]any) { m["authorization_endpoint"] = front.URL + "/authorize" }
+	})
+
+	f := w.begin()
+	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+	held := b.cookies(address)
+	if c := held["__Host-collab_asked"]; len(held) != 1 || c == nil || !c.HTTPOnly || !c.Secure || c.SameSite != network.CookieSameSiteLax {
+		t.Errorf("the browser holds %+v", held)
+	}
+	b.leads(http.StatusOK, chromedp.Click(button("Go on to "+strings.TrimPrefix(front.URL, "https://"))))
+	b.says("Authorization server of the tests")
+	b.leads(http.StatusOK, chromedp.Click(button("Allow")))
+	b.says("Connected")
+	w.connected(b, f)
+	b.clean(address, front.URL, w.auth.URL)
+}
+
+func TestConnectorOfAnother(t *testing.T) {
+	w, mallory, victim := openWorkshop(t, "Notes", nobody), openTab(t), openTab(t)
+	f := w.begin()
+	mallory.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+	mallory.leads(http.StatusOK, chromedp.Click(button(w.goOn())))
+	victim.leads(http.StatusOK, chromedp.Navigate(read(mallory, chromedp.Location())))
+	victim.leads(http.StatusForbidden, chromedp.Click(button("Allow")))
+	victim.says("This authorization was begun in another browser")
+	victim.everywhere("refused")
+	w.polled(f, "pending")
+	if all := w.auth.Redeemed(); len(all) != 0 {
+		t.Errorf("redeemed %v", all)
+	}
+	mallory.leads(http.StatusOK, chromedp.Click(button("Allow")))
+	w.connected(mallory, f)
+	mallory.clean(w.base, w.auth.URL)
+}
+
+// attackPage has all that our page has, in a form and in a script, and our page itself.
+var attackPage = template.Must(template.New("").Parse(`<!DOCTYPE html>
+<title>Win a prize</title>
+<form method="post" action="{{.Action}}"><input name="state" value="{{.State}}"><input name="token" value="{{.Token}}"></form>
+<button onclick="document.forms[0].submit()">Send</button>
+<iframe src="{{.Page}}"></iframe>
+<script>
+const fetched = () => fetch({{.Action}}, {
+	method: "POST", mode: "no-cors", credentials: "include", body: new URLSearchParams({state: {{.State}}, token: {{.Token}}}),
+}).then(() => "sent")
+</script>
+`))
+
+func TestConnectorUnderAttack(t *testing.T) {
+	w := openWorkshop(t, "Notes", nobody)
+	f := w.begin()
+	var token string
+	attacker := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		action, _, _ := strings.Cut(f.AuthURL, "?")
+		if err := attackPage.Execute(rw, map[string]string{"Action": action, "State": f.State, "Token": token, "Page": f.AuthURL}); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(attacker.Close)
+	for about, address := range map[string]string{
+		"another site":               attacker.URL,
+		"another origin of the site": strings.Replace(attacker.URL, "127.0.0.1", "localhost", 1),
+	} {
+		t.Run(about, func(t *testing.T) {
+			b := openTab(t)
+			b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+			token = read(b, chromedp.Value(chromedp.CSS("[name=token]"))) // more than anybody else can know
+
+			b.leads(http.StatusOK, chromedp.Navigate(address))
+			if !b.complained("frame-ancestors 'none'") {
+				t.Error("the page can be framed")
+			}
+			if got := read(b, chromedp.Evaluate[string](`fetched()`, chromedp.EvalAwaitPromise)); got != "sent" {
+				t.Error(got)
+			}
+			b.leads(http.StatusForbidden, chromedp.Click(button("Send")))
+			b.says("This form can be sent from its own page only")
+			if held := b.cookies(w.base); held["collab_asked"] == nil || held["collab_confirmed"] != nil {
+				t.Errorf("the browser holds %+v", held)
+			}
+			if n := len(w.auth.Requests(authserver.Authorization)); n != 0 {
+				t.Errorf("the provider was asked %d times", n)
+			}
+		})
+	}
+}
+
+func TestConnectorWithHostileNames(t *testing.T) {
+	const evil = `</title></bdi></style><script>document.title = "evil"</script><img src=x onerror="document.title = 'evil'"> &lt;b&gt; {{.}}`
+	name, label, organisation := "Provider"+evil, "Label"+evil+strings.Repeat("W", 40), "Office"+evil
+	w, b := openWorkshop(t, name, nobody), openTab(t)
+	w.owner = w.signedIn("mallory@collab.example", organisation, "")
+	made := decode[struct{ ID string }](t, w.call("POST", "/connectors", bearer(w.owner.Token), map[string]string{"providerId": "notes", "name": label}, http.StatusCreated))
+	f := decode[begun](t, w.call("POST", "/mcp-oauth/start", bearer(w.owner.Token), map[string]string{"instanceId": made.ID}, http.StatusOK))
+	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+	b.everywhere("hostile")
+	b.says(name, label, organisation)
+	if title := read(b, chromedp.Title()); title != "Connect "+name+" · Collab" {
+		t.Errorf("the title is %q", title)
+	}
+	b.clean(w.base)
+}
