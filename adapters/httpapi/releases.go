@@ -256,7 +256,7 @@ func (a *api) publishRelease(c *call) error {
 	}
 	d := release.Draft{
 		Version: required(o, "version", asText), Platform: required(o, "platform", asText), Arch: required(o, "arch", asText),
-		Channel: orElse(o, "channel", asText, string(release.Stable)),
+		Channel: orZero(o, "channel", asChannel),
 		Settings: release.Settings{
 			DownloadURL: required(o, "downloadUrl", asText), SHA512: optional(o, "sha512", asText), SHA1: optional(o, "sha1", asText),
 			FileSizeBytes: optional(o, "fileSizeBytes", asInteger), Notes: optional(o, "releaseNotes", asText),
@@ -277,6 +277,15 @@ func (a *api) publishRelease(c *call) error {
 		return err
 	}
 	return c.reply(http.StatusCreated, viewRelease(made))
+}
+
+// asChannel reads the name of a channel. The empty one would stand for none.
+func asChannel(raw []byte) (string, string) {
+	text, problem := asText(raw)
+	if problem == "" && text == "" {
+		problem = "must not be empty"
+	}
+	return text, problem
 }
 
 // orElse reads a field that has another value when it is absent or null.
