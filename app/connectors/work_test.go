@@ -295,22 +295,29 @@ func TestClaimsOfTwoServersAreApart(t *testing.T) {
 }
 
 func TestAReaderThatGoesAwayLosesNoToken(t *testing.T) {
-	w := newWorld(t)
-	i := w.authorised("notes")
-	w.work()
-	w.clock.Advance(time.Hour)
-	ctx, cancel := context.WithCancel(t.Context())
-	w.auth.set(func() { w.auth.before = func(string) { cancel() } })
-	_, _ = w.connectors.Read(ctx, w.member, i) // nobody hears what comes of it
-	now := w.now(i)
-	if now.Version != 2 || now.Expired(w.clock.Now()) {
-		t.Fatalf("the connector is %+v", now)
-	}
-	w.due(i, 0)
-	c, err := w.connectors.Read(t.Context(), w.member, i)
-	if err != nil || !strings.Contains(c.Entries, "access-3") || w.auth.reused != 0 {
-		t.Errorf("%+v, %v", c, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		i := w.authorised("notes")
+		w.work()
+		w.clock.Advance(time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		w.auth.set(func() {
+			w.auth.before = func(string) {
+				cancel()
+				<-time.After(10 * time.Second) // as long as an answer may take
+			}
+		})
+		_, _ = w.connectors.Read(ctx, w.member, i) // nobody hears what comes of it
+		now := w.now(i)
+		if now.Version != 2 || now.Expired(w.clock.Now()) {
+			t.Fatalf("the connector is %+v", now)
+		}
+		w.due(i, 0)
+		c, err := w.connectors.Read(t.Context(), w.member, i)
+		if err != nil || !strings.Contains(c.Entries, "access-3") || w.auth.reused != 0 {
+			t.Errorf("%+v, %v", c, err)
+		}
+	})
 }
 
 func TestAServerThatGoesAwayLosesNoToken(t *testing.T) {
