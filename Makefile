@@ -21,7 +21,7 @@ build: ## build bin/collabd
 run: build ## build the server and start it on SQLite and local files
 	@exec $(BIN)/collabd
 
-test: ## run all tests; those on Postgres start temporary servers, installing the package postgresql where it is missing and one is root
+test: ## run all tests; those on Postgres start temporary servers and those of updaters run Node, installing the packages postgresql, nodejs and npm where they are missing and one is root; without Node set COLLAB_SKIP_NODE
 	$(GO) test -timeout 20m ./...
 
 test-browser: ## run the tests in a browser; starts Chromium, installing the package chromium where it is missing and one is root
