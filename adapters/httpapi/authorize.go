@@ -93,7 +93,12 @@ func (a *api) askToAuthorize(c *call) error {
 	if err != nil {
 		return err
 	}
-	secret := rand.Text()
+	// Whoever opens the page again, or is made to, can still send it from where it is
+	// open already.
+	secret := cookieValue(c.r, a.held(cookieAsked, state))
+	if secret == "" {
+		secret = rand.Text()
+	}
 	a.setHeld(c, cookieAsked, state, secret)
 	// "no-referrer" would take the Origin from our own form.
 	c.Header()["Referrer-Policy"] = []string{"same-origin"}

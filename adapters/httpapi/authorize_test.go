@@ -237,8 +237,11 @@ func TestCookiesOfAnAuthorizationAreItsOwn(t *testing.T) {
 		if held.Name != prefix+"collab_asked_"+of || held.Raw != held.Name+"="+held.Value+want || len(held.Value) < 26 {
 			t.Errorf("the page sets %s", held.Raw)
 		}
-		if _, again := e.asked(t); again.Value == held.Value {
-			t.Error("the page sets the same secret twice")
+		if _, other := e.asked(t); other.Value == held.Value {
+			t.Error("two browsers have the same secret")
+		}
+		if again := cookie(t, e.browse(http.MethodGet, e.begun.URL, "", carrying(held))); again.Raw != held.Raw {
+			t.Errorf("opened again, the page sets %s", again.Raw)
 		}
 		if strings.Contains(form.Get("token"), held.Value) {
 			t.Error("the secret is in the page")

@@ -212,7 +212,10 @@ func TestConnector(t *testing.T) {
 	b.says("Authorization server of the tests")
 	b.leads(http.StatusOK, chromedp.NavigateBack())
 	b.says("Connect Notes")
-	b.do(chromedp.DoubleClick(button(w.goOn())), chromedp.WaitVisible(button("Allow")))
+	if !read(b, chromedp.Evaluate[bool](`const form = document.forms[0]; form.requestSubmit(); form.requestSubmit(); true`)) {
+		t.Error("the form is not sent")
+	}
+	b.do(chromedp.WaitVisible(button("Allow")))
 	w.polled(f, "pending")
 	b.leads(http.StatusOK, chromedp.Click(button("Allow")))
 	b.says("Connected", "You can close this window.")
@@ -326,6 +329,10 @@ func TestConnectorUnderAttack(t *testing.T) {
 			b.says("This form can be sent from its own page only")
 			if held := b.cookies(w.base); held["collab_asked"] == nil || held["collab_confirmed"] != nil {
 				t.Errorf("the browser holds %+v", held)
+			}
+			b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
+			if again := read(b, chromedp.Value(chromedp.CSS("[name=token]"))); again != token {
+				t.Error("the attack has spoilt the form of the page that was open")
 			}
 			if n := len(w.auth.Requests(authserver.Authorization)); n != 0 {
 				t.Errorf("the provider was asked %d times", n)
