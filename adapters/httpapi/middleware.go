@@ -29,8 +29,7 @@ var (
 // ServeHTTP takes a request through the chain: its id, recovery from panics,
 // the log line, the measurements and the trace around CORS and the routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	started := a.Now()
-	c := &call{w: w, r: r, since: started, address: addressOf(r.RemoteAddr), id: a.requestID(r)}
+	c := &call{w: w, r: r, since: a.Now(), address: addressOf(r.RemoteAddr), id: a.requestID(r)}
 	c.hurry()
 	c.set("X-Request-Id", c.id)
 	h := w.Header()
@@ -38,14 +37,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["Cache-Control"] = private
 	a.active.Add(1)
 	if a.Tracer == nil {
-		defer a.finish(c, started)
+		defer a.finish(c)
 		a.inner.ServeHTTP(c, r)
 		return
 	}
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := a.Tracer.Start(ctx, methodLabel(r.Method), trace.WithSpanKind(trace.SpanKindServer))
 	defer endSpan(span, c)
-	defer a.finish(c, started)
+	defer a.finish(c)
 	c.r = r.WithContext(ctx)
 	a.inner.ServeHTTP(c, c.r)
 }
@@ -71,7 +70,7 @@ func saneID(s string) bool {
 
 // finish is deferred around everything else: it answers a panic, and notes
 // what became of the request.
-func (a *api) finish(c *call, started time.Time) {
+func (a *api) finish(c *call) {
 	aborted := false
 	switch p := recover(); {
 	case p == nil:
@@ -90,18 +89,20 @@ func (a *api) finish(c *call, started time.Time) {
 		c.status = http.StatusOK // a connection that was taken over, or an empty answer
 	}
 	a.active.Add(-1)
-	took := a.Now().Sub(started)
+	ended := a.Now()
 	s := a.other
 	if c.route != nil {
 		s = c.route.series
 	}
-	s.record(c.r.Context(), c.r.Method, c.status, took)
+	ctx := c.r.Context()
+	of := s.with(outcome{methodLabel(c.r.Method), c.status})
+	a.duration.Record(ctx, ended.Sub(c.since).Seconds(), of.options...)
 	level := slog.LevelInfo
 	if c.route != nil && c.route.Guard == free {
 		level = slog.LevelDebug // probes and scrapes
 	}
-	if ctx := c.r.Context(); a.Log.Enabled(ctx, level) {
-		a.log(ctx, level, c, took)
+	if of.line.Enabled(ctx, level) {
+		a.log(ctx, level, c, of.line, ended)
 	}
 	if aborted {
 		panic(http.ErrAbortHandler)
@@ -113,28 +114,28 @@ func isAbort(p any) bool {
 	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
+// RequestLine is the message of the line about a request.
+const RequestLine = "request"
+
 // log writes the one line about a request. Nothing that could be secret is in
 // it: no query, header or body.
-func (a *api) log(ctx context.Context, level slog.Level, c *call, took time.Duration) {
-	attrs := make([]slog.Attr, 0, 10)
-	attrs = append(attrs,
-		slog.String("method", methodLabel(c.r.Method)),
-		slog.String("route", c.template()),
-		slog.Int("status", c.status),
-		slog.Duration("duration", took),
+func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handler, at time.Time) {
+	line := slog.NewRecord(at, level, RequestLine, 0)
+	line.AddAttrs(
+		slog.Duration("duration", at.Sub(c.since)),
 		slog.Int64("bytes", c.bytes),
 		slog.String("request", c.id),
 		slog.String("address", c.address))
 	if c.actor.User != "" {
-		attrs = append(attrs, slog.String("user", string(c.actor.User)))
+		line.AddAttrs(slog.String("user", string(c.actor.User)))
 	}
 	if c.actor.Org != "" {
-		attrs = append(attrs, slog.String("org", string(c.actor.Org)))
+		line.AddAttrs(slog.String("org", string(c.actor.Org)))
 	}
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
-		attrs = append(attrs, slog.String("trace", span.TraceID().String()))
+		line.AddAttrs(slog.String("trace", span.TraceID().String()))
 	}
-	a.Log.LogAttrs(ctx, level, "request", attrs...)
+	_ = to.Handle(ctx, line) // there is nobody to tell
 }
 
 func endSpan(span trace.Span, c *call) {
@@ -168,7 +169,7 @@ func (a *api) instrument() error {
 	if err != nil {
 		return err
 	}
-	a.other = newSeries(a.duration, "unmatched")
+	a.other = a.newSeries("unmatched")
 	_, err = a.Meter.Int64ObservableUpDownCounter("http.server.active_requests",
 		metric.WithUnit("{request}"), metric.WithDescription("Requests being handled."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
@@ -178,12 +179,12 @@ func (a *api) instrument() error {
 	return err
 }
 
-// series records the durations of one route. The attributes of each method and
-// status are made once; afterwards recording allocates nothing for them.
+// series is what is noted of the requests of one route. What is the same for each
+// method and status is made once, so that noting one makes little garbage.
 type series struct {
-	histogram metric.Float64Histogram
-	route     string
-	options   atomic.Pointer[map[outcome][]metric.RecordOption]
+	route    string
+	log      slog.Handler
+	outcomes atomic.Pointer[map[outcome]*entry]
 }
 
 type outcome struct {
@@ -191,27 +192,32 @@ type outcome struct {
 	status int
 }
 
-func newSeries(h metric.Float64Histogram, route string) *series {
-	s := &series{histogram: h, route: route}
-	s.options.Store(&map[outcome][]metric.RecordOption{})
+// entry is what is the same for requests with one outcome.
+type entry struct {
+	options []metric.RecordOption // of their durations
+	line    slog.Handler          // of their lines in the log, which it begins
+}
+
+func (a *api) newSeries(route string) *series {
+	s := &series{route: route, log: a.Log.Handler()}
+	s.outcomes.Store(&map[outcome]*entry{})
 	return s
 }
 
-func (s *series) record(ctx context.Context, method string, status int, took time.Duration) {
-	s.histogram.Record(ctx, took.Seconds(), s.with(outcome{methodLabel(method), status})...)
-}
-
-func (s *series) with(of outcome) []metric.RecordOption {
+func (s *series) with(of outcome) *entry {
 	for {
-		known := s.options.Load()
-		if o, ok := (*known)[of]; ok {
-			return o
+		known := s.outcomes.Load()
+		if n, ok := (*known)[of]; ok {
+			return n
 		}
 		more := maps.Clone(*known)
-		more[of] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(
-			attribute.String("http.request.method", of.method),
-			attribute.String("http.route", s.route),
-			attribute.Int("http.response.status_code", of.status)))}
-		s.options.CompareAndSwap(known, &more)
+		more[of] = &entry{
+			options: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(
+				attribute.String("http.request.method", of.method),
+				attribute.String("http.route", s.route),
+				attribute.Int("http.response.status_code", of.status)))},
+			line: s.log.WithAttrs([]slog.Attr{slog.String("method", of.method), slog.String("route", s.route), slog.Int("status", of.status)}),
+		}
+		s.outcomes.CompareAndSwap(known, &more)
 	}
 }

@@ -159,19 +159,19 @@ func (a *api) checkForUpdate(c *call) error {
 
 // readCheck reads the query of a check, and the version as it was written.
 func readCheck(query string) (q releases.Check, at string, err error) {
-	var version, platform, arch, channel, client parameter
+	var given struct{ version, platform, arch, channel, client parameter }
 	err = readParameters(query, func(name string) *parameter {
 		switch name {
 		case "version":
-			return &version
+			return &given.version
 		case "platform":
-			return &platform
+			return &given.platform
 		case "arch":
-			return &arch
+			return &given.arch
 		case "channel":
-			return &channel
+			return &given.channel
 		case "clientId":
-			return &client
+			return &given.client
 		}
 		return nil
 	})
@@ -181,32 +181,32 @@ func readCheck(query string) (q releases.Check, at string, err error) {
 	for _, p := range []struct {
 		name  string
 		given bool
-	}{{"version", version.given}, {"platform", platform.given}, {"arch", arch.given}} {
+	}{{"version", given.version.given}, {"platform", given.platform.given}, {"arch", given.arch.given}} {
 		if !p.given {
 			return q, "", fault.Field(p.name, "is required")
 		}
 	}
-	if q.Version, err = release.ParseVersion("version", version.text); err != nil {
+	if q.Version, err = release.ParseVersion("version", given.version.text); err != nil {
 		return q, "", err
 	}
-	if q.Platform, err = release.ParsePlatform("platform", platform.text); err != nil {
+	if q.Platform, err = release.ParsePlatform("platform", given.platform.text); err != nil {
 		return q, "", err
 	}
-	if q.Arch, err = release.ParseArch("arch", arch.text); err != nil {
+	if q.Arch, err = release.ParseArch("arch", given.arch.text); err != nil {
 		return q, "", err
 	}
 	q.Channel = release.Stable
-	if channel.given {
-		if q.Channel, err = release.ParseChannel("channel", channel.text); err != nil {
+	if given.channel.given {
+		if q.Channel, err = release.ParseChannel("channel", given.channel.text); err != nil {
 			return q, "", err
 		}
 	}
-	if client.given {
-		if q.Client, err = release.ParseClient("clientId", client.text); err != nil {
+	if given.client.given {
+		if q.Client, err = release.ParseClient("clientId", given.client.text); err != nil {
 			return q, "", err
 		}
 	}
-	return q, version.text, nil
+	return q, given.version.text, nil
 }
 
 // parameter is a parameter of a query that was given, or not.
@@ -218,11 +218,12 @@ type parameter struct {
 // readParameters reads a query into the parameters that of finds by name. The
 // others, for which it returns nil, are somebody else's, such as a cache's.
 func readParameters(query string, of func(name string) *parameter) error {
+	plain := !strings.ContainsAny(query, "%+;")
 	for query != "" {
 		var part string
 		part, query, _ = strings.Cut(query, "&")
 		name, text, _ := strings.Cut(part, "=")
-		if strings.ContainsAny(part, "%+;") {
+		if !plain {
 			var err error
 			if name, text, err = unescaped(part); err != nil {
 				return fault.New(fault.Invalid, "The query could not be read")

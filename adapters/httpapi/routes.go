@@ -19,6 +19,9 @@ const prefix = "/api/v1"
 // chatPath is where models are asked.
 const chatPath = prefix + "/chat"
 
+// checkPath is where devices ask for updates. The answer is in memory.
+const checkPath = prefix + "/updates/check"
+
 // handler answers one request, or returns the error that errors.go answers
 // with.
 type handler func(*call) error
@@ -163,6 +166,7 @@ func (a *api) routes() []row {
 type endpoint struct {
 	row
 	series *series
+	brief  bool // waits for nothing
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -193,7 +197,9 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers a request. Nobody is refused as who they are presumed to be.
 func (a *api) serve(c *call, e *endpoint) error {
-	defer c.limit()()
+	if !e.brief {
+		defer c.limit()()
+	}
 	err := a.attend(c, e)
 	if err != nil && c.actor.Presumed {
 		if refused := a.confirm(c); refused != nil {
@@ -222,11 +228,27 @@ func (a *api) attend(c *call, e *endpoint) error {
 	return e.Handle(c)
 }
 
+// router finds paths without parameters by themselves, and leaves the others, and
+// those that are written unusually, to the multiplexer.
+type router struct {
+	literal map[string]*path
+	rest    *mux.Router
+}
+
+// ServeHTTP finds the path of a request.
+func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p := t.literal[r.URL.Path]; p != nil && r.URL.RawPath == "" {
+		p.ServeHTTP(w, r)
+		return
+	}
+	t.rest.ServeHTTP(w, r)
+}
+
 // router lays a table out for the multiplexer. Its routes are grouped by the
 // first segment of their path, which is compared as a plain prefix, so that a
 // request is held against the few patterns of its own group; methods are not
 // its business, so that a wrong one is noticed for every path.
-func (a *api) router(table []row) (*mux.Router, error) {
+func (a *api) router(table []row) (*router, error) {
 	root := mux.NewRouter().SkipClean(true)
 	root.NotFoundHandler = http.HandlerFunc(a.unknown)
 	// A slash that is encoded is part of a segment, and none of ours has one: who
@@ -248,8 +270,9 @@ func (a *api) router(table []row) (*mux.Router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		p.methods[r.Method] = &endpoint{row: r, series: newSeries(a.duration, r.Path)}
+		p.methods[r.Method] = &endpoint{row: r, series: a.newSeries(r.Path), brief: r.Path == checkPath}
 	}
+	literal := map[string]*path{}
 	groups := map[string]*mux.Router{}
 	// A literal segment sorts before a pattern's brace, so that /tasks/reorder
 	// is found before /tasks/{id}.
@@ -271,16 +294,19 @@ func (a *api) router(table []row) (*mux.Router, error) {
 			groups[start] = group
 		}
 		group.Handle(template, p)
+		if !strings.Contains(template, "{") {
+			literal[template] = p
+		}
 	}
 	for _, start := range slices.Sorted(maps.Keys(a.Mounts)) {
 		mounted := a.Mounts[start]
-		e := &endpoint{row: row{Path: start + "/*", Guard: free}, series: newSeries(a.duration, start+"/*")}
+		e := &endpoint{row: row{Path: start + "/*", Guard: free}, series: a.newSeries(start + "/*")}
 		root.PathPrefix(start + "/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.(*call).route = e
 			mounted.ServeHTTP(w, r)
 		})
 	}
-	return root, nil
+	return &router{literal, root}, nil
 }
 
 // groupOf returns the part of a path that its group shares.

@@ -244,3 +244,32 @@ func TestTheReferencePageNamesEveryOperationAndLoadsNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestAPathIsTheSameHoweverItIsWritten(t *testing.T) {
+	a := built(t)
+	for target, want := range map[string]int{
+		"/healthz": 200, "/health%7A": 200, "/%68ealthz": 200, "/healthz?a=b": 200,
+		"/healthz/": 404, "/Healthz": 404, "//healthz": 404, "/healthz%2F": 404, "/api/v1%2Fopenapi.json": 404, "/docs/../healthz": 404,
+	} {
+		if w := send(a, get(target)); w.Code != want {
+			t.Errorf("%s: got %d, want %d", target, w.Code, want)
+		}
+	}
+}
+
+func TestOnlyChecksForUpdatesHaveNoTimeLimit(t *testing.T) {
+	router, err := built(t).router(built(t, everything).routes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for template, p := range router.literal {
+		for method, e := range p.methods {
+			if want := method == "GET" && template == "/api/v1/updates/check"; e.brief != want {
+				t.Errorf("%s %s: %t", method, template, e.brief)
+			}
+		}
+	}
+	if p := router.literal["/api/v1/updates/check"]; p == nil || !p.methods["GET"].brief {
+		t.Error("checks are limited")
+	}
+}

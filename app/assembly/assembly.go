@@ -49,8 +49,10 @@ const stopWithin = 10 * time.Second
 
 // Serve runs the server until the context ends. It greets on out and logs on
 // log.
-func Serve(ctx context.Context, c Config, out, log io.Writer) error {
-	logger := newLogger(c, log)
+func Serve(ctx context.Context, c Config, out, log io.Writer) (err error) {
+	lines := newGatherer(log)
+	defer func() { err = errors.Join(err, lines.flush()) }()
+	logger := slog.New(promptly{newLogger(c, lines).Handler(), lines})
 	app := fx.New(server(c, logger), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			greet(out, base, page)

@@ -44,18 +44,23 @@ const (
 	Canary Channel = "CANARY"
 )
 
+// All of them, which nobody changes.
+var (
+	platforms = []Platform{Darwin, Win32, Linux}
+	arches    = []Arch{X64, ARM64, Universal}
+	channels  = []Channel{Stable, Beta, Canary}
+)
+
 // ParsePlatform reads a platform in any case. Invalid for any other.
-func ParsePlatform(field, s string) (Platform, error) {
-	return parse(field, s, Darwin, Win32, Linux)
-}
+func ParsePlatform(field, s string) (Platform, error) { return parse(field, s, platforms) }
 
 // ParseArch reads an architecture in any case. Invalid for any other.
-func ParseArch(field, s string) (Arch, error) { return parse(field, s, X64, ARM64, Universal) }
+func ParseArch(field, s string) (Arch, error) { return parse(field, s, arches) }
 
 // ParseChannel reads a channel in any case. Invalid for any other.
-func ParseChannel(field, s string) (Channel, error) { return parse(field, s, Stable, Beta, Canary) }
+func ParseChannel(field, s string) (Channel, error) { return parse(field, s, channels) }
 
-func parse[T ~string](field, s string, all ...T) (T, error) {
+func parse[T ~string](field, s string, all []T) (T, error) {
 	for _, v := range all {
 		if strings.EqualFold(s, string(v)) {
 			return v, nil

@@ -1,0 +1,99 @@
+package assembly
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/adapters/httpapi"
+)
+
+// writes are what a writer was given, one after the other.
+type writes []string
+
+func (w *writes) Write(b []byte) (int, error) {
+	*w = append(*w, string(b))
+	return len(b), nil
+}
+
+// gathering returns a logger without times, what it writes to, and what it gathers.
+func gathering() (*slog.Logger, *writes, *gatherer) {
+	var out writes
+	g := newGatherer(&out)
+	h := slog.NewTextHandler(g, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	return slog.New(promptly{h, g}), &out, g
+}
+
+func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, out, g := gathering()
+		log = log.With("a", "b").WithGroup("in")
+		wrote := func(after time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if got, want := strings.Join(*out, "|"), strings.Join(want, "|"); got != want {
+				t.Fatalf("wrote %q, want %q", got, want)
+			}
+			*out = nil
+		}
+		request := func(n int) { log.Info(httpapi.RequestLine, "n", n) }
+		const one, two, three, four = "msg=request a=b in.n=1\n", "msg=request a=b in.n=2\n", "msg=request a=b in.n=3\n", "msg=request a=b in.n=4\n"
+
+		wrote(time.Second)
+		request(1) // after a pause
+		wrote(0, one)
+		request(2)
+		request(3)
+		wrote(gatherFor - 1)
+		wrote(1, two+three)
+		request(4)
+		wrote(gatherFor-1, "")
+		wrote(1, four)
+		wrote(gatherFor)
+		request(1) // after another one
+		wrote(0, one)
+
+		request(2)
+		log.Warn("trouble")
+		wrote(0, two+"msg=trouble a=b\n")
+		request(3)
+		if err := g.flush(); err != nil {
+			t.Error(err)
+		}
+		wrote(0, three)
+		if err := g.flush(); err != nil {
+			t.Error(err)
+		}
+		wrote(time.Hour)
+	})
+}
+
+func TestMuchIsWrittenBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out writes
+		g := newGatherer(&out)
+		line := bytes.Repeat([]byte("a"), gatherMax/4)
+		for range 9 {
+			if n, err := g.Write(line); n != len(line) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if len(out) != 2 || len(out[0]) != gatherMax || len(out[1]) != gatherMax {
+			t.Errorf("%d writes", len(out))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(out) != 3 || len(out[2]) != len(line) {
+			t.Errorf("%d writes", len(out))
+		}
+	})
+}
