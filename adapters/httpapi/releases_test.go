@@ -1,0 +1,299 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"pgregory.net/rapid"
+
+	"collab/app/releases"
+	"collab/domain/release"
+)
+
+const checked = "/api/v1/updates/check?version=1.0.0&platform=linux&arch=x64"
+
+// written reads a query into its parameters as all others are read.
+func written(query string, names ...string) (map[string]string, bool) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, false
+	}
+	texts := map[string]string{}
+	for _, name := range names {
+		if len(values[name]) > 1 {
+			return nil, false
+		}
+		if values.Has(name) {
+			texts[name] = values.Get(name)
+		}
+	}
+	return texts, true
+}
+
+func readsAsOthers(t rapid.TB, query string) {
+	t.Helper()
+	names := []string{"version", "arch", "clientId"}
+	all := map[string]*parameter{}
+	for _, name := range names {
+		all[name] = &parameter{}
+	}
+	err := readParameters(query, func(name string) *parameter { return all[name] })
+	want, ok := written(query, names...)
+	if (err == nil) != ok {
+		t.Fatalf("%q gets %v, and url.ParseQuery has %v", query, err, want)
+	}
+	if err != nil {
+		return
+	}
+	for name, p := range all {
+		if text, given := want[name]; p.given != given || p.text != text {
+			t.Fatalf("%q: %s is %+v, want %q, %v", query, name, *p, text, given)
+		}
+	}
+}
+
+func TestQueriesOfChecksAreReadAsAllOthers(t *testing.T) {
+	part := rapid.SampledFrom([]string{
+		"version", "arch", "clientId", "other", "=", "=", "&", "&", "&", "1.0.0", "+", "%20", "%2b", "%26", "%3D", "%", "%z", ";", "é", "\xff", "%ff", "v%65rsion", "",
+	})
+	rapid.Check(t, func(of *rapid.T) {
+		readsAsOthers(of, strings.Join(rapid.SliceOfN(part, 0, 16).Draw(of, "parts"), ""))
+	})
+}
+
+func FuzzCheckQuery(f *testing.F) {
+	f.Add("version=1.0.0&platform=linux&arch=x64&clientId=a%20b")
+	f.Add("version=1.0.0&&version=2;arch=%zz&=&+=")
+	f.Fuzz(func(t *testing.T, query string) {
+		if len(query) < 1<<10 {
+			readsAsOthers(t, query)
+		}
+		_, _, _ = readCheck(query)
+	})
+}
+
+func TestAnswersSayWhatIsPublishedWhateverThatIs(t *testing.T) {
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `"`, "\\", "</script>\u2028", "\x00\x1f", `"}`}))
+	a := built(t)
+	rapid.Check(t, func(of *rapid.T) {
+		r := released(t, "2.0.0-rc.1+b.5", "linux/x64", noted(text.Draw(of, "notes")), least(text.Draw(of, "minOsVersion")))
+		signature, size := text.Draw(of, "signature"), rapid.Int64Range(0, 1<<40).Draw(of, "size")
+		r.Signature, r.FileSizeBytes = &signature, &size
+		r.Mandatory = rapid.Bool().Draw(of, "mandatory")
+		if rapid.Bool().Draw(of, "bare") {
+			r.SHA512, r.SHA1, r.Signature, r.FileSizeBytes, r.Notes, r.MinOSVersion = nil, nil, nil, nil, nil, nil
+		}
+		a.Releases = knowing(t, []release.Release{r})
+		for range 2 { // made, and remembered
+			w := send(a, get(strings.Replace(checked, "1.0.0", "1.0.0-a%2Bb", 1)))
+			if w.Code != http.StatusOK || w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) || w.Header().Get("Content-Type") != "application/json" {
+				of.Fatalf("%d %v", w.Code, w.Header())
+			}
+			got, want := map[string]any{}, map[string]any{}
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+				of.Fatalf("%s: %v", w.Body, err)
+			}
+			view, err := json.Marshal(viewOffer(&r))
+			if err != nil {
+				of.Fatal(err)
+			}
+			if err := json.Unmarshal(view, &want); err != nil {
+				of.Fatal(err)
+			}
+			want["updateAvailable"], want["currentVersion"] = true, "1.0.0-a+b"
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				of.Fatalf("got  %v\nwant %v", got, want)
+			}
+			if r.Notes != nil && got["releaseNotes"] != *r.Notes {
+				of.Fatalf("the notes are %q, want %q", got["releaseNotes"], *r.Notes)
+			}
+		}
+	})
+}
+
+func TestAnswersFollowTheReleasesWhileDevicesAsk(t *testing.T) {
+	const changes, devices = 50, 8
+	r := released(t, "2.0.0", "linux/x64", noted("0"), func(r *release.Release) { *r.FileSizeBytes = 0 })
+	a, s := offering(t, r)
+	published := s.Snapshot().All()[0].ID
+	ask := func() (n int64, tag string) {
+		w := send(a, get(checked))
+		var told struct {
+			Notes string `json:"releaseNotes"`
+			Size  int64  `json:"fileSizeBytes"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &told); err != nil || told.Notes != strconv.FormatInt(told.Size, 10) {
+			t.Errorf("%s: %v", w.Body, err)
+		}
+		return told.Size, w.Header().Get("Etag")
+	}
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	for range devices {
+		asking.Go(func() {
+			last := int64(0)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				n, _ := ask()
+				if n < last {
+					t.Errorf("after %d comes %d", last, n)
+				}
+				last = n
+			}
+		})
+	}
+	tags := map[string]bool{}
+	for n := int64(1); n <= changes; n++ {
+		_, err := s.Store.Deployment().Releases().Update(t.Context(), published, func(r release.Release) (release.Release, error) {
+			notes, size := strconv.FormatInt(n, 10), n
+			r.Notes, r.FileSizeBytes = &notes, &size
+			return r, nil
+		})
+		if err == nil {
+			err = s.Refresh(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, tag := ask()
+		if told != n {
+			t.Errorf("after change %d a device is told %d", n, told)
+		}
+		tags[tag] = true
+	}
+	close(stop)
+	asking.Wait()
+	if len(tags) != changes {
+		t.Errorf("%d answers have %d tags", changes, len(tags))
+	}
+	if a.offers.Load().of != s.Snapshot() {
+		t.Error("answers of a snapshot that was replaced are kept")
+	}
+}
+
+func TestAnswersOfOneSnapshotAreMadeOnce(t *testing.T) {
+	a, s := offering(t, released(t, "2.0.0", "linux/x64"))
+	check := releases.Check{Target: release.Target{Platform: release.Linux, Arch: release.X64, Channel: release.Stable}}
+	first, err := a.offer(s.Offer(check))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := a.offer(s.Offer(check)); again != first {
+		t.Errorf("it was made again, %v", err)
+	}
+}
+
+func TestDevicesIDsAreNeitherLoggedNorTraced(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	logs, b := logging(slog.LevelDebug)
+	s := knowing(t, []release.Release{released(t, "2.0.0", "linux/x64", rollout(50))})
+	a := built(t, logs, func(o *Options) {
+		o.Releases = s
+		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
+	})
+	for query, status := range map[string]int{
+		"&clientId=hidden": 200, "&clientId=hidden&clientId=hidden": 400, "&clientId=hidden%ff": 400, "&clientId=hidden%zz": 400,
+	} {
+		w := send(a, get(checked+query))
+		if w.Code != status || strings.Contains(w.Body.String(), "hidden") {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
+	}
+	refused(t, send(a, get("/api/v1/updates/releases/x/rollout?clientIds=hidden")), 401)
+	if len(lines(t, b)) != 0 && strings.Contains(b.String(), "hidden") {
+		t.Errorf("logged %s", b)
+	}
+	if got := len(spans.Ended()); got != 5 {
+		t.Errorf("%d spans", got)
+	}
+	for _, span := range spans.Ended() {
+		if text := span.Name() + fmt.Sprint(span.Attributes(), span.Events()); strings.Contains(text, "hidden") {
+			t.Errorf("traced %s", text)
+		}
+	}
+}
+
+func TestDevicesAskWithinTheLimitOfTheirAddress(t *testing.T) {
+	s := knowing(t, nil)
+	a := built(t, func(o *Options) {
+		o.Releases = s
+		o.Rates = Rates{Address: Rate{2, time.Hour}}
+	})
+	for _, status := range []int{200, 400, 429, 429} {
+		target := checked
+		if status == 400 {
+			target = "/api/v1/updates/check" // one that is refused counts as well
+		}
+		if w := send(a, get(target)); w.Code != status {
+			t.Errorf("%d, want %d", w.Code, status)
+		}
+	}
+	r := get(checked)
+	r.RemoteAddr = "198.51.100.7:1234"
+	if w := send(a, r); w.Code != 200 {
+		t.Errorf("another address gets %d", w.Code)
+	}
+}
+
+func TestOnlyAnswersForEverybodyAreShared(t *testing.T) {
+	a, _ := offering(t, released(t, "2.0.0", "linux/x64"))
+	for query, cached := range map[string]string{
+		"": "public, max-age=60", "&clientId=a": "private, no-cache", "&clientId=": "private, no-cache", "&channel=": "private, no-cache",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			w := send(a, httptest.NewRequest(method, checked+query, nil))
+			if got := w.Header().Get("Cache-Control"); got != cached {
+				t.Errorf("%s %s: %q", method, query, got)
+			}
+			if tag := w.Header().Get("Etag"); (tag != "") != (w.Code == 200) {
+				t.Errorf("%s %s: %d with the tag %q", method, query, w.Code, tag)
+			}
+		}
+	}
+}
+
+func TestReportsAreOfDays(t *testing.T) {
+	now := time.Date(2028, 3, 1, 23, 59, 59, 0, time.FixedZone("", 3600)) // 2028-03-01 in UTC, after a leap day
+	for query, want := range map[string]string{
+		"":                              "2028-02-01 2028-03-01   ",
+		"to=2028-02-29":                 "2028-01-31 2028-02-29   ",
+		"from=2028-03-01":               "2028-03-01 2028-03-01   ",
+		"from=2027-01-27":               "2027-01-27 2028-03-01   ",
+		"from=2027-01-26":               "from must be at most 399 days before to",
+		"from=2028-03-02":               "from must not be after to",
+		"from=2028-03-02&to=2028-03-02": "2028-03-02 2028-03-02   ",
+		"from=2027-02-29":               "from must be a day such as 2026-01-31",
+		"to=20280301":                   "to must be a day such as 2026-01-31",
+		"platform=linux&channel=beta":   "2028-02-01 2028-03-01 LINUX  BETA",
+		"arch=Universal":                "2028-02-01 2028-03-01  UNIVERSAL ",
+		"platform=linux&arch=":          "arch must be one of x64, arm64, universal",
+	} {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, last, of, err := readReport(params{values}, now)
+		got := fmt.Sprint(first, " ", last, " ", of.Platform, " ", of.Arch, " ", of.Channel)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q is %q, want %q", query, got, want)
+		}
+	}
+}
