@@ -38,11 +38,11 @@ type Connectors interface {
 	// Remove deletes the instance, its credentials and its flows.
 	Remove(ctx context.Context, o id.Org, i id.Connector) error
 
-	// Due claims instances of all organisations that are due at now
-	// (connector.Instance.Claimed), those due for longest first, limit of them at
+	// Due claims instances of all organisations but those without that are due at
+	// now (connector.Instance.Claimed), those due for longest first, limit of them at
 	// most, and returns them as claimed. Of any number of callers at once one gets
 	// each.
-	Due(ctx context.Context, now time.Time, limit int) ([]connector.Instance, error)
+	Due(ctx context.Context, now time.Time, limit int, without ...id.Org) ([]connector.Instance, error)
 }
 
 // Credentials holds the sealed credentials of instances, the present version of
@@ -95,9 +95,9 @@ type Revocations interface {
 	// Add fails with Conflict on a taken id.
 	Add(ctx context.Context, r connector.Revocation) error
 
-	// Due claims revocations of all organisations that are due at now by putting
-	// them off to until; otherwise as Connectors.Due.
-	Due(ctx context.Context, now, until time.Time, limit int) ([]connector.Revocation, error)
+	// Due claims revocations that are due at now by putting them off to until;
+	// otherwise as Connectors.Due.
+	Due(ctx context.Context, now, until time.Time, limit int, without ...id.Org) ([]connector.Revocation, error)
 
 	// Put replaces one that is there.
 	Put(ctx context.Context, r connector.Revocation) error
@@ -114,8 +114,8 @@ type Revocations interface {
 //   - Forbidden: the server does not accept the credentials;
 //   - Unavailable: it cannot be reached, or does not speak the protocol.
 type ToolServers interface {
-	// Tools connects to the server and lists what it offers, at most
-	// connector.MaxTools.
+	// Tools connects to the server and lists what it offers: the first tools, at
+	// most connector.MaxTools of connector.MaxToolTexts.
 	Tools(ctx context.Context, a connector.Access) ([]connector.Tool, error)
 }
 

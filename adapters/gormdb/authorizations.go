@@ -219,11 +219,12 @@ func (q revocations) Add(ctx context.Context, v connector.Revocation) error {
 }
 
 // Due puts off each by its key, as that of instances does.
-func (q revocations) Due(ctx context.Context, now, until time.Time, limit int) (due []connector.Revocation, err error) {
+func (q revocations) Due(ctx context.Context, now, until time.Time, limit int, without ...id.Org) (due []connector.Revocation, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		due, err = all(ctx, acrossConnectors.on(c.write), "Revocation", scanRevocation,
-			"SELECT org_id, id, renewal, attempts, due_at FROM connector_revocations WHERE due_at <= ? ORDER BY due_at, org_id, id LIMIT ?"+c.dialect.claimed(),
-			now.UnixMilli(), limit)
+			"SELECT org_id, id, renewal, attempts, due_at FROM connector_revocations WHERE due_at <= ? AND NOT ("+c.dialect.in("org_id", "uuid")+") "+
+				"ORDER BY due_at, org_id, id LIMIT ?"+c.dialect.claimed(),
+			now.UnixMilli(), list(c.dialect, without), limit)
 		if err != nil {
 			return err
 		}

@@ -154,10 +154,11 @@ func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error 
 
 // Due puts off each instance by its key: a join with all of them would have
 // Postgres go through the table, and they are few beside what is done for each.
-func (q connectors) Due(ctx context.Context, now time.Time, limit int) (due []connector.Instance, err error) {
+func (q connectors) Due(ctx context.Context, now time.Time, limit int, without ...id.Org) (due []connector.Instance, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		due, err = all(ctx, acrossConnectors.on(c.write), "Connector", scanConnector,
-			selectConnectors+"due_at <= ? ORDER BY due_at, org_id, id LIMIT ?"+c.dialect.claimed(), now.UnixMilli(), limit)
+			selectConnectors+"due_at <= ? AND NOT ("+c.dialect.in("org_id", "uuid")+") ORDER BY due_at, org_id, id LIMIT ?"+c.dialect.claimed(),
+			now.UnixMilli(), list(c.dialect, without), limit)
 		if err != nil {
 			return err
 		}

@@ -101,6 +101,7 @@ func (s *Servers) list(ctx context.Context, t connector.Transport, address strin
 		return tools, nil
 	}
 	params := &sdk.ListToolsParams{}
+	length := 0
 	for range maxPages {
 		page, err := session.ListTools(ctx, params)
 		if err != nil {
@@ -111,7 +112,11 @@ func (s *Servers) list(ctx context.Context, t connector.Transport, address strin
 			if name == "" {
 				continue
 			}
-			tools = append(tools, connector.Tool{Name: name, Description: cleaned(tool.Description, connector.MaxToolText)})
+			description := cleaned(tool.Description, connector.MaxToolText)
+			if length += len(name) + len(description); length > connector.MaxToolTexts {
+				return tools, nil
+			}
+			tools = append(tools, connector.Tool{Name: name, Description: description})
 			if len(tools) == connector.MaxTools {
 				return tools, nil
 			}

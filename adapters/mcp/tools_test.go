@@ -514,6 +514,9 @@ func TestListsOfTools(t *testing.T) {
 		}
 		return all
 	}
+	wordy := func(n int) []string {
+		return slices.Repeat([]string{`{"name":"` + strings.Repeat("n", 48) + `","description":"` + strings.Repeat("😀", 500) + `"}`}, n)
+	}
 	for _, c := range []struct {
 		about string
 		page  func(call int) string
@@ -526,6 +529,7 @@ func TestListsOfTools(t *testing.T) {
 		{"a cursor without end and without tools", func(int) string { return list("again") }, 0, 20},
 		{"enormous pages without end", func(call int) string { return list("again", numbered(call*100, 100)...) }, 256, 3},
 		{"an enormous page", func(int) string { return list("", numbered(0, 1000)...) }, 256, 1},
+		{"enormous texts", func(int) string { return list("again", wordy(20)...) }, 32, 2},
 		{"tools that are none", func(int) string { return list("", "null", `{}`, `{"name":"\u0007\u200b "}`, named("one")) }, 1, 1},
 		{"nothing", func(int) string { return "null" }, 0, 1},
 	} {
@@ -608,13 +612,15 @@ func FuzzAnswers(f *testing.F) {
 				if err != nil && !slices.Contains([]fault.Kind{fault.Invalid, fault.Forbidden, fault.Unavailable}, fault.KindOf(err)) {
 					t.Errorf("the error %v is of the kind %d", err, fault.KindOf(err))
 				}
+				length := 0
 				for _, tool := range got {
+					length += len(tool.Name) + len(tool.Description)
 					if !utf8.ValidString(tool.Name+tool.Description) || utf8.RuneCountInString(tool.Name) > connector.MaxToolName || utf8.RuneCountInString(tool.Description) > connector.MaxToolText {
 						t.Errorf("got the tool %q", tool)
 					}
 				}
-				if len(got) > connector.MaxTools {
-					t.Errorf("got %d tools", len(got))
+				if len(got) > connector.MaxTools || length > connector.MaxToolTexts {
+					t.Errorf("got %d tools of %d bytes", len(got), length)
 				}
 			}
 		})

@@ -95,12 +95,12 @@ func (c connectors) Remove(_ context.Context, o id.Org, i id.Connector) error {
 	})
 }
 
-func (c connectors) Due(_ context.Context, now time.Time, limit int) ([]connector.Instance, error) {
+func (c connectors) Due(_ context.Context, now time.Time, limit int, without ...id.Org) ([]connector.Instance, error) {
 	return result(c.run, func(x *tx) ([]connector.Instance, error) {
 		var due []connector.Instance
 		for _, t := range x.tenants.rows {
 			for _, i := range t.connectors.rows {
-				if i.DueAt != nil && !i.DueAt.After(now) {
+				if i.DueAt != nil && !i.DueAt.After(now) && !slices.Contains(without, i.Org) {
 					due = append(due, cloneInstance(i))
 				}
 			}
@@ -215,9 +215,9 @@ func (s revocations) Add(_ context.Context, r connector.Revocation) error {
 	})
 }
 
-func (s revocations) Due(_ context.Context, now, until time.Time, limit int) ([]connector.Revocation, error) {
+func (s revocations) Due(_ context.Context, now, until time.Time, limit int, without ...id.Org) ([]connector.Revocation, error) {
 	return result(s.run, func(x *tx) ([]connector.Revocation, error) {
-		due := x.revocations.list(func(r connector.Revocation) bool { return !r.DueAt.After(now) }, func(a, b connector.Revocation) int {
+		due := x.revocations.list(func(r connector.Revocation) bool { return !r.DueAt.After(now) && !slices.Contains(without, r.Org) }, func(a, b connector.Revocation) int {
 			return compareDue(a.DueAt, instance{a.Org, a.ID}, b.DueAt, instance{b.Org, b.ID})
 		}, 0)
 		due = due[:min(limit, len(due))]

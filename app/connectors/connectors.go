@@ -48,13 +48,14 @@ type Connectors struct {
 
 	mu          sync.Mutex
 	running     int                      // instances and revocations that are worked on; guarded by mu
+	shares      map[id.Org]int           // how many of them are each organisation's; guarded by mu
 	registering map[string]chan struct{} // closed when a client is registered at the issuer, or is not; guarded by mu
 	work        sync.WaitGroup
 }
 
 // New returns the use cases.
 func New(o Options) *Connectors {
-	return &Connectors{Options: o, woken: make(chan struct{}, 1), registering: map[string]chan struct{}{}}
+	return &Connectors{Options: o, woken: make(chan struct{}, 1), shares: map[id.Org]int{}, registering: map[string]chan struct{}{}}
 }
 
 // Providers returns the entries of the catalog that instances can be made of.

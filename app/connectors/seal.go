@@ -45,13 +45,13 @@ func (s *Connectors) open(ctx context.Context, r ports.Records, i connector.Inst
 		return connector.Credentials{}, err
 	}
 	c := connector.Credentials{Renewable: i.RenewAt != nil, ExpiresAt: i.ExpiresAt}
-	entries, err := s.unseal(kept.Entries, connector.SealingContext(i.Org, i.ID, kept.Version, connector.EntriesPart))
+	entries, err := s.unseal(kept.Entries, connector.SealingContext(i.Org, i.ID, i.Version, connector.EntriesPart))
 	if err != nil {
 		return connector.Credentials{}, err
 	}
 	c.Entries = string(entries)
 	if len(kept.Renewal) > 0 {
-		renewal, err := s.unseal(kept.Renewal, connector.SealingContext(i.Org, i.ID, kept.Version, connector.RenewalPart))
+		renewal, err := s.unseal(kept.Renewal, connector.SealingContext(i.Org, i.ID, i.Version, connector.RenewalPart))
 		if err != nil {
 			return connector.Credentials{}, err
 		}

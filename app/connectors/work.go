@@ -15,6 +15,10 @@ import (
 // atOnce is how many instances a server works on at the same time.
 const atOnce = 16
 
+// share is how many of them may be of one organisation: servers that give no answer
+// take all the time that there is, and must not take that of everybody.
+const share = 4
+
 // tries is how often a reader looks whether somebody else has renewed a token.
 const tries = 5
 
@@ -40,41 +44,67 @@ func (s *Connectors) Woken() <-chan struct{} { return s.woken }
 func (s *Connectors) Work(ctx context.Context) error {
 	now := s.Clock.Now()
 	all := s.Store.Connections()
-	due, err := begin(s, func(room int) ([]connector.Instance, error) { return all.Connectors().Due(ctx, now, room) })
-	for _, i := range due {
-		s.run(ctx, i.Org, i.ID, func() error { return s.tend(ctx, i) })
-	}
-	gone, e := begin(s, func(room int) ([]connector.Revocation, error) {
-		return all.Revocations().Due(ctx, now, now.Add(connector.Hold), room)
-	})
-	for _, r := range gone {
-		s.run(ctx, r.Org, r.ID, func() error { return s.revoke(ctx, r) })
-	}
-	return errors.Join(err, e)
+	err := begin(ctx, s, func(full []id.Org) ([]connector.Instance, error) {
+		return all.Connectors().Due(ctx, now, 1, full...)
+	}, func(i connector.Instance) { s.run(ctx, i.Org, i.ID, func() error { return s.tend(ctx, i) }) })
+	return errors.Join(err, begin(ctx, s, func(full []id.Org) ([]connector.Revocation, error) {
+		return all.Revocations().Due(ctx, now, now.Add(connector.Hold), 1, full...)
+	}, func(r connector.Revocation) { s.run(ctx, r.Org, r.ID, func() error { return s.revoke(ctx, r) }) }))
 }
 
 // Wait returns when nothing is worked on any more.
 func (s *Connectors) Wait() { s.work.Wait() }
 
-// begin claims what there is room for, and takes the room.
-func begin[T any](s *Connectors, claim func(room int) ([]T, error)) ([]T, error) {
-	s.mu.Lock()
-	room := atOnce - s.running
-	s.running = atOnce
-	s.mu.Unlock()
-	var claimed []T
-	var err error
-	if room > 0 {
-		claimed, err = claim(room)
+// begin claims one after the other, as far as there is room, and runs each.
+func begin[T any](ctx context.Context, s *Connectors, claim func(full []id.Org) ([]T, error), run func(T)) error {
+	for range atOnce {
+		full, room := s.enter()
+		if !room {
+			return nil
+		}
+		claimed, err := claim(full)
+		if err != nil || len(claimed) == 0 {
+			s.leave()
+			return err
+		}
+		run(claimed[0])
+		if ctx.Err() != nil {
+			return nil // what was begun is handed on, and would be claimed again
+		}
 	}
-	s.mu.Lock()
-	s.running -= room - len(claimed)
-	s.mu.Unlock()
-	return claimed, err
+	s.wake() // there may be more, but others have their turn before
+	return nil
 }
 
-// run does something in the room that begin took for it.
+// enter takes room for one. It returns the organisations that have their share
+// already; false: there is no room.
+func (s *Connectors) enter() (full []id.Org, room bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == atOnce {
+		return nil, false
+	}
+	s.running++
+	for o, n := range s.shares {
+		if n >= share {
+			full = append(full, o)
+		}
+	}
+	return full, true
+}
+
+// leave gives back what enter took.
+func (s *Connectors) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+}
+
+// run does something of an organisation in the room that begin took for it.
 func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work func() error) {
+	s.mu.Lock()
+	s.shares[o]++
+	s.mu.Unlock()
 	s.work.Go(func() {
 		err := errors.New("the work did not end")
 		defer func() {
@@ -85,8 +115,11 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 				s.Log.Error("a connector could not be worked on", "instance", string(i), "org", string(o), "error", err)
 			}
 			s.mu.Lock()
-			full := s.running == atOnce
+			full := s.running == atOnce || s.shares[o] >= share
 			s.running--
+			if s.shares[o]--; s.shares[o] == 0 {
+				delete(s.shares, o)
+			}
 			s.mu.Unlock()
 			if full {
 				s.wake() // there may be more than there was room for

@@ -15,6 +15,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 )
 
 // given stores an API key.
@@ -513,10 +514,12 @@ func TestRoom(t *testing.T) {
 			running.Add(-1)
 			return nil, nil
 		})
-		for range 100 {
-			w.made("weather")
+		for range 5 {
+			w.many(20)
 		}
 		<-w.connectors.Woken() // the instances
+		w.must(w.connectors.Work(t.Context()))
+		<-w.connectors.Woken() // as many were begun as are in one go
 		for range 5 {
 			w.must(w.connectors.Work(t.Context()))
 		}
@@ -550,6 +553,66 @@ func TestRoom(t *testing.T) {
 		if n := most.Load(); n != 16 || w.tools.calls() != 100 {
 			t.Errorf("%d at once, %d calls", n, w.tools.calls())
 		}
+	})
+}
+
+// many has another organisation make instances, so many.
+func (w *world) many(n int) (of org.Actor) {
+	w.Helper()
+	of = w.person(w.organisation(), org.Owner)
+	for range n {
+		_, err := w.connectors.Create(w.Context(), of, connector.Draft{Provider: "weather"})
+		w.must(err)
+	}
+	return of
+}
+
+func TestAnOrganisationLeavesRoomToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hang, running := make(chan struct{}), 0
+		var mu sync.Mutex
+		w.tools.set(func(ctx context.Context, _ connector.Access) ([]connector.Tool, error) {
+			mu.Lock()
+			running++
+			mu.Unlock()
+			<-hang
+			return nil, nil
+		})
+		begun := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if running != want {
+				t.Errorf("%d are begun, want %d", running, want)
+			}
+		}
+		greedy := w.many(100)
+		w.must(w.connectors.Work(t.Context()))
+		begun(4)
+		w.many(1)
+		w.must(w.connectors.Work(t.Context()))
+		begun(5)
+
+		// What is deleted takes its part until its work has ended.
+		all, err := w.connectors.List(t.Context(), greedy)
+		w.must(err)
+		for _, i := range all[:10] {
+			w.must(w.connectors.Delete(t.Context(), greedy, i.ID))
+		}
+		w.must(w.connectors.Work(t.Context()))
+		begun(5)
+		for range 3 {
+			w.many(10)
+		}
+		w.must(w.connectors.Work(t.Context()))
+		begun(16)
+		<-w.connectors.Woken()
+		hang <- struct{}{}
+		<-w.connectors.Woken()
+		close(hang)
+		w.connectors.Wait()
 	})
 }
 
@@ -589,6 +652,19 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 	if !strings.Contains(w.log.String(), "is not taken back") {
 		t.Errorf("the log has %s", w.log)
 	}
+}
+
+func TestCredentialsOfAnEarlierVersionDoNotCount(t *testing.T) {
+	w := newWorld(t)
+	i := w.made("search").ID
+	w.given(i)
+	kept := w.store.Connections().Credentials()
+	old, err := kept.Get(t.Context(), w.org.Org, i)
+	w.must(err)
+	w.given(i)
+	w.must(kept.Put(t.Context(), w.org.Org, old))
+	_, err = w.connectors.Read(t.Context(), w.member, i)
+	w.refused(err, fault.Internal)
 }
 
 func TestAClientThatIsKnownNoMore(t *testing.T) {

@@ -17,6 +17,7 @@ const (
 	MaxTools       = 256      // that are kept of a server
 	MaxToolName    = 128      // characters
 	MaxToolText    = 500      // characters of a tool's description
+	MaxToolTexts   = 64 << 10 // bytes of the names and descriptions of a server's tools together
 )
 
 // Times of the work on instances.

@@ -347,6 +347,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			second := add(w, b, 99, 101)
 			that(w.revocations().Due(w.ctx, longAgo(97), until, 10)).is(w, nil)
 			that(w.revocations().Due(w.ctx, now, until, 0)).is(w, nil)
+			that(w.revocations().Due(w.ctx, now, until, 10, first[0].Org, second[0].Org)).is(w, nil)
 			that(w.revocations().Due(w.ctx, now, until, 2)).is(w, []connector.Revocation{first[1], second[0]})
 			that(w.revocations().Due(w.ctx, now, until, 2)).is(w, []connector.Revocation{first[0]})
 			that(w.revocations().Due(w.ctx, now, until, 2)).is(w, nil)
