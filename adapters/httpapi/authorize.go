@@ -111,8 +111,11 @@ func (a *api) askToAuthorize(c *call) error {
 
 // confirmation is what a form carries that came with a cookie: no other site can
 // make one.
-func confirmation(secret, state string) string {
-	sum := sha256.Sum256([]byte("confirm\n" + secret + "\n" + state))
+func confirmation(secret, state string) string { return derived("confirm", secret, state) }
+
+// derived is what a browser's secret and a state make together, for one purpose.
+func derived(purpose, secret, state string) string {
+	sum := sha256.Sum256([]byte(purpose + "\n" + secret + "\n" + state))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -138,7 +141,10 @@ func (a *api) confirmAuthorization(c *call) error {
 	if secret == "" || !same(form.Get("token"), confirmation(secret, state)) {
 		return fault.New(fault.Forbidden, "This form is not of a page that was shown in this browser a moment ago")
 	}
-	browser, page, err := a.Connectors.Confirm(c.r.Context(), state)
+	// The same for each form of this page: of two that are sent at once, either may be
+	// the last.
+	browser := derived("confirmed", secret, state)
+	page, err := a.Connectors.Confirm(c.r.Context(), state, browser)
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,10 @@ func address(text string, plain bool) (*url.URL, bool) {
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
 		return nil, false
 	}
+	// People are shown where they are sent: letters of other scripts look like others.
+	if !isText(u.Host, false, check.MaxURL) {
+		return nil, false
+	}
 	return u, u.Scheme == "https" || plain && u.Scheme == "http"
 }
 

@@ -250,6 +250,7 @@ func TestADiscoveryFails(t *testing.T) {
 		"no issuer":                     {metadata("issuer", ""), fault.Invalid, "another server"},
 		"no endpoint to go to":          {metadata("authorization_endpoint", ""), fault.Invalid, "address"},
 		"an endpoint that is a script":  {metadata("authorization_endpoint", "javascript:alert(1)"), fault.Invalid, "address"},
+		"an endpoint in other letters":  {metadata("authorization_endpoint", "https://аccounts.example/"), fault.Invalid, "address"}, // the first letter is Cyrillic
 		"an endpoint with a fragment":   {metadata("authorization_endpoint", "http://127.0.0.1/a#b"), fault.Invalid, "address"},
 		"an endpoint with a user":       {metadata("token_endpoint", "http://a:b@127.0.0.1/"), fault.Invalid, "address"},
 		"an endpoint without a host":    {metadata("revocation_endpoint", "http:///revoke"), fault.Invalid, "address"},

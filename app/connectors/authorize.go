@@ -273,29 +273,28 @@ func (s *Connectors) flow(ctx context.Context, state string) (connector.Flow, er
 	return f, f.Open(s.Clock.Now())
 }
 
-// Confirm notes that somebody agreed to go to the provider. It returns what their
-// browser has to hold when it comes back, and where to send it.
-func (s *Connectors) Confirm(ctx context.Context, state string) (browser, page string, err error) {
+// Confirm notes that somebody agreed to go to the provider, in a browser that holds a
+// secret and has to hold it still when it comes back. It returns where to send it.
+func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page string, err error) {
 	f, err := s.flow(ctx, state)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	client, err := s.same(ctx, f)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	verifier, err := s.unseal(f.Verifier, connector.FlowContext(f.State))
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	if page, err = s.Authorizer.Page(f.Server, client, f.Redirect, state, string(verifier)); err != nil {
-		return "", "", unanswered(err)
+		return "", unanswered(err)
 	}
-	browser = s.Secrets.Secret()
 	_, err = s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) {
 		return f.Confirmed(connector.Digest(browser), s.Clock.Now())
 	})
-	return browser, page, err
+	return page, err
 }
 
 // Answer is what a browser brings from an authorization server.

@@ -50,7 +50,8 @@ func TestAnAuthorization(t *testing.T) {
 	if want := (connectors.Asked{Label: "Notes", Provider: "Notes", Host: "auth.example.com", Person: "Ada", Email: "ada@example.com", Organisation: "Office"}); asked != want {
 		t.Errorf("the page asks %+v, want %+v", asked, want)
 	}
-	browser, page, err := w.connectors.Confirm(t.Context(), b.State)
+	const browser = "a secret of Ada's browser"
+	page, err := w.connectors.Confirm(t.Context(), b.State, browser)
 	w.must(err)
 	if page != issuer+"/authorize?client_id=client-1&state="+b.State {
 		t.Errorf("the provider's page is at %s", page)
@@ -216,7 +217,8 @@ func TestAClientWhoseSecretEndsServesTheFlowsThatItBegan(t *testing.T) {
 			b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
 			w.must(err)
 			w.clock.Advance(3 * time.Minute)
-			browser, _, err := w.connectors.Confirm(t.Context(), b.State)
+			const browser = "a secret of Ada's browser"
+			_, err = w.connectors.Confirm(t.Context(), b.State, browser)
 			w.must(err)
 			w.must(w.connectors.Finish(t.Context(), answered(b), browser))
 			if w.auth.count("register") != 1 {
@@ -235,7 +237,7 @@ func TestAFlowWhoseClientWasForgottenHasToBeStartedAgain(t *testing.T) {
 	b, browser := w.begun("", "notes")
 	w.must(w.store.Connections().Clients().Remove(t.Context(), issuer, "https://collab.example.com/callback", "client-1"))
 	w.refused(w.connectors.Finish(t.Context(), answered(b), browser), fault.Conflict)
-	_, _, err := w.connectors.Confirm(t.Context(), b.State)
+	_, err := w.connectors.Confirm(t.Context(), b.State, browser)
 	w.refused(err, fault.NotFound)
 	if w.auth.count("register") != 1 {
 		t.Errorf("the calls were %v", w.auth.calls)

@@ -193,7 +193,8 @@ func (w *world) begun(instance id.Connector, provider string) (connectors.Begun,
 	w.Helper()
 	b, err := w.connectors.Start(w.Context(), w.member, instance, provider)
 	w.must(err)
-	browser, _, err := w.connectors.Confirm(w.Context(), b.State)
+	browser := "the browser of " + b.State
+	_, err = w.connectors.Confirm(w.Context(), b.State, browser)
 	w.must(err)
 	return b, browser
 }

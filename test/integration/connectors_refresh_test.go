@@ -177,7 +177,8 @@ func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			browser, page, err := servers[1].Confirm(ctx, b.State)
+			const browser = "a secret of the browser"
+			page, err := servers[1].Confirm(ctx, b.State, browser)
 			if err != nil {
 				t.Fatal(err)
 			}
