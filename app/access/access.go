@@ -108,6 +108,9 @@ func (a *Access) Authenticate(ctx context.Context, bearer string) (org.Actor, er
 // since: nothing may be done or said in their name but what asks whether the
 // organisation's epoch is still actor.Sight.Epoch.
 func (a *Access) Presume(bearer string) (actor org.Actor, known bool) {
+	if bearer == "" || len(bearer) > maxToken {
+		return org.Actor{}, false
+	}
 	v, known, err := a.remember(sha256.Sum256([]byte(bearer)), a.Clock.Now())
 	if !known || err != nil || v.org == "" {
 		return org.Actor{}, false
