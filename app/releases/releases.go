@@ -53,6 +53,8 @@ type Releases struct {
 
 	ctx     context.Context // ends the work
 	stop    context.CancelFunc
+	keeps   context.Context // ends what keeps counts at the moment
+	giveUp  context.CancelFunc
 	work    sync.WaitGroup
 	hints   chan struct{}
 	unhear  func()
@@ -63,6 +65,7 @@ type Releases struct {
 func New(o Options) *Releases {
 	s := &Releases{Options: o, hints: make(chan struct{}, 1), unhear: func() {}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.keeps, s.giveUp = context.WithCancel(context.Background())
 	s.snapshot.Store(release.NewSnapshot(-1, nil))
 	return s
 }
@@ -91,7 +94,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-poll:
 			case <-s.hints:
 			}
-			failing = s.timed(s.Refresh, failing, "releases could not be read")
+			failing = s.timed(s.ctx, s.Refresh, failing, "releases could not be read")
 		}
 	})
 	s.work.Go(func() {
@@ -101,7 +104,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-s.ctx.Done():
 				return
 			case <-count:
-				failing = s.timed(s.Keep, failing, "checks for updates could not be counted")
+				failing = s.timed(s.keeps, s.Keep, failing, "checks for updates could not be counted")
 			}
 		}
 	})
@@ -118,8 +121,8 @@ func (s *Releases) hint() {
 
 // timed does something in time, and reports whether it fails; when it begins to,
 // the log says so.
-func (s *Releases) timed(fn func(context.Context) error, failing bool, failure string) bool {
-	ctx, over := context.WithTimeout(s.ctx, patience)
+func (s *Releases) timed(ctx context.Context, fn func(context.Context) error, failing bool, failure string) bool {
+	ctx, over := context.WithTimeout(ctx, patience)
 	defer over()
 	err := fn(ctx)
 	if s.ctx.Err() != nil {
@@ -131,10 +134,14 @@ func (s *Releases) timed(fn func(context.Context) error, failing bool, failure s
 	return err != nil
 }
 
-// Close ends the work and keeps what was counted.
+// Close ends the work and keeps what was counted. What is being kept has until the
+// end of ctx: of what is broken off nobody knows whether it is kept, and it would be
+// kept again.
 func (s *Releases) Close(ctx context.Context) error {
 	s.unhear()
 	s.stop()
+	defer s.giveUp()
+	defer context.AfterFunc(ctx, s.giveUp)()
 	s.work.Wait()
 	return s.Keep(ctx)
 }

@@ -169,6 +169,7 @@ func (deaf) Subscribe(func(object.Hint)) (func(), error) { return func() {}, nil
 type store struct {
 	*memory.Store
 	unread, uncounted atomic.Bool
+	answer            func(context.Context) error // of counts that are stored; nil: at once
 }
 
 var errDown = fault.New(fault.Unavailable, "The database does not answer")
@@ -204,7 +205,10 @@ func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
 	if u.of.uncounted.Load() {
 		return errDown
 	}
-	return u.Adoption.Add(ctx, all)
+	if err := u.Adoption.Add(ctx, all); err != nil || u.of.answer == nil {
+		return err
+	}
+	return u.of.answer(ctx)
 }
 
 func TestWhoManagesReleases(t *testing.T) {
@@ -481,6 +485,53 @@ func TestCloseKeepsWhatWasCounted(t *testing.T) {
 	if err := s.Close(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("closing without the store gives %v", err)
 	}
+}
+
+// What is stored when the server ends, and not known to be yet, is not stored again.
+func TestCloseWaitsForWhatIsBeingKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.idle()
+		w.must(s.Start(t.Context(), s.poll, s.count))
+		stored := make(chan struct{})
+		w.store.answer = func(ctx context.Context) error {
+			w.store.answer = nil
+			select {
+			case <-stored:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		s.Offer(check(t, "1.0.0", "a"))
+		s.count <- time.Time{}
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close(t.Context()) }()
+		synctest.Wait()
+		close(stored)
+		w.must(<-closed)
+		w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
+	})
+}
+
+func TestCloseDoesNotWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.idle()
+		w.must(s.Start(t.Context(), s.poll, s.count))
+		w.store.answer = func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		s.Offer(check(t, "1.0.0", "a"))
+		s.count <- time.Time{}
+		ctx, over := context.WithTimeout(t.Context(), time.Second)
+		defer over()
+		began := time.Now()
+		if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("closing takes %v and gives %v", time.Since(began), err)
+		}
+	})
 }
 
 func TestVersionsThatAreNotThereAreCountedTogetherWhenTheyAreMany(t *testing.T) {
