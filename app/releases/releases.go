@@ -321,7 +321,10 @@ func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last re
 	if err := s.manages(actor); err != nil {
 		return nil, err
 	}
-	if err := s.Keep(ctx); err != nil {
+	// Who no longer waits breaks nothing off, as in Close.
+	keep, over := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer over()
+	if err := s.Keep(keep); err != nil {
 		return nil, err
 	}
 	return s.Store.Deployment().Adoption().List(ctx, first, last, of)

@@ -514,6 +514,21 @@ func TestCloseWaitsForWhatIsBeingKept(t *testing.T) {
 	})
 }
 
+func TestWhoNoLongerWaitsForCountsBreaksNothingOff(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	ctx, leave := context.WithCancel(t.Context())
+	w.store.answer = func(ctx context.Context) error {
+		leave()
+		return ctx.Err()
+	}
+	s.Offer(check(t, "1.0.0", "a"))
+	_, _ = s.Adoption(ctx, w.ada, "2026-01-01", "2026-01-03", release.Target{})
+	w.store.answer = nil
+	tick(s.count)
+	w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
+}
+
 func TestCloseDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
