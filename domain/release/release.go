@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -295,7 +296,7 @@ func (h Hosts) check(c *check.List, address string) {
 		host, port = authority[:i], authority[i+1:]
 	}
 	host = strings.ToLower(host)
-	if !ok || !isHost(host) || len(port) > 5 || strings.Trim(port, digits) != "" || strings.ContainsAny(rest, "\"<>\\^`{|}") || !printable(rest) {
+	if !ok || !isHost(host) || !isPort(port) || strings.ContainsAny(rest, "\"<>\\^`{|}") || !printable(rest) {
 		c.Add(field, "must be an https address")
 		return
 	}
@@ -341,6 +342,13 @@ func isHost(s string) bool {
 		return ok && inner != "" && strings.Trim(inner, digits+"abcdef:.") == ""
 	}
 	return s != "" && strings.Trim(s, digits+"abcdefghijklmnopqrstuvwxyz-._") == ""
+}
+
+// isPort reports whether s is a port or none. Updaters do not get past an address
+// with a port that there is not.
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return s == "" || err == nil && len(s) <= 5
 }
 
 func loopback(host string) bool {

@@ -246,13 +246,13 @@ func TestWhereDownloadsComeFrom(t *testing.T) {
 		bad  []string
 	}{
 		{anyHost, []string{
-			"https://a", "https://a/", "HTTPS://A/b", "https://a:8443/b?c=d#e", "https://a?b", "https://a#b", "https://a:/b", "https://1.2.3.4/a", "https://[2001:db8::1]:443/a", "https://[::ffff:1.2.3.4]/a",
+			"https://a", "https://a/", "HTTPS://A/b", "https://a:8443/b?c=d#e", "https://a:65535/b", "https://a?b", "https://a#b", "https://a:/b", "https://1.2.3.4/a", "https://[2001:db8::1]:443/a", "https://[::ffff:1.2.3.4]/a",
 			"https://xn--bcher-kva.example/a", "https://a_b.example/a", "https://a./b", "https://a/b@c:d", "https://a/?u=https://b@c", "https://a/b%20c", "https://a/%", "https://a//b", "https://a/b'c&d;e", "https://127.0.0.1/a",
 		}, []string{
 			"", "a", "/a", "//a/b", "https:", "https:/a", "https://", "https:///a", "https://?a", "https://#a", "https://:443/a", "http://a/b", "ftp://a/b", "file:///etc/passwd", "javascript:alert(1)", "javascript://a/%0aalert(1)",
 			"data:text/html,a", "htt ps://a", " https://a", "https://a ", "https://a/b c", "https://a/b\n", "https://a/\r\nSet-Cookie: a", "https://a\t/b", "https://a/b\x00", "https://a/b\x7f", "https://a/ü", "https://a/\xff",
 			"https://user@a/b", "https://user:secret@a/b", "https://@a/b", "https://a@b@c/d", "https://a\\b", "https://a/\\b", "https:\\\\a\\b", "https://a/b\"c", "https://a/<b>", "https://a/b`c", "https://a/{b}", "https://a/b|c", "https://a/b^c",
-			"https://bücher.example/a", "https://a。b/c", "https://\u212aelvin/a", "https://a%2eb/c", "https://%61/b", "https://a:b/c", "https://a:443:443/b", "https://a:-1/b", "https://a:123456/b", "https://a,b/c", "https://a b/c", "https://a*/b",
+			"https://bücher.example/a", "https://a。b/c", "https://\u212aelvin/a", "https://a%2eb/c", "https://%61/b", "https://a:b/c", "https://a:443:443/b", "https://a:-1/b", "https://a:123456/b", "https://a:65536/b", "https://a:000443/b", "https://a:+443/b", "https://a,b/c", "https://a b/c", "https://a*/b",
 			"https://[::1", "https://::1]/a", "https://[]/a", "https://[::1%25eth0]/a", "https://[g::1]/a", "https://[::1]a/b", "https://a[::1]/b", "https://2001:db8::1/a", "http://localhost/a", "http://127.0.0.1/a", "https:https://a/b", "https+x://a/b",
 		}},
 		{named, []string{
