@@ -30,9 +30,10 @@ type gatherer struct {
 }
 
 func newGatherer(to io.Writer) *gatherer {
-	g := &gatherer{to: to}
+	g := &gatherer{to: to, running: true}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.timer = time.AfterFunc(gatherFor, g.tick)
-	g.running = true
 	return g
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,11 +13,25 @@ import (
 )
 
 // writes are what a writer was given, one after the other.
-type writes []string
+type writes struct {
+	mu  sync.Mutex
+	all []string
+}
 
 func (w *writes) Write(b []byte) (int, error) {
-	*w = append(*w, string(b))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, string(b))
 	return len(b), nil
+}
+
+// take returns what came since it was called last.
+func (w *writes) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.all
+	w.all = nil
+	return all
 }
 
 // gathering returns a logger without times, what it writes to, and what it gathers.
@@ -40,10 +55,9 @@ func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			if got, want := strings.Join(*out, "|"), strings.Join(want, "|"); got != want {
+			if got, want := strings.Join(out.take(), "|"), strings.Join(want, "|"); got != want {
 				t.Fatalf("wrote %q, want %q", got, want)
 			}
-			*out = nil
 		}
 		request := func(n int) { log.Info(httpapi.RequestLine, "n", n) }
 		const one, two, three, four = "msg=request a=b in.n=1\n", "msg=request a=b in.n=2\n", "msg=request a=b in.n=3\n", "msg=request a=b in.n=4\n"
@@ -87,13 +101,13 @@ func TestMuchIsWrittenBeforeItsTime(t *testing.T) {
 				t.Fatal(n, err)
 			}
 		}
-		if len(out) != 2 || len(out[0]) != gatherMax || len(out[1]) != gatherMax {
-			t.Errorf("%d writes", len(out))
+		if all := out.take(); len(all) != 2 || len(all[0]) != gatherMax || len(all[1]) != gatherMax {
+			t.Errorf("%d writes", len(all))
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(out) != 3 || len(out[2]) != len(line) {
-			t.Errorf("%d writes", len(out))
+		if all := out.take(); len(all) != 1 || len(all[0]) != len(line) {
+			t.Errorf("%d writes", len(all))
 		}
 	})
 }
