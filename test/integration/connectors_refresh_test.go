@@ -23,6 +23,7 @@ import (
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/authserver"
+	"collab/test/collabd"
 	"collab/test/postgres"
 	"collab/test/toolserver"
 )
@@ -34,10 +35,13 @@ const (
 	refreshedBeside = 20 // connectors over HTTP, where who comes second waits for a while
 )
 
-// rounds is how many of so many rounds are done.
+// rounds is how many of so many rounds are done: fewer where each takes long.
 func rounds(all int) int {
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		return all / 20
+	case collabd.Race:
+		return all / 10
 	}
 	return all
 }
