@@ -144,6 +144,11 @@ func (q connectors) Update(ctx context.Context, o id.Org, i id.Connector, fn fun
 // one of the flows have waited for each other.
 func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error {
 	return q.atomic(ctx, func(c *conn) error {
+		// Its flows go first, as whoever changes one may go on to the connector: a
+		// cascade would meet them the other way round.
+		if _, err := exec(ctx, c.write, "Connector", "DELETE FROM connector_flows WHERE org_id = ? AND connector_id = ?", string(o), string(i)); err != nil {
+			return err
+		}
 		n, err := exec(ctx, c.write, "Connector", "DELETE FROM connectors WHERE org_id = ? AND id = ?", string(o), string(i))
 		if err == nil && n == 0 {
 			err = fault.Missing("Connector")
