@@ -35,7 +35,7 @@ type exchange struct {
 
 	mu       sync.Mutex
 	last     outcome // guarded by mu
-	broken   bool    // guarded by mu; the stream of events is, by which all answers come
+	settled  bool    // guarded by mu; nothing that comes later says more about the server than last
 	requests int     // guarded by mu
 	bytes    int64   // guarded by mu; that are left of MaxAnswers
 }
@@ -56,16 +56,19 @@ func (x *exchange) outcome() outcome {
 }
 
 // note keeps how a request went. What comes after the exchange's end, or is about
-// the end of a session, says nothing about the server.
+// the end of a session, says nothing about the server; nor does an answer that was
+// on its way when the exchange refused to go on, or when the stream of events broke
+// by which all answers come.
 func (x *exchange) note(r *http.Request, o outcome) {
 	if r.Method == http.MethodDelete || x.ctx.Err() != nil {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.broken {
+	if !x.settled {
 		x.last = o
-		x.broken = r.Method == http.MethodGet && o.begun && o.err != nil
+		x.settled = errors.Is(o.err, errTooMuch) || errors.Is(o.err, errElsewhere) ||
+			r.Method == http.MethodGet && o.begun && o.err != nil
 	}
 }
 

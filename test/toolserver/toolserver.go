@@ -81,10 +81,10 @@ func Start(t testing.TB) *Server {
 	s.URL = server.URL
 	t.Cleanup(func() {
 		server.CloseClientConnections()
+		server.Close() // before the sessions: one that just begins cannot be closed
 		for session := range s.tools.Sessions() {
 			_ = session.Close() // its connection is gone
 		}
-		server.Close()
 	})
 	return s
 }
