@@ -136,10 +136,9 @@ func held(ctx context.Context, r ports.Records, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	if err := m.Stands(); err != nil {
+	if actor, err = m.Acts(actor); err != nil {
 		return err
 	}
-	actor.Role = m.Role
 	return actor.Writes()
 }
 

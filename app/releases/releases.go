@@ -255,10 +255,9 @@ func (s *Releases) held(ctx context.Context, r ports.Records, actor org.Actor) e
 	if err != nil {
 		return err
 	}
-	if err := m.Stands(); err != nil {
+	if actor, err = m.Acts(actor); err != nil {
 		return err
 	}
-	actor.Role = m.Role
 	return actor.Manages()
 }
 

@@ -36,6 +36,13 @@ func (m Membership) Stands() error {
 	return nil
 }
 
+// Acts returns the actor with the role that the membership gives them now, for
+// who decides anew what they may do. It fails as Stands does.
+func (m Membership) Acts(a Actor) (Actor, error) {
+	a.Role = m.Role
+	return a, m.Stands()
+}
+
 // Naming says how the provider's word for a member's role is understood: by
 // the role map, except that the organisation's creator is its owner.
 type Naming struct {

@@ -408,22 +408,8 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			for n := range 100 {
 				want = append(want, add(w, orgs[n%len(orgs)], n)[0].ID)
 			}
-			got := make([][]id.Connector, throng)
-			w.allOK(together(throng, func(n int) error {
-				for {
-					due, err := w.revocations().Due(w.ctx, now, until, 1+n%5)
-					if err != nil || len(due) == 0 {
-						return err
-					}
-					for _, r := range due {
-						got[n] = append(got[n], r.ID)
-					}
-				}
-			}))
-			all := slices.Concat(got...)
-			slices.Sort(all)
-			slices.Sort(want)
-			same(w, all, want)
+			claimedOnce(w, want, func(most int) ([]connector.Revocation, error) { return w.revocations().Due(w.ctx, now, until, most) },
+				func(r connector.Revocation) id.Connector { return r.ID })
 		},
 		"a transaction sees its own writes, and nobody what it undoes": func(w *world) {
 			w.claims()

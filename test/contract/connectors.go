@@ -400,22 +400,8 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for n := range 100 {
 				want = append(want, w.dueConnector(orgs[n%len(orgs)], n).ID)
 			}
-			got := make([][]id.Connector, throng)
-			w.allOK(together(throng, func(n int) error {
-				for {
-					due, err := w.connectors().Due(w.ctx, longAgo(100), 1+n%5)
-					if err != nil || len(due) == 0 {
-						return err
-					}
-					for _, i := range due {
-						got[n] = append(got[n], i.ID)
-					}
-				}
-			}))
-			all := slices.Concat(got...)
-			slices.Sort(all)
-			slices.Sort(want)
-			same(w, all, want)
+			claimedOnce(w, want, func(most int) ([]connector.Instance, error) { return w.connectors().Due(w.ctx, longAgo(100), most) },
+				func(i connector.Instance) id.Connector { return i.ID })
 		},
 		"claims and updates at once lose nothing of each other": func(w *world) {
 			w.claims()
@@ -596,4 +582,26 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
 		},
 	}.run(t, open)
+}
+
+// claimedOnce has many claim at once until nothing is left, and expects that each of
+// the wanted is claimed by one of them.
+func claimedOnce[T any](w *world, want []id.Connector, claim func(most int) ([]T, error), of func(T) id.Connector) {
+	w.Helper()
+	got := make([][]id.Connector, throng)
+	w.allOK(together(throng, func(n int) error {
+		for {
+			due, err := claim(1 + n%5)
+			if err != nil || len(due) == 0 {
+				return err
+			}
+			for _, v := range due {
+				got[n] = append(got[n], of(v))
+			}
+		}
+	}))
+	all := slices.Concat(got...)
+	slices.Sort(all)
+	slices.Sort(want)
+	same(w, all, want)
 }
