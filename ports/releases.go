@@ -19,8 +19,11 @@ type Releases interface {
 	// Revision returns how many changes there were.
 	Revision(ctx context.Context) (int64, error)
 
-	// All returns all releases, in any order, and the revision that they are of.
-	All(ctx context.Context) (int64, []release.Release, error)
+	// Since returns the releases that were added or changed after a revision, as
+	// they are at the one that it returns with them, in any order. After a negative
+	// one those are all. Without any it returns the one it was given, or 0 for a
+	// negative one.
+	Since(ctx context.Context, revision int64) (int64, []release.Release, error)
 
 	// Add fails with Conflict on a taken id, and on a version that another release
 	// has for the same target (release.Version.Key).

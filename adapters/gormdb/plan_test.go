@@ -167,8 +167,8 @@ func load(t *testing.T, db *DB) {
 			uid(kindUser, "o", "1") + ", 'pending', '{}', '', '', " + some + ", '', '', n, n * 100 + o " + each(200),
 		"INSERT INTO connector_clients (issuer, redirect, client_id, method, expires_at) SELECT 'i' || o || '_' || n, 'r', 'c', 'none', n " + each(20),
 		"INSERT INTO connector_revocations (org_id, id, renewal, attempts, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") + ", " + some + ", 0, n * 100 + o " + each(200),
-		"INSERT INTO releases (id, version, version_key, platform, arch, channel, download_url, is_mandatory, rollout, is_active, published_at, updated_at) SELECT " + uid(kindRelease, "o", "n") +
-			", o || '.' || n || '.0', o || '.' || n || '.0', 'LINUX', 'X64', 'STABLE', 'https://a/b', false, 100, true, n, n " + each(3),
+		"INSERT INTO releases (id, version, version_key, platform, arch, channel, download_url, is_mandatory, rollout, is_active, published_at, updated_at, revision) SELECT " + uid(kindRelease, "o", "n") +
+			", o || '.' || n || '.0', o || '.' || n || '.0', 'LINUX', 'X64', 'STABLE', 'https://a/b', false, 100, true, n, n, 0 " + each(3),
 		"INSERT INTO release_adoption (day, platform, arch, channel, version, checks, offered) SELECT '20' || (10 + n / 3) || '-01-01', 'LINUX', 'X64', 'STABLE', o || '.' || n || '.0', n, 0 " + each(200),
 	}, ledgerSums(db.dialect)...) {
 		if _, err := db.pools[0].ExecContext(t.Context(), statement); err != nil {
@@ -718,7 +718,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 		},
 		"releases": func(_ *DB, r ports.Records) error {
 			q := r.Deployment().Releases()
-			_, all, err := q.All(ctx)
+			_, all, err := q.Since(ctx, -1)
 			if err != nil || len(all) != 3*tenants {
 				return fmt.Errorf("%d releases: %w", len(all), err)
 			}

@@ -30,6 +30,7 @@ type releaseRow struct {
 	IsActive     bool  `gorm:"not null"`
 	Published    int64 `gorm:"column:published_at;not null"`
 	Updated      int64 `gorm:"column:updated_at;not null;autoUpdateTime:false"`
+	Revision     int64 `gorm:"not null"`
 }
 
 func (releaseRow) TableName() string { return "releases" }
@@ -42,12 +43,12 @@ type releaseRevisionRow struct {
 
 func (releaseRevisionRow) TableName() string { return "release_revision" }
 
-func rowOfRelease(r release.Release) *releaseRow {
+func rowOfRelease(r release.Release, revision int64) *releaseRow {
 	row := &releaseRow{
 		ID: string(r.ID), Version: r.Version.String(), Key: r.Version.Key(), Platform: string(r.Platform), Arch: string(r.Arch), Channel: string(r.Channel),
 		DownloadURL: r.DownloadURL, SHA512: optional(r.SHA512), SHA1: optional(r.SHA1), Notes: optional(r.Notes), MinOSVersion: optional(r.MinOSVersion),
 		Signature: optional(r.Signature), IsMandatory: r.Mandatory, Rollout: int64(r.Rollout), IsActive: r.Active,
-		Published: r.PublishedAt.UnixMilli(), Updated: r.UpdatedAt.UnixMilli(),
+		Published: r.PublishedAt.UnixMilli(), Updated: r.UpdatedAt.UnixMilli(), Revision: revision,
 	}
 	if r.FileSizeBytes != nil {
 		row.FileSize = sql.NullInt64{Int64: *r.FileSizeBytes, Valid: true}
@@ -101,28 +102,31 @@ func (q releases) Revision(ctx context.Context) (int64, error) {
 	return get(ctx, q.read, "Revision", scanInt, selectRevision)
 }
 
-// All is one statement, so that the releases are those of the revision. Without
+// Since is one statement, so that the releases are those of the revision. Without
 // any there was no change, as a change leaves a release and none is removed.
-func (q releases) All(ctx context.Context) (revision int64, _ []release.Release, err error) {
+func (q releases) Since(ctx context.Context, revision int64) (int64, []release.Release, error) {
+	now := max(revision, 0)
 	found, err := all(ctx, q.read, "Release", func(s scanner) (release.Release, error) {
 		var r releaseRow
-		if err := s.Scan(append(r.columns(), &revision)...); err != nil {
+		if err := s.Scan(append(r.columns(), &now)...); err != nil {
 			return release.Release{}, err
 		}
 		return r.release()
-	}, "SELECT "+releaseColumns+", v.n FROM releases r CROSS JOIN release_revision v")
+	}, "SELECT "+releaseColumns+", v.n FROM releases r CROSS JOIN release_revision v WHERE r.revision > ?", revision)
 	if err != nil {
 		return 0, nil, err
 	}
-	return revision, found, nil
+	return now, found, nil
 }
 
 func (q releases) Add(ctx context.Context, r release.Release) error {
-	return q.revised(ctx, func(c *conn) error { return add(ctx, c.write, "Release", rowOfRelease(r)) })
+	return q.revised(ctx, func(c *conn, revision int64) error {
+		return add(ctx, c.write, "Release", rowOfRelease(r, revision))
+	})
 }
 
 func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (updated release.Release, err error) {
-	err = q.revised(ctx, func(c *conn) error {
+	err = q.revised(ctx, func(c *conn, revision int64) error {
 		there, err := get(ctx, c.write, "Release", scanRelease, "SELECT "+releaseColumns+" FROM releases r WHERE r.id = ?", string(r))
 		if err != nil {
 			return err
@@ -131,7 +135,7 @@ func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Rele
 		if err != nil {
 			return err
 		}
-		row := rowOfRelease(next)
+		row := rowOfRelease(next, revision)
 		tx := c.write.WithContext(ctx).Model(&releaseRow{}).Where("id = ?", string(r)).Select("*").
 			Omit("id", "version", "version_key", "platform", "arch", "channel").Updates(row)
 		if err := failed(ctx, tx.Error, "Release"); err != nil {
@@ -147,16 +151,18 @@ func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Rele
 }
 
 // revised runs a change of the releases, with nobody else changing any until the
-// transaction ends, and counts it if it succeeds.
-func (q releases) revised(ctx context.Context, change func(*conn) error) error {
+// transaction ends, and counts it if it succeeds. The change is given the revision
+// that it makes.
+func (q releases) revised(ctx context.Context, change func(c *conn, revision int64) error) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if _, err := get(ctx, c.write, "Revision", scanInt, selectRevision+c.dialect.held()); err != nil {
+		was, err := get(ctx, c.write, "Revision", scanInt, selectRevision+c.dialect.held())
+		if err != nil {
 			return err
 		}
-		if err := change(c); err != nil {
+		if err := change(c, was+1); err != nil {
 			return err
 		}
-		_, err := exec(ctx, c.write, "Revision", "UPDATE release_revision SET n = n + 1")
+		_, err = exec(ctx, c.write, "Revision", "UPDATE release_revision SET n = ?", was+1)
 		return err
 	})
 }

@@ -135,3 +135,8 @@ func cloneRelease(r release.Release) release.Release {
 	r.Notes, r.MinOSVersion, r.Signature = clonePointer(r.Notes), clonePointer(r.MinOSVersion), clonePointer(r.Signature)
 	return r
 }
+
+func cloneRevised(r revised) revised {
+	r.Release = cloneRelease(r.Release)
+	return r
+}

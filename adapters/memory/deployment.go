@@ -20,18 +20,30 @@ type deployment records
 func (d deployment) Releases() ports.Releases { return releases{d.run} }
 func (d deployment) Adoption() ports.Adoption { return adoption{d.run} }
 
+// revised is a release with the revision that its last change made.
+type revised struct {
+	release.Release
+	revision int64
+}
+
 type releases struct{ run runner }
 
 func (s releases) Revision(context.Context) (int64, error) {
 	return result(s.run, func(x *tx) (int64, error) { return x.revision, nil })
 }
 
-func (s releases) All(context.Context) (revision int64, all []release.Release, err error) {
+func (s releases) Since(_ context.Context, revision int64) (now int64, changed []release.Release, err error) {
 	err = s.run(func(x *tx) error {
-		revision, all = x.revision, x.releases.list(every, func(a, b release.Release) int { return cmp.Compare(a.ID, b.ID) }, 0)
+		later := func(r revised) bool { return r.revision > revision }
+		for _, r := range x.releases.list(later, func(a, b revised) int { return cmp.Compare(a.revision, b.revision) }, 0) {
+			changed = append(changed, r.Release)
+		}
+		if now = x.revision; len(changed) == 0 {
+			now = max(revision, 0)
+		}
 		return nil
 	})
-	return revision, all, err
+	return now, changed, err
 }
 
 func (s releases) Add(_ context.Context, r release.Release) error {
@@ -41,8 +53,7 @@ func (s releases) Add(_ context.Context, r release.Release) error {
 				return x.releases.taken()
 			}
 		}
-		x.revise()
-		return x.releases.add(x, r.ID, r)
+		return x.releases.add(x, r.ID, revised{r, x.revise()})
 	})
 }
 
@@ -50,23 +61,23 @@ func (s releases) Update(_ context.Context, r id.Release, fn func(release.Releas
 	return result(s.run, func(x *tx) (release.Release, error) {
 		there, err := x.releases.get(r)
 		if err != nil {
-			return there, err
+			return release.Release{}, err
 		}
-		next, err := fn(there)
+		next, err := fn(there.Release)
 		if err != nil {
 			return next, err
 		}
-		x.releases.put(x, r, next)
-		x.revise()
+		x.releases.put(x, r, revised{next, x.revise()})
 		return cloneRelease(next), nil
 	})
 }
 
-// revise counts a change of the releases.
-func (x *tx) revise() {
+// revise counts a change of the releases, and returns the revision that it makes.
+func (x *tx) revise() int64 {
 	was := x.revision
 	x.undo = append(x.undo, func() { x.revision = was })
 	x.revision++
+	return x.revision
 }
 
 // counted is what the checks of a tally have in common.

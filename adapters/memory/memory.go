@@ -64,7 +64,7 @@ func NewStore() *Store {
 		flows:       newTable[string]("Authorization", cloneFlow),
 		clients:     newTable[client]("Client", cloneRegistered),
 		revocations: newTable[instance]("Revocation", cloneRevocation),
-		releases:    newTable[id.Release]("Release", cloneRelease),
+		releases:    newTable[id.Release]("Release", cloneRevised),
 		adoption:    newTable[counted]("Count", asIs[release.Tally]),
 	}}
 	s.records = records{run: s.run}
@@ -142,7 +142,7 @@ type state struct {
 	flows       *table[string, connector.Flow]
 	clients     *table[client, connector.Registered]
 	revocations *table[instance, connector.Revocation]
-	releases    *table[id.Release, release.Release]
+	releases    *table[id.Release, revised]
 	revision    int64 // of releases
 	adoption    *table[counted, release.Tally]
 }

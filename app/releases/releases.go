@@ -45,6 +45,9 @@ type Options struct {
 	Hosts      release.Hosts
 }
 
+// unread is what a server knows that has not read any releases.
+var unread = release.NewSnapshot(-1, nil)
+
 // Releases are the use cases of releases.
 type Releases struct {
 	Options
@@ -66,7 +69,7 @@ func New(o Options) *Releases {
 	s := &Releases{Options: o, hints: make(chan struct{}, 1), unhear: func() {}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.keeps, s.giveUp = context.WithCancel(context.Background())
-	s.snapshot.Store(release.NewSnapshot(-1, nil))
+	s.snapshot.Store(unread)
 	return s
 }
 
@@ -146,19 +149,23 @@ func (s *Releases) Close(ctx context.Context) error {
 	return s.Keep(ctx)
 }
 
-// Refresh reads the releases again if they have changed.
+// Refresh reads the releases that have changed.
 func (s *Releases) Refresh(ctx context.Context) error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
+	known := s.snapshot.Load()
 	revision, err := s.Store.Deployment().Releases().Revision(ctx)
-	if err != nil || revision == s.snapshot.Load().Revision {
+	if err != nil || revision == known.Revision {
 		return err
 	}
-	revision, all, err := s.Store.Deployment().Releases().All(ctx)
+	if revision < known.Revision {
+		known = unread // the store is an older copy of itself
+	}
+	revision, changed, err := s.Store.Deployment().Releases().Since(ctx, known.Revision)
 	if err != nil {
 		return err
 	}
-	s.snapshot.Store(release.NewSnapshot(revision, all))
+	s.snapshot.Store(known.With(revision, changed))
 	return nil
 }
 

@@ -272,6 +272,25 @@ func TestWhoManagedReleasesAndDoesNoLongerChangesNone(t *testing.T) {
 	}
 }
 
+func TestAServerWhoseStoreBecomesAnOlderCopyReadsAllOfIt(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
+	w.must(err)
+	for n := range 3 {
+		_, err := s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n)})
+		w.must(err)
+	}
+	older := newWorld(t)
+	_, err = older.server().Publish(t.Context(), older.ada, draft("0.9.0"))
+	w.must(err)
+	s.Store = older.store
+	w.must(s.Refresh(t.Context()))
+	if now := s.Snapshot(); now.Revision != 1 || len(now.All()) != 1 || now.All()[0].Version.String() != "0.9.0" {
+		t.Errorf("it knows %+v", now.All())
+	}
+}
+
 func TestPublishingAndChangingAreRecorded(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()

@@ -56,6 +56,24 @@ func NewSnapshot(revision int64, all []Release) *Snapshot {
 	return s
 }
 
+// With returns the snapshot of a later revision, at which the changed releases are
+// new or other than they were.
+func (s *Snapshot) With(revision int64, changed []Release) *Snapshot {
+	all := slices.Clone(s.all)
+	at := make(map[id.Release]int, len(all))
+	for i, r := range all {
+		at[r.ID] = i
+	}
+	for _, r := range changed {
+		if i, ok := at[r.ID]; ok {
+			all[i] = r
+		} else {
+			all = append(all, r)
+		}
+	}
+	return NewSnapshot(revision, all)
+}
+
 // serves are the targets whose devices a release is for.
 func (r Release) serves() []Target {
 	if r.Arch != Universal {

@@ -3,8 +3,10 @@ package release_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -291,6 +293,33 @@ func TestSnapshots(t *testing.T) {
 			offer := s.Offer(target, at, client)
 			if reached := want != nil && want.Version.Compare(at) > 0 && want.Served(client); (offer != nil) != reached || reached && offer.ID != want.ID {
 				t.Fatalf("%v at %s is offered %v", target, at, offer)
+			}
+		}
+	})
+}
+
+func TestASnapshotWithChangesIsThatOfAllThatThereIs(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		all := map[id.Release]release.Release{}
+		snapshot := release.NewSnapshot(-1, nil)
+		for revision := range rapid.Int64Range(0, 6).Draw(r, "revisions") {
+			var changed []release.Release
+			for range rapid.IntRange(0, 4).Draw(r, "changes") {
+				n := rapid.IntRange(0, 9).Draw(r, "release")
+				one := on(t, n, fmt.Sprintf("1.%d.0", n), release.Linux, release.X64, release.Stable)
+				one.Active, one.Rollout = rapid.Bool().Draw(r, "active"), rapid.IntRange(0, 100).Draw(r, "rollout")
+				changed = slices.DeleteFunc(changed, func(c release.Release) bool { return c.ID == one.ID })
+				changed = append(changed, one)
+				all[one.ID] = one
+			}
+			before := slices.Clone(snapshot.All())
+			next := snapshot.With(revision, changed)
+			if !reflect.DeepEqual(snapshot.All(), before) {
+				r.Fatal("the snapshot before has changed")
+			}
+			snapshot = next
+			if want := release.NewSnapshot(revision, slices.Collect(maps.Values(all))); !reflect.DeepEqual(snapshot, want) {
+				r.Fatalf("revision %d: %+v, want %+v", revision, snapshot, want)
 			}
 		}
 	})

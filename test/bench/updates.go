@@ -167,7 +167,7 @@ func rolloutOf(i int) int { return []int{100, 50, 25, 10}[i%4] }
 // releaseRecord.
 var releaseColumns = []string{
 	"id", "version", "version_key", "platform", "arch", "channel", "download_url", "sha512", "sha1", "file_size_bytes",
-	"notes", "min_os_version", "signature", "is_mandatory", "rollout", "is_active", "published_at", "updated_at",
+	"notes", "min_os_version", "signature", "is_mandatory", "rollout", "is_active", "published_at", "updated_at", "revision",
 }
 
 // releaseRecord is the i-th release.
@@ -180,7 +180,7 @@ func releaseRecord(i int) []any {
 		fmt.Sprintf("https://downloads.example.com/%s/%s/%s/Collab-%s.zip", channel, platform, arch, version),
 		strings.Repeat(fmt.Sprintf("%08x", i), 16), nil, int64(90e6 + i),
 		fmt.Sprintf("## %s\n\n- Folders are synchronised while the lid is closed.\n- Long answers scroll \"smoothly\" again.\n", version), "13.0",
-		strings.Repeat("dW50cnVzdGVk", 8), i%50 == 0, int64(rolloutOf(i)), activeOf(i), at, at,
+		strings.Repeat("dW50cnVzdGVk", 8), i%50 == 0, int64(rolloutOf(i)), activeOf(i), at, at, 1,
 	}
 }
 

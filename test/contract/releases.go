@@ -76,7 +76,7 @@ func (w *world) release() release.Release {
 // stored returns those of the releases that are there, and the revision.
 func (w *world) stored(in ports.Releases, ids ...id.Release) (int64, []release.Release) {
 	w.Helper()
-	revision, all, err := in.All(w.ctx)
+	revision, all, err := in.Since(w.ctx, -1)
 	w.ok(err)
 	found := make([]release.Release, 0, len(ids))
 	for _, one := range ids {
@@ -261,6 +261,32 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			})
 			w.kept(was+2, r, added)
 		},
+		"since a revision are the releases that changed after it, as they are now": func(w *world) {
+			was := w.publishes()
+			kept, changed, twice := w.release(), w.release(), w.release()
+			since := func(revision int64, want ...release.Release) {
+				w.Helper()
+				now, got, err := w.releases().Since(w.ctx, revision)
+				w.ok(err)
+				byID := func(a, b release.Release) int { return strings.Compare(string(a.ID), string(b.ID)) }
+				slices.SortFunc(got, byID)
+				slices.SortFunc(want, byID)
+				same(w, got, want)
+				if end := that(w.releases().Revision(w.ctx)).must(w); len(want) > 0 && now != end || len(want) == 0 && now != revision {
+					w.Errorf("revision %d of %d", now, end)
+				}
+			}
+			since(was, kept, changed, twice)
+			since(was+2, twice)
+			since(was + 3)
+			changed = that(w.releases().Update(w.ctx, changed.ID, enlarged)).must(w)
+			_ = that(w.releases().Update(w.ctx, twice.ID, enlarged)).must(w)
+			twice = that(w.releases().Update(w.ctx, twice.ID, enlarged)).must(w)
+			since(was+3, changed, twice)
+			since(was+4, twice)
+			since(was, kept, changed, twice)
+			since(was + 6)
+		},
 		"changes of many at once are all counted, and what is of a revision is what it had": func(w *world) {
 			was := w.publishes()
 			shared := bareRelease(w)
@@ -279,7 +305,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			for range 4 {
 				readers.Go(func() {
 					for {
-						revision, all, err := w.releases().All(w.ctx)
+						revision, all, err := w.releases().Since(w.ctx, -1)
 						if err != nil {
 							w.Error(err)
 							return

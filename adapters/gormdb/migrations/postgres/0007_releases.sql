@@ -19,8 +19,10 @@ CREATE TABLE releases (
     is_active       BOOLEAN NOT NULL,
     published_at    BIGINT NOT NULL,
     updated_at      BIGINT NOT NULL,
+    revision        BIGINT NOT NULL, -- that its last change made
     UNIQUE (version_key, platform, arch, channel)
 );
+CREATE INDEX releases_revision ON releases (revision);
 
 -- How often the releases have changed. Whoever changes one holds the only row.
 CREATE TABLE release_revision (

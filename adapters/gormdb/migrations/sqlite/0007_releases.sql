@@ -19,8 +19,10 @@ CREATE TABLE releases (
     is_active       INTEGER NOT NULL,
     published_at    INTEGER NOT NULL,
     updated_at      INTEGER NOT NULL,
+    revision        INTEGER NOT NULL, -- that its last change made
     UNIQUE (version_key, platform, arch, channel)
 ) STRICT;
+CREATE INDEX releases_revision ON releases (revision);
 
 -- How often the releases have changed. Whoever changes one holds the only row.
 CREATE TABLE release_revision (
