@@ -1,0 +1,221 @@
+package tour
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/adapters/standardwebhooks"
+	"collab/adapters/stripepay"
+	"collab/test/loopback"
+	"collab/test/nats"
+	"collab/test/objectstore"
+	"collab/test/postgres"
+)
+
+// deploy returns a machine with docs/deploy/collabd.env as its settings, changed to
+// parts of the test's: a Postgres, a NATS server, an object store, and issuer, a
+// development server that is the identity provider.
+func deploy(t *testing.T, issuer string) *session {
+	t.Helper()
+	dir := t.TempDir()
+	port, err := loopback.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{
+		dir: dir, file: filepath.Join(dir, "etc/collab/collabd.env"),
+		path: binaries(t) + ":" + os.Getenv("PATH"),
+		instead: strings.NewReplacer(
+			"/etc/collab", filepath.Join(dir, "etc/collab"), "/var/lib/collab", filepath.Join(dir, "var/lib/collab"),
+			"/srv/collab", filepath.Join(dir, "srv/collab"), "127.0.0.1:8080", fmt.Sprintf("127.0.0.1:%d", port),
+		),
+	}
+	for _, folder := range []string{"etc/collab", "var/lib/collab", "srv/collab"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(s.file, []byte(s.instead.Replace(read(t, "docs/deploy/collabd.env"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The bucket has the example's own name, in a store of the test's.
+	store := objectstore.Start(t, "")
+	store.Bucket("collab-files")
+	s.environ = []string{objectstore.EnvHost + "=" + store.Host, "COLLAB_DATA_DIR=" + filepath.Join(dir, "var/lib/collab")}
+	s.set(t, map[string]string{
+		"COLLAB_DATABASE_URL": postgres.URL(t), "COLLAB_BUS_URL": nats.Start(t).URL,
+		"COLLAB_IDENTITY_ISSUER": issuer + "/dev/identity", "COLLAB_IDENTITY_AUTHORIZED_PARTIES": "",
+		"COLLAB_SMTP_URL": "",
+	})
+	return s
+}
+
+// development starts a server for development.
+func development(t *testing.T, settings ...string) *service {
+	t.Helper()
+	dir := t.TempDir()
+	return launch(t, dir, "exec "+filepath.Join(binaries(t), "collabd"), append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + filepath.Join(dir, "data"),
+	}, settings...)...)
+}
+
+// bearer is the header of a token.
+func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
+
+// postgresTools has the programs of the installed Postgres found.
+func postgresTools(t *testing.T, s *session) {
+	t.Helper()
+	if _, err := exec.LookPath("pg_restore"); err == nil {
+		return
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pg_restore")
+	if len(found) == 0 {
+		t.Fatal("this test needs pg_dump and pg_restore")
+	}
+	s.path = filepath.Dir(found[len(found)-1]) + ":" + s.path
+}
+
+func TestTheDeploymentIsAsDescribed(t *testing.T) {
+	need(t, "jq", "jq")
+	issuer := development(t)
+	s := deploy(t, issuer.url)
+	postgresTools(t, s)
+
+	api := func() string { return s.running.url + "/api/v1" }
+	me := func(token string) int { return call(t, "GET", api()+"/auth/me", "", bearer(token)...).status }
+	expect := func(what string, got, want any) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s is %v, and should be %v", what, got, want)
+		}
+	}
+	keys := func() int {
+		return strings.Count(call(t, "GET", s.running.url+"/.well-known/jwks.json", "").body, `"kid"`)
+	}
+
+	// A key, so that the answer is kept sealed.
+	var old, fresh, cursor string
+	first := func() answer {
+		return call(t, "POST", api()+"/teams", `{"name": "Builders"}`, append(bearer(old), "Idempotency-Key", "first")...)
+	}
+	message := func(secret string) int {
+		at, id, body := time.Now(), fmt.Sprint("msg_", time.Now().UnixNano()), []byte(`{"object":"event","type":"session.created","data":{}}`)
+		signature, err := standardwebhooks.Sign(secret, id, at, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return call(t, "POST", api()+"/auth/webhook", string(body), standardwebhooks.HeaderID, id,
+			standardwebhooks.HeaderTimestamp, fmt.Sprint(at.Unix()), standardwebhooks.HeaderSignature, signature).status
+	}
+	payment := func(secret string) int {
+		body := fmt.Sprintf(`{"id":"evt_%d","object":"event","type":"product.created","created":%d,"data":{"object":{"id":"prod_1","object":"product"}}}`, time.Now().UnixNano(), time.Now().Unix())
+		return call(t, "POST", api()+"/billing/webhook", body, "Stripe-Signature", stripepay.Sign(secret, time.Now(), []byte(body))).status
+	}
+
+	// What is done before the block that has a text, and what holds after it.
+	type hook struct {
+		at            string
+		before, after func()
+	}
+	hooks := []hook{
+		{at: "systemctl enable --now collabd", after: func() {
+			old = signIn(t, issuer.url, s.running.url)
+			expect("a new team", first().status, http.StatusCreated)
+			expect("a file", call(t, "POST", api()+"/sync/files?path=a.txt", "hello", append(bearer(old), "Content-Type", "text/plain")...).status, http.StatusCreated)
+			expect("the development provider", call(t, "GET", s.running.url+"/dev/identity/sign-in", "").status, http.StatusNotFound)
+			cursor = call(t, "GET", api()+"/sync/manifest", "", bearer(old)...).header.Get("X-Sync-Cursor")
+		}},
+		{at: "cat token-keys-old.pem token-key-new.pem", after: func() {
+			expect("the number of published keys", keys(), 2)
+			expect("an old token", me(old), http.StatusOK)
+		}},
+		{at: "cat token-key-new.pem token-keys-old.pem", after: func() {
+			fresh = signIn(t, issuer.url, s.running.url)
+			expect("an old token", me(old), http.StatusOK)
+			expect("a new token", me(fresh), http.StatusOK)
+		}},
+		{at: "cat token-key-new.pem > token-keys.pem", after: func() {
+			expect("the number of published keys", keys(), 1)
+			expect("a token of the key that is gone", me(old), http.StatusUnauthorized)
+			expect("a new token", me(fresh), http.StatusOK)
+			old = fresh
+		}},
+		{at: "jq --slurp '.[0].key += .[1].key | .[0]'", after: func() {
+			expect("an answer that was sealed before", first().header.Get("Idempotent-Replayed"), "true")
+		}},
+		{at: "jq --slurp '.[1].key = .[0].key + .[1].key | .[1]'", after: func() {
+			expect("an answer that was sealed before", first().header.Get("Idempotent-Replayed"), "true")
+			out, err := s.shell(t, s.instead.Replace("jq --exit-status '.primaryKeyId == .key[1].keyId and (.key | length) == 2' /etc/collab/secrets-keys.json"))
+			if err != nil {
+				t.Errorf("the new key does not seal: %v\n%s", err, out)
+			}
+		}},
+		{at: "COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_new,whsec_old", after: func() {
+			const older, newer, other = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_plJ3nmyCDGBKInavdOK15jsl00yvMwGKqzTx", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+			s.set(t, map[string]string{"COLLAB_IDENTITY_WEBHOOK_SECRETS": newer + "," + older, "COLLAB_STRIPE_WEBHOOK_SECRETS": "whsec_b,whsec_a"})
+			s.restart(t)
+			expect("a message by the old secret", message(older), http.StatusOK)
+			expect("a message by the new secret", message(newer), http.StatusOK)
+			expect("a message by another secret", message(other), http.StatusUnauthorized)
+			expect("a payment message by the old secret", payment("whsec_a"), http.StatusOK)
+			expect("a payment message by the new secret", payment("whsec_b"), http.StatusOK)
+			expect("a payment message by another secret", payment("whsec_c"), http.StatusBadRequest)
+		}},
+		{at: "pg_restore", before: func() {
+			// What comes after the copy was made is lost by going back to it.
+			expect("a later team", call(t, "POST", api()+"/teams", `{"name": "Late"}`, bearer(old)...).status, http.StatusCreated)
+			s.running.stop(t)
+			s.set(t, map[string]string{"COLLAB_DATABASE_URL": postgres.URL(t)})
+		}, after: func() {
+			s.restart(t)
+			teams := call(t, "GET", api()+"/teams", "", bearer(old)...).body
+			if !strings.Contains(teams, "Builders") || strings.Contains(teams, "Late") {
+				t.Errorf("what was restored has the teams %s", teams)
+			}
+			files := call(t, "GET", api()+"/sync/files", "", bearer(old)...).body
+			if !strings.Contains(files, `"path":"a.txt"`) {
+				t.Errorf("what was restored has the files %s", files)
+			}
+			expect("going on at a place of before", call(t, "GET", api()+"/sync/manifest?since="+cursor, "", bearer(old)...).status, http.StatusGone)
+		}},
+	}
+	all := blocks(t, "docs/deployment.md")
+	for _, h := range hooks {
+		n := 0
+		for _, b := range all {
+			if strings.Contains(b.text, h.at) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Fatalf("%d blocks have %q", n, h.at)
+		}
+	}
+	for _, b := range all {
+		var at hook
+		for _, h := range hooks {
+			if strings.Contains(b.text, h.at) {
+				at = h
+			}
+		}
+		if at.before != nil {
+			at.before()
+		}
+		build := strings.Contains(b.text, "-o collabd ./cmd/collabd") // which the tests' own server is made by
+		if !build && b.notRun == "" && (b.language == "sh" || b.language == "console") {
+			s.run(t, b)
+		}
+		if at.after != nil {
+			at.after()
+		}
+		if t.Failed() {
+			t.Fatalf("%s:%d: the rest is not run", b.file, b.line)
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package tour
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// folder has the server that built has made; empty: nothing was made.
+var folder string
+
+// built is the server as docs/deployment.md builds it, once for all tests.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "collab-tour-")
+	if err != nil {
+		return "", err
+	}
+	folder = dir
+	text, err := os.ReadFile(filepath.Join(root, "docs/deployment.md"))
+	if err != nil {
+		return "", err
+	}
+	line := regexp.MustCompile(`(?m)^CGO_ENABLED=0 go build .* -o collabd \./cmd/collabd$`).FindString(string(text))
+	if line == "" {
+		return "", errors.New("docs/deployment.md does not build the server")
+	}
+	out, err := exec.Command("bash", "-c", "cd "+root+" && "+quick(strings.Replace(line, "-o collabd", "-o "+dir+"/collabd", 1))).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", line, err, out)
+	}
+	return dir, nil
+})
+
+// quick takes what has every library compiled once more off a build.
+func quick(line string) string {
+	return strings.NewReplacer("CGO_ENABLED=0 ", "", "-trimpath ", "").Replace(line)
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if folder != "" {
+		_ = os.RemoveAll(folder)
+	}
+	os.Exit(code)
+}
+
+// binaries returns the folder that the server is in.
+func binaries(t *testing.T) string {
+	t.Helper()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// service is a running server.
+type service struct {
+	url string // http://localhost:port
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the log has ended
+
+	mu  sync.Mutex
+	log strings.Builder // guarded by mu
+}
+
+var listening = regexp.MustCompile(`"msg":"listening".*"address":"127\.0\.0\.1:(\d+)"`)
+
+// launch runs lines that become a server, and waits until it listens.
+func launch(t *testing.T, dir, lines string, environ ...string) *service {
+	t.Helper()
+	s := &service{cmd: exec.Command("bash", "-c", lines), done: make(chan struct{})}
+	s.cmd.Dir, s.cmd.Env = dir, environ
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	log, err := s.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.stop(t) })
+	port := make(chan string, 1)
+	go func() {
+		defer close(s.done)
+		lines := bufio.NewReader(log)
+		for {
+			line, err := lines.ReadString('\n')
+			s.mu.Lock()
+			s.log.WriteString(line)
+			s.mu.Unlock()
+			if m := listening.FindStringSubmatch(line); m != nil {
+				port <- m[1]
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case p := <-port:
+		s.url = "http://localhost:" + p
+	case <-s.done:
+		t.Fatalf("the server ended before it listened:\n%s", s.written())
+	case <-time.After(patience):
+		t.Fatalf("the server does not listen:\n%s", s.written())
+	}
+	return s
+}
+
+// written returns what the server has logged so far.
+func (s *service) written() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
+}
+
+// stop asks the server to end and waits until it has; again does nothing.
+func (s *service) stop(t *testing.T) {
+	t.Helper()
+	if s.cmd.ProcessState != nil {
+		return
+	}
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM)
+	timer := time.AfterFunc(patience, func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
+	defer timer.Stop()
+	<-s.done
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("the server ended with %v:\n%s", err, s.written())
+	}
+}
+
+// session is a machine that a document's commands are run on: its folders are
+// below a temporary one, and its one service is the server.
+type session struct {
+	dir     string
+	path    string            // where programs are
+	file    string            // of the service's settings
+	environ []string          // beside these
+	instead *strings.Replacer // of what the document names, by what there is
+	loaded  bool              // a command has read the settings, as those after it go by
+	running *service          // nil: it does not run
+}
+
+// settings are what reads the settings.
+func (s *session) settings() string { return "set -a; . " + s.file + "; set +a\n" }
+
+func (s *session) environment() []string {
+	return append([]string{
+		"PATH=" + s.path, "HOME=" + s.dir,
+		"GOCACHE=" + os.Getenv("GOCACHE"), "GOPATH=" + os.Getenv("GOPATH"), "GOFLAGS=" + os.Getenv("GOFLAGS"),
+	}, s.environ...)
+}
+
+// shell runs lines in the root of the tree, and returns what they print on both
+// outputs.
+func (s *session) shell(t *testing.T, lines string) (string, error) {
+	t.Helper()
+	if s.loaded {
+		lines = s.settings() + lines
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail\n"+lines)
+	cmd.Dir, cmd.Env = root, s.environment()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+var manages = regexp.MustCompile(`(?m)^systemctl (restart|enable --now) collabd$`)
+
+// run runs a block, and compares what a console shows.
+func (s *session) run(t *testing.T, b block) {
+	t.Helper()
+	if b.language == "console" {
+		for _, step := range stepsOf(b.text) {
+			out, err := s.shell(t, s.instead.Replace(step.command))
+			if err != nil {
+				t.Errorf("%s:%d: $ %s: %v\n%s", b.file, b.line, step.command, err, out)
+				continue
+			}
+			if got, shown := strings.TrimRight(out, "\n"), strings.TrimRight(step.answer, "\n"); !matches(got, shown) {
+				t.Errorf("%s:%d: $ %s\ngot:   %s\nshown: %s", b.file, b.line, step.command, got, shown)
+			}
+		}
+		return
+	}
+	lines := manages.ReplaceAllString(b.text, "")
+	if out, err := s.shell(t, s.instead.Replace(lines)); err != nil {
+		t.Fatalf("%s:%d: %v\n%s\n%s", b.file, b.line, err, lines, out)
+	}
+	if strings.Contains(lines, ". /etc/collab/collabd.env") {
+		s.loaded = true
+	}
+	if manages.MatchString(b.text) {
+		s.restart(t)
+	}
+}
+
+// restart starts the service anew with its settings.
+func (s *session) restart(t *testing.T) {
+	t.Helper()
+	if s.running != nil {
+		s.running.stop(t)
+	}
+	s.running = launch(t, s.dir, s.settings()+"exec collabd", s.environment()...)
+}
+
+// set changes variables in the file of settings, in which each must be.
+func (s *session) set(t *testing.T, values map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range values {
+		line := regexp.MustCompile("(?m)^" + name + "=.*$")
+		if !line.Match(text) {
+			t.Fatalf("the settings have no %s", name)
+		}
+		text = line.ReplaceAllLiteral(text, []byte(name+`="`+value+`"`))
+	}
+	if err := os.WriteFile(s.file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// need finds a program, which it installs where it is missing and that is possible.
+func need(t *testing.T, program, install string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	apt, err := exec.LookPath("apt-get")
+	if err != nil || os.Geteuid() != 0 {
+		t.Fatalf("this test needs %s: install the package %s", program, install)
+	}
+	for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", install}} {
+		cmd := exec.CommandContext(t.Context(), apt, args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("apt-get %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// answer is what a server says.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// call asks a server; headers are pairs of a name and a value.
+func call(t *testing.T, method, url, body string, headers ...string) answer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{res.StatusCode, res.Header, string(text)}
+}
+
+// member returns a field of an answer in JSON.
+func (a answer) member(t *testing.T, name string) string {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(a.body), &fields); err != nil {
+		t.Fatalf("%v in %d %s", err, a.status, a.body)
+	}
+	text, _ := fields[name].(string)
+	return text
+}
+
+// signIn returns a service token that server gives for an account of the
+// development provider at issuer.
+func signIn(t *testing.T, issuer, server string) string {
+	t.Helper()
+	identity := call(t, "POST", issuer+"/dev/identity/token", "email=ada%40example.com&name=Ada&org=Engines", "Content-Type", "application/x-www-form-urlencoded").member(t, "identityToken")
+	got := call(t, "POST", server+"/api/v1/auth/exchange-token", `{"identityToken": "`+identity+`"}`)
+	if got.status != http.StatusOK {
+		t.Fatalf("signing in is %d %s", got.status, got.body)
+	}
+	return got.member(t, "token")
+}
