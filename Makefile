@@ -5,12 +5,13 @@
 GO       ?= go
 BIN      ?= bin
 FUZZTIME ?= 10s
+SCALAR   ?= 1.72.1
 
 # Properties are tried with this many cases each.
 export RAPID_CHECKS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-browser check format vet staticcheck modules race pages bench fuzz
+.PHONY: help build run test test-browser check format vet staticcheck modules race pages renderer bench fuzz
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -53,6 +54,16 @@ race:
 
 pages: ## print docs/routes.md, docs/profiles.md and docs/states.md anew
 	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update
+
+# The page needs nothing else of the package: the standalone script has all of it.
+renderer: ## fetch the renderer of the page at /docs anew, in the version SCALAR (1.72.1); needs npm
+	@set -e; fetched=$$(mktemp -d); trap 'rm -rf "$$fetched"' EXIT; \
+	npm pack --silent --pack-destination "$$fetched" @scalar/api-reference@$(SCALAR) > /dev/null; \
+	tar -xzf "$$fetched"/*.tgz -C "$$fetched"; \
+	script=dist/browser/standalone.js; \
+	sum=$$(sha256sum < "$$fetched/package/$$script" | cut -d ' ' -f 1); \
+	gzip -9nc "$$fetched/package/$$script" > adapters/httpapi/renderer/scalar.js.gz; \
+	echo "$$sum  @scalar/api-reference@$(SCALAR)/$$script" | tee adapters/httpapi/renderer/scalar.txt
 
 bench: ## measure the server against a bare one; starts both, and a temporary Postgres
 	$(GO) run ./test/bench

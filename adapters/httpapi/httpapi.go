@@ -89,10 +89,10 @@ type api struct {
 	hall        hall
 	offers      atomic.Pointer[offers]
 
-	reference []byte // the page of the OpenAPI document
-	policy    string // its content security policy
-	origin    string // of pages that browsers have from us
-	secure    bool   // cookies are for https only
+	reference   *reference
+	documentTag string // the entity tag of the OpenAPI document
+	origin      string // of pages that browsers have from us
+	secure      bool   // cookies are for https only
 
 	duration metric.Float64Histogram
 	active   atomic.Int64
@@ -123,7 +123,7 @@ func build(o Options) (*api, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &api{Options: o, secure: strings.HasPrefix(o.PublicURL, "https://")}
+	a := &api{Options: o, documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://")}
 	var err error
 	if a.callers, err = newLimiter("caller", o.Rates.Caller, a.Now); err != nil {
 		return nil, err
@@ -143,8 +143,8 @@ func build(o Options) (*api, error) {
 	if a.lists, err = newTurns(); err != nil {
 		return nil, err
 	}
-	if a.reference, a.policy, err = renderReference(o.Document); err != nil {
-		return nil, fmt.Errorf("httpapi: the OpenAPI document: %w", err)
+	if a.reference, err = newReference(); err != nil {
+		return nil, err
 	}
 	if err := a.instrument(); err != nil {
 		return nil, err

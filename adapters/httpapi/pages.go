@@ -22,11 +22,11 @@ var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
 
 // pagePolicy is the content security policy of pages. They load nothing but their
 // own style.
-var pagePolicy = "default-src 'none'; style-src '" + styleHash(pageStyle) + "'; base-uri 'none'; frame-ancestors 'none'; form-action "
+var pagePolicy = "default-src 'none'; style-src '" + sourceHash(pageStyle) + "'; base-uri 'none'; frame-ancestors 'none'; form-action "
 
-// styleHash is how a policy names a style.
-func styleHash(style string) string {
-	sum := sha256.Sum256([]byte(style))
+// sourceHash is how a policy names a style or a script that stands in its page.
+func sourceHash(source string) string {
+	sum := sha256.Sum256([]byte(source))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 

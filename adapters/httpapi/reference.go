@@ -2,248 +2,157 @@ package httpapi
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	_ "embed"
-	"encoding/json"
-	"errors"
+	"encoding/hex"
 	"fmt"
 	"html/template"
-	"slices"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
 	"strings"
+
+	"github.com/gorilla/mux"
+
+	"collab/domain/fault"
 )
 
-// What the page shows of an OpenAPI document.
-type (
-	apiDocument struct {
-		Info struct {
-			Title, Version, Description string
-		}
-		Tags []struct {
-			Name, Description string
-		}
-		Paths      ordered[ordered[apiOperation]]
-		Components struct {
-			Schemas    ordered[*apiSchema]
-			Parameters ordered[apiParameter]
-			Responses  ordered[apiResponse]
-		}
-	}
-	apiOperation struct {
-		OperationID string
-		Summary     string
-		Description string
-		Tags        []string
-		Parameters  []apiParameter
-		RequestBody struct {
-			Description string
-			Content     ordered[apiMedia]
-		}
-		Responses ordered[apiResponse]
-	}
-	apiParameter struct {
-		Ref                   string `json:"$ref"`
-		Name, In, Description string
-		Required              bool
-		Schema                *apiSchema
-	}
-	apiMedia struct {
-		Schema  *apiSchema
-		Example json.RawMessage
-	}
-	apiResponse struct {
-		Ref         string `json:"$ref"`
-		Description string
-		Content     ordered[apiMedia]
-	}
-	apiSchema struct {
-		Ref                  string `json:"$ref"`
-		Type, Format         string
-		Description, Pattern string
-		Nullable             bool
-		Enum                 []any
-		Minimum, Maximum     *json.Number
-		MinLength, MaxLength *int
-		MinItems, MaxItems   *int
-		Items                *apiSchema
-		AllOf, OneOf, AnyOf  []*apiSchema
-		Properties           ordered[*apiSchema]
-		Required             []string
-		Default              json.RawMessage
-	}
-)
+// renderer is the script that shows OpenAPI documents, compressed with gzip. It
+// is read only when a browser asks for it.
+//
+//go:embed renderer/scalar.js.gz
+var renderer []byte
 
-// ordered is a JSON object whose order is kept, as it is how people wrote it.
-type ordered[T any] []named[T]
+// rendererSum names the script: its SHA-256 before it was compressed, and where
+// in which package it comes from.
+//
+//go:embed renderer/scalar.txt
+var rendererSum string
 
-type named[T any] struct {
-	Name  string
-	Value T
+//go:embed reference.html
+var referenceSource string
+
+//go:embed reference.js
+var referenceScript string
+
+// reference is the page of the OpenAPI document.
+type reference struct {
+	page   []byte
+	tag    string // of the page
+	policy string // its content security policy
+
+	script      string // the name of the renderer below /docs
+	scriptTag   string // of the renderer as it is
+	squeezedTag string // of the renderer compressed
 }
 
-// UnmarshalJSON reads the object.
-func (o *ordered[T]) UnmarshalJSON(data []byte) error {
-	pairs, err := parseObject(data)
+// newReference makes the page around the renderer.
+func newReference() (*reference, error) {
+	sum, _, ok := strings.Cut(rendererSum, " ")
+	if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != sha256.Size {
+		return nil, fmt.Errorf("httpapi: the renderer's checksum is %q", sum)
+	}
+	p := &reference{
+		script:      "scalar-" + sum[:16] + ".js",
+		scriptTag:   `"` + sum[:16] + `"`,
+		squeezedTag: `"` + sum[:16] + `-gzip"`,
+		// The renderer writes its style into elements and attributes of the page, as it
+		// needs them, so that no digest can name them.
+		policy: "default-src 'none'; script-src 'self' '" + sourceHash(referenceScript) + "'; style-src 'unsafe-inline'; " +
+			"img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	}
+	t, err := template.New("reference").Parse(referenceSource)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, map[string]any{"Renderer": "/docs/" + p.script, "Script": template.JS(referenceScript)}); err != nil {
+		return nil, err
+	}
+	p.page, p.tag = b.Bytes(), tagOf(b.Bytes())
+	return p, nil
+}
+
+// tagOf is the entity tag of what never changes while the server runs.
+func tagOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
+}
+
+// readReference answers with the page. It is asked for anew every time, as it
+// names the renderer of its own version.
+func (a *api) readReference(c *call) error {
+	c.Header()["Referrer-Policy"] = noReferrer
+	if c.unchanged(a.reference.tag) {
+		return nil
+	}
+	c.set("Etag", a.reference.tag)
+	c.html(http.StatusOK, a.reference.policy, a.reference.page)
+	return nil
+}
+
+// immutable is for what has a digest of its content in its name.
+var immutable = []string{"public, max-age=31536000, immutable"}
+
+// readRenderer answers with the renderer, compressed where the client takes that.
+func (a *api) readRenderer(c *call) error {
+	if mux.Vars(c.r)["file"] != a.reference.script {
+		return fault.Missing("File")
+	}
+	h := c.Header()
+	h["Cache-Control"] = immutable
+	h.Add("Vary", "Accept-Encoding")
+	squeezed := takesGzip(c.r.Header["Accept-Encoding"])
+	tag := a.reference.scriptTag
+	if squeezed {
+		tag = a.reference.squeezedTag
+	}
+	if c.unchanged(tag) {
+		return nil
+	}
+	c.set("Etag", tag)
+	c.set("Content-Type", "text/javascript; charset=utf-8")
+	if squeezed {
+		c.set("Content-Encoding", "gzip")
+		c.set("Content-Length", strconv.Itoa(len(renderer)))
+		c.prolong(len(renderer))
+		c.WriteHeader(http.StatusOK)
+		_, _ = c.Write(renderer) // it fails when the client is gone, and there is nobody to tell
+		return nil
+	}
+	if c.r.Method == http.MethodHead {
+		c.WriteHeader(http.StatusOK)
+		return nil
+	}
+	script, err := gzip.NewReader(bytes.NewReader(renderer))
 	if err != nil {
 		return err
 	}
-	for _, p := range pairs {
-		n := named[T]{Name: string(p.name)}
-		if err := json.Unmarshal(p.raw, &n.Value); err != nil {
-			return fmt.Errorf("%s: %w", n.Name, err)
-		}
-		*o = append(*o, n)
+	if _, err := io.Copy(writing(func(b []byte) (int, error) {
+		c.prolong(len(b))
+		return c.Write(b)
+	}), script); err != nil {
+		return c.leave(err)
 	}
 	return nil
 }
 
-func (o ordered[T]) get(name string) (v T) {
-	for _, n := range o {
-		if n.Name == name {
-			return n.Value
+// takesGzip reports whether a client takes answers that are compressed with gzip.
+func takesGzip(header []string) (takes bool) {
+	for one := range strings.SplitSeq(strings.Join(header, ","), ",") {
+		coding, params, _ := mime.ParseMediaType(one) // what cannot be read names nothing
+		weight := 1.0
+		if q, given := params["q"]; given {
+			weight, _ = strconv.ParseFloat(q, 64)
+		}
+		switch coding {
+		case "gzip", "x-gzip":
+			return weight > 0
+		case "*":
+			takes = weight > 0
 		}
 	}
-	return v
-}
-
-//go:embed reference.css
-var referenceStyle string
-
-//go:embed reference.html
-var referenceTemplate string
-
-// referenceOperation is an operation with what the page says around it.
-type referenceOperation struct {
-	Method, Path string
-	apiOperation
-}
-
-// renderReference makes the readable page of an OpenAPI document, and the
-// policy that lets the page load nothing but its own style.
-func renderReference(document []byte) (page []byte, policy string, err error) {
-	var d apiDocument
-	if err := json.Unmarshal(document, &d); err != nil {
-		return nil, "", err
-	}
-	if len(d.Paths) == 0 {
-		return nil, "", errors.New("it has no paths")
-	}
-	byTag := map[string][]referenceOperation{}
-	for _, path := range d.Paths {
-		for _, op := range path.Value {
-			o := referenceOperation{strings.ToUpper(op.Name), path.Name, op.Value}
-			for i, p := range o.Parameters {
-				if p.Ref != "" {
-					o.Parameters[i] = d.Components.Parameters.get(last(p.Ref))
-				}
-			}
-			for i, r := range o.Responses {
-				if r.Value.Ref != "" {
-					o.Responses[i].Value = d.Components.Responses.get(last(r.Value.Ref))
-				}
-			}
-			for _, tag := range o.Tags {
-				byTag[tag] = append(byTag[tag], o)
-			}
-		}
-	}
-	t, err := template.New("reference").Funcs(template.FuncMap{
-		"kind":     (*apiSchema).kind,
-		"bounds":   (*apiSchema).bounds,
-		"required": func(s *apiSchema, name string) bool { return slices.Contains(s.Required, name) },
-		"style":    func() template.CSS { return template.CSS(referenceStyle) },
-		"indent":   indented,
-	}).Parse(referenceTemplate)
-	if err != nil {
-		return nil, "", err
-	}
-	var b bytes.Buffer
-	if err := t.Execute(&b, map[string]any{"Document": d, "Operations": byTag}); err != nil {
-		return nil, "", err
-	}
-	policy = "default-src 'none'; style-src '" + styleHash(referenceStyle) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	return b.Bytes(), policy, nil
-}
-
-// last is the name that a reference ends in.
-func last(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
-
-// kind writes a schema's type, with links to those that have names.
-func (s *apiSchema) kind() template.HTML {
-	if s == nil {
-		return ""
-	}
-	text := template.HTMLEscapeString(s.Type)
-	switch {
-	case s.Ref != "":
-		name := template.HTMLEscapeString(last(s.Ref))
-		text = `<a href="#schema-` + name + `">` + name + `</a>`
-	case len(s.AllOf) > 0:
-		text = kinds(s.AllOf, " and ")
-	case len(s.OneOf) > 0:
-		text = kinds(s.OneOf, " or ")
-	case len(s.AnyOf) > 0:
-		text = kinds(s.AnyOf, " or ")
-	case s.Items != nil:
-		text = "array of " + string(s.Items.kind())
-	case s.Format != "":
-		text += " (" + template.HTMLEscapeString(s.Format) + ")"
-	}
-	if s.Nullable {
-		text += " or null"
-	}
-	return template.HTML(text)
-}
-
-func kinds(all []*apiSchema, by string) string {
-	texts := make([]string, len(all))
-	for i, s := range all {
-		texts[i] = string(s.kind())
-	}
-	return strings.Join(texts, by)
-}
-
-// bounds writes what values of a schema are allowed.
-func (s *apiSchema) bounds() string {
-	if s == nil {
-		return ""
-	}
-	var said []string
-	if len(s.Enum) > 0 {
-		texts := make([]string, 0, len(s.Enum))
-		for _, v := range s.Enum {
-			texts = append(texts, fmt.Sprint(v))
-		}
-		said = append(said, strings.Join(texts, ", "))
-	}
-	between := func(least, most, unit string) {
-		switch {
-		case least != "" && most != "":
-			said = append(said, least+" to "+most+unit)
-		case most != "":
-			said = append(said, "at most "+most+unit)
-		case least != "":
-			said = append(said, "at least "+least+unit)
-		}
-	}
-	between(number(s.MinLength), number(s.MaxLength), " characters")
-	between(number(s.MinItems), number(s.MaxItems), " items")
-	between(number(s.Minimum), number(s.Maximum), "")
-	if len(s.Default) > 0 {
-		said = append(said, "default "+string(s.Default))
-	}
-	return strings.Join(said, "; ")
-}
-
-func number[T any](v *T) string {
-	if v == nil {
-		return ""
-	}
-	return fmt.Sprint(*v)
-}
-
-func indented(example json.RawMessage) string {
-	var b bytes.Buffer
-	if err := json.Indent(&b, example, "", "  "); err != nil {
-		return string(example)
-	}
-	return b.String()
+	return takes
 }

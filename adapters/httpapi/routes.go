@@ -155,6 +155,7 @@ func (a *api) routes() []row {
 	}
 	return append(table,
 		row{"GET", "/docs", free, a.readReference},
+		row{"GET", "/docs/{file}", open, a.readRenderer},
 		row{"GET", "/healthz", free, a.alive},
 		row{"GET", "/readyz", free, a.ready},
 		row{"GET", "/metrics", free, a.metrics()},

@@ -55,12 +55,10 @@ func (a *api) keys(c *call) error {
 
 func (a *api) document(c *call) error {
 	c.Header()["Cache-Control"] = shared
+	if c.unchanged(a.documentTag) {
+		return nil
+	}
+	c.set("Etag", a.documentTag)
 	c.send(http.StatusOK, a.Document)
-	return nil
-}
-
-func (a *api) readReference(c *call) error {
-	c.Header()["Cache-Control"] = shared
-	c.html(http.StatusOK, a.policy, a.reference)
 	return nil
 }
