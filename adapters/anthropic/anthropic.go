@@ -27,6 +27,7 @@ import (
 const (
 	maxPauses    = 8        // of one answer that are continued
 	maxRefusal   = 64 << 10 // bytes of the body of a refusal that are read
+	maxList      = 4 << 20  // bytes of a list of models that are read
 	maxWord      = 64       // bytes of a name that the provider gives a failure
 	endPatience  = 100 * time.Millisecond
 	connectLimit = 10 * time.Second
@@ -89,16 +90,26 @@ func client(c *http.Client) *http.Client {
 	return &own
 }
 
-// shorten bounds the body of a refusal, which the SDK reads to its end.
+// shorten bounds the bodies that the SDK reads to their end: of a refusal, and of
+// a list.
 func shorten(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	res, err := next(r)
-	if err == nil && res.StatusCode >= http.StatusBadRequest {
-		res.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(res.Body, maxRefusal), res.Body}
+	if err != nil {
+		return res, err
 	}
-	return res, err
+	limit := int64(maxRefusal)
+	switch {
+	case res.StatusCode >= http.StatusBadRequest:
+	case r.Method == http.MethodGet:
+		limit = maxList
+	default:
+		return res, nil
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(res.Body, limit), res.Body}
+	return res, nil
 }
 
 // Stream answers a call, and goes on with an answer that the provider pauses.

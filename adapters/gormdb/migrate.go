@@ -26,6 +26,10 @@ var migrations embed.FS
 // they migrate.
 const migrationLock = 7_305_804_385_410
 
+// selectVersion returns the version of the schema, zero before the first
+// migration.
+const selectVersion = "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied"
+
 // migration is what migrations run on.
 type migration struct {
 	pool    *sql.DB
@@ -67,7 +71,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, found, err := row(ctx, db.read, "Schema", scanInt, "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied")
+	version, found, err := row(ctx, db.read, "Schema", scanInt, selectVersion)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

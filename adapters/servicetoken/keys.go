@@ -75,3 +75,12 @@ func thumbprint(key ed25519.PublicKey) string {
 }
 
 func coordinate(key ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(key) }
+
+// Names returns the kids of the keys, in their order.
+func (k Keys) Names() []string {
+	names := make([]string, len(k))
+	for i, key := range k {
+		names[i] = thumbprint(public(key))
+	}
+	return names
+}

@@ -66,14 +66,16 @@ func prices(c Config) map[plan.Plan]string {
 	return map[plan.Plan]string{plan.Standard: c.StripeStandard, plan.Premium: c.StripePremium}
 }
 
-func stripeAt(c Config, base publicURL, key, address string, log *slog.Logger) (*stripepay.Payments, error) {
+// stripeAt returns the payments at an address. Client is nil but for the doctor.
+func stripeAt(c Config, base publicURL, key, address string, client *http.Client, log *slog.Logger) (*stripepay.Payments, error) {
 	return stripepay.New(stripepay.Options{
-		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + successPath, CancelURL: string(base) + cancelPath, Log: log,
+		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + successPath, CancelURL: string(base) + cancelPath,
+		Client: client, Log: log,
 	})
 }
 
 func stripePayments(c Config, base publicURL, log *slog.Logger) (paymentEdge, error) {
-	p, err := stripeAt(c, base, c.StripeKey, c.StripeURL, log)
+	p, err := stripeAt(c, base, c.StripeKey, c.StripeURL, nil, log)
 	return paymentEdge{Payments: p, Billing: p}, err
 }
 
@@ -114,7 +116,7 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 		return paymentEdge{}, err
 	}
 	lc.Append(fx.StopHook(dev.Close)) // which cancels what it waits for
-	p, err := stripeAt(n.Config, n.Base, dev.Key(), dev.APIURL(), n.Log)
+	p, err := stripeAt(n.Config, n.Base, dev.Key(), dev.APIURL(), nil, n.Log)
 	return paymentEdge{Payments: p, Billing: p, Mounts: payMounts{devpay.Prefix: dev}}, err
 }
 

@@ -23,6 +23,8 @@ const usage = `collabd is the Collab server. It is configured by environment var
 Usage:
   collabd [serve]        run the server
   collabd migrate        bring the database's schema up to date
+  collabd doctor         check the configuration for real: 0 when nothing is wrong, 1 otherwise
+  collabd doctor --json  the same as JSON
   collabd gc             remove stored content that nothing names any more
   collabd gc --dry-run   list what that would remove
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
@@ -49,6 +51,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return configured(environ, stderr, func(c assembly.Config) error {
 			return assembly.Migrate(ctx, c, stderr)
 		})
+	case command == "doctor" && (len(args) == 1 || len(args) == 2 && args[1] == "--json"):
+		return assembly.Doctor(ctx, environ, len(args) == 2, stdout)
 	case command == "gc" && (len(args) == 1 || len(args) == 2 && args[1] == "--dry-run"):
 		return configured(environ, stderr, func(c assembly.Config) error {
 			return assembly.Collect(ctx, c, len(args) == 2, stdout, stderr)

@@ -1,0 +1,33 @@
+package bucket
+
+import (
+	"errors"
+	"net/http"
+
+	"gocloud.dev/gcerrors"
+	"google.golang.org/api/googleapi"
+
+	"collab/domain/fault"
+)
+
+// Status returns the HTTP status that an object store refused with, as far as
+// an error tells; zero when it did not answer, or is none of the kind.
+func Status(err error) int {
+	var google *googleapi.Error
+	var amazon interface{ HTTPStatusCode() int }
+	switch {
+	case errors.As(err, &google):
+		return google.Code
+	case errors.As(err, &amazon):
+		return amazon.HTTPStatusCode()
+	case fault.KindOf(err) != fault.Unavailable:
+		return 0
+	}
+	switch gcerrors.Code(err) {
+	case gcerrors.NotFound:
+		return http.StatusNotFound
+	case gcerrors.PermissionDenied:
+		return http.StatusForbidden
+	}
+	return 0
+}

@@ -1,0 +1,210 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+// Condition is what Inspect finds of a database.
+type Condition struct {
+	Product  string        // with its version, such as Postgres 15.18
+	Where    string        // host, port and name, or the file; without credentials
+	Took     time.Duration // a statement's way there and back
+	Schema   int64         // version that was migrated to; zero: none
+	Latest   int64         // version that this program knows
+	Missing  []id.Org      // of those that were asked for
+	Postgres *Postgres     // nil for SQLite
+	Damage   string        // that SQLite's quick_check found first; empty: none
+}
+
+// Postgres is what else there is to know of a server.
+type Postgres struct {
+	Now         time.Time // its clock, asked between Asked and Answered of ours
+	Asked       time.Time
+	Answered    time.Time
+	User        string
+	Pool        int  // connections that a server of ours opens at most
+	Room        int  // connections that this user may have, less those of other programs
+	Encrypted   bool // the connection
+	Volatile    bool // a commit may be lost in a crash: fsync or synchronous_commit is off
+	ReadOnly    bool // a standby, or set so
+	Creates     bool // the user may make tables, as migrations do
+	Withheld    int  // tables whose rows the user may not read and write
+	UTF8        bool
+	SuperUser   bool
+	Application int // connections that our servers have now
+}
+
+// Inspect looks at the database at the address without changing it: nothing is
+// made, and nothing is migrated. NotFound when the server has no such database
+// or there is no such file, Unauthenticated when it does not let the user in,
+// Unavailable when it does not answer. Errors hold nothing of the password.
+func Inspect(ctx context.Context, address string, ask []id.Org) (Condition, error) {
+	if strings.HasPrefix(address, "sqlite:") {
+		return inspectSQLite(ctx, address, ask)
+	}
+	return inspectPostgres(ctx, address, ask)
+}
+
+func inspectPostgres(ctx context.Context, address string, ask []id.Org) (c Condition, err error) {
+	config, pool, err := postgresConfig(address)
+	if err != nil {
+		return c, err
+	}
+	config.RuntimeParams["application_name"] = "collab doctor"
+	c.Where = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
+	if strings.HasPrefix(config.Host, "/") {
+		c.Where = config.Host + ", database " + config.Database
+	}
+	if c.Latest, err = latest(onPostgres); err != nil {
+		return c, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return c, refused(ctx, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	p := &Postgres{Pool: pool}
+	c.Postgres = p
+	p.Asked = time.Now()
+	if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&p.Now); err != nil {
+		return c, refused(ctx, err)
+	}
+	p.Answered = time.Now()
+	c.Took = p.Answered.Sub(p.Asked)
+	var version string
+	err = conn.QueryRow(ctx, `SELECT split_part(current_setting('server_version'), ' ', 1), current_user,
+		least(
+			current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+			CASE WHEN r.rolconnlimit < 0 THEN 100000 ELSE r.rolconnlimit END,
+			CASE WHEN d.datconnlimit < 0 THEN 100000 ELSE d.datconnlimit END)
+			- (SELECT count(*)::int FROM pg_stat_activity a WHERE a.datid IS NOT NULL AND a.usesysid IS NOT NULL AND a.application_name NOT IN ('collab', 'collab doctor')),
+		(SELECT count(*)::int FROM pg_stat_activity a WHERE a.application_name = 'collab'),
+		COALESCE((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
+		current_setting('fsync') = 'off' OR current_setting('synchronous_commit') = 'off',
+		pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
+		current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE'),
+		(SELECT count(*)::int FROM pg_tables t WHERE t.schemaname = current_schema() AND NOT (
+			SELECT bool_and(has_table_privilege(format('%I.%I', t.schemaname, t.tablename), p)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p)),
+		current_setting('server_encoding') = 'UTF8', r.rolsuper
+		FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`).Scan(
+		&version, &p.User, &p.Room, &p.Application, &p.Encrypted, &p.Volatile, &p.ReadOnly, &p.Creates, &p.Withheld, &p.UTF8, &p.SuperUser)
+	if err != nil {
+		return c, refused(ctx, err)
+	}
+	c.Product = "Postgres " + version
+	var table bool
+	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&table); err != nil || !table {
+		return c, refused(ctx, err)
+	}
+	if err := conn.QueryRow(ctx, selectVersion).Scan(&c.Schema); err != nil {
+		return c, refused(ctx, err)
+	}
+	if c.Schema == 0 {
+		return c, nil
+	}
+	for _, o := range ask {
+		var there bool
+		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM organisations WHERE id = $1)", string(o)).Scan(&there); err != nil {
+			return c, refused(ctx, err)
+		}
+		if !there {
+			c.Missing = append(c.Missing, o)
+		}
+	}
+	return c, nil
+}
+
+// refused sorts an error of a server that was asked, and says it without
+// addresses and credentials.
+func refused(ctx context.Context, err error) error {
+	var said *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !errors.As(err, &said):
+		return failed(ctx, err, "Database")
+	}
+	cause := errors.New(said.Message + " (" + said.Code + ")")
+	switch {
+	case strings.HasPrefix(said.Code, "28"):
+		return fault.Wrap(fault.Unauthenticated, cause, "The database does not let the user in")
+	case said.Code == "3D000":
+		return fault.Wrap(fault.NotFound, cause, "The server has no such database")
+	case said.Code == "42501":
+		return fault.Wrap(fault.Forbidden, cause, "The database withholds something from the user")
+	}
+	return fault.Wrap(fault.Unavailable, cause, "The database refuses")
+}
+
+func inspectSQLite(ctx context.Context, address string, ask []id.Org) (c Condition, err error) {
+	if c.Where, err = sqlitePath(address); err != nil {
+		return c, err
+	}
+	if c.Latest, err = latest(onSQLite); err != nil {
+		return c, err
+	}
+	switch info, err := os.Stat(c.Where); {
+	case errors.Is(err, fs.ErrNotExist):
+		return c, fault.Wrap(fault.NotFound, err, "There is no such file")
+	case err != nil:
+		return c, fault.Wrap(fault.Unavailable, err, "The database's file cannot be reached")
+	case !info.Mode().IsRegular():
+		return c, fault.New(fault.Unavailable, "The database's path is not that of a file")
+	}
+	// Opened for writing, as the last to close looks after the log that a crash
+	// left; a reader would leave files of its own there instead.
+	pool, err := sql.Open(driverName, sqliteDSN(c.Where, "deferred", []string{"busy_timeout(5000)", "query_only(1)"})+"&mode=rw")
+	if err != nil {
+		return c, failed(ctx, err, "Database")
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	pool.SetMaxOpenConns(1)
+	asked := time.Now()
+	var version string
+	var table bool
+	err = pool.QueryRowContext(ctx, "SELECT 'SQLite ' || sqlite_version(), EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'goose_db_version')").Scan(&version, &table)
+	if err != nil {
+		return c, failed(ctx, err, "Database")
+	}
+	c.Product, c.Took = version, time.Since(asked)
+	if table {
+		if err := pool.QueryRowContext(ctx, selectVersion).Scan(&c.Schema); err != nil {
+			return c, failed(ctx, err, "Database")
+		}
+	}
+	for _, o := range ask {
+		var there bool
+		if c.Schema > 0 {
+			if err := pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM organisations WHERE id = ?)", string(o)).Scan(&there); err != nil {
+				return c, failed(ctx, err, "Database")
+			}
+		}
+		if !there {
+			c.Missing = append(c.Missing, o)
+		}
+	}
+	var found string
+	if err := pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+		return c, failed(ctx, err, "Database")
+	}
+	if found != "ok" {
+		c.Damage = found
+	}
+	return c, nil
+}

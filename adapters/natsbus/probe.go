@@ -1,0 +1,79 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"collab/domain/fault"
+)
+
+// Probe connects to each of the servers at the address and sends a message from
+// the first to all of them, on a subject below the one of hints where nobody else
+// listens. It returns the servers, without credentials, and how long the message
+// took. Forbidden when the user may not use that subject, in which case the
+// subject is in the message; Unauthenticated when a server does not let the user
+// in; Unavailable for everything else.
+func Probe(ctx context.Context, address string) (servers []string, took time.Duration, err error) {
+	list, subject, err := parse(address)
+	if err != nil {
+		return nil, 0, fault.Wrap(fault.Invalid, err, "The address of the bus is not one")
+	}
+	subject += ".doctor." + rand.Text()
+	var subscriptions []*nats.Subscription
+	var first *nats.Conn
+	for i, server := range strings.Split(list, ",") {
+		conn, err := nats.Connect(server, nats.Name("collab doctor"), nats.Timeout(connectWithin), nats.NoReconnect(), nats.IgnoreDiscoveredServers())
+		switch {
+		case errors.Is(err, nats.ErrAuthorization):
+			return servers, 0, fault.Wrap(fault.Unauthenticated, err, "Server %d of the bus does not let the user in", i+1)
+		case err != nil:
+			return servers, 0, fault.Wrap(fault.Unavailable, err, "Server %d of the bus does not answer", i+1)
+		}
+		defer conn.Close()
+		servers = append(servers, conn.ConnectedUrlRedacted())
+		s, err := conn.SubscribeSync(subject)
+		if err == nil {
+			err = conn.FlushWithContext(ctx)
+		}
+		if err == nil {
+			err = conn.LastError() // a refusal comes before the answer to the flush
+		}
+		if err != nil {
+			return servers, 0, unusable(subject, err)
+		}
+		subscriptions = append(subscriptions, s)
+		if first == nil {
+			first = conn
+		}
+	}
+	sent := time.Now()
+	err = first.Publish(subject, []byte("collab doctor"))
+	if err == nil {
+		err = first.FlushWithContext(ctx)
+	}
+	if err == nil {
+		err = first.LastError()
+	}
+	if err != nil {
+		return servers, 0, unusable(subject, err)
+	}
+	for i, s := range subscriptions {
+		if _, err := s.NextMsgWithContext(ctx); err != nil {
+			return servers, 0, fault.Wrap(fault.Unavailable, err, "What server 1 of the bus is told does not come to server %d", i+1)
+		}
+	}
+	return servers, time.Since(sent), nil
+}
+
+func unusable(subject string, err error) error {
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		return fault.Wrap(fault.Forbidden, err, "The user may not use the subject %s", subject)
+	}
+	return unavailable(fmt.Errorf("asking it: %w", err))
+}
