@@ -194,7 +194,7 @@ func (q *query) oneOf(n int, known ...string) string {
 	return q.in[n]
 }
 
-func answered(values ...any) []string {
+func outputs(values ...any) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
 		switch v := v.(type) {
@@ -234,9 +234,9 @@ func refusedAs(err error) string {
 func planLimits(q *query) []string {
 	l := q.plan(0).Limits()
 	if l.Members == plan.Unlimited {
-		return answered(l.DailyTokens, "unlimited")
+		return outputs(l.DailyTokens, "unlimited")
 	}
-	return answered(l.DailyTokens, l.Members)
+	return outputs(l.DailyTokens, l.Members)
 }
 
 // remoteOf is a subscription as the payment provider has it.
@@ -305,13 +305,13 @@ func subscriptionMoves(q *query) []string {
 	var all, was [4][]string
 	for _, from := range statesIn(q.in[0]) {
 		s := q.subscription(0, from)
-		for n, v := range answered(s.State(), s.Plan, s.Status(), nil) {
+		for n, v := range outputs(s.State(), s.Plan, s.Status(), nil) {
 			was[n] = append(was[n], v)
 		}
 		s, note := q.moved(s)
-		after := answered(s.State(), s.Plan, s.Status(), note)
+		after := outputs(s.State(), s.Plan, s.Status(), note)
 		if err, ok := note.(error); ok {
-			after = answered("refused", nil, nil, err)
+			after = outputs("refused", nil, nil, err)
 		}
 		for n, v := range after {
 			all[n] = append(all[n], v)
@@ -397,12 +397,12 @@ func subscriptionGate(q *query) []string {
 	case s.Plan != p:
 		q.wrong(1, "is not the plan of %s", s.State())
 	}
-	return answered(s.Status(), s.Allowed(), s.HasActivePlan(), s.DailyTokens())
+	return outputs(s.Status(), s.Allowed(), s.HasActivePlan(), s.DailyTokens())
 }
 
 func trialLife(q *query) []string {
 	s := q.subscription(0, string(plan.OnTrial)).At(tableStart.Add(q.age(0)))
-	return answered(s.Plan, s.Status(), s.HasActivePlan(), s.DailyTokens())
+	return outputs(s.Plan, s.Status(), s.HasActivePlan(), s.DailyTokens())
 }
 
 // billingPeriod asks for the period of a plan, whose own is from one day to
@@ -421,7 +421,7 @@ func billingPeriod(q *query) []string {
 		s.CurrentPeriodStart, s.CurrentPeriodEnd = &own[0], &own[1]
 	}
 	p := usage.PeriodOf(s, q.instant(2))
-	return answered(p.Start, p.End)
+	return outputs(p.Start, p.End)
 }
 
 func taskStatus(q *query) []string {
@@ -447,30 +447,30 @@ func taskStatus(q *query) []string {
 	}
 	switch at := t.CompletedAt(); {
 	case err != nil:
-		return answered(err, nil)
+		return outputs(err, nil)
 	case at == nil:
-		return answered(t.Status(), "null")
+		return outputs(t.Status(), "null")
 	case from == "" || at.Equal(later):
-		return answered(t.Status(), "set")
+		return outputs(t.Status(), "set")
 	}
-	return answered(t.Status(), "kept")
+	return outputs(t.Status(), "kept")
 }
 
 func taskDue(q *query) []string {
 	d, ok := task.ParseDue(q.in[0])
 	if !ok {
-		return answered("refused", nil, nil)
+		return outputs("refused", nil, nil)
 	}
-	return answered(d, d.Start(), d.End())
+	return outputs(d, d.Start(), d.End())
 }
 
 func taskDueFilter(q *query) []string {
 	t, err := task.New("task", "org", "user", task.Draft{Title: "Read", Due: q.due(0)}, tableStart)
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
 	f := task.Filter{DueAfter: q.due(1), DueBefore: q.due(2)}
-	return answered(f.Selects(t, org.Actor{User: "user", Org: "org", Role: org.Owner}))
+	return outputs(f.Selects(t, org.Actor{User: "user", Org: "org", Role: org.Owner}))
 }
 
 func invitationMoves(q *query) []string {
@@ -518,10 +518,10 @@ func invitationMoves(q *query) []string {
 		q.wrong(1, "is no move")
 	}
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
 	words := map[invitation.Status]string{invitation.Pending: "pending", invitation.Accepted: "accepted", invitation.Revoked: "deleted", invitation.Expired: "expired"}
-	return answered(words[i.Status(now)])
+	return outputs(words[i.Status(now)])
 }
 
 func invitationLife(q *query) []string {
@@ -529,24 +529,24 @@ func invitationLife(q *query) []string {
 	if q.in[0] != nothing {
 		var err error
 		if i, err = i.Resent("other hash", tableStart.Add(q.age(0))); err != nil {
-			return answered(err)
+			return outputs(err)
 		}
 	}
-	return answered(i.Status(tableStart.Add(q.age(1))))
+	return outputs(i.Status(tableStart.Add(q.age(1))))
 }
 
 func invitationRoom(q *query) []string {
-	return answered(refusedAs(invitation.Room(org.Seats{Members: q.small(1), Pending: q.small(2)}, q.plan(0).Limits().Members)))
+	return outputs(refusedAs(invitation.Room(org.Seats{Members: q.small(1), Pending: q.small(2)}, q.plan(0).Limits().Members)))
 }
 
 func tokenAges(q *query) []string {
 	c, now := session.Issue("token", "user", "org", org.Member, tableStart), tableStart.Add(q.age(0))
-	return answered(c.Valid(now), c.Refreshable(now))
+	return outputs(c.Valid(now), c.Refreshable(now))
 }
 
 func roleRights(q *query) []string {
 	actor := org.Actor{User: "user", Org: "org", Role: q.role(0)}
-	return answered(actor.Writes() == nil, actor.Manages() == nil, actor.Owns() == nil)
+	return outputs(actor.Writes() == nil, actor.Manages() == nil, actor.Owns() == nil)
 }
 
 func roleNames(q *query) []string {
@@ -554,12 +554,12 @@ func roleNames(q *query) []string {
 	if err != nil {
 		q.wrong(1, "cannot be configured: %s", err)
 	}
-	return answered(m.Of(q.text(0)))
+	return outputs(m.Of(q.text(0)))
 }
 
 func roleChanges(q *query) []string {
 	target := org.Membership{User: "target", Role: q.role(1)}
-	return answered(refusedAs(org.ChangeRole(org.Actor{User: "actor", Org: "org", Role: q.role(0)}, target, q.role(2), org.Seats{Owners: q.small(3), Members: 10})))
+	return outputs(refusedAs(org.ChangeRole(org.Actor{User: "actor", Org: "org", Role: q.role(0)}, target, q.role(2), org.Seats{Owners: q.small(3), Members: 10})))
 }
 
 func memberRemovals(q *query) []string {
@@ -567,11 +567,11 @@ func memberRemovals(q *query) []string {
 	if q.yes(2) {
 		target.User = actor.User
 	}
-	return answered(refusedAs(org.Remove(actor, target, org.Seats{Owners: q.small(3), Members: 10})))
+	return outputs(refusedAs(org.Remove(actor, target, org.Seats{Owners: q.small(3), Members: 10})))
 }
 
 func organisationEnding(q *query) []string {
-	return answered(org.Organisation{ID: "org"}.Close(tableStart).Erasable(tableStart.Add(q.age(0))))
+	return outputs(org.Organisation{ID: "org"}.Close(tableStart).Erasable(tableStart.Add(q.age(0))))
 }
 
 func teamSight(q *query) []string {
@@ -582,14 +582,14 @@ func teamSight(q *query) []string {
 	}
 	role := q.role(1)
 	if !t.Visible(user, role, q.yes(2)) {
-		return answered(false, nil)
+		return outputs(false, nil)
 	}
-	return answered(true, refusedAs(t.Deletable(org.Actor{User: user, Org: "org", Role: role}, 0)))
+	return outputs(true, refusedAs(t.Deletable(org.Actor{User: user, Org: "org", Role: role}, 0)))
 }
 
 func quotaGrants(q *query) []string {
 	account := quota.Account{Used: q.number(1), Reserved: q.number(2)}
-	return answered(account.Grant(q.number(0), quota.Need{Input: q.number(3), Output: q.number(4)}))
+	return outputs(account.Grant(q.number(0), quota.Need{Input: q.number(3), Output: q.number(4)}))
 }
 
 func quotaAtOnce(q *query) []string {
@@ -608,22 +608,22 @@ func quotaAtOnce(q *query) []string {
 			part++
 		}
 	}
-	return answered(full, part, refused, account.Reserved)
+	return outputs(full, part, refused, account.Reserved)
 }
 
 func quotaSettlement(q *query) []string {
 	account := quota.Account{Used: q.number(1), Reserved: q.number(2)}
 	account.Used, account.Reserved = account.Used+q.number(3), 0
 	s := account.Status(q.number(0), quota.DayOf(tableStart))
-	return answered(s.Used, s.Remaining)
+	return outputs(s.Used, s.Remaining)
 }
 
 func quotaDays(q *query) []string {
 	d := quota.DayOf(q.instant(0))
-	return answered(d, quota.Account{}.Status(0, d).ResetsAt)
+	return outputs(d, quota.Account{}.Status(0, d).ResetsAt)
 }
 
-func rolloutBuckets(q *query) []string { return answered(release.Bucket(q.text(0))) }
+func rolloutBuckets(q *query) []string { return outputs(release.Bucket(q.text(0))) }
 
 func (q *query) percent(n int) int {
 	p := q.number(n)
@@ -634,7 +634,7 @@ func (q *query) percent(n int) int {
 }
 
 func rolloutOffers(q *query) []string {
-	return answered(release.Release{Settings: release.Settings{Rollout: q.percent(1)}}.Served(q.text(0)))
+	return outputs(release.Release{Settings: release.Settings{Rollout: q.percent(1)}}.Served(q.text(0)))
 }
 
 // rolloutShares asks how many of the devices device-1, device-2 and so on a
@@ -646,19 +646,19 @@ func rolloutShares(q *query) []string {
 			reached++
 		}
 	}
-	return answered(reached)
+	return outputs(reached)
 }
 
 func versionOrder(q *query) []string {
 	x, err := release.ParseVersion("a", q.text(0))
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
 	y, err := release.ParseVersion("b", q.text(1))
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
-	return answered([]string{"a is older", "same", "a is newer"}[x.Compare(y)+1])
+	return outputs([]string{"a is older", "same", "a is newer"}[x.Compare(y)+1])
 }
 
 // updateCheck asks what a device is offered of releases such as
@@ -693,39 +693,39 @@ func updateCheck(q *query) []string {
 	}
 	arch, err := release.ParseArch("arch", q.in[1])
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
 	version, err := release.ParseVersion("version", q.in[2])
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
 	offer := release.NewSnapshot(1, all).Offer(release.Target{Platform: release.Darwin, Arch: arch, Channel: release.Stable}, version, q.text(3))
 	if offer == nil {
-		return answered(nil)
+		return outputs(nil)
 	}
-	return answered(offer.Version)
+	return outputs(offer.Version)
 }
 
 func objectPaths(q *query) []string {
 	path, err := object.ParsePath("path", q.in[0])
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
-	return answered(path)
+	return outputs(path)
 }
 
 func objectPathLengths(q *query) []string {
 	segments, length := q.number(0), q.number(1)
 	if segments*(length+1) > 1<<16 {
 		q.wrong(1, "makes too long a path to try")
-		return answered(nil)
+		return outputs(nil)
 	}
 	parts := slices.Repeat([]string{strings.Repeat("a", int(length))}, int(segments))
 	_, err := object.ParsePath("path", strings.Join(parts, "/"))
-	return answered(refusedAs(err))
+	return outputs(refusedAs(err))
 }
 
-func objectNames(q *query) []string { return answered(object.Fold(q.in[0]) == object.Fold(q.in[1])) }
+func objectNames(q *query) []string { return outputs(object.Fold(q.in[0]) == object.Fold(q.in[1])) }
 
 func objectPlaces(q *query) []string {
 	d := object.Draft{Path: "a.txt", Kind: object.Kind(q.in[0]), Scope: object.Scope(q.in[1])}
@@ -744,18 +744,18 @@ func objectPlaces(q *query) []string {
 	}
 	o, err := object.New("file", org.Actor{User: "user", Org: "org", Role: org.Member, Sight: sight}, d)
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
-	return answered(o.StorageKey())
+	return outputs(o.StorageKey())
 }
 
 func objectVersions(q *query) []string {
 	o := object.Object{Version: q.number(0)}
 	if q.in[1] == nothing {
-		return answered(refusedAs(o.Expect(nil)))
+		return outputs(refusedAs(o.Expect(nil)))
 	}
 	expected := q.number(1)
-	return answered(refusedAs(o.Expect(&expected)))
+	return outputs(refusedAs(o.Expect(&expected)))
 }
 
 // connectorMoves asks what a move makes of an instance that came to a state by the
@@ -792,7 +792,7 @@ func connectorMoves(q *query) []string {
 	}
 	if err != nil {
 		q.wrong(0, "cannot be reached: %s", err)
-		return answered(nil)
+		return outputs(nil)
 	}
 	switch connector.Move(q.in[1]) {
 	case connector.MadeOpen:
@@ -817,9 +817,9 @@ func connectorMoves(q *query) []string {
 		q.wrong(1, "is no move")
 	}
 	if err != nil {
-		return answered(err)
+		return outputs(err)
 	}
-	return answered(i.Status())
+	return outputs(i.Status())
 }
 
 // connectorRetries asks how long after so many failures, one after the other, a
@@ -835,7 +835,7 @@ func connectorRetries(q *query) []string {
 		}
 	}
 	if err != nil || i.DueAt == nil {
-		return answered(err)
+		return outputs(err)
 	}
-	return answered(i.DueAt.Sub(tableStart))
+	return outputs(i.DueAt.Sub(tableStart))
 }
