@@ -74,8 +74,9 @@ type service struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the log has ended
 
-	mu  sync.Mutex
-	log strings.Builder // guarded by mu
+	mu   sync.Mutex
+	log  strings.Builder // guarded by mu
+	more *sync.Cond      // of mu: the log has grown or ended
 }
 
 var listening = regexp.MustCompile(`"msg":"listening".*"address":"127\.0\.0\.1:(\d+)"`)
@@ -84,6 +85,7 @@ var listening = regexp.MustCompile(`"msg":"listening".*"address":"127\.0\.0\.1:(
 func launch(t *testing.T, dir, lines string, environ ...string) *service {
 	t.Helper()
 	s := &service{cmd: exec.Command("bash", "-c", lines), done: make(chan struct{})}
+	s.more = sync.NewCond(&s.mu)
 	s.cmd.Dir, s.cmd.Env = dir, environ
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log, err := s.cmd.StderrPipe()
@@ -102,6 +104,7 @@ func launch(t *testing.T, dir, lines string, environ ...string) *service {
 			line, err := lines.ReadString('\n')
 			s.mu.Lock()
 			s.log.WriteString(line)
+			s.more.Broadcast()
 			s.mu.Unlock()
 			if m := listening.FindStringSubmatch(line); m != nil {
 				port <- m[1]
@@ -127,6 +130,22 @@ func (s *service) written() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log.String()
+}
+
+// until waits until the log has a text.
+func (s *service) until(t *testing.T, text string) {
+	t.Helper()
+	late := time.Now().Add(patience)
+	timer := time.AfterFunc(patience, s.more.Broadcast)
+	defer timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !strings.Contains(s.log.String(), text) {
+		if !time.Now().Before(late) {
+			t.Fatalf("the log never has %q:\n%s", text, s.log.String())
+		}
+		s.more.Wait()
+	}
 }
 
 // stop asks the server to end and waits until it has; again does nothing.

@@ -1,0 +1,418 @@
+package tour
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"collab/app/assembly"
+	"collab/test/nats"
+)
+
+// section returns what stands under a heading of a document.
+func section(t *testing.T, file, heading string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(read(t, file), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no %q", file, heading)
+	}
+	level, _, _ := strings.Cut(heading, " ")
+	text, _, _ := strings.Cut(rest, "\n"+level+" ")
+	return text
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// names are what stands between backquotes.
+func names(text string) (all []string) {
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// rows are the cells of the tables in a text, without heads.
+func rows(text string) (all [][]string) {
+	inside := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "|---"):
+			inside = true
+		case !strings.HasPrefix(line, "|"):
+			inside = false
+		case inside:
+			cells := strings.Split(strings.Trim(line, "|"), "|")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			all = append(all, cells)
+		}
+	}
+	return all
+}
+
+// family is a metric as a server shows it.
+type family struct {
+	kind   string
+	labels map[string]bool
+}
+
+// scrape reads the metrics of a server, without those that every program has.
+func scrape(t *testing.T, url string) map[string]family {
+	t.Helper()
+	all := map[string]family{}
+	sample := regexp.MustCompile(`^(\w+)(?:\{(.*)\})? `)
+	label := regexp.MustCompile(`(\w+)="`)
+	for line := range strings.Lines(call(t, "GET", url+"/metrics", "").body) {
+		if fields := strings.Fields(line); fields[0] == "#" {
+			if fields[1] == "TYPE" {
+				all[fields[2]] = family{fields[3], map[string]bool{}}
+			}
+			continue
+		}
+		m := sample.FindStringSubmatch(line)
+		f, known := all[m[1]]
+		if !known {
+			f = all[regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(m[1], "")]
+		}
+		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+			f.labels[l[1]] = true
+		}
+	}
+	maps.DeleteFunc(all, func(name string, _ family) bool {
+		return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
+	})
+	return all
+}
+
+// observed runs a server that has something to show of everything, and returns its
+// metrics and its log.
+func observed(t *testing.T) (map[string]family, string) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a PostHog and a collector that take everything
+	}))
+	t.Cleanup(elsewhere.Close)
+	s := development(t,
+		"COLLAB_BUS_URL="+nats.Start(t).URL, "COLLAB_POSTHOG_KEY=phc_tour", "COLLAB_POSTHOG_URL="+elsewhere.URL,
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+elsewhere.URL)
+	token := signIn(t, s.url, s.url)
+	api := s.url + "/api/v1"
+	call(t, "POST", api+"/billing/trial", "", bearer(token)...)
+	talk := call(t, "POST", api+"/chat", `{"message": "Good morning", "maxTokens": 5}`, append(bearer(token), "X-Request-Id", "tour-request-1")...)
+	if !strings.Contains(talk.body, `"type":"done"`) {
+		t.Fatalf("the chat ends with %s", talk.body)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	r, err := http.NewRequestWithContext(ctx, "GET", api+"/sync/changes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	stream, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	if _, err := bufio.NewReader(stream.Body).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	s.until(t, `"msg":"stream ended"`)
+	metrics := scrape(t, s.url)
+	s.stop(t)
+	return metrics, s.written()
+}
+
+func TestThePageOnOperationsSaysWhatAServerShows(t *testing.T) {
+	const page = "docs/operations.md"
+	metrics, log := observed(t)
+
+	t.Run("metrics", func(t *testing.T) {
+		text := section(t, page, "## Metrics")
+		documented := map[string]string{}
+		for _, cells := range rows(text) {
+			name := names(cells[0])[0]
+			documented[name] = strings.Fields(cells[1])[0]
+			f, shown := metrics[name]
+			if !shown {
+				t.Errorf("no server shows %s", name)
+				continue
+			}
+			if kind := strings.TrimSuffix(documented[name], ","); kind != f.kind {
+				t.Errorf("%s is a %s and not a %s", name, f.kind, kind)
+			}
+			for label := range f.labels {
+				if label != "le" && name != "target_info" && !strings.Contains(text, "`"+label+"`") {
+					t.Errorf("%s has the label %s, which the page does not know", name, label)
+				}
+			}
+		}
+		for name := range metrics {
+			if documented[name] == "" {
+				t.Errorf("the page does not know %s", name)
+			}
+		}
+	})
+
+	t.Run("alerts", func(t *testing.T) {
+		var rules struct {
+			Groups []struct {
+				Rules []struct {
+					Alert, Expr, For string
+					Labels           map[string]string
+					Annotations      map[string]string
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(read(t, "docs/deploy/alerts.yaml")), &rules); err != nil {
+			t.Fatal(err)
+		}
+		text := read(t, page)
+		known := map[string]bool{}
+		selector := regexp.MustCompile(`(\w+)\{([^}]*)\}`)
+		for _, r := range rules.Groups[0].Rules {
+			known[r.Alert] = true
+			if r.Annotations["summary"] == "" || r.Labels["severity"] != "page" && r.Labels["severity"] != "ticket" {
+				t.Errorf("%s has no summary, or no severity", r.Alert)
+			}
+			if !strings.Contains(text, "`"+r.Alert+"`") {
+				t.Errorf("the page does not know %s", r.Alert)
+			}
+			asked := selector.FindAllStringSubmatch(r.Expr, -1)
+			if len(asked) == 0 {
+				t.Errorf("%s asks for nothing", r.Alert)
+			}
+			for _, m := range asked {
+				name := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(m[1], "")
+				f, shown := metrics[name]
+				if !shown && name != "up" && !strings.HasPrefix(name, "process_") {
+					t.Errorf("%s asks for %s, which no server shows", r.Alert, m[1])
+				}
+				for _, l := range regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`).FindAllStringSubmatch(m[2], -1) {
+					// A label of failures is there only when there was one.
+					if l[1] != "job" && l[1] != "error_type" && !f.labels[l[1]] {
+						t.Errorf("%s asks for the label %s, which %s does not have", r.Alert, l[1], name)
+					}
+				}
+			}
+		}
+		for _, name := range names(text) {
+			if regexp.MustCompile(`^Collab[A-Z]\w+$`).MatchString(name) && !known[name] {
+				t.Errorf("there is no alert %s", name)
+			}
+		}
+	})
+
+	t.Run("fields of the log", func(t *testing.T) {
+		fields := map[string]map[string]bool{}
+		for line := range strings.Lines(log) {
+			var entry map[string]any
+			if err := json.Unmarshal([]byte(line), &entry); err != nil {
+				t.Fatalf("%v in %s", err, line)
+			}
+			message, _ := entry["msg"].(string)
+			if fields[message] == nil {
+				fields[message] = map[string]bool{}
+			}
+			for name := range entry {
+				if name != "time" && name != "level" && name != "msg" {
+					fields[message][name] = true
+				}
+			}
+		}
+		text := section(t, page, "## The log")
+		for message, begins := range map[string]string{"request": "A line about a request (", "generation": "A line about a call of a model ("} {
+			_, table, found := strings.Cut(text, begins)
+			if !found {
+				t.Fatalf("the page says nothing of the line %q", message)
+			}
+			table, _, _ = strings.Cut(table[strings.Index(table, "|---"):], "\n\n")
+			documented := map[string]bool{}
+			for _, cells := range rows(table) {
+				for _, name := range names(cells[0]) {
+					documented[name] = true
+				}
+			}
+			if !maps.Equal(documented, fields[message]) {
+				t.Errorf("%s: the page has %v, the log %v", message, slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(fields[message])))
+			}
+		}
+	})
+
+	t.Run("commands", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "collabd.log"), []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := &session{
+			dir: dir, path: binaries(t) + ":" + os.Getenv("PATH"),
+			environ: []string{"COLLAB_DATA_DIR=" + filepath.Join(dir, "data")},
+			instead: strings.NewReplacer("collabd.log", filepath.Join(dir, "collabd.log")),
+		}
+		if out, err := s.shell(t, "collabd migrate"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, b := range blocks(t, page) {
+			if b.notRun == "" && (b.language == "sh" || b.language == "console") {
+				s.run(t, b)
+			}
+		}
+	})
+}
+
+// line is a message of the log in the source.
+type line struct {
+	message string
+	fields  []string
+}
+
+// lines finds what the server's own source writes to the log: calls such as
+// log.Error("message", "field", value), and LogAttrs with slog's attributes. What
+// it does not find is a message that is put together.
+func lines(t *testing.T) map[string]line {
+	t.Helper()
+	all := map[string]line{}
+	first := map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
+	text := func(e ast.Expr) (string, bool) {
+		l, ok := e.(*ast.BasicLit)
+		if !ok || l.Kind != token.STRING {
+			return "", false
+		}
+		s, err := strconv.Unquote(l.Value)
+		return s, err == nil
+	}
+	for _, top := range []string{"adapters", "app"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() && (d.Name() == "devidp" || d.Name() == "devpay") {
+				return errOr(err, fs.SkipDir)
+			}
+			if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				c, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				of, ok := c.Fun.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				at, ok := first[of.Sel.Name]
+				if !ok || len(c.Args) <= at {
+					return true
+				}
+				message, ok := text(c.Args[at])
+				if !ok {
+					return true
+				}
+				l := line{message: message}
+				for i := at + 1; i < len(c.Args); i++ {
+					if name, ok := text(c.Args[i]); ok {
+						l.fields = append(l.fields, name)
+						i++ // its value
+					} else if attribute, ok := c.Args[i].(*ast.CallExpr); ok && len(attribute.Args) > 0 {
+						if name, ok := text(attribute.Args[0]); ok {
+							l.fields = append(l.fields, name)
+						}
+					}
+				}
+				if had, ok := all[message]; ok && len(had.fields) > len(l.fields) {
+					return true
+				}
+				all[message] = l
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func errOr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+func TestThePageOnOperationsHasEveryLineOfTheLog(t *testing.T) {
+	source := lines(t)
+	text := section(t, "docs/operations.md", "## The log")
+	_, table, found := strings.Cut(text, "| level | msg |")
+	if !found {
+		t.Fatal("the page has no table of lines")
+	}
+	// Put together, or described in tables of their own.
+	documented := map[string]bool{"generation": true, "releases could not be read": true, "checks for updates could not be counted": true}
+	for _, cells := range rows("| level | msg |" + table) {
+		message, fields := names(cells[1])[0], names(cells[2])
+		written, ok := source[message]
+		if !ok && !documented[message] {
+			t.Errorf("nothing writes %q", message)
+			continue
+		}
+		if ok && !documented[message] && !slices.Equal(written.fields, fields) {
+			t.Errorf("%q has the fields %v, and on the page %v", message, written.fields, fields)
+		}
+		documented[message] = true
+	}
+	for message := range source {
+		if !documented[message] {
+			t.Errorf("the page does not know %q", message)
+		}
+	}
+}
+
+func TestDocumentsNameVariablesThatThereAre(t *testing.T) {
+	var help bytes.Buffer
+	assembly.Help(&help)
+	variable := regexp.MustCompile(`\b(?:COLLAB|OTEL)_[A-Z0-9_]*[A-Z0-9]\b`)
+	known := map[string]bool{
+		// Not the server's own.
+		"COLLAB_SKIP_NODE": true, "COLLAB_TEST_POSTGRES_URL": true, "OTEL_EXPORTER_OTLP_HEADERS": true,
+	}
+	deployment := read(t, "docs/deployment.md")
+	for line := range strings.Lines(help.String()) {
+		name := strings.Fields(line)[0]
+		known[name] = true
+		if !strings.Contains(deployment, "`"+name+"`") && !strings.Contains(deployment, "`"+name+"=") {
+			t.Errorf("docs/deployment.md says nothing of %s", name)
+		}
+	}
+	files := append(documents(t), "docs/deploy/Containerfile", "docs/deploy/compose.yaml", "docs/deploy/collabd.env", "docs/deploy/collabd.service")
+	for _, file := range files {
+		for _, name := range variable.FindAllString(read(t, file), -1) {
+			if !known[name] {
+				t.Errorf("%s names %s, which there is not", file, name)
+			}
+		}
+	}
+}
