@@ -38,6 +38,42 @@ type Line struct {
 	at      int               // the call that fails, counted from 0
 	failure Failure           // empty: none
 	within  map[string]func() // by call
+
+	named   map[string]Failure // by call; nil: failures are planned by number alone
+	waiting bool               // those in named are for later calls than the ones now
+}
+
+// Plan has the next call of the name fail, once Wait was taken back. From then on
+// the line notes no calls.
+func (l *Line) Plan(call string, f Failure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.named == nil {
+		l.named = map[string]Failure{}
+	}
+	l.named[call] = f
+}
+
+// Wait says whether planned failures are kept for later calls.
+func (l *Line) Wait(wait bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = wait
+}
+
+// Planned reports whether calls are still to fail by name.
+func (l *Line) Planned() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.named) > 0
+}
+
+// Heal takes all planned failures back.
+func (l *Line) Heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.named)
+	l.failure = ""
 }
 
 // Listen forgets the calls so far and has the one with the number, counted from
@@ -69,6 +105,13 @@ func (l *Line) Within(call string, fn func()) {
 func (l *Line) note(call string) (f Failure, within func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.named != nil {
+		if f = l.named[call]; f == "" || l.waiting {
+			return "", nil
+		}
+		delete(l.named, call)
+		return f, nil
+	}
 	if len(l.calls) == l.at {
 		f = l.failure
 	}

@@ -1,0 +1,16 @@
+// Command harness runs scenarios against the whole core, offline.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+
+	"collab/test/harness"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(harness.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

@@ -1,0 +1,252 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/adapters/stripepay"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// Payments is a payment provider that says what happens, and to whose customers
+// time does what it does to payments: each month is paid when it begins, unless
+// their card is declined.
+type Payments struct {
+	*memory.Payments
+	world    *World
+	outbox   outbox
+	messages int
+	known    []plan.Remote   // every subscription as it was told of last
+	declined map[id.Org]bool // whose payments fail
+}
+
+func newPayments(w *World) *Payments {
+	p := &Payments{Payments: memory.NewPayments(w.Clock), world: w, declined: map[id.Org]bool{}}
+	p.outbox.send = func(ctx context.Context, m message) error {
+		header := map[string]string{stripepay.HeaderSignature: stripepay.Sign(PaymentSecret, w.Clock.Now(), m.body)}
+		return w.Webhooks.Payment(ctx, func(name string) string { return header[name] }, m.body)
+	}
+	return p
+}
+
+// tell has the provider say that something happened.
+func (p *Payments) tell(ctx context.Context, kind string, of map[string]any) error {
+	p.messages++
+	m := message{ID: fmt.Sprintf("evt_%d", p.messages), Type: kind, At: p.world.Clock.Now()}
+	var err error
+	if m.body, err = json.Marshal(map[string]any{"id": m.ID, "type": kind, "created": m.At.Unix(), "data": map[string]any{"object": of}}); err != nil {
+		return err
+	}
+	p.outbox.post(ctx, m)
+	return nil
+}
+
+// subscriptionData is a subscription as messages have it.
+func subscriptionData(r plan.Remote) map[string]any {
+	data := map[string]any{
+		"id": r.ID, "object": "subscription", "status": r.Status, "customer": r.Customer, "metadata": map[string]any{"org_id": r.Org},
+		"items":                map[string]any{"data": []map[string]any{{"id": "si_" + r.ID, "price": map[string]any{"id": Prices[r.Plan]}, "quantity": *r.Seats}}},
+		"current_period_start": r.PeriodStart.Unix(), "current_period_end": r.PeriodEnd.Unix(), "cancel_at_period_end": r.CancelAtPeriodEnd,
+	}
+	if r.HasPaymentMethod {
+		data["default_payment_method"] = "pm_" + r.ID
+	}
+	return data
+}
+
+func invoiceData(r plan.Remote) map[string]any {
+	return map[string]any{
+		"id": "in_" + r.ID, "object": "invoice", "customer": r.Customer, "subscription": r.ID,
+		"subscription_details": map[string]any{"metadata": map[string]any{"org_id": r.Org}},
+		"lines":                map[string]any{"data": []map[string]any{{"type": "subscription", "subscription": r.ID, "period": map[string]any{"end": r.PeriodEnd.Unix()}}}},
+	}
+}
+
+// pay has somebody pay on a page; late is a payment that is not there yet.
+func (p *Payments) pay(ctx context.Context, session string, late bool) (plan.Remote, error) {
+	subscription, err := p.Pay(session)
+	if err != nil {
+		return plan.Remote{}, err
+	}
+	r, err := p.Subscription(ctx, subscription)
+	if err != nil {
+		return r, err
+	}
+	first, paid := r, "paid"
+	first.Status = plan.IsIncomplete
+	if late {
+		r, paid = first, "unpaid"
+		p.Set(r)
+	}
+	p.known = append(p.known, r)
+	err = p.tell(ctx, "checkout.session.completed", map[string]any{
+		"id": session, "object": "checkout.session", "mode": "subscription", "payment_status": paid, "customer": r.Customer,
+		"subscription": r.ID, "client_reference_id": r.Org,
+	})
+	if err == nil {
+		err = p.tell(ctx, "customer.subscription.created", subscriptionData(first))
+	}
+	if err == nil && !late {
+		err = p.tell(ctx, "invoice.paid", invoiceData(r))
+	}
+	if err == nil && !late {
+		err = p.tell(ctx, "customer.subscription.updated", subscriptionData(r))
+	}
+	return r, err
+}
+
+// look tells of the subscriptions that have changed.
+func (p *Payments) look(ctx context.Context) error {
+	for i, was := range p.known {
+		is, err := p.Subscription(ctx, was.ID)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if equalRemotes(was, is) {
+			continue
+		}
+		p.known[i] = is
+		kind := "customer.subscription.updated"
+		if is.Status == plan.IsCanceled {
+			kind = "customer.subscription.deleted"
+		}
+		if err := p.tell(ctx, kind, subscriptionData(is)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func equalRemotes(a, b plan.Remote) bool {
+	return a.Status == b.Status && a.Plan == b.Plan && a.CancelAtPeriodEnd == b.CancelAtPeriodEnd && a.HasPaymentMethod == b.HasPaymentMethod &&
+		*a.Seats == *b.Seats && a.PeriodStart.Equal(*b.PeriodStart) && a.PeriodEnd.Equal(*b.PeriodEnd)
+}
+
+// due returns when the next period ends.
+func (p *Payments) due() (at time.Time, ok bool) {
+	for _, r := range p.known {
+		if r.Status == plan.IsActive && (!ok || r.PeriodEnd.Before(at)) {
+			at, ok = *r.PeriodEnd, true
+		}
+	}
+	return at, ok
+}
+
+// renew does what is done when periods end: of all subscriptions whose periods
+// have ended by now.
+func (p *Payments) renew(ctx context.Context) error {
+	now := p.world.Clock.Now()
+	for _, r := range p.known {
+		if r.Status != plan.IsActive || r.PeriodEnd.After(now) {
+			continue
+		}
+		if p.declined[r.Org] && !r.CancelAtPeriodEnd {
+			if err := p.fail(ctx, r.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		is, err := p.Renew(r.ID)
+		if fault.Is(err, fault.NotFound) {
+			p.drop(r.ID)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if is.Status == plan.IsActive {
+			if err := p.tell(ctx, "invoice.paid", invoiceData(is)); err != nil {
+				return err
+			}
+		}
+		if err := p.look(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop takes a subscription off those that are looked after.
+func (p *Payments) drop(subscription string) {
+	for i := range p.known {
+		if p.known[i].ID == subscription {
+			p.known = append(p.known[:i:i], p.known[i+1:]...)
+			return
+		}
+	}
+}
+
+// fail is a payment that was due and was not made.
+func (p *Payments) fail(ctx context.Context, subscription string) error {
+	r, err := p.Fail(subscription)
+	if err != nil {
+		return err
+	}
+	if err := p.tell(ctx, "invoice.payment_failed", invoiceData(r)); err != nil {
+		return err
+	}
+	return p.look(ctx)
+}
+
+// of returns the subscription of an organisation that was made last.
+func (p *Payments) of(ctx context.Context, o id.Org) (plan.Remote, error) {
+	for i := len(p.known) - 1; i >= 0; i-- {
+		if p.known[i].Org == o {
+			return p.Subscription(ctx, p.known[i].ID)
+		}
+	}
+	return plan.Remote{}, fault.Missing("Subscription")
+}
+
+// linePayments is a payment provider at the end of a line. What the provider has
+// to say of what it was asked, it says when the answer has gone.
+type linePayments struct {
+	*Payments
+	line *Line
+}
+
+var (
+	_ ports.Payments = linePayments{}
+	_ ports.Billing  = linePayments{}
+)
+
+func (p linePayments) Customer(ctx context.Context, o id.Org, name string) (string, error) {
+	return ask(p.line, "Payments.Customer", func() (string, error) { return p.Payments.Customer(ctx, o, name) })
+}
+
+func (p linePayments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
+	return ask(p.line, "Payments.Open", func() (plan.Checkout, error) { return p.Payments.Open(ctx, o, customer, c) })
+}
+
+func (p linePayments) Session(ctx context.Context, session string) (plan.Session, error) {
+	return ask(p.line, "Payments.Session", func() (plan.Session, error) { return p.Payments.Session(ctx, session) })
+}
+
+func (p linePayments) Expire(ctx context.Context, session string) error {
+	return p.line.call("Payments.Expire", func() error { return p.Payments.Expire(ctx, session) })
+}
+
+func (p linePayments) Portal(ctx context.Context, customer, back string) (string, error) {
+	return ask(p.line, "Payments.Portal", func() (string, error) { return p.Payments.Portal(ctx, customer, back) })
+}
+
+func (p linePayments) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
+	return ask(p.line, "Payments.Subscription", func() (plan.Remote, error) { return p.Payments.Subscription(ctx, subscription) })
+}
+
+func (p linePayments) Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
+	return ask(p.line, "Payments.Change", func() (plan.Remote, error) { return p.Payments.Change(ctx, subscription, to) })
+}
+
+func (p linePayments) Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error) {
+	return ask(p.line, "Payments.Cancel", func() (plan.Remote, error) { return p.Payments.Cancel(ctx, subscription, atOnce) })
+}

@@ -1,0 +1,179 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/ports"
+)
+
+const issuer = "https://auth.tools.invalid"
+
+// catalog is the world's: an entry for each way to be let in, and one beside the
+// client.
+var catalog = connector.NewCatalog([]connector.Provider{
+	{ID: "notes", Name: "Notes", Description: "Lets people in by an authorization.", Auth: connector.ServerMediated, Transport: connector.HTTP, URL: "https://notes.tools.invalid/mcp", Enabled: true},
+	{ID: "calendar", Name: "Calendar", Description: "Lets people in by an authorization, which a client can run by itself too.", Auth: connector.RemoteOAuth, Transport: connector.SSE, URL: "https://calendar.tools.invalid/mcp", Enabled: true},
+	{ID: "search", Name: "Search", Description: "Wants a key.", Auth: connector.APIKey, Transport: connector.HTTP, URL: "https://search.tools.invalid/mcp", Fields: []connector.Field{{Name: "apiKey", Label: "Key"}}, Enabled: true},
+	{ID: "weather", Name: "Weather", Description: "Lets everybody in.", Auth: connector.NoAuth, Transport: connector.HTTP, URL: "https://weather.tools.invalid/mcp", Enabled: true},
+	{ID: "shell", Name: "Shell", Description: "Runs beside the client, and wants a key.", Auth: connector.APIKey, Transport: connector.Stdio, Command: []string{"shell"}, Fields: []connector.Field{{Name: "apiKey", Label: "Key"}}, Enabled: true},
+	{ID: "retired", Name: "Retired", Description: "No new connectors can be made of it.", Auth: connector.NoAuth, Transport: connector.HTTP, URL: "https://retired.tools.invalid/mcp"},
+}, nil)
+
+// Tools are the tool servers of the catalog, and the authorization server of those
+// that have one.
+type Tools struct {
+	clock *memory.Clock
+
+	mu       sync.Mutex
+	answers  map[string]answer // by the server's address; guarded by mu, as are those below
+	renewals map[string]bool   // the refresh tokens that are good for something
+	lifetime time.Duration     // of access tokens
+	denies   bool              // the authorization server refuses everything
+	n        int               // of what was made last
+	looks    int               // at servers
+	revoked  int
+}
+
+// answer is what a tool server does when it is asked for its tools. The zero
+// value answers with one tool.
+type answer struct {
+	names  []string
+	failed error
+}
+
+var (
+	_ ports.ToolServers = (*Tools)(nil)
+	_ ports.Authorizer  = (*Tools)(nil)
+)
+
+func newTools(c *memory.Clock) *Tools {
+	return &Tools{clock: c, answers: map[string]answer{}, renewals: map[string]bool{}, lifetime: time.Hour}
+}
+
+// set says what a server does from now on.
+func (t *Tools) set(slug string, a answer) error {
+	p, ok := catalog.Get(slug)
+	if !ok {
+		return fault.Missing("Tool server")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answers[p.URL] = a
+	return nil
+}
+
+// Tools lists what a server was told to offer.
+func (t *Tools) Tools(_ context.Context, a connector.Access) ([]connector.Tool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.looks++
+	is := t.answers[a.URL]
+	if is.failed != nil {
+		return nil, is.failed
+	}
+	if is.names == nil {
+		return []connector.Tool{{Name: "echo"}}, nil
+	}
+	var tools []connector.Tool
+	for _, name := range is.names {
+		tools = append(tools, connector.Tool{Name: name})
+	}
+	return tools, nil
+}
+
+func (t *Tools) denied() error {
+	if t.denies {
+		return fault.New(fault.Forbidden, "The authorization server refuses the authorization")
+	}
+	return nil
+}
+
+// Discover describes the authorization server.
+func (t *Tools) Discover(_ context.Context, _ connector.Provider, address string) (connector.AuthServer, error) {
+	return connector.AuthServer{
+		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", Revocation: issuer + "/revoke",
+		NamesItself: true, Resource: address,
+	}, nil
+}
+
+// Register makes a client.
+func (t *Tools) Register(context.Context, connector.AuthServer, string) (connector.Client, *time.Time, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+	return connector.Client{ID: fmt.Sprint("client-", t.n), Secret: "client-secret", Method: "client_secret_basic"}, nil, nil
+}
+
+// Page returns an address that leads nowhere.
+func (t *Tools) Page(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
+	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, nil
+}
+
+// Redeem gives credentials for any code.
+func (t *Tools) Redeem(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.denied(); err != nil {
+		return connector.Credentials{}, err
+	}
+	return t.grant(), nil
+}
+
+// grant makes credentials; mu is held.
+func (t *Tools) grant() connector.Credentials {
+	t.n++
+	renewal := fmt.Sprint("renewal-", t.n)
+	t.renewals[renewal] = true
+	ends := t.clock.Now().Add(t.lifetime)
+	return connector.Credentials{Entries: fmt.Sprintf(`{"accessToken":"access-%d"}`, t.n), Renewal: renewal, Renewable: true, ExpiresAt: &ends}
+}
+
+// Renew exchanges a refresh token, which is worth nothing then.
+func (t *Tools) Renew(_ context.Context, renewal string) (connector.Credentials, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.denied(); err != nil {
+		return connector.Credentials{}, err
+	}
+	if !t.renewals[renewal] {
+		return connector.Credentials{}, fault.New(fault.Forbidden, "The authorization server refuses the authorization")
+	}
+	delete(t.renewals, renewal)
+	return t.grant(), nil
+}
+
+// Revoke takes an authorization back.
+func (t *Tools) Revoke(_ context.Context, renewal string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.renewals, renewal)
+	t.revoked++
+	return nil
+}
+
+// withdraw takes all authorizations back at their provider.
+func (t *Tools) withdraw() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.renewals)
+}
+
+// deny says whether the authorization server refuses everything.
+func (t *Tools) deny(is bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.denies = is
+}
+
+// seen is what the servers have seen so far.
+func (t *Tools) seen() record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return record{}.with("looks", int64(t.looks)).with("authorizations", int64(len(t.renewals))).with("revoked", int64(t.revoked))
+}

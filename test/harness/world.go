@@ -1,0 +1,266 @@
+package harness
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"collab/adapters/bucket"
+	"collab/adapters/memory"
+	"collab/adapters/servicetoken"
+	"collab/adapters/standardwebhooks"
+	"collab/adapters/stripepay"
+	"collab/adapters/vault"
+	"collab/app/access"
+	"collab/app/billing"
+	"collab/app/changes"
+	"collab/app/chats"
+	"collab/app/connectors"
+	"collab/app/members"
+	"collab/app/metering"
+	"collab/app/objects"
+	"collab/app/onboarding"
+	"collab/app/operator"
+	"collab/app/releases"
+	"collab/app/tasks"
+	"collab/app/teams"
+	"collab/app/upkeep"
+	"collab/app/webhooks"
+	"collab/app/workspaces"
+	"collab/domain/chat"
+	"collab/domain/object"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// Addresses and secrets of the world. Nothing is behind the addresses.
+const (
+	PublicURL = "https://collab.invalid"
+	appURL    = "https://app.collab.invalid"
+
+	// PaymentSecret signs the payment provider's messages.
+	PaymentSecret = "whsec_payments-of-the-offline-harness"
+)
+
+// Prices are the payment provider's prices of the plans.
+var Prices = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
+
+// World is everything that a deployment is, in one process: the use cases of a
+// server over what it keeps, and those outside whom it deals with. Nobody does
+// anything in it by themselves, and no time passes, unless it is told.
+type World struct {
+	Line  *Line // between the server and what it depends on
+	Store *memory.Store
+	Blobs ports.Blobs
+	Bus   *memory.Bus
+	Clock *memory.Clock
+	IDs   *memory.IDs
+
+	Identity *Identity // the identity provider
+	Payments *Payments // the payment provider
+	Model    *Model    // the provider of models
+	Tools    *Tools    // tool servers with their authorization server
+	Mailer   *memory.Mailer
+
+	Server
+
+	secrets *memory.Secrets
+	sealer  ports.Sealer
+	tokens  ports.ServiceTokens
+	models  chat.Registry
+	invites map[string]string // the tokens of invitations, by their hashes
+	ticks   chan time.Time    // on which the feed looks at the store; nil: it has not begun
+
+	mu     sync.Mutex
+	frames []frame // that the feed has encoded; guarded by mu
+}
+
+// frame is an entry of the log of changes as a feed hands it out.
+type frame struct {
+	at     object.Cursor
+	change object.Change
+}
+
+// Server is the use cases of one server. What they remember goes with it.
+type Server struct {
+	Access     *access.Access
+	Onboarding *onboarding.Onboarding
+	Members    *members.Members
+	Tasks      *tasks.Tasks
+	Teams      *teams.Teams
+	Workspaces *workspaces.Workspaces
+	Objects    *objects.Objects
+	Feed       *changes.Feed
+	Chats      *chats.Chats
+	Metering   *metering.Metering
+	Connectors *connectors.Connectors
+	Billing    *billing.Billing
+	Releases   *releases.Releases
+	Webhooks   *webhooks.Webhooks
+	Operator   *operator.Operator
+	Upkeep     *upkeep.Upkeep
+}
+
+// NewWorld returns an empty world whose clock stands at the time. It is to be
+// closed.
+func NewWorld(at time.Time) (*World, error) {
+	w := &World{
+		Line: &Line{named: map[string]Failure{}, waiting: true}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
+		Mailer: &memory.Mailer{}, secrets: &memory.Secrets{}, invites: map[string]string{},
+	}
+	w.Store.OnChange(w.Bus.Publish)
+	kept, err := bucket.Open(context.Background(), "mem://")
+	if err != nil {
+		return nil, err
+	}
+	w.Blobs = &datedBlobs{Blobs: kept, clock: w.Clock, written: map[string]time.Time{}}
+	keyset, err := vault.Generate()
+	if err != nil {
+		return nil, err
+	}
+	if w.sealer, err = vault.New(keyset); err != nil {
+		return nil, err
+	}
+	text, err := servicetoken.Generate()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := servicetoken.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	w.tokens = servicetoken.New(keys, PublicURL)
+	w.Model = newModel(w.Clock)
+	if w.models, err = chat.NewRegistry(models, "", func(string) bool { return true }); err != nil {
+		return nil, err
+	}
+	w.Tools = newTools(w.Clock)
+	w.Identity = newIdentity(w)
+	w.Payments = newPayments(w)
+	return w, w.Restart()
+}
+
+// Restart puts another server in the place of the one that there is.
+func (w *World) Restart() error {
+	w.Close()
+	identities, err := standardwebhooks.New([]string{WebhookSecret}, w.Clock)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.DiscardHandler)
+	store, blobs, payments := lineStore{w.Store, w.Line}, lineBlobs{w.Blobs, w.Line}, linePayments{w.Payments, w.Line}
+	pause := func(ctx context.Context, _ int) error { return ctx.Err() }
+	s := &w.Server
+	s.Access = access.New(access.Options{
+		Store: store, Epochs: w.Store, Identity: w.Identity, Tokens: w.tokens, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, PublicURL: PublicURL,
+	})
+	s.Onboarding = onboarding.New(store, w.Clock, w.IDs)
+	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Again: s.Access.Again, MaxSize: MaxSize})
+	s.Tasks = tasks.New(store, w.Clock, w.IDs)
+	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep)
+	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep)
+	s.Chats = chats.New(chats.Options{
+		Store: store, Registry: w.models, Providers: map[string]ports.Models{modelProvider: w.Model}, Generations: w.Model,
+		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Pause: pause,
+	})
+	s.Metering = metering.New(store, w.Clock)
+	s.Connectors = connectors.New(connectors.Options{
+		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Log: log,
+		Page: PublicURL + "/authorize", Callback: PublicURL + "/callback", Pause: pause,
+	})
+	s.Billing = billing.New(billing.Options{
+		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,
+	})
+	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Anybody: true})
+	s.Webhooks = webhooks.New(webhooks.Options{
+		Store: store, Identity: identities, Payments: stripepay.NewEvents([]string{PaymentSecret}, Prices, w.Clock), Clock: w.Clock, IDs: w.IDs,
+		Objects: s.Objects, Billing: s.Billing,
+	})
+	s.Operator = operator.New(store, w.Clock, w.IDs)
+	s.Upkeep = upkeep.New(store, blobs, w.Clock, Retention)
+	s.Feed = changes.New(changes.Options{
+		Store: store, Epochs: w.Store, Bus: w.Bus, Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, Log: log, Again: s.Access.Again, Encode: w.encode,
+	})
+	return nil
+}
+
+// Close ends what the server does in the background.
+func (w *World) Close() {
+	if w.Server.Connectors != nil {
+		w.Server.Connectors.Wait()
+	}
+	if w.ticks != nil {
+		ended, end := context.WithCancel(context.Background())
+		end()
+		_ = w.Feed.Close(ended) // which tells that subscribers were left behind
+		w.ticks = nil
+	}
+}
+
+// inviteURL is the address that accepts an invitation.
+func (w *World) inviteURL(token string) string {
+	w.invites[members.TokenHash(token)] = token
+	return appURL + "/invite?token=" + token
+}
+
+// encode keeps an entry of the log, and names it by its number.
+func (w *World) encode(at object.Cursor, c object.Change) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.frames = append(w.frames, frame{at, c})
+	return binary.AppendUvarint(nil, uint64(len(w.frames)-1))
+}
+
+// decode returns what encode has kept.
+func (w *World) decode(name []byte) frame {
+	n, _ := binary.Uvarint(name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.frames[n]
+}
+
+// Pass moves the clock on to a time. What the payment provider does meanwhile it
+// does in its time; then providers send again what was not taken, and the server
+// does its regular work.
+func (w *World) Pass(ctx context.Context, to time.Time) error {
+	for {
+		due, ok := w.Payments.due()
+		if !ok || due.After(to) {
+			break
+		}
+		if due.After(w.Clock.Now()) {
+			w.Clock.Set(due)
+		}
+		if err := w.Payments.renew(ctx); err != nil {
+			return err
+		}
+	}
+	w.Clock.Set(to)
+	w.Identity.outbox.again(ctx)
+	w.Payments.outbox.again(ctx)
+	return w.Work(ctx)
+}
+
+// Work is what the server does regularly, done once.
+func (w *World) Work(ctx context.Context) error {
+	err := errors.Join(w.Billing.Keep(ctx), w.Chats.Keep(ctx), w.Releases.Keep(ctx), w.Upkeep.Run(ctx))
+	for range rounds {
+		if e := w.Connectors.Work(ctx); e != nil {
+			return errors.Join(err, e)
+		}
+		w.Connectors.Wait()
+		select {
+		case <-w.Connectors.Woken():
+		default:
+			return err
+		}
+	}
+	return err
+}
+
+// rounds is how often work on connectors that asks for more is begun again.
+const rounds = 100
