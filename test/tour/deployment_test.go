@@ -207,8 +207,8 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 		if at.before != nil {
 			at.before()
 		}
-		build := strings.Contains(b.text, "-o collabd ./cmd/collabd") // which the tests' own server is made by
-		if !build && b.notRun == "" && (b.language == "sh" || b.language == "console") {
+		made := strings.Contains(b.text, "-o collabd ./cmd/collabd") // as the server of these tests is
+		if !made && b.notRun == "" && (b.language == "sh" || b.language == "console") {
 			s.run(t, b)
 		}
 		if at.after != nil {

@@ -113,7 +113,7 @@ func observed(t *testing.T) (map[string]family, string) {
 	t.Cleanup(elsewhere.Close)
 	s := development(t,
 		"COLLAB_BUS_URL="+nats.Start(t).URL, "COLLAB_POSTHOG_KEY=phc_tour", "COLLAB_POSTHOG_URL="+elsewhere.URL,
-		"OTEL_EXPORTER_OTLP_ENDPOINT="+elsewhere.URL)
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+elsewhere.URL, "COLLAB_HEARTBEAT=100ms") // which finds out who has left
 	token := signIn(t, s.url, s.url)
 	api := s.url + "/api/v1"
 	call(t, "POST", api+"/billing/trial", "", bearer(token)...)

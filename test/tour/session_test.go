@@ -22,29 +22,37 @@ import (
 // folder has the server that built has made; empty: nothing was made.
 var folder string
 
-// built is the server as docs/deployment.md builds it, once for all tests.
+// version is that of the server of these tests.
+const version = "1.2.3"
+
+// build is how docs/deploy/Containerfile builds the server, into out.
+var build = regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*) -o /out/collabd (\./cmd/collabd)$`)
+
+// built is the server as the container file builds it, once for all tests.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "collab-tour-")
 	if err != nil {
 		return "", err
 	}
 	folder = dir
-	text, err := os.ReadFile(filepath.Join(root, "docs/deployment.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/deploy/Containerfile"))
 	if err != nil {
 		return "", err
 	}
-	line := regexp.MustCompile(`(?m)^CGO_ENABLED=0 go build .* -o collabd \./cmd/collabd$`).FindString(string(text))
-	if line == "" {
-		return "", errors.New("docs/deployment.md does not build the server")
+	m := build.FindSubmatch(text)
+	if m == nil {
+		return "", errors.New("docs/deploy/Containerfile does not build the server")
 	}
-	out, err := exec.Command("bash", "-c", "cd "+root+" && "+quick(strings.Replace(line, "-o collabd", "-o "+dir+"/collabd", 1))).CombinedOutput()
-	if err != nil {
+	line := fmt.Sprintf("%s -o %s/collabd %s", m[1], dir, m[2])
+	cmd := exec.Command("bash", "-c", quick(line))
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "VERSION="+version)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", line, err, out)
 	}
 	return dir, nil
 })
 
-// quick takes what has every library compiled once more off a build.
+// quick takes off a build what would have every package compiled once more.
 func quick(line string) string {
 	return strings.NewReplacer("CGO_ENABLED=0 ", "", "-trimpath ", "").Replace(line)
 }
