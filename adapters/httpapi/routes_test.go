@@ -112,6 +112,66 @@ func TestTheTableEqualsTheDocument(t *testing.T) {
 	}
 }
 
+// answersOf are the statuses that a route's guard and method alone can be answered
+// with, whatever its handler does.
+func answersOf(r row, body bool) []string {
+	var all []string
+	add := func(when bool, statuses ...string) {
+		if when {
+			all = append(all, statuses...)
+		}
+	}
+	keyed := r.Method == http.MethodPost && r.Guard.keyed()
+	add(r.Guard != free, "429", "500")
+	add(r.Guard != free && r.Path != checkPath, "503") // which waits for nothing
+	add(r.Guard.token() || r.Guard == operating, "401")
+	add(r.Guard.token(), "403")
+	add(keyed, "400", "409", "413", "422")
+	add(body, "400", "413")
+	add(body && r.Guard != signed, "415") // whatever is signed is read
+	return all
+}
+
+// What guards and keys answer is described for every route that has them, also where
+// no conversation leads there.
+func TestTheDocumentSaysWhatGuardsAndKeysAnswer(t *testing.T) {
+	a := built(t, everything)
+	d, err := openapi3.NewLoader().LoadFromData(a.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range a.routes() {
+		op := d.Paths.Find(r.Path).GetOperation(r.Method)
+		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
+			for _, status := range answersOf(r, op.RequestBody != nil) {
+				if op.Responses.Value(status) == nil {
+					t.Errorf("%s is not described", status)
+				}
+			}
+			for status, answer := range op.Responses.Map() {
+				described := func(name string) bool { return answer.Value.Headers[name] != nil }
+				for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+					if status < "400" && status != "304" && described(name) != (r.Guard != free && r.Guard != signed) {
+						t.Errorf("%s: %s is described: %t", status, name, described(name))
+					}
+				}
+				if want := status == "429" || status == "503"; described("Retry-After") != want {
+					t.Errorf("%s: Retry-After is described: %t", status, !want)
+				}
+				if want := status == "401" && r.Guard.token(); described("WWW-Authenticate") != want {
+					t.Errorf("%s: WWW-Authenticate is described: %t", status, !want)
+				}
+				if r.Method == http.MethodPost && r.Guard.keyed() && status < "400" && !described("Idempotent-Replayed") {
+					t.Errorf("%s: Idempotent-Replayed is not described", status)
+				}
+				if page := answer.Value.Content["text/html"] != nil; status >= "400" && page != (r.Guard == browser) {
+					t.Errorf("%s: a page is described: %t", status, page)
+				}
+			}
+		})
+	}
+}
+
 func TestEveryRouteAsksForItsCredentials(t *testing.T) {
 	a := built(t, everything)
 	for _, r := range a.routes() {

@@ -2,12 +2,15 @@ package script
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,10 +22,16 @@ import (
 
 const documentPath = "../../docs/openapi.yaml"
 
-// described holds every exchange to the OpenAPI document at the path: what was
-// answered must be described there, and what was accepted must have been allowed. Paths that
-// are not described must be answered with 404, methods with 405.
-func described(t *testing.T, path string) func(*http.Request, []byte, *http.Response, []byte) []string {
+// contract is the OpenAPI document, to which every exchange and every event of a
+// stream is held.
+type contract struct {
+	doc     *openapi3.T
+	router  routers.Router
+	options openapi3filter.Options
+}
+
+// described reads the document at the path.
+func described(t *testing.T, path string) *contract {
 	t.Helper()
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromFile(path)
@@ -36,60 +45,132 @@ func described(t *testing.T, path string) func(*http.Request, []byte, *http.Resp
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, media := range []string{"text/html", "text/event-stream", "text/yaml", "application/rss+xml"} {
+	for _, media := range []string{"text/html", "text/event-stream", "text/yaml", "text/javascript", "application/rss+xml"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 	}
-	options := &openapi3filter.Options{
+	return &contract{doc, router, openapi3filter.Options{
 		AuthenticationFunc:    openapi3filter.NoopAuthenticationFunc,
 		IncludeResponseStatus: true,
 		MultiError:            true,
+	}}
+}
+
+// find returns the operation of a request. HEAD works wherever GET does.
+func (c *contract) find(r *http.Request) (*routers.Route, map[string]string, error) {
+	asked := r.Clone(context.Background())
+	if r.Method == http.MethodHead {
+		asked.Method = http.MethodGet
 	}
-	return func(r *http.Request, body []byte, answer *http.Response, text []byte) []string {
-		if !strings.HasPrefix(r.URL.Path, "/api/v1/") || r.Method == http.MethodOptions || r.Method == http.MethodHead {
-			return nil
-		}
-		asked := r.Clone(context.Background())
-		asked.Body = io.NopCloser(bytes.NewReader(body))
-		route, params, err := router.FindRoute(asked)
-		switch {
-		case errors.Is(err, routers.ErrPathNotFound):
-			if answer.StatusCode != http.StatusNotFound {
-				return []string{fmt.Sprintf("the document has no such path, but the answer is %d", answer.StatusCode)}
-			}
-			return nil
-		case errors.Is(err, routers.ErrMethodNotAllowed):
-			if answer.StatusCode != http.StatusMethodNotAllowed {
-				return []string{fmt.Sprintf("the document has no such method, but the answer is %d", answer.StatusCode)}
-			}
-			return nil
-		case err != nil:
-			return []string{"the document: " + err.Error()}
-		}
-		input := &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route, Options: options}
-		var wrong []string
-		if answer.StatusCode < 300 {
-			if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
-				wrong = append(wrong, "the document does not allow the request: "+oneLine(err))
-			}
-		}
-		output := &openapi3filter.ResponseValidationInput{
-			RequestValidationInput: input, Status: answer.StatusCode, Header: answer.Header, Options: options,
-			Body: io.NopCloser(bytes.NewReader(text)),
-		}
-		if err := openapi3filter.ValidateResponse(context.Background(), output); err != nil {
-			wrong = append(wrong, "the document does not describe the answer: "+oneLine(err))
-		}
-		if route.Operation.OperationID == "chat" && answer.StatusCode == http.StatusOK {
-			wrong = append(wrong, chunks(doc.Components.Schemas["ChatChunk"].Value, text)...)
-		}
-		return wrong
+	return c.router.FindRoute(asked)
+}
+
+// exchange returns what the document does not say of a request and its answer: the
+// status, the headers and the body of the answer must be described, and what was
+// accepted must have been allowed. Paths that are not described must be answered
+// with 404, methods with 405. The pages of the development providers are no part of
+// the interface, and preflights are CORS's.
+func (c *contract) exchange(r *http.Request, body []byte, answer *http.Response, text []byte) []string {
+	if strings.HasPrefix(r.URL.Path, "/dev/") || r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		return nil
 	}
+	route, params, err := c.find(r)
+	switch {
+	case errors.Is(err, routers.ErrPathNotFound):
+		if answer.StatusCode != http.StatusNotFound {
+			return []string{fmt.Sprintf("the document has no such path, but the answer is %d", answer.StatusCode)}
+		}
+		return nil
+	case errors.Is(err, routers.ErrMethodNotAllowed):
+		if answer.StatusCode != http.StatusMethodNotAllowed {
+			return []string{fmt.Sprintf("the document has no such method, but the answer is %d", answer.StatusCode)}
+		}
+		return nil
+	case err != nil:
+		return []string{"the document: " + err.Error()}
+	}
+	asked := r.Clone(context.Background())
+	asked.Method, asked.Body = route.Method, io.NopCloser(bytes.NewReader(body))
+	options := c.options
+	options.ExcludeResponseBody = r.Method == http.MethodHead
+	input := &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route, Options: &options}
+	var wrong []string
+	if answer.StatusCode < 400 {
+		if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
+			wrong = append(wrong, "the document does not allow the request: "+oneLine(err))
+		}
+	}
+	response := route.Operation.Responses.Status(answer.StatusCode)
+	if response == nil {
+		return append(wrong, fmt.Sprintf("the document does not describe the answer: it has none with the status %d", answer.StatusCode))
+	}
+	output := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: answer.StatusCode, Header: answer.Header, Options: &options,
+		Body: io.NopCloser(bytes.NewReader(text)),
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), output); err != nil {
+		wrong = append(wrong, "the document does not describe the answer: "+oneLine(err))
+	}
+	wrong = append(wrong, undescribed(response.Value, answer.Header)...)
+	if route.Operation.OperationID == "chat" && answer.StatusCode == http.StatusOK {
+		wrong = append(wrong, c.chunks(r, text)...)
+	}
+	return wrong
+}
+
+// transport are the headers that are the protocol's own.
+var transport = []string{"Connection", "Content-Length", "Content-Type", "Date", "Transfer-Encoding"}
+
+// undescribed returns which headers of an answer are not described, and which
+// of those that are always there are not.
+func undescribed(response *openapi3.Response, got http.Header) []string {
+	known := http.Header{}
+	var wrong []string
+	for name, h := range response.Headers {
+		known.Set(name, "")
+		if h.Value.Required && got.Get(name) == "" {
+			wrong = append(wrong, fmt.Sprintf("the header %s is missing", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		cors := strings.HasPrefix(name, "Access-Control-") || name == "Vary" && slices.Equal(got[name], []string{"Origin"})
+		if _, described := known[name]; !described && !cors && !slices.Contains(transport, name) {
+			wrong = append(wrong, fmt.Sprintf("the document does not describe the header %s: %s", name, got.Get(name)))
+		}
+	}
+	return wrong
+}
+
+// event returns what the document does not say of an event of the stream that a
+// request was answered with. The empty kind is the default one.
+func (c *contract) event(r *http.Request, kind string, data []byte) []string {
+	route, _, err := c.find(r)
+	if err != nil {
+		return []string{"the document: " + err.Error()}
+	}
+	var schema *openapi3.SchemaRef
+	if media := route.Operation.Responses.Status(http.StatusOK).Value.Content["text/event-stream"]; media != nil {
+		all, _ := media.Extensions["x-events"].(map[string]any)
+		ref, _ := all[cmp.Or(kind, "message")].(map[string]any)
+		name, _ := ref["$ref"].(string)
+		schema = c.doc.Components.Schemas[strings.TrimPrefix(name, "#/components/schemas/")]
+	}
+	if schema == nil {
+		return []string{fmt.Sprintf("the document has no event %q here", kind)}
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return []string{"the data of an event is no JSON: " + err.Error()}
+	}
+	if err := schema.Value.VisitJSON(v); err != nil {
+		return []string{"the document does not describe the event: " + oneLine(err)}
+	}
+	return nil
 }
 
 // chunks holds a model's answer to the chunks that are described, of which the
 // last one ends the stream and no other does. An answer that stays open has none
 // yet.
-func chunks(described *openapi3.Schema, text []byte) []string {
+func (c *contract) chunks(r *http.Request, text []byte) []string {
 	var wrong []string
 	last := ""
 	for line := range strings.Lines(string(text)) {
@@ -97,17 +178,13 @@ func chunks(described *openapi3.Schema, text []byte) []string {
 		if !ok {
 			continue
 		}
-		var chunk map[string]any
-		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
-			return append(wrong, "a chunk is no JSON object: "+err.Error())
-		}
 		if last == "done" || last == "error" {
 			wrong = append(wrong, "something follows "+last)
 		}
-		last, _ = chunk["type"].(string)
-		if err := described.VisitJSON(chunk); err != nil {
-			wrong = append(wrong, "the document does not describe the chunk: "+oneLine(err))
-		}
+		wrong = append(wrong, c.event(r, "", []byte(data))...)
+		var chunk struct{ Type string }
+		_ = json.Unmarshal([]byte(data), &chunk) // event says what is wrong with it
+		last = chunk.Type
 	}
 	if len(text) > 0 && last != "done" && last != "error" {
 		wrong = append(wrong, "the stream ends after "+last)

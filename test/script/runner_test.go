@@ -577,7 +577,20 @@ paths:
       responses:
         "200":
           description: The tasks
+          headers:
+            X-Total: {schema: {type: integer}}
+            X-Request-Id: {required: true, schema: {type: string}}
           content: {application/json: {schema: {type: array, items: {type: string}}}}
+        "304": {description: The same}
+  /changes:
+    get:
+      responses:
+        "200":
+          description: The changes
+          content: {text/event-stream: {schema: {type: string}, x-events: {message: {$ref: "#/components/schemas/Change"}}}}
+components:
+  schemas:
+    Change: {type: object, required: [id], properties: {id: {type: string}}}
 `
 
 func TestExchangesAreHeldToTheDocument(t *testing.T) {
@@ -590,22 +603,66 @@ func TestExchangesAreHeldToTheDocument(t *testing.T) {
 		sentence, ask string
 		status        int
 		answer, wrong string
+		headers       []string
 	}{
-		{"what is described is no trouble", "GET /api/v1/tasks?limit=9", 200, `["a"]`, ""},
-		{"a request that the document forbids must be refused", "GET /api/v1/tasks?limit=10", 200, `[]`, "the document does not allow the request"},
-		{"an answer in another shape is reported", "GET /api/v1/tasks", 200, `[1]`, "the document does not describe the answer"},
-		{"a status that is not described is reported", "GET /api/v1/tasks", 404, `{}`, "the document does not describe the answer"},
-		{"a path that is not described is not found", "GET /api/v1/teams", 404, `{}`, ""},
-		{"a path that is not described may not be answered", "GET /api/v1/teams", 200, `[]`, "the document has no such path"},
-		{"a method that is not described is not allowed", "PUT /api/v1/tasks", 405, `{}`, ""},
-		{"a method that is not described may not be answered", "PUT /api/v1/tasks", 200, `[]`, "the document has no such method"},
-		{"what is outside the prefix is not looked at", "GET /healthz", 200, `{}`, ""},
+		{"what is described is no trouble", "GET /api/v1/tasks?limit=9", 200, `["a"]`, "", nil},
+		{"a request that the document forbids must be refused", "GET /api/v1/tasks?limit=10", 200, `[]`, "the document does not allow the request", nil},
+		{"an answer in another shape is reported", "GET /api/v1/tasks", 200, `[1]`, "the document does not describe the answer", nil},
+		{"a status that is not described is reported", "GET /api/v1/tasks", 404, `{}`, "the document does not describe the answer", nil},
+		{"a path that is not described is not found", "GET /api/v1/teams", 404, `{}`, "", nil},
+		{"a path that is not described may not be answered", "GET /api/v1/teams", 200, `[]`, "the document has no such path", nil},
+		{"a method that is not described is not allowed", "PUT /api/v1/tasks", 405, `{}`, "", nil},
+		{"a method that is not described may not be answered", "PUT /api/v1/tasks", 200, `[]`, "the document has no such method", nil},
+		{"a page of the development providers is not looked at", "GET /dev/identity", 200, `{}`, "", nil},
+		{"a path outside the prefix may not be answered either", "GET /healthz", 200, `{}`, "the document has no such path", nil},
+		{"HEAD is described where GET is", "HEAD /api/v1/tasks", 200, ``, "", nil},
+		{"HEAD may not be answered with another status either", "HEAD /api/v1/tasks", 404, ``, "the document does not describe the answer: it has none", nil},
+		{"a header that is described is no trouble", "GET /api/v1/tasks", 200, `[]`, "", []string{"X-Total", "7"}},
+		{"a header in another shape is reported", "GET /api/v1/tasks", 200, `[]`, "the document does not describe the answer", []string{"X-Total", "many"}},
+		{"a header that is not described is reported", "GET /api/v1/tasks", 200, `[]`, "the document does not describe the header X-Secret", []string{"X-Secret", "1"}},
+		{"a header that is not described is reported without a body as well", "GET /api/v1/tasks", 304, ``, "the document does not describe the header Etag", []string{"ETag", "1"}},
+		{"a header that is always there may not be missing", "GET /api/v1/tasks", 200, `[]`, "the header X-Request-Id is missing", []string{"X-Request-Id", ""}},
+		{"headers of CORS and of the protocol are no trouble", "GET /api/v1/tasks", 200, `[]`, "", []string{"Vary", "Origin", "Access-Control-Allow-Origin", "*", "Date", "now"}},
+		{"a header that the answer varies by is described", "GET /api/v1/tasks", 200, `[]`, "the document does not describe the header Vary", []string{"Vary", "Accept"}},
+		{"a preflight is not looked at", "OPTIONS /api/v1/tasks", 204, ``, "", nil},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			method, target, _ := strings.Cut(c.ask, " ")
 			r := httptest.NewRequest(method, "http://localhost"+target, nil)
+			if method == http.MethodOptions {
+				r.Header.Set("Access-Control-Request-Method", http.MethodGet)
+			}
 			answer := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {"application/json"}}}
-			got := strings.Join(check(r, nil, answer, []byte(c.answer)), "; ")
+			if c.status == http.StatusOK {
+				answer.Header.Set("X-Request-Id", "r1")
+			}
+			for i := 0; i < len(c.headers); i += 2 {
+				answer.Header.Set(c.headers[i], c.headers[i+1])
+			}
+			got := strings.Join(check.exchange(r, nil, answer, []byte(c.answer)), "; ")
+			if c.wrong == "" && got != "" || !strings.HasPrefix(got, c.wrong) {
+				t.Errorf("got %q, want %q", got, c.wrong)
+			}
+		})
+	}
+}
+
+func TestEventsAreHeldToTheDocument(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "openapi.yaml")
+	if err := os.WriteFile(path, []byte(smallDocument), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := described(t, path)
+	for _, c := range []struct{ sentence, target, kind, data, wrong string }{
+		{"an event that is described is no trouble", "/changes", "", `{"id": "1"}`, ""},
+		{"an event in another shape is reported", "/changes", "", `{"id": 1}`, "the document does not describe the event"},
+		{"an event of another type is reported", "/changes", "resync", `{"id": "1"}`, `the document has no event "resync" here`},
+		{"an event where there is no stream is reported", "/tasks", "", `{"id": "1"}`, `the document has no event "" here`},
+		{"an event that is no JSON is reported", "/changes", "", `{`, "the data of an event is no JSON"},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1"+c.target, nil)
+			got := strings.Join(check.event(r, c.kind, []byte(c.data)), "; ")
 			if c.wrong == "" && got != "" || !strings.HasPrefix(got, c.wrong) {
 				t.Errorf("got %q, want %q", got, c.wrong)
 			}

@@ -18,6 +18,7 @@ const patience = 30 * time.Second
 
 // stream is an answer that stays open.
 type stream struct {
+	asked  *http.Request
 	cancel context.CancelFunc
 	body   io.Closer
 	lines  *bufio.Reader
@@ -52,7 +53,7 @@ func (t *talk) open(ask *request, want *response) []trouble {
 	if t.streams[ask.stream] != nil {
 		t.streams[ask.stream].close()
 	}
-	t.streams[ask.stream] = &stream{cancel: cancel, body: answer.Body, lines: bufio.NewReader(answer.Body)}
+	t.streams[ask.stream] = &stream{asked: r, cancel: cancel, body: answer.Body, lines: bufio.NewReader(answer.Body)}
 	// What comes over the stream is no part of this answer.
 	answer.Body = io.NopCloser(bytes.NewReader(nil))
 	return t.judge(ask, want, r, body, answer)
@@ -235,6 +236,9 @@ func (t *talk) follow(line int, want *told) []trouble {
 	}
 	if want.body != "" {
 		wrong = append(wrong, t.values.matchJSON(want.body, seen.data)...)
+	}
+	if seen.data != nil && t.check != nil {
+		wrong = append(wrong, t.check.event(s.asked, seen.event, seen.data)...)
 	}
 	if len(wrong) == 0 {
 		return nil

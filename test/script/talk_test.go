@@ -25,7 +25,7 @@ type talk struct {
 	server *server
 	client *http.Client
 	values values
-	check  func(*http.Request, []byte, *http.Response, []byte) []string
+	check  *contract // nil: nothing is held to the document
 
 	streams map[string]*stream // by name
 	looked  map[string]int     // how many of the questions with a message were looked at
@@ -33,7 +33,7 @@ type talk struct {
 
 var talks atomic.Int64
 
-func newTalk(s *server, check func(*http.Request, []byte, *http.Response, []byte) []string) *talk {
+func newTalk(s *server, check *contract) *talk {
 	began := time.Now()
 	return &talk{
 		server:  s,
@@ -235,7 +235,7 @@ func (t *talk) judge(ask *request, want *response, r *http.Request, body []byte,
 		wrong = append(wrong, manners(r, answer, text)...)
 	}
 	if ours && t.check != nil {
-		wrong = append(wrong, t.check(r, body, answer, text)...)
+		wrong = append(wrong, t.check.exchange(r, body, answer, text)...)
 	}
 	if len(wrong) == 0 {
 		return nil

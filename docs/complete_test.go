@@ -1,0 +1,276 @@
+package docs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// unlimited is the extension in which a text says why it has no limit.
+const unlimited = "x-no-limit"
+
+// events is the extension in which a stream names the schemas of its events.
+const events = "x-events"
+
+// inspector goes through a document and says what is missing.
+type inspector struct {
+	*testing.T
+	doc *openapi3.T
+}
+
+func inspect(t *testing.T) inspector {
+	t.Helper()
+	d, err := openapi3.NewLoader().LoadFromData(openAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inspector{t, d}
+}
+
+// operations calls fn with every operation and its name for people.
+func (i inspector) operations(fn func(name string, item *openapi3.PathItem, op *openapi3.Operation)) {
+	for path, item := range i.doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			fn(method+" "+path, item, op)
+		}
+	}
+}
+
+func TestEverySchemaIsDescribedAndEveryTextHasALimit(t *testing.T) {
+	i := inspect(t)
+	for name, s := range i.doc.Components.Schemas {
+		i.described(name, s)
+	}
+	i.operations(func(name string, item *openapi3.PathItem, op *openapi3.Operation) {
+		for _, p := range slices.Concat(item.Parameters, op.Parameters) {
+			if p.Value.Description == "" {
+				t.Errorf("%s: the parameter %s has no description", name, p.Value.Name)
+			}
+			i.limited(name+" "+p.Value.Name, p.Value.Schema)
+		}
+		if op.RequestBody != nil {
+			i.bodies(name, op.RequestBody.Value.Content)
+		}
+		for status, r := range op.Responses.Map() {
+			at := name + " " + status
+			i.bodies(at, r.Value.Content)
+			for h, header := range r.Value.Headers {
+				if header.Value.Description == "" {
+					t.Errorf("%s: the header %s has no description", at, h)
+				}
+				i.limited(at+" "+h, header.Value.Schema)
+			}
+		}
+	})
+}
+
+func (i inspector) bodies(at string, content openapi3.Content) {
+	for media, m := range content {
+		i.limited(at+" "+media, m.Schema)
+	}
+}
+
+// described checks a schema of the document's own, and limited those inside others.
+func (i inspector) described(at string, s *openapi3.SchemaRef) {
+	i.Helper()
+	if s.Ref == "" && s.Value.Description == "" {
+		i.Errorf("%s has no description", at)
+	}
+	i.limited(at, s)
+}
+
+// limited checks what a schema consists of. Those that are referred to are checked
+// where they are.
+func (i inspector) limited(at string, ref *openapi3.SchemaRef) {
+	i.Helper()
+	if ref == nil || ref.Ref != "" {
+		return
+	}
+	s := ref.Value
+	if s.Type.Is("string") && s.MaxLength == nil && s.Enum == nil && s.Format == "" && s.Pattern == "" && s.Extensions[unlimited] == nil {
+		i.Errorf("%s is a text without a limit; %s says why it has none", at, unlimited)
+	}
+	for name, p := range s.Properties {
+		i.described(at+"."+name, p)
+	}
+	i.limited(at+"[]", s.Items)
+	i.limited(at+".*", s.AdditionalProperties.Schema)
+	for n, part := range slices.Concat(s.AllOf, s.AnyOf, s.OneOf) {
+		i.limited(fmt.Sprint(at, "|", n), part)
+	}
+}
+
+func TestEveryBodyHasAnExample(t *testing.T) {
+	i := inspect(t)
+	i.operations(func(name string, _ *openapi3.PathItem, op *openapi3.Operation) {
+		if op.RequestBody != nil {
+			i.shown(name, op.RequestBody.Value.Content)
+		}
+		good := 0
+		for status, r := range op.Responses.Map() {
+			i.shown(name+" "+status, r.Value.Content)
+			if status < "400" {
+				good++
+			}
+		}
+		if good == 0 {
+			t.Errorf("%s has no answer but errors", name)
+		}
+	})
+}
+
+// shown checks that there is an example of a body: beside its schema, or in it.
+// Pure bytes are their own.
+func (i inspector) shown(at string, content openapi3.Content) {
+	for media, m := range content {
+		if m.Example == nil && len(m.Examples) == 0 && !exemplary(m.Schema) && m.Schema.Value.Format != "binary" {
+			i.Errorf("%s %s has no example", at, media)
+		}
+	}
+}
+
+func exemplary(ref *openapi3.SchemaRef) bool {
+	s := ref.Value
+	switch {
+	case s.Example != nil:
+		return true
+	case s.Items != nil:
+		return exemplary(s.Items)
+	}
+	return slices.ContainsFunc(slices.Concat(s.AllOf, s.AnyOf, s.OneOf), exemplary)
+}
+
+func TestEveryAnswerIsAsAllAre(t *testing.T) {
+	i := inspect(t)
+	id := regexp.MustCompile(`^[a-z]+([A-Z][a-z]*)*$`)
+	i.operations(func(name string, _ *openapi3.PathItem, op *openapi3.Operation) {
+		if !id.MatchString(op.OperationID) {
+			t.Errorf("%s: %s is not in camel case", name, op.OperationID)
+		}
+		for status, r := range op.Responses.Map() {
+			at := name + " " + status
+			if _, err := strconv.Atoi(status); err != nil {
+				t.Errorf("%s: what else there is has to be said status by status", at)
+				continue
+			}
+			for _, h := range []string{"X-Request-Id", "X-Content-Type-Options", "Cache-Control"} {
+				if header := r.Value.Headers[h]; header == nil || !header.Value.Required {
+					t.Errorf("%s: the header %s is not told of", at, h)
+				}
+			}
+			if status < "400" {
+				continue
+			}
+			media := r.Value.Content["application/json"]
+			if media == nil || media.Schema.Ref != "#/components/schemas/Error" {
+				t.Errorf("%s is not in the form of all errors", at)
+				continue
+			}
+			for n, example := range examples(media) {
+				if code := example.(map[string]any)["statusCode"]; fmt.Sprint(code) != status {
+					t.Errorf("%s: the example %s has the status %v", at, n, code)
+				}
+			}
+		}
+	})
+}
+
+// examples are those of a body by their names.
+func examples(m *openapi3.MediaType) map[string]any {
+	all := map[string]any{}
+	if m.Example != nil {
+		all["example"] = m.Example
+	}
+	for name, e := range m.Examples {
+		all[name] = e.Value.Value
+	}
+	return all
+}
+
+func TestStreamsNameTheirEvents(t *testing.T) {
+	i := inspect(t)
+	streams := 0
+	i.operations(func(name string, _ *openapi3.PathItem, op *openapi3.Operation) {
+		for status, r := range op.Responses.Map() {
+			m := r.Value.Content["text/event-stream"]
+			if m == nil {
+				continue
+			}
+			streams++
+			schemas, _ := m.Extensions[events].(map[string]any)
+			told := map[string]bool{}
+			for n, example := range examples(m) {
+				kind := "message"
+				for line := range strings.Lines(example.(string)) {
+					field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+					switch field {
+					case "event":
+						kind = value
+					case "":
+						kind = "message"
+					case "data":
+						i.event(fmt.Sprint(name, " ", status, " ", n), schemas[kind], value)
+						told[kind] = true
+					}
+				}
+			}
+			if !slices.Equal(slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(schemas))) {
+				t.Errorf("%s: the examples show %v of the events %v", name, told, schemas)
+			}
+		}
+	})
+	if streams != 2 {
+		t.Errorf("there are %d streams", streams)
+	}
+}
+
+// event checks the data of an event of a stream.
+func (i inspector) event(at string, schema any, data string) {
+	i.Helper()
+	ref, _ := schema.(map[string]any)
+	name, _ := ref["$ref"].(string)
+	s := i.doc.Components.Schemas[strings.TrimPrefix(name, "#/components/schemas/")]
+	if s == nil {
+		i.Errorf("%s: an event without a schema: %s", at, data)
+		return
+	}
+	var v any
+	if err := json.Unmarshal([]byte(data), &v); err != nil {
+		i.Errorf("%s: %v in %s", at, err, data)
+		return
+	}
+	if err := s.Value.VisitJSON(v); err != nil {
+		i.Errorf("%s: %v", at, err)
+	}
+}
+
+func TestNothingIsDefinedInVain(t *testing.T) {
+	i := inspect(t)
+	c := i.doc.Components
+	text := string(openAPI)
+	for kind, names := range map[string][]string{
+		"headers": slices.Collect(maps.Keys(c.Headers)), "parameters": slices.Collect(maps.Keys(c.Parameters)),
+		"requestBodies": slices.Collect(maps.Keys(c.RequestBodies)), "responses": slices.Collect(maps.Keys(c.Responses)),
+		"schemas": slices.Collect(maps.Keys(c.Schemas)),
+	} {
+		for _, name := range names {
+			if !strings.Contains(text, `"#/components/`+kind+"/"+name+`"`) {
+				t.Errorf("nothing refers to %s/%s", kind, name)
+			}
+		}
+	}
+	used := map[string]bool{}
+	i.operations(func(_ string, _ *openapi3.PathItem, op *openapi3.Operation) { used[op.Tags[0]] = true })
+	for _, tag := range i.doc.Tags {
+		if tag.Description == "" || !used[tag.Name] {
+			t.Errorf("the tag %s has no description, or no operation", tag.Name)
+		}
+	}
+}
