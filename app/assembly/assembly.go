@@ -315,10 +315,15 @@ func greet(out io.Writer, base publicURL, page signInPage) {
 
 // Migrate brings the database's schema up to date. Any number of servers may
 // do so at once.
-func Migrate(ctx context.Context, c Config, log io.Writer) error {
+func Migrate(ctx context.Context, c Config, log io.Writer) (err error) {
 	if databaseKind(c.DatabaseURL) == "memory" {
 		return nil
 	}
+	held, err := holdDatabase(c, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	logger := newLogger(c, log)
 	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: logger})
 	if err != nil {

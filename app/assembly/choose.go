@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -63,6 +64,16 @@ const startWithin = time.Minute
 func openDatabase(lc fx.Lifecycle, c Config, log *slog.Logger, bus ports.Bus) (records, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
+	for _, hold := range []func() (io.Closer, error){
+		func() (io.Closer, error) { return holdFolder(c) },
+		func() (io.Closer, error) { return holdDatabase(c, false) },
+	} {
+		held, err := hold()
+		if err != nil {
+			return records{}, err
+		}
+		lc.Append(fx.StopHook(held.Close))
+	}
 	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: log, Pause: pause, Changed: bus.Publish})
 	if err != nil {
 		return records{}, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)

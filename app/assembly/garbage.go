@@ -19,6 +19,11 @@ func Collect(ctx context.Context, c Config, dry bool, out, log io.Writer) (err e
 	if databaseKind(c.DatabaseURL) == "memory" || scheme(c.BlobURL) == "mem" {
 		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, which only its own server can look through")
 	}
+	held, err := holdDatabase(c, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	logger := newLogger(c, log)
 	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: logger, Pause: pause})
 	if err != nil {

@@ -27,6 +27,9 @@ Usage:
   collabd doctor --json  the same as JSON
   collabd gc             remove stored content that nothing names any more
   collabd gc --dry-run   list what that would remove
+  collabd backup FILE    write an archive of the data folder; - is standard output
+  collabd restore FILE   make the data folder out of an archive; with --replace what
+                         is there is moved aside, with --check nothing is changed
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
   collabd keys tokens    print a new key for COLLAB_TOKEN_KEYS
   collabd version        print the version
@@ -56,6 +59,20 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case command == "gc" && (len(args) == 1 || len(args) == 2 && args[1] == "--dry-run"):
 		return configured(environ, stderr, func(c assembly.Config) error {
 			return assembly.Collect(ctx, c, len(args) == 2, stdout, stderr)
+		})
+	case len(args) == 2 && command == "backup":
+		return configured(environ, stderr, func(c assembly.Config) error {
+			return assembly.Backup(ctx, c, args[1], stdout, stderr)
+		})
+	case len(args) == 3 && command == "restore" && args[1] == "--check":
+		if err := assembly.CheckBackup(ctx, args[2], stdout); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+		return 0
+	case command == "restore" && (len(args) == 2 || len(args) == 3 && args[1] == "--replace"):
+		return configured(environ, stderr, func(c assembly.Config) error {
+			return assembly.RestoreBackup(ctx, c, args[len(args)-1], len(args) == 3, stdout)
 		})
 	case len(args) == 2 && command == "keys":
 		if err := assembly.PrintKeys(stdout, args[1]); err != nil {

@@ -51,6 +51,7 @@ var owners = []struct {
 	{"github.com/gorilla/mux", []string{"adapters/httpapi"}},
 	{"github.com/hashicorp/golang-lru", []string{"adapters/oidc", "adapters/httpapi"}},
 	{"github.com/jackc/pgx", []string{"adapters/gormdb", "test"}},
+	{"github.com/klauspost/compress", []string{"app/assembly"}},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"adapters/mcp", "test"}},
 	{"github.com/openai/openai-go", []string{"adapters/openai"}},
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
@@ -73,7 +74,7 @@ var owners = []struct {
 	{"golang.org/x/net", nil}, // tests only
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
-	{"golang.org/x/sys", []string{"adapters/bucket"}},
+	{"golang.org/x/sys", []string{"adapters/bucket", "app/assembly"}},
 	{"golang.org/x/text", []string{"adapters", "domain"}},
 	{"golang.org/x/time", []string{"adapters/httpapi"}},
 	{"gorm.io", []string{"adapters/gormdb"}},

@@ -1,0 +1,138 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"collab/domain/fault"
+)
+
+// SQLiteFile returns the file that sqlite://path names.
+func SQLiteFile(address string) (string, error) { return sqlitePath(address) }
+
+// CopySQLite writes what is committed in the database to a file that is not
+// there yet, as of one moment. Those who write to the database meanwhile are not
+// kept waiting. NotFound when there is no database. What is deleted is not in the
+// copy, and a database that is damaged gives an error instead of one.
+func CopySQLite(ctx context.Context, address, file string) (err error) {
+	path, err := sqlitePath(address)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.NotFound, "There is no database in %s", path)
+	}
+	// The pages in between are small ones, and the file beside the copy is not
+	// there for longer than it is written.
+	pool, err := openSQLitePool(sqliteDSN(path, "deferred", []string{"busy_timeout(10000)", "cache_size(-4000)"}), false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	pool.SetMaxOpenConns(1)
+	_, err = pool.ExecContext(ctx, "VACUUM INTO ?", file)
+	return failed(ctx, err, "Copy")
+}
+
+// Copy is a database on SQLite in a file that nobody has open and nobody changes.
+type Copy struct {
+	Schema int64 // version of its schema
+	pool   *sql.DB
+}
+
+// OpenCopy opens a copy for reading. The copy may come from anywhere: it fails
+// when it is no sound database, or none of ours.
+func OpenCopy(ctx context.Context, file string) (*Copy, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := openSQLitePool(sqliteDSN(path, "deferred", []string{"query_only(1)", "trusted_schema(0)", "cell_size_check(1)"})+"&mode=ro&immutable=1", false)
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(2) // the names that are being read, and a question meanwhile
+	c := &Copy{pool: pool}
+	if err := c.examine(ctx); err != nil {
+		return nil, errors.Join(fault.Wrap(fault.Invalid, err, "The database is damaged, or none of ours"), pool.Close())
+	}
+	return c, nil
+}
+
+// examine looks at all of the database, and reads the version of its schema.
+func (c *Copy) examine(ctx context.Context) error {
+	var verdict string
+	if err := c.pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return err
+	}
+	if verdict != "ok" {
+		return errors.New(verdict)
+	}
+	return c.pool.QueryRowContext(ctx, "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&c.Schema)
+}
+
+// Close closes the file.
+func (c *Copy) Close() error { return c.pool.Close() }
+
+// Named is content that an object names.
+type Named struct {
+	Blob     string // its name in the store
+	Size     int64  // in bytes
+	Checksum string // SHA-256, lower-case hexadecimal
+}
+
+// Blobs ranges over the content that the objects of all organisations name, each
+// once, by its name in the order of bytes. An error is the last.
+func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
+	return func(yield func(Named, error) bool) {
+		rows, err := c.pool.QueryContext(ctx, "SELECT blob, MAX(size), MAX(checksum), MIN(size), MIN(checksum) FROM objects GROUP BY blob ORDER BY blob")
+		if err != nil {
+			yield(Named{}, failed(ctx, err, "Content"))
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var n, other Named
+			err := rows.Scan(&n.Blob, &n.Size, &n.Checksum, &other.Size, &other.Checksum)
+			if other.Blob = n.Blob; err == nil && other != n {
+				err = fmt.Errorf("two objects say two things of %q", n.Blob)
+			}
+			if err != nil || !yield(n, nil) {
+				if err != nil {
+					yield(Named{}, failed(ctx, err, "Content"))
+				}
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(Named{}, failed(ctx, err, "Content"))
+		}
+	}
+}
+
+// SQLiteSchema returns the newest version of the schema on SQLite that this
+// program knows.
+func SQLiteSchema() (int64, error) { return latest(onSQLite) }
+
+// RaiseEpoch makes the places in all logs of the database places of another one,
+// so that whoever followed it reads everything again. It is for a database that
+// was restored from a copy, whose logs give out numbers that were given out
+// already. It returns the new epoch.
+func (db *DB) RaiseEpoch(ctx context.Context, now time.Time) (epoch int64, err error) {
+	n, err := exec(ctx, db.write, "Log", "UPDATE log_epoch SET epoch = CASE WHEN epoch < ? THEN ? ELSE epoch + 1 END", now.Unix(), now.Unix())
+	if err == nil && n != 1 {
+		err = fault.New(fault.Internal, "log_epoch has %d rows", n)
+	}
+	if err != nil {
+		return 0, err
+	}
+	epoch, _, err = row(ctx, db.write, "Log", scanInt, "SELECT epoch FROM log_epoch")
+	return epoch, err
+}

@@ -1,0 +1,280 @@
+package assembly
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"collab/adapters/bucket"
+	"collab/adapters/gormdb"
+	"collab/adapters/system"
+	"collab/domain/fault"
+	"collab/ports"
+)
+
+// copies is how often a backup begins anew, at most, because content went away
+// under it.
+const copies = 3
+
+// Backup writes an archive of the embedded profile to a file, or to out where
+// that is "-", and says on out, or then on log, what is in it. Servers may be
+// running. The file has its name when all of it is on the disk, and not before.
+func Backup(ctx context.Context, c Config, file string, out, log io.Writer) (err error) {
+	if err := c.embedded(); err != nil {
+		return err
+	}
+	database, err := gormdb.SQLiteFile(c.DatabaseURL)
+	if err == nil {
+		_, err = os.Stat(database)
+	}
+	if err != nil {
+		return fmt.Errorf("COLLAB_DATABASE_URL: there is nothing to back up: %w", err)
+	}
+	held, err := holdDatabase(c, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	blobs, err := bucket.Open(ctx, c.BlobURL)
+	if err != nil {
+		return fmt.Errorf("COLLAB_BLOB_URL: %w", err)
+	}
+	defer func() { err = errors.Join(err, blobs.Close()) }()
+	clock := system.Clock{}
+
+	var t totals
+	if file == "-" {
+		t, err = pack(ctx, c, blobs, clock, out)
+		out = log
+	} else {
+		err = writeWhole(file, func(f *os.File) (err error) {
+			t, err = packAgain(ctx, c, blobs, clock, f)
+			return err
+		})
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("the backup was given up: %w", ctx.Err())
+	}
+	if err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "Backed up the database and the content of %d files, %s, to %s. It has keys in it: keep it like a password.\n", t.blobs, inBytes(t.bytes), file)
+	for _, own := range []struct{ variable, path, name string }{
+		{"COLLAB_TOKEN_KEYS", c.TokenKeys, smallFiles[0]}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys, smallFiles[1]},
+	} {
+		if own.path != "" && filepath.Clean(own.path) != filepath.Join(c.DataDir, own.name) && err == nil {
+			_, err = fmt.Fprintf(out, "It does not have the file of %s, %s: keep a copy of that as well.\n", own.variable, own.path)
+		}
+	}
+	return err
+}
+
+// embedded decides whether everything is kept on this machine.
+func (c Config) embedded() error {
+	switch databaseKind(c.DatabaseURL) {
+	case "postgres":
+		return errors.New("COLLAB_DATABASE_URL names Postgres: back it up with pg_dump or its continuous archiving, and the content of files by the versions that the bucket of COLLAB_BLOB_URL keeps")
+	case "memory":
+		return errors.New("COLLAB_DATABASE_URL names memory, which keeps nothing")
+	}
+	if scheme(c.BlobURL) != "file" {
+		return errors.New("COLLAB_BLOB_URL does not name a folder: a backup is of the database on SQLite with the content of files beside it; let the bucket keep versions, and copy the database by sqlite3's .backup")
+	}
+	return nil
+}
+
+// writeWhole writes a file that only its owner reads, under another name until
+// all of it is on the disk. What is there under the name already is replaced.
+func writeWhole(path string, write func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removed(os.Remove(f.Name())))
+		}
+	}()
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// removed is the error of a removal, where there was something to remove.
+func removed(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// syncFolder has the names in a folder on the disk.
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// errGone says that content went away that the database names.
+var errGone = errors.New("the store of blobs does not have what the database names")
+
+// packAgain packs into a file. Content that an object named at the moment of the
+// database's copy stays for object.Grace after the last one lets go of it, which
+// is longer than a backup takes. Where it did take longer, or the clock was moved,
+// another copy of the database no longer names what is gone.
+func packAgain(ctx context.Context, c Config, blobs ports.Blobs, clock ports.Clock, f *os.File) (totals, error) {
+	for attempt := 1; ; attempt++ {
+		t, err := pack(ctx, c, blobs, clock, f)
+		if !errors.Is(err, errGone) || attempt == copies {
+			return t, err
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return t, err
+		}
+		if err := f.Truncate(0); err != nil {
+			return t, err
+		}
+	}
+}
+
+// pack writes an archive: of the database as of one moment, then of what it names
+// and of what else there is in the data folder. The copy of the database is in the
+// data folder meanwhile.
+func pack(ctx context.Context, c Config, blobs ports.Blobs, clock ports.Clock, out io.Writer) (t totals, err error) {
+	folder := filepath.Join(c.DataDir, ".backup")
+	held, err := hold(filepath.Join(folder, lockName), true)
+	if errors.Is(err, errHeld) {
+		return t, errors.New("another backup is being made")
+	}
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, clearFolder(folder), held.Close()) }()
+	// A backup that was killed may have left something behind.
+	if err := clearFolder(folder); err != nil {
+		return t, err
+	}
+	made := clock.Now().UTC().Truncate(time.Second)
+	file := filepath.Join(folder, databaseName)
+	if err := gormdb.CopySQLite(ctx, c.DatabaseURL, file); err != nil {
+		return t, explained(err)
+	}
+	db, err := gormdb.OpenCopy(ctx, file)
+	if err != nil {
+		return t, explained(err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if db.Schema == 0 {
+		return t, errors.New("the database has no schema yet: there is nothing to back up")
+	}
+	manifest, err := os.CreateTemp(folder, "manifest-*")
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, manifest.Close()) }()
+	w, err := newArchiver(out, about{made, Version(), db.Schema}, manifest)
+	if err != nil {
+		return t, err
+	}
+	if err := addFile(ctx, w, databaseName, file); err != nil {
+		return t, err
+	}
+	// The development providers may know more than the database, as real ones would,
+	// and not less: so they are copied after it.
+	for _, name := range smallFiles {
+		text, err := os.ReadFile(filepath.Join(c.DataDir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			_, err = w.add(entry{name: name, size: int64(len(text))}, bytes.NewReader(text))
+		}
+		if err != nil {
+			return t, err
+		}
+	}
+	for named, err := range db.Blobs(ctx) {
+		if err == nil {
+			err = addBlob(ctx, w, blobs, named)
+		}
+		if err != nil {
+			return t, err
+		}
+	}
+	return w.totals, w.close()
+}
+
+func addFile(ctx context.Context, w *archiver, name, path string) (err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = w.add(entry{name: name, size: info.Size()}, during{ctx, f})
+	return err
+}
+
+func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.Named) (err error) {
+	r, err := blobs.Open(ctx, named.Blob, 0, -1)
+	if fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("%w: %s. Put it back or delete its file, then back up again", errGone, named.Blob)
+	}
+	if err != nil {
+		return explained(err)
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	e, err := w.add(entry{name: blobsName + "/" + bucket.FileOf(named.Blob), blob: named.Blob, size: named.Size}, r)
+	if err == nil && e.sum != named.Checksum {
+		err = errors.New("its checksum is not the one that the database has")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", named.Blob, explained(err))
+	}
+	return nil
+}
+
+// explained is an error with its cause, which those who run commands need to see.
+func explained(err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Unwrap() != nil {
+		return fmt.Errorf("%w (%v)", err, f.Unwrap())
+	}
+	return err
+}
+
+// clearFolder removes what is in a folder, but for its lock.
+func clearFolder(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return removed(err)
+	}
+	for _, e := range entries {
+		if e.Name() == lockName {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

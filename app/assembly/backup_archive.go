@@ -1,0 +1,473 @@
+package assembly
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"collab/adapters/bucket"
+)
+
+// An archive is a tar compressed by zstd, as other tools read it too:
+//
+//	collab-backup.txt   what it is, see about
+//	collab.db           the database
+//	token-keys.pem …    those of smallFiles that there are
+//	blobs/…             the content of files, as it lies in the data folder, in the
+//	                    order of the names in the store
+//	manifest.txt        a line for each of the entries before it: SHA-256, size in
+//	                    bytes and name, with two spaces between; and their number and size
+//
+// Behind it, where zstd has those who read pass over it, is the SHA-256 of all
+// bytes before that: so that there is none in the file that can change unseen.
+const (
+	archiveFormat = 1
+	aboutName     = "collab-backup.txt"
+	manifestName  = "manifest.txt"
+	databaseName  = "collab.db"
+	blobsName     = "blobs"
+)
+
+// smallFiles are the keys, the secrets and the state of development providers
+// that servers make in the data folder, in the order in which archives have them.
+var smallFiles = []string{
+	"token-keys.pem", "secrets-keys.json", "identity-webhook-secret", "payment-webhook-secret",
+	"dev-identity-key.pem", "dev-identity-accounts.json", "dev-payments.json",
+}
+
+// Bounds of what is in an archive, in bytes. What compresses much may not take up
+// more memory for that.
+const (
+	maxAbout   = 4 << 10
+	maxSmall   = 64 << 20
+	maxContent = 1 << 40
+	zstdWindow = 4 << 20
+	pieces     = 128 << 10
+)
+
+// seal is the frame that has the hash: zstd's magic number of what is passed over,
+// and the length of the hash.
+var seal = []byte{0x50, 0x2a, 0x4d, 0x18, sha256.Size, 0, 0, 0}
+
+// about is what an archive says of itself.
+type about struct {
+	made    time.Time // the moment of the database, to the second
+	version string    // of the program that made it
+	schema  int64     // version of the database's schema
+}
+
+func (a about) text() []byte {
+	return fmt.Appendf(nil, "collab backup %d\nmade %s\nby %s\nschema %d\n", archiveFormat, a.made.UTC().Format(time.RFC3339), a.version, a.schema)
+}
+
+func parseAbout(text []byte) (a about, err error) {
+	var format int
+	if _, err := fmt.Sscanf(string(text), "collab backup %d\n", &format); err != nil {
+		return a, errors.New("it does not say that it is a backup")
+	}
+	if format != archiveFormat {
+		return a, fmt.Errorf("it has the format %d, and this program knows %d alone: use the program of the version that made it", format, archiveFormat)
+	}
+	lines := strings.Split(string(text), "\n")
+	values := make([]string, 3)
+	if len(lines) == 5 {
+		for i, label := range []string{"made ", "by ", "schema "} {
+			values[i], _ = strings.CutPrefix(lines[i+1], label)
+		}
+	}
+	a.version = values[1]
+	if a.made, err = time.Parse(time.RFC3339, values[0]); err == nil {
+		a.schema, err = strconv.ParseInt(values[2], 10, 64)
+	}
+	if err != nil || a.schema < 1 || !bytes.Equal(a.text(), text) {
+		return a, fmt.Errorf("%s is not as it is written", aboutName)
+	}
+	return a, nil
+}
+
+// entry is one file in an archive.
+type entry struct {
+	name string
+	blob string // for content, its name in the store
+	size int64  // in bytes
+	sum  string // SHA-256, lower-case hexadecimal
+}
+
+func (e entry) line() string { return fmt.Sprintf("%s  %d  %s\n", e.sum, e.size, e.name) }
+
+// totals count entries, the manifest not among them.
+type totals struct {
+	entries int64
+	blobs   int64
+	bytes   int64
+}
+
+func (t *totals) add(e entry) {
+	t.entries++
+	t.bytes += e.size
+	if e.blob != "" {
+		t.blobs++
+	}
+}
+
+func (t totals) line() string {
+	return fmt.Sprintf("total  %d  entries  %d  bytes\n", t.entries, t.bytes)
+}
+
+// archiver writes an archive.
+type archiver struct {
+	about    about
+	manifest *os.File // lines of what is written already, in a file because they may be many
+	lines    *bufio.Writer
+	totals   totals
+	sum      hash.Hash
+	out      io.Writer // the archive, and sum
+	zip      *zstd.Encoder
+	tar      *tar.Writer
+}
+
+// newArchiver begins an archive. Manifest is an empty file that is the archiver's
+// until the end.
+func newArchiver(out io.Writer, a about, manifest *os.File) (*archiver, error) {
+	w := &archiver{about: a, manifest: manifest, lines: bufio.NewWriter(manifest), sum: sha256.New()}
+	w.out = io.MultiWriter(out, w.sum)
+	// One processor at most is taken from a server beside it.
+	zip, err := zstd.NewWriter(w.out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
+	if err != nil {
+		return nil, err
+	}
+	w.zip, w.tar = zip, tar.NewWriter(zip)
+	text := a.text()
+	_, err = w.add(entry{name: aboutName, size: int64(len(text))}, bytes.NewReader(text))
+	return w, err
+}
+
+// add writes an entry and returns it with its hash. R must have exactly the
+// entry's size.
+func (w *archiver) add(e entry, r io.Reader) (entry, error) {
+	if e.size > maxContent {
+		return e, fmt.Errorf("%s has %d bytes, and %d are the most that a backup takes", e.name, e.size, int64(maxContent))
+	}
+	err := w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: e.size, Mode: 0o600, ModTime: w.about.made})
+	if err != nil {
+		return e, err
+	}
+	sum := newDigest()
+	n, err := copyPieces(io.MultiWriter(w.tar, sum), io.LimitReader(r, e.size))
+	if err != nil {
+		return e, err
+	}
+	if n < e.size {
+		return e, errLength
+	}
+	if more, err := io.ReadFull(r, make([]byte, 1)); more > 0 || err != io.EOF {
+		return e, errors.Join(errLength, err)
+	}
+	e.sum = sum.text()
+	if e.name == manifestName {
+		return e, nil
+	}
+	w.totals.add(e)
+	_, err = w.lines.WriteString(e.line())
+	return e, err
+}
+
+// digest is a SHA-256 in the form in which it is written down.
+type digest struct{ hash.Hash }
+
+func newDigest() digest { return digest{sha256.New()} }
+
+func (d digest) text() string { return hex.EncodeToString(d.Sum(nil)) }
+
+// errLength says that there was more or less to read than expected.
+var errLength = errors.New("it has another length than it should have")
+
+// close writes the manifest and ends the archive.
+func (w *archiver) close() error {
+	if _, err := w.lines.WriteString(w.totals.line()); err != nil {
+		return err
+	}
+	if err := w.lines.Flush(); err != nil {
+		return err
+	}
+	size, err := w.manifest.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := w.manifest.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := w.add(entry{name: manifestName, size: size}, w.manifest); err != nil {
+		return err
+	}
+	if err := w.tar.Close(); err != nil {
+		return err
+	}
+	if err := w.zip.Close(); err != nil {
+		return err
+	}
+	if _, err := w.out.Write(seal); err != nil {
+		return err
+	}
+	_, err = w.out.Write(w.sum.Sum(nil))
+	return err
+}
+
+// copyPieces copies in pieces of a fair size, so that the ends of contexts are
+// noticed and little memory is used, whatever the two could do by themselves.
+func copyPieces(to io.Writer, from io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, pieces))
+}
+
+// scan reads an archive from its beginning to its end and hands each entry but
+// the manifest to each, in their order; what each does not read of an entry scan
+// does. When it returns nil, the archive is whole and says only what it may. Each
+// is called before that is known: what it does must be undone when scan fails.
+func scan(ctx context.Context, file io.ReadSeeker, each func(about, entry, io.Reader) error) (about, totals, error) {
+	s := &scanner{ctx: ctx, each: each, lines: sha256.New()}
+	err := s.archive(file)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err != nil && !errors.As(err, new(sinkError)):
+		err = fmt.Errorf("the archive is refused: %w", err)
+	}
+	return s.about, s.totals, err
+}
+
+// sinkError is an error of who is handed the entries.
+type sinkError struct{ error }
+
+func (e sinkError) Unwrap() error { return e.error }
+
+type scanner struct {
+	ctx    context.Context
+	each   func(about, entry, io.Reader) error
+	about  about
+	totals totals
+	lines  hash.Hash // of the manifest as it should be
+	size   int64     // of the same, in bytes
+	place  int       // among the kinds of entries, which have an order
+	last   string    // name of the last content
+}
+
+func (s *scanner) archive(file io.ReadSeeker) error {
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	sealed := end - int64(len(seal)+sha256.Size)
+	if sealed < 0 {
+		return errors.New("it is too short to be one")
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	body := io.TeeReader(during{s.ctx, io.LimitReader(file, sealed)}, sum)
+	if err := s.compressed(body); err != nil {
+		return err
+	}
+	rest := make([]byte, len(seal)+sha256.Size)
+	if _, err := copyPieces(io.Discard, body); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(file, rest); err != nil {
+		return err
+	}
+	sum.Write(rest[:len(seal)])
+	if !bytes.Equal(rest, append(slices.Clone(seal), sum.Sum(nil)...)) {
+		return errors.New("it is not whole, or was changed: its checksum is another one")
+	}
+	return nil
+}
+
+func (s *scanner) compressed(body io.Reader) error {
+	zip, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return err
+	}
+	defer zip.Close()
+	files := tar.NewReader(zip)
+	for {
+		h, err := files.Next()
+		if err == io.EOF {
+			return errors.New("it has no manifest")
+		}
+		if err != nil {
+			return err
+		}
+		if h.Name == manifestName {
+			if err := s.manifest(h, files); err != nil {
+				return err
+			}
+			break
+		}
+		if err := s.entry(h, files); err != nil {
+			return err
+		}
+	}
+	if h, err := files.Next(); err != io.EOF {
+		if err == nil {
+			err = fmt.Errorf("%q comes after the manifest", h.Name)
+		}
+		return err
+	}
+	if n, err := zip.Read(make([]byte, 1)); n > 0 || err != io.EOF {
+		return errors.Join(errors.New("something comes after its end"), err)
+	}
+	return nil
+}
+
+// entry takes one entry: a file that may be there, in its place.
+func (s *scanner) entry(h *tar.Header, content io.Reader) error {
+	e, limit, err := s.admit(h)
+	if err != nil {
+		return err
+	}
+	if h.Size > limit {
+		return fmt.Errorf("%q has %d bytes, and %d are the most", h.Name, h.Size, limit)
+	}
+	sum := newDigest()
+	content = io.TeeReader(content, sum)
+	if e.name == aboutName {
+		text, err := io.ReadAll(content)
+		if err != nil {
+			return err
+		}
+		if s.about, err = parseAbout(text); err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	if s.about.schema == 0 {
+		return fmt.Errorf("it does not begin with %s", aboutName)
+	}
+	if err := s.each(s.about, e, content); err != nil {
+		return sinkError{err}
+	}
+	if _, err := copyPieces(io.Discard, content); err != nil {
+		return err
+	}
+	e.sum = sum.text()
+	s.totals.add(e)
+	s.expect(e.line())
+	return nil
+}
+
+// expect adds to what the manifest should be.
+func (s *scanner) expect(line string) {
+	s.lines.Write([]byte(line))
+	s.size += int64(len(line))
+}
+
+// places are the entries that are not content, in their order. The first two must
+// be there.
+var places = append([]string{aboutName, databaseName}, smallFiles...)
+
+// admit decides whether an entry may be in an archive, and here, and returns the
+// most bytes that it may have.
+func (s *scanner) admit(h *tar.Header) (e entry, limit int64, err error) {
+	if err := plainFile(h); err != nil {
+		return e, 0, err
+	}
+	e = entry{name: h.Name, size: h.Size}
+	place := slices.Index(places, h.Name)
+	next := place + 1
+	switch place {
+	case 0:
+		limit = maxAbout
+	case 1:
+		limit = maxContent
+	case -1:
+		path, in := strings.CutPrefix(h.Name, blobsName+"/")
+		name, ok := bucket.NameOfFile(path)
+		if !in || !ok {
+			return e, 0, fmt.Errorf("%q does not belong in a backup", h.Name)
+		}
+		place, next = len(places), len(places)
+		if name <= s.last {
+			return e, 0, fmt.Errorf("%q is not in its place", h.Name)
+		}
+		s.last, e.blob, limit = name, name, maxContent
+	default:
+		limit = maxSmall
+	}
+	if place < s.place || place > s.place && s.place < 2 {
+		return e, 0, fmt.Errorf("%q is not in its place", h.Name)
+	}
+	s.place = next
+	return e, limit, nil
+}
+
+// plainFile refuses what is not a file with a name, a size and content: links,
+// folders, devices, and files with holes, which take more room than they say.
+func plainFile(h *tar.Header) error {
+	if h.Typeflag != tar.TypeReg || h.Linkname != "" {
+		return fmt.Errorf("%q is no plain file", h.Name)
+	}
+	for key := range h.PAXRecords {
+		if key != "path" && key != "size" {
+			return fmt.Errorf("%q has the attribute %q", h.Name, key)
+		}
+	}
+	return nil
+}
+
+// manifest compares the manifest with what was read.
+func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
+	if err := plainFile(h); err != nil {
+		return err
+	}
+	if s.place < 2 {
+		return fmt.Errorf("it has no %s", databaseName)
+	}
+	s.expect(s.totals.line())
+	sum := sha256.New()
+	if h.Size == s.size {
+		if _, err := copyPieces(sum, content); err != nil {
+			return err
+		}
+	}
+	if !bytes.Equal(sum.Sum(nil), s.lines.Sum(nil)) {
+		return errors.New("its manifest does not say what is in it")
+	}
+	return nil
+}
+
+// during ends with its context.
+type during struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r during) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// inBytes is a size as people read it.
+func inBytes(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	unit := min(int(math.Log2(float64(n))/10), 4)
+	return fmt.Sprintf("%.1f %ciB", float64(n)/math.Pow(1024, float64(unit)), " KMGT"[unit])
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package assembly
+
+import "errors"
+
+// exchange has two folders change their names, in one step.
+func exchange(string, string) error { return errors.ErrUnsupported }

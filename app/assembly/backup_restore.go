@@ -1,0 +1,371 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"collab/adapters/gormdb"
+	"collab/adapters/system"
+)
+
+// CheckBackup reads a whole archive and says on out what is in it, if it is sound.
+func CheckBackup(ctx context.Context, file string, out io.Writer) (err error) {
+	f, err := openArchive(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	a, t, err := verify(ctx, f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	_, err = fmt.Fprintf(out, "%s is whole: the state of %s, made by version %s, with the content of %d files, %s in all.\n",
+		file, a.made.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes))
+	return err
+}
+
+// openArchive opens an archive, which is read twice.
+func openArchive(file string) (*os.File, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file", file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// verify reads an archive and decides whether this program may restore it.
+func verify(ctx context.Context, f *os.File) (about, totals, error) {
+	a, t, err := scan(ctx, f, func(about, entry, io.Reader) error { return nil })
+	if err != nil {
+		return a, t, err
+	}
+	return a, t, notNewer(a.schema)
+}
+
+func notNewer(schema int64) error {
+	known, err := gormdb.SQLiteSchema()
+	if err == nil && schema > known {
+		err = fmt.Errorf("its database has the schema version %d, and this program knows %d: use a later one", schema, known)
+	}
+	return err
+}
+
+// RestoreBackup makes the data folder what it was when the archive was made, and says on
+// out what it did. A data folder that is not empty is moved aside with replace,
+// and left alone without. Whatever stops it, there is the old state or the new one.
+func RestoreBackup(ctx context.Context, c Config, file string, replace bool, out io.Writer) (err error) {
+	if err := c.embedded(); err != nil {
+		return err
+	}
+	f, err := openArchive(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	a, t, err := verify(ctx, f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	r, err := newRestoration(c, replace)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	epoch, err := r.unpack(ctx, f, system.Clock{}.Now())
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	aside, err := r.place(system.Clock{}.Now())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "Restored the state of %s, made by version %s: the database and the content of %d files, %s, are in %s.\n",
+		a.made.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes), r.folder)
+	if err == nil && aside != "" {
+		_, err = fmt.Fprintf(out, "What was there is in %s: remove it when you do not need it any more.\n", aside)
+	}
+	if err == nil {
+		next := "Start the server"
+		if c.Production() {
+			next = `Run "collabd migrate", then start the server`
+		}
+		_, err = fmt.Fprintf(out, "Clients will read everything again (the logs have the epoch %d). %s.\n", epoch, next)
+	}
+	return err
+}
+
+// restoration makes a folder beside the data folder, and puts it in its place.
+type restoration struct {
+	folder string // the data folder, without links in its path
+	new    string // what will be in its place
+	old    fs.FileInfo
+	full   bool // there is something in the data folder
+	held   []io.Closer
+}
+
+// newRestoration decides whether there may be one, and holds everybody else off.
+func newRestoration(c Config, replace bool) (r *restoration, err error) {
+	r = &restoration{}
+	if r.folder, err = filepath.Abs(c.DataDir); err != nil {
+		return nil, err
+	}
+	for variable, place := range map[string][2]string{
+		"COLLAB_DATABASE_URL": {c.DatabaseURL, "sqlite://" + filepath.Join(c.DataDir, databaseName)},
+		"COLLAB_BLOB_URL":     {c.BlobURL, "file://" + filepath.Join(c.DataDir, blobsName)},
+	} {
+		if !samePlace(place[0], place[1]) {
+			return nil, fmt.Errorf("%s: everything is restored into COLLAB_DATA_DIR; let this be unset, or %s", variable, place[1])
+		}
+	}
+	if real, err := filepath.EvalSymlinks(r.folder); err == nil {
+		r.folder = real
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err := r.look(replace); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if r.full {
+		c.DataDir, c.DatabaseURL = r.folder, "sqlite://"+filepath.Join(r.folder, databaseName)
+		for _, hold := range []func() (io.Closer, error){
+			func() (io.Closer, error) { return holdFolder(c) },
+			func() (io.Closer, error) { return holdDatabase(c, true) },
+		} {
+			held, err := hold()
+			if err != nil {
+				return r, err
+			}
+			r.held = append(r.held, held)
+		}
+	}
+	// The lock goes into place with the folder: no server starts on it too early.
+	staging := r.folder + ".restoring"
+	held, err := hold(filepath.Join(staging, lockName), true)
+	if errors.Is(err, errHeld) {
+		return r, fmt.Errorf("another restore to %s is under way", r.folder)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.held, r.new = append(r.held, held), staging
+	// A restore that was killed may have left something behind.
+	return r, clearFolder(staging)
+}
+
+// samePlace reports whether two addresses of one scheme have the same path.
+func samePlace(a, b string) bool {
+	x, err := filepath.Abs(a[len(scheme(a))+len("://"):])
+	y, also := filepath.Abs(b[len(scheme(b))+len("://"):])
+	return err == nil && also == nil && x == y
+}
+
+// look decides whether the data folder may be replaced.
+func (r *restoration) look(replace bool) error {
+	info, err := os.Stat(r.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.MkdirAll(filepath.Dir(r.folder), 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	r.old = info
+	above, err := os.Stat(filepath.Dir(r.folder))
+	if err != nil {
+		return err
+	}
+	if !sameDisk(info, above) {
+		return fmt.Errorf("%s is where a disk is mounted, which cannot be replaced: let COLLAB_DATA_DIR be a folder on that disk", r.folder)
+	}
+	entries, err := os.ReadDir(r.folder)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	r.full = true
+	if !replace {
+		return fmt.Errorf("%s is not empty: with --replace it is moved aside", r.folder)
+	}
+	if _, err := os.Stat(filepath.Join(r.folder, databaseName)); err != nil {
+		return fmt.Errorf("%s does not look like a data folder, because it has no %s: move it away yourself", r.folder, databaseName)
+	}
+	return nil
+}
+
+// close gives up what was not put into place, and the locks.
+func (r *restoration) close() error {
+	var errs []error
+	if r.new != "" {
+		errs = append(errs, os.RemoveAll(r.new))
+	}
+	for _, held := range r.held {
+		errs = append(errs, held.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// unpack makes the new folder out of the archive, and has it on the disk. It
+// returns the epoch of the logs.
+func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (epoch int64, err error) {
+	root, err := os.OpenRoot(r.new)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	u := &unpacking{ctx: ctx, root: root}
+	a, _, err := scan(ctx, f, u.entry)
+	if err == nil {
+		err = u.end()
+	}
+	if err := errors.Join(err, u.close()); err != nil {
+		return 0, err
+	}
+	if u.schema != a.schema {
+		return 0, fmt.Errorf("the database has the schema version %d, and the archive says %d", u.schema, a.schema)
+	}
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: "sqlite://" + filepath.Join(r.new, databaseName)})
+	if err != nil {
+		return 0, explained(err)
+	}
+	epoch, err = db.RaiseEpoch(ctx, now)
+	if err := errors.Join(err, db.Close()); err != nil {
+		return 0, explained(err)
+	}
+	return epoch, r.settle()
+}
+
+// settle has all of the new folder on the disk, owned as the old one was.
+func (r *restoration) settle() error {
+	return filepath.WalkDir(r.new, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && r.old != nil {
+			err = owned(path, r.old)
+		}
+		if err != nil {
+			return err
+		}
+		return syncFolder(path) // a file is synced in the same way
+	})
+}
+
+// unpacking writes the entries of an archive.
+type unpacking struct {
+	ctx    context.Context
+	root   *os.Root
+	db     *gormdb.Copy
+	schema int64
+	next   func() (gormdb.Named, error, bool) // what the database names next
+	stop   func()
+}
+
+// entry writes one file. Content must be what the database names, all of it.
+func (u *unpacking) entry(_ about, e entry, r io.Reader) (err error) {
+	if e.name == aboutName {
+		return nil
+	}
+	var named gormdb.Named
+	if e.blob != "" {
+		var there bool
+		if named, err, there = u.next(); err != nil {
+			return err
+		}
+		if !there || named.Blob != e.blob || named.Size != e.size {
+			return fmt.Errorf("%q is not the content that the database names", e.name)
+		}
+	}
+	path := filepath.FromSlash(e.name)
+	if err := u.root.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := u.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	sum := newDigest()
+	_, err = copyPieces(io.MultiWriter(f, sum), r)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if e.blob != "" && sum.text() != named.Checksum {
+		return fmt.Errorf("%q is not the content that the database names", e.name)
+	}
+	if e.name == databaseName {
+		return u.open(filepath.Join(u.root.Name(), path))
+	}
+	return nil
+}
+
+// open reads the database, as far as the content is concerned.
+func (u *unpacking) open(path string) error {
+	db, err := gormdb.OpenCopy(u.ctx, path)
+	if err != nil {
+		return explained(err)
+	}
+	u.db, u.schema = db, db.Schema
+	u.next, u.stop = iter.Pull2(db.Blobs(u.ctx))
+	return notNewer(db.Schema)
+}
+
+// end decides whether everything was there.
+func (u *unpacking) end() error {
+	named, err, more := u.next()
+	if err == nil && more {
+		err = fmt.Errorf("the archive does not have %s, which the database names", named.Blob)
+	}
+	return err
+}
+
+func (u *unpacking) close() error {
+	if u.db == nil {
+		return nil
+	}
+	u.stop()
+	return u.db.Close()
+}
+
+// place puts the new folder into the old one's place, in one step, and returns
+// where the old one is, if there was anything in it.
+func (r *restoration) place(now time.Time) (aside string, err error) {
+	above := filepath.Dir(r.folder)
+	if !r.full {
+		// It takes the place of an empty folder, and not of one that somebody has put
+		// something into by now.
+		if err := os.Rename(r.new, r.folder); err != nil {
+			return "", fmt.Errorf("nothing was changed: %w", err)
+		}
+		r.new = ""
+		return "", syncFolder(above)
+	}
+	// The new folder gets the name that the old one will have before the two are
+	// exchanged: so nothing that is half done is ever under that name, and what is
+	// under the name of a restoration is never the old state.
+	aside = r.folder + ".replaced-" + now.UTC().Format("20060102T150405Z")
+	if _, err := os.Lstat(aside); err == nil {
+		return "", fmt.Errorf("nothing was changed: %s is there already", aside)
+	}
+	if err := os.Rename(r.new, aside); err != nil {
+		return "", fmt.Errorf("nothing was changed: %w", err)
+	}
+	r.new = aside
+	if err := exchange(aside, r.folder); err != nil {
+		return "", fmt.Errorf("nothing was changed: folders cannot be exchanged here; move %s away yourself and restore again: %w", r.folder, err)
+	}
+	r.new = ""
+	return aside, syncFolder(above)
+}
