@@ -23,7 +23,7 @@ type Condition struct {
 	Product  string        // with its version, such as Postgres 15.18
 	Where    string        // host, port and name, or the file; without credentials
 	Took     time.Duration // a statement's way there and back
-	Schema   int64         // version that was migrated to; zero: none
+	Schema   int64         // version that was migrated to; zero: none, or withheld
 	Latest   int64         // version that this program knows
 	Missing  []id.Org      // of those that were asked for
 	Postgres *Postgres     // nil for SQLite
@@ -42,7 +42,7 @@ type Postgres struct {
 	Volatile    bool // a commit may be lost in a crash: fsync or synchronous_commit is off
 	ReadOnly    bool // a standby, or set so
 	Creates     bool // the user may make tables, as migrations do
-	Withheld    int  // tables whose rows the user may not read and write
+	Withheld    int  // tables whose rows the user may not read and write; nothing is read of them then
 	UTF8        bool
 	SuperUser   bool
 	Application int // connections that our servers have now
@@ -106,6 +106,9 @@ func inspectPostgres(ctx context.Context, address string, ask []id.Org) (c Condi
 		return c, refused(ctx, err)
 	}
 	c.Product = "Postgres " + version
+	if p.Withheld > 0 {
+		return c, nil
+	}
 	var table bool
 	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&table); err != nil || !table {
 		return c, refused(ctx, err)

@@ -40,27 +40,44 @@ const knockWithin = 3 * time.Second
 // address tries to listen, though not where somebody does already: a server that
 // starts meanwhile is to find the address free.
 func (d *doctor) address(ctx context.Context, l *lines) {
-	at := d.c.Listen
-	if _, port, err := net.SplitHostPort(at); err == nil && port != "0" {
-		conn, err := (&net.Dialer{Timeout: knockWithin}).DialContext(ctx, "tcp", at)
+	host, port, err := net.SplitHostPort(d.c.Listen)
+	if err == nil {
+		err = listens(net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		l.wrong("set COLLAB_LISTEN to an address of this machine", "%s cannot be listened at: %s", d.c.Listen, err)
+		return
+	}
+	var taken error
+	if port != "0" {
+		conn, err := (&net.Dialer{Timeout: knockWithin}).DialContext(ctx, "tcp", d.c.Listen)
 		if err == nil {
 			_ = conn.Close()
-			l.note("right if that is this server; otherwise end it, or set COLLAB_LISTEN", "a server listens at %s already", at)
-			return
+			taken = syscall.EADDRINUSE
 		}
 	}
-	listener, err := net.Listen("tcp", at)
-	switch {
-	case err == nil:
-		_ = listener.Close()
-		l.ok("%s is free to listen at", at)
-	case errors.Is(err, syscall.EADDRINUSE):
-		l.note("right if that is this server; otherwise end it, or set COLLAB_LISTEN", "%s is taken already", at)
-	case errors.Is(err, syscall.EACCES):
-		l.wrong("set COLLAB_LISTEN to a port above 1023, or give the service the right (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)", "%s may not be listened at", at)
-	default:
-		l.wrong("set COLLAB_LISTEN to an address of this machine", "%s cannot be listened at: %s", at, err)
+	if taken == nil {
+		taken = listens(d.c.Listen)
 	}
+	switch {
+	case taken == nil:
+		l.ok("%s is free to listen at", d.c.Listen)
+	case errors.Is(taken, syscall.EADDRINUSE):
+		l.note("right if that is this server; otherwise end it, or set COLLAB_LISTEN", "a server listens at %s already", d.c.Listen)
+	case errors.Is(taken, syscall.EACCES):
+		l.wrong("set COLLAB_LISTEN to a port above 1023, or give the service the right (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)", "%s may not be listened at", d.c.Listen)
+	default:
+		l.wrong("set COLLAB_LISTEN", "%s cannot be listened at: %s", d.c.Listen, taken)
+	}
+}
+
+// listens tells whether that would work, by doing it for a moment.
+func listens(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // publicURL looks at the addresses that people and providers come to.
@@ -203,6 +220,9 @@ func (d *doctor) reached(l *lines, found gormdb.Condition, err error) {
 		return
 	}
 	switch {
+	case found.Where == "":
+		l.wrong("mend COLLAB_DATABASE_URL", "%s", err)
+		return
 	case fault.Is(err, fault.Unauthenticated):
 		l.wrong("set the right user and password in COLLAB_DATABASE_URL", "%s: %s", found.Where, err)
 		return
@@ -283,6 +303,10 @@ func (d *doctor) sqlite(l *lines, found gormdb.Condition, err error) {
 
 func (d *doctor) schema(l *lines, found gormdb.Condition) {
 	l.name = "schema"
+	if found.Postgres != nil && found.Postgres.Withheld > 0 {
+		l.note("", "not to be told as long as tables are withheld")
+		return
+	}
 	switch behind := found.Latest - found.Schema; {
 	case behind == 0:
 		l.ok("version %d", found.Schema)
@@ -308,6 +332,8 @@ func (d *doctor) schema(l *lines, found gormdb.Condition) {
 func (d *doctor) publishers(l *lines, found gormdb.Condition) {
 	l.name = "releases"
 	switch {
+	case len(d.c.ReleaseOrgs) > 0 && found.Postgres != nil && found.Postgres.Withheld > 0:
+		l.note("", "not to be told as long as tables are withheld")
 	case len(d.c.ReleaseOrgs) == 0 && d.c.Production():
 		l.note("set COLLAB_RELEASE_ORGS where releases are published", "no organisation may publish releases")
 	case len(d.c.ReleaseOrgs) == 0:
@@ -315,7 +341,7 @@ func (d *doctor) publishers(l *lines, found gormdb.Condition) {
 	case len(found.Missing) > 0:
 		l.wrong("take the id from GET /auth/session of somebody who is in it; it is there since they first signed in", "there is no organisation %s of COLLAB_RELEASE_ORGS", found.Missing[0])
 	default:
-		l.ok("%d organisations may publish them", len(d.c.ReleaseOrgs))
+		l.ok("COLLAB_RELEASE_ORGS: %d, all there", len(d.c.ReleaseOrgs))
 	}
 }
 
@@ -350,7 +376,11 @@ func (d *doctor) bucket(ctx context.Context, l *lines) {
 			l.note("unset it to reach Google", "STORAGE_EMULATOR_HOST leads to %s", host)
 			at = "http://" + host
 		}
-		_, _ = get(ctx, d.client("the object store"), at) // for its clock alone
+		// For its clock, and because Google's client goes on trying for long.
+		if _, err := get(ctx, d.client("the object store"), at); err != nil {
+			l.wrong("let this machine reach it, or set COLLAB_BLOB_URL", "%s does not answer: %s", at, err)
+			return
+		}
 	}
 	b, err := bucket.Open(ctx, d.c.BlobURL)
 	if err != nil {
@@ -374,7 +404,7 @@ func (d *doctor) bucket(ctx context.Context, l *lines) {
 				return
 			}
 			if err == nil {
-				l.ok("%s can be listed, written, read and removed from, all in %s", where, milliseconds(now().Sub(began)))
+				l.ok("%s: an object was written, read and removed in %s", where, milliseconds(now().Sub(began)))
 			}
 		}()
 		err = b.Put(ctx, name, "text/plain", int64(len(content)), bytes.NewReader(content))

@@ -55,7 +55,7 @@ func (d *doctor) identity(ctx context.Context, l *lines) {
 		l.wrong("open "+strings.TrimRight(bare(issuer), "/")+"/.well-known/openid-configuration in a browser, let this machine reach it, or set COLLAB_IDENTITY_ISSUER", "%s: %s", issuer, err)
 		return
 	}
-	l.ok("%s publishes %d keys that we accept (%s)", issuer, found.Keys, strings.Join(found.Algorithms, ", "))
+	l.ok("%s answers; of its keys %d can sign tokens for us (%s)", issuer, found.Keys, strings.Join(found.Algorithms, ", "))
 	if len(d.c.IdentityAudience) == 0 && len(d.c.IdentityParties) == 0 {
 		l.note("set COLLAB_IDENTITY_AUDIENCE or COLLAB_IDENTITY_AUTHORIZED_PARTIES where other applications use the same issuer", "tokens for any application of the issuer are accepted")
 	}
@@ -80,7 +80,7 @@ func (d *doctor) identity(ctx context.Context, l *lines) {
 func (d *doctor) identityWebhooks(_ context.Context, l *lines) {
 	d.webhooks(l, d.c.IdentityWebhooks, "the identity provider", "COLLAB_IDENTITY_WEBHOOK_SECRETS", func(secret string) error {
 		_, err := standardwebhooks.New([]string{secret}, system.Clock{})
-		return errors.Unwrap(errors.Unwrap(err)) // without the variable and the number
+		return errors.Unwrap(err) // without the variable and the number
 	})
 }
 
@@ -186,7 +186,7 @@ func (d *doctor) models(_ context.Context, l *lines) {
 		l.wrong("mend the file, or name one of its models whose provider is configured", "%s", err)
 		return
 	}
-	l.ok("%d of them; chats that name none have %s", len(r), r[0].ID)
+	l.ok("%d in the registry; chats that name none have %s", len(r), r[0].ID)
 	if d.c.localModel() && !d.c.anthropic() && !d.c.openai() {
 		l.note("set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY for answers that are worth reading", "the built-in model alone")
 	}
@@ -244,7 +244,7 @@ func (d *doctor) provider(ctx context.Context, l *lines, name, key, address, at 
 	case len(strange) > 0:
 		l.wrong("set COLLAB_MODELS_FILE to a registry without them, or use a key that may have them", "%s takes the key, and does not know %s", bare(at), strings.Join(strange, ", "))
 	default:
-		l.ok("%s takes the key and knows all %d models of it", bare(at), len(ids))
+		l.ok("%s takes the key and knows %s", bare(at), strings.Join(ids, ", "))
 	}
 }
 

@@ -56,6 +56,8 @@ type Server struct {
 	scripts  []Script
 	choose   func(Request) Script // nil: the scripts, one after the other
 	requests []Request            // the last ones
+	key      string               // of those who may have the list of models; empty: there is none
+	models   []string
 }
 
 // Start starts a provider that ends with the test. It plays one script after
@@ -72,6 +74,8 @@ func Listen(scripts ...Script) *Server {
 	routes := http.NewServeMux()
 	routes.HandleFunc("POST /v1/messages", s.serve(Messages))
 	routes.HandleFunc("POST /v1/chat/completions", s.serve(ChatCompletions))
+	routes.HandleFunc("GET /v1/models", s.list)
+	routes.HandleFunc("GET /v1/models/{id}", s.list)
 	s.front = httptest.NewServer(routes)
 	return s
 }
