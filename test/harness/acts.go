@@ -56,7 +56,12 @@ type act struct {
 const tokenArg = "token"
 
 // title is the act as people call it.
-func (a *act) title() string { return strings.TrimSpace(string(a.who) + " " + a.name) }
+func (a *act) title() string {
+	if a.who == person {
+		return a.name
+	}
+	return strings.TrimSpace(string(a.who) + " " + a.name)
+}
 
 func (a *act) onRequired() bool { return a.on != "" && !strings.HasSuffix(a.on, "?") }
 func (a *act) onName() string   { return strings.TrimSuffix(a.on, "?") }

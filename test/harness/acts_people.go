@@ -167,8 +167,10 @@ func accept(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One that the provider made has its link there.
-	if i.TokenHash != "" {
+	switch {
+	case i.Stored() != invitation.Pending:
+		return nil, fault.Missing("Invitation")
+	case i.TokenHash != "": // one that the provider made has its link there
 		if _, err := members.Lookup(c.ctx, c.Store, c.Clock, c.invites[i.TokenHash]); err != nil {
 			return nil, err
 		}
@@ -176,9 +178,9 @@ func accept(c *call) (any, error) {
 	if i.Email != "" {
 		c.person.email = i.Email
 	}
-	invitation := i.ProviderID
-	if invitation == "" {
-		invitation = c.Identity.newInvitation()
+	known := i.ProviderID
+	if known == "" {
+		known = c.Identity.newInvitation()
 	}
 	role := roleName(string(i.Role))
 	if c.person.roles[t] == "" && len(c.person.roles) == 0 {
@@ -186,7 +188,7 @@ func accept(c *call) (any, error) {
 			return nil, err
 		}
 	}
-	if err := c.Identity.tellInvitation(c.ctx, "organizationInvitation.accepted", t, invitation, i.Email, role, nil); err != nil {
+	if err := c.Identity.tellInvitation(c.ctx, "organizationInvitation.accepted", t, known, i.Email, role, nil); err != nil {
 		return nil, err
 	}
 	return done, c.Identity.join(c.ctx, t, c.person, role)

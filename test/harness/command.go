@@ -103,16 +103,20 @@ func (r Report) String() string {
 	return fmt.Sprintf("%d acts, %d expectations, simulated %s", r.Acts, r.Expectations, spanOf(r.Simulated))
 }
 
-// spanOf writes a length of time as scenarios do.
+// spanOf writes a length of time as scenarios do, such as 14d or 1d3h30m.
 func spanOf(d time.Duration) string {
 	const day = 24 * time.Hour
-	if d >= day {
-		if rest := d % day; rest != 0 {
-			return fmt.Sprintf("%dd%s", d/day, rest)
-		}
-		return fmt.Sprintf("%dd", d/day)
+	text := (d % day).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
 	}
-	return d.String()
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	if days := d / day; days > 0 {
+		return fmt.Sprintf("%dd%s", days, strings.TrimPrefix(text, "0s"))
+	}
+	return text
 }
 
 var errUnreadable = errors.New("the file is no scenario")
@@ -191,8 +195,9 @@ type talkWith struct {
 	run    *run
 	out    io.Writer
 	parser *parser // of the lines that are not done yet; nil: there are none
-	answer any     // of the act before
-	told   bool    // there was one
+	did    bool    // there was an act before, which was done or refused
+	answer any     // what it answered with
+	err    error   // what it was refused for; nil: it was done
 }
 
 // read takes a line.
@@ -210,10 +215,12 @@ func (t *talkWith) read(ctx context.Context, line string) {
 			fmt.Fprintln(t.out, of.Message)
 		}
 	}
+	wrong := len(p.errs) > 0
+	p.errs = nil
 	switch {
-	case len(p.errs) > 0:
-	case len(p.open) > 0:
+	case len(p.open) > 0: // a line that is none is left out
 		t.parser = p
+	case wrong:
 	case len(p.steps) > 0:
 		for _, s := range p.steps {
 			t.do(ctx, s)
@@ -235,11 +242,13 @@ func (t *talkWith) do(ctx context.Context, s *step) {
 		return
 	}
 	answer, err := t.run.perform(ctx, s)
-	t.answer, t.told = answer, err == nil
 	var wrong *misuse
-	switch {
-	case errors.As(err, &wrong):
+	if errors.As(err, &wrong) {
 		fmt.Fprintln(t.out, wrong.message)
+		return
+	}
+	t.did, t.answer, t.err = true, answer, err
+	switch {
 	case err != nil:
 		kind, message := refusalOf(err)
 		fmt.Fprintf(t.out, "! %s: %s\n", kind, t.run.show(message))
@@ -250,26 +259,26 @@ func (t *talkWith) do(ctx context.Context, s *step) {
 	}
 }
 
-// expect holds expectations against the answer that is there.
+// expect holds an expectation against what the act before came to.
 func (t *talkWith) expect(s *step) {
-	if s.refusal != nil {
-		fmt.Fprintln(t.out, "a refusal cannot be expected afterwards")
+	failed := len(t.run.report.Failures)
+	switch {
+	case !t.did:
+		fmt.Fprintln(t.out, "there is no act to hold that against")
+		return
+	case s.refusal != nil:
+		t.run.refused(s, t.err)
+	case t.err != nil:
+		fmt.Fprintln(t.out, "the act before was refused")
+		return
+	default:
+		t.run.hold(s, t.answer)
+	}
+	for _, f := range t.run.report.Failures[failed:] {
+		fmt.Fprintf(t.out, "no: %s\n", f.Actual)
 		return
 	}
-	for _, e := range s.expects {
-		if !t.told {
-			fmt.Fprintln(t.out, "there is no answer to hold that against")
-			return
-		}
-		failed := len(t.run.report.Failures)
-		if t.run.expect(e, t.answer) {
-			fmt.Fprintln(t.out, "yes")
-			continue
-		}
-		for _, f := range t.run.report.Failures[failed:] {
-			fmt.Fprintf(t.out, "no: %s\n", f.Actual)
-		}
-	}
+	fmt.Fprintln(t.out, "yes")
 }
 
 // help explains an act, or how to go on.

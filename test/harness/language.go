@@ -258,6 +258,7 @@ func number(s string) (stem string, n int) {
 func (p *parser) act(text string, words []word) {
 	s := &step{text: text, who: words[0].text}
 	p.last = s
+	before := len(p.errs)
 	party, words := partyOf(s.who), words[1:]
 	if party == person && !isPerson(s.who) && !strings.Contains(s.who, "$") {
 		p.fail("%q cannot be who acts: names of people are small letters, digits and hyphens, the first a letter", s.who)
@@ -314,7 +315,9 @@ func (p *parser) act(text string, words []word) {
 		}
 	}
 	p.variables(s)
-	p.add(s)
+	if len(p.errs) == before {
+		p.add(s)
+	}
 }
 
 // variables checks that every $name of an act belongs to a block around it.

@@ -141,21 +141,7 @@ func (r *run) do(ctx context.Context, s *step) bool {
 		return false
 	}
 	if s.refusal != nil {
-		r.report.Expectations++
-		want := s.refusal.kind
-		message := r.expand(s.refusal.message)
-		if message != "" {
-			want += ": " + message
-		}
-		if err == nil {
-			r.fail(s.refusal.line, s.text, "! "+want, "it was done")
-			return false
-		}
-		if kind, said := refusalOf(err); kind != s.refusal.kind || message != "" && !matches(said, message) {
-			r.fail(s.refusal.line, s.text, "! "+want, "! "+kind+": "+r.show(said))
-			return false
-		}
-		return len(s.expects) == 0 || r.hold(s, nil)
+		return r.refused(s, err) && (len(s.expects) == 0 || r.hold(s, nil))
 	}
 	if err != nil {
 		kind, said := refusalOf(err)
@@ -163,6 +149,26 @@ func (r *run) do(ctx context.Context, s *step) bool {
 		return false
 	}
 	r.hold(s, answer)
+	return true
+}
+
+// refused holds what an act was refused for, nil where it was not, against what is
+// expected.
+func (r *run) refused(s *step, err error) bool {
+	r.report.Expectations++
+	want, message := s.refusal.kind, r.expand(s.refusal.message)
+	if message != "" {
+		want += ": " + message
+	}
+	if err == nil {
+		r.fail(s.refusal.line, s.text, "! "+want, "it was done")
+		return false
+	}
+	kind, said := refusalOf(err)
+	if kind != s.refusal.kind || message != "" && !matches(said, message) {
+		r.fail(s.refusal.line, s.text, "! "+want, "! "+kind+": "+r.show(said))
+		return false
+	}
 	return true
 }
 
@@ -282,8 +288,12 @@ func (r *run) lookup(name string) (*string, error) {
 	name, path, parted := strings.Cut(name, ".")
 	n, ok := r.names[name]
 	if !ok {
-		if n.id, ok = r.world.userOf(name); !ok {
+		if r.world.Identity.accounts[name] == nil {
 			return nil, &misuse{fmt.Sprintf("nothing has the name @%s", name)}
+		}
+		// Of whom the service has not heard yet there is no more than the name.
+		if n.id, ok = r.world.userOf(name); !ok {
+			n.id = name
 		}
 	}
 	if !parted {

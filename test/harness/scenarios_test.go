@@ -1,0 +1,320 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func files(t testing.TB, pattern string) []string {
+	t.Helper()
+	all, err := filepath.Glob(pattern)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%s: %d files, %v", pattern, len(all), err)
+	}
+	return all
+}
+
+func content(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// golden holds what was printed against a file.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(content(t, file), got); diff != "" {
+		t.Errorf("%s is not what is printed; run the test with -update (-file +printed)\n%s", file, diff)
+	}
+}
+
+// played plays a scenario, which has to be one.
+func played(t *testing.T, file, text string) Report {
+	t.Helper()
+	s, errs := Parse(file, text)
+	for _, err := range errs {
+		t.Error(err)
+	}
+	if len(errs) > 0 {
+		t.FailNow()
+	}
+	r, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestScenarios(t *testing.T) {
+	for _, file := range files(t, "testdata/scenarios/*.txt") {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			r := played(t, file, content(t, file))
+			for _, f := range r.Failures {
+				t.Error(f)
+			}
+			if r.Acts == 0 || r.Expectations == 0 {
+				t.Errorf("nothing is expected: %s", r)
+			}
+		})
+	}
+}
+
+// The files in testdata/failing are not as they should be, and each has what the
+// program says of it beside it.
+func TestFailuresAreReported(t *testing.T) {
+	t.Chdir("testdata/failing")
+	for _, file := range files(t, "*.txt") {
+		t.Run(file, func(t *testing.T) {
+			var said bytes.Buffer
+			code := Main(t.Context(), []string{"run", file}, nil, &said, &said)
+			fmt.Fprintf(&said, "exit %d\n", code)
+			golden(t, strings.TrimSuffix(file, ".txt")+".report", said.String())
+		})
+	}
+}
+
+func TestExitCodesSayWhatCameOfIt(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := write("good.txt", "ada sign-up\n    user.name = Ada\n")
+	bad := write("bad.txt", "ada sign-up\n    user.name = Bob\n")
+	odd := write("odd.txt", "ada sing-up\n")
+	long := write("long.txt", strings.Repeat("# "+strings.Repeat("x", 1000)+"\n", 1100))
+	for _, run := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"run", good}, 0, "ok " + good + " (1 acts, 1 expectations, simulated 0s in"},
+		{[]string{"run", bad}, 1, "bad.txt:2: user.name = Bob"},
+		{[]string{"run", bad, good}, 1, "ok " + good},
+		{[]string{"run", odd}, 2, `odd.txt:1: unknown act "sing-up", did you mean "sign-up"?`},
+		{[]string{"run", odd, bad, good}, 2, "ok " + good},
+		{[]string{"run", long}, 2, "long.txt:1: the file is longer than 1048576 bytes"},
+		{[]string{"run", filepath.Join(dir, "missing.txt")}, 2, "missing.txt"},
+		{[]string{"run"}, 2, "Usage:"},
+		{[]string{"play"}, 2, "Usage:"},
+		{nil, 2, "Usage:"},
+		{[]string{"help"}, 0, "Usage:"},
+		{[]string{"acts"}, 0, "- `<who> sign-up"},
+		{[]string{"tables"}, 0, "->"},
+		{[]string{"tables", filepath.Join(dir, "missing.txt")}, 2, "missing.txt"},
+	} {
+		var said bytes.Buffer
+		if code := Main(t.Context(), run.args, nil, &said, &said); code != run.code || !strings.Contains(said.String(), run.says) {
+			t.Errorf("harness %s ends with %d, want %d, and says %q", strings.Join(run.args, " "), code, run.code, said.String())
+		}
+	}
+}
+
+func TestAConversationGoesOnWhateverIsWritten(t *testing.T) {
+	for _, file := range files(t, "testdata/repl/*.in") {
+		var said bytes.Buffer
+		code := Main(t.Context(), []string{"repl"}, strings.NewReader(content(t, file)), &said, &said)
+		fmt.Fprintf(&said, "exit %d\n", code)
+		golden(t, strings.TrimSuffix(file, ".in")+".out", said.String())
+	}
+}
+
+const page = "../../docs/scenarios.md"
+
+// The page of scenarios has all acts as they are, and its examples come out as it
+// says.
+func TestThePageOfScenariosIsTrue(t *testing.T) {
+	var list strings.Builder
+	if err := PrintActs(&list); err != nil {
+		t.Fatal(err)
+	}
+	text := content(t, page)
+	const heading = "\n## Acts\n"
+	before, _, ok := strings.Cut(text, heading)
+	if !ok {
+		t.Fatal("the page has no list of acts")
+	}
+	want := before + heading + "\nThis list is printed by `go run ./cmd/harness acts`. An argument in brackets can be left\nout.\n\n" + list.String()
+	golden(t, page, want)
+
+	blocks := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(blocks) < 4 {
+		t.Fatalf("%d examples", len(blocks))
+	}
+	t.Chdir(t.TempDir())
+	played := 0
+	for _, b := range blocks {
+		if !strings.Contains(b[1], "sign-up") {
+			continue
+		}
+		played++
+		said := runText(t, b[1])
+		if !strings.HasPrefix(said, "ok ") {
+			t.Errorf("%s\n%s", b[1], said)
+		}
+	}
+	if played < 4 {
+		t.Errorf("%d examples are scenarios", played)
+	}
+	timeless := regexp.MustCompile(`in \d+\.\ds\)`)
+	first := blocks[0][1]
+	if got := timeless.ReplaceAllString(runText(t, first), "in 0.0s)"); got != blocks[1][1] {
+		t.Errorf("the first example says %q", got)
+	}
+	if got := runText(t, strings.Replace(first, "    plan = FREE", "    plan = STANDARD", 1)); got != blocks[2][1] {
+		t.Errorf("the first example that fails says %q", got)
+	}
+}
+
+// runText plays a scenario as the program does, in the present folder.
+func runText(t *testing.T, text string) string {
+	t.Helper()
+	if err := os.WriteFile("trial.txt", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	Main(t.Context(), []string{"run", "trial.txt"}, nil, &said, &said)
+	return said.String()
+}
+
+func TestEveryActSaysWhatItDoes(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range acts {
+		if seen[a.title()] {
+			t.Errorf("%s is there twice", a.title())
+		}
+		seen[a.title()] = true
+		if first := []rune(a.does); len(first) == 0 || !unicode.IsUpper(first[0]) || !strings.HasSuffix(a.does, ".") && !strings.HasSuffix(a.does, ")") {
+			t.Errorf("%s says %q", a.title(), a.does)
+		}
+	}
+}
+
+func TestTheSameScenarioComesOutTheSame(t *testing.T) {
+	text := content(t, "testdata/scenarios/trial.txt")
+	first := played(t, "trial.txt", text)
+	if diff := cmp.Diff(first, played(t, "trial.txt", text)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"testdata/scenarios/*.txt", "testdata/failing/*.txt"} {
+		for _, file := range files(f, dir) {
+			f.Add(content(f, file))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, errs := Parse("fuzz.txt", text)
+		if (s == nil) == (len(errs) == 0) {
+			t.Errorf("%v, %v", s, errs)
+		}
+		for _, err := range errs {
+			if !regexp.MustCompile(`^fuzz\.txt:\d+: .`).MatchString(err.Error()) {
+				t.Errorf("the error %q names no line", err)
+			}
+		}
+	})
+}
+
+// anyValue draws an argument: one that may make sense, or one that does not.
+func anyValue(t *rapid.T, label string) string {
+	return rapid.SampledFrom([]string{
+		"@ada", "@bob", "@engines", "@x", "@x.session", "@x.inviteUrl", "@x.token", "@x.sharedWorkspaceId", "@x.cursor", "none", "MEMBER", "OWNER", "PREMIUM", "STANDARD",
+		"NO_PLAN", "DONE", "HIGH", "notes", "search", "weather", "true", "false", "0", "-1", "7", "9223372036854775807", "99999999999999999999", "+1d", "-400d", "1.2.0", "darwin",
+		"arm64", `""`, `"a b"`, `'{"apiKey":"k"}'`, "profile.json", "../../etc/passwd", "a/b.txt", "active", "past_due", "canceled", "incomplete_expired", "reversed", "Atomic",
+		"refused", "killed-after", "repeated", "overloaded", "$$", `"\n"`, "bob@example.com", "1-0", "@x,@x", "tomorrow",
+	}).Draw(t, label)
+}
+
+// anyLine draws an act with arguments that it takes.
+func anyLine(t *rapid.T) string {
+	a := rapid.SampledFrom(acts).Draw(t, "act")
+	line := a.title()
+	if a.who == person {
+		line = rapid.SampledFrom([]string{"ada", "ada", "bob", "cleo"}).Draw(t, "who") + " " + a.name
+	}
+	if a.on != "" && (a.onRequired() || rapid.Bool().Draw(t, "with it")) {
+		line += " " + anyValue(t, "thing")
+	}
+	required := a.required()
+	for _, name := range a.names() {
+		needed := false
+		for _, r := range required {
+			needed = needed || r == name
+		}
+		if needed || rapid.IntRange(0, 3).Draw(t, "given") == 0 {
+			line += " " + name + "=" + anyValue(t, name)
+		}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "named") == 0 {
+		line += " as x"
+	}
+	return line
+}
+
+func TestNoRowOfActsPanics(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := []string{`ada sign-up org=Engines as engines`, "ada seed as x", "bob join @engines"}
+		for range rapid.IntRange(1, 30).Draw(t, "acts") {
+			lines = append(lines, anyLine(t))
+		}
+		s, errs := Parse("any.txt", strings.Join(lines, "\n"))
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		w, err := NewWorld(Beginning)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRun(w, "any.txt")
+		defer r.close()
+		for _, step := range s.steps {
+			if _, err := r.perform(context.Background(), step); err != nil && strings.HasPrefix(err.Error(), "panic: ") {
+				t.Fatalf("%s\n%v", step.text, err)
+			}
+		}
+	})
+}
+
+func TestLengthsOfTimeAreWrittenAsTheyAreRead(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0s": 0, "14d": 14 * 24 * time.Hour, "1d3h30m": 27*time.Hour + 30*time.Minute, "3h30m": 3*time.Hour + 30*time.Minute, "500ms": 500 * time.Millisecond, "1h": time.Hour,
+		"1d1ms": 24*time.Hour + time.Millisecond, "10m": 10 * time.Minute, "1d20s": 24*time.Hour + 20*time.Second,
+	} {
+		if d, ok := parseSpan(text); !ok || d != want || spanOf(d) != text {
+			t.Errorf("%s is read as %v, %v and written %s", text, d, ok, spanOf(d))
+		}
+	}
+	for _, text := range []string{"", "d", "14", "-14d", "1d-3h", "+1d", "1.5d", "36601d", "99999999999d", "1y"} {
+		if d, ok := parseSpan(text); ok {
+			t.Errorf("%q is read as %v", text, d)
+		}
+	}
+}
