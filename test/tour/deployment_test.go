@@ -21,14 +21,14 @@ import (
 // deploy returns a machine with docs/deploy/collabd.env as its settings, changed to
 // parts of the test's: a Postgres, a NATS server, an object store, and issuer, a
 // development server that is the identity provider.
-func deploy(t *testing.T, issuer string) *session {
+func deploy(t *testing.T, issuer string) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	port, err := loopback.Port()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{
+	s := &machine{
 		dir: dir, file: filepath.Join(dir, "etc/collab/collabd.env"),
 		path: binaries(t) + ":" + os.Getenv("PATH"),
 		instead: strings.NewReplacer(
@@ -69,7 +69,7 @@ func development(t *testing.T, settings ...string) *service {
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
 // postgresTools has the programs of the installed Postgres found.
-func postgresTools(t *testing.T, s *session) {
+func postgresTools(t *testing.T, s *machine) {
 	t.Helper()
 	if _, err := exec.LookPath("pg_restore"); err == nil {
 		return

@@ -170,3 +170,29 @@ func TestWhatThePageOnSecurityNamesIsThere(t *testing.T) {
 		t.Errorf("the page names only %d tests", named)
 	}
 }
+
+func TestTheWalksPassFilesThatAreThere(t *testing.T) {
+	text := section(t, "docs/architecture.md", "## Three walks")
+	folder, named := "", 0
+	for _, name := range names(text) {
+		if regexp.MustCompile(`^(adapters|app|domain|ports|test)/[\w/]+$`).MatchString(name) {
+			folder = name
+		}
+		if !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		named++
+		path := name
+		if strings.Contains(name, "/") {
+			folder = filepath.Dir(name)
+		} else {
+			path = filepath.Join(folder, name)
+		}
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			t.Errorf("%s is not there", path)
+		}
+	}
+	if named < 12 {
+		t.Errorf("the walks name only %d files", named)
+	}
+}

@@ -264,7 +264,7 @@ func TestThePageOnOperationsSaysWhatAServerShows(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "collabd.log"), []byte(log), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := &session{
+		s := &machine{
 			dir: dir, path: binaries(t) + ":" + os.Getenv("PATH"),
 			environ: []string{"COLLAB_DATA_DIR=" + filepath.Join(dir, "data")},
 			instead: strings.NewReplacer("collabd.log", filepath.Join(dir, "collabd.log")),

@@ -67,18 +67,22 @@ func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
 		t.Fatal("the README does not run the server")
 	}
 	server := launch(t, root, "export COLLAB_LISTEN=127.0.0.1:0 COLLAB_DATA_DIR="+filepath.Join(dir, "data")+" BIN="+filepath.Join(dir, "bin")+"\n"+begin, os.Environ()...)
+	server.make = true
 	url := server.url
+
+	// What the newcomer has below the root is here below a folder of the test's.
+	here := strings.NewReplacer("http://localhost:8080", url, " data/", " "+dir+"/data/", "bin/collabd", dir+"/bin/collabd", "collab.tar.zst", dir+"/collab.tar.zst")
 
 	// One shell runs all lines, as the variables of one are used by the next.
 	const mark = "\x1e"
 	var script strings.Builder
 	for _, s := range all {
-		fmt.Fprintf(&script, "%s\nprintf '\\n%s'\n", strings.ReplaceAll(s.command, "http://localhost:8080", url), mark)
+		fmt.Fprintf(&script, "%s\nprintf '\\n%s'\n", here.Replace(s.command), mark)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-c", script.String())
-	shell.Dir = dir
+	shell.Dir, shell.Env = root, append(os.Environ(), "COLLAB_DATA_DIR="+filepath.Join(dir, "data"))
 	var failures bytes.Buffer
 	shell.Stderr = &failures
 	out, err := shell.Output()

@@ -77,7 +77,8 @@ func binaries(t *testing.T) string {
 
 // service is a running server.
 type service struct {
-	url string // http://localhost:port
+	url  string // http://localhost:port
+	make bool   // it was begun by make, which ends with an error of its own
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the log has ended
@@ -166,14 +167,14 @@ func (s *service) stop(t *testing.T) {
 	timer := time.AfterFunc(patience, func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
 	defer timer.Stop()
 	<-s.done
-	if err := s.cmd.Wait(); err != nil {
+	if err := s.cmd.Wait(); err != nil && !s.make {
 		t.Errorf("the server ended with %v:\n%s", err, s.written())
 	}
 }
 
-// session is a machine that a document's commands are run on: its folders are
+// machine is what a document's commands are run on: its folders are
 // below a temporary one, and its one service is the server.
-type session struct {
+type machine struct {
 	dir     string
 	path    string            // where programs are
 	file    string            // of the service's settings
@@ -184,9 +185,9 @@ type session struct {
 }
 
 // settings are what reads the settings.
-func (s *session) settings() string { return "set -a; . " + s.file + "; set +a\n" }
+func (s *machine) settings() string { return "set -a; . " + s.file + "; set +a\n" }
 
-func (s *session) environment() []string {
+func (s *machine) environment() []string {
 	return append([]string{
 		"PATH=" + s.path, "HOME=" + s.dir,
 		"GOCACHE=" + os.Getenv("GOCACHE"), "GOPATH=" + os.Getenv("GOPATH"), "GOFLAGS=" + os.Getenv("GOFLAGS"),
@@ -195,7 +196,7 @@ func (s *session) environment() []string {
 
 // shell runs lines in the root of the tree, and returns what they print on both
 // outputs.
-func (s *session) shell(t *testing.T, lines string) (string, error) {
+func (s *machine) shell(t *testing.T, lines string) (string, error) {
 	t.Helper()
 	if s.loaded {
 		lines = s.settings() + lines
@@ -211,7 +212,7 @@ func (s *session) shell(t *testing.T, lines string) (string, error) {
 var manages = regexp.MustCompile(`(?m)^systemctl (restart|enable --now) collabd$`)
 
 // run runs a block, and compares what a console shows.
-func (s *session) run(t *testing.T, b block) {
+func (s *machine) run(t *testing.T, b block) {
 	t.Helper()
 	if b.language == "console" {
 		for _, step := range stepsOf(b.text) {
@@ -239,7 +240,7 @@ func (s *session) run(t *testing.T, b block) {
 }
 
 // restart starts the service anew with its settings.
-func (s *session) restart(t *testing.T) {
+func (s *machine) restart(t *testing.T) {
 	t.Helper()
 	if s.running != nil {
 		s.running.stop(t)
@@ -248,7 +249,7 @@ func (s *session) restart(t *testing.T) {
 }
 
 // set changes variables in the file of settings, in which each must be.
-func (s *session) set(t *testing.T, values map[string]string) {
+func (s *machine) set(t *testing.T, values map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(s.file)
 	if err != nil {

@@ -1,0 +1,71 @@
+package tour
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/app/tasks"
+	"collab/domain/chat"
+	"collab/domain/check"
+	"collab/domain/connector"
+	"collab/domain/invitation"
+	"collab/domain/object"
+	"collab/domain/plan"
+	"collab/domain/session"
+	"collab/domain/task"
+)
+
+func TestTheReadmeSaysTheLimits(t *testing.T) {
+	const day = 24 * time.Hour
+	want := map[string][]int64{
+		"Names and titles":                                {check.MaxName},
+		"Descriptions":                                    {check.MaxDescription},
+		"Tags of a task":                                  {task.MaxTags},
+		"Metadata of a task":                              {task.MaxMetadata},
+		"Tasks in one reordering":                         {tasks.MaxOperands},
+		"Path of a file":                                  {object.MaxPath},
+		"System prompt of a chat":                         {chat.MaxSystem},
+		"Messages of a history":                           {chat.MaxTurns},
+		"Tools of a chat":                                 {chat.MaxTools},
+		"Credentials of a connector":                      {connector.MaxCredentials},
+		"Connectors of an organisation":                   {connector.MaxInstances},
+		"Message of a chat, and each text of its history": {chat.MaxMessage},
+		"Tokens of a member on a day (UTC)": {
+			plan.Free.Limits().DailyTokens, plan.Standard.Limits().DailyTokens, plan.Enterprise.Limits().DailyTokens,
+		},
+		"Service token": {int64(session.Lifetime / day), int64(session.Grace / day)},
+		"Invitation":    {int64(invitation.Lifetime / time.Hour)},
+		"Trial":         {int64(plan.TrialLength / day)},
+	}
+	number := regexp.MustCompile(`\d[\d,]*`)
+	for _, cells := range rows(section(t, "README.md", "## Limits")) {
+		numbers, ok := want[cells[0]]
+		if !ok {
+			continue // a variable's, or one that tests of its own hold
+		}
+		delete(want, cells[0])
+		var got []int64
+		for _, n := range number.FindAllString(cells[1], -1) {
+			v, err := strconv.ParseInt(strings.ReplaceAll(n, ",", ""), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, v)
+		}
+		if len(got) != len(numbers) {
+			t.Errorf("%s: %q has other numbers than %v", cells[0], cells[1], numbers)
+			continue
+		}
+		for i := range got {
+			if got[i] != numbers[i] {
+				t.Errorf("%s: %q has other numbers than %v", cells[0], cells[1], numbers)
+			}
+		}
+	}
+	for what := range want {
+		t.Errorf("the README does not say the limit of %s", what)
+	}
+}
