@@ -5,6 +5,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
 
@@ -74,7 +76,8 @@ func openTab(t *testing.T) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("lang", "en")}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("lang", "en"),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1")} // there is nothing beyond this machine
 	for _, flag := range []string{
 		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
 		"disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars",
@@ -118,7 +121,21 @@ func (b *tab) note(event any) {
 		b.requests = append(b.requests, e.Request.URL)
 	case *log.EventEntryAdded:
 		b.problems = append(b.problems, e.Entry.Text)
+	case *runtime.EventExceptionThrown:
+		b.problems = append(b.problems, e.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError {
+			b.problems = append(b.problems, fmt.Sprintf("console.error%s", said(e.Args)))
+		}
 	}
+}
+
+// said is what the console was given.
+func said(args []*runtime.RemoteObject) (texts []string) {
+	for _, a := range args {
+		texts = append(texts, cmp.Or(a.Description, string(a.Value)))
+	}
+	return texts
 }
 
 // do runs actions, which must succeed.

@@ -1,0 +1,192 @@
+//go:build browser
+
+package browser
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// operation is an operation of the OpenAPI document.
+type operation struct {
+	ID      string `json:"operationId"`
+	Summary string
+	Tags    []string
+
+	method, path string
+}
+
+// anchor is where the page has the operation.
+func (o operation) anchor() string { return "tag/" + strings.ToLower(o.Tags[0]) + "/" + o.ID }
+
+// operations are those of the document that the server has, by their tags.
+func (s *server) operations() []operation {
+	s.t.Helper()
+	var all []operation
+	for path, methods := range decode[struct {
+		Paths map[string]map[string]json.RawMessage
+	}](s.t, s.call("GET", "/openapi.json", "", nil, http.StatusOK)).Paths {
+		for method, text := range methods {
+			if method == "parameters" {
+				continue
+			}
+			o := decode[operation](s.t, text)
+			o.method, o.path = strings.ToUpper(method), path
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return cmp.Compare(a.anchor(), b.anchor()) })
+	return all
+}
+
+// await looks at the page until an expression of JavaScript is truthy, and returns
+// it.
+func (b *tab) await(what, expression string) string {
+	b.t.Helper()
+	found, err := chromedp.Run(b, chromedp.Poll[string](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(0)))
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+	return found
+}
+
+// view keeps what is to be seen of the page, which may be long, among the test's
+// artifacts.
+func (b *tab) view(name string) {
+	b.t.Helper()
+	png := read(b, chromedp.CaptureScreenshot())
+	if err := os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// reference opens the page of the document at one of its operations.
+func (b *tab) reference(s *server, anchor string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.base+"/docs#"+anchor))
+	b.section(anchor)
+}
+
+// section returns what the page says of an operation, once it does.
+func (b *tab) section(anchor string) string {
+	b.t.Helper()
+	return b.await(anchor, fmt.Sprintf(`document.querySelector("section[id$='/%s']")?.textContent`, anchor))
+}
+
+func TestReference(t *testing.T) {
+	s := startServer(t)
+	all := s.operations()
+	if len(all) < 100 {
+		t.Fatalf("the document has %d operations", len(all))
+	}
+
+	t.Run("every operation of the document is on the page", func(t *testing.T) {
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.reference(s, all[0].anchor())
+		byTag := map[string][]string{}
+		for _, o := range all {
+			byTag[o.Tags[0]] = append(byTag[o.Tags[0]], o.anchor())
+		}
+		texts := map[string]string{}
+		for tag, anchors := range byTag {
+			list, err := json.Marshal(anchors)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := chromedp.Run(b, chromedp.Evaluate[map[string]string](fmt.Sprintf(`(async () => {
+				const texts = {}
+				for (const anchor of %s) {
+					location.hash = "#" + anchor
+					while (!(texts[anchor] = document.querySelector("section[id$='/" + anchor + "']")?.textContent))
+						await new Promise(later => setTimeout(later, 20))
+				}
+				return texts
+			})()`, list), chromedp.EvalAwaitPromise))
+			if err != nil {
+				t.Fatalf("the operations of %s: %v", tag, err)
+			}
+			maps.Copy(texts, found)
+		}
+		for _, o := range all {
+			for _, want := range []string{strings.ToLower(o.method) + o.path, o.Summary} {
+				if text := texts[o.anchor()]; !strings.Contains(text, want) {
+					t.Errorf("%s does not say %q: %.500s", o.anchor(), want, text)
+				}
+			}
+		}
+		b.clean(s.base)
+	})
+
+	t.Run("it fits every screen", func(t *testing.T) {
+		b := openTab(t)
+		for _, screen := range screens {
+			b.resize(screen.width, screen.height, screen.colours)
+			b.reference(s, "tag/tasks/createTask")
+			b.view("reference-" + screen.name)
+			if width := read(b, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); width > screen.width {
+				t.Errorf("on %s it is %d pixels wide", screen.name, width)
+			}
+			if got := read(b, chromedp.Evaluate[bool](`document.body.classList.contains("dark-mode")`)); got != (screen.colours == "dark") {
+				t.Errorf("on %s it is dark: %t", screen.name, got)
+			}
+		}
+		b.clean(s.base)
+	})
+
+	t.Run("its renderer is fetched once", func(t *testing.T) {
+		b := openTab(t)
+		b.reference(s, all[0].anchor())
+		const fetched = `performance.getEntriesByType("resource").find(e => e.name.includes("/docs/scalar-")).transferSize`
+		if n := read(b, chromedp.Evaluate[int](fetched)); n < 1<<20 || n > 2<<20 {
+			t.Errorf("at first %d bytes were sent: it is compressed", n)
+		}
+		b.reference(s, all[0].anchor())
+		if n := read(b, chromedp.Evaluate[int](fetched)); n != 0 {
+			t.Errorf("then %d bytes were sent", n)
+		}
+		b.clean(s.base)
+	})
+
+	t.Run("requests can be tried, and the token is not kept", func(t *testing.T) {
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		session := s.signedIn("ada@collab.example", "Analytical Engines", "")
+		b.reference(s, "tag/auth/getMe")
+		const field = `document.querySelector("input[placeholder=Token]")`
+		b.await("the field of the token", field+`?.placeholder`)
+		b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`{
+			%s.value = %q
+			%[1]s.dispatchEvent(new Event("input", {bubbles: true}))
+		}`, field, session.Token)))
+		b.do(chromedp.Click(`//section[contains(@id, "/getMe")]//button[contains(., "Test Request")]`))
+		b.await("sending", `(() => {
+			const send = [...document.querySelectorAll("[role=dialog] button")].find(b => b.checkVisibility() && /^Send(?! Request)/.test(b.innerText.trim()))
+			send?.click()
+			return send?.innerText
+		})()`)
+		b.await("the answer", `document.querySelector("[role=dialog]").innerText.includes("ada@collab.example") && "it is there"`)
+		b.view("reference-request")
+		kept := read(b, chromedp.Evaluate[string](`JSON.stringify([localStorage, sessionStorage, document.cookie])`))
+		if strings.Contains(kept, session.Token) {
+			t.Errorf("the browser keeps %s", kept)
+		}
+		b.reference(s, "tag/auth/getMe")
+		b.await("the field of the token", field+`?.placeholder`)
+		if got := read(b, chromedp.Evaluate[string](field+`.value`)); got != "" {
+			t.Errorf("the token is there again: %s", got)
+		}
+		b.clean(s.base)
+	})
+}
