@@ -185,6 +185,15 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 			expect("going on at a place of before", call(t, "GET", api()+"/sync/manifest?since="+cursor, "", bearer(old)...).status, http.StatusGone)
 		}},
 	}
+	// SQLite is for a machine without these settings.
+	hooks = append(hooks, hook{at: "collabd backup ", before: func() {
+		s.running.stop(t)
+		s.loaded = false
+	}}, hook{at: "collabd restore ", after: func() {
+		if replaced, _ := filepath.Glob(filepath.Join(s.dir, "srv/collab/data.replaced-*")); len(replaced) != 1 {
+			t.Errorf("what was replaced is in %v", replaced)
+		}
+	}})
 	all := blocks(t, "docs/deployment.md")
 	for _, h := range hooks {
 		n := 0

@@ -188,10 +188,7 @@ type machine struct {
 func (s *machine) settings() string { return "set -a; . " + s.file + "; set +a\n" }
 
 func (s *machine) environment() []string {
-	return append([]string{
-		"PATH=" + s.path, "HOME=" + s.dir,
-		"GOCACHE=" + os.Getenv("GOCACHE"), "GOPATH=" + os.Getenv("GOPATH"), "GOFLAGS=" + os.Getenv("GOFLAGS"),
-	}, s.environ...)
+	return append([]string{"PATH=" + s.path, "HOME=" + s.dir}, s.environ...)
 }
 
 // shell runs lines in the root of the tree, and returns what they print on both

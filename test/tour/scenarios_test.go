@@ -1,0 +1,42 @@
+package tour
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The page's first example is played as it says, with the answer that it shows.
+func TestTheFirstScenarioIsPlayed(t *testing.T) {
+	dir := t.TempDir()
+	m := &machine{dir: dir, environ: os.Environ(), instead: strings.NewReplacer("trial.txt", filepath.Join(dir, "trial.txt"))}
+	all := blocks(t, "docs/scenarios.md")
+	played := 0
+	for i, b := range all {
+		if b.language != "sh" && b.language != "console" || b.notRun != "" {
+			continue
+		}
+		if b.text != "go run ./cmd/harness run trial.txt\n" || i == 0 || i+1 == len(all) {
+			t.Errorf("%s:%d: nothing runs this", b.file, b.line)
+			continue
+		}
+		played++
+		if err := os.WriteFile(filepath.Join(dir, "trial.txt"), []byte(all[i-1].text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := m.shell(t, m.instead.Replace(b.text))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		took := regexp.MustCompile(`in \d+\.\ds`)
+		got, shown := took.ReplaceAllString(strings.ReplaceAll(out, dir+"/", ""), ""), took.ReplaceAllString(all[i+1].text, "")
+		if got != shown {
+			t.Errorf("got %q, shown is %q", got, shown)
+		}
+	}
+	if played == 0 {
+		t.Error("the page plays no scenario")
+	}
+}
