@@ -97,6 +97,9 @@ func (i inspector) limited(at string, ref *openapi3.SchemaRef) {
 	if s.Type.Is("string") && s.MaxLength == nil && s.Enum == nil && s.Format == "" && s.Pattern == "" && s.Extensions[unlimited] == nil {
 		i.Errorf("%s is a text without a limit; %s says why it has none", at, unlimited)
 	}
+	if s.Type.Is("object") && len(s.Properties) == 0 && s.AdditionalProperties.Has == nil && s.AdditionalProperties.Schema == nil {
+		i.Errorf("%s is an object of which nobody knows what may be in it; additionalProperties says so", at)
+	}
 	for name, p := range s.Properties {
 		i.described(at+"."+name, p)
 	}

@@ -1,0 +1,128 @@
+// Package nodejs runs programs under Node for tests, with packages from npm.
+package nodejs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds what one command may take.
+const patience = 3 * time.Minute
+
+// programs returns the paths of node and npm, having installed them where they are
+// missing and that is possible.
+var programs = sync.OnceValues(func() (paths map[string]string, err error) {
+	find := func() error {
+		paths = map[string]string{}
+		for _, name := range []string{"node", "npm"} {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				return err
+			}
+			paths[name] = path
+		}
+		return nil
+	}
+	if find() == nil {
+		return paths, nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return nil, fmt.Errorf("these tests need Node: install the packages nodejs and npm, or set COLLAB_SKIP_NODE to go without them")
+	}
+	// Tests of other packages may be at it as well, and apt-get does not wait.
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "collab-nodejs.lock"), os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, err
+	}
+	if find() == nil {
+		return paths, nil
+	}
+	fmt.Fprintln(os.Stderr, "Node is missing: installing the packages nodejs and npm")
+	for _, arguments := range [][]string{{"update", "-q"}, {"install", "-q", "-y", "--no-install-recommends", "nodejs", "npm"}} {
+		command := exec.Command("apt-get", arguments...)
+		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		command.Stdout, command.Stderr = os.Stderr, os.Stderr
+		if err := command.Run(); err != nil {
+			return nil, fmt.Errorf("apt-get %s: %w", strings.Join(arguments, " "), err)
+		}
+	}
+	return paths, find()
+})
+
+// Folder is a folder with a program and the packages that its lock file names.
+type Folder struct {
+	Dir string
+
+	test  testing.TB
+	paths map[string]string
+}
+
+// Install copies files of the test's own folder, package.json and
+// package-lock.json among them, into a temporary one and installs their packages
+// there. Where COLLAB_SKIP_NODE is set it skips the test, saying what is not done
+// then.
+func Install(t testing.TB, undone string, files ...string) *Folder {
+	t.Helper()
+	if os.Getenv("COLLAB_SKIP_NODE") != "" {
+		t.Skip("COLLAB_SKIP_NODE is set: " + undone)
+	}
+	paths, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Folder{Dir: t.TempDir(), test: t, paths: paths}
+	for _, name := range append([]string{"package.json", "package-lock.json"}, files...) {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Write(name, content)
+	}
+	f.Run(nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	return f
+}
+
+// Write writes a file into the folder.
+func (f *Folder) Write(name string, content []byte) {
+	f.test.Helper()
+	if err := os.WriteFile(filepath.Join(f.Dir, name), content, 0o600); err != nil {
+		f.test.Fatal(err)
+	}
+}
+
+// Try runs node or npm in the folder and returns what it has written.
+func (f *Folder) Try(input []byte, name string, args ...string) (output []byte, err error) {
+	ctx, over := context.WithTimeout(f.test.Context(), patience)
+	defer over()
+	command := exec.CommandContext(ctx, f.paths[name], args...)
+	command.Dir, command.Stdin = f.Dir, bytes.NewReader(input)
+	var problems bytes.Buffer
+	command.Stderr = &problems
+	if output, err = command.Output(); err != nil {
+		return output, fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, output, problems.Bytes())
+	}
+	return output, nil
+}
+
+// Run is Try for what is to succeed.
+func (f *Folder) Run(input []byte, name string, args ...string) []byte {
+	f.test.Helper()
+	output, err := f.Try(input, name, args...)
+	if err != nil {
+		f.test.Fatal(err)
+	}
+	return output
+}
