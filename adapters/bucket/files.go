@@ -291,8 +291,10 @@ func (f *files) Open(ctx context.Context, name string, offset, length int64) (io
 	case err != nil:
 		return nil, unavailable(err)
 	}
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return nil, unavailable(errors.Join(err, file.Close()))
+	if offset > 0 {
+		if _, err := file.Seek(offset, io.SeekStart); err != nil {
+			return nil, unavailable(errors.Join(err, file.Close()))
+		}
 	}
 	if length < 0 {
 		return &fileReader{ctx, file, file}, nil

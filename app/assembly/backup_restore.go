@@ -355,7 +355,7 @@ func (r *restoration) place(now time.Time) (aside string, err error) {
 	// The new folder gets the name that the old one will have before the two are
 	// exchanged: so nothing that is half done is ever under that name, and what is
 	// under the name of a restoration is never the old state.
-	aside = r.folder + ".replaced-" + now.UTC().Format("20060102T150405Z")
+	aside = r.folder + ".replaced-" + now.UTC().Format("20060102T150405.000Z")
 	if _, err := os.Lstat(aside); err == nil {
 		return "", fmt.Errorf("nothing was changed: %s is there already", aside)
 	}

@@ -130,6 +130,19 @@ func (s *Server) start(more ...string) (url string, err error) {
 	}
 }
 
+// Command returns a command of the program with the server's settings, and some
+// more, to be run in the folder of its data folder. The server may be running.
+func (s *Server) Command(t testing.TB, args []string, more ...string) *exec.Cmd {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(path, args...)
+	c.Dir, c.Env = filepath.Dir(s.Dir), append(slices.Clone(s.settings), more...)
+	return c
+}
+
 // PID returns the id of the process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 

@@ -1,0 +1,403 @@
+package assembly
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"pgregory.net/rapid"
+)
+
+// packed returns an archive of these entries, each a name and content.
+func packed(t testing.TB, entries ...[2]string) []byte {
+	t.Helper()
+	manifest, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manifest.Close()
+	var out bytes.Buffer
+	w, err := newArchiver(&out, about{time.Unix(1_800_000_000, 0).UTC(), "1.2.3", 7}, manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if _, err := w.add(entry{name: e[0], size: int64(len(e[1]))}, strings.NewReader(e[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// sound is an archive as there are.
+func sound(t testing.TB) []byte {
+	return packed(t, [2]string{databaseName, "the database"}, [2]string{"token-keys.pem", "keys"}, [2]string{"dev-payments.json", "{}"},
+		[2]string{"blobs/org/a@1-x", "content of a"}, [2]string{"blobs/org/b!3A@1-x", strings.Repeat("content of b\n", 100)})
+}
+
+// sealed returns an archive of a tar that was written by hand.
+func sealed(t testing.TB, write func(*tar.Writer)) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip, err := zstd.NewWriter(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := tar.NewWriter(zip)
+	write(files)
+	_ = files.Close() // it misses what a header only promised
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out.Write(seal)
+	sum := sha256.Sum256(out.Bytes())
+	out.Write(sum[:])
+	return out.Bytes()
+}
+
+func ignore(about, entry, io.Reader) error { return nil }
+
+func TestAnArchiveSaysWhatIsInIt(t *testing.T) {
+	var got []string
+	a, total, err := scan(t.Context(), bytes.NewReader(sound(t)), func(a about, e entry, r io.Reader) error {
+		text, err := io.ReadAll(r)
+		got = append(got, fmt.Sprintf("%s %s %d %.12s", e.name, e.blob, e.size, text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.schema != 7 || a.version != "1.2.3" || a.made.Unix() != 1_800_000_000 {
+		t.Errorf("it says %+v", a)
+	}
+	want := []string{
+		"collab-backup.txt  60 collab backu", "collab.db  12 the database", "token-keys.pem  4 keys", "dev-payments.json  2 {}",
+		"blobs/org/a@1-x org/a@1-x 12 content of a", "blobs/org/b!3A@1-x org/b:@1-x 1300 content of b",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("it has\n%s", strings.Join(got, "\n"))
+	}
+	if total != (totals{entries: 6, blobs: 2, bytes: 60 + 12 + 4 + 2 + 12 + 1300}) {
+		t.Errorf("in all %+v", total)
+	}
+}
+
+func TestWhatIsNoBackupIsRefused(t *testing.T) {
+	file := func(name, content string) func(*tar.Writer) {
+		return func(w *tar.Writer) {
+			_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: 0o600})
+			_, _ = io.WriteString(w, content)
+		}
+	}
+	header := func(h tar.Header) func(*tar.Writer) {
+		return func(w *tar.Writer) { _ = w.WriteHeader(&h) }
+	}
+	begin := file(aboutName, string(about{time.Unix(0, 0), "x", 1}.text()))
+	database := file(databaseName, "db")
+	hand := func(parts ...func(*tar.Writer)) []byte {
+		return sealed(t, func(w *tar.Writer) {
+			for _, p := range parts {
+				p(w)
+			}
+		})
+	}
+	whole := sound(t)
+	for name, c := range map[string]struct {
+		archive []byte
+		why     string
+	}{
+		"nothing":                      {nil, "too short"},
+		"something else":               {bytes.Repeat([]byte("text "), 100), "magic"},
+		"a part":                       {whole[:len(whole)-1], ""},
+		"half":                         {whole[:len(whole)/2], ""},
+		"more than one":                {append(bytes.Clone(whole), whole...), ""},
+		"a byte more":                  {append(bytes.Clone(whole), 0), ""},
+		"no entries":                   {hand(), "no manifest"},
+		"no beginning":                 {hand(database), "not in its place"},
+		"a later format":               {hand(file(aboutName, "collab backup 2\nmade x\n")), "format 2"},
+		"a beginning with more":        {hand(file(aboutName, string(about{time.Unix(0, 0), "x", 1}.text())+"more\n")), "not as it is written"},
+		"a beginning without a schema": {hand(file(aboutName, string(about{time.Unix(0, 0), "x", 0}.text()))), "not as it is written"},
+		"no database":                  {hand(begin, file("token-keys.pem", "")), "not in its place"},
+		"no database, content":         {hand(begin, file("blobs/a@1", "")), "not in its place"},
+		"a manifest alone":             {hand(begin, file(manifestName, "")), "no collab.db"},
+		"no manifest":                  {hand(begin, database), "no manifest"},
+		"another manifest":             {hand(begin, database, file(manifestName, "total  2  entries  2  bytes\n")), "manifest does not say"},
+		"two databases":                {hand(begin, database, database), "not in its place"},
+		"keys in another order":        {hand(begin, database, file("secrets-keys.json", ""), file("token-keys.pem", "")), "not in its place"},
+		"content twice":                {hand(begin, database, file("blobs/a@1", ""), file("blobs/a@1", "")), "not in its place"},
+		"content before its time":      {hand(begin, database, file("blobs/b@1", ""), file("blobs/a@1", "")), "not in its place"},
+		"keys after content":           {hand(begin, database, file("blobs/b@1", ""), file("token-keys.pem", "")), "not in its place"},
+		"another file":                 {hand(begin, database, file("authorized_keys", "")), "does not belong"},
+		"a path to above":              {hand(begin, database, file("../token-keys.pem", "")), "does not belong"},
+		"a path to above content":      {hand(begin, database, file("blobs/../../a@1", "")), "does not belong"},
+		"a path from the root":         {hand(begin, database, file("/etc/cron.d/a@1", "")), "does not belong"},
+		"a root among content":         {hand(begin, database, file("blobs//etc/a@1", "")), "does not belong"},
+		"a path with a dot":            {hand(begin, database, file("blobs/./a@1", "")), "does not belong"},
+		"a backslash":                  {hand(begin, database, file(`blobs/..\a@1`, "")), "does not belong"},
+		"a link":                       {hand(begin, database, header(tar.Header{Typeflag: tar.TypeSymlink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
+		"a hard link":                  {hand(begin, database, header(tar.Header{Typeflag: tar.TypeLink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
+		"a folder":                     {hand(begin, database, header(tar.Header{Typeflag: tar.TypeDir, Name: "blobs/a/", Mode: 0o777})), "no plain file"},
+		"a device":                     {hand(begin, database, header(tar.Header{Typeflag: tar.TypeChar, Name: "blobs/a@1"})), "no plain file"},
+		"attributes":                   {hand(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "blobs/a@1", PAXRecords: map[string]string{"SCHILY.xattr.user.a": "b"}})), "attribute"},
+		"attributes of all":            {hand(begin, header(tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "b"}})), "no plain file"},
+		"a long beginning":             {hand(file(aboutName, strings.Repeat("x", maxAbout+1))), "the most"},
+		"a long database":              {hand(begin, header(tar.Header{Typeflag: tar.TypeReg, Name: databaseName, Size: maxContent + 1})), "the most"},
+		"long keys":                    {hand(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "token-keys.pem", Size: maxSmall + 1})), "the most"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := scan(t.Context(), bytes.NewReader(c.archive), ignore)
+			if err == nil || !strings.HasPrefix(err.Error(), "the archive is refused: ") || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	t.Run("a manifest with something after it", func(t *testing.T) {
+		var manifest bytes.Buffer
+		_, _, err := scan(t.Context(), bytes.NewReader(hand(begin, database)), func(_ about, e entry, r io.Reader) error {
+			text, err := io.ReadAll(r)
+			fmt.Fprintf(&manifest, "%x  %d  %s\n", sha256.Sum256(text), e.size, e.name)
+			return err
+		})
+		if err == nil {
+			t.Fatal("no manifest is accepted")
+		}
+		fmt.Fprintf(&manifest, "total  2  entries  %d  bytes\n", len(about{time.Unix(0, 0), "x", 1}.text())+2)
+		end := file(manifestName, manifest.String())
+		if _, _, err := scan(t.Context(), bytes.NewReader(hand(begin, database, end)), ignore); err != nil {
+			t.Fatalf("the archive without it: %v", err)
+		}
+		if _, _, err := scan(t.Context(), bytes.NewReader(hand(begin, database, end, database)), ignore); err == nil || !strings.Contains(err.Error(), "after the manifest") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAByteThatChangedAnywhereIsNoticed(t *testing.T) {
+	whole := sound(t)
+	changed := func(t interface{ Errorf(string, ...any) }, at int, by byte) {
+		other := bytes.Clone(whole)
+		other[at] ^= by
+		if _, _, err := scan(context.Background(), bytes.NewReader(other), ignore); err == nil {
+			t.Errorf("byte %d of %d changed by %#x is not noticed", at, len(whole), by)
+		}
+	}
+	for at := range whole {
+		changed(t, at, 1<<(at%8))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		changed(t, rapid.IntRange(0, len(whole)-1).Draw(t, "at"), rapid.ByteRange(1, 255).Draw(t, "by"))
+	})
+}
+
+func TestThoseWhoTakeEntriesEndTheScan(t *testing.T) {
+	stop := errors.New("stop")
+	_, _, err := scan(t.Context(), bytes.NewReader(sound(t)), func(_ about, e entry, _ io.Reader) error {
+		if e.blob != "" {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := scan(ctx, bytes.NewReader(sound(t)), ignore); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestSizesAreHeld(t *testing.T) {
+	for name, content := range map[string]string{"shorter": "abc", "longer": "abcde"} {
+		manifest, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer manifest.Close()
+		w, err := newArchiver(io.Discard, about{time.Now(), "x", 1}, manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.add(entry{name: databaseName, size: 4}, strings.NewReader(content)); !errors.Is(err, errLength) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "backup")
+	look := func(want ...string) {
+		t.Helper()
+		entries, err := os.ReadDir(folder)
+		if err != nil || len(entries) != len(want) {
+			t.Fatalf("%v, %v", entries, err)
+		}
+		for i, e := range entries {
+			if e.Name() != want[i] {
+				t.Errorf("%s is there", e.Name())
+			}
+		}
+	}
+	full := func(f *os.File) error {
+		_, err := f.WriteString("half of i")
+		return errors.Join(err, syscall.ENOSPC)
+	}
+	if err := writeWhole(path, full); !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
+	}
+	look()
+	for _, text := range []string{"one", "other"} {
+		err := writeWhole(path, func(f *os.File) error {
+			_, err := f.WriteString(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writeWhole(path, full); !errors.Is(err, syscall.ENOSPC) {
+			t.Error(err)
+		}
+		look("backup")
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+	}
+}
+
+func TestLocksAreOfOneOrOfMany(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "lock")
+	taken := func(alone bool) io.Closer {
+		t.Helper()
+		l, err := hold(path, alone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	refused := func(alone bool) {
+		t.Helper()
+		if l, err := hold(path, alone); !errors.Is(err, errHeld) {
+			t.Errorf("%v, %v", l, err)
+		}
+	}
+	one, other := taken(false), taken(false)
+	refused(true)
+	one.Close()
+	refused(true)
+	other.Close()
+	alone := taken(true)
+	refused(false)
+	refused(true)
+	// A folder that is replaced has locks of its own.
+	if err := os.Rename(filepath.Dir(path), filepath.Dir(path)+".replaced"); err != nil {
+		t.Fatal(err)
+	}
+	taken(true).Close()
+	alone.Close()
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
+	for _, c := range []struct {
+		settings []string
+		want     string
+	}{
+		{[]string{"COLLAB_DATABASE_URL=postgres://localhost/collab"}, "pg_dump"},
+		{[]string{"COLLAB_DATABASE_URL=memory://"}, "memory"},
+		{[]string{"COLLAB_BLOB_URL=gs://bucket"}, "versions"},
+		{nil, "nothing to back up"},
+	} {
+		folder := filepath.Join(t.TempDir(), "data")
+		config := read(t, append(c.settings, "COLLAB_DATA_DIR="+folder)...)
+		file := filepath.Join(t.TempDir(), "backup")
+		if err := Backup(t.Context(), config, file, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v", c.settings, err)
+		}
+		if err := RestoreBackup(t.Context(), config, file, true, io.Discard); err == nil || c.settings != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("restore with %v: %v", c.settings, err)
+		}
+		for _, path := range []string{folder, file} {
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%v: %s is there: %v", c.settings, path, err)
+			}
+		}
+	}
+}
+
+func TestARestoreNeedsItsPlaces(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(whole, sound(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "data")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(want string, replace bool, settings ...string) {
+		t.Helper()
+		err := RestoreBackup(t.Context(), read(t, append(settings, "COLLAB_DATA_DIR="+folder)...), whole, replace, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %s", err, want)
+		}
+		entries, err := os.ReadDir(filepath.Dir(folder))
+		if err != nil || len(entries) != 1 {
+			t.Errorf("%v, %v", entries, err)
+		}
+	}
+	refused("COLLAB_DATABASE_URL", false, "COLLAB_DATABASE_URL=sqlite://"+folder+"/other.db")
+	refused("COLLAB_BLOB_URL", false, "COLLAB_BLOB_URL=file://"+folder+"/other")
+	refused("nothing was changed: The database is damaged", false)
+	if err := os.WriteFile(filepath.Join(folder, "somebody's"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("not empty", false)
+	refused("does not look like a data folder", true)
+}
+
+func FuzzArchive(f *testing.F) {
+	whole := sound(f)
+	f.Add(whole)
+	f.Add(whole[:len(whole)/2])
+	f.Add(packed(f))
+	f.Add(packed(f, [2]string{databaseName, ""}))
+	f.Add(packed(f, [2]string{databaseName, "db"}, [2]string{"blobs/../a@1", ""}))
+	f.Fuzz(func(t *testing.T, archive []byte) {
+		// Most are stopped by the hash: so it is also made to fit.
+		sum := sha256.Sum256(append(bytes.Clone(archive), seal...))
+		for _, a := range [][]byte{archive, append(append(bytes.Clone(archive), seal...), sum[:]...)} {
+			var size int64
+			_, total, err := scan(t.Context(), bytes.NewReader(a), func(_ about, e entry, r io.Reader) error {
+				if !filepath.IsLocal(e.name) || e.name != aboutName && e.blob == "" && !strings.Contains(strings.Join(places, "\n"), e.name) {
+					t.Errorf("%q is accepted", e.name)
+				}
+				n, err := io.Copy(io.Discard, r)
+				size += n
+				return err
+			})
+			if err == nil && (size != total.bytes || total.entries < 2) {
+				t.Errorf("%+v of %d bytes", total, size)
+			}
+		}
+	})
+}

@@ -1,0 +1,524 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"collab/test/collabd"
+)
+
+// ran runs a command of the program to its end, which must be success or not, and
+// returns what it says.
+func ran(t *testing.T, s *collabd.Server, well bool, args ...string) string {
+	t.Helper()
+	said, err := s.Command(t, args).CombinedOutput()
+	if (err == nil) != well {
+		t.Fatalf("collabd %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return string(said)
+}
+
+// restored starts a server on what an archive of another one has, which takes the
+// other one's tokens.
+func restored(t *testing.T, of *collabd.Server, archive string) *collabd.Server {
+	t.Helper()
+	s := collabd.Start(t, "COLLAB_PUBLIC_URL="+of.URL)
+	s.Stop(t)
+	if err := os.RemoveAll(s.Dir); err != nil {
+		t.Fatal(err)
+	}
+	ran(t, s, true, "restore", archive)
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// kept is a file as somebody knows it, who counts its states.
+type kept struct {
+	began int // how many had begun before the backup ended
+	acked int // how many were acknowledged before it began
+}
+
+// scribe is one who writes, replaces and deletes files of their own, and adds
+// tasks.
+type scribe struct {
+	user collabd.Client
+	name string
+
+	mu    sync.Mutex
+	files map[string][]string // the checksums that were begun by path, empty where it is deleted
+	acked map[string]int      // how many of them were acknowledged: all or all but the last
+	tasks []string
+}
+
+// state returns, by path, how many states there are and how many were
+// acknowledged.
+func (s *scribe) state() (begun, acked map[string]int, tasks []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begun = map[string]int{}
+	for path, states := range s.files {
+		begun[path] = len(states)
+	}
+	return begun, maps.Clone(s.acked), append([]string(nil), s.tasks...)
+}
+
+func (s *scribe) write(t *testing.T, stop <-chan struct{}) {
+	ids := map[string]string{}
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		path := fmt.Sprintf("%s/%d.txt", s.name, n%5)
+		text := fmt.Sprintf("%s %d %s", s.name, n, strings.Repeat("x", n%7*1000))
+		state := sum(text)
+		if ids[path] != "" && n%3 == 0 {
+			state = ""
+		}
+		s.mu.Lock()
+		s.files[path] = append(s.files[path], state)
+		s.mu.Unlock()
+		var status int
+		var answer []byte
+		var err error
+		switch {
+		case ids[path] == "":
+			status, answer, err = s.user.Do("POST", "/sync/files", map[string]string{"path": path, "content": text})
+		case state == "":
+			status, answer, err = s.user.Do("DELETE", "/sync/files/"+ids[path], nil)
+		default:
+			status, answer, err = s.user.Do("PUT", "/sync/files/"+ids[path], map[string]string{"content": text})
+		}
+		var r record
+		if err == nil && status/100 == 2 && state != "" {
+			err = json.Unmarshal(answer, &r)
+		}
+		if err != nil || status/100 != 2 {
+			t.Errorf("%s is %d, %v: %s", path, status, err, answer)
+			return
+		}
+		ids[path] = r.ID
+		s.mu.Lock()
+		s.acked[path] = len(s.files[path])
+		s.mu.Unlock()
+		if n%4 > 0 {
+			continue
+		}
+		var made struct{ ID string }
+		status, answer, err = s.user.Do("POST", "/tasks", map[string]string{"title": text[:10]})
+		if err == nil {
+			err = json.Unmarshal(answer, &made)
+		}
+		if err != nil || status != 201 {
+			t.Errorf("a task is %d, %v: %s", status, err, answer)
+			return
+		}
+		s.mu.Lock()
+		s.tasks = append(s.tasks, made.ID)
+		s.mu.Unlock()
+	}
+}
+
+// manifest returns the checksums of all files that the user sees, having read
+// each of them.
+func manifest(t *testing.T, u collabd.Client) map[string]string {
+	t.Helper()
+	var all []record
+	u.Must(t, 200, "GET", "/sync/manifest", nil, &all)
+	sums := map[string]string{}
+	for _, r := range all {
+		status, content, err := u.Do("GET", "/sync/files/"+r.ID+"?raw=1", nil)
+		if err != nil || status != 200 {
+			t.Fatalf("%s is %d: %v %s", r.StorageKey, status, err, content)
+		}
+		got := sha256.Sum256(content)
+		if hex.EncodeToString(got[:]) != r.Checksum {
+			t.Errorf("%s has another checksum than the manifest says: %.60s", r.StorageKey, content)
+		}
+		sums[strings.TrimPrefix(r.StorageKey, u.Org+"/shared/artifacts/")] = r.Checksum
+	}
+	return sums
+}
+
+func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
+	s := collabd.Start(t)
+	ada := s.SignIn(t, "ada@example.com", "Backups", "owner")
+	ada.Must(t, 200, "PUT", "/sync/profile", map[string]string{"a": "b"}, nil)
+	scribes := make([]*scribe, 3)
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range scribes {
+		scribes[i] = &scribe{user: ada, name: fmt.Sprintf("scribe%d", i), files: map[string][]string{}, acked: map[string]int{}}
+		all.Go(func() { scribes[i].write(t, stop) })
+	}
+	cursor := header(t, ada, "/sync/manifest", "X-Sync-Cursor")
+	type taken struct {
+		archive string
+		scribes []map[string]kept
+		tasks   []string
+	}
+	var backups []taken
+	for n := range 4 {
+		b := taken{archive: filepath.Join(t.TempDir(), "backup.tar.zst")}
+		for _, w := range scribes {
+			_, acked, tasks := w.state()
+			known := map[string]kept{}
+			for path, n := range acked {
+				known[path] = kept{acked: n}
+			}
+			b.scribes, b.tasks = append(b.scribes, known), append(b.tasks, tasks...)
+		}
+		said := ran(t, s, true, "backup", b.archive)
+		if n == 0 && !strings.Contains(said, "Backed up") {
+			t.Error(said)
+		}
+		for i, w := range scribes {
+			begun, _, _ := w.state()
+			for path, n := range begun {
+				k := b.scribes[i][path]
+				k.began = n
+				b.scribes[i][path] = k
+			}
+		}
+		backups = append(backups, b)
+	}
+	close(stop)
+	all.Wait()
+
+	for n, b := range backups {
+		r := restored(t, s, b.archive)
+		ada := ada.At(r) // whose token is the old one
+		sums := manifest(t, ada)
+		for i, w := range scribes {
+			for path, k := range b.scribes[i] {
+				at := -1
+				for j := max(0, k.acked-1); j < k.began; j++ {
+					if w.files[path][j] == sums[path] {
+						at = j
+					}
+				}
+				if at < 0 && (k.acked > 0 || sums[path] != "") {
+					t.Errorf("backup %d: %s is %q, and none of %v", n, path, sums[path], w.files[path][max(0, k.acked-1):k.began])
+				}
+			}
+		}
+		for _, task := range b.tasks {
+			ada.Must(t, 200, "GET", "/tasks/"+task, nil, nil)
+		}
+		// Who followed the server before reads everything again.
+		if event := firstEvent(t, ada, cursor); event != "resync" {
+			t.Errorf("backup %d: a follower is told %q first", n, event)
+		}
+		ada.Must(t, 410, "GET", "/sync/manifest?since="+url.QueryEscape(cursor), nil, nil)
+		// The new state can be written to, and a token signed before is good.
+		ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "after.txt", "content": "after"}, nil)
+		r.Stop(t)
+	}
+}
+
+// header returns a header of an answer.
+func header(t *testing.T, u collabd.Client, path, name string) string {
+	t.Helper()
+	r, err := http.NewRequest("GET", u.Base+"/api/v1"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+u.Token)
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	return a.Header.Get(name)
+}
+
+// firstEvent returns the name of the first event, of those with one, that a feed
+// from the place has.
+func firstEvent(t *testing.T, u collabd.Client, cursor string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", u.Base+"/api/v1/sync/changes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+u.Token)
+	r.Header.Set("Last-Event-ID", cursor)
+	a, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	for lines := bufio.NewScanner(a.Body); lines.Scan(); {
+		if event, ok := strings.CutPrefix(lines.Text(), "event:"); ok {
+			return strings.TrimSpace(event)
+		}
+	}
+	return ""
+}
+
+// TestContentThatGoesAwayUnderABackup stops a backup at its first content, deletes
+// the second and collects what is garbage.
+func TestContentThatGoesAwayUnderABackup(t *testing.T) {
+	for name, aged := range map[string]bool{"less than a day ago it is still there": false, "more than a day ago the backup begins anew": true} {
+		t.Run(name, func(t *testing.T) {
+			s := collabd.Start(t)
+			ada := s.SignIn(t, "ada@example.com", "Gone", "owner")
+			var gone record
+			ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "a.txt", "content": "first"}, nil)
+			ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "b.txt", "content": "second"}, &gone)
+			found, err := filepath.Glob(filepath.Join(s.Dir, "blobs", ada.Org, "shared", "artifacts", "a.txt@*"))
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			if err := os.Rename(found[0], found[0]+".real"); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Mkfifo(found[0], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			archive := filepath.Join(t.TempDir(), "backup")
+			var said bytes.Buffer
+			c := s.Command(t, []string{"backup", archive})
+			c.Stdout, c.Stderr = &said, &said
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0) // once the backup reads it
+			if err != nil {
+				t.Fatal(err)
+			}
+			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID, nil, nil)
+			if aged {
+				db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "collab.db")+"?_pragma=busy_timeout(10000)")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := db.Exec("UPDATE blob_names SET at = at - 90000000 WHERE is_discarded"); err != nil {
+					t.Fatal(err)
+				}
+				db.Close()
+			}
+			ran(t, s, true, "gc")
+			if err := os.Rename(found[0]+".real", found[0]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(pipe, "first"); err != nil {
+				t.Fatal(err)
+			}
+			pipe.Close()
+			if err := c.Wait(); err != nil {
+				t.Fatalf("%v: %s", err, said.String())
+			}
+			_, there := manifest(t, ada.At(restored(t, s, archive)))["b.txt"]
+			if there == aged {
+				t.Errorf("the second is there: %t", there)
+			}
+		})
+	}
+}
+
+func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
+	s := collabd.Start(t)
+	ada := s.SignIn(t, "ada@example.com", "Killed", "owner")
+	for n := range 20 {
+		ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": fmt.Sprintf("%02d.txt", n), "content": strings.Repeat("content ", 1000*n)}, nil)
+	}
+	archive := filepath.Join(t.TempDir(), "backup")
+	began := time.Now()
+	ran(t, s, true, "backup", archive)
+	usual := time.Since(began)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	killed := atomic.Int64{}
+	// kill runs a command and kills it at some moment.
+	kill := func(within time.Duration, args ...string) {
+		t.Helper()
+		c := s.Command(t, args)
+		var said bytes.Buffer
+		c.Stdout, c.Stderr = &said, &said
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(time.Duration(random.Int64N(int64(within))), func() { _ = c.Process.Kill() })
+		defer timer.Stop()
+		if err := c.Wait(); err != nil {
+			if c.ProcessState.ExitCode() != -1 {
+				t.Fatalf("%v: %s", err, said.String())
+			}
+			killed.Add(1)
+		}
+	}
+	const rounds = 20
+	limit := time.Now().Add(6 * time.Second)
+	other := archive + ".other"
+	for n := 0; n < rounds && time.Now().Before(limit); n++ {
+		kill(usual*3/2, "backup", other)
+		if _, err := os.Stat(other); err == nil {
+			ran(t, s, true, "restore", "--check", other)
+			if err := os.Remove(other); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d backups were killed", killed.Swap(0))
+	ran(t, s, true, "backup", other)
+
+	// The state that the archive does not have is a file of its own.
+	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "later.txt", "content": "later"}, nil)
+	s.Stop(t)
+	old := s.Dir + ".kept"
+	if err := os.CopyFS(old, os.DirFS(s.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	began = time.Now()
+	ran(t, s, true, "restore", "--replace", archive)
+	usual = time.Since(began)
+	limit = time.Now().Add(6 * time.Second)
+	states := map[bool]int{}
+	for n := 0; n < rounds && time.Now().Before(limit); n++ {
+		if err := os.RemoveAll(s.Dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(s.Dir, os.DirFS(old)); err != nil {
+			t.Fatal(err)
+		}
+		kill(usual*3/2, "restore", "--replace", archive)
+		later, err := filepath.Glob(filepath.Join(s.Dir, "blobs", ada.Org, "shared", "artifacts", "*"))
+		if err != nil || len(later) != 21 && len(later) != 20 {
+			t.Fatalf("there are %d files: neither the old state nor the new: %v", len(later), err)
+		}
+		states[len(later) == 21]++
+		if n%10 > 0 {
+			continue
+		}
+		if err := s.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(manifest(t, ada)); got != len(later) {
+			t.Errorf("%d files are known and %d there", got, len(later))
+		}
+		s.Stop(t)
+	}
+	t.Logf("%d restores were killed; %d times the old state was there, %d times the new", killed.Load(), states[true], states[false])
+	aside, err := filepath.Glob(s.Dir + ".replaced-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range aside {
+		if _, err := os.Stat(filepath.Join(folder, "collab.db")); err != nil {
+			t.Errorf("what was moved aside is not whole: %v", err)
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What is left behind is in nobody's way.
+	ran(t, s, true, "restore", "--replace", archive)
+	if _, err := os.Stat(s.Dir + ".restoring"); err == nil {
+		t.Error("something is left behind")
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(manifest(t, ada)); got != 20 {
+		t.Errorf("%d files are restored", got)
+	}
+}
+
+func TestADataFolderIsOneServers(t *testing.T) {
+	s := collabd.Start(t)
+	archive := filepath.Join(t.TempDir(), "backup")
+	ran(t, s, true, "backup", archive)
+	if said := ran(t, s, false, "serve"); !strings.Contains(said, "another server runs") {
+		t.Error(said)
+	}
+	if said := ran(t, s, false, "restore", archive); !strings.Contains(said, "not empty") {
+		t.Error(said)
+	}
+	if said := ran(t, s, false, "restore", "--replace", archive); !strings.Contains(said, "another server runs") {
+		t.Error(said)
+	}
+	// Its database may be another server's as well, with a data folder of its own.
+	other := collabd.Start(t, "COLLAB_DATABASE_URL=sqlite://"+filepath.Join(s.Dir, "collab.db"))
+	s.Stop(t)
+	if said := ran(t, s, false, "restore", "--replace", archive); !strings.Contains(said, "has "+filepath.Join(s.Dir, "collab.db")+" open") {
+		t.Error(said)
+	}
+	other.Stop(t)
+	ran(t, s, true, "restore", "--replace", archive)
+	if err := s.Restart(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestABackupThatIsInterruptedLeavesNothing(t *testing.T) {
+	s := collabd.Start(t)
+	ada := s.SignIn(t, "ada@example.com", "Interrupted", "owner")
+	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "a.txt", "content": strings.Repeat("first", 180_000)}, nil)
+	found, err := filepath.Glob(filepath.Join(s.Dir, "blobs", ada.Org, "shared", "artifacts", "a.txt@*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	if err := os.Remove(found[0]); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if said := ran(t, s, false, "backup", filepath.Join(folder, "backup")); !strings.Contains(said, "does not have what the database names") {
+		t.Error(said)
+	}
+	if err := syscall.Mkfifo(found[0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := s.Command(t, []string{"backup", filepath.Join(folder, "backup")})
+	var said bytes.Buffer
+	c.Stdout, c.Stderr = &said, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // until the signal was noticed and nobody reads it any more
+		_, err = io.WriteString(pipe, "f")
+	}
+	pipe.Close()
+	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "given up") {
+		t.Errorf("it ended with %v: %s", err, said.String())
+	}
+	for _, where := range []string{folder, filepath.Join(s.Dir, ".backup")} {
+		entries, err := os.ReadDir(where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != "lock" {
+				t.Errorf("%s is left in %s", e.Name(), where)
+			}
+		}
+	}
+}
