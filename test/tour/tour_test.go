@@ -71,7 +71,7 @@ func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
 	url := server.url
 
 	// What the newcomer has below the root is here below a folder of the test's.
-	here := strings.NewReplacer("http://localhost:8080", url, " data/", " "+dir+"/data/", "bin/collabd", dir+"/bin/collabd", "collab.tar.zst", dir+"/collab.tar.zst")
+	here := strings.NewReplacer("http://localhost:8080", url, " data/", " "+dir+"/data/", "bin/collabd", dir+"/bin/collabd", "~/", dir+"/")
 
 	// One shell runs all lines, as the variables of one are used by the next.
 	const mark = "\x1e"
