@@ -141,8 +141,12 @@ func TestTheDocumentSaysWhatGuardsAndKeysAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range a.routes() {
-		op := d.Paths.Find(r.Path).GetOperation(r.Method)
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
+			item := d.Paths.Find(r.Path)
+			if item == nil || item.GetOperation(r.Method) == nil {
+				t.Fatal("it is not described")
+			}
+			op := item.GetOperation(r.Method)
 			for _, status := range answersOf(r, op.RequestBody != nil) {
 				if op.Responses.Value(status) == nil {
 					t.Errorf("%s is not described", status)

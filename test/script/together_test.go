@@ -17,10 +17,10 @@ const crowd = 16
 // their order.
 func (t *talk) together(asks []*request) ([]answer, error) {
 	answers := make([]answer, len(asks))
-	requests := make([]*http.Request, len(asks))
+	requests, sent := make([]*http.Request, len(asks)), make([][]byte, len(asks))
 	for i, ask := range asks {
 		var err error
-		if requests[i], _, err = t.prepare(ask); err != nil {
+		if requests[i], sent[i], err = t.prepare(ask); err != nil {
 			return nil, err
 		}
 	}
@@ -37,7 +37,12 @@ func (t *talk) together(asks []*request) ([]answer, error) {
 			}
 			defer got.Body.Close()
 			answers[i].status = got.StatusCode
-			answers[i].body, answers[i].err = io.ReadAll(got.Body)
+			if answers[i].body, answers[i].err = io.ReadAll(got.Body); answers[i].err != nil {
+				return
+			}
+			if wrong := t.check.exchange(r, sent[i], got, answers[i].body); len(wrong) > 0 {
+				answers[i].err = fmt.Errorf("%s %s: %s", r.Method, r.URL.Path, strings.Join(wrong, "; "))
+			}
 		})
 	}
 	done.Wait()
@@ -81,7 +86,7 @@ func brings(n int) string {
 	return lines.String()
 }
 
-func testTogether(t *testing.T, s *server) {
+func testTogether(t *testing.T, s *server, check *contract) {
 	begin := func(t *testing.T, text string) *talk {
 		t.Helper()
 		t.Parallel()
@@ -89,7 +94,7 @@ func testTogether(t *testing.T, s *server) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		talk := newTalk(s, nil)
+		talk := newTalk(s, check)
 		for _, trouble := range talk.hold(d.conversations[0]) {
 			t.Fatalf("line %d: %s", trouble.line, trouble.text)
 		}
