@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,16 +184,22 @@ func (w *world) traces(t *testing.T) {
 		asked.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("X-Key"))
 	}))
 	defer collector.Close()
-	s := w.settings
+	strict := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "nobody has the key "+r.Header.Get("X-Key"), http.StatusUnauthorized)
+	}))
+	defer strict.Close()
 	try := func(endpoint string) []finding {
 		// The exporter reads them itself.
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "X-Key="+adminSecret)
-		_, all, _ := examine(t, s.with("OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint))
+		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "X-Key="+collectorKey)
+		_, all, _ := examine(t, w.settings.with("OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_EXPORTER_OTLP_HEADERS=X-Key="+collectorKey))
 		return all
 	}
-	if all := try(collector.URL); !says(all, "traces", "ok", collector.URL) || asked.Load() != "POST /v1/traces "+adminSecret {
+	if all := try(collector.URL); !says(all, "traces", "ok", collector.URL) || asked.Load() != "POST /v1/traces "+collectorKey {
 		t.Errorf("the collector was asked %v, and it is said: %+v", asked.Load(), all)
+	}
+	if all := try(strict.URL); !says(all, "traces", "wrong", "nobody has the key …") {
+		t.Errorf("of a collector that takes nothing it is said: %+v", all)
 	}
 	if all := try(w.gone); !says(all, "traces", "wrong", "connection refused") {
 		t.Errorf("of no collector it is said: %+v", all)
@@ -301,6 +308,21 @@ func TestEmbeddedStateIsLookedAt(t *testing.T) {
 	if after := tree(t, folder); after != before {
 		t.Errorf("there is\n%s\nand there was\n%s", after, before)
 	}
+
+	t.Run("a database that is being restored", func(t *testing.T) {
+		lock, err := os.Create(database + "-lock")
+		if err == nil {
+			err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Close()
+		code, all, text := examine(t, embedded)
+		if code != 1 || !says(all, "database", "wrong", "is being restored") {
+			t.Errorf("the code is %d:\n%s", code, text)
+		}
+	})
 
 	content, err := os.ReadFile(database)
 	if err != nil {

@@ -45,13 +45,14 @@ const (
 	clientSecret     = "secret-of-the-client"
 	liveKey          = "sk_live_of_the_payments"
 	modelKey         = "sk-of-the-models"
+	collectorKey     = "key-of-the-collector"
 	adminSecret      = "secret-of-the-operator-of-the-world"
 	identityWebhook  = "whsec_b2YtdGhlLW1lc3NhZ2VzLW9mLXRoZS1pZGVudGl0eQ=="
 	paymentWebhook   = "whsec_of_the_messages_of_the_payments"
 )
 
 var secrets = []string{
-	databasePassword, busPassword, mailPassword, clientSecret, liveKey, modelKey, adminSecret,
+	databasePassword, busPassword, mailPassword, clientSecret, liveKey, modelKey, collectorKey, adminSecret,
 	strings.TrimPrefix(identityWebhook, "whsec_"), strings.TrimPrefix(paymentWebhook, "whsec_"), "pw-that-is-wrong", "sk-that-is-wrong", "wrong_of_the_payments",
 }
 

@@ -197,6 +197,12 @@ func (d *doctor) database(ctx context.Context, l *lines) {
 		l.note("", "nothing is kept: COLLAB_DATABASE_URL is memory://")
 		return
 	}
+	held, err := d.holdIfLocked()
+	if err != nil {
+		l.wrong("wait for the end of that, and see that the user that the server runs as may write its files", "%s", err)
+		return
+	}
+	defer held.Close()
 	var orgs []id.Org
 	for _, o := range d.c.ReleaseOrgs {
 		orgs = append(orgs, id.Org(o))
@@ -211,6 +217,19 @@ func (d *doctor) database(ctx context.Context, l *lines) {
 		d.schema(l, found)
 		d.publishers(l, found)
 	}
+}
+
+// holdIfLocked keeps a database on SQLite from being replaced while it is looked
+// at. Where nobody has made the file that says so there is nobody to replace it.
+func (d *doctor) holdIfLocked() (io.Closer, error) {
+	path, err := gormdb.SQLiteFile(d.c.DatabaseURL)
+	if err == nil {
+		_, err = os.Stat(path + "-lock")
+	}
+	if err != nil {
+		return io.NopCloser(nil), nil
+	}
+	return holdDatabase(d.c, false)
 }
 
 // reached says how it is to reach the database.
