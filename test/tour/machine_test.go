@@ -68,6 +68,7 @@ func TestMain(m *testing.M) {
 // binaries returns the folder that the server is in.
 func binaries(t *testing.T) string {
 	t.Helper()
+	read(t, "cmd/collabd/main.go") // the test cache must see it change
 	dir, err := built()
 	if err != nil {
 		t.Fatal(err)

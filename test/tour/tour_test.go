@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
-	_ "collab/app/assembly" // what the server is made of: the test cache must see it change
+	// What the programs are made of: the test cache must see it change.
+	_ "collab/app/assembly"
+	_ "collab/test/harness"
 )
 
 const root = "../.."
@@ -52,6 +54,9 @@ func matches(got, shown string) bool {
 }
 
 func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
+	for _, program := range []string{"Makefile", "cmd/collabd/main.go", "cmd/harness/main.go"} {
+		read(t, program) // the test cache must see it change
+	}
 	dir := t.TempDir()
 	var all []step
 	begin := ""
