@@ -107,6 +107,21 @@ var outsideActs = slices.Concat([]*act{
 			return done, c.Identity.tellInvitation(c.ctx, "organizationInvitation.revoked", t, known, i.Email, roleName(string(i.Role)), nil)
 		},
 	},
+	{
+		who: idprovider, name: "end-invitation", on: "how", args: "email* role org",
+		does: "An invitation that was made there, and of which nothing was told, is accepted or revoked: organizationInvitation.accepted, organizationInvitation.revoked. Whoever accepted it comes by `join`.",
+		do: func(c *call) (any, error) {
+			t, err := c.tenant("org")
+			if err != nil {
+				return nil, err
+			}
+			how := c.subject()
+			if how != "accepted" && how != "revoked" {
+				return nil, &misuse{"an invitation ends accepted or revoked"}
+			}
+			return done, c.Identity.tellInvitation(c.ctx, "organizationInvitation."+how, t, c.Identity.newInvitation(), c.text("email"), roleName(c.or("role", string(org.Member))), nil)
+		},
+	},
 }, messageActs(idprovider, func(w *World) *outbox { return &w.Identity.outbox }), messageActs(payers, func(w *World) *outbox { return &w.Payments.outbox }))
 
 // messageActs are what can be done with a provider's messages.
