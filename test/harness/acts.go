@@ -49,7 +49,9 @@ type act struct {
 	does   string // what it does and answers with, for people
 	open   bool   // nobody has to be signed in
 	begins bool   // somebody may come with it
-	do     func(*call) (any, error)
+	// It needs no organisation, as every other act of somebody who is signed in does.
+	anywhere bool
+	do       func(*call) (any, error)
 }
 
 // everybody's are the arguments that all acts of people who are signed in take.

@@ -13,7 +13,7 @@ import (
 var billingActs = []*act{
 	{
 		who: person, name: "billing",
-		does: "Answers with the subscription: plan, status, seats, purchasedSeats, currentPeriodStart, currentPeriodEnd, cancelAtPeriodEnd, trialEnd, managedExternally, hasPaymentMethod, allowed, hasActivePlan, hadPriorSubscription (GET /billing/subscription and /billing/status).",
+		does: "Answers with the subscription: plan, status, seats, purchasedSeats, currentPeriodStart, currentPeriodEnd, cancelAtPeriodEnd, trialEnd, managedExternally, hasPaymentMethod, allowed, hasActivePlan, hadPriorSubscription (GET /billing/subscription, GET /billing/status).",
 		do: func(c *call) (any, error) {
 			return answered(c, func() (billing.Details, error) { return c.Billing.Subscription(c.ctx, c.actor) })
 		},
@@ -163,7 +163,7 @@ var billingActs = []*act{
 	},
 	{
 		who: operating, name: "organisation", on: "org?",
-		does: "Answers with one organisation.",
+		does: "Answers with one organisation (GET /admin/organisations/:id).",
 		do: func(c *call) (any, error) {
 			o, err := c.organisation("")
 			if err != nil {

@@ -81,7 +81,7 @@ var fileActs = []*act{
 	},
 	{
 		who: person, name: "save-document", on: "document", args: "content* expectedVersion",
-		does: "Stores one of the named documents, profile.json, user-memory.md, org.json or org-memory.md, and answers with its record (PUT /sync/profile and its like).",
+		does: "Stores one of the named documents, profile.json, user-memory.md, org.json or org-memory.md, and answers with its record (PUT /sync/profile, PUT /sync/org-onboarding, PUT /sync/memory/:scope).",
 		do: func(c *call) (any, error) {
 			d, err := c.document()
 			if err != nil {
@@ -93,7 +93,7 @@ var fileActs = []*act{
 	},
 	{
 		who: person, name: "read-document", on: "document",
-		does: "Answers with a named document's record and content, or with nothing where none is stored.",
+		does: "Answers with a named document's record and content, or with nothing where none is stored (GET /sync/profile, GET /sync/org-onboarding, GET /sync/memory/:scope).",
 		do: func(c *call) (any, error) {
 			d, err := c.document()
 			if err != nil {
@@ -108,7 +108,7 @@ var fileActs = []*act{
 	},
 	{
 		who: person, name: "save-memory", on: "workspace", args: "file* content* expectedVersion",
-		does: "Stores a memory file of a workspace, and answers with its record; `expectedVersion=0` says that there is none yet (PUT /sync/workspaces/:id/memory/:file).",
+		does: "Stores a memory file of a workspace, and answers with its record; `expectedVersion=0` says that there is none yet (PUT /sync/memory/workspace/:workspaceId/:fileName).",
 		do: func(c *call) (any, error) {
 			u := c.upload()
 			return answered(c, func() (object.Object, error) {
@@ -118,7 +118,7 @@ var fileActs = []*act{
 	},
 	{
 		who: person, name: "read-memory", on: "workspace", args: "file*",
-		does: "Answers with a memory file's record and content, or with nothing where none is stored.",
+		does: "Answers with a memory file's record and content, or with nothing where none is stored (GET /sync/memory/workspace/:workspaceId/:fileName).",
 		do: func(c *call) (any, error) {
 			o, found, err := c.Objects.FindMemory(c.ctx, c.actor, id.Workspace(c.subject()), c.text("file"))
 			if err != nil || !found {
@@ -129,7 +129,7 @@ var fileActs = []*act{
 	},
 	{
 		who: person, name: "memories", on: "workspace",
-		does: "Lists the records of a workspace's memory files.",
+		does: "Lists the records of a workspace's memory files (GET /sync/memory/workspace/:workspaceId).",
 		do: func(c *call) (any, error) {
 			return answered(c, func() ([]object.Object, error) {
 				return collect(func(each func(object.Object) error) error {
@@ -281,10 +281,11 @@ func heard(c *call) (any, error) {
 	ends := f.actor(c.ctx) != nil
 	ctx, cancel := context.WithTimeout(c.ctx, soon)
 	defer cancel()
-	select { // the second look comes after all that the first has begun
-	case c.ticks <- c.Clock.Now():
-		c.ticks <- c.Clock.Now()
-	case <-ctx.Done():
+	for range 2 { // the second look comes after all that the first has begun
+		select {
+		case c.ticks <- c.Clock.Now():
+		case <-ctx.Done():
+		}
 	}
 	events := []any{}
 	for frames := make([][]byte, 0, 64); ; frames = frames[:0] {

@@ -57,7 +57,7 @@ var peopleActs = []*act{
 		},
 	},
 	{
-		who: person, name: "me",
+		who: person, name: "me", anywhere: true,
 		does: "Answers with the profile: user, org, role, onboardingCompleted, onboardingSeeded (GET /auth/me).",
 		do: func(c *call) (any, error) {
 			return answered(c, func() (access.Session, error) { return c.Access.Me(c.ctx, c.actor) })

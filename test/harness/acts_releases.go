@@ -43,7 +43,7 @@ var releaseActs = []*act{
 	},
 	{
 		who: person, name: "explain-rollout", on: "release", args: "clientIds*",
-		does: "Explains for devices, separated by commas, whether a release reaches them: clientId, bucket, offered, reason (GET /updates/:id/rollout).",
+		does: "Explains for devices, separated by commas, whether a release reaches them: clientId, bucket, offered, reason (GET /updates/releases/:id/rollout).",
 		do: func(c *call) (any, error) {
 			return answered(c, func() ([]releases.Reach, error) {
 				_, all, err := c.Releases.Rollout(c.ctx, c.actor, id.Release(c.subject()), c.list("clientIds"))

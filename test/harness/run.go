@@ -509,6 +509,8 @@ func (c *call) enter() error {
 		bearer = c.person.token
 	}
 	var err error
-	c.actor, err = c.Access.Authenticate(c.ctx, bearer)
-	return err
+	if c.actor, err = c.Access.Authenticate(c.ctx, bearer); err != nil || c.act.anywhere {
+		return err
+	}
+	return c.actor.Belongs()
 }

@@ -216,6 +216,26 @@ func TestEveryActSaysWhatItDoes(t *testing.T) {
 	}
 }
 
+// Whoever builds a client finds the endpoint of an act in what it says.
+func TestActsNameEndpointsThatThereAre(t *testing.T) {
+	parameter := regexp.MustCompile(`\{\w+\}|:\w+`)
+	there := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| ([A-Z]+) \\| `([^`]+)`").FindAllStringSubmatch(content(t, "../../docs/routes.md"), -1) {
+		there[m[1]+" "+parameter.ReplaceAllString(strings.TrimPrefix(m[2], "/api/v1"), ":")] = true
+	}
+	named := 0
+	for _, a := range acts {
+		for _, m := range regexp.MustCompile(`\b(GET|POST|PUT|PATCH|DELETE) (/[\w/:-]+)`).FindAllStringSubmatch(a.does, -1) {
+			if named++; !there[m[1]+" "+parameter.ReplaceAllString(m[2], ":")] {
+				t.Errorf("%s names %s, which is not there", a.title(), m[0])
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("%d endpoints are named", named)
+	}
+}
+
 func TestTheSameScenarioComesOutTheSame(t *testing.T) {
 	text := content(t, "testdata/scenarios/trial.txt")
 	first := played(t, "trial.txt", text)
