@@ -99,6 +99,17 @@ func TestEveryCommandIsRunOrSaysWhyNot(t *testing.T) {
 	}
 }
 
+func TestTargetsOfMakeAreThere(t *testing.T) {
+	makefile := read(t, "Makefile")
+	for _, file := range documents(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:`make ([a-z-]+)`|^make ([a-z-]+) +#)").FindAllStringSubmatch(read(t, file), -1) {
+			if target := m[1] + m[2]; !strings.Contains(makefile, "\n"+target+":") {
+				t.Errorf("%s has make %s, which there is not", file, target)
+			}
+		}
+	}
+}
+
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, file := range documents(t) {
