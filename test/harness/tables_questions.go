@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"collab/domain/connector"
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/invitation"
@@ -216,19 +215,13 @@ func outputs(values ...any) []string {
 	return out
 }
 
-// kindNames are the names of refusals.
-var kindNames = map[fault.Kind]string{
-	fault.Internal: "internal", fault.Invalid: "invalid", fault.Unauthenticated: "unauthenticated", fault.Forbidden: "forbidden",
-	fault.NotFound: "not found", fault.Gone: "gone", fault.Conflict: "conflict", fault.Stale: "stale", fault.Mismatch: "mismatch",
-	fault.TooLarge: "too large", fault.Unsupported: "unsupported", fault.Limited: "limited", fault.Unavailable: "unavailable",
-}
-
 // refusedAs returns the kind and the message of a refusal, yes for none.
 func refusedAs(err error) string {
 	if err == nil {
 		return "yes"
 	}
-	return kindNames[fault.KindOf(err)] + ": " + err.Error()
+	kind, message := refusalOf(err)
+	return kind + ": " + message
 }
 
 func planLimits(q *query) []string {
