@@ -231,9 +231,8 @@ func manifest(c *call) (any, error) {
 // feed is a subscription of somebody's.
 type feed struct {
 	subscriber *changes.Subscriber
-	person     *account
-	actor      func(context.Context) error // whether they may still listen
 	org        id.Org
+	may        func(context.Context) error // nil while they may listen
 }
 
 func (f *feed) close() { f.subscriber.Close() }
@@ -256,7 +255,7 @@ func listen(c *call) (any, error) {
 		was.close()
 	}
 	actor := c.actor
-	c.run.feeds[c.who] = &feed{subscriber: s, org: actor.Org, actor: func(ctx context.Context) error {
+	c.run.feeds[c.who] = &feed{subscriber: s, org: actor.Org, may: func(ctx context.Context) error {
 		_, err := c.Access.Again(ctx, actor)
 		return err
 	}}
@@ -278,7 +277,7 @@ func heard(c *call) (any, error) {
 		return nil, err
 	}
 	head := heads[f.org].Cursor()
-	ends := f.actor(c.ctx) != nil
+	ends := f.may(c.ctx) != nil
 	ctx, cancel := context.WithTimeout(c.ctx, soon)
 	defer cancel()
 	for range 2 { // the second look comes after all that the first has begun

@@ -29,8 +29,7 @@ type reply struct {
 	output   int64
 	call     string // a tool of the client's that it calls; empty: none
 	args     string
-	search   string // what it looks for in the web; empty: nothing
-	stop     string
+	search   string           // what it looks for in the web; empty: nothing
 	failure  chat.FailureKind // once the text was said
 	fails    bool
 	silent   bool // it falls silent instead of ending
