@@ -88,7 +88,18 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 	postgresTools(t, s)
 
 	api := func() string { return s.running.url + "/api/v1" }
-	me := func(token string) int { return call(t, "GET", api()+"/auth/me", "", bearer(token)...).status }
+	me := func(at *service, token string) int {
+		return call(t, "GET", at.url+"/api/v1/auth/me", "", bearer(token)...).status
+	}
+	// Another server with the same settings, which is restarted later than the first:
+	// what the first does meanwhile must mean something to it.
+	var other *service
+	catchUp := func() {
+		if other != nil {
+			other.stop(t)
+		}
+		other = launch(t, s.dir, s.settings()+"COLLAB_LISTEN=127.0.0.1:0 exec collabd", s.environment()...)
+	}
 	expect := func(what string, got, want any) {
 		t.Helper()
 		if got != want {
@@ -101,8 +112,8 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 
 	// A key, so that the answer is kept sealed.
 	var old, fresh, cursor string
-	first := func() answer {
-		return call(t, "POST", api()+"/teams", `{"name": "Builders"}`, append(bearer(old), "Idempotency-Key", "first")...)
+	team := func(at *service, name string) answer {
+		return call(t, "POST", at.url+"/api/v1/teams", `{"name": "`+name+`"}`, append(bearer(old), "Idempotency-Key", name)...)
 	}
 	message := func(secret string) int {
 		at, id, body := time.Now(), fmt.Sprint("msg_", time.Now().UnixNano()), []byte(`{"object":"event","type":"session.created","data":{}}`)
@@ -126,31 +137,44 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 	hooks := []hook{
 		{at: "systemctl enable --now collabd", after: func() {
 			old = signIn(t, issuer.url, s.running.url)
-			expect("a new team", first().status, http.StatusCreated)
+			expect("a new team", team(s.running, "Builders").status, http.StatusCreated)
 			expect("a file", call(t, "POST", api()+"/sync/files?path=a.txt", "hello", append(bearer(old), "Content-Type", "text/plain")...).status, http.StatusCreated)
 			expect("the development provider", call(t, "GET", s.running.url+"/dev/identity/sign-in", "").status, http.StatusNotFound)
+			catchUp()
+			expect("a token of the other server's", me(other, old), http.StatusOK)
 			cursor = call(t, "GET", api()+"/sync/manifest", "", bearer(old)...).header.Get("X-Sync-Cursor")
 		}},
 		{at: "cat token-keys-old.pem token-key-new.pem", after: func() {
 			expect("the number of published keys", keys(), 2)
-			expect("an old token", me(old), http.StatusOK)
+			expect("a token of before", me(s.running, old), http.StatusOK)
+			expect("a token that is made meanwhile", me(other, signIn(t, issuer.url, s.running.url)), http.StatusOK)
+			catchUp()
 		}},
 		{at: "cat token-key-new.pem token-keys-old.pem", after: func() {
 			fresh = signIn(t, issuer.url, s.running.url)
-			expect("an old token", me(old), http.StatusOK)
-			expect("a new token", me(fresh), http.StatusOK)
+			expect("an old token", me(s.running, old), http.StatusOK)
+			expect("a new token", me(s.running, fresh), http.StatusOK)
+			expect("a new token at the other server", me(other, fresh), http.StatusOK)
+			expect("the other server's token", me(s.running, signIn(t, issuer.url, other.url)), http.StatusOK)
 		}},
 		{at: "cat token-key-new.pem > token-keys.pem", after: func() {
 			expect("the number of published keys", keys(), 1)
-			expect("a token of the key that is gone", me(old), http.StatusUnauthorized)
-			expect("a new token", me(fresh), http.StatusOK)
+			expect("a token of the key that is gone", me(s.running, old), http.StatusUnauthorized)
+			expect("a new token", me(s.running, fresh), http.StatusOK)
 			old = fresh
+			catchUp()
 		}},
 		{at: "jq --slurp '.[0].key += .[1].key | .[0]'", after: func() {
-			expect("an answer that was sealed before", first().header.Get("Idempotent-Replayed"), "true")
+			expect("an answer that was sealed before", team(s.running, "Builders").header.Get("Idempotent-Replayed"), "true")
+			expect("a team", team(s.running, "Masons").status, http.StatusCreated)
+			expect("an answer that was sealed meanwhile", team(other, "Masons").header.Get("Idempotent-Replayed"), "true")
+			catchUp()
 		}},
 		{at: "jq --slurp '.[1].key = .[0].key + .[1].key | .[1]'", after: func() {
-			expect("an answer that was sealed before", first().header.Get("Idempotent-Replayed"), "true")
+			expect("an answer that was sealed before", team(s.running, "Builders").header.Get("Idempotent-Replayed"), "true")
+			expect("a team", team(s.running, "Carpenters").status, http.StatusCreated)
+			expect("an answer that the new key sealed", team(other, "Carpenters").header.Get("Idempotent-Replayed"), "true")
+			other.stop(t)
 			out, err := s.shell(t, s.instead.Replace("jq --exit-status '.primaryKeyId == .key[1].keyId and (.key | length) == 2' /etc/collab/secrets-keys.json"))
 			if err != nil {
 				t.Errorf("the new key does not seal: %v\n%s", err, out)
