@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"collab/adapters/bucket"
 	"collab/adapters/memory"
 	"collab/adapters/standardwebhooks"
 	"collab/app/access"
@@ -55,27 +54,14 @@ type Files struct {
 
 // NewFiles returns an empty core whose clock stands at the time.
 func NewFiles(at time.Time) (*Files, error) {
-	f := &Files{Line: &Line{}, Store: memory.NewStore(), Clock: memory.NewClock(at), IDs: &memory.IDs{}}
-	kept, err := bucket.Open(context.Background(), "mem://")
+	w, err := NewWorld(at)
 	if err != nil {
 		return nil, err
 	}
-	f.Blobs = &datedBlobs{Blobs: kept, clock: f.Clock, written: map[string]time.Time{}}
-	store, blobs := lineStore{f.Store, f.Line}, lineBlobs{f.Blobs, f.Line}
-	secrets := &memory.Secrets{}
-	events, err := standardwebhooks.New([]string{WebhookSecret}, f.Clock)
-	if err != nil {
-		return nil, err
-	}
-	f.Access = access.New(access.Options{Store: store, Epochs: f.Store, Clock: f.Clock, IDs: f.IDs})
-	f.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: f.Clock, IDs: f.IDs, Secrets: secrets, Again: f.Access.Again, MaxSize: MaxSize})
-	f.Upkeep = upkeep.New(store, blobs, f.Clock, Retention)
-	f.Teams = teams.New(store, f.Clock, f.IDs, f.Objects.Sweep)
-	f.Workspaces = workspaces.New(store, f.Clock, f.IDs, f.Objects.Sweep)
-	f.Members = members.New(members.Options{Store: store, Clock: f.Clock, IDs: f.IDs, Secrets: secrets, Mailer: &memory.Mailer{}, InviteURL: func(token string) string { return token }})
-	f.Onboarding = onboarding.New(store, f.Clock, f.IDs)
-	f.Webhooks = webhooks.New(webhooks.Options{Store: store, Identity: events, Clock: f.Clock, IDs: f.IDs, Objects: f.Objects})
-	return f, nil
+	return &Files{
+		Line: w.Line, Store: w.Store, Blobs: w.Blobs, Clock: w.Clock, IDs: w.IDs, Objects: w.Objects, Upkeep: w.Upkeep, Access: w.Access, Teams: w.Teams,
+		Workspaces: w.Workspaces, Members: w.Members, Onboarding: w.Onboarding, Webhooks: w.Webhooks,
+	}, nil
 }
 
 // Tell delivers a message of the identity provider, a moment after all that was

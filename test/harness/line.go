@@ -43,8 +43,8 @@ type Line struct {
 	waiting bool               // those in named are for later calls than the ones now
 }
 
-// Plan has the next call of the name fail, once Wait was taken back. From then on
-// the line notes no calls.
+// Plan has the next call of the name fail, once Wait was taken back. From then on,
+// as after Heal, the line notes no calls and counts none.
 func (l *Line) Plan(call string, f Failure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,8 +72,7 @@ func (l *Line) Planned() bool {
 func (l *Line) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clear(l.named)
-	l.failure = ""
+	l.named, l.failure = map[string]Failure{}, ""
 }
 
 // Listen forgets the calls so far and has the one with the number, counted from

@@ -71,6 +71,8 @@ type named struct {
 type variable struct{ name, value string }
 
 func newRun(w *World, file string) *run {
+	w.Line.Heal()
+	w.Line.Wait(true)
 	return &run{world: w, report: Report{File: file}, names: map[string]named{}, nameOf: map[string]string{}, feeds: map[string]*feed{}}
 }
 

@@ -110,7 +110,7 @@ type Server struct {
 // closed.
 func NewWorld(at time.Time) (*World, error) {
 	w := &World{
-		Line: &Line{named: map[string]Failure{}, waiting: true}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
+		Line: &Line{}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
 		Mailer: &memory.Mailer{}, secrets: &memory.Secrets{}, invites: map[string]string{},
 	}
 	w.Store.OnChange(w.Bus.Publish)
