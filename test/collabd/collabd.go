@@ -47,6 +47,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	folder = dir
 	path := filepath.Join(dir, "collabd")
 	args := []string{"build", "-o", path}
 	if race {
@@ -59,6 +60,19 @@ var binary = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
+
+// folder is where the binary lies; empty: none was built.
+var folder string
+
+// Run runs the tests of a package, whose TestMain it is for, and removes the server
+// that was built for them. It returns what the process ends with.
+func Run(m *testing.M) int {
+	code := m.Run()
+	if err := os.RemoveAll(folder); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return code
+}
 
 // Race says that servers are built with the race detector, which takes memory
 // of its own.

@@ -1,0 +1,10 @@
+package integration
+
+import (
+	"os"
+	"testing"
+
+	"collab/test/collabd"
+)
+
+func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
