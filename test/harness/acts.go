@@ -54,7 +54,7 @@ type act struct {
 	do       func(*call) (any, error)
 }
 
-// everybody's are the arguments that all acts of people who are signed in take.
+// tokenArg is the argument that all acts of people who are signed in take.
 const tokenArg = "token"
 
 // title is the act as people call it.
@@ -321,8 +321,8 @@ func read[T any](c *call, name string, as func(string) (T, error)) (t T) {
 	return t
 }
 
-// orgOf returns the organisation that an argument names, or the one that the
-// person is in.
+// tenant returns the organisation that an argument names, the one without a name
+// where name is empty; else the one that the person is in, or the only one.
 func (c *call) tenant(name string) (*tenant, error) {
 	ours := c.text(name)
 	if name == "" {
@@ -342,8 +342,7 @@ func (c *call) tenant(name string) (*tenant, error) {
 	return c.Identity.tenantOf(c.ctx, ours)
 }
 
-// organisation returns our id of the organisation that an argument names, or of
-// the only one that there is.
+// organisation returns our id of what tenant returns.
 func (c *call) organisation(name string) (id.Org, error) {
 	t, err := c.tenant(name)
 	if err != nil {

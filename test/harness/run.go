@@ -114,7 +114,7 @@ func (r *run) block(ctx context.Context, s *step, value string) bool {
 	return ok
 }
 
-// fail notes a failure; it is an error of the scenario where nothing is expected.
+// fail notes a failure.
 func (r *run) fail(line int, text, expected, actual string) {
 	r.report.Failures = append(r.report.Failures, Failed{r.report.File, line, text + r.where(), expected, actual})
 }
