@@ -156,7 +156,7 @@ func (b *Bus) connect(servers, purpose string) (*nats.Conn, error) {
 		return nil, fmt.Errorf("connecting to NATS: %w", err)
 	}
 	if !conn.IsConnected() {
-		log.Warn("bus not reachable; it is tried again until it is", "reason", conn.LastError())
+		log.Warn("bus not reachable; it is tried again until it is")
 	}
 	return conn, nil
 }

@@ -123,14 +123,14 @@ func chooseBus(c Config) choice {
 			return nil, fmt.Errorf("COLLAB_BUS_URL: %w", err)
 		}
 		lc.Append(fx.StopHook(b.Close))
-		return b, t.count(map[string]func() int64{
-			"collab.bus.published":   func() int64 { return b.Figures().Published },
-			"collab.bus.received":    func() int64 { return b.Figures().Received },
-			"collab.bus.dropped":     func() int64 { return b.Figures().Dropped },
-			"collab.bus.malformed":   func() int64 { return b.Figures().Malformed },
-			"collab.bus.slow":        func() int64 { return b.Figures().Slow },
-			"collab.bus.disconnects": func() int64 { return b.Figures().Disconnects },
-		})
+		return b, t.count(
+			counter{"collab.bus.published", "Hints handed to the bus.", func() int64 { return b.Figures().Published }},
+			counter{"collab.bus.received", "Hints that came over the bus, for each subscription.", func() int64 { return b.Figures().Received }},
+			counter{"collab.bus.dropped", "Hints not sent: no bus was connected, or too many waited.", func() int64 { return b.Figures().Dropped }},
+			counter{"collab.bus.malformed", "Messages on the bus that are no hints.", func() int64 { return b.Figures().Malformed }},
+			counter{"collab.bus.slow", "Times that a subscription began to lose hints.", func() int64 { return b.Figures().Slow }},
+			counter{"collab.bus.disconnects", "Connections to the bus that were lost.", func() int64 { return b.Figures().Disconnects }},
+		)
 	})
 	return ch
 }

@@ -150,8 +150,8 @@ func newAnalytics(lc fx.Lifecycle, c Config, log *slog.Logger, t telemetry) (por
 		}
 		return nil
 	}))
-	return append(all, hog), t.count(map[string]func() int64{
-		"collab.analytics.told":    hog.Told,
-		"collab.analytics.dropped": hog.Dropped,
-	})
+	return append(all, hog), t.count(
+		counter{"collab.analytics.told", "Generations that PostHog was told of.", hog.Told},
+		counter{"collab.analytics.dropped", "Generations that PostHog was not told of.", hog.Dropped},
+	)
 }

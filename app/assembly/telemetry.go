@@ -38,11 +38,17 @@ type telemetry struct {
 	scrape http.Handler
 }
 
-// count makes counters of what is counted elsewhere.
-func (t telemetry) count(counters map[string]func() int64) error {
-	for name, read := range counters {
-		_, err := t.meters.Meter("collab").Int64ObservableCounter(name, metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(read())
+// counter is what is counted elsewhere.
+type counter struct {
+	name, of string
+	read     func() int64
+}
+
+// count shows counters.
+func (t telemetry) count(counters ...counter) error {
+	for _, c := range counters {
+		_, err := t.meters.Meter("collab").Int64ObservableCounter(c.name, metric.WithDescription(c.of), metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(c.read())
 			return nil
 		}))
 		if err != nil {
@@ -59,7 +65,8 @@ func newTelemetry(lc fx.Lifecycle, c Config) (telemetry, error) {
 	if err != nil {
 		return telemetry{}, err
 	}
-	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	server := resource.NewSchemaless(attribute.String("service.name", c.ServiceName))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(server))
 	lc.Append(fx.StopHook(meters.Shutdown))
 	t := telemetry{meters: meters, scrape: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
 	if c.OTLPEndpoint == "" {
@@ -70,10 +77,7 @@ func newTelemetry(lc fx.Lifecycle, c Config) (telemetry, error) {
 	if err != nil {
 		return telemetry{}, err
 	}
-	traces := sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(spans),
-		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", c.ServiceName))),
-	)
+	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(server))
 	lc.Append(fx.StopHook(traces.Shutdown))
 	t.tracer = traces.Tracer("collab")
 	return t, nil
