@@ -2,6 +2,7 @@ package harness
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,6 +62,26 @@ func TestEveryTableIsAskedSomething(t *testing.T) {
 		if rows[name] == 0 {
 			t.Errorf("no row of the table %s ships", name)
 		}
+	}
+}
+
+// The page of tables names each with its columns, and its example can be asked.
+func TestThePageOfTablesIsTrue(t *testing.T) {
+	page, err := os.ReadFile("../../docs/tables.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tableNames() {
+		line := fmt.Sprintf("\n- `%s`: %s -> %s\n", name, strings.Join(questions[name].in, ", "), strings.Join(questions[name].out, ", "))
+		if !strings.Contains(string(page), line) {
+			t.Errorf("it does not have%s", line)
+		}
+	}
+	_, example, _ := strings.Cut(string(page), "```text\n")
+	example, _, _ = strings.Cut(example, "```")
+	var b strings.Builder
+	if err := PrintTables(&b, written(t, example)); err != nil || !strings.Contains(b.String(), "our-laptop  ->  ") {
+		t.Errorf("the example: %v\n%s", err, b.String())
 	}
 }
 
