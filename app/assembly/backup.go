@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"collab/adapters/bucket"
@@ -52,7 +53,7 @@ func Backup(ctx context.Context, c Config, file string, out, log io.Writer) (err
 	if file == "-" {
 		t, err = pack(ctx, c, blobs, clock, out)
 		out = log
-	} else {
+	} else if err = c.leaves(file); err == nil {
 		err = writeWhole(file, func(f *os.File) (err error) {
 			t, err = packAgain(ctx, c, blobs, clock, f)
 			return err
@@ -87,6 +88,60 @@ func (c Config) embedded() error {
 		return errors.New("COLLAB_BLOB_URL does not name a folder: a backup is of the database on SQLite with the content of files beside it; let the bucket keep versions, and copy the database by sqlite3's .backup")
 	}
 	return nil
+}
+
+// leaves refuses the name of a backup that would cost what is there: all but an
+// earlier backup or an empty file, and what is in the folders that are backed up,
+// where a restore would move the archive aside and a collection remove it.
+func (c Config) leaves(file string) error {
+	above, err := realPath(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	for _, folder := range []string{c.DataDir, strings.TrimPrefix(c.BlobURL, "file://")} {
+		folder, err := realPath(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if inside, err := filepath.Rel(folder, above); err == nil && filepath.IsLocal(inside) {
+			return fmt.Errorf("%s is in %s, which is backed up: name a file elsewhere", file, folder)
+		}
+	}
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is there already, and is no file", file)
+	}
+	if info.Size() == 0 {
+		return nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	begin := make([]byte, len(zstdBegin))
+	_, err = io.ReadFull(f, begin)
+	if err == nil && !bytes.Equal(begin, zstdBegin) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%s is there already, and is no backup", file)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// realPath is a path from the root, without links in it.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
 }
 
 // writeWhole writes a file that only its owner reads, under another name until

@@ -64,6 +64,10 @@ const (
 // and the length of the hash.
 var seal = []byte{0x50, 0x2a, 0x4d, 0x18, sha256.Size, 0, 0, 0}
 
+// zstdBegin is zstd's magic number of what is not passed over, with which archives
+// begin.
+var zstdBegin = []byte{0x28, 0xb5, 0x2f, 0xfd}
+
 // about is what an archive says of itself.
 type about struct {
 	made    time.Time // the moment of the database, to the second

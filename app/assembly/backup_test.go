@@ -345,6 +345,52 @@ func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 	}
 }
 
+func TestABackupCostsNothingThatIsThere(t *testing.T) {
+	folder := t.TempDir()
+	at := func(name string) string { return filepath.Join(folder, name) }
+	for _, path := range []string{"data/sub", "blobs/org"} {
+		if err := os.MkdirAll(at(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string]string{
+		"data/collab.db": "SQLite format 3", "key.pem": "-----BEGIN", "short": "(", "empty": "", "earlier": string(sound(t)),
+	} {
+		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"linked": "data", "latest": "earlier", "link-to-key": "key.pem", "null": os.DevNull} {
+		if err := os.Symlink(to, at(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ file, want string }{
+		{"new", ""},
+		{"earlier", ""},
+		{"latest", ""},
+		{"empty", ""},
+		{"data.tar.zst", ""},
+		{"data/collab.db", "is backed up"},
+		{"data/new", "is backed up"},
+		{"data/sub/new", "is backed up"},
+		{"linked/new", "is backed up"},
+		{"blobs/org/new", "is backed up"},
+		{"key.pem", "no backup"},
+		{"short", "no backup"},
+		{"link-to-key", "no backup"},
+		{"data", "no file"},
+		{"null", "no file"},
+		{"nowhere/new", "no such file"},
+	} {
+		config := read(t, "COLLAB_DATA_DIR="+at("linked"), "COLLAB_BLOB_URL=file://"+at("blobs"))
+		err := config.leaves(at(c.file))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, not %q", c.file, err, c.want)
+		}
+	}
+}
+
 func TestARestoreNeedsItsPlaces(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "backup")
 	if err := os.WriteFile(whole, sound(t), 0o600); err != nil {
