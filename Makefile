@@ -22,7 +22,7 @@ build: ## build bin/collabd
 run: build ## build the server and start it on SQLite and local files
 	@exec $(BIN)/collabd
 
-test: ## run all tests; those on Postgres start temporary servers and those of updaters run Node, installing the packages postgresql, nodejs and npm where they are missing and one is root; without Node set COLLAB_SKIP_NODE
+test: ## run all tests; those on Postgres start temporary servers, those of updaters and of the TypeScript client run Node, those of documents jq and wget, installing the packages postgresql, nodejs, npm, jq and wget where they are missing and one is root; without Node set COLLAB_SKIP_NODE
 	$(GO) test -timeout 20m ./...
 
 test-browser: ## run the tests in a browser; starts Chromium, installing the package chromium where it is missing and one is root
