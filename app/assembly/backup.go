@@ -213,6 +213,9 @@ func packAgain(ctx context.Context, c Config, blobs ports.Blobs, clock ports.Clo
 // data folder meanwhile.
 func pack(ctx context.Context, c Config, blobs ports.Blobs, clock ports.Clock, out io.Writer) (t totals, err error) {
 	folder := filepath.Join(c.DataDir, ".backup")
+	if err := makeFolder(folder); err != nil {
+		return t, err
+	}
 	held, err := hold(filepath.Join(folder, lockName), true)
 	if errors.Is(err, errHeld) {
 		return t, errors.New("another backup is being made")

@@ -22,10 +22,7 @@ var errHeld = errors.New("somebody else holds it")
 // It does not wait.
 func hold(path string, alone bool) (io.Closer, error) {
 	for {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, err
-		}
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := openLock(path)
 		if err != nil {
 			return nil, err
 		}
@@ -45,6 +42,50 @@ func hold(path string, alone bool) (io.Closer, error) {
 			return nil, err
 		}
 	}
+}
+
+// openLock opens a file that is locked. Where it makes it, the file is its
+// folder's owner's: a command of root's must not keep a server out for ever.
+func openLock(path string) (*os.File, error) {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(folder)
+	if err == nil {
+		err = owned(path, info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// makeFolder makes a folder that is not there yet, whose owner is that of the one
+// above it.
+func makeFolder(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	above, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return owned(path, above)
 }
 
 // holdDatabase keeps others from replacing a database on SQLite while it is open,

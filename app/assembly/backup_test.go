@@ -318,6 +318,33 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 	}
 }
 
+func TestLocksOfRootAreTheFoldersOwners(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	const owner = 12345
+	folder := t.TempDir()
+	if err := os.Chown(folder, owner, owner); err != nil {
+		t.Fatal(err)
+	}
+	within := filepath.Join(folder, "within")
+	if err := makeFolder(within); err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(within, lockName)
+	held, err := hold(lock, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held.Close()
+	for _, path := range []string{within, lock} {
+		var s syscall.Stat_t
+		if err := syscall.Stat(path, &s); err != nil || s.Uid != owner || s.Gid != owner {
+			t.Errorf("%s is %d's: %v", path, s.Uid, err)
+		}
+	}
+}
+
 func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 	for _, c := range []struct {
 		settings []string
