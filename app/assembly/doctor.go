@@ -279,7 +279,7 @@ func hide(c Config, environ []string) *strings.Replacer {
 			all = append(all, strings.Split(*list, ",")...)
 		}
 	}
-	for _, address := range append(strings.Split(c.BusURL, ","), c.DatabaseURL, c.SMTPURL) {
+	for _, address := range append(strings.Split(c.BusURL, ","), c.DatabaseURL, c.SMTPURL, c.IdentityIssuer, c.OTLPEndpoint) {
 		// Where the address cannot be read, what is between : and @ may be one.
 		if _, rest, found := strings.Cut(address, "://"); found {
 			if at := strings.LastIndexByte(rest, '@'); at >= 0 {
@@ -321,8 +321,9 @@ const minSecret = 4
 // bare is an address without credentials and parameters.
 func bare(address string) string {
 	u, err := url.Parse(address)
-	if err != nil {
-		return scheme(address) + "://…"
+	if err != nil || u.Opaque != "" {
+		kind, _, _ := strings.Cut(address, ":")
+		return kind + ":…"
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return u.String()

@@ -44,24 +44,24 @@ func (d *doctor) identity(ctx context.Context, l *lines) {
 		return
 	}
 	if plain(issuer) {
-		l.inProduction("set COLLAB_IDENTITY_ISSUER to an https:// address", "%s is not https: whoever is on the way can sign in as anybody", issuer)
+		l.inProduction("set COLLAB_IDENTITY_ISSUER to an https:// address", "%s is not https: whoever is on the way can sign in as anybody", bare(issuer))
 	}
 	found, err := p.Inspect(ctx)
 	switch {
 	case fault.Is(err, fault.Mismatch):
-		l.wrong("set COLLAB_IDENTITY_ISSUER to what the document says, byte for byte (a slash at the end counts)", "%s: %s", issuer, err)
+		l.wrong("set COLLAB_IDENTITY_ISSUER to what the document says, byte for byte (a slash at the end counts)", "%s: %s", bare(issuer), err)
 		return
 	case err != nil:
-		l.wrong("open "+strings.TrimRight(bare(issuer), "/")+"/.well-known/openid-configuration in a browser, let this machine reach it, or set COLLAB_IDENTITY_ISSUER", "%s: %s", issuer, err)
+		l.wrong("open "+strings.TrimRight(bare(issuer), "/")+"/.well-known/openid-configuration in a browser, let this machine reach it, or set COLLAB_IDENTITY_ISSUER", "%s: %s", bare(issuer), err)
 		return
 	}
-	l.ok("%s answers; of its keys %d can sign tokens for us (%s)", issuer, found.Keys, strings.Join(found.Algorithms, ", "))
+	l.ok("%s answers; of its keys %d can sign tokens for us (%s)", bare(issuer), found.Keys, strings.Join(found.Algorithms, ", "))
 	if len(d.c.IdentityAudience) == 0 && len(d.c.IdentityParties) == 0 {
 		l.note("set COLLAB_IDENTITY_AUDIENCE or COLLAB_IDENTITY_AUTHORIZED_PARTIES where other applications use the same issuer", "tokens for any application of the issuer are accepted")
 	}
 	if d.c.IdentitySignInURL == "" {
 		if !found.Code && d.c.IdentityClientID != "" {
-			l.wrong("set COLLAB_IDENTITY_SIGN_IN_URL instead of COLLAB_IDENTITY_CLIENT_ID", "%s has no sign-in by code", issuer)
+			l.wrong("set COLLAB_IDENTITY_SIGN_IN_URL instead of COLLAB_IDENTITY_CLIENT_ID", "%s has no sign-in by code", bare(issuer))
 		}
 		return
 	}

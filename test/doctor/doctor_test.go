@@ -367,6 +367,15 @@ wrong configuration     COLLAB_LOG_LEVEL must be debug, info, warn or error
 	}
 }
 
+func TestAddressesAreShownWithoutTheirSecrets(t *testing.T) {
+	for _, address := range []string{"http://user:" + databasePassword + "@127.0.0.1:1/", "http://" + databasePassword + "@127.0.0.1:1", "http://127.0.0.1:1/?key=" + databasePassword, "user:" + databasePassword + "@127.0.0.1"} {
+		examine(t, settings{
+			"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATABASE_URL": "memory://", "COLLAB_DATA_DIR": t.TempDir(),
+			"COLLAB_IDENTITY_ISSUER": address, "COLLAB_IDENTITY_WEBHOOK_SECRETS": "", "OTEL_EXPORTER_OTLP_ENDPOINT": address,
+		})
+	}
+}
+
 func TestTheFormForPeople(t *testing.T) {
 	var out strings.Builder
 	environ := []string{"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATABASE_URL=memory://", "COLLAB_DATA_DIR=" + t.TempDir(), "COLLAB_STRIPE_WEBHOOK_SECRETS=none"}
