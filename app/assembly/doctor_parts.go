@@ -557,7 +557,7 @@ func secretsOf(list string) []string {
 // wrong with one, without it.
 func (d *doctor) webhooks(l *lines, list *string, whose, variable string, check func(secret string) error) {
 	if list == nil {
-		l.note("", "the secret is made at the first start")
+		l.note("", "the server makes the secret at its first start, and keeps it in the data folder")
 		return
 	}
 	all := secretsOf(*list)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"collab/app/assembly"
@@ -27,7 +28,8 @@ Usage:
   collabd doctor --json  the same as JSON
   collabd gc             remove stored content that nothing names any more
   collabd gc --dry-run   list what that would remove
-  collabd backup FILE    write an archive of the data folder; - is standard output
+  collabd backup FILE    write an archive of the data folder, over a file that is there;
+                         - is standard output
   collabd restore FILE   make the data folder out of an archive; with --replace what
                          is there is moved aside, with --check nothing is changed
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
@@ -88,8 +90,17 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		assembly.Help(stdout)
 		return 0
 	}
-	fmt.Fprint(stderr, usage)
-	assembly.Help(stderr)
+	fmt.Fprintf(stderr, "There is no command %q.\n", "collabd "+strings.Join(args, " "))
+	about := false // a line, and those that go on with it
+	for line := range strings.Lines(usage) {
+		if !strings.HasPrefix(line, "    ") {
+			about = strings.HasPrefix(line, "  collabd "+command+" ")
+		}
+		if about {
+			fmt.Fprint(stderr, line)
+		}
+	}
+	fmt.Fprintln(stderr, "Commands and variables are printed by collabd help.")
 	return 2
 }
 

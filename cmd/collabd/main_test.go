@@ -1,0 +1,39 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWrongCallsAreToldWhatIsRight(t *testing.T) {
+	for call, want := range map[string]string{
+		"bogus":         "There is no command \"collabd bogus\".\nCommands and variables are printed by collabd help.\n",
+		"doctor --xml":  "There is no command \"collabd doctor --xml\".\n  collabd doctor ",
+		"backup":        "                         - is standard output\nCommands and variables",
+		"restore a b c": "  collabd restore FILE   make",
+		"serve now":     "There is no command \"collabd serve now\".\n",
+		"keys others":   "others",
+	} {
+		t.Run(call, func(t *testing.T) {
+			var out, log strings.Builder
+			args := strings.Fields(call)
+			// Nothing is configured that any of them could do harm to.
+			code := run(t.Context(), args, []string{"COLLAB_DATABASE_URL=memory://"}, &out, &log)
+			if code == 0 || out.Len() > 0 || !strings.Contains(log.String(), want) {
+				t.Errorf("ended with %d and said %q, %q", code, out.String(), log.String())
+			}
+		})
+	}
+}
+
+func TestHelpHasEveryCommand(t *testing.T) {
+	var out, log strings.Builder
+	if code := run(t.Context(), []string{"help"}, nil, &out, &log); code != 0 || log.Len() > 0 {
+		t.Fatalf("ended with %d and said %q", code, log.String())
+	}
+	for _, name := range []string{"serve", "migrate", "doctor", "gc", "backup", "restore", "keys", "version", "COLLAB_DATABASE_URL"} {
+		if !strings.Contains(out.String(), name) {
+			t.Errorf("it does not know %s", name)
+		}
+	}
+}
