@@ -309,6 +309,7 @@ func (d *doctor) traces(ctx context.Context, l *lines) {
 		l.note("", "not sent, as OTEL_EXPORTER_OTLP_ENDPOINT is not set")
 		return
 	}
+	muteOpenTelemetry()
 	to := otlptracehttp.NewClient(otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 	err := to.Start(ctx)
 	if err == nil {

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
@@ -37,6 +39,10 @@ type telemetry struct {
 	tracer trace.Tracer // nil when no collector is configured
 	scrape http.Handler
 }
+
+// muteOpenTelemetry ends the library's own log, which repeats what it cannot read of
+// its variables: keys are among it.
+func muteOpenTelemetry() { otel.SetLogger(logr.Discard()) }
 
 // counter is what is counted elsewhere.
 type counter struct {
@@ -72,6 +78,7 @@ func newTelemetry(lc fx.Lifecycle, c Config) (telemetry, error) {
 	if c.OTLPEndpoint == "" {
 		return t, nil
 	}
+	muteOpenTelemetry()
 	// The exporter reads the OTEL_EXPORTER_OTLP_* variables itself.
 	spans, err := otlptracehttp.New(context.Background())
 	if err != nil {
