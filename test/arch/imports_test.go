@@ -47,6 +47,7 @@ var owners = []struct {
 	{"github.com/go-oauth2/oauth2", []string{"test"}},
 	{"github.com/golang-jwt/jwt", []string{"adapters/servicetoken"}},
 	{"github.com/google/go-cmp", []string{"test"}},
+	{"github.com/go-logr/logr", []string{"app/assembly"}},
 	{"github.com/google/uuid", []string{"adapters/system"}},
 	{"github.com/gorilla/mux", []string{"adapters/httpapi"}},
 	{"github.com/hashicorp/golang-lru", []string{"adapters/oidc", "adapters/httpapi"}},
