@@ -141,7 +141,7 @@ func TestAConversationGoesOnWhateverIsWritten(t *testing.T) {
 		var said bytes.Buffer
 		code := Main(t.Context(), []string{"repl"}, strings.NewReader(content(t, file)), &said, &said)
 		fmt.Fprintf(&said, "exit %d\n", code)
-		golden(t, strings.TrimSuffix(file, ".in")+".out", said.String())
+		golden(t, strings.TrimSuffix(file, ".in")+".report", said.String())
 	}
 }
 
