@@ -23,6 +23,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"collab/test/debian"
 )
 
 // patience bounds what one test waits for.
@@ -31,33 +33,17 @@ const patience = 2 * time.Minute
 // chromium returns the browser's path, having installed it where it is missing
 // and that is possible.
 var chromium = sync.OnceValues(func() (string, error) {
-	find := func() string {
+	path := ""
+	err := debian.Install(context.Background(), func() bool {
 		for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-			if path, err := exec.LookPath(name); err == nil {
-				return path
+			if found, err := exec.LookPath(name); err == nil {
+				path = found
+				return true
 			}
 		}
-		return ""
-	}
-	if path := find(); path != "" {
-		return path, nil
-	}
-	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
-		return "", fmt.Errorf("the browser tests need Chromium: install the package chromium")
-	}
-	fmt.Fprintln(os.Stderr, "Chromium is missing: installing the package chromium")
-	for _, arguments := range [][]string{{"update", "-q"}, {"install", "-q", "-y", "--no-install-recommends", "chromium"}} {
-		command := exec.Command("apt-get", arguments...)
-		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		command.Stdout, command.Stderr = os.Stderr, os.Stderr
-		if err := command.Run(); err != nil {
-			return "", fmt.Errorf("apt-get %s: %w", strings.Join(arguments, " "), err)
-		}
-	}
-	if path := find(); path != "" {
-		return path, nil
-	}
-	return "", fmt.Errorf("the package chromium is installed, but there is no such command")
+		return false
+	}, "chromium")
+	return path, err
 })
 
 // tab is one tab of a browser of its own, without history or cookies.

@@ -10,9 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"collab/test/debian"
 )
 
 // patience bounds what one command may take.
@@ -32,34 +33,10 @@ var programs = sync.OnceValues(func() (paths map[string]string, err error) {
 		}
 		return nil
 	}
-	if find() == nil {
-		return paths, nil
+	if err := debian.Install(context.Background(), func() bool { return find() == nil }, "nodejs", "npm"); err != nil {
+		return nil, fmt.Errorf("%w; or set COLLAB_SKIP_NODE to go without them", err)
 	}
-	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
-		return nil, fmt.Errorf("these tests need Node: install the packages nodejs and npm, or set COLLAB_SKIP_NODE to go without them")
-	}
-	// Tests of other packages may be at it as well, and apt-get does not wait.
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "collab-nodejs.lock"), os.O_RDONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, err
-	}
-	if find() == nil {
-		return paths, nil
-	}
-	fmt.Fprintln(os.Stderr, "Node is missing: installing the packages nodejs and npm")
-	for _, arguments := range [][]string{{"update", "-q"}, {"install", "-q", "-y", "--no-install-recommends", "nodejs", "npm"}} {
-		command := exec.Command("apt-get", arguments...)
-		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		command.Stdout, command.Stderr = os.Stderr, os.Stderr
-		if err := command.Run(); err != nil {
-			return nil, fmt.Errorf("apt-get %s: %w", strings.Join(arguments, " "), err)
-		}
-	}
-	return paths, find()
+	return paths, nil
 })
 
 // Folder is a folder with a program and the packages that its lock file names.

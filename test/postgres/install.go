@@ -10,31 +10,21 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"collab/test/debian"
 )
 
 // binaries returns the folder of the newest installed server, which it
 // installs when there is none and that is possible.
-func binaries(ctx context.Context) (string, error) {
-	if bin, ok := installed(); ok {
-		return bin, nil
+func binaries(ctx context.Context) (bin string, err error) {
+	err = debian.Install(ctx, func() (ok bool) {
+		bin, ok = installed()
+		return ok
+	}, "postgresql")
+	if err != nil {
+		return "", fmt.Errorf("%w; or set COLLAB_TEST_POSTGRES_URL to a server where databases may be created", err)
 	}
-	apt, err := exec.LookPath("apt-get")
-	if err != nil || os.Geteuid() != 0 {
-		return "", errors.New("these tests need a Postgres server: install the package postgresql (Debian, Ubuntu: apt-get install postgresql), or set COLLAB_TEST_POSTGRES_URL to a server where databases may be created")
-	}
-	for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", "postgresql"}} {
-		fmt.Fprintf(os.Stderr, "postgres: no server is installed; running apt-get %v\n", args)
-		c := exec.CommandContext(ctx, apt, args...)
-		// Run level 1 keeps the package from starting a server of its own.
-		c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
-		if out, err := c.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("apt-get %v: %w\n%s", args, err, out)
-		}
-	}
-	if bin, ok := installed(); ok {
-		return bin, nil
-	}
-	return "", errors.New("the package postgresql is installed, but no server is in /usr/lib/postgresql")
+	return bin, nil
 }
 
 func installed() (string, bool) {

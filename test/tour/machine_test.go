@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"collab/test/debian"
 )
 
 // folder has the server that built has made; empty: nothing was made.
@@ -268,19 +270,8 @@ func (s *machine) set(t *testing.T, values map[string]string) {
 // need finds a program, which it installs where it is missing and that is possible.
 func need(t *testing.T, program, install string) {
 	t.Helper()
-	if _, err := exec.LookPath(program); err == nil {
-		return
-	}
-	apt, err := exec.LookPath("apt-get")
-	if err != nil || os.Geteuid() != 0 {
-		t.Fatalf("this test needs %s: install the package %s", program, install)
-	}
-	for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", install}} {
-		cmd := exec.CommandContext(t.Context(), apt, args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("apt-get %v: %v\n%s", args, err, out)
-		}
+	if _, err := debian.Program(t.Context(), program, install); err != nil {
+		t.Fatal(err)
 	}
 }
 
