@@ -110,7 +110,7 @@ const maxTold = 10_000
 // told has the next calls answered so.
 func (c *call) told(r reply) error {
 	times := c.number("times", 1)
-	if times < 1 || times+int64(len(c.Model.next)) > maxTold {
+	if times < 1 || times > maxTold-int64(len(c.Model.next)) {
 		return &misuse{"a model is told at most 10000 answers beforehand"}
 	}
 	for range times {

@@ -707,11 +707,16 @@ func objectPaths(q *query) []string {
 	return outputs(path)
 }
 
+// maxTried is how many segments, of as many characters, a path has that is tried.
+const maxTried = 1 << 11
+
 func objectPathLengths(q *query) []string {
 	segments, length := q.number(0), q.number(1)
-	if segments*(length+1) > 1<<16 {
-		q.wrong(1, "makes too long a path to try")
-		return outputs(nil)
+	for i, n := range []int64{segments, length} {
+		if n > maxTried {
+			q.wrong(i, "makes too long a path to try")
+			return outputs(nil)
+		}
 	}
 	parts := slices.Repeat([]string{strings.Repeat("a", int(length))}, int(segments))
 	_, err := object.ParsePath("path", strings.Join(parts, "/"))
