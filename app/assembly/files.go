@@ -50,11 +50,7 @@ func place(path string, content []byte) (err error) {
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	d, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return syncFolder(folder)
 }
 
 // keys reads a configured file of keys, else the one in the data folder, which
