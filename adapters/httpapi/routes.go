@@ -19,8 +19,13 @@ const prefix = "/api/v1"
 // chatPath is where models are asked.
 const chatPath = prefix + "/chat"
 
-// checkPath is where devices ask for updates. The answer is in memory.
-const checkPath = prefix + "/updates/check"
+// CheckPath is where devices ask for updates. The answer is in memory.
+const CheckPath = prefix + "/updates/check"
+
+// CheckHeaders are the headers that an answer to that may depend on.
+func CheckHeaders() []string {
+	return []string{"If-None-Match", "Origin", "Traceparent", "Tracestate", "X-Request-Id"}
+}
 
 // handler answers one request, or returns the error that errors.go answers
 // with.
@@ -271,7 +276,7 @@ func (a *api) router(table []row) (*router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		p.methods[r.Method] = &endpoint{row: r, series: a.newSeries(r.Path), brief: r.Path == checkPath}
+		p.methods[r.Method] = &endpoint{row: r, series: a.newSeries(r.Path), brief: r.Path == CheckPath}
 	}
 	literal := map[string]*path{}
 	groups := map[string]*mux.Router{}

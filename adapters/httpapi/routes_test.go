@@ -123,7 +123,7 @@ func answersOf(r row, body bool) []string {
 	}
 	keyed := r.Method == http.MethodPost && r.Guard.keyed()
 	add(r.Guard != free, "429", "500")
-	add(r.Guard != free && r.Path != checkPath, "503") // which waits for nothing
+	add(r.Guard != free && r.Path != CheckPath, "503") // which waits for nothing
 	add(r.Guard.token() || r.Guard == operating, "401")
 	add(r.Guard.token(), "403")
 	add(keyed, "400", "409", "413", "422")

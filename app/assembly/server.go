@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/fx"
 
+	"collab/adapters/fastpath"
+	"collab/adapters/httpapi"
 	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/upkeep"
@@ -33,12 +35,14 @@ const (
 func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	fast := fastpath.New(h, fastpath.Options{Path: httpapi.CheckPath, Headers: httpapi.CheckHeaders()})
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)
 			defer running.Done()
-			h.ServeHTTP(w, r)
+			fast.ServeHTTP(w, r)
 		}),
+		ConnContext:       fast.ConnContext,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    64 << 10,
@@ -47,21 +51,23 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	server.RegisterOnShutdown(d.begin)
+	server.RegisterOnShutdown(fast.Drain)
 	server.RegisterOnShutdown(feed.Drain)
 	server.RegisterOnShutdown(talks.Drain)
-	done := make(chan struct{})
+	var serving sync.WaitGroup
 	lc.Append(fx.StartStopHook(
 		func() {
-			go func() {
-				defer close(done)
-				if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-					log.Error("serving failed", "error", err)
-					_ = shutdown.Shutdown(fx.ExitCode(1))
-				}
-			}()
+			for _, l := range []net.Listener{l, fast.Listener()} {
+				serving.Go(func() {
+					if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+						log.Error("serving failed", "error", err)
+						_ = shutdown.Shutdown(fx.ExitCode(1))
+					}
+				})
+			}
 		},
 		func(stop context.Context) error {
-			defer func() { <-done }()
+			defer serving.Wait()
 			defer cancel()
 			drain, over := within(stop, drainTime)
 			defer over()
