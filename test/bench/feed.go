@@ -40,7 +40,7 @@ type feedLoad struct {
 
 const (
 	followersOfUser = 100 // as many as a user may have
-	burstWriters    = 16  // connections that events of a burst are made over
+	burstWriters    = 16  // connections that events of a burst are made over, each of its own file
 	warmEvents      = 3   // before each measurement
 	makeEvery       = 20 * time.Millisecond
 	feedPatience    = time.Minute
@@ -141,7 +141,15 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f
 	const body = `{"content":"What everybody of the organisation knows."}`
 	write := workload{name: "write", status: http.StatusOK, head: []byte("PUT /api/v1/sync/memory/org" + headers(c.address, c.token,
 		"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)}
-	a := &audience{process: c.process, write: write}
+	// A burst is many files that change at once: writers of the same one would wait
+	// for each other, and be measured instead of the feed.
+	burst := workload{name: "write", status: http.StatusOK,
+		head: []byte("PUT /api/v1/sync/memory/workspace/" + c.workspace + "/note-"),
+		tail: []byte(".md" + headers(c.address, c.token, "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)}
+	for i := range burstWriters {
+		burst.ids = append(burst.ids, fmt.Sprintf("%02d", i))
+	}
+	a := &audience{process: c.process, write: write, burst: burst}
 	f, err = a.measure(ctx, b, load, func(i int) string { return tokens[i/followersOfUser] })
 	return f, a.event, err
 }
@@ -158,14 +166,15 @@ func (b *bench) feedOfBare(ctx context.Context, event []byte, load feedLoad) (f 
 	}
 	write := workload{name: "write", status: http.StatusOK, head: slices.Concat(
 		[]byte("POST "+barePublish+headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))), event)}
-	a := &audience{process: p, write: write}
+	a := &audience{process: p, write: write, burst: write}
 	return a.measure(ctx, b, load, func(int) string { return "" })
 }
 
 // audience are subscribers with who makes events for them.
 type audience struct {
 	*process
-	write     workload
+	write     workload // paced
+	burst     workload // with an id for each writer, or none
 	followers []*follower
 	event     []byte // the first one, as it was sent
 
@@ -227,7 +236,7 @@ func (a *audience) measure(ctx context.Context, b *bench, load feedLoad, token f
 	if _, err := a.pace(ctx, writer, next, warmEvents, load.every); err != nil {
 		return f, err
 	}
-	if f.rate, err = a.burst(ctx, next+warmEvents, load.burst); err != nil {
+	if f.rate, err = a.pour(ctx, next+warmEvents, load.burst); err != nil {
 		return f, err
 	}
 	if err := a.close(); err != nil {
@@ -293,7 +302,7 @@ func (a *audience) pace(ctx context.Context, w *connection, from, n int, every t
 	clock := time.NewTicker(every)
 	defer clock.Stop()
 	for i := from; i < from+n; i++ {
-		if err := a.make(w, i); err != nil {
+		if err := a.make(w, a.write, "", i); err != nil {
 			return 0, err
 		}
 		<-clock.C
@@ -305,9 +314,9 @@ func (a *audience) pace(ctx context.Context, w *connection, from, n int, every t
 	return after - before, err
 }
 
-// burst makes n events as fast as they can be made and returns the deliveries
+// pour makes n events as fast as they can be made and returns the deliveries
 // per second.
-func (a *audience) burst(ctx context.Context, from, n int) (float64, error) {
+func (a *audience) pour(ctx context.Context, from, n int) (float64, error) {
 	writers := make([]*connection, burstWriters)
 	for i := range writers {
 		var err error
@@ -322,9 +331,13 @@ func (a *audience) burst(ctx context.Context, from, n int) (float64, error) {
 	var all sync.WaitGroup
 	began := time.Now()
 	for k, w := range writers {
+		file := ""
+		if len(a.burst.ids) > 0 {
+			file = a.burst.ids[k]
+		}
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(from+n) && failed[k] == nil; i = next.Add(1) - 1 {
-				failed[k] = a.make(w, int(i))
+				failed[k] = a.make(w, a.burst, file, int(i))
 			}
 		})
 	}
@@ -336,10 +349,10 @@ func (a *audience) burst(ctx context.Context, from, n int) (float64, error) {
 	return float64(n*len(a.followers)) / time.Since(began).Seconds(), err
 }
 
-func (a *audience) make(w *connection, i int) error {
+func (a *audience) make(w *connection, write workload, file string, i int) error {
 	a.asked[i].Store(int64(time.Since(a.began)))
-	status, body, err := w.exchange(a.write, "")
-	if err == nil && status != a.write.status {
+	status, body, err := w.exchange(write, file)
+	if err == nil && status != write.status {
 		err = fmt.Errorf("status %d with %.300q", status, body)
 	}
 	if err != nil {

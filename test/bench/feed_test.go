@@ -29,7 +29,8 @@ func TestAnAudience(t *testing.T) {
 			}
 		})
 		head := headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))
-		return &audience{process: p, write: workload{status: http.StatusOK, head: slices.Concat([]byte("POST "+barePublish+head), []byte(event))}}
+		write := workload{status: http.StatusOK, head: slices.Concat([]byte("POST "+barePublish+head), []byte(event))}
+		return &audience{process: p, write: write, burst: write}
 	}
 	reader := func(int) string { return "reader" }
 	t.Run("gets every event and is measured", func(t *testing.T) {
