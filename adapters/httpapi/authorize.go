@@ -238,7 +238,7 @@ type clientView struct {
 }
 
 func (a *api) describeClient(c *call) error {
-	c.Header()["Cache-Control"] = []string{"public, max-age=3600"}
+	c.public([]string{"public, max-age=3600"})
 	return c.reply(http.StatusOK, clientView{
 		ID: a.PublicURL + ClientDocumentPath, Name: "Collab", URI: a.PublicURL, Redirects: []string{a.PublicURL + CallbackPath},
 		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, AuthMethod: "none", Application: "web",

@@ -106,7 +106,7 @@ func (a *api) listProviders(c *call) error {
 	}
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-	c.Header()["Cache-Control"] = shared
+	c.public(shared)
 	if c.unchanged(tag) {
 		return nil
 	}

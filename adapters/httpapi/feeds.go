@@ -121,7 +121,7 @@ var (
 func (c *call) feed(q releases.Check, mime []string, body []byte) {
 	h := c.Header()
 	if q.Client == "" {
-		h["Cache-Control"] = sharedBriefly
+		c.public(sharedBriefly)
 	}
 	if len(body) == 0 {
 		c.WriteHeader(http.StatusNoContent)

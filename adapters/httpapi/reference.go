@@ -102,7 +102,7 @@ func (a *api) readRenderer(c *call) error {
 		return fault.Missing("File")
 	}
 	h := c.Header()
-	h["Cache-Control"] = immutable
+	c.public(immutable)
 	h.Add("Vary", "Accept-Encoding")
 	squeezed := takesGzip(c.r.Header["Accept-Encoding"])
 	tag := a.reference.scriptTag

@@ -142,7 +142,7 @@ func (a *api) checkForUpdate(c *call) error {
 		}
 	}
 	if q.Client == "" {
-		c.Header()["Cache-Control"] = sharedBriefly
+		c.public(sharedBriefly)
 	}
 	if c.unchanged(told.tag) {
 		return nil

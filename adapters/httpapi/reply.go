@@ -29,6 +29,13 @@ func give(b *[]byte) {
 	}
 }
 
+// public has caches keep the answer for everybody. It says nothing of the limits of
+// whoever happens to ask first.
+func (c *call) public(caching []string) {
+	c.Header()["Cache-Control"] = caching
+	withdrawLimits(c)
+}
+
 // appendView appends a view in JSON, as encoding/json writes it without regard
 // to HTML.
 func appendView(dst []byte, view any) ([]byte, error) {

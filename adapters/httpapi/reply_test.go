@@ -15,6 +15,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/patch"
+	"collab/domain/release"
 	"collab/domain/task"
 )
 
@@ -225,6 +226,42 @@ func TestEntityTagsAreCompared(t *testing.T) {
 				t.Errorf("weak %v: %v", test.weak, got)
 			}
 		})
+	}
+}
+
+func TestAnswersForEverybodySayNothingOfTheLimitsOfWhoAsked(t *testing.T) {
+	s := knowing(t, []release.Release{released(t, "2.0.0", "win32/x64")})
+	a := built(t, func(o *Options) {
+		o.Releases, o.Rates = s, Rates{Address: Rate{1000, time.Hour}}
+	})
+	const check = CheckPath + "?version=1.0.0&arch=x64&platform="
+	for target, public := range map[string]bool{
+		check + "win32": true, check + "linux": true, check + "win32&clientId=a": false,
+		feeds + "electron/latest.yml": true, feeds + "electron/latest.yml?clientId=a": false, feeds + "sparkle/appcast.xml": true,
+		feeds + "squirrel/darwin/x64/1.0.0": true, feeds + "squirrel/win32/x64/1.0.0/RELEASES": true, feeds + "tauri/linux/x86_64/1.0.0": true,
+		"/docs/" + a.reference.script: true,
+	} {
+		r := get(target)
+		for range 2 { // the second time it is not modified
+			w := send(a, r)
+			h := w.Header()
+			if got := strings.HasPrefix(h.Get("Cache-Control"), "public"); w.Code >= 400 || got != public || h.Get("X-Request-Id") == "" {
+				t.Errorf("%s: %d %v", target, w.Code, h)
+			}
+			for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+				if told := h.Get(name) != ""; told == public {
+					t.Errorf("%s: %d says %s: %t", target, w.Code, name, told)
+				}
+			}
+			if tag := h.Get("Etag"); tag != "" {
+				r.Header.Set("If-None-Match", tag)
+			}
+		}
+	}
+	for target, status := range map[string]int{CheckPath: 400, feeds + "electron/other.yml": 404, "/docs/other.js": 404} {
+		if w := send(a, get(target)); w.Code != status || w.Header().Get("RateLimit-Remaining") == "" || w.Header().Get("Cache-Control") != "private, no-cache" {
+			t.Errorf("%s: %d %v", target, w.Code, w.Header())
+		}
 	}
 }
 

@@ -48,13 +48,13 @@ func (a *api) metrics() handler {
 var shared = []string{"public, max-age=300"}
 
 func (a *api) keys(c *call) error {
-	c.Header()["Cache-Control"] = shared
+	c.public(shared)
 	c.send(http.StatusOK, a.JWKS)
 	return nil
 }
 
 func (a *api) document(c *call) error {
-	c.Header()["Cache-Control"] = shared
+	c.public(shared)
 	if c.unchanged(a.documentTag) {
 		return nil
 	}
