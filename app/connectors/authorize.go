@@ -160,7 +160,8 @@ func (s *Connectors) named(server connector.AuthServer) (connector.Client, bool)
 }
 
 // lasting returns the registered client of an issuer; NotFound unless its secret
-// lasts for as long as an authorization.
+// lasts for as long as an authorization. One whose secret cannot be opened is
+// forgotten.
 func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Client, error) {
 	kept, err := s.Store.Connections().Clients().Get(ctx, issuer, s.Callback)
 	if err != nil {
@@ -169,7 +170,15 @@ func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Clie
 	if kept.ExpiresAt != nil && !kept.ExpiresAt.After(s.Clock.Now().Add(connector.FlowLifetime)) {
 		return connector.Client{}, fault.Missing("Client")
 	}
-	return s.known(kept)
+	c, err := s.known(kept)
+	if !isUnreadable(err) {
+		return c, err
+	}
+	s.Log.Error("the secret of a client cannot be opened, and another client is registered", "issuer", issuer, "error", err)
+	if err := s.Store.Connections().Clients().Remove(ctx, issuer, s.Callback, kept.ID); err != nil {
+		return connector.Client{}, err
+	}
+	return connector.Client{}, fault.Missing("Client")
 }
 
 // turn waits until nobody else here registers a client at the issuer. It returns

@@ -339,7 +339,8 @@ func TestBounds(t *testing.T) {
 	for _, d := range []connector.Draft{
 		{Provider: "none"}, {Provider: "retired"}, {Provider: "elsewhere"},
 		{Provider: "elsewhere", URL: "ftp://example.com"}, {Provider: "elsewhere", URL: "https://user@example.com/"}, {Provider: "elsewhere", URL: "https://example.com/#a"},
-		{Provider: "elsewhere", URL: "https:///mcp"}, {Provider: "notes", Name: new(" ")},
+		{Provider: "elsewhere", URL: "https:///mcp"}, {Provider: "elsewhere", URL: "https://example.com:99999/mcp"},
+		{Provider: "elsewhere", URL: "https://example.com:0/mcp"}, {Provider: "elsewhere", URL: "https://[::1]:65536"}, {Provider: "notes", Name: new(" ")},
 	} {
 		_, err := w.connectors.Create(t.Context(), w.member, d)
 		w.refused(err, fault.Invalid)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
+	"strconv"
 	"sync"
 
 	"collab/domain/audit"
@@ -104,6 +105,9 @@ func checkAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return fault.Field("config.url", "must be an https address without user and fragment")
+	}
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
+		return fault.Field("config.url", "must have a port from 1 to 65535, or none")
 	}
 	return nil
 }

@@ -130,12 +130,23 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 }
 
 // tend does what is due for an instance that was claimed: it renews its token, and
-// looks whether its server answers.
+// looks whether its server answers. Nobody can use those of a closed organisation.
 func (s *Connectors) tend(ctx context.Context, claimed connector.Instance) error {
+	o, err := s.Store.Directory().Organisations().Get(ctx, claimed.Org)
+	if err != nil {
+		return err
+	}
+	if o.Closed() {
+		return s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) { return i.Retired(), nil })
+	}
 	i, c, err := s.read(ctx, claimed.Org, claimed.ID)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return nil // it is gone
+	case isUnreadable(err):
+		return errors.Join(err, s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
+			return i.Unreadable("The credentials cannot be opened any more, and the connector has to be connected again", s.Clock.Now())
+		}))
 	case err != nil:
 		return err
 	case !mine(i, claimed):
@@ -327,7 +338,7 @@ func (s *Connectors) renewNow(ctx context.Context, o id.Org, instance id.Connect
 	ctx, over := context.WithTimeout(context.WithoutCancel(ctx), redeemWithin)
 	defer over()
 	claimed, err := s.Store.Connections().Connectors().Update(ctx, o, instance, func(i connector.Instance) (connector.Instance, error) {
-		return i.Claimed(s.Clock.Now())
+		return i.ClaimedToUse(s.Clock.Now())
 	})
 	if err != nil {
 		return false, err

@@ -637,12 +637,22 @@ func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
 	}
 }
 
+const unreadable = "The credentials cannot be opened any more, and the connector has to be connected again"
+
 func TestCredentialsThatCannotBeOpened(t *testing.T) {
 	w := newWorld(t)
 	i := w.authorised("notes")
 	w.seal.set(9, true)
-	w.work()
-	w.is(i, connector.Connecting, "")
+	w.clock.Advance(2 * time.Hour) // the token has expired, too
+	for _, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		w.work()
+		w.is(i, connector.Failing, unreadable)
+		w.due(i, wait)
+		w.clock.Advance(wait)
+	}
+	if calls := w.auth.count("renew") + w.tools.calls(); calls != 0 {
+		t.Errorf("servers were asked %d times", calls)
+	}
 	_, err := w.connectors.Read(t.Context(), w.member, i)
 	w.refused(err, fault.Internal)
 	w.must(w.connectors.Delete(t.Context(), w.member, i))
@@ -651,6 +661,82 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 	}
 	if !strings.Contains(w.log.String(), "is not taken back") {
 		t.Errorf("the log has %s", w.log)
+	}
+}
+
+func TestCredentialsWhoseKeyComesBack(t *testing.T) {
+	w := newWorld(t)
+	i := w.authorised("notes")
+	w.seal.set(9, true)
+	w.work()
+	w.is(i, connector.Failing, unreadable)
+	w.seal.set(1, false)
+	w.clock.Advance(time.Minute)
+	w.work()
+	w.is(i, connector.Connected, "")
+}
+
+func TestAConnectorIsConnectedAgainAfterItsKeyWasLost(t *testing.T) {
+	w := newWorld(t)
+	i, key := w.authorised("notes"), w.made("search").ID
+	w.given(key)
+	w.seal.set(9, true)
+	w.work()
+	w.is(key, connector.Failing, unreadable)
+	w.given(key)
+	again, browser := w.begun(i, "") // the secret of the client is lost as well
+	w.must(w.connectors.Finish(t.Context(), answered(again), browser))
+	w.work()
+	w.is(key, connector.Connected, "")
+	w.is(i, connector.Connected, "")
+	w.begun(i, "")
+	if n := w.auth.count("register"); n != 2 {
+		t.Errorf("%d clients were registered, want 2", n)
+	}
+}
+
+func TestTokensOfAClosedOrganisationAreNotRenewed(t *testing.T) {
+	w := newWorld(t)
+	i, beside := w.authorised("notes"), w.made("weather").ID
+	w.work()
+	asked := w.tools.calls()
+	w.closes(w.org.Org)
+	for range 3 {
+		w.clock.Advance(24 * time.Hour)
+		w.work()
+	}
+	if n := w.auth.count("renew"); n != 0 || w.tools.calls() != asked {
+		t.Errorf("%d renewals, and servers were asked %d times", n, w.tools.calls()-asked)
+	}
+	for _, i := range []id.Connector{i, beside} {
+		w.is(i, connector.Connected, "")
+		w.due(i, -1)
+	}
+}
+
+func TestATokenThatHardlyLivesIsNotRenewedAllTheTime(t *testing.T) {
+	w := newWorld(t)
+	w.auth.lifetime = time.Second
+	i := w.authorised("notes")
+	w.work()
+	for range 120 { // two minutes
+		w.clock.Advance(time.Second)
+		w.work()
+	}
+	if n := w.auth.count("renew"); n != 4 {
+		t.Errorf("%d renewals in two minutes, want 4", n)
+	}
+	// Who needs it has it renewed all the same.
+	before := w.now(i)
+	if !before.Expired(w.clock.Now()) || !before.DueAt.Equal(*before.RenewAt) {
+		w.clock.Advance(time.Second)
+	}
+	c, err := w.connectors.Read(t.Context(), w.member, i)
+	if now := w.now(i); err != nil || now.Version != before.Version+1 || now.Expired(w.clock.Now()) || c.Entries == "" {
+		t.Errorf("%+v, %v; the connector is %+v", c, err, now)
+	}
+	if w.auth.reused != 0 {
+		t.Errorf("%d renewals with what was used up", w.auth.reused)
 	}
 }
 

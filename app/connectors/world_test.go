@@ -116,6 +116,15 @@ func (w *world) organisation() id.Org {
 	return o.ID
 }
 
+// closes closes the organisation, as its provider's deletion does.
+func (w *world) closes(o id.Org) {
+	w.Helper()
+	_, err := w.store.Directory().Organisations().Upsert(w.Context(), org.Organisation{ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) {
+		return o.Close(w.clock.Now()), nil
+	})
+	w.must(err)
+}
+
 func (w *world) person(o id.Org, role org.Role) org.Actor {
 	u := org.User{ID: id.User(w.ids.New()), Name: "Ada", Email: "ada@example.com"}
 	u.ProviderID = string(u.ID)
@@ -389,7 +398,7 @@ func (a *authorizer) Revoke(ctx context.Context, renewal string) error {
 type sealer struct {
 	mu   sync.Mutex
 	key  byte
-	lost bool // no key is there any more
+	lost bool // the keys before this one are not there any more
 }
 
 func (s *sealer) set(key byte, lost bool) {
@@ -409,7 +418,7 @@ func (s *sealer) Open(sealed, bound []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum := sha256.Sum256(bound)
-	if s.lost || len(sealed) < 33 || !bytes.Equal(sealed[1:33], sum[:]) {
+	if len(sealed) < 33 || s.lost && sealed[0] != s.key || !bytes.Equal(sealed[1:33], sum[:]) {
 		return nil, fault.New(fault.Invalid, "It cannot be opened")
 	}
 	return turned(sealed[33:]), nil

@@ -26,11 +26,12 @@ const (
 	// outlasts everything that is done in one go.
 	Hold = 2 * time.Minute
 
-	checkEvery = time.Hour       // while all is well
-	firstRetry = time.Minute     // after a failure; doubled each time
-	lastRetry  = 6 * time.Hour   // at most
-	usedSteps  = time.Minute     // in which lastUsedAt goes
-	leastLife  = 2 * time.Second // of an access token, before it is renewed
+	checkEvery = time.Hour        // while all is well
+	firstRetry = time.Minute      // after a failure; doubled each time
+	lastRetry  = 6 * time.Hour    // at most
+	usedSteps  = time.Minute      // in which lastUsedAt goes
+	renewEvery = 30 * time.Second // at most, however short the token lives
+	renewRetry = 2 * time.Second  // at least, while the token has not expired
 )
 
 // Instance is a provider's tool server as one organisation uses it.
@@ -184,6 +185,13 @@ func (i Instance) Idle() Instance {
 	return i
 }
 
+// Retired returns the instance as one that nothing is to be done for any more, as
+// those of a closed organisation.
+func (i Instance) Retired() Instance {
+	i.DueAt = nil
+	return i
+}
+
 // HandedOn returns the instance as due at now, for somebody else to go on with.
 func (i Instance) HandedOn(now time.Time) Instance {
 	i.DueAt = &now
@@ -193,25 +201,21 @@ func (i Instance) HandedOn(now time.Time) Instance {
 // Failed returns the instance after its server could not be used at now, for a
 // reason that people may read.
 func (i Instance) Failed(reason string, now time.Time) (Instance, error) {
-	to, err := i.status.after(Failed)
-	if err != nil {
-		return i, err
+	i, err := i.failed(reason, now)
+	if err == nil {
+		i.DueAt = i.next(*i.DueAt)
 	}
-	i.status, i.LastError = to, reason
-	i.Failures++
-	i.DueAt = i.next(now.Add(backOff(i.Failures)))
-	return i, nil
+	return i, err
 }
 
-// NotRenewed returns the instance after its token could not be refreshed for now.
-// It is failing once the token has expired.
-func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
-	if i.ExpiresAt != nil && !i.Expired(now) {
-		i.Failures++
-		again := now.Add(min(backOff(i.Failures), max(leastLife, i.ExpiresAt.Sub(now)/2)))
-		i.DueAt = &again
-		return i, nil
-	}
+// Unreadable returns the instance after its credentials could not be opened at now.
+// It is not due for its token before: that cannot be refreshed either.
+func (i Instance) Unreadable(reason string, now time.Time) (Instance, error) {
+	return i.failed(reason, now)
+}
+
+// failed returns the instance after a failure at now, to be tried again later.
+func (i Instance) failed(reason string, now time.Time) (Instance, error) {
 	to, err := i.status.after(Failed)
 	if err != nil {
 		return i, err
@@ -221,6 +225,18 @@ func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
 	again := now.Add(backOff(i.Failures))
 	i.DueAt = &again
 	return i, nil
+}
+
+// NotRenewed returns the instance after its token could not be refreshed for now.
+// It is failing once the token has expired.
+func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
+	if i.ExpiresAt != nil && !i.Expired(now) {
+		i.Failures++
+		again := now.Add(min(backOff(i.Failures), max(renewRetry, i.ExpiresAt.Sub(now)/2)))
+		i.DueAt = &again
+		return i, nil
+	}
+	return i.failed(reason, now)
 }
 
 // Withdrawn returns the instance after its authorization was taken back. It waits
@@ -255,6 +271,15 @@ func (i Instance) Claimed(now time.Time) (Instance, error) {
 	return i, nil
 }
 
+// ClaimedToUse is Claimed for somebody who needs the token at now, and so does not
+// wait for its time where it has expired before.
+func (i Instance) ClaimedToUse(now time.Time) (Instance, error) {
+	if i.Expired(now) && i.DueAt != nil && i.RenewAt != nil && i.DueAt.Equal(*i.RenewAt) { // nobody is at it
+		i = i.HandedOn(now)
+	}
+	return i.Claimed(now)
+}
+
 // RenewalDue reports whether the token is to be refreshed at now, or has expired
 // and cannot be.
 func (i Instance) RenewalDue(now time.Time) bool {
@@ -275,13 +300,14 @@ func (i Instance) expiry() *time.Time {
 
 // renewal is when a token is to be refreshed that came at now: after about four
 // fifths of its life, at a time of its own for each instance, so that those that
-// were authorised together are not all refreshed at once.
+// were authorised together are not all refreshed at once. One that lives too short
+// for that has expired by then.
 func renewal(i id.Connector, now, expires time.Time) time.Time {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(i)) // a hash takes it all
 	percent := 75 + time.Duration(h.Sum32()%11)
-	life := max(leastLife, expires.Sub(now))
-	return now.Add(life / 100 * percent).UTC().Truncate(time.Millisecond)
+	after := max(renewEvery, expires.Sub(now)/100*percent)
+	return now.Add(after).UTC().Truncate(time.Millisecond)
 }
 
 // next is when there is something to do again: at the time, or for the token

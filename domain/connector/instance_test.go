@@ -231,11 +231,15 @@ func TestTokensAreRenewedAfterFourFifthsOfTheirLifeEachAtATimeOfItsOwn(t *testin
 }
 
 func TestATokenThatHardlyLivesIsNotRenewedAllTheTime(t *testing.T) {
-	for _, life := range []time.Duration{-time.Hour, 0, time.Millisecond, time.Second, 2 * time.Second} {
+	for _, life := range []time.Duration{-time.Hour, 0, time.Millisecond, time.Second, 35 * time.Second} {
 		i, err := in(connector.Connected).Renewed(lasting(life), noon)
-		if after := i.RenewAt.Sub(noon); err != nil || after < 1500*time.Millisecond || after > 1700*time.Millisecond || i.RenewAt.Truncate(time.Millisecond) != *i.RenewAt {
+		if after := i.RenewAt.Sub(noon); err != nil || after != 30*time.Second {
 			t.Errorf("a token of %v is renewed after %v, %v", life, after, err)
 		}
+	}
+	i, err := in(connector.Connected).Renewed(lasting(time.Minute), noon)
+	if after := i.RenewAt.Sub(noon); err != nil || after < 45*time.Second || after > 51*time.Second {
+		t.Errorf("a token of a minute is renewed after %v, %v", after, err)
 	}
 }
 
@@ -350,6 +354,7 @@ func TestRenewalIsDueWhenTheTokenIsOldOrHasEnded(t *testing.T) {
 		"ended":                       {at(0), at(-1), true, true},
 		"young, cannot be renewed":    {at(1), nil, false, false},
 		"ended, could not be renewed": {at(0), nil, true, true},
+		"ended before its time":       {at(-1), at(1), false, true},
 	} {
 		i := in(connector.Connected)
 		i.ExpiresAt, i.RenewAt = c.expires, c.renew
@@ -387,6 +392,53 @@ func TestClaims(t *testing.T) {
 		if handed, err := got.HandedOn(noon).Claimed(noon); err != nil || !handed.DueAt.Equal(noon.Add(connector.Hold)) {
 			t.Errorf("%s, handed on: %+v, %v", name, handed, err)
 		}
+	}
+}
+
+func TestATokenThatEndsBeforeItsTimeIsRenewedForWhoNeedsIt(t *testing.T) {
+	i, err := in(connector.Connected).Renewed(lasting(time.Second), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i = i.Idle()
+	second := noon.Add(time.Second)
+	if _, err := i.ClaimedToUse(second.Add(-1)); !fault.Is(err, fault.Conflict) {
+		t.Errorf("before it ends: %v", err)
+	}
+	if _, err := i.Claimed(second); !fault.Is(err, fault.Conflict) {
+		t.Errorf("by who does not need it: %v", err)
+	}
+	claimed, err := i.ClaimedToUse(second)
+	if err != nil || !claimed.DueAt.Equal(second.Add(connector.Hold)) {
+		t.Fatalf("%+v, %v", claimed, err)
+	}
+	if _, err := claimed.ClaimedToUse(second.Add(connector.Hold - 1)); !fault.Is(err, fault.Conflict) {
+		t.Errorf("while somebody is at it: %v", err)
+	}
+	for name, due := range map[string]*time.Time{"never due": nil, "after a failure": new(second.Add(time.Minute))} {
+		i.DueAt = due
+		if _, err := i.ClaimedToUse(second); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	i.DueAt = &second
+	if _, err := i.ClaimedToUse(second); err != nil {
+		t.Errorf("when it is due: %v", err)
+	}
+}
+
+func TestWhatCannotBeOpenedIsTriedAgainLaterEachTimeWhateverItsToken(t *testing.T) {
+	i := in(connector.Connecting)
+	i.ExpiresAt, i.RenewAt = new(noon.Add(-time.Hour)), new(noon.Add(-2*time.Hour))
+	for n, want := range []time.Duration{1, 2, 4} {
+		got, err := i.Unreadable("why", noon)
+		if err != nil || got.Status() != connector.Failing || got.LastError != "why" || got.Failures != n+1 || got.DueAt.Sub(noon) != want*time.Minute {
+			t.Fatalf("after %d times: %+v, %v", n+1, got, err)
+		}
+		i = got
+	}
+	if _, err := in(connector.Disconnected).Unreadable("why", noon); !fault.Is(err, fault.Conflict) {
+		t.Errorf("without credentials: %v", err)
 	}
 }
 

@@ -67,7 +67,7 @@ func Table() []Transition {
 		{From: []Status{Connected}, By: Renewed, To: Connected},
 		{From: []Status{Failing}, By: Renewed, To: Connecting, Also: "the server is tried at once; lastError is forgotten"},
 		{From: tried, By: Answered, To: Connected, Also: "tools and lastUsedAt are noted; lastError is forgotten"},
-		{From: tried, By: Failed, To: Failing, Also: "lastError says why; tried again later, and later each time"},
+		{From: tried, By: Failed, To: Failing, Also: "lastError says why; tried again later, and later each time; also where the credentials cannot be opened"},
 		{From: tried, By: Withdrawn, To: Failing, Also: "not tried again before there are other credentials"},
 	}
 }

@@ -376,6 +376,8 @@ var wrong = []malformed{
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://"}}`, 400, "config.url"},
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"example.com/mcp"}}`, 400, "config.url"},
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"javascript:alert(1)"}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://example.com:99999/mcp"}}`, 400, "config.url"},
+	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://example.com:0/mcp"}}`, 400, "config.url"},
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://exa\u0000mple.com/"}}`, 400, "config.url"},
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://example.com/ HTTP/1.1\r\nX: y"}}`, 400, "config.url"},
 	{"POST /api/v1/connectors as anna", "Idempotency-Key: <repeat:256:k>", `{"providerId":"shell"}`, 400, "Idempotency-Key"},
