@@ -468,7 +468,8 @@ func (c *call) condition() (when condition, err error) {
 }
 
 // versionOfTag reads the one entity tag that a header has, or the version that
-// stands in its place; nil is any.
+// stands in its place; nil is any. A weak tag never matches (RFC 9110, section
+// 13.1.1).
 func versionOfTag(header []string) (*int64, bool) {
 	if len(header) != 1 {
 		return nil, false
@@ -477,14 +478,22 @@ func versionOfTag(header []string) (*int64, bool) {
 	if text == "*" {
 		return nil, true
 	}
-	if tag, ok := strings.CutPrefix(text, `"`); ok {
-		if text, ok = strings.CutSuffix(tag, `"`); !ok {
+	text, weak := strings.CutPrefix(text, "W/")
+	tag, quoted := strings.CutPrefix(text, `"`)
+	if quoted {
+		if text, quoted = strings.CutSuffix(tag, `"`); !quoted {
 			return nil, false
 		}
 		text = strings.TrimSuffix(text, inJSON)
 	}
 	version, err := parseVersion(text)
-	return &version, err == nil
+	if err != nil || weak && !quoted {
+		return nil, false
+	}
+	if weak {
+		version = object.Inexact
+	}
+	return &version, true
 }
 
 // parseVersion reads the number of a version, as we write it.

@@ -286,6 +286,7 @@ func TestReplacingBumpsTheVersionInEveryForm(t *testing.T) {
 
 func TestAWriteThatExpectsAnotherVersionIsAConflict(t *testing.T) {
 	const conflict = "Version conflict: version 7 was expected, and version 2 is stored"
+	const weak = "Version conflict: a weak entity tag names no version for certain, and version 2 is stored"
 	for _, test := range []struct {
 		name, query, match string
 		status             int
@@ -302,7 +303,12 @@ func TestAWriteThatExpectsAnotherVersionIsAConflict(t *testing.T) {
 		{"another version in the query", "?expectedVersion=7", ``, 409, conflict},
 		{"none", "", `0`, 409, "Version conflict: version 0 was expected, and version 2 is stored"},
 		{"two tags", "", `"2", "3"`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
-		{"a weak tag", "", `W/"2"`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
+		{"a weak tag", "", `W/"2"`, 409, weak},
+		{"a weak tag of the JSON", "", `W/"2-json"`, 409, weak},
+		{"a weak version", "", `W/2`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
+		{"a weak any", "", `W/*`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
+		{"half a weak tag", "", `W/"2`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
+		{"somebody else's weak tag", "", `W/"abc"`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
 		{"half a tag", "", `"2`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
 		{"somebody else's tag", "", `"abc"`, 400, "If-Match must be one entity tag of the file's, its version, or *"},
 		{"nothing", "", ``, 200, ""},

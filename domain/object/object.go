@@ -136,16 +136,24 @@ func (o Object) Typed(mime string) (Object, error) {
 	return o, err
 }
 
+// Inexact is what a write expects whose sender cannot say for certain which version
+// they have. It is never stored.
+const Inexact int64 = -1
+
 // Expect decides whether a write that expects a version may go on: the one that
 // is stored, 0 where nothing is; nil expects nothing.
 func (o Object) Expect(version *int64) error {
 	if version == nil || *version == o.Version {
 		return nil
 	}
-	if o.Version == 0 {
-		return fault.New(fault.Conflict, "Version conflict: version %d was expected, and nothing is stored", *version)
+	expected := fmt.Sprintf("version %d was expected", *version)
+	if *version == Inexact {
+		expected = "a weak entity tag names no version for certain"
 	}
-	return fault.New(fault.Conflict, "Version conflict: version %d was expected, and version %d is stored", *version, o.Version)
+	if o.Version == 0 {
+		return fault.New(fault.Conflict, "Version conflict: %s, and nothing is stored", expected)
+	}
+	return fault.New(fault.Conflict, "Version conflict: %s, and version %d is stored", expected, o.Version)
 }
 
 // VisibleTo reports whether the actor, of the same organisation, sees the
