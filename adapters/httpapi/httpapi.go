@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,8 @@ type Options struct {
 	AdminSecret string   // empty: there are no operator endpoints
 	Origins     []string // of browser clients; empty: none
 	Rates       Rates
-	Heartbeat   time.Duration // between the comments that keep streams open; 0: 30 seconds
+	Proxies     []netip.Prefix // whose X-Forwarded-For is believed, IPv4 as such; empty: nobody's
+	Heartbeat   time.Duration  // between the comments that keep streams open; 0: 30 seconds
 
 	Document []byte // the OpenAPI document as JSON
 	JWKS     []byte // the public keys of service tokens

@@ -29,7 +29,7 @@ var (
 // ServeHTTP takes a request through the chain: its id, recovery from panics,
 // the log line, the measurements and the trace around CORS and the routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{w: w, r: r, since: a.Now(), address: addressOf(r.RemoteAddr), id: a.requestID(r)}
+	c := &call{w: w, r: r, since: a.Now(), address: clientOf(r, a.Proxies), id: a.requestID(r)}
 	c.hurry()
 	c.set("X-Request-Id", c.id)
 	h := w.Header()

@@ -22,9 +22,10 @@ const chatPath = prefix + "/chat"
 // CheckPath is where devices ask for updates. The answer is in memory.
 const CheckPath = prefix + "/updates/check"
 
-// CheckHeaders are the headers that an answer to that may depend on.
+// CheckHeaders are the headers that an answer to that, or what is noted of it, may
+// depend on.
 func CheckHeaders() []string {
-	return []string{"If-None-Match", "Origin", "Traceparent", "Tracestate", "X-Request-Id"}
+	return []string{"If-None-Match", "Origin", "Traceparent", "Tracestate", "X-Forwarded-For", "X-Request-Id"}
 }
 
 // handler answers one request, or returns the error that errors.go answers

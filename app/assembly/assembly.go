@@ -223,8 +223,8 @@ func newWorkspaces(store ports.Store, clock ports.Clock, ids ports.IDs, o *objec
 	return workspaces.New(store, clock, ids, o.Sweep)
 }
 
-func newUpkeep(c Config, store ports.Store, blobs ports.Blobs, clock ports.Clock) *upkeep.Upkeep {
-	return upkeep.New(store, blobs, clock, c.retention())
+func newUpkeep(c Config, store ports.Store, blobs ports.Blobs, clock ports.Clock, s *connectors.Connectors) *upkeep.Upkeep {
+	return upkeep.New(store, blobs, clock, s, c.retention())
 }
 
 type webhooksNeeds struct {
@@ -281,6 +281,10 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	if err != nil {
 		return nil, err // checked with the configuration
 	}
+	proxies, err := parseProxies(n.Config.Proxies)
+	if err != nil {
+		return nil, err // likewise
+	}
 	document, err := docs.JSON()
 	if err != nil {
 		return nil, err
@@ -293,7 +297,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
 		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.heartbeat(),
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
-		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates,
+		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates, Proxies: proxies,
 		Document: document, JWKS: n.Keys,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {

@@ -172,6 +172,39 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 	}
 }
 
+func TestTrustedProxies(t *testing.T) {
+	addresses := func(n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf("10.0.0.%d", i)
+		}
+		return strings.Join(all, ",")
+	}
+	for text, want := range map[string]int{"": 0, " ": 0, "127.0.0.1": 1, "10.1.0.0/16, ::1,fd00::/8": 3, "0.0.0.0/1": 1, addresses(maxProxies): maxProxies} {
+		c := read(t, "COLLAB_TRUSTED_PROXIES="+text)
+		if got, err := parseProxies(c.Proxies); err != nil || len(got) != want {
+			t.Errorf("%q is %v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"10.0.0.1,proxy":           `"proxy" is neither a network`,
+		"10.0.0.1,":                `"" is neither a network`,
+		"10.0.0.1:80":              `"10.0.0.1:80" is neither a network`,
+		"10.1.2.3/8":               `the network is 10.0.0.0/8`,
+		"::ffff:10.0.0.1":          `must be written as a network of IPv4`,
+		"10.0.0.1,0.0.0.0/0":       `"0.0.0.0/0" is everybody`,
+		"::/0":                     `"::/0" is everybody`,
+		addresses(maxProxies + 1):  `there are 101 addresses and networks, of which 100 are allowed`,
+		"10.0.0.1;10.0.0.2":        `"10.0.0.1;10.0.0.2" is neither a network`,
+		"http://proxy.example.com": `"http://proxy.example.com" is neither a network`,
+	} {
+		_, err := ReadConfig([]string{"COLLAB_TRUSTED_PROXIES=" + text})
+		if err == nil || !strings.HasPrefix(err.Error(), "COLLAB_TRUSTED_PROXIES: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+}
+
 func TestAnEmptyVariableIsAsIfUnsetExceptForSecrets(t *testing.T) {
 	c := read(t, "COLLAB_LISTEN=", "COLLAB_IDENTITY_WEBHOOK_SECRETS=", "COLLAB_STRIPE_WEBHOOK_SECRETS=", "COLLAB_ADMIN_SECRET=")
 	if c.Listen != "127.0.0.1:8080" {

@@ -76,6 +76,7 @@ type Config struct {
 	AdminSecret  string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
 	CORSOrigins  []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	RateLimits   string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m"`
+	Proxies      string   `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is believed, such as 127.0.0.1, comma separated; empty: nobody's"`
 	MaxUpload    string   `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" or:"104857600"`
 	Heartbeat    string   `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" or:"30s"`
 	Retention    string   `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" or:"168h"`
@@ -202,6 +203,9 @@ func (c Config) check() error {
 	if _, err := httpapi.ParseRates(c.RateLimits); err != nil {
 		add("COLLAB_RATE_LIMITS: %v", err)
 	}
+	if _, err := parseProxies(c.Proxies); err != nil {
+		add("COLLAB_TRUSTED_PROXIES: %v", err)
+	}
 	if _, err := egress.ParseNetworks(c.ConnectorNetworks); err != nil {
 		add("COLLAB_CONNECTOR_NETWORKS: %v", err)
 	}
@@ -293,6 +297,27 @@ func (c Config) openai() bool    { return c.OpenAIKey != "" || c.OpenAIURL != ""
 func (c Config) localModel() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	return !c.Production() && err == nil && loopback(host)
+}
+
+// maxProxies is how many addresses and networks of proxies there may be: each may be
+// held against a request's addresses.
+const maxProxies = 100
+
+// parseProxies reads the addresses and networks of proxies.
+func parseProxies(s string) ([]netip.Prefix, error) {
+	proxies, err := egress.ParseNetworks(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range proxies {
+		if n.Bits() == 0 {
+			return nil, fmt.Errorf("%q is everybody, and so any client could say that it has any address", n)
+		}
+	}
+	if len(proxies) > maxProxies {
+		return nil, fmt.Errorf("there are %d addresses and networks, of which %d are allowed: name networks", len(proxies), maxProxies)
+	}
+	return proxies, nil
 }
 
 func (c Config) heartbeat() time.Duration { return duration(c.Heartbeat) }

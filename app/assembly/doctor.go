@@ -53,6 +53,7 @@ var checks = []struct {
 }{
 	{"address", (*doctor).address},
 	{"public-url", (*doctor).publicURL},
+	{"proxies", (*doctor).proxies},
 	{"data", (*doctor).data},
 	{"database", (*doctor).database},
 	{"bucket", (*doctor).bucket},

@@ -19,6 +19,7 @@ import (
 
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
+	"collab/adapters/httpapi"
 	"collab/adapters/natsbus"
 	"collab/adapters/servicetoken"
 	"collab/adapters/system"
@@ -111,6 +112,28 @@ func (d *doctor) publicURL(ctx context.Context, l *lines) {
 		l.note(later, "%s answers %d for /healthz, which a server that runs does not", bare(d.c.PublicURL), status)
 	default:
 		l.ok("%s (%s) answers", bare(d.c.PublicURL), strings.Join(to, ", "))
+	}
+}
+
+// proxies says whose word on a client's address counts. In production there is a
+// proxy, as the server does not speak TLS.
+func (d *doctor) proxies(_ context.Context, l *lines) {
+	believed, err := parseProxies(d.c.Proxies)
+	if err != nil {
+		return // checked with the configuration
+	}
+	switch {
+	case len(believed) > 0:
+		l.ok("X-Forwarded-For is believed of %d addresses and networks", len(believed))
+	case !d.c.Production():
+		l.note("", "X-Forwarded-For is believed of nobody, as COLLAB_TRUSTED_PROXIES is not set")
+	default:
+		const remedy = "set COLLAB_TRUSTED_PROXIES to the addresses that the proxy comes from"
+		if rates, err := httpapi.ParseRates(d.c.RateLimits); err == nil && rates.Address.Count > 0 {
+			l.note(remedy+", or leave address= out of COLLAB_RATE_LIMITS", "all clients of a proxy have its address: they share the limit of %d requests in %g seconds", rates.Address.Count, rates.Address.Per.Seconds())
+			return
+		}
+		l.note(remedy, "all clients of a proxy have its address, in the log and the audit log")
 	}
 }
 

@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// maxForwarded bounds how many entries of X-Forwarded-For are looked at.
+const maxForwarded = 32
+
+// clientOf returns the network address of who sent a request, without its port:
+// the connection's other end, unless that is one of the proxies. What a proxy
+// says is then believed of the one before it, from the last entry of
+// X-Forwarded-For to the first that is no proxy's. Whatever a client puts in
+// front of that is not looked at.
+func clientOf(r *http.Request, proxies []netip.Prefix) string {
+	lines := r.Header["X-Forwarded-For"]
+	if len(proxies) == 0 || len(lines) == 0 {
+		return addressOf(r.RemoteAddr)
+	}
+	client, ok := parseForwarded(r.RemoteAddr)
+	if !ok || !among(proxies, client) {
+		return addressOf(r.RemoteAddr)
+	}
+	looked := 0
+	for _, line := range slices.Backward(lines) {
+		for rest, more := line, true; more; looked++ {
+			var entry string
+			rest, entry, more = cutLast(rest)
+			before, ok := parseForwarded(entry)
+			if !ok || looked == maxForwarded {
+				return client.String()
+			}
+			client = before
+			if !among(proxies, client) {
+				return client.String()
+			}
+		}
+	}
+	return client.String()
+}
+
+// parseForwarded reads an address that may have a port, and brackets where it is
+// of IPv6. Its zone counts for nothing, and an address of IPv4 is one however it
+// is written.
+func parseForwarded(s string) (netip.Addr, bool) {
+	s = strings.Trim(s, " \t")
+	var a netip.Addr
+	var err error
+	switch bracket := strings.HasPrefix(s, "["); {
+	case bracket && strings.HasSuffix(s, "]"):
+		a, err = netip.ParseAddr(s[1 : len(s)-1])
+	case bracket || strings.Count(s, ":") == 1:
+		var with netip.AddrPort
+		with, err = netip.ParseAddrPort(s)
+		a = with.Addr()
+	default:
+		a, err = netip.ParseAddr(s)
+	}
+	return a.Unmap().WithZone(""), err == nil
+}
+
+// cutLast cuts the last entry off a list; more says that there is one before it.
+func cutLast(list string) (before, last string, more bool) {
+	i := strings.LastIndexByte(list, ',')
+	return list[:max(i, 0)], list[i+1:], i >= 0
+}
+
+func among(networks []netip.Prefix, a netip.Addr) bool {
+	for _, n := range networks {
+		if n.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,252 @@
+package httpapi
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// networks reads networks that are separated by blanks.
+func networks(s string) (all []netip.Prefix) {
+	for n := range strings.FieldsSeq(s) {
+		all = append(all, netip.MustParsePrefix(n))
+	}
+	return all
+}
+
+// forwarded is a request from somewhere, with lines of X-Forwarded-For.
+func forwarded(remote string, lines ...string) *http.Request {
+	r := get("/test")
+	r.RemoteAddr = remote
+	if lines != nil {
+		r.Header["X-Forwarded-For"] = lines
+	}
+	return r
+}
+
+func TestTheClientIsWhoTheProxiesSay(t *testing.T) {
+	const proxy = "10.0.0.1:4000"
+	many := func(n int) string { return strings.Repeat(", 10.0.0.9", n) }
+	for name, test := range map[string]struct {
+		proxies string
+		remote  string
+		lines   []string
+		want    string
+	}{
+		"nobody is believed":                  {"", proxy, []string{"192.0.2.1"}, "10.0.0.1"},
+		"a connection without the header":     {"10.0.0.0/8", proxy, nil, "10.0.0.1"},
+		"a client that is no proxy":           {"10.0.0.0/8", "192.0.2.9:4000", []string{"192.0.2.1"}, "192.0.2.9"},
+		"a client of IPv6 that is no proxy":   {"10.0.0.0/8", "[2001:db8::9]:4000", []string{"192.0.2.1"}, "2001:db8::9"},
+		"a connection without an address":     {"10.0.0.0/8", "@", []string{"192.0.2.1"}, "@"},
+		"a proxy":                             {"10.0.0.0/8", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		"a single address":                    {"10.0.0.1/32", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		"the address beside it":               {"10.0.0.2/32", proxy, []string{"192.0.2.1"}, "10.0.0.1"},
+		"one of several networks":             {"fd00::/8 10.0.0.0/8", proxy, []string{"192.0.2.1"}, "192.0.2.1"},
+		"a proxy of IPv6":                     {"fd00::/8", "[fd00::1]:4000", []string{"2001:db8::1"}, "2001:db8::1"},
+		"a proxy with a zone":                 {"fe80::/10", "[fe80::1%eth0]:4000", []string{"2001:db8::1"}, "2001:db8::1"},
+		"a proxy of IPv4 in IPv6":             {"10.0.0.0/8", "[::ffff:10.0.0.1]:4000", []string{"192.0.2.1"}, "192.0.2.1"},
+		"what the client put in front":        {"10.0.0.0/8", proxy, []string{"198.51.100.1, 192.0.2.1"}, "192.0.2.1"},
+		"a proxy that the client put there":   {"10.0.0.0/8", proxy, []string{"198.51.100.1, 10.0.0.7, 192.0.2.1"}, "192.0.2.1"},
+		"a line that the client put in front": {"10.0.0.0/8", proxy, []string{"198.51.100.1", "192.0.2.1"}, "192.0.2.1"},
+		"proxies behind one another":          {"10.0.0.0/8", proxy, []string{"198.51.100.1, 192.0.2.1, 10.0.0.3,10.0.0.2"}, "192.0.2.1"},
+		"each with a line of its own":         {"10.0.0.0/8", proxy, []string{"198.51.100.1", "192.0.2.1", "10.0.0.3", "10.0.0.2"}, "192.0.2.1"},
+		"a proxy that is not ours":            {"10.0.0.0/8", proxy, []string{"198.51.100.1, 203.0.113.1, 10.0.0.2"}, "203.0.113.1"},
+		"proxies alone":                       {"10.0.0.0/8", proxy, []string{"10.0.0.4", "10.0.0.3, 10.0.0.2"}, "10.0.0.4"},
+		"a name":                              {"10.0.0.0/8", proxy, []string{"192.0.2.1, unknown"}, "10.0.0.1"},
+		"a name behind a proxy":               {"10.0.0.0/8", proxy, []string{"192.0.2.1, unknown, 10.0.0.2"}, "10.0.0.2"},
+		"an empty line":                       {"10.0.0.0/8", proxy, []string{""}, "10.0.0.1"},
+		"an empty entry":                      {"10.0.0.0/8", proxy, []string{"192.0.2.1,,10.0.0.2"}, "10.0.0.2"},
+		"an empty entry that nobody looks at": {"10.0.0.0/8", proxy, []string{",192.0.2.1"}, "192.0.2.1"},
+		"as many proxies as are looked at":    {"10.0.0.0/8", proxy, []string{"192.0.2.1" + many(maxForwarded-1)}, "192.0.2.1"},
+		"one more":                            {"10.0.0.0/8", proxy, []string{"192.0.2.1" + many(maxForwarded)}, "10.0.0.9"},
+		"one more, over lines":                {"10.0.0.0/8", proxy, append([]string{"192.0.2.1"}, slices.Repeat([]string{"10.0.0.9"}, maxForwarded)...), "10.0.0.9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := clientOf(forwarded(test.remote, test.lines...), networks(test.proxies)); got != test.want {
+				t.Errorf("it is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestFormsOfForwardedAddresses(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.1":              "192.0.2.1",
+		" \t192.0.2.1 ":          "192.0.2.1",
+		"192.0.2.1:5":            "192.0.2.1",
+		"2001:DB8:0::1":          "2001:db8::1",
+		"[2001:db8::1]":          "2001:db8::1",
+		"[2001:db8::1]:5":        "2001:db8::1",
+		"::ffff:192.0.2.1":       "192.0.2.1",
+		"[::ffff:192.0.2.1]:5":   "192.0.2.1",
+		"fe80::1%eth0":           "fe80::1",
+		"[fe80::1%eth0]:5":       "fe80::1",
+		"":                       "",
+		"_hidden":                "",
+		"unknown":                "",
+		"localhost":              "",
+		"192.0.2":                "",
+		"192.0.2.01":             "",
+		"192.0.2.1:":             "",
+		"192.0.2.1:x":            "",
+		"192.0.2.1:65536":        "",
+		"192.0.2.1/32":           "",
+		"192.0.2.1 192.0.2.2":    "",
+		"2001:db8::1]":           "",
+		"[2001:db8::1":           "",
+		"[":                      "",
+		"[]":                     "",
+		"[]:5":                   "",
+		"[2001:db8::1]5":         "",
+		`"[2001:db8::1]:5"`:      "",
+		"for=192.0.2.1":          "",
+		"192.0.2.1\x00":          "",
+		"2001:db8::1:2:3:4:5:6":  "",
+		strings.Repeat("1", 1e4): "",
+		strings.Repeat(":", 1e4): "",
+	} {
+		if a, ok := parseForwarded(text); ok != (want != "") || ok && a.String() != want {
+			t.Errorf("%.40q is %v, %v, want %q", text, a, ok, want)
+		}
+	}
+}
+
+// Whatever a client sends, over however many of our proxies: it is the address
+// that the first of them saw.
+func TestNoClientChoosesItsAddress(t *testing.T) {
+	proxies := networks("10.0.0.0/8 192.0.2.128/25 fd00::/8")
+	ours := rapid.SampledFrom([]string{"10.0.0.1", "10.255.1.2", "192.0.2.200", "fd00::1", "fd12:3456::ffff"})
+	theirs := rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.127", "198.51.100.7", "2001:db8::1", "fe80::1", "11.0.0.1", "::1"})
+	sent := rapid.SliceOfN(rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9a-f:., %\[\]]*`), ours, theirs), 0, 4)
+	rapid.Check(t, func(t *rapid.T) {
+		// written is one of the ways to write an address.
+		written := func(address string) string {
+			a := netip.MustParseAddr(address)
+			forms := []string{address, netip.AddrPortFrom(a, 4000).String(), " " + address + "\t"}
+			if a.Is4() {
+				forms = append(forms, "::ffff:"+address, "[::ffff:"+address+"]:4000")
+			} else {
+				forms = append(forms, address+"%eth0", "["+address+"]", "["+address+"%eth0]:4000", strings.ToUpper(address), a.StringExpanded())
+			}
+			return rapid.SampledFrom(forms).Draw(t, "form")
+		}
+		client := theirs.Draw(t, "client")
+		lines := sent.Draw(t, "sent")
+		remote := netip.AddrPortFrom(netip.MustParseAddr(client), 4000).String()
+		last := client
+		for range rapid.IntRange(0, maxForwarded).Draw(t, "proxies") {
+			if saw := written(last); len(lines) > 0 && rapid.Bool().Draw(t, "same line") {
+				lines[len(lines)-1] += "," + saw
+			} else {
+				lines = append(lines, saw)
+			}
+			last = ours.Draw(t, "proxy")
+			remote = netip.AddrPortFrom(netip.MustParseAddr(last), 4000).String()
+		}
+		if got := clientOf(forwarded(remote, lines...), proxies); got != client {
+			t.Fatalf("from %s with %q: %q, want %s", remote, lines, got, client)
+		}
+	})
+}
+
+func FuzzClientOf(f *testing.F) {
+	for _, lines := range []string{
+		"", "192.0.2.1", "192.0.2.1, 10.0.0.2", "192.0.2.1\n10.0.0.2", "[2001:db8::1]:5,10.0.0.2", "fe80::1%eth0", "::ffff:10.0.0.2",
+		",", "unknown, 10.0.0.2", strings.Repeat("10.0.0.2,", 40), "192.0.2.1:5, [fd00::1%x]",
+	} {
+		f.Add(lines, "10.0.0.1:4000")
+		f.Add(lines, "192.0.2.9:4000")
+		f.Add(lines, "[::ffff:10.0.0.1]:4000")
+	}
+	proxies := networks("10.0.0.0/8 fd00::/8")
+	f.Fuzz(func(t *testing.T, header, remote string) {
+		lines := strings.Split(header, "\n")
+		got := clientOf(forwarded(remote, lines...), proxies)
+
+		// The same, by what is written down of it.
+		entries := strings.Split(strings.Join(lines, ","), ",")
+		entries = entries[max(0, len(entries)-maxForwarded):]
+		want, chosen := addressOf(remote), false
+		if last, ok := parseForwarded(remote); ok && among(proxies, last) {
+			for _, e := range slices.Backward(entries) {
+				a, ok := parseForwarded(e)
+				if chosen = ok && !among(proxies, a); ok {
+					last = a
+				}
+				if !ok || chosen {
+					break
+				}
+			}
+			want = last.String()
+		}
+		if got != want {
+			t.Fatalf("from %q with %q: %q, want %q", remote, lines, got, want)
+		}
+		if chosen {
+			if more := clientOf(forwarded(remote, append([]string{"198.51.100.1, 10.0.0.3"}, lines...)...), proxies); more != got {
+				t.Fatalf("with another line in front of %q it is %q and not %q", lines, more, got)
+			}
+		}
+	})
+}
+
+func TestFindingTheClientMakesNextToNoGarbage(t *testing.T) {
+	direct := forwarded("192.0.2.9:4000", "198.51.100.1, 192.0.2.1")
+	behind := forwarded("10.0.0.1:4000", "198.51.100.1, [2001:db8::1]:5", "10.0.0.3:80, 10.0.0.2")
+	for _, test := range []struct {
+		name    string
+		r       *http.Request
+		proxies []netip.Prefix
+		most    float64
+	}{
+		{"without proxies", behind, nil, 0},
+		{"of somebody who is none", direct, networks("10.0.0.0/8"), 0},
+		{"behind two", behind, networks("fd00::/8 10.0.0.0/8"), 1},
+	} {
+		if n := testing.AllocsPerRun(100, func() { clientOf(test.r, test.proxies) }); n > test.most {
+			t.Errorf("%s it makes %v allocations", test.name, n)
+		}
+	}
+}
+
+// What is limited, logged and noted of an actor is the same address.
+func TestLimitsAndTheLogGoByTheForwardedAddress(t *testing.T) {
+	logs, b := logging(slog.LevelInfo)
+	a := serving(t, http.MethodGet, open, (*call).succeed, logs, func(o *Options) {
+		o.Rates, o.Proxies = Rates{Address: Rate{2, time.Hour}}, networks("10.0.0.0/8")
+	})
+	var want []string
+	for _, step := range []struct {
+		remote, line, address string
+		status                int
+	}{
+		{"10.0.0.1:1", "192.0.2.1", "192.0.2.1", 200},
+		{"10.0.0.2:1", "198.51.100.1, 192.0.2.1", "192.0.2.1", 200},
+		{"10.0.0.1:1", "198.51.100.2, 192.0.2.1", "192.0.2.1", 429},
+		{"10.0.0.1:1", "192.0.2.2", "192.0.2.2", 200},
+		{"192.0.2.1:1", "192.0.2.2", "192.0.2.1", 429}, // past the proxies it is who it is
+		{"10.0.0.1:1", "2001:db8::1", "2001:db8::1", 200},
+		{"10.0.0.1:1", "2001:db8::2", "2001:db8::2", 200},
+		{"10.0.0.1:1", "2001:db8::3", "2001:db8::3", 429}, // of the same network
+		{"10.0.0.1:1", "unknown", "10.0.0.1", 200},
+	} {
+		if w := send(a, forwarded(step.remote, step.line)); w.Code != step.status {
+			t.Errorf("%s with %s gets %d, want %d", step.remote, step.line, w.Code, step.status)
+		}
+		want = append(want, step.address)
+	}
+	var got []string
+	for _, line := range lines(t, b) {
+		got = append(got, fmt.Sprint(line["address"]))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the log has %v, want %v", got, want)
+	}
+}
