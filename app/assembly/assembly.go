@@ -223,8 +223,8 @@ func newWorkspaces(store ports.Store, clock ports.Clock, ids ports.IDs, o *objec
 	return workspaces.New(store, clock, ids, o.Sweep)
 }
 
-func newUpkeep(c Config, store ports.Store, blobs ports.Blobs, clock ports.Clock) *upkeep.Upkeep {
-	return upkeep.New(store, blobs, clock, c.retention())
+func newUpkeep(c Config, store ports.Store, blobs ports.Blobs, clock ports.Clock, s *connectors.Connectors) *upkeep.Upkeep {
+	return upkeep.New(store, blobs, clock, s, c.retention())
 }
 
 type webhooksNeeds struct {

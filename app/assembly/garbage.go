@@ -40,7 +40,7 @@ func Collect(ctx context.Context, c Config, dry bool, out, log io.Writer) (err e
 	defer func() { err = errors.Join(err, blobs.Close()) }()
 
 	n := 0
-	err = upkeep.New(db, blobs, system.Clock{}, c.retention()).Collect(ctx, true, dry, func(g upkeep.Garbage) error {
+	err = upkeep.New(db, blobs, system.Clock{}, nil, c.retention()).Collect(ctx, true, dry, func(g upkeep.Garbage) error {
 		n++
 		_, err := fmt.Fprintf(out, "%s  %s, since %s\n", g.Name, g.Reason, g.Since.UTC().Format("2006-01-02T15:04:05Z"))
 		return err

@@ -234,18 +234,8 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 		if err != nil {
 			return err
 		}
-		if was.Version > 0 {
-			c, err := s.open(ctx, r, was)
-			switch {
-			case isUnreadable(err):
-				// Nobody can take it back, and nobody can use it.
-				s.Log.Error("an authorization is not taken back at its provider", "instance", string(i), "org", string(actor.Org), "error", err)
-			case err != nil:
-				return err
-			}
-			if err := s.revokeLater(ctx, r, actor.Org, i, c); err != nil {
-				return err
-			}
+		if err := s.takeBack(ctx, r, was); err != nil {
+			return err
 		}
 		if err := r.Connections().Connectors().Remove(ctx, actor.Org, i); err != nil {
 			return err
@@ -257,4 +247,44 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 	}
 	s.wake()
 	return nil
+}
+
+// Leave has the authorizations of an organisation taken back at their providers,
+// once the transaction that erases its instances has ended. The organisation is
+// locked, so that no instance is added meanwhile.
+func (s *Connectors) Leave(ctx context.Context, r ports.Records, o id.Org) error {
+	all, err := r.Connections().Connectors().List(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		was, err := r.Connections().Connectors().Update(ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })
+		if fault.Is(err, fault.NotFound) {
+			continue // it was deleted meanwhile
+		}
+		if err == nil {
+			err = s.takeBack(ctx, r, was)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBack notes that the authorization of an instance that r keeps locked is to be
+// taken back, if it has one.
+func (s *Connectors) takeBack(ctx context.Context, r ports.Records, i connector.Instance) error {
+	if i.Version == 0 {
+		return nil
+	}
+	c, err := s.open(ctx, r, i)
+	switch {
+	case isUnreadable(err):
+		// Nobody can take it back, and nobody can use it.
+		s.Log.Error("an authorization is not taken back at its provider", "instance", string(i.ID), "org", string(i.Org), "error", err)
+	case err != nil:
+		return err
+	}
+	return s.revokeLater(ctx, r, i.Org, i.ID, c)
 }

@@ -16,6 +16,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
+	"collab/ports"
 )
 
 // given stores an API key.
@@ -399,6 +400,45 @@ func TestDeletionTakesAnAuthorizationBack(t *testing.T) {
 	w.work()
 	if n := w.auth.count("revoke"); n != 12 || len(w.auth.valid) != 0 {
 		t.Errorf("%d attempts, and %v are valid", n, w.auth.valid)
+	}
+}
+
+func TestErasureTakesAuthorizationsBack(t *testing.T) {
+	w := newWorld(t)
+	w.authorised("notes")
+	w.authorised("calendar")
+	lost := w.authorised("desk")
+	w.given(w.made("search").ID)
+	w.made("shell")
+	w.must(w.store.Connections().Credentials().Put(t.Context(), w.org.Org, connector.Sealed{Instance: lost, Version: 1, Entries: []byte{1}}))
+	w.work()
+	w.closes(w.org.Org)
+	erase := func(end error) error {
+		return w.store.Atomic(t.Context(), func(r ports.Records) error {
+			w.must(w.connectors.Leave(t.Context(), r, w.org.Org))
+			w.must(r.Directory().Organisations().Erase(t.Context(), w.org.Org, w.clock.Now()))
+			return end
+		})
+	}
+	if err := erase(errOurs); !errors.Is(err, errOurs) {
+		t.Fatal(err)
+	}
+	w.work()
+	if n := w.auth.count("revoke"); n != 0 {
+		t.Errorf("%d authorizations were taken back of who was not erased", n)
+	}
+	w.must(erase(nil))
+	w.work()
+	if n := w.auth.count("revoke"); n != 2 || len(w.auth.valid) != 1 {
+		t.Errorf("%d authorizations were taken back, and %v are valid", n, w.auth.valid)
+	}
+	if strings.Count(w.log.String(), "is not taken back") != 2 { // in each of the attempts
+		t.Errorf("the log has %s", w.log)
+	}
+	w.must(erase(nil)) // again is harmless
+	w.work()
+	if n := w.auth.count("revoke"); n != 2 {
+		t.Errorf("%d attempts", n)
 	}
 }
 

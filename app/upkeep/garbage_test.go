@@ -462,7 +462,7 @@ func TestAStoreOfBlobsThatIsAnotherDatabasesIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := upkeep.New(fresh.Store, other.Blobs, fresh.Clock, time.Hour)
+	stranger := upkeep.New(fresh.Store, other.Blobs, fresh.Clock, nil, time.Hour)
 	err = stranger.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("%s was removed", g.Name) })
 	if !fault.Is(err, fault.Conflict) {
 		t.Errorf("collecting in another's store: %v", err)

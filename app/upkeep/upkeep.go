@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"collab/app/connectors"
 	"collab/domain/org"
 	"collab/domain/release"
 	"collab/ports"
@@ -18,16 +19,19 @@ const inboxRetention = 90 * 24 * time.Hour
 
 // Upkeep is the regular work.
 type Upkeep struct {
-	store     ports.Store
-	blobs     ports.Blobs
-	clock     ports.Clock
-	retention time.Duration
+	store      ports.Store
+	blobs      ports.Blobs
+	clock      ports.Clock
+	connectors *connectors.Connectors
+	retention  time.Duration
 }
 
 // New returns the regular work over the store and its blobs. Retention is how
-// long entries stay in the log of changes.
-func New(store ports.Store, blobs ports.Blobs, clock ports.Clock, retention time.Duration) *Upkeep {
-	return &Upkeep{store: store, blobs: blobs, clock: clock, retention: retention}
+// long entries stay in the log of changes. The use cases of connectors take
+// leave of the providers of organisations that are erased; Collect does without
+// them.
+func New(store ports.Store, blobs ports.Blobs, clock ports.Clock, c *connectors.Connectors, retention time.Duration) *Upkeep {
+	return &Upkeep{store: store, blobs: blobs, clock: clock, connectors: c, retention: retention}
 }
 
 // Run does everything once. A step that fails does not keep the others from
@@ -55,7 +59,15 @@ func (u *Upkeep) erase(ctx context.Context, now time.Time) error {
 	var failed error
 	for _, o := range due {
 		if o.Erasable(now) {
-			failed = errors.Join(failed, u.store.Directory().Organisations().Erase(ctx, o.ID, now))
+			failed = errors.Join(failed, u.store.Atomic(ctx, func(r ports.Records) error {
+				if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
+					return err
+				}
+				if err := u.connectors.Leave(ctx, r, o.ID); err != nil {
+					return err
+				}
+				return r.Directory().Organisations().Erase(ctx, o.ID, now)
+			}))
 		}
 	}
 	return failed

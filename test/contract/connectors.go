@@ -465,6 +465,31 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			r.DueAt = longAgo(5)
 			that(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
 		},
+		"an organisation is erased together with what it leaves behind, or not at all": func(w *world) {
+			w.claims()
+			o := w.org().ID
+			i := w.dueConnector(o, 0)
+			r := someRevocation(o, longAgo(0))
+			r.ID = i.ID
+			erase := func(end error) error {
+				return w.store.Atomic(w.ctx, func(rs ports.Records) error {
+					_, err := rs.Directory().Organisations().Lock(w.ctx, o)
+					w.ok(err)
+					that(rs.Connections().Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })).is(w, i)
+					w.ok(rs.Connections().Revocations().Add(w.ctx, r))
+					w.ok(rs.Directory().Organisations().Erase(w.ctx, o, at(300)))
+					return end
+				})
+			}
+			no := errors.New("no")
+			w.unchanged(erase(no), no)
+			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			that(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, nil)
+			w.ok(erase(nil))
+			that(w.connectors().Get(w.ctx, o, i.ID)).missing(w)
+			r.DueAt = longAgo(5)
+			that(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
+		},
 		"what is passed in and handed out is the caller's": func(w *world) {
 			w.claims()
 			o := w.org().ID

@@ -7,6 +7,7 @@ import (
 	"collab/adapters/memory"
 	"collab/adapters/servicetoken"
 	"collab/app/access"
+	"collab/app/connectors"
 	"collab/app/members"
 	"collab/app/upkeep"
 	"collab/domain/fault"
@@ -206,7 +207,7 @@ func TestAClosedOrganisationIsErasedAfterThirtyDays(t *testing.T) {
 		func(o org.Organisation) (org.Organisation, error) { return o.Close(c.Clock.Now()), nil }); err != nil {
 		t.Fatal(err)
 	}
-	work := upkeep.New(c.Store, nil, c.Clock, 7*24*time.Hour)
+	work := upkeep.New(c.Store, nil, c.Clock, connectors.New(connectors.Options{Store: c.Store}), 7*24*time.Hour)
 	members := func() (n int) {
 		t.Helper()
 		if err := work.Run(ctx); err != nil {

@@ -180,7 +180,7 @@ func (w *World) Restart() error {
 		Objects: s.Objects, Billing: s.Billing,
 	})
 	s.Operator = operator.New(store, w.Clock, w.IDs)
-	s.Upkeep = upkeep.New(store, blobs, w.Clock, Retention)
+	s.Upkeep = upkeep.New(store, blobs, w.Clock, s.Connectors, Retention)
 	s.Feed = changes.New(changes.Options{
 		Store: store, Epochs: w.Store, Bus: w.Bus, Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, Log: log, Again: s.Access.Again, Encode: w.encode,
 	})
