@@ -109,5 +109,8 @@ func (a *answer) finish(now time.Time, last bool) (more bool, err error) {
 	a.out.Write(lineEnd)
 	a.out.Write(a.body)
 	_, err = a.conn.Write(a.out.Bytes())
+	if a.out.Cap()+cap(a.body) > keepSize { // which a connection that rests has no use for
+		a.out, a.body = bytes.Buffer{}, nil
+	}
 	return !last && !told, err
 }

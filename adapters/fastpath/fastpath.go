@@ -19,14 +19,17 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
 const (
-	after      = 3       // plain requests in a row that a connection is taken over for
-	mostAfter  = 1 << 16 // as many at most, of one that went back again and again
-	headSize   = 4 << 10 // bytes that a plain request has at most
+	after      = 3        // plain requests in a row that a connection is taken over for
+	mostAfter  = 1 << 16  // as many at most, of one that went back again and again
+	headSize   = 4 << 10  // bytes that a plain request has at most
+	keepSize   = 16 << 10 // bytes of memory that are kept for a connection's next answer
 	idleWithin = 2 * time.Minute
 	idleSlack  = time.Minute      // what a deadline may be shorter, so that it is seldom set
 	writeSlack = 10 * time.Second // likewise, of the handler's
@@ -116,6 +119,9 @@ func (p *Path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	if r, ok := conn.(*returned); ok {
+		conn, ahead = r.Conn, slices.Concat(ahead, r.ahead)
+	}
 	l := &lane{path: p, conn: conn, request: r, wanted: min(2*s.wanted, mostAfter), answer: answer{conn: conn, header: http.Header{}}}
 	l.in = append(make([]byte, 0, max(headSize, len(ahead))), ahead...)
 	l.run()
@@ -148,7 +154,7 @@ type lane struct {
 	path    *Path
 	conn    net.Conn
 	in      []byte        // what came and was not answered
-	request *http.Request // the first one, whose connection and context the others share
+	request *http.Request // the first one, which no handler gets: the others share its connection and context
 	wanted  int           // of the connection's next streak, where it goes back
 	idle    time.Time     // when waiting for a request ends, as it was set
 	answer  answer
@@ -164,12 +170,13 @@ func (l *lane) run() {
 			_ = l.conn.Close()
 		}
 	}()
+	first := *l.request
+	r := &first
 	if !l.path.enter(l) {
-		l.serve(l.request, true)
+		l.serve(r)
 		return
 	}
-	r := l.request
-	for l.serve(r, false) && l.wait() {
+	for l.serve(r) && l.wait() {
 		end := bytes.Index(l.in, headEnd)
 		plain := false
 		if end >= 0 {
@@ -187,11 +194,11 @@ func (l *lane) run() {
 }
 
 // serve answers a request; false ends the connection.
-func (l *lane) serve(r *http.Request, last bool) bool {
+func (l *lane) serve(r *http.Request) bool {
 	a := &l.answer
 	a.begin()
 	l.path.next.ServeHTTP(a, r)
-	more, err := a.finish(l.path.Now(), last)
+	more, err := a.finish(l.path.Now(), l.path.gone())
 	return more && err == nil
 }
 
@@ -279,6 +286,15 @@ func (r *returned) CloseWrite() error {
 		return c.CloseWrite()
 	}
 	return errors.ErrUnsupported
+}
+
+// SyscallConn is the connection's own, which knows nothing of what was read ahead.
+// Streams ask it whether the client has left.
+func (r *returned) SyscallConn() (syscall.RawConn, error) {
+	if c, ok := r.Conn.(syscall.Conn); ok {
+		return c.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // ReadFrom sends what src has, as the connection itself does it best: the kernel

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +42,9 @@ type server struct {
 
 // start serves reply.
 func start(t testing.TB, with bool) *server {
-	s := &server{Server: &http.Server{ErrorLog: log.New(io.Discard, "", 0)}}
+	s := &server{Server: &http.Server{ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}}
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetUnencryptedHTTP2(true) // for which the first bytes of a connection are looked at
 	s.Handler = http.HandlerFunc(s.reply)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -180,6 +184,8 @@ func same(got, want string) bool {
 // pieces are what streams are made of: plain requests, and what is not.
 var pieces = []string{
 	plain, plain, plain, plain,
+	strings.Repeat(plain, 2*after+2), // enough for one that came back
+	strings.Repeat(plain, headSize/len(plain)+2*after+2),
 	"GET /v1/check?plain HTTP/1.1\r\nHost: x.example\r\n\r\n",
 	"GET /v1/check?b=%20%zz&c HTTP/1.1\r\nhOST:x.example \r\nUser-Agent:\tx\r\nConnection: Keep-Alive\r\nX-Request-ID: one\r\nx-request-id: two\r\n\r\n",
 	"GET /v1/check?a HTTP/1.1\r\nHost: x.example\r\nIf-None-Match: \"x\"\r\nX-Request-Id:\r\n\r\n",
@@ -220,7 +226,7 @@ var pieces = []string{
 	"GET /v1/check?a HTTP/1.1\r\nHost: x.example\r\nX-Long: " + strings.Repeat("x", headSize) + "\r\n\r\n",
 	"\r\n" + plain,
 	"GET /v1/check?a HTTP/1.1\r\nHost: x.exa",
-	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r", // with one byte more, one that came back goes on in HTTP/2
 	"\x16\x03\x01",
 }
 
@@ -334,6 +340,145 @@ func TestAShutdownWaitsForNobodyWhoRests(t *testing.T) {
 	defer s.path.mu.Unlock()
 	if len(s.path.taken) > 0 {
 		t.Errorf("%d connections are left", len(s.path.taken))
+	}
+}
+
+func TestTheAnswerDuringWhichAServerGoesAwayIsTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l *lane
+		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			l.path.Drain()
+			_, _ = w.Write([]byte("ok"))
+		}))
+		go l.run()
+		b, err := io.ReadAll(client)
+		if err != nil || !bytes.Contains(b, []byte("\r\nConnection: close\r\n")) || !bytes.HasSuffix(b, []byte("\r\n\r\nok")) {
+			t.Errorf("%q, %v", b, err)
+		}
+	})
+}
+
+func TestAConnectionThatCameBackIsWrappedOnce(t *testing.T) {
+	s := start(t, true)
+	c := dial(t, s)
+	defer c.Close()
+	for n := after; n < 10*after; n *= 2 {
+		for range n + 2 {
+			c.ask(plain)
+		}
+		s.path.mu.Lock()
+		for l := range s.path.taken {
+			if _, ok := l.conn.(*net.TCPConn); !ok {
+				t.Errorf("after %d requests it is a %T", n, l.conn)
+			}
+		}
+		if len(s.path.taken) != 1 {
+			t.Errorf("%d connections were taken over", len(s.path.taken))
+		}
+		s.path.mu.Unlock()
+		c.ask("GET /other HTTP/1.1\r\nHost: x.example\r\n\r\n")
+	}
+}
+
+// takable is a way to a client that can be taken over.
+type takable struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+func (t takable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return t.conn, bufio.NewReadWriter(bufio.NewReader(t.conn), nil), nil
+}
+
+func TestNothingThatWasReadAheadIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte(r.URL.RawQuery))
+		}))
+		ctx := context.WithValue(t.Context(), streakKey{}, &streak{is: after, wanted: after})
+		l.request.Body = http.NoBody
+		go l.path.ServeHTTP(takable{conn: &returned{Conn: l.conn, ahead: []byte(plain)}}, l.request.WithContext(ctx))
+		defer client.Close()
+		for _, want := range []string{"a", "a=1"} {
+			b := make([]byte, headSize)
+			if n, err := client.Read(b); err != nil || !bytes.HasSuffix(b[:n], []byte("\r\n\r\n"+want)) {
+				t.Fatalf("%q, %v, want %s", b[:n], err, want)
+			}
+		}
+	})
+}
+
+// A stream looks at the connection's file to learn whether the client has left.
+func TestAConnectionThatCameBackShowsItsFile(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var c net.Conn = &returned{Conn: conn}
+	file, ok := c.(syscall.Conn)
+	if !ok {
+		t.Fatal("it has none")
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := false
+	if err := raw.Read(func(uintptr) bool { asked = true; return true }); err != nil || !asked {
+		t.Errorf("%t, %v", asked, err)
+	}
+	pipe, _ := net.Pipe()
+	if _, err := (&returned{Conn: pipe}).SyscallConn(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a pipe's: %v", err)
+	}
+}
+
+func TestAHandlerWritesIntoARequestOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte(r.FormValue("n")))
+		}))
+		l.request.URL.RawQuery = "n=1"
+		go l.run()
+		defer client.Close()
+		for _, want := range []string{"1", "2"} {
+			b := make([]byte, headSize)
+			n, err := client.Read(b)
+			if err != nil || !bytes.HasSuffix(b[:n], []byte("\r\n\r\n"+want)) {
+				t.Errorf("%q, %v, want %s", b[:n], err, want)
+			}
+			if _, err := io.WriteString(client, "GET "+path+"?n=2 HTTP/1.1\r\nHost: x.example\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestAConnectionThatRestsHoldsNoLongAnswer(t *testing.T) {
+	for _, size := range []int{100, 1 << 20} {
+		conn, client := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, client) }()
+		a := answer{conn: conn, header: http.Header{}}
+		a.begin()
+		_, _ = a.Write(make([]byte, size))
+		if _, err := a.finish(time.Now(), false); err != nil {
+			t.Fatal(err)
+		}
+		if held := a.out.Cap() + cap(a.body); held > keepSize || size < keepSize && held < size {
+			t.Errorf("of an answer of %d bytes it holds %d", size, held)
+		}
+		_ = conn.Close()
 	}
 }
 
