@@ -246,11 +246,11 @@ func viewFlow(f connector.Flow) flowView {
 
 func (a *api) pollAuthorization(c *call) error {
 	c.Header()["Cache-Control"] = noStore
-	q, err := single(c.r.URL.RawQuery)
+	q, err := c.query("state")
 	if err != nil {
 		return err
 	}
-	state := q.Get("state")
+	state, _ := q.get("state")
 	if state == "" {
 		return fault.Field("state", "must be given")
 	}

@@ -97,22 +97,16 @@ func escapedName(path string) string {
 // wantsBytes decides between the two representations of a file: the bytes for a
 // request that says so, or that accepts their type or any bytes rather than
 // JSON.
-func wantsBytes(r *http.Request, o object.Object) (bool, error) {
-	if r.URL.RawQuery != "" {
-		values, err := url.ParseQuery(r.URL.RawQuery)
-		if err != nil {
-			return false, fault.New(fault.Invalid, "The query could not be read")
+func (c *call) wantsBytes(q params, o object.Object) (bool, error) {
+	if raw, given := q.get("raw"); given {
+		if raw != "1" && raw != "0" {
+			return false, fault.Field("raw", "must be 1 or 0")
 		}
-		if raw := values["raw"]; len(raw) > 0 {
-			if len(raw) > 1 || raw[0] != "1" && raw[0] != "0" {
-				return false, fault.Field("raw", "must be 1 or 0")
-			}
-			return raw[0] == "1", nil
-		}
+		return raw == "1", nil
 	}
 	own, _, _ := mime.ParseMediaType(o.MimeType)
 	bytes, best := false, 0.0
-	for one := range strings.SplitSeq(strings.Join(r.Header["Accept"], ","), ",") {
+	for one := range strings.SplitSeq(strings.Join(c.r.Header["Accept"], ","), ",") {
 		media, params, _ := mime.ParseMediaType(one) // what cannot be read names nothing
 		weight := 1.0
 		if q, given := params["q"]; given {

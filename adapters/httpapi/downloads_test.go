@@ -141,7 +141,7 @@ func TestTheRequestChoosesTheRepresentation(t *testing.T) {
 			}
 		})
 	}
-	for query, message := range map[string]string{"?raw=yes": "raw must be 1 or 0", "?raw=1&raw=1": "raw must be 1 or 0", "?%zz": "The query could not be read"} {
+	for query, message := range map[string]string{"?raw=yes": "raw must be 1 or 0", "?raw=1&raw=1": "raw must not be repeated", "?%zz": "The query could not be read"} {
 		if e := refused(t, o.get("/files/"+id+query), 400); e.Message != message {
 			t.Errorf("%s: %s", query, e.Message)
 		}

@@ -133,11 +133,15 @@ func (a *api) readFile(c *call) error {
 	if err != nil {
 		return err
 	}
+	q, err := c.query("raw")
+	if err != nil {
+		return err
+	}
 	o, err := a.Objects.Get(c.r.Context(), c.actor, of)
 	if err != nil {
 		return err
 	}
-	bytes, err := wantsBytes(c.r, o)
+	bytes, err := c.wantsBytes(q, o)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func TestFilesAreListedByWhatIsAskedFor(t *testing.T) {
 	}
 	for query, message := range map[string]string{
 		"?kind=x": "kind must be one of ARTIFACT, HUB_MEMORY, TEAM_MEMORY, WORKSPACE_MEMORY, TEMPLATE, BRAND_ASSET", "?scope=": "scope must be one of SHARED, PERSONAL",
-		"?knd=x": `"knd" is not a parameter of this list`, "?kind=ARTIFACT&kind=ARTIFACT": "kind must not be repeated",
+		"?knd=x": `"knd" is not a parameter of this endpoint`, "?kind=ARTIFACT&kind=ARTIFACT": "kind must not be repeated",
 		"?prefix=%ff": "prefix must be at most 4096 bytes of valid UTF-8 without null characters", "?prefix=a%00": "prefix must be at most 4096 bytes of valid UTF-8 without null characters",
 		"?cursor=" + (position{ID: someID}).cursor() + "!": "cursor must be one that this list gave out", "?cursor=": "cursor must be one that this list gave out",
 	} {
@@ -250,7 +250,7 @@ func TestTheManifestSaysWhereItStands(t *testing.T) {
 		"?since=" + before + "&since=1-1":   "400 since must not be repeated",
 		"?since=9-1":                        "410 since is not in the log any more: read the whole manifest",
 		"?since=1-999":                      "410 since is not in the log any more: read the whole manifest",
-		"?kind=ARTIFACT":                    `400 "kind" is not a parameter of this list`,
+		"?kind=ARTIFACT":                    `400 "kind" is not a parameter of this endpoint`,
 		"?cursor=" + strings.Repeat("Y", 9): "400 cursor must be one that this list gave out",
 	} {
 		w := o.get("/manifest" + query)

@@ -56,12 +56,22 @@ func (c *call) query(known ...string) (params, error) {
 	for _, name := range names {
 		switch {
 		case !slices.Contains(known, name):
-			return params{}, fault.Field(quoted(name), "is not a parameter of this list")
+			return params{}, fault.Field(quoted(name), "is not a parameter of this endpoint")
 		case len(values[name]) > 1:
 			return params{}, fault.Field(name, "must not be repeated")
 		}
 	}
 	return params{values}, nil
+}
+
+// bare is a handler of requests without parameters.
+func bare(h handler) handler {
+	return func(c *call) error {
+		if _, err := c.query(); err != nil {
+			return err
+		}
+		return h(c)
+	}
 }
 
 // quoted makes a name that the client chose presentable.

@@ -53,7 +53,7 @@ func TestQueriesOfListsAreStrict(t *testing.T) {
 		return c.succeed()
 	})
 	for query, want := range map[string]string{
-		"stauts=DONE":                      `"stauts" is not a parameter of this list`,
+		"stauts=DONE":                      `"stauts" is not a parameter of this endpoint`,
 		"status=done":                      "status must be one of TODO, IN_PROGRESS, DONE, CANCELLED",
 		"status=":                          "status must be one of TODO, IN_PROGRESS, DONE, CANCELLED",
 		"status=DONE&status=TODO":          "status must not be repeated",
@@ -70,7 +70,7 @@ func TestQueriesOfListsAreStrict(t *testing.T) {
 		"cursor=x":                         "cursor must be one that this list gave out",
 		"cursor=":                          "cursor must be one that this list gave out",
 		"%zz":                              "The query could not be read",
-		"a=1&b=2":                          `"a" is not a parameter of this list`,
+		"a=1&b=2":                          `"a" is not a parameter of this endpoint`,
 	} {
 		t.Run(query, func(t *testing.T) {
 			r := get("/test")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/gorilla/mux"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -126,6 +127,7 @@ func answersOf(r row, body bool) []string {
 	add(r.Guard != free && r.Path != CheckPath, "503") // which waits for nothing
 	add(r.Guard.token() || r.Guard == operating, "401")
 	add(r.Guard.token(), "403")
+	add(r.Method == http.MethodGet && !passesBy(r), "400") // for parameters that are not known
 	add(keyed, "400", "409", "413", "422")
 	add(body, "400", "413")
 	add(body && r.Guard != signed, "415") // whatever is signed is read
@@ -172,6 +174,50 @@ func TestTheDocumentSaysWhatGuardsAndKeysAnswer(t *testing.T) {
 				}
 				if page := answer.Value.Content["text/html"] != nil; status >= "400" && page != (r.Guard == browser) {
 					t.Errorf("%s: a page is described: %t", status, page)
+				}
+			}
+		})
+	}
+}
+
+// passesBy reports whether a route takes parameters that it does not know: devices,
+// their updaters and readers of event streams add some, and so does who sends a browser
+// here or watches over servers.
+func passesBy(r row) bool {
+	return r.Guard == free || r.Guard == browser || r.Path == CheckPath || r.Path == prefix+"/sync/changes" || strings.HasPrefix(r.Path, feeds) || r.Path == "/docs/{file}"
+}
+
+func TestParametersThatNobodyKnowsAreRefusedWhereSomebodyWritesCode(t *testing.T) {
+	a := built(t, everything)
+	d, err := openapi3.NewLoader().LoadFromData(a.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range a.routes() {
+		if r.Method != http.MethodGet {
+			continue
+		}
+		// refuses reports whether the endpoint refuses a parameter for its name. What it
+		// does with it otherwise fails, as there are no use cases behind it.
+		refuses := func(name string) (refused bool) {
+			ids := map[string]string{"scope": "user"}
+			for _, segment := range strings.Split(r.Path, "/") {
+				if of, ok := strings.CutPrefix(segment, "{"); ok && of != "scope}" {
+					ids[strings.TrimSuffix(of, "}")] = nobody
+				}
+			}
+			defer func() { _ = recover() }()
+			w := httptest.NewRecorder()
+			err := r.Handle(&call{w: w, r: mux.SetURLVars(get(r.Path+"?"+name+"=1"), ids)})
+			return err != nil && err.Error() == fmt.Sprintf("%q is not a parameter of this endpoint", name)
+		}
+		t.Run(r.Path, func(t *testing.T) {
+			if refuses("colour") == passesBy(r) {
+				t.Errorf("one that is not known is refused: %t", !passesBy(r))
+			}
+			for _, p := range d.Paths.Find(r.Path).Get.Parameters {
+				if p.Value.In == "query" && refuses(p.Value.Name) {
+					t.Errorf("%s is described and refused", p.Value.Name)
 				}
 			}
 		})

@@ -628,7 +628,7 @@ func TestPartsAreReadAsTheyWereWritten(t *testing.T) {
 
 // FuzzIfMatch holds the reader of versions to how we write them.
 func FuzzIfMatch(f *testing.F) {
-	for _, s := range []string{`"1"`, `"1-json"`, `1`, `*`, ``, `"`, `""`, `"-json"`, `"01"`, `+1`, `W/"1"`, `"1", "2"`, `"9223372036854775808"`} {
+	for _, s := range []string{`"1"`, `"1-json"`, `1`, `*`, ``, `"`, `""`, `"-json"`, `"01"`, `+1`, `W/"1"`, `W/1`, `W/"W/"1""`, `"1", "2"`, `"9223372036854775808"`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
@@ -640,6 +640,12 @@ func FuzzIfMatch(f *testing.F) {
 		if version == nil {
 			if header != "*" {
 				t.Fatalf("%q is any version", header)
+			}
+			return
+		}
+		if *version == object.Inexact {
+			if _, ok := versionOfTag([]string{strings.TrimPrefix(header, "W/")}); !ok || !strings.HasPrefix(header, `W/"`) {
+				t.Fatalf("%q is a weak tag", header)
 			}
 			return
 		}
