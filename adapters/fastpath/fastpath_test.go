@@ -10,9 +10,11 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -340,6 +342,59 @@ func TestAShutdownWaitsForNobodyWhoRests(t *testing.T) {
 	defer s.path.mu.Unlock()
 	if len(s.path.taken) > 0 {
 		t.Errorf("%d connections are left", len(s.path.taken))
+	}
+}
+
+// Connections are in every state: with net/http, taken over, on their way from one to
+// the other. What is answered is answered wholly.
+func TestAShutdownUnderLoadCutsNoAnswer(t *testing.T) {
+	s := start(t, true)
+	var all sync.WaitGroup
+	var answered atomic.Int64
+	enough := make(chan struct{})
+	for i := range 8 {
+		c := dial(t, s)
+		all.Go(func() {
+			defer c.Close()
+			in := bufio.NewReader(c)
+			for n := 0; ; n++ {
+				request := plain
+				if n%(i+after) == after {
+					request = "GET /other HTTP/1.1\r\nHost: x.example\r\n\r\n"
+				}
+				_, err := io.WriteString(c, request)
+				if err == nil {
+					_, err = in.Peek(1)
+				}
+				if err != nil { // and nothing of an answer came
+					if errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Error("a connection stays open")
+					}
+					return
+				}
+				answer, err := http.ReadResponse(in, nil)
+				if err == nil {
+					_, err = io.Copy(io.Discard, answer.Body)
+				}
+				if err != nil {
+					t.Errorf("an answer is cut: %v", err)
+					return
+				}
+				if answered.Add(1) == 500 {
+					close(enough)
+				}
+			}
+		})
+	}
+	<-enough
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	if s.taken() == 0 {
+		t.Error("no request took the path")
 	}
 }
 
