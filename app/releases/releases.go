@@ -5,6 +5,7 @@ package releases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -229,25 +230,35 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 	return made, nil
 }
 
-// Change changes settings of a release.
+// errSame ends a change that changes nothing.
+var errSame = errors.New("the release is as it was")
+
+// Change changes settings of a release. What changes nothing is noted nowhere.
 func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p release.Patch) (now release.Release, err error) {
 	if err := s.manages(actor); err != nil {
 		return release.Release{}, err
 	}
+	var was release.Release
 	err = s.Store.Atomic(ctx, func(records ports.Records) error {
 		if err := s.held(ctx, records, actor); err != nil {
 			return err
 		}
-		var was release.Release
 		now, err = records.Deployment().Releases().Update(ctx, r, func(r release.Release) (release.Release, error) {
 			was = r
-			return r.Apply(p, s.Hosts, s.Clock.Now())
+			next, err := r.Apply(p, s.Hosts, s.Clock.Now())
+			if err == nil && next.Same(r) {
+				err = errSame
+			}
+			return next, err
 		})
 		if err != nil {
 			return err
 		}
 		return s.audit(ctx, records, actor, audit.ReleaseChanged, now, was.Difference(now))
 	})
+	if errors.Is(err, errSame) {
+		return was, nil
+	}
 	if err != nil {
 		return release.Release{}, err
 	}

@@ -308,7 +308,13 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 	if got := w.offered(s); got != "" {
 		t.Errorf("after the change a device is offered %q", got)
 	}
-	// What fails leaves no trace.
+	// What changes nothing leaves no trace, and neither does what fails.
+	w.clock.Advance(time.Hour)
+	for _, p := range []release.Patch{{}, {Rollout: patch.Value(0)}} {
+		if same, err := s.Change(t.Context(), w.ada, made.ID, p); err != nil || !same.UpdatedAt.Equal(now.UpdatedAt) {
+			t.Errorf("a change of nothing makes %+v, %v", same, err)
+		}
+	}
 	for what, err := range map[string]error{
 		"a version twice":         second(s.Publish(t.Context(), w.ada, draft("1.0.0+again"))),
 		"a draft that is wrong":   second(s.Publish(t.Context(), w.ada, draft("latest"))),

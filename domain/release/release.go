@@ -168,9 +168,11 @@ type Patch struct {
 	PublishedAt   patch.Field[time.Time]
 }
 
-// Apply returns the release after a change at now.
+// Apply returns the release after a change at now, which is as it was where that
+// changes nothing.
 func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	var c check.List
+	was := r
 	set(&c, "downloadUrl", p.DownloadURL, &r.DownloadURL)
 	set(&c, "mandatory", p.Mandatory, &r.Mandatory)
 	set(&c, "rolloutPercentage", p.Rollout, &r.Rollout)
@@ -183,9 +185,23 @@ func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	r.Notes = p.Notes.Over(r.Notes)
 	r.MinOSVersion = p.MinOSVersion.Over(r.MinOSVersion)
 	r.Signature = p.Signature.Over(r.Signature)
-	r.UpdatedAt = now
 	r.check(&c, from)
+	if !r.Same(was) {
+		r.UpdatedAt = now
+	}
 	return r, c.Err()
+}
+
+// Same reports whether two states of a release have the same settings.
+func (r Release) Same(was Release) bool {
+	return r.DownloadURL == was.DownloadURL && equal(r.SHA512, was.SHA512) && equal(r.SHA1, was.SHA1) &&
+		equal(r.FileSizeBytes, was.FileSizeBytes) && equal(r.Notes, was.Notes) && equal(r.MinOSVersion, was.MinOSVersion) &&
+		equal(r.Signature, was.Signature) && r.Mandatory == was.Mandatory && r.Rollout == was.Rollout && r.Active == was.Active &&
+		r.PublishedAt.Equal(was.PublishedAt)
+}
+
+func equal[T comparable](a, b *T) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // kept is a time as it is kept.

@@ -190,10 +190,25 @@ func TestPatches(t *testing.T) {
 	later := now.Add(time.Hour)
 
 	got, err := r.Apply(release.Patch{}, anyHost, later)
-	want := r
-	want.UpdatedAt = later
-	if err != nil || !reflect.DeepEqual(got, want) {
+	if err != nil || !reflect.DeepEqual(got, r) || !got.Same(r) {
 		t.Errorf("a patch of nothing makes %+v, %v", got, err)
+	}
+	got, err = r.Apply(release.Patch{
+		DownloadURL: patch.Value(r.DownloadURL), SHA512: patch.Value(strings.Repeat("0A", 64)), SHA1: patch.Value(*r.SHA1), FileSizeBytes: patch.Value(int64(7)),
+		Notes: patch.Value("n"), MinOSVersion: patch.Value("m"), Signature: patch.Value("s"), Mandatory: patch.Value(r.Mandatory), Rollout: patch.Value(r.Rollout), Active: patch.Value(r.Active),
+		PublishedAt: patch.Value(r.PublishedAt.In(time.FixedZone("west", -3600))),
+	}, anyHost, later)
+	if err != nil || !reflect.DeepEqual(got, r) || !got.Same(r) {
+		t.Errorf("a patch of what is there makes %+v, %v", got, err)
+	}
+	for i, one := range []release.Patch{
+		{DownloadURL: patch.Value("https://b/c")}, {SHA512: patch.Value(strings.Repeat("00", 64))}, {SHA512: patch.Null[string]()}, {SHA1: patch.Value(strings.Repeat("00", 20))},
+		{FileSizeBytes: patch.Value(int64(8))}, {Notes: patch.Value("")}, {Notes: patch.Null[string]()}, {MinOSVersion: patch.Value("")}, {Signature: patch.Value("")},
+		{Mandatory: patch.Value(!r.Mandatory)}, {Rollout: patch.Value(r.Rollout - 1)}, {Active: patch.Value(!r.Active)}, {PublishedAt: patch.Value(r.PublishedAt.Add(time.Millisecond))},
+	} {
+		if got, err := r.Apply(one, anyHost, later); err != nil || got.Same(r) || !got.UpdatedAt.Equal(later) {
+			t.Errorf("patch %d makes %+v, %v", i, got, err)
+		}
 	}
 
 	raw := make([]byte, 64)
@@ -202,7 +217,7 @@ func TestPatches(t *testing.T) {
 		Notes: patch.Value(""), MinOSVersion: patch.Value("15"), Signature: patch.Value("t"), Mandatory: patch.Value(true), Rollout: patch.Value(0), Active: patch.Value(false),
 		PublishedAt: patch.Value(now.Add(time.Nanosecond).In(time.FixedZone("west", -3600))),
 	}, anyHost, later)
-	want = release.Release{
+	want := release.Release{
 		ID: r.ID, Version: r.Version, Target: r.Target, PublishedAt: now, UpdatedAt: later, Settings: release.Settings{
 			DownloadURL: "https://b/c", SHA512: new(strings.Repeat("00", 64)), SHA1: new(strings.Repeat("ab", 20)), FileSizeBytes: new(int64(0)),
 			Notes: new(""), MinOSVersion: new("15"), Signature: new("t"), Mandatory: true,
