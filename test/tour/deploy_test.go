@@ -43,8 +43,11 @@ type composed struct {
 		Secrets     []string
 		Volumes     []string
 		Ports       []string
-		DependsOn   yaml.Node `yaml:"depends_on"`
-		Grace       string    `yaml:"stop_grace_period"`
+		Networks    map[string]struct {
+			Address string `yaml:"ipv4_address"`
+		}
+		DependsOn yaml.Node `yaml:"depends_on"`
+		Grace     string    `yaml:"stop_grace_period"`
 	}
 	Secrets map[string]struct{ File string }
 	Volumes map[string]any
@@ -111,6 +114,9 @@ func TestTheComposeFileIsComplete(t *testing.T) {
 	}
 	if got := file.Services["migrate"].Command; !slices.Equal(got, []string{"migrate"}) {
 		t.Errorf("the schema is made by %v", got)
+	}
+	if got, want := server.Environment["COLLAB_TRUSTED_PROXIES"], file.Services["proxy"].Networks["default"].Address; got == "" || got != want {
+		t.Errorf("the proxy at %q is trusted, and it is at %q", got, want)
 	}
 	environ := settings(t, filepath.Join("docs/deploy", server.EnvFile))
 	for name, value := range server.Environment {
