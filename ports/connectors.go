@@ -85,8 +85,15 @@ type Clients interface {
 	// does not expire before the time; it returns the one that is there then.
 	Put(ctx context.Context, c connector.Registered, expires time.Time) (connector.Registered, error)
 
+	// Use keeps the client's UsedAt; NotFound unless the one with its id is there.
+	Use(ctx context.Context, c connector.Registered) error
+
 	// Remove deletes the client if it is the one with that id; another stays.
 	Remove(ctx context.Context, issuer, redirect, client string) error
+
+	// Sweep removes clients that were used before the time last, those unused for
+	// longest first, limit of them at most, and returns how many it removed.
+	Sweep(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
 // Revocations holds the authorizations that are to be taken back, of instances

@@ -136,21 +136,22 @@ type clientRow struct {
 	Secret   []byte        // null for a public client
 	Method   string        `gorm:"not null"`
 	Expires  sql.NullInt64 `gorm:"column:expires_at"`
+	Used     int64         `gorm:"column:used_at;not null"`
 }
 
 func (clientRow) TableName() string { return "connector_clients" }
 
-const clientColumns = "issuer, redirect, client_id, secret, method, expires_at"
+const clientColumns = "issuer, redirect, client_id, secret, method, expires_at, used_at"
 
 const selectClient = "SELECT " + clientColumns + " FROM connector_clients WHERE issuer = ? AND redirect = ?"
 
 func scanClient(s scanner) (connector.Registered, error) {
 	var r clientRow
-	if err := s.Scan(&r.Issuer, &r.Redirect, &r.ClientID, &r.Secret, &r.Method, &r.Expires); err != nil {
+	if err := s.Scan(&r.Issuer, &r.Redirect, &r.ClientID, &r.Secret, &r.Method, &r.Expires, &r.Used); err != nil {
 		return connector.Registered{}, err
 	}
 	return connector.Registered{
-		Issuer: r.Issuer, Redirect: r.Redirect, ID: r.ClientID, Secret: r.Secret, Method: r.Method, ExpiresAt: optionalInstant(r.Expires),
+		Issuer: r.Issuer, Redirect: r.Redirect, ID: r.ClientID, Secret: r.Secret, Method: r.Method, ExpiresAt: optionalInstant(r.Expires), UsedAt: instant(r.Used),
 	}, nil
 }
 
@@ -168,10 +169,10 @@ func (q clients) Get(ctx context.Context, issuer, redirect string) (connector.Re
 func (q clients) Put(ctx context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
 	for range attempts {
 		stored, ours, err := row(ctx, q.write, "Client", scanClient,
-			"INSERT INTO connector_clients ("+clientColumns+") VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, redirect) DO UPDATE SET "+
-				"client_id = excluded.client_id, secret = excluded.secret, method = excluded.method, expires_at = excluded.expires_at "+
+			"INSERT INTO connector_clients ("+clientColumns+") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, redirect) DO UPDATE SET "+
+				"client_id = excluded.client_id, secret = excluded.secret, method = excluded.method, expires_at = excluded.expires_at, used_at = excluded.used_at "+
 				"WHERE connector_clients.expires_at < ? RETURNING "+clientColumns,
-			v.Issuer, v.Redirect, v.ID, v.Secret, v.Method, optionalMillis(v.ExpiresAt), expires.UnixMilli())
+			v.Issuer, v.Redirect, v.ID, v.Secret, v.Method, optionalMillis(v.ExpiresAt), v.UsedAt.UnixMilli(), expires.UnixMilli())
 		if err != nil || ours {
 			return stored, err
 		}
@@ -183,9 +184,41 @@ func (q clients) Put(ctx context.Context, v connector.Registered, expires time.T
 	return connector.Registered{}, fault.New(fault.Unavailable, "The client is changed by too many at once")
 }
 
+func (q clients) Use(ctx context.Context, v connector.Registered) error {
+	n, err := exec(ctx, q.write, "Client", "UPDATE connector_clients SET used_at = ? WHERE issuer = ? AND redirect = ? AND client_id = ?",
+		v.UsedAt.UnixMilli(), v.Issuer, v.Redirect, v.ID)
+	if err == nil && n == 0 {
+		err = fault.Missing("Client")
+	}
+	return err
+}
+
 func (q clients) Remove(ctx context.Context, issuer, redirect, client string) error {
 	_, err := exec(ctx, q.write, "Client", "DELETE FROM connector_clients WHERE issuer = ? AND redirect = ? AND client_id = ?", issuer, redirect, client)
 	return err
+}
+
+// Sweep leaves alone what others sweep, or use, at the same time. Each goes by its
+// key, as Connectors.Due has it.
+func (q clients) Sweep(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	err = q.atomic(ctx, func(c *conn) error {
+		old, err := all(ctx, c.write, "Client", scanClient,
+			"SELECT "+clientColumns+" FROM connector_clients WHERE used_at < ? ORDER BY used_at LIMIT ?"+c.dialect.claimed(), before.UnixMilli(), limit)
+		if err != nil {
+			return err
+		}
+		for _, v := range old {
+			if err := (clients{c}).Remove(ctx, v.Issuer, v.Redirect, v.ID); err != nil {
+				return err
+			}
+		}
+		n = len(old)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 type revocationRow struct {

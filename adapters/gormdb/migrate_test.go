@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"testing"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -64,6 +65,26 @@ func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
 				if got := subs[o]; got != want.Restore(plan.Active) || !got.HeardAt.IsZero() {
 					t.Errorf("%s: %+v", p, got)
 				}
+			}
+		})
+	}
+}
+
+func TestClientsOfBeforeTheyAreForgottenCountAsUsedNow(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			db := migratedTo(t, d.url(t), 7)
+			const add = "INSERT INTO connector_clients (issuer, redirect, client_id, method) VALUES ('i', 'r', 'c', 'none')"
+			if _, err := db.pools[0].ExecContext(t.Context(), add); err != nil {
+				t.Fatal(err)
+			}
+			before := time.Now().Add(-time.Minute) // the database has a clock of its own
+			if err := db.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c, err := db.Connections().Clients().Get(t.Context(), "i", "r")
+			if err != nil || c.UsedAt.Before(before) || c.UsedAt.After(time.Now().Add(time.Minute)) {
+				t.Errorf("%+v, %v", c, err)
 			}
 		})
 	}

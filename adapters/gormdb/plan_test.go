@@ -165,7 +165,7 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO connector_credentials (org_id, connector_id, version, entries) SELECT org_id, id, 1, " + some + " FROM connectors",
 		"INSERT INTO connector_flows (state, org_id, connector_id, user_id, status, server, client, redirect, verifier, browser, error, created_at, expires_at) SELECT 's' || o || '_' || n, " + orgID + ", " + uid(kindConnector, "o", "n") + ", " +
 			uid(kindUser, "o", "1") + ", 'pending', '{}', '', '', " + some + ", '', '', n, n * 100 + o " + each(200),
-		"INSERT INTO connector_clients (issuer, redirect, client_id, method, expires_at) SELECT 'i' || o || '_' || n, 'r', 'c', 'none', n " + each(20),
+		"INSERT INTO connector_clients (issuer, redirect, client_id, method, expires_at, used_at) SELECT 'i' || o || '_' || n, 'r', 'c', 'none', n, n * 100 + o " + each(20),
 		"INSERT INTO connector_revocations (org_id, id, renewal, attempts, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") + ", " + some + ", 0, n * 100 + o " + each(200),
 		"INSERT INTO releases (id, version, version_key, platform, arch, channel, download_url, is_mandatory, rollout, is_active, published_at, updated_at, revision) SELECT " + uid(kindRelease, "o", "n") +
 			", o || '.' || n || '.0', o || '.' || n || '.0', 'LINUX', 'X64', 'STABLE', 'https://a/b', false, 100, true, n, n, 0 " + each(3),
@@ -705,7 +705,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 		"clients": func(_ *DB, r ports.Records) error {
 			q := r.Connections().Clients()
 			c, err := q.Get(ctx, "i7_1", "r")
-			return errors.Join(err, drop(q.Put(ctx, c, time.UnixMilli(0))), drop(q.Put(ctx, c, now)), q.Remove(ctx, c.Issuer, c.Redirect, c.ID))
+			return errors.Join(err, drop(q.Put(ctx, c, time.UnixMilli(0))), drop(q.Put(ctx, c, now)), q.Use(ctx, c), drop(q.Sweep(ctx, time.UnixMilli(300), 20)), q.Remove(ctx, c.Issuer, c.Redirect, c.ID))
 		},
 		"revocations": func(_ *DB, r ports.Records) error {
 			q := r.Connections().Revocations()

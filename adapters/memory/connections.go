@@ -194,6 +194,22 @@ func (c clients) Put(_ context.Context, v connector.Registered, expires time.Tim
 	})
 }
 
+func (c clients) Use(_ context.Context, v connector.Registered) error {
+	return c.run(func(x *tx) error {
+		key := client{v.Issuer, v.Redirect}
+		there, err := x.clients.get(key)
+		if err != nil {
+			return err
+		}
+		if there.ID != v.ID {
+			return x.clients.missing()
+		}
+		there.UsedAt = v.UsedAt
+		x.clients.put(x, key, there)
+		return nil
+	})
+}
+
 func (c clients) Remove(_ context.Context, issuer, redirect, id string) error {
 	return c.run(func(x *tx) error {
 		key := client{issuer, redirect}
@@ -201,6 +217,19 @@ func (c clients) Remove(_ context.Context, issuer, redirect, id string) error {
 			x.clients.remove(x, key)
 		}
 		return nil
+	})
+}
+
+func (c clients) Sweep(_ context.Context, before time.Time, limit int) (int, error) {
+	return result(c.run, func(x *tx) (int, error) {
+		if limit == 0 {
+			return 0, nil
+		}
+		old := x.clients.list(func(v connector.Registered) bool { return v.UsedAt.Before(before) }, func(a, b connector.Registered) int { return a.UsedAt.Compare(b.UsedAt) }, limit)
+		for _, v := range old {
+			x.clients.remove(x, client{v.Issuer, v.Redirect})
+		}
+		return len(old), nil
 	})
 }
 

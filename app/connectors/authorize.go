@@ -137,7 +137,7 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 	if err != nil {
 		return connector.Client{}, unanswered(err)
 	}
-	r := connector.Registered{Issuer: server.Issuer, Redirect: s.Callback, ID: made.ID, Method: made.Method, ExpiresAt: expires}
+	r := connector.Registered{Issuer: server.Issuer, Redirect: s.Callback, ID: made.ID, Method: made.Method, ExpiresAt: expires, UsedAt: s.Clock.Now()}
 	if made.Secret != "" {
 		if r.Secret, err = s.Sealer.Seal([]byte(made.Secret), connector.RegisteredContext(r.Issuer, r.ID)); err != nil {
 			return connector.Client{}, err
@@ -169,6 +169,11 @@ func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Clie
 	}
 	if kept.ExpiresAt != nil && !kept.ExpiresAt.After(s.Clock.Now().Add(connector.FlowLifetime)) {
 		return connector.Client{}, fault.Missing("Client")
+	}
+	if used, worth := kept.Used(s.Clock.Now()); worth {
+		if err := s.Store.Connections().Clients().Use(ctx, used); err != nil {
+			return connector.Client{}, err // NotFound where it was forgotten just now
+		}
 	}
 	c, err := s.known(kept)
 	if !isUnreadable(err) {

@@ -379,3 +379,47 @@ func TestBounds(t *testing.T) {
 	_, err = w.connectors.Start(t.Context(), w.member, "", "notes")
 	w.refused(err, fault.Unavailable)
 }
+
+func TestAClientThatIsUsedIsKept(t *testing.T) {
+	w := newWorld(t)
+	kept := w.store.Connections().Clients()
+	used := func() time.Time {
+		t.Helper()
+		c, err := kept.Get(t.Context(), issuer, "https://collab.example.com/callback")
+		w.must(err)
+		return c.UsedAt
+	}
+	begun := func() {
+		t.Helper()
+		_, err := w.connectors.Start(t.Context(), w.member, "", "notes")
+		w.must(err)
+	}
+	begun()
+	for _, step := range []struct {
+		after time.Duration
+		want  time.Duration // after noon
+	}{{24*time.Hour - time.Millisecond, 0}, {time.Millisecond, 24 * time.Hour}, {time.Hour, 24 * time.Hour}, {29 * 24 * time.Hour, 30*24*time.Hour + time.Hour}} {
+		w.clock.Advance(step.after)
+		begun()
+		if got := used(); !got.Equal(noon.Add(step.want)) {
+			t.Errorf("it was used at %v, want %v after noon", got, step.want)
+		}
+	}
+	if n := w.auth.count("register"); n != 1 {
+		t.Errorf("%d clients were registered", n)
+	}
+
+	// What was authorised does not need it.
+	i := w.authorised("calendar")
+	_, err := kept.Sweep(t.Context(), w.clock.Now().Add(time.Hour), 10)
+	w.must(err)
+	w.clock.Advance(time.Hour)
+	w.work()
+	if now := w.is(i, connector.Connected, ""); now.Version != 2 {
+		t.Errorf("the credentials are of version %d", now.Version)
+	}
+	begun()
+	if n := w.auth.count("register"); n != 2 || !used().Equal(w.clock.Now()) {
+		t.Errorf("%d clients were registered, the last at %v", n, used())
+	}
+}

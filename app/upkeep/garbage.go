@@ -8,7 +8,7 @@ import (
 	"collab/domain/object"
 )
 
-// atOnce is how many names a collection works on at a time.
+// atOnce is how many names a collection, or clients a sweep, works on at a time.
 const atOnce = 500
 
 // Reason says why a blob is garbage.

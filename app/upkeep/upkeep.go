@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"collab/app/connectors"
+	"collab/domain/connector"
 	"collab/domain/org"
 	"collab/domain/release"
 	"collab/ports"
@@ -42,11 +43,23 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Journal().Inbox().Prune(ctx, now.Add(-inboxRetention)),
 		u.store.Journal().Replays().Prune(ctx, now),
 		u.store.Connections().Flows().Sweep(ctx, now),
+		u.sweepClients(ctx, now.Add(-connector.ClientRetention)),
 		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),
 		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),
 		u.erase(ctx, now),
 		u.Collect(ctx, false, false, func(Garbage) error { return nil }),
 	)
+}
+
+// sweepClients forgets the clients at authorization servers that were used before
+// the time last. What they authorised goes on without.
+func (u *Upkeep) sweepClients(ctx context.Context, before time.Time) error {
+	for {
+		n, err := u.store.Connections().Clients().Sweep(ctx, before, atOnce)
+		if err != nil || n < atOnce {
+			return err
+		}
+	}
 }
 
 // erase removes the data of organisations that were closed long enough ago.

@@ -1,9 +1,12 @@
 package upkeep_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"collab/domain/connector"
+	"collab/domain/fault"
 	"collab/domain/release"
 )
 
@@ -38,5 +41,47 @@ func TestCountsOfWhoHasWhichReleaseAreForgotten(t *testing.T) {
 	y.Clock.Set(start.Add(2*release.Retention + 24*time.Hour))
 	if n := left(); n != 0 {
 		t.Errorf("%d days are left at the end, want none", n)
+	}
+}
+
+func TestClientsThatNobodyUsesAreForgotten(t *testing.T) {
+	y := open(t)
+	clients := y.Store.Connections().Clients()
+	const many = 1200 // more than are swept at a time
+	for n := range many {
+		c := connector.Registered{Issuer: fmt.Sprint("https://auth.example.com/", n), ID: "client", Method: "none", UsedAt: start}
+		if n == 0 {
+			c.UsedAt = start.Add(time.Millisecond)
+		}
+		if _, err := clients.Put(t.Context(), c, start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() (n int) {
+		t.Helper()
+		if err := y.Upkeep.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range many {
+			_, err := clients.Get(t.Context(), fmt.Sprint("https://auth.example.com/", i), "")
+			if err == nil {
+				n++
+			} else if !fault.Is(err, fault.NotFound) {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	y.Clock.Set(start.Add(30 * 24 * time.Hour))
+	if n := left(); n != many {
+		t.Errorf("%d are left on the thirtieth day, want %d", n, many)
+	}
+	y.Clock.Advance(time.Millisecond)
+	if n := left(); n != 1 {
+		t.Errorf("%d are left after thirty days, want the one that was used since", n)
+	}
+	y.Clock.Advance(time.Millisecond)
+	if n := left(); n != 0 {
+		t.Errorf("%d are left at the end", n)
 	}
 }

@@ -13,6 +13,14 @@ import (
 // FlowLifetime is how long an authorization may take, from its start.
 const FlowLifetime = 10 * time.Minute
 
+// Times of registered clients.
+const (
+	// ClientRetention is how long one is kept that no authorization begins with.
+	ClientRetention = 30 * 24 * time.Hour
+
+	clientSteps = 24 * time.Hour // in which UsedAt goes
+)
+
 // AuthServer is an authorization server as it describes itself (RFC 8414), with
 // the tool server that sent us there (RFC 9728).
 type AuthServer struct {
@@ -44,6 +52,17 @@ type Registered struct {
 	Secret    []byte // sealed, for RegisteredContext; empty: a public client
 	Method    string
 	ExpiresAt *time.Time // of the secret; nil: never
+	UsedAt    time.Time  // when an authorization began with it last, or it was made; to a day
+}
+
+// Used returns the client after an authorization began with it at now, and whether
+// that is worth keeping.
+func (r Registered) Used(now time.Time) (Registered, bool) {
+	if now.Sub(r.UsedAt) < clientSteps {
+		return r, false
+	}
+	r.UsedAt = now
+	return r, true
 }
 
 // RegisteredContext is what the secret of a registered client is bound to.

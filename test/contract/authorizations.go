@@ -206,7 +206,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 func someRegistered() connector.Registered {
 	return connector.Registered{
 		Issuer: "https://" + nextID() + ".example.com/a?b='c'", Redirect: "https://collab.example.com/callback", ID: "client \"ü\"",
-		Secret: []byte("\x01secret\x00\xff"), Method: "client_secret_basic", ExpiresAt: new(at(1000)),
+		Secret: []byte("\x01secret\x00\xff"), Method: "client_secret_basic", ExpiresAt: new(at(1000)), UsedAt: at(500),
 	}
 }
 
@@ -215,7 +215,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"a client comes back with every field as it went in": func(w *world) {
 			full := someRegistered()
-			for _, c := range []connector.Registered{full, {Issuer: someRegistered().Issuer, Redirect: full.Redirect, ID: "public", Method: "none"}} {
+			for _, c := range []connector.Registered{full, {Issuer: someRegistered().Issuer, Redirect: full.Redirect, ID: "public", Method: "none", UsedAt: at(0)}} {
 				that(w.clients().Put(w.ctx, c, at(0))).is(w, c)
 				that(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
 			}
@@ -237,7 +237,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"the first client stays until it expires too soon": func(w *world) {
 			first, second, third := someRegistered(), connector.Registered{}, connector.Registered{}
-			second = connector.Registered{Issuer: first.Issuer, Redirect: first.Redirect, ID: "second", Method: "none"}
+			second = connector.Registered{Issuer: first.Issuer, Redirect: first.Redirect, ID: "second", Method: "none", UsedAt: at(2000)}
 			third = second
 			third.ID = "third"
 			that(w.clients().Put(w.ctx, first, at(0))).is(w, first)
@@ -269,6 +269,75 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 		},
+		"used is the client with the id, and no other": func(w *world) {
+			c, beside := someRegistered(), someRegistered()
+			that(w.clients().Put(w.ctx, c, at(0))).must(w)
+			that(w.clients().Put(w.ctx, beside, at(0))).must(w)
+			for _, no := range []connector.Registered{
+				{Issuer: c.Issuer, Redirect: c.Redirect, ID: "another"}, {Issuer: c.Issuer, Redirect: "another", ID: c.ID}, {Issuer: "another", Redirect: c.Redirect, ID: c.ID},
+			} {
+				no.UsedAt = at(600)
+				w.missing(w.clients().Use(w.ctx, no))
+			}
+			that(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
+			// Nothing else of it is changed.
+			w.ok(w.clients().Use(w.ctx, connector.Registered{Issuer: c.Issuer, Redirect: c.Redirect, ID: c.ID, UsedAt: at(700)}))
+			c.UsedAt = at(700)
+			that(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
+			that(w.clients().Get(w.ctx, beside.Issuer, beside.Redirect)).is(w, beside)
+		},
+		"swept are those not used since, for longest first, and so many at most": func(w *world) {
+			var all []connector.Registered
+			for _, ms := range []int{40, 10, 30, 20, 50} {
+				c := someRegistered()
+				c.UsedAt = longAgo(ms)
+				all = append(all, that(w.clients().Put(w.ctx, c, at(0))).must(w))
+			}
+			left := func(want ...int) {
+				w.Helper()
+				for n, c := range all {
+					got := that(w.clients().Get(w.ctx, c.Issuer, c.Redirect))
+					if slices.Contains(want, n) {
+						got.is(w, c)
+					} else {
+						got.missing(w)
+					}
+				}
+			}
+			that(w.clients().Sweep(w.ctx, longAgo(10), 9)).is(w, 0)
+			that(w.clients().Sweep(w.ctx, longAgo(100), 0)).is(w, 0)
+			left(0, 1, 2, 3, 4)
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				that(r.Connections().Clients().Sweep(w.ctx, longAgo(100), 9)).is(w, 5)
+				return no
+			}), no)
+			left(0, 1, 2, 3, 4)
+			that(w.clients().Sweep(w.ctx, longAgo(50), 2)).is(w, 2)
+			left(0, 2, 4)
+			all[2].UsedAt = longAgo(60)
+			w.ok(w.clients().Use(w.ctx, all[2]))
+			that(w.clients().Sweep(w.ctx, longAgo(50), 9)).is(w, 1)
+			left(2, 4)
+
+			for n := range 100 {
+				c := someRegistered()
+				c.UsedAt = longAgo(n % 3)
+				that(w.clients().Put(w.ctx, c, at(0))).must(w)
+			}
+			swept := make([]int, throng)
+			w.allOK(together(throng, func(n int) (err error) {
+				swept[n], err = w.clients().Sweep(w.ctx, longAgo(50), 100)
+				return err
+			}))
+			total := that(w.clients().Sweep(w.ctx, longAgo(50), 100)).must(w) // what all left to each other
+			for _, n := range swept {
+				total += n
+			}
+			same(w, total, 100)
+			left(2, 4)
+			that(w.clients().Sweep(w.ctx, longAgo(100), 100)).is(w, 2)
+		},
 		"removed is the client with the id, and no other": func(w *world) {
 			c, beside := someRegistered(), someRegistered()
 			that(w.clients().Put(w.ctx, c, at(0))).must(w)
@@ -294,6 +363,8 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 				q := r.Connections().Clients()
 				that(q.Put(w.ctx, added, at(0))).is(w, added)
 				that(q.Put(w.ctx, next, at(2000))).is(w, next)
+				next.UsedAt = at(3000)
+				w.ok(q.Use(w.ctx, next))
 				w.ok(q.Remove(w.ctx, gone.Issuer, gone.Redirect, gone.ID))
 				that(q.Get(w.ctx, c.Issuer, c.Redirect)).is(w, next)
 				that(q.Get(w.ctx, gone.Issuer, gone.Redirect)).missing(w)

@@ -79,6 +79,7 @@ func TestThePageOnOperationsSaysTheTimes(t *testing.T) {
 		"ids of providers'":         within(t, "app/upkeep", "inboxRetention"),
 		"answers kept for":          replay.Retention,
 		"authorizations of":         connector.FlowLifetime,
+		"clients at authorization":  connector.ClientRetention,
 		"counts of update checks":   release.Retention,
 		"organisations that":        org.Retention,
 		"content that was replaced": object.Grace,
