@@ -41,7 +41,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 				return is.Checkout.URL, nil
 			}
 			if err == nil || fault.Is(err, fault.NotFound) {
-				err = s.closePage(ctx, actor, is)
+				err = s.closePage(ctx, actor.Org, s.by(actor), is)
 			}
 		case plan.ChangePlan:
 			if err = s.change(ctx, actor, is, p); err == nil {
@@ -51,7 +51,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed(is.ProviderID), nil)
 			}
 		case plan.OtherPage:
-			err = s.closePage(ctx, actor, is)
+			err = s.closePage(ctx, actor.Org, s.by(actor), is)
 		case plan.NewPage:
 			var url string
 			// What was asked for before may be an old page, which the next round looks at.
@@ -77,7 +77,7 @@ func (s *Billing) change(ctx context.Context, actor org.Actor, is plan.Subscript
 // openPage asks the provider for the page of the checkout. The address is empty
 // where another checkout has taken its place.
 func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscription) (url string, err error) {
-	customer, err := s.customer(ctx, actor, is)
+	customer, err := s.customer(ctx, actor.Org, s.by(actor), is)
 	if err != nil {
 		return "", err
 	}
@@ -100,19 +100,19 @@ func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscri
 }
 
 // customer returns the provider's id of the organisation.
-func (s *Billing) customer(ctx context.Context, actor org.Actor, is plan.Subscription) (string, error) {
+func (s *Billing) customer(ctx context.Context, of id.Org, as note, is plan.Subscription) (string, error) {
 	if is.Customer != "" {
 		return is.Customer, nil
 	}
-	o, err := s.Store.Directory().Organisations().Get(ctx, actor.Org)
+	o, err := s.Store.Directory().Organisations().Get(ctx, of)
 	if err != nil {
 		return "", err
 	}
-	made, err := s.Payments.Customer(ctx, actor.Org, o.Name)
+	made, err := s.Payments.Customer(ctx, of, o.Name)
 	if err != nil {
 		return "", err
 	}
-	is, err = s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (plan.Subscription, error) {
+	is, err = s.revise(ctx, of, as, func(was plan.Subscription) (plan.Subscription, error) {
 		if was.Customer == "" {
 			was.Customer, was.UpdatedAt = made, s.Clock.Now()
 		}
@@ -122,34 +122,34 @@ func (s *Billing) customer(ctx context.Context, actor org.Actor, is plan.Subscri
 }
 
 // closePage ends a checkout, so that nobody can pay on its page any more.
-func (s *Billing) closePage(ctx context.Context, actor org.Actor, is plan.Subscription) error {
+func (s *Billing) closePage(ctx context.Context, o id.Org, as note, is plan.Subscription) error {
 	page := *is.Checkout
 	if page.Session == "" {
 		// Whoever asked for the page may not have been told of it.
-		customer, err := s.customer(ctx, actor, is)
+		customer, err := s.customer(ctx, o, as, is)
 		if err != nil {
 			return err
 		}
-		if page, err = s.Payments.Open(ctx, actor.Org, customer, page); err != nil {
+		if page, err = s.Payments.Open(ctx, o, customer, page); err != nil {
 			return err
 		}
 	}
 	err := s.expire(ctx, page)
 	if fault.Is(err, fault.Conflict) {
-		err = s.paidOn(ctx, actor.Org, page)
+		err = s.paidOn(ctx, o, page)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (plan.Subscription, error) {
+	_, err = s.revise(ctx, o, as, func(was plan.Subscription) (plan.Subscription, error) {
 		return was.Closed(page.Key, s.Clock.Now()), nil
 	})
 	return err
 }
 
 // paidOn returns nil when what came of a page that was paid on is known: it is
-// the organisation's subscription, or over. Before that, nobody is to pay once
-// more.
+// the organisation's subscription, or over, or counts for nothing beside what an
+// operator granted. Before that, nobody is to pay once more.
 func (s *Billing) paidOn(ctx context.Context, o id.Org, page plan.Checkout) error {
 	pending := fault.New(fault.Conflict, "A payment for the plan %s is being processed", page.Plan)
 	paid, err := s.Return(ctx, page.Session)
@@ -160,7 +160,7 @@ func (s *Billing) paidOn(ctx context.Context, o id.Org, page plan.Checkout) erro
 		return pending
 	}
 	is, err := s.Store.Directory().Subscriptions().Get(ctx, o)
-	if err != nil || is.Billed() && is.ProviderID == paid.Subscription {
+	if err != nil || is.State() == plan.External || is.Billed() && is.ProviderID == paid.Subscription {
 		return err
 	}
 	r, err := s.Provider.Subscription(ctx, paid.Subscription)

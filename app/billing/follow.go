@@ -150,8 +150,9 @@ func (s *Billing) concerned(ctx context.Context, e plan.Event) (id.Org, error) {
 const dueAtOnce = 500
 
 // Keep records the trials that are over, asks after subscriptions that were to
-// end and of which nothing was heard, and ends those of organisations that are
-// closed. Any number of servers may call it.
+// end and of which nothing was heard, ends those of organisations that are
+// closed, and closes the pages to pay on of those whose subscription an operator
+// has granted since. Any number of servers may call it.
 func (s *Billing) Keep(ctx context.Context) error {
 	failed := s.endClosed(ctx)
 	due, err := s.Store.Directory().Subscriptions().Due(ctx, s.Clock.Now(), dueAtOnce)
@@ -206,8 +207,14 @@ func (s *Billing) attend(ctx context.Context, o id.Org) error {
 	is, err := s.revise(ctx, o, s.byItself("because the trial is over"), func(was plan.Subscription) (plan.Subscription, error) {
 		return was.At(s.Clock.Now()), nil
 	})
-	if err != nil || !is.Billed() {
+	byProvider := s.byItself("by the payment provider")
+	switch {
+	case err != nil:
 		return err
+	case is.State() == plan.External && is.Checkout != nil:
+		return s.closePage(ctx, o, byProvider, is)
+	case !is.Billed():
+		return nil
 	}
-	return s.follow(ctx, o, is.ProviderID, s.byItself("by the payment provider"), lapsed(is.ProviderID), nil)
+	return s.follow(ctx, o, is.ProviderID, byProvider, lapsed(is.ProviderID), nil)
 }

@@ -297,6 +297,8 @@ func (s Subscription) Due() *time.Time {
 	case s.Billed() && s.CancelAtPeriodEnd && s.CurrentPeriodEnd != nil:
 		due := s.CurrentPeriodEnd.Add(overdueAfter)
 		return &due
+	case s.State() == External && s.Checkout != nil:
+		return &s.UpdatedAt // somebody may pay on the page still
 	}
 	return nil
 }

@@ -133,6 +133,14 @@ func TestWhatAnOperatorManagesFollowsNobody(t *testing.T) {
 	if got := was.Lapsed(noon); got != was || was.Due() != nil {
 		t.Errorf("lapsed: %+v", got)
 	}
+	// A page from before is closed at once.
+	was.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard}
+	if due := was.Due(); due == nil || !due.Equal(was.UpdatedAt) {
+		t.Errorf("the page is due at %v, and the grant was at %v", due, was.UpdatedAt)
+	}
+	if closed := was.Closed("k", noon); closed.Due() != nil {
+		t.Errorf("without a page it is due at %v", closed.Due())
+	}
 }
 
 func TestAPaidPlanWasEverActive(t *testing.T) {

@@ -194,7 +194,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, s)
 			that(w.subscriptions().ByCustomer(w.ctx, s.Customer)).is(w, o)
 		},
-		"due are trials that are over and cancelled ones that should be, for longest first": func(w *world) {
+		"due are trials that are over, cancelled ones that should be, and pages of granted ones, for longest first": func(w *world) {
 			orgs := make([]id.Org, 12)
 			for i := range orgs {
 				orgs[i] = w.org().ID
@@ -204,13 +204,15 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			external, running, paid := trial(orgs[6], day(1)), ending(orgs[7], day(1)), someSubscription(orgs[8])
 			external.ManagedExternally, running.CancelAtPeriodEnd = true, false
 			paid.ManagedExternally, paid.CancelAtPeriodEnd = false, false
+			granted, later := someSubscription(orgs[10]), someSubscription(orgs[11])
+			granted.UpdatedAt, later.UpdatedAt = day(6), day(9).Add(time.Millisecond)
 			over := plan.Subscription{Org: orgs[9], Plan: plan.Free, TrialEnd: new(day(1))}.Restore(plan.Active)
 			put(w, trial(orgs[3], day(5)), trial(orgs[1], day(4)), trial(orgs[0], day(4)), trial(orgs[4], day(9).Add(time.Millisecond)),
-				ending(orgs[2], day(2)), ending(orgs[5], day(8)), external, running, paid, over)
+				ending(orgs[2], day(2)), ending(orgs[5], day(8)), external, running, paid, over, granted, later)
 			closed := that(w.organisations().Get(w.ctx, orgs[3])).must(w)
 			that(w.organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
 
-			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[3], orgs[5]}
+			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[3], orgs[10], orgs[5]}
 			same(w, dueOf(w, orgs, day(9), 1000), want)
 			for limit := range len(want) + 1 {
 				page := that(w.subscriptions().Due(w.ctx, day(9), limit)).must(w)
@@ -222,7 +224,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			// Those that were looked after are due no more.
 			for _, o := range want {
-				put(w, that(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).Lapsed(day(9)))
+				put(w, that(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).Lapsed(day(9)).Closed(granted.Checkout.Key, day(9)))
 			}
 			same(w, dueOf(w, orgs, day(9), 1000), nil)
 		},

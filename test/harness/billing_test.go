@@ -270,3 +270,57 @@ func TestAnOrganisationThatIsClosedIsBilledNoMore(t *testing.T) {
 		t.Errorf("the audit log tells of the end %d times", n)
 	}
 }
+
+func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
+	for about, test := range map[string]struct {
+		paid bool // before the page is closed
+		lost bool // what the provider answered when the page was asked for
+	}{
+		"an open page":              {},
+		"a page that was paid on":   {paid: true},
+		"a page nobody was told of": {lost: true},
+	} {
+		t.Run(about, func(t *testing.T) {
+			s := openShop(t)
+			ctx := t.Context()
+			if _, err := s.servers[0].Checkout(ctx, s.ada, plan.Standard); err != nil {
+				t.Fatal(err)
+			}
+			s.keep() // which leaves it to who buys
+			is, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
+			if err != nil {
+				t.Fatal(err)
+			}
+			session := is.Checkout.Session
+			if page, err := s.provider.Session(ctx, session); err != nil || !page.Open() {
+				t.Fatalf("the page is %+v, %v", page, err)
+			}
+			if test.lost {
+				is.Checkout = &plan.Checkout{Key: is.Checkout.Key, Plan: is.Checkout.Plan}
+				if err := s.Store.Directory().Subscriptions().Put(ctx, s.ada.Org, is); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.operator.Grant(ctx, org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise}); err != nil {
+				t.Fatal(err)
+			}
+			if test.paid {
+				if _, err := s.provider.Pay(session); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.keep()
+			if _, err := s.provider.Pay(session); err == nil {
+				t.Error("the page can be paid on")
+			}
+			s.recorded(plan.Enterprise, plan.Active)
+			is, err = s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
+			if err != nil || is.Checkout != nil || is.Due() != nil {
+				t.Errorf("afterwards it is %+v, %v", is, err)
+			}
+			if list, err := s.Store.Journal().Audit().List(ctx, s.ada.Org, "", 1000); err != nil || len(list) != 1 {
+				t.Errorf("the audit log has more than the grant: %+v, %v", list, err)
+			}
+		})
+	}
+}
