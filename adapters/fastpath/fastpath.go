@@ -67,7 +67,8 @@ func New(next http.Handler, o Options) *Path {
 	return &Path{Options: o, next: next, back: &listener{conns: make(chan net.Conn), closed: make(chan struct{})}, taken: map[*lane]struct{}{}}
 }
 
-// Listener is where connections come back that are no longer plain.
+// Listener is where connections come back that are no longer plain. To net/http they
+// are new ones, so that a client may even go on in HTTP/2.
 func (p *Path) Listener() net.Listener { return p.back }
 
 // Drain ends the connections that were taken over, each after the answer that it
