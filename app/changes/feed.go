@@ -138,7 +138,11 @@ func (f *Feed) Close(ctx context.Context) error {
 	select {
 	case <-f.gone:
 	case <-ctx.Done():
-		err = ctx.Err()
+		select {
+		case <-f.gone: // nobody was waited for
+		default:
+			err = ctx.Err()
+		}
 	}
 	f.unhear()
 	f.stop()

@@ -685,6 +685,13 @@ func TestTheEnd(t *testing.T) {
 		sub.Close()
 		w.must(f.Close(w.Context()))
 	})
+	in(t, "needs no time where nobody is left", func(w *world) {
+		none, cancel := context.WithCancel(w.Context())
+		cancel()
+		for range 50 {
+			w.must(w.feed().Close(none))
+		}
+	})
 	in(t, "is not told to who has left", func(w *world) {
 		f := w.feed()
 		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
