@@ -43,8 +43,9 @@ type Adoption interface {
 
 	// List returns the counts of the days from the first to the last, both
 	// included, by day, platform, arch, channel and version; empty values of the
-	// target select all.
-	List(ctx context.Context, first, last release.Day, of release.Target) ([]release.Tally, error)
+	// target select all. They are those that follow after in this order, all for the
+	// zero value; at most limit of them, 0: all.
+	List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error)
 
 	// Prune removes the counts of days before the day.
 	Prune(ctx context.Context, before release.Day) error

@@ -730,11 +730,13 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 		"adoption": func(_ *DB, r ports.Records) error {
 			q := r.Deployment().Adoption()
 			of := release.Target{Platform: release.Linux, Arch: release.X64, Channel: release.Stable}
-			all, err := q.List(ctx, "2011-01-01", "2012-01-01", release.Target{})
+			all, err := q.List(ctx, "2011-01-01", "2012-01-01", release.Target{}, release.Tally{}, 0)
 			if len(all) != 6*tenants {
 				err = fmt.Errorf("%d counts: %w", len(all), err)
 			}
-			return errors.Join(err, drop(q.List(ctx, "2011-01-01", "2012-01-01", of)), drop(q.List(ctx, "2011-01-01", "2012-01-01", release.Target{Channel: release.Stable})),
+			return errors.Join(err, drop(q.List(ctx, "2011-01-01", "2012-01-01", of, release.Tally{}, 0)),
+				drop(q.List(ctx, "2011-01-01", "2012-01-01", release.Target{Channel: release.Stable}, release.Tally{}, 0)),
+				drop(q.List(ctx, "2011-01-01", "2012-01-01", release.Target{}, release.Tally{Day: "2011-01-01", Target: of, Version: "1.0.0"}, 2)),
 				q.Add(ctx, all), q.Prune(ctx, "2010-02-01"))
 		},
 		"erasure": func(_ *DB, r ports.Records) error { return r.Directory().Organisations().Erase(ctx, other, now) },

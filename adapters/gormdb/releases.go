@@ -252,16 +252,25 @@ func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
 	})
 }
 
-func (q adoption) List(ctx context.Context, first, last release.Day, of release.Target) ([]release.Tally, error) {
+func (q adoption) List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
 	query := "SELECT " + tallyNames + " FROM release_adoption WHERE day >= ? AND day <= ?"
-	args := []any{string(first), string(last)}
+	args := []any{string(max(first, after.Day)), string(last)}
+	if after.Day != "" {
+		query += " AND (day, platform, arch, channel, version) > (?, ?, ?, ?, ?)"
+		args = append(args, string(after.Day), string(after.Platform), string(after.Arch), string(after.Channel), after.Version)
+	}
 	for _, c := range []struct{ column, value string }{{"platform", string(of.Platform)}, {"arch", string(of.Arch)}, {"channel", string(of.Channel)}} {
 		if c.value != "" {
 			query += " AND " + c.column + " = ?"
 			args = append(args, c.value)
 		}
 	}
-	return all(ctx, q.read, "Count", scanTally, query+" ORDER BY day, platform, arch, channel, version", args...)
+	query += " ORDER BY day, platform, arch, channel, version"
+	if limit > 0 {
+		query += " LIMIT ?"
+		args = append(args, limit)
+	}
+	return all(ctx, q.read, "Count", scanTally, query, args...)
 }
 
 // Prune names a first day as well: of a range with one end alone Postgres thinks

@@ -651,7 +651,7 @@ func TestReadersOfFeedsAreCounted(t *testing.T) {
 	if err := s.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all, err := s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{})
+	all, err := s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{}, release.Tally{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

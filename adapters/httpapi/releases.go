@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -402,8 +403,28 @@ func viewTally(t release.Tally) tallyView {
 	return tallyView{Day: t.Day, Platform: t.Platform, Arch: t.Arch, Channel: t.Channel, Version: t.Version, Checks: t.Checks, Offered: t.Offered}
 }
 
+// keyOfTally is a count's place in the order of a report.
+func keyOfTally(t release.Tally) position {
+	return position{Key: strings.Join([]string{string(t.Day), string(t.Platform), string(t.Arch), string(t.Channel), t.Version}, "/")}
+}
+
+// parseTallyCursor reads the cursor of a report.
+func parseTallyCursor(text string) (position, bool) {
+	p, ok := parseKeyCursor(text)
+	return p, ok && strings.Count(p.Key, "/") == 4
+}
+
+// tallyAt is the count that a page follows.
+func tallyAt(p position) (t release.Tally) {
+	if part := strings.Split(p.Key, "/"); len(part) == 5 {
+		t.Day, t.Version = release.Day(part[0]), part[4]
+		t.Target = release.Target{Platform: release.Platform(part[1]), Arch: release.Arch(part[2]), Channel: release.Channel(part[3])}
+	}
+	return t
+}
+
 func (a *api) adoption(c *call) error {
-	q, err := c.query("from", "to", "platform", "arch", "channel")
+	q, p, err := c.paged(parseTallyCursor, []string{"from", "to", "platform", "arch", "channel"})
 	if err != nil {
 		return err
 	}
@@ -411,11 +432,25 @@ func (a *api) adoption(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Releases.Adoption(c.r.Context(), c.actor, first, last, of)
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, page{}, nil, viewed(viewTally), each(all, page{}, nil))
+	// Without a limit it is read in parts, as it may be long.
+	return stream(a, c, q, p, keyOfTally, viewed(viewTally), func(each func(release.Tally) error) error {
+		after, n := tallyAt(p.after), cmp.Or(p.fetch(), maxPage)
+		for {
+			part, err := a.Releases.Adoption(c.r.Context(), c.actor, first, last, of, after, n)
+			if err != nil {
+				return err
+			}
+			for _, t := range part {
+				if err := each(t); err != nil {
+					return err
+				}
+			}
+			if p.limit > 0 || len(part) < n {
+				return nil
+			}
+			after = part[n-1]
+		}
+	})
 }
 
 // readReport reads of which days and targets a report is to be.

@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/app/releases"
+	"collab/domain/org"
 	"collab/domain/release"
 )
 
@@ -264,6 +267,57 @@ func TestOnlyAnswersForEverybodyAreShared(t *testing.T) {
 				t.Errorf("%s %s: %d with the tag %q", method, query, w.Code, tag)
 			}
 		}
+	}
+}
+
+func TestReportsHavePages(t *testing.T) {
+	s := knowing(t, nil)
+	s.Anybody = true
+	var a *api
+	a = serving(t, http.MethodGet, open, func(c *call) error {
+		c.actor = org.Actor{User: nobody, Org: nobody, Role: org.Owner}
+		return a.adoption(c)
+	}, func(o *Options) { o.Releases = s })
+	var kept []release.Tally
+	for i := range 2*maxPage + 3 { // more than two parts
+		of := release.Target{Platform: []release.Platform{release.Darwin, release.Linux}[i%2], Arch: release.X64, Channel: release.Stable}
+		kept = append(kept, release.Tally{Day: []release.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
+	}
+	if err := s.Store.Deployment().Adoption().Add(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	read := func(query string) (all []tallyView, next string) {
+		w := send(a, get("/test?from=2026-01-01&to=2026-01-02"+query))
+		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil || w.Code != 200 {
+			t.Fatalf("%s: %d %s, %v", query, w.Code, w.Body, err)
+		}
+		if link := w.Header().Get("Link"); link != "" {
+			u, err := url.Parse(link[1:strings.IndexByte(link, '>')])
+			if err != nil || u.Query().Get("from") != "2026-01-01" {
+				t.Fatalf("%s: %v", link, err)
+			}
+			next = "&cursor=" + u.Query().Get("cursor")
+		}
+		return all, next
+	}
+	whole, next := read("")
+	if len(whole) != len(kept) || next != "" || !slices.IsSortedFunc(whole, func(a, b tallyView) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Version, b.Version))
+	}) {
+		t.Fatalf("the whole has %d counts, and then %q", len(whole), next)
+	}
+	paged, next := read("&limit=700")
+	pages := 1
+	for ; next != ""; pages++ {
+		var part []tallyView
+		part, next = read("&limit=700" + next)
+		paged = append(paged, part...)
+	}
+	if pages != 3 || !slices.Equal(paged, whole) {
+		t.Errorf("%d pages have %d counts of %d", pages, len(paged), len(whole))
+	}
+	for _, query := range []string{"limit=0", "limit=1001", "cursor=", "cursor=x", "cursor=" + position{Key: "2026-01-02/LINUX"}.cursor(), "cursor=" + position{ID: nobody}.cursor()} {
+		refused(t, send(a, get("/test?"+query)), 400)
 	}
 }
 

@@ -102,15 +102,17 @@ func (s adoption) Add(_ context.Context, all []release.Tally) error {
 	})
 }
 
-func (s adoption) List(_ context.Context, first, last release.Day, of release.Target) ([]release.Tally, error) {
+func (s adoption) List(_ context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
+	compare := func(a, b release.Tally) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Arch, b.Arch),
+			cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Version, b.Version))
+	}
 	return result(s.run, func(x *tx) ([]release.Tally, error) {
 		return x.adoption.list(func(t release.Tally) bool {
 			return t.Day >= first && t.Day <= last && (of.Platform == "" || of.Platform == t.Platform) &&
-				(of.Arch == "" || of.Arch == t.Arch) && (of.Channel == "" || of.Channel == t.Channel)
-		}, func(a, b release.Tally) int {
-			return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Arch, b.Arch),
-				cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Version, b.Version))
-		}, 0), nil
+				(of.Arch == "" || of.Arch == t.Arch) && (of.Channel == "" || of.Channel == t.Channel) &&
+				compare(t, after) > 0
+		}, compare, limit), nil
 	})
 }
 

@@ -332,9 +332,10 @@ func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, c
 	return of, all, nil
 }
 
-// Adoption returns the counts of the days from the first to the last; what this
-// server has not kept yet is kept first.
-func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last release.Day, of release.Target) ([]release.Tally, error) {
+// Adoption returns the counts of the days from the first to the last, those that
+// follow after, at most limit of them, 0: all. What this server has not kept yet is
+// kept first.
+func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
 	if err := s.manages(actor); err != nil {
 		return nil, err
 	}
@@ -344,5 +345,5 @@ func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last re
 	if err := s.Keep(keep); err != nil {
 		return nil, err
 	}
-	return s.Store.Deployment().Adoption().List(ctx, first, last, of)
+	return s.Store.Deployment().Adoption().List(ctx, first, last, of, after, limit)
 }

@@ -143,7 +143,7 @@ func (w *world) offered(s *server) string {
 // kept are the counts that are stored.
 func (w *world) kept() []release.Tally {
 	w.Helper()
-	all, err := w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{})
+	all, err := w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)
 	w.must(err)
 	return all
 }
@@ -241,7 +241,7 @@ func TestWhoManagesReleases(t *testing.T) {
 		_, change := s.Change(ctx, c.actor, made.ID, release.Patch{Rollout: patch.Value(7)})
 		_, list := s.List(ctx, c.actor)
 		_, _, rollout := s.Rollout(ctx, c.actor, made.ID, nil)
-		_, adoption := s.Adoption(ctx, c.actor, "2026-01-01", "2026-01-02", release.Target{})
+		_, adoption := s.Adoption(ctx, c.actor, "2026-01-01", "2026-01-02", release.Target{}, release.Tally{}, 0)
 		for what, err := range map[string]error{"publish": publish, "change": change, "list": list, "look at a rollout": rollout, "see who has what": adoption} {
 			if c.may && err != nil || !c.may && !fault.Is(err, fault.Forbidden) {
 				t.Errorf("%s: to %s gives %v", c.about, what, err)
@@ -470,7 +470,7 @@ func TestChecksAreCounted(t *testing.T) {
 	w.sameTallies(tally("2026-01-02", "0.9.0", 1, 1), tally("2026-01-02", "1.0.0", 2, 0))
 	w.clock.Set(start.Add(21 * time.Hour))
 	s.Offer(check(t, "1.0.0", ""))
-	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{})
+	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{}, release.Tally{}, 0)
 	if err != nil || !slices.Equal(all, []release.Tally{tally("2026-01-03", "1.0.0", 1, 0)}) {
 		t.Errorf("who has what is %v, %v", all, err)
 	}
@@ -487,7 +487,7 @@ func TestCountsOutliveAStoreThatFails(t *testing.T) {
 	if n := strings.Count(w.log.String(), "could not be counted"); n != 1 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
-	if _, err := s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}); !errors.Is(err, errDown) {
+	if _, err := s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0); !errors.Is(err, errDown) {
 		t.Errorf("who has what is known: %v", err)
 	}
 	w.sameTallies()
@@ -548,7 +548,7 @@ func TestWhoNoLongerWaitsForCountsBreaksNothingOff(t *testing.T) {
 		return ctx.Err()
 	}
 	s.Offer(check(t, "1.0.0", "a"))
-	_, _ = s.Adoption(ctx, w.ada, "2026-01-01", "2026-01-03", release.Target{})
+	_, _ = s.Adoption(ctx, w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0)
 	w.store.answer = nil
 	tick(s.count)
 	w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
@@ -599,7 +599,7 @@ func TestVersionsThatAreNotThereAreCountedTogetherWhenTheyAreMany(t *testing.T) 
 	// The next day begins anew.
 	w.clock.Advance(24 * time.Hour)
 	s.Offer(check(t, "0.0.249", "a"))
-	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{})
+	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{}, release.Tally{}, 0)
 	if err != nil || !slices.Equal(all, []release.Tally{tally("2026-01-03", "0.0.249", 1, 1)}) {
 		t.Errorf("on the next day it is %v, %v", all, err)
 	}

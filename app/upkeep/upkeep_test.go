@@ -24,7 +24,7 @@ func TestCountsOfWhoHasWhichReleaseAreForgotten(t *testing.T) {
 		if err := y.Upkeep.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		all, err := adoption.List(t.Context(), "0001-01-01", "9999-12-31", release.Target{})
+		all, err := adoption.List(t.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -415,14 +415,14 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			other := tally(d, release.Darwin, release.X64, release.Stable, release.Other, 1<<40, 0)
 			w.ok(w.adoption().Add(w.ctx, []release.Tally{one(3, 1)}))
-			that(w.adoption().List(w.ctx, d, d, anywhere)).is(w, []release.Tally{one(3, 1)})
+			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{one(3, 1)})
 			w.ok(w.adoption().Add(w.ctx, []release.Tally{one(10, 0), other, one(100, 7), one(0, 0)}))
-			that(w.adoption().List(w.ctx, d, d, anywhere)).is(w, []release.Tally{one(113, 8), other})
+			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{one(113, 8), other})
 		},
 		"nothing counted is nothing": func(w *world) {
 			d := nextDay()
 			w.ok(w.adoption().Add(w.ctx, nil))
-			that(w.adoption().List(w.ctx, d, d, anywhere)).is(w, nil)
+			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, nil)
 		},
 		"the list is in order, of the days and of the target": func(w *world) {
 			before, first, last, after := nextDay(), nextDay(), nextDay(), nextDay()
@@ -456,10 +456,15 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 						want = append(want, t)
 					}
 				}
-				that(w.adoption().List(w.ctx, first, last, of)).is(w, want)
+				that(w.adoption().List(w.ctx, first, last, of, release.Tally{}, 0)).is(w, want)
+				for i, after := range append(want, release.Tally{Day: first}) {
+					left := want[(i+1)%(len(want)+1):]
+					that(w.adoption().List(w.ctx, first, last, of, after, 0)).is(w, left)
+					that(w.adoption().List(w.ctx, first, last, of, after, 2)).is(w, left[:min(2, len(left))])
+				}
 			}
-			that(w.adoption().List(w.ctx, last, last, anywhere)).is(w, all[8:])
-			that(w.adoption().List(w.ctx, last, first, anywhere)).is(w, nil)
+			that(w.adoption().List(w.ctx, last, last, anywhere, release.Tally{}, 0)).is(w, all[8:])
+			that(w.adoption().List(w.ctx, last, first, anywhere, release.Tally{}, 0)).is(w, nil)
 		},
 		"what many add at once is all counted, in whichever order each has it": func(w *world) {
 			d, e := nextDay(), nextDay()
@@ -487,7 +492,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				want[i].Checks *= times * crowd
 				want[i].Offered *= times * crowd
 			}
-			that(w.adoption().List(w.ctx, d, e, anywhere)).is(w, want)
+			that(w.adoption().List(w.ctx, d, e, anywhere, release.Tally{}, 0)).is(w, want)
 		},
 		"a transaction sees what it added, and undoes it": func(w *world) {
 			d, no := nextDay(), errors.New("no")
@@ -501,10 +506,10 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				twice := t
 				twice.Checks, twice.Offered = 2, 2
-				that(in.List(w.ctx, d, d, anywhere)).is(w, []release.Tally{twice, more})
+				that(in.List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{twice, more})
 				return no
 			}), no)
-			that(w.adoption().List(w.ctx, d, d, anywhere)).is(w, []release.Tally{t})
+			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{t})
 		},
 		"a day's counts can be many": func(w *world) {
 			d := nextDay()
@@ -515,7 +520,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.adoption().Add(w.ctx, all))
 			w.ok(w.adoption().Add(w.ctx, all))
 			var checks int64
-			got := that(w.adoption().List(w.ctx, d, d, anywhere)).must(w)
+			got := that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).must(w)
 			for _, t := range got {
 				checks += t.Checks
 			}
@@ -531,13 +536,13 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.adoption().Add(w.ctx, []release.Tally{tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 1, 0)}))
 			}
 			w.ok(w.adoption().Prune(w.ctx, days[2]))
-			got := that(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere)).must(w)
+			got := that(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.Tally{}, 0)).must(w)
 			var left []release.Day
 			for _, t := range got {
 				left = append(left, t.Day)
 			}
 			same(w, left, days[2:])
-			same(w, len(that(w.adoption().List(w.ctx, later, later, anywhere)).must(w)), 1)
+			same(w, len(that(w.adoption().List(w.ctx, later, later, anywhere, release.Tally{}, 0)).must(w)), 1)
 		},
 	}.run(t, open)
 }

@@ -58,7 +58,7 @@ var releaseActs = []*act{
 			today := string(release.DayOf(c.Clock.Now()))
 			of := release.Target{Platform: release.Platform(c.text("platform")), Arch: release.Arch(c.text("arch")), Channel: release.Channel(c.text("channel"))}
 			return answered(c, func() ([]release.Tally, error) {
-				return c.Releases.Adoption(c.ctx, c.actor, release.Day(c.or("from", today)), release.Day(c.or("to", today)), of)
+				return c.Releases.Adoption(c.ctx, c.actor, release.Day(c.or("from", today)), release.Day(c.or("to", today)), of, release.Tally{}, 0)
 			})
 		},
 	},
