@@ -560,7 +560,7 @@ var wrong = []malformed{
 	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":"y","mimeType":"x"}`, 400, "mimeType"},
 	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: \"2\"", `{"content":"y"}`, 409, ""},
 	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: \"1\", \"2\"", `{"content":"y"}`, 400, "If-Match"},
-	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: W/\"1\"", `{"content":"y"}`, 400, "If-Match"},
+	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: W/1", `{"content":"y"}`, 400, "If-Match"},
 	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match: \"1", `{"content":"y"}`, 400, "If-Match"},
 	{"PUT /api/v1/sync/files/<id:file> as anna", "If-Match:", `{"content":"y"}`, 400, "If-Match"},
 	{"PUT /api/v1/sync/files/<id:foreignfile> as anna", "", `{"content":"y"}`, 404, ""},
