@@ -43,8 +43,6 @@ type Options struct {
 	// Headers are those that the handler reads for it, in their canonical form. The
 	// handler sees no others.
 	Headers []string
-
-	Now func() time.Time // nil: the wall clock
 }
 
 // Path is the way past net/http. As a handler it stands before the one that
@@ -61,9 +59,6 @@ type Path struct {
 
 // New returns the way to a handler.
 func New(next http.Handler, o Options) *Path {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	return &Path{Options: o, next: next, back: &listener{conns: make(chan net.Conn), closed: make(chan struct{})}, taken: map[*lane]struct{}{}}
 }
 
@@ -86,6 +81,16 @@ func (p *Path) Drain() {
 // serves one request of it at a time.
 type streak struct{ is, wanted int }
 
+// with counts a request, and reports whether the streak is long enough.
+func (s *streak) with(plain bool) bool {
+	if !plain {
+		s.is = 0
+		return false
+	}
+	s.is++
+	return s.is > s.wanted
+}
+
 type streakKey struct{}
 
 // ConnContext is for http.Server: it counts the requests of each connection.
@@ -101,31 +106,26 @@ func (p *Path) ConnContext(ctx context.Context, conn net.Conn) context.Context {
 // the connection over.
 func (p *Path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s, ok := r.Context().Value(streakKey{}).(*streak)
-	if !ok || r.ProtoMajor != 1 {
+	if !ok || r.ProtoMajor != 1 || !s.with(p.plain(r)) || !p.take(w, r, s.wanted) {
 		p.next.ServeHTTP(w, r)
-		return
 	}
-	if !p.plain(r) {
-		s.is = 0
-		p.next.ServeHTTP(w, r)
-		return
-	}
-	if s.is++; s.is <= s.wanted {
-		p.next.ServeHTTP(w, r)
-		return
-	}
+}
+
+// take takes the connection over and serves it to its end here, beginning with the
+// request; false where that cannot be done.
+func (p *Path) take(w http.ResponseWriter, r *http.Request, wanted int) bool {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		p.next.ServeHTTP(w, r)
-		return
+		return false
 	}
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if r, ok := conn.(*returned); ok {
 		conn, ahead = r.Conn, slices.Concat(ahead, r.ahead)
 	}
-	l := &lane{path: p, conn: conn, request: r, wanted: min(2*s.wanted, mostAfter), answer: answer{conn: conn, header: http.Header{}}}
+	l := &lane{path: p, conn: conn, request: r, wanted: min(2*wanted, mostAfter), answer: answer{conn: conn, header: http.Header{}}}
 	l.in = append(make([]byte, 0, max(headSize, len(ahead))), ahead...)
 	l.run()
+	return true
 }
 
 // plain reports whether net/http's request would be one here.
@@ -199,7 +199,7 @@ func (l *lane) serve(r *http.Request) bool {
 	a := &l.answer
 	a.begin()
 	l.path.next.ServeHTTP(a, r)
-	more, err := a.finish(l.path.Now(), l.path.gone())
+	more, err := a.finish(time.Now(), l.path.gone())
 	return more && err == nil
 }
 
@@ -209,7 +209,7 @@ func (l *lane) wait() bool {
 	if len(l.in) > 0 {
 		return true
 	}
-	if now := l.path.Now(); l.idle.Sub(now) < idleWithin-idleSlack {
+	if now := time.Now(); l.idle.Sub(now) < idleWithin-idleSlack {
 		l.idle = now.Add(idleWithin)
 		if l.conn.SetReadDeadline(l.idle) != nil || l.path.gone() {
 			return false
@@ -247,14 +247,19 @@ func (l *lane) read(head []byte) (*http.Request, bool) {
 		if !ok {
 			return nil, false
 		}
-		switch kind := l.path.kind(name); {
-		case kind == special && !bytes.EqualFold(name, connection) || kind == special && !bytes.EqualFold(value, keepAlive):
+		switch kind := l.path.kind(name); kind {
+		case other:
+		case special:
 			return nil, false
-		case kind == host:
+		case connection:
+			if !bytes.EqualFold(value, keepAlive) {
+				return nil, false
+			}
+		case host:
 			if hosts++; string(value) != l.request.Host {
 				return nil, false
 			}
-		case kind >= 0:
+		default:
 			known := l.path.Headers[kind]
 			r.Header[known] = append(r.Header[known], string(value))
 		}

@@ -1,37 +1,38 @@
 package fastpath
 
-import (
-	"bytes"
-)
+import "bytes"
 
 var (
-	lineEnd    = []byte("\r\n")
-	headEnd    = []byte("\r\n\r\n")
-	connection = []byte("Connection")
-	keepAlive  = []byte("keep-alive")
+	lineEnd   = []byte("\r\n")
+	headEnd   = []byte("\r\n\r\n")
+	keepAlive = []byte("keep-alive")
 )
 
 // Kinds of headers, beside the places of those that the handler reads.
 const (
-	other   = -1 // says nothing to anybody here
-	host    = -2
-	special = -3 // says something about the connection, or about a body
+	other      = -1 // says nothing to anybody here
+	host       = -2
+	connection = -3
+	special    = -4 // says something else about the connection, or about a body
 )
 
-// specials are headers that net/http has to deal with.
-var specials = [][]byte{
-	connection, []byte("Content-Length"), []byte("Transfer-Encoding"), []byte("Expect"), []byte("Upgrade"),
-	[]byte("Te"), []byte("Trailer"), []byte("Http2-Settings"), []byte("Proxy-Connection"),
+// named are the kinds of headers that count on every path. What is special net/http
+// has to deal with.
+var named = []struct {
+	name []byte
+	kind int
+}{
+	{[]byte("Host"), host}, {[]byte("Connection"), connection},
+	{[]byte("Content-Length"), special}, {[]byte("Transfer-Encoding"), special}, {[]byte("Expect"), special},
+	{[]byte("Upgrade"), special}, {[]byte("Te"), special}, {[]byte("Trailer"), special},
+	{[]byte("Http2-Settings"), special}, {[]byte("Proxy-Connection"), special},
 }
 
 // kind returns what a header is to the path.
 func (p *Path) kind(name []byte) int {
-	if len(name) == len("Host") && bytes.EqualFold(name, []byte("Host")) {
-		return host
-	}
-	for _, s := range specials {
-		if len(s) == len(name) && bytes.EqualFold(s, name) {
-			return special
+	for _, n := range named {
+		if len(n.name) == len(name) && bytes.EqualFold(n.name, name) {
+			return n.kind
 		}
 	}
 	for i, known := range p.Headers {
