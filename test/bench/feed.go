@@ -143,11 +143,11 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f
 		"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)}
 	// A burst is many files that change at once: writers of the same one would wait
 	// for each other, and be measured instead of the feed.
-	burst := workload{name: "write", status: http.StatusOK,
-		head: []byte("PUT /api/v1/sync/memory/workspace/" + c.workspace + "/note-"),
-		tail: []byte(".md" + headers(c.address, c.token, "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)}
+	var burst []workload
 	for i := range burstWriters {
-		burst.ids = append(burst.ids, fmt.Sprintf("%02d", i))
+		burst = append(burst, workload{name: "write", status: http.StatusOK,
+			head: []byte(fmt.Sprintf("PUT /api/v1/sync/memory/workspace/%s/note-%02d.md", c.workspace, i) + headers(c.address, c.token,
+				"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)})
 	}
 	a := &audience{process: c.process, write: write, burst: burst}
 	f, err = a.measure(ctx, b, load, func(i int) string { return tokens[i/followersOfUser] })
@@ -166,15 +166,15 @@ func (b *bench) feedOfBare(ctx context.Context, event []byte, load feedLoad) (f 
 	}
 	write := workload{name: "write", status: http.StatusOK, head: slices.Concat(
 		[]byte("POST "+barePublish+headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))), event)}
-	a := &audience{process: p, write: write, burst: write}
+	a := &audience{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}
 	return a.measure(ctx, b, load, func(int) string { return "" })
 }
 
 // audience are subscribers with who makes events for them.
 type audience struct {
 	*process
-	write     workload // paced
-	burst     workload // with an id for each writer, or none
+	write     workload   // paced
+	burst     []workload // one for each writer
 	followers []*follower
 	event     []byte // the first one, as it was sent
 
@@ -302,7 +302,7 @@ func (a *audience) pace(ctx context.Context, w *connection, from, n int, every t
 	clock := time.NewTicker(every)
 	defer clock.Stop()
 	for i := from; i < from+n; i++ {
-		if err := a.make(w, a.write, "", i); err != nil {
+		if err := a.make(w, a.write, i); err != nil {
 			return 0, err
 		}
 		<-clock.C
@@ -317,7 +317,7 @@ func (a *audience) pace(ctx context.Context, w *connection, from, n int, every t
 // pour makes n events as fast as they can be made and returns the deliveries
 // per second.
 func (a *audience) pour(ctx context.Context, from, n int) (float64, error) {
-	writers := make([]*connection, burstWriters)
+	writers := make([]*connection, len(a.burst))
 	for i := range writers {
 		var err error
 		if writers[i], err = dial(a.address, feedPatience); err != nil {
@@ -331,13 +331,9 @@ func (a *audience) pour(ctx context.Context, from, n int) (float64, error) {
 	var all sync.WaitGroup
 	began := time.Now()
 	for k, w := range writers {
-		file := ""
-		if len(a.burst.ids) > 0 {
-			file = a.burst.ids[k]
-		}
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(from+n) && failed[k] == nil; i = next.Add(1) - 1 {
-				failed[k] = a.make(w, a.burst, file, int(i))
+				failed[k] = a.make(w, a.burst[k], int(i))
 			}
 		})
 	}
@@ -349,9 +345,9 @@ func (a *audience) pour(ctx context.Context, from, n int) (float64, error) {
 	return float64(n*len(a.followers)) / time.Since(began).Seconds(), err
 }
 
-func (a *audience) make(w *connection, write workload, file string, i int) error {
+func (a *audience) make(w *connection, write workload, i int) error {
 	a.asked[i].Store(int64(time.Since(a.began)))
-	status, body, err := w.exchange(write, file)
+	status, body, err := w.exchange(write, "")
 	if err == nil && status != write.status {
 		err = fmt.Errorf("status %d with %.300q", status, body)
 	}

@@ -30,7 +30,7 @@ func TestAnAudience(t *testing.T) {
 		})
 		head := headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))
 		write := workload{status: http.StatusOK, head: slices.Concat([]byte("POST "+barePublish+head), []byte(event))}
-		return &audience{process: p, write: write, burst: write}
+		return &audience{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}
 	}
 	reader := func(int) string { return "reader" }
 	t.Run("gets every event and is measured", func(t *testing.T) {
