@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	keysEvery = 30 * time.Second // at least, between two reads of the keys
+	keysBurst = 5                // reads of the keys at once
+	keysEvery = 30 * time.Second // after which one more is allowed, and for which a key id stays known as unknown
 	keysAge   = time.Hour        // after which a withdrawn key must be noticed
 	maxKeys   = 64
 )
@@ -84,8 +85,9 @@ func algorithmOf(k jose.JSONWebKey) string {
 // check is one try to verify a token's signature with the keys as they are.
 type check struct {
 	keys   keys
-	failed bool // whether it came to that and none of them signed it
-	named  bool // whether the token names one of them
+	kid    string // the key id that the token names, empty when it names none
+	failed bool   // none of the keys signed the token
+	named  bool   // the token names one of them
 }
 
 // VerifySignature returns the payload of a token that one of the keys signed:
@@ -96,6 +98,7 @@ func (c *check) VerifySignature(_ context.Context, token string) ([]byte, error)
 		return nil, err
 	}
 	head := jws.Signatures[0].Header
+	c.kid = head.KeyID
 	for _, k := range c.keys {
 		if head.KeyID != "" && k.KeyID != head.KeyID || algorithmOf(k) != head.Algorithm {
 			continue

@@ -15,6 +15,7 @@ import (
 	"collab/ports"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/oauth2"
 )
 
@@ -38,8 +39,9 @@ type Options struct {
 type Provider struct {
 	Options
 	client   *http.Client
-	metadata source[metadata]
-	keys     source[keys]
+	metadata *source[metadata]
+	keys     *source[keys]
+	unknown  *lru.Cache[string, time.Time] // key ids that no published key had, with the time of that reading
 }
 
 // metadata is what we use of the provider's discovery document. It is read
@@ -59,15 +61,19 @@ func New(o Options) (*Provider, error) {
 	if o.Transport == nil {
 		o.Transport = http.DefaultTransport
 	}
-	p := &Provider{Options: o}
+	unknown, err := lru.New[string, time.Time](2 * keysBurst)
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{Options: o, unknown: unknown}
 	p.client = &http.Client{
 		Transport: bounded{o.Transport},
 		Timeout:   timeout,
 		// The documents are at their addresses; what is elsewhere is not the provider's.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the identity provider redirects") },
 	}
-	p.metadata = source[metadata]{read: p.discover, every: discoverEvery, clock: o.Clock}
-	p.keys = source[keys]{read: p.fetchKeys, every: keysEvery, clock: o.Clock}
+	p.metadata = newSource(p.discover, discoverEvery, 1, o.Clock)
+	p.keys = newSource(p.fetchKeys, keysEvery, keysBurst, o.Clock)
 	return p, nil
 }
 

@@ -6,21 +6,26 @@ import (
 	"time"
 
 	"collab/ports"
+
+	"golang.org/x/time/rate"
 )
 
-// source is something that is read from the provider: at most one attempt
-// begins per interval, whoever asks, and all who ask meanwhile wait for the
-// same one. What was read stays when a later attempt fails.
+// source is something that is read from the provider. A token bucket limits the
+// attempts, whoever asks, and all who ask during one wait for it. What was read
+// stays when a later attempt fails.
 type source[T any] struct {
 	read  func(context.Context) (T, error)
-	every time.Duration
+	every time.Duration // after which the bucket has one attempt more
 	clock ports.Clock
 
 	mu      sync.Mutex
+	limiter *rate.Limiter
 	state   reading[T]
-	tried   bool
-	triedAt time.Time
 	running chan struct{} // closed at the end of the attempt, nil between attempts
+}
+
+func newSource[T any](read func(context.Context) (T, error), every time.Duration, burst int, clock ports.Clock) *source[T] {
+	return &source[T]{read: read, every: every, clock: clock, limiter: rate.NewLimiter(rate.Every(every), burst)}
 }
 
 // reading is the outcome of all attempts so far.
@@ -37,22 +42,22 @@ func (s *source[T]) last() reading[T] {
 	return s.state
 }
 
-// begin starts an attempt if one is due. The channel is closed when the one
-// that is under way has ended; it is nil when there is none.
-func (s *source[T]) begin() <-chan struct{} {
+// begin starts an attempt if none is under way and the bucket allows one. Done
+// is closed at the end of the attempt that is under way, nil when there is
+// none; began reports whether this call started it.
+func (s *source[T]) begin() (done <-chan struct{}, began bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running != nil {
-		return s.running
+		return s.running, false
 	}
 	now := s.clock.Now()
-	// A clock that was set back must not put off the next attempt for long.
-	if since := now.Sub(s.triedAt); s.tried && since >= 0 && since < s.every {
-		return nil
+	if !s.limiter.AllowN(now, 1) {
+		return nil, false
 	}
-	s.tried, s.triedAt, s.running = true, now, make(chan struct{})
+	s.running = make(chan struct{})
 	go s.attempt(now)
-	return s.running
+	return s.running, true
 }
 
 // attempt belongs to all who wait for it, so that none of them can cancel it.
@@ -71,17 +76,18 @@ func (s *source[T]) attempt(now time.Time) {
 	s.running = nil
 }
 
-// fresh returns the outcome after the attempt that is under way or due now, if
-// there is one.
-func (s *source[T]) fresh(ctx context.Context) (reading[T], error) {
-	if done := s.begin(); done != nil {
+// fresh returns the outcome after the attempt that is under way or that the
+// bucket allows now, if there is one; began reports whether this call started it.
+func (s *source[T]) fresh(ctx context.Context) (r reading[T], began bool, err error) {
+	done, began := s.begin()
+	if done != nil {
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return reading[T]{}, ctx.Err()
+			return reading[T]{}, began, ctx.Err()
 		}
 	}
-	return s.last(), nil
+	return s.last(), began, nil
 }
 
 // need returns what was read, waiting for the first attempt where there is
@@ -90,7 +96,7 @@ func (s *source[T]) need(ctx context.Context) (reading[T], error) {
 	if r := s.last(); r.number > 0 {
 		return r, nil
 	}
-	r, err := s.fresh(ctx)
+	r, _, err := s.fresh(ctx)
 	if err == nil && r.number == 0 {
 		err = r.err
 	}

@@ -117,8 +117,8 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 }
 
 // signature returns the token when the provider signed it. A token that no
-// known key signed has the keys read again, if that is due, as the provider
-// may have new ones.
+// known key signed has the keys read again, as the provider may have new ones,
+// unless they were read for its key id less than keysEvery ago.
 func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken, error) {
 	if _, err := p.metadata.need(ctx); err != nil {
 		return nil, err
@@ -132,20 +132,36 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 	}
 	c := &check{keys: known.value}
 	signed, err := p.try(ctx, c, text)
-	if !c.failed {
-		return signed, err
+	for began := false; c.failed && !began && !p.lookedFor(c.kid); {
+		var newer reading[keys]
+		var failed error
+		newer, began, failed = p.keys.fresh(ctx)
+		if failed != nil {
+			return nil, unavailable(failed, keysEvery)
+		}
+		if newer.number == known.number {
+			if newer.err != nil && !c.named {
+				// The provider may have signed it with a key that could not be read.
+				return nil, unavailable(newer.err, keysEvery)
+			}
+			break
+		}
+		// The keys of an attempt that others began may be older than the token.
+		known, c = newer, &check{keys: newer.value}
+		signed, err = p.try(ctx, c, text)
+		if c.failed && began {
+			p.unknown.Add(c.kid, newer.at)
+		}
 	}
-	newer, failed := p.keys.fresh(ctx)
-	switch {
-	case failed != nil:
-		return nil, unavailable(failed, keysEvery)
-	case newer.number > known.number:
-		return p.try(ctx, &check{keys: newer.value}, text)
-	case newer.err != nil && !c.named:
-		// The provider may have signed it with a key that we could not read.
-		return nil, unavailable(newer.err, keysEvery)
-	}
-	return nil, err
+	return signed, err
+}
+
+// lookedFor reports whether the keys were read for this key id less than
+// keysEvery ago and none of them verified the token.
+func (p *Provider) lookedFor(kid string) bool {
+	at, ok := p.unknown.Get(kid)
+	age := p.Clock.Now().Sub(at)
+	return ok && age >= 0 && age < keysEvery
 }
 
 func (p *Provider) try(ctx context.Context, c *check, text string) (*gooidc.IDToken, error) {

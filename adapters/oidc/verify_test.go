@@ -19,6 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"collab/adapters/oidc"
@@ -285,7 +286,7 @@ func TestKeysThatAreNotForSigningOrTooWeakVerifyNothing(t *testing.T) {
 	}
 }
 
-func TestAFloodOfBadTokensReadsTheKeysOncePerHalfMinute(t *testing.T) {
+func TestAFloodOfBadTokensReadsTheKeysFiveTimesAndThenOncePerHalfMinute(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	i, c := newIssuer(t, key), newClock()
 	p := i.provider(t, c)
@@ -316,12 +317,12 @@ func TestAFloodOfBadTokensReadsTheKeysOncePerHalfMinute(t *testing.T) {
 	}
 	for n := range 4 {
 		flood()
-		if got := i.asked(); got != [2]int{1, n + 1} {
+		if got := i.asked(); got != [2]int{1, n + 5} {
 			t.Fatalf("after %v: discovery and keys were read %v times", time.Duration(n)*30*time.Second, got)
 		}
 		c.advance(29999 * time.Millisecond)
 		flood()
-		if got := i.asked(); got != [2]int{1, n + 1} {
+		if got := i.asked(); got != [2]int{1, n + 5} {
 			t.Fatalf("within half a minute the keys were read again: %v", got)
 		}
 		c.advance(time.Millisecond)
@@ -349,6 +350,82 @@ func TestOnlyASignatureThatNoKeyMadeHasTheKeysReadAgain(t *testing.T) {
 	}
 }
 
+func TestAKeyRotatedInRightAfterAReadingIsFoundAtOnce(t *testing.T) {
+	i, c := newIssuer(t, signer{"k0", jose.EdDSA, edKey(10)}), newClock()
+	p := i.provider(t, c)
+	for n := range byte(5) {
+		key := signer{fmt.Sprintf("k%d", n), jose.EdDSA, edKey(10 + n)}
+		i.publish(key)
+		if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
+			t.Errorf("a token of key %d: %v", n, err)
+		}
+		if got := i.asked(); got != [2]int{1, int(n) + 1} {
+			t.Errorf("discovery and keys were read %v times for %d keys", got, n+1)
+		}
+	}
+}
+
+func TestAKeyIDThatNobodyPublishedIsLookedForOncePerHalfMinute(t *testing.T) {
+	key := signer{"k1", jose.EdDSA, edKey(1)}
+	i, c := newIssuer(t, key), newClock()
+	p := i.provider(t, c)
+	for n := range 3 {
+		for range 20 {
+			if _, err := verify(p, signer{"nobody's", jose.EdDSA, edKey(2)}.token(t, i.claims(c))); !fault.Is(err, fault.Unauthenticated) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if got := i.asked(); got != [2]int{1, n + 2} {
+			t.Errorf("discovery and keys were read %v times", got)
+		}
+		c.advance(30 * time.Second)
+	}
+}
+
+func TestAKeyRotatedInDuringAReadingIsFoundByAnother(t *testing.T) {
+	const url = "https://id.example.com"
+	older, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.EdDSA, edKey(2)}
+	synctest.Test(t, func(t *testing.T) {
+		c, reads, release := newClock(), 0, make(chan struct{})
+		p := must(oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: transport(func(r *http.Request) (*http.Response, error) {
+			if !isKeys(r) {
+				return answer(`{"issuer":"` + url + `","jwks_uri":"` + url + `/keys"}`), nil
+			}
+			reads++
+			published := older
+			switch reads {
+			case 2:
+				<-release
+			case 3:
+				published = newer
+			}
+			return answer(string(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{published.public()}})))), nil
+		})}))
+		now := c.Now().Unix()
+		results := map[string]chan error{}
+		for _, k := range []signer{older, {"nobody's", jose.EdDSA, edKey(3)}, newer} {
+			result := make(chan error, 1)
+			results[k.kid] = result
+			token := k.token(t, map[string]any{"iss": url, "sub": "user_1", "iat": now, "exp": now + 60})
+			go func() {
+				_, err := verify(p, token)
+				result <- err
+			}()
+			synctest.Wait()
+		}
+		close(release)
+		if err := <-results["k1"]; err != nil {
+			t.Error(err)
+		}
+		if err := <-results["nobody's"]; !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("a key that nobody published: %v", err)
+		}
+		if err := <-results["k2"]; err != nil || reads != 3 {
+			t.Errorf("after %d readings: %v", reads, err)
+		}
+	})
+}
+
 func TestNewKeysAreFoundAtTheNextReadingThatIsAllowed(t *testing.T) {
 	older, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.RS256, rsaKey()}
 	i, c := newIssuer(t, older), newClock()
@@ -366,7 +443,7 @@ func TestNewKeysAreFoundAtTheNextReadingThatIsAllowed(t *testing.T) {
 	i.publish(newer, older)
 	c.advance(29 * time.Second)
 	if accepts(newer) || !accepts(older) {
-		t.Error("the keys were read again before half a minute was over")
+		t.Error("the keys were read again for the same id before half a minute was over")
 	}
 	c.advance(time.Second)
 	if !accepts(newer) || !accepts(older) {
@@ -382,7 +459,7 @@ func TestNewKeysAreFoundAtTheNextReadingThatIsAllowed(t *testing.T) {
 	if !accepts(replaced) || accepts(newer) || accepts(older) {
 		t.Error("a key that was replaced under its id is not noticed")
 	}
-	if got := i.asked(); got != [2]int{1, 3} {
+	if got := i.asked(); got != [2]int{1, 7} {
 		t.Errorf("discovery and keys were read %v times", got)
 	}
 }

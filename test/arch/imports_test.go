@@ -77,7 +77,7 @@ var owners = []struct {
 	{"golang.org/x/sync", []string{"adapters"}},
 	{"golang.org/x/sys", []string{"adapters/bucket", "app/assembly"}},
 	{"golang.org/x/text", []string{"adapters", "domain"}},
-	{"golang.org/x/time", []string{"adapters/httpapi"}},
+	{"golang.org/x/time", []string{"adapters/httpapi", "adapters/oidc"}},
 	{"gorm.io", []string{"adapters/gormdb"}},
 	{"modernc.org/sqlite", []string{"adapters/gormdb", "test"}},
 	{"modernc.org/libc", []string{"adapters/gormdb"}},
