@@ -88,6 +88,9 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 // is assigned to no task.
 func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) error {
 	return s.locked(ctx, &actor, func(r ports.Records, _ org.Organisation) error {
+		if err := actor.Removes(user); err != nil {
+			return err
+		}
 		target, err := active(ctx, r, actor.Org, user)
 		if err != nil {
 			return err

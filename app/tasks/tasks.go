@@ -157,13 +157,7 @@ func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []tas
 	reasons := make([]string, len(changes))
 	for i, ch := range changes {
 		named[i], reasons[i] = ch.Task, ch.Reason
-		if ch.Reason == "" {
-			c.Add("reason", "must not be empty")
-		}
-		c.Text("reason", ch.Reason, check.MaxReason)
-		if ch.SortOrder != nil && (*ch.SortOrder < 0 || *ch.SortOrder > task.MaxSortOrder) {
-			c.Add("sortOrder", "must be between 0 and %d", task.MaxSortOrder)
-		}
+		ch.Check(&c)
 	}
 	if err := c.Err(); err != nil {
 		return nil, err

@@ -181,13 +181,23 @@ func ChangeRole(actor Actor, target Membership, role Role, s Seats) error {
 	return nil
 }
 
-// Remove decides whether actor may end target's membership. Anyone may leave.
-func Remove(actor Actor, target Membership, s Seats) error {
-	self := actor.User == target.User
-	switch {
-	case !self && !actor.Role.MayManage():
+// Removes decides whether the actor may remove the user or anyone else, whether
+// or not there is such a member. Anyone may leave.
+func (a Actor) Removes(user id.User) error {
+	if a.User != user && !a.Role.MayManage() {
 		return fault.New(fault.Forbidden, "Only an OWNER or ADMIN may remove members")
-	case !self && target.Role == Owner && actor.Role != Owner:
+	}
+	return nil
+}
+
+// Remove decides whether the actor, who removes members (see Actor.Removes), may
+// end target's membership.
+func Remove(actor Actor, target Membership, s Seats) error {
+	if err := actor.Removes(target.User); err != nil {
+		return err
+	}
+	switch {
+	case actor.User != target.User && target.Role == Owner && actor.Role != Owner:
 		return fault.New(fault.Forbidden, "Only an OWNER may remove an OWNER")
 	case target.Role == Owner && s.Owners <= 1:
 		return fault.New(fault.Conflict, "The last OWNER of an organisation cannot be removed")

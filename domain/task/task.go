@@ -197,6 +197,18 @@ type Reprioritization struct {
 	SortOrder *int64
 }
 
+// Check notes what is wrong with the change: it needs a reason with more in it
+// than white space.
+func (r Reprioritization) Check(c *check.List) {
+	if strings.TrimSpace(r.Reason) == "" {
+		c.Add("reason", "must not be empty")
+	}
+	c.Text("reason", r.Reason, check.MaxReason)
+	if r.SortOrder != nil && (*r.SortOrder < 0 || *r.SortOrder > MaxSortOrder) {
+		c.Add("sortOrder", "must be between 0 and %d", MaxSortOrder)
+	}
+}
+
 // Reprioritized returns the task after the change at now.
 func (t Task) Reprioritized(r Reprioritization, now time.Time) Task {
 	if r.Priority != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/patch"
@@ -138,6 +139,16 @@ func TestACloneHasTagsOfItsOwn(t *testing.T) {
 	k.Clone().Tags[0] = "b"
 	if k.Tags[0] != "a" {
 		t.Error("the clone's tags are the original's")
+	}
+}
+
+func TestAReprioritizationNeedsAReason(t *testing.T) {
+	for reason, refused := range map[string]bool{"": true, " \t\n\u2003": true, " later ": false} {
+		var c check.List
+		task.Reprioritization{Reason: reason}.Check(&c)
+		if got := c.Err() != nil; got != refused {
+			t.Errorf("%q: refused %v, want %v", reason, got, refused)
+		}
 	}
 }
 
