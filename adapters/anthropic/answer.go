@@ -6,16 +6,22 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"collab/adapters/eventstream"
 	"collab/domain/chat"
 	"collab/ports"
-
-	anthropic "github.com/anthropics/anthropic-sdk-go"
 )
 
 const (
 	maxBlocks = 4096     // of one answer
 	maxKept   = 32 << 20 // bytes of one answer that are kept: arguments, and all of it where it may pause
-	maxTokens = 1 << 40  // more than this nobody used
+)
+
+// Reasons to stop that matter here.
+const (
+	maxTokensReached = "max_tokens"
+	windowExceeded   = "model_context_window_exceeded"
+	refusal          = "refusal"
+	pauseTurn        = "pause_turn"
 )
 
 // answer is one that is coming, in one message or, where the provider pauses, in
@@ -29,7 +35,7 @@ type answer struct {
 	usage       chat.Usage // of this one
 	inputKnown  bool
 	outputKnown bool
-	stop        anthropic.StopReason
+	stop        string
 
 	keeps  bool     // what is needed to go on after a pause
 	blocks []*block // of all messages, in their order
@@ -63,7 +69,7 @@ func (t *answer) begin() {
 }
 
 func (t *answer) reply() chat.Reply {
-	return chat.Reply{Usage: t.before.Plus(t.usage), InputKnown: t.inputKnown, OutputKnown: t.outputKnown, Stop: string(t.stop)}
+	return chat.Reply{Usage: t.before.Plus(t.usage), InputKnown: t.inputKnown, OutputKnown: t.outputKnown, Stop: t.stop}
 }
 
 // chunk hands a chunk on.
@@ -92,7 +98,7 @@ func (t *answer) event(data []byte) (over bool, err error) {
 		return false, t.text(int64(index), text)
 	}
 	var e event
-	if !decode(data, &e) {
+	if !eventstream.Decode(data, &e) {
 		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
 	}
 	switch e.Type {
@@ -112,16 +118,16 @@ func (t *answer) event(data []byte) (over bool, err error) {
 		}
 		return true, nil
 	case "error":
-		return false, fail(failureKind(0, e.Error.Type), "the stream ended in the error %s", word(e.Error.Type))
+		return false, fail(failureKind(0, e.Error.Type), "the stream ended in the error %s", eventstream.Name(e.Error.Type))
 	}
 	return false, nil // a ping, or what is not known yet
 }
 
 func (t *answer) started(u counts) {
-	t.inputKnown = u.Input.known
-	t.usage.CacheRead, t.usage.CacheMade = u.CacheRead.n, u.CacheMade.n
-	t.usage.Input = u.Input.n + t.usage.CacheRead + t.usage.CacheMade
-	t.usage.Output = u.Output.n
+	t.inputKnown = u.Input.Known
+	t.usage.CacheRead, t.usage.CacheMade = u.CacheRead.N, u.CacheMade.N
+	t.usage.Input = u.Input.N + t.usage.CacheRead + t.usage.CacheMade
+	t.usage.Output = u.Output.N
 }
 
 func (t *answer) find(index int64) *block {
@@ -173,7 +179,7 @@ func (t *answer) blockStarts(e event) error {
 		return fail(chat.Broken, "the block %d begins twice", e.Index)
 	}
 	var c content
-	decode(e.ContentBlock, &c) // as a part of the event it can be decoded
+	eventstream.Decode(e.ContentBlock, &c) // as a part of the event it can be decoded
 	b := &block{index: e.Index, kind: c.Type, id: c.ID, name: c.Name}
 	t.blocks = append(t.blocks, b)
 	if t.keeps {
@@ -189,7 +195,7 @@ func (t *answer) blockStarts(e event) error {
 		if b.id == "" || b.name == "" || !utf8.ValidString(b.id+b.name) {
 			return fail(chat.Broken, "a %s has no id or no name", b.kind)
 		}
-		if whole := string(c.Input); isObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
+		if whole := string(c.Input); eventstream.IsObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
 			b.input.WriteString(whole) // from those who do not stream arguments
 			return t.keep(len(whole))
 		}
@@ -245,7 +251,7 @@ func (t *answer) blockStops(b *block) error {
 		return err
 	}
 	switch input := strings.ToValidUTF8(b.input.String(), "\ufffd"); {
-	case isObject(input):
+	case eventstream.IsObject(input):
 		return t.call(b, input)
 	case strings.TrimSpace(input) == "":
 		t.held = b
@@ -302,11 +308,11 @@ func (t *answer) found(c content) error {
 	var failed struct {
 		Code string `json:"error_code"`
 	}
-	decode(c.Content, &failed) // one of them: sources are an array, a failure is an object
+	eventstream.Decode(c.Content, &failed) // one of them: sources are an array, a failure is an object
 	var result any = map[string]string{"error": failed.Code}
 	if failed.Code == "" {
 		var found []foundPage
-		decode(c.Content, &found)
+		eventstream.Decode(c.Content, &found)
 		sources := []source{}
 		for _, p := range found {
 			sources = append(sources, source(p))
@@ -325,25 +331,25 @@ func (t *answer) found(c content) error {
 func (t *answer) stops(e event) error {
 	u := e.Usage
 	uncached := t.usage.Input - t.usage.CacheRead - t.usage.CacheMade
-	u.CacheRead.overwrite(&t.usage.CacheRead)
-	u.CacheMade.overwrite(&t.usage.CacheMade)
-	u.Input.overwrite(&uncached)
-	u.Output.overwrite(&t.usage.Output)
-	u.ServerTools.Searches.overwrite(&t.usage.Searches)
+	overwrite(&t.usage.CacheRead, u.CacheRead)
+	overwrite(&t.usage.CacheMade, u.CacheMade)
+	overwrite(&uncached, u.Input)
+	overwrite(&t.usage.Output, u.Output)
+	overwrite(&t.usage.Searches, u.ServerTools.Searches)
 	t.usage.Input = uncached + t.usage.CacheRead + t.usage.CacheMade
-	t.inputKnown = t.inputKnown || u.Input.known
+	t.inputKnown = t.inputKnown || u.Input.Known
 	if e.Delta.StopReason == "" {
 		return nil
 	}
-	t.stop = anthropic.StopReason(e.Delta.StopReason)
-	t.outputKnown = u.Output.known
+	t.stop = e.Delta.StopReason
+	t.outputKnown = u.Output.Known
 	for _, b := range t.blocks[t.from:] {
 		if err := t.blockStops(b); err != nil {
 			return err
 		}
 	}
 	switch t.stop {
-	case anthropic.StopReasonMaxTokens, anthropic.StopReasonModelContextWindowExceeded, anthropic.StopReasonRefusal, anthropic.StopReasonPauseTurn:
+	case maxTokensReached, windowExceeded, refusal, pauseTurn:
 		return t.settle(true)
 	}
 	return t.settle(false)
@@ -375,7 +381,7 @@ func (t *answer) content() ([]any, error) {
 		case "thinking":
 			err = errors.Join(set("thinking", b.thinking.String()), set("signature", b.signature.String()))
 		case "tool_use", "server_tool_use":
-			if input := b.input.String(); isObject(input) {
+			if input := b.input.String(); eventstream.IsObject(input) {
 				fields["input"] = json.RawMessage(input)
 			} else if strings.TrimSpace(input) != "" {
 				err = errors.New("the arguments of a call are no JSON object")
@@ -394,8 +400,4 @@ func (t *answer) content() ([]any, error) {
 		return nil, errors.New("nothing was said before it")
 	}
 	return all, nil
-}
-
-func isObject(s string) bool {
-	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
 }

@@ -2,24 +2,21 @@ package anthropic
 
 import (
 	"encoding/json"
-	"errors"
-	"strconv"
+
+	"collab/adapters/eventstream"
 )
 
-// event is what is used of an event. The SDK's has a place for all that there can
-// be in one, which is five thousand bytes.
+// event is what is used of an event.
 type event struct {
 	Type    string `json:"type"`
 	Index   int64  `json:"index"`
 	Message struct {
 		Usage counts `json:"usage"`
 	} `json:"message"`
-	ContentBlock json.RawMessage `json:"content_block"`
-	Delta        delta           `json:"delta"`
-	Usage        counts          `json:"usage"`
-	Error        struct {
-		Type string `json:"type"`
-	} `json:"error"`
+	ContentBlock json.RawMessage     `json:"content_block"`
+	Delta        delta               `json:"delta"`
+	Usage        counts              `json:"usage"`
+	Error        eventstream.Problem `json:"error"`
 }
 
 // content is what is used of a content block as it begins.
@@ -52,38 +49,18 @@ type foundPage struct {
 }
 
 type counts struct {
-	Input       count `json:"input_tokens"`
-	CacheRead   count `json:"cache_read_input_tokens"`
-	CacheMade   count `json:"cache_creation_input_tokens"`
-	Output      count `json:"output_tokens"`
+	Input       eventstream.Count `json:"input_tokens"`
+	CacheRead   eventstream.Count `json:"cache_read_input_tokens"`
+	CacheMade   eventstream.Count `json:"cache_creation_input_tokens"`
+	Output      eventstream.Count `json:"output_tokens"`
 	ServerTools struct {
-		Searches count `json:"web_search_requests"`
+		Searches eventstream.Count `json:"web_search_requests"`
 	} `json:"server_tool_use"`
 }
 
-// count is a number from 0 to maxTokens, not known where the provider gives none.
-type count struct {
-	n     int64
-	known bool
-}
-
-func (c *count) UnmarshalJSON(data []byte) error {
-	if n, err := strconv.ParseFloat(string(data), 64); err == nil {
-		*c = count{int64(min(max(n, 0), maxTokens)), true}
+// overwrite sets n to the count, if it is known.
+func overwrite(n *int64, c eventstream.Count) {
+	if c.Known {
+		*n = c.N
 	}
-	return nil
-}
-
-func (c count) overwrite(n *int64) {
-	if c.known {
-		*n = c.n
-	}
-}
-
-// decode reports whether data is JSON. What has another type than it should is
-// left out, as the protocol may grow.
-func decode(data []byte, to any) bool {
-	err := json.Unmarshal(data, to)
-	var other *json.UnmarshalTypeError
-	return err == nil || errors.As(err, &other)
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
+	"collab/adapters/eventstream"
 	"collab/domain/chat"
 )
 
@@ -21,9 +21,7 @@ const (
 	basicSearch = "web_search_20250305"
 )
 
-// What a request is made of, its fields in the SDK's order. The SDK's own types
-// have a place for all that there can be, and writing them takes longer than all
-// else that is done for a request here.
+// The parts of a request.
 type (
 	question struct {
 		Stream       bool      `json:"stream"`
@@ -90,7 +88,7 @@ func request(c chat.Call) (question, error) {
 	case "adaptive":
 		q.Thinking = &thinking{Type: "adaptive", Display: "omitted"} // nobody sees it: it need not come
 	}
-	ids := safeIDs(c.Turns)
+	ids := chat.CallIDs(c.Turns, acceptedID.MatchString)
 	q.Messages = make([]message, len(c.Turns))
 	for i, t := range c.Turns {
 		m := message{Content: make([]any, len(t.Blocks)), Role: string(t.Role)}
@@ -103,7 +101,7 @@ func request(c chat.Call) (question, error) {
 		q.Messages[i] = m
 	}
 	for i, t := range c.Tools {
-		schema, err := inputSchema(t.Schema)
+		schema, err := eventstream.ObjectSchema(t.Schema)
 		if err != nil {
 			return q, fmt.Errorf("anthropic: tool %d: %w", i, err)
 		}
@@ -133,7 +131,7 @@ func contentBlock(b chat.Block, ids map[string]string) (any, error) {
 	case chat.Text:
 		return textOf(b.Text), nil
 	case chat.ToolUse:
-		if !isObject(b.Args) {
+		if !eventstream.IsObject(b.Args) {
 			return nil, errors.New("the arguments of a call are no JSON object")
 		}
 		return toolUse{ids[b.ID], json.RawMessage(b.Args), b.Name, "tool_use"}, nil
@@ -145,30 +143,6 @@ func contentBlock(b chat.Block, ids map[string]string) (any, error) {
 		return result, nil
 	}
 	return nil, fmt.Errorf("a block is of the kind %q", b.Kind)
-}
-
-// inputSchema returns the schema as it is, because the cache goes by bytes, with
-// the type that the provider insists on.
-func inputSchema(schema string) (json.RawMessage, error) {
-	if strings.TrimSpace(schema) == "" {
-		schema = "{}"
-	}
-	if !isObject(schema) {
-		return nil, errors.New("its schema is no JSON object")
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(schema), &fields); err != nil {
-		return nil, err
-	}
-	if _, ok := fields["type"]; ok {
-		return json.RawMessage(schema), nil
-	}
-	begin := `{"type":"object"`
-	if len(fields) > 0 {
-		begin += ","
-	}
-	_, rest, _ := strings.Cut(schema, "{")
-	return json.RawMessage(begin + rest), nil
 }
 
 // called returns the names of the tools that were called, each once.
@@ -185,33 +159,3 @@ func called(turns []chat.Turn) []string {
 }
 
 var acceptedID = regexp.MustCompile(`\A[a-zA-Z0-9_-]+\z`)
-
-// safeIDs returns the id of each call as the provider accepts it: a history may
-// have been begun with another one.
-func safeIDs(turns []chat.Turn) map[string]string {
-	ids := map[string]string{}
-	var odd []string
-	for _, t := range turns {
-		for _, b := range t.Blocks {
-			if b.Kind != chat.ToolUse {
-				continue
-			}
-			ids[b.ID] = b.ID
-			if !acceptedID.MatchString(b.ID) {
-				odd = append(odd, b.ID)
-			}
-		}
-	}
-	n := 0
-	for _, id := range odd {
-		for {
-			n++
-			name := "call_" + strconv.Itoa(n)
-			if _, taken := ids[name]; !taken {
-				ids[id] = name
-				break
-			}
-		}
-	}
-	return ids
-}

@@ -16,9 +16,9 @@ import (
 	"testing/iotest"
 	"unicode/utf8"
 
+	"collab/adapters/eventstream"
 	"collab/domain/chat"
 
-	anthropic "github.com/anthropics/anthropic-sdk-go"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
@@ -61,7 +61,7 @@ func (n *notes) Chunk(c chat.Chunk) error {
 		n.wrong = fmt.Sprintf("%+v is not UTF-8", c)
 	case c.Type == chat.TextChunk && c.Text != "":
 		n.lines = append(n.lines, "text "+c.Text)
-	case c.Type == chat.CallChunk && !known && isObject(c.Args) && c.CallID != "" && c.Name != "":
+	case c.Type == chat.CallChunk && !known && eventstream.IsObject(c.Args) && c.CallID != "" && c.Name != "":
 		n.calls[c.CallID] = c.ServerHandled
 		n.lines = append(n.lines, "call "+c.CallID+" "+c.Name+c.Args)
 	case c.Type == chat.ResultChunk && waiting && json.Valid([]byte(c.Result)):
@@ -262,7 +262,7 @@ func TestUsageThatCannotBeIsNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply.Usage.Input != 120 || reply.Usage.Output != maxTokens {
+	if reply.Usage.Input != 120 || reply.Usage.Output != eventstream.MaxCount {
 		t.Errorf("it used %+v", reply.Usage)
 	}
 }
@@ -286,43 +286,6 @@ func TestStreamsThatCannotBeAreBroken(t *testing.T) {
 				t.Fatal(err, to.wrong)
 			}
 		})
-	}
-}
-
-// panicking panics when it is asked.
-type panicking struct{}
-
-func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("boom") }
-
-func TestAPanicOnTheWayToTheServerIsTheCallers(t *testing.T) {
-	m, err := New(Options{APIKey: "k", Client: &http.Client{Transport: panicking{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if r := recover(); r != "boom" {
-			t.Errorf("recovered %v", r)
-		}
-	}()
-	_, _ = m.Stream(t.Context(), someCall, &notes{})
-}
-
-func TestALongEventLeavesNoLongBuffer(t *testing.T) {
-	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
-	body := io.MultiReader(strings.NewReader(textEvent(long)), strings.NewReader(textEvent("{}")))
-	e := newEvents(iotest.HalfReader(body), &answer{to: &notes{}})
-	for _, want := range []string{long, "{}"} {
-		if got, err := e.next(); err != nil || string(got) != want {
-			t.Fatalf("%d bytes came, error %v", len(got), err)
-		}
-	}
-	if len(e.room) != bufferSize {
-		t.Errorf("the buffer has %d bytes", len(e.room))
-	}
-	e = newEvents(io.LimitReader(endless{}, maxEvent+1), &answer{to: &notes{}})
-	var failure *chat.Failure
-	if _, err := e.next(); !errors.As(err, &failure) || failure.Kind != chat.Broken {
-		t.Errorf("of an event without end: %v", err)
 	}
 }
 
@@ -433,8 +396,6 @@ type failing struct{ err error }
 
 func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
 
-// TestTheEnvironmentIsNotAsked: the SDK's own constructor would take keys and
-// addresses from it.
 func TestTheEnvironmentIsNotAsked(t *testing.T) {
 	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"} {
 		t.Setenv(name, "leaked")
@@ -577,7 +538,7 @@ func FuzzTextDelta(f *testing.F) {
 		if !ok {
 			return
 		}
-		var e anthropic.MessageStreamEventUnion
+		var e event
 		if err := json.Unmarshal(data, &e); err != nil {
 			t.Fatalf("%q is no event: %v", data, err)
 		}

@@ -2,9 +2,8 @@ package anthropic
 
 import (
 	"bytes"
-	"encoding/json"
-	"strings"
-	"unicode/utf8"
+
+	"collab/adapters/eventstream"
 )
 
 var (
@@ -32,61 +31,18 @@ func textDelta(data []byte) (index int, text string, ok bool) {
 	if rest, ok = bytes.CutPrefix(rest[digits:], textBegins); !ok {
 		return 0, "", false
 	}
-	escaped, ascii, end := false, true, 0
-	for ; end < len(rest) && rest[end] != '"'; end++ {
-		switch b := rest[end]; {
-		case b == '\\':
-			escaped = true
-			end++ // and what is escaped
-		case b < ' ':
-			return 0, "", false
-		case b >= utf8.RuneSelf:
-			ascii = false
-		}
-	}
-	if end >= len(rest) {
+	end, escaped, ok := eventstream.ScanString(rest)
+	if !ok {
 		return 0, "", false
 	}
 	// Two braces, with padding that hides how long the text is.
 	tail, ok := bytes.CutPrefix(rest[end+1:], brace)
-	if tail = bytes.Trim(tail, " "); !ok || len(tail) != 1 || tail[0] != '}' {
-		return 0, "", false
-	}
-	switch {
-	case !ascii && !utf8.Valid(rest[:end]):
+	switch tail = bytes.Trim(tail, " "); {
+	case !ok || len(tail) != 1 || tail[0] != '}':
 		return 0, "", false
 	case escaped:
-		text, ok = unquoted(data[len(data)-len(rest)-1:][:end+2])
+		text, ok = eventstream.Unquote(data[len(data)-len(rest)-1:][:end+2])
 		return index, text, ok
 	}
 	return index, string(rest[:end]), true
-}
-
-// unquoted returns the text of a string in its quotes, which is UTF-8.
-func unquoted(literal []byte) (string, bool) {
-	var b strings.Builder
-	b.Grow(len(literal))
-	for i := 1; i < len(literal)-1; i++ {
-		c := literal[i]
-		if c == '\\' {
-			i++
-			switch c = literal[i]; c {
-			case '"', '\\', '/':
-			case 'n':
-				c = '\n'
-			case 't':
-				c = '\t'
-			default:
-				return decoded(literal)
-			}
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), true
-}
-
-// decoded is for rarer escapes. It is apart so that only they take its memory.
-func decoded(literal []byte) (s string, ok bool) {
-	ok = json.Unmarshal(literal, &s) == nil
-	return s, ok
 }

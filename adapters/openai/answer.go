@@ -2,12 +2,13 @@ package openai
 
 import (
 	"cmp"
-	"encoding/json"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"collab/adapters/eventstream"
 	"collab/domain/chat"
 	"collab/ports"
 )
@@ -15,7 +16,6 @@ import (
 const (
 	maxCalls  = 512      // of one answer
 	maxKept   = 16 << 20 // bytes of arguments of one answer
-	maxTokens = 1 << 40  // more than this nobody used
 	maxCallID = 256      // as histories have it
 )
 
@@ -95,11 +95,11 @@ func (t *answer) event(data []byte) (over bool, err error) {
 		return true, nil
 	}
 	var e event
-	if !decode(data, &e) {
+	if !eventstream.Decode(data, &e) {
 		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
 	}
-	if len(e.Error) > 0 && string(e.Error) != "null" {
-		return false, streamFailure(e.Error)
+	if e.Error != nil {
+		return false, fail(failureKind(http.StatusOK, e.Error.Code, e.Error.Type), "the stream ended in the error %s", e.Error)
 	}
 	t.uses(e.Usage)
 	for _, c := range e.Choices {
@@ -119,33 +119,13 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	return false, nil
 }
 
-// streamFailure returns the failure that an error in the stream stands for,
-// which is an object of no certain form, or a text.
-func streamFailure(raw []byte) error {
-	var problem struct {
-		Type string `json:"type"`
-		Code any    `json:"code"`
-	}
-	if json.Unmarshal(raw, &problem) != nil {
-		return fail(chat.Broken, "the stream ended in an error without a type")
-	}
-	var code string
-	switch c := problem.Code.(type) {
-	case string:
-		code = c
-	case float64:
-		code = strconv.Itoa(int(c))
-	}
-	return fail(failureKind(200, code, problem.Type), "the stream ended in the error %s %s", word(problem.Type), word(code))
-}
-
 // uses takes the usage, which is of all of the answer so far. Most servers send
 // it once, after the reason to stop.
 func (t *answer) uses(u *counts) {
-	if u == nil || !u.Input.known || !u.Output.known {
+	if u == nil || !u.Input.Known || !u.Output.Known {
 		return
 	}
-	t.reply.Usage = chat.Usage{Input: u.Input.n, Output: u.Output.n, CacheRead: u.InputDetails.CacheRead.n, CacheMade: u.InputDetails.CacheMade.n}
+	t.reply.Usage = chat.Usage{Input: u.Input.N, Output: u.Output.N, CacheRead: u.InputDetails.CacheRead.N, CacheMade: u.InputDetails.CacheMade.N}
 	t.reply.InputKnown = true
 	t.reply.OutputKnown = t.reply.Stop != ""
 }
@@ -188,7 +168,7 @@ func (t *answer) stops(e event, reason string) error {
 	t.calls, t.at = nil, map[int64]*call{}
 	for i, c := range calls {
 		args := strings.ToValidUTF8(c.args.String(), "\ufffd")
-		if i == len(calls)-1 && (reason == "length" || reason == "content_filter") && !isObject(args) {
+		if i == len(calls)-1 && (reason == "length" || reason == "content_filter") && !eventstream.IsObject(args) {
 			return nil // cut off
 		}
 		if strings.TrimSpace(args) == "" {
@@ -197,7 +177,7 @@ func (t *answer) stops(e event, reason string) error {
 		switch {
 		case !toolName.MatchString(c.name):
 			return fail(chat.Broken, "a call is of a tool that cannot be")
-		case !isObject(args):
+		case !eventstream.IsObject(args):
 			return fail(chat.Broken, "the arguments of a call are no JSON object")
 		}
 		if err := t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: t.callID(c.id), Name: c.name, Args: args}); err != nil {
@@ -215,8 +195,4 @@ func (t *answer) callID(id string) string {
 	}
 	t.ids[id] = true
 	return id
-}
-
-func isObject(s string) bool {
-	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
 }

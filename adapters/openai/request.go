@@ -4,18 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
+	"collab/adapters/eventstream"
 	"collab/domain/chat"
 )
 
 // maxRequestID is how long the id of a call may be in a request.
 const maxRequestID = 40
 
-// What a request is made of, its fields in the SDK's order. The SDK's own types
-// have a place for all that there can be, and writing them takes longer than all
-// else that is done for a request here.
+// The parts of a request.
 type (
 	question struct {
 		Messages            []any         `json:"messages"`
@@ -82,7 +80,7 @@ func request(c chat.Call, own bool) (question, error) {
 	if strings.TrimSpace(c.System) != "" {
 		q.Messages = append(q.Messages, message{c.System, "system"})
 	}
-	ids := shortIDs(c.Turns)
+	ids := chat.CallIDs(c.Turns, func(id string) bool { return len(id) <= maxRequestID })
 	for i, t := range c.Turns {
 		messages, err := turn(t, ids)
 		if err != nil {
@@ -94,34 +92,13 @@ func request(c chat.Call, own bool) (question, error) {
 		f := function{Name: t.Name, Description: t.Description}
 		if strings.TrimSpace(t.Schema) != "" {
 			var err error
-			if f.Parameters, err = parameters(t.Schema); err != nil {
+			if f.Parameters, err = eventstream.ObjectSchema(t.Schema); err != nil {
 				return q, fmt.Errorf("openai: tool %d: %w", i, err)
 			}
 		}
 		q.Tools = append(q.Tools, tool{f, "function"})
 	}
 	return q, nil
-}
-
-// parameters returns the schema of a tool's arguments, of the type object, which
-// OpenAI demands; the rest is as it was.
-func parameters(schema string) (json.RawMessage, error) {
-	if !isObject(schema) {
-		return nil, errors.New("its schema is no JSON object")
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(schema), &fields); err != nil {
-		return nil, err
-	}
-	if _, ok := fields["type"]; ok {
-		return json.RawMessage(schema), nil
-	}
-	begin := `{"type":"object"`
-	if len(fields) > 0 {
-		begin += ","
-	}
-	_, rest, _ := strings.Cut(schema, "{")
-	return json.RawMessage(begin + rest), nil
 }
 
 // turn returns the messages of a turn. Results come first, each in a message of
@@ -135,7 +112,7 @@ func turn(t chat.Turn, ids map[string]string) ([]any, error) {
 		case chat.Text:
 			texts = append(texts, b.Text)
 		case chat.ToolUse:
-			if !isObject(b.Args) {
+			if !eventstream.IsObject(b.Args) {
 				return nil, errors.New("the arguments of a call are no JSON object")
 			}
 			calls = append(calls, toolCall{ids[b.ID], calledFunction{b.Args, b.Name}, "function"})
@@ -157,34 +134,4 @@ func turn(t chat.Turn, ids map[string]string) ([]any, error) {
 		messages = append(messages, message{text, "user"})
 	}
 	return messages, nil
-}
-
-// shortIDs returns the id of each call as the provider accepts it: a history may
-// have been begun with another one.
-func shortIDs(turns []chat.Turn) map[string]string {
-	ids := map[string]string{}
-	var long []string
-	for _, t := range turns {
-		for _, b := range t.Blocks {
-			if b.Kind != chat.ToolUse {
-				continue
-			}
-			ids[b.ID] = b.ID
-			if len(b.ID) > maxRequestID {
-				long = append(long, b.ID)
-			}
-		}
-	}
-	n := 0
-	for _, id := range long {
-		for {
-			n++
-			name := "call_" + strconv.Itoa(n)
-			if _, taken := ids[name]; !taken {
-				ids[id] = name
-				break
-			}
-		}
-	}
-	return ids
 }

@@ -16,10 +16,10 @@ import (
 	"testing/iotest"
 	"unicode/utf8"
 
+	"collab/adapters/eventstream"
 	"collab/domain/chat"
 
 	"github.com/google/go-cmp/cmp"
-	openai "github.com/openai/openai-go/v3"
 	"pgregory.net/rapid"
 )
 
@@ -61,7 +61,7 @@ func (n *notes) Chunk(c chat.Chunk) error {
 		n.wrong = fmt.Sprintf("%+v is not UTF-8", c)
 	case c.Type == chat.TextChunk && c.Text != "":
 		n.lines = append(n.lines, "text "+c.Text)
-	case c.Type == chat.CallChunk && !known && isObject(c.Args) && c.CallID != "" && c.Name != "":
+	case c.Type == chat.CallChunk && !known && eventstream.IsObject(c.Args) && c.CallID != "" && c.Name != "":
 		n.calls[c.CallID] = c.ServerHandled
 		n.lines = append(n.lines, "call "+c.CallID+" "+c.Name+c.Args)
 	case c.Type == chat.ResultChunk && waiting && json.Valid([]byte(c.Result)):
@@ -277,7 +277,7 @@ func TestUsageIsKnownOnceItIsOfAllOfTheAnswer(t *testing.T) {
 		"never":      {someStart + plain("Hi") + someStop + someDone, chat.Reply{Stop: "stop"}},
 		"in between": {someStart + during + someStop + someDone, chat.Reply{Usage: chat.Usage{Input: 3, Output: 1}, InputKnown: true, Stop: "stop"}},
 		"of nothing": {someStart + someStop + textEvent(`{"choices":[],"usage":{}}`) + someDone, chat.Reply{Stop: "stop"}},
-		"too much":   {someStart + someStop + textEvent(`{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":9223372036854775807}}`) + someDone, chat.Reply{Usage: chat.Usage{Output: maxTokens}, InputKnown: true, OutputKnown: true, Stop: "stop"}},
+		"too much":   {someStart + someStop + textEvent(`{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":9223372036854775807}}`) + someDone, chat.Reply{Usage: chat.Usage{Output: eventstream.MaxCount}, InputKnown: true, OutputKnown: true, Stop: "stop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reply, err := playing(t, func() io.Reader { return strings.NewReader(c.body) }).Stream(t.Context(), someCall, &notes{})
@@ -329,43 +329,6 @@ func TestStreamsThatFail(t *testing.T) {
 	}
 }
 
-// panicking panics when it is asked.
-type panicking struct{}
-
-func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("boom") }
-
-func TestAPanicOnTheWayToTheServerIsTheCallers(t *testing.T) {
-	m, err := New(Options{APIKey: "k", Client: &http.Client{Transport: panicking{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if r := recover(); r != "boom" {
-			t.Errorf("recovered %v", r)
-		}
-	}()
-	_, _ = m.Stream(t.Context(), someCall, &notes{})
-}
-
-func TestALongEventLeavesNoLongBuffer(t *testing.T) {
-	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
-	body := io.MultiReader(strings.NewReader(textEvent(long)), strings.NewReader(textEvent("{}")))
-	e := newEvents(iotest.HalfReader(body), newAnswer(someCall, &notes{}))
-	for _, want := range []string{long, "{}"} {
-		if got, err := e.next(); err != nil || string(got) != want {
-			t.Fatalf("%d bytes came, error %v", len(got), err)
-		}
-	}
-	if len(e.room) != bufferSize {
-		t.Errorf("the buffer has %d bytes", len(e.room))
-	}
-	e = newEvents(io.LimitReader(endless{}, maxEvent+1), newAnswer(someCall, &notes{}))
-	var failure *chat.Failure
-	if _, err := e.next(); !errors.As(err, &failure) || failure.Kind != chat.Broken {
-		t.Errorf("of an event without end: %v", err)
-	}
-}
-
 func TestAnAnswerIsBounded(t *testing.T) {
 	grow := calling(`{"index":0,"id":"a","function":{"name":"list","arguments":"` + strings.Repeat(" ", 1<<20) + `"}}`)
 	calls := func() io.Reader {
@@ -391,8 +354,6 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// TestTheEnvironmentIsNotAsked: the SDK's own constructor would take keys and
-// addresses from it.
 func TestTheEnvironmentIsNotAsked(t *testing.T) {
 	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"} {
 		t.Setenv(name, "leaked")
@@ -591,12 +552,12 @@ func FuzzShape(f *testing.F) {
 		if !ok {
 			return
 		}
-		var e openai.ChatCompletionChunk
+		var e event
 		if err := json.Unmarshal(second, &e); err != nil {
 			t.Fatalf("%q is no event: %v", second, err)
 		}
 		c := e.Choices[0]
-		if len(e.Choices) != 1 || c.Delta.Content != text || len(c.Delta.ToolCalls) > 0 || c.Delta.Refusal != "" || c.FinishReason != "" || c.Index != 0 || e.JSON.Usage.Valid() {
+		if len(e.Choices) != 1 || c.Delta.Content != text || len(c.Delta.ToolCalls) > 0 || c.Delta.Refusal != "" || c.FinishReason != "" || c.Index != 0 || e.Usage != nil {
 			t.Fatalf("after %q\n%q was read as %q", first, second, text)
 		}
 	})

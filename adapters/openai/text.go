@@ -2,9 +2,8 @@ package openai
 
 import (
 	"bytes"
-	"encoding/json"
-	"strings"
-	"unicode/utf8"
+
+	"collab/adapters/eventstream"
 )
 
 // shape is what the events of a stream that bring nothing but text look like
@@ -24,7 +23,7 @@ func (s *shape) text(data []byte) (text string, ok bool) {
 		return "", false
 	}
 	rest := data[len(s.head):]
-	end, escaped, ok := literal(rest)
+	end, escaped, ok := eventstream.ScanString(rest)
 	if !ok {
 		return "", false
 	}
@@ -33,14 +32,14 @@ func (s *shape) text(data []byte) (text string, ok bool) {
 		ok = bytes.Equal(after, s.middle)
 	} else if after, ok = bytes.CutPrefix(after, s.middle); ok {
 		var padding int
-		padding, _, ok = literal(after)
+		padding, _, ok = eventstream.ScanString(after)
 		ok = ok && bytes.Equal(after[padding:], s.tail)
 	}
 	switch {
 	case !ok:
 		return "", false
 	case escaped:
-		return unquoted(data[len(s.head)-1:][:end+2])
+		return eventstream.Unquote(data[len(s.head)-1:][:end+2])
 	}
 	return string(rest[:end]), true
 }
@@ -53,17 +52,17 @@ func (s *shape) learn(data []byte, text string) {
 	if !ok {
 		return
 	}
-	end, _, ok := literal(data[begin:])
+	end, _, ok := eventstream.ScanString(data[begin:])
 	if !ok {
 		return
 	}
-	if same, ok := unquoted(data[begin-1:][:end+2]); !ok || same != text {
+	if same, ok := eventstream.Unquote(data[begin-1:][:end+2]); !ok || same != text {
 		return
 	}
 	after := data[begin+end:]
 	s.middle, s.tail = append(s.middle[:0], after...), s.tail[:0]
 	if padding, ok := value(after, `"obfuscation"`); ok {
-		if end, _, ok := literal(after[padding:]); ok {
+		if end, _, ok := eventstream.ScanString(after[padding:]); ok {
 			s.middle, s.tail = append(s.middle[:0], after[:padding]...), append(s.tail[:0], after[padding+end:]...)
 		}
 	}
@@ -92,51 +91,4 @@ func value(data []byte, key string) (int, bool) {
 		at++
 	}
 	return at, true
-}
-
-// literal returns where the quote is that ends a string, and whether something
-// in it is escaped. What is no JSON, or not UTF-8, is not ok.
-func literal(data []byte) (end int, escaped, ok bool) {
-	ascii := true
-	for ; end < len(data) && data[end] != '"'; end++ {
-		switch b := data[end]; {
-		case b == '\\':
-			escaped = true
-			end++ // and what is escaped
-		case b < ' ':
-			return 0, false, false
-		case b >= utf8.RuneSelf:
-			ascii = false
-		}
-	}
-	return end, escaped, end < len(data) && (ascii || utf8.Valid(data[:end]))
-}
-
-// unquoted returns the text of a string in its quotes, which is UTF-8.
-func unquoted(literal []byte) (string, bool) {
-	var b strings.Builder
-	b.Grow(len(literal))
-	for i := 1; i < len(literal)-1; i++ {
-		c := literal[i]
-		if c == '\\' {
-			i++
-			switch c = literal[i]; c {
-			case '"', '\\', '/':
-			case 'n':
-				c = '\n'
-			case 't':
-				c = '\t'
-			default:
-				return decoded(literal)
-			}
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), true
-}
-
-// decoded is for rarer escapes. It is apart so that only they take its memory.
-func decoded(literal []byte) (s string, ok bool) {
-	ok = json.Unmarshal(literal, &s) == nil
-	return s, ok
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 
 	"collab/adapters/anthropic"
+	"collab/adapters/eventstream"
 	"collab/adapters/mail"
 	"collab/adapters/oidc"
 	"collab/adapters/openai"
@@ -234,13 +236,22 @@ func (d *doctor) provider(ctx context.Context, l *lines, name, key, address, at 
 		l.note("add some to COLLAB_MODELS_FILE", "the registry has none of its models")
 	}
 	strange, err := unknown(ctx, ids)
+	status := 0
+	var refused *eventstream.StatusError
+	if errors.As(err, &refused) {
+		status = refused.Status
+	}
 	switch {
-	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden):
-		l.wrong("set "+key, "%s: %s", bare(at), err)
-	case fault.Is(err, fault.NotFound):
+	case status == http.StatusUnauthorized:
+		l.wrong("set "+key, "%s: the provider does not know the key", bare(at))
+	case status == http.StatusForbidden:
+		l.wrong("set "+key, "%s: the key may not ask for models", bare(at))
+	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		l.note("", "%s answers, and does not list its models: whether it takes the key and knows them is not known", bare(at))
+	case status != 0:
+		l.wrong("let this machine reach it, or set "+address, "%s cannot answer: %s", bare(at), refused)
 	case err != nil:
-		l.wrong("let this machine reach it, or set "+address, "%s: %s", bare(at), err)
+		l.wrong("let this machine reach it, or set "+address, "%s does not answer: %s", bare(at), eventstream.Reason(err))
 	case len(strange) > 0:
 		l.wrong("set COLLAB_MODELS_FILE to a registry without them, or use a key that may have them", "%s takes the key, and does not know %s", bare(at), strings.Join(strange, ", "))
 	default:

@@ -140,3 +140,34 @@ func checkUse(field string, role Role, b Block, uses map[string]Block) error {
 func isText(s string, limit int) bool {
 	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= limit
 }
+
+// CallIDs returns for the id of each call in the turns one that the provider
+// accepts: the same where it does, else a new one, since a history may have been
+// begun with another provider.
+func CallIDs(turns []Turn, accepted func(id string) bool) map[string]string {
+	ids := map[string]string{}
+	var others []string
+	for _, t := range turns {
+		for _, b := range t.Blocks {
+			if b.Kind != ToolUse {
+				continue
+			}
+			ids[b.ID] = b.ID
+			if !accepted(b.ID) {
+				others = append(others, b.ID)
+			}
+		}
+	}
+	n := 0
+	for _, id := range others {
+		for {
+			n++
+			name := "call_" + strconv.Itoa(n)
+			if _, taken := ids[name]; !taken {
+				ids[id] = name
+				break
+			}
+		}
+	}
+	return ids
+}

@@ -1,0 +1,310 @@
+// Package eventstream asks HTTP servers whose answers are JSON in server-sent
+// events, as the providers of models send them. The stream is read in the caller's
+// goroutine, because text comes in thousands of small events. It is a leaf: it
+// imports the standard library alone.
+package eventstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxProblem     = 64 << 10 // bytes of the body of an error answer that are read
+	maxDocument    = 4 << 20  // bytes of a JSON document that are read
+	maxName        = 64       // bytes of a name in an error
+	drainTimeout   = 100 * time.Millisecond
+	connectTimeout = 10 * time.Second
+)
+
+// ErrTruncated is returned for a stream that ends before its last event.
+var ErrTruncated = errors.New("the stream ended before its last event")
+
+// ErrProtocol is returned for a body that JSON does not have, for an answer that is
+// not a stream of events, and for an event that is too long.
+var ErrProtocol = errors.New("protocol error")
+
+// StatusError is an answer with a status of 400 or above. Of the answer it has
+// names only: the rest may repeat the request.
+type StatusError struct {
+	Status    int
+	Problem   Problem
+	RequestID string // as the server calls the request; empty: it does not say
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("status %d %s (request %s)", e.Status, e.Problem, Name(e.RequestID))
+}
+
+// Problem is the error object in an answer or event. What has another form than
+// {"type": …, "code": …} decodes to the zero Problem.
+type Problem struct{ Type, Code string }
+
+// UnmarshalJSON never fails.
+func (p *Problem) UnmarshalJSON(data []byte) error {
+	var fields struct {
+		Type any `json:"type"`
+		Code any `json:"code"`
+	}
+	_ = json.Unmarshal(data, &fields) // a problem may be any JSON
+	p.Type, _ = fields.Type.(string)
+	switch code := fields.Code.(type) {
+	case string:
+		p.Code = code
+	case float64:
+		p.Code = strconv.Itoa(int(code))
+	}
+	return nil
+}
+
+// String returns the names of the problem, fit for a log.
+func (p Problem) String() string { return Name(p.Type) + " " + Name(p.Code) }
+
+// Client makes requests to one server. It follows no redirects, which would take
+// the headers and the body to another host, and retries nothing.
+type Client struct {
+	http   http.Client
+	base   *url.URL // ends in a slash
+	header http.Header
+}
+
+// NewClient returns a client of the server at base, an http or https address that
+// paths are resolved against. Each request has the headers. Without a client of
+// one's own, connecting is limited to 10 seconds and answers to the context.
+func NewClient(base string, header http.Header, own *http.Client) (*Client, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("must be an http or https address")
+	}
+	if !strings.HasSuffix(u.Path, "/") {
+		u = u.JoinPath("/")
+	}
+	c := &Client{base: u, header: http.Header{"User-Agent": {"collab"}}}
+	maps.Copy(c.header, header)
+	if own != nil {
+		c.http = *own
+	} else {
+		c.http.Transport = &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: connectTimeout,
+			ForceAttemptHTTP2:   true,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+			ReadBufferSize:      bufferSize,
+			WriteBufferSize:     bufferSize,
+			DisableCompression:  true, // a compressor would hold events back
+		}
+	}
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c, nil
+}
+
+// Host returns the server's host name without its port.
+func (c *Client) Host() string { return c.base.Hostname() }
+
+// do makes a request. The caller closes the body of the answer, whose status is
+// below 400.
+func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	u, err := c.base.Parse(path)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = c.header.Clone()
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(req)
+	if err != nil || res.StatusCode < http.StatusBadRequest {
+		return res, err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Error Problem `json:"error"`
+	}
+	_ = json.NewDecoder(io.LimitReader(res.Body, maxProblem)).Decode(&answer) // what is no JSON has no names
+	id := res.Header.Get("Request-Id")
+	if id == "" {
+		id = res.Header.Get("X-Request-Id")
+	}
+	return nil, &StatusError{res.StatusCode, answer.Error, id}
+}
+
+// Receiver takes the events of a stream. Its functions are called one after the
+// other, in the goroutine of Stream.
+type Receiver struct {
+	// Open is called once the answer is a stream, before its first event.
+	Open func()
+	// Event takes the data of an event, empty for one that has none, and reports
+	// whether it is the last. It must not keep data.
+	Event func(data []byte) (last bool, err error)
+	// Wait is called before a read that may block, with no whole event left.
+	Wait func() error
+	// Alive is called when bytes have come.
+	Alive func()
+}
+
+// Stream posts the body as JSON and hands the events of the answer to the receiver.
+// It returns nil after the last event, a *StatusError, ErrTruncated or ErrProtocol
+// wrapped, an error of the receiver as it is, or an error of the connection. The
+// end of ctx ends the request.
+func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // which also ends what the server does
+	res, err := c.post(ctx, path, body)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		return fmt.Errorf("%w: status %d with %s is no stream", ErrProtocol, res.StatusCode, Name(kind))
+	}
+	to.Open()
+	events := newReader(res.Body, to.Wait, to.Alive)
+	for {
+		data, err := events.next()
+		if err != nil {
+			return err
+		}
+		last, err := to.Event(data)
+		switch {
+		case err != nil && events.cut && !json.Valid(data):
+			return fmt.Errorf("%w, within an event", ErrTruncated)
+		case err != nil:
+			return err
+		case last:
+			if err := to.Wait(); err != nil {
+				return err
+			}
+			// Only a body that was read to its end leaves a connection to use again.
+			timer := time.AfterFunc(drainTimeout, cancel)
+			_, _ = io.CopyN(io.Discard, res.Body, bufferSize)
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// post runs in a goroutine of its own: encoding and the HTTP client need a deep
+// stack, which the caller's would otherwise keep for as long as the answer takes. A
+// panic is raised again in the caller's goroutine.
+func (c *Client) post(ctx context.Context, path string, body any) (res *http.Response, err error) {
+	var panicked any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { panicked = recover() }()
+		encoded, failed := json.Marshal(body)
+		if failed != nil {
+			err = fmt.Errorf("%w: the request cannot be encoded: %T", ErrProtocol, failed)
+			return
+		}
+		res, err = c.do(ctx, http.MethodPost, path, encoded)
+	}()
+	<-done
+	if panicked != nil {
+		panic(panicked)
+	}
+	return res, err
+}
+
+// get decodes the JSON document at the path.
+func (c *Client) get(ctx context.Context, path string, into any) error {
+	res, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	return json.NewDecoder(io.LimitReader(res.Body, maxDocument)).Decode(into)
+}
+
+// Missing returns those of the ids that the server does not have in its list, which
+// is at the path list as {"data": [{"id": …}]}, nor at the path item followed by
+// the id. A server without a list returns a *StatusError, as one that does not
+// accept the headers does.
+func (c *Client) Missing(ctx context.Context, list, item string, ids []string) ([]string, error) {
+	type record struct {
+		ID string `json:"id"`
+	}
+	var all struct {
+		Data []record `json:"data"`
+	}
+	if err := c.get(ctx, list, &all); err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, id := range ids {
+		if slices.Contains(all.Data, record{id}) {
+			continue
+		}
+		// A list may be shorter than what there is, and has no aliases.
+		err := c.get(ctx, item+url.PathEscape(id), &record{})
+		var refused *StatusError
+		switch {
+		case errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed):
+			missing = append(missing, id)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return missing, nil
+}
+
+// Reason says why a request failed, without anything of the request or the answer.
+func Reason(err error) string {
+	var status *StatusError
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &status):
+		return status.Error()
+	case errors.Is(err, ErrTruncated), errors.Is(err, ErrProtocol):
+		return err.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer came in time"
+	case errors.As(err, &op):
+		return op.Error()
+	case errors.As(err, &certificate):
+		return certificate.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed"
+	}
+	for in := errors.Unwrap(err); in != nil; in = errors.Unwrap(err) {
+		err = in
+	}
+	return fmt.Sprintf("the connection failed with a %T", err)
+}
+
+// Name returns a name of the server's, "-" for an empty one and "other" for a text
+// that is no name, which could be a part of a conversation.
+func Name(s string) string {
+	odd := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./+", r))
+	}
+	switch {
+	case s == "":
+		return "-"
+	case len(s) > maxName || strings.ContainsFunc(s, odd):
+		return "other"
+	}
+	return s
+}

@@ -1,0 +1,249 @@
+package eventstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server answers every request.
+type server func(*http.Request) (*http.Response, error)
+
+func (s server) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) }
+
+func answer(status int, kind, body string) server {
+	return func(r *http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: status, Header: http.Header{"Content-Type": {kind}, "Location": {"http://elsewhere.invalid/"}, "X-Request-Id": {"req_7"}},
+			Body: io.NopCloser(strings.NewReader(body)), Request: r,
+		}, nil
+	}
+}
+
+func client(t *testing.T, base string, s server) *Client {
+	t.Helper()
+	c, err := NewClient(base, http.Header{"X-Api-Key": {"sk-secret"}}, &http.Client{Transport: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// receiver collects events up to the one that is "end".
+func receiver(events *[]string) Receiver {
+	return Receiver{
+		Open: func() {}, Wait: func() error { return nil }, Alive: func() {},
+		Event: func(data []byte) (bool, error) {
+			*events = append(*events, string(data))
+			return string(data) == `"end"`, nil
+		},
+	}
+}
+
+func TestARequestHasItsHeadersAndNoOthers(t *testing.T) {
+	for base, want := range map[string]string{
+		"http://models.invalid": "http://models.invalid/v1/x", "http://models.invalid/": "http://models.invalid/v1/x",
+		"http://models.invalid/proxy": "http://models.invalid/proxy/v1/x", "https://models.invalid/a%20b/": "https://models.invalid/a%20b/v1/x",
+	} {
+		var seen *http.Request
+		var body []byte
+		c := client(t, base, func(r *http.Request) (*http.Response, error) {
+			seen = r
+			body, _ = io.ReadAll(r.Body)
+			return answer(200, "text/event-stream; charset=utf-8", "data: \"end\"\n\n")(r)
+		})
+		var events []string
+		if err := c.Stream(t.Context(), "v1/x", map[string]string{"a": "b"}, receiver(&events)); err != nil {
+			t.Fatal(err)
+		}
+		if seen.URL.String() != want || seen.Method != "POST" || string(body) != `{"a":"b"}` || seen.ContentLength != 9 || len(events) != 1 {
+			t.Errorf("for %q: %s %s %s", base, seen.Method, seen.URL, body)
+		}
+		header := http.Header{"X-Api-Key": {"sk-secret"}, "User-Agent": {"collab"}, "Content-Type": {"application/json"}}
+		if diff := cmp.Diff(header, seen.Header); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestAnAddressThatIsNoneIsRefused(t *testing.T) {
+	for _, base := range []string{"", "localhost", "ftp://x", "http://", "http://a b"} {
+		if _, err := NewClient(base, nil, nil); err == nil {
+			t.Errorf("%q is taken", base)
+		}
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	requests := 0
+	c := client(t, "http://models.invalid", func(r *http.Request) (*http.Response, error) {
+		requests++
+		return answer(307, "text/html", "")(r)
+	})
+	var events []string
+	if err := c.Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, ErrProtocol) || requests != 1 {
+		t.Errorf("after %d requests: %v", requests, err)
+	}
+}
+
+func TestARefusalHasNamesAlone(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"type":"error","error":{"type":"overloaded_error","message":"secret"}}`: "status 529 overloaded_error - (request req_7)",
+		`{"error":{"code":503,"type":null,"message":"secret"}}`:                   "status 529 - 503 (request req_7)",
+		`{"error":{"code":"two words","type":"slow_down"}}`:                       "status 529 slow_down other (request req_7)",
+		`{"error":"secret"}`: "status 529 - - (request req_7)",
+		`{"error":{"type":"` + strings.Repeat("x", maxProblem): "status 529 - - (request req_7)",
+		`secret`: "status 529 - - (request req_7)",
+	} {
+		c := client(t, "http://models.invalid", answer(529, "application/json", body))
+		var events []string
+		err := c.Stream(t.Context(), "x", nil, receiver(&events))
+		var refused *StatusError
+		if !errors.As(err, &refused) || err.Error() != want || Reason(err) != want {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestAnAnswerThatIsNoStreamIsOfAnotherProtocol(t *testing.T) {
+	for _, s := range []server{answer(200, "application/json", "{}"), answer(204, "text/event-stream", "")} {
+		var events []string
+		if err := client(t, "http://models.invalid", s).Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, ErrProtocol) {
+			t.Error(err)
+		}
+	}
+	var events []string
+	if err := client(t, "http://models.invalid", nil).Stream(t.Context(), "x", func() {}, receiver(&events)); !errors.Is(err, ErrProtocol) {
+		t.Errorf("of a body that JSON does not have: %v", err)
+	}
+}
+
+func TestAStreamThatIsCutOffIsTruncated(t *testing.T) {
+	for name, body := range map[string]string{"between events": "data: 1\n\n", "within one": "data: {\"a\":", "at once": ""} {
+		c := client(t, "http://models.invalid", answer(200, "text/event-stream", body))
+		to := receiver(new([]string))
+		to.Event = func(data []byte) (bool, error) {
+			if string(data) != "1" {
+				return false, errors.New("no JSON")
+			}
+			return false, nil
+		}
+		if err := c.Stream(t.Context(), "x", nil, to); !errors.Is(err, ErrTruncated) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAnErrorOfTheReceiverIsReturnedAsItIs(t *testing.T) {
+	mine := errors.New("mine")
+	for name, change := range map[string]func(*Receiver){
+		"an event": func(to *Receiver) { to.Event = func([]byte) (bool, error) { return false, mine } },
+		"a wait":   func(to *Receiver) { to.Wait = func() error { return mine } },
+	} {
+		to := receiver(new([]string))
+		change(&to)
+		if err := client(t, "http://models.invalid", answer(200, "text/event-stream", "data: 1\n\n")).Stream(t.Context(), "x", nil, to); err != mine {
+			t.Errorf("of %s: %v", name, err)
+		}
+	}
+}
+
+func TestAPanicIsRaisedInTheCallersGoroutine(t *testing.T) {
+	c := client(t, "http://models.invalid", func(*http.Request) (*http.Response, error) { panic("boom") })
+	defer func() {
+		if r := recover(); r != "boom" {
+			t.Errorf("recovered %v", r)
+		}
+	}()
+	_ = c.Stream(t.Context(), "x", nil, receiver(new([]string)))
+}
+
+func TestTheEndOfTheContextEndsTheRequest(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := client(t, "http://models.invalid", func(r *http.Request) (*http.Response, error) {
+		cancel()
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	})
+	if err := c.Stream(ctx, "x", nil, receiver(new([]string))); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestMissingIsWhatIsNeitherInTheListNorByItself(t *testing.T) {
+	status := 0
+	c := client(t, "http://models.invalid", func(r *http.Request) (*http.Response, error) {
+		switch {
+		case status != 0:
+			return answer(status, "application/json", "{}")(r)
+		case r.URL.String() == "http://models.invalid/models?limit=9":
+			return answer(200, "application/json", `{"data":[{"id":"a"}]}`)(r)
+		case r.URL.String() == "http://models.invalid/models/b%2Fc":
+			return answer(200, "application/json", `{"id":"b/c-2026"}`)(r)
+		}
+		return answer(404, "application/json", "{}")(r)
+	})
+	missing, err := c.Missing(t.Context(), "models?limit=9", "models/", []string{"a", "b/c", "d"})
+	if diff := cmp.Diff([]string{"d"}, missing); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for _, status = range []int{401, 404, 500} {
+		var refused *StatusError
+		if _, err := c.Missing(t.Context(), "models", "models/", []string{"a"}); !errors.As(err, &refused) || refused.Status != status {
+			t.Errorf("with the status %d: %v", status, err)
+		}
+	}
+}
+
+func TestALongEventLeavesNoLongBuffer(t *testing.T) {
+	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
+	r := newReader(iotest.HalfReader(io.MultiReader(strings.NewReader("data: "+long+"\n\n"), strings.NewReader("data: {}\n\n"))), func() error { return nil }, func() {})
+	for _, want := range []string{long, "{}"} {
+		if got, err := r.next(); err != nil || string(got) != want {
+			t.Fatalf("%d bytes came, error %v", len(got), err)
+		}
+	}
+	if len(r.room) != bufferSize {
+		t.Errorf("the buffer has %d bytes", len(r.room))
+	}
+	r = newReader(strings.NewReader(strings.Repeat("x", maxEvent+1)), func() error { return nil }, func() {})
+	if _, err := r.next(); !errors.Is(err, ErrProtocol) {
+		t.Errorf("of an event without end: %v", err)
+	}
+}
+
+func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		lines := rapid.SliceOf(rapid.SampledFrom([]string{"data: a", "data:b", "data:  c", "event: x", ": comment", "", "", "data"})).Draw(rt, "lines")
+		end := rapid.SampledFrom([]string{"\n", "\r\n"}).Draw(rt, "end")
+		body := strings.Join(lines, end) + rapid.SampledFrom([]string{"", end, end + end}).Draw(rt, "last")
+		read := func(body io.Reader) (all []string) {
+			r := newReader(body, func() error { return nil }, func() {})
+			for {
+				data, err := r.next()
+				if err != nil {
+					if !errors.Is(err, ErrTruncated) {
+						rt.Fatal(err)
+					}
+					return all
+				}
+				if len(data) > 0 {
+					all = append(all, string(data))
+				}
+			}
+		}
+		if diff := cmp.Diff(read(strings.NewReader(body)), read(iotest.OneByteReader(strings.NewReader(body)))); diff != "" {
+			rt.Errorf("at once and byte by byte (-+):\n%s", diff)
+		}
+	})
+}

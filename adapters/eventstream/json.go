@@ -1,0 +1,114 @@
+package eventstream
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxCount is the largest Count: a higher one is a mistake of the server.
+const MaxCount = 1 << 40
+
+// Count is a number of tokens from 0 to MaxCount. A count that is missing or no
+// number is not known.
+type Count struct {
+	N     int64
+	Known bool
+}
+
+// UnmarshalJSON never fails.
+func (c *Count) UnmarshalJSON(data []byte) error {
+	if n, err := strconv.ParseFloat(string(data), 64); err == nil {
+		*c = Count{int64(min(max(n, 0), MaxCount)), true}
+	}
+	return nil
+}
+
+// Decode reports whether data is JSON. Fields of another type than they should
+// have are left out, as protocols grow and servers differ.
+func Decode(data []byte, to any) bool {
+	err := json.Unmarshal(data, to)
+	var other *json.UnmarshalTypeError
+	return err == nil || errors.As(err, &other)
+}
+
+// IsObject reports whether s is a JSON object.
+func IsObject(s string) bool {
+	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
+}
+
+// ObjectSchema returns a JSON schema, by default {}, with the type object where it
+// has none, on which providers insist. The other bytes stay as they are, because
+// providers' caches go by bytes.
+func ObjectSchema(schema string) (json.RawMessage, error) {
+	if strings.TrimSpace(schema) == "" {
+		schema = "{}"
+	}
+	if !IsObject(schema) {
+		return nil, errors.New("its schema is no JSON object")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(schema), &fields); err != nil {
+		return nil, err
+	}
+	if _, ok := fields["type"]; ok {
+		return json.RawMessage(schema), nil
+	}
+	begin := `{"type":"object"`
+	if len(fields) > 0 {
+		begin += ","
+	}
+	_, rest, _ := strings.Cut(schema, "{")
+	return json.RawMessage(begin + rest), nil
+}
+
+// ScanString returns the index of the quote that ends a JSON string, given the
+// bytes after its first quote, and whether the string has escapes. It is not ok for
+// what is no JSON or not UTF-8.
+func ScanString(data []byte) (end int, escaped, ok bool) {
+	ascii := true
+	for ; end < len(data) && data[end] != '"'; end++ {
+		switch b := data[end]; {
+		case b == '\\':
+			escaped = true
+			end++ // and what is escaped
+		case b < ' ':
+			return 0, false, false
+		case b >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return end, escaped, end < len(data) && (ascii || utf8.Valid(data[:end]))
+}
+
+// Unquote returns the text of a JSON string that ScanString has accepted, given
+// with both of its quotes. It is not ok for escapes that JSON does not have.
+func Unquote(quoted []byte) (string, bool) {
+	var b strings.Builder
+	b.Grow(len(quoted))
+	for i := 1; i < len(quoted)-1; i++ {
+		c := quoted[i]
+		if c == '\\' {
+			i++
+			switch c = quoted[i]; c {
+			case '"', '\\', '/':
+			case 'n':
+				c = '\n'
+			case 't':
+				c = '\t'
+			default:
+				return decoded(quoted)
+			}
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}
+
+// decoded decodes rarer escapes. It is apart so that only they pay its allocation.
+func decoded(quoted []byte) (s string, ok bool) {
+	ok = json.Unmarshal(quoted, &s) == nil
+	return s, ok
+}

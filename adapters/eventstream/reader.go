@@ -1,0 +1,134 @@
+package eventstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	bufferSize = 2 << 10 // bytes
+	maxEvent   = 8 << 20 // bytes
+)
+
+var (
+	dataField      = []byte("data:")
+	space          = []byte(" ")
+	carriageReturn = []byte("\r")
+)
+
+// reader reads a stream of server-sent events.
+type reader struct {
+	body  io.Reader
+	wait  func() error
+	alive func()
+	rest  []byte // bytes that were read and not yet returned
+	seen  int    // bytes of rest that the end of the next event is not in
+	room  []byte // the buffer under rest: more than bufferSize while an event needs that
+	err   error  // of reading
+	cut   bool   // the last event has no end
+}
+
+func newReader(body io.Reader, wait func() error, alive func()) *reader {
+	return &reader{body: body, wait: wait, alive: alive, room: make([]byte, bufferSize)}
+}
+
+// next returns the data of the next event, empty for one that has none. The next
+// call overwrites it.
+func (r *reader) next() ([]byte, error) {
+	for {
+		if event, ok := r.whole(); ok {
+			return payload(event), nil
+		}
+		if r.err != nil {
+			break
+		}
+		if err := r.read(); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.rest) > 0 {
+		event := r.rest
+		r.cut, r.rest, r.seen = true, nil, 0
+		return payload(event), nil
+	}
+	if errors.Is(r.err, io.EOF) {
+		return nil, ErrTruncated
+	}
+	return nil, r.err
+}
+
+// read reads more, when no whole event is left.
+func (r *reader) read() error {
+	switch {
+	case len(r.rest) >= maxEvent:
+		return fmt.Errorf("%w: an event has more than %d bytes", ErrProtocol, maxEvent)
+	case len(r.rest) == len(r.room):
+		r.room = make([]byte, 2*len(r.room))
+	case len(r.rest) <= bufferSize/2 && len(r.room) > bufferSize:
+		r.room = make([]byte, bufferSize)
+	}
+	n := copy(r.room, r.rest)
+	r.rest = r.room[:n]
+	if err := r.wait(); err != nil {
+		return err
+	}
+	more, err := r.body.Read(r.room[n:])
+	if more > 0 {
+		r.alive()
+	}
+	r.rest, r.err = r.room[:n+more], err
+	return nil
+}
+
+// whole returns the next event if all of it is there: up to the empty line after
+// it. It looks at each byte of a long event once.
+func (r *reader) whole() ([]byte, bool) {
+	data := r.rest
+	for {
+		i := bytes.IndexByte(data[r.seen:], '\n')
+		if i < 0 {
+			r.seen = len(data)
+			return nil, false
+		}
+		i += r.seen + 1
+		end := i
+		if len(data) > end && data[end] == '\r' {
+			end++
+		}
+		switch {
+		case len(data) == end:
+			r.seen = i - 1
+			return nil, false
+		case data[end] == '\n':
+			r.rest, r.seen = data[end+1:], 0
+			return data[:i], true
+		}
+		r.seen = i
+	}
+}
+
+// payload returns an event's data: the lines of that name, joined.
+func payload(event []byte) []byte {
+	var data []byte
+	for n := 0; len(event) > 0; {
+		line := event
+		if i := bytes.IndexByte(event, '\n'); i >= 0 {
+			line, event = event[:i], event[i+1:]
+		} else {
+			event = nil
+		}
+		value, ok := bytes.CutPrefix(line, dataField)
+		if !ok {
+			continue
+		}
+		value = bytes.TrimSuffix(bytes.TrimPrefix(value, space), carriageReturn)
+		if n++; n == 1 {
+			data = value
+		} else {
+			data = append(append(data[:len(data):len(data)], '\n'), value...)
+		}
+	}
+	return data
+}
