@@ -7,6 +7,9 @@ BIN      ?= bin
 FUZZTIME ?= 10s
 SCALAR   ?= 1.72.1
 
+# Nothing is linked with C. The race detector alone needs it.
+export CGO_ENABLED := 0
+
 # Properties are tried with this many cases each.
 export RAPID_CHECKS ?= 1000
 

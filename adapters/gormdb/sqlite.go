@@ -2,6 +2,7 @@ package gormdb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io/fs"
 	"net/url"
@@ -10,8 +11,11 @@ import (
 	"runtime"
 	"strings"
 
-	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
+	"gorm.io/gorm/callbacks"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/logger"
+	"gorm.io/gorm/schema"
 
 	"collab/domain/fault"
 )
@@ -19,11 +23,53 @@ import (
 // driverName is what the pure-Go driver is registered as.
 const driverName = "sqlite"
 
-// sqliteDialector is GORM's dialect with the errors of the pure-Go driver, which
-// GORM's own translation cannot read.
-type sqliteDialector struct{ sqlite.Dialector }
+// sqliteDialector is GORM's dialect of SQLite over a pool of connections. The one
+// that GORM offers imports a driver in C. Migrations make the tables and no
+// column has a default, so there is no migrator and no savepoint.
+type sqliteDialector struct{ pool *sql.DB }
 
-var _ gorm.ErrorTranslator = sqliteDialector{}
+var (
+	_ gorm.Dialector       = sqliteDialector{}
+	_ gorm.ErrorTranslator = sqliteDialector{}
+)
+
+func (sqliteDialector) Name() string                      { return driverName }
+func (sqliteDialector) Migrator(*gorm.DB) gorm.Migrator   { return nil }
+func (sqliteDialector) DataTypeOf(f *schema.Field) string { return string(f.DataType) }
+func (sqliteDialector) DefaultValueOf(*schema.Field) clause.Expression {
+	return clause.Expr{SQL: "NULL"}
+}
+
+func (d sqliteDialector) Initialize(db *gorm.DB) error {
+	db.ConnPool = d.pool
+	callbacks.RegisterDefaultCallbacks(db, &callbacks.Config{})
+	return nil
+}
+
+func (sqliteDialector) BindVarTo(w clause.Writer, _ *gorm.Statement, _ any) {
+	_ = w.WriteByte('?')
+}
+
+// QuoteTo writes a name, or several with dots between them, in backquotes, in
+// which SQLite never sees a text.
+func (sqliteDialector) QuoteTo(w clause.Writer, name string) {
+	_ = w.WriteByte('`')
+	for i := range len(name) {
+		switch c := name[i]; c {
+		case '.':
+			_, _ = w.WriteString("`.`")
+		case '`':
+			_, _ = w.WriteString("``")
+		default:
+			_ = w.WriteByte(c)
+		}
+	}
+	_ = w.WriteByte('`')
+}
+
+func (sqliteDialector) Explain(query string, vars ...any) string {
+	return logger.ExplainSQL(query, nil, `"`, vars...)
+}
 
 func (sqliteDialector) Translate(err error) error {
 	switch cause(err) {
@@ -53,7 +99,7 @@ func (db *DB) openSQLite(o Options) error {
 		return err
 	}
 	writer.SetMaxOpenConns(1)
-	if db.write, err = db.use(writer, sqliteDialector{sqlite.Dialector{Conn: writer}}, o.Logger); err != nil {
+	if db.write, err = db.use(writer, sqliteDialector{writer}, o.Logger); err != nil {
 		return err
 	}
 	// Statistics let the planner choose among a list's indexes. Making them looks
@@ -69,7 +115,7 @@ func (db *DB) openSQLite(o Options) error {
 	readers := max(8, 2*runtime.GOMAXPROCS(0))
 	reader.SetMaxOpenConns(readers)
 	reader.SetMaxIdleConns(readers)
-	if db.read, err = db.use(reader, sqliteDialector{sqlite.Dialector{Conn: reader}}, o.Logger); err != nil {
+	if db.read, err = db.use(reader, sqliteDialector{reader}, o.Logger); err != nil {
 		return err
 	}
 	db.migrator = migrationOnSQLite(path)

@@ -145,7 +145,9 @@ func choose(only string) (chosen []string, err error) {
 
 func (b *bench) build(ctx context.Context) error {
 	b.binary = filepath.Join(b.folder, "collabd")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", b.binary, "./cmd/collabd").CombinedOutput(); err != nil {
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.binary, "./cmd/collabd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build ./cmd/collabd: %w\n%s", err, out)
 	}
 	return nil

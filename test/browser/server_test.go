@@ -36,7 +36,7 @@ var collabd = sync.OnceValues(func() (path string, err error) {
 	}
 	path = filepath.Join(binaries, "collabd")
 	build := exec.Command("go", "build", "-o", path, "./cmd/collabd")
-	build.Dir = "../.."
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, output)
 	}

@@ -49,11 +49,11 @@ var binary = sync.OnceValues(func() (string, error) {
 	}
 	folder = dir
 	path := filepath.Join(dir, "collabd")
-	args := []string{"build", "-o", path}
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/collabd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if race {
-		args = append(args, "-race")
+		cmd = exec.Command("go", "build", "-race", "-o", path, "./cmd/collabd")
 	}
-	cmd := exec.Command("go", append(args, "./cmd/collabd")...)
 	cmd.Dir = filepath.Join(filepath.Dir(here), "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %v\n%s", err, out)
