@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -148,6 +149,40 @@ func TestPagesFollowTheirLinksThroughACompleteList(t *testing.T) {
 		if strings.Count(seen, p.id) != 1 {
 			t.Errorf("%s was shown %d times", p.id, strings.Count(seen, p.id))
 		}
+	}
+}
+
+func TestAPageOfLargeRecordsEndsEarly(t *testing.T) {
+	const size = 100 << 10
+	var a *api
+	all := make([]place, 100)
+	for i := range all {
+		all[i].id = fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
+	}
+	key := func(p place) position { return position{ID: p.id} }
+	a = serving(t, http.MethodGet, open, func(c *call) error {
+		q, p, err := c.listing()
+		if err != nil {
+			return err
+		}
+		return stream(a, c, q, p, key, viewed(func(p place) string { return p.id + strings.Repeat("x", size) }), each(all, p, key))
+	})
+	shown, pages := 0, 0
+	for next := "/test?limit=1000"; next != ""; pages++ {
+		w := send(a, get(next))
+		if w.Code != 200 || w.Body.Len() > maxPageBytes+2*size {
+			t.Fatalf("%d with %d bytes", w.Code, w.Body.Len())
+		}
+		for _, text := range read[[]string](t, w, 200) {
+			if !strings.HasPrefix(text, all[shown].id) {
+				t.Fatalf("%.40s is shown instead of %s", text, all[shown].id)
+			}
+			shown++
+		}
+		next = strings.TrimPrefix(strings.TrimSuffix(w.Header().Get("Link"), `>; rel="next"`), "<"+publicURL)
+	}
+	if shown != len(all) || pages < 2 {
+		t.Errorf("%d records on %d pages", shown, pages)
 	}
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -12,6 +13,13 @@ import (
 
 // flushAt is how much of a list is gathered before it is sent on.
 const flushAt = 32 << 10
+
+// maxPageBytes is the length from which on a page gets no more records, in bytes: it
+// is in memory until its Link header is known.
+const maxPageBytes = 4 << 20
+
+// errPageFull ends the reading of a list behind a full page.
+var errPageFull = errors.New("the page is full")
 
 var buffers = sync.Pool{New: func() any {
 	b := make([]byte, 0, 4<<10)
@@ -185,9 +193,9 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 	shown, more := 0, false
 	var last position
 	err := run(func(v T) (err error) {
-		if p.limit > 0 && shown == p.limit {
+		if p.limit > 0 && (shown == p.limit || len(*b) >= maxPageBytes) {
 			more = true
-			return nil
+			return errPageFull
 		}
 		if shown > 0 {
 			*b = append(*b, ',')
@@ -203,7 +211,7 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errPageFull) {
 		return err
 	}
 	*b = append(*b, ']', '\n')
