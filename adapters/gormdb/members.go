@@ -24,6 +24,7 @@ type membershipRow struct {
 	UsedAt              int64  `gorm:"not null"`
 
 	ProviderRole string        `gorm:"not null"`
+	RoleIssuedAt int64         `gorm:"not null"`
 	RoleSetHere  bool          `gorm:"not null"`
 	Seen         stampRow      `gorm:"embedded;embeddedPrefix:seen_"`
 	Removed      sql.NullInt64 `gorm:"column:removed_at"`
@@ -32,11 +33,11 @@ type membershipRow struct {
 func (membershipRow) TableName() string { return "memberships" }
 
 // membershipColumns are of the table with the alias m, in the order of dest.
-const membershipColumns = "m.org_id, m.user_id, m.role, m.onboarding_completed, m.joined_at, m.used_at, m.provider_role, m.role_set_here, m.seen_at, m.seen_rank, m.seen_message, m.removed_at"
+const membershipColumns = "m.org_id, m.user_id, m.role, m.onboarding_completed, m.joined_at, m.used_at, m.provider_role, m.role_issued_at, m.role_set_here, m.seen_at, m.seen_rank, m.seen_message, m.removed_at"
 
 func (r *membershipRow) dest() []any {
 	return []any{
-		&r.OrgID, &r.UserID, &r.Role, &r.OnboardingCompleted, &r.JoinedAt, &r.UsedAt, &r.ProviderRole, &r.RoleSetHere,
+		&r.OrgID, &r.UserID, &r.Role, &r.OnboardingCompleted, &r.JoinedAt, &r.UsedAt, &r.ProviderRole, &r.RoleIssuedAt, &r.RoleSetHere,
 		&r.Seen.At, &r.Seen.Rank, &r.Seen.Message, &r.Removed,
 	}
 }
@@ -44,8 +45,8 @@ func (r *membershipRow) dest() []any {
 func (r *membershipRow) membership() org.Membership {
 	return org.Membership{
 		Org: id.Org(r.OrgID), User: id.User(r.UserID), Role: org.Role(r.Role), OnboardingCompleted: r.OnboardingCompleted,
-		JoinedAt: instant(r.JoinedAt), UsedAt: instant(r.UsedAt), ProviderRole: r.ProviderRole, RoleSetHere: r.RoleSetHere,
-		Seen: r.Seen.stamp(), RemovedAt: optionalInstant(r.Removed),
+		JoinedAt: instant(r.JoinedAt), UsedAt: instant(r.UsedAt), ProviderRole: r.ProviderRole,
+		RoleIssuedAt: instant(r.RoleIssuedAt), RoleSetHere: r.RoleSetHere, Seen: r.Seen.stamp(), RemovedAt: optionalInstant(r.Removed),
 	}
 }
 
@@ -86,8 +87,8 @@ func (q members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membersh
 func (q members) Put(ctx context.Context, o id.Org, m org.Membership) error {
 	tx := q.write.WithContext(ctx).Clauses(replace).Create(&membershipRow{
 		OrgID: string(o), UserID: string(m.User), Role: string(m.Role), OnboardingCompleted: m.OnboardingCompleted,
-		JoinedAt: m.JoinedAt.UnixMilli(), UsedAt: m.UsedAt.UnixMilli(), ProviderRole: m.ProviderRole, RoleSetHere: m.RoleSetHere,
-		Seen: rowOfStamp(m.Seen), Removed: optionalMillis(m.RemovedAt),
+		JoinedAt: m.JoinedAt.UnixMilli(), UsedAt: m.UsedAt.UnixMilli(), ProviderRole: m.ProviderRole,
+		RoleIssuedAt: m.RoleIssuedAt.UnixMilli(), RoleSetHere: m.RoleSetHere, Seen: rowOfStamp(m.Seen), Removed: optionalMillis(m.RemovedAt),
 	})
 	return failed(ctx, tx.Error, "Member")
 }

@@ -20,8 +20,9 @@ type organisationRow struct {
 	Created    int64  `gorm:"column:created_at;not null"`
 	Updated    int64  `gorm:"column:updated_at;not null"`
 
-	IsFull bool     `gorm:"not null"`
-	Seen   stampRow `gorm:"embedded;embeddedPrefix:seen_"`
+	IsFull       bool     `gorm:"not null"`
+	Seen         stampRow `gorm:"embedded;embeddedPrefix:seen_"`
+	SlugIssuedAt int64    `gorm:"not null"`
 
 	CreatedBy     string        `gorm:"not null"`
 	CreatedBySeen stampRow      `gorm:"embedded;embeddedPrefix:created_by_seen_"`
@@ -35,11 +36,11 @@ type organisationRow struct {
 func (organisationRow) TableName() string { return "organisations" }
 
 // organisationColumns are in the order of dest.
-const organisationColumns = "id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at, erased_at"
+const organisationColumns = "id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, slug_issued_at, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at, erased_at"
 
 func (r *organisationRow) dest() []any {
 	return []any{
-		&r.ID, &r.ProviderID, &r.Name, &r.Slug, &r.Created, &r.Updated, &r.IsFull, &r.Seen.At, &r.Seen.Rank, &r.Seen.Message,
+		&r.ID, &r.ProviderID, &r.Name, &r.Slug, &r.Created, &r.Updated, &r.IsFull, &r.Seen.At, &r.Seen.Rank, &r.Seen.Message, &r.SlugIssuedAt,
 		&r.CreatedBy, &r.CreatedBySeen.At, &r.CreatedBySeen.Rank, &r.CreatedBySeen.Message, &r.Closed, &r.Erased,
 	}
 }
@@ -47,7 +48,7 @@ func (r *organisationRow) dest() []any {
 func rowOfOrganisation(o org.Organisation) *organisationRow {
 	return &organisationRow{
 		ID: string(o.ID), ProviderID: o.ProviderID, Name: o.Name, Slug: o.Slug, Created: o.CreatedAt.UnixMilli(), Updated: o.UpdatedAt.UnixMilli(),
-		IsFull: o.Full, Seen: rowOfStamp(o.Seen), CreatedBy: o.CreatedBy, CreatedBySeen: rowOfStamp(o.CreatedBySeen),
+		IsFull: o.Full, Seen: rowOfStamp(o.Seen), SlugIssuedAt: o.SlugIssuedAt.UnixMilli(), CreatedBy: o.CreatedBy, CreatedBySeen: rowOfStamp(o.CreatedBySeen),
 		Closed: optionalMillis(o.ClosedAt), Erased: optionalMillis(o.ErasedAt),
 	}
 }
@@ -59,7 +60,7 @@ func scanOrganisation(s scanner) (org.Organisation, error) {
 	}
 	return org.Organisation{
 		ID: id.Org(r.ID), ProviderID: r.ProviderID, Name: r.Name, Slug: r.Slug, CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
-		Full: r.IsFull, Seen: r.Seen.stamp(), CreatedBy: r.CreatedBy, CreatedBySeen: r.CreatedBySeen.stamp(),
+		Full: r.IsFull, Seen: r.Seen.stamp(), SlugIssuedAt: instant(r.SlugIssuedAt), CreatedBy: r.CreatedBy, CreatedBySeen: r.CreatedBySeen.stamp(),
 		ClosedAt: optionalInstant(r.Closed), ErasedAt: optionalInstant(r.Erased),
 	}, nil
 }

@@ -76,7 +76,7 @@ func (w *known) change(fn func(org.Membership) org.Membership) {
 	w.Helper()
 	err := w.store.Atomic(w.Context(), func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Lock(w.Context(), someID)
-		m := org.Admitted(someID, someID, "owner", org.Naming{}, time.Now())
+		m := org.Admitted(someID, someID, "owner", time.Now(), org.Naming{}, time.Now())
 		return errors.Join(err, r.Directory().Members().Put(w.Context(), someID, fn(m)))
 	})
 	if err != nil {

@@ -211,11 +211,9 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 	var is org.Membership
 	switch {
 	case fault.Is(err, fault.NotFound):
-		is = org.Admitted(o.ID, u.ID, claims.OrgRole, naming, now)
+		is = org.Admitted(o.ID, u.ID, claims.OrgRole, claims.IssuedAt, naming, now)
 	case err != nil:
 		return in, err
-	case !was.Active():
-		return in, nil
 	case exchanged:
 		is = was.Exchanged(claims.OrgRole, claims.IssuedAt, naming, now)
 	default:
@@ -240,7 +238,9 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 			return in, err
 		}
 	}
-	in.org, in.member = &o, &is
+	if is.Active() {
+		in.org, in.member = &o, &is
+	}
 	return in, nil
 }
 

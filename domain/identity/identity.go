@@ -92,6 +92,9 @@ type UserFacts struct {
 	AvatarURL  string
 }
 
+// Texts returns the name, the e-mail address and the picture's address.
+func (f UserFacts) Texts() [3]string { return [3]string{f.Name, f.Email, f.AvatarURL} }
+
 // OrgFacts is what a message says of an organisation. Stamp is the embedded
 // organisation's own where the message is about something else.
 type OrgFacts struct {

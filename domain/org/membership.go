@@ -18,8 +18,9 @@ type Membership struct {
 	JoinedAt            time.Time
 	UsedAt              time.Time // when a token of it was last exchanged
 
-	ProviderRole string // the provider's name of the role, as last seen
-	RoleSetHere  bool   // the role was set here and stands until the provider's changes
+	ProviderRole string    // the provider's name of the role, as last seen
+	RoleIssuedAt time.Time // when the token was issued that ProviderRole comes from; zero when an event said it
+	RoleSetHere  bool      // the role was set here and stands until the provider's changes
 	Seen         identity.Stamp
 	RemovedAt    *time.Time
 }
@@ -66,23 +67,28 @@ func (n Naming) of(provider string) Role {
 // Observed returns the membership after an event that says it exists. An event
 // that is not later than what m reflects changes nothing; a later one also
 // brings a removed membership back. The role follows the provider's only when
-// the provider's has changed, so that a role set here stands.
+// the provider's has changed, so that a role set here stands, and not when a
+// later token has named one.
 func (m Membership) Observed(f identity.MemberFacts, s identity.Stamp, n Naming, now time.Time) Membership {
 	if !m.Seen.Before(s) {
 		return m
 	}
-	fresh := m.JoinedAt.IsZero() || !m.Active()
-	if fresh || f.Role != m.ProviderRole {
-		m.Role, m.RoleSetHere = n.of(f.Role), false
+	fresh, before := m.JoinedAt.IsZero() || !m.Active(), m.ProviderRole
+	m.named().observe(f.Role, s.At)
+	if fresh || m.ProviderRole != before {
+		m.Role, m.RoleSetHere = n.of(m.ProviderRole), false
 	}
 	if !f.JoinedAt.IsZero() {
 		m.JoinedAt = f.JoinedAt
 	} else if fresh {
 		m.JoinedAt = now
 	}
-	m.ProviderRole, m.Seen, m.RemovedAt = f.Role, s, nil
+	m.Seen, m.RemovedAt = s, nil
 	return m
 }
+
+// named returns the provider's name of the role, as tokens bring it.
+func (m *Membership) named() presented { return presented{&m.ProviderRole, &m.RoleIssuedAt} }
 
 // Ended returns the membership after an event that says it is over.
 func (m Membership) Ended(s identity.Stamp) Membership {
@@ -94,19 +100,27 @@ func (m Membership) Ended(s identity.Stamp) Membership {
 }
 
 // Admitted returns the membership that a valid token makes when there is none.
-func Admitted(o id.Org, u id.User, providerRole string, n Naming, now time.Time) Membership {
-	return Membership{Org: o, User: u, Role: n.of(providerRole), ProviderRole: providerRole, JoinedAt: now, UsedAt: now}
+func Admitted(o id.Org, u id.User, providerRole string, issued time.Time, n Naming, now time.Time) Membership {
+	m := Membership{Org: o, User: u, JoinedAt: now, UsedAt: now}
+	m.named().present(providerRole, issued)
+	m.Role = n.of(m.ProviderRole)
+	return m
 }
 
 // Exchanged returns the membership after a token of it was exchanged at now. A
-// token newer than the last event that names another role than the one last
-// seen changes the role; it never brings a removed membership back.
+// token newer than the last event and than the last token that named a role
+// changes the role when it names another than the one last seen. It never
+// brings a removed membership back, but is kept for the event that does.
 func (m Membership) Exchanged(providerRole string, issued time.Time, n Naming, now time.Time) Membership {
+	before := m.ProviderRole
+	if issued.After(m.Seen.At) {
+		m.named().present(providerRole, issued)
+	}
 	if !m.Active() {
 		return m
 	}
-	if providerRole != "" && providerRole != m.ProviderRole && issued.After(m.Seen.At) {
-		m.Role, m.ProviderRole, m.RoleSetHere = n.of(providerRole), providerRole, false
+	if m.ProviderRole != before {
+		m.Role, m.RoleSetHere = n.of(m.ProviderRole), false
 	}
 	m.UsedAt = now
 	return m

@@ -176,7 +176,7 @@ func TestARoleSetHereStandsUntilTheProvidersChanges(t *testing.T) {
 
 func TestWhoMadeTheOrganisationIsItsOwner(t *testing.T) {
 	for _, provider := range []string{"admin", "member", "viewer", ""} {
-		if m := org.Admitted("o", "u", provider, org.Naming{Creator: true}, noon); m.Role != org.Owner {
+		if m := org.Admitted("o", "u", provider, noon, org.Naming{Creator: true}, noon); m.Role != org.Owner {
 			t.Errorf("the provider's %q is %s", provider, m.Role)
 		}
 	}
@@ -206,8 +206,45 @@ func TestATokenBringsNothingBackAndChangesTheRoleOnlyWhenItIsNews(t *testing.T) 
 		})
 	}
 	gone := m.Removed(later(12))
-	if got := gone.Exchanged("admin", later(100), org.Naming{}, later(100)); got != gone {
-		t.Errorf("a token makes a removed membership %+v", got)
+	shown := gone.Exchanged("admin", later(100), org.Naming{}, later(100))
+	if shown.Active() || shown.Role != org.Member || !shown.UsedAt.IsZero() {
+		t.Errorf("a token makes a removed membership %+v", shown)
+	}
+	if got := shown.Observed(identity.MemberFacts{Role: "viewer"}, stamp(99, identity.RankCreated), org.Naming{}, noon); !got.Active() || got.Role != org.Admin {
+		t.Errorf("an event older than that token brings it back as %+v", got)
+	}
+	if got := shown.Observed(identity.MemberFacts{Role: "viewer"}, stamp(101, identity.RankCreated), org.Naming{}, noon); !got.Active() || got.Role != org.Viewer {
+		t.Errorf("a later event brings it back as %+v", got)
+	}
+}
+
+func TestATokenOlderThanTheLastThatCountedBringsNothingBack(t *testing.T) {
+	token := func(minutes int, text string) identity.Claims {
+		return identity.Claims{Name: text, Email: text, AvatarURL: text, OrgSlug: text, IssuedAt: later(minutes)}
+	}
+	u := org.User{ID: "u"}.Presented(token(5, "new"), identity.UserFacts{}, noon)
+	if got := u.Presented(token(4, "old"), identity.UserFacts{}, later(9)); got != u {
+		t.Errorf("an older token makes the user %+v", got)
+	}
+	o := org.Organisation{ID: "o"}.Presented(token(5, "new"), "", "", noon)
+	if got := o.Presented(token(4, "old"), "", "", later(9)); got != o {
+		t.Errorf("an older token makes the organisation %+v", got)
+	}
+	m := org.Admitted("o", "u", "member", later(5), org.Naming{}, noon)
+	if got := m.Exchanged("admin", later(4), org.Naming{}, noon); got != m {
+		t.Errorf("a token older than the one that made the membership makes it %+v", got)
+	}
+	m = m.Exchanged("viewer", later(6), org.Naming{}, noon)
+	if got := m.Exchanged("member", later(5), org.Naming{}, noon); got != m || got.Role != org.Viewer {
+		t.Errorf("a token older than the one that was exchanged makes it %+v", got)
+	}
+	set := m.WithRole(org.Admin).Exchanged("viewer", later(7), org.Naming{}, noon)
+	if got := set.Exchanged("member", later(6), org.Naming{}, noon); got.Role != org.Admin || !got.RoleSetHere {
+		t.Errorf("a token older than one with the same role makes a role set here %+v", got)
+	}
+	empty := u.Observed(identity.UserFacts{}, stamp(8, identity.RankUpdated), noon)
+	if got := empty.Presented(token(7, "old"), identity.UserFacts{}, noon); got != empty {
+		t.Errorf("a token older than the event that took the texts away makes the user %+v", got)
 	}
 }
 

@@ -33,17 +33,17 @@ func TestAUserFollowsTheLatestEventAboutThem(t *testing.T) {
 	}
 }
 
-func TestAMentionCountsUntilTheFirstEventAboutTheUser(t *testing.T) {
+func TestAMentionCountsUntilTheFirstEventAboutTheUserAndOnlyForWhatNoTokenSaid(t *testing.T) {
 	u := org.User{ID: "u", ProviderID: "p"}.Presented(identity.Claims{Name: "token", IssuedAt: noon}, identity.UserFacts{AvatarURL: "https://a"}, noon)
-	u = u.Mentioned(identity.UserFacts{Name: "mention"}, stamp(1, identity.RankCreated), noon)
-	if u.Name != "mention" || u.AvatarURL != "https://a" || u.Full {
+	u = u.Mentioned(identity.UserFacts{Name: "mention", Email: "mention@example.com"}, stamp(1, identity.RankCreated), noon)
+	if u.Name != "token" || u.Email != "mention@example.com" || u.AvatarURL != "https://a" || u.Full {
 		t.Fatalf("got %+v", u)
 	}
 	if got := u.Mentioned(named("older"), stamp(0, identity.RankCreated), noon); got != u {
 		t.Errorf("an older mention makes it %+v", got)
 	}
-	if got := u.Observed(named("event"), stamp(0, identity.RankCreated), noon); got.Name != "event" || !got.Full {
-		t.Errorf("an event, even an older one, makes it %+v", got)
+	if got := u.Observed(named("event"), stamp(0, identity.RankCreated), noon); got.Name != "event" || got.Email != "event@example.com" || !got.Full {
+		t.Errorf("an event, even one older than the mention, makes it %+v", got)
 	}
 }
 

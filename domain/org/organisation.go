@@ -22,6 +22,8 @@ type Organisation struct {
 	Full bool // as for User
 	Seen identity.Stamp
 
+	SlugIssuedAt time.Time // when the token was issued that Slug comes from; zero when it comes from elsewhere
+
 	// CreatedBy is the provider's id of the user who made the organisation; it
 	// has a stamp of its own because many messages do not say it.
 	CreatedBy     string
@@ -39,20 +41,26 @@ func (o Organisation) Erasable(now time.Time) bool {
 	return o.ClosedAt != nil && o.ErasedAt == nil && !now.Before(o.ClosedAt.Add(Retention))
 }
 
-// Observed returns the organisation after an event about it.
+// slug returns the slug, as tokens bring it.
+func (o *Organisation) slug() presented { return presented{&o.Slug, &o.SlugIssuedAt} }
+
+// Observed returns the organisation after an event about it. A slug that a later
+// token said stays.
 func (o Organisation) Observed(f identity.OrgFacts, now time.Time) Organisation {
 	if o.Closed() {
 		return o
 	}
 	if !o.Full || o.Seen.Before(f.Stamp) {
-		o.Name, o.Slug = f.Name, f.Slug
+		o.Name = f.Name
+		o.slug().observe(f.Slug, f.Stamp.At)
 		o.Full, o.Seen, o.UpdatedAt = true, f.Stamp, now
 	}
 	return o.named(f, now)
 }
 
 // Mentioned returns the organisation after an event about something else that
-// names it, which counts only until the first event about it.
+// names it, which counts only until the first event about it, and whose slug
+// only where no token has said one.
 func (o Organisation) Mentioned(f identity.OrgFacts, now time.Time) Organisation {
 	if o.Closed() {
 		return o
@@ -61,7 +69,10 @@ func (o Organisation) Mentioned(f identity.OrgFacts, now time.Time) Organisation
 		if o.Seen.IsZero() {
 			f.Name, f.Slug = or(f.Name, o.Name), or(f.Slug, o.Slug)
 		}
-		o.Name, o.Slug = f.Name, f.Slug
+		o.Name = f.Name
+		if o.SlugIssuedAt.IsZero() {
+			o.Slug = f.Slug
+		}
 		o.Seen, o.UpdatedAt = f.Stamp, now
 	}
 	return o.named(f, now)
@@ -84,10 +95,10 @@ func (o Organisation) Presented(claims identity.Claims, name, slug string, now t
 		return o
 	}
 	was := o
-	if claims.OrgSlug != "" && claims.IssuedAt.After(o.Seen.At) {
-		o.Slug = claims.OrgSlug
+	if !o.Full || claims.IssuedAt.After(o.Seen.At) {
+		o.slug().present(claims.OrgSlug, claims.IssuedAt)
 	}
-	o.Slug = or(o.Slug, or(claims.OrgSlug, slug))
+	o.Slug = or(o.Slug, slug)
 	o.Name = or(o.Name, or(name, o.Slug))
 	if o != was {
 		o.UpdatedAt = now

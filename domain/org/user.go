@@ -24,6 +24,11 @@ type User struct {
 	// messages say in passing no longer counts then.
 	Full bool
 	Seen identity.Stamp
+	// When the tokens were issued that Name, Email and AvatarURL come from; zero for
+	// one that comes from elsewhere.
+	NameIssuedAt      time.Time
+	EmailIssuedAt     time.Time
+	AvatarURLIssuedAt time.Time
 	// DeletedAt is set for good by the provider's deletion. The row stays, empty
 	// of personal data, so that no late message brings the user back.
 	DeletedAt *time.Time
@@ -32,45 +37,62 @@ type User struct {
 // Deleted reports whether the provider has deleted the user.
 func (u User) Deleted() bool { return u.DeletedAt != nil }
 
-// Observed returns the user after an event about it.
+// fields returns the texts that messages bring, in the order of facts, each with
+// the time of issue of the token that it comes from.
+func (u *User) fields() [3]presented {
+	return [3]presented{{&u.Name, &u.NameIssuedAt}, {&u.Email, &u.EmailIssuedAt}, {&u.AvatarURL, &u.AvatarURLIssuedAt}}
+}
+
+// Observed returns the user after an event about it. What a later token said
+// stays.
 func (u User) Observed(f identity.UserFacts, s identity.Stamp, now time.Time) User {
 	if u.Deleted() || u.Full && !u.Seen.Before(s) {
 		return u
 	}
-	u.Name, u.Email, u.AvatarURL = f.Name, f.Email, f.AvatarURL
+	for i, said := range f.Texts() {
+		u.fields()[i].observe(said, s.At)
+	}
 	u.Full, u.Seen, u.UpdatedAt = true, s, now
 	return u
 }
 
 // Mentioned returns the user after an event about something else that names
-// it. A mention counts only until the first event about the user itself.
+// it. A mention counts only until the first event about the user itself, and
+// only for what no token has said.
 func (u User) Mentioned(f identity.UserFacts, s identity.Stamp, now time.Time) User {
 	if u.Deleted() || u.Full || !u.Seen.Before(s) {
 		return u
 	}
-	if u.Seen.IsZero() {
-		// What is there came with a token: a mention that says less keeps it.
-		f.Name, f.Email, f.AvatarURL = or(f.Name, u.Name), or(f.Email, u.Email), or(f.AvatarURL, u.AvatarURL)
+	for i, said := range f.Texts() {
+		field := u.fields()[i]
+		if u.Seen.IsZero() {
+			said = or(said, *field.text) // the caller's hint
+		}
+		if field.issued.IsZero() {
+			*field.text = said
+		}
 	}
-	u.Name, u.Email, u.AvatarURL = f.Name, f.Email, f.AvatarURL
 	u.Seen, u.UpdatedAt = s, now
 	return u
 }
 
 // Presented returns the user after a verified token said claims, and the
-// caller said hints beside it. The claims count when the token is newer than
-// the last event; hints only fill what nobody else has said.
+// caller said hints beside it. A claim counts when the token is newer than the
+// last event about the user and than the token that the text comes from; hints
+// only fill what nobody else has said.
 func (u User) Presented(claims identity.Claims, hints identity.UserFacts, now time.Time) User {
 	if u.Deleted() {
 		return u
 	}
 	was := u
-	if claims.IssuedAt.After(u.Seen.At) {
-		u.Name, u.Email, u.AvatarURL = or(claims.Name, u.Name), or(claims.Email, u.Email), or(claims.AvatarURL, u.AvatarURL)
+	told := identity.UserFacts{Name: claims.Name, Email: claims.Email, AvatarURL: claims.AvatarURL}.Texts()
+	for i, hint := range hints.Texts() {
+		field := u.fields()[i]
+		if !u.Full || claims.IssuedAt.After(u.Seen.At) {
+			field.present(told[i], claims.IssuedAt)
+		}
+		*field.text = or(*field.text, hint)
 	}
-	u.Name = or(u.Name, or(claims.Name, hints.Name))
-	u.Email = or(u.Email, or(claims.Email, hints.Email))
-	u.AvatarURL = or(u.AvatarURL, or(claims.AvatarURL, hints.AvatarURL))
 	if u != was {
 		u.UpdatedAt = now
 	}
@@ -83,6 +105,30 @@ func (u User) Erased(now time.Time) User {
 		return u
 	}
 	return User{ID: u.ID, ProviderID: u.ProviderID, CreatedAt: u.CreatedAt, UpdatedAt: now, DeletedAt: &now}
+}
+
+// presented is a text that tokens bring, with the time of issue of the token
+// that it comes from, zero when it comes from elsewhere. Of two tokens of the
+// same time the one with the greater text counts, so that their order does not.
+type presented struct {
+	text   *string
+	issued *time.Time
+}
+
+// present takes over what a token says, unless it says nothing or is older than
+// the one that the text comes from.
+func (p presented) present(said string, issued time.Time) {
+	if said != "" && (issued.After(*p.issued) || issued.Equal(*p.issued) && said > *p.text) {
+		*p.text, *p.issued = said, issued
+	}
+}
+
+// observe takes over what an event says, unless the text comes from a later
+// token.
+func (p presented) observe(said string, at time.Time) {
+	if !p.issued.After(at) {
+		*p.text, *p.issued = said, time.Time{}
+	}
 }
 
 func or(a, b string) string {

@@ -27,7 +27,8 @@ func someUser() org.User {
 	return org.User{
 		ID: u, ProviderID: "user_" + string(u), Name: "Åse O'Neill 🦉", Email: "Ase." + string(u) + "@Example.com",
 		AvatarURL: "https://example.com/a?b=c&d=%20", CreatedAt: at(1), UpdatedAt: at(2), Full: true,
-		Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"},
+		Seen:         identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"},
+		NameIssuedAt: at(4), EmailIssuedAt: at(5), AvatarURLIssuedAt: at(6),
 	}
 }
 
@@ -36,7 +37,7 @@ func someOrg() org.Organisation {
 	o := fresh[id.Org]()
 	return org.Organisation{
 		ID: o, ProviderID: "org_" + string(o), Name: "Łódź & Søn \"A/S\"", Slug: "lodz-son", CreatedAt: at(1), UpdatedAt: at(2),
-		Full: true, Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"},
+		Full: true, Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"}, SlugIssuedAt: at(5),
 		CreatedBy: "user_x", CreatedBySeen: identity.Stamp{At: at(4), Rank: identity.RankCreated, Message: "msg_2"},
 	}
 }
@@ -82,7 +83,7 @@ func (w *world) member(o id.Org, r org.Role) org.User {
 func (w *world) join(o id.Org, u id.User, r org.Role, joined time.Time) org.Membership {
 	w.Helper()
 	m := org.Membership{
-		Org: o, User: u, Role: r, OnboardingCompleted: true, JoinedAt: joined, UsedAt: at(11), ProviderRole: "org:" + string(r), RoleSetHere: true,
+		Org: o, User: u, Role: r, OnboardingCompleted: true, JoinedAt: joined, UsedAt: at(11), ProviderRole: "org:" + string(r), RoleIssuedAt: at(13), RoleSetHere: true,
 		Seen: identity.Stamp{At: at(12), Rank: identity.RankCreated, Message: "msg_3"},
 	}
 	w.ok(w.members().Put(w.ctx, o, m))

@@ -16,6 +16,7 @@ import (
 	stored "collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
+	"collab/test/harness"
 )
 
 // A request may be let in just before its caller is removed. What it then
@@ -32,7 +33,7 @@ func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	actor := org.Actor{User: "u", Org: "o", Role: org.Owner, Sight: &org.Sight{Teams: map[id.Team]bool{}}}
-	m := org.Admitted("o", "u", "owner", org.Naming{}, start)
+	m := org.Admitted("o", "u", "owner", start, org.Naming{}, start)
 	if err := dir.Members().Put(ctx, "o", m.Removed(start)); err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +64,9 @@ func (p provider) Verify(context.Context, string) (identity.Claims, error) {
 	return identity.Claims(p), nil
 }
 
-func TestATokenOfAClosedOrganisationActsInNoOther(t *testing.T) {
-	c := core(t)
+// presenting returns the use cases of tokens where every identity token has these
+// claims.
+func presenting(t *testing.T, c *harness.Core) func(identity.Claims) *access.Access {
 	text, err := servicetoken.Generate()
 	if err != nil {
 		t.Fatal(err)
@@ -73,10 +75,44 @@ func TestATokenOfAClosedOrganisationActsInNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return func(claims identity.Claims) *access.Access {
+		return access.New(access.Options{
+			Store: c.Store, Epochs: c.Store, Identity: provider(claims), Tokens: servicetoken.New(keys, "https://collab.example.com"), Clock: c.Clock, IDs: c.IDs,
+		})
+	}
+}
+
+func TestATokenOlderThanTheLastExchangedChangesNothing(t *testing.T) {
+	c := core(t)
+	exchange := presenting(t, c)
+	for _, step := range []struct {
+		minute     int
+		role, name string
+		wantRole   org.Role
+		wantName   string
+	}{
+		{1, "member", "Ann", org.Member, "Ann"},
+		{5, "admin", "Anna", org.Admin, "Anna"},
+		{3, "member", "Ann", org.Admin, "Anna"},
+		{6, "viewer", "Annie", org.Viewer, "Annie"},
+		{5, "admin", "Anna", org.Viewer, "Annie"},
+	} {
+		at := start.Add(time.Duration(step.minute) * time.Minute)
+		s, err := exchange(identity.Claims{
+			Subject: "user_1", Org: "org_1", OrgRole: step.role, Name: step.name, Email: step.name + "@example.com", IssuedAt: at, ExpiresAt: at.Add(time.Hour),
+		}).Exchange(t.Context(), access.Exchange{IdentityToken: "token"})
+		if err != nil || s.Role != step.wantRole || s.User.Name != step.wantName || s.User.Email != step.wantName+"@example.com" {
+			t.Errorf("a token of minute %d makes %s %s %s, %v", step.minute, s.User.Name, s.User.Email, s.Role, err)
+		}
+	}
+}
+
+func TestATokenOfAClosedOrganisationActsInNoOther(t *testing.T) {
+	c := core(t)
+	exchange := presenting(t, c)
 	signIn := func(organisation string) (org.Actor, error) {
-		claims := provider{Subject: "user_1", Org: organisation, OrgRole: "member", IssuedAt: start, ExpiresAt: start.Add(time.Hour)}
-		a := access.New(access.Options{Store: c.Store, Epochs: c.Store, Identity: claims, Tokens: servicetoken.New(keys, "https://collab.example.com"), Clock: c.Clock, IDs: c.IDs})
-		return a.Authenticate(t.Context(), "token")
+		claims := identity.Claims{Subject: "user_1", Org: organisation, OrgRole: "member", IssuedAt: start, ExpiresAt: start.Add(time.Hour)}
+		return exchange(claims).Authenticate(t.Context(), "token")
 	}
 	if actor, err := signIn("org_open"); err != nil || actor.Org == "" {
 		t.Fatalf("got %+v, %v", actor, err)
@@ -95,14 +131,7 @@ func TestATokenOfAClosedOrganisationActsInNoOther(t *testing.T) {
 
 func TestARoleThatATokenChangesIsInTheLogWhereItChangesWhatIsSeen(t *testing.T) {
 	c := core(t)
-	text, err := servicetoken.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := servicetoken.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	exchange := presenting(t, c)
 	var o id.Org
 	for i, step := range []struct {
 		role string
@@ -110,9 +139,8 @@ func TestARoleThatATokenChangesIsInTheLogWhereItChangesWhatIsSeen(t *testing.T) 
 	}{{"member", 0}, {"viewer", 0}, {"admin", 1}, {"owner", 1}, {"member", 2}} {
 		at := start.Add(time.Duration(i) * time.Minute)
 		c.Clock.Set(at)
-		claims := provider{Subject: "user_1", Org: "org_1", OrgRole: step.role, IssuedAt: at, ExpiresAt: at.Add(time.Hour)}
-		a := access.New(access.Options{Store: c.Store, Epochs: c.Store, Identity: claims, Tokens: servicetoken.New(keys, "https://collab.example.com"), Clock: c.Clock, IDs: c.IDs})
-		s, err := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token"})
+		claims := identity.Claims{Subject: "user_1", Org: "org_1", OrgRole: step.role, IssuedAt: at, ExpiresAt: at.Add(time.Hour)}
+		s, err := exchange(claims).Exchange(t.Context(), access.Exchange{IdentityToken: "token"})
 		if err != nil {
 			t.Fatal(err)
 		}
