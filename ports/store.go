@@ -58,6 +58,7 @@ type Work interface {
 	Workspaces() Workspaces
 	Orders() Orders
 	Tasks() Tasks
+	TaskSets() TaskSets
 	TaskHistory() TaskHistory
 }
 

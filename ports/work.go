@@ -109,11 +109,29 @@ type Tasks interface {
 	Unassign(ctx context.Context, o id.Org, user id.User, now time.Time) error
 }
 
+// TaskSets reads and moves many named tasks. The ids are all different. The
+// number of statements grows with the number of ids, the size of each is bounded.
+type TaskSets interface {
+	// Move calls fn with the index in ids and the placement of each of the tasks,
+	// in any order, holding the tasks against other changes until the transaction
+	// ends. It stores the sort order and the priority that fn returns, a version
+	// that is one more, and now as the time of the change, of all or none; nothing
+	// else of a task is read or written. NotFound when one is missing. An error of
+	// fn ends the move and is returned.
+	Move(ctx context.Context, o id.Org, ids []id.Task, now time.Time, fn func(i int, p task.Placement) (task.Placement, error)) error
+
+	// List calls each with the named tasks that are there, in the order of ids. An
+	// error of each ends the list and is returned.
+	List(ctx context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error
+}
+
 // TaskHistory holds what happened to tasks.
 type TaskHistory interface {
 	// Add appends; NotFound when a task is not there.
 	Add(ctx context.Context, o id.Org, changes []task.Change) error
 
-	// List returns a task's changes in the order they were made (At, then id).
-	List(ctx context.Context, o id.Org, t id.Task) ([]task.Change, error)
+	// List calls each with a task's changes in the order they were made (At, then
+	// id), from after the place on; the zero place is the start. At most limit; 0:
+	// all. An error of each ends the list and is returned.
+	List(ctx context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error
 }

@@ -109,7 +109,12 @@ func scanChange(o id.Org) func(scanner) (task.Change, error) {
 	}
 }
 
-func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task) ([]task.Change, error) {
-	return all(ctx, q.read, "Change", scanChange(o),
-		"SELECT id, task_id, at, by_user, reason, fields FROM task_history WHERE org_id = ? AND task_id = ? ORDER BY at, id", string(o), string(t))
+func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, fn func(task.Change) error) error {
+	query := "SELECT id, task_id, at, by_user, reason, fields FROM task_history WHERE org_id = ? AND task_id = ?"
+	args := []any{string(o), string(t)}
+	if after != (task.ChangePosition{}) {
+		query, args = query+" AND (at, id) > (?, ?)", append(args, after.At.UnixMilli(), place(after.ID))
+	}
+	query, limited := q.dialect.page(query, "at, id", limit)
+	return each(ctx, q.read, "Change", scanChange(o), fn, query, append(args, limited...)...)
 }

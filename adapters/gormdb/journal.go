@@ -74,7 +74,7 @@ func (q auditLog) Add(ctx context.Context, e audit.Entry) error {
 	})
 }
 
-func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int) ([]audit.Entry, error) {
+func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int, fn func(audit.Entry) error) error {
 	query := "SELECT id, org_id, at, actor_id, is_operator, action, target, detail, address, request FROM audit WHERE org_id = ?"
 	args := []any{string(o)}
 	if after != "" {
@@ -82,7 +82,7 @@ func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int)
 		args = append(args, string(o), place(after))
 	}
 	query, limited := q.dialect.page(query, "at DESC, id DESC", limit)
-	return all(ctx, q.read, "Entry", scanEntry, query, append(args, limited...)...)
+	return each(ctx, q.read, "Entry", scanEntry, fn, query, append(args, limited...)...)
 }
 
 type replayRow struct {

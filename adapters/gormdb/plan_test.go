@@ -571,10 +571,20 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 					return ts, nil
 				})), q.Remove(ctx, o, loose.ID, func(task.Task) error { return nil }), q.Unassign(ctx, o, user, now))
 		},
+		"task sets": func(_ *DB, r ports.Records) error {
+			q := r.Work().TaskSets()
+			ids := make([]id.Task, tasksN)
+			for i := range ids {
+				ids[i] = uid[id.Task](kindTask, 7, i+1)
+			}
+			return errors.Join(q.Move(ctx, o, ids, now, func(_ int, p task.Placement) (task.Placement, error) { return p, nil }),
+				q.List(ctx, o, ids, func(task.Task) error { return nil }))
+		},
 		"task history": func(_ *DB, r ports.Records) error {
 			q := r.Work().TaskHistory()
 			of := uid[id.Task](kindTask, 7, 31)
-			return errors.Join(drop(q.List(ctx, o, of)), q.Add(ctx, o, []task.Change{{ID: uid[id.Entry](kindEntry, 7, 90_000), Task: of, At: now, By: user}}))
+			each := func(task.Change) error { return nil }
+			return errors.Join(q.List(ctx, o, of, task.ChangePosition{}, 0, each), q.List(ctx, o, of, task.ChangePosition{At: now, ID: uid[id.Entry](kindEntry, 7, 100)}, 20, each), q.Add(ctx, o, []task.Change{{ID: uid[id.Entry](kindEntry, 7, 90_000), Task: of, At: now, By: user}}))
 		},
 		"inbox": func(_ *DB, r ports.Records) error {
 			q := r.Journal().Inbox()
@@ -582,8 +592,9 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 		},
 		"audit": func(_ *DB, r ports.Records) error {
 			q := r.Journal().Audit()
-			return errors.Join(q.Add(ctx, audit.Entry{ID: uid[id.Entry](kindEntry, 7, 90_000), Org: o, At: now}), drop(q.List(ctx, o, "", 0)), drop(q.List(ctx, o, "", 20)),
-				drop(q.List(ctx, o, uid[id.Entry](kindEntry, 7, 100), 20)))
+			each := func(audit.Entry) error { return nil }
+			return errors.Join(q.Add(ctx, audit.Entry{ID: uid[id.Entry](kindEntry, 7, 90_000), Org: o, At: now}), q.List(ctx, o, "", 0, each), q.List(ctx, o, "", 20, each),
+				q.List(ctx, o, uid[id.Entry](kindEntry, 7, 100), 20, each))
 		},
 		"replays": func(_ *DB, r ports.Records) error {
 			q := r.Journal().Replays()

@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -249,9 +251,11 @@ func TestTransactions(t *testing.T) {
 			if _, one := db.Directory().Seats().Count(ctx, of[:1], time.UnixMilli(9)); err != nil || one != nil || len(seats) != 2 {
 				t.Errorf("the seats are %v, errors %v, %v", seats, err, one)
 			}
-			entries, err := db.Journal().Audit().List(ctx, o, odd, 5)
-			if err != nil || len(entries) != 0 {
-				t.Errorf("the entries are %v, error %v", entries, err)
+			if err := db.Journal().Audit().List(ctx, o, odd, 5, func(e audit.Entry) error { return fmt.Errorf("there is %v", e) }); err != nil {
+				t.Error(err)
+			}
+			if err := db.Work().TaskHistory().List(ctx, o, odd, task.ChangePosition{At: time.UnixMilli(9), ID: odd}, 5, func(c task.Change) error { return fmt.Errorf("there is %v", c) }); err != nil {
+				t.Error(err)
 			}
 			if err := db.Directory().Members().List(ctx, o, org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, 1, func(org.Profile) error { return nil }); err != nil {
 				t.Error(err)

@@ -179,9 +179,7 @@ func (a *api) auditLog(c *call) error {
 	if err != nil {
 		return err
 	}
-	entries, err := a.Members.Audit(c.r.Context(), c.actor, id.Entry(p.after.ID), p.fetch())
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfEntry, viewed(viewEntry), each(entries, page{limit: p.limit}, keyOfEntry))
+	return stream(a, c, q, p, keyOfEntry, viewed(viewEntry), func(each func(audit.Entry) error) error {
+		return a.Members.Audit(c.r.Context(), c.actor, id.Entry(p.after.ID), p.fetch(), each)
+	})
 }

@@ -145,19 +145,10 @@ func (c *call) replyTask(status int, t task.Task) error {
 	return nil
 }
 
-func (c *call) replyTasks(ts []task.Task) error {
-	b := take()
-	defer give(b)
-	*b = append(*b, '[')
-	for i, t := range ts {
-		if i > 0 {
-			*b = append(*b, ',')
-		}
-		*b, _ = appendTask(*b, t)
-	}
-	*b = append(*b, ']', '\n')
-	c.send(http.StatusOK, *b)
-	return nil
+// streamTasks answers with the tasks that run changes and calls each with. Like
+// other complete lists it takes its turn, before anything is changed.
+func (a *api) streamTasks(c *call, run func(each func(task.Task) error) error) error {
+	return stream(a, c, params{}, page{}, keyOfTask, appendTask, run)
 }
 
 func keyOfTask(t task.Task) position {
@@ -338,11 +329,9 @@ func (a *api) reorderTasks(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	changed, err := a.Tasks.Reorder(c.r.Context(), c.actor, named)
-	if err != nil {
-		return err
-	}
-	return c.replyTasks(changed)
+	return a.streamTasks(c, func(each func(task.Task) error) error {
+		return a.Tasks.Reorder(c.r.Context(), c.actor, named, each)
+	})
 }
 
 func (a *api) reprioritizeTasks(c *call) error {
@@ -354,11 +343,9 @@ func (a *api) reprioritizeTasks(c *call) error {
 	if err != nil {
 		return err
 	}
-	changed, err := a.Tasks.Reprioritize(c.r.Context(), c.actor, changes)
-	if err != nil {
-		return err
-	}
-	return c.replyTasks(changed)
+	return a.streamTasks(c, func(each func(task.Task) error) error {
+		return a.Tasks.Reprioritize(c.r.Context(), c.actor, changes, each)
+	})
 }
 
 type changeView struct {
@@ -398,9 +385,8 @@ func (a *api) taskHistory(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Tasks.History(c.r.Context(), c.actor, t)
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfChange, viewed(viewChange), each(all, p, keyOfChange))
+	after := task.ChangePosition{At: p.after.At, ID: id.Entry(p.after.ID)}
+	return stream(a, c, q, p, keyOfChange, viewed(viewChange), func(each func(task.Change) error) error {
+		return a.Tasks.History(c.r.Context(), c.actor, t, after, p.fetch(), each)
+	})
 }

@@ -46,14 +46,15 @@ func (a auditLog) Add(_ context.Context, e audit.Entry) error {
 	return a.run(func(x *tx) error { return x.audit.add(x, e.ID, e) })
 }
 
-func (a auditLog) List(_ context.Context, o id.Org, after id.Entry, limit int) ([]audit.Entry, error) {
-	return result(a.run, func(x *tx) ([]audit.Entry, error) {
+func (a auditLog) List(_ context.Context, o id.Org, after id.Entry, limit int, each func(audit.Entry) error) error {
+	selected, err := result(a.run, func(x *tx) ([]audit.Entry, error) {
 		newestFirst := func(a, b audit.Entry) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) }
 		last, paged := x.audit.rows[after]
 		return x.audit.list(func(e audit.Entry) bool {
 			return o != "" && e.Org == o && (!paged || newestFirst(e, last) > 0)
 		}, newestFirst, limit), nil
 	})
+	return visit(selected, err, each)
 }
 
 type replays struct{ run runner }

@@ -14,6 +14,7 @@ import (
 
 var (
 	_ ports.Tasks       = tasks{}
+	_ ports.TaskSets    = taskSets{}
 	_ ports.TaskHistory = taskHistory{}
 )
 
@@ -134,6 +135,38 @@ func visit[V any](vs []V, err error, each func(V) error) error {
 	return nil
 }
 
+type taskSets struct{ run runner }
+
+func (s taskSets) Move(_ context.Context, o id.Org, ids []id.Task, now time.Time, fn func(int, task.Placement) (task.Placement, error)) error {
+	return s.run(func(x *tx) error {
+		home := x.tenant(o)
+		for i, t := range ids {
+			was, err := home.tasks.get(t)
+			if err != nil {
+				return err
+			}
+			is, err := fn(i, was.Placement())
+			if err != nil {
+				return err
+			}
+			home.tasks.put(x, t, was.Placed(is, now))
+		}
+		return nil
+	})
+}
+
+func (s taskSets) List(_ context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error {
+	there, err := result(s.run, func(x *tx) (there []task.Task, err error) {
+		for _, t := range ids {
+			if found, err := x.tenant(o).tasks.get(t); err == nil {
+				there = append(there, found)
+			}
+		}
+		return there, nil
+	})
+	return visit(there, err, each)
+}
+
 type taskHistory struct{ run runner }
 
 func (s taskHistory) Add(_ context.Context, o id.Org, changes []task.Change) error {
@@ -151,10 +184,13 @@ func (s taskHistory) Add(_ context.Context, o id.Org, changes []task.Change) err
 	})
 }
 
-func (s taskHistory) List(_ context.Context, o id.Org, t id.Task) ([]task.Change, error) {
-	return result(s.run, func(x *tx) ([]task.Change, error) {
-		return x.tenant(o).history.list(func(c task.Change) bool { return c.Task == t }, func(a, b task.Change) int {
-			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
-		}, 0), nil
+func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
+	compare := func(a, b task.Change) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) }
+	last := task.Change{At: after.At, ID: after.ID}
+	selected, err := result(s.run, func(x *tx) ([]task.Change, error) {
+		return x.tenant(o).history.list(func(c task.Change) bool {
+			return c.Task == t && (after == task.ChangePosition{} || compare(c, last) > 0)
+		}, compare, limit), nil
 	})
+	return visit(selected, err, each)
 }

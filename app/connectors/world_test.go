@@ -18,6 +18,7 @@ import (
 
 	"collab/adapters/memory"
 	"collab/app/connectors"
+	"collab/domain/audit"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -219,8 +220,11 @@ func (w *world) authorised(provider string) id.Connector {
 // acts are the actions and details of the audit log, the oldest first.
 func (w *world) acts() []string {
 	w.Helper()
-	all, err := w.store.Journal().Audit().List(w.Context(), w.org.Org, "", 0)
-	w.must(err)
+	var all []audit.Entry
+	w.must(w.store.Journal().Audit().List(w.Context(), w.org.Org, "", 0, func(e audit.Entry) error {
+		all = append(all, e)
+		return nil
+	}))
 	var acts []string
 	for _, e := range slices.Backward(all) {
 		if e.Actor == "" || e.Target == "" {

@@ -274,12 +274,13 @@ func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation
 	})
 }
 
-// Audit returns the organisation's audit log, the newest entry first.
-func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, limit int) ([]audit.Entry, error) {
+// Audit calls each with the organisation's audit log, the newest entry first,
+// from after the entry on; at most limit, 0: all.
+func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, limit int, each func(audit.Entry) error) error {
 	if err := actor.Manages(); err != nil {
-		return nil, err
+		return err
 	}
-	return s.Store.Journal().Audit().List(ctx, actor.Org, after, limit)
+	return s.Store.Journal().Audit().List(ctx, actor.Org, after, limit, each)
 }
 
 // locked runs fn under the organisation's lock, with the actor's role read

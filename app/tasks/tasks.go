@@ -3,6 +3,7 @@ package tasks
 
 import (
 	"context"
+	"time"
 
 	"collab/domain/check"
 	"collab/domain/fault"
@@ -12,8 +13,12 @@ import (
 	"collab/ports"
 )
 
-// MaxOperands is how many tasks one reorder or reprioritize may name.
-const MaxOperands = 5_000
+// Bounds of one reorder or reprioritize: a tag is an entry of an index, in the
+// order of lists, which moves with its task.
+const (
+	MaxOperands  = 5_000  // tasks that are named
+	MaxMovedTags = 25_000 // tags of those whose sort order changes
+)
 
 // Tasks are the use cases of tasks.
 type Tasks struct {
@@ -123,7 +128,11 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 				return err
 			}
 		}
-		return s.note(ctx, r, actor, []task.Task{was}, revised, nil)
+		fields := task.Diff(was, changed)
+		if len(fields) == 0 {
+			return nil
+		}
+		return r.Work().TaskHistory().Add(ctx, actor.Org, []task.Change{s.line(actor, t, changed.UpdatedAt, "", fields)})
 	})
 	return changed, err
 }
@@ -141,96 +150,99 @@ func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Ma
 	})
 }
 
-// Reorder gives the named tasks the sort orders 0, 1, 2, … and returns them.
-func (s *Tasks) Reorder(ctx context.Context, actor org.Actor, named []id.Task) ([]task.Task, error) {
-	now := s.clock.Now()
-	return s.revise(ctx, actor, "taskIds", named, nil, func(i int, t task.Task) task.Task {
-		return t.Placed(int64(i), now)
+// Reorder gives the named tasks the sort orders 0, 1, 2, … and, when that is
+// done, calls each with them.
+func (s *Tasks) Reorder(ctx context.Context, actor org.Actor, named []id.Task, each func(task.Task) error) error {
+	return s.move(ctx, actor, "taskIds", named, each, func(i int, was task.Placement) (task.Placement, string) {
+		was.SortOrder = int64(i)
+		return was, ""
 	})
 }
 
 // Reprioritize applies all changes or none, keeps their reasons in the tasks'
-// histories, and returns the tasks.
-func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []task.Reprioritization) ([]task.Task, error) {
+// histories, and, when that is done, calls each with the tasks.
+func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []task.Reprioritization, each func(task.Task) error) error {
 	var c check.List
 	named := make([]id.Task, len(changes))
-	reasons := make([]string, len(changes))
 	for i, ch := range changes {
-		named[i], reasons[i] = ch.Task, ch.Reason
+		named[i] = ch.Task
 		ch.Check(&c)
 	}
 	if err := c.Err(); err != nil {
-		return nil, err
+		return err
 	}
-	now := s.clock.Now()
-	return s.revise(ctx, actor, "changes", named, reasons, func(i int, t task.Task) task.Task {
-		return t.Reprioritized(changes[i], now)
+	return s.move(ctx, actor, "changes", named, each, func(i int, was task.Placement) (task.Placement, string) {
+		return was.Reprioritized(changes[i]), changes[i].Reason
 	})
 }
 
-func (s *Tasks) revise(ctx context.Context, actor org.Actor, field string, named []id.Task, reasons []string, change func(int, task.Task) task.Task) (changed []task.Task, err error) {
+// move stores the placements that change returns, with a line of history for
+// each that has a reason.
+func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named []id.Task, each func(task.Task) error, change func(int, task.Placement) (task.Placement, string)) error {
 	if err := actor.Writes(); err != nil {
-		return nil, err
+		return err
 	}
 	if len(named) == 0 {
-		return nil, fault.Field(field, "must not be empty")
+		return fault.Field(field, "must not be empty")
 	}
 	if len(named) > MaxOperands {
-		return nil, fault.Field(field, "must name at most %d tasks", MaxOperands)
+		return fault.Field(field, "must name at most %d tasks", MaxOperands)
 	}
 	once := make(map[id.Task]bool, len(named))
 	for _, t := range named {
 		if once[t] {
-			return nil, fault.Field(field, "must not name a task twice")
+			return fault.Field(field, "must not name a task twice")
 		}
 		once[t] = true
 	}
-	err = s.store.Atomic(ctx, func(r ports.Records) error {
-		var was []task.Task
-		changed, err = r.Work().Tasks().Revise(ctx, actor.Org, named, func(ts []task.Task) ([]task.Task, error) {
-			was = ts
-			next := make([]task.Task, len(ts))
-			for i, t := range ts {
-				if err := seen(actor, t); err != nil {
-					return nil, err
-				}
-				next[i] = change(i, t.Clone())
+	now := s.clock.Now()
+	err := s.store.Atomic(ctx, func(r ports.Records) error {
+		var history []task.Change
+		tags := 0
+		err := r.Work().TaskSets().Move(ctx, actor.Org, named, now, func(i int, was task.Placement) (task.Placement, error) {
+			if !was.Visible(actor) {
+				return was, fault.Missing("Task")
 			}
-			return next, nil
+			is, reason := change(i, was)
+			if is.SortOrder != was.SortOrder {
+				tags += was.Tags
+			}
+			if tags > MaxMovedTags {
+				return was, fault.Field(field, "must not move tasks with more than %d tags in all", MaxMovedTags)
+			}
+			if reason != "" {
+				history = append(history, s.line(actor, was.Task, now, reason, was.Diff(is)))
+			}
+			return is, nil
 		})
-		if err != nil || reasons == nil {
+		if err != nil || history == nil {
 			return err
 		}
-		return s.note(ctx, r, actor, was, changed, reasons)
+		return r.Work().TaskHistory().Add(ctx, actor.Org, history)
 	})
-	return changed, err
+	if err != nil {
+		return err
+	}
+	return s.store.Work().TaskSets().List(ctx, actor.Org, named, func(t task.Task) error {
+		if !t.Visible(actor) { // it was moved out of sight since
+			return nil
+		}
+		return each(t)
+	})
 }
 
-// note appends what changed to the histories; without a reason, only where
-// something did change.
-func (s *Tasks) note(ctx context.Context, r ports.Records, actor org.Actor, was, is []task.Task, reasons []string) error {
-	var changes []task.Change
-	for i := range is {
-		ch := task.Change{ID: id.Entry(s.ids.New()), Org: actor.Org, Task: is[i].ID, At: is[i].UpdatedAt, By: actor.User, Fields: task.Diff(was[i], is[i])}
-		if reasons != nil {
-			ch.Reason = reasons[i]
-		}
-		if ch.Reason != "" || len(ch.Fields) > 0 {
-			changes = append(changes, ch)
-		}
-	}
-	if len(changes) == 0 {
-		return nil
-	}
-	return r.Work().TaskHistory().Add(ctx, actor.Org, changes)
+// line is a line of a task's history.
+func (s *Tasks) line(actor org.Actor, t id.Task, at time.Time, reason string, fields []task.Delta) task.Change {
+	return task.Change{ID: id.Entry(s.ids.New()), Org: actor.Org, Task: t, At: at, By: actor.User, Reason: reason, Fields: fields}
 }
 
-// History returns what happened to a task that the actor sees, oldest first.
-func (s *Tasks) History(ctx context.Context, actor org.Actor, t id.Task) ([]task.Change, error) {
+// History calls each with what happened to a task that the actor sees, oldest
+// first, from after the place on; at most limit, 0: all.
+func (s *Tasks) History(ctx context.Context, actor org.Actor, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
 	if _, err := s.Get(ctx, actor, t); err != nil {
-		return nil, err
+		return err
 	}
-	return s.store.Work().TaskHistory().List(ctx, actor.Org, t)
+	return s.store.Work().TaskHistory().List(ctx, actor.Org, t, after, limit, each)
 }
 
 // assignable holds the membership, so that nobody is assigned to a task while

@@ -209,20 +209,42 @@ func (r Reprioritization) Check(c *check.List) {
 	}
 }
 
-// Reprioritized returns the task after the change at now.
-func (t Task) Reprioritized(r Reprioritization, now time.Time) Task {
-	if r.Priority != nil {
-		t.Priority = *r.Priority
-	}
-	if r.SortOrder != nil {
-		t.SortOrder = *r.SortOrder
-	}
-	return t.touched(now)
+// Placement is what a task's place among the others is decided on: its sort order
+// and priority, who sees the task, and how many tags it has.
+type Placement struct {
+	Task      id.Task
+	Workspace *id.Workspace
+	Assignee  *id.User
+	CreatedBy id.User
+	SortOrder int64
+	Priority  Priority
+	Tags      int
 }
 
-// Placed returns the task at a place among the others.
-func (t Task) Placed(at int64, now time.Time) Task {
-	t.SortOrder = at
+// Placement returns the task's placement.
+func (t Task) Placement() Placement {
+	return Placement{t.ID, t.Workspace, t.Assignee, t.CreatedBy, t.SortOrder, t.Priority, len(t.Tags)}
+}
+
+// Reprioritized returns the placement after the change.
+func (p Placement) Reprioritized(r Reprioritization) Placement {
+	if r.Priority != nil {
+		p.Priority = *r.Priority
+	}
+	if r.SortOrder != nil {
+		p.SortOrder = *r.SortOrder
+	}
+	return p
+}
+
+// Diff lists what of the sort order and the priority differs.
+func (p Placement) Diff(to Placement) []Delta {
+	return Diff(Task{SortOrder: p.SortOrder, Priority: p.Priority}, Task{SortOrder: to.SortOrder, Priority: to.Priority})
+}
+
+// Placed returns the task with the placement's sort order and priority at now.
+func (t Task) Placed(p Placement, now time.Time) Task {
+	t.SortOrder, t.Priority = p.SortOrder, p.Priority
 	return t.touched(now)
 }
 
@@ -285,9 +307,12 @@ func cleanTags(c *check.List, tags []string) []string {
 // Visible reports whether the actor sees the task: its assignee and creator
 // always do, the members for a task of the organisation, and whoever sees the
 // workspace for a task of one.
-func (t Task) Visible(a org.Actor) bool {
-	return t.Workspace == nil || a.SeesWorkspace(*t.Workspace) ||
-		t.CreatedBy == a.User || t.Assignee != nil && *t.Assignee == a.User
+func (t Task) Visible(a org.Actor) bool { return t.Placement().Visible(a) }
+
+// Visible reports whether the actor sees the task, as Task.Visible does.
+func (p Placement) Visible(a org.Actor) bool {
+	return p.Workspace == nil || a.SeesWorkspace(*p.Workspace) ||
+		p.CreatedBy == a.User || p.Assignee != nil && *p.Assignee == a.User
 }
 
 // Compare orders tasks in lists: sortOrder, then creation, then id.

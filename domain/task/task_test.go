@@ -155,10 +155,10 @@ func TestAReprioritizationNeedsAReason(t *testing.T) {
 func TestReprioritizingChangesOnlyWhatIsGiven(t *testing.T) {
 	k := made(t, func(*task.Draft) {})
 	high, place := task.High, int64(7)
-	if got := k.Reprioritized(task.Reprioritization{Priority: &high}, noon); got.Priority != task.High || got.SortOrder != k.SortOrder || got.Version != 2 {
+	if got := k.Placed(k.Placement().Reprioritized(task.Reprioritization{Priority: &high}), noon); got.Priority != task.High || got.SortOrder != k.SortOrder || got.Version != 2 {
 		t.Errorf("got %+v", got)
 	}
-	if got := k.Reprioritized(task.Reprioritization{SortOrder: &place}, noon); got.Priority != k.Priority || got.SortOrder != 7 {
+	if got := k.Placed(k.Placement().Reprioritized(task.Reprioritization{SortOrder: &place}), noon); got.Priority != k.Priority || got.SortOrder != 7 {
 		t.Errorf("got %+v", got)
 	}
 }

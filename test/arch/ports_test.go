@@ -20,6 +20,7 @@ const maxMethods = 6
 var wider = map[string]string{
 	"Records": "it hands over collections and does nothing: a part of the store is a method",
 	"Store":   "it is Records, with transactions over it",
+	"Work":    "it hands over collections and does nothing",
 }
 
 var builtins = []string{

@@ -268,6 +268,9 @@ func (x upheaval) run(w *world, r ports.Records) error {
 			return k.TaskHistory().Add(w.ctx, o, []task.Change{someChange(x.task), someChange(x.loose)})
 		},
 		func() error { _, err := k.Tasks().Revise(w.ctx, o, []id.Task{x.loose.ID}, touched); return err },
+		func() error {
+			return k.TaskSets().Move(w.ctx, o, []id.Task{x.loose.ID}, at(305), func(_ int, p task.Placement) (task.Placement, error) { return p, nil })
+		},
 		func() error { return k.Tasks().Unassign(w.ctx, o, x.owner.ID, at(306)) },
 		func() error { return k.Workspaces().Remove(w.ctx, o, x.workspace.ID) },
 		func() error { return k.Teams().Remove(w.ctx, o, x.team.ID) },
@@ -326,10 +329,10 @@ func (x upheaval) happened(w *world) {
 	that(w.orders().Get(w.ctx, o, x.owner.ID)).is(w, workspace.Order{x.inside.ID})
 	that(w.tasks().Get(w.ctx, o, x.tenant.inside.ID)).missing(w)
 	loose, _ := touched([]task.Task{x.loose})
-	that(w.tasks().Get(w.ctx, o, x.loose.ID)).is(w, loose[0].Unassigned(at(306)))
+	that(w.tasks().Get(w.ctx, o, x.loose.ID)).is(w, loose[0].Placed(x.loose.Placement(), at(305)).Unassigned(at(306)))
 	same(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
-	same(w, len(that(w.history().List(w.ctx, o, x.loose.ID)).must(w)), 2)
-	same(w, len(that(w.audit().List(w.ctx, o, "", 0)).must(w)), 2)
+	same(w, len(that(w.historyOf(o, x.loose.ID, task.ChangePosition{}, 0)).must(w)), 2)
+	same(w, len(that(w.audited(o, "", 0)).must(w)), 2)
 	w.conflict(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
 	other := x.replay
 	other.Claim = nextID()

@@ -322,9 +322,9 @@ func (w *world) content(tn tenant) content {
 	c.Workspaces = that(w.workspaces().List(w.ctx, o)).must(w)
 	c.Order = that(w.orders().Get(w.ctx, o, tn.owner.ID)).must(w)
 	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
-	c.Inside = orZero(w, that(w.history().List(w.ctx, o, tn.inside.ID)))
-	c.Loose = orZero(w, that(w.history().List(w.ctx, o, tn.loose.ID)))
-	c.Audit = that(w.audit().List(w.ctx, o, "", 0)).must(w)
+	c.Inside = orZero(w, that(w.historyOf(o, tn.inside.ID, task.ChangePosition{}, 0)))
+	c.Loose = orZero(w, that(w.historyOf(o, tn.loose.ID, task.ChangePosition{}, 0)))
+	c.Audit = that(w.audited(o, "", 0)).must(w)
 	c.Epoch = w.epoch(o)
 	c.Objects = w.objectsOf(o, nil, object.Filter{})
 	c.Log = w.log(o)
@@ -403,6 +403,25 @@ func (w *world) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
 		return nil
 	}))
 	return all
+}
+
+// collected returns what list calls each with.
+func collected[V any](list func(each func(V) error) error) (all []V, err error) {
+	err = list(func(v V) error {
+		all = append(all, v)
+		return nil
+	})
+	return all, err
+}
+
+// historyOf reads a task's history.
+func (w *world) historyOf(o id.Org, t id.Task, after task.ChangePosition, limit int) ([]task.Change, error) {
+	return collected(func(each func(task.Change) error) error { return w.history().List(w.ctx, o, t, after, limit, each) })
+}
+
+// audited reads an organisation's audit log.
+func (w *world) audited(o id.Org, after id.Entry, limit int) ([]audit.Entry, error) {
+	return collected(func(each func(audit.Entry) error) error { return w.audit().List(w.ctx, o, after, limit, each) })
 }
 
 // epoch reads an organisation's epoch.

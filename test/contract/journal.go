@@ -56,7 +56,7 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			})
 			w.oneWins(errs, fault.Conflict)
-			same(w, len(that(w.audit().List(w.ctx, o.ID, "", 0)).must(w)), 1)
+			same(w, len(that(w.audited(o.ID, "", 0)).must(w)), 1)
 		},
 		"pruning forgets what was noted before the time": func(w *world) {
 			old, exact := nextID(), nextID()
@@ -78,14 +78,14 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			bare := audit.Entry{ID: fresh[id.Entry](), Org: o.ID, At: at(1), Action: audit.MemberLeft}
 			w.ok(w.audit().Add(w.ctx, full))
 			w.ok(w.audit().Add(w.ctx, bare))
-			that(w.audit().List(w.ctx, o.ID, "", 0)).is(w, []audit.Entry{full, bare})
+			that(w.audited(o.ID, "", 0)).is(w, []audit.Entry{full, bare})
 		},
 		"another organisation's entries and the deployment's are in no list of this one": func(w *world) {
 			o, other := w.org(), w.org()
 			w.ok(w.audit().Add(w.ctx, someEntry(other.ID, "")))
 			w.ok(w.audit().Add(w.ctx, someEntry("", "")))
-			that(w.audit().List(w.ctx, o.ID, "", 0)).is(w, nil)
-			same(w, len(that(w.audit().List(w.ctx, other.ID, "", 0)).must(w)), 1)
+			that(w.audited(o.ID, "", 0)).is(w, nil)
+			same(w, len(that(w.audited(other.ID, "", 0)).must(w)), 1)
 		},
 		"a taken id is a conflict": func(w *world) {
 			o := w.org()
@@ -94,7 +94,7 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			again := e
 			again.Detail = "Never"
 			w.conflict(w.audit().Add(w.ctx, again))
-			that(w.audit().List(w.ctx, o.ID, "", 0)).is(w, []audit.Entry{e})
+			that(w.audited(o.ID, "", 0)).is(w, []audit.Entry{e})
 		},
 		"list goes from the newest to the oldest, page by page": func(w *world) {
 			o := w.org()
@@ -112,7 +112,7 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 					if last != nil {
 						after = last.ID
 					}
-					return that(w.audit().List(w.ctx, o.ID, after, limit)).must(w)
+					return that(w.audited(o.ID, after, limit)).must(w)
 				})
 				same(w, got, want)
 			}

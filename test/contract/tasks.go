@@ -111,7 +111,8 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			for _, place := range []int64{0, 500, task.MaxSortOrder, task.MaxSortOrder + 7} {
 				if last.SortOrder < place {
 					last = that(w.tasks().Revise(w.ctx, o.ID, []id.Task{last.ID}, func(ts []task.Task) ([]task.Task, error) {
-						return []task.Task{ts[0].Placed(place, at(99))}, nil
+						ts[0].SortOrder = place
+						return ts, nil
 					})).must(w)[0]
 				}
 				next := w.task(o.ID, nil, by)
@@ -270,7 +271,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			slices.Reverse(ids)
 			that(w.tasks().Revise(w.ctx, o.ID, ids, func(ts []task.Task) ([]task.Task, error) {
 				for i := range ts {
-					ts[i] = ts[i].Placed(int64(i), at(99))
+					ts[i].SortOrder, ts[i].Version = int64(i), 2
 					ts[i].Title, ts[i].Tags = fmt.Sprint(i), []string{fmt.Sprint(i % 10)}
 				}
 				return ts, nil
@@ -475,20 +476,152 @@ func inOrder(w *world, ts []task.Task) {
 	}
 }
 
+// TaskSets is the suite of ports.TaskSets.
+func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
+	stay := func(_ int, p task.Placement) (task.Placement, error) { return p, nil }
+	listed := func(w *world, o id.Org, ids ...id.Task) []task.Task {
+		w.Helper()
+		return that(collected(func(each func(task.Task) error) error { return w.taskSets().List(w.ctx, o, ids, each) })).must(w)
+	}
+	suite{
+		"move gives fn the placements and stores sort order, priority, version and time": func(w *world) {
+			tn := w.tenant()
+			full := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
+			full.Metadata = `{"a":"` + strings.Repeat("x", task.MaxMetadata-8) + `"}`
+			full = that(w.tasks().Add(w.ctx, tn.ID, full)).must(w)
+			given := []task.Task{full, tn.inside, tn.loose}
+			seen := make([]task.Placement, len(given))
+			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{full.ID, tn.inside.ID, tn.loose.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
+				seen[i] = p
+				p.SortOrder, p.Priority = int64(40+i), task.Urgent
+				p.Workspace, p.Assignee, p.CreatedBy = nil, nil, "" // what is not stored
+				return p, nil
+			}))
+			for i, was := range given {
+				same(w, seen[i], was.Placement())
+				want := was.Placement()
+				want.SortOrder, want.Priority = int64(40+i), task.Urgent
+				that(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, was.Placed(want, at(99)))
+			}
+		},
+		"a tag's list is in the order of the moved tasks": func(w *world) {
+			tn := w.tenant()
+			a, b := w.task(tn.ID, nil, tn.owner.ID), w.task(tn.ID, nil, tn.owner.ID)
+			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{b.ID, a.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
+				p.SortOrder = int64(1000 + i)
+				return p, nil
+			}))
+			got := w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: a.Tags[:1], After: &task.Position{SortOrder: 999}})
+			if len(got) != 2 || got[0].ID != b.ID || got[1].ID != a.ID {
+				w.Fatalf("the list is %+v", got)
+			}
+		},
+		"move changes all or none": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			was, untouched := w.content(tn), w.content(other)
+			up := func(_ int, p task.Placement) (task.Placement, error) {
+				p.SortOrder++
+				return p, nil
+			}
+			w.missing(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.loose.ID}, at(99), up))
+			w.missing(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, other.loose.ID}, at(99), up))
+			no, calls := errors.New("no"), 0
+			w.unchanged(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.loose.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
+				if calls++; calls == 2 {
+					return p, no
+				}
+				return up(i, p)
+			}), no)
+			w.ok(w.taskSets().Move(w.ctx, tn.ID, nil, at(99), up))
+			same(w, w.content(tn), was)
+			same(w, w.content(other), untouched)
+		},
+		"thousands are moved and listed in the order of their ids, and an error late among them undoes all": func(w *world) {
+			const many = 1200
+			o := w.org()
+			by := w.member(o.ID, org.Owner).ID
+			ids := several[id.Task](many)
+			w.atomic(func(r ports.Records) error {
+				for _, i := range ids {
+					v := bare(someTask(o.ID, nil, by))
+					v.ID = i
+					if _, err := r.Work().Tasks().Add(w.ctx, o.ID, v); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			slices.Reverse(ids)
+			no, calls := errors.New("no"), 0
+			w.unchanged(w.taskSets().Move(w.ctx, o.ID, ids, at(99), func(_ int, p task.Placement) (task.Placement, error) {
+				if calls++; calls == many-1 {
+					return p, no
+				}
+				p.SortOrder = -1
+				return p, nil
+			}), no)
+			w.ok(w.taskSets().Move(w.ctx, o.ID, ids, at(99), func(i int, p task.Placement) (task.Placement, error) {
+				p.SortOrder = int64(i)
+				return p, nil
+			}))
+			for _, all := range [][]task.Task{listed(w, o.ID, ids...), w.listed(o.ID, org.Actor{User: by, Org: o.ID}, task.Filter{})} {
+				if len(all) != many {
+					w.Fatalf("%d tasks, want %d", len(all), many)
+				}
+				for i, v := range all {
+					if v.ID != ids[i] || v.SortOrder != int64(i) || v.Version != 2 {
+						w.Fatalf("at %d is %+v", i, v)
+					}
+				}
+			}
+		},
+		"many who move the same tasks in different orders all come through": func(w *world) {
+			tn := w.tenant()
+			ids := []id.Task{tn.inside.ID, tn.loose.ID}
+			for range 4 {
+				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
+			}
+			w.allOK(together(crowd, func(i int) error {
+				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
+				if i%3 == 0 {
+					return w.store.Atomic(w.ctx, func(r ports.Records) error { return r.Work().TaskSets().Move(w.ctx, tn.ID, mine, at(99), stay) })
+				}
+				return w.taskSets().Move(w.ctx, tn.ID, mine, at(99), stay)
+			}))
+			for _, v := range listed(w, tn.ID, ids...) {
+				same(w, v.Version, 1+crowd)
+			}
+		},
+		"list leaves out what is not there or is another organisation's, and ends with an error of each": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			same(w, listed(w, tn.ID, tn.loose.ID, fresh[id.Task](), other.loose.ID, tn.inside.ID), []task.Task{tn.loose, tn.inside})
+			same(w, listed(w, tn.ID), nil)
+			no := errors.New("no")
+			w.unchanged(w.taskSets().List(w.ctx, tn.ID, []id.Task{tn.loose.ID, tn.inside.ID}, func(task.Task) error { return no }), no)
+		},
+		"what list hands out is the caller's": func(w *world) {
+			tn := w.tenant()
+			v := listed(w, tn.ID, tn.inside.ID)[0]
+			*v.Description, *v.Workspace, v.Tags[0] = "spoilt", "spoilt", "spoilt"
+			same(w, listed(w, tn.ID, tn.inside.ID), []task.Task{tn.inside})
+		},
+	}.run(t, open)
+}
+
 // TaskHistory is the suite of ports.TaskHistory.
 func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"an unknown task has no history and takes none": func(w *world) {
 			o := w.org()
 			unknown := someTask(o.ID, nil, w.member(o.ID, org.Owner).ID)
-			list, err := w.history().List(w.ctx, o.ID, unknown.ID)
+			list, err := w.historyOf(o.ID, unknown.ID, task.ChangePosition{}, 0)
 			none(w, list, err)
 			w.missing(w.history().Add(w.ctx, o.ID, []task.Change{someChange(unknown)}))
 		},
 		"another organisation's task is not found": func(w *world) {
 			tn, other := w.tenant(), w.tenant()
 			untouched := w.content(other)
-			list, err := w.history().List(w.ctx, tn.ID, other.loose.ID)
+			list, err := w.historyOf(tn.ID, other.loose.ID, task.ChangePosition{}, 0)
 			none(w, list, err)
 			theirs := someChange(other.loose)
 			theirs.Org = tn.ID
@@ -510,7 +643,31 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{d, c}))
 			w.ok(w.history().Add(w.ctx, tn.ID, nil))
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{e, a, b}))
-			that(w.history().List(w.ctx, tn.ID, v.ID)).is(w, []task.Change{a, b, c, d, e})
+			that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).is(w, []task.Change{a, b, c, d, e})
+		},
+		"list goes on from a place, page by page": func(w *world) {
+			tn := w.tenant()
+			v := w.task(tn.ID, nil, tn.owner.ID)
+			ids := several[id.Entry](5)
+			var want []task.Change
+			for i, when := range []int{10, 20, 20, 20, 30} {
+				c := someChange(v)
+				c.ID, c.At = ids[i], at(when)
+				want = append(want, c)
+			}
+			w.ok(w.history().Add(w.ctx, tn.ID, want))
+			for limit := range 7 {
+				got := paged(w, limit, func(last *task.Change) []task.Change {
+					var after task.ChangePosition
+					if last != nil {
+						after = task.ChangePosition{At: last.At, ID: last.ID}
+					}
+					return that(w.historyOf(tn.ID, v.ID, after, limit)).must(w)
+				})
+				same(w, got, want)
+			}
+			no := errors.New("no")
+			w.unchanged(w.history().List(w.ctx, tn.ID, v.ID, task.ChangePosition{}, 0, func(task.Change) error { return no }), no)
 		},
 		"changes of several tasks are added all or none": func(w *world) {
 			tn := w.tenant()
@@ -520,8 +677,8 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			same(w, w.content(tn), was)
 			inside, loose := someChange(tn.inside), someChange(tn.loose)
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{loose, inside}))
-			that(w.history().List(w.ctx, tn.ID, tn.inside.ID)).is(w, append(was.Inside, inside))
-			that(w.history().List(w.ctx, tn.ID, tn.loose.ID)).is(w, append(was.Loose, loose))
+			that(w.historyOf(tn.ID, tn.inside.ID, task.ChangePosition{}, 0)).is(w, append(was.Inside, inside))
+			that(w.historyOf(tn.ID, tn.loose.ID, task.ChangePosition{}, 0)).is(w, append(was.Loose, loose))
 		},
 		"what is passed in and handed out is the caller's": func(w *world) {
 			tn := w.tenant()
@@ -536,8 +693,8 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{c}))
 			spoil(c)
-			spoil(that(w.history().List(w.ctx, tn.ID, v.ID)).must(w)[0])
-			that(w.history().List(w.ctx, tn.ID, v.ID)).is(w, []task.Change{want})
+			spoil(that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)[0])
+			that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).is(w, []task.Change{want})
 		},
 	}.run(t, open)
 }

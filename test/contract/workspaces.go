@@ -102,7 +102,7 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 
 			that(w.tasks().Get(w.ctx, tn.ID, tn.inside.ID)).missing(w)
-			that(w.history().List(w.ctx, tn.ID, stays.ID)).is(w, []task.Change{line})
+			that(w.historyOf(tn.ID, stays.ID, task.ChangePosition{}, 0)).is(w, []task.Change{line})
 			w.missing(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 			left := w.content(tn)
 			want := was

@@ -78,6 +78,7 @@ func (w *world) teamMembers() ports.TeamMembers     { return w.store.Work().Team
 func (w *world) workspaces() ports.Workspaces       { return w.store.Work().Workspaces() }
 func (w *world) orders() ports.Orders               { return w.store.Work().Orders() }
 func (w *world) tasks() ports.Tasks                 { return w.store.Work().Tasks() }
+func (w *world) taskSets() ports.TaskSets           { return w.store.Work().TaskSets() }
 func (w *world) history() ports.TaskHistory         { return w.store.Work().TaskHistory() }
 func (w *world) inbox() ports.Inbox                 { return w.store.Journal().Inbox() }
 func (w *world) audit() ports.Audit                 { return w.store.Journal().Audit() }

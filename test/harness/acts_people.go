@@ -6,6 +6,7 @@ import (
 
 	"collab/app/access"
 	"collab/app/members"
+	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
@@ -266,7 +267,9 @@ var orgActs = []*act{
 		does: "Lists the audit log, the newest entry first: action, actorId, operator, target, detail, createdAt (GET /org/audit).",
 		do: func(c *call) (any, error) {
 			limit := int(c.number("limit", 0))
-			return answered(c, func() (any, error) { return c.Members.Audit(c.ctx, c.actor, "", limit) })
+			return answered(c, func() ([]audit.Entry, error) {
+				return collect(func(each func(audit.Entry) error) error { return c.Members.Audit(c.ctx, c.actor, "", limit, each) })
+			})
 		},
 	},
 }

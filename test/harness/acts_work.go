@@ -66,7 +66,9 @@ var workActs = []*act{
 		does: "Gives the tasks, separated by commas, the sort orders 0, 1, 2, … and lists them (POST /tasks/reorder).",
 		do: func(c *call) (any, error) {
 			named := ids[id.Task](c, c.subject())
-			return answered(c, func() ([]task.Task, error) { return c.Tasks.Reorder(c.ctx, c.actor, named) })
+			return answered(c, func() ([]task.Task, error) {
+				return collect(func(each func(task.Task) error) error { return c.Tasks.Reorder(c.ctx, c.actor, named, each) })
+			})
 		},
 	},
 	{
@@ -77,14 +79,22 @@ var workActs = []*act{
 			if c.args["priority"] != nil {
 				r.Priority = new(read(c, "priority", asPriority))
 			}
-			return answered(c, func() ([]task.Task, error) { return c.Tasks.Reprioritize(c.ctx, c.actor, []task.Reprioritization{r}) })
+			return answered(c, func() ([]task.Task, error) {
+				return collect(func(each func(task.Task) error) error {
+					return c.Tasks.Reprioritize(c.ctx, c.actor, []task.Reprioritization{r}, each)
+				})
+			})
 		},
 	},
 	{
 		who: person, name: "task-history", on: "task",
 		does: "Lists what happened to a task, the oldest first: changedBy, changedAt, reason, changes (GET /tasks/:id/history).",
 		do: func(c *call) (any, error) {
-			return answered(c, func() ([]task.Change, error) { return c.Tasks.History(c.ctx, c.actor, id.Task(c.subject())) })
+			return answered(c, func() ([]task.Change, error) {
+				return collect(func(each func(task.Change) error) error {
+					return c.Tasks.History(c.ctx, c.actor, id.Task(c.subject()), task.ChangePosition{}, 0, each)
+				})
+			})
 		},
 	},
 

@@ -109,14 +109,14 @@ func (s *shop) keep() {
 // told counts the changes of the subscription in the audit log with this detail.
 func (s *shop) told(detail string) (n int) {
 	s.t.Helper()
-	list, err := s.Store.Journal().Audit().List(s.t.Context(), s.ada.Org, "", 1000)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, e := range list {
+	err := s.Store.Journal().Audit().List(s.t.Context(), s.ada.Org, "", 0, func(e audit.Entry) error {
 		if e.Action == audit.SubscriptionChanged && e.Detail == detail {
 			n++
 		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
 	}
 	return n
 }
@@ -318,8 +318,13 @@ func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
 			if err != nil || is.Checkout != nil || is.Due() != nil {
 				t.Errorf("afterwards it is %+v, %v", is, err)
 			}
-			if list, err := s.Store.Journal().Audit().List(ctx, s.ada.Org, "", 1000); err != nil || len(list) != 1 {
-				t.Errorf("the audit log has more than the grant: %+v, %v", list, err)
+			var entries []audit.Entry
+			err = s.Store.Journal().Audit().List(ctx, s.ada.Org, "", 0, func(e audit.Entry) error {
+				entries = append(entries, e)
+				return nil
+			})
+			if err != nil || len(entries) != 1 {
+				t.Errorf("the audit log has more than the grant: %+v, %v", entries, err)
 			}
 		})
 	}

@@ -1,0 +1,155 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/app/tasks"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+// world is an organisation with one member.
+type world struct {
+	*testing.T
+	store *memory.Store
+	tasks *tasks.Tasks
+	clock *memory.Clock
+	ids   *memory.IDs
+	ada   org.Actor
+}
+
+func newWorld(t *testing.T) *world {
+	store := memory.NewStore()
+	w := &world{T: t, store: store, clock: memory.NewClock(start), ids: &memory.IDs{}, ada: org.Actor{Org: "o", User: "ada", Role: org.Member}}
+	w.tasks = tasks.New(store, w.clock, w.ids)
+	_, err := store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: "o", ProviderID: "p"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	w.must(err)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// made adds n tasks with so many tags each.
+func (w *world) made(n, tags int) (ids []id.Task) {
+	w.Helper()
+	d := task.Draft{Title: "x"}
+	for i := range tags {
+		d.Tags = append(d.Tags, fmt.Sprint(i))
+	}
+	for range n {
+		t, err := w.tasks.Create(w.Context(), w.ada, d)
+		w.must(err)
+		ids = append(ids, t.ID)
+	}
+	return ids
+}
+
+func nothing(task.Task) error { return nil }
+
+func TestTheAnswerIsInTheOrderOfTheRequest(t *testing.T) {
+	w := newWorld(t)
+	ids := w.made(3, 1)
+	slices.Reverse(ids)
+	var got []id.Task
+	each := func(t task.Task) error {
+		got = append(got, t.ID)
+		return nil
+	}
+	w.must(w.tasks.Reorder(t.Context(), w.ada, ids, each))
+	last, first := int64(9), int64(1)
+	w.must(w.tasks.Reprioritize(t.Context(), w.ada, []task.Reprioritization{{Task: ids[2], Reason: "a", SortOrder: &last}, {Task: ids[0], Reason: "b", SortOrder: &first}}, each))
+	if want := append(slices.Clone(ids), ids[2], ids[0]); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestTheTagsThatMoveAreBounded(t *testing.T) {
+	w := newWorld(t)
+	most := w.made(tasks.MaxMovedTags/task.MaxTags, task.MaxTags)
+	more := w.made(2, task.MaxTags)
+	slices.Reverse(most)
+	w.must(w.tasks.Reorder(t.Context(), w.ada, most, nothing))
+	slices.Reverse(most)
+	over := append(slices.Clone(more), most...)
+	err := w.tasks.Reorder(t.Context(), w.ada, over, nothing)
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Kind != fault.Invalid || e.Problems[0].Field != "taskIds" {
+		t.Fatalf("got %v", err)
+	}
+	if there, err := w.tasks.Get(t.Context(), w.ada, more[0]); err != nil || there.Version != 1 {
+		t.Errorf("after the refusal there is %+v, %v", there, err)
+	}
+	// A change of priority moves no tags.
+	var changes []task.Reprioritization
+	for _, t := range over {
+		changes = append(changes, task.Reprioritization{Task: t, Reason: "r", Priority: new(task.Urgent)})
+	}
+	w.must(w.tasks.Reprioritize(t.Context(), w.ada, changes, nothing))
+}
+
+// followed is a store that calls then after each transaction.
+type followed struct {
+	ports.Store
+	then func()
+}
+
+func (s followed) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	err := s.Store.Atomic(ctx, fn)
+	s.then()
+	return err
+}
+
+func TestATaskThatIsGoneSinceIsNotInTheAnswer(t *testing.T) {
+	w := newWorld(t)
+	ids := w.made(2, 0)
+	later := tasks.New(followed{w.store, func() {
+		w.must(w.store.Work().Tasks().Remove(t.Context(), "o", ids[0], func(task.Task) error { return nil }))
+	}}, w.clock, w.ids)
+	var got []id.Task
+	w.must(later.Reorder(t.Context(), w.ada, ids, func(t task.Task) error {
+		got = append(got, t.ID)
+		return nil
+	}))
+	if !slices.Equal(got, ids[1:]) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestAnotherMembersTaskIsNotFound(t *testing.T) {
+	w := newWorld(t)
+	hidden := task.Task{ID: "hidden", Org: "o", Title: "x", Priority: task.Low, CreatedBy: "ben"}
+	_, err := w.store.Work().Tasks().Add(t.Context(), "o", hidden)
+	w.must(err)
+	w.must(w.store.Work().Teams().Add(t.Context(), "o", team.Team{ID: "team", Org: "o", Kind: team.Standard}))
+	w.must(w.store.Work().Workspaces().Add(t.Context(), "o", workspace.Workspace{ID: "w", Org: "o", Team: "team"}))
+	_, err = w.store.Work().Tasks().Revise(t.Context(), "o", []id.Task{"hidden"}, func(ts []task.Task) ([]task.Task, error) {
+		ts[0].Workspace = new(id.Workspace("w"))
+		return ts, nil
+	})
+	w.must(err)
+	ids := append(w.made(1, 0), "hidden")
+	if err := w.tasks.Reorder(t.Context(), w.ada, ids, nothing); !fault.Is(err, fault.NotFound) {
+		t.Errorf("got %v", err)
+	}
+	if there, err := w.tasks.Get(t.Context(), w.ada, ids[0]); err != nil || there.Version != 1 {
+		t.Errorf("after the refusal there is %+v, %v", there, err)
+	}
+}
