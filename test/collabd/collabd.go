@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -30,11 +29,16 @@ const (
 )
 
 // binary is the server, built once for each test process. The build's own
-// cache makes it cheap. The test cache learns of changes to it by the import of
-// app/assembly above, and by this reading the files of cmd/collabd.
+// cache makes it cheap. Its flags are those of the tests, which GOFLAGS has. The
+// test cache learns of changes to it by the import of app/assembly above, and by
+// this reading the files of cmd/collabd.
 var binary = sync.OnceValues(func() (string, error) {
-	_, here, _, _ := runtime.Caller(0)
-	sources, err := filepath.Glob(filepath.Join(filepath.Dir(here), "../../cmd/collabd/*.go"))
+	module, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	root := filepath.Dir(string(module))
+	sources, err := filepath.Glob(filepath.Join(root, "cmd/collabd/*.go"))
 	if err != nil || len(sources) == 0 {
 		return "", fmt.Errorf("cmd/collabd has no files: %v", err)
 	}
@@ -54,7 +58,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if race {
 		cmd = exec.Command("go", "build", "-race", "-o", path, "./cmd/collabd")
 	}
-	cmd.Dir = filepath.Join(filepath.Dir(here), "..", "..")
+	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %v\n%s", err, out)
 	}

@@ -1,6 +1,7 @@
 package tour
 
 import (
+	"debug/buildinfo"
 	"maps"
 	"os"
 	"os/exec"
@@ -191,7 +192,21 @@ func TestTheContainerFileBuilds(t *testing.T) {
 	if text, err := exec.CommandContext(t.Context(), program, "version").Output(); err != nil || string(text) != "collabd "+version+"\n" {
 		t.Errorf("the version is %q, %v", text, err)
 	}
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range info.Deps {
+		if strings.HasPrefix(module.Path, "github.com/envoyproxy/") {
+			t.Errorf("the server has %s, which gRPC alone needs", module.Path)
+		}
+	}
 	m := build.FindStringSubmatch(read(t, "docs/deploy/Containerfile"))
+	for _, flags := range []string{" -trimpath -tags=" + tags(t) + " ", ` -ldflags "-s -w -X collab/app/assembly.built=`} {
+		if !strings.Contains(m[1], flags) {
+			t.Errorf("the container file does not build the server with%s, as the Makefile does", flags)
+		}
+	}
 	if line := strings.Replace(m[1], "$VERSION", "1.0.0", 1) + " -o collabd " + m[2] + "\n"; !strings.Contains(read(t, "docs/deployment.md"), "\n"+line) {
 		t.Errorf("docs/deployment.md does not build the server as the container file does: %s", line)
 	}
@@ -208,6 +223,16 @@ func TestTheContainerFileBuilds(t *testing.T) {
 	if health() == nil {
 		t.Errorf("%s finds a server healthy that is not there", check)
 	}
+}
+
+// tags returns the build tags of the Makefile.
+func tags(t *testing.T) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^TAGS +:= (\S+)$`).FindStringSubmatch(read(t, "Makefile"))
+	if m == nil {
+		t.Fatal("the Makefile has no TAGS")
+	}
+	return m[1]
 }
 
 func TestTheUnitIsInstalledAsDescribed(t *testing.T) {
