@@ -2,7 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
+	"net/url"
+	"slices"
 
 	"collab/app/access"
 	"collab/domain/fault"
@@ -178,16 +181,57 @@ func (a *api) message(c *call, take func(context.Context, func(string) string, [
 	return nil
 }
 
+// startCLI sends the browser to the identity provider. The page that it shows to a
+// browser which another site has sent keeps that site from having a token sent to a
+// local port that nobody chose.
 func (a *api) startCLI(c *call) error {
 	c.unseen()
 	q := c.r.URL.Query()
-	to, cookie, err := a.Access.StartCLI(c.r.Context(), q.Get("port"), q.Get("state"))
+	port, state := q.Get("port"), q.Get("state")
+	if foreign(c.r) && !a.confirmedCLI(c.r, port, state) {
+		return a.askCLI(c, port, state)
+	}
+	to, cookie, err := a.Access.StartCLI(c.r.Context(), port, state)
 	if err != nil {
 		return err
 	}
 	a.setFlow(c, cookie, int(access.CLILifetime.Seconds()))
 	c.redirect(http.StatusFound, to)
 	return nil
+}
+
+// foreign reports whether a page began the navigation, as far as the browser tells.
+func foreign(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "none" })
+}
+
+// cookieCLI is the cookie set by the page that asks before a command line's sign-in.
+const cookieCLI = "collab_cli_asked_"
+
+// askedCLI names the sign-in of a command line among those that a browser was asked about.
+func askedCLI(port, state string) string { return port + " " + state }
+
+// confirmedCLI reports whether the request comes from the link of the page that
+// askCLI showed in this browser for this port and state.
+func (a *api) confirmedCLI(r *http.Request, port, state string) bool {
+	flow := askedCLI(port, state)
+	secret := cookieValue(r, a.held(cookieCLI, flow))
+	return secret != "" && same(r.URL.Query().Get("confirm"), confirmation(secret, flow))
+}
+
+// askCLI shows a page that names the port and asks for a click.
+func (a *api) askCLI(c *call, port, state string) error {
+	if _, err := access.CheckCLI(port, state); err != nil {
+		return err
+	}
+	flow := askedCLI(port, state)
+	secret := cookieValue(c.r, a.held(cookieCLI, flow))
+	if secret == "" {
+		secret = rand.Text()
+	}
+	a.setHeld(c, cookieCLI, flow, secret)
+	link := url.URL{Path: c.r.URL.Path, RawQuery: url.Values{"port": {port}, "state": {state}, "confirm": {confirmation(secret, flow)}}.Encode()}
+	return c.page(http.StatusOK, "command line", map[string]any{"Port": port, "Link": link.String()}, "'none'")
 }
 
 func (a *api) finishCLI(c *call) error {

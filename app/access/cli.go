@@ -32,10 +32,9 @@ type CLIReturn struct {
 	identity.Return
 }
 
-// StartCLI begins the sign-in of a command line that listens on a local port.
-// It returns where to send the browser, and the value of the cookie that the
-// browser must bring back.
-func (a *Access) StartCLI(ctx context.Context, port, state string) (redirect, cookie string, err error) {
+// CheckCLI returns the port of a command line that asks for a sign-in, and
+// refuses a port or a state that no command line has.
+func CheckCLI(port, state string) (int, error) {
 	var c check.List
 	n, err := strconv.Atoi(port)
 	if err != nil || n < 1024 || n > 65535 || strconv.Itoa(n) != port {
@@ -44,7 +43,15 @@ func (a *Access) StartCLI(ctx context.Context, port, state string) (redirect, co
 	if !utf8.ValidString(state) || state == "" || utf8.RuneCountInString(state) > maxState || !printable(state) {
 		c.Add("state", "must be 1 to %d printable characters", maxState)
 	}
-	if err := c.Err(); err != nil {
+	return n, c.Err()
+}
+
+// StartCLI begins the sign-in of a command line that listens on a local port.
+// It returns where to send the browser, and the value of the cookie that the
+// browser must bring back.
+func (a *Access) StartCLI(ctx context.Context, port, state string) (redirect, cookie string, err error) {
+	n, err := CheckCLI(port, state)
+	if err != nil {
 		return "", "", err
 	}
 	f := identity.Flow{
