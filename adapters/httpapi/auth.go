@@ -117,8 +117,8 @@ func (a *api) refresh(c *call) error {
 	return c.reply(http.StatusOK, viewSession(s))
 }
 
-func (a *api) me(c *call) error {
-	s, err := a.Access.Me(c.r.Context(), c.actor)
+func (a *api) me(c *call, actor org.Actor) error {
+	s, err := a.Access.Me(c.r.Context(), actor)
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ type onboardedView struct {
 	OnboardingCompleted bool `json:"onboardingCompleted"`
 }
 
-func (a *api) completeOnboarding(c *call) error {
-	if err := a.Onboarding.Complete(c.r.Context(), c.actor); err != nil {
+func (a *api) completeOnboarding(c *call, actor org.Actor) error {
+	if err := a.Onboarding.Complete(c.r.Context(), actor); err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, onboardedView{Success: true, OnboardingCompleted: true})
@@ -147,8 +147,8 @@ type seededView struct {
 	TaskIDs             []id.Task `json:"taskIds"`
 }
 
-func (a *api) seedOnboarding(c *call) error {
-	s, err := a.Onboarding.Seed(c.r.Context(), c.actor)
+func (a *api) seedOnboarding(c *call, actor org.Actor) error {
+	s, err := a.Onboarding.Seed(c.r.Context(), actor)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"collab/app/billing"
 	"collab/domain/fault"
+	"collab/domain/org"
 	"collab/domain/plan"
 )
 
@@ -51,8 +52,8 @@ type urlView struct {
 	URL string `json:"url"`
 }
 
-func (a *api) subscriptionGate(c *call) error {
-	d, err := a.Billing.Subscription(c.r.Context(), c.actor)
+func (a *api) subscriptionGate(c *call, actor org.Actor) error {
+	d, err := a.Billing.Subscription(c.r.Context(), actor)
 	if err != nil {
 		return err
 	}
@@ -66,16 +67,16 @@ func (c *call) replyDetails(d billing.Details, err error) error {
 	return c.reply(http.StatusOK, viewSubscription(d.Subscription, d.Seats))
 }
 
-func (a *api) subscription(c *call) error {
-	return c.replyDetails(a.Billing.Subscription(c.r.Context(), c.actor))
+func (a *api) subscription(c *call, actor org.Actor) error {
+	return c.replyDetails(a.Billing.Subscription(c.r.Context(), actor))
 }
 
-func (a *api) startTrial(c *call) error {
-	return c.replyDetails(a.Billing.Trial(c.r.Context(), c.actor))
+func (a *api) startTrial(c *call, actor org.Actor) error {
+	return c.replyDetails(a.Billing.Trial(c.r.Context(), actor))
 }
 
-func (a *api) downgrade(c *call) error {
-	return c.replyDetails(a.Billing.Downgrade(c.r.Context(), c.actor))
+func (a *api) downgrade(c *call, actor org.Actor) error {
+	return c.replyDetails(a.Billing.Downgrade(c.r.Context(), actor))
 }
 
 func (a *api) checkout(c *call) error {
@@ -87,15 +88,19 @@ func (a *api) checkout(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	url, err := a.Billing.Checkout(c.r.Context(), c.actor, p)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	url, err := a.Billing.Checkout(c.r.Context(), actor, p)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, urlView{url})
 }
 
-func (a *api) portal(c *call) error {
-	url, err := a.Billing.Portal(c.r.Context(), c.actor)
+func (a *api) portal(c *call, actor org.Actor) error {
+	url, err := a.Billing.Portal(c.r.Context(), actor)
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/org"
 )
 
 // call is one request and its answer on their way through the chain. It is the
@@ -19,8 +19,13 @@ type call struct {
 	r     *http.Request
 	since time.Time // when it began
 	id    string    // the request's id
-	actor org.Actor
 	route *endpoint // nil until one matched
+
+	caller      access.Caller // whose token came with the request; the zero value for none
+	operator    bool          // the operator's secret came with it
+	provisional bool          // the caller was admitted and not looked at since
+	acting      bool          // authorize was called: nothing more is waited for
+	barred      bool          // authorize has refused the caller
 
 	address string // the client's network address without its port
 

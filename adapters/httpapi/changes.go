@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"collab/domain/object"
+	"collab/domain/org"
 )
 
 // cursorHeader says where in the log of changes an answer stands.
@@ -14,20 +15,20 @@ const cursorHeader = "X-Sync-Cursor"
 
 // followChanges answers with the stream of changes, from the present on or from
 // where the client says that it left off.
-func (a *api) followChanges(c *call) error {
+func (a *api) followChanges(c *call, actor org.Actor) error {
 	from, resumes := lastEventID(c.r.Header, c.r.URL.RawQuery)
 	if c.r.Method == http.MethodHead {
 		streamHeaders(c.Header())
 		c.WriteHeader(http.StatusOK)
 		return nil
 	}
-	sub, err := a.Feed.Subscribe(c.r.Context(), c.actor, from, resumes)
+	sub, err := a.Feed.Subscribe(c.r.Context(), actor, from, resumes)
 	if err != nil {
 		return err
 	}
 	at, lost := sub.Start()
 	c.set(cursorHeader, at.String())
-	return a.follow(c, sub, firstFrame(at, lost))
+	return a.follow(c, actor, sub, firstFrame(at, lost))
 }
 
 // lastEventID returns what the client says that it left off at. The header

@@ -15,6 +15,7 @@ import (
 
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/domain/org"
 )
 
 func TestWhereAClientLeftOff(t *testing.T) {
@@ -144,7 +145,7 @@ func TestAFrameIsOneEventInOneChunk(t *testing.T) {
 
 func TestAFeedAskedForItsHeadersDoesNotStream(t *testing.T) {
 	var a *api
-	a = serving(t, http.MethodGet, free, func(c *call) error { return a.followChanges(c) })
+	a = serving(t, http.MethodGet, free, func(c *call) error { return a.followChanges(c, org.Actor{}) })
 	r := get("/test")
 	r.Method = http.MethodHead
 	w := send(a, r) // would fail without a feed, and hang with one

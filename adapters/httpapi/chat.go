@@ -8,12 +8,13 @@ import (
 
 	"collab/app/chats"
 	"collab/domain/chat"
+	"collab/domain/org"
 )
 
 // startChat admits a request to a model and answers with the stream of what
 // comes back. What is refused before that is an ordinary error.
 func (a *api) startChat(c *call) error {
-	if err := a.chats.take(c, string(c.actor.User)); err != nil {
+	if err := a.chats.take(c, string(c.caller.User)); err != nil {
 		return err
 	}
 	r, err := c.question()
@@ -32,18 +33,22 @@ func (a *api) startChat(c *call) error {
 // admitted admits a request. Where its caller is presumed and it is refused, the
 // caller is looked at, and what has changed of them decides anew.
 func (a *api) admitted(c *call, r chat.Request) (*chats.Call, error) {
-	ready, err := a.Chats.Admit(c.r.Context(), c.actor, r)
-	if err == nil || !c.actor.Presumed {
+	actor, err := a.presume(c)
+	if err != nil {
+		return nil, err
+	}
+	ready, err := a.Chats.Admit(c.r.Context(), actor, r)
+	if err == nil || !actor.Presumed {
 		return ready, err
 	}
-	presumed := c.actor.Sight.Epoch
-	if err := a.confirm(c); err != nil {
+	is, refused := a.authorize(c)
+	if refused != nil {
+		return nil, refused
+	}
+	if is.Sight.Epoch == actor.Sight.Epoch {
 		return nil, err
 	}
-	if c.actor.Sight.Epoch == presumed {
-		return nil, err
-	}
-	return a.Chats.Admit(c.r.Context(), c.actor, r)
+	return a.Chats.Admit(c.r.Context(), is, r)
 }
 
 // question reads the body.
@@ -214,8 +219,8 @@ func viewModel(m chat.Model) modelView {
 	return v
 }
 
-func (a *api) listModels(c *call) error {
-	all, err := a.Chats.Models(c.actor)
+func (a *api) listModels(c *call, actor org.Actor) error {
+	all, err := a.Chats.Models(actor)
 	if err != nil {
 		return err
 	}

@@ -492,8 +492,7 @@ func TestModelsAreListedTheDefaultFirst(t *testing.T) {
 	actor := org.Actor{User: someID, Org: someID, Role: org.Viewer}
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
-		c.actor = actor
-		return a.listModels(c)
+		return a.as(&actor, a.authorized(a.listModels))(c)
 	}, func(o *Options) { o.Chats = chats.New(chats.Options{Registry: registry}) })
 	const rest = `"displayName":"One","provider":"test","tier":"fast","contextWindow":1000000,"maxOutputTokens":1000,"capabilities":`
 	want := fmt.Sprintf(`[{"id":"two",%s[]},{"id":"one",%s["web_search"]}]`+"\n", rest, rest)

@@ -9,6 +9,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 )
 
 type (
@@ -120,11 +121,9 @@ func (a *api) listConnectors(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Connectors.List(c.r.Context(), c.actor)
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfConnector, viewed(viewConnector), each(all, p, keyOfConnector))
+	return stream(a, c, q, p, keyOfConnector, viewed(viewConnector), complete(p, keyOfConnector, func(actor org.Actor) ([]connector.Instance, error) {
+		return a.Connectors.List(c.r.Context(), actor)
+	}))
 }
 
 func (a *api) createConnector(c *call) error {
@@ -140,19 +139,23 @@ func (a *api) createConnector(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	made, err := a.Connectors.Create(c.r.Context(), c.actor, d)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	made, err := a.Connectors.Create(c.r.Context(), actor, d)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusCreated, viewConnector(made))
 }
 
-func (a *api) deleteConnector(c *call) error {
+func (a *api) deleteConnector(c *call, actor org.Actor) error {
 	i, err := pathID[id.Connector](c, "instanceId", "Connector")
 	if err != nil {
 		return err
 	}
-	if err := a.Connectors.Delete(c.r.Context(), c.actor, i); err != nil {
+	if err := a.Connectors.Delete(c.r.Context(), actor, i); err != nil {
 		return err
 	}
 	return c.succeed()
@@ -163,16 +166,16 @@ type credentialsView struct {
 	ExpiresAt   *moment         `json:"expiresAt"`
 }
 
-func (a *api) readCredentials(c *call) error {
+func (a *api) readCredentials(c *call, actor org.Actor) error {
 	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.take(c, string(c.actor.User)); err != nil {
+	if err := a.credentials.take(c, string(actor.User)); err != nil {
 		return err
 	}
 	i, err := pathID[id.Connector](c, "instanceId", "Connector")
 	if err != nil {
 		return err
 	}
-	found, err := a.Connectors.Read(c.r.Context(), c.actor, i)
+	found, err := a.Connectors.Read(c.r.Context(), actor, i)
 	if err != nil {
 		return err
 	}
@@ -181,7 +184,7 @@ func (a *api) readCredentials(c *call) error {
 
 func (a *api) giveCredentials(c *call) error {
 	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.take(c, string(c.actor.User)); err != nil {
+	if err := a.credentials.take(c, string(c.caller.User)); err != nil {
 		return err
 	}
 	i, err := pathID[id.Connector](c, "instanceId", "Connector")
@@ -196,7 +199,11 @@ func (a *api) giveCredentials(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	now, err := a.Connectors.Give(c.r.Context(), c.actor, i, given.text, given.texts)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	now, err := a.Connectors.Give(c.r.Context(), actor, i, given.text, given.texts)
 	if err != nil {
 		return err
 	}
@@ -211,7 +218,7 @@ type begunView struct {
 
 func (a *api) startAuthorization(c *call) error {
 	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.take(c, string(c.actor.User)); err != nil {
+	if err := a.credentials.take(c, string(c.caller.User)); err != nil {
 		return err
 	}
 	o, err := c.fields()
@@ -223,7 +230,11 @@ func (a *api) startAuthorization(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	begun, err := a.Connectors.Start(c.r.Context(), c.actor, instance, provider)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	begun, err := a.Connectors.Start(c.r.Context(), actor, instance, provider)
 	if err != nil {
 		return err
 	}
@@ -244,7 +255,7 @@ func viewFlow(f connector.Flow) flowView {
 	return v
 }
 
-func (a *api) pollAuthorization(c *call) error {
+func (a *api) pollAuthorization(c *call, actor org.Actor) error {
 	c.Header()["Cache-Control"] = noStore
 	q, err := c.query("state")
 	if err != nil {
@@ -254,7 +265,7 @@ func (a *api) pollAuthorization(c *call) error {
 	if state == "" {
 		return fault.Field("state", "must be given")
 	}
-	found, err := a.Connectors.Poll(c.r.Context(), c.actor, state)
+	found, err := a.Connectors.Poll(c.r.Context(), actor, state)
 	if err != nil {
 		return err
 	}

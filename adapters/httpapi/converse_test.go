@@ -58,7 +58,9 @@ type conversing struct {
 	store  *memory.Store
 	actor  org.Actor
 	server *http.Server // once it listens
-	cancel func()       // ends its requests
+
+	chatting handler // startChat, for the actor
+	cancel   func()  // ends its requests
 
 	mu          sync.Mutex
 	lines       []map[string]any  // of the log
@@ -84,9 +86,9 @@ func newConversing(t testing.TB, model acting, change ...func(*Options)) *conver
 		o.Log = slog.New(slog.NewJSONHandler(w, nil))
 	}
 	w.api = serving(t, http.MethodPost, open, func(c *call) error {
-		c.actor = w.actor
-		return w.startChat(c)
+		return w.chatting(c)
 	}, append([]func(*Options){options}, change...)...)
+	w.chatting = w.as(&w.actor, w.startChat)
 	return w
 }
 

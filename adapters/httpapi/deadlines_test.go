@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"collab/domain/fault"
+	"collab/domain/org"
 )
 
 // late is a clock by which every request began so long ago that its body is
@@ -83,7 +84,7 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	a = serving(t, http.MethodGet, open, func(c *call) error {
 		key := func(int) position { return position{ID: someID} }
 		write := func(dst []byte, _ int) ([]byte, error) { return appendText(dst, strings.Repeat("x", flushAt)), nil }
-		return stream(a, c, params{}, page{}, key, write, func(each func(int) error) error {
+		return stream(a, c, params{}, page{}, key, write, func(_ org.Actor, each func(int) error) error {
 			for ; read < 1<<20; read++ {
 				if err := each(read); err != nil {
 					return err

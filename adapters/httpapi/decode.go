@@ -25,6 +25,9 @@ func (c *call) read(limit int64) ([]byte, error) {
 	if c.hasBody {
 		return c.body, nil
 	}
+	if c.acting {
+		panic("httpapi: a body is read after its caller was authorized")
+	}
 	tooLarge := fault.New(fault.TooLarge, "The body must be at most %d bytes", limit)
 	if c.r.ContentLength > limit {
 		return nil, tooLarge

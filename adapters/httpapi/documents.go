@@ -12,6 +12,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/domain/org"
 )
 
 // absent is the answer where nothing is stored.
@@ -28,12 +29,16 @@ func (a *api) saveDocument(d object.Document) handler {
 			return err
 		}
 		u := objects.Upload{Content: bytes.NewReader(c.body), Size: int64(len(c.body)), Expected: when.version}
+		actor, err := a.authorize(c)
+		if err != nil {
+			return err
+		}
 		if when.present() {
-			if err := there(a.Objects.Find(c.r.Context(), c.actor, d)); err != nil {
+			if err := there(a.Objects.Find(c.r.Context(), actor, d)); err != nil {
 				return err
 			}
 		}
-		saved, err := a.Objects.Save(c.r.Context(), c.actor, d, &u)
+		saved, err := a.Objects.Save(c.r.Context(), actor, d, &u)
 		if err != nil {
 			return err
 		}
@@ -42,9 +47,9 @@ func (a *api) saveDocument(d object.Document) handler {
 }
 
 // readDocument answers with a document as it was stored.
-func (a *api) readDocument(d object.Document) handler {
-	return func(c *call) error {
-		o, found, err := a.Objects.Find(c.r.Context(), c.actor, d)
+func (a *api) readDocument(d object.Document) action {
+	return func(c *call, actor org.Actor) error {
+		o, found, err := a.Objects.Find(c.r.Context(), actor, d)
 		if err != nil {
 			return err
 		}
@@ -87,12 +92,16 @@ func (a *api) saveMemory(c *call) error {
 	if err != nil {
 		return err
 	}
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
 	if when.present() {
-		if err := there(a.Objects.Find(c.r.Context(), c.actor, d)); err != nil {
+		if err := there(a.Objects.Find(c.r.Context(), actor, d)); err != nil {
 			return err
 		}
 	}
-	saved, err := a.Objects.Save(c.r.Context(), c.actor, d, u)
+	saved, err := a.Objects.Save(c.r.Context(), actor, d, u)
 	if err != nil {
 		return err
 	}
@@ -109,12 +118,16 @@ func (a *api) saveWorkspaceMemory(c *call) error {
 	if err != nil {
 		return err
 	}
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
 	if when.present() {
-		if err := there(a.Objects.FindMemory(c.r.Context(), c.actor, w, name)); err != nil {
+		if err := there(a.Objects.FindMemory(c.r.Context(), actor, w, name)); err != nil {
 			return err
 		}
 	}
-	saved, err := a.Objects.SaveMemory(c.r.Context(), c.actor, w, name, u)
+	saved, err := a.Objects.SaveMemory(c.r.Context(), actor, w, name, u)
 	if err != nil {
 		return err
 	}
@@ -159,20 +172,20 @@ func readMemory(c *call) (*objects.Upload, condition, error) {
 	return &objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: when.version}, when, nil
 }
 
-func (a *api) readMemory(c *call) error {
+func (a *api) readMemory(c *call, actor org.Actor) error {
 	d, err := memoryOf(c)
 	if err != nil {
 		return err
 	}
-	return a.replyMemory(c)(a.Objects.Find(c.r.Context(), c.actor, d))
+	return a.replyMemory(c)(a.Objects.Find(c.r.Context(), actor, d))
 }
 
-func (a *api) readWorkspaceMemory(c *call) error {
+func (a *api) readWorkspaceMemory(c *call, actor org.Actor) error {
 	w, err := pathID[id.Workspace](c, "workspaceId", "Workspace")
 	if err != nil {
 		return err
 	}
-	return a.replyMemory(c)(a.Objects.FindMemory(c.r.Context(), c.actor, w, mux.Vars(c.r)["fileName"]))
+	return a.replyMemory(c)(a.Objects.FindMemory(c.r.Context(), actor, w, mux.Vars(c.r)["fileName"]))
 }
 
 // replyMemory answers with what was found.
@@ -199,7 +212,7 @@ func (a *api) listWorkspaceMemory(c *call) error {
 		return err
 	}
 	f := object.Filter{After: p.after.Key, Limit: p.fetch()}
-	return stream(a, c, q, p, keyOfObject, appendListed, func(each func(object.Object) error) error {
-		return a.Objects.ListMemory(c.r.Context(), c.actor, w, f, each)
+	return stream(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+		return a.Objects.ListMemory(c.r.Context(), actor, w, f, each)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/domain/org"
 )
 
 // filesPath is where files are uploaded to.
@@ -88,7 +89,11 @@ func (a *api) createFile(c *call) error {
 	if err := u.begin(); err != nil {
 		return err
 	}
-	made, err := a.Objects.Create(c.r.Context(), c.actor, u.draft, &u.Upload)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	made, err := a.Objects.Create(c.r.Context(), actor, u.draft, &u.Upload)
 	if err != nil {
 		return err
 	}
@@ -106,14 +111,18 @@ func (a *api) replaceFile(c *call) error {
 		return err
 	}
 	defer u.close()
-	replaced, err := a.Objects.Replace(c.r.Context(), c.actor, of, &u.Upload)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	replaced, err := a.Objects.Replace(c.r.Context(), actor, of, &u.Upload)
 	if err != nil {
 		return err
 	}
 	return c.replyObject(http.StatusOK, replaced)
 }
 
-func (a *api) deleteFile(c *call) error {
+func (a *api) deleteFile(c *call, actor org.Actor) error {
 	of, err := pathID[id.Object](c, "id", "File")
 	if err != nil {
 		return err
@@ -122,13 +131,13 @@ func (a *api) deleteFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Objects.Delete(c.r.Context(), c.actor, of, when.version); err != nil {
+	if err := a.Objects.Delete(c.r.Context(), actor, of, when.version); err != nil {
 		return err
 	}
 	return c.succeed()
 }
 
-func (a *api) readFile(c *call) error {
+func (a *api) readFile(c *call, actor org.Actor) error {
 	of, err := pathID[id.Object](c, "id", "File")
 	if err != nil {
 		return err
@@ -137,7 +146,7 @@ func (a *api) readFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	o, err := a.Objects.Get(c.r.Context(), c.actor, of)
+	o, err := a.Objects.Get(c.r.Context(), actor, of)
 	if err != nil {
 		return err
 	}
@@ -196,8 +205,8 @@ func (a *api) listFiles(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfObject, appendListed, func(each func(object.Object) error) error {
-		return a.Objects.List(c.r.Context(), c.actor, f, nil, each)
+	return stream(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+		return a.Objects.List(c.r.Context(), actor, f, nil, each)
 	})
 }
 
@@ -222,39 +231,45 @@ func (a *api) manifest(c *call) error {
 		}
 	}
 	if len(c.r.Header["If-None-Match"]) > 0 {
-		h, err := a.Objects.Head(c.r.Context(), c.actor)
+		actor, err := a.authorize(c)
 		if err != nil {
 			return err
 		}
-		if tag := manifestTag(c, q, h); namesTag(c.r.Header["If-None-Match"], tag, true) {
+		h, err := a.Objects.Head(c.r.Context(), actor)
+		if err != nil {
+			return err
+		}
+		if tag := manifestTag(actor, q, h); namesTag(c.r.Header["If-None-Match"], tag, true) {
 			c.set(cursorHeader, h.Cursor().String())
 			c.unchanged(tag)
 			return nil
 		}
 	}
-	head := func(h object.Head) error {
-		c.set("Etag", manifestTag(c, q, h))
-		c.set(cursorHeader, h.Cursor().String())
-		return nil
+	head := func(actor org.Actor) func(object.Head) error {
+		return func(h object.Head) error {
+			c.set("Etag", manifestTag(actor, q, h))
+			c.set(cursorHeader, h.Cursor().String())
+			return nil
+		}
 	}
 	if given {
-		return stream(a, c, q, p, nil, appendSince, func(each func(object.Change) error) error {
-			return a.Objects.Since(c.r.Context(), c.actor, from, head, each)
+		return stream(a, c, q, p, nil, appendSince, func(actor org.Actor, each func(object.Change) error) error {
+			return a.Objects.Since(c.r.Context(), actor, from, head(actor), each)
 		})
 	}
 	f := object.Filter{After: p.after.Key, Limit: p.fetch()}
-	return stream(a, c, q, p, keyOfObject, appendListed, func(each func(object.Object) error) error {
-		return a.Objects.List(c.r.Context(), c.actor, f, head, each)
+	return stream(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+		return a.Objects.List(c.r.Context(), actor, f, head(actor), each)
 	})
 }
 
-// manifestTag is the entity tag of a manifest: of what there is, of what the
-// caller sees of that, and of what was asked for.
-func manifestTag(c *call, q params, h object.Head) string {
-	sum := sha256.Sum256([]byte(string(c.actor.Org) + "\n" + string(c.actor.User) + "\n" + q.values.Encode()))
+// manifestTag is the entity tag of a manifest: of what there is, of what the actor
+// sees of that, and of what was asked for.
+func manifestTag(actor org.Actor, q params, h object.Head) string {
+	sum := sha256.Sum256([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.values.Encode()))
 	var sight int64
-	if c.actor.Sight != nil {
-		sight = c.actor.Sight.Epoch
+	if actor.Sight != nil {
+		sight = actor.Sight.Epoch
 	}
 	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(sight, 10) + "-" + hex.EncodeToString(sum[:8]) + `"`
 }

@@ -40,9 +40,13 @@ func (g guard) token() bool {
 	return false
 }
 
-// admit lets a request in or says why not, and sets whom it acts as. Requests
-// are charged to their caller, and to the client's address where there is none
-// or where the credentials do not count.
+// admit lets a request in or says why not, and notes who it is from. Requests are
+// charged to their caller, and to the client's address where there is none or where
+// the credentials do not count.
+//
+// Admission is provisional, as what the request waits for is still to come: what is
+// remembered of the caller is enough to let it in, though not to refuse it. What the
+// request may do and see is for authorize to say.
 func (a *api) admit(c *call, g guard) error {
 	switch g {
 	case free, signed:
@@ -56,56 +60,96 @@ func (a *api) admit(c *call, g guard) error {
 		if !same(c.r.Header.Get("X-Admin-Secret"), a.AdminSecret) {
 			return fault.New(fault.Unauthenticated, "X-Admin-Secret is missing or wrong")
 		}
-		c.actor = org.Actor{Operator: true, Address: c.address, Request: c.id}
+		c.operator = true
 		return nil
 	}
-	if !a.presume(c, g) {
-		if err := a.authenticate(c); err != nil {
+	caller, err := a.Access.Verify(c.r.Context(), bearer(c.r.Header["Authorization"]))
+	if err != nil {
+		return a.charged(c, err, refusedCredentials...)
+	}
+	c.caller = caller
+	actor, known := a.Access.Presume(caller)
+	if c.provisional = known && g.check(actor) == nil; !c.provisional {
+		if actor, err = a.lookup(c); err != nil {
 			return err
 		}
 	}
-	if err := a.callers.take(c, string(c.actor.User)); err != nil {
+	if err := a.callers.take(c, string(caller.User)); err != nil {
 		return err
 	}
-	return g.check(c.actor)
-}
-
-// authenticate sets the actor that the request's token stands for.
-func (a *api) authenticate(c *call) error {
-	actor, err := a.Access.Authenticate(c.r.Context(), bearer(c.r.Header["Authorization"]))
-	if err != nil {
-		withdrawLimits(c) // of whom the caller was presumed to be
-		return a.charged(c, err, refusedCredentials...)
+	if err := g.check(actor); err != nil {
+		return err
 	}
-	actor.Address, actor.Request = c.address, c.id
-	c.actor = actor
+	c.provisional = true
 	return nil
 }
 
-// presume sets the actor that a chat's token is known to have stood for, if it
-// would be let in. The reservation of its tokens then finds out whether that holds,
-// with one look at the database for both; any refusal needs confirm first. A request
-// with a key is not worth it, as it looks for the first answer before.
-func (a *api) presume(c *call, g guard) bool {
-	if c.route.Path != chatPath || c.r.Header["Idempotency-Key"] != nil {
-		return false
+// authorize returns the actor that the request acts as, by the records of this
+// moment, or the refusal that a new request would get. It is the only way to an
+// org.Actor. Whatever the request waits for, its body or its turn, comes before: rights
+// are those at the moment of the act. The content of an upload alone comes after it, and
+// its use case looks again.
+func (a *api) authorize(c *call) (org.Actor, error) {
+	c.provisional, c.acting = false, true
+	if c.operator {
+		return org.Actor{Operator: true, Address: c.address, Request: c.id}, nil
 	}
-	actor, known := a.Access.Presume(bearer(c.r.Header["Authorization"]))
-	if !known || g.check(actor) != nil {
-		return false
+	actor, err := a.lookup(c)
+	if err == nil {
+		err = c.route.Guard.check(actor)
 	}
-	actor.Address, actor.Request = c.address, c.id
-	c.actor = actor
-	return true
+	c.barred = err != nil
+	return actor, err
 }
 
-// confirm looks at a caller who was presumed, and refuses them as admit does.
-func (a *api) confirm(c *call) error {
-	c.actor = org.Actor{}
-	if err := a.authenticate(c); err != nil {
-		return err
+// presume is authorize for an act that compares the organisation's epoch itself. Where
+// the caller is remembered it returns that actor, which is Presumed, without a look at
+// the records. Any refusal of such an actor needs authorize first.
+func (a *api) presume(c *call) (org.Actor, error) {
+	actor, known := a.Access.Presume(c.caller)
+	if !known || c.route.Guard.check(actor) != nil {
+		return a.authorize(c)
 	}
-	return c.route.Guard.check(c.actor)
+	c.acting = true
+	actor.Address, actor.Request = c.address, c.id
+	return actor, nil
+}
+
+// confirmed returns what is wrong with a request, or the refusal of a caller who was
+// admitted and has no part in it any more: nobody learns from a refusal what they may
+// not know.
+func (a *api) confirmed(c *call, err error) error {
+	if err != nil && c.provisional {
+		if _, refused := a.authorize(c); refused != nil {
+			return refused
+		}
+	}
+	return err
+}
+
+// lookup returns the caller's actor by the records of this moment.
+func (a *api) lookup(c *call) (org.Actor, error) {
+	actor, err := a.actorOf(c.r.Context(), c.caller)
+	if err != nil {
+		withdrawLimits(c) // of whom the caller was taken for
+		return org.Actor{}, a.charged(c, err, refusedCredentials...)
+	}
+	actor.Address, actor.Request = c.address, c.id
+	return actor, nil
+}
+
+// action is a handler that waits for nothing before it acts.
+type action func(*call, org.Actor) error
+
+// authorized is the handler of an action.
+func (a *api) authorized(do action) handler {
+	return func(c *call) error {
+		actor, err := a.authorize(c)
+		if err != nil {
+			return err
+		}
+		return do(c, actor)
+	}
 }
 
 // refusedCredentials are the kinds of errors that say so of credentials.

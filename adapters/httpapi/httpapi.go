@@ -32,6 +32,7 @@ import (
 	"collab/app/teams"
 	"collab/app/webhooks"
 	"collab/app/workspaces"
+	"collab/domain/org"
 )
 
 // Options are what the interface needs. Everything is required unless its
@@ -82,6 +83,8 @@ type Options struct {
 type api struct {
 	Options
 
+	actorOf func(context.Context, access.Caller) (org.Actor, error) // Access.Authorize
+
 	callers     *limiter // nil: no limit
 	addresses   *limiter // nil: no limit
 	chats       *limiter // nil: no limit
@@ -125,7 +128,7 @@ func build(o Options) (*api, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &api{Options: o, documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://")}
+	a := &api{Options: o, documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://"), actorOf: o.Access.Authorize}
 	var err error
 	if a.callers, err = newLimiter("caller", o.Rates.Caller, a.Now); err != nil {
 		return nil, err

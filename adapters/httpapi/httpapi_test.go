@@ -18,6 +18,7 @@ import (
 
 	"collab/app/access"
 	"collab/docs"
+	"collab/domain/org"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,7 +62,7 @@ func built(t testing.TB, change ...func(*Options)) *api {
 }
 
 // serving returns the interface with one endpoint of a test's own inside the
-// whole chain, at /test.
+// whole chain, at /test. Its callers are authorized without a role.
 func serving(t testing.TB, method string, g guard, handle handler, change ...func(*Options)) *api {
 	t.Helper()
 	a := built(t, change...)
@@ -70,7 +71,19 @@ func serving(t testing.TB, method string, g guard, handle handler, change ...fun
 		t.Fatal(err)
 	}
 	a.inner = router
+	a.actorOf = func(_ context.Context, c access.Caller) (org.Actor, error) {
+		return org.Actor{User: c.User, Org: c.Org}, nil
+	}
 	return a
+}
+
+// as has the requests that handle takes act as the actor, who may change between them.
+func (a *api) as(actor *org.Actor, handle handler) handler {
+	a.actorOf = func(context.Context, access.Caller) (org.Actor, error) { return *actor, nil }
+	return func(c *call) error {
+		c.caller = access.Caller{User: actor.User, Org: actor.Org}
+		return handle(c)
+	}
 }
 
 func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 
+	"collab/domain/org"
 	"collab/domain/quota"
 	"collab/domain/usage"
 )
@@ -71,24 +72,24 @@ func viewSummary(s usage.Summary) summaryView {
 	return v
 }
 
-func (a *api) quotaToday(c *call) error {
-	s, err := a.Metering.Quota(c.r.Context(), c.actor)
+func (a *api) quotaToday(c *call, actor org.Actor) error {
+	s, err := a.Metering.Quota(c.r.Context(), actor)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, viewQuota(s))
 }
 
-func (a *api) ownUsage(c *call) error {
-	s, err := a.Metering.Own(c.r.Context(), c.actor)
+func (a *api) ownUsage(c *call, actor org.Actor) error {
+	s, err := a.Metering.Own(c.r.Context(), actor)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, viewSummary(s))
 }
 
-func (a *api) orgUsage(c *call) error {
-	s, err := a.Metering.Organisation(c.r.Context(), c.actor)
+func (a *api) orgUsage(c *call, actor org.Actor) error {
+	s, err := a.Metering.Organisation(c.r.Context(), actor)
 	if err != nil {
 		return err
 	}

@@ -48,21 +48,20 @@ func TestASummaryIsShownWithUsersOrWithout(t *testing.T) {
 }
 
 // metered is an interface whose endpoint at /test shows what a member has used.
-func metered(t *testing.T, w *conversing, show func(*api) handler) *api {
+func metered(t *testing.T, w *conversing, show func(*api) action) *api {
 	t.Helper()
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
-		c.actor = w.actor
-		return show(a)(c)
+		return a.as(&w.actor, a.authorized(show(a)))(c)
 	}, func(o *Options) { o.Metering = metering.New(w.store, w.Chats.Clock) })
 	return a
 }
 
 func TestWhatChatsUsedIsShown(t *testing.T) {
 	w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, nil })
-	quotas := metered(t, w, func(a *api) handler { return a.quotaToday })
-	own := metered(t, w, func(a *api) handler { return a.ownUsage })
-	everyone := metered(t, w, func(a *api) handler { return a.orgUsage })
+	quotas := metered(t, w, func(a *api) action { return a.quotaToday })
+	own := metered(t, w, func(a *api) action { return a.ownUsage })
+	everyone := metered(t, w, func(a *api) action { return a.orgUsage })
 	shows := func(a *api, want string, not ...string) {
 		t.Helper()
 		r := send(a, get("/test"))

@@ -126,11 +126,11 @@ func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handle
 		slog.Int64("bytes", c.bytes),
 		slog.String("request", c.id),
 		slog.String("address", c.address))
-	if c.actor.User != "" {
-		line.AddAttrs(slog.String("user", string(c.actor.User)))
+	if c.caller.User != "" {
+		line.AddAttrs(slog.String("user", string(c.caller.User)))
 	}
-	if c.actor.Org != "" {
-		line.AddAttrs(slog.String("org", string(c.actor.Org)))
+	if c.caller.Org != "" {
+		line.AddAttrs(slog.String("org", string(c.caller.Org)))
 	}
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		line.AddAttrs(slog.String("trace", span.TraceID().String()))

@@ -22,6 +22,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/org"
 )
@@ -70,7 +71,7 @@ func TestEveryRequestHasOneLineInTheLogWithoutSecrets(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	a := serving(t, http.MethodPost, open, func(c *call) error {
-		c.actor = org.Actor{User: "user-1", Org: "org-1"}
+		c.caller = access.Caller{User: "user-1", Org: "org-1"}
 		hand.at = hand.at.Add(1500 * time.Microsecond)
 		return c.succeed()
 	}, logs, func(o *Options) { o.Now = hand.now })

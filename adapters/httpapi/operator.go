@@ -6,6 +6,7 @@ import (
 
 	"collab/app/operator"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/plan"
 )
 
@@ -54,19 +55,17 @@ func (a *api) listOrganisations(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Operator.Organisations(c.r.Context(), c.actor, id.Org(p.after.ID), p.fetch())
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfOverview, viewed(viewOverview), each(all, page{limit: p.limit}, keyOfOverview))
+	return stream(a, c, q, p, keyOfOverview, viewed(viewOverview), complete(page{limit: p.limit}, keyOfOverview, func(actor org.Actor) ([]operator.Overview, error) {
+		return a.Operator.Organisations(c.r.Context(), actor, id.Org(p.after.ID), p.fetch())
+	}))
 }
 
-func (a *api) getOrganisation(c *call) error {
+func (a *api) getOrganisation(c *call, actor org.Actor) error {
 	o, err := pathID[id.Org](c, "id", "Organisation")
 	if err != nil {
 		return err
 	}
-	found, err := a.Operator.Organisation(c.r.Context(), c.actor, o)
+	found, err := a.Operator.Organisation(c.r.Context(), actor, o)
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,11 @@ func (a *api) grant(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	granted, err := a.Operator.Grant(c.r.Context(), c.actor, of, g)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	granted, err := a.Operator.Grant(c.r.Context(), actor, of, g)
 	if err != nil {
 		return err
 	}
@@ -114,7 +117,11 @@ func (a *api) setRole(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	changed, err := a.Operator.SetRole(c.r.Context(), c.actor, of, user, role)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	changed, err := a.Operator.SetRole(c.r.Context(), actor, of, user, role)
 	if err != nil {
 		return err
 	}

@@ -78,9 +78,9 @@ func (a *api) listMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfMember, viewed(viewMember), func(each func(org.Profile) error) error {
+	return stream(a, c, q, p, keyOfMember, viewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
 		after := org.Position{JoinedAt: p.after.At, User: id.User(p.after.ID)}
-		return a.Members.List(c.r.Context(), c.actor, after, p.fetch(), each)
+		return a.Members.List(c.r.Context(), actor, after, p.fetch(), each)
 	})
 }
 
@@ -97,19 +97,23 @@ func (a *api) changeRole(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	changed, err := a.Members.ChangeRole(c.r.Context(), c.actor, user, role)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	changed, err := a.Members.ChangeRole(c.r.Context(), actor, user, role)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, viewMember(changed))
 }
 
-func (a *api) removeMember(c *call) error {
+func (a *api) removeMember(c *call, actor org.Actor) error {
 	user, err := pathID[id.User](c, "userId", "Member")
 	if err != nil {
 		return err
 	}
-	if err := a.Members.Remove(c.r.Context(), c.actor, user); err != nil {
+	if err := a.Members.Remove(c.r.Context(), actor, user); err != nil {
 		return err
 	}
 	return c.succeed()
@@ -120,11 +124,9 @@ func (a *api) listInvites(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Members.Invites(c.r.Context(), c.actor)
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfInvitation, viewed(a.viewInvitation), each(all, p, keyOfInvitation))
+	return stream(a, c, q, p, keyOfInvitation, viewed(a.viewInvitation), complete(p, keyOfInvitation, func(actor org.Actor) ([]invitation.Invitation, error) {
+		return a.Members.Invites(c.r.Context(), actor)
+	}))
 }
 
 func (a *api) invite(c *call) error {
@@ -136,19 +138,23 @@ func (a *api) invite(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	made, err := a.Members.Invite(c.r.Context(), c.actor, email, role)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	made, err := a.Members.Invite(c.r.Context(), actor, email, role)
 	if err != nil {
 		return err
 	}
 	return a.replyInvited(c, http.StatusCreated, made)
 }
 
-func (a *api) resendInvite(c *call) error {
+func (a *api) resendInvite(c *call, actor org.Actor) error {
 	i, err := pathID[id.Invitation](c, "id", "Invitation")
 	if err != nil {
 		return err
 	}
-	again, err := a.Members.Resend(c.r.Context(), c.actor, i)
+	again, err := a.Members.Resend(c.r.Context(), actor, i)
 	if err != nil {
 		return err
 	}
@@ -163,12 +169,12 @@ func (a *api) replyInvited(c *call, status int, i members.Invited) error {
 	return c.reply(status, v)
 }
 
-func (a *api) withdrawInvite(c *call) error {
+func (a *api) withdrawInvite(c *call, actor org.Actor) error {
 	i, err := pathID[id.Invitation](c, "id", "Invitation")
 	if err != nil {
 		return err
 	}
-	if err := a.Members.Withdraw(c.r.Context(), c.actor, i); err != nil {
+	if err := a.Members.Withdraw(c.r.Context(), actor, i); err != nil {
 		return err
 	}
 	return c.succeed()
@@ -179,7 +185,7 @@ func (a *api) auditLog(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfEntry, viewed(viewEntry), func(each func(audit.Entry) error) error {
-		return a.Members.Audit(c.r.Context(), c.actor, id.Entry(p.after.ID), p.fetch(), each)
+	return stream(a, c, q, p, keyOfEntry, viewed(viewEntry), func(actor org.Actor, each func(audit.Entry) error) error {
+		return a.Members.Audit(c.r.Context(), actor, id.Entry(p.after.ID), p.fetch(), each)
 	})
 }

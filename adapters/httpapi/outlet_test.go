@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"collab/domain/org"
 )
 
 // reluctant is a client that takes nothing until it is let, or until its deadline
@@ -49,7 +51,7 @@ func countedList(t *testing.T, size int, fail error) *counted {
 	l.api = serving(t, http.MethodGet, open, func(c *call) error {
 		key := func(int) position { return position{ID: someID} }
 		write := func(dst []byte, _ int) ([]byte, error) { return appendText(dst, strings.Repeat("x", size)), nil }
-		return stream(l.api, c, params{}, page{}, key, write, func(each func(int) error) error {
+		return stream(l.api, c, params{}, page{}, key, write, func(_ org.Actor, each func(int) error) error {
 			defer func() { l.end = time.Now() }()
 			for ; l.read < 100; l.read++ {
 				if err := each(l.read); err != nil {

@@ -58,6 +58,7 @@ func newKnown(t *testing.T, rates Rates) *known {
 		Store: w.store, Epochs: w.looks, Clock: system.Clock{},
 		Tokens: ownTokens{Claims: session.Issue("t", someID, someID, org.Owner, time.Now())},
 	})
+	w.actorOf = w.Access.Authorize
 	router, err := w.router([]row{{http.MethodPost, chatPath, writer, w.startChat}})
 	if err != nil {
 		t.Fatal(err)

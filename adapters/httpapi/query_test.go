@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/domain/org"
 	"collab/domain/task"
 )
 
@@ -118,7 +119,7 @@ func TestPagesFollowTheirLinksThroughACompleteList(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return stream(a, c, q, p, key, viewed(func(p place) string { return p.id }), each(present, p, key))
+		return stream(a, c, q, p, key, viewed(func(p place) string { return p.id }), complete(p, key, func(org.Actor) ([]place, error) { return present, nil }))
 	})
 	seen := ""
 	next := "/test?colour=r%26b&limit=2"
@@ -165,7 +166,7 @@ func TestAPageOfLargeRecordsEndsEarly(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return stream(a, c, q, p, key, viewed(func(p place) string { return p.id + strings.Repeat("x", size) }), each(all, p, key))
+		return stream(a, c, q, p, key, viewed(func(p place) string { return p.id + strings.Repeat("x", size) }), complete(p, key, func(org.Actor) ([]place, error) { return all, nil }))
 	})
 	shown, pages := 0, 0
 	for next := "/test?limit=1000"; next != ""; pages++ {

@@ -13,6 +13,7 @@ import (
 	"collab/app/releases"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/release"
 )
 
@@ -274,7 +275,11 @@ func (a *api) publishRelease(c *call) error {
 	if err := o.err(rules); err != nil {
 		return err
 	}
-	made, err := a.Releases.Publish(c.r.Context(), c.actor, d)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	made, err := a.Releases.Publish(c.r.Context(), actor, d)
 	if err != nil {
 		return err
 	}
@@ -323,7 +328,11 @@ func (a *api) changeRelease(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	changed, err := a.Releases.Change(c.r.Context(), c.actor, r, p)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	changed, err := a.Releases.Change(c.r.Context(), actor, r, p)
 	if err != nil {
 		return err
 	}
@@ -335,11 +344,9 @@ func (a *api) listReleases(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Releases.List(c.r.Context(), c.actor)
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfRelease, viewed(viewRelease), each(all, p, keyOfRelease))
+	return stream(a, c, q, p, keyOfRelease, viewed(viewRelease), complete(p, keyOfRelease, func(actor org.Actor) ([]release.Release, error) {
+		return a.Releases.List(c.r.Context(), actor)
+	}))
 }
 
 type (
@@ -356,7 +363,7 @@ type (
 	}
 )
 
-func (a *api) explainRollout(c *call) error {
+func (a *api) explainRollout(c *call, actor org.Actor) error {
 	r, err := pathID[id.Release](c, "id", "Release")
 	if err != nil {
 		return err
@@ -378,7 +385,7 @@ func (a *api) explainRollout(c *call) error {
 			return err
 		}
 	}
-	of, reach, err := a.Releases.Rollout(c.r.Context(), c.actor, r, clients)
+	of, reach, err := a.Releases.Rollout(c.r.Context(), actor, r, clients)
 	if err != nil {
 		return err
 	}
@@ -433,10 +440,10 @@ func (a *api) adoption(c *call) error {
 		return err
 	}
 	// Without a limit it is read in parts, as it may be long.
-	return stream(a, c, q, p, keyOfTally, viewed(viewTally), func(each func(release.Tally) error) error {
+	return stream(a, c, q, p, keyOfTally, viewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
 		after, n := tallyAt(p.after), cmp.Or(p.fetch(), maxPage)
 		for {
-			part, err := a.Releases.Adoption(c.r.Context(), c.actor, first, last, of, after, n)
+			part, err := a.Releases.Adoption(c.r.Context(), actor, first, last, of, after, n)
 			if err != nil {
 				return err
 			}

@@ -275,8 +275,7 @@ func TestReportsHavePages(t *testing.T) {
 	s.Anybody = true
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
-		c.actor = org.Actor{User: nobody, Org: nobody, Role: org.Owner}
-		return a.adoption(c)
+		return a.as(&org.Actor{User: nobody, Org: nobody, Role: org.Owner}, a.adoption)(c)
 	}, func(o *Options) { o.Releases = s })
 	var kept []release.Tally
 	for i := range 2*maxPage + 3 { // more than two parts

@@ -84,8 +84,8 @@ func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 
 // once answers a request that brings an idempotency key: with what was
 // answered first, or by handling it and keeping the answer. Answers of 500 and
-// above are not kept, nor those that ask to come back later, so that the request
-// can be tried again.
+// above are not kept, nor those that ask to come back later or refuse the caller, so
+// that the request can be tried again.
 func (a *api) once(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
@@ -100,6 +100,11 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		return err
 	}
 	if answer, ok := attempt.Answer(); ok {
+		if c.route.Guard.token() {
+			if _, err := a.authorize(c); err != nil {
+				return err
+			}
+		}
 		return c.replay(answer)
 	}
 
@@ -119,12 +124,12 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		}
 	}()
 	c.w = recorded
-	err = handle(c)
+	err = a.confirmed(c, handle(c))
 	if err != nil {
 		recorded.body.Reset()
 		c.refuse(a.judge(c, err))
 	}
-	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || c.gone || c.broken || recorded.long {
+	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || c.barred || c.gone || c.broken || recorded.long {
 		settle(attempt.Abandon)
 	} else {
 		settle(func(ctx context.Context) error {
@@ -207,8 +212,8 @@ func (c *call) replay(answer []byte) error {
 
 // who is whose key it is: the caller's, or the address's where there is none.
 func who(c *call) string {
-	if c.actor.User != "" {
-		return "user " + string(c.actor.User) + " " + string(c.actor.Org)
+	if c.caller.User != "" {
+		return "user " + string(c.caller.User) + " " + string(c.caller.Org)
 	}
 	return "address " + c.address
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"collab/adapters/system"
+	"collab/app/access"
 	"collab/app/idempotency"
 	"collab/domain/chat"
 	"collab/domain/fault"
@@ -274,8 +275,8 @@ func TestKeysArePrintableAndShort(t *testing.T) {
 func TestKeysBelongToTheirCaller(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range []*call{
-		{actor: org.Actor{User: "u", Org: "o"}}, {actor: org.Actor{User: "u", Org: "p"}}, {actor: org.Actor{User: "v", Org: "o"}},
-		{actor: org.Actor{User: "u"}}, {address: "u"}, {address: "192.0.2.1"},
+		{caller: access.Caller{User: "u", Org: "o"}}, {caller: access.Caller{User: "u", Org: "p"}}, {caller: access.Caller{User: "v", Org: "o"}},
+		{caller: access.Caller{User: "u"}}, {address: "u"}, {address: "192.0.2.1"},
 	} {
 		names[who(c)] = true
 	}

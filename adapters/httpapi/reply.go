@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"collab/domain/org"
 )
 
 // flushAt is how much of a list is gathered before it is sent on.
@@ -173,17 +175,22 @@ func viewed[T, V any](view func(T) V) appender[T] {
 	return func(dst []byte, v T) ([]byte, error) { return appendView(dst, view(v)) }
 }
 
-// stream answers with the array of what run calls each with. The complete list
-// goes out as it comes, and run waits little for a client that is slow to take
-// it; a page is held back until it is known whether there is a next one, as the
-// header that says so comes first.
-func stream[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(each func(T) error) error) error {
-	if p.limit == 0 && c.actor.User != "" {
-		done, err := a.lists.take(c.r.Context(), string(c.actor.User))
+// stream answers with the array of what run calls each with, for the actor that
+// authorize returns once it is the list's turn. The complete list goes out as it
+// comes, and run waits little for a client that is slow to take it; a page is held
+// back until it is known whether there is a next one, as the header that says so
+// comes first.
+func stream[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {
+	if p.limit == 0 && c.caller.User != "" {
+		done, err := a.lists.take(c.r.Context(), string(c.caller.User))
 		if err != nil {
 			return err
 		}
 		defer done()
+	}
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
 	}
 	out := outlet{c: c}
 	defer out.close()
@@ -192,7 +199,7 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 	*b = append(*b, '[')
 	shown, more := 0, false
 	var last position
-	err := run(func(v T) (err error) {
+	err = run(actor, func(v T) (err error) {
 		if p.limit > 0 && (shown == p.limit || len(*b) >= maxPageBytes) {
 			more = true
 			return errPageFull
@@ -228,9 +235,14 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 	return nil
 }
 
-// each turns a complete list into what stream runs, from the page's start on.
-func each[T any](all []T, p page, key func(T) position) func(func(T) error) error {
-	return func(fn func(T) error) error {
+// complete turns what reads a complete list into what stream runs, from the page's start
+// on.
+func complete[T any](p page, key func(T) position, list func(org.Actor) ([]T, error)) func(org.Actor, func(T) error) error {
+	return func(actor org.Actor, fn func(T) error) error {
+		all, err := list(actor)
+		if err != nil {
+			return err
+		}
 		left := rest(all, p, key)
 		if n := p.fetch(); n > 0 && n < len(left) {
 			left = left[:n]

@@ -14,6 +14,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/patch"
 	"collab/domain/release"
 	"collab/domain/task"
@@ -150,7 +151,7 @@ func listing(t *testing.T, n, size int, fail error) *api {
 		write := func(dst []byte, i int) ([]byte, error) {
 			return append(appendText(dst, strings.Repeat("x", size)), ""...), nil
 		}
-		return stream(a, c, q, p, key, write, func(each func(int) error) error {
+		return stream(a, c, q, p, key, write, func(_ org.Actor, each func(int) error) error {
 			for i := range n {
 				if p.limit > 0 && i == p.fetch() {
 					return nil

@@ -47,88 +47,88 @@ func (a *api) routes() []row {
 		{"GET", "/auth/cli-callback", browser, a.finishCLI},
 		{"POST", "/auth/exchange-token", open, a.exchange},
 		{"POST", "/auth/refresh", open, a.refresh},
-		{"GET", "/auth/me", caller, bare(a.me)},
-		{"POST", "/auth/onboarding-complete", member, a.completeOnboarding},
-		{"POST", "/auth/seed-onboarding", writer, a.seedOnboarding},
+		{"GET", "/auth/me", caller, bare(a.authorized(a.me))},
+		{"POST", "/auth/onboarding-complete", member, a.authorized(a.completeOnboarding)},
+		{"POST", "/auth/seed-onboarding", writer, a.authorized(a.seedOnboarding)},
 		{"POST", "/auth/webhook", signed, a.identityWebhook},
 
 		{"GET", "/org/members", member, a.listMembers},
 		{"PATCH", "/org/members/{userId}/role", owner, a.changeRole},
-		{"DELETE", "/org/members/{userId}", member, a.removeMember}, // anyone may leave
+		{"DELETE", "/org/members/{userId}", member, a.authorized(a.removeMember)}, // anyone may leave
 		{"GET", "/org/invites", manager, a.listInvites},
 		{"POST", "/org/invite", manager, a.invite},
-		{"POST", "/org/invite/{id}/resend", manager, a.resendInvite},
-		{"DELETE", "/org/invite/{id}", manager, a.withdrawInvite},
+		{"POST", "/org/invite/{id}/resend", manager, a.authorized(a.resendInvite)},
+		{"DELETE", "/org/invite/{id}", manager, a.authorized(a.withdrawInvite)},
 		{"GET", "/org/audit", manager, a.auditLog},
 
 		{"GET", "/tasks", member, a.listTasks},
 		{"POST", "/tasks", writer, a.createTask},
 		{"POST", "/tasks/reorder", writer, a.reorderTasks},
 		{"POST", "/tasks/reprioritize", writer, a.reprioritizeTasks},
-		{"GET", "/tasks/{id}", member, bare(a.getTask)},
+		{"GET", "/tasks/{id}", member, bare(a.authorized(a.getTask))},
 		{"PATCH", "/tasks/{id}", writer, a.updateTask},
-		{"DELETE", "/tasks/{id}", writer, a.deleteTask},
+		{"DELETE", "/tasks/{id}", writer, a.authorized(a.deleteTask)},
 		{"GET", "/tasks/{id}/history", member, a.taskHistory},
 
 		{"GET", "/teams", member, a.listTeams},
 		{"POST", "/teams", writer, a.createTeam},
-		{"GET", "/teams/{id}", member, bare(a.getTeam)},
+		{"GET", "/teams/{id}", member, bare(a.authorized(a.getTeam))},
 		{"PATCH", "/teams/{id}", writer, a.updateTeam},
-		{"DELETE", "/teams/{id}", writer, a.deleteTeam},
+		{"DELETE", "/teams/{id}", writer, a.authorized(a.deleteTeam)},
 		{"GET", "/teams/{id}/members", member, a.listTeamMembers},
 		{"POST", "/teams/{id}/members", writer, a.addTeamMember},
-		{"DELETE", "/teams/{id}/members/{userId}", writer, a.removeTeamMember},
+		{"DELETE", "/teams/{id}/members/{userId}", writer, a.authorized(a.removeTeamMember)},
 
 		{"GET", "/workspaces", member, a.listWorkspaces},
 		{"POST", "/workspaces", writer, a.createWorkspace},
 		{"PUT", "/workspaces/order", writer, a.orderWorkspaces},
-		{"GET", "/workspaces/{id}", member, bare(a.getWorkspace)},
+		{"GET", "/workspaces/{id}", member, bare(a.authorized(a.getWorkspace))},
 		{"PATCH", "/workspaces/{id}", writer, a.updateWorkspace},
-		{"DELETE", "/workspaces/{id}", writer, a.deleteWorkspace},
+		{"DELETE", "/workspaces/{id}", writer, a.authorized(a.deleteWorkspace)},
 		{"POST", "/workspaces/{id}/move", writer, a.moveWorkspace},
 
-		{"GET", "/sync/profile", member, bare(a.readDocument(object.Profile))},
+		{"GET", "/sync/profile", member, bare(a.authorized(a.readDocument(object.Profile)))},
 		{"PUT", "/sync/profile", writer, a.saveDocument(object.Profile)},
-		{"GET", "/sync/org-onboarding", member, bare(a.readDocument(object.OrgOnboarding))},
+		{"GET", "/sync/org-onboarding", member, bare(a.authorized(a.readDocument(object.OrgOnboarding)))},
 		{"PUT", "/sync/org-onboarding", writer, a.saveDocument(object.OrgOnboarding)},
-		{"GET", "/sync/memory/{scope}", member, bare(a.readMemory)},
+		{"GET", "/sync/memory/{scope}", member, bare(a.authorized(a.readMemory))},
 		{"PUT", "/sync/memory/{scope}", writer, a.saveMemory},
 		{"GET", "/sync/memory/workspace/{workspaceId}", member, a.listWorkspaceMemory},
-		{"GET", "/sync/memory/workspace/{workspaceId}/{fileName}", member, bare(a.readWorkspaceMemory)},
+		{"GET", "/sync/memory/workspace/{workspaceId}/{fileName}", member, bare(a.authorized(a.readWorkspaceMemory))},
 		{"PUT", "/sync/memory/workspace/{workspaceId}/{fileName}", writer, a.saveWorkspaceMemory},
 		{"GET", "/sync/files", member, a.listFiles},
 		{"POST", "/sync/files", writer, a.createFile},
-		{"GET", "/sync/files/{id}", member, a.readFile},
+		{"GET", "/sync/files/{id}", member, a.authorized(a.readFile)},
 		{"PUT", "/sync/files/{id}", writer, a.replaceFile},
-		{"DELETE", "/sync/files/{id}", writer, a.deleteFile},
+		{"DELETE", "/sync/files/{id}", writer, a.authorized(a.deleteFile)},
 		{"GET", "/sync/manifest", member, a.manifest},
-		{"GET", "/sync/changes", member, a.followChanges},
+		{"GET", "/sync/changes", member, a.authorized(a.followChanges)},
 
 		{"POST", "/chat", writer, a.startChat},
-		{"GET", "/models", member, bare(a.listModels)},
+		{"GET", "/models", member, bare(a.authorized(a.listModels))},
 
-		{"GET", "/billing/status", member, bare(a.subscriptionGate)},
-		{"GET", "/billing/subscription", member, bare(a.subscription)},
-		{"POST", "/billing/trial", manager, a.startTrial},
+		{"GET", "/billing/status", member, bare(a.authorized(a.subscriptionGate))},
+		{"GET", "/billing/subscription", member, bare(a.authorized(a.subscription))},
+		{"POST", "/billing/trial", manager, a.authorized(a.startTrial)},
 		{"POST", "/billing/checkout", manager, a.checkout},
-		{"POST", "/billing/portal", manager, a.portal},
-		{"POST", "/billing/downgrade", manager, a.downgrade},
+		{"POST", "/billing/portal", manager, a.authorized(a.portal)},
+		{"POST", "/billing/downgrade", manager, a.authorized(a.downgrade)},
 		{"GET", "/billing/checkout/success", browser, a.checkoutSuccess},
 		{"GET", "/billing/checkout/cancel", browser, a.checkoutCancel},
 		{"POST", "/billing/webhook", signed, a.paymentWebhook},
 
-		{"GET", "/metering/org", member, bare(a.orgUsage)},
-		{"GET", "/metering/user", member, bare(a.ownUsage)},
-		{"GET", "/metering/quota", member, bare(a.quotaToday)},
+		{"GET", "/metering/org", member, bare(a.authorized(a.orgUsage))},
+		{"GET", "/metering/user", member, bare(a.authorized(a.ownUsage))},
+		{"GET", "/metering/quota", member, bare(a.authorized(a.quotaToday))},
 
 		{"GET", "/connector-providers", open, bare(a.listProviders)},
 		{"GET", "/connectors", member, a.listConnectors},
 		{"POST", "/connectors", writer, a.createConnector},
-		{"GET", "/connectors/{instanceId}/credentials", member, bare(a.readCredentials)},
+		{"GET", "/connectors/{instanceId}/credentials", member, bare(a.authorized(a.readCredentials))},
 		{"POST", "/connectors/{instanceId}/credentials", writer, a.giveCredentials},
-		{"DELETE", "/connectors/{instanceId}", writer, a.deleteConnector},
+		{"DELETE", "/connectors/{instanceId}", writer, a.authorized(a.deleteConnector)},
 		{"POST", "/mcp-oauth/start", writer, a.startAuthorization},
-		{"GET", "/mcp-oauth/poll", member, a.pollAuthorization},
+		{"GET", "/mcp-oauth/poll", member, a.authorized(a.pollAuthorization)},
 		{"GET", "/mcp-oauth/authorize", browser, a.askToAuthorize},
 		{"POST", "/mcp-oauth/authorize", browser, a.confirmAuthorization},
 		{"GET", "/mcp-oauth/callback", browser, a.finishAuthorization},
@@ -138,7 +138,7 @@ func (a *api) routes() []row {
 		{"POST", "/updates", manager, a.publishRelease},
 		{"PATCH", "/updates/{id}", manager, a.changeRelease},
 		{"GET", "/updates/releases", manager, a.listReleases},
-		{"GET", "/updates/releases/{id}/rollout", manager, a.explainRollout},
+		{"GET", "/updates/releases/{id}/rollout", manager, a.authorized(a.explainRollout)},
 		{"GET", "/updates/adoption", manager, a.adoption},
 		{"GET", "/updates/feeds/electron/{file}", open, a.electronUpdates},
 		{"GET", "/updates/feeds/squirrel/darwin/{arch}/{version}", open, a.macUpdates},
@@ -147,7 +147,7 @@ func (a *api) routes() []row {
 		{"GET", "/updates/feeds/sparkle/appcast.xml", open, a.appcastUpdates},
 
 		{"GET", "/admin/organisations", operating, a.listOrganisations},
-		{"GET", "/admin/organisations/{id}", operating, bare(a.getOrganisation)},
+		{"GET", "/admin/organisations/{id}", operating, bare(a.authorized(a.getOrganisation))},
 		{"PUT", "/admin/organisations/{id}/subscription", operating, a.grant},
 		{"PUT", "/admin/organisations/{id}/members/{userId}/role", operating, a.setRole},
 
@@ -202,18 +202,12 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers a request. Nobody is refused as who they are presumed to be.
+// serve answers a request.
 func (a *api) serve(c *call, e *endpoint) error {
 	if !e.brief {
 		defer c.limit()()
 	}
-	err := a.attend(c, e)
-	if err != nil && c.actor.Presumed {
-		if refused := a.confirm(c); refused != nil {
-			return refused
-		}
-	}
-	return err
+	return a.confirmed(c, a.attend(c, e))
 }
 
 // attend takes a request through its guard and, where it brings a key, through
@@ -222,8 +216,8 @@ func (a *api) attend(c *call, e *endpoint) error {
 	if err := a.admit(c, e.Guard); err != nil {
 		return err
 	}
-	if c.actor.User != "" {
-		leave, err := a.crowd.enter(string(c.actor.User))
+	if c.caller.User != "" {
+		leave, err := a.crowd.enter(string(c.caller.User))
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"collab/app/changes"
+	"collab/domain/org"
 )
 
 // Times of a stream.
@@ -121,15 +122,15 @@ func streamHeaders(h http.Header) {
 // follow answers with a stream of what the subscription brings. Over HTTP/1.1 it
 // takes the connection over and leaves it to a goroutine of its own, which needs
 // little of what a request does.
-func (a *api) follow(c *call, sub *changes.Subscriber, first []byte) error {
+func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []byte) error {
 	c.endure()
 	h := c.Header()
 	streamHeaders(h)
 	f := &follower{
-		api: a, sub: sub, began: c.since, until: c.actor.Until, beat: c.since.Add(a.heartbeat()),
+		api: a, sub: sub, began: c.since, until: actor.Until, beat: c.since.Add(a.heartbeat()),
 		request: strings.Clone(c.id), address: c.address,
 	}
-	f.actor.user, f.actor.org = string(c.actor.User), string(c.actor.Org)
+	f.actor.user, f.actor.org = string(actor.User), string(actor.Org)
 	conn, err := c.hijack()
 	switch {
 	case err == nil:

@@ -43,6 +43,8 @@ type streaming struct {
 	feed  *changes.Feed
 	actor org.Actor
 	ended chan map[string]any // the log lines of streams
+
+	following handler // followChanges, for the actor
 }
 
 func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
@@ -76,9 +78,9 @@ func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
 	}
 	log := func(o *Options) { o.Feed, o.Log = s.feed, slog.New(slog.NewJSONHandler(s, nil)) }
 	s.api = serving(t, http.MethodGet, free, func(c *call) error {
-		c.actor = s.actor
-		return s.api.followChanges(c)
+		return s.following(c)
 	}, append([]func(*Options){log}, change...)...)
+	s.following = s.as(&s.actor, s.authorized(s.followChanges))
 	return s
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/idempotency"
 	"collab/app/objects"
 	"collab/domain/id"
@@ -81,14 +82,16 @@ func openOffice(t testing.TB, change ...func(*objects.Options)) *office {
 		options.Objects = objects.New(settings)
 		options.Idempotency = idempotency.New(core.Store, plain{}, core.Clock, &memory.Secrets{})
 	})
+	o.api.actorOf = func(ctx context.Context, c access.Caller) (org.Actor, error) { return core.Actor(ctx, c.Org, c.User) }
 	table := o.api.routes()
 	for i, r := range table {
 		if strings.HasPrefix(r.Path, prefix+"/sync/") {
 			table[i].Guard, table[i].Handle = open, func(c *call) error {
-				c.actor = o.actor(t, c.r.Header.Get("X-Actor"))
-				if err := r.Guard.check(c.actor); err != nil {
+				actor := o.actor(t, c.r.Header.Get("X-Actor"))
+				if err := r.Guard.check(actor); err != nil {
 					return err
 				}
+				c.caller = access.Caller{User: actor.User, Org: actor.Org}
 				return r.Handle(c)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"collab/app/tasks"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/task"
 )
 
@@ -147,7 +148,7 @@ func (c *call) replyTask(status int, t task.Task) error {
 
 // streamTasks answers with the tasks that run changes and calls each with. Like
 // other complete lists it takes its turn, before anything is changed.
-func (a *api) streamTasks(c *call, run func(each func(task.Task) error) error) error {
+func (a *api) streamTasks(c *call, run func(actor org.Actor, each func(task.Task) error) error) error {
 	return stream(a, c, params{}, page{}, keyOfTask, appendTask, run)
 }
 
@@ -220,17 +221,17 @@ func (a *api) listTasks(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfTask, appendTask, func(each func(task.Task) error) error {
-		return a.Tasks.List(c.r.Context(), c.actor, f, each)
+	return stream(a, c, q, p, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
+		return a.Tasks.List(c.r.Context(), actor, f, each)
 	})
 }
 
-func (a *api) getTask(c *call) error {
+func (a *api) getTask(c *call, actor org.Actor) error {
 	t, err := pathID[id.Task](c, "id", "Task")
 	if err != nil {
 		return err
 	}
-	found, err := a.Tasks.Get(c.r.Context(), c.actor, t)
+	found, err := a.Tasks.Get(c.r.Context(), actor, t)
 	if err != nil {
 		return err
 	}
@@ -251,7 +252,11 @@ func (a *api) createTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	made, err := a.Tasks.Create(c.r.Context(), c.actor, d)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	made, err := a.Tasks.Create(c.r.Context(), actor, d)
 	if err != nil {
 		return err
 	}
@@ -271,19 +276,23 @@ func (a *api) updateTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	changed, err := a.Tasks.Update(c.r.Context(), c.actor, t, ifMatch(c), p)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	changed, err := a.Tasks.Update(c.r.Context(), actor, t, ifMatch(c), p)
 	if err != nil {
 		return err
 	}
 	return c.replyTask(http.StatusOK, changed)
 }
 
-func (a *api) deleteTask(c *call) error {
+func (a *api) deleteTask(c *call, actor org.Actor) error {
 	t, err := pathID[id.Task](c, "id", "Task")
 	if err != nil {
 		return err
 	}
-	if err := a.Tasks.Delete(c.r.Context(), c.actor, t, ifMatch(c)); err != nil {
+	if err := a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)); err != nil {
 		return err
 	}
 	return c.succeed()
@@ -329,8 +338,8 @@ func (a *api) reorderTasks(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	return a.streamTasks(c, func(each func(task.Task) error) error {
-		return a.Tasks.Reorder(c.r.Context(), c.actor, named, each)
+	return a.streamTasks(c, func(actor org.Actor, each func(task.Task) error) error {
+		return a.Tasks.Reorder(c.r.Context(), actor, named, each)
 	})
 }
 
@@ -343,8 +352,8 @@ func (a *api) reprioritizeTasks(c *call) error {
 	if err != nil {
 		return err
 	}
-	return a.streamTasks(c, func(each func(task.Task) error) error {
-		return a.Tasks.Reprioritize(c.r.Context(), c.actor, changes, each)
+	return a.streamTasks(c, func(actor org.Actor, each func(task.Task) error) error {
+		return a.Tasks.Reprioritize(c.r.Context(), actor, changes, each)
 	})
 }
 
@@ -386,7 +395,7 @@ func (a *api) taskHistory(c *call) error {
 		return err
 	}
 	after := task.ChangePosition{At: p.after.At, ID: id.Entry(p.after.ID)}
-	return stream(a, c, q, p, keyOfChange, viewed(viewChange), func(each func(task.Change) error) error {
-		return a.Tasks.History(c.r.Context(), c.actor, t, after, p.fetch(), each)
+	return stream(a, c, q, p, keyOfChange, viewed(viewChange), func(actor org.Actor, each func(task.Change) error) error {
+		return a.Tasks.History(c.r.Context(), actor, t, after, p.fetch(), each)
 	})
 }

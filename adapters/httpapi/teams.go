@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/team"
 )
 
@@ -49,19 +50,17 @@ func (a *api) listTeams(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Teams.List(c.r.Context(), c.actor)
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfTeam, viewed(viewTeam), each(all, p, keyOfTeam))
+	return stream(a, c, q, p, keyOfTeam, viewed(viewTeam), complete(p, keyOfTeam, func(actor org.Actor) ([]team.Team, error) {
+		return a.Teams.List(c.r.Context(), actor)
+	}))
 }
 
-func (a *api) getTeam(c *call) error {
+func (a *api) getTeam(c *call, actor org.Actor) error {
 	t, err := pathID[id.Team](c, "id", "Team")
 	if err != nil {
 		return err
 	}
-	found, err := a.Teams.Get(c.r.Context(), c.actor, t)
+	found, err := a.Teams.Get(c.r.Context(), actor, t)
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,11 @@ func (a *api) createTeam(c *call) error {
 	if err := o.err(rules); err != nil {
 		return err
 	}
-	made, err := a.Teams.Create(c.r.Context(), c.actor, d)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	made, err := a.Teams.Create(c.r.Context(), actor, d)
 	if err != nil {
 		return err
 	}
@@ -105,19 +108,23 @@ func (a *api) updateTeam(c *call) error {
 	if err := o.err(rules); err != nil {
 		return err
 	}
-	changed, err := a.Teams.Update(c.r.Context(), c.actor, t, p)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	changed, err := a.Teams.Update(c.r.Context(), actor, t, p)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, viewTeam(changed))
 }
 
-func (a *api) deleteTeam(c *call) error {
+func (a *api) deleteTeam(c *call, actor org.Actor) error {
 	t, err := pathID[id.Team](c, "id", "Team")
 	if err != nil {
 		return err
 	}
-	if err := a.Teams.Delete(c.r.Context(), c.actor, t); err != nil {
+	if err := a.Teams.Delete(c.r.Context(), actor, t); err != nil {
 		return err
 	}
 	return c.succeed()
@@ -132,11 +139,9 @@ func (a *api) listTeamMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.Teams.Members(c.r.Context(), c.actor, t)
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfTeamMember, viewed(viewTeamMember), each(all, p, keyOfTeamMember))
+	return stream(a, c, q, p, keyOfTeamMember, viewed(viewTeamMember), complete(p, keyOfTeamMember, func(actor org.Actor) ([]team.Profile, error) {
+		return a.Teams.Members(c.r.Context(), actor, t)
+	}))
 }
 
 func (a *api) addTeamMember(c *call) error {
@@ -152,14 +157,18 @@ func (a *api) addTeamMember(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	added, err := a.Teams.AddMember(c.r.Context(), c.actor, t, user)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	added, err := a.Teams.AddMember(c.r.Context(), actor, t, user)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, viewTeamMember(added))
 }
 
-func (a *api) removeTeamMember(c *call) error {
+func (a *api) removeTeamMember(c *call, actor org.Actor) error {
 	t, err := pathID[id.Team](c, "id", "Team")
 	if err != nil {
 		return err
@@ -168,7 +177,7 @@ func (a *api) removeTeamMember(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Teams.RemoveMember(c.r.Context(), c.actor, t, user); err != nil {
+	if err := a.Teams.RemoveMember(c.r.Context(), actor, t, user); err != nil {
 		return err
 	}
 	return c.succeed()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"collab/app/access"
 	"collab/domain/id"
 	"collab/domain/org"
 )
@@ -16,15 +17,15 @@ func TestACallerWhoDoesNotTakeListsKeepsNobodyElseFromTheirs(t *testing.T) {
 		more := make(chan struct{})
 		var a *api
 		a = serving(t, http.MethodGet, open, func(c *call) error {
-			c.actor = org.Actor{User: id.User(c.r.Header.Get("X-User"))}
+			c.caller = access.Caller{User: id.User(c.r.Header.Get("X-User"))}
 			q, p, err := c.listing()
 			if err != nil {
 				return err
 			}
 			key := func(int) position { return position{ID: someID} }
 			write := func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil }
-			return stream(a, c, q, p, key, write, func(func(int) error) error {
-				running[c.actor.User]++
+			return stream(a, c, q, p, key, write, func(actor org.Actor, _ func(int) error) error {
+				running[actor.User]++
 				<-more
 				return nil
 			})

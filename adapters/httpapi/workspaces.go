@@ -6,6 +6,7 @@ import (
 
 	"collab/app/workspaces"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/workspace"
 )
 
@@ -40,19 +41,17 @@ func (a *api) listWorkspaces(c *call) error {
 	if text, given := q.get("teamId"); given {
 		in = selected[id.Team](text)
 	}
-	all, err := a.Workspaces.List(c.r.Context(), c.actor, in)
-	if err != nil {
-		return err
-	}
-	return stream(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), each(all, p, keyOfWorkspace))
+	return stream(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), complete(p, keyOfWorkspace, func(actor org.Actor) ([]workspaces.Placed, error) {
+		return a.Workspaces.List(c.r.Context(), actor, in)
+	}))
 }
 
-func (a *api) getWorkspace(c *call) error {
+func (a *api) getWorkspace(c *call, actor org.Actor) error {
 	w, err := pathID[id.Workspace](c, "id", "Workspace")
 	if err != nil {
 		return err
 	}
-	found, err := a.Workspaces.Get(c.r.Context(), c.actor, w)
+	found, err := a.Workspaces.Get(c.r.Context(), actor, w)
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,11 @@ func (a *api) createWorkspace(c *call) error {
 	if err := o.err(rules); err != nil {
 		return err
 	}
-	made, err := a.Workspaces.Create(c.r.Context(), c.actor, d)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	made, err := a.Workspaces.Create(c.r.Context(), actor, d)
 	if err != nil {
 		return err
 	}
@@ -99,19 +102,23 @@ func (a *api) updateWorkspace(c *call) error {
 	if err := o.err(rules); err != nil {
 		return err
 	}
-	changed, err := a.Workspaces.Update(c.r.Context(), c.actor, w, p)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	changed, err := a.Workspaces.Update(c.r.Context(), actor, w, p)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, viewWorkspace(changed))
 }
 
-func (a *api) deleteWorkspace(c *call) error {
+func (a *api) deleteWorkspace(c *call, actor org.Actor) error {
 	w, err := pathID[id.Workspace](c, "id", "Workspace")
 	if err != nil {
 		return err
 	}
-	if err := a.Workspaces.Delete(c.r.Context(), c.actor, w); err != nil {
+	if err := a.Workspaces.Delete(c.r.Context(), actor, w); err != nil {
 		return err
 	}
 	return c.succeed()
@@ -130,7 +137,11 @@ func (a *api) moveWorkspace(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	moved, err := a.Workspaces.Move(c.r.Context(), c.actor, w, to)
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	moved, err := a.Workspaces.Move(c.r.Context(), actor, w, to)
 	if err != nil {
 		return err
 	}
@@ -146,7 +157,11 @@ func (a *api) orderWorkspaces(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	if err := a.Workspaces.SetOrder(c.r.Context(), c.actor, named); err != nil {
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	if err := a.Workspaces.SetOrder(c.r.Context(), actor, named); err != nil {
 		return err
 	}
 	return c.succeed()

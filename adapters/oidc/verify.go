@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	leeway   = time.Minute // by which clocks may differ
-	maxToken = 16 << 10    // bytes
+	leeway   = identity.Leeway
+	maxToken = 16 << 10 // bytes
 )
 
 var _ ports.IdentityTokens = (*Provider)(nil)

@@ -59,12 +59,23 @@ type seat struct {
 	user id.User
 }
 
-// verified is a token whose signature was checked, with whom it stands for.
+// Caller is whom a bearer token stands for. It says nothing of what they may do:
+// Authorize does.
+type Caller struct {
+	User id.User
+	Org  id.Org // empty: without an organisation
+
+	claims   session.Claims // of a service token
+	expires  time.Time      // when the token does
+	accepted time.Time      // from when on it is refused; an identity token's has identity.Leeway
+}
+
+func (c Caller) seat() seat { return seat{c.Org, c.User} }
+
+// verified is a token whose signature was checked.
 type verified struct {
-	seat
-	claims  session.Claims // of a service token
-	expires time.Time      // when the token does
-	until   time.Time      // when an identity token is to be verified again; zero for a service token
+	Caller
+	until time.Time // when an identity token is to be verified again; zero for a service token
 }
 
 // sighting is what was found for a seat at an epoch of its organisation. It
@@ -85,47 +96,51 @@ func New(o Options) *Access {
 	}
 }
 
-// Authenticate returns whom a bearer token of either kind stands for, as the
-// records say at this moment: Unauthenticated for a token that does not count
-// or whose user is gone, Forbidden for the token of a removed member.
-func (a *Access) Authenticate(ctx context.Context, bearer string) (org.Actor, error) {
+// Verify returns whom a bearer token of either kind stands for: Unauthenticated for
+// a token that does not count or whose user is gone. A token without an
+// organisation stands for the user in the one that they used last.
+func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	v, err := a.verify(ctx, bearer)
-	if err != nil {
-		return org.Actor{}, err
+	if err == nil && v.Org == "" {
+		v.Org, err = a.roam(ctx, v.User)
 	}
-	var actor org.Actor
-	if v.org == "" {
-		actor, err = a.roam(ctx, v.user)
-	} else {
-		actor, err = a.look(ctx, v.seat)
-	}
-	actor.Until = v.expires
-	return actor, err
+	return v.Caller, err
 }
 
-// Presume returns whom a token stood for when it was last looked at, as far as
-// that is remembered, without a look at the records. Who that is may have left
-// since: nothing may be done or said in their name but what asks whether the
-// organisation's epoch is still actor.Sight.Epoch.
-func (a *Access) Presume(bearer string) (actor org.Actor, known bool) {
-	if bearer == "" || len(bearer) > maxToken {
-		return org.Actor{}, false
-	}
-	v, known, err := a.remember(sha256.Sum256([]byte(bearer)), a.Clock.Now())
-	if !known || err != nil || v.org == "" {
-		return org.Actor{}, false
-	}
-	s, known := a.sightings.get(v.seat)
+// Presume returns the actor that was found for the caller last, as far as that is
+// remembered, without a look at the records. It may have changed since: nothing may be
+// done or said in its name but what asks whether the organisation's epoch is still
+// actor.Sight.Epoch.
+func (a *Access) Presume(c Caller) (actor org.Actor, known bool) {
+	s, known := a.sightings.get(c.seat())
 	if !known || s.err != nil {
 		return org.Actor{}, false
 	}
 	actor = s.actor
-	actor.Until, actor.Presumed = v.expires, true
+	actor.Until, actor.Presumed = c.expires, true
 	return actor, true
 }
 
+// Authorize returns the actor that the caller is by the records of this moment:
+// Unauthenticated once the token has expired or the user is gone, Forbidden for a
+// removed member and in a closed organisation.
+func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
+	if !a.Clock.Now().Before(c.accepted) {
+		return org.Actor{}, badToken(nil)
+	}
+	var actor org.Actor
+	var err error
+	if c.Org == "" {
+		actor.User, err = c.User, a.known(ctx, c.User)
+	} else {
+		actor, err = a.look(ctx, c.seat())
+	}
+	actor.Until = c.expires
+	return actor, err
+}
+
 // Again returns the actor as the records say at this moment, for work that has
-// gone on for a while since Authenticate: Unauthenticated when the token has
+// gone on for a while since Authorize: Unauthenticated when the token has
 // expired meanwhile or the user is gone, Forbidden for a removed member.
 func (a *Access) Again(ctx context.Context, actor org.Actor) (org.Actor, error) {
 	if !actor.Until.IsZero() && !a.Clock.Now().Before(actor.Until) {
@@ -158,16 +173,18 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 		if !claims.Valid(now) {
 			return verified{}, badToken(nil)
 		}
-		v = verified{seat: seat{claims.Org, claims.User}, claims: claims, expires: claims.ExpiresAt}
+		v.Caller = Caller{User: claims.User, Org: claims.Org, claims: claims, expires: claims.ExpiresAt, accepted: claims.ExpiresAt}
 	} else {
 		claims, err := a.Identity.Verify(ctx, bearer)
 		if err != nil {
 			return verified{}, err
 		}
-		if v.seat, err = a.recognise(ctx, claims); err != nil {
+		at, err := a.recognise(ctx, claims)
+		if err != nil {
 			return verified{}, err
 		}
-		v.expires, v.until = claims.ExpiresAt, now.Add(trust)
+		v.Caller = Caller{User: at.user, Org: at.org, expires: claims.ExpiresAt, accepted: claims.ExpiresAt.Add(identity.Leeway)}
+		v.until = now.Add(trust)
 		if claims.ExpiresAt.Before(v.until) {
 			v.until = claims.ExpiresAt
 		}
@@ -227,24 +244,26 @@ func (a *Access) recognise(ctx context.Context, claims identity.Claims) (seat, e
 	return seat{user: in.user.ID}, nil
 }
 
-// roam finds the actor of a token without organisation: the most recently used
-// membership's, else one without organisation.
-func (a *Access) roam(ctx context.Context, user id.User) (org.Actor, error) {
-	u, err := a.Store.Directory().Users().Get(ctx, user)
-	if fault.Is(err, fault.NotFound) || err == nil && u.Deleted() {
-		return org.Actor{}, badToken(nil)
-	}
-	if err != nil {
-		return org.Actor{}, err
+// roam returns the organisation for a token without one: that of the most recently
+// used membership, else none.
+func (a *Access) roam(ctx context.Context, user id.User) (id.Org, error) {
+	if err := a.known(ctx, user); err != nil {
+		return "", err
 	}
 	m, err := recent(ctx, a.Store, user)
-	if err != nil {
-		return org.Actor{}, err
+	if err != nil || m == nil {
+		return "", err
 	}
-	if m == nil {
-		return org.Actor{User: user}, nil
+	return m.Org, nil
+}
+
+// known decides whether the user is there.
+func (a *Access) known(ctx context.Context, user id.User) error {
+	u, err := a.Store.Directory().Users().Get(ctx, user)
+	if fault.Is(err, fault.NotFound) || err == nil && u.Deleted() {
+		return badToken(nil)
 	}
-	return a.look(ctx, seat{m.Org, user})
+	return err
 }
 
 // recent returns the membership in an open organisation that the user used
@@ -300,11 +319,7 @@ func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
 
 func (a *Access) observe(ctx context.Context, at seat, epoch int64) (org.Actor, error) {
 	dir, work := a.Store.Directory(), a.Store.Work()
-	u, err := dir.Users().Get(ctx, at.user)
-	if fault.Is(err, fault.NotFound) || err == nil && u.Deleted() {
-		return org.Actor{}, badToken(nil)
-	}
-	if err != nil {
+	if err := a.known(ctx, at.user); err != nil {
 		return org.Actor{}, err
 	}
 	o, err := dir.Organisations().Get(ctx, at.org)

@@ -21,6 +21,10 @@ type Claims struct {
 	ExpiresAt time.Time
 }
 
+// Leeway is how far the provider's clock may be off ours: a token is accepted for so
+// long before it was issued and after it has expired.
+const Leeway = time.Minute
+
 // Stamp orders the provider's messages about one record. Messages come late,
 // twice and in any order; the record keeps the stamp of the latest one that it
 // reflects, and only a later one changes it.

@@ -34,6 +34,7 @@ func rules(groups []group, reasons map[string]string) map[string]func(*tree) []f
 		ruleTags:      checkTags,
 		ruleFields:    checkFields,
 		ruleRestore:   checkRestore,
+		ruleActor:     checkActor,
 		rulePorts:     checkPorts,
 		ruleMethods:   checkMethods,
 		ruleSignature: checkSignatures,

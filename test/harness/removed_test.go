@@ -112,7 +112,12 @@ func TestATokenOfAClosedOrganisationActsInNoOther(t *testing.T) {
 	exchange := presenting(t, c)
 	signIn := func(organisation string) (org.Actor, error) {
 		claims := identity.Claims{Subject: "user_1", Org: organisation, OrgRole: "member", IssuedAt: start, ExpiresAt: start.Add(time.Hour)}
-		return exchange(claims).Authenticate(t.Context(), "token")
+		a := exchange(claims)
+		caller, err := a.Verify(t.Context(), "token")
+		if err != nil {
+			return org.Actor{}, err
+		}
+		return a.Authorize(t.Context(), caller)
 	}
 	if actor, err := signIn("org_open"); err != nil || actor.Org == "" {
 		t.Fatalf("got %+v, %v", actor, err)

@@ -510,8 +510,11 @@ func (c *call) enter() error {
 		}
 		bearer = c.person.token
 	}
-	var err error
-	if c.actor, err = c.Access.Authenticate(c.ctx, bearer); err != nil || c.act.anywhere {
+	caller, err := c.Access.Verify(c.ctx, bearer)
+	if err != nil {
+		return err
+	}
+	if c.actor, err = c.Access.Authorize(c.ctx, caller); err != nil || c.act.anywhere {
 		return err
 	}
 	return c.actor.Belongs()

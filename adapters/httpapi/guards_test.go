@@ -1,0 +1,163 @@
+package httpapi
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/domain/org"
+	"collab/domain/session"
+)
+
+// rowOf is an interface with a row of a test's own, for a member who is remembered.
+func rowOf(t *testing.T, method string, g guard, handle func(*api) handler) *known {
+	t.Helper()
+	w := newKnown(t, Rates{})
+	router, err := w.router([]row{{method, "/test", g, handle(w.api)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.inner = router
+	return w
+}
+
+// request sends a request whose body ends with a call of meanwhile.
+func (w *known) request(body string, meanwhile func(), change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := post("/test", "")
+	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), atEnd(meanwhile)))
+	r.ContentLength = int64(len(body))
+	r.Header.Set("Authorization", "Bearer token")
+	for _, fn := range change {
+		fn(r)
+	}
+	return send(w, r)
+}
+
+// atEnd is the end of a body that does something when it is read.
+type atEnd func()
+
+func (r atEnd) Read([]byte) (int, error) {
+	r()
+	return 0, io.EOF
+}
+
+func TestRightsAreThoseAfterTheBodyHasCome(t *testing.T) {
+	for about, c := range map[string]struct {
+		change func(w *known)
+		body   string
+		status int
+		acted  bool
+	}{
+		"nothing has changed":         {func(*known) {}, `{}`, 200, true},
+		"others have come":            {func(w *known) { w.change(func(m org.Membership) org.Membership { return m }) }, `{}`, 200, true},
+		"they were removed":           {(*known).remove, `{}`, 403, false},
+		"they were demoted":           {func(w *known) { w.change(func(m org.Membership) org.Membership { return m.WithRole(org.Member) }) }, `{}`, 403, false},
+		"the token has expired":       {func(*known) { time.Sleep(time.Second) }, `{}`, 401, false},
+		"they were removed, bad body": {(*known).remove, `{`, 403, false},
+		"a bad body":                  {func(*known) {}, `{`, 400, false},
+	} {
+		for _, keyed := range []bool{false, true} {
+			t.Run(about, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					acts := 0
+					w := rowOf(t, http.MethodPost, owner, func(a *api) handler {
+						return func(c *call) error {
+							if _, err := c.fields(); err != nil {
+								return err
+							}
+							actor, err := a.authorize(c)
+							if err != nil {
+								return err
+							}
+							if actor.Role != org.Owner || actor.User != someID || actor.Address == "" {
+								t.Errorf("the actor is %+v", actor)
+							}
+							acts++
+							return c.succeed()
+						}
+					})
+					time.Sleep(session.Lifetime - time.Second)
+					w.request(`{}`, func() {})
+					acts = 0
+					key := func(r *http.Request) {
+						if keyed {
+							r.Header.Set("Idempotency-Key", "k")
+						}
+					}
+					if got := w.request(c.body, func() { c.change(w) }, key); got.Code != c.status || (acts == 1) != c.acted {
+						t.Errorf("%d %s, it acted %d times", got.Code, got.Body, acts)
+					}
+					if c.acted && keyed {
+						w.remove()
+						refused(t, w.request(c.body, func() {}, key), http.StatusForbidden)
+						w.change(func(m org.Membership) org.Membership { return m })
+						if got := w.request(c.body, func() {}, key); got.Header().Get("Idempotent-Replayed") != "true" || acts != 1 {
+							t.Errorf("the first answer is not there again: %d %s, it acted %d times", got.Code, got.Body, acts)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestWhoIsRefusedByAKeyMayUseItLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := rowOf(t, http.MethodPost, writer, func(a *api) handler {
+			return a.authorized(func(c *call, _ org.Actor) error { return c.succeed() })
+		})
+		w.request(`{}`, func() {})
+		key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "k") }
+		refused(t, w.request(`{}`, w.remove, key), http.StatusForbidden)
+		w.change(func(m org.Membership) org.Membership { return m })
+		if got := w.request(`{}`, func() {}, key); got.Code != 200 || got.Header().Get("Idempotent-Replayed") != "" {
+			t.Errorf("%d %s %v", got.Code, got.Body, got.Header())
+		}
+	})
+}
+
+func TestAListIsForWhomItsTurnFinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		more := make(chan struct{})
+		w := rowOf(t, http.MethodPost, member, func(a *api) handler {
+			return func(c *call) error {
+				return stream(a, c, params{}, page{}, func(int) position { return position{} }, func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil },
+					func(_ org.Actor, each func(int) error) error {
+						<-more
+						return each(1)
+					})
+			}
+		})
+		answers := make(chan *httptest.ResponseRecorder, maxLists+1)
+		for range maxLists + 1 {
+			go func() { answers <- w.request(`{}`, func() {}) }()
+			synctest.Wait()
+		}
+		w.remove()
+		for range maxLists {
+			more <- struct{}{}
+			if got := <-answers; got.Code != 200 {
+				t.Errorf("a list that had begun is %d %s", got.Code, got.Body)
+			}
+		}
+		refused(t, <-answers, http.StatusForbidden)
+	})
+}
+
+func TestABodyThatIsReadAfterItsCallerWasAuthorizedIsAMistake(t *testing.T) {
+	a := serving(t, http.MethodPost, open, nil)
+	defer func() {
+		if recover() == nil {
+			t.Error("it goes unnoticed")
+		}
+	}()
+	c := &call{r: post("/test", `{}`), w: httptest.NewRecorder(), route: &endpoint{}}
+	if _, err := a.authorize(c); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = c.read(maxBody)
+}
