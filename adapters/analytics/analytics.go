@@ -27,7 +27,7 @@ func (l *Log) Record(g chat.Generation) {
 	l.log.LogAttrs(context.Background(), slog.LevelInfo, "generation",
 		slog.String("id", string(g.ID)), slog.String("org", string(g.Org)), slog.String("user", string(g.User)),
 		slog.String("model", g.Model), slog.String("provider", g.Provider),
-		slog.Time("began", g.Began), slog.Duration("firstChunk", g.FirstChunk), slog.Duration("took", g.Took),
+		slog.Time("began", g.Began), slog.Float64("first_chunk_seconds", g.FirstChunk.Seconds()), slog.Float64("duration_seconds", g.Took.Seconds()),
 		slog.Int64("inputTokens", g.Usage.Input), slog.Int64("outputTokens", g.Usage.Output),
 		slog.Int64("cacheReadTokens", g.Usage.CacheRead), slog.Int64("cacheMadeTokens", g.Usage.CacheMade),
 		slog.Int64("searches", g.Usage.Searches), slog.String("usageSource", string(g.Provenance)),

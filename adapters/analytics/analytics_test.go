@@ -60,7 +60,7 @@ func TestTheLogHasALineForEachCall(t *testing.T) {
 	want := map[string]any{
 		"level": "INFO", "msg": "generation",
 		"id": "019a0000-0000-7000-8000-000000000001", "org": "019a0000-0000-7000-8000-000000000002", "user": "019a0000-0000-7000-8000-000000000003",
-		"model": "claude-sonnet-5-5", "provider": "anthropic", "began": "2026-01-02T03:04:05.678Z", "firstChunk": 250e6, "took": 1500e6,
+		"model": "claude-sonnet-5-5", "provider": "anthropic", "began": "2026-01-02T03:04:05.678Z", "first_chunk_seconds": 0.25, "duration_seconds": 1.5,
 		"inputTokens": 1230., "outputTokens": 45., "cacheReadTokens": 200., "cacheMadeTokens": 30., "searches": 2., "usageSource": "provider",
 		"outcome": "completed", "failure": "", "stop": "end_turn", "tools": 3., "webSearch": true, "attempts": 2.,
 	}

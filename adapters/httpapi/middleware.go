@@ -122,7 +122,7 @@ const RequestLine = "request"
 func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handler, at time.Time) {
 	line := slog.NewRecord(at, level, RequestLine, 0)
 	line.AddAttrs(
-		slog.Duration("duration", at.Sub(c.since)),
+		slog.Float64("duration_seconds", at.Sub(c.since).Seconds()),
 		slog.Int64("bytes", c.bytes),
 		slog.String("request", c.id),
 		slog.String("address", c.address))

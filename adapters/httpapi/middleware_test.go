@@ -88,7 +88,7 @@ func TestEveryRequestHasOneLineInTheLogWithoutSecrets(t *testing.T) {
 	}
 	delete(all[0], "time")
 	if got, want := fmt.Sprint(all[0]), fmt.Sprint(map[string]any{
-		"level": "INFO", "msg": "request", "method": "POST", "route": "/test", "status": 200, "duration": 1.5e6, "bytes": len(success),
+		"level": "INFO", "msg": "request", "method": "POST", "route": "/test", "status": 200, "duration_seconds": 0.0015, "bytes": len(success),
 		"request": "r-1", "address": "192.0.2.1", "user": "user-1", "org": "org-1",
 	}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -358,7 +358,7 @@ func (f *follower) close(why changes.Reason) {
 	a, ctx := f.api, context.Background()
 	a.ends.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(why))))
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "stream ended",
-		slog.String("reason", string(why)), slog.Duration("duration", a.Now().Sub(f.began)), slog.Int("events", f.sent),
+		slog.String("reason", string(why)), slog.Float64("duration_seconds", a.Now().Sub(f.began).Seconds()), slog.Int("events", f.sent),
 		slog.String("request", f.request), slog.String("address", f.address),
 		slog.String("user", f.actor.user), slog.String("org", f.actor.org))
 }

@@ -86,7 +86,7 @@ type Config struct {
 	ReleaseOrgs  []string `env:"COLLAB_RELEASE_ORGS" help:"ids of the organisations that may publish releases of the desktop application, comma separated; empty: in development all, in production none"`
 	ReleaseHosts []string `env:"COLLAB_RELEASE_HOSTS" help:"hosts that releases may be downloaded from, comma separated; empty: any"`
 	LogLevel     string   `env:"COLLAB_LOG_LEVEL" help:"debug, info, warn or error" or:"info"`
-	LogFormat    string   `env:"COLLAB_LOG_FORMAT" help:"json or text" or:"json"`
+	LogFormat    string   `env:"COLLAB_LOG_FORMAT" help:"json or text" or:"text; json in production"`
 
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
 	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces" or:"collabd"`
@@ -137,14 +137,16 @@ func (c *Config) fill() {
 	def(&c.Heartbeat, "30s")
 	def(&c.Retention, "168h")
 	def(&c.LogLevel, "info")
-	def(&c.LogFormat, "json")
 	def(&c.ServiceName, "collabd")
 	if c.IdentitySignInURL != "" {
 		def(&c.IdentityCookie, "__session")
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	c.AppURL = strings.TrimRight(c.AppURL, "/")
-	if !c.Production() {
+	if c.Production() {
+		def(&c.LogFormat, "json")
+	} else {
+		def(&c.LogFormat, "text")
 		def(&c.DatabaseURL, "sqlite://"+filepath.Join(c.DataDir, "collab.db"))
 		if databaseKind(c.DatabaseURL) == "memory" {
 			def(&c.BlobURL, "mem://") // files that no record names are of no use

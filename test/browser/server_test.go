@@ -69,7 +69,7 @@ func startServer(t *testing.T, settings ...string) *server {
 	log := &transcript{address: make(chan string, 1)}
 	command := exec.Command(path)
 	command.Env = append([]string{
-		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + t.TempDir(), "COLLAB_ADMIN_SECRET=" + adminSecret,
+		"COLLAB_LOG_FORMAT=json", "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + t.TempDir(), "COLLAB_ADMIN_SECRET=" + adminSecret,
 		"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"),
 	}, settings...)
 	command.Stdout, command.Stderr = log, log

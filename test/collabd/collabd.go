@@ -102,7 +102,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	s := &Server{Dir: filepath.Join(dir, "data")}
 	s.settings = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
-		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off",
+		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off", "COLLAB_LOG_FORMAT=json",
 	}, settings...)
 	url, err := s.start()
 	if err != nil {

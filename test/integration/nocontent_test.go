@@ -290,7 +290,7 @@ func inLog(t *testing.T, log []byte, ada collabd.Client) {
 			has(t, "the log", e, map[string]any{
 				"provider": "anthropic", "inputTokens": 47, "outputTokens": 70, "cacheReadTokens": 30, "cacheMadeTokens": 5,
 				"searches": 1, "usageSource": "provider", "tools": 1, "webSearch": true, "attempts": 1,
-			}, "firstChunk", "took")
+			}, "first_chunk_seconds", "duration_seconds")
 		}
 	}
 	if !whole || !maps.Equal(found, outcomes()) {

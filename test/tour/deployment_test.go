@@ -61,7 +61,7 @@ func development(t *testing.T, settings ...string) *service {
 	t.Helper()
 	dir := t.TempDir()
 	return launch(t, dir, "exec "+filepath.Join(binaries(t), "collabd"), append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + filepath.Join(dir, "data"),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_LOG_FORMAT=json", "COLLAB_DATA_DIR=" + filepath.Join(dir, "data"),
 	}, settings...)...)
 }
 

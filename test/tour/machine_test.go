@@ -89,7 +89,7 @@ type service struct {
 	more *sync.Cond      // of mu: the log has grown or ended
 }
 
-var listening = regexp.MustCompile(`"msg":"listening".*"address":"127\.0\.0\.1:(\d+)"`)
+var listening = regexp.MustCompile(`\blistening\b.*\baddress["=:]+127\.0\.0\.1:(\d+)`)
 
 // launch runs lines that become a server, and waits until it listens.
 func launch(t *testing.T, dir, lines string, environ ...string) *service {
