@@ -101,10 +101,10 @@ func cause(err error) int {
 }
 
 // disordered reports whether a transaction failed only because of others at the
-// same time, or because of an error that fn passed over although Postgres goes
+// same time or in it, or because of an error that fn passed over although Postgres goes
 // on with nothing after one. Fn meets that again if it is not from others.
 func disordered(err error) bool {
-	if errors.Is(err, pgx.ErrTxCommitRollback) {
+	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, errUndone) {
 		return true
 	}
 	var pg *pgconn.PgError

@@ -192,12 +192,12 @@ func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 	case 0:
 		return found, nil
 	case 1:
-		until, err := uninterrupted(ctx, db.read)
-		if err != nil {
-			return nil, err
-		}
 		o := string(known[0])
-		return found, each(until, db.read, "Organisation", scanMark, note, marks+"? WHERE o.id = ?", o, o)
+		r, ok, err := row(ctx, db.read, "Organisation", scanMark, marks+"? WHERE o.id = ?", o, o)
+		if ok {
+			found[r.org] = r.mark
+		}
+		return found, err
 	default:
 		return found, each(ctx, acrossHeads.on(db.read), "Organisation", scanMark, note,
 			marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
@@ -216,11 +216,11 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 	case 0:
 		return epochs, nil
 	case 1:
-		until, err := uninterrupted(ctx, db.read)
-		if err != nil {
-			return nil, err
+		r, ok, err := row(ctx, db.read, "Organisation", scanEpoch, "SELECT id, epoch FROM organisations WHERE id = ?", string(known[0]))
+		if ok {
+			epochs[r.org] = r.epoch
 		}
-		return epochs, each(until, db.read, "Organisation", scanEpoch, note, "SELECT id, epoch FROM organisations WHERE id = ?", string(known[0]))
+		return epochs, err
 	default:
 		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note,
 			"SELECT id, epoch FROM organisations WHERE "+db.dialect.in("id", "uuid"), list(db.dialect, known))

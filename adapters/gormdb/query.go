@@ -19,7 +19,11 @@ type scanner interface{ Scan(dest ...any) error }
 // each runs a query and calls fn with its rows, which stream. Fn's error ends
 // it and comes back as it is.
 func each[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), fn func(R) error, text string, args ...any) error {
-	rows, err := query(ctx, db, text, args)
+	return eachOn(ctx, db, db.Statement.ConnPool, what, scan, fn, text, args...)
+}
+
+func eachOn[R any](ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, scan func(scanner) (R, error), fn func(R) error, text string, args ...any) error {
+	rows, err := query(ctx, db, pool, text, args)
 	if err != nil {
 		return failed(ctx, err, what)
 	}
@@ -51,25 +55,28 @@ func all[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner
 // row runs a query for at most one row, to its end: that is when a statement
 // that writes has written.
 func row[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), query string, args ...any) (r R, found bool, err error) {
-	until, err := uninterrupted(ctx, db)
-	if err != nil {
-		return r, false, err
-	}
-	err = each(until, db, what, scan, func(one R) error {
+	note := func(one R) error {
 		r, found = one, true
 		return nil
-	}, query, args...)
-	return r, found, err
-}
-
-// uninterrupted is the context of a query that is over in no time. On SQLite
-// being ready for an end of the context takes two goroutines, and longer than a
-// look at a row.
-func uninterrupted(ctx context.Context, db *gorm.DB) (context.Context, error) {
-	if _, ok := db.Dialector.(sqliteDialector); !ok {
-		return ctx, nil
 	}
-	return context.WithoutCancel(ctx), ctx.Err()
+	if _, ok := db.Dialector.(sqliteDialector); !ok {
+		err = each(ctx, db, what, scan, note, query, args...)
+		return r, found, err
+	}
+	if err := ctx.Err(); err != nil {
+		return r, false, err
+	}
+	pool := db.Statement.ConnPool
+	if p, ok := pool.(*sql.DB); ok && ctx.Done() != nil {
+		c, err := p.Conn(ctx) // waits no longer than the context
+		if err != nil {
+			return r, false, failed(ctx, err, what)
+		}
+		defer c.Close()
+		pool = c
+	}
+	err = eachOn(unwatched{ctx}, db, pool, what, scan, note, query, args...)
+	return r, found, err
 }
 
 // get is row for a record that must be there.

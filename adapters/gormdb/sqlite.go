@@ -94,7 +94,7 @@ func (db *DB) openSQLite(o Options) error {
 	db.dialect = onSQLite
 	// The driver sets busy_timeout before the others, whatever their order.
 	common := []string{"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "temp_store(MEMORY)"}
-	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16000)")), true)
+	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16000)")))
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (db *DB) openSQLite(o Options) error {
 		return failed(context.Background(), err, "Database")
 	}
 	// Each reader has a cache of its own; what is in none of them the kernel has.
-	reader, err := openSQLitePool(sqliteDSN(path, "deferred", append(common, "query_only(1)", "cache_size(-4000)")), false)
+	reader, err := openSQLitePool(sqliteDSN(path, "deferred", append(common, "query_only(1)", "cache_size(-4000)")))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func CopySQLite(ctx context.Context, address, file string) (err error) {
 	}
 	// The pages in between are small ones, and the file beside the copy is not
 	// there for longer than it is written.
-	pool, err := openSQLitePool(sqliteDSN(path, "deferred", []string{"busy_timeout(10000)", "cache_size(-4000)"}), false)
+	pool, err := openSQLitePool(sqliteDSN(path, "deferred", []string{"busy_timeout(10000)", "cache_size(-4000)"}))
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func OpenCopy(ctx context.Context, file string) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := openSQLitePool(sqliteDSN(path, "deferred", []string{"query_only(1)", "trusted_schema(0)", "cell_size_check(1)"})+"&mode=ro&immutable=1", false)
+	pool, err := openSQLitePool(sqliteDSN(path, "deferred", []string{"query_only(1)", "trusted_schema(0)", "cell_size_check(1)"}) + "&mode=ro&immutable=1")
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package gormdb
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -101,7 +102,8 @@ func (j *joint) mark(statement string) error {
 }
 
 // undo undoes the part of who has the turn and returns what is left. SQLite ends
-// a whole transaction when it has no room for it, and then nothing is.
+// a whole transaction when it has no room for it, or when a statement that writes
+// is interrupted, and then nothing is.
 func (j *joint) undo() *joint {
 	if j.parties == 0 {
 		j.tx.Rollback()
@@ -109,11 +111,15 @@ func (j *joint) undo() *joint {
 	}
 	if err := j.mark("ROLLBACK TO part; RELEASE part"); err != nil {
 		j.tx.Rollback()
-		j.end(fault.Wrap(fault.Unavailable, err, "The database gave up the transaction"))
+		j.end(fault.Wrap(fault.Unavailable, errors.Join(errUndone, err), "The database gave up the transaction"))
 		return nil
 	}
 	return j
 }
+
+// errUndone is the error of the parties to a transaction that ended with a part
+// of another. They run again.
+var errUndone = errors.New("the transaction was undone with a part of it")
 
 func (j *joint) commit() { j.end(j.tx.Commit().Error) }
 

@@ -4,8 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"reflect"
+	"sync"
 
+	"modernc.org/libc"
 	sqlitedriver "modernc.org/sqlite"
+	sqlitecode "modernc.org/sqlite/lib"
 )
 
 // maxStatements bounds how many statements a connection keeps.
@@ -13,28 +17,27 @@ const maxStatements = 256
 
 // openSQLitePool opens a pool whose connections keep the statements that they
 // have parsed: parsing a short query takes longer than running it, and the
-// driver keeps nothing by itself. Where lasting is set, no statement is
-// interrupted when its context ends: one that writes would end the transaction,
-// which others may share.
-func openSQLitePool(dsn string, lasting bool) (*sql.DB, error) {
+// driver keeps nothing by itself. A statement is interrupted when its context
+// ends; one that writes ends its transaction then.
+func openSQLitePool(dsn string) (*sql.DB, error) {
 	c, err := sqlitedriver.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
-	return sql.OpenDB(keepingConnector{c, lasting}), nil
+	return sql.OpenDB(keepingConnector{c}), nil
 }
 
-type keepingConnector struct {
-	driver.Connector
-	lasting bool
-}
+type keepingConnector struct{ driver.Connector }
 
 func (k keepingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	c, err := k.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &keepingConn{sqliteConn: c.(sqliteConn), kept: map[string]*keptStatement{}, lasting: k.lasting}, nil
+	// The driver itself interrupts from a goroutine for each statement, and gives
+	// out what that takes to nobody.
+	handle := uintptr(reflect.ValueOf(c).Elem().FieldByName("db").Uint())
+	return &keepingConn{sqliteConn: c.(sqliteConn), handle: handle, kept: map[string]*keptStatement{}}, nil
 }
 
 // sqliteConn is what the driver's connections can do and database/sql makes use
@@ -54,9 +57,9 @@ type sqliteConn interface {
 // connection it is used by one goroutine at a time.
 type keepingConn struct {
 	sqliteConn
-	kept    map[string]*keptStatement
-	lasting bool
-	unsafe  bool // its commits may not wait for the disk though they should
+	handle uintptr // SQLite's own connection
+	kept   map[string]*keptStatement
+	unsafe bool // its commits may not wait for the disk though they should
 }
 
 // fleetingKey is of a context with which a fleeting transaction begins.
@@ -116,12 +119,40 @@ func (t fleetingTx) Rollback() error {
 	return t.Tx.Rollback()
 }
 
-// limit returns the context that a statement runs with.
-func (c *keepingConn) limit(ctx context.Context) context.Context {
-	if c.lasting {
-		return context.WithoutCancel(ctx)
+// unwatched is a context without an end for database/sql, which would start
+// goroutines to wait for it. The connection watches the one inside.
+type unwatched struct{ context.Context }
+
+// Done returns nil.
+func (unwatched) Done() <-chan struct{} { return nil }
+
+// watch interrupts the statement that runs when ctx ends, until end is called.
+func (c *keepingConn) watch(ctx context.Context) (end func()) {
+	if u, ok := ctx.(unwatched); ok {
+		ctx = u.Context
 	}
-	return ctx
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	var mu sync.Mutex
+	ended := false
+	stop := context.AfterFunc(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			tls := libc.NewTLS() // the connection's own is in use
+			defer tls.Close()
+			sqlitecode.Xsqlite3_interrupt(tls, c.handle)
+		}
+	})
+	return func() {
+		if stop() {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+	}
 }
 
 type keptStatement struct {
@@ -163,7 +194,8 @@ func (c *keepingConn) forget() {
 }
 
 func (c *keepingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	ctx = c.limit(ctx)
+	defer c.watch(ctx)()
+	ctx = context.WithoutCancel(ctx)
 	if s := c.statement(ctx, query); s != nil {
 		return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 	}
@@ -171,17 +203,24 @@ func (c *keepingConn) ExecContext(ctx context.Context, query string, args []driv
 }
 
 func (c *keepingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	ctx = c.limit(ctx)
+	end := c.watch(ctx)
+	ctx = context.WithoutCancel(ctx)
 	s := c.statement(ctx, query)
+	var rows driver.Rows
+	var err error
 	if s == nil {
-		return c.sqliteConn.QueryContext(ctx, query, args)
+		rows, err = c.sqliteConn.QueryContext(ctx, query, args)
+	} else {
+		rows, err = s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 	}
-	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 	if err != nil {
+		end()
 		return nil, err
 	}
-	s.busy = true
-	return &keptRows{sqliteRows: rows.(sqliteRows), of: s}, nil
+	if s != nil {
+		s.busy = true
+	}
+	return &keptRows{sqliteRows: rows.(sqliteRows), of: s, end: end}, nil
 }
 
 func (c *keepingConn) Close() error {
@@ -205,11 +244,15 @@ type sqliteRows interface {
 // keptRows give their statement back when they are closed.
 type keptRows struct {
 	sqliteRows
-	of *keptStatement
+	of  *keptStatement // nil: it is not kept
+	end func()         // of watching the context
 }
 
 func (r *keptRows) Close() error {
 	err := r.sqliteRows.Close()
-	r.of.busy = false
+	r.end()
+	if r.of != nil {
+		r.of.busy = false
+	}
 	return err
 }

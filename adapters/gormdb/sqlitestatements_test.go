@@ -9,7 +9,7 @@ import (
 
 func TestKeptStatements(t *testing.T) {
 	ctx := t.Context()
-	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "kept.db"), "immediate", nil), false)
+	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "kept.db"), "immediate", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func drain(t *testing.T, rows *sql.Rows) (all []int) {
 // TestPlansAreOfStatements asks for the plan of a LIKE, which SQLite would
 // otherwise plan by what its parameter begins with.
 func TestPlansAreOfStatements(t *testing.T) {
-	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "plans.db"), "immediate", nil), false)
+	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "plans.db"), "immediate", nil))
 	if err != nil {
 		t.Fatal(err)
 	}

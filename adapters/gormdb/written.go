@@ -78,16 +78,18 @@ func admit(db *gorm.DB, text string) (string, error) {
 	return p.text, db.Error
 }
 
-// query runs a statement that returns rows.
-func query(ctx context.Context, db *gorm.DB, text string, args []any) (*sql.Rows, error) {
+// query runs a statement that returns rows on a pool or a connection of db's.
+func query(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, text string, args []any) (*sql.Rows, error) {
 	if !asTheyAre(args) {
-		return db.WithContext(ctx).Raw(text, args...).Rows()
+		tx := db.WithContext(ctx)
+		tx.Statement.ConnPool = pool
+		return tx.Raw(text, args...).Rows()
 	}
 	said, err := admit(db, text)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.Statement.ConnPool.QueryContext(ctx, said, args...)
+	rows, err := pool.QueryContext(ctx, said, args...)
 	trace(ctx, db, said, err)
 	return rows, err
 }
