@@ -12,17 +12,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorilla/mux"
+
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
 )
 
 // Where an authorization takes people's browsers, and where authorization servers
-// read who asks.
+// read who asks. Below the last two each issuer has an address of its own.
 const (
 	AuthorizePath      = prefix + "/mcp-oauth/authorize"
 	CallbackPath       = prefix + "/mcp-oauth/callback"
-	ClientDocumentPath = prefix + "/mcp-oauth/client-metadata.json"
+	ClientDocumentPath = prefix + "/mcp-oauth/client-metadata"
 )
 
 // Bounds of what browsers bring, in bytes.
@@ -176,7 +178,7 @@ func (a *api) finishAuthorization(c *call) error {
 	if err := short(q, map[string]int{"state": maxState, "code": maxCode, "iss": maxIssuer, "error": maxRefusal}); err != nil {
 		return err
 	}
-	answer := connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss")}
+	answer := connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"), Redirect: a.PublicURL + c.r.URL.Path}
 	browser := cookieValue(c.r, a.held(cookieConfirmed, answer.State))
 	a.setHeld(c, cookieConfirmed, answer.State, "")
 	if err := a.Connectors.Finish(c.r.Context(), answer, browser); err != nil {
@@ -237,10 +239,26 @@ type clientView struct {
 	Application   string   `json:"application_type"`
 }
 
+// describeClient describes us to the issuer of a key.
 func (a *api) describeClient(c *call) error {
+	key := mux.Vars(c.r)["issuer"]
+	if !connector.IsIssuerKey(key) {
+		return fault.Missing("Client")
+	}
+	return a.describe(c, ClientDocumentPath+"/"+key, connector.DocumentRedirect(CallbackPath, key))
+}
+
+// describeFormerClient describes the client of authorizations that were made before
+// each issuer had a document of its own: their refreshes name it. Answers to its
+// address are refused.
+func (a *api) describeFormerClient(c *call) error {
+	return a.describe(c, ClientDocumentPath+".json", CallbackPath)
+}
+
+func (a *api) describe(c *call, document, redirect string) error {
 	c.public([]string{"public, max-age=3600"})
 	return c.reply(http.StatusOK, clientView{
-		ID: a.PublicURL + ClientDocumentPath, Name: "Collab", URI: a.PublicURL, Redirects: []string{a.PublicURL + CallbackPath},
+		ID: a.PublicURL + document, Name: "Collab", URI: a.PublicURL, Redirects: []string{a.PublicURL + redirect},
 		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, AuthMethod: "none", Application: "web",
 	})
 }

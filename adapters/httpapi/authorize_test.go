@@ -168,8 +168,11 @@ func (e *embassy) confirmed(t *testing.T) *http.Cookie {
 	return cookie(t, w)
 }
 
+// answers is where the issuer's come to.
+var answers = connector.Redirect(CallbackPath, "https://issuer.example")
+
 func (e *embassy) back(code string) string {
-	return CallbackPath + "?" + url.Values{"state": {e.begun.State}, "code": {code}}.Encode()
+	return answers + "?" + url.Values{"state": {e.begun.State}, "code": {code}}.Encode()
 }
 
 // unseen checks that nobody keeps a page, or learns of it.
@@ -351,7 +354,7 @@ func TestThePageAfterAnAuthorizationSaysHowItWent(t *testing.T) {
 			}
 			held := e.confirmed(t)
 			c.query.Set("state", e.begun.State)
-			w := e.browse(http.MethodGet, CallbackPath+"?"+c.query.Encode(), "", carrying(held))
+			w := e.browse(http.MethodGet, answers+"?"+c.query.Encode(), "", carrying(held))
 			page := html.UnescapeString(w.Body.String())
 			if w.Code != c.want || !strings.Contains(page, c.says) || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 				t.Fatalf("%d %s", w.Code, w.Body)
@@ -443,17 +446,25 @@ func TestSecretsOfAnAuthorizationReachNeitherLogsNorTraces(t *testing.T) {
 }
 
 func TestAuthorizationServersReadWhoWeAre(t *testing.T) {
-	w := send(built(t), get(ClientDocumentPath))
-	want := `{"client_id":"https://collab.example/api/v1/mcp-oauth/client-metadata.json","client_name":"Collab","client_uri":"https://collab.example",` +
-		`"redirect_uris":["https://collab.example/api/v1/mcp-oauth/callback"],"grant_types":["authorization_code","refresh_token"],"response_types":["code"],` +
-		`"token_endpoint_auth_method":"none","application_type":"web"}` + "\n"
-	if w.Code != 200 || w.Body.String() != want || w.Header().Get("Cache-Control") != "public, max-age=3600" {
-		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	key := connector.IssuerKey("https://issuer.example")
+	for path, callback := range map[string]string{"/" + key: "/document-" + key, ".json": ""} {
+		w := send(built(t), get(ClientDocumentPath+path))
+		want := `{"client_id":"https://collab.example/api/v1/mcp-oauth/client-metadata` + path + `","client_name":"Collab","client_uri":"https://collab.example",` +
+			`"redirect_uris":["https://collab.example/api/v1/mcp-oauth/callback` + callback + `"],"grant_types":["authorization_code","refresh_token"],"response_types":["code"],` +
+			`"token_endpoint_auth_method":"none","application_type":"web"}` + "\n"
+		if w.Code != 200 || w.Body.String() != want || w.Header().Get("Cache-Control") != "public, max-age=3600" {
+			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
+	}
+	for _, key := range []string{"document-" + key, key + "a", strings.ToUpper(key)} {
+		if w := send(built(t), get(ClientDocumentPath+"/"+key)); w.Code != 404 {
+			t.Errorf("%s: %d %s", key, w.Code, w.Body)
+		}
 	}
 }
 
 func TestThePathsOfAuthorizationsAreInTheTable(t *testing.T) {
-	for _, path := range []string{AuthorizePath, CallbackPath, ClientDocumentPath} {
+	for _, path := range []string{AuthorizePath, CallbackPath + "/{issuer}", ClientDocumentPath + "/{issuer}"} {
 		if !slices.ContainsFunc(built(t).routes(), func(r row) bool { return r.Path == path }) {
 			t.Errorf("%s is not there", path)
 		}

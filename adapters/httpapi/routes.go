@@ -132,7 +132,9 @@ func (a *api) routes() []row {
 		{"GET", "/mcp-oauth/authorize", browser, a.askToAuthorize},
 		{"POST", "/mcp-oauth/authorize", browser, a.confirmAuthorization},
 		{"GET", "/mcp-oauth/callback", browser, a.finishAuthorization},
-		{"GET", "/mcp-oauth/client-metadata.json", free, a.describeClient},
+		{"GET", "/mcp-oauth/callback/{issuer}", browser, a.finishAuthorization},
+		{"GET", "/mcp-oauth/client-metadata.json", free, a.describeFormerClient},
+		{"GET", "/mcp-oauth/client-metadata/{issuer}", free, a.describeClient},
 
 		{"GET", "/updates/check", open, a.checkForUpdate},
 		{"POST", "/updates", manager, a.publishRelease},

@@ -61,7 +61,7 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 		return Begun{}, err
 	}
 	flow := connector.Flow{
-		State: digest, Org: actor.Org, User: actor.User, Instance: of.ID, Server: server, Client: client.ID, Redirect: s.Callback, Verifier: verifier,
+		State: digest, Org: actor.Org, User: actor.User, Instance: of.ID, Server: server, Client: client.ID, Redirect: client.Redirect, Verifier: verifier,
 	}.Started(s.Clock.Now())
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		if made {
@@ -133,11 +133,12 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 	if kept, err := s.lasting(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
 		return kept, err
 	}
-	made, expires, err := s.Authorizer.Register(ctx, server, s.Callback)
+	redirect := connector.Redirect(s.Callback, server.Issuer)
+	made, expires, err := s.Authorizer.Register(ctx, server, redirect)
 	if err != nil {
 		return connector.Client{}, unanswered(err)
 	}
-	r := connector.Registered{Issuer: server.Issuer, Redirect: s.Callback, ID: made.ID, Method: made.Method, ExpiresAt: expires, UsedAt: s.Clock.Now()}
+	r := connector.Registered{Issuer: server.Issuer, Redirect: redirect, ID: made.ID, Method: made.Method, ExpiresAt: expires, UsedAt: s.Clock.Now()}
 	if made.Secret != "" {
 		if r.Secret, err = s.Sealer.Seal([]byte(made.Secret), connector.RegisteredContext(r.Issuer, r.ID)); err != nil {
 			return connector.Client{}, err
@@ -154,16 +155,19 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 // having made it for us.
 func (s *Connectors) named(server connector.AuthServer) (connector.Client, bool) {
 	if c, ok := s.Catalog.Client(server.Issuer); ok {
+		c.Redirect = connector.Redirect(s.Callback, server.Issuer)
 		return c, true
 	}
-	return connector.Client{ID: s.Document, Method: "none"}, server.Documents && s.Document != ""
+	key := connector.IssuerKey(server.Issuer)
+	c := connector.Client{ID: s.Document + "/" + key, Method: "none", Redirect: connector.DocumentRedirect(s.Callback, key)}
+	return c, server.TakesDocuments() && s.Document != ""
 }
 
 // lasting returns the registered client of an issuer; NotFound unless its secret
 // lasts for as long as an authorization. One whose secret cannot be opened is
 // forgotten.
 func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Client, error) {
-	kept, err := s.Store.Connections().Clients().Get(ctx, issuer, s.Callback)
+	kept, err := s.Store.Connections().Clients().Get(ctx, issuer, connector.Redirect(s.Callback, issuer))
 	if err != nil {
 		return connector.Client{}, err
 	}
@@ -180,7 +184,7 @@ func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Clie
 		return c, err
 	}
 	s.Log.Error("the secret of a client cannot be opened, and another client is registered", "issuer", issuer, "error", err)
-	if err := s.Store.Connections().Clients().Remove(ctx, issuer, s.Callback, kept.ID); err != nil {
+	if err := s.Store.Connections().Clients().Remove(ctx, issuer, kept.Redirect, kept.ID); err != nil {
 		return connector.Client{}, err
 	}
 	return connector.Client{}, fault.Missing("Client")
@@ -214,7 +218,7 @@ func (s *Connectors) turn(ctx context.Context, issuer string) (done func(), err 
 }
 
 func (s *Connectors) known(r connector.Registered) (connector.Client, error) {
-	c := connector.Client{ID: r.ID, Method: r.Method}
+	c := connector.Client{ID: r.ID, Method: r.Method, Redirect: r.Redirect}
 	if len(r.Secret) > 0 {
 		secret, err := s.unseal(r.Secret, connector.RegisteredContext(r.Issuer, r.ID))
 		if err != nil {
@@ -227,12 +231,12 @@ func (s *Connectors) known(r connector.Registered) (connector.Client, error) {
 
 // same returns the client that a flow began with. Its secret may end any moment.
 func (s *Connectors) same(ctx context.Context, f connector.Flow) (connector.Client, error) {
-	if c, ok := s.named(f.Server); ok && c.ID == f.Client {
+	if c, ok := s.named(f.Server); ok && c.ID == f.Client && c.Redirect == f.Redirect {
 		return c, nil
 	}
-	kept, err := s.Store.Connections().Clients().Get(ctx, f.Server.Issuer, f.Redirect)
+	kept, err := s.Store.Connections().Clients().Get(ctx, f.Server.Issuer, connector.Redirect(s.Callback, f.Server.Issuer))
 	switch {
-	case err == nil && kept.ID == f.Client:
+	case err == nil && kept.ID == f.Client && kept.Redirect == f.Redirect:
 		return s.known(kept)
 	case err == nil || fault.Is(err, fault.NotFound):
 		err = fault.New(fault.Conflict, "The authorization has to be started again, as this service is known to the provider by another name now")
@@ -313,10 +317,11 @@ func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page s
 
 // Answer is what a browser brings from an authorization server.
 type Answer struct {
-	State  string
-	Code   string
-	Error  string // the error code, where there is no code
-	Issuer string // empty: not said
+	State    string
+	Code     string
+	Error    string // the error code, where there is no code
+	Issuer   string // empty: not said
+	Redirect string // the address of ours that it came to
 }
 
 // Finish takes a provider's answer from a browser that holds the secret of
@@ -349,7 +354,7 @@ func (s *Connectors) Finish(ctx context.Context, a Answer, browser string) error
 
 // redeem exchanges the code of an answer and keeps what it gives.
 func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) error {
-	if err := f.Server.From(a.Issuer); err != nil {
+	if err := f.From(a.Redirect, a.Issuer); err != nil {
 		return err
 	}
 	switch {
@@ -399,7 +404,7 @@ func (s *Connectors) forget(ctx context.Context, err error) error {
 	if !errors.As(err, &unknown) {
 		return nil
 	}
-	return s.Store.Connections().Clients().Remove(ctx, unknown.Issuer, s.Callback, unknown.Client)
+	return s.Store.Connections().Clients().Remove(ctx, unknown.Issuer, connector.Redirect(s.Callback, unknown.Issuer), unknown.Client)
 }
 
 // Poll returns an authorization to who started it, for as long as its lifetime.

@@ -19,7 +19,7 @@ import (
 
 // answered is the good answer to an authorization.
 func answered(b connectors.Begun) connectors.Answer {
-	return connectors.Answer{State: b.State, Code: "code", Issuer: issuer}
+	return connectors.Answer{State: b.State, Code: "code", Issuer: issuer, Redirect: redirect}
 }
 
 // polled checks what who started an authorization hears of it.
@@ -88,8 +88,11 @@ func TestAnswersThatAreRefused(t *testing.T) {
 			other, _ := w.begun("", "calendar")
 			a.State = other.State
 		}, fault.Forbidden, connector.Pending},
-		"too late":           {func(w *world, _ *connectors.Answer, _ *string) { w.clock.Advance(connector.FlowLifetime) }, fault.NotFound, ""},
-		"of another issuer":  {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = issuer + "/" }, fault.Forbidden, connector.Refused},
+		"too late":          {func(w *world, _ *connectors.Answer, _ *string) { w.clock.Advance(connector.FlowLifetime) }, fault.NotFound, ""},
+		"of another issuer": {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = issuer + "/" }, fault.Forbidden, connector.Refused},
+		"at another issuer's address": {func(_ *world, a *connectors.Answer, _ *string) {
+			a.Redirect = connector.Redirect(callback, "https://other.example.com")
+		}, fault.Forbidden, connector.Refused},
 		"without the issuer": {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = "" }, fault.Forbidden, connector.Refused},
 		"that is a no":       {func(_ *world, a *connectors.Answer, _ *string) { a.Code, a.Error = "", "access_denied" }, fault.Forbidden, connector.Refused},
 		"that is an error":   {func(_ *world, a *connectors.Answer, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
@@ -117,6 +120,35 @@ func TestAnswersThatAreRefused(t *testing.T) {
 			}
 			if len(w.auth.valid) != 0 {
 				t.Errorf("there is a grant: %v", w.auth.calls)
+			}
+		})
+	}
+}
+
+// A server that sends no iss is told by the address alone.
+func TestAnAnswerIsToldByItsAddress(t *testing.T) {
+	for name, of := range map[string]struct {
+		kept, came string // addresses: of the flow, and of the answer
+		kind       fault.Kind
+	}{
+		"of another issuer": {redirect, connector.Redirect(callback, "https://other.example.com"), fault.Forbidden},
+		"of all issuers":    {redirect, callback, fault.Forbidden},
+		"of a document":     {redirect, connector.DocumentRedirect(callback, connector.IssuerKey(issuer)), fault.Forbidden},
+		"that it had before each issuer had its own": {callback, callback, fault.Conflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.auth.server.NamesItself = false
+			b, browser := w.begun("", "notes")
+			_, err := w.store.Connections().Flows().Update(t.Context(), connector.Digest(b.State), func(f connector.Flow) (connector.Flow, error) {
+				f.Redirect = of.kept
+				return f, nil
+			})
+			w.must(err)
+			w.refused(w.connectors.Finish(t.Context(), connectors.Answer{State: b.State, Code: "code", Redirect: of.came}, browser), of.kind)
+			w.polled(b, connector.Refused)
+			if w.auth.count("redeem") != 0 {
+				t.Errorf("the code was redeemed: %v", w.auth.calls)
 			}
 		})
 	}
@@ -185,11 +217,15 @@ func TestWhichClientIsUsed(t *testing.T) {
 	used := func(provider string) string {
 		t.Helper()
 		b, browser := w.begun("", provider)
-		w.must(w.connectors.Finish(t.Context(), answered(b), browser))
+		a := answered(b)
+		if w.auth.server.TakesDocuments() && w.clients == nil {
+			a.Redirect = connector.DocumentRedirect(callback, connector.IssuerKey(issuer))
+		}
+		w.must(w.connectors.Finish(t.Context(), a, browser))
 		return w.auth.calls[len(w.auth.calls)-1]
 	}
 	w.auth.server.Documents = true
-	if got := used("notes"); got != "redeem https://collab.example.com/client" {
+	if got := used("notes"); got != "redeem https://collab.example.com/client/"+connector.IssuerKey(issuer) {
 		t.Error(got)
 	}
 	w.clients = map[string]connector.Client{issuer: {ID: "known", Secret: "s"}}
@@ -204,6 +240,7 @@ func TestWhichClientIsUsed(t *testing.T) {
 	w.refused(err, fault.Conflict)
 	w.auth.server.Registration = issuer + "/register"
 	first := used("notes")
+	w.auth.server.Documents, w.auth.server.NamesItself = true, false // its documents could be another's
 	if second := used("calendar"); first != second || w.auth.count("register") != 1 {
 		t.Errorf("%s and %s, after %d registrations", first, second, w.auth.count("register"))
 	}
@@ -235,7 +272,7 @@ func TestAClientWhoseSecretEndsServesTheFlowsThatItBegan(t *testing.T) {
 func TestAFlowWhoseClientWasForgottenHasToBeStartedAgain(t *testing.T) {
 	w := newWorld(t)
 	b, browser := w.begun("", "notes")
-	w.must(w.store.Connections().Clients().Remove(t.Context(), issuer, "https://collab.example.com/callback", "client-1"))
+	w.must(w.store.Connections().Clients().Remove(t.Context(), issuer, redirect, "client-1"))
 	w.refused(w.connectors.Finish(t.Context(), answered(b), browser), fault.Conflict)
 	_, err := w.connectors.Confirm(t.Context(), b.State, browser)
 	w.refused(err, fault.NotFound)
@@ -385,7 +422,7 @@ func TestAClientThatIsUsedIsKept(t *testing.T) {
 	kept := w.store.Connections().Clients()
 	used := func() time.Time {
 		t.Helper()
-		c, err := kept.Get(t.Context(), issuer, "https://collab.example.com/callback")
+		c, err := kept.Get(t.Context(), issuer, redirect)
 		w.must(err)
 		return c.UsedAt
 	}

@@ -31,9 +31,10 @@ type Options struct {
 	Secrets    ports.Secrets
 	Log        *slog.Logger
 
-	// Addresses of ours: of the page on which people confirm an authorization,
-	// where its answer goes, and of the document that describes us to
-	// authorization servers; that one is empty where they could not read it.
+	// Addresses of ours: of the page on which people confirm an authorization, and
+	// those below which each issuer has its own, to which its answers go, and of the
+	// document that describes us to it; that one is empty where no authorization
+	// server could read it.
 	Page     string
 	Callback string
 	Document string

@@ -30,7 +30,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-const issuer = "https://auth.example.com"
+const (
+	issuer   = "https://auth.example.com"
+	callback = "https://collab.example.com/callback"
+)
+
+// redirect is where the issuer's answers come to.
+var redirect = connector.Redirect(callback, issuer)
 
 // providers are the entries of the tests' catalog.
 var providers = []connector.Provider{
@@ -84,7 +90,7 @@ func (w *world) another() *connectors.Connectors {
 	c := connectors.New(connectors.Options{
 		Store: w.store, Catalog: connector.NewCatalog(providers, w.clients), Servers: w.tools, Authorizer: w.auth, Sealer: w.seal,
 		Clock: w.clock, IDs: w.ids, Secrets: w.secrets, Log: slog.New(slog.NewJSONHandler(w.log, nil)),
-		Page: "https://collab.example.com/authorize", Callback: "https://collab.example.com/callback", Document: "https://collab.example.com/client",
+		Page: "https://collab.example.com/authorize", Callback: callback, Document: "https://collab.example.com/client",
 		Pause: func(ctx context.Context, _ int) error {
 			w.pauses.Add(1)
 			return ctx.Err()
@@ -213,7 +219,7 @@ func (w *world) begun(instance id.Connector, provider string) (connectors.Begun,
 func (w *world) authorised(provider string) id.Connector {
 	w.Helper()
 	b, browser := w.begun("", provider)
-	w.must(w.connectors.Finish(w.Context(), connectors.Answer{State: b.State, Code: "code", Issuer: issuer}, browser))
+	w.must(w.connectors.Finish(w.Context(), answered(b), browser))
 	return b.Instance
 }
 

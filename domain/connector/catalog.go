@@ -133,6 +133,9 @@ func (c Catalog) Get(slug string) (Provider, bool) {
 	return c.providers[i], true
 }
 
+// Issuers returns the issuers of the clients, in order.
+func (c Catalog) Issuers() []string { return slices.Sorted(maps.Keys(c.clients)) }
+
 // Client returns the client that an authorization server knows us by beforehand.
 func (c Catalog) Client(issuer string) (Client, bool) {
 	client, ok := c.clients[issuer]

@@ -3,7 +3,9 @@ package connector
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base32"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"collab/domain/fault"
@@ -38,10 +40,39 @@ type AuthServer struct {
 
 // Client is how an authorization server knows us.
 type Client struct {
-	ID     string
-	Secret string // empty: a public client
-	Method string // of client authentication at the token endpoint
+	ID       string
+	Secret   string // empty: a public client
+	Method   string // of client authentication at the token endpoint
+	Redirect string // where the server sends people back, an address of no other issuer
 }
+
+// issuerKeyLength is that of an issuer's key: 130 bits.
+const issuerKeyLength = 26
+
+// IssuerKey returns what stands for an issuer in addresses of ours: the beginning
+// of its SHA-256 in base32.
+func IssuerKey(issuer string) string {
+	sum := sha256.Sum256([]byte(issuer))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:issuerKeyLength])
+}
+
+// IsIssuerKey reports whether a text has the form of an issuer's key.
+func IsIssuerKey(text string) bool {
+	return len(text) == issuerKeyLength && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// Redirect returns the address, below callback, to which an issuer sends people
+// back that knows us by a client made there: by an operator or by registration.
+func Redirect(callback, issuer string) string { return callback + "/" + IssuerKey(issuer) }
+
+// DocumentRedirect returns the address to which the issuer of the key sends people
+// back that knows us by a client metadata document. It differs from Redirect's, as
+// any server takes the document of any issuer: an answer there needs its iss.
+func DocumentRedirect(callback, key string) string { return callback + "/document-" + key }
+
+// TakesDocuments reports whether the address of a metadata document may be the
+// client's id. The server has to name itself in its responses for that.
+func (s AuthServer) TakesDocuments() bool { return s.Documents && s.NamesItself }
 
 // Registered is a client that was registered dynamically, as it is kept, for an
 // issuer and the address to which it sends people back.
@@ -187,11 +218,13 @@ func (f Flow) Failed(reason string) Flow {
 	return f
 }
 
-// From decides whether a response comes from the flow's authorization server, by
-// the iss that it carries (RFC 9207), empty for none: it has to be the issuer, to
-// the letter, and has to be there where the server says that it always is.
-func (s AuthServer) From(iss string) error {
-	if iss == s.Issuer || iss == "" && !s.NamesItself {
+// From decides whether a response comes from the flow's authorization server. It
+// has to come at the address that no other issuer sends people to (RFC 9700,
+// section 4.4). The iss that it carries (RFC 9207), empty for none, has to be the
+// issuer, to the letter, and has to be there where the server says that it always
+// is.
+func (f Flow) From(redirect, iss string) error {
+	if redirect == f.Redirect && (iss == f.Server.Issuer || iss == "" && !f.Server.NamesItself) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "The answer does not come from the server that was asked")

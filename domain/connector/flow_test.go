@@ -2,6 +2,7 @@ package connector_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -182,7 +183,11 @@ func TestResponsesComeFromTheServerThatWasAsked(t *testing.T) {
 		"its name in capitals":                      {false, "https://AS.example.com", false},
 		"its name with the port that it has anyway": {true, issuer + ":443", false},
 	} {
-		err := connector.AuthServer{Issuer: issuer, NamesItself: c.namesItself}.From(c.iss)
+		f := connector.Flow{Server: connector.AuthServer{Issuer: issuer, NamesItself: c.namesItself}, Redirect: "https://collab.example.com/callback/a"}
+		err := f.From(f.Redirect, c.iss)
+		if other := f.From("https://collab.example.com/callback/b", c.iss); !fault.Is(other, fault.Forbidden) {
+			t.Errorf("%s, at the address of another issuer: %v", name, other)
+		}
 		if (err == nil) != c.ok || err != nil && !fault.Is(err, fault.Forbidden) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -209,5 +214,38 @@ func TestWhatIsSealedIsBoundToOnePlace(t *testing.T) {
 			t.Errorf("%s is bound to the same as %s", name, other)
 		}
 		seen[string(context)] = name
+	}
+}
+
+func TestEachIssuerHasAddressesOfItsOwn(t *testing.T) {
+	const callback = "https://collab.example.com/callback"
+	if got, want := connector.Redirect(callback, "https://as.example.com"), callback+"/qt4gfywlvm6qc2chjwaar7ay7k"; got != want {
+		t.Errorf("the address is %s, want %s: clients that operators have registered would be refused", got, want)
+	}
+	seen := map[string]string{callback: "no issuer"}
+	for _, issuer := range []string{"https://as.example.com", "https://as.example.com/", "https://AS.example.com", "https://as2.example.com", "document-", ""} {
+		key := connector.IssuerKey(issuer)
+		if !connector.IsIssuerKey(key) {
+			t.Errorf("the key of %q is %q", issuer, key)
+		}
+		for _, address := range []string{connector.Redirect(callback, issuer), connector.DocumentRedirect(callback, key)} {
+			if other, taken := seen[address]; taken {
+				t.Errorf("%q and %q have the address %s", issuer, other, address)
+			}
+			seen[address] = issuer
+		}
+	}
+	for _, text := range []string{"", "a", strings.Repeat("a", 25), strings.Repeat("a", 27), strings.Repeat("A", 26), strings.Repeat("1", 26), "document-" + strings.Repeat("a", 17)} {
+		if connector.IsIssuerKey(text) {
+			t.Errorf("%q is a key", text)
+		}
+	}
+}
+
+func TestADocumentIsOnlyForServersThatNameThemselves(t *testing.T) {
+	for _, c := range [][3]bool{{false, false, false}, {true, false, false}, {false, true, false}, {true, true, true}} {
+		if got := (connector.AuthServer{Documents: c[0], NamesItself: c[1]}).TakesDocuments(); got != c[2] {
+			t.Errorf("with documents %t and iss %t: %t", c[0], c[1], got)
+		}
 	}
 }

@@ -137,7 +137,9 @@ var specified = []group{
 	{"authorizations", true, `
 		GET /mcp-oauth/authorize
 		POST /mcp-oauth/authorize
-		GET /mcp-oauth/client-metadata.json`},
+		GET /mcp-oauth/callback/:issuer
+		GET /mcp-oauth/client-metadata.json
+		GET /mcp-oauth/client-metadata/:issuer`},
 	{"rollout and adoption", true, `
 		GET /updates/releases/:id/rollout
 		GET /updates/adoption`},

@@ -157,6 +157,7 @@ async function connectors(api: Client): Promise<void> {
 		await api.GET("/api/v1/mcp-oauth/authorize", { params: { query: { state } } })
 		await api.POST("/api/v1/mcp-oauth/authorize", { body: { state, token: "t" }, redirect: "manual", bodySerializer: (form) => new URLSearchParams(form) })
 		await api.GET("/api/v1/mcp-oauth/callback", { params: { query: { state, code: "c", iss: "i" } } })
+		await api.GET("/api/v1/mcp-oauth/callback/{issuer}", { params: { path: { issuer: "i" }, query: { state, code: "c", iss: "i" } } })
 		const how: "pending" | "ready" | "error" = good(await api.GET("/api/v1/mcp-oauth/poll", { params: { query: { state } } })).status
 		good(await api.DELETE("/api/v1/connectors/{instanceId}", { params: { path } }))
 		void [key, how]
@@ -165,7 +166,8 @@ async function connectors(api: Client): Promise<void> {
 		if (connector.status === "ERROR") void [connector.lastError, connector.tools[0]?.description]
 	}
 	const redirects: string[] = good(await api.GET("/api/v1/mcp-oauth/client-metadata.json")).redirect_uris
-	void redirects
+	const own: string[] = good(await api.GET("/api/v1/mcp-oauth/client-metadata/{issuer}", { params: { path: { issuer: "i" } } })).redirect_uris
+	void [redirects, own]
 }
 
 async function updates(api: Client): Promise<void> {

@@ -107,7 +107,7 @@ var connectorActs = []*act{
 		who: person, name: "consent", on: "state", args: "error iss", open: true,
 		does: "Comes back from the provider in the person's own browser, with its consent or with an error such as access_denied (GET /mcp-oauth/callback). `iss` is who the answer says that it is from.",
 		do: func(c *call) (any, error) {
-			a := connectors.Answer{State: c.subject(), Error: c.text("error"), Issuer: c.or("iss", issuer)}
+			a := connectors.Answer{State: c.subject(), Error: c.text("error"), Issuer: c.or("iss", issuer), Redirect: connector.Redirect(callback, issuer)}
 			if a.Error == "" {
 				a.Code = "code"
 			}

@@ -14,6 +14,9 @@ import (
 
 const issuer = "https://auth.tools.invalid"
 
+// callback is the address below which each issuer has one for its answers.
+const callback = PublicURL + "/callback"
+
 // catalog is the world's: an entry for each way to be let in, and one beside the
 // client.
 var catalog = connector.NewCatalog([]connector.Provider{

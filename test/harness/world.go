@@ -169,7 +169,7 @@ func (w *World) Restart() error {
 	s.Metering = metering.New(store, w.Clock)
 	s.Connectors = connectors.New(connectors.Options{
 		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Log: log,
-		Page: PublicURL + "/authorize", Callback: PublicURL + "/callback", Pause: pause,
+		Page: PublicURL + "/authorize", Callback: callback, Pause: pause,
 	})
 	s.Billing = billing.New(billing.Options{
 		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,

@@ -191,7 +191,7 @@ func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			q := back.Query()
-			if err := servers[0].Finish(ctx, connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss")}, browser); err != nil {
+			if err := servers[0].Finish(ctx, connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"), Redirect: back.Scheme + "://" + back.Host + back.Path}, browser); err != nil {
 				t.Fatal(err)
 			}
 			for round := range rounds(refreshRounds) {

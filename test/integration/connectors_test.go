@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/domain/connector"
 	"collab/test/authserver"
 	"collab/test/collabd"
 	"collab/test/postgres"
@@ -32,6 +34,7 @@ const toolsKey = "key-of-the-tools-of-the-integration-tests"
 //
 //	notes, calendar  let people in by the authorization server
 //	known            does by another one, at which we are known beforehand
+//	hostile          names an authorization server that is after others' codes
 //	search           takes the key
 //	elsewhere        has its address in config.url, and takes any key
 //	weather          is open
@@ -43,6 +46,7 @@ type plant struct {
 	rows      *sql.DB
 	auth      *authserver.Server
 	preferred *authserver.Server
+	hostile   *authserver.Server
 	notes     *toolserver.Server
 	search    *toolserver.Server
 	ada, ben  collabd.Client // an owner and a member
@@ -70,7 +74,7 @@ func connecting(t *testing.T, test func(p *plant), settings ...string) {
 func newPlant(t *testing.T, database, driver, source string, settings []string) *plant {
 	t.Helper()
 	p := &plant{
-		TB: t, database: database, postgres: driver == "pgx", auth: authserver.Start(t, "/tenant"), preferred: authserver.Start(t, ""),
+		TB: t, database: database, postgres: driver == "pgx", auth: authserver.Start(t, "/tenant"), preferred: authserver.Start(t, ""), hostile: authserver.Start(t, "/evil"),
 		notes: toolserver.Start(t), search: toolserver.Start(t),
 	}
 	p.notes.Protect(p.auth.Issuer, "notes:read")
@@ -80,6 +84,8 @@ func newPlant(t *testing.T, database, driver, source string, settings []string) 
 	known, open := toolserver.Start(t), toolserver.Start(t)
 	known.Protect(p.preferred.Issuer)
 	known.RequireBearer(p.preferred.Valid)
+	hostile := toolserver.Start(t)
+	hostile.Protect(p.hostile.Issuer)
 	p.preferred.Set(func(s *authserver.Script) { s.Documents = true })
 
 	catalog := filepath.Join(t.TempDir(), "connectors.json")
@@ -87,13 +93,14 @@ func newPlant(t *testing.T, database, driver, source string, settings []string) 
 		{"serverId": "notes", "displayName": "Notes", "description": "Notes.", "authMode": "SERVER_MEDIATED", "mcpTransport": "HTTP", "mcpUrl": %[1]q},
 		{"serverId": "calendar", "displayName": "Calendar", "description": "Days.", "authMode": "REMOTE_OAUTH", "mcpTransport": "HTTP", "mcpUrl": %[1]q},
 		{"serverId": "known", "displayName": "Known", "description": "Known.", "authMode": "SERVER_MEDIATED", "mcpTransport": "HTTP", "mcpUrl": %[2]q},
+		{"serverId": "hostile", "displayName": "Hostile", "description": "Takes codes.", "authMode": "SERVER_MEDIATED", "mcpTransport": "HTTP", "mcpUrl": %[6]q},
 		{"serverId": "search", "displayName": "Search", "description": "Finds.", "authMode": "API_KEY", "mcpTransport": "HTTP", "mcpUrl": %[3]q,
 		 "credentials": [{"name": "apiKey", "label": "Key"}], "headers": {"X-Api-Key": "{apiKey}"}},
 		{"serverId": "elsewhere", "displayName": "Elsewhere", "description": "Any.", "authMode": "API_KEY", "mcpTransport": "HTTP",
 		 "credentials": [{"name": "apiKey", "label": "Key"}], "headers": {"Authorization": "Bearer {apiKey}"}},
 		{"serverId": "weather", "displayName": "Weather", "description": "Warm.", "authMode": "NONE", "mcpTransport": "HTTP", "mcpUrl": %[4]q}
 	], "clients": [{"issuer": %[5]q, "clientId": "ours", "clientSecret": "secret-of-ours-9f3c"}]}`,
-		p.notes.HTTP(), known.HTTP(), p.search.HTTP(), open.HTTP(), p.preferred.Issuer)
+		p.notes.HTTP(), known.HTTP(), p.search.HTTP(), open.HTTP(), p.preferred.Issuer, hostile.HTTP())
 	if err := os.WriteFile(catalog, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +128,15 @@ func (p *plant) open(servers int) {
 		p.servers = append(p.servers, s)
 	}
 	p.first = p.servers[0]
-	p.preferred.Know("ours", "secret-of-ours-9f3c", "client_secret_basic", p.callback())
+	p.preferred.Know("ours", "secret-of-ours-9f3c", "client_secret_basic", p.callback(p.preferred.Issuer))
 	p.ada, p.ben = p.first.SignIn(p, "ada@example.com", "Plant", "owner"), p.first.SignIn(p, "ben@example.com", "Plant", "member")
 	p.mallory = p.first.SignIn(p, "mallory@example.com", "Elsewhere", "owner")
 }
 
-func (p *plant) callback() string { return p.first.URL + "/api/v1/mcp-oauth/callback" }
+// callback is where an issuer sends people back to.
+func (p *plant) callback(issuer string) string {
+	return connector.Redirect(p.first.URL+"/api/v1/mcp-oauth/callback", issuer)
+}
 
 // server is one of the servers, by turns.
 func (p *plant) server(n int) *collabd.Server { return by(p.servers, n) }
@@ -455,6 +465,53 @@ func TestClientsOfAuthorizationServers(t *testing.T) {
 	})
 }
 
+// mixedUp has a hostile authorization server send people on to the honest one, so
+// that its code comes back in the flow of the hostile one (RFC 9700, section 4.4),
+// whoever of the two names itself in its answers. The honest one stays usable.
+func (p *plant) mixedUp() {
+	p.Helper()
+	for _, silent := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
+		about := fmt.Sprintf("the honest server without iss: %t, the hostile one: %t", silent[0], silent[1])
+		p.auth.Set(func(s *authserver.Script) { s.Silent = silent[0] })
+		p.hostile.Set(func(s *authserver.Script) { s.Silent = silent[1] })
+
+		b := newBrowser(p)
+		good := p.start(p.ben, map[string]any{"providerId": "notes"})
+		honest := p.confirmed(b, good.AuthURL, p.server(0), p.server(1))
+		for _, redirect := range []string{p.callback(p.hostile.Issuer), p.callback(p.auth.Issuer), p.first.URL + "/api/v1/mcp-oauth/callback"} {
+			f := p.start(p.ben, map[string]any{"providerId": "hostile"})
+			asked := p.confirmed(b, f.AuthURL, p.server(0), p.server(1)).Query()
+			asked.Set("client_id", honest.Query().Get("client_id"))
+			asked.Set("resource", honest.Query().Get("resource"))
+			asked.Set("redirect_uri", redirect)
+			to := *honest
+			to.RawQuery = asked.Encode()
+			back, err := p.auth.Approve(to.String())
+			switch {
+			case err == nil:
+				p.finished(b, back.String(), p.server(0), 403)
+			case !errors.Is(err, http.ErrNoLocation):
+				p.Fatal(err)
+			}
+			if n := len(p.hostile.Requests(authserver.Token)); n != 0 {
+				p.Fatalf("%s: the hostile server was sent a code for %s", about, redirect)
+			}
+			p.ben.Must(p, 200, "DELETE", "/connectors/"+f.InstanceID, nil, nil)
+		}
+
+		back, err := p.auth.Approve(honest.String())
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.finished(b, back.String(), p.server(1), 200)
+		if got := p.poll(p.ben, good); got.Status != "ready" {
+			p.Errorf("%s: the honest authorization is %+v", about, got)
+		}
+		p.ben.Must(p, 200, "DELETE", "/connectors/"+good.InstanceID, nil, nil)
+	}
+	p.auth.Set(func(s *authserver.Script) { s.Silent = false })
+}
+
 func TestAuthorizationsThatAreAttacked(t *testing.T) {
 	connecting(t, func(p *plant) {
 		victim := newBrowser(p)
@@ -529,6 +586,8 @@ func TestAuthorizationsThatAreAttacked(t *testing.T) {
 				nothing(about, f, p.ben, "error")
 			}
 		}
+
+		p.mixedUp()
 
 		// Twice.
 		b := newBrowser(p)
