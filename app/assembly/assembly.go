@@ -56,6 +56,11 @@ func Serve(ctx context.Context, c Config, out, log io.Writer) (err error) {
 	app := fx.New(server(c, logger), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			greet(out, base, page)
+			if c.Production() {
+				for _, w := range c.warnings() {
+					logger.Warn("configuration is unsafe", "message", w.message, "remedy", w.remedy)
+				}
+			}
 			logger.Info("listening", "url", string(base), "address", l.Addr().String(), "version", Version(), "mode", c.Mode)
 		}))
 	}))

@@ -83,11 +83,7 @@ func listens(address string) error {
 
 // publicURL looks at the addresses that people and providers come to.
 func (d *doctor) publicURL(ctx context.Context, l *lines) {
-	for _, a := range []struct{ name, address string }{{"COLLAB_PUBLIC_URL", d.c.PublicURL}, {"COLLAB_APP_URL", d.c.AppURL}} {
-		if d.c.Production() && !strings.HasPrefix(a.address, "https://") {
-			l.wrong("have a proxy with a certificate in front, and set "+a.name+" to its https:// address", "%s is not https: whatever goes there can be read on its way", bare(a.address))
-		}
-	}
+	l.warn()
 	if d.c.PublicURL == "" {
 		l.note("", "http://localhost and the port, as COLLAB_PUBLIC_URL is not set")
 		return
@@ -381,7 +377,7 @@ func (d *doctor) publishers(l *lines, found gormdb.Condition) {
 	case len(d.c.ReleaseOrgs) == 0:
 		l.note("", "every organisation may publish releases, as COLLAB_RELEASE_ORGS is not set")
 	case len(found.Missing) > 0:
-		l.wrong("take the id from GET /auth/session of somebody who is in it; it is there since they first signed in", "there is no organisation %s of COLLAB_RELEASE_ORGS", found.Missing[0])
+		l.wrong("take the id from GET /auth/me of somebody who is in it; it is there since they first signed in", "there is no organisation %s of COLLAB_RELEASE_ORGS", found.Missing[0])
 	default:
 		l.ok("COLLAB_RELEASE_ORGS: %d, all there", len(d.c.ReleaseOrgs))
 	}

@@ -16,12 +16,14 @@ import (
 
 	"collab/adapters/anthropic"
 	"collab/adapters/eventstream"
+	"collab/adapters/httpapi"
 	"collab/adapters/mail"
 	"collab/adapters/oidc"
 	"collab/adapters/openai"
 	"collab/adapters/standardwebhooks"
 	"collab/adapters/system"
 	"collab/domain/chat"
+	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/plan"
 )
@@ -58,9 +60,7 @@ func (d *doctor) identity(ctx context.Context, l *lines) {
 		return
 	}
 	l.ok("%s answers; of its keys %d can sign tokens for us (%s)", bare(issuer), found.Keys, strings.Join(found.Algorithms, ", "))
-	if len(d.c.IdentityAudience) == 0 && len(d.c.IdentityParties) == 0 {
-		l.note("set COLLAB_IDENTITY_AUDIENCE or COLLAB_IDENTITY_AUTHORIZED_PARTIES where other applications use the same issuer", "tokens for any application of the issuer are accepted")
-	}
+	l.warn()
 	if d.c.IdentitySignInURL == "" {
 		if !found.Code && d.c.IdentityClientID != "" {
 			l.wrong("set COLLAB_IDENTITY_SIGN_IN_URL instead of COLLAB_IDENTITY_CLIENT_ID", "%s has no sign-in by code", bare(issuer))
@@ -260,7 +260,7 @@ func (d *doctor) provider(ctx context.Context, l *lines, name, key, address, at 
 }
 
 func (d *doctor) connectors(_ context.Context, l *lines) {
-	_, err := connectorCatalog(d.c)
+	known, err := connectorCatalog(d.c)
 	switch {
 	case err != nil:
 		l.wrong("mend the file, or set COLLAB_CONNECTORS_FILE to another", "%s", err)
@@ -271,6 +271,9 @@ func (d *doctor) connectors(_ context.Context, l *lines) {
 			l.note("chmod 640 "+d.c.ConnectorsFile+" where it has secrets of clients", "%s can be read by everybody on this machine", d.c.ConnectorsFile)
 		}
 		l.ok("%s", d.c.ConnectorsFile)
+	}
+	for _, issuer := range known.Issuers() {
+		l.ok("%s, registered with our client of %s, is where that sends people back to", connector.Redirect(d.c.PublicURL+httpapi.CallbackPath, issuer), bare(issuer))
 	}
 }
 
@@ -300,18 +303,13 @@ func (d *doctor) mail(ctx context.Context, l *lines) {
 	}
 }
 
-// minAdminSecret is how long the operator's secret is to be, in bytes.
-const minAdminSecret = 24
-
 func (d *doctor) operator(_ context.Context, l *lines) {
-	switch {
-	case d.c.AdminSecret == "":
+	if d.c.AdminSecret == "" {
 		l.note("", "operator endpoints answer 404, as COLLAB_ADMIN_SECRET is not set")
-	case len(d.c.AdminSecret) < minAdminSecret:
-		l.inProduction("set COLLAB_ADMIN_SECRET to something random, such as openssl rand -base64 32 prints", "COLLAB_ADMIN_SECRET is shorter than %d bytes: it can be guessed", minAdminSecret)
-	default:
-		l.ok("operator endpoints are open to who has the secret")
+		return
 	}
+	l.ok("operator endpoints are open to who has the secret")
+	l.warn()
 }
 
 // traces sends none to the collector, in the way in which others are sent.

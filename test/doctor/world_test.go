@@ -160,11 +160,12 @@ func newWorld(t *testing.T) *world {
 	}
 	write("strange.json", registry("claude-1", "gpt-1", "gpt-unheard-of"))
 	write("broken.json", "{")
+	write("clients.json", `{"builtIn": true, "clients": [{"issuer": "https://as.example.com", "clientId": "ours"}]}`)
 	w.settings = settings{
 		"COLLAB_MODE": "production", "COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_PUBLIC_URL": page.URL, "COLLAB_APP_URL": "https://app.example.com",
 		"COLLAB_DATABASE_URL": w.address("server", databasePassword, w.name), "COLLAB_BLOB_URL": "gs://files", "COLLAB_BUS_URL": bus,
 		"COLLAB_TOKEN_KEYS": write("token-keys.pem", printed(t, "tokens")), "COLLAB_SECRETS_KEYS": write("secrets-keys.json", printed(t, "secrets")),
-		"COLLAB_IDENTITY_ISSUER": w.live.Base + "/dev/identity", "COLLAB_IDENTITY_CLIENT_ID": "collab", "COLLAB_IDENTITY_CLIENT_SECRET": clientSecret,
+		"COLLAB_IDENTITY_ISSUER": w.live.Base + "/dev/identity", "COLLAB_IDENTITY_AUDIENCE": "collab", "COLLAB_IDENTITY_CLIENT_ID": "collab", "COLLAB_IDENTITY_CLIENT_SECRET": clientSecret,
 		"COLLAB_IDENTITY_WEBHOOK_SECRETS": identityWebhook,
 		"COLLAB_STRIPE_SECRET_KEY":        liveKey, "COLLAB_STRIPE_API_URL": w.stripe, "COLLAB_STRIPE_WEBHOOK_SECRETS": paymentWebhook,
 		"COLLAB_STRIPE_PRICE_STANDARD": "price_standard", "COLLAB_STRIPE_PRICE_PREMIUM": "price_premium",
