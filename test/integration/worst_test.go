@@ -17,6 +17,7 @@ import (
 
 	"collab/adapters/standardwebhooks"
 	"collab/adapters/stripepay"
+	"collab/domain/connector"
 	"collab/test/collabd"
 )
 
@@ -398,6 +399,12 @@ var requests = map[string]func(w *largest) []request{
 	},
 	"GET /api/v1/mcp-oauth/callback": func(w *largest) []request {
 		return status(400, anybody("/mcp-oauth/callback?state="+strings.Repeat("s", 60_000)))
+	},
+	"GET /api/v1/mcp-oauth/callback/{issuer}": func(w *largest) []request {
+		return status(400, anybody("/mcp-oauth/callback/"+connector.IssuerKey("https://issuer.example")+"?state="+strings.Repeat("s", 60_000)))
+	},
+	"GET /api/v1/mcp-oauth/client-metadata/{issuer}": func(w *largest) []request {
+		return anybody("/mcp-oauth/client-metadata/" + connector.IssuerKey("https://issuer.example"))
 	},
 	"GET /api/v1/mcp-oauth/client-metadata.json": func(w *largest) []request { return anybody("/mcp-oauth/client-metadata.json") },
 
