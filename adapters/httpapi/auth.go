@@ -161,6 +161,9 @@ func (a *api) seedOnboarding(c *call, actor org.Actor) error {
 
 var received = []byte(`{"received":true}` + "\n")
 
+// unsignedCost is how many messages one counts for whose signature is wrong.
+const unsignedCost = 10
+
 // identityWebhook takes a message of the identity provider.
 func (a *api) identityWebhook(c *call) error {
 	return a.message(c, a.Webhooks.Identity, refusedCredentials...)
@@ -168,13 +171,16 @@ func (a *api) identityWebhook(c *call) error {
 
 // message hands a provider's message on exactly as it came, because its signature
 // is over those bytes. One that is refused with one of the kinds counts against
-// the address.
+// the address, and as much as unsignedCost others.
 func (a *api) message(c *call, take func(context.Context, func(string) string, []byte) error, unsigned ...fault.Kind) error {
 	body, err := c.read(maxMessage)
 	if err != nil {
 		return err
 	}
 	if err := take(c.r.Context(), c.r.Header.Get, body); err != nil {
+		if slices.ContainsFunc(unsigned, func(k fault.Kind) bool { return fault.Is(err, k) }) {
+			a.webhooks.charge(network(c.address), unsignedCost-1)
+		}
 		return a.charged(c, err, unsigned...)
 	}
 	c.send(http.StatusOK, received)

@@ -172,7 +172,7 @@ func TestASpoolGivesBackWhatItWasGiven(t *testing.T) {
 			t.Run(fmt.Sprintf("%d bytes %s", size, name), func(t *testing.T) {
 				content := make([]byte, size)
 				_, _ = rand.NewChaCha8([32]byte{1}).Read(content)
-				var s spool
+				s := spool{c: lone(nil)}
 				if err := s.fill(pieces(bytes.NewReader(content)), int64(size), nil); err != nil {
 					t.Fatal(err)
 				}
@@ -195,7 +195,7 @@ func TestASpoolGivesBackWhatItWasGiven(t *testing.T) {
 	t.Run("beyond the limit it says so", func(t *testing.T) {
 		tooLarge := errors.New("too large")
 		for _, limit := range []int64{0, 10, blockSize, 2 * blockSize} {
-			var s spool
+			s := spool{c: lone(nil)}
 			if err := s.fill(io.LimitReader(fill{}, limit+1), limit, func() error { return tooLarge }); err != tooLarge {
 				t.Errorf("%d: %v", limit, err)
 			}
@@ -204,7 +204,7 @@ func TestASpoolGivesBackWhatItWasGiven(t *testing.T) {
 	})
 	t.Run("what cannot be read says why", func(t *testing.T) {
 		broken := errors.New("broken")
-		var s spool
+		s := spool{c: lone(nil)}
 		if err := s.fill(io.MultiReader(io.LimitReader(fill{}, 2*blockSize), iotest.ErrReader(broken)), 1<<30, nil); err != broken {
 			t.Errorf("%v", err)
 		}
@@ -212,7 +212,7 @@ func TestASpoolGivesBackWhatItWasGiven(t *testing.T) {
 	})
 	t.Run("without room for it the upload can be tried again", func(t *testing.T) {
 		t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing"))
-		var s spool
+		s := spool{c: lone(nil)}
 		if err := s.fill(io.LimitReader(fill{}, 2*blockSize), 1<<30, nil); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%v", err)
 		}

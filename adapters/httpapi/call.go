@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"collab/adapters/httpapi/budget"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -41,6 +42,11 @@ type call struct {
 	gone   bool                // the client went away
 	broken bool                // a stream that ended without its end
 	late   *time.Timer         // ends the work; nil outside the routes' handlers
+
+	budgets   *budgets
+	anonymous budget.Account // memory, while the caller was not known
+	known     budget.Account // memory, of the caller
+	files     budget.Account // disk
 
 	// Where the values of headers lie that differ from answer to answer, so that
 	// they take no memory of their own.

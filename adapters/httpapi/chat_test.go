@@ -27,7 +27,7 @@ var testModel = chat.Model{
 // asked reads the body of a chat.
 func asked(t testing.TB, body string) (chat.Request, error) {
 	t.Helper()
-	return (&call{r: post("/", body)}).question()
+	return lone(post("/", body)).question()
 }
 
 func TestAQuestionIsReadWhole(t *testing.T) {

@@ -33,16 +33,31 @@ func (c *call) read(limit int64) ([]byte, error) {
 		return nil, tooLarge
 	}
 	// A length is only a promise: what is reserved for it stays small.
-	buf := bytes.NewBuffer(make([]byte, 0, min(max(c.r.ContentLength, 0), 16<<10)+bytes.MinRead))
-	if _, err := buf.ReadFrom(io.LimitReader(c.r.Body, limit+1)); err != nil {
-		return nil, c.unread(err)
+	var buf []byte
+	size := min(max(c.r.ContentLength, 0), 16<<10) + bytes.MinRead
+	for {
+		if len(buf) == cap(buf) {
+			if err := c.hold(size); err != nil {
+				return nil, err
+			}
+			old := buf
+			buf = append(make([]byte, 0, size), old...)
+			c.release(int64(cap(old)))
+			size = min(2*size, limit+bytes.MinRead)
+		}
+		n, err := c.r.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case int64(len(buf)) > limit:
+			return nil, tooLarge
+		case err == io.EOF:
+			c.whole()
+			c.body, c.hasBody = buf, true
+			return c.body, nil
+		case err != nil:
+			return nil, c.unread(err)
+		}
 	}
-	if int64(buf.Len()) > limit {
-		return nil, tooLarge
-	}
-	c.whole()
-	c.body, c.hasBody = buf.Bytes(), true
-	return c.body, nil
 }
 
 // fields are those of a body that is a JSON object. Reading them notes what is

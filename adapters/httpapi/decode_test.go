@@ -130,7 +130,7 @@ func TestAllProblemsAreFound(t *testing.T) {
 
 func objectOf(t testing.TB, body string) *fields {
 	t.Helper()
-	o, err := (&call{r: post("/", body)}).fields()
+	o, err := lone(post("/", body)).fields()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func seedBodies(f *testing.F) {
 func FuzzTaskDraft(f *testing.F) {
 	seedBodies(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		o, err := (&call{r: post("/", body)}).fields()
+		o, err := lone(post("/", body)).fields()
 		if err != nil {
 			return
 		}
@@ -289,7 +289,7 @@ func FuzzTaskDraft(f *testing.F) {
 func FuzzTaskPatch(f *testing.F) {
 	seedBodies(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		o, err := (&call{r: post("/", body)}).fields()
+		o, err := lone(post("/", body)).fields()
 		if err != nil {
 			return
 		}

@@ -78,6 +78,10 @@ func (a *api) fail(c *call, err error) {
 		// The status is out already: the client must not take what it has for whole.
 		panic(http.ErrAbortHandler)
 	}
+	if (r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable) && c.r.ProtoMajor == 1 && c.r.Body != http.NoBody && !c.hasBody {
+		// Otherwise net/http reads on before it sends the answer, for as long as the body takes.
+		c.set("Connection", "close")
+	}
 	if c.route != nil && c.route.Guard == browser && strings.Contains(c.r.Header.Get("Accept"), "text/html") {
 		c.refuseWithPage(r)
 		return

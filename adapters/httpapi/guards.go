@@ -49,10 +49,17 @@ func (g guard) token() bool {
 // request may do and see is for authorize to say.
 func (a *api) admit(c *call, g guard) error {
 	switch g {
-	case free, signed:
+	case free:
 		return nil
-	case open, browser:
-		return a.addresses.take(c, network(c.address))
+	case open, browser, signed:
+		limiter := a.addresses
+		if g == signed {
+			limiter = a.webhooks
+		}
+		if err := limiter.take(c, network(c.address)); err != nil || c.route.brief {
+			return err
+		}
+		return c.hold(requestCost)
 	case operating:
 		if err := a.addresses.take(c, network(c.address)); err != nil {
 			return err

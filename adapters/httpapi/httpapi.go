@@ -65,6 +65,7 @@ type Options struct {
 	AdminSecret string   // empty: there are no operator endpoints
 	Origins     []string // of browser clients; empty: none
 	Rates       Rates
+	Budgets     Budgets
 	Proxies     []netip.Prefix // whose X-Forwarded-For is believed, IPv4 as such; empty: nobody's
 	Heartbeat   time.Duration  // between the comments that keep streams open; 0: 30 seconds
 
@@ -89,6 +90,8 @@ type api struct {
 	addresses   *limiter // nil: no limit
 	chats       *limiter // nil: no limit
 	credentials *limiter // nil: no limit
+	webhooks    *limiter // nil: no limit
+	budgets     *budgets
 	lists       *turns
 	crowd       crowd
 	hall        hall
@@ -113,7 +116,7 @@ func New(o Options) (http.Handler, error) {
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
 		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Releases": o.Releases == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
-		"Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
+		"Budgets": o.Budgets == Budgets{}, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {
 			return nil, fmt.Errorf("httpapi: %s is missing", name)
@@ -142,6 +145,10 @@ func build(o Options) (*api, error) {
 	if a.credentials, err = newLimiter("credentials", o.Rates.Credentials, a.Now); err != nil {
 		return nil, err
 	}
+	if a.webhooks, err = newLimiter("webhook", o.Rates.Webhook, a.Now); err != nil {
+		return nil, err
+	}
+	a.budgets = newBudgets(o.Budgets)
 	if a.origin, err = originOf(o.PublicURL); err != nil {
 		return nil, err
 	}
@@ -155,6 +162,9 @@ func build(o Options) (*api, error) {
 		return nil, err
 	}
 	if err := a.instrumentFeed(); err != nil {
+		return nil, err
+	}
+	if err := a.instrumentBudgets(); err != nil {
 		return nil, err
 	}
 	router, err := a.router(a.routes())

@@ -41,6 +41,7 @@ func options(t testing.TB) Options {
 		PublicURL: publicURL,
 		Release:   "1.2.3",
 		Document:  document,
+		Budgets:   Budgets{64 << 20, 256 << 20, 1 << 30},
 		JWKS:      []byte(`{"keys":[]}`),
 		Ready:     func(context.Context) error { return nil },
 		NewID:     func() string { return fmt.Sprintf("made-%d", n.Add(1)) },
@@ -129,4 +130,9 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Fatalf("got %v", err)
 	}
+}
+
+// lone is the call of a request that nobody serves, with budgets of its own.
+func lone(r *http.Request) *call {
+	return &call{r: r, budgets: newBudgets(Budgets{1 << 30, 1 << 30, 1 << 30})}
 }

@@ -31,10 +31,11 @@ type Rates struct {
 	Address     Rate // per address of requests without a user
 	Chat        Rate // chats per user
 	Credentials Rate // reading and changing connectors' credentials, per user
+	Webhook     Rate // providers' messages, per address
 }
 
-// ParseRates reads "caller=1200/m,address=600/m,chat=60/m,credentials=60/m" with
-// the periods s, m and h, or "off". What is not named has no limit.
+// ParseRates reads "caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"
+// with the periods s, m and h, or "off". What is not named has no limit.
 func ParseRates(s string) (Rates, error) {
 	var r Rates
 	if s == "off" {
@@ -43,12 +44,12 @@ func ParseRates(s string) (Rates, error) {
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(s, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		to := map[string]*Rate{"caller": &r.Caller, "address": &r.Address, "chat": &r.Chat, "credentials": &r.Credentials}[name]
+		to := map[string]*Rate{"caller": &r.Caller, "address": &r.Address, "chat": &r.Chat, "credentials": &r.Credentials, "webhook": &r.Webhook}[name]
 		count, per, _ := strings.Cut(value, "/")
 		n, err := strconv.Atoi(count)
 		period := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[per]
 		if to == nil || seen[name] || err != nil || n < 1 || n > 1_000_000 || period == 0 {
-			return Rates{}, fmt.Errorf("%q is not a limit such as caller=1200/m, of caller, address, chat or credentials, per s, m or h", part)
+			return Rates{}, fmt.Errorf("%q is not a limit such as caller=1200/m, of caller, address, chat, credentials or webhook, per s, m or h", part)
 		}
 		seen[name], *to = true, Rate{n, period}
 	}
@@ -119,6 +120,14 @@ func (l *limiter) take(c *call, key string) error {
 	limited := fault.New(fault.Limited, "Too many requests")
 	limited.RetryAfter = max(1, l.seconds(1-tokens))
 	return limited
+}
+
+// charge takes n tokens of the key's bucket, or all of a smaller one, though they
+// are not there: the next ones are refused until they have come back.
+func (l *limiter) charge(key string, n int) {
+	if l != nil {
+		l.bucket(key).ReserveN(l.now(), min(n, l.rate.Count))
+	}
 }
 
 // withdrawLimits takes back what the headers say.

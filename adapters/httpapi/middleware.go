@@ -29,7 +29,7 @@ var (
 // ServeHTTP takes a request through the chain: its id, recovery from panics,
 // the log line, the measurements and the trace around CORS and the routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{w: w, r: r, since: a.Now(), address: clientOf(r, a.Proxies), id: a.requestID(r)}
+	c := &call{w: w, r: r, since: a.Now(), address: clientOf(r, a.Proxies), id: a.requestID(r), budgets: a.budgets}
 	c.hurry()
 	c.set("X-Request-Id", c.id)
 	h := w.Header()
@@ -88,6 +88,7 @@ func (a *api) finish(c *call) {
 	} else if c.status == 0 {
 		c.status = http.StatusOK // a connection that was taken over, or an empty answer
 	}
+	c.settle()
 	a.active.Add(-1)
 	ended := a.Now()
 	s := a.other

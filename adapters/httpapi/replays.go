@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -231,17 +232,21 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	if err != nil {
 		return print, nil, err
 	}
-	kept, sum := &spool{}, sha256.New()
+	kept, sum := &spool{c: c}, sha256.New()
 	if err := kept.fill(io.TeeReader(&arriving{c: c}, sum), f.limit, a.tooLarge); err != nil {
 		_ = kept.Close() // of a file that has no name any more
 		return print, nil, err
 	}
 	said := sum.Sum([]byte(f.mimeType + "\n"))
 	if f.boundary != "" {
-		if parts, err := partsPrint(kept, f.boundary); err == nil { // else the handler says what is wrong with it
+		parts, err := c.partsPrint(kept, f.boundary)
+		if err == nil {
 			said = parts
 		}
-		if err := kept.rewind(); err != nil {
+		if fault.Is(err, fault.Invalid) {
+			err = nil // the handler says what is wrong with it
+		}
+		if err = errors.Join(err, kept.rewind()); err != nil {
 			_ = kept.Close()
 			return print, nil, err
 		}
@@ -252,8 +257,11 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 
 // partsPrint tells forms apart by what they say. Clients make another boundary
 // whenever they send one, also the same again.
-func partsPrint(form io.Reader, boundary string) ([]byte, error) {
-	in := openWindow(form)
+func (c *call) partsPrint(form io.Reader, boundary string) ([]byte, error) {
+	in, err := c.openWindow(form)
+	if err != nil {
+		return nil, err
+	}
 	defer in.close()
 	all, m := sha256.New(), newMultipartForm(in, boundary)
 	for {

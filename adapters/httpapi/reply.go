@@ -192,7 +192,7 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 	if err != nil {
 		return err
 	}
-	out := outlet{c: c}
+	out := outlet{c: c, rest: spool{c: c}}
 	defer out.close()
 	b := take()
 	defer func() { give(b) }()

@@ -302,11 +302,14 @@ func (a *api) router(table []row) (*router, error) {
 		}
 	}
 	for _, start := range slices.Sorted(maps.Keys(a.Mounts)) {
-		mounted := a.Mounts[start]
+		mounted := a.mounted(a.Mounts[start])
 		e := &endpoint{row: row{Path: start + "/*", Guard: free}, series: a.newSeries(start + "/*")}
 		root.PathPrefix(start + "/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.(*call).route = e
-			mounted.ServeHTTP(w, r)
+			c := w.(*call)
+			c.r, c.route = r, e
+			if err := mounted(c); err != nil {
+				a.fail(c, err)
+			}
 		})
 	}
 	return &router{literal, root}, nil

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -58,6 +59,20 @@ type spool struct {
 	held  int      // bytes in the block that are in no file
 	rest  []byte   // of the block: what is still to be read, where there is no file
 	file  *os.File // nil: all of it is in the block
+
+	c *call // whose memory and disk it takes
+}
+
+// begin takes the block.
+func (s *spool) begin() error {
+	if s.block != nil {
+		return nil
+	}
+	if err := s.c.hold(blockSize); err != nil {
+		return err
+	}
+	s.block = takeBlock()
+	return nil
 }
 
 // fill keeps all of a stream, which fails with tooLarge beyond the limit. Then it
@@ -66,7 +81,9 @@ func (s *spool) fill(from io.Reader, limit int64, tooLarge func() error) error {
 	noRoom := func(err error) error {
 		return fault.Wrap(fault.Unavailable, err, "There is no room for the upload now")
 	}
-	s.block = takeBlock()
+	if err := s.begin(); err != nil {
+		return err
+	}
 	for {
 		n, err := from.Read((*s.block)[s.held:])
 		s.held += n
@@ -93,8 +110,8 @@ func (s *spool) fill(from io.Reader, limit int64, tooLarge func() error) error {
 
 // Write keeps more. After the last of it comes rewind.
 func (s *spool) Write(p []byte) (int, error) {
-	if s.block == nil {
-		s.block = takeBlock()
+	if err := s.begin(); err != nil {
+		return 0, err
 	}
 	all := len(p)
 	for len(p) > 0 {
@@ -123,8 +140,14 @@ func (s *spool) rewind() error {
 	return err
 }
 
+// errSpools says that the server has as much in files as it may.
+var errSpools = errors.New("the budget of spools is used up")
+
 // spill moves what the block holds to the file.
 func (s *spool) spill() error {
+	if !s.c.disk().Take(int64(s.held)) {
+		return errSpools
+	}
 	if s.file == nil {
 		file, err := os.CreateTemp("", "collab-upload-*")
 		if err != nil {

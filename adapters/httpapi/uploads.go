@@ -125,7 +125,7 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upload{c: c, limit: a.Objects.MaxSize, known: describing, draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
+	u := &upload{c: c, spool: spool{c: c}, limit: a.Objects.MaxSize, known: describing, draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
 	u.Content, u.Size = u, -1
 	if placed {
 		u.known = slices.Concat(placing, describing)
@@ -138,12 +138,16 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	if err := u.readQuery(); err != nil {
 		return nil, err
 	}
-	switch body := c.incoming(); {
+	body := c.incoming()
+	if f.json || f.boundary != "" {
+		if u.in, err = c.openWindow(body); err != nil {
+			return nil, err
+		}
+	}
+	switch {
 	case f.json:
-		u.in = openWindow(body)
 		u.json, u.rest = newJSONForm(u.in), true
 	case f.boundary != "":
-		u.in = openWindow(body)
 		u.multipart, u.rest = newMultipartForm(u.in, f.boundary), true
 	default:
 		u.content, u.Size, u.mimeType = body, c.r.ContentLength, f.mimeType
@@ -279,14 +283,17 @@ func (u *upload) advance() error {
 	}
 	missing := func(name string) bool { return !slices.Contains(u.given, name) }
 	if !slices.ContainsFunc(u.first, missing) {
-		u.through, u.content = true, u.decoded(from)
-		return nil
+		u.through = true
+		u.content, err = u.decoded(from)
+		return err
 	}
 	limit, encoded := u.limit, u.json != nil && missing("encoding")
 	if encoded {
 		limit = (limit + 2) / 3 * 4 // it may turn out to be base64
 	} else {
-		from = u.decoded(from)
+		if from, err = u.decoded(from); err != nil {
+			return err
+		}
 	}
 	tooLarge := func() error { return fault.New(fault.TooLarge, "The content must be at most %d bytes", u.limit) }
 	if err := u.spool.fill(from, limit, tooLarge); err != nil {
@@ -297,18 +304,21 @@ func (u *upload) advance() error {
 	}
 	u.content, u.Size = &u.spool, u.spool.size
 	if encoded && u.encoding == "base64" {
-		u.content, u.Size = u.decoded(&u.spool), -1
+		u.Size = -1
+		u.content, err = u.decoded(&u.spool)
 	}
-	return nil
+	return err
 }
 
 // decoded is what the text stands for.
-func (u *upload) decoded(text io.Reader) io.Reader {
+func (u *upload) decoded(text io.Reader) (content io.Reader, err error) {
 	if u.encoding != "base64" {
-		return text
+		return text, nil
 	}
-	u.text = openWindow(text)
-	return &decoding{in: u.text}
+	if u.text, err = u.c.openWindow(text); err != nil {
+		return nil, err
+	}
+	return &decoding{in: u.text}, nil
 }
 
 // open reads up to the content.

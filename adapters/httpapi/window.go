@@ -13,6 +13,14 @@ type window struct {
 	err   error // why no more comes
 }
 
+// openWindow opens a window whose block counts as memory of the call's.
+func (c *call) openWindow(from io.Reader) (*window, error) {
+	if err := c.hold(blockSize); err != nil {
+		return nil, err
+	}
+	return openWindow(from), nil
+}
+
 func openWindow(from io.Reader) *window { return &window{from: from, block: takeBlock()} }
 
 // close gives the block back; nothing is in sight any more.

@@ -286,6 +286,10 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	if err != nil {
 		return nil, err // checked with the configuration
 	}
+	budgets, err := httpapi.ParseBudgets(n.Config.Budgets, n.Config.maxUpload())
+	if err != nil {
+		return nil, err // likewise
+	}
 	proxies, err := parseProxies(n.Config.Proxies)
 	if err != nil {
 		return nil, err // likewise
@@ -302,7 +306,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
 		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.heartbeat(),
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
-		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates, Proxies: proxies,
+		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates, Budgets: budgets, Proxies: proxies,
 		Document: document, JWKS: n.Keys,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {

@@ -75,7 +75,8 @@ type Config struct {
 
 	AdminSecret  string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
 	CORSOrigins  []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
-	RateLimits   string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, and per address where there is no caller; or off" or:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m"`
+	RateLimits   string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" or:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
+	Budgets      string   `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous) and for bodies of known ones (callers), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
 	Proxies      string   `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is believed, such as 127.0.0.1, comma separated; empty: nobody's"`
 	MaxUpload    string   `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" or:"104857600"`
 	Heartbeat    string   `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" or:"30s"`
@@ -131,7 +132,7 @@ func (c *Config) fill() {
 	def(&c.Mode, development)
 	def(&c.Listen, "127.0.0.1:8080")
 	def(&c.DataDir, "./data")
-	def(&c.RateLimits, "caller=1200/m,address=600/m,chat=60/m,credentials=60/m")
+	def(&c.RateLimits, "caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m")
 	def(&c.BusURL, "local://")
 	def(&c.MaxUpload, "104857600")
 	def(&c.Heartbeat, "30s")
@@ -204,6 +205,9 @@ func (c Config) check() error {
 	}
 	if _, err := httpapi.ParseRates(c.RateLimits); err != nil {
 		add("COLLAB_RATE_LIMITS: %v", err)
+	}
+	if _, err := httpapi.ParseBudgets(c.Budgets, c.maxUpload()); err != nil {
+		add("COLLAB_BUDGETS: %v", err)
 	}
 	if _, err := parseProxies(c.Proxies); err != nil {
 		add("COLLAB_TRUSTED_PROXIES: %v", err)

@@ -126,7 +126,7 @@ func (d *doctor) proxies(_ context.Context, l *lines) {
 	default:
 		const remedy = "set COLLAB_TRUSTED_PROXIES to the addresses that the proxy comes from"
 		if rates, err := httpapi.ParseRates(d.c.RateLimits); err == nil && rates.Address.Count > 0 {
-			l.note(remedy+", or leave address= out of COLLAB_RATE_LIMITS", "all clients of a proxy have its address: they share the limit of %d requests in %g seconds", rates.Address.Count, rates.Address.Per.Seconds())
+			l.note(remedy+", or leave address= and webhook= out of COLLAB_RATE_LIMITS", "all clients of a proxy have its address: they share the limit of %d requests in %g seconds", rates.Address.Count, rates.Address.Per.Seconds())
 			return
 		}
 		l.note(remedy, "all clients of a proxy have its address, in the log and the audit log")

@@ -1,0 +1,95 @@
+// Package budget bounds what many holders take of one resource at once.
+package budget
+
+import "sync"
+
+// Budget is a number of bytes that holders share. A holder may have at most as much
+// as remains free, so that no holder takes more than half and the next one always
+// finds something, however many there are.
+type Budget struct {
+	size int64
+
+	mu       sync.Mutex
+	used     int64            // guarded by mu
+	held     map[string]int64 // guarded by mu; without holders that have nothing
+	refusals int64            // guarded by mu
+}
+
+// New returns a budget of size bytes.
+func New(size int64) *Budget { return &Budget{size: size, held: map[string]int64{}} }
+
+// Take takes n bytes for a holder and reports whether it may have them. It never
+// waits.
+func (b *Budget) Take(holder string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held, used := b.held[holder]+n, b.used+n
+	if held > b.size-used {
+		b.refusals++
+		return false
+	}
+	b.used = used
+	b.set(holder, held)
+	return true
+}
+
+// Give returns n bytes that the holder took.
+func (b *Budget) Give(holder string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	b.set(holder, b.held[holder]-n)
+}
+
+// set notes what a holder has. The caller holds mu.
+func (b *Budget) set(holder string, held int64) {
+	if held == 0 {
+		delete(b.held, holder)
+		return
+	}
+	b.held[holder] = held
+}
+
+// Used returns how many bytes are taken.
+func (b *Budget) Used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// Refusals returns how often Take refused.
+func (b *Budget) Refusals() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refusals
+}
+
+// Account is what one piece of work has taken for its holder. It is not safe for
+// concurrent use.
+type Account struct {
+	Budget *Budget
+	Holder string
+	taken  int64
+}
+
+// Take takes n bytes and reports whether it may.
+func (a *Account) Take(n int64) bool {
+	if !a.Budget.Take(a.Holder, n) {
+		return false
+	}
+	a.taken += n
+	return true
+}
+
+// Give returns n of the bytes that were taken.
+func (a *Account) Give(n int64) {
+	a.taken -= n
+	a.Budget.Give(a.Holder, n)
+}
+
+// Close returns all that is still taken.
+func (a *Account) Close() {
+	if a.taken > 0 {
+		a.Give(a.taken)
+	}
+}

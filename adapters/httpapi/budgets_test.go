@@ -1,0 +1,224 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/app/access"
+	"collab/domain/fault"
+)
+
+func TestBudgetsAreParsed(t *testing.T) {
+	const upload = 100 << 20
+	defaults := Budgets{64 << 20, 256 << 20, 1600 << 20}
+	for text, want := range map[string]Budgets{
+		"":                 defaults,
+		"anonymous=128MiB": {128 << 20, defaults.Callers, defaults.Spool},
+		"callers=1GiB, spool=2GiB,anonymous=4MiB": {4 << 20, 1 << 30, 2 << 30},
+	} {
+		if got, err := ParseBudgets(text, upload); err != nil || got != want {
+			t.Errorf("%q is %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"off", "anonymous", "anonymous=64", "anonymous=64KiB", "anonymous=-1MiB", "anonymous=xMiB", "other=64MiB", "callers=64MiB,callers=65MiB", "callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "spool=199MiB"} {
+		if got, err := ParseBudgets(text, upload); err == nil {
+			t.Errorf("%q is %+v", text, got)
+		}
+	}
+}
+
+// halfSent is a body whose second half does not come before it is let.
+type halfSent struct {
+	first io.Reader
+	stuck chan struct{} // closed when the first half was read
+	let   chan struct{}
+}
+
+func (b *halfSent) Read(p []byte) (int, error) {
+	n, err := b.first.Read(p)
+	if err == io.EOF {
+		close(b.stuck)
+		<-b.let
+	}
+	return n, err
+}
+
+// holding sends requests with half a body each, one after the other, until one is
+// answered, and returns that answer with the number of those that wait. All are
+// let go when the test ends.
+func holding(t *testing.T, h http.Handler, most, size int, request func(io.Reader) *http.Request) (*httptest.ResponseRecorder, int) {
+	t.Helper()
+	let := make(chan struct{})
+	t.Cleanup(func() { close(let) })
+	for waiting := range most {
+		b := &halfSent{bytes.NewReader(bytes.Repeat([]byte{' '}, size)), make(chan struct{}), let}
+		answered := make(chan struct{})
+		w := httptest.NewRecorder()
+		go func() {
+			defer close(answered)
+			h.ServeHTTP(w, request(b))
+		}()
+		select {
+		case <-b.stuck:
+		case <-answered:
+			return w, waiting
+		}
+	}
+	t.Fatalf("%d requests wait and none was refused", most)
+	return nil, 0
+}
+
+func TestBodiesOfCallersWhoAreNotKnownShareABudget(t *testing.T) {
+	for _, g := range []guard{open, browser, signed} {
+		t.Run(string(g), func(t *testing.T) {
+			var a *api
+			var waiting int
+			done := make(chan struct{}, 100)
+			t.Run("while bodies are awaited", func(t *testing.T) {
+				a = serving(t, http.MethodPost, g, func(c *call) error {
+					defer func() { done <- struct{}{} }()
+					_, err := c.read(maxBody)
+					return err
+				}, func(o *Options) { o.Budgets.Anonymous = 4 << 20 })
+				from := func(address string) func(io.Reader) *http.Request {
+					return func(body io.Reader) *http.Request {
+						r := httptest.NewRequest(http.MethodPost, "/test", body)
+						r.RemoteAddr = address
+						return r
+					}
+				}
+				var w *httptest.ResponseRecorder
+				w, waiting = holding(t, a, 10, 500<<10, from("192.0.2.1:1"))
+				refused(t, w, http.StatusServiceUnavailable)
+				if w.Header().Get("Retry-After") != "1" || w.Header().Get("Connection") != "close" {
+					t.Errorf("headers %v", w.Header())
+				}
+				if used := a.budgets.anonymous.Used(); waiting < 2 || used > 2<<20 {
+					t.Errorf("%d of one address wait with %d bytes", waiting, used)
+				}
+				<-done
+				if w := send(a, from("192.0.2.2:1")(strings.NewReader("x"))); w.Code != http.StatusOK {
+					t.Errorf("another address meanwhile: %d", w.Code)
+				}
+				<-done
+			})
+			for range waiting {
+				<-done
+			}
+		})
+	}
+}
+
+func TestBodiesOfACallerLeaveRoomForOthers(t *testing.T) {
+	a := serving(t, http.MethodPost, free, func(c *call) error {
+		c.caller = access.Caller{User: "ada"}
+		if c.r.Header.Get("User") != "" {
+			c.caller.User = "bob"
+		}
+		_, err := c.read(maxBody)
+		return err
+	}, func(o *Options) { o.Budgets.Callers = 16 << 20 })
+	w, waiting := holding(t, a, 30, 1<<20, func(body io.Reader) *http.Request {
+		return httptest.NewRequest(http.MethodPost, "/test", body)
+	})
+	refused(t, w, http.StatusServiceUnavailable)
+	if waiting < 6 || waiting > 8 {
+		t.Errorf("%d bodies of one caller are in memory", waiting)
+	}
+	r := post("/test", strings.Repeat(" ", 1<<20))
+	r.Header.Set("User", "bob")
+	if w := send(a, r); w.Code != http.StatusOK {
+		t.Errorf("another caller meanwhile: %d", w.Code)
+	}
+}
+
+func TestSpoolsShareABudgetOfTheDisk(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	c := lone(nil)
+	c.budgets = newBudgets(Budgets{1 << 30, 1 << 30, 4 * blockSize})
+	fits, none := spool{c: c}, spool{c: c}
+	if err := fits.fill(io.LimitReader(fill{}, 2*blockSize), 1<<30, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := none.fill(io.LimitReader(fill{}, blockSize), 1<<30, nil); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("beyond the budget: %v", err)
+	}
+	if used := c.budgets.spool.Used(); used != 2*blockSize {
+		t.Errorf("%d bytes are on the disk", used)
+	}
+	_, _ = fits.Close(), none.Close()
+	c.settle()
+	if disk, memory := c.budgets.spool.Used(), c.budgets.anonymous.Used(); disk != 0 || memory != 0 {
+		t.Errorf("%d and %d bytes are still held", disk, memory)
+	}
+}
+
+// unread is a body that must not be read.
+type unread struct{ t *testing.T }
+
+func (b unread) Read([]byte) (int, error) {
+	b.t.Error("the body was read")
+	return 0, io.EOF
+}
+
+func TestMessagesAreChargedBeforeTheyAreRead(t *testing.T) {
+	hand := &clock{time.Unix(1_800_000_000, 0)}
+	limits := func(o *Options) { o.Now, o.Rates = hand.now, Rates{Webhook: Rate{30, time.Minute}} }
+	for name, test := range map[string]struct {
+		err     error
+		allowed int
+	}{
+		"good ones":               {nil, 30},
+		"those without signature": {fault.New(fault.Unauthenticated, "Bad signature"), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var a *api
+			a = serving(t, http.MethodPost, signed, func(c *call) error {
+				return a.message(c, func(context.Context, func(string) string, []byte) error { return test.err }, refusedCredentials...)
+			}, limits)
+			for i := range test.allowed {
+				if w := send(a, post("/test", "{}")); w.Code == http.StatusTooManyRequests {
+					t.Fatalf("message %d is refused", i+1)
+				}
+			}
+			w := send(a, httptest.NewRequest(http.MethodPost, "/test", unread{t}))
+			refused(t, w, http.StatusTooManyRequests)
+			if w.Header().Get("Retry-After") == "" || w.Header().Get("Connection") != "close" {
+				t.Errorf("headers %v", w.Header())
+			}
+			other := post("/test", "{}")
+			other.RemoteAddr = "192.0.2.77:1"
+			if w := send(a, other); w.Code == http.StatusTooManyRequests {
+				t.Error("another address is refused as well")
+			}
+		})
+	}
+}
+
+func TestMountsAreChargedLikeMessages(t *testing.T) {
+	hand := &clock{time.Unix(1_800_000_000, 0)}
+	a := built(t, func(o *Options) {
+		o.Now, o.Rates, o.Budgets.Anonymous = hand.now, Rates{Webhook: Rate{2, time.Minute}}, 4<<20
+		o.Mounts = map[string]http.Handler{"/dev/x": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err == nil {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			w.WriteHeader(http.StatusTeapot)
+		})}
+	})
+	for _, test := range []struct{ size, status int }{{1 << 20, 204}, {3 << 20, 418}, {0, 429}} {
+		if w := send(a, post("/dev/x/y", strings.Repeat(" ", test.size))); w.Code != test.status {
+			t.Errorf("%d bytes: %d, want %d", test.size, w.Code, test.status)
+		}
+	}
+	if used := a.budgets.anonymous.Used(); used != 0 {
+		t.Errorf("%d bytes are still held", used)
+	}
+}
