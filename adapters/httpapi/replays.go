@@ -30,29 +30,33 @@ type kept struct {
 	Status int               `json:"status"`
 	Header map[string]string `json:"header"`
 	Body   []byte            `json:"body"`
+	Long   bool              `json:"long,omitempty"` // the body was too long to be kept
 }
 
 // keptHeaders are those that belong to an answer rather than to its transport.
 var keptHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}
 
-// maxKeptStream is the longest stream that is kept, in bytes.
-const maxKeptStream = 1 << 20
+// maxKept is the longest answer that is kept, in bytes.
+const maxKept = 1 << 20
 
-// recorder holds an answer back until it is kept. A stream is not held back: it
-// is kept when it was sent.
+// recorder holds an answer back until it is kept. An event stream is not held
+// back, and is kept when it was sent; nor is the rest of an answer that is too long
+// to be kept.
 type recorder struct {
 	to     http.ResponseWriter
 	status int
 	body   bytes.Buffer
-	live   bool // it is a stream
-	long   bool // which is too long to be kept
+	events bool // it is an event stream
+	live   bool // it goes out as it comes
+	long   bool // it is too long to be kept
 }
 
 func (r *recorder) Header() http.Header { return r.to.Header() }
 
 func (r *recorder) WriteHeader(status int) {
 	r.status = status
-	if r.live = r.Header().Get("Content-Type") == eventStream; r.live {
+	if r.events = r.Header().Get("Content-Type") == eventStream; r.events {
+		r.live = true
 		r.to.WriteHeader(status)
 	}
 }
@@ -61,21 +65,31 @@ func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
-	if !r.live {
-		return r.body.Write(b)
-	}
-	if r.long = r.long || r.body.Len()+len(b) > maxKeptStream; r.long {
+	if !r.long && r.body.Len()+len(b) > maxKept {
+		r.long = true
+		held := r.body.Bytes()
 		r.body = bytes.Buffer{}
-	} else {
+		if !r.live {
+			r.live = true
+			r.to.WriteHeader(r.status)
+			if _, err := r.to.Write(held); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if !r.long {
 		r.body.Write(b)
+	}
+	if !r.live {
+		return len(b), nil
 	}
 	return r.to.Write(b)
 }
 
-// FlushError sends what is buffered of a stream.
+// FlushError sends what is buffered of an event stream.
 func (r *recorder) FlushError() error { return http.NewResponseController(r.to).Flush() }
 
-// SetWriteDeadline is for streams: other answers go out at the end.
+// SetWriteDeadline is for what goes out as it comes: the rest does at the end.
 func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 	if !r.live {
 		return nil
@@ -118,14 +132,30 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 	}
 	connection := c.w
 	recorded := &recorder{to: connection}
+	finish := func(ctx context.Context) error {
+		answer, err := json.Marshal(keep(recorded))
+		if err != nil {
+			return err
+		}
+		return attempt.Finish(ctx, answer)
+	}
 	defer func() {
-		if !settled { // the handler panicked, and that has to be answered
-			c.w, c.sent = connection, recorded.live
+		if settled {
+			return
+		}
+		// The handler panicked, and that has to be answered, or its answer is long.
+		c.w, c.sent = connection, recorded.live
+		if recorded.long && !recorded.events { // what it tells of was done
+			settle(finish)
+		} else {
 			settle(attempt.Abandon)
 		}
 	}()
 	c.w = recorded
 	err = a.confirmed(c, handle(c))
+	if recorded.long && !recorded.events {
+		return err
+	}
 	if err != nil {
 		recorded.body.Reset()
 		c.refuse(a.judge(c, err))
@@ -133,13 +163,7 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || c.barred || c.gone || c.broken || recorded.long {
 		settle(attempt.Abandon)
 	} else {
-		settle(func(ctx context.Context) error {
-			answer, err := json.Marshal(keep(recorded))
-			if err != nil {
-				return err
-			}
-			return attempt.Finish(ctx, answer)
-		})
+		settle(finish)
 	}
 	c.w = connection
 	if recorded.live {
@@ -187,7 +211,7 @@ func (a *api) renewing(c *call, attempt *idempotency.Attempt) (end func()) {
 }
 
 func keep(r *recorder) kept {
-	k := kept{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes()}
+	k := kept{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.long}
 	for _, name := range keptHeaders {
 		if v := r.Header().Get(name); v != "" {
 			k.Header[name] = v
@@ -200,6 +224,9 @@ func (c *call) replay(answer []byte) error {
 	var k kept
 	if err := json.Unmarshal(answer, &k); err != nil {
 		return err
+	}
+	if k.Long {
+		return fault.New(fault.Conflict, "The first request with this Idempotency-Key was carried out, and its answer was too long to be kept")
 	}
 	h := c.Header()
 	for name, v := range k.Header {

@@ -217,6 +217,39 @@ func TestAnAnswerThatCannotBeKeptIsStillGiven(t *testing.T) {
 	}
 }
 
+func TestALongAnswerIsNotKept(t *testing.T) {
+	calls, broken := 0, errors.New("broken")
+	var end error
+	a, j := keyed(t, func(c *call) error {
+		calls++
+		for range 3 {
+			if _, err := c.Write(make([]byte, maxKept/2)); err != nil {
+				return err
+			}
+		}
+		return end
+	})
+	for n, e := range []error{nil, broken} {
+		key, body := fmt.Sprint("k", n), 3*(maxKept/2)
+		end = e
+		func() {
+			defer func() { _ = recover() }() // an answer that broke off is aborted
+			if w := send(a, withKey(key, "{}")); w.Code != 200 || w.Body.Len() != body {
+				t.Errorf("%d, %d bytes", w.Code, w.Body.Len())
+			}
+		}()
+		refused(t, send(a, withKey(key, "{}")), 409)
+		if calls != n+1 {
+			t.Errorf("%d calls", calls)
+		}
+	}
+	for _, r := range j.records {
+		if len(r.Answer) > 1000 {
+			t.Errorf("%d bytes are kept", len(r.Answer))
+		}
+	}
+}
+
 func TestAClientThatGoesAwayFreesTheKey(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a, j := keyed(t, func(c *call) error {
