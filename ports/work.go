@@ -15,8 +15,13 @@ import (
 type Teams interface {
 	Get(ctx context.Context, o id.Org, t id.Team) (team.Team, error)
 
-	// List returns all teams of the organisation by CreatedAt, then id.
-	List(ctx context.Context, o id.Org) ([]team.Team, error)
+	// Refs returns all teams of the organisation by CreatedAt, then id, without
+	// reading their texts.
+	Refs(ctx context.Context, o id.Org) ([]team.Ref, error)
+
+	// List returns those of the teams that are there, in the order of ts, which
+	// are all different. All of them are in memory: who calls it bounds ts.
+	List(ctx context.Context, o id.Org, ts []id.Team) ([]team.Team, error)
 
 	// Add fails with Conflict on a taken id, on a second SHARED team of the
 	// organisation, and on a second PERSONAL team of the same creator in it.
@@ -33,12 +38,16 @@ type Teams interface {
 // TeamMembers holds who was put into which team. The members of a SHARED team
 // are the organisation's and not held here.
 type TeamMembers interface {
-	// List returns the team's members with their users by JoinedAt, then user id.
-	List(ctx context.Context, o id.Org, t id.Team) ([]team.Profile, error)
+	Get(ctx context.Context, o id.Org, t id.Team, user id.User) (team.Member, error)
 
-	// Put adds a member; one who is there already stays as they are. NotFound for
-	// a team that is not there.
-	Put(ctx context.Context, o id.Org, m team.Member) error
+	// List calls each with the team's members and their users by JoinedAt, then
+	// user id; after and limit page it, zero values mean from the start and all.
+	// An error of each ends the list and is returned.
+	List(ctx context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error
+
+	// Put adds a member; one who is there already stays as they are. It returns
+	// how many members the team has then. NotFound for a team that is not there.
+	Put(ctx context.Context, o id.Org, m team.Member) (members int, err error)
 
 	// Remove takes a member out of a team. NotFound when they are not in it.
 	Remove(ctx context.Context, o id.Org, t id.Team, user id.User) error
@@ -55,8 +64,13 @@ type TeamMembers interface {
 type Workspaces interface {
 	Get(ctx context.Context, o id.Org, w id.Workspace) (workspace.Workspace, error)
 
-	// List returns all workspaces of the organisation by CreatedAt, then id.
-	List(ctx context.Context, o id.Org) ([]workspace.Workspace, error)
+	// Refs returns all workspaces of the organisation by CreatedAt, then id,
+	// without reading their texts.
+	Refs(ctx context.Context, o id.Org) ([]workspace.Ref, error)
+
+	// List returns those of the workspaces that are there, in the order of ws,
+	// which are all different. All of them are in memory: who calls it bounds ws.
+	List(ctx context.Context, o id.Org, ws []id.Workspace) ([]workspace.Workspace, error)
 
 	// Add fails with Conflict on a taken id, NotFound when its team is not there.
 	Add(ctx context.Context, o id.Org, w workspace.Workspace) error

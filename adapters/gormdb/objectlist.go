@@ -183,11 +183,8 @@ func folders(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 				add(object.Place{Kind: kind, Scope: object.Shared})
 			}
 		}
-		if viewer.Sight == nil {
-			break
-		}
 		if f.Workspace == "" {
-			for t := range viewer.Sight.Teams {
+			for t := range viewer.Sight.Teams() {
 				if f.Team == "" || f.Team == t {
 					inTeam(t)
 				}
@@ -200,7 +197,7 @@ func folders(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 				inWorkspace(f.Workspace)
 			}
 		default:
-			for w := range viewer.Sight.Workspaces {
+			for _, w := range viewer.Sight.Workspaces() {
 				inWorkspace(w)
 			}
 		}

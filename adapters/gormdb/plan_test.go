@@ -538,20 +538,22 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			t, err := q.Get(ctx, o, uid[id.Team](kindTeam, 7, 3))
 			fresh := t
 			fresh.ID = uid[id.Team](kindTeam, 7, 90_000)
-			return errors.Join(err, drop(q.List(ctx, o)), q.Put(ctx, o, t), q.Add(ctx, o, fresh), q.Remove(ctx, o, fresh.ID))
+			return errors.Join(err, drop(q.Refs(ctx, o)), drop(q.List(ctx, o, []id.Team{t.ID, uid[id.Team](kindTeam, 7, 4)})), q.Put(ctx, o, t), q.Add(ctx, o, fresh), q.Remove(ctx, o, fresh.ID))
 		},
 		"team members": func(_ *DB, r ports.Records) error {
 			q := r.Work().TeamMembers()
 			in := uid[id.Team](kindTeam, 7, 3)
 			m := team.Member{Team: in, User: uid[id.User](kindUser, 7, 99), JoinedAt: now}
-			return errors.Join(drop(q.List(ctx, o, in)), q.Put(ctx, o, m), q.Remove(ctx, o, in, m.User), drop(q.OfUser(ctx, o, user)), q.RemoveUser(ctx, o, user))
+			none := func(team.Profile) error { return nil }
+			return errors.Join(q.List(ctx, o, in, org.Position{}, 0, none), q.List(ctx, o, in, org.Position{JoinedAt: now, User: m.User}, 20, none),
+				drop(q.Put(ctx, o, m)), drop(q.Get(ctx, o, in, m.User)), q.Remove(ctx, o, in, m.User), drop(q.OfUser(ctx, o, user)), q.RemoveUser(ctx, o, user))
 		},
 		"workspaces": func(_ *DB, r ports.Records) error {
 			q := r.Work().Workspaces()
 			w, err := q.Get(ctx, o, uid[id.Workspace](kindWorkspace, 7, 3))
 			fresh := w
 			fresh.ID = uid[id.Workspace](kindWorkspace, 7, 90_000)
-			return errors.Join(err, drop(q.List(ctx, o)), q.Put(ctx, o, w), q.Add(ctx, o, fresh), q.Remove(ctx, o, w.ID))
+			return errors.Join(err, drop(q.Refs(ctx, o)), drop(q.List(ctx, o, []id.Workspace{w.ID, uid[id.Workspace](kindWorkspace, 7, 4)})), q.Put(ctx, o, w), q.Add(ctx, o, fresh), q.Remove(ctx, o, w.ID))
 		},
 		"orders": func(_ *DB, r ports.Records) error {
 			q := r.Work().Orders()
@@ -830,15 +832,15 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 
 // someActor sees half of the workspaces of organisation 7, and one team.
 func someActor() org.Actor {
-	a := org.Actor{User: uid[id.User](kindUser, 7, 5), Org: uid[id.Org](kindOrg, 7, 0), Role: org.Member, Sight: &org.Sight{
-		Teams: map[id.Team]bool{uid[id.Team](kindTeam, 7, 1): true}, Workspaces: map[id.Workspace]id.Team{},
-	}}
-	for n := 1; n <= workspacesN/2; n++ {
-		w := uid[id.Workspace](kindWorkspace, 7, n)
-		a.Sight.Workspaces[w] = uid[id.Team](kindTeam, 7, 1)
-		a.Sight.List = append(a.Sight.List, w)
-	}
-	return a
+	in := uid[id.Team](kindTeam, 7, 1)
+	sight := org.NewStructure([]id.Team{in}, func(yield func(id.Workspace, id.Team) bool) {
+		for n := 1; n <= workspacesN/2; n++ {
+			if !yield(uid[id.Workspace](kindWorkspace, 7, n), in) {
+				return
+			}
+		}
+	}).Sight(0, func(int) (visible, belongs bool) { return true, true })
+	return org.Actor{User: uid[id.User](kindUser, 7, 5), Org: uid[id.Org](kindOrg, 7, 0), Role: org.Member, Sight: sight}
 }
 
 // taskFilters are each filter alone and the usual pairs.

@@ -52,6 +52,18 @@ func all[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner
 	return rs, nil
 }
 
+// named runs a query for the records with the ids, and returns them in the order
+// of these.
+func named[K comparable, R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), key func(R) K, ids []K, query string, args ...any) ([]R, error) {
+	places := make(map[K]int, len(ids))
+	for i, k := range ids {
+		places[k] = i
+	}
+	rs, err := all(ctx, db, what, scan, query, args...)
+	slices.SortFunc(rs, func(a, b R) int { return places[key(a)] - places[key(b)] })
+	return rs, err
+}
+
 // row runs a query for at most one row, to its end: that is when a statement
 // that writes has written.
 func row[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), query string, args ...any) (r R, found bool, err error) {

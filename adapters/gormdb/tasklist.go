@@ -127,8 +127,8 @@ func visible(d dialect, c *condition, actor org.Actor, f task.Filter) bool {
 		}
 	default:
 		ways = append([]string{"t.workspace_id IS NULL"}, ways...)
-		if actor.Sight != nil && len(actor.Sight.List) > 0 {
-			ways, args = append(ways, d.in("t.workspace_id", "uuid")), append(args, list(d, actor.Sight.List))
+		if seen := actor.Sight.Workspaces(); len(seen) > 0 {
+			ways, args = append(ways, d.in("t.workspace_id", "uuid")), append(args, list(d, seen))
 		}
 	}
 	c.add("("+strings.Join(ways, " OR ")+") IS TRUE", args...)

@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/team"
 	"collab/ports"
 )
@@ -51,8 +52,19 @@ func (q teams) Get(ctx context.Context, o id.Org, t id.Team) (team.Team, error) 
 	return get(ctx, q.read, "Team", scanTeam, "SELECT "+teamColumns+" FROM teams WHERE org_id = ? AND id = ?", string(o), string(t))
 }
 
-func (q teams) List(ctx context.Context, o id.Org) ([]team.Team, error) {
-	return all(ctx, q.read, "Team", scanTeam, "SELECT "+teamColumns+" FROM teams WHERE org_id = ? ORDER BY created_at, id", string(o))
+func (q teams) Refs(ctx context.Context, o id.Org) ([]team.Ref, error) {
+	return all(ctx, q.read, "Team", scanTeamRef, "SELECT id, kind, created_by, created_at FROM teams WHERE org_id = ? ORDER BY created_at, id", string(o))
+}
+
+func scanTeamRef(s scanner) (team.Ref, error) {
+	var r teamRow
+	err := s.Scan(&r.ID, &r.Kind, &r.CreatedBy, &r.Created)
+	return team.Ref{ID: id.Team(r.ID), Kind: team.Kind(r.Kind), CreatedBy: id.User(r.CreatedBy), CreatedAt: instant(r.Created)}, err
+}
+
+func (q teams) List(ctx context.Context, o id.Org, ts []id.Team) ([]team.Team, error) {
+	return named(ctx, q.read, "Team", scanTeam, func(t team.Team) id.Team { return t.ID }, ts,
+		"SELECT "+teamColumns+" FROM teams WHERE org_id = ? AND "+q.dialect.in("id", "uuid"), string(o), list(q.dialect, ids(ts)))
 }
 
 func (q teams) Add(ctx context.Context, o id.Org, t team.Team) error {
@@ -116,17 +128,32 @@ type teamMembers struct{ *conn }
 
 var _ ports.TeamMembers = teamMembers{}
 
-func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team) ([]team.Profile, error) {
-	return all(ctx, q.read, "Team member", scanTeamProfile,
-		"SELECT m.team_id, m.user_id, m.joined_at, "+userColumns+
-			" FROM team_members m JOIN users u ON u.id = m.user_id WHERE m.org_id = ? AND m.team_id = ? ORDER BY m.joined_at, m.user_id",
-		string(o), string(t))
+func (q teamMembers) Get(ctx context.Context, o id.Org, t id.Team, user id.User) (team.Member, error) {
+	joined, err := get(ctx, q.read, "Team member", scanInt,
+		"SELECT joined_at FROM team_members WHERE org_id = ? AND team_id = ? AND user_id = ?", string(o), string(t), string(user))
+	if err != nil {
+		return team.Member{}, err
+	}
+	return team.Member{Team: t, User: user, JoinedAt: instant(joined)}, nil
+}
+
+func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team, after org.Position, limit int, fn func(team.Profile) error) error {
+	text, args := "SELECT m.team_id, m.user_id, m.joined_at, "+userColumns+
+		" FROM team_members m JOIN users u ON u.id = m.user_id WHERE m.org_id = ? AND m.team_id = ?", []any{string(o), string(t)}
+	if after != (org.Position{}) {
+		text, args = text+" AND (m.joined_at, m.user_id) > (?, ?)", append(args, after.JoinedAt.UnixMilli(), place(after.User))
+	}
+	text += " ORDER BY m.joined_at, m.user_id"
+	if limit > 0 {
+		text, args = text+" LIMIT ?", append(args, limit)
+	}
+	return each(ctx, q.read, "Team member", scanTeamProfile, fn, text, args...)
 }
 
 // Put holds the team against deletion before it adds to it: a reference that is
 // broken would end a transaction on Postgres.
-func (q teamMembers) Put(ctx context.Context, o id.Org, m team.Member) error {
-	return q.atomic(ctx, func(c *conn) error {
+func (q teamMembers) Put(ctx context.Context, o id.Org, m team.Member) (members int, err error) {
+	err = q.atomic(ctx, func(c *conn) error {
 		if _, err := get(ctx, c.write, "Team", scanInt,
 			"SELECT 1 FROM teams WHERE org_id = ? AND id = ?"+c.dialect.shared(), string(o), string(m.Team)); err != nil {
 			return err
@@ -134,8 +161,14 @@ func (q teamMembers) Put(ctx context.Context, o id.Org, m team.Member) error {
 		tx := c.write.WithContext(ctx).Clauses(nothing).Create(&teamMemberRow{
 			OrgID: string(o), TeamID: string(m.Team), UserID: string(m.User), JoinedAt: m.JoinedAt.UnixMilli(),
 		})
-		return failed(ctx, tx.Error, "Team member")
+		if err := failed(ctx, tx.Error, "Team member"); err != nil {
+			return err
+		}
+		n, err := get(ctx, c.read, "Team member", scanInt, "SELECT COUNT(*) FROM team_members WHERE org_id = ? AND team_id = ?", string(o), string(m.Team))
+		members = int(n)
+		return err
 	})
+	return members, err
 }
 
 func (q teamMembers) Remove(ctx context.Context, o id.Org, t id.Team, user id.User) error {

@@ -51,8 +51,19 @@ func (q workspaces) Get(ctx context.Context, o id.Org, w id.Workspace) (workspac
 	return get(ctx, q.read, "Workspace", scanWorkspace, "SELECT "+workspaceColumns+" FROM workspaces WHERE org_id = ? AND id = ?", string(o), string(w))
 }
 
-func (q workspaces) List(ctx context.Context, o id.Org) ([]workspace.Workspace, error) {
-	return all(ctx, q.read, "Workspace", scanWorkspace, "SELECT "+workspaceColumns+" FROM workspaces WHERE org_id = ? ORDER BY created_at, id", string(o))
+func (q workspaces) Refs(ctx context.Context, o id.Org) ([]workspace.Ref, error) {
+	return all(ctx, q.read, "Workspace", scanWorkspaceRef, "SELECT id, team_id, created_at FROM workspaces WHERE org_id = ? ORDER BY created_at, id", string(o))
+}
+
+func scanWorkspaceRef(s scanner) (workspace.Ref, error) {
+	var r workspaceRow
+	err := s.Scan(&r.ID, &r.TeamID, &r.Created)
+	return workspace.Ref{ID: id.Workspace(r.ID), Team: id.Team(r.TeamID), CreatedAt: instant(r.Created)}, err
+}
+
+func (q workspaces) List(ctx context.Context, o id.Org, ws []id.Workspace) ([]workspace.Workspace, error) {
+	return named(ctx, q.read, "Workspace", scanWorkspace, func(w workspace.Workspace) id.Workspace { return w.ID }, ws,
+		"SELECT "+workspaceColumns+" FROM workspaces WHERE org_id = ? AND "+q.dialect.in("id", "uuid"), string(o), list(q.dialect, ids(ws)))
 }
 
 // hold holds the workspace's team against deletion: a reference that is broken

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"collab/app/teams"
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/team"
@@ -50,9 +51,10 @@ func (a *api) listTeams(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfTeam, viewed(viewTeam), complete(p, keyOfTeam, func(actor org.Actor) ([]team.Team, error) {
-		return a.Teams.List(c.r.Context(), actor)
-	}))
+	return stream(a, c, q, p, keyOfTeam, viewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
+		after := teams.Position{CreatedAt: p.after.At, ID: id.Team(p.after.ID)}
+		return a.Teams.List(c.r.Context(), actor, after, p.fetch(), each)
+	})
 }
 
 func (a *api) getTeam(c *call, actor org.Actor) error {
@@ -139,9 +141,10 @@ func (a *api) listTeamMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfTeamMember, viewed(viewTeamMember), complete(p, keyOfTeamMember, func(actor org.Actor) ([]team.Profile, error) {
-		return a.Teams.Members(c.r.Context(), actor, t)
-	}))
+	return stream(a, c, q, p, keyOfTeamMember, viewed(viewTeamMember), func(actor org.Actor, each func(team.Profile) error) error {
+		after := org.Position{JoinedAt: p.after.At, User: id.User(p.after.ID)}
+		return a.Teams.Members(c.r.Context(), actor, t, after, p.fetch(), each)
+	})
 }
 
 func (a *api) addTeamMember(c *call) error {

@@ -41,9 +41,10 @@ func (a *api) listWorkspaces(c *call) error {
 	if text, given := q.get("teamId"); given {
 		in = selected[id.Team](text)
 	}
-	return stream(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), complete(p, keyOfWorkspace, func(actor org.Actor) ([]workspaces.Placed, error) {
-		return a.Workspaces.List(c.r.Context(), actor, in)
-	}))
+	return stream(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
+		after := workspaces.Position{Place: int(p.after.Rank), ID: id.Workspace(p.after.ID)}
+		return a.Workspaces.List(c.r.Context(), actor, in, after, p.fetch(), each)
+	})
 }
 
 func (a *api) getWorkspace(c *call, actor org.Actor) error {

@@ -48,6 +48,16 @@ func (t *table[K, V]) find(matches func(V) bool) (V, error) {
 	return zero, t.missing()
 }
 
+// named returns the records that are there, in the order of their keys.
+func (t *table[K, V]) named(keys []K) (vs []V) {
+	for _, k := range keys {
+		if v, ok := t.rows[k]; ok {
+			vs = append(vs, t.clone(v))
+		}
+	}
+	return vs
+}
+
 // add puts a record whose key must be free, else Conflict.
 func (t *table[K, V]) add(x *tx, k K, v V) error {
 	if t.has(k) {

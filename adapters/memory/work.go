@@ -8,6 +8,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/domain/org"
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
@@ -37,12 +38,21 @@ func (s teams) Get(_ context.Context, o id.Org, t id.Team) (team.Team, error) {
 	return result(s.run, func(x *tx) (team.Team, error) { return x.tenant(o).teams.get(t) })
 }
 
-func (s teams) List(_ context.Context, o id.Org) ([]team.Team, error) {
-	return result(s.run, func(x *tx) ([]team.Team, error) {
-		return x.tenant(o).teams.list(every, func(a, b team.Team) int {
+func (s teams) Refs(_ context.Context, o id.Org) ([]team.Ref, error) {
+	return result(s.run, func(x *tx) ([]team.Ref, error) {
+		var refs []team.Ref
+		for _, t := range x.tenant(o).teams.rows {
+			refs = append(refs, t.Ref())
+		}
+		slices.SortFunc(refs, func(a, b team.Ref) int {
 			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-		}, 0), nil
+		})
+		return refs, nil
 	})
+}
+
+func (s teams) List(_ context.Context, o id.Org, ts []id.Team) ([]team.Team, error) {
+	return result(s.run, func(x *tx) ([]team.Team, error) { return x.tenant(o).teams.named(ts), nil })
 }
 
 func (s teams) Add(_ context.Context, o id.Org, t team.Team) error {
@@ -93,11 +103,17 @@ type place struct {
 
 type teamMembers struct{ run runner }
 
-func (m teamMembers) List(_ context.Context, o id.Org, t id.Team) ([]team.Profile, error) {
-	return result(m.run, func(x *tx) ([]team.Profile, error) {
-		in := x.tenant(o).teamMembers.list(func(v team.Member) bool { return v.Team == t }, func(a, b team.Member) int {
+func (m teamMembers) Get(_ context.Context, o id.Org, t id.Team, user id.User) (team.Member, error) {
+	return result(m.run, func(x *tx) (team.Member, error) { return x.tenant(o).teamMembers.get(place{t, user}) })
+}
+
+func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
+	profiles, err := result(m.run, func(x *tx) ([]team.Profile, error) {
+		in := x.tenant(o).teamMembers.list(func(v team.Member) bool {
+			return v.Team == t && (after == org.Position{} || compareJoined(v.JoinedAt, v.User, after.JoinedAt, after.User) > 0)
+		}, func(a, b team.Member) int {
 			return compareJoined(a.JoinedAt, a.User, b.JoinedAt, b.User)
-		}, 0)
+		}, limit)
 		profiles := make([]team.Profile, len(in))
 		for i, v := range in {
 			person, err := x.users.get(v.User)
@@ -108,20 +124,27 @@ func (m teamMembers) List(_ context.Context, o id.Org, t id.Team) ([]team.Profil
 		}
 		return profiles, nil
 	})
+	return visit(profiles, err, each)
 }
 
-func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) error {
-	return m.run(func(x *tx) error {
+func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error) {
+	return result(m.run, func(x *tx) (int, error) {
 		home, at := x.tenant(o), place{v.Team, v.User}
 		switch {
 		case !home.teams.has(v.Team):
-			return home.teams.missing()
+			return 0, home.teams.missing()
 		case !x.users.has(v.User):
-			return x.users.missing()
+			return 0, x.users.missing()
 		case !home.teamMembers.has(at):
 			home.teamMembers.put(x, at, v)
 		}
-		return nil
+		members := 0
+		for at := range home.teamMembers.rows {
+			if at.team == v.Team {
+				members++
+			}
+		}
+		return members, nil
 	})
 }
 
@@ -166,12 +189,21 @@ func (s workspaces) Get(_ context.Context, o id.Org, w id.Workspace) (workspace.
 	return result(s.run, func(x *tx) (workspace.Workspace, error) { return x.tenant(o).workspaces.get(w) })
 }
 
-func (s workspaces) List(_ context.Context, o id.Org) ([]workspace.Workspace, error) {
-	return result(s.run, func(x *tx) ([]workspace.Workspace, error) {
-		return x.tenant(o).workspaces.list(every, func(a, b workspace.Workspace) int {
+func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
+	return result(s.run, func(x *tx) ([]workspace.Ref, error) {
+		var refs []workspace.Ref
+		for _, w := range x.tenant(o).workspaces.rows {
+			refs = append(refs, workspace.Ref{ID: w.ID, Team: w.Team, CreatedAt: w.CreatedAt})
+		}
+		slices.SortFunc(refs, func(a, b workspace.Ref) int {
 			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-		}, 0), nil
+		})
+		return refs, nil
 	})
+}
+
+func (s workspaces) List(_ context.Context, o id.Org, ws []id.Workspace) ([]workspace.Workspace, error) {
+	return result(s.run, func(x *tx) ([]workspace.Workspace, error) { return x.tenant(o).workspaces.named(ws), nil })
 }
 
 func (s workspaces) Add(_ context.Context, o id.Org, w workspace.Workspace) error {

@@ -13,7 +13,6 @@ import (
 	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/domain/session"
-	"collab/domain/team"
 	"collab/ports"
 )
 
@@ -21,7 +20,7 @@ import (
 // after trust, so that a key that the provider withdrew stops counting.
 const (
 	maxToken     = 16 << 10 // bytes
-	maxSightings = 20_000
+	maxSightings = 64 << 20 // bytes
 	maxVerified  = 50_000
 	trust        = 5 * time.Minute
 )
@@ -50,7 +49,7 @@ type Access struct {
 	Options
 	epochs    *epochs
 	verified  *cache[[sha256.Size]byte, verified]
-	sightings *cache[seat, sighting]
+	sightings *sightings
 }
 
 // seat names one user's place in one organisation.
@@ -92,7 +91,7 @@ func New(o Options) *Access {
 		Options:   o,
 		epochs:    newEpochs(o.Epochs),
 		verified:  newCache[[sha256.Size]byte, verified](maxVerified),
-		sightings: newCache[seat, sighting](maxSightings),
+		sightings: newSightings(o.Store, maxSightings),
 	}
 }
 
@@ -318,14 +317,11 @@ func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
 }
 
 func (a *Access) observe(ctx context.Context, at seat, epoch int64) (org.Actor, error) {
-	dir, work := a.Store.Directory(), a.Store.Work()
+	dir := a.Store.Directory()
 	if err := a.known(ctx, at.user); err != nil {
 		return org.Actor{}, err
 	}
-	o, err := dir.Organisations().Get(ctx, at.org)
-	if fault.Is(err, fault.NotFound) || err == nil && o.Closed() {
-		return org.Actor{}, notMember()
-	}
+	in, err := a.sightings.structure(ctx, at.org, epoch)
 	if err != nil {
 		return org.Actor{}, err
 	}
@@ -336,15 +332,7 @@ func (a *Access) observe(ctx context.Context, at seat, epoch int64) (org.Actor, 
 	if err != nil {
 		return org.Actor{}, err
 	}
-	teams, err := work.Teams().List(ctx, at.org)
-	if err != nil {
-		return org.Actor{}, err
-	}
-	own, err := work.TeamMembers().OfUser(ctx, at.org, at.user)
-	if err != nil {
-		return org.Actor{}, err
-	}
-	workspaces, err := work.Workspaces().List(ctx, at.org)
+	own, err := a.Store.Work().TeamMembers().OfUser(ctx, at.org, at.user)
 	if err != nil {
 		return org.Actor{}, err
 	}
@@ -352,21 +340,10 @@ func (a *Access) observe(ctx context.Context, at seat, epoch int64) (org.Actor, 
 	for _, t := range own {
 		joined[t] = true
 	}
-	sight := &org.Sight{Teams: map[id.Team]bool{}, Workspaces: map[id.Workspace]id.Team{}, Epoch: epoch}
-	for _, t := range teams {
-		if t.Kind == team.Shared {
-			sight.Seeded = true
-		}
-		if t.Visible(at.user, m.Role, joined[t.ID]) {
-			sight.Teams[t.ID] = t.Includes(joined[t.ID])
-		}
-	}
-	for _, w := range workspaces {
-		if _, ok := sight.Teams[w.Team]; ok {
-			sight.Workspaces[w.ID] = w.Team
-			sight.List = append(sight.List, w.ID)
-		}
-	}
+	sight := in.of.Sight(epoch, func(i int) (visible, belongs bool) {
+		t := in.teams[i]
+		return t.Visible(at.user, m.Role, joined[t.ID]), t.Includes(joined[t.ID])
+	})
 	return org.Actor{User: at.user, Org: at.org, Role: m.Role, Sight: sight}, nil
 }
 

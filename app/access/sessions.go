@@ -264,7 +264,7 @@ func (a *Access) view(ctx context.Context, in admitted) (Session, error) {
 		return s, nil
 	}
 	s.Role, s.OnboardingCompleted = in.member.Role, in.member.OnboardingCompleted
-	teams, err := a.Store.Work().Teams().List(ctx, in.org.ID)
+	teams, err := a.Store.Work().Teams().Refs(ctx, in.org.ID)
 	for _, t := range teams {
 		s.OnboardingSeeded = s.OnboardingSeeded || t.Kind == team.Shared
 	}

@@ -111,7 +111,7 @@ func (w *world) workspace(by id.User) (id.Team, id.Workspace) {
 // join makes a user a member of a team, and tells them to look again.
 func (w *world) join(t id.Team, u id.User) {
 	w.regroup(w.org, func(r ports.Records) error {
-		if err := r.Work().TeamMembers().Put(w.Context(), w.org, team.Member{Team: t, User: u}); err != nil {
+		if _, err := r.Work().TeamMembers().Put(w.Context(), w.org, team.Member{Team: t, User: u}); err != nil {
 			return err
 		}
 		_, err := r.Storage().Changes().Append(w.Context(), w.org, object.Regrouped(object.Audience{Users: []id.User{u}}, "", time.Now()))

@@ -17,6 +17,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/team"
 	"collab/ports"
 )
 
@@ -293,8 +294,11 @@ func audience(ctx context.Context, r ports.Records, o object.Object) (*object.Au
 	if err != nil {
 		return nil, err
 	}
-	members, err := r.Work().TeamMembers().List(ctx, o.Org, *in)
-	seen := object.TeamAudience(of, members)
+	seen := object.TeamAudience(of)
+	err = r.Work().TeamMembers().List(ctx, o.Org, *in, org.Position{}, 0, func(p team.Profile) error {
+		seen.Users = append(seen.Users, p.User)
+		return nil
+	})
 	return &seen, err
 }
 

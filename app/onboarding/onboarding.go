@@ -102,7 +102,7 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 
 // personal makes the actor's personal team, or finds the one that is there.
 func (s *Onboarding) personal(ctx context.Context, r ports.Records, actor org.Actor, fresh id.Team) (id.Team, error) {
-	all, err := r.Work().Teams().List(ctx, actor.Org)
+	all, err := r.Work().Teams().Refs(ctx, actor.Org)
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +114,8 @@ func (s *Onboarding) personal(ctx context.Context, r ports.Records, actor org.Ac
 	if err := s.team(ctx, r, actor, fresh, team.Personal, seed.PersonalTeam); err != nil {
 		return "", err
 	}
-	return fresh, r.Work().TeamMembers().Put(ctx, actor.Org, team.Member{Team: fresh, User: actor.User, JoinedAt: s.clock.Now()})
+	_, err = r.Work().TeamMembers().Put(ctx, actor.Org, team.Member{Team: fresh, User: actor.User, JoinedAt: s.clock.Now()})
+	return fresh, err
 }
 
 func (s *Onboarding) team(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, kind team.Kind, name string) error {

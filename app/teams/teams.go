@@ -2,13 +2,17 @@
 package teams
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"time"
 
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
+	"collab/domain/workspace"
 	"collab/ports"
 )
 
@@ -28,19 +32,45 @@ func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep) *Team
 	return &Teams{store: store, clock: clock, ids: ids, sweep: sweep}
 }
 
-// List returns the teams that the actor belongs to, by creation.
-func (s *Teams) List(ctx context.Context, actor org.Actor) ([]team.Team, error) {
-	all, err := s.store.Work().Teams().List(ctx, actor.Org)
+// batch is how many teams a list holds in memory.
+const batch = 50
+
+// Position is a place in a list of teams, which are in the order of CreatedAt,
+// then id. The zero value is before the first.
+type Position struct {
+	CreatedAt time.Time
+	ID        id.Team
+}
+
+// List calls each with the teams that the actor belongs to, by creation; after
+// and limit page it, zero values mean from the start and all.
+func (s *Teams) List(ctx context.Context, actor org.Actor, after Position, limit int, each func(team.Team) error) error {
+	refs, err := s.store.Work().Teams().Refs(ctx, actor.Org)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	own := all[:0]
-	for _, t := range all {
-		if actor.Sight != nil && actor.Sight.Teams[t.ID] {
-			own = append(own, t)
+	var own []id.Team
+	for _, t := range refs {
+		if actor.BelongsTo(t.ID) && cmp.Or(t.CreatedAt.Compare(after.CreatedAt), cmp.Compare(t.ID, after.ID)) > 0 {
+			own = append(own, t.ID)
 		}
 	}
-	return own, nil
+	shown := 0
+	for some := range slices.Chunk(own, batch) {
+		found, err := s.store.Work().Teams().List(ctx, actor.Org, some)
+		if err != nil {
+			return err
+		}
+		for _, t := range found {
+			if err := each(t); err != nil {
+				return err
+			}
+			if shown++; shown == limit {
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 // Get returns a team that the actor can see.
@@ -59,10 +89,18 @@ func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team
 		return team.Team{}, err
 	}
 	err = s.locked(ctx, actor, func(r ports.Records) error {
+		there, err := r.Work().Teams().Refs(ctx, actor.Org)
+		if err != nil {
+			return err
+		}
+		if err := team.Room(len(there)); err != nil {
+			return err
+		}
 		if err := r.Work().Teams().Add(ctx, actor.Org, made); err != nil {
 			return err
 		}
-		return r.Work().TeamMembers().Put(ctx, actor.Org, team.Member{Team: made.ID, User: actor.User, JoinedAt: now})
+		_, err = r.Work().TeamMembers().Put(ctx, actor.Org, team.Member{Team: made.ID, User: actor.User, JoinedAt: now})
+		return err
 	})
 	return made, err
 }
@@ -96,24 +134,22 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 		if err != nil {
 			return err
 		}
-		workspaces, err := r.Work().Workspaces().List(ctx, actor.Org)
+		workspaces, err := r.Work().Workspaces().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
 		}
-		held := 0
-		for _, w := range workspaces {
-			if w.Team == t {
-				held++
-			}
-		}
+		held := slices.ContainsFunc(workspaces, func(w workspace.Ref) bool { return w.Team == t })
 		if err := was.Deletable(actor, held); err != nil {
 			return err
 		}
-		members, err := r.Work().TeamMembers().List(ctx, actor.Org, t)
+		seen := object.TeamAudience(was)
+		err = r.Work().TeamMembers().List(ctx, actor.Org, t, org.Position{}, 0, func(p team.Profile) error {
+			seen.Users = append(seen.Users, p.User)
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		seen := object.TeamAudience(was, members)
 		if err := s.sweep(ctx, r, actor.Org, object.Filter{Team: t}, actor.User, &seen); err != nil {
 			return err
 		}
@@ -121,22 +157,20 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	})
 }
 
-// Members lists a team's members by when they joined. The shared team's are
-// the organisation's.
-func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team) ([]team.Profile, error) {
+// Members calls each with a team's members by when they joined; after and limit
+// page it, zero values mean from the start and all. The shared team's are the
+// organisation's.
+func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
 	of, err := visible(ctx, s.store, actor, t)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if of.Kind != team.Shared {
-		return s.store.Work().TeamMembers().List(ctx, actor.Org, t)
+		return s.store.Work().TeamMembers().List(ctx, actor.Org, t, after, limit, each)
 	}
-	var all []team.Profile
-	err = s.store.Directory().Members().List(ctx, actor.Org, org.Position{}, 0, func(p org.Profile) error {
-		all = append(all, team.Profile{Member: team.Member{Team: t, User: p.User, JoinedAt: p.JoinedAt}, Person: p.Person})
-		return nil
+	return s.store.Directory().Members().List(ctx, actor.Org, after, limit, func(p org.Profile) error {
+		return each(team.Profile{Member: team.Member{Team: t, User: p.User, JoinedAt: p.JoinedAt}, Person: p.Person})
 	})
-	return all, err
 }
 
 // AddMember puts a member of the organisation into a team; again is the same.
@@ -157,47 +191,37 @@ func (s *Teams) AddMember(ctx context.Context, actor org.Actor, t id.Team, user 
 		if err != nil {
 			return err
 		}
-		joined, err := s.member(ctx, r, actor.Org, to, user)
-		if err != nil {
-			return err
-		}
-		if joined == nil {
-			if err := to.Joinable(); err != nil {
+		joined := team.Member{Team: t, User: user, JoinedAt: m.JoinedAt}
+		if to.Kind != team.Shared {
+			if joined, err = s.join(ctx, r, actor, to, user); err != nil {
 				return err
 			}
-			joined = &team.Member{Team: t, User: user, JoinedAt: s.clock.Now()}
-			if err := r.Work().TeamMembers().Put(ctx, actor.Org, *joined); err != nil {
-				return err
-			}
-			if err := s.regroup(ctx, r, actor, user); err != nil {
-				return err
-			}
-		}
-		if to.Kind == team.Shared {
-			joined.JoinedAt = m.JoinedAt
 		}
 		person, err := r.Directory().Users().Get(ctx, user)
-		added = team.Profile{Member: *joined, Person: person}
+		added = team.Profile{Member: joined, Person: person}
 		return err
 	})
 	return added, err
 }
 
-// member returns the user's place in the team, nil when there is none.
-func (s *Teams) member(ctx context.Context, r ports.Records, o id.Org, t team.Team, user id.User) (*team.Member, error) {
-	if t.Kind == team.Shared {
-		return &team.Member{Team: t.ID, User: user}, nil
+// join returns the user's place in the team, which it makes where there is none.
+func (s *Teams) join(ctx context.Context, r ports.Records, actor org.Actor, to team.Team, user id.User) (team.Member, error) {
+	joined, err := r.Work().TeamMembers().Get(ctx, actor.Org, to.ID, user)
+	if !fault.Is(err, fault.NotFound) {
+		return joined, err
 	}
-	profiles, err := r.Work().TeamMembers().List(ctx, o, t.ID)
+	if err := to.Joinable(); err != nil {
+		return joined, err
+	}
+	joined = team.Member{Team: to.ID, User: user, JoinedAt: s.clock.Now()}
+	members, err := r.Work().TeamMembers().Put(ctx, actor.Org, joined)
 	if err != nil {
-		return nil, err
+		return joined, err
 	}
-	for _, p := range profiles {
-		if p.User == user {
-			return &p.Member, nil
-		}
+	if err := team.Fits(members); err != nil {
+		return joined, err
 	}
-	return nil, nil
+	return joined, s.regroup(ctx, r, actor, user)
 }
 
 // RemoveMember takes a member out of a team. The last one may go too: the

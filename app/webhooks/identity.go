@@ -252,11 +252,11 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 	if err := w.Objects.Sweep(ctx, r, o, object.Filter{Owner: u}, "", nil); err != nil {
 		return err
 	}
-	teams, err := r.Work().Teams().List(ctx, o)
+	teams, err := r.Work().Teams().Refs(ctx, o)
 	if err != nil {
 		return err
 	}
-	workspaces, err := r.Work().Workspaces().List(ctx, o)
+	workspaces, err := r.Work().Workspaces().Refs(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,13 @@ package workspaces
 
 import (
 	"context"
+	"slices"
 
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
 )
@@ -36,20 +38,52 @@ type Placed struct {
 	SortOrder int
 }
 
-// List returns the workspaces that the actor can see, in the actor's own
-// order; in selects those of one team.
-func (s *Workspaces) List(ctx context.Context, actor org.Actor, in id.Team) ([]Placed, error) {
-	all, err := placed(ctx, s.store, actor)
-	if err != nil || in == "" {
-		return all, err
+// batch is how many workspaces a list holds in memory.
+const batch = 50
+
+// Position is a place in a member's order of workspaces: after the workspace, or
+// where that is gone, after Place others. The zero value is before the first.
+type Position struct {
+	Place int
+	ID    id.Workspace
+}
+
+// List calls each with the workspaces that the actor can see, in the actor's own
+// order; in selects those of one team. After and limit page it, zero values mean
+// from the start and all.
+func (s *Workspaces) List(ctx context.Context, actor org.Actor, in id.Team, after Position, limit int, each func(Placed) error) error {
+	order, err := s.store.Work().Orders().Get(ctx, actor.Org, actor.User)
+	if err != nil {
+		return err
 	}
-	of := all[:0]
-	for _, w := range all {
-		if w.Team == in {
-			of = append(of, w)
+	sorted := order.Sort(actor.Sight.Workspaces())
+	from := slices.Index(sorted, after.ID) + 1
+	if from == 0 {
+		from = max(0, min(after.Place, len(sorted)))
+	}
+	places := make(map[id.Workspace]int)
+	var wanted []id.Workspace
+	for i, w := range sorted[from:] {
+		if in == "" || actor.Sight.Holds(in, w) {
+			places[w], wanted = from+i, append(wanted, w)
 		}
 	}
-	return of, nil
+	shown := 0
+	for some := range slices.Chunk(wanted, batch) {
+		found, err := s.store.Work().Workspaces().List(ctx, actor.Org, some)
+		if err != nil {
+			return err
+		}
+		for _, w := range found {
+			if err := each(Placed{w, places[w.ID]}); err != nil {
+				return err
+			}
+			if shown++; shown == limit {
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 // Get returns a workspace that the actor can see.
@@ -57,7 +91,11 @@ func (s *Workspaces) Get(ctx context.Context, actor org.Actor, w id.Workspace) (
 	if !actor.SeesWorkspace(w) {
 		return Placed{}, fault.Missing("Workspace")
 	}
-	return find(ctx, s.store, actor, w)
+	found, err := s.store.Work().Workspaces().Get(ctx, actor.Org, w)
+	if err != nil {
+		return Placed{}, err
+	}
+	return place(ctx, s.store, actor, found, actor.Sight.Workspaces())
 }
 
 // Create makes a workspace in a team that the actor can see.
@@ -74,13 +112,26 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 		return Placed{}, unknown
 	}
 	err = s.locked(ctx, actor, func(r ports.Records) error {
+		there, err := r.Work().Workspaces().Refs(ctx, actor.Org)
+		if err != nil {
+			return err
+		}
+		if err := workspace.Room(len(there)); err != nil {
+			return err
+		}
 		if err := r.Work().Workspaces().Add(ctx, actor.Org, w); err != nil {
 			if fault.Is(err, fault.NotFound) {
 				return unknown
 			}
 			return err
 		}
-		made, err = find(ctx, r, seeing(actor, w), w.ID)
+		var seen []id.Workspace
+		for _, other := range there {
+			if actor.SeesTeam(other.Team) {
+				seen = append(seen, other.ID)
+			}
+		}
+		made, err = place(ctx, r, actor, w, append(seen, w.ID))
 		return err
 	})
 	return made, err
@@ -128,8 +179,12 @@ func audience(ctx context.Context, r ports.Records, o id.Org, t id.Team) (object
 	if err != nil {
 		return object.Audience{}, err
 	}
-	members, err := r.Work().TeamMembers().List(ctx, o, t)
-	return object.TeamAudience(of, members), err
+	a := object.TeamAudience(of)
+	err = r.Work().TeamMembers().List(ctx, o, t, org.Position{}, 0, func(p team.Profile) error {
+		a.Users = append(a.Users, p.User)
+		return nil
+	})
+	return a, err
 }
 
 func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
@@ -151,7 +206,7 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 		if err := r.Work().Workspaces().Put(ctx, actor.Org, next); err != nil {
 			return err
 		}
-		changed, err = find(ctx, r, actor, w)
+		changed, err = place(ctx, r, actor, next, actor.Sight.Workspaces())
 		return err
 	})
 	return changed, err
@@ -188,12 +243,16 @@ func (s *Workspaces) SetOrder(ctx context.Context, actor org.Actor, named []id.W
 		return err
 	}
 	return s.store.Atomic(ctx, func(r ports.Records) error {
-		visible, err := visible(ctx, r, actor)
+		refs, err := r.Work().Workspaces().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
 		}
+		all := make([]id.Workspace, len(refs))
+		for i, w := range refs {
+			all[i] = w.ID
+		}
 		return r.Work().Orders().Update(ctx, actor.Org, actor.User, func(o workspace.Order) (workspace.Order, error) {
-			return o.Arrange(named, visible)
+			return o.Arrange(named, all, actor.SeesWorkspace)
 		})
 	})
 }
@@ -207,55 +266,9 @@ func (s *Workspaces) locked(ctx context.Context, actor org.Actor, fn func(ports.
 	})
 }
 
-// seeing returns the actor with a workspace of its own making in sight.
-func seeing(actor org.Actor, w workspace.Workspace) org.Actor {
-	sight := &org.Sight{Teams: actor.Sight.Teams, Workspaces: map[id.Workspace]id.Team{w.ID: w.Team}}
-	for k, v := range actor.Sight.Workspaces {
-		sight.Workspaces[k] = v
-	}
-	actor.Sight = sight
-	return actor
-}
-
-func visible(ctx context.Context, r ports.Records, actor org.Actor) ([]workspace.Workspace, error) {
-	all, err := r.Work().Workspaces().List(ctx, actor.Org)
-	if err != nil {
-		return nil, err
-	}
-	seen := all[:0]
-	for _, w := range all {
-		if actor.SeesWorkspace(w.ID) {
-			seen = append(seen, w)
-		}
-	}
-	return seen, nil
-}
-
-func placed(ctx context.Context, r ports.Records, actor org.Actor) ([]Placed, error) {
-	seen, err := visible(ctx, r, actor)
-	if err != nil {
-		return nil, err
-	}
+// place returns the workspace with its place among those that the actor sees,
+// which are by creation.
+func place(ctx context.Context, r ports.Records, actor org.Actor, w workspace.Workspace, seen []id.Workspace) (Placed, error) {
 	order, err := r.Work().Orders().Get(ctx, actor.Org, actor.User)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Placed, 0, len(seen))
-	for i, w := range order.Sort(seen) {
-		list = append(list, Placed{w, i})
-	}
-	return list, nil
-}
-
-func find(ctx context.Context, r ports.Records, actor org.Actor, w id.Workspace) (Placed, error) {
-	all, err := placed(ctx, r, actor)
-	if err != nil {
-		return Placed{}, err
-	}
-	for _, p := range all {
-		if p.ID == w {
-			return p, nil
-		}
-	}
-	return Placed{}, fault.Missing("Workspace")
+	return Placed{w, slices.Index(order.Sort(seen), w.ID)}, err
 }

@@ -15,6 +15,10 @@ import (
 // last resend.
 const Lifetime = 24 * time.Hour
 
+// MaxPending is how many invitations of an organisation are pending at most, so
+// far as they are made here; the identity provider's are not refused.
+const MaxPending = 500
+
 // Status is where an invitation stands.
 type Status string
 
@@ -144,6 +148,9 @@ func Manage(actor org.Actor, role org.Role) error {
 func Room(s org.Seats, limit int) error {
 	if limit >= 0 && s.Members+s.Pending+1 > limit {
 		return fault.New(fault.Forbidden, "The organisation's plan allows at most %d members, pending invitations included", limit)
+	}
+	if s.Pending >= MaxPending {
+		return fault.New(fault.Conflict, "An organisation has at most %d pending invitations", MaxPending)
 	}
 	return nil
 }

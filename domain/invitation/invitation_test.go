@@ -147,7 +147,8 @@ func TestWhoMayInviteWhom(t *testing.T) {
 		{"an address is not invited twice", org.Owner, org.Member, false, true, org.Seats{Members: 1}, 5, conflict},
 		{"the last place can be taken", org.Owner, org.Member, false, false, org.Seats{Members: 2, Pending: 2}, 5, none},
 		{"pending invitations take places", org.Owner, org.Member, false, false, org.Seats{Members: 2, Pending: 3}, 5, forbidden},
-		{"without a limit there is always room", org.Owner, org.Member, false, false, org.Seats{Members: 2000, Pending: 3000}, -1, none},
+		{"without a limit there is always room", org.Owner, org.Member, false, false, org.Seats{Members: 2000, Pending: 499}, -1, none},
+		{"so many are pending at most", org.Owner, org.Member, false, false, org.Seats{Members: 2000, Pending: 500}, -1, conflict},
 		{"a plan for one has no room for a second", org.Owner, org.Viewer, false, false, org.Seats{Members: 1}, 1, forbidden},
 	} {
 		t.Run(c.about, func(t *testing.T) {

@@ -82,14 +82,12 @@ func Resighted(was, is org.Membership, by id.User, now time.Time) (c Change, ok 
 	return Regrouped(Audience{Users: []id.User{is.User}}, by, now), true
 }
 
-// TeamAudience is who sees what is in a team that has the members.
-func TeamAudience(t team.Team, members []team.Profile) Audience {
+// TeamAudience is who sees what is in a team beside the members that were put
+// into it.
+func TeamAudience(t team.Team) Audience {
 	a := Audience{Everyone: t.Kind == team.Shared, Managers: t.Kind != team.Personal}
 	if t.Kind == team.Personal {
 		a.Users = []id.User{t.CreatedBy} // also while no record says that they belong to it
-	}
-	for _, m := range members {
-		a.Users = append(a.Users, m.User)
 	}
 	return a
 }

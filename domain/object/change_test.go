@@ -202,20 +202,20 @@ func TestWhatAChangeSays(t *testing.T) {
 }
 
 func TestWhoeverSeesATeamIsItsAudience(t *testing.T) {
-	members := []team.Profile{{Member: team.Member{User: ada}}}
 	for kind, want := range map[team.Kind]struct{ everyone, managers bool }{
 		team.Shared: {true, true}, team.Standard: {false, true}, team.Personal: {false, false},
 	} {
-		a := object.TeamAudience(team.Team{Kind: kind, CreatedBy: ada}, members)
+		a := object.TeamAudience(team.Team{Kind: kind, CreatedBy: ada})
+		a.Users = append(a.Users, ada) // who was put into it
 		if a.Everyone != want.everyone || a.Managers != want.managers || !slices.Contains(a.Users, ada) || slices.Contains(a.Users, ben) {
 			t.Errorf("of %s it is %+v", kind, a)
 		}
 		// The same people see the team itself.
 		for _, who := range []org.Actor{member(ada, org.Viewer), member(ben, org.Viewer), member(ben, org.Admin)} {
-			if of := (team.Team{Kind: kind, CreatedBy: ada}); kind == team.Personal && !object.TeamAudience(of, nil).Includes(member(ada, org.Viewer)) {
+			if of := (team.Team{Kind: kind, CreatedBy: ada}); kind == team.Personal && !object.TeamAudience(of).Includes(member(ada, org.Viewer)) {
 				t.Error("who a personal team is for is not its audience without a record of it")
 			}
-			if want := (team.Team{Kind: kind, CreatedBy: ada}).Visible(who.User, who.Role, who.User == ada); a.Includes(who) != want {
+			if want := (team.Ref{Kind: kind, CreatedBy: ada}).Visible(who.User, who.Role, who.User == ada); a.Includes(who) != want {
 				t.Errorf("%s %s sees a %s team: %v", who.Role, who.User, kind, want)
 			}
 		}

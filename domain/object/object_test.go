@@ -2,6 +2,7 @@ package object_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -28,9 +29,8 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // member is who sees the team crew with the workspace desk, and no others.
 func member(u id.User, role org.Role) org.Actor {
-	return org.Actor{User: u, Org: office, Role: role, Sight: &org.Sight{
-		Teams: map[id.Team]bool{crew: true}, Workspaces: map[id.Workspace]id.Team{desk: crew}, List: []id.Workspace{desk},
-	}}
+	return org.Actor{User: u, Org: office, Role: role, Sight: org.NewStructure([]id.Team{crew}, maps.All(map[id.Workspace]id.Team{desk: crew})).
+		Sight(0, func(int) (visible, belongs bool) { return true, true })}
 }
 
 func ref[T any](v T) *T { return &v }

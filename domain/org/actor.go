@@ -44,34 +44,6 @@ type Mark struct {
 	LogN     int64
 }
 
-// Sight is what a member can see of the organisation's teams and workspaces.
-// It is shared between requests and never changed.
-type Sight struct {
-	Teams      map[id.Team]bool         // every visible team; true where the member belongs to it
-	Workspaces map[id.Workspace]id.Team // every visible workspace with its team
-	List       []id.Workspace           // the same workspaces, for queries
-	Seeded     bool                     // the organisation has its shared team
-	Epoch      int64                    // of the organisation, when this was found
-}
-
-// SeesTeam reports whether the actor can see the team.
-func (a Actor) SeesTeam(t id.Team) bool {
-	if a.Sight == nil {
-		return false
-	}
-	_, ok := a.Sight.Teams[t]
-	return ok
-}
-
-// SeesWorkspace reports whether the actor can see the workspace.
-func (a Actor) SeesWorkspace(w id.Workspace) bool {
-	if a.Sight == nil {
-		return false
-	}
-	_, ok := a.Sight.Workspaces[w]
-	return ok
-}
-
 // Belongs decides whether the actor acts in an organisation at all.
 func (a Actor) Belongs() error {
 	if a.Org == "" {

@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -33,9 +34,15 @@ func due(t *testing.T, s string) *task.Due {
 	return &d
 }
 
+// ofOneTeam is the sight of the workspace w alone.
+func ofOneTeam() *org.Sight {
+	return org.NewStructure([]id.Team{"team"}, maps.All(map[id.Workspace]id.Team{"w": "team"})).
+		Sight(0, func(int) (visible, belongs bool) { return true, true })
+}
+
 func TestFilters(t *testing.T) {
 	user, space := id.User("ada"), id.Workspace("w")
-	me := org.Actor{User: "me", Role: org.Member, Sight: &org.Sight{Workspaces: map[id.Workspace]id.Team{"w": "team"}}}
+	me := org.Actor{User: "me", Role: org.Member, Sight: ofOneTeam()}
 	plain := made(t, func(*task.Draft) {})
 	rich := made(t, func(d *task.Draft) {
 		d.Status, d.Priority, d.Assignee, d.Workspace, d.Tags = task.Done, task.High, &user, &space, []string{"a", "b"}
@@ -113,7 +120,7 @@ func TestWhoSeesATask(t *testing.T) {
 	ada, space := id.User("ada"), id.Workspace("w")
 	everybodys := made(t, func(*task.Draft) {})
 	ofSpace := made(t, func(d *task.Draft) { d.Workspace, d.Assignee = &space, &ada })
-	inside := &org.Sight{Workspaces: map[id.Workspace]id.Team{"w": "team"}}
+	inside := ofOneTeam()
 	for _, c := range []struct {
 		about string
 		task  task.Task

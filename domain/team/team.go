@@ -23,6 +23,12 @@ const (
 	Standard Kind = "STANDARD"
 )
 
+// Bounds of what members make by hand.
+const (
+	MaxTeams   = 1_000  // of an organisation
+	MaxMembers = 10_000 // of a team that is not shared
+)
+
 // Team is a group of members that workspaces belong to. A nil Description is
 // unset.
 type Team struct {
@@ -34,6 +40,14 @@ type Team struct {
 	CreatedBy   id.User
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+// Ref is what decides who sees a team, without the team's texts.
+type Ref struct {
+	ID        id.Team
+	Kind      Kind
+	CreatedBy id.User
+	CreatedAt time.Time
 }
 
 // Member is a user's place in a team.
@@ -90,29 +104,52 @@ func (t Team) Apply(p Patch, now time.Time) (Team, error) {
 	return t, c.Err()
 }
 
+// Ref returns the team without its texts.
+func (t Team) Ref() Ref {
+	return Ref{ID: t.ID, Kind: t.Kind, CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt}
+}
+
 // Includes reports whether the user belongs to the team; joined says whether
 // there is a record of it. The shared team includes every member.
-func (t Team) Includes(joined bool) bool { return joined || t.Kind == Shared }
+func (t Ref) Includes(joined bool) bool { return joined || t.Kind == Shared }
 
 // Visible reports whether a member with the role sees the team: its members
 // and those who manage the organisation do, except that a personal team is
 // seen by its owner alone.
-func (t Team) Visible(user id.User, role org.Role, joined bool) bool {
+func (t Ref) Visible(user id.User, role org.Role, joined bool) bool {
 	if t.Kind == Personal {
 		return t.CreatedBy == user
 	}
 	return t.Includes(joined) || role.MayManage()
 }
 
-// Deletable decides whether the actor, who sees the team, may delete it.
-func (t Team) Deletable(actor org.Actor, workspaces int) error {
+// Deletable decides whether the actor, who sees the team, may delete it, with
+// workspaces in it or not.
+func (t Team) Deletable(actor org.Actor, workspaces bool) error {
 	switch {
 	case t.Kind != Standard:
 		return fault.New(fault.Conflict, "The %s team cannot be deleted", t.Kind)
 	case t.CreatedBy != actor.User && !actor.Role.MayManage():
 		return fault.New(fault.Forbidden, "Only the team's creator, an OWNER or an ADMIN may delete it")
-	case workspaces > 0:
+	case workspaces:
 		return fault.New(fault.Conflict, "The team still has workspaces")
+	}
+	return nil
+}
+
+// Room decides whether an organisation with so many teams may make one more.
+func Room(teams int) error {
+	if teams >= MaxTeams {
+		return fault.New(fault.Conflict, "An organisation has at most %d teams", MaxTeams)
+	}
+	return nil
+}
+
+// Fits decides whether a team, which is not the shared one, may have so many
+// members.
+func Fits(members int) error {
+	if members > MaxMembers {
+		return fault.New(fault.Conflict, "A team has at most %d members", MaxMembers)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestWhoSeesATeam(t *testing.T) {
 			if c.own {
 				of.CreatedBy = "me"
 			}
-			if got := of.Visible("me", c.role, c.joined); got != c.want {
+			if got := of.Ref().Visible("me", c.role, c.joined); got != c.want {
 				t.Errorf("sees it: %v", got)
 			}
 		})
@@ -51,16 +51,16 @@ func TestWhoDeletesATeam(t *testing.T) {
 		about      string
 		kind       team.Kind
 		actor      org.Actor
-		workspaces int
+		workspaces bool
 		want       fault.Kind
 	}{
-		{"its creator does", team.Standard, org.Actor{User: "maker", Role: org.Member}, 0, 0},
-		{"an owner does", team.Standard, org.Actor{User: "me", Role: org.Owner}, 0, 0},
-		{"an admin does", team.Standard, org.Actor{User: "me", Role: org.Admin}, 0, 0},
-		{"another member does not", team.Standard, org.Actor{User: "me", Role: org.Member}, 0, fault.Forbidden},
-		{"nobody does while it has workspaces", team.Standard, org.Actor{User: "maker", Role: org.Owner}, 1, fault.Conflict},
-		{"nobody deletes the shared one", team.Shared, org.Actor{User: "maker", Role: org.Owner}, 0, fault.Conflict},
-		{"nobody deletes a personal one", team.Personal, org.Actor{User: "maker", Role: org.Owner}, 0, fault.Conflict},
+		{"its creator does", team.Standard, org.Actor{User: "maker", Role: org.Member}, false, 0},
+		{"an owner does", team.Standard, org.Actor{User: "me", Role: org.Owner}, false, 0},
+		{"an admin does", team.Standard, org.Actor{User: "me", Role: org.Admin}, false, 0},
+		{"another member does not", team.Standard, org.Actor{User: "me", Role: org.Member}, false, fault.Forbidden},
+		{"nobody does while it has workspaces", team.Standard, org.Actor{User: "maker", Role: org.Owner}, true, fault.Conflict},
+		{"nobody deletes the shared one", team.Shared, org.Actor{User: "maker", Role: org.Owner}, false, fault.Conflict},
+		{"nobody deletes a personal one", team.Personal, org.Actor{User: "maker", Role: org.Owner}, false, fault.Conflict},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			err := team.Team{Kind: c.kind, CreatedBy: "maker"}.Deletable(c.actor, c.workspaces)
@@ -68,6 +68,21 @@ func TestWhoDeletesATeam(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestAnOrganisationHasRoomForSoManyTeams(t *testing.T) {
+	if err := team.Room(team.MaxTeams - 1); err != nil {
+		t.Error(err)
+	}
+	if err := team.Room(team.MaxTeams); !fault.Is(err, fault.Conflict) {
+		t.Error(err)
+	}
+	if err := team.Fits(team.MaxMembers); err != nil {
+		t.Error(err)
+	}
+	if err := team.Fits(team.MaxMembers + 1); !fault.Is(err, fault.Conflict) {
+		t.Error(err)
 	}
 }
 

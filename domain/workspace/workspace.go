@@ -11,6 +11,17 @@ import (
 	"collab/domain/patch"
 )
 
+// MaxWorkspaces is how many workspaces members make in an organisation.
+const MaxWorkspaces = 2_000
+
+// Room decides whether an organisation with so many workspaces may make one more.
+func Room(workspaces int) error {
+	if workspaces >= MaxWorkspaces {
+		return fault.New(fault.Conflict, "An organisation has at most %d workspaces", MaxWorkspaces)
+	}
+	return nil
+}
+
 // Workspace belongs to one team, whose members work in it.
 type Workspace struct {
 	ID          id.Workspace
@@ -21,6 +32,13 @@ type Workspace struct {
 	CreatedBy   id.User
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+// Ref is a workspace's place, without the workspace's texts.
+type Ref struct {
+	ID        id.Workspace
+	Team      id.Team
+	CreatedAt time.Time
 }
 
 // Draft is what a workspace is made from.
@@ -80,66 +98,53 @@ type Order []id.Workspace
 
 // Arrange returns the order after the member put the named workspaces first.
 // The visible ones that are not named follow in their present order, then the
-// invisible ones that were in the order. Visible is in creation order. An
-// unknown workspace is not found and a repeated one is refused; then nothing
-// changes.
-func (o Order) Arrange(named []id.Workspace, visible []Workspace) (Order, error) {
-	known := make(map[id.Workspace]bool, len(visible))
-	for _, w := range visible {
-		known[w.ID] = true
+// invisible ones that were in the order; those that are gone are left out. All
+// are the organisation's workspaces by creation, of which the member sees those
+// that visible accepts. An unknown workspace is not found and a repeated one is
+// refused; then nothing changes.
+func (o Order) Arrange(named, all []id.Workspace, visible func(id.Workspace) bool) (Order, error) {
+	left := make(map[id.Workspace]bool, len(all)) // those without a place so far
+	var seen []id.Workspace
+	for _, w := range all {
+		left[w] = true
+		if visible(w) {
+			seen = append(seen, w)
+		}
 	}
-	next := make(Order, 0, len(visible)+len(o))
-	taken := make(map[id.Workspace]bool, len(named))
+	next := make(Order, 0, len(all))
 	for _, w := range named {
-		switch {
-		case !known[w]:
+		switch unplaced, known := left[w]; {
+		case !known || !visible(w):
 			return o, fault.Missing("Workspace")
-		case taken[w]:
+		case !unplaced:
 			return o, fault.Field("order", "must not name a workspace twice")
 		}
-		taken[w] = true
+		left[w] = false
 		next = append(next, w)
 	}
-	for _, w := range o.Sort(visible) {
-		if !taken[w.ID] {
-			taken[w.ID] = true
-			next = append(next, w.ID)
-		}
-	}
-	for _, w := range o {
-		if !taken[w] {
-			taken[w] = true
+	for _, w := range slices.Concat(o.Sort(seen), o) {
+		if left[w] {
+			left[w] = false
 			next = append(next, w)
 		}
 	}
 	return next, nil
 }
 
-// Sort returns the workspaces in this order; those that it does not name
-// follow by creation, then id.
-func (o Order) Sort(ws []Workspace) []Workspace {
+// Sort returns the workspaces, which come by creation, in this order; those that
+// it does not name follow as they came.
+func (o Order) Sort(ws []id.Workspace) []id.Workspace {
 	at := make(map[id.Workspace]int, len(o))
 	for i, w := range o {
 		at[w] = i
 	}
-	place := func(w Workspace) int {
-		if i, ok := at[w.ID]; ok {
+	place := func(w id.Workspace) int {
+		if i, ok := at[w]; ok {
 			return i
 		}
 		return len(o)
 	}
 	sorted := slices.Clone(ws)
-	slices.SortFunc(sorted, func(a, b Workspace) int {
-		if d := place(a) - place(b); d != 0 {
-			return d
-		}
-		if d := a.CreatedAt.Compare(b.CreatedAt); d != 0 {
-			return d
-		}
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(sorted, func(a, b id.Workspace) int { return place(a) - place(b) })
 	return sorted
 }

@@ -151,7 +151,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				that(r.Work().Tasks().Add(w.ctx, tn.ID, tn.loose)).conflict(w)
 				that(r.Work().Tasks().Add(w.ctx, tn.ID, orphan)).missing(w)
 				w.missing(r.Work().Workspaces().Add(w.ctx, tn.ID, someWorkspace(tn.ID, other.team.ID, tn.owner.ID)))
-				w.missing(r.Work().TeamMembers().Put(w.ctx, tn.ID, team.Member{Team: other.team.ID, User: tn.owner.ID, JoinedAt: at(1)}))
+				w.missing(drop(r.Work().TeamMembers().Put(w.ctx, tn.ID, team.Member{Team: other.team.ID, User: tn.owner.ID, JoinedAt: at(1)})))
 				w.missing(r.Work().TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(tn.loose), someChange(orphan)}))
 				that(r.Work().Tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID, other.loose.ID}, touched)).missing(w)
 				var err error
@@ -260,7 +260,7 @@ func (x upheaval) run(w *world, r ports.Records) error {
 		func() error { return k.Teams().Add(w.ctx, o, x.added) },
 		func() error { return k.Workspaces().Add(w.ctx, o, x.inside) },
 		func() error {
-			return k.TeamMembers().Put(w.ctx, o, team.Member{Team: x.added.ID, User: x.owner.ID, JoinedAt: at(305)})
+			return drop(k.TeamMembers().Put(w.ctx, o, team.Member{Team: x.added.ID, User: x.owner.ID, JoinedAt: at(305)}))
 		},
 		func() error { return k.TeamMembers().Remove(w.ctx, o, x.team.ID, x.owner.ID) },
 		func() error { _, err := k.Tasks().Add(w.ctx, o, x.task); return err },
@@ -323,9 +323,9 @@ func (x upheaval) happened(w *world) {
 	same(w, w.seatsOf(o), org.Seats{Owners: 1, Members: 2})
 	that(w.invitations().ByToken(w.ctx, x.invitation.TokenHash)).missing(w)
 	that(w.subscriptions().Get(w.ctx, o)).is(w, kept(someSubscription(o).Restore("OTHER")))
-	that(w.teams().List(w.ctx, o)).is(w, []team.Team{x.shared, x.added})
+	that(w.allTeams(o)).is(w, []team.Team{x.shared, x.added})
 	that(w.teamMembers().OfUser(w.ctx, o, x.owner.ID)).is(w, []id.Team{x.added.ID})
-	that(w.workspaces().List(w.ctx, o)).is(w, []workspace.Workspace{x.inside})
+	that(w.allWorkspaces(o)).is(w, []workspace.Workspace{x.inside})
 	that(w.orders().Get(w.ctx, o, x.owner.ID)).is(w, workspace.Order{x.inside.ID})
 	that(w.tasks().Get(w.ctx, o, x.tenant.inside.ID)).missing(w)
 	loose, _ := touched([]task.Task{x.loose})

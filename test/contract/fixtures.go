@@ -2,6 +2,7 @@ package contract
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -175,7 +176,7 @@ func (w *world) tenant() tenant {
 	tn.shared = someTeam(o.ID, team.Shared, tn.owner.ID)
 	w.ok(w.teams().Add(w.ctx, o.ID, tn.shared))
 	tn.team = w.team(o.ID, tn.owner.ID)
-	w.ok(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tn.team.ID, User: tn.owner.ID, JoinedAt: at(22)}))
+	w.ok(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tn.team.ID, User: tn.owner.ID, JoinedAt: at(22)})))
 
 	tn.workspace = w.workspace(o.ID, tn.team.ID, tn.owner.ID)
 	w.ok(w.orders().Update(w.ctx, o.ID, tn.owner.ID, func(workspace.Order) (workspace.Order, error) {
@@ -316,10 +317,10 @@ func (w *world) content(tn tenant) content {
 	c.Seats = w.seatsOf(o)
 	c.Pending = that(w.invitations().Pending(w.ctx, o, "", at(6))).must(w)
 	c.Subscription = that(w.subscriptions().Get(w.ctx, o)).must(w)
-	c.Teams = that(w.teams().List(w.ctx, o)).must(w)
-	c.InTeam = orZero(w, that(w.teamMembers().List(w.ctx, o, tn.team.ID)))
+	c.Teams = that(w.allTeams(o)).must(w)
+	c.InTeam = orZero(w, that(w.inTeam(o, tn.team.ID)))
 	c.TeamsOf = that(w.teamMembers().OfUser(w.ctx, o, tn.owner.ID)).must(w)
-	c.Workspaces = that(w.workspaces().List(w.ctx, o)).must(w)
+	c.Workspaces = that(w.allWorkspaces(o)).must(w)
 	c.Order = that(w.orders().Get(w.ctx, o, tn.owner.ID)).must(w)
 	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
 	c.Inside = orZero(w, that(w.historyOf(o, tn.inside.ID, task.ChangePosition{}, 0)))
@@ -394,6 +395,58 @@ func (w *world) profiles(o id.Org, after org.Position, limit int) (all []org.Pro
 	}))
 	return all
 }
+
+// allTeams reads every team of the organisation.
+func (w *world) allTeams(o id.Org) ([]team.Team, error) {
+	refs, err := w.teams().Refs(w.ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]id.Team, len(refs))
+	for i, t := range refs {
+		ids[i] = t.ID
+	}
+	all, err := w.teams().List(w.ctx, o, ids)
+	if len(all) != len(refs) {
+		return nil, errors.Join(err, fmt.Errorf("%d teams of %d", len(all), len(refs)))
+	}
+	for i, t := range all {
+		same(w, refs[i], t.Ref())
+	}
+	return all, err
+}
+
+// allWorkspaces reads every workspace of the organisation.
+func (w *world) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
+	refs, err := w.workspaces().Refs(w.ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]id.Workspace, len(refs))
+	for i, s := range refs {
+		ids[i] = s.ID
+	}
+	all, err := w.workspaces().List(w.ctx, o, ids)
+	if len(all) != len(refs) {
+		return nil, errors.Join(err, fmt.Errorf("%d workspaces of %d", len(all), len(refs)))
+	}
+	for i, s := range all {
+		same(w, refs[i], workspace.Ref{ID: s.ID, Team: s.Team, CreatedAt: s.CreatedAt})
+	}
+	return all, err
+}
+
+// inTeam reads the members of a team.
+func (w *world) inTeam(o id.Org, t id.Team) (all []team.Profile, err error) {
+	err = w.teamMembers().List(w.ctx, o, t, org.Position{}, 0, func(p team.Profile) error {
+		all = append(all, p)
+		return nil
+	})
+	return all, err
+}
+
+// drop returns the error alone.
+func drop[V any](_ V, err error) error { return err }
 
 // listed reads a list of tasks.
 func (w *world) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {

@@ -426,13 +426,14 @@ func clone(p object.Place) object.Place {
 
 // seeing returns the actor with the sight of those teams and workspaces.
 func seeing(a org.Actor, teams []id.Team, workspaces []id.Workspace) org.Actor {
-	a.Sight = &org.Sight{Teams: map[id.Team]bool{}, Workspaces: map[id.Workspace]id.Team{}, List: workspaces}
-	for _, t := range teams {
-		a.Sight.Teams[t] = true
-	}
-	for _, s := range workspaces {
-		a.Sight.Workspaces[s] = "of a team"
-	}
+	const beside = "of a team"
+	a.Sight = org.NewStructure(append(slices.Clone(teams), beside), func(yield func(id.Workspace, id.Team) bool) {
+		for _, s := range workspaces {
+			if !yield(s, beside) {
+				return
+			}
+		}
+	}).Sight(0, func(int) (visible, belongs bool) { return true, true })
 	return a
 }
 

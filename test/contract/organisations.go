@@ -32,8 +32,8 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			same(w, w.profiles(unknown, org.Position{}, 0), nil)
 			that(w.invitations().Pending(w.ctx, unknown, "", at(6))).is(w, nil)
 			that(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
-			that(w.teams().List(w.ctx, unknown)).is(w, nil)
-			that(w.workspaces().List(w.ctx, unknown)).is(w, nil)
+			that(w.allTeams(unknown)).is(w, nil)
+			that(w.allWorkspaces(unknown)).is(w, nil)
 			same(w, w.listed(unknown, org.Actor{User: fresh[id.User](), Org: unknown}, task.Filter{}), nil)
 		},
 		"an organisation comes back with every field as it went in": func(w *world) {

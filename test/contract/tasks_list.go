@@ -160,14 +160,7 @@ func (b bench) actor(t *rapid.T) org.Actor {
 	if rapid.IntRange(0, 9).Draw(t, "without sight") == 0 {
 		return a
 	}
-	a.Sight = &org.Sight{Teams: map[id.Team]bool{}, Workspaces: map[id.Workspace]id.Team{}}
-	for _, s := range b.workspaces {
-		if rapid.Bool().Draw(t, "sees") {
-			a.Sight.Workspaces[s] = "of a team"
-			a.Sight.List = append(a.Sight.List, s)
-		}
-	}
-	return a
+	return seeing(a, nil, slices.DeleteFunc(slices.Clone(b.workspaces), func(id.Workspace) bool { return !rapid.Bool().Draw(t, "sees") }))
 }
 
 func (b bench) filter(t *rapid.T) task.Filter {
@@ -219,11 +212,7 @@ func ref[T comparable](t *rapid.T, from []T) task.Ref[T] {
 // pages goes through all tasks page by page.
 func (b bench) pages(w *world) {
 	w.Helper()
-	actor := org.Actor{Org: b.org, User: b.users[0], Sight: &org.Sight{Workspaces: map[id.Workspace]id.Team{}}}
-	for _, s := range b.workspaces {
-		actor.Sight.Workspaces[s] = "of a team"
-		actor.Sight.List = append(actor.Sight.List, s)
-	}
+	actor := seeing(org.Actor{Org: b.org, User: b.users[0]}, nil, b.workspaces)
 	const limit = 7
 	got := paged(w, limit, func(last *task.Task) []task.Task {
 		f := task.Filter{Limit: limit}

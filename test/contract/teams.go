@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -21,7 +22,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.teams().Get(w.ctx, o.ID, unknown.ID)).missing(w)
 			w.missing(w.teams().Put(w.ctx, o.ID, unknown))
 			w.missing(w.teams().Remove(w.ctx, o.ID, unknown.ID))
-			that(w.teams().List(w.ctx, o.ID)).is(w, nil)
+			that(w.allTeams(o.ID)).is(w, nil)
 		},
 		"another organisation's team is not found": func(w *world) {
 			o, other := w.org(), w.org()
@@ -31,7 +32,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			taken.Org, taken.Name = o.ID, "Never"
 			w.missing(w.teams().Put(w.ctx, o.ID, taken))
 			w.missing(w.teams().Remove(w.ctx, o.ID, theirs.ID))
-			that(w.teams().List(w.ctx, o.ID)).is(w, nil)
+			that(w.allTeams(o.ID)).is(w, nil)
 			that(w.teams().Get(w.ctx, other.ID, theirs.ID)).is(w, theirs)
 		},
 		"a team comes back with every field as it went in": func(w *world) {
@@ -63,7 +64,15 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 				return tm
 			}
 			d, c, a, b := add(0, 30), add(3, 20), add(2, 10), add(1, 20)
-			that(w.teams().List(w.ctx, o.ID)).is(w, []team.Team{a, b, c, d})
+			that(w.allTeams(o.ID)).is(w, []team.Team{a, b, c, d})
+		},
+		"list goes by the order that is asked for, without what is not there": func(w *world) {
+			o, other := w.org(), w.org()
+			by := w.member(o.ID, org.Owner).ID
+			a, b, c := w.team(o.ID, by), w.team(o.ID, by), w.team(o.ID, by)
+			theirs := w.team(other.ID, w.member(other.ID, org.Owner).ID)
+			that(w.teams().List(w.ctx, o.ID, []id.Team{c.ID, fresh[id.Team](), a.ID, theirs.ID, b.ID, "none"})).is(w, []team.Team{c, a, b})
+			that(w.teams().List(w.ctx, o.ID, nil)).is(w, nil)
 		},
 		"a taken id is a conflict": func(w *world) {
 			o := w.org()
@@ -91,7 +100,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			w.conflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, by)))
 			w.conflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, second)))
 			w.ok(w.teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Shared, by)))
-			that(w.teams().List(w.ctx, o.ID)).is(w, []team.Team{first})
+			that(w.allTeams(o.ID)).is(w, []team.Team{first})
 		},
 		"a member has one personal team in an organisation": func(w *world) {
 			o, other := w.org(), w.org()
@@ -102,7 +111,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Personal, by)))
 			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
 			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
-			same(w, len(that(w.teams().List(w.ctx, o.ID)).must(w)), 4)
+			same(w, len(that(w.allTeams(o.ID)).must(w)), 4)
 		},
 		"of many shared teams added at once one is there": func(w *world) {
 			o := w.org()
@@ -112,7 +121,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 				teams[i] = someTeam(o.ID, team.Shared, by)
 				return w.teams().Add(w.ctx, o.ID, teams[i])
 			}), fault.Conflict)
-			that(w.teams().List(w.ctx, o.ID)).is(w, []team.Team{teams[winner]})
+			that(w.allTeams(o.ID)).is(w, []team.Team{teams[winner]})
 		},
 		"of many transactions that add a shared team at once one is committed": func(w *world) {
 			o := w.org()
@@ -127,22 +136,22 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 					return r.Work().Workspaces().Add(w.ctx, o.ID, inside)
 				})
 			}), fault.Conflict)
-			same(w, len(that(w.teams().List(w.ctx, o.ID)).must(w)), 1)
-			same(w, len(that(w.workspaces().List(w.ctx, o.ID)).must(w)), 1)
+			same(w, len(that(w.allTeams(o.ID)).must(w)), 1)
+			same(w, len(that(w.allWorkspaces(o.ID)).must(w)), 1)
 		},
 		"remove deletes the team with its member records, and nothing else": func(w *world) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			gone, stays := w.team(o.ID, by), w.team(o.ID, by)
 			for _, tm := range []team.Team{gone, stays} {
-				w.ok(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)}))
+				w.ok(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
 			}
 			w.ok(w.teams().Remove(w.ctx, o.ID, gone.ID))
-			that(w.teams().List(w.ctx, o.ID)).is(w, []team.Team{stays})
+			that(w.allTeams(o.ID)).is(w, []team.Team{stays})
 			that(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{stays.ID})
 			w.missing(w.teams().Remove(w.ctx, o.ID, gone.ID))
 			w.ok(w.teams().Add(w.ctx, o.ID, gone))
-			that(w.teamMembers().List(w.ctx, o.ID, gone.ID)).is(w, nil)
+			that(w.inTeam(o.ID, gone.ID)).is(w, nil)
 		},
 		"the shared team can be made again after it was removed": func(w *world) {
 			o := w.org()
@@ -155,7 +164,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			tm := w.team(o.ID, by)
-			w.ok(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)}))
+			w.ok(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
 			inside := w.workspace(o.ID, tm.ID, by)
 			w.conflict(w.teams().Remove(w.ctx, o.ID, tm.ID))
 			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
@@ -182,11 +191,11 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 				})
 				if errs[0] == nil {
 					w.missing(errs[1])
-					that(w.workspaces().List(w.ctx, o.ID)).is(w, nil)
+					that(w.allWorkspaces(o.ID)).is(w, nil)
 				} else {
 					w.conflict(errs[0])
 					w.ok(errs[1])
-					that(w.workspaces().List(w.ctx, o.ID)).is(w, []workspace.Workspace{inside})
+					that(w.allWorkspaces(o.ID)).is(w, []workspace.Workspace{inside})
 				}
 			}
 		},
@@ -200,7 +209,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			spoil(tm)
 			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
 			spoil(that(w.teams().Get(w.ctx, o.ID, tm.ID)).must(w))
-			spoil(that(w.teams().List(w.ctx, o.ID)).must(w)[0])
+			spoil(that(w.allTeams(o.ID)).must(w)[0])
 			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
 			tm.Description = new(*want.Description)
 			w.ok(w.teams().Put(w.ctx, o.ID, tm))
@@ -215,16 +224,17 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 	put := func(w *world, tm team.Team, u org.User, joined int) team.Profile {
 		w.Helper()
 		m := team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(joined)}
-		w.ok(w.teamMembers().Put(w.ctx, tm.Org, m))
+		w.ok(drop(w.teamMembers().Put(w.ctx, tm.Org, m)))
 		return team.Profile{Member: m, Person: u}
 	}
 	suite{
 		"an unknown team has no members and takes none": func(w *world) {
 			o := w.org()
 			u, unknown := w.member(o.ID, org.Member).ID, fresh[id.Team]()
-			list, err := w.teamMembers().List(w.ctx, o.ID, unknown)
+			list, err := w.inTeam(o.ID, unknown)
 			none(w, list, err)
-			w.missing(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: unknown, User: u, JoinedAt: at(1)}))
+			that(w.teamMembers().Get(w.ctx, o.ID, unknown, u)).missing(w)
+			w.missing(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: unknown, User: u, JoinedAt: at(1)})))
 			w.missing(w.teamMembers().Remove(w.ctx, o.ID, unknown, u))
 			that(w.teamMembers().OfUser(w.ctx, o.ID, u)).is(w, nil)
 			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u))
@@ -236,14 +246,15 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			theirs := w.team(other.ID, u.ID)
 			p := put(w, theirs, u, 22)
 
-			list, err := w.teamMembers().List(w.ctx, o.ID, theirs.ID)
+			list, err := w.inTeam(o.ID, theirs.ID)
 			none(w, list, err)
-			w.missing(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: u.ID, JoinedAt: at(1)}))
-			w.missing(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: w.member(o.ID, org.Member).ID, JoinedAt: at(1)}))
+			that(w.teamMembers().Get(w.ctx, o.ID, theirs.ID, u.ID)).missing(w)
+			w.missing(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: u.ID, JoinedAt: at(1)})))
+			w.missing(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: w.member(o.ID, org.Member).ID, JoinedAt: at(1)})))
 			w.missing(w.teamMembers().Remove(w.ctx, o.ID, theirs.ID, u.ID))
 			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, nil)
 			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u.ID))
-			that(w.teamMembers().List(w.ctx, other.ID, theirs.ID)).is(w, []team.Profile{p})
+			that(w.inTeam(other.ID, theirs.ID)).is(w, []team.Profile{p})
 		},
 		"list goes by the time of joining, then user id": func(w *world) {
 			o := w.org()
@@ -254,24 +265,52 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			tm, beside := w.team(o.ID, users[0].ID), w.team(o.ID, users[0].ID)
 			d, c, a, b := put(w, tm, users[0], 30), put(w, tm, users[3], 20), put(w, tm, users[2], 10), put(w, tm, users[1], 20)
 			put(w, beside, users[0], 1)
-			that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).is(w, []team.Profile{a, b, c, d})
+			that(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{a, b, c, d})
+			got := paged(w, 3, func(last *team.Profile) (page []team.Profile) {
+				var after org.Position
+				if last != nil {
+					after = org.Position{JoinedAt: last.JoinedAt, User: last.User}
+				}
+				w.ok(w.teamMembers().List(w.ctx, o.ID, tm.ID, after, 3, func(p team.Profile) error {
+					page = append(page, p)
+					return nil
+				}))
+				return page
+			})
+			same(w, got, []team.Profile{a, b, c, d})
+			stop := errors.New("stop")
+			w.unchanged(w.teamMembers().List(w.ctx, o.ID, tm.ID, org.Position{}, 0, func(team.Profile) error { return stop }), stop)
+		},
+		"put counts the team's members": func(w *world) {
+			o := w.org()
+			u, second := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
+			tm, beside := w.team(o.ID, u.ID), w.team(o.ID, u.ID)
+			put(w, beside, u, 20)
+			for _, step := range []struct {
+				user    org.User
+				members int
+			}{{u, 1}, {second, 2}, {u, 2}} {
+				that(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: step.user.ID, JoinedAt: at(20)})).is(w, step.members)
+			}
 		},
 		"who is in a team stays as they are": func(w *world) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			tm := w.team(o.ID, u.ID)
 			first := put(w, tm, u, 20)
+			that(w.teamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
 			put(w, tm, u, 99)
-			that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).is(w, []team.Profile{first})
+			that(w.teamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
+			that(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{first})
 		},
 		"many put the same member at once": func(w *world) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			tm := w.team(o.ID, u.ID)
 			w.allOK(together(crowd, func(int) error {
-				return w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)})
+				return drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}))
 			}))
-			same(w, len(that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).must(w)), 1)
+			same(w, len(that(w.inTeam(o.ID, tm.ID)).must(w)), 1)
 		},
 		"remove takes one member out of one team": func(w *world) {
 			o := w.org()
@@ -282,7 +321,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			p := put(w, tm, stays, 20)
 			w.ok(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
 			w.missing(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
-			that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).is(w, []team.Profile{p})
+			that(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{p})
 			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{beside.ID})
 		},
 		"the teams of a user are those they were put into": func(w *world) {
@@ -316,7 +355,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u.ID))
 			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{own.ID})
 			that(w.teamMembers().OfUser(w.ctx, other.ID, u.ID)).is(w, []id.Team{theirs.ID})
-			that(w.teamMembers().List(w.ctx, o.ID, standard.ID)).is(w, []team.Profile{p})
+			that(w.inTeam(o.ID, standard.ID)).is(w, []team.Profile{p})
 		},
 		"what is handed out is the caller's": func(w *world) {
 			o := w.org()
@@ -326,8 +365,8 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			w.join(o.ID, u.ID, org.Member, at(10))
 			tm := w.team(o.ID, u.ID)
 			put(w, tm, u, 20)
-			*that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).must(w)[0].Person.DeletedAt = at(999)
-			same(w, that(w.teamMembers().List(w.ctx, o.ID, tm.ID)).must(w)[0].Person.DeletedAt, new(at(9)))
+			*that(w.inTeam(o.ID, tm.ID)).must(w)[0].Person.DeletedAt = at(999)
+			same(w, that(w.inTeam(o.ID, tm.ID)).must(w)[0].Person.DeletedAt, new(at(9)))
 		},
 	}.run(t, open)
 }

@@ -21,7 +21,7 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.workspaces().Get(w.ctx, o.ID, unknown.ID)).missing(w)
 			w.missing(w.workspaces().Put(w.ctx, o.ID, unknown))
 			w.missing(w.workspaces().Remove(w.ctx, o.ID, unknown.ID))
-			that(w.workspaces().List(w.ctx, o.ID)).is(w, nil)
+			that(w.allWorkspaces(o.ID)).is(w, nil)
 		},
 		"another organisation's workspace is not found": func(w *world) {
 			tn, other := w.tenant(), w.tenant()
@@ -31,7 +31,7 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			taken.Org, taken.Team, taken.Name = tn.ID, tn.team.ID, "Never"
 			w.missing(w.workspaces().Put(w.ctx, tn.ID, taken))
 			w.missing(w.workspaces().Remove(w.ctx, tn.ID, other.workspace.ID))
-			that(w.workspaces().List(w.ctx, tn.ID)).is(w, []workspace.Workspace{tn.workspace})
+			that(w.allWorkspaces(tn.ID)).is(w, []workspace.Workspace{tn.workspace})
 			same(w, w.content(other), untouched)
 		},
 		"another organisation cannot replace a workspace": func(w *world) {
@@ -71,7 +71,14 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 				return s
 			}
 			d, c, a, b := add(0, 40, tm.ID), add(3, 30, second.ID), add(2, 20, tm.ID), add(1, 30, tm.ID)
-			that(w.workspaces().List(w.ctx, o.ID)).is(w, []workspace.Workspace{a, b, c, d})
+			that(w.allWorkspaces(o.ID)).is(w, []workspace.Workspace{a, b, c, d})
+		},
+		"list goes by the order that is asked for, without what is not there": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			a, b, c := tn.workspace, w.workspace(tn.ID, tn.team.ID, tn.owner.ID), w.workspace(tn.ID, tn.team.ID, tn.owner.ID)
+			asked := []id.Workspace{c.ID, fresh[id.Workspace](), a.ID, other.workspace.ID, b.ID, "none"}
+			that(w.workspaces().List(w.ctx, tn.ID, asked)).is(w, []workspace.Workspace{c, a, b})
+			that(w.workspaces().List(w.ctx, tn.ID, nil)).is(w, nil)
 		},
 		"a taken id is a conflict": func(w *world) {
 			tn := w.tenant()
@@ -89,7 +96,7 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 				moved := tn.workspace
 				moved.Team = in
 				w.missing(w.workspaces().Put(w.ctx, tn.ID, moved))
-				that(w.workspaces().List(w.ctx, tn.ID)).is(w, []workspace.Workspace{tn.workspace})
+				that(w.allWorkspaces(tn.ID)).is(w, []workspace.Workspace{tn.workspace})
 			}
 		},
 		"remove deletes the workspace with its tasks and their history, and nothing else": func(w *world) {
@@ -156,7 +163,7 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			spoil(s)
 			that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
 			spoil(that(w.workspaces().Get(w.ctx, o.ID, s.ID)).must(w))
-			spoil(that(w.workspaces().List(w.ctx, o.ID)).must(w)[0])
+			spoil(that(w.allWorkspaces(o.ID)).must(w)[0])
 			that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
 			s.Description = new(*want.Description)
 			w.ok(w.workspaces().Put(w.ctx, o.ID, s))

@@ -2,9 +2,11 @@ package harness
 
 import (
 	"collab/app/tasks"
+	"collab/app/teams"
 	"collab/app/workspaces"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
@@ -102,7 +104,11 @@ var workActs = []*act{
 		who: person, name: "teams",
 		does: "Lists the teams that the person belongs to: id, name, description, kind, createdBy, createdAt, updatedAt (GET /teams).",
 		do: func(c *call) (any, error) {
-			return answered(c, func() ([]team.Team, error) { return c.Teams.List(c.ctx, c.actor) })
+			return answered(c, func() ([]team.Team, error) {
+				return collect(func(each func(team.Team) error) error {
+					return c.Teams.List(c.ctx, c.actor, teams.Position{}, 0, each)
+				})
+			})
 		},
 	},
 	{
@@ -139,7 +145,11 @@ var workActs = []*act{
 		who: person, name: "team-members", on: "team",
 		does: "Lists a team's members: userId, name, email, avatarUrl, joinedAt (GET /teams/:id/members).",
 		do: func(c *call) (any, error) {
-			return answered(c, func() ([]team.Profile, error) { return c.Teams.Members(c.ctx, c.actor, id.Team(c.subject())) })
+			return answered(c, func() ([]team.Profile, error) {
+				return collect(func(each func(team.Profile) error) error {
+					return c.Teams.Members(c.ctx, c.actor, id.Team(c.subject()), org.Position{}, 0, each)
+				})
+			})
 		},
 	},
 	{
@@ -166,7 +176,9 @@ var workActs = []*act{
 		does: "Lists the workspaces that the person sees, in the person's own order: id, teamId, name, description, sortOrder, createdBy, createdAt, updatedAt (GET /workspaces).",
 		do: func(c *call) (any, error) {
 			return answered(c, func() ([]workspaces.Placed, error) {
-				return c.Workspaces.List(c.ctx, c.actor, id.Team(c.text("teamId")))
+				return collect(func(each func(workspaces.Placed) error) error {
+					return c.Workspaces.List(c.ctx, c.actor, id.Team(c.text("teamId")), workspaces.Position{}, 0, each)
+				})
 			})
 		},
 	},

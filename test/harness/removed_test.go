@@ -32,7 +32,7 @@ func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 		func(u org.User) (org.User, error) { return u, nil }); err != nil {
 		t.Fatal(err)
 	}
-	actor := org.Actor{User: "u", Org: "o", Role: org.Owner, Sight: &org.Sight{Teams: map[id.Team]bool{}}}
+	actor := org.Actor{User: "u", Org: "o", Role: org.Owner, Sight: &org.Sight{}}
 	m := org.Admitted("o", "u", "owner", start, org.Naming{}, start)
 	if err := dir.Members().Put(ctx, "o", m.Removed(start)); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 			t.Errorf("who was removed %s: %v", about, err)
 		}
 	}
-	if all, err := c.Store.Work().Teams().List(ctx, "o"); err != nil || len(all) != 0 {
+	if all, err := c.Store.Work().Teams().Refs(ctx, "o"); err != nil || len(all) != 0 {
 		t.Errorf("there are teams %v, %v", all, err)
 	}
 }

@@ -574,10 +574,10 @@ func teamSight(q *query) []string {
 		t.CreatedBy = user
 	}
 	role := q.role(1)
-	if !t.Visible(user, role, q.yes(2)) {
+	if !t.Ref().Visible(user, role, q.yes(2)) {
 		return outputs(false, nil)
 	}
-	return outputs(true, refusedAs(t.Deletable(org.Actor{User: user, Org: "org", Role: role}, 0)))
+	return outputs(true, refusedAs(t.Deletable(org.Actor{User: user, Org: "org", Role: role}, false)))
 }
 
 func quotaGrants(q *query) []string {
@@ -733,13 +733,14 @@ func objectPlaces(q *query) []string {
 	if _, ok := object.ParseScope(q.in[1]); !ok {
 		q.wrong(1, "is no scope")
 	}
-	sight := &org.Sight{Teams: map[id.Team]bool{}, Workspaces: map[id.Workspace]id.Team{}}
+	teams, in := []id.Team{"team"}, map[id.Workspace]id.Team{}
 	if w := id.Workspace(q.text(2)); w != "" {
-		d.Workspace, sight.Workspaces[w] = &w, "team"
+		d.Workspace, in[w] = &w, "team"
 	}
 	if t := id.Team(q.text(3)); t != "" {
-		d.Team, sight.Teams[t] = &t, true
+		d.Team, teams = &t, append(teams, t)
 	}
+	sight := org.NewStructure(teams, maps.All(in)).Sight(0, func(int) (visible, belongs bool) { return true, true })
 	o, err := object.New("file", org.Actor{User: "user", Org: "org", Role: org.Member, Sight: sight}, d)
 	if err != nil {
 		return outputs(err)

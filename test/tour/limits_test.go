@@ -16,6 +16,8 @@ import (
 	"collab/domain/plan"
 	"collab/domain/session"
 	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
 )
 
 func TestTheReadmeSaysTheLimits(t *testing.T) {
@@ -32,6 +34,10 @@ func TestTheReadmeSaysTheLimits(t *testing.T) {
 		"Tools of a chat":                                 {chat.MaxTools},
 		"Credentials of a connector":                      {connector.MaxCredentials},
 		"Connectors of an organisation":                   {connector.MaxInstances},
+		"Teams of an organisation":                        {team.MaxTeams},
+		"Workspaces of an organisation":                   {workspace.MaxWorkspaces},
+		"Members of a team":                               {team.MaxMembers},
+		"Pending invitations of an organisation":          {invitation.MaxPending},
 		"Message of a chat, and each text of its history": {chat.MaxMessage},
 		"Tokens of a member on a day (UTC)": {
 			plan.Free.Limits().DailyTokens, plan.Standard.Limits().DailyTokens, plan.Enterprise.Limits().DailyTokens,

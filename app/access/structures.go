@@ -1,0 +1,196 @@
+package access
+
+import (
+	"context"
+	"sync"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/ports"
+)
+
+// sightings remembers of each organisation, at the newest epoch that was asked
+// for, its teams and workspaces and what was found for members. The members'
+// sights share the structure, and nothing of an earlier epoch is kept. Beyond a
+// limit in bytes it forgets organisations in no order.
+type sightings struct {
+	store ports.Store
+	limit int // bytes
+
+	mu      sync.Mutex
+	loading map[edition]*structure // which are read just now
+	known   map[id.Org]*structure
+	bytes   int // of known
+}
+
+// edition is an organisation at one of its epochs.
+type edition struct {
+	org   id.Org
+	epoch int64
+}
+
+// structure is what all members' sights at an epoch are made from.
+type structure struct {
+	edition
+	done chan struct{}
+
+	// Written before done is closed.
+	of    *org.Structure
+	teams []team.Ref // those of the structure, in its order
+	err   error
+
+	// Guarded by sightings.mu.
+	members map[id.User]sighting
+	bytes   int
+}
+
+func newSightings(store ports.Store, limit int) *sightings {
+	return &sightings{store: store, limit: limit, loading: map[edition]*structure{}, known: map[id.Org]*structure{}}
+}
+
+// structure returns the teams and workspaces of an organisation as they are at
+// the epoch or later, with Forbidden where there is no such organisation or it is
+// closed. Requests that ask for the same epoch share one read, which goes on when
+// the request that began it leaves.
+func (s *sightings) structure(ctx context.Context, o id.Org, epoch int64) (*structure, error) {
+	at := edition{o, epoch}
+	s.mu.Lock()
+	found := s.known[o]
+	if found == nil || found.epoch != epoch {
+		found = s.loading[at]
+	}
+	reads := found == nil
+	if reads {
+		found = &structure{edition: at, done: make(chan struct{})}
+		s.loading[at] = found
+	}
+	s.mu.Unlock()
+	if reads {
+		s.load(context.WithoutCancel(ctx), found)
+	}
+	select {
+	case <-found.done:
+		return found, found.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// load reads the structure and remembers it in the place of an older one.
+func (s *sightings) load(ctx context.Context, l *structure) {
+	defer close(l.done)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.loading, l.edition)
+		if was := s.known[l.org]; l.err != nil && !fault.Is(l.err, fault.Forbidden) || was != nil && was.epoch > l.epoch {
+			return
+		}
+		s.forget(l.org)
+		l.members = map[id.User]sighting{}
+		s.known[l.org] = l
+		bytes := 512 + 160*len(l.teams)
+		if l.of != nil {
+			bytes += l.of.Bytes()
+		}
+		s.grow(l, bytes)
+	}()
+	l.err = fault.New(fault.Unavailable, "The service cannot check memberships right now") // should the store panic
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	l.of, l.teams, l.err = s.read(ctx, l.org)
+}
+
+func (s *sightings) read(ctx context.Context, o id.Org) (*org.Structure, []team.Ref, error) {
+	is, err := s.store.Directory().Organisations().Get(ctx, o)
+	if fault.Is(err, fault.NotFound) || err == nil && is.Closed() {
+		return nil, nil, notMember()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	teams, err := s.store.Work().Teams().Refs(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	workspaces, err := s.store.Work().Workspaces().Refs(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids := make([]id.Team, len(teams))
+	for i, t := range teams {
+		ids[i] = t.ID
+	}
+	return org.NewStructure(ids, func(yield func(id.Workspace, id.Team) bool) {
+		for _, w := range workspaces {
+			if !yield(w.ID, w.Team) {
+				return
+			}
+		}
+	}), teams, nil
+}
+
+// get returns what was found for a member last.
+func (s *sightings) get(at seat) (sighting, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := s.known[at.org]
+	if in == nil {
+		return sighting{}, false
+	}
+	found, ok := in.members[at.user]
+	return found, ok
+}
+
+// put remembers what was found for a member, while its epoch is the one that is
+// known of the organisation.
+func (s *sightings) put(at seat, found sighting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := s.known[at.org]
+	if in == nil || in.epoch != found.epoch {
+		return
+	}
+	bytes := found.bytes()
+	if was, ok := in.members[at.user]; ok {
+		bytes -= was.bytes()
+	}
+	in.members[at.user] = found
+	s.grow(in, bytes)
+}
+
+// bytes estimates how much memory it takes to remember the sighting.
+func (f sighting) bytes() int {
+	if f.actor.Sight == nil {
+		return 512
+	}
+	return 512 + f.actor.Sight.Bytes()
+}
+
+// grow counts bytes more for an organisation that is known, and forgets others
+// until the limit is kept; one that is too large alone is forgotten too.
+func (s *sightings) grow(in *structure, bytes int) {
+	s.bytes += bytes
+	in.bytes += bytes
+	for o := range s.known {
+		if s.bytes <= s.limit {
+			return
+		}
+		if o != in.org {
+			s.forget(o)
+		}
+	}
+	if s.bytes > s.limit {
+		s.forget(in.org)
+	}
+}
+
+// forget forgets the organisation.
+func (s *sightings) forget(o id.Org) {
+	if in := s.known[o]; in != nil {
+		s.bytes -= in.bytes
+		delete(s.known, o)
+	}
+}

@@ -1,0 +1,259 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/adapters/system"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+// office is an organisation with members who look at its teams and workspaces.
+// It counts how often its teams are read, and lets a test hold a read up.
+type office struct {
+	*memory.Store
+	t      *testing.T
+	access *Access
+	ids    memory.IDs
+	org    id.Org
+	users  []id.User
+
+	mu    sync.Mutex
+	reads int
+	gate  chan struct{} // nil: no read waits
+	fail  error
+}
+
+type officeWork struct {
+	ports.Work
+	of *office
+}
+
+type officeTeams struct {
+	ports.Teams
+	of *office
+}
+
+func (o *office) Work() ports.Work      { return officeWork{o.Store.Work(), o} }
+func (w officeWork) Teams() ports.Teams { return officeTeams{w.Work.Teams(), w.of} }
+
+func (t officeTeams) Refs(ctx context.Context, o id.Org) ([]team.Ref, error) {
+	t.of.mu.Lock()
+	t.of.reads++
+	gate, err := t.of.gate, t.of.fail
+	t.of.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.Teams.Refs(ctx, o)
+}
+
+// newOffice makes an organisation of so many owners, with a team that has so
+// many workspaces.
+func newOffice(t *testing.T, members, workspaces int) *office {
+	o := &office{Store: memory.NewStore(), t: t}
+	o.access = New(Options{Store: o, Epochs: o.Store, Clock: system.Clock{}})
+	is := org.Organisation{ID: id.Org(o.ids.New()), ProviderID: "office"}
+	_, err := o.Directory().Organisations().Upsert(t.Context(), is, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	o.must(err)
+	o.org = is.ID
+	o.change(func(r ports.Records) error {
+		for range members {
+			u := org.User{ID: id.User(o.ids.New())}
+			u.ProviderID = string(u.ID)
+			_, err := r.Directory().Users().Upsert(t.Context(), u, func(u org.User) (org.User, error) { return u, nil })
+			o.must(err)
+			o.must(r.Directory().Members().Put(t.Context(), o.org, org.Membership{Org: o.org, User: u.ID, Role: org.Owner, JoinedAt: time.UnixMilli(1)}))
+			o.users = append(o.users, u.ID)
+		}
+		in := team.Team{ID: id.Team(o.ids.New()), Org: o.org, Name: "T", Kind: team.Standard}
+		o.must(r.Work().Teams().Add(t.Context(), o.org, in))
+		for range workspaces {
+			o.must(r.Work().Workspaces().Add(t.Context(), o.org, workspace.Workspace{ID: id.Workspace(o.ids.New()), Org: o.org, Team: in.ID, Name: "W"}))
+		}
+		return nil
+	})
+	return o
+}
+
+func (o *office) must(err error) {
+	o.t.Helper()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// change moves the organisation's epoch on.
+func (o *office) change(fn func(ports.Records) error) {
+	o.t.Helper()
+	o.must(o.Store.Atomic(o.t.Context(), func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(o.t.Context(), o.org); err != nil {
+			return err
+		}
+		return fn(r)
+	}))
+}
+
+func (o *office) look(ctx context.Context, u id.User) (org.Actor, error) {
+	return o.access.look(ctx, seat{o.org, u})
+}
+
+func nothing(ports.Records) error { return nil }
+
+func TestAllMembersShareOneReadOfTheStructure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, 50, 20)
+		for n := range 3 {
+			o.change(nothing)
+			o.gate = make(chan struct{})
+			var all sync.WaitGroup
+			leaving, leave := context.WithCancel(t.Context())
+			all.Go(func() { _, _ = o.look(leaving, o.users[0]) }) // begins the read
+			synctest.Wait()
+			for _, u := range o.users[1:] {
+				all.Go(func() {
+					actor, err := o.look(t.Context(), u)
+					if err != nil || len(actor.Sight.Workspaces()) != 20 {
+						t.Errorf("%+v, %v", actor, err)
+					}
+				})
+			}
+			gone, goes := context.WithCancel(t.Context())
+			all.Go(func() {
+				if _, err := o.look(gone, o.users[0]); !errors.Is(err, context.Canceled) {
+					t.Errorf("a request that left got %v", err)
+				}
+			})
+			synctest.Wait()
+			leave()
+			goes()
+			synctest.Wait()
+			close(o.gate)
+			all.Wait()
+			if o.reads != n+1 {
+				t.Fatalf("%d reads after %d changes", o.reads, n+1)
+			}
+		}
+	})
+}
+
+func TestAFailedReadIsReadAgain(t *testing.T) {
+	o := newOffice(t, 1, 1)
+	o.fail = errors.New("down")
+	if _, err := o.look(t.Context(), o.users[0]); !errors.Is(err, o.fail) {
+		t.Errorf("%v", err)
+	}
+	o.fail = nil
+	if _, err := o.look(t.Context(), o.users[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASightIsOfTheNewestEpoch(t *testing.T) {
+	o := newOffice(t, 2, 3)
+	was, err := o.look(t.Context(), o.users[0])
+	o.must(err)
+	added := workspace.Workspace{ID: id.Workspace(o.ids.New()), Org: o.org, Name: "New"}
+	for in := range was.Sight.Teams() {
+		added.Team = in
+	}
+	o.change(func(r ports.Records) error { return r.Work().Workspaces().Add(t.Context(), o.org, added) })
+	for _, u := range o.users {
+		is, err := o.look(t.Context(), u)
+		if err != nil || !is.SeesWorkspace(added.ID) || len(is.Sight.Workspaces()) != 4 {
+			t.Errorf("%+v, %v", is, err)
+		}
+	}
+	if was.SeesWorkspace(added.ID) || len(was.Sight.Workspaces()) != 3 {
+		t.Error("a sight was changed after it was given out")
+	}
+	// A look that began before the change takes nothing back.
+	o.access.sightings.put(seat{o.org, o.users[0]}, sighting{epoch: was.Sight.Epoch, actor: was})
+	if is, err := o.look(t.Context(), o.users[0]); err != nil || !is.SeesWorkspace(added.ID) {
+		t.Errorf("%+v, %v", is, err)
+	}
+}
+
+func TestAClosedOrganisationIsReadOnce(t *testing.T) {
+	o := newOffice(t, 2, 1)
+	o.change(func(r ports.Records) error {
+		_, err := r.Directory().Organisations().Upsert(t.Context(), org.Organisation{ProviderID: "office"}, func(o org.Organisation) (org.Organisation, error) {
+			now := time.UnixMilli(1)
+			o.ClosedAt = &now
+			return o, nil
+		})
+		return err
+	})
+	for range 3 {
+		if _, err := o.look(t.Context(), o.users[0]); !fault.Is(err, fault.Forbidden) {
+			t.Error(err)
+		}
+	}
+	if o.reads != 0 {
+		t.Errorf("its teams were read %d times", o.reads)
+	}
+}
+
+// A thousand members who see 2,000 workspaces take little more than one does.
+func TestSightsShareTheirMemory(t *testing.T) {
+	const members, bound = 1000, 8 << 20
+	o := newOffice(t, members, workspace.MaxWorkspaces)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	held := make([]org.Actor, members)
+	for i, u := range o.users {
+		var err error
+		held[i], err = o.look(t.Context(), u)
+		o.must(err)
+	}
+	used := int64(heap()) - int64(before)
+	t.Logf("%d members at %d workspaces: %.1f MiB, estimated as %.1f MiB", members, workspace.MaxWorkspaces, float64(used)/(1<<20), float64(o.access.sightings.bytes)/(1<<20))
+	if used > bound {
+		t.Errorf("the sights take %d bytes, want at most %d", used, bound)
+	}
+	runtime.KeepAlive(held)
+}
+
+func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
+	o := newOffice(t, 200, 100)
+	first, err := o.look(t.Context(), o.users[0])
+	o.must(err)
+	alone := o.access.sightings.bytes
+	o.access.sightings.limit = 2 * alone
+	for _, u := range o.users {
+		actor, err := o.look(t.Context(), u)
+		if err != nil || len(actor.Sight.Workspaces()) != len(first.Sight.Workspaces()) {
+			t.Errorf("%+v, %v", actor, err)
+		}
+		sum := 0
+		for _, in := range o.access.sightings.known {
+			sum += in.bytes
+		}
+		if sum != o.access.sightings.bytes || sum > 2*alone {
+			t.Fatalf("%d bytes are kept and %d counted, of at most %d", sum, o.access.sightings.bytes, 2*alone)
+		}
+	}
+	o.access.sightings.limit = alone / 2 // too little for one
+	if _, err := o.look(t.Context(), o.users[0]); err != nil || o.access.sightings.bytes > alone/2 {
+		t.Errorf("%v, %d bytes", err, o.access.sightings.bytes)
+	}
+}

@@ -1,0 +1,147 @@
+package org
+
+import (
+	"iter"
+
+	"collab/domain/id"
+)
+
+// Structure holds which workspace of an organisation is in which team, by ids
+// alone. It never changes: all who look at the organisation at one epoch share
+// it.
+type Structure struct {
+	teams      map[id.Team]int32 // the team's index in the bits of a Sight
+	workspaces []id.Workspace    // by creation
+	in         []int32           // the index of each one's team, below zero where that is not known
+	places     map[id.Workspace]int32
+}
+
+// NewStructure returns the structure of the teams and of the workspaces, which
+// come by creation, each with its team.
+func NewStructure(teams []id.Team, workspaces iter.Seq2[id.Workspace, id.Team]) *Structure {
+	s := &Structure{teams: make(map[id.Team]int32, len(teams)), places: map[id.Workspace]int32{}}
+	for i, t := range teams {
+		s.teams[t] = int32(i)
+	}
+	for w, t := range workspaces {
+		i, ok := s.teams[t]
+		if !ok {
+			i = -1
+		}
+		s.places[w] = int32(len(s.workspaces))
+		s.workspaces, s.in = append(s.workspaces, w), append(s.in, i)
+	}
+	return s
+}
+
+// Bytes estimates how much memory the structure takes.
+func (s *Structure) Bytes() int { return 256 + 128*len(s.teams) + 160*len(s.workspaces) }
+
+// Sight is what a member can see of an organisation's teams and workspaces. It
+// is shared between requests and never changed. The zero value sees nothing.
+type Sight struct {
+	Epoch int64 // of the organisation, when this was found
+
+	structure *Structure
+	visible   bits // by the index of a team
+	belongs   bits
+}
+
+// Sight returns what a member sees of the structure at the epoch; look says of
+// each team, by its place in the list that the structure was made of, whether the
+// member sees it and whether the member belongs to it.
+func (s *Structure) Sight(epoch int64, look func(team int) (visible, belongs bool)) *Sight {
+	sight := &Sight{Epoch: epoch, structure: s, visible: newBits(len(s.teams)), belongs: newBits(len(s.teams))}
+	for i := range len(s.teams) {
+		visible, belongs := look(i)
+		sight.visible.set(i, visible)
+		sight.belongs.set(i, belongs)
+	}
+	return sight
+}
+
+// Structure returns what the sight shares with others; nil for the zero value.
+func (s *Sight) Structure() *Structure { return s.structure }
+
+// Bytes estimates how much memory the sight takes beside the structure.
+func (s *Sight) Bytes() int { return 128 + 8*(len(s.visible)+len(s.belongs)) }
+
+// Teams returns the visible teams, in no order.
+func (s *Sight) Teams() iter.Seq[id.Team] {
+	return func(yield func(id.Team) bool) {
+		if s == nil || s.structure == nil {
+			return
+		}
+		for t, i := range s.structure.teams {
+			if s.visible.has(i) && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// Workspaces returns the visible workspaces by creation.
+func (s *Sight) Workspaces() []id.Workspace {
+	if s == nil || s.structure == nil {
+		return nil
+	}
+	var seen []id.Workspace
+	for i, w := range s.structure.workspaces {
+		if s.visible.has(s.structure.in[i]) {
+			seen = append(seen, w)
+		}
+	}
+	return seen
+}
+
+// Holds reports whether the member sees the workspace in the team.
+func (s *Sight) Holds(t id.Team, w id.Workspace) bool {
+	if visible, _ := s.team(t); !visible {
+		return false
+	}
+	i, ok := s.structure.places[w]
+	return ok && s.structure.in[i] == s.structure.teams[t]
+}
+
+// team reports whether the member sees the team, and whether they belong to it.
+func (s *Sight) team(t id.Team) (visible, belongs bool) {
+	if s == nil || s.structure == nil {
+		return false, false
+	}
+	i, ok := s.structure.teams[t]
+	return ok && s.visible.has(i), ok && s.belongs.has(i)
+}
+
+// SeesTeam reports whether the actor can see the team.
+func (a Actor) SeesTeam(t id.Team) bool {
+	visible, _ := a.Sight.team(t)
+	return visible
+}
+
+// BelongsTo reports whether the actor is a member of the team.
+func (a Actor) BelongsTo(t id.Team) bool {
+	_, belongs := a.Sight.team(t)
+	return belongs
+}
+
+// SeesWorkspace reports whether the actor can see the workspace.
+func (a Actor) SeesWorkspace(w id.Workspace) bool {
+	if a.Sight == nil || a.Sight.structure == nil {
+		return false
+	}
+	i, ok := a.Sight.structure.places[w]
+	return ok && a.Sight.visible.has(a.Sight.structure.in[i])
+}
+
+// bits is a set of small numbers.
+type bits []uint64
+
+func newBits(n int) bits { return make(bits, (n+63)/64) }
+
+func (b bits) has(i int32) bool { return i >= 0 && b[i/64]&(1<<(i%64)) != 0 }
+
+func (b bits) set(i int, to bool) {
+	if to {
+		b[i/64] |= 1 << (i % 64)
+	}
+}

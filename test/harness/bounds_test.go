@@ -1,0 +1,81 @@
+package harness_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"collab/app/teams"
+	"collab/app/workspaces"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/team"
+	"collab/domain/workspace"
+)
+
+// What a member adds is refused where the organisation is full, and what is
+// there can still be used and removed.
+func TestAnOrganisationsStructureHasBounds(t *testing.T) {
+	c := core(t)
+	ctx, dir := context.Background(), c.Store.Directory()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := func(err error) {
+		t.Helper()
+		if !fault.Is(err, fault.Conflict) {
+			t.Errorf("beyond the bound: %v", err)
+		}
+	}
+	_, err := dir.Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "org_1"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	must(err)
+	user := func(n int) id.User {
+		u := id.User(fmt.Sprint("u", n))
+		_, err := dir.Users().Upsert(ctx, org.User{ID: u, ProviderID: string(u)}, func(u org.User) (org.User, error) { return u, nil })
+		must(err)
+		must(dir.Members().Put(ctx, "o", org.Membership{Org: "o", User: u, Role: org.Owner, JoinedAt: start}))
+		return u
+	}
+	grouping, placing := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep), workspaces.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep)
+	actor := org.Actor{User: user(0), Org: "o", Role: org.Owner}
+
+	var first team.Team
+	for n := range team.MaxTeams {
+		made, err := grouping.Create(ctx, actor, team.Draft{Name: "T"})
+		must(err)
+		if n == 0 {
+			first = made
+		}
+	}
+	_, err = grouping.Create(ctx, actor, team.Draft{Name: "T"})
+	full(err)
+
+	actor.Sight = org.NewStructure([]id.Team{first.ID}, func(func(id.Workspace, id.Team) bool) {}).
+		Sight(0, func(int) (visible, belongs bool) { return true, true })
+	for n := range workspace.MaxWorkspaces {
+		made, err := placing.Create(ctx, actor, workspace.Draft{Name: "W", Team: first.ID})
+		must(err)
+		if made.SortOrder != n {
+			t.Fatalf("workspace %d is at %d", n, made.SortOrder)
+		}
+	}
+	_, err = placing.Create(ctx, actor, workspace.Draft{Name: "W", Team: first.ID})
+	full(err)
+
+	for n := 1; n < team.MaxMembers; n++ {
+		_, err := c.Store.Work().TeamMembers().Put(ctx, "o", team.Member{Team: first.ID, User: user(n), JoinedAt: start})
+		must(err)
+	}
+	late := user(team.MaxMembers)
+	_, err = grouping.AddMember(ctx, actor, first.ID, late)
+	full(err)
+	_, err = grouping.AddMember(ctx, actor, first.ID, "u1") // who is in it
+	must(err)
+	must(grouping.RemoveMember(ctx, actor, first.ID, "u1"))
+	_, err = grouping.AddMember(ctx, actor, first.ID, late)
+	must(err)
+}
