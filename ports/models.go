@@ -11,8 +11,9 @@ type Models interface {
 	// Stream makes one call and hands its answer to the sink as it comes, in the
 	// caller's goroutine: text as it is, a call of a tool once it is complete and
 	// its arguments are a JSON object, what the provider ran itself with its
-	// result. It neither retries nor sends done or error chunks. What the provider
-	// is paused for it continues. It returns nil only after the provider's own end
+	// result. It neither retries nor sends done or error chunks. An answer that the
+	// provider pauses it continues, each message within the limits of chat.Call.Next,
+	// and ends as at the limit of output where that has none. It returns nil only after the provider's own end
 	// marker; else a chat.Failure, an error of the sink as it is, or the cause of a
 	// ctx that has ended, which also ends the provider's work at once. The cause of
 	// a failure goes to the log, and so has nothing of what either side said. The

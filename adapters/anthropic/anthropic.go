@@ -55,15 +55,27 @@ func (m *Models) Unknown(ctx context.Context, ids []string) ([]string, error) {
 	return m.client.Missing(ctx, "v1/models?limit=1000", "v1/models/", ids)
 }
 
-// Stream answers a call, and goes on with an answer that the provider pauses.
+// Stream answers a call, and goes on with an answer that the provider pauses, for
+// as long as the call's budget has room.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	q, err := request(c)
-	if err != nil {
-		return chat.Reply{}, &chat.Failure{Kind: chat.Broken, Cause: err}
-	}
-	asked := q.Messages
 	t := &answer{to: to, keeps: c.WebSearch, ids: map[string]bool{}}
+	var said []any // before a pause
 	for pauses := 0; ; pauses++ {
+		limits, ok := c.Next(t.reply().Usage, t.usage)
+		switch {
+		case !ok && pauses == 0:
+			return t.reply(), fail(chat.Broken, "the budget of %d tokens has no room for an answer", c.Budget)
+		case !ok:
+			t.stop = maxTokensReached
+			return t.reply(), nil
+		}
+		q, err := request(c, limits)
+		if err != nil {
+			return t.reply(), &chat.Failure{Kind: chat.Broken, Cause: err}
+		}
+		if said != nil {
+			q.Messages = append(q.Messages, message{said, "assistant"})
+		}
 		if err := m.message(ctx, q, t); err != nil {
 			switch {
 			case t.refused != nil:
@@ -79,17 +91,9 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 		if pauses == maxPauses {
 			return t.reply(), fail(chat.Broken, "paused more than %d times", maxPauses)
 		}
-		left := int64(c.MaxTokens) - t.reply().Usage.Output
-		if left < 1 {
-			t.stop = maxTokensReached
-			return t.reply(), nil
-		}
-		q.MaxTokens = int(left)
-		so, err := t.content()
-		if err != nil {
+		if said, err = t.content(); err != nil {
 			return t.reply(), fail(chat.Broken, "what came before a pause cannot be given back")
 		}
-		q.Messages = append(asked[:len(asked):len(asked)], message{so, "assistant"})
 	}
 }
 

@@ -12,14 +12,10 @@ import (
 	"collab/domain/chat"
 )
 
-const (
-	maxSearches = 8 // of one message: each adds what it found to the input
-
-	// basicSearch is the one version of the search tool that the model always
-	// calls itself. Later ones it would call from code that it runs, which not
-	// every model can and which we do not show.
-	basicSearch = "web_search_20250305"
-)
+// basicSearch is the one version of the search tool that the model always
+// calls itself. Later ones it would call from code that it runs, which not
+// every model can and which we do not show.
+const basicSearch = "web_search_20250305"
 
 // The parts of a request.
 type (
@@ -76,9 +72,9 @@ type (
 
 func textOf(s string) text { return text{Text: s, Type: "text"} }
 
-// request returns the call in the provider's terms.
-func request(c chat.Call) (question, error) {
-	q := question{Stream: true, MaxTokens: c.MaxTokens, Model: c.Model.ID, CacheControl: kind{"ephemeral"}}
+// request returns a message of the call in the provider's terms.
+func request(c chat.Call, limits chat.Limits) (question, error) {
+	q := question{Stream: true, MaxTokens: limits.MaxTokens, Model: c.Model.ID, CacheControl: kind{"ephemeral"}}
 	if strings.TrimSpace(c.System) != "" {
 		q.System = []text{textOf(c.System)}
 	}
@@ -107,8 +103,8 @@ func request(c chat.Call) (question, error) {
 		}
 		q.Tools = append(q.Tools, tool{schema, t.Name, t.Description})
 	}
-	if c.WebSearch {
-		s := search{MaxUses: maxSearches, Name: "web_search", Type: c.Model.SearchTool}
+	if limits.MaxSearches > 0 {
+		s := search{MaxUses: limits.MaxSearches, Name: "web_search", Type: c.Model.SearchTool}
 		if c.Model.SearchTool != basicSearch {
 			s.AllowedCallers = []string{"direct"}
 		}

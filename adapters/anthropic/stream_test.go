@@ -74,7 +74,7 @@ func (n *notes) Chunk(c chat.Chunk) error {
 }
 
 var someCall = chat.Call{
-	Model: chat.Model{ID: "m", SearchTool: basicSearch}, MaxTokens: 100, WebSearch: true,
+	Model: chat.Model{ID: "m", SearchTool: basicSearch}, MaxTokens: 100, Budget: 1_000_000, WebSearch: true,
 	Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: "Hello"}}}},
 }
 

@@ -144,11 +144,11 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 		return nil, err
 	}
 	now := s.Clock.Now()
-	need := quota.Need{Input: call.Estimate(), Output: int64(call.MaxTokens)}
+	limit, day := sub.At(now).DailyTokens(), quota.DayOf(now)
+	need := call.Need(limit)
 	if int(need.Input) >= m.ContextWindow {
 		return nil, fault.Field("message", "and history must fit the model's context of %d tokens", m.ContextWindow)
 	}
-	limit, day := sub.At(now).DailyTokens(), quota.DayOf(now)
 	lease := quota.Lease{ID: id.Request(s.IDs.New()), Org: actor.Org, User: actor.User, Day: day, ExpiresAt: now.Add(leaseFor)}
 	if err := s.hold(lease); err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 		s.leave(lease.ID)
 		return nil, quota.Exceeded(limit, day.End())
 	}
-	call.MaxTokens = min(call.MaxTokens, int(lease.Tokens-need.Input))
+	call, _ = call.Within(lease.Tokens) // a grant has room for output
 	return &Call{of: s, actor: actor, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
 }
 
@@ -218,16 +218,23 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	}
 }
 
-// stream makes the call, again where that may help and nothing has gone out.
+// stream makes the call, again where that may help, nothing has gone out and the
+// lease has room for it.
 func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *outlet, made *tally) error {
 	out.alarm = c.of.Alarms.Set(firstWithin, func() { cancel(errSilent) })
 	defer out.alarm.Stop()
+	call := c.call
 	for {
-		err := c.attempt(ctx, out, made)
+		err := c.attempt(ctx, call, out, made)
 		var f *chat.Failure
 		if err == nil || made.attempts == attempts || out.sent || !errors.As(err, &f) || !f.Retryable() || ctx.Err() != nil {
 			return err
 		}
+		again, ok := c.budgeted(made, out.came)
+		if !ok {
+			return err
+		}
+		call = again
 		if e := c.of.Pause(ctx, made.attempts); e != nil {
 			return e
 		}
@@ -235,12 +242,22 @@ func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *
 	}
 }
 
+// budgeted returns the call with what the attempts before have left of the lease. It
+// is not ok where they have left too little.
+func (c *Call) budgeted(made *tally, came int64) (chat.Call, bool) {
+	if !made.begun {
+		return c.call, true
+	}
+	used, _ := c.call.Settled(made.reply, came)
+	return c.call.Within(c.lease.Tokens - used.Total())
+}
+
 // attempt makes the call once, and counts it also where the adapter panics.
-func (c *Call) attempt(ctx context.Context, out *outlet, made *tally) (err error) {
+func (c *Call) attempt(ctx context.Context, call chat.Call, out *outlet, made *tally) (err error) {
 	out.alive = false
 	var reply chat.Reply
 	defer func() { made.add(reply, out.alive) }()
-	reply, err = c.model.Stream(ctx, c.call, out)
+	reply, err = c.model.Stream(ctx, call, out)
 	return err
 }
 

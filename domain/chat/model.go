@@ -167,7 +167,9 @@ type Call struct {
 	Tools     []Tool
 	System    string
 	WebSearch bool
-	MaxTokens int
+	MaxTokens int   // of output, in all messages together
+	Input     int64 // the estimate of the input, once Need was called
+	Budget    int64 // tokens that all messages together may use, from Within
 }
 
 var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)

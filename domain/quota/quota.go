@@ -34,7 +34,7 @@ type Account struct {
 // Need is what a request asks of an account.
 type Need struct {
 	Input  int64 // the estimate of its input
-	Output int64 // the most that it may put out, at least 1
+	Output int64 // the most that it may use beyond its input, at least 1: output, and what searches add to the input
 }
 
 // Grant returns how many of the needed tokens an account can reserve under a

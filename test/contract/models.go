@@ -126,7 +126,7 @@ type asked struct {
 
 func (a *asked) call() chat.Call {
 	return chat.Call{
-		Model: a.Model, MaxTokens: 100,
+		Model: a.Model, MaxTokens: 100, Budget: 1_000_000,
 		Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: "Hello, who is there?"}}}},
 	}
 }
@@ -805,6 +805,37 @@ var searchingModels = map[string]func(*asked){
 		a.Server.Play(provider.Script{provider.UsesAll(10), provider.Text("One"), provider.Stop("pause_turn")})
 		if reply := a.hears(a.searching()); reply.Stop != "max_tokens" || len(a.Server.Requests()) != 1 {
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
+		}
+	},
+	"each message has the searches and the output that the budget has room for": func(a *asked) {
+		c := a.searching()
+		c.Input, c.MaxTokens, c.Budget = 1000, 10_000, 200_000
+		a.Server.Play(
+			provider.Script{provider.Uses(provider.Usage{Input: 60_000, Output: 500, Searches: 2}), provider.Text("One"), provider.Stop("pause_turn")},
+			provider.Script{provider.Text(", two.")},
+		)
+		a.hears(c)
+		requests := a.Server.Requests()
+		for i, want := range []struct{ tokens, searches int64 }{{10_000, 5}, {9500, 2}} {
+			if r := requests[i]; r.MaxTokens != want.tokens || r.MaxSearches != want.searches {
+				a.Errorf("message %d was allowed %d tokens and %d searches, not %+v", i, r.MaxTokens, r.MaxSearches, want)
+			}
+		}
+	},
+	"a pause is the end where the budget has no room for another message": func(a *asked) {
+		c := a.searching()
+		c.Input, c.Budget = 1000, 50_000
+		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 500_000, Output: 50, Searches: 8}), provider.Text("One"), provider.Stop("pause_turn")})
+		if reply := a.hears(c); reply.Stop != "max_tokens" || reply.Usage.Input != 500_000 || len(a.Server.Requests()) != 1 {
+			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
+		}
+	},
+	"where the budget has no room for a search there is none": func(a *asked) {
+		c := a.searching()
+		c.Input, c.Budget = 1000, 5000
+		a.hears(c)
+		if r := a.Server.Requests()[0]; r.MaxSearches != 0 || r.MaxTokens != 100 {
+			a.Fatalf("%d tokens and %d searches were allowed", r.MaxTokens, r.MaxSearches)
 		}
 	},
 	"pauses have an end": func(a *asked) {

@@ -534,17 +534,20 @@ type protocol struct {
 	open func(server *scripted.Server, client *http.Client) (ports.Models, error)
 }
 
+// protocols are those of the adapters over HTTP.
+var protocols = map[string]protocol{
+	"Messages": {scripted.Messages, func(s *scripted.Server, c *http.Client) (ports.Models, error) {
+		return anthropic.New(anthropic.Options{APIKey: "key", URL: s.Anthropic(), Client: c})
+	}},
+	"chat completions": {scripted.ChatCompletions, func(s *scripted.Server, c *http.Client) (ports.Models, error) {
+		return openai.New(openai.Options{URL: s.OpenAI(), Client: c})
+	}},
+}
+
 // TestWhateverComesOverHTTPACallIsAnsweredAndSettledOnce: the same with a provider
 // behind the real adapters, whose answers are in pieces, malformed and cut off.
 func TestWhateverComesOverHTTPACallIsAnsweredAndSettledOnce(t *testing.T) {
-	for name, p := range map[string]protocol{
-		"Messages": {scripted.Messages, func(s *scripted.Server, c *http.Client) (ports.Models, error) {
-			return anthropic.New(anthropic.Options{APIKey: "key", URL: s.Anthropic(), Client: c})
-		}},
-		"chat completions": {scripted.ChatCompletions, func(s *scripted.Server, c *http.Client) (ports.Models, error) {
-			return openai.New(openai.Options{URL: s.OpenAI(), Client: c})
-		}},
-	} {
+	for name, p := range protocols {
 		t.Run(name, func(t *testing.T) {
 			server := scripted.Start(t)
 			transport := &http.Transport{}

@@ -39,9 +39,10 @@ type Request struct {
 	Header http.Header
 	Body   []byte
 
-	Model     string
-	MaxTokens int64
-	Message   string // the last text of the user
+	Model       string
+	MaxTokens   int64
+	MaxSearches int64  // of the provider's own
+	Message     string // the last text of the user
 
 	wantsUsage bool // that is how chat completions are asked for it
 }

@@ -33,6 +33,7 @@ type messagesBody struct {
 	Tools []struct {
 		Type        string          `json:"type"`
 		Name        string          `json:"name"`
+		MaxUses     *int64          `json:"max_uses"`
 		InputSchema json.RawMessage `json:"input_schema"`
 	} `json:"tools"`
 	Thinking *struct {
@@ -120,6 +121,10 @@ func (r *Request) readMessages() (refusal string) {
 			return fmt.Sprintf("tools.%d.name: String should match pattern", i)
 		case t.Type == "" && !(json.Valid(t.InputSchema) && jsonObject.Match(t.InputSchema) && objectSchema.Match(t.InputSchema)):
 			return fmt.Sprintf("tools.%d.input_schema.type: Field required", i)
+		case t.MaxUses != nil && *t.MaxUses < 1:
+			return fmt.Sprintf("tools.%d.max_uses: Input should be greater than 0", i)
+		case t.MaxUses != nil:
+			r.MaxSearches = *t.MaxUses
 		}
 		names = append(names, t.Name)
 	}
