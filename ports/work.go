@@ -111,7 +111,7 @@ type Tasks interface {
 	// transaction ends, and stores what fn makes of them, all or none. Fn gets
 	// them in the order of ids and returns as many in the same order. NotFound
 	// when one is missing or its workspace after fn is. The ids are all
-	// different; any number of them takes a bounded number of statements.
+	// different.
 	Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error)
 
 	// Remove deletes the task and its history, if allow returns nil for it as it

@@ -126,7 +126,7 @@ func benchmarkTasks(b *testing.B, db *DB, o id.Org, actor org.Actor, bare *pgxpo
 		}},
 		{"get by pgx", func(ctx context.Context) error {
 			var r taskRow
-			return bare.QueryRow(ctx, numbered(selectTask), string(o), string(one())).Scan(r.dest()...)
+			return bare.QueryRow(ctx, numbered(db.dialect.selectTask()), string(o), string(one())).Scan(r.dest()...)
 		}},
 		{"list of 50 by pgx", func(ctx context.Context) error {
 			rows, err := bare.Query(ctx, query, args...)
@@ -145,7 +145,7 @@ func benchmarkTasks(b *testing.B, db *DB, o id.Org, actor org.Actor, bare *pgxpo
 		{"add by pgx", func(ctx context.Context) error {
 			t := next()
 			var place int64
-			return bare.QueryRow(ctx, numbered(addTask[onPostgres][0]), append(append([]any{string(o), string(t.ID)}, values(t)...), string(o))...).Scan(&place)
+			return bare.QueryRow(ctx, numbered(addTask[onPostgres][0]), append(append([]any{string(o), string(t.ID)}, onPostgres.values(t)...), string(o))...).Scan(&place)
 		}},
 	}
 	if bare == nil {

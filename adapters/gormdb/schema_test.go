@@ -51,7 +51,11 @@ func TestRowsAreWhatTheMigrationsMake(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := []string{"goose_db_version"}
-		for _, row := range rowTypes {
+		kept := rowTypes
+		if db.dialect == onSQLite {
+			kept = append(slices.Clone(rowTypes), taskTextsRow{})
+		}
+		for _, row := range kept {
 			s := parsed(t, db, row)
 			known = append(known, s.Table)
 			want := map[string]column{}

@@ -88,7 +88,7 @@ func taskList(d dialect, o id.Org, actor org.Actor, f task.Filter) (query string
 	if f.After != nil {
 		c.add("("+strings.Join(order, ", ")+") > (?, ?, ?)", f.After.SortOrder, f.After.CreatedAt.UnixMilli(), place(f.After.ID))
 	}
-	query, limit := d.page("SELECT "+taskColumns+" FROM "+from+" WHERE "+strings.Join(c.all, " AND "), strings.Join(order, ", "), f.Limit)
+	query, limit := d.page("SELECT "+taskColumns[d]+" FROM "+from+" WHERE "+strings.Join(c.all, " AND "), strings.Join(order, ", "), f.Limit)
 	return query, append(c.args, limit...), true
 }
 

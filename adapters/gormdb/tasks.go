@@ -27,7 +27,7 @@ type taskRow struct {
 	DueStart    sql.NullInt64  // the first and the last millisecond of it, for filters
 	DueEnd      sql.NullInt64
 	Tags        sql.NullString // a JSON array; null for none. Triggers keep task_tags to it
-	Metadata    sql.NullString // text, because it comes back byte for byte
+	Metadata    sql.NullString // text, because it comes back byte for byte; empty: see taskTextsRow
 	SortOrder   int64          `gorm:"not null"`
 	CreatedBy   string         `gorm:"type:uuid;not null"`
 	Created     int64          `gorm:"column:created_at;not null"`
@@ -50,10 +50,45 @@ type taskTagRow struct {
 
 func (taskTagRow) TableName() string { return "task_tags" }
 
+// taskTextsRow has the description and the metadata of a task that are longer
+// than maxInline together. Only SQLite has it, which reads and writes a row whole.
+type taskTextsRow struct {
+	OrgID       string `gorm:"type:uuid;primaryKey"`
+	TaskID      string `gorm:"type:uuid;primaryKey"`
+	Description sql.NullString
+	Metadata    sql.NullString
+}
+
+func (taskTextsRow) TableName() string { return "task_texts" }
+
+// maxInline is in bytes. The migration has it, too.
+const maxInline = 1024
+
+// aside reports whether the task's texts are in a row of their own.
+func (d dialect) aside(t task.Task) bool {
+	n := len(t.Metadata)
+	if t.Description != nil {
+		n += len(*t.Description)
+	}
+	return d == onSQLite && n > maxInline
+}
+
 // taskColumns are of the table with the alias t, in the order of dest. The
 // organisation is known to who asks, and what is left of the due date follows
 // from its text.
-const taskColumns = "t.id, t.title, t.description, t.status, t.priority, t.assignee_id, t.workspace_id, t.due_text, t.tags, t.metadata, t.sort_order, t.created_by, t.created_at, t.updated_at, t.completed_at, t.version"
+var taskColumns = func() (s [2]string) {
+	text := [2]func(name string) string{
+		onSQLite: func(name string) string {
+			return "CASE t.metadata WHEN '' THEN (SELECT x." + name + " FROM task_texts x WHERE x.org_id = t.org_id AND x.task_id = t.id) ELSE t." + name + " END"
+		},
+		onPostgres: func(name string) string { return "t." + name },
+	}
+	for d := range s {
+		s[d] = "t.id, t.title, " + text[d]("description") + ", t.status, t.priority, t.assignee_id, t.workspace_id, t.due_text, t.tags, " + text[d]("metadata") +
+			", t.sort_order, t.created_by, t.created_at, t.updated_at, t.completed_at, t.version"
+	}
+	return s
+}()
 
 func (r *taskRow) dest() []any {
 	return []any{
@@ -119,7 +154,7 @@ var taskWritten = []column{
 
 // values returns what is written of a task, but for its keys and its place. A
 // nil is NULL.
-func values(t task.Task) []any {
+func (d dialect) values(t task.Task) []any {
 	vs := []any{
 		t.Title, text(t.Description), string(t.Status()), string(t.Priority), text(t.Assignee), text(t.Workspace),
 		nil, nil, nil, nil, nil,
@@ -133,6 +168,9 @@ func values(t task.Task) []any {
 	}
 	if t.Metadata != "" {
 		vs[10] = t.Metadata
+	}
+	if d.aside(t) {
+		vs[1], vs[10] = nil, ""
 	}
 	if at := t.CompletedAt(); at != nil {
 		vs[14] = at.UnixMilli()
@@ -151,10 +189,31 @@ type tasks struct{ *conn }
 
 var _ ports.Tasks = tasks{}
 
-const selectTask = "SELECT " + taskColumns + " FROM tasks t WHERE t.org_id = ? AND t.id = ?"
+func (d dialect) selectTask() string {
+	return "SELECT " + taskColumns[d] + " FROM tasks t WHERE t.org_id = ? AND t.id = ?"
+}
 
 func (q tasks) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
-	return get(ctx, q.read, "Task", scanTasks(o), selectTask, string(o), string(t))
+	return get(ctx, q.read, "Task", scanTasks(o), q.dialect.selectTask(), string(o), string(t))
+}
+
+// putTexts stores the texts of a task that has them in a row of their own, and
+// removes that row of one that only had it before.
+func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool) error {
+	var err error
+	switch {
+	case q.dialect.aside(t):
+		var metadata any
+		if t.Metadata != "" {
+			metadata = t.Metadata
+		}
+		_, err = exec(ctx, q.write, "Task", "INSERT INTO task_texts (org_id, task_id, description, metadata) VALUES (?, ?, ?, ?) "+
+			"ON CONFLICT (org_id, task_id) DO UPDATE SET description = excluded.description, metadata = excluded.metadata",
+			string(o), string(t.ID), text(t.Description), metadata)
+	case before:
+		_, err = exec(ctx, q.write, "Task", "DELETE FROM task_texts WHERE org_id = ? AND task_id = ?", string(o), string(t.ID))
+	}
+	return err
 }
 
 // statements of Add by dialect and by whether the task is in a workspace.
@@ -191,7 +250,7 @@ func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (added task.Task,
 }
 
 func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
-	args := append([]any{string(o), string(t.ID)}, values(t)...)
+	args := append([]any{string(o), string(t.ID)}, q.dialect.values(t)...)
 	args = append(args, string(o))
 	statement := addTask[q.dialect][0]
 	if t.Workspace != nil {
@@ -205,7 +264,7 @@ func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error
 	case added:
 		t = own(t)
 		t.Org, t.SortOrder = o, place
-		return t, nil
+		return t, q.putTexts(ctx, o, t, false)
 	case t.Workspace != nil:
 		if _, err := (workspaces(q)).Get(ctx, o, *t.Workspace); err != nil {
 			return task.Task{}, err
@@ -232,9 +291,9 @@ var reviseTasks = func() (s [2]string) {
 	return s
 }()
 
-// Revise takes at most three statements: it reads and holds the tasks in the
-// order of their ids, so that two at once do not wait for each other, holds the
-// workspaces that tasks move to, and writes all of them back.
+// Revise reads and holds the tasks in the order of their ids, so that two at once
+// do not wait for each other, holds the workspaces that tasks move to, and writes
+// all of them back, each in one statement. SQLite takes another for each long text.
 func (q tasks) Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) (revised []task.Task, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		revised, err = (tasks{c}).revise(ctx, o, ids, fn)
@@ -248,7 +307,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	err := each(ctx, q.write, "Task", scanTasks(o), func(t task.Task) error {
 		there[t.ID] = t
 		return nil
-	}, "SELECT "+taskColumns+" FROM tasks t WHERE t.org_id = ? AND "+q.dialect.in("t.id", "uuid")+" ORDER BY t.id"+q.dialect.held(),
+	}, "SELECT "+taskColumns[q.dialect]+" FROM tasks t WHERE t.org_id = ? AND "+q.dialect.in("t.id", "uuid")+" ORDER BY t.id"+q.dialect.held(),
 		string(o), list(q.dialect, ids))
 	if err != nil {
 		return nil, err
@@ -280,7 +339,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 		t.ID, t.Org = ids[i], o
 		revised[i] = t
 		record := map[string]any{"id": string(t.ID), "sort_order": t.SortOrder}
-		for j, v := range values(t) {
+		for j, v := range q.dialect.values(t) {
 			record[taskWritten[j].name] = v
 		}
 		records[i] = record
@@ -301,6 +360,11 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	if err == nil && n != int64(len(ids)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were written of %d", n, len(ids)), "The database failed")
 	}
+	for i, t := range revised {
+		if err == nil {
+			err = q.putTexts(ctx, o, t, q.dialect.aside(there[ids[i]]))
+		}
+	}
 	return revised, err
 }
 
@@ -320,7 +384,7 @@ func (q tasks) hold(ctx context.Context, o id.Org, ws []id.Workspace) error {
 
 func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
 	return q.atomic(ctx, func(c *conn) error {
-		there, err := get(ctx, c.write, "Task", scanTasks(o), selectTask+c.dialect.held(), string(o), string(t))
+		there, err := get(ctx, c.write, "Task", scanTasks(o), c.dialect.selectTask()+c.dialect.held(), string(o), string(t))
 		if err != nil {
 			return err
 		}

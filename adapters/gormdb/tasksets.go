@@ -115,7 +115,7 @@ func (q taskSets) List(ctx context.Context, o id.Org, ids []id.Task, fn func(tas
 		err := each(ctx, q.read, "Task", scanTasks(o), func(t task.Task) error {
 			there[t.ID] = t
 			return nil
-		}, "SELECT "+taskColumns+" FROM tasks t WHERE t.org_id = ? AND "+q.dialect.in("t.id", "uuid"), string(o), list(q.dialect, batch))
+		}, "SELECT "+taskColumns[q.dialect]+" FROM tasks t WHERE t.org_id = ? AND "+q.dialect.in("t.id", "uuid"), string(o), list(q.dialect, batch))
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 // application with the counts of who has them, which are the deployment's.
 var tenantTables = []string{
 	"memberships", "invitations", "subscriptions", "teams", "team_members", "workspaces", "workspace_orders",
-	"tasks", "task_tags", "task_history", "audit", "objects", "log_heads", "changes", "blob_names",
+	"tasks", "task_texts", "task_tags", "task_history", "audit", "objects", "log_heads", "changes", "blob_names",
 	"quota_accounts", "quota_leases", "usage_entries", "usage_user_models", "usage_users", "usage_models",
 	"connectors", "connector_credentials", "connector_flows", "connector_revocations",
 }

@@ -16,8 +16,8 @@ import (
 // Bounds of one reorder or reprioritize: a tag is an entry of an index, in the
 // order of lists, which moves with its task.
 const (
-	MaxOperands  = 5_000  // tasks that are named
-	MaxMovedTags = 25_000 // tags of those whose sort order changes
+	MaxOperands    = 5_000  // tasks that are named
+	MaxOperandTags = 15_000 // tags that they have in all
 )
 
 // Tasks are the use cases of tasks.
@@ -203,13 +203,10 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 			if !was.Visible(actor) {
 				return was, fault.Missing("Task")
 			}
+			if tags += was.Tags; tags > MaxOperandTags {
+				return was, fault.Field(field, "must not name tasks with more than %d tags in all", MaxOperandTags)
+			}
 			is, reason := change(i, was)
-			if is.SortOrder != was.SortOrder {
-				tags += was.Tags
-			}
-			if tags > MaxMovedTags {
-				return was, fault.Field(field, "must not move tasks with more than %d tags in all", MaxMovedTags)
-			}
 			if reason != "" {
 				history = append(history, s.line(actor, was.Task, now, reason, was.Diff(is)))
 			}

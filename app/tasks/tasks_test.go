@@ -81,15 +81,13 @@ func TestTheAnswerIsInTheOrderOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestTheTagsThatMoveAreBounded(t *testing.T) {
+func TestTheTagsOfTheTasksAreBounded(t *testing.T) {
 	w := newWorld(t)
-	most := w.made(tasks.MaxMovedTags/task.MaxTags, task.MaxTags)
-	more := w.made(2, task.MaxTags)
+	most := w.made(tasks.MaxOperandTags/task.MaxTags, task.MaxTags)
 	slices.Reverse(most)
 	w.must(w.tasks.Reorder(t.Context(), w.ada, most, nothing))
-	slices.Reverse(most)
-	over := append(slices.Clone(more), most...)
-	err := w.tasks.Reorder(t.Context(), w.ada, over, nothing)
+	more := append(w.made(1, 1), most...)
+	err := w.tasks.Reorder(t.Context(), w.ada, more, nothing)
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Kind != fault.Invalid || e.Problems[0].Field != "taskIds" {
 		t.Fatalf("got %v", err)
@@ -97,12 +95,6 @@ func TestTheTagsThatMoveAreBounded(t *testing.T) {
 	if there, err := w.tasks.Get(t.Context(), w.ada, more[0]); err != nil || there.Version != 1 {
 		t.Errorf("after the refusal there is %+v, %v", there, err)
 	}
-	// A change of priority moves no tags.
-	var changes []task.Reprioritization
-	for _, t := range over {
-		changes = append(changes, task.Reprioritization{Task: t, Reason: "r", Priority: new(task.Urgent)})
-	}
-	w.must(w.tasks.Reprioritize(t.Context(), w.ada, changes, nothing))
 }
 
 // followed is a store that calls then after each transaction.

@@ -234,6 +234,32 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 		},
+		"texts come back as they are revised, however long they were and become": func(w *world) {
+			tn := w.tenant()
+			short, long := "short", strings.Repeat("\U0001F600", 10_000)
+			meta := `{"a":"` + strings.Repeat("x", task.MaxMetadata-8) + `"}`
+			v := w.task(tn.ID, nil, tn.owner.ID)
+			for _, is := range []struct {
+				description *string
+				metadata    string
+			}{{&long, meta}, {&short, meta}, {nil, meta}, {&long, ""}, {&short, "{}"}, {&long, "{}"}, {nil, ""}, {&long, meta}} {
+				v.Description, v.Metadata = is.description, is.metadata
+				that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{v.ID}, func(ts []task.Task) ([]task.Task, error) {
+					ts[0].Description, ts[0].Metadata = is.description, is.metadata
+					return ts, nil
+				})).is(w, []task.Task{v})
+				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+			}
+			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{v.ID}, at(99), func(_ int, p task.Placement) (task.Placement, error) { return p, nil }))
+			that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v.Placed(v.Placement(), at(99)))
+			w.ok(w.tasks().Remove(w.ctx, tn.ID, v.ID, allow))
+			added := v
+			added.Description = nil
+			that(w.tasks().Add(w.ctx, tn.ID, added)).must(w)
+			if got := that(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Description != nil || got.Metadata != meta {
+				w.Fatalf("the new task has %v and %d bytes", got.Description, len(got.Metadata))
+			}
+		},
 		"revise of nothing is nothing": func(w *world) {
 			tn := w.tenant()
 			was := w.content(tn)

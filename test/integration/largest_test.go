@@ -141,6 +141,7 @@ func fill(t *testing.T) *largest {
 	f.exec("UPDATE connectors SET tools = ? WHERE provider = 'time'", `[{"name":"tool","description":"`+text(16_000)+`"}]`)
 	f.multiply("connectors", "provider = 'time'", 200-4, set{"id": uuid("00000005"), "created_at": later})
 	f.multiply("tasks", "id = '"+w.task+"'", scaled(5_000, 1_000), set{"id": uuid("00000006"), "sort_order": "sort_order + i"})
+	f.multiply("task_texts", "task_id = '"+w.task+"'", scaled(5_000, 1_000), set{"task_id": uuid("00000006")})
 	f.multiply("tasks", "id = '"+small+"'", scaled(100_000, 20_000), set{"id": uuid("00000007"), "sort_order": "sort_order + i"})
 	f.multiply("task_history", "reason <> ''", scaled(200_000, 20_000), set{"id": uuid("00000008"), "at": "at + i"})
 	f.multiply("audit", "org_id = '"+w.ada.Org+"'", scaled(300_000, 100_000), set{"id": uuid("00000009"), "at": "at + i"})
@@ -156,7 +157,7 @@ func fill(t *testing.T) *largest {
 	const day = 24 * 60 * 60 * 1000
 	f.multiply("usage_users", fmt.Sprint("unit = ", day), scaled(90, 15)*members, set{"user_id": member, "since": fmt.Sprintf("since + %d * (i / 20000 - 60)", day)})
 	f.multiply("usage_users", fmt.Sprint("unit = ", 7*day), 5*members, set{"user_id": member, "since": fmt.Sprintf("since + %d * (i / 20000 - 3)", 7*day)})
-	for query, list := range map[string]*[]string{"SELECT id FROM (SELECT id FROM tasks WHERE org_id = ?1 AND tags IS NOT NULL LIMIT 500) UNION ALL SELECT id FROM (SELECT id FROM tasks WHERE org_id = ?1 AND tags IS NULL LIMIT 4500)": &w.tasks, "SELECT id FROM workspaces WHERE org_id = ?": &w.workspaces} {
+	for query, list := range map[string]*[]string{"SELECT id FROM (SELECT id FROM tasks WHERE org_id = ?1 AND tags IS NOT NULL LIMIT 300) UNION ALL SELECT id FROM (SELECT id FROM tasks WHERE org_id = ?1 AND tags IS NULL LIMIT 4700)": &w.tasks, "SELECT id FROM workspaces WHERE org_id = ?": &w.workspaces} {
 		rows, err := db.Query(query, w.ada.Org)
 		if err != nil {
 			t.Fatal(err)

@@ -453,9 +453,7 @@ var requests = map[string]func(w *largest) []request{
 
 // above has the rows that are not within the bounds yet, with what they took.
 var above = map[string]string{
-	"POST /api/v1/tasks/reorder":      "53 MiB, 0.9 s for others",
-	"POST /api/v1/tasks/reprioritize": "144 MiB, 1.1 s for others",
-	"DELETE /api/v1/workspaces/{id}":  "1927 MiB, 35 s for others",
+	"DELETE /api/v1/workspaces/{id}": "1927 MiB, 35 s for others",
 }
 
 // cost is what a request took.
