@@ -61,11 +61,14 @@ func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
 // of its body is read, in bytes: its headers, its goroutine and its buffers.
 const requestCost = 16 << 10
 
+// known reports whether the request came with credentials that count.
+func (c *call) known() bool { return c.caller.User != "" || c.operator }
+
 // account returns the account of memory for what is read of the request.
 func (c *call) account() *budget.Account {
 	a, of := &c.anonymous, c.budgets.anonymous
-	if c.caller.User != "" || c.operator {
-		a, of = &c.known, c.budgets.callers
+	if c.known() {
+		a, of = &c.bodies, c.budgets.callers
 	}
 	if a.Budget == nil {
 		a.Budget, a.Holder = of, c.holder()
@@ -106,7 +109,7 @@ func (c *call) release(n int64) { c.account().Give(n) }
 // settle gives back what the call still holds.
 func (c *call) settle() {
 	c.anonymous.Close()
-	c.known.Close()
+	c.bodies.Close()
 	c.files.Close()
 }
 

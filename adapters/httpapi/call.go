@@ -45,7 +45,7 @@ type call struct {
 
 	budgets   *budgets
 	anonymous budget.Account // memory, while the caller was not known
-	known     budget.Account // memory, of the caller
+	bodies    budget.Account // memory, of a known caller
 	files     budget.Account // disk
 
 	// Where the values of headers lie that differ from answer to answer, so that

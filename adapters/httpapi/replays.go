@@ -101,6 +101,8 @@ func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 // answered first, or by handling it and keeping the answer. Answers of 500 and
 // above are not kept, nor those that ask to come back later or refuse the caller, so
 // that the request can be tried again.
+// Of a request without a caller only a success is kept, as anybody could have refusals
+// kept.
 func (a *api) once(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
@@ -160,7 +162,7 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		recorded.body.Reset()
 		c.refuse(a.judge(c, err))
 	}
-	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || c.barred || c.gone || c.broken || recorded.long {
+	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || !c.known() && recorded.status >= http.StatusMultipleChoices || c.barred || c.gone || c.broken || recorded.long {
 		settle(attempt.Abandon)
 	} else {
 		settle(finish)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"collab/adapters/system"
+	"collab/adapters/vault"
 	"collab/app/access"
 	"collab/app/idempotency"
 	"collab/domain/chat"
@@ -107,10 +108,12 @@ func (c *counter) Secret() string {
 
 func (c *clock) Now() time.Time { return c.at }
 
-func keyed(t *testing.T, handle handler) (*api, *journal) {
+func keyed(t *testing.T, handle handler) (*api, *journal) { return keyedAs(t, open, handle) }
+
+func keyedAs(t *testing.T, g guard, handle handler) (*api, *journal) {
 	j := &journal{records: map[string]replay.Record{}}
 	hand := &clock{time.Unix(1_800_000_000, 0)}
-	return serving(t, http.MethodPost, open, handle, func(o *Options) {
+	return serving(t, http.MethodPost, g, handle, everything, func(o *Options) {
 		o.Idempotency = idempotency.New(replaying{j}, plain{}, hand, &counter{})
 	}), j
 }
@@ -184,9 +187,11 @@ func TestRefusalsAreKeptAndFailuresAreNot(t *testing.T) {
 	} {
 		t.Run(http.StatusText(test.status), func(t *testing.T) {
 			calls := 0
-			a, _ := keyed(t, func(*call) error { calls++; return test.err })
+			a, _ := keyedAs(t, operating, func(*call) error { calls++; return test.err })
 			for range 2 {
-				refused(t, send(a, withKey("k", "{}")), test.status)
+				r := withKey("k", "{}")
+				r.Header.Set("X-Admin-Secret", a.AdminSecret)
+				refused(t, send(a, r), test.status)
 			}
 			if calls != test.calls {
 				t.Errorf("%d calls, want %d", calls, test.calls)
@@ -478,4 +483,59 @@ func TestAKeyIsRenewedNoMoreOnceItIsSettled(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWithoutACallerOnlySuccessesAreKept(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		err   error
+		calls int
+	}{
+		{"a success", nil, 1},
+		{"a refused token", fault.New(fault.Unauthenticated, "No"), 2},
+		{"a malformed body", fault.Field("token", "is required"), 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			calls := 0
+			a, _ := keyedAs(t, open, func(c *call) error {
+				calls++
+				if test.err != nil {
+					return test.err
+				}
+				return c.succeed()
+			})
+			first, second := send(a, withKey("k", "{}")), send(a, withKey("k", "{}"))
+			if calls != test.calls || first.Code != second.Code {
+				t.Errorf("%d calls, %d and %d", calls, first.Code, second.Code)
+			}
+		})
+	}
+}
+
+func TestNothingThatIsKeptCanBeGuessed(t *testing.T) {
+	text, err := vault.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealer, err := vault.New(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, j := keyed(t, (*call).succeed)
+	a.Idempotency = idempotency.New(replaying{j}, sealer, &clock{time.Unix(1_800_000_000, 0)}, &counter{})
+	const body = `{"password":"hunter2"}`
+	r := withKey("k", body)
+	plain := fingerprint(r, []byte(body))
+	if w := send(a, r); w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	for _, kept := range j.records {
+		if strings.Contains(kept.Fingerprint, fmt.Sprintf("%x", plain)) || strings.Contains(string(kept.Answer), "success") {
+			t.Errorf("kept as %+v", kept)
+		}
+	}
+	if w := send(a, withKey("k", body)); len(j.records) != 1 || w.Header().Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%d records, and again %d %v", len(j.records), w.Code, w.Header())
+	}
+	refused(t, send(a, withKey("k", `{"password":"hunter3"}`)), http.StatusUnprocessableEntity)
 }

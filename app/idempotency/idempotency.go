@@ -3,6 +3,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,7 +24,8 @@ type Idempotency struct {
 	secrets ports.Secrets
 }
 
-// New returns the use cases. Answers are sealed, as they can hold secrets.
+// New returns the use cases. Answers are sealed, as they can hold secrets, and so are
+// fingerprints: a password that a digest was made of can be guessed from it.
 func New(store ports.Store, sealer ports.Sealer, clock ports.Clock, secrets ports.Secrets) *Idempotency {
 	return &Idempotency{store: store, sealer: sealer, clock: clock, secrets: secrets}
 }
@@ -46,18 +48,27 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 		digest.Write(sum[:])
 	}
 	now := s.clock.Now()
-	want := replay.Record{
-		Key: hex.EncodeToString(digest.Sum(nil)), Fingerprint: hex.EncodeToString(fingerprint[:]),
-		Claim: s.secrets.Secret(), ExpiresAt: now.Add(replay.Lease),
+	want := replay.Record{Key: hex.EncodeToString(digest.Sum(nil)), Claim: s.secrets.Secret(), ExpiresAt: now.Add(replay.Lease)}
+	sealed, err := s.sealer.Seal(fingerprint[:], fingerprintContext(want.Key))
+	if err != nil {
+		return nil, err
 	}
+	want.Fingerprint = hex.EncodeToString(sealed)
 	got, err := s.store.Journal().Replays().Begin(ctx, want, now)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case got.Claim == want.Claim:
+	if got.Claim == want.Claim {
 		return &Attempt{of: s, record: got}, nil
-	case got.Fingerprint != want.Fingerprint:
+	}
+	// One that is not hexadecimal is not sealed either, and Open refuses it.
+	sealed, _ = hex.DecodeString(got.Fingerprint)
+	first, err := s.sealer.Open(sealed, fingerprintContext(got.Key))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !bytes.Equal(first, fingerprint[:]):
 		return nil, fault.New(fault.Mismatch, "Idempotency-Key was used before with another request")
 	case !got.Done:
 		return nil, fault.New(fault.Conflict, "The first request with this Idempotency-Key is still running")
@@ -68,6 +79,10 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	}
 	return &Attempt{of: s, record: got, answer: answer}, nil
 }
+
+// fingerprintContext is what a fingerprint is sealed with, which is not what the
+// answer is sealed with.
+func fingerprintContext(key string) []byte { return []byte("fingerprint " + key) }
 
 // Answer returns the first request's answer to a repetition.
 func (a *Attempt) Answer() ([]byte, bool) { return a.answer, a.record.Done }

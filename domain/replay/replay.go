@@ -15,7 +15,7 @@ const (
 // Record is one key with its request and, once there is one, its answer.
 type Record struct {
 	Key         string // digest of caller, route and key
-	Fingerprint string // digest of method, address and body
+	Fingerprint string // of method, address and body, sealed
 	Claim       string // names the attempt that holds the key
 	Done        bool
 	Answer      []byte // sealed; empty until Done
