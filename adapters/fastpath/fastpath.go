@@ -286,6 +286,9 @@ func (r *returned) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// NetConn returns the connection that went back.
+func (r *returned) NetConn() net.Conn { return r.Conn }
+
 // CloseWrite ends what the client reads, before the connection is closed.
 func (r *returned) CloseWrite() error {
 	if c, ok := r.Conn.(interface{ CloseWrite() error }); ok {

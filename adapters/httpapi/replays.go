@@ -100,9 +100,8 @@ func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 // once answers a request that brings an idempotency key: with what was
 // answered first, or by handling it and keeping the answer. Answers of 500 and
 // above are not kept, nor those that ask to come back later or refuse the caller, so
-// that the request can be tried again.
-// Of a request without a caller only a success is kept, as anybody could have refusals
-// kept.
+// that the request can be tried again; and of a request without a caller only a success
+// is, as anybody could have refusals kept.
 func (a *api) once(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)

@@ -98,7 +98,7 @@ func server(c Config, logger *slog.Logger) fx.Option {
 		fx.Supply(c, logger),
 		options(profile(c)),
 		fx.Provide(
-			listen, roles, newTelemetry, newDraining,
+			listen, roles, newTelemetry, newDraining, newConnLimiter,
 			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors, newReleases,
 			operator.New, idempotency.New, newUpkeep, newHandler,
 		),

@@ -20,6 +20,7 @@ import (
 
 	"collab/adapters/egress"
 	"collab/adapters/httpapi"
+	"collab/adapters/httpapi/connlimit"
 	"collab/domain/id"
 	"collab/domain/org"
 )
@@ -77,6 +78,7 @@ type Config struct {
 	CORSOrigins  []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	RateLimits   string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" or:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
 	Budgets      string   `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous) and for bodies of known ones (callers), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
+	Connections  string   `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" or:"total=16384,address=512"`
 	Proxies      string   `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is believed, such as 127.0.0.1, comma separated; empty: nobody's"`
 	MaxUpload    string   `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" or:"104857600"`
 	Heartbeat    string   `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" or:"30s"`
@@ -208,6 +210,9 @@ func (c Config) check() error {
 	}
 	if _, err := httpapi.ParseBudgets(c.Budgets, c.maxUpload()); err != nil {
 		add("COLLAB_BUDGETS: %v", err)
+	}
+	if _, err := connlimit.Parse(c.Connections); err != nil {
+		add("COLLAB_CONNECTIONS: %v", err)
 	}
 	if _, err := parseProxies(c.Proxies); err != nil {
 		add("COLLAB_TRUSTED_PROXIES: %v", err)

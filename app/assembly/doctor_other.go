@@ -6,3 +6,6 @@ package assembly
 // the file system if that is of another machine; ok is false where that cannot be
 // told.
 func disk(string) (free uint64, network string, ok bool) { return 0, "", false }
+
+// maxFiles says how many files the process may have open.
+func maxFiles() (n uint64, ok bool) { return 0, false }

@@ -6,13 +6,17 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/fx"
 
 	"collab/adapters/fastpath"
 	"collab/adapters/httpapi"
+	"collab/adapters/httpapi/connlimit"
 	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/upkeep"
@@ -32,7 +36,7 @@ const (
 // serve runs the HTTP server between start and stop. On stop it takes no new
 // requests, cancels the contexts of streams, and lets the rest finish for a
 // moment.
-func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
+func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *connlimit.Limiter, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	fast := fastpath.New(h, fastpath.Options{Path: httpapi.CheckPath, Headers: httpapi.CheckHeaders()})
@@ -43,6 +47,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			fast.ServeHTTP(w, r)
 		}),
 		ConnContext:       fast.ConnContext,
+		ConnState:         limiter.ConnState,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    64 << 10,
@@ -57,7 +62,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 	var serving sync.WaitGroup
 	lc.Append(fx.StartStopHook(
 		func() {
-			for _, l := range []net.Listener{l, fast.Listener()} {
+			for _, l := range []net.Listener{limiter.Listener(l), fast.Listener()} {
 				serving.Go(func() {
 					if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 						log.Error("serving failed", "error", err)
@@ -84,6 +89,40 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			return nil
 		},
 	))
+}
+
+// newConnLimiter returns the limiter of connections. One connection in four is left of
+// the files that the process may have open, for databases and files.
+func newConnLimiter(c Config, t telemetry) (*connlimit.Limiter, error) {
+	limits, err := connlimit.Parse(c.Connections)
+	if err != nil {
+		return nil, err // checked with the configuration
+	}
+	proxies, err := parseProxies(c.Proxies)
+	if err != nil {
+		return nil, err // likewise
+	}
+	if files, ok := maxFiles(); ok && files/4*3 < uint64(limits.Total) {
+		limits.Total = int(files / 4 * 3)
+	}
+	limiter := connlimit.New(limits, func(a netip.Addr) bool {
+		if len(proxies) == 0 {
+			return a.IsLoopback() // where a proxy of the same machine comes from
+		}
+		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+	})
+	_, err = t.meters.Meter("collab").Int64ObservableUpDownCounter("collab.connections.open", metric.WithDescription("Connections of clients."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(limiter.Open())
+			return nil
+		}))
+	if err != nil {
+		return nil, err
+	}
+	return limiter, t.count(
+		counter{"collab.connections.refused", "Connections that there was no room for.", limiter.Refused},
+		counter{"collab.connections.evicted", "Connections that waited for their client and were closed for others.", limiter.Evicted},
+	)
 }
 
 // waited returns when all of a group are done, or with the context's error.

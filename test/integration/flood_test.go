@@ -2,10 +2,12 @@ package integration
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,5 +72,73 @@ func TestWebhookBodiesTakeBoundedMemory(t *testing.T) {
 	}
 	if refused.Load() < connections/2 {
 		t.Errorf("%d of %d were refused", refused.Load(), connections)
+	}
+}
+
+func TestSlowConnectionsMakeRoomForOthers(t *testing.T) {
+	const connections = 60
+	s := collabd.Start(t, "COLLAB_CONNECTIONS=total=40,address=20")
+	var closed atomic.Int64
+	var attack sync.WaitGroup
+	for range connections {
+		conn := dial(t, s)
+		_, _ = io.WriteString(conn, "POST /api/v1/auth/webhook HTTP/1.1\r\nHost: x\r\n") // its headers never end
+		attack.Go(func() {
+			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+			if _, err := io.Copy(io.Discard, conn); err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+				closed.Add(1)
+			}
+		})
+	}
+	began, status := time.Now(), 0
+	for status != http.StatusOK && time.Since(began) < 10*time.Second {
+		status = knock(t, s)
+	}
+	t.Logf("answered %d after %s", status, time.Since(began))
+	if status != http.StatusOK {
+		t.Error("nobody else gets an answer")
+	}
+	attack.Wait()
+	if n := closed.Load(); n <= connections-40 || n == connections {
+		t.Errorf("%d of %d slow connections were closed", n, connections)
+	}
+}
+
+// knock asks over a connection of its own whether the server lives, and returns the
+// status; 0 where it was closed instead.
+func knock(t *testing.T, s *collabd.Server) int {
+	conn := dial(t, s)
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") == "" {
+		t.Error("refused without Retry-After")
+	}
+	return answer.StatusCode
+}
+
+func TestAnAddressHasItsShareOfConnections(t *testing.T) {
+	const address = 20
+	s := collabd.Start(t, fmt.Sprintf("COLLAB_CONNECTIONS=address=%d", address), "COLLAB_TRUSTED_PROXIES=192.0.2.1")
+	for i := range address + 1 {
+		conn := dial(t, s)
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(conn, "POST /api/v1/auth/webhook HTTP/1.1\r\nHost: x\r\n")
+		if i < address {
+			continue
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+			t.Errorf("one more is answered %s, %v", answer.Status, answer.Header)
+		}
 	}
 }

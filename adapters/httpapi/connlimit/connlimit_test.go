@@ -1,0 +1,251 @@
+package connlimit
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestLimitsAreParsed(t *testing.T) {
+	for text, want := range map[string]Limits{
+		"": {16384, 512}, "total=9": {9, 512}, "address=7, total=8": {8, 7},
+	} {
+		if got, err := Parse(text); err != nil || got != want {
+			t.Errorf("%q is %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"off", "total", "total=", "total=0", "total=-1", "total=x", "other=1", "total=1,total=2", "total=1,"} {
+		if got, err := Parse(text); err == nil {
+			t.Errorf("%q is %+v", text, got)
+		}
+	}
+}
+
+// end is one end of a connection in memory, with an address.
+type end struct {
+	net.Conn
+	from net.Addr
+}
+
+func (e end) RemoteAddr() net.Addr { return e.from }
+
+// entrance is a listener in memory.
+type entrance chan net.Conn
+
+func (e entrance) Accept() (net.Conn, error) {
+	c, ok := <-e
+	if !ok {
+		return nil, errors.New("closed")
+	}
+	return c, nil
+}
+func (e entrance) Close() error   { return nil }
+func (e entrance) Addr() net.Addr { return &net.TCPAddr{} }
+
+// server is a limiter and what it has let in.
+type server struct {
+	*Limiter
+	doors    entrance
+	accepted chan net.Conn
+}
+
+func open(t *testing.T, total, address int) *server {
+	l := New(Limits{total, address}, func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") })
+	s := &server{l, make(entrance), make(chan net.Conn, 1)}
+	t.Cleanup(func() { close(s.doors) })
+	go func() {
+		in := l.Listener(s.doors)
+		for c, err := in.Accept(); err == nil; c, err = in.Accept() {
+			s.accepted <- c
+		}
+	}()
+	return s
+}
+
+// dial connects from an address, and returns both ends; the server's is nil where
+// the connection was refused.
+func (s *server) dial(t *testing.T, from string) (client, accepted net.Conn) {
+	t.Helper()
+	client, inner := net.Pipe()
+	t.Cleanup(func() { _ = client.Close() })
+	s.doors <- end{inner, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 4000))}
+	synctest.Wait()
+	select {
+	case accepted = <-s.accepted:
+		t.Cleanup(func() { _ = accepted.Close() })
+		s.ConnState(accepted, http.StateNew)
+	default:
+	}
+	return client, accepted
+}
+
+// closed reports whether a connection was closed by the limiter.
+func closed(c net.Conn) bool {
+	_ = c.SetWriteDeadline(time.Unix(1, 0))
+	_, err := c.Write([]byte("x"))
+	return errors.Is(err, io.ErrClosedPipe)
+}
+
+func TestTheLongestIdleConnectionGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 3, 9)
+		var all []net.Conn
+		for range 3 {
+			_, c := s.dial(t, "192.0.2.1")
+			s.ConnState(c, http.StateActive)
+			all = append(all, c)
+		}
+		for _, i := range []int{1, 2, 0} {
+			s.ConnState(all[i], http.StateIdle)
+			time.Sleep(time.Millisecond)
+		}
+		_, fresh := s.dial(t, "192.0.2.2")
+		if fresh == nil || !closed(all[1]) || closed(all[2]) || closed(all[0]) {
+			t.Errorf("let in: %t, closed: %t %t %t", fresh != nil, closed(all[1]), closed(all[2]), closed(all[0]))
+		}
+		if s.Open() != 3 || s.Evicted() != 1 || s.Refused() != 0 {
+			t.Errorf("%d open, %d evicted, %d refused", s.Open(), s.Evicted(), s.Refused())
+		}
+	})
+}
+
+func TestSlowConnectionsGoAfterIdleOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 4, 9)
+		_, head := s.dial(t, "192.0.2.1")
+		time.Sleep(time.Millisecond)
+		_, body := s.dial(t, "192.0.2.2")
+		s.ConnState(body, http.StateActive)
+		_ = body.SetReadDeadline(time.Now().Add(time.Hour))
+		_, working := s.dial(t, "192.0.2.3")
+		s.ConnState(working, http.StateActive)
+		_ = working.SetReadDeadline(time.Now().Add(time.Hour))
+		_ = working.SetReadDeadline(time.Time{}) // its body has come
+		_, stream := s.dial(t, "192.0.2.4")
+		s.ConnState(stream, http.StateActive)
+		s.ConnState(stream, http.StateHijacked)
+
+		_, early := s.dial(t, "192.0.2.5")
+		if early != nil {
+			t.Fatal("a request that has just begun had to go")
+		}
+		time.Sleep(2 * patience)
+		for i, want := range []net.Conn{head, body} {
+			_, fresh := s.dial(t, "192.0.2.6")
+			if fresh == nil || !closed(want) {
+				t.Fatalf("%d: let in: %t, closed: %t", i, fresh != nil, closed(want))
+			}
+			s.ConnState(fresh, http.StateActive)
+		}
+		if _, more := s.dial(t, "192.0.2.7"); more != nil || closed(working) || closed(stream) {
+			t.Errorf("let in: %t, closed: %t %t", more != nil, closed(working), closed(stream))
+		}
+		time.Sleep(2 * refuseTime)
+	})
+}
+
+func TestABodyThatComesOnIsNotSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 1, 9)
+		_, c := s.dial(t, "192.0.2.1")
+		s.ConnState(c, http.StateActive)
+		for range 10 {
+			_ = c.SetReadDeadline(time.Now().Add(time.Hour))
+			time.Sleep(patience / 2)
+		}
+		if _, other := s.dial(t, "192.0.2.2"); other != nil || closed(c) {
+			t.Error("an upload had to go")
+		}
+		time.Sleep(2 * refuseTime)
+	})
+}
+
+func TestAConnectionThatWasTakenOverIsIdleWhileItReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 1, 9)
+		client, c := s.dial(t, "192.0.2.1")
+		s.ConnState(c, http.StateActive)
+		s.ConnState(c, http.StateHijacked)
+		_ = c.SetReadDeadline(time.Now().Add(time.Hour))
+		read := make(chan error, 1)
+		once := func() {
+			go func() {
+				_, err := c.Read(make([]byte, 1))
+				read <- err
+			}()
+			synctest.Wait()
+		}
+		once()
+		if _, err := client.Write([]byte("x")); err != nil || <-read != nil {
+			t.Fatal("nothing was read")
+		}
+		if _, other := s.dial(t, "192.0.2.2"); other != nil {
+			t.Error("a connection that is being answered had to go")
+		}
+		time.Sleep(2 * refuseTime)
+		once()
+		if _, other := s.dial(t, "192.0.2.2"); other == nil || <-read == nil {
+			t.Error("a connection that waits stays")
+		}
+	})
+}
+
+func TestAnAddressHasABoundOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 100, 2)
+		let := func(from string) net.Conn {
+			_, c := s.dial(t, from)
+			if c != nil {
+				s.ConnState(c, http.StateActive)
+			}
+			return c
+		}
+		for range 2 {
+			if let("192.0.2.1") == nil || let("2001:db8::1") == nil || let("10.0.0.1") == nil {
+				t.Fatal("refused within the bound")
+			}
+		}
+		for from, want := range map[string]bool{"192.0.2.1": false, "::ffff:192.0.2.1": false, "2001:db8::2": false, "2001:db8:0:1::1": true, "192.0.2.2": true, "10.0.0.1": true} {
+			if got := let(from) != nil; got != want {
+				t.Errorf("%s is let in: %t", from, got)
+			}
+		}
+		time.Sleep(2 * refuseTime)
+	})
+}
+
+func TestARefusedConnectionIsToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 1, 9)
+		_, first := s.dial(t, "192.0.2.1")
+		s.ConnState(first, http.StateActive)
+		client, refused := s.dial(t, "192.0.2.2")
+		if refused != nil {
+			t.Fatal("it was let in")
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || err != nil || !strings.HasPrefix(string(body), `{"statusCode":503,`) || s.Refused() != 1 {
+			t.Errorf("%s %v %s %v", answer.Status, answer.Header, body, err)
+		}
+		_ = first.Close()
+		time.Sleep(pause)
+		if _, c := s.dial(t, "192.0.2.3"); c == nil || s.Open() != 1 {
+			t.Errorf("after one was closed: %d open", s.Open())
+		}
+	})
+}
