@@ -137,6 +137,11 @@ type TaskSets interface {
 	// List calls each with the named tasks that are there, in the order of ids. An
 	// error of each ends the list and is returned.
 	List(ctx context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error
+
+	// RemoveIn deletes at most limit tasks of the workspace, the changes in their
+	// histories before them and at most limit times 10 of those, and reports whether
+	// there may be more. A workspace that is not there has none.
+	RemoveIn(ctx context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error)
 }
 
 // TaskHistory holds what happened to tasks.
@@ -148,4 +153,8 @@ type TaskHistory interface {
 	// id), from after the place on; the zero place is the start. At most limit; 0:
 	// all. An error of each ends the list and is returned.
 	List(ctx context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error
+
+	// Remove deletes at most limit of a task's changes, and reports whether there
+	// may be more. A task that is not there has none.
+	Remove(ctx context.Context, o id.Org, t id.Task, limit int) (more bool, err error)
 }

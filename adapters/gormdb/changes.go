@@ -90,6 +90,7 @@ func (r recordRow) object(o id.Org) object.Object {
 type audienceRow struct {
 	Everyone bool      `json:"everyone,omitempty"`
 	Managers bool      `json:"managers,omitempty"`
+	Teams    []id.Team `json:"teams,omitempty"`
 	Users    []id.User `json:"users,omitempty"`
 }
 

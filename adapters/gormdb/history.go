@@ -109,7 +109,25 @@ func scanChange(o id.Org) func(scanner) (task.Change, error) {
 	}
 }
 
+func (q taskHistory) Remove(ctx context.Context, o id.Org, t id.Task, limit int) (more bool, err error) {
+	return q.remove(ctx, o, ids([]id.Task{t}), limit)
+}
+
+// remove deletes at most limit changes of the tasks.
+func (q taskHistory) remove(ctx context.Context, o id.Org, of []id.Task, limit int) (more bool, err error) {
+	if len(of) == 0 {
+		return false, nil
+	}
+	query, limited := q.dialect.page("SELECT h.id FROM task_history h WHERE h.org_id = ? AND "+q.dialect.in("h.task_id", "uuid"), "h.task_id, h.at, h.id", limit)
+	n, err := exec(ctx, q.write, "Change", "DELETE FROM task_history WHERE org_id = ? AND id IN ("+query+")",
+		append([]any{string(o), string(o), list(q.dialect, of)}, limited...)...)
+	return n == int64(limit), err
+}
+
 func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, fn func(task.Change) error) error {
+	if len(ids([]id.Task{t})) == 0 {
+		return nil
+	}
 	query := "SELECT id, task_id, at, by_user, reason, fields FROM task_history WHERE org_id = ? AND task_id = ?"
 	args := []any{string(o), string(t)}
 	if after != (task.ChangePosition{}) {

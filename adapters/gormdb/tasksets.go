@@ -108,6 +108,26 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 	return err
 }
 
+// RemoveIn names the tasks, so that the indexes that lead to their histories and to
+// them are used on both databases.
+func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error) {
+	err = q.atomic(ctx, func(c *conn) error {
+		query, limited := c.dialect.page("SELECT t.id FROM tasks t WHERE t.org_id = ? AND t.workspace_id = ?", "t.sort_order, t.created_at, t.id", limit)
+		found, err := all(ctx, c.write, "Task", scanText[id.Task], query, append([]any{string(o), string(w)}, limited...)...)
+		if err != nil || len(found) == 0 {
+			more = false
+			return err
+		}
+		if more, err = (taskHistory{c}).remove(ctx, o, found, 10*limit); err != nil || more {
+			return err
+		}
+		more = len(found) == limit
+		_, err = exec(ctx, c.write, "Task", "DELETE FROM tasks WHERE org_id = ? AND "+c.dialect.in("id", "uuid"), string(o), list(c.dialect, found))
+		return err
+	})
+	return more, err
+}
+
 // List reads a batch at a time, and holds no connection while each is called.
 func (q taskSets) List(ctx context.Context, o id.Org, ids []id.Task, fn func(task.Task) error) error {
 	for batch := range slices.Chunk(ids, tasksInBatch) {

@@ -292,6 +292,7 @@ func (a *api) deleteTask(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
+	c.allow(deletionWithin)
 	if err := a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)); err != nil {
 		return err
 	}

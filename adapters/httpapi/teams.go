@@ -126,6 +126,7 @@ func (a *api) deleteTeam(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
+	c.allow(deletionWithin)
 	if err := a.Teams.Delete(c.r.Context(), actor, t); err != nil {
 		return err
 	}

@@ -114,11 +114,16 @@ func (a *api) updateWorkspace(c *call) error {
 	return c.reply(http.StatusOK, viewWorkspace(changed))
 }
 
+// deletionWithin is how much more time there is for deleting what may have any
+// number of records.
+const deletionWithin = 10 * time.Minute
+
 func (a *api) deleteWorkspace(c *call, actor org.Actor) error {
 	w, err := pathID[id.Workspace](c, "id", "Workspace")
 	if err != nil {
 		return err
 	}
+	c.allow(deletionWithin)
 	if err := a.Workspaces.Delete(c.r.Context(), actor, w); err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func cloneObject(o object.Object) object.Object {
 func cloneEntry(c object.Change) object.Change {
 	c.Object = cloneObject(c.Object)
 	if c.Audience = clonePointer(c.Audience); c.Audience != nil {
-		c.Audience.Users = slices.Clone(c.Audience.Users)
+		c.Audience.Users, c.Audience.Teams = slices.Clone(c.Audience.Users), slices.Clone(c.Audience.Teams)
 	}
 	return c
 }

@@ -121,6 +121,15 @@ func (t *tenant) removeTask(x *tx, gone id.Task) {
 	t.history.removeWhere(x, func(c task.Change) bool { return c.Task == gone })
 }
 
+// forget deletes at most limit changes of a task's history and returns how many.
+func (t *tenant) forget(x *tx, of id.Task, limit int) int {
+	found := t.history.list(func(c task.Change) bool { return c.Task == of }, func(a, b task.Change) int { return cmp.Compare(a.ID, b.ID) }, limit)
+	for _, c := range found {
+		t.history.remove(x, c.ID)
+	}
+	return len(found)
+}
+
 // visit hands the values to each, outside the lock where there is no
 // transaction around it, so that each may use the store.
 func visit[V any](vs []V, err error, each func(V) error) error {
@@ -155,6 +164,23 @@ func (s taskSets) Move(_ context.Context, o id.Org, ids []id.Task, now time.Time
 	})
 }
 
+func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error) {
+	return result(s.run, func(x *tx) (bool, error) {
+		home := x.tenant(o)
+		found := home.tasks.list(func(v task.Task) bool { return v.Workspace != nil && *v.Workspace == w }, task.Compare, limit)
+		left := 10 * limit
+		for _, v := range found {
+			if left -= home.forget(x, v.ID, left); left == 0 {
+				return true, nil
+			}
+		}
+		for _, v := range found {
+			home.removeTask(x, v.ID)
+		}
+		return len(found) == limit, nil
+	})
+}
+
 func (s taskSets) List(_ context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error {
 	there, err := result(s.run, func(x *tx) (there []task.Task, err error) {
 		for _, t := range ids {
@@ -182,6 +208,10 @@ func (s taskHistory) Add(_ context.Context, o id.Org, changes []task.Change) err
 		}
 		return nil
 	})
+}
+
+func (s taskHistory) Remove(_ context.Context, o id.Org, t id.Task, limit int) (more bool, err error) {
+	return result(s.run, func(x *tx) (bool, error) { return x.tenant(o).forget(x, t, limit) == limit, nil })
 }
 
 func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {

@@ -17,7 +17,6 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
-	"collab/domain/team"
 	"collab/ports"
 )
 
@@ -275,58 +274,51 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 	})
 }
 
-// audience is who sees the object at this moment. It is kept with a deletion,
-// because the workspace or the team may go too before everybody has heard of it;
-// nil where the place stays.
+// audience is who sees the object: it is kept with a deletion, because the
+// workspace may go too before everybody has heard of it, or be another team's by
+// then. It is nil where the object says so itself.
 func audience(ctx context.Context, r ports.Records, o object.Object) (*object.Audience, error) {
-	if o.Scope == object.Personal || o.Workspace == nil && o.Team == nil {
+	if o.Scope == object.Personal || o.Workspace == nil {
 		return nil, nil
 	}
-	in := o.Team
-	if o.Workspace != nil {
-		w, err := r.Work().Workspaces().Get(ctx, o.Org, *o.Workspace)
-		if err != nil {
-			return nil, err
-		}
-		in = &w.Team
-	}
-	of, err := r.Work().Teams().Get(ctx, o.Org, *in)
-	if err != nil {
-		return nil, err
-	}
-	seen := object.TeamAudience(of)
-	err = r.Work().TeamMembers().List(ctx, o.Org, *in, org.Position{}, 0, func(p team.Profile) error {
-		seen.Users = append(seen.Users, p.User)
-		return nil
-	})
-	return &seen, err
+	w, err := r.Work().Workspaces().Get(ctx, o.Org, *o.Workspace)
+	return &object.Audience{Teams: []id.Team{w.Team}}, err
 }
 
-// sweepAtOnce is how many objects a sweep holds in memory.
+// sweepAtOnce is how many objects a sweep of all holds in memory.
 const sweepAtOnce = 500
 
-// Sweep removes all objects of the organisation that f selects, in r's
-// transaction: what remains of a workspace, a team or a user that goes. By is
-// empty where none of our users does it. The audience says who is told of it,
-// where the objects' places go with them.
-func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience) error {
+// SweepAll removes all objects of the organisation that f selects, in r's
+// transaction, as Sweep does.
+func (s *Objects) SweepAll(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience) error {
+	for more := true; more; {
+		var err error
+		if more, err = s.Sweep(ctx, r, o, f, by, a, sweepAtOnce); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sweep removes at most limit objects of the organisation that f selects, in r's
+// transaction: what remains of a workspace, a team or a user that goes. It
+// reports whether there may be more of them. By is empty where none of our users
+// does it. The audience says who is told of it, where the objects' places go with
+// them.
+func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience, limit int) (more bool, err error) {
 	if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
-		return err
+		return false, err
 	}
-	f.Limit = sweepAtOnce
-	for {
-		var found []object.Object
-		err := r.Storage().Objects().List(ctx, o, nil, f, nil, func(v object.Object) error {
-			found = append(found, v)
-			return nil
-		})
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		if err := remove(ctx, r, o, found, by, s.Clock.Now(), a); err != nil {
-			return err
-		}
+	f.Limit = limit
+	var found []object.Object
+	err = r.Storage().Objects().List(ctx, o, nil, f, nil, func(v object.Object) error {
+		found = append(found, v)
+		return nil
+	})
+	if err != nil || len(found) == 0 {
+		return false, err
 	}
+	return len(found) == limit, remove(ctx, r, o, found, by, s.Clock.Now(), a)
 }
 
 // remove deletes objects with their changes, under the log's lock.

@@ -137,17 +137,40 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 	return changed, err
 }
 
-// Delete removes a task that the actor sees.
+// changesAtOnce is how many changes of a task's history one transaction deletes,
+// so that others write in between.
+const changesAtOnce = 1000
+
+// Delete removes a task that the actor sees, a long history before it.
 func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Match) error {
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	return s.store.Work().Tasks().Remove(ctx, actor.Org, t, func(was task.Task) error {
+	allow := func(was task.Task) error {
 		if err := seen(actor, was); err != nil {
 			return err
 		}
 		return match.of(was)
-	})
+	}
+	for more := true; more; {
+		err := s.store.Atomic(ctx, func(r ports.Records) error {
+			was, err := r.Work().Tasks().Get(ctx, actor.Org, t)
+			if err == nil {
+				err = allow(was)
+			}
+			if err == nil {
+				more, err = r.Work().TaskHistory().Remove(ctx, actor.Org, t, changesAtOnce)
+			}
+			if err != nil || more {
+				return err
+			}
+			return r.Work().Tasks().Remove(ctx, actor.Org, t, allow)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Reorder gives the named tasks the sort orders 0, 1, 2, … and, when that is

@@ -25,7 +25,15 @@ type Teams struct {
 }
 
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
-type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) error
+type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience, int) (more bool, err error)
+
+const (
+	// filesAtOnce is how many files one transaction deletes of a team, so that
+	// others write in between.
+	filesAtOnce = 200
+	// maxTold is how many members are noted with each file of a team that goes.
+	maxTold = 100
+)
 
 // New returns the use cases over the store.
 func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep) *Teams {
@@ -123,38 +131,58 @@ func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.P
 	return changed, err
 }
 
-// Delete removes a team without workspaces, and its memory. Whoever saw the
-// memory is told of each file.
+// Delete removes a team without workspaces, and its memory, in several
+// transactions where there is much of it. Whoever saw the team is told of each
+// file, unless they are many, and in the end that they see other files.
 func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	return s.locked(ctx, actor, func(r ports.Records) error {
-		was, err := visible(ctx, r, actor, t)
-		if err != nil {
+	for more := true; more; {
+		err := s.locked(ctx, actor, func(r ports.Records) (err error) {
+			more, err = s.delete(ctx, r, actor, t)
 			return err
-		}
-		workspaces, err := r.Work().Workspaces().Refs(ctx, actor.Org)
-		if err != nil {
-			return err
-		}
-		held := slices.ContainsFunc(workspaces, func(w workspace.Ref) bool { return w.Team == t })
-		if err := was.Deletable(actor, held); err != nil {
-			return err
-		}
-		seen := object.TeamAudience(was)
-		err = r.Work().TeamMembers().List(ctx, actor.Org, t, org.Position{}, 0, func(p team.Profile) error {
-			seen.Users = append(seen.Users, p.User)
-			return nil
 		})
 		if err != nil {
 			return err
 		}
-		if err := s.sweep(ctx, r, actor.Org, object.Filter{Team: t}, actor.User, &seen); err != nil {
-			return err
-		}
-		return r.Work().Teams().Remove(ctx, actor.Org, t)
+	}
+	return nil
+}
+
+// delete removes a part of what Delete does, and reports whether there is more.
+func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t id.Team) (more bool, err error) {
+	was, err := visible(ctx, r, actor, t)
+	if err != nil {
+		return false, err
+	}
+	workspaces, err := r.Work().Workspaces().Refs(ctx, actor.Org)
+	if err != nil {
+		return false, err
+	}
+	held := slices.ContainsFunc(workspaces, func(w workspace.Ref) bool { return w.Team == t })
+	if err := was.Deletable(actor, held); err != nil {
+		return false, err
+	}
+	seen := object.TeamAudience(was)
+	err = r.Work().TeamMembers().List(ctx, actor.Org, t, org.Position{}, 0, func(p team.Profile) error {
+		seen.Users = append(seen.Users, p.User)
+		return nil
 	})
+	if err != nil {
+		return false, err
+	}
+	told := &seen
+	if len(seen.Users) > maxTold {
+		told = nil // the objects are the team's as long as it is there
+	}
+	if more, err = s.sweep(ctx, r, actor.Org, object.Filter{Team: t}, actor.User, told, filesAtOnce); err != nil || more {
+		return more, err
+	}
+	if _, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(seen, actor.User, s.clock.Now())); err != nil {
+		return false, err
+	}
+	return false, r.Work().Teams().Remove(ctx, actor.Org, t)
 }
 
 // Members calls each with a team's members by when they joined; after and limit

@@ -249,7 +249,7 @@ func (w *Webhooks) deleteUser(ctx context.Context, r ports.Records, e identity.E
 }
 
 func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
-	if err := w.Objects.Sweep(ctx, r, o, object.Filter{Owner: u}, "", nil); err != nil {
+	if err := w.Objects.SweepAll(ctx, r, o, object.Filter{Owner: u}, "", nil); err != nil {
 		return err
 	}
 	teams, err := r.Work().Teams().Refs(ctx, o)
@@ -269,14 +269,14 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 			if s.Team != t.ID {
 				continue
 			}
-			if err := w.Objects.Sweep(ctx, r, o, object.Filter{Workspace: s.ID, Scope: object.Shared}, "", &alone); err != nil {
+			if err := w.Objects.SweepAll(ctx, r, o, object.Filter{Workspace: s.ID, Scope: object.Shared}, "", &alone); err != nil {
 				return err
 			}
 			if err := r.Work().Workspaces().Remove(ctx, o, s.ID); err != nil {
 				return err
 			}
 		}
-		if err := w.Objects.Sweep(ctx, r, o, object.Filter{Team: t.ID}, "", &alone); err != nil {
+		if err := w.Objects.SweepAll(ctx, r, o, object.Filter{Team: t.ID}, "", &alone); err != nil {
 			return err
 		}
 		if err := r.Work().Teams().Remove(ctx, o, t.ID); err != nil {

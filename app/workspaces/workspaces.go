@@ -10,7 +10,6 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
-	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
 )
@@ -24,7 +23,13 @@ type Workspaces struct {
 }
 
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
-type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) error
+type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience, int) (more bool, err error)
+
+// What one transaction deletes of a workspace, so that others write in between.
+const (
+	filesAtOnce = 200
+	tasksAtOnce = 100
+)
 
 // New returns the use cases over the store.
 func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep) *Workspaces {
@@ -159,32 +164,10 @@ func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, 
 		if to == was.Team {
 			return was, nil
 		}
-		from, err := audience(ctx, r, actor.Org, was.Team)
-		if err != nil {
-			return was, err
-		}
-		into, err := audience(ctx, r, actor.Org, to)
-		if err != nil {
-			return was, err
-		}
 		now := s.clock.Now()
-		_, err = r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(from.Join(into), actor.User, now))
+		_, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(object.Audience{Teams: []id.Team{was.Team, to}}, actor.User, now))
 		return was.Moved(to, now), err
 	})
-}
-
-// audience returns who sees what is in the team.
-func audience(ctx context.Context, r ports.Records, o id.Org, t id.Team) (object.Audience, error) {
-	of, err := r.Work().Teams().Get(ctx, o, t)
-	if err != nil {
-		return object.Audience{}, err
-	}
-	a := object.TeamAudience(of)
-	err = r.Work().TeamMembers().List(ctx, o, t, org.Position{}, 0, func(p team.Profile) error {
-		a.Users = append(a.Users, p.User)
-		return nil
-	})
-	return a, err
 }
 
 func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
@@ -212,8 +195,9 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 	return changed, err
 }
 
-// Delete removes a workspace with its tasks and files. Whoever saw the files is
-// told of each.
+// Delete removes a workspace with its tasks and files. Whoever sees the team is
+// told of each file. A large one is emptied in several transactions before it goes
+// with the last: a deletion that is broken off is gone on with by the next.
 func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -221,20 +205,28 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 	if !actor.SeesWorkspace(w) {
 		return fault.Missing("Workspace")
 	}
-	return s.locked(ctx, actor, func(r ports.Records) error {
-		gone, err := r.Work().Workspaces().Get(ctx, actor.Org, w)
+	for gone := false; !gone; {
+		err := s.locked(ctx, actor, func(r ports.Records) error {
+			of, err := r.Work().Workspaces().Get(ctx, actor.Org, w)
+			if err != nil {
+				return err
+			}
+			seen := object.Audience{Teams: []id.Team{of.Team}}
+			files, err := s.sweep(ctx, r, actor.Org, object.Filter{Workspace: w, Scope: object.Shared}, actor.User, &seen, filesAtOnce)
+			if err != nil {
+				return err
+			}
+			tasks, err := r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, tasksAtOnce)
+			if gone = !files && !tasks; err != nil || !gone {
+				return err
+			}
+			return r.Work().Workspaces().Remove(ctx, actor.Org, w)
+		})
 		if err != nil {
 			return err
 		}
-		seen, err := audience(ctx, r, actor.Org, gone.Team)
-		if err != nil {
-			return err
-		}
-		if err := s.sweep(ctx, r, actor.Org, object.Filter{Workspace: w, Scope: object.Shared}, actor.User, &seen); err != nil {
-			return err
-		}
-		return r.Work().Workspaces().Remove(ctx, actor.Org, w)
-	})
+	}
+	return nil
 }
 
 // SetOrder puts the named workspaces first in the actor's own order.

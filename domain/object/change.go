@@ -37,24 +37,14 @@ type Change struct {
 // Audience is a set of members.
 type Audience struct {
 	Everyone bool
-	Managers bool // whoever manages the organisation
+	Managers bool      // whoever manages the organisation
+	Teams    []id.Team // whoever sees one of them when the change is read
 	Users    []id.User
 }
 
 // Includes reports whether the actor belongs to the audience.
 func (a Audience) Includes(actor org.Actor) bool {
-	return a.Everyone || a.Managers && actor.Role.MayManage() || slices.Contains(a.Users, actor.User)
-}
-
-// Join returns the audience of both.
-func (a Audience) Join(b Audience) Audience {
-	joined := Audience{Everyone: a.Everyone || b.Everyone, Managers: a.Managers || b.Managers}
-	if !joined.Everyone {
-		joined.Users = slices.Concat(a.Users, b.Users)
-		slices.Sort(joined.Users)
-		joined.Users = slices.Compact(joined.Users)
-	}
-	return joined
+	return a.Everyone || a.Managers && actor.Role.MayManage() || slices.ContainsFunc(a.Teams, actor.SeesTeam) || slices.Contains(a.Users, actor.User)
 }
 
 // Written is the change that the object, just filled, makes.

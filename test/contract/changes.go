@@ -68,6 +68,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				object.Regrouped(object.Audience{Everyone: true}, tn.owner.ID, at(89)),
 				object.Removed(tn.shelf, "", at(91), &object.Audience{Users: users}),
 				object.Removed(tn.drawer, tn.owner.ID, at(91), &object.Audience{Managers: true, Users: users[:1]}),
+				object.Removed(tn.drawer, tn.owner.ID, at(91), &object.Audience{Teams: []id.Team{tn.team.ID}}),
 			}
 			for _, p := range w.places(tn) {
 				v := someObject(tn.ID, p, "Ünï %/'a'.md", tn.owner.ID)
@@ -390,14 +391,16 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			in := object.Place{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: new(tn.workspace.ID)}
 			v := someObject(tn.ID, in, "a.md", tn.owner.ID)
-			audience := func() *object.Audience { return &object.Audience{Users: []id.User{tn.owner.ID, tn.removed.ID}} }
+			audience := func() *object.Audience {
+				return &object.Audience{Teams: []id.Team{tn.team.ID}, Users: []id.User{tn.owner.ID, tn.removed.ID}}
+			}
 			made := object.Removed(v, tn.owner.ID, at(90), audience())
 			w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) { return []object.Change{made}, nil })
 			want := made
 			want.N, want.Audience, want.Object.Workspace = 3, audience(), new(tn.workspace.ID)
 			spoil := func(c object.Change) {
 				c.Audience.Users[0], *c.Object.Workspace = "spoilt", "spoilt"
-				c.Audience.Everyone = true
+				c.Audience.Everyone, c.Audience.Teams[0] = true, "spoilt"
 			}
 			get := func() object.Change { return that(w.changes().List(w.ctx, tn.ID, 2, 1)).must(w)[0] }
 			spoil(made)

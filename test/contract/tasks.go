@@ -625,6 +625,29 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			no := errors.New("no")
 			w.unchanged(w.taskSets().List(w.ctx, tn.ID, []id.Task{tn.loose.ID, tn.inside.ID}, func(task.Task) error { return no }), no)
 		},
+		"removeIn deletes a workspace's tasks with their histories, a bounded number of each at once": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			untouched := w.content(other)
+			in := w.workspace(tn.ID, tn.team.ID, tn.owner.ID)
+			rest := w.content(tn)
+			long, second, third := w.task(tn.ID, &in.ID, tn.owner.ID), w.task(tn.ID, &in.ID, tn.owner.ID), w.task(tn.ID, &in.ID, tn.owner.ID)
+			for range 12 {
+				w.change(long)
+			}
+			w.change(third)
+			that(w.taskSets().RemoveIn(w.ctx, other.ID, in.ID, 9)).is(w, false)
+			that(w.taskSets().RemoveIn(w.ctx, tn.ID, fresh[id.Workspace](), 9)).is(w, false)
+			that(w.taskSets().RemoveIn(w.ctx, tn.ID, in.ID, 1)).is(w, true)
+			same(w, len(that(w.historyOf(tn.ID, long.ID, task.ChangePosition{}, 0)).must(w)), 2)
+			same(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{long, second, third})
+			that(w.taskSets().RemoveIn(w.ctx, tn.ID, in.ID, 2)).is(w, true)
+			same(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{third})
+			that(w.taskSets().RemoveIn(w.ctx, tn.ID, in.ID, 2)).is(w, false)
+			same(w, listed(w, tn.ID, third.ID), nil)
+			that(w.taskSets().RemoveIn(w.ctx, tn.ID, in.ID, 2)).is(w, false)
+			same(w, w.content(tn), rest)
+			same(w, w.content(other), untouched)
+		},
 		"what list hands out is the caller's": func(w *world) {
 			tn := w.tenant()
 			v := listed(w, tn.ID, tn.inside.ID)[0]
@@ -694,6 +717,24 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			no := errors.New("no")
 			w.unchanged(w.history().List(w.ctx, tn.ID, v.ID, task.ChangePosition{}, 0, func(task.Change) error { return no }), no)
+		},
+		"remove deletes a task's changes, a bounded number of them at once": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			v := w.task(tn.ID, nil, tn.owner.ID)
+			for range 5 {
+				w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(v)}))
+			}
+			untouched, rest := w.content(other), w.content(tn)
+			that(w.history().Remove(w.ctx, other.ID, v.ID, 9)).is(w, false)
+			for left := 5; left > 1; left -= 2 {
+				same(w, len(that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)), left)
+				that(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, true)
+			}
+			that(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
+			none(w, that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w), nil)
+			that(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
+			same(w, w.content(tn), rest)
+			same(w, w.content(other), untouched)
 		},
 		"changes of several tasks are added all or none": func(w *world) {
 			tn := w.tenant()
