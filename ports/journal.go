@@ -7,6 +7,7 @@ import (
 	"collab/domain/audit"
 	"collab/domain/id"
 	"collab/domain/replay"
+	"collab/domain/session"
 )
 
 // Inbox remembers which messages of providers have been dealt with.
@@ -45,5 +46,30 @@ type Replays interface {
 	Abandon(ctx context.Context, key, claim string) error
 
 	// Prune forgets records that expired before the time.
+	Prune(ctx context.Context, before time.Time) error
+}
+
+// Sessions holds who is signed in from where, by users and across organisations.
+type Sessions interface {
+	// Get returns the session, also an ended one. Inside Atomic it keeps others from
+	// changing the session until the transaction ends.
+	Get(ctx context.Context, s id.Session) (session.Session, error)
+
+	// Put adds the session, or replaces the one with its id. It never replaces an
+	// ended one: Conflict then.
+	Put(ctx context.Context, s session.Session) error
+
+	// List returns the user's sessions that have not ended, the most recently used
+	// first (LastUsedAt, then ID, both descending).
+	List(ctx context.Context, user id.User) ([]session.Session, error)
+
+	// Remove removes the session, if it is there.
+	Remove(ctx context.Context, s id.Session) error
+
+	// Use brings LastUsedAt of each session that is there and has not ended forward
+	// to the time, never back.
+	Use(ctx context.Context, uses map[id.Session]time.Time) error
+
+	// Prune removes sessions that expired before the time.
 	Prune(ctx context.Context, before time.Time) error
 }

@@ -67,6 +67,7 @@ type Journal interface {
 	Inbox() Inbox
 	Audit() Audit
 	Replays() Replays
+	Sessions() Sessions
 }
 
 // Health says whether the store answers.

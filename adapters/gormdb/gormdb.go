@@ -264,9 +264,10 @@ func (w work) Tasks() ports.Tasks             { return tasks(w) }
 func (w work) TaskSets() ports.TaskSets       { return taskSets(w) }
 func (w work) TaskHistory() ports.TaskHistory { return taskHistory(w) }
 
-func (j journal) Inbox() ports.Inbox     { return inbox(j) }
-func (j journal) Audit() ports.Audit     { return auditLog(j) }
-func (j journal) Replays() ports.Replays { return replays(j) }
+func (j journal) Inbox() ports.Inbox       { return inbox(j) }
+func (j journal) Audit() ports.Audit       { return auditLog(j) }
+func (j journal) Replays() ports.Replays   { return replays(j) }
+func (j journal) Sessions() ports.Sessions { return sessions(j) }
 
 func (s storage) Objects() ports.Objects     { return objects(s) }
 func (s storage) Changes() ports.Changes     { return changes(s) }

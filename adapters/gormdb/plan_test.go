@@ -27,6 +27,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/release"
 	"collab/domain/replay"
+	"collab/domain/session"
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/usage"
@@ -159,6 +160,8 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO task_history (org_id, id, task_id, at, by_user, reason, fields) SELECT " + orgID + ", " + uid(kindEntry, "o", "n") + ", " + uid(kindTask, "o", "n") + ", n, " + uid(kindUser, "o", "1") + ", '', '[]' " + each(tasksN),
 		"INSERT INTO audit (id, org_id, at, is_operator, action, target, detail, address, request) SELECT " + uid(kindEntry, "o", "n") + ", " + orgID + ", n, false, 'a', '', '', '', '' " + each(200),
 		"INSERT INTO inbox (source, message, noted_at) SELECT 's', 'm' || o || '_' || n, n * 100 + o " + each(200),
+		"INSERT INTO sessions (id, org_id, user_id, created_at, last_used_at, expires_at, address, user_agent, is_unnamed, is_ended) " +
+			"SELECT 's' || o || '_' || n, " + orgID + ", " + uid(kindUser, "o", "n") + ", n, n, n * 100 + o, '', '', false, false " + each(usersN),
 		"INSERT INTO replays (key, fingerprint, claim, is_done, expires_at) SELECT 'k' || o || '_' || n, '', '', false, n * 100 + o " + each(200),
 		"INSERT INTO connectors (org_id, id, provider, label, config, url, hosting, transport, status, created_by, created_at, last_error, failures, version, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") +
 			", 'p', 'P', '{}', '', 'CLOUD', 'HTTP', 'CONNECTED', " + uid(kindUser, "o", "1") + ", n, '', 0, 1, CASE WHEN n % 5 > 0 THEN n * 100 + o END " + each(200),
@@ -604,6 +607,12 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			fresh := taken
 			fresh.Key = "fresh"
 			return errors.Join(drop(q.Begin(ctx, taken, now)), drop(q.Begin(ctx, fresh, now)), q.Finish(ctx, fresh), q.Abandon(ctx, fresh.Key, fresh.Claim), q.Prune(ctx, now))
+		},
+		"sessions": func(_ *DB, r ports.Records) error {
+			q := r.Journal().Sessions()
+			v := session.Session{ID: "new", User: uid[id.User](kindUser, 7, 1), Org: o, CreatedAt: now, LastUsedAt: now, ExpiresAt: now}
+			return errors.Join(q.Put(ctx, v), drop(q.Get(ctx, "s7_50")), drop(q.List(ctx, v.User)), q.Use(ctx, map[id.Session]time.Time{"s7_50": now}),
+				q.Remove(ctx, "s7_51"), q.Prune(ctx, now))
 		},
 		"objects": func(_ *DB, r ports.Records) error {
 			q := r.Storage().Objects()

@@ -13,7 +13,7 @@ func contains(all []string, s string) bool { return slices.Contains(all, s) }
 // rowTypes are all rows that are kept.
 var rowTypes = []any{
 	userRow{}, organisationRow{}, membershipRow{}, invitationRow{}, subscriptionRow{}, teamRow{}, teamMemberRow{}, workspaceRow{}, orderRow{},
-	taskRow{}, taskTagRow{}, taskHistoryRow{}, inboxRow{}, auditRow{}, replayRow{},
+	taskRow{}, taskTagRow{}, taskHistoryRow{}, inboxRow{}, auditRow{}, replayRow{}, sessionRow{},
 	logEpochRow{}, logHeadRow{}, objectRow{}, changeRow{}, blobNameRow{},
 	accountRow{}, leaseRow{}, entryRow{}, userModelSumRow{}, userSumRow{}, modelSumRow{},
 	connectorRow{}, credentialsRow{}, flowRow{}, clientRow{}, revocationRow{},

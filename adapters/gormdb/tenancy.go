@@ -21,7 +21,7 @@ var tenantTables = []string{
 	"memberships", "invitations", "subscriptions", "teams", "team_members", "workspaces", "workspace_orders",
 	"tasks", "task_texts", "task_tags", "task_history", "audit", "objects", "log_heads", "changes", "blob_names",
 	"quota_accounts", "quota_leases", "usage_entries", "usage_user_models", "usage_users", "usage_models",
-	"connectors", "connector_credentials", "connector_flows", "connector_revocations",
+	"connectors", "connector_credentials", "connector_flows", "connector_revocations", "sessions",
 }
 
 // The statements that go across organisations on purpose, all of them, each
@@ -38,6 +38,7 @@ var (
 	acrossLeases      = across("a server extends the leases of all its requests, and what anybody's hold is given back when they expire")
 	acrossAudit       = across("an entry of the deployment belongs to no organisation")
 	acrossConnectors  = across("tool servers are looked at, and authorizations taken back, for all organisations")
+	acrossSessions    = across("a session is found by a token of it, and one user's are in all their organisations")
 	acrossFlows       = across("a browser that comes back from a provider has nothing but the state, and what expired is removed for all organisations")
 )
 

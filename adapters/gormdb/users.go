@@ -27,6 +27,7 @@ type userRow struct {
 	Updated    int64  `gorm:"column:updated_at;not null"`
 
 	IsFull            bool          `gorm:"not null"`
+	IsBlocked         bool          `gorm:"not null"`
 	Seen              stampRow      `gorm:"embedded;embeddedPrefix:seen_"`
 	NameIssuedAt      int64         `gorm:"not null"`
 	EmailIssuedAt     int64         `gorm:"not null"`
@@ -37,11 +38,11 @@ type userRow struct {
 func (userRow) TableName() string { return "users" }
 
 // userColumns are of the table with the alias u, in the order of dest.
-const userColumns = "u.id, u.provider_id, u.name, u.email, u.avatar_url, u.created_at, u.updated_at, u.is_full, u.seen_at, u.seen_rank, u.seen_message, u.name_issued_at, u.email_issued_at, u.avatar_url_issued_at, u.deleted_at"
+const userColumns = "u.id, u.provider_id, u.name, u.email, u.avatar_url, u.created_at, u.updated_at, u.is_full, u.is_blocked, u.seen_at, u.seen_rank, u.seen_message, u.name_issued_at, u.email_issued_at, u.avatar_url_issued_at, u.deleted_at"
 
 func (r *userRow) dest() []any {
 	return []any{
-		&r.ID, &r.ProviderID, &r.Name, &r.Email, &r.AvatarURL, &r.Created, &r.Updated, &r.IsFull,
+		&r.ID, &r.ProviderID, &r.Name, &r.Email, &r.AvatarURL, &r.Created, &r.Updated, &r.IsFull, &r.IsBlocked,
 		&r.Seen.At, &r.Seen.Rank, &r.Seen.Message, &r.NameIssuedAt, &r.EmailIssuedAt, &r.AvatarURLIssuedAt, &r.Deleted,
 	}
 }
@@ -49,7 +50,7 @@ func (r *userRow) dest() []any {
 func rowOfUser(u org.User) *userRow {
 	return &userRow{
 		ID: string(u.ID), ProviderID: u.ProviderID, Name: u.Name, Email: u.Email, EmailKey: identity.FoldEmail(u.Email), AvatarURL: u.AvatarURL,
-		Created: u.CreatedAt.UnixMilli(), Updated: u.UpdatedAt.UnixMilli(), IsFull: u.Full, Seen: rowOfStamp(u.Seen),
+		Created: u.CreatedAt.UnixMilli(), Updated: u.UpdatedAt.UnixMilli(), IsFull: u.Full, IsBlocked: u.Blocked, Seen: rowOfStamp(u.Seen),
 		NameIssuedAt: u.NameIssuedAt.UnixMilli(), EmailIssuedAt: u.EmailIssuedAt.UnixMilli(), AvatarURLIssuedAt: u.AvatarURLIssuedAt.UnixMilli(),
 		Deleted: optionalMillis(u.DeletedAt),
 	}
@@ -58,7 +59,7 @@ func rowOfUser(u org.User) *userRow {
 func (r *userRow) user() org.User {
 	return org.User{
 		ID: id.User(r.ID), ProviderID: r.ProviderID, Name: r.Name, Email: r.Email, AvatarURL: r.AvatarURL,
-		CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated), Full: r.IsFull, Seen: r.Seen.stamp(),
+		CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated), Full: r.IsFull, Blocked: r.IsBlocked, Seen: r.Seen.stamp(),
 		NameIssuedAt: instant(r.NameIssuedAt), EmailIssuedAt: instant(r.EmailIssuedAt), AvatarURLIssuedAt: instant(r.AvatarURLIssuedAt),
 		DeletedAt: optionalInstant(r.Deleted),
 	}

@@ -12,6 +12,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/org"
+	"collab/domain/session"
 )
 
 // maxMessage is the largest webhook message, in bytes.
@@ -88,6 +89,7 @@ func (a *api) exchange(c *call) error {
 		UserAvatarURL: orZero(o, "userAvatarUrl", asText),
 		OrgName:       orZero(o, "orgName", asText),
 		OrgSlug:       orZero(o, "orgSlug", asText),
+		From:          c.client(),
 	}
 	if err := o.err(); err != nil {
 		return err
@@ -109,7 +111,7 @@ func (a *api) refresh(c *call) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	s, err := a.Access.Refresh(c.r.Context(), token)
+	s, err := a.Access.Refresh(c.r.Context(), token, c.client())
 	if err != nil {
 		return err
 	}
@@ -124,6 +126,54 @@ func (a *api) me(c *call, actor org.Actor) error {
 	}
 	c.Header()["Cache-Control"] = noStore
 	return c.reply(http.StatusOK, viewMe(s))
+}
+
+// client is where the request came from.
+func (c *call) client() session.Client {
+	return session.Client{Address: c.address, UserAgent: c.r.UserAgent()}
+}
+
+type signInView struct {
+	ID         id.Session `json:"id"`
+	CreatedAt  moment     `json:"createdAt"`
+	LastUsedAt moment     `json:"lastUsedAt"`
+	Address    *string    `json:"address"`
+	UserAgent  *string    `json:"userAgent"`
+	Current    bool       `json:"current"`
+}
+
+func (a *api) listSessions(c *call, actor org.Actor) error {
+	all, err := a.Access.Sessions(c.r.Context(), actor)
+	if err != nil {
+		return err
+	}
+	views := make([]signInView, len(all))
+	for i, s := range all {
+		views[i] = signInView{
+			ID: s.ID, CreatedAt: moment(s.CreatedAt), LastUsedAt: moment(s.LastUsedAt), Address: said(s.Address), UserAgent: said(s.UserAgent),
+			Current: s.ID == actor.Session,
+		}
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(http.StatusOK, views)
+}
+
+func (a *api) endSession(c *call, actor org.Actor) error {
+	of, err := pathID[id.Session](c, "id", "Session")
+	if err != nil {
+		return err
+	}
+	if err := a.Access.EndSession(c.r.Context(), actor, of); err != nil {
+		return err
+	}
+	return c.succeed()
+}
+
+func (a *api) endOtherSessions(c *call, actor org.Actor) error {
+	if err := a.Access.EndOtherSessions(c.r.Context(), actor); err != nil {
+		return err
+	}
+	return c.succeed()
 }
 
 type onboardedView struct {
@@ -244,7 +294,7 @@ func (a *api) finishCLI(c *call) error {
 	c.unseen()
 	q := c.r.URL.Query()
 	back := access.CLIReturn{
-		Port: q.Get("port"), State: q.Get("state"),
+		Port: q.Get("port"), State: q.Get("state"), From: c.client(),
 		Return: identity.Return{Code: q.Get("code"), State: q.Get("state"), Issuer: q.Get("iss"), Error: q.Get("error")},
 	}
 	if name := a.Access.SessionCookie; name != "" {

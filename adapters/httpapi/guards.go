@@ -74,6 +74,7 @@ func (a *api) admit(c *call, g guard) error {
 	if err != nil {
 		return a.charged(c, err, refusedCredentials...)
 	}
+	caller.From = c.client()
 	c.caller = caller
 	actor, known := a.Access.Presume(caller)
 	if c.provisional = known && g.check(actor) == nil; !c.provisional {

@@ -15,6 +15,7 @@ import (
 	"collab/domain/invitation"
 	"collab/domain/org"
 	"collab/domain/plan"
+	"collab/domain/session"
 	"collab/ports"
 )
 
@@ -159,6 +160,7 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 		x.heads.remove(x, o)
 		x.audit.removeWhere(x, func(e audit.Entry) bool { return e.Org == o })
 		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o })
+		x.sessions.removeWhere(x, func(s session.Session) bool { return s.Org == o })
 		return nil
 	})
 }

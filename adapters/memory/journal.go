@@ -8,21 +8,24 @@ import (
 	"collab/domain/audit"
 	"collab/domain/id"
 	"collab/domain/replay"
+	"collab/domain/session"
 	"collab/ports"
 )
 
 var (
-	_ ports.Journal = journal{}
-	_ ports.Inbox   = inbox{}
-	_ ports.Audit   = auditLog{}
-	_ ports.Replays = replays{}
+	_ ports.Journal  = journal{}
+	_ ports.Inbox    = inbox{}
+	_ ports.Audit    = auditLog{}
+	_ ports.Replays  = replays{}
+	_ ports.Sessions = sessions{}
 )
 
 type journal records
 
-func (j journal) Inbox() ports.Inbox     { return inbox{j.run} }
-func (j journal) Audit() ports.Audit     { return auditLog{j.run} }
-func (j journal) Replays() ports.Replays { return replays{j.run} }
+func (j journal) Inbox() ports.Inbox       { return inbox{j.run} }
+func (j journal) Audit() ports.Audit       { return auditLog{j.run} }
+func (j journal) Replays() ports.Replays   { return replays{j.run} }
+func (j journal) Sessions() ports.Sessions { return sessions{j.run} }
 
 // message is a provider's message by its source and id there.
 type message struct{ source, id string }
@@ -89,6 +92,56 @@ func (s replays) Abandon(_ context.Context, key, claim string) error {
 func (s replays) Prune(_ context.Context, before time.Time) error {
 	return s.run(func(x *tx) error {
 		x.replays.removeWhere(x, func(r replay.Record) bool { return r.ExpiresAt.Before(before) })
+		return nil
+	})
+}
+
+type sessions struct{ run runner }
+
+func (s sessions) Get(_ context.Context, of id.Session) (session.Session, error) {
+	return result(s.run, func(x *tx) (session.Session, error) { return x.sessions.get(of) })
+}
+
+func (s sessions) Put(_ context.Context, v session.Session) error {
+	return s.run(func(x *tx) error {
+		if there, ok := x.sessions.rows[v.ID]; ok && there.Ended {
+			return x.sessions.taken()
+		}
+		x.sessions.put(x, v.ID, v)
+		return nil
+	})
+}
+
+func (s sessions) List(_ context.Context, user id.User) ([]session.Session, error) {
+	return result(s.run, func(x *tx) ([]session.Session, error) {
+		return x.sessions.list(func(v session.Session) bool { return v.User == user && !v.Ended }, func(a, b session.Session) int {
+			return cmp.Or(b.LastUsedAt.Compare(a.LastUsedAt), cmp.Compare(b.ID, a.ID))
+		}, 0), nil
+	})
+}
+
+func (s sessions) Remove(_ context.Context, of id.Session) error {
+	return s.run(func(x *tx) error {
+		x.sessions.remove(x, of)
+		return nil
+	})
+}
+
+func (s sessions) Use(_ context.Context, uses map[id.Session]time.Time) error {
+	return s.run(func(x *tx) error {
+		for of, at := range uses {
+			if v, ok := x.sessions.rows[of]; ok && !v.Ended && v.LastUsedAt.Before(at) {
+				v.LastUsedAt = at
+				x.sessions.put(x, of, v)
+			}
+		}
+		return nil
+	})
+}
+
+func (s sessions) Prune(_ context.Context, before time.Time) error {
+	return s.run(func(x *tx) error {
+		x.sessions.removeWhere(x, func(v session.Session) bool { return v.ExpiresAt.Before(before) })
 		return nil
 	})
 }

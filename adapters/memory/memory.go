@@ -27,6 +27,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/release"
 	"collab/domain/replay"
+	"collab/domain/session"
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/usage"
@@ -59,6 +60,7 @@ func NewStore() *Store {
 		inbox:       newTable[message]("Message", asIs[time.Time]),
 		audit:       newTable[id.Entry]("Entry", asIs[audit.Entry]),
 		replays:     newTable[string]("Key", cloneReplay),
+		sessions:    newTable[id.Session]("Session", asIs[session.Session]),
 		heads:       newTable[id.Org]("Log", asIs[object.Head]),
 		blobs:       newTable[string]("Blob", asIs[object.Blob]),
 		flows:       newTable[string]("Authorization", cloneFlow),
@@ -137,6 +139,7 @@ type state struct {
 	inbox       *table[message, time.Time]
 	audit       *table[id.Entry, audit.Entry]
 	replays     *table[string, replay.Record]
+	sessions    *table[id.Session, session.Session]
 	heads       *table[id.Org, object.Head] // of the logs that were appended to
 	blobs       *table[string, object.Blob]
 	flows       *table[string, connector.Flow]

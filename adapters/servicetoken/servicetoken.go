@@ -74,8 +74,9 @@ func (t *Tokens) JWKS() []byte { return append([]byte(nil), t.jwks...) }
 // claims are a token's.
 type claims struct {
 	jwt.RegisteredClaims
-	Org  string `json:"org_id,omitempty"`
-	Role string `json:"org_role,omitempty"`
+	Session string `json:"sid,omitempty"`
+	Org     string `json:"org_id,omitempty"`
+	Role    string `json:"org_role,omitempty"`
 }
 
 // Issue returns the signed token with these claims.
@@ -85,7 +86,7 @@ func (t *Tokens) Issue(c session.Claims) (string, error) {
 			Issuer: t.issuer, Subject: string(c.User), ID: c.ID,
 			IssuedAt: jwt.NewNumericDate(c.IssuedAt), ExpiresAt: jwt.NewNumericDate(c.ExpiresAt),
 		},
-		Org: string(c.Org), Role: string(c.Role),
+		Session: string(c.Session), Org: string(c.Org), Role: string(c.Role),
 	})
 	token.Header["kid"] = t.kid
 	return token.SignedString(t.key)
@@ -135,7 +136,7 @@ func (t *Tokens) Read(token string) (session.Claims, error) {
 		return bad(errors.New("the token lacks one of sub, jti, iat and exp"))
 	}
 	return session.Claims{
-		ID: c.ID, User: id.User(c.Subject), Org: id.Org(c.Org), Role: org.Role(c.Role),
+		ID: c.ID, Session: id.Session(c.Session), User: id.User(c.Subject), Org: id.Org(c.Org), Role: org.Role(c.Role),
 		IssuedAt: c.IssuedAt.UTC().Truncate(time.Second), ExpiresAt: c.ExpiresAt.UTC().Truncate(time.Second),
 	}, nil
 }

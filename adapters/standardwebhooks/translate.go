@@ -32,6 +32,8 @@ type user struct {
 	LastName       text           `json:"last_name"`
 	Username       text           `json:"username"`
 	ImageURL       text           `json:"image_url"`
+	Banned         flag           `json:"banned"`
+	Locked         flag           `json:"locked"`
 	UpdatedAt      instant        `json:"updated_at"`
 }
 
@@ -142,6 +144,7 @@ func readUser(data json.RawMessage, e *identity.Event) (time.Time, error) {
 		Name:       fullName(u.FirstName, u.LastName, u.Username),
 		Email:      identity.CleanEmail(string(email)),
 		AvatarURL:  identity.CleanURL(string(u.ImageURL)),
+		Blocked:    bool(u.Banned || u.Locked),
 	}
 	return u.UpdatedAt.Time, nil
 }
@@ -287,6 +290,14 @@ func (t *text) UnmarshalJSON(data []byte) error {
 		}
 	}
 	*t = text(s)
+	return nil
+}
+
+// flag is true or false in a message; anything else counts as false.
+type flag bool
+
+func (f *flag) UnmarshalJSON(data []byte) error {
+	*f = string(data) == "true"
 	return nil
 }
 

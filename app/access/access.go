@@ -50,6 +50,8 @@ type Access struct {
 	epochs    *epochs
 	verified  *cache[[sha256.Size]byte, verified]
 	sightings *sightings
+	sessions  *cache[id.Session, ongoing]
+	uses      uses
 }
 
 // seat names one user's place in one organisation.
@@ -63,6 +65,7 @@ type seat struct {
 type Caller struct {
 	User id.User
 	Org  id.Org // empty: without an organisation
+	From session.Client
 
 	claims   session.Claims // of a service token
 	expires  time.Time      // when the token does
@@ -70,6 +73,17 @@ type Caller struct {
 }
 
 func (c Caller) seat() seat { return seat{c.Org, c.User} }
+
+// service reports whether the token is one of ours.
+func (c Caller) service() bool { return c.claims.ID != "" }
+
+// named returns the actor with the session of the caller's token.
+func (c Caller) named(actor org.Actor) org.Actor {
+	if c.service() {
+		actor.Session = c.claims.Of()
+	}
+	return actor
+}
 
 // verified is a token whose signature was checked.
 type verified struct {
@@ -92,6 +106,7 @@ func New(o Options) *Access {
 		epochs:    newEpochs(o.Epochs),
 		verified:  newCache[[sha256.Size]byte, verified](maxVerified),
 		sightings: newSightings(o.Store, maxSightings),
+		sessions:  newCache[id.Session, ongoing](maxSessions),
 	}
 }
 
@@ -115,14 +130,20 @@ func (a *Access) Presume(c Caller) (actor org.Actor, known bool) {
 	if !known || s.err != nil {
 		return org.Actor{}, false
 	}
+	if c.service() {
+		went, known := a.sessions.get(c.claims.Of())
+		if !known || went.org != c.Org || went.epoch != s.epoch {
+			return org.Actor{}, false
+		}
+	}
 	actor = s.actor
 	actor.Until, actor.Presumed = c.expires, true
-	return actor, true
+	return c.named(actor), true
 }
 
 // Authorize returns the actor that the caller is by the records of this moment:
-// Unauthenticated once the token has expired or the user is gone, Forbidden for a
-// removed member and in a closed organisation.
+// Unauthenticated once the token has expired, its session has ended or the user is
+// gone, Forbidden for a removed member and in a closed organisation.
 func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 	if !a.Clock.Now().Before(c.accepted) {
 		return org.Actor{}, badToken(nil)
@@ -134,19 +155,27 @@ func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 	} else {
 		actor, err = a.look(ctx, c.seat())
 	}
+	if err == nil && c.service() {
+		err = a.attend(ctx, c.claims, c.From, c.Org, actor.Mark.Epoch)
+	}
 	actor.Until = c.expires
-	return actor, err
+	return c.named(actor), err
 }
 
 // Again returns the actor as the records say at this moment, for work that has
 // gone on for a while since Authorize: Unauthenticated when the token has
-// expired meanwhile or the user is gone, Forbidden for a removed member.
+// expired or its session has ended meanwhile or the user is gone, Forbidden for a removed member.
 func (a *Access) Again(ctx context.Context, actor org.Actor) (org.Actor, error) {
 	if !actor.Until.IsZero() && !a.Clock.Now().Before(actor.Until) {
 		return org.Actor{}, badToken(nil)
 	}
 	now, err := a.look(ctx, seat{actor.Org, actor.User})
-	now.Until, now.Address, now.Request = actor.Until, actor.Address, actor.Request
+	if err == nil && actor.Session != "" {
+		if err = a.ongoing(ctx, actor.Session, actor.Org, now.Mark.Epoch); fault.Is(err, fault.NotFound) {
+			err = badToken(err)
+		}
+	}
+	now.Session, now.Until, now.Address, now.Request = actor.Session, actor.Until, actor.Address, actor.Request
 	return now, err
 }
 
@@ -209,8 +238,10 @@ func (a *Access) remember(key [sha256.Size]byte, now time.Time) (v verified, kno
 func (a *Access) recognise(ctx context.Context, claims identity.Claims) (seat, error) {
 	dir := a.Store.Directory()
 	u, err := dir.Users().ByProvider(ctx, claims.Subject)
-	if err == nil && u.Deleted() {
-		return seat{}, badToken(nil)
+	if err == nil {
+		if err := u.SignsIn(); err != nil {
+			return seat{}, err
+		}
 	}
 	if err == nil && claims.Org == "" {
 		return seat{user: u.ID}, nil
@@ -256,13 +287,16 @@ func (a *Access) roam(ctx context.Context, user id.User) (id.Org, error) {
 	return m.Org, nil
 }
 
-// known decides whether the user is there.
+// known decides whether the user is there and may sign in.
 func (a *Access) known(ctx context.Context, user id.User) error {
 	u, err := a.Store.Directory().Users().Get(ctx, user)
-	if fault.Is(err, fault.NotFound) || err == nil && u.Deleted() {
+	if fault.Is(err, fault.NotFound) {
 		return badToken(nil)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return u.SignsIn()
 }
 
 // recent returns the membership in an open organisation that the user used

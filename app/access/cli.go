@@ -13,6 +13,7 @@ import (
 	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/domain/identity"
+	"collab/domain/session"
 )
 
 // CLICookie carries a command line's sign-in while the browser is at the
@@ -29,6 +30,7 @@ const maxState = 512 // characters
 type CLIReturn struct {
 	Port  string
 	State string
+	From  session.Client
 	identity.Return
 }
 
@@ -98,7 +100,7 @@ func (a *Access) FinishCLI(ctx context.Context, cookie string, q CLIReturn) (red
 	if err != nil {
 		return "", err
 	}
-	s, err := a.Exchange(ctx, Exchange{IdentityToken: token})
+	s, err := a.Exchange(ctx, Exchange{IdentityToken: token, From: q.From})
 	if err != nil {
 		return "", err
 	}

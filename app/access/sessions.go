@@ -25,6 +25,7 @@ type Exchange struct {
 	UserAvatarURL string
 	OrgName       string
 	OrgSlug       string
+	From          session.Client
 }
 
 // Session is who a token stands for. Token is empty where none was issued; Org
@@ -68,12 +69,12 @@ func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	return a.issue(ctx, in)
+	return a.issue(ctx, in, nil, x.From)
 }
 
-// Refresh issues a new token for one that is not older than its grace, with
-// membership and role as they are now.
-func (a *Access) Refresh(ctx context.Context, token string) (Session, error) {
+// Refresh issues a new token of the same session for one that is not older than
+// its grace, with membership and role as they are now.
+func (a *Access) Refresh(ctx context.Context, token string, from session.Client) (Session, error) {
 	if token == "" {
 		return Session{}, fault.Field("token", "must not be empty")
 	}
@@ -94,7 +95,7 @@ func (a *Access) Refresh(ctx context.Context, token string) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	return a.issue(ctx, in)
+	return a.issue(ctx, in, &claims, from)
 }
 
 // Me returns the actor's own profile.
@@ -120,8 +121,8 @@ func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.O
 	if err != nil {
 		return admitted{}, err
 	}
-	if u.Deleted() {
-		return admitted{}, fault.Missing("User")
+	if err := u.SignsIn(); err != nil {
+		return admitted{}, err
 	}
 	if o == "" {
 		m, err := recent(ctx, r, user)
@@ -176,8 +177,8 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 	if err != nil {
 		return admitted{}, err
 	}
-	if u.Deleted() {
-		return admitted{}, badToken(nil)
+	if err := u.SignsIn(); err != nil {
+		return admitted{}, err
 	}
 	in := admitted{user: u}
 	var o org.Organisation
@@ -244,8 +245,9 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 	return in, nil
 }
 
-// issue signs a token for who came in.
-func (a *Access) issue(ctx context.Context, in admitted) (Session, error) {
+// issue signs a token for who came in. It belongs to the session of the token that
+// was refreshed, nil for none, else to a new one.
+func (a *Access) issue(ctx context.Context, in admitted, refreshed *session.Claims, from session.Client) (Session, error) {
 	s, err := a.view(ctx, in)
 	if err != nil {
 		return Session{}, err
@@ -254,8 +256,40 @@ func (a *Access) issue(ctx context.Context, in admitted) (Session, error) {
 	if in.org != nil {
 		o = in.org.ID
 	}
-	s.Token, err = a.Tokens.Issue(session.Issue(a.IDs.New(), in.user.ID, o, s.Role, a.Clock.Now()))
+	now := a.Clock.Now()
+	claims := session.Issue(a.IDs.New(), in.user.ID, o, s.Role, now)
+	claims = claims.In(id.Session(claims.ID))
+	if refreshed == nil {
+		err = a.Store.Atomic(ctx, func(r ports.Records) error { return begin(ctx, r, session.Begin(claims, from, now)) })
+	} else {
+		claims = claims.In(refreshed.Of())
+		err = a.prolong(ctx, *refreshed, claims, from)
+	}
+	if err != nil {
+		return Session{}, err
+	}
+	s.Token, err = a.Tokens.Issue(claims)
 	return s, err
+}
+
+// prolong has the session of a token go on with another that is issued now:
+// Unauthenticated when the session has ended.
+func (a *Access) prolong(ctx context.Context, old, claims session.Claims, from session.Client) error {
+	if old.Session == "" {
+		if err := a.adopt(ctx, old, from); err != nil {
+			return err
+		}
+	}
+	return a.Store.Atomic(ctx, func(r ports.Records) error {
+		s, err := r.Journal().Sessions().Get(ctx, old.Of())
+		if fault.Is(err, fault.NotFound) || err == nil && s.Ended {
+			return badToken(err)
+		}
+		if err != nil {
+			return err
+		}
+		return r.Journal().Sessions().Put(ctx, s.Issued(claims, from, a.Clock.Now()))
+	})
 }
 
 func (a *Access) view(ctx context.Context, in admitted) (Session, error) {

@@ -120,14 +120,27 @@ type accessNeeds struct {
 	Base     publicURL
 	Cookie   sessionCookie
 	Roles    org.RoleMap
+	Log      *slog.Logger
 }
 
-func newAccess(n accessNeeds) *access.Access {
-	return access.New(access.Options{
+// newAccess makes the use cases of tokens, which write when sessions were used
+// between start and stop, and once more at the stop.
+func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
+	a := access.New(access.Options{
 		Store: n.Store, Epochs: n.Epochs, Identity: n.Identity, Tokens: n.Tokens, SignIn: n.SignIn, Sealer: n.Sealer,
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
 		PublicURL: string(n.Base), SessionCookie: string(n.Cookie),
 	})
+	failed := func(err error) { n.Log.Error("uses of sessions could not be written", "error", err) }
+	lc.Append(fx.StopHook(func(stop context.Context) {
+		drain, over := within(stop, settleTime)
+		defer over()
+		if err := a.Keep(drain); err != nil {
+			failed(err)
+		}
+	}))
+	regularly(lc, access.KeepEvery, a.Keep, failed)
+	return a
 }
 
 func newMembers(store ports.Store, clock ports.Clock, ids ports.IDs, secrets ports.Secrets, mailer ports.Mailer, to inviteURL) *members.Members {

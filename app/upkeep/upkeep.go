@@ -42,6 +42,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 	return errors.Join(
 		u.store.Journal().Inbox().Prune(ctx, now.Add(-inboxRetention)),
 		u.store.Journal().Replays().Prune(ctx, now),
+		u.store.Journal().Sessions().Prune(ctx, now),
 		u.store.Connections().Flows().Sweep(ctx, now),
 		u.sweepClients(ctx, now.Add(-connector.ClientRetention)),
 		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"collab/app/access"
 	"collab/app/billing"
 	"collab/app/objects"
 	"collab/domain/audit"
@@ -82,10 +83,15 @@ var errSeen = fault.New(fault.Conflict, "The message was applied before")
 func (w *Webhooks) apply(ctx context.Context, r ports.Records, e identity.Event) error {
 	switch e.Kind {
 	case identity.UserChanged:
-		_, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User {
+		var blocked bool
+		u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User {
+			blocked = u.Blocked
 			return u.Observed(e.User, e.Stamp, w.Clock.Now())
 		})
-		return err
+		if err != nil || u.Blocked == blocked {
+			return err
+		}
+		return access.SignOut(ctx, r, u.ID, w.Clock.Now(), w.IDs)
 	case identity.UserDeleted:
 		return w.deleteUser(ctx, r, e)
 	case identity.OrgChanged:
@@ -224,6 +230,9 @@ func (w *Webhooks) deleteUser(ctx context.Context, r ports.Records, e identity.E
 	now := w.Clock.Now()
 	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Erased(now) })
 	if err != nil {
+		return err
+	}
+	if err := access.SignOut(ctx, r, u.ID, now, w.IDs); err != nil {
 		return err
 	}
 	places, err := r.Directory().Users().Memberships(ctx, u.ID)

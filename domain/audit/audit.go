@@ -16,6 +16,7 @@ const (
 	RoleChanged         Action = "member.role_changed"
 	MemberRemoved       Action = "member.removed"
 	MemberLeft          Action = "member.left"
+	SessionEnded        Action = "session.ended"
 	InvitationCreated   Action = "invitation.created"
 	InvitationResent    Action = "invitation.resent"
 	InvitationDeleted   Action = "invitation.deleted"

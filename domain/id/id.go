@@ -16,6 +16,7 @@ type (
 	Connector  string // an instance of a tool server
 	Release    string
 	Request    string // a request to a model
+	Session    string // of a service token and those that it was refreshed to
 	Entry      string // an entry of the audit log or of a task's history
 )
 

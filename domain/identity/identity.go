@@ -94,6 +94,7 @@ type UserFacts struct {
 	Name       string
 	Email      string
 	AvatarURL  string
+	Blocked    bool // banned or locked; said by events about the user alone
 }
 
 // Texts returns the name, the e-mail address and the picture's address.

@@ -16,6 +16,7 @@ type Actor struct {
 	Address string // the network address the request came from, for the audit log
 	Request string // the request's id
 
+	Session id.Session // of the service token that the request came with; empty for an identity token
 	// Operator is set for calls with the operator's secret, which have no user.
 	Operator bool
 

@@ -5,6 +5,7 @@ package org
 import (
 	"time"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
 )
@@ -29,6 +30,7 @@ type User struct {
 	NameIssuedAt      time.Time
 	EmailIssuedAt     time.Time
 	AvatarURLIssuedAt time.Time
+	Blocked           bool // the provider has banned or locked the user
 	// DeletedAt is set for good by the provider's deletion. The row stays, empty
 	// of personal data, so that no late message brings the user back.
 	DeletedAt *time.Time
@@ -52,8 +54,19 @@ func (u User) Observed(f identity.UserFacts, s identity.Stamp, now time.Time) Us
 	for i, said := range f.Texts() {
 		u.fields()[i].observe(said, s.At)
 	}
-	u.Full, u.Seen, u.UpdatedAt = true, s, now
+	u.Full, u.Seen, u.UpdatedAt, u.Blocked = true, s, now, f.Blocked
 	return u
+}
+
+// SignsIn decides whether a token stands for the user at all.
+func (u User) SignsIn() error {
+	switch {
+	case u.Deleted():
+		return fault.New(fault.Unauthenticated, "The token is invalid or expired")
+	case u.Blocked:
+		return fault.New(fault.Unauthenticated, "The identity provider has banned or locked this account")
+	}
+	return nil
 }
 
 // Mentioned returns the user after an event about something else that names

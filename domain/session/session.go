@@ -1,11 +1,12 @@
 // Package session is the service token: what it says, how long it lives and
-// how long it can be refreshed.
+// how long it can be refreshed, and the session that it belongs to.
 package session
 
 import (
 	"time"
 
 	"collab/domain/id"
+	"collab/domain/identity"
 	"collab/domain/org"
 )
 
@@ -19,7 +20,8 @@ const (
 // Claims are the contents of a service token. Org and Role are empty for a
 // user without an organisation; Role only informs the client.
 type Claims struct {
-	ID        string // jti
+	ID        string     // jti
+	Session   id.Session // the jti of the exchange; empty in tokens that were made before there were sessions
 	User      id.User
 	Org       id.Org
 	Role      org.Role
@@ -45,3 +47,77 @@ func (c Claims) Valid(now time.Time) bool {
 func (c Claims) Refreshable(now time.Time) bool {
 	return !now.Before(c.IssuedAt) && !now.After(c.ExpiresAt.Add(Grace))
 }
+
+// In returns the claims of a token of the session.
+func (c Claims) In(s id.Session) Claims {
+	c.Session = s
+	return c
+}
+
+// Of returns the id of the session that the token belongs to. A token that names
+// none has one of its own, under its own id.
+func (c Claims) Of() id.Session {
+	if c.Session == "" {
+		return id.Session(c.ID)
+	}
+	return c.Session
+}
+
+const (
+	// Max is how many sessions a user can have; the oldest are ended first.
+	Max = 100
+	// UseInterval is the least time between two notes of a session's use.
+	UseInterval = 5 * time.Minute
+)
+
+// Client is where a request came from.
+type Client struct {
+	Address   string // the network address
+	UserAgent string // as sent
+}
+
+// Session is what belongs to one exchange: a token, and those that it was
+// refreshed to.
+type Session struct {
+	ID        id.Session
+	User      id.User
+	Org       id.Org // of its tokens; empty: they have none
+	CreatedAt time.Time
+	// LastUsedAt is when a token of it was used last, give or take UseInterval.
+	LastUsedAt time.Time
+	ExpiresAt  time.Time // when its last token can no longer be refreshed
+	Address    string    // that its last token was issued to
+	UserAgent  string
+	// Unnamed is set for the session of a token that names none. Such a session
+	// stays as a record when it ended, so that its token does not begin another.
+	Unnamed bool
+	Ended   bool
+}
+
+// Begin returns the session of a token that was issued to the client at now.
+func Begin(c Claims, from Client, now time.Time) Session {
+	s := Session{ID: c.Of(), User: c.User, CreatedAt: now}.Issued(c, from, now)
+	if c.Session == "" {
+		s.CreatedAt, s.Unnamed = c.IssuedAt, true
+	}
+	return s
+}
+
+// Issued returns the session after a token of it was issued to the client at now.
+func (s Session) Issued(c Claims, from Client, now time.Time) Session {
+	s.Org, s.LastUsedAt, s.ExpiresAt = c.Org, now, c.ExpiresAt.Add(Grace)
+	s.Address, s.UserAgent = from.Address, identity.CleanName(from.UserAgent)
+	return s
+}
+
+// End returns what is kept of the session when it ends; ok is false when that is
+// nothing.
+func (s Session) End() (left Session, ok bool) {
+	return Session{
+		ID: s.ID, User: s.User, Org: s.Org, CreatedAt: s.CreatedAt, LastUsedAt: s.LastUsedAt, ExpiresAt: s.ExpiresAt, Unnamed: true, Ended: true,
+	}, s.Unnamed
+}
+
+// Excess returns those of a user's sessions that are more than Max, given the most
+// recently used first.
+func Excess(all []Session) []Session { return all[min(Max, len(all)):] }

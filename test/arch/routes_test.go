@@ -133,6 +133,10 @@ var specified = []group{
 		PUT /admin/organisations/:id/subscription
 		PUT /admin/organisations/:id/members/:userId/role`},
 	{"audit", true, `GET /org/audit`},
+	{"sessions", true, `
+		GET /auth/sessions
+		DELETE /auth/sessions
+		DELETE /auth/sessions/:id`},
 	{"task history", true, `GET /tasks/:id/history`},
 	{"authorizations", true, `
 		GET /mcp-oauth/authorize

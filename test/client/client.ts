@@ -57,6 +57,10 @@ async function auth(api: Client): Promise<void> {
 	const again: Schema<"Session"> = good(await api.POST("/api/v1/auth/refresh", { body: { token: session.token } }))
 	const organisation: string | null | undefined = again.org?.name
 	const me = good(await api.GET("/api/v1/auth/me"))
+	good(await api.DELETE("/api/v1/auth/sessions"))
+	const sessions = good(await api.GET("/api/v1/auth/sessions"))
+	equal(sessions.map((s) => s.current), [true], "the sessions")
+	equal((await api.DELETE("/api/v1/auth/sessions/{id}", { params: { path: { id: "0198a1b2-0000-7000-8000-00000000000f" } } })).response.status, 404, "a session that is not there")
 	const role: Schema<"Role"> | null = me.role
 	const done: true = good(await api.POST("/api/v1/auth/onboarding-complete")).success
 	const first: string | undefined = good(await api.POST("/api/v1/auth/seed-onboarding", { params: { header: { "Idempotency-Key": "k" } } })).taskIds[0]

@@ -14,6 +14,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/quota"
+	"collab/domain/session"
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/usage"
@@ -27,9 +28,18 @@ func someUser() org.User {
 	u := fresh[id.User]()
 	return org.User{
 		ID: u, ProviderID: "user_" + string(u), Name: "Åse O'Neill 🦉", Email: "Ase." + string(u) + "@Example.com",
-		AvatarURL: "https://example.com/a?b=c&d=%20", CreatedAt: at(1), UpdatedAt: at(2), Full: true,
+		AvatarURL: "https://example.com/a?b=c&d=%20", CreatedAt: at(1), UpdatedAt: at(2), Full: true, Blocked: true,
 		Seen:         identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"},
 		NameIssuedAt: at(4), EmailIssuedAt: at(5), AvatarURLIssuedAt: at(6),
+	}
+}
+
+// someSession returns a session that is not stored yet, with every field set that
+// one in force has.
+func someSession(u id.User, o id.Org) session.Session {
+	return session.Session{
+		ID: fresh[id.Session](), User: u, Org: o, CreatedAt: at(1), LastUsedAt: at(2), ExpiresAt: at(3), Address: "2001:db8::1",
+		UserAgent: "Agent/1.0 (ünïcödé 🦉)", Unnamed: true,
 	}
 }
 

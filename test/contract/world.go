@@ -83,6 +83,7 @@ func (w *world) history() ports.TaskHistory         { return w.store.Work().Task
 func (w *world) inbox() ports.Inbox                 { return w.store.Journal().Inbox() }
 func (w *world) audit() ports.Audit                 { return w.store.Journal().Audit() }
 func (w *world) replays() ports.Replays             { return w.store.Journal().Replays() }
+func (w *world) sessions() ports.Sessions           { return w.store.Journal().Sessions() }
 func (w *world) objects() ports.Objects             { return w.store.Storage().Objects() }
 func (w *world) changes() ports.Changes             { return w.store.Storage().Changes() }
 func (w *world) blobNames() ports.BlobNames         { return w.store.Storage().BlobNames() }

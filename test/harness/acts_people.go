@@ -11,6 +11,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/org"
+	"collab/domain/session"
 )
 
 // peopleActs are how people come, sign in and find their way.
@@ -50,7 +51,7 @@ var peopleActs = []*act{
 		who: person, name: "refresh", args: "token", open: true,
 		does: "Exchanges a service token, the person's own unless one is given, for a new one (POST /auth/refresh), which counts from then on. Answers as `sign-in` does.",
 		do: func(c *call) (any, error) {
-			s, err := c.Access.Refresh(c.ctx, c.or("token", c.person.token))
+			s, err := c.Access.Refresh(c.ctx, c.or("token", c.person.token), session.Client{})
 			if err != nil {
 				return nil, err
 			}
@@ -62,6 +63,27 @@ var peopleActs = []*act{
 		does: "Answers with the profile: user, org, role, onboardingCompleted, onboardingSeeded (GET /auth/me).",
 		do: func(c *call) (any, error) {
 			return answered(c, func() (access.Session, error) { return c.Access.Me(c.ctx, c.actor) })
+		},
+	},
+	{
+		who: person, name: "sessions", anywhere: true,
+		does: "Lists where the person is signed in, the most recently used first (GET /auth/sessions).",
+		do: func(c *call) (any, error) {
+			return answered(c, func() ([]session.Session, error) { return c.Access.Sessions(c.ctx, c.actor) })
+		},
+	},
+	{
+		who: person, name: "end-session", on: "session", anywhere: true,
+		does: "Ends one of the person's sessions (DELETE /auth/sessions/:id).",
+		do: func(c *call) (any, error) {
+			return only(c, func() error { return c.Access.EndSession(c.ctx, c.actor, id.Session(c.subject())) })
+		},
+	},
+	{
+		who: person, name: "end-other-sessions", anywhere: true,
+		does: "Ends all of the person's sessions but the one that they are in (DELETE /auth/sessions).",
+		do: func(c *call) (any, error) {
+			return only(c, func() error { return c.Access.EndOtherSessions(c.ctx, c.actor) })
 		},
 	},
 	{

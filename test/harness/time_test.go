@@ -154,7 +154,7 @@ func TestATokenIsAcceptedForThirtyDaysAndRefreshedForSevenMore(t *testing.T) {
 	}
 	refreshed := func(want bool) {
 		t.Helper()
-		s, err := one.Refresh(t.Context(), token)
+		s, err := one.Refresh(t.Context(), token, session.Client{})
 		if want && (err != nil || s.Role != org.Owner || s.Token == token) {
 			t.Errorf("refreshing: %v", err)
 		}

@@ -1,0 +1,260 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/session"
+	"collab/ports"
+)
+
+const (
+	maxSessions = 50_000 // of which is remembered that they go on, and in each generation of uses
+	// KeepEvery is how often noted uses are written.
+	KeepEvery = time.Minute
+)
+
+// ongoing is a session that had not ended at an epoch of an organisation.
+type ongoing struct {
+	org   id.Org
+	epoch int64
+	used  time.Time // as noted last
+}
+
+// ongoing decides whether a session goes on: NotFound when it ended or is not
+// known. What was found is used again while the epoch of the organisation stands,
+// which Authorize has read; without an organisation the record is read.
+func (a *Access) ongoing(ctx context.Context, s id.Session, o id.Org, epoch int64) error {
+	was, known := a.sessions.get(s)
+	if !known || o == "" || was.org != o || was.epoch != epoch {
+		stored, err := a.Store.Journal().Sessions().Get(ctx, s)
+		if err == nil && stored.Ended {
+			err = fault.Missing("Session")
+		}
+		if err != nil {
+			return err
+		}
+		if stored.LastUsedAt.After(was.used) {
+			was.used = stored.LastUsedAt
+		}
+		was.org, was.epoch = o, epoch
+		a.sessions.put(s, was)
+	}
+	if now := a.Clock.Now(); now.Sub(was.used) >= session.UseInterval {
+		was.used = now
+		a.sessions.put(s, was)
+		a.uses.note(s, now)
+	}
+	return nil
+}
+
+// attend is ongoing for a token: Unauthenticated when its session ended. A token
+// that names no session begins one of its own at its first use.
+func (a *Access) attend(ctx context.Context, c session.Claims, from session.Client, o id.Org, epoch int64) error {
+	err := a.ongoing(ctx, c.Of(), o, epoch)
+	if fault.Is(err, fault.NotFound) && c.Session == "" {
+		if err = a.adopt(ctx, c, from); err == nil {
+			err = a.ongoing(ctx, c.Of(), o, epoch)
+		}
+	}
+	if fault.Is(err, fault.NotFound) {
+		return badToken(err)
+	}
+	return err
+}
+
+// adopt begins the session of a token that names none, unless it was begun before.
+func (a *Access) adopt(ctx context.Context, c session.Claims, from session.Client) error {
+	return a.Store.Atomic(ctx, func(r ports.Records) error {
+		_, err := r.Journal().Sessions().Get(ctx, c.Of())
+		if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		err = begin(ctx, r, session.Begin(c, from, a.Clock.Now()))
+		if fault.Is(err, fault.Conflict) { // it has ended meanwhile
+			return badToken(err)
+		}
+		return err
+	})
+}
+
+// begin adds a session, and ends those of the user that are too many.
+func begin(ctx context.Context, r ports.Records, s session.Session) error {
+	sessions := r.Journal().Sessions()
+	if err := sessions.Put(ctx, s); err != nil {
+		return err
+	}
+	all, err := sessions.List(ctx, s.User)
+	if err != nil {
+		return err
+	}
+	if over := session.Excess(all); len(over) > 0 {
+		return end(ctx, r, s.User, over)
+	}
+	return nil
+}
+
+// end ends sessions of a user. It moves the epochs of the user's organisations, so
+// that every server looks at the records before it takes another token of theirs.
+func end(ctx context.Context, r ports.Records, user id.User, ended []session.Session) error {
+	places, err := r.Directory().Users().Memberships(ctx, user)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(places, func(a, b org.Membership) int { return cmp.Compare(a.Org, b.Org) }) // the order of all locks
+	for _, m := range places {
+		if !m.Active() {
+			continue
+		}
+		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
+			return err
+		}
+	}
+	for _, s := range ended {
+		err := error(nil)
+		if left, ok := s.End(); ok {
+			err = r.Journal().Sessions().Put(ctx, left)
+		} else {
+			err = r.Journal().Sessions().Remove(ctx, s.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SignOut ends all sessions of a user whom the identity provider has banned or
+// locked, and has every server look at the user again, also after the ban.
+func SignOut(ctx context.Context, r ports.Records, user id.User, now time.Time, ids ports.IDs) error {
+	all, err := r.Journal().Sessions().List(ctx, user)
+	if err != nil {
+		return err
+	}
+	if err := end(ctx, r, user, all); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.Org == "" {
+			continue
+		}
+		e := audit.ByProvider(id.Entry(ids.New()), s.Org, audit.SessionEnded, string(s.ID), "", now)
+		if err := r.Journal().Audit().Add(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sessions returns the actor's sessions, the most recently used first.
+func (a *Access) Sessions(ctx context.Context, actor org.Actor) ([]session.Session, error) {
+	all, err := a.Store.Journal().Sessions().List(ctx, actor.User)
+	for i := range all {
+		if at := a.uses.of(all[i].ID); at.After(all[i].LastUsedAt) {
+			all[i].LastUsedAt = at
+		}
+	}
+	return all, err
+}
+
+// EndSession ends one of the actor's sessions; NotFound when it is not theirs or
+// has ended.
+func (a *Access) EndSession(ctx context.Context, actor org.Actor, of id.Session) error {
+	n, err := a.endSessions(ctx, actor, func(s session.Session) bool { return s.ID == of })
+	if err == nil && n == 0 {
+		err = fault.Missing("Session")
+	}
+	return err
+}
+
+// EndOtherSessions ends all of the actor's sessions but the one that the request
+// belongs to.
+func (a *Access) EndOtherSessions(ctx context.Context, actor org.Actor) error {
+	_, err := a.endSessions(ctx, actor, func(s session.Session) bool { return s.ID != actor.Session })
+	return err
+}
+
+func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(session.Session) bool) (n int, err error) {
+	err = a.Store.Atomic(ctx, func(r ports.Records) error {
+		all, err := r.Journal().Sessions().List(ctx, actor.User)
+		if err != nil {
+			return err
+		}
+		ended := slices.DeleteFunc(all, func(s session.Session) bool { return !chosen(s) })
+		if n = len(ended); n == 0 {
+			return nil
+		}
+		if err := end(ctx, r, actor.User, ended); err != nil {
+			return err
+		}
+		for _, s := range ended {
+			if s.Org == "" {
+				continue
+			}
+			e := audit.By(actor, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "", a.Clock.Now())
+			if err := r.Journal().Audit().Add(ctx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+// uses are the uses of sessions that are not written yet.
+type uses struct {
+	mu  sync.Mutex
+	all map[id.Session]time.Time // guarded by mu
+}
+
+// note notes a use. Beyond maxSessions uses are lost until the next write.
+func (u *uses) note(s id.Session, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all == nil {
+		u.all = map[id.Session]time.Time{}
+	}
+	if len(u.all) < maxSessions {
+		u.all[s] = now
+	}
+}
+
+func (u *uses) of(s id.Session) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.all[s]
+}
+
+// take returns the uses noted since, and forgets them.
+func (u *uses) take() map[id.Session]time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := u.all
+	u.all = nil
+	return all
+}
+
+// Keep writes when sessions were used last. What could not be written is written
+// the next time.
+func (a *Access) Keep(ctx context.Context) error {
+	all := a.uses.take()
+	if len(all) == 0 {
+		return nil
+	}
+	err := a.Store.Journal().Sessions().Use(ctx, all)
+	if err != nil {
+		for s, at := range all {
+			if a.uses.of(s).IsZero() {
+				a.uses.note(s, at)
+			}
+		}
+	}
+	return err
+}

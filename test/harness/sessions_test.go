@@ -1,0 +1,319 @@
+package harness_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"collab/adapters/standardwebhooks"
+	"collab/app/access"
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/org"
+	"collab/domain/session"
+	"collab/ports"
+	"collab/test/harness"
+)
+
+// counting counts what is read of sessions.
+type counting struct {
+	ports.Store
+	gets *int
+}
+
+type countingJournal struct {
+	ports.Journal
+	gets *int
+}
+
+type countingSessions struct {
+	ports.Sessions
+	gets *int
+}
+
+func (c counting) Journal() ports.Journal { return countingJournal{c.Store.Journal(), c.gets} }
+
+func (c countingJournal) Sessions() ports.Sessions {
+	return countingSessions{c.Journal.Sessions(), c.gets}
+}
+
+func (c countingSessions) Get(ctx context.Context, s id.Session) (session.Session, error) {
+	*c.gets++
+	return c.Sessions.Get(ctx, s)
+}
+
+var laptop = session.Client{Address: "192.0.2.1", UserAgent: "Laptop/1.0"}
+
+func claimsOf(c *harness.Core, user, organisation string) identity.Claims {
+	now := c.Clock.Now()
+	return identity.Claims{Subject: user, Org: organisation, OrgRole: "member", IssuedAt: now, ExpiresAt: now.Add(time.Hour)}
+}
+
+// signIn exchanges an identity token.
+func signIn(t *testing.T, a *access.Access) string {
+	t.Helper()
+	s, err := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token", From: laptop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Token
+}
+
+// use makes a request with a token.
+func use(t *testing.T, a *access.Access, token string) (org.Actor, error) {
+	caller, err := a.Verify(t.Context(), token)
+	if err != nil {
+		return org.Actor{}, err
+	}
+	return a.Authorize(t.Context(), caller)
+}
+
+func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing.T) {
+	for name, organisation := range map[string]string{"in an organisation": "org_1", "without one": ""} {
+		t.Run(name, func(t *testing.T) {
+			c := core(t)
+			server := presenting(t, c)
+			one, two := server(claimsOf(c, "user_1", organisation)), server(claimsOf(c, "user_1", organisation))
+			lost, kept := signIn(t, one), signIn(t, one)
+			for range 2 {
+				for _, a := range []*access.Access{one, two} {
+					for _, token := range []string{lost, kept} {
+						if _, err := use(t, a, token); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			refreshed, err := two.Refresh(t.Context(), lost, laptop)
+			if err != nil {
+				t.Fatal(err)
+			}
+			actor, err := use(t, one, kept)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := one.Sessions(t.Context(), actor)
+			if err != nil || len(all) != 2 {
+				t.Fatalf("got %+v, %v", all, err)
+			}
+			gone := all[0].ID
+			if gone == actor.Session {
+				gone = all[1].ID
+			}
+			if err := one.EndSession(t.Context(), actor, gone); err != nil {
+				t.Fatal(err)
+			}
+			if err := one.EndSession(t.Context(), actor, gone); !fault.Is(err, fault.NotFound) {
+				t.Errorf("again: %v", err)
+			}
+			for i, a := range []*access.Access{one, two} {
+				for _, token := range []string{lost, refreshed.Token} {
+					if _, err := use(t, a, token); !fault.Is(err, fault.Unauthenticated) {
+						t.Errorf("on server %d: %v", i, err)
+					}
+					if _, err := a.Refresh(t.Context(), token, laptop); !fault.Is(err, fault.Unauthenticated) {
+						t.Errorf("on server %d a refresh: %v", i, err)
+					}
+				}
+				if _, err := use(t, a, kept); err != nil {
+					t.Errorf("on server %d the other session: %v", i, err)
+				}
+			}
+			if _, err := two.Again(t.Context(), org.Actor{User: actor.User, Org: actor.Org, Session: gone}); actor.Org != "" && !fault.Is(err, fault.Unauthenticated) {
+				t.Errorf("what has gone on for a while: %v", err)
+			}
+			var entries []audit.Entry
+			if err := c.Store.Journal().Audit().List(t.Context(), actor.Org, "", 0, func(e audit.Entry) error {
+				entries = append(entries, e)
+				return nil
+			}); err != nil || organisation != "" && (len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Target != string(gone)) {
+				t.Errorf("the audit log has %+v, %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestARequestReadsNoSessionWhileTheEpochStands(t *testing.T) {
+	c, gets := core(t), 0
+	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
+	a.Store = counting{c.Store, &gets}
+	token := signIn(t, a)
+	for range 10 {
+		if _, err := use(t, a, token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if gets != 1 {
+		t.Errorf("the session was read %d times in 10 requests", gets)
+	}
+}
+
+func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
+	c := core(t)
+	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
+	actor, err := use(t, a, signIn(t, a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old [2]string
+	for i := range old {
+		if old[i], err = a.Tokens.Issue(session.Issue(c.IDs.New(), actor.User, actor.Org, org.Member, c.Clock.Now())); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := use(t, a, old[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if all, err := a.Sessions(t.Context(), actor); err != nil || len(all) != 3 {
+		t.Fatalf("there are %+v, %v", all, err)
+	}
+	first, err := use(t, a, old[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.EndSession(t.Context(), actor, first.Session); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := use(t, a, old[0]); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("an ended one: %v", err)
+		}
+		if _, err := a.Refresh(t.Context(), old[0], laptop); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("an ended one is refreshed: %v", err)
+		}
+	}
+	s, err := a.Refresh(t.Context(), old[1], laptop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := use(t, a, s.Token)
+	if before, e := use(t, a, old[1]); err != nil || e != nil || before.Session != second.Session {
+		t.Errorf("refreshed, it is in %q and not in %q, %v, %v", second.Session, before.Session, err, e)
+	}
+	if err := a.EndOtherSessions(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := a.Sessions(t.Context(), second); err != nil || len(all) != 1 || all[0].ID != second.Session {
+		t.Errorf("there are %+v, %v", all, err)
+	}
+}
+
+func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
+	c := core(t)
+	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
+	var tokens []string
+	for range session.Max + 1 {
+		tokens = append(tokens, signIn(t, a))
+		c.Clock.Set(c.Clock.Now().Add(time.Second))
+	}
+	if _, err := use(t, a, tokens[0]); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("the oldest: %v", err)
+	}
+	actor, err := use(t, a, tokens[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := a.Sessions(t.Context(), actor); err != nil || len(all) != session.Max {
+		t.Errorf("there are %d, %v", len(all), err)
+	}
+}
+
+func TestAUseIsNotedNowAndThen(t *testing.T) {
+	c := core(t)
+	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
+	token := signIn(t, a)
+	actor, err := use(t, a, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := c.Clock.Now()
+	noted := func(want time.Time) {
+		t.Helper()
+		if _, err := use(t, a, token); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := a.Sessions(t.Context(), actor); err != nil || !all[0].LastUsedAt.Equal(want) || all[0].Address != laptop.Address || all[0].UserAgent != laptop.UserAgent {
+			t.Errorf("got %+v, %v; want %v", all, err, want)
+		}
+		if err := a.Keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := c.Store.Journal().Sessions().Get(t.Context(), actor.Session); err != nil || !s.LastUsedAt.Equal(want) {
+			t.Errorf("kept is %+v, %v; want %v", s, err, want)
+		}
+	}
+	noted(begun)
+	c.Clock.Set(begun.Add(session.UseInterval - time.Millisecond))
+	noted(begun)
+	c.Clock.Set(begun.Add(session.UseInterval))
+	noted(begun.Add(session.UseInterval))
+}
+
+func TestWhoIsBannedOrLockedIsOutWhileThatLasts(t *testing.T) {
+	for _, word := range []string{"banned", "locked"} {
+		t.Run(word, func(t *testing.T) {
+			c := core(t)
+			server := presenting(t, c)
+			one, two := server(claimsOf(c, "user_1", "org_1")), server(claimsOf(c, "user_1", "org_1"))
+			token := signIn(t, one)
+			all := func() (errs []error) {
+				for _, a := range []*access.Access{one, two} {
+					_, used := use(t, a, token)
+					_, refreshed := a.Refresh(t.Context(), token, laptop)
+					_, exchanged := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token"})
+					_, identified := use(t, a, "token")
+					errs = append(errs, used, refreshed, exchanged, identified)
+				}
+				return errs
+			}
+			if err := errors.Join(all()...); err != nil {
+				t.Fatal(err)
+			}
+			say := func(n int, blocked bool) {
+				t.Helper()
+				now := c.Clock.Now()
+				body, err := json.Marshal(object{"type": "user.updated", "timestamp": now.UnixMilli(), "data": object{
+					"id": "user_1", "updated_at": now.Add(time.Duration(n) * time.Second).UnixMilli(), word: blocked,
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				id := fmt.Sprint("msg_", n)
+				signature, err := standardwebhooks.Sign(harness.WebhookSecret, id, now, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				headers := map[string]string{"svix-id": id, "svix-timestamp": strconv.FormatInt(now.Unix(), 10), "svix-signature": signature}
+				if err := c.Webhooks.Identity(t.Context(), func(name string) string { return headers[name] }, body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			say(1, true)
+			for i, err := range all() {
+				if !fault.Is(err, fault.Unauthenticated) {
+					t.Errorf("way %d in: %v", i, err)
+				}
+			}
+			say(2, false)
+			for i, a := range []*access.Access{one, two} {
+				if _, err := use(t, a, token); !fault.Is(err, fault.Unauthenticated) {
+					t.Errorf("the old session on server %d: %v", i, err)
+				}
+				if _, err := use(t, a, "token"); err != nil {
+					t.Errorf("an identity token on server %d: %v", i, err)
+				}
+				if _, err := use(t, a, signIn(t, a)); err != nil {
+					t.Errorf("a new session on server %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
