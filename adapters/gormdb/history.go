@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"collab/domain/fault"
@@ -35,11 +36,26 @@ type taskHistory struct{ *conn }
 
 var _ ports.TaskHistory = taskHistory{}
 
-// Add holds the tasks against deletion and appends all lines in one statement.
+// Add takes two statements for each batch of lines.
 func (q taskHistory) Add(ctx context.Context, o id.Org, changes []task.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
+	return q.atomic(ctx, func(c *conn) error {
+		for batch := range slices.Chunk(changes, linesInBatch) {
+			if err := (taskHistory{c}).add(ctx, o, batch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// linesInBatch bounds one statement: a line takes a few kilobytes at most.
+const linesInBatch = 500
+
+// add holds the tasks against deletion and appends the lines.
+func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) error {
 	records := make([]map[string]any, len(changes))
 	var of []id.Task
 	known := map[id.Task]bool{}
@@ -64,18 +80,16 @@ func (q taskHistory) Add(ctx context.Context, o id.Org, changes []task.Change) e
 	if err != nil {
 		return failed(ctx, err, "Change")
 	}
-	return q.atomic(ctx, func(c *conn) error {
-		found, err := all(ctx, c.write, "Task", scanInt,
-			"SELECT 1 FROM tasks WHERE org_id = ? AND "+c.dialect.in("id", "uuid")+" ORDER BY id"+c.dialect.shared(), string(o), list(c.dialect, of))
-		if err != nil {
-			return err
-		}
-		if len(found) != len(of) {
-			return fault.Missing("Task")
-		}
-		_, err = exec(ctx, c.write, "Change", insertHistory[c.dialect], string(o), string(written))
+	found, err := all(ctx, q.write, "Task", scanInt,
+		"SELECT 1 FROM tasks WHERE org_id = ? AND "+q.dialect.in("id", "uuid")+" ORDER BY id"+q.dialect.shared(), string(o), list(q.dialect, of))
+	if err != nil {
 		return err
-	})
+	}
+	if len(found) != len(of) {
+		return fault.Missing("Task")
+	}
+	_, err = exec(ctx, q.write, "Change", insertHistory[q.dialect], string(o), string(written))
+	return err
 }
 
 // insertHistory writes all lines from one parameter.

@@ -19,7 +19,7 @@ import (
 // 120 KiB.
 const (
 	placementsInBatch = 500
-	tasksInBatch      = 32
+	tasksInBatch      = 8
 )
 
 type taskSets struct{ *conn }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +87,9 @@ func readReprioritizations(o *fields) ([]task.Reprioritization, error) {
 // most of what is read; a test holds it to what encoding/json would write.
 func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	status := t.Status()
+	if len(t.Metadata) > flushAt {
+		dst = slices.Grow(dst, 2*len(t.Metadata))
+	}
 	dst = append(dst, `{"id":`...)
 	dst = appendText(dst, string(t.ID))
 	dst = append(dst, `,"title":`...)
