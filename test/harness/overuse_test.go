@@ -134,6 +134,7 @@ func overusing(t *testing.T, p protocol) *overuser {
 		t.Fatal(err)
 	}
 	o := &overuser{stage: onStage(t, models, 0), calls: map[string]*overused{}}
+	o.stage.Chats.Generations = dropping{}
 	server.Choose(o.script)
 	return o
 }
