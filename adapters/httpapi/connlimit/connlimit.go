@@ -25,6 +25,8 @@ const (
 	pause       = 100 * time.Millisecond // after nothing was found to close, before it is looked for again
 	maxRefusing = 64                     // refused connections that are told so at once; others are closed
 	refuseTime  = 500 * time.Millisecond // for telling one
+	headSize    = 8 << 10                // of a request's headers, beyond which they are large
+	maxLarge    = 256                    // requests with large headers at once
 )
 
 // A refused connection is told so before it has asked for anything.
@@ -69,6 +71,7 @@ type Limiter struct {
 	from    map[netip.Prefix]map[*conn]struct{} // guarded by mu; without networks that have none
 	nothing time.Time                           // guarded by mu: when nothing was found to close
 
+	large            chan struct{} // with a value for each connection whose request has large headers
 	refusing         chan struct{} // with a value for each connection that is being told
 	refused, evicted atomic.Int64
 }
@@ -78,6 +81,7 @@ func New(l Limits, exempt func(netip.Addr) bool) *Limiter {
 	return &Limiter{
 		limits: l, exempt: exempt, began: time.Now(),
 		open: map[*conn]struct{}{}, from: map[netip.Prefix]map[*conn]struct{}{}, refusing: make(chan struct{}, maxRefusing),
+		large: make(chan struct{}, maxLarge),
 	}
 }
 
@@ -270,12 +274,17 @@ type conn struct {
 
 	state   atomic.Int32 // an http.ConnState
 	waiting atomic.Int64 // since when it waits for its client, as of Limiter.now; 0: it does not
+	head    atomic.Int64 // bytes that came of a request before it was handled
+	large   atomic.Bool  // they are more than headSize
 	timed   atomic.Bool  // reading has a deadline, of a connection that was taken over
 }
 
 func (c *conn) become(state http.ConnState) {
 	c.state.Store(int32(state))
 	c.timed.Store(false)
+	if state != http.StateActive { // whose headers are still in use
+		c.endHead()
+	}
 	switch state {
 	case http.StateNew, http.StateIdle:
 		c.waiting.Store(c.limiter.now())
@@ -307,10 +316,40 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
+// endHead forgets the headers of the request before.
+func (c *conn) endHead() {
+	c.head.Store(0)
+	if c.large.Swap(false) {
+		<-c.limiter.large
+	}
+}
+
+// errLarge is for a connection that sends large headers while too many others do.
+var errLarge = errors.New("connlimit: too many requests with large headers")
+
+// readHead reads of a request that is not handled yet.
+func (c *conn) readHead(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.head.Add(int64(n)) <= headSize || c.large.Load() {
+		return n, err
+	}
+	select {
+	case c.limiter.large <- struct{}{}:
+		c.large.Store(true)
+		return n, err
+	default:
+		c.limiter.refused.Add(1)
+		return 0, errLarge
+	}
+}
+
 // Read reads what comes. A connection that was taken over and reads with a deadline
 // waits for a request; a stream reads nothing.
 func (c *conn) Read(b []byte) (int, error) {
-	if !c.timed.Load() {
+	switch state := http.ConnState(c.state.Load()); {
+	case state == http.StateNew || state == http.StateIdle:
+		return c.readHead(b)
+	case !c.timed.Load():
 		return c.Conn.Read(b)
 	}
 	c.waiting.Store(c.limiter.now())
@@ -324,6 +363,7 @@ func (c *conn) Close() error {
 	c.limiter.mu.Lock()
 	c.limiter.remove(c)
 	c.limiter.mu.Unlock()
+	c.endHead()
 	return c.Conn.Close()
 }
 

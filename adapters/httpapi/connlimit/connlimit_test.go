@@ -249,3 +249,36 @@ func TestARefusedConnectionIsToldSo(t *testing.T) {
 		}
 	})
 }
+
+func TestRequestsWithLargeHeadersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 2*maxLarge, 2*maxLarge)
+		send := func(size int) (net.Conn, error) {
+			client, c := s.dial(t, "192.0.2.1")
+			go func() { _, _ = client.Write(make([]byte, size)) }()
+			_, err := io.CopyN(io.Discard, c, int64(size))
+			return c, err
+		}
+		var first net.Conn
+		for range maxLarge {
+			c, err := send(headSize + 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.ConnState(c, http.StateActive)
+			first = c
+		}
+		if c, err := send(headSize + 1); !errors.Is(err, errLarge) {
+			t.Errorf("one more: %v", err)
+		} else {
+			_ = c.Close()
+		}
+		if _, err := send(headSize); err != nil {
+			t.Errorf("a small one: %v", err)
+		}
+		s.ConnState(first, http.StateIdle)
+		if _, err := send(headSize + 1); err != nil {
+			t.Errorf("after one has ended: %v", err)
+		}
+	})
+}
