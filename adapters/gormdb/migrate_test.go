@@ -3,6 +3,7 @@ package gormdb
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,40 @@ func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
 				want := plan.Subscription{Org: o, Plan: p, ManagedExternally: true, EverPaid: p == plan.Enterprise, UpdatedAt: instant(7), HeardAt: subs[o].HeardAt}
 				if got := subs[o]; got != want.Restore(plan.Active) || !got.HeardAt.IsZero() {
 					t.Errorf("%s: %+v", p, got)
+				}
+			}
+		})
+	}
+}
+
+func TestSubscriptionsOfBeforeTheyAreAskedAfterAreDue(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			db := migratedTo(t, d.url(t), 9)
+			const day = 24 * 60 * 60 * 1000
+			due := uid[id.Org](kindOrg, 1, 0)
+			for o, values := range map[id.Org]string{
+				due:                        "'PREMIUM', 'PAST_DUE', false, 'sub_1', 86400000",
+				uid[id.Org](kindOrg, 2, 0): "'ENTERPRISE', 'ACTIVE', true, 'sub_2', 86400000",
+				uid[id.Org](kindOrg, 3, 0): "'FREE', 'ACTIVE', false, 'sub_3', NULL",
+				uid[id.Org](kindOrg, 4, 0): "'STANDARD', 'TRIALING', false, '', 86400000",
+			} {
+				for _, statement := range []string{
+					"INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) " +
+						"VALUES ('" + string(o) + "', '" + string(o) + "', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')",
+					"INSERT INTO subscriptions (org_id, updated_at, plan, status, is_external, provider_id, period_end) VALUES ('" + string(o) + "', 7, " + values + ")",
+				} {
+					if _, err := db.pools[0].ExecContext(t.Context(), statement); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := db.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for now, want := range map[int64][]id.Org{4*day - 1: nil, 4 * day: {due}} {
+				if got, err := db.Directory().Subscriptions().Due(t.Context(), instant(now), 10); err != nil || !slices.Equal(got, want) {
+					t.Errorf("at %d %v are due, %v", now, got, err)
 				}
 			}
 		})

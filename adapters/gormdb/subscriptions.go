@@ -27,6 +27,8 @@ type subscriptionRow struct {
 	Customer        sql.NullString `gorm:"column:customer"`
 	ProviderID      string         `gorm:"not null"`
 	Heard           int64          `gorm:"column:heard_at;not null"`
+	Attempts        int64          `gorm:"not null"`
+	Asked           int64          `gorm:"column:asked_at;not null"`
 	Revision        int64          `gorm:"not null"`
 	CheckoutKey     sql.NullString `gorm:"column:checkout_key"` // null: there is no checkout
 	CheckoutPlan    sql.NullString `gorm:"column:checkout_plan"`
@@ -43,7 +45,7 @@ func rowOfSubscription(o id.Org, s plan.Subscription) subscriptionRow {
 		OrgID: string(o), Plan: string(s.Plan), Status: string(s.Status()), PeriodStart: optionalMillis(s.CurrentPeriodStart),
 		PeriodEnd: optionalMillis(s.CurrentPeriodEnd), IsExternal: s.ManagedExternally, Updated: s.UpdatedAt.UnixMilli(),
 		Cancels: s.CancelAtPeriodEnd, TrialEnd: optionalMillis(s.TrialEnd), HasMethod: s.HasPaymentMethod, EverPaid: s.EverPaid,
-		Customer: set(s.Customer), ProviderID: s.ProviderID, Heard: s.HeardAt.UnixMilli(), Revision: s.Revision, Due: optionalMillis(s.Due()),
+		Customer: set(s.Customer), ProviderID: s.ProviderID, Heard: s.HeardAt.UnixMilli(), Attempts: int64(s.Attempts), Asked: s.AskedAt.UnixMilli(), Revision: s.Revision, Due: optionalMillis(s.Due()),
 	}
 	if s.PurchasedSeats != nil {
 		r.PurchasedSeats = sql.NullInt64{Int64: int64(*s.PurchasedSeats), Valid: true}
@@ -60,7 +62,7 @@ func (r subscriptionRow) subscription() plan.Subscription {
 		Org: id.Org(r.OrgID), Plan: plan.Plan(r.Plan), CurrentPeriodStart: optionalInstant(r.PeriodStart), CurrentPeriodEnd: optionalInstant(r.PeriodEnd),
 		ManagedExternally: r.IsExternal, UpdatedAt: instant(r.Updated), CancelAtPeriodEnd: r.Cancels, TrialEnd: optionalInstant(r.TrialEnd),
 		HasPaymentMethod: r.HasMethod, EverPaid: r.EverPaid, Customer: r.Customer.String, ProviderID: r.ProviderID, HeardAt: instant(r.Heard),
-		Revision: r.Revision,
+		Attempts: int(r.Attempts), AskedAt: instant(r.Asked), Revision: r.Revision,
 	}.Restore(plan.Status(r.Status))
 	if r.PurchasedSeats.Valid {
 		seats := int(r.PurchasedSeats.Int64)
@@ -76,14 +78,14 @@ func (r subscriptionRow) subscription() plan.Subscription {
 }
 
 const selectSubscriptions = "SELECT org_id, plan, status, purchased_seats, period_start, period_end, is_external, updated_at, " +
-	"cancel_at_period_end, trial_end, has_payment_method, ever_paid, customer, provider_id, heard_at, revision, " +
+	"cancel_at_period_end, trial_end, has_payment_method, ever_paid, customer, provider_id, heard_at, attempts, asked_at, revision, " +
 	"checkout_key, checkout_plan, checkout_session, checkout_url, checkout_expires_at FROM subscriptions WHERE "
 
 func scanSubscription(s scanner) (plan.Subscription, error) {
 	var r subscriptionRow
 	if err := s.Scan(
 		&r.OrgID, &r.Plan, &r.Status, &r.PurchasedSeats, &r.PeriodStart, &r.PeriodEnd, &r.IsExternal, &r.Updated,
-		&r.Cancels, &r.TrialEnd, &r.HasMethod, &r.EverPaid, &r.Customer, &r.ProviderID, &r.Heard, &r.Revision,
+		&r.Cancels, &r.TrialEnd, &r.HasMethod, &r.EverPaid, &r.Customer, &r.ProviderID, &r.Heard, &r.Attempts, &r.Asked, &r.Revision,
 		&r.CheckoutKey, &r.CheckoutPlan, &r.CheckoutSession, &r.CheckoutURL, &r.CheckoutExpires,
 	); err != nil {
 		return plan.Subscription{}, err

@@ -149,10 +149,12 @@ func (s *Billing) concerned(ctx context.Context, e plan.Event) (id.Org, error) {
 // dueAtOnce is how many subscriptions one run looks after.
 const dueAtOnce = 500
 
-// Keep records the trials that are over, asks after subscriptions that were to
-// end and of which nothing was heard, ends those of organisations that are
+// Keep records the trials that are over, asks after subscriptions whose period is
+// over and of which nothing was heard, ends those of organisations that are
 // closed, and closes the pages to pay on of those whose subscription an operator
-// has granted since. Any number of servers may call it.
+// has granted since. Any number of servers may call it: each subscription is asked
+// after by one, and where the provider does not answer the others wait for the
+// next run.
 func (s *Billing) Keep(ctx context.Context) error {
 	failed := s.endClosed(ctx)
 	due, err := s.Store.Directory().Subscriptions().Due(ctx, s.Clock.Now(), dueAtOnce)
@@ -160,10 +162,11 @@ func (s *Billing) Keep(ctx context.Context) error {
 		return errors.Join(failed, err)
 	}
 	for _, o := range due {
-		if err := s.attend(ctx, o); err != nil && !fault.Is(err, fault.NotFound) {
+		err := s.attend(ctx, o)
+		if err != nil && !fault.Is(err, fault.NotFound) {
 			failed = errors.Join(failed, err)
 		}
-		if ctx.Err() != nil {
+		if fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
 			return failed
 		}
 	}
@@ -203,12 +206,25 @@ func (s *Billing) endClosed(ctx context.Context) error {
 	return failed
 }
 
+// errNotDue says that another server has attended to a subscription.
+var errNotDue = errors.New("the subscription is not due any more")
+
 func (s *Billing) attend(ctx context.Context, o id.Org) error {
 	is, err := s.revise(ctx, o, s.byItself("because the trial is over"), func(was plan.Subscription) (plan.Subscription, error) {
-		return was.At(s.Clock.Now()), nil
+		now := s.Clock.Now()
+		if due := was.Due(); due == nil || due.After(now) {
+			return was, errNotDue
+		}
+		is := was.At(now)
+		if is.Billed() {
+			is = is.Asked(now)
+		}
+		return is, nil
 	})
 	byProvider := s.byItself("by the payment provider")
 	switch {
+	case errors.Is(err, errNotDue):
+		return nil
 	case err != nil:
 		return err
 	case is.State() == plan.External && is.Checkout != nil:

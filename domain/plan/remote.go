@@ -106,7 +106,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
 			s.TrialEnd = r.TrialEnd
 		}
 	}
-	s.HeardAt = now
+	s.HeardAt, s.Attempts = now, 0
 	return s.in(to, now), heed
 }
 
@@ -284,9 +284,37 @@ func (s Subscription) Opened(c Checkout, now time.Time) (Subscription, bool) {
 	return s, true
 }
 
-// overdueAfter is how long after its period a subscription that was to end is
-// looked at again, should the provider not have said so.
-const overdueAfter = 24 * time.Hour
+// How long after the end of its period the provider is asked after a subscription
+// of which nothing was heard.
+const (
+	endOverdue     = 24 * time.Hour     // of one that was to end
+	renewalOverdue = 3 * 24 * time.Hour // of one that was to be renewed
+)
+
+// How long after it was asked the provider is asked again.
+const (
+	askAgain   = 24 * time.Hour  // after an answer, and at most
+	retryFirst = 5 * time.Minute // after no answer, and twice as long after each other
+)
+
+// Asked returns the subscription after somebody set out to ask the provider after
+// it at now. For a while nobody else does.
+func (s Subscription) Asked(now time.Time) Subscription {
+	s.Attempts, s.AskedAt = s.Attempts+1, now
+	return s
+}
+
+// askable returns when the provider may be asked again.
+func (s Subscription) askable() time.Time {
+	if s.Attempts == 0 {
+		return s.HeardAt.Add(askAgain)
+	}
+	pause := retryFirst
+	for n := 1; n < s.Attempts && pause < askAgain; n++ {
+		pause *= 2
+	}
+	return s.AskedAt.Add(min(pause, askAgain))
+}
 
 // Due is when the subscription has to be looked at without anybody asking; nil:
 // never.
@@ -294,8 +322,14 @@ func (s Subscription) Due() *time.Time {
 	switch {
 	case s.State() == OnTrial:
 		return s.TrialEnd
-	case s.Billed() && s.CancelAtPeriodEnd && s.CurrentPeriodEnd != nil:
-		due := s.CurrentPeriodEnd.Add(overdueAfter)
+	case s.Billed() && s.CurrentPeriodEnd != nil:
+		due := s.CurrentPeriodEnd.Add(renewalOverdue)
+		if s.CancelAtPeriodEnd {
+			due = s.CurrentPeriodEnd.Add(endOverdue)
+		}
+		if at := s.askable(); at.After(due) {
+			due = at
+		}
 		return &due
 	case s.State() == External && s.Checkout != nil:
 		return &s.UpdatedAt // somebody may pay on the page still

@@ -183,7 +183,7 @@ func TestATrialAtTheProviderIsATrialThatTheOrganisationHad(t *testing.T) {
 	r := remote("sub_1", plan.IsTrialing)
 	r.TrialEnd = r.PeriodEnd
 	got, _ := in(plan.Unplanned).Follow(r, noon)
-	if got.TrialEnd != r.TrialEnd || got.At(noon.Add(1000*time.Hour)).State() != plan.ProviderTrial || got.Due() != nil {
+	if got.TrialEnd != r.TrialEnd || got.At(noon.Add(1000*time.Hour)).State() != plan.ProviderTrial || !got.Due().Equal(r.PeriodEnd.Add(72*time.Hour)) {
 		t.Errorf("%+v", got)
 	}
 	r.TrialEnd = nil
@@ -200,7 +200,7 @@ func TestACancellationIsScheduledAndTakenBack(t *testing.T) {
 	if !s.CancelAtPeriodEnd || s.State() != plan.Paying || !s.Due().Equal(r.PeriodEnd.Add(24*time.Hour)) {
 		t.Errorf("scheduled: %+v, due at %v", s, s.Due())
 	}
-	if s, _ = s.Follow(remote("sub_1", plan.IsActive), noon); s.CancelAtPeriodEnd || s.Due() != nil {
+	if s, _ = s.Follow(remote("sub_1", plan.IsActive), noon); s.CancelAtPeriodEnd || !s.Due().Equal(r.PeriodEnd.Add(72*time.Hour)) {
 		t.Errorf("taken back: %+v, due at %v", s, s.Due())
 	}
 }
@@ -401,4 +401,36 @@ func TestAnyOrderOfTheSameMessagesEndsInTheStateThatIsTheLast(t *testing.T) {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 	})
+}
+
+func TestTheProviderIsAskedAfterASubscriptionOfWhichNothingIsHeard(t *testing.T) {
+	r := remote("sub_1", plan.IsActive)
+	s, _ := in(plan.Unplanned).Follow(r, noon)
+	due := func(want time.Time) {
+		t.Helper()
+		if got := s.Due(); got == nil || !got.Equal(want) {
+			t.Errorf("it is due at %v, want %v", got, want)
+		}
+	}
+	now := r.PeriodEnd.Add(3 * 24 * time.Hour)
+	due(now)
+	// The pauses where it does not answer.
+	for _, pause := range []time.Duration{5, 10, 20, 40, 80, 160, 320, 640, 1280, 1440, 1440} {
+		s = s.Asked(now)
+		now = now.Add(pause * time.Minute)
+		due(now)
+	}
+	// Where it says the same still.
+	s, _ = s.Follow(r, now)
+	due(now.Add(24 * time.Hour))
+	// Where it was renewed.
+	end := now.Add(20 * 24 * time.Hour)
+	r.PeriodEnd = &end
+	s, _ = s.Follow(r, now)
+	due(end.Add(3 * 24 * time.Hour))
+	for _, s := range []plan.Subscription{s.Lapsed(now), in(plan.Unplanned), in(plan.OnFree), in(plan.External)} {
+		if s.Due() != nil {
+			t.Errorf("%s is due at %v", s.State(), s.Due())
+		}
+	}
 }

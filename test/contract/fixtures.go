@@ -272,7 +272,7 @@ func someSubscription(o id.Org) plan.Subscription {
 	return plan.Subscription{
 		Org: o, Plan: plan.Premium, PurchasedSeats: new(7), CurrentPeriodStart: new(at(50)), CurrentPeriodEnd: new(at(51)),
 		CancelAtPeriodEnd: true, TrialEnd: new(at(53)), ManagedExternally: true, HasPaymentMethod: true, EverPaid: true, UpdatedAt: at(52),
-		Customer: "cus_" + string(o), ProviderID: "sub_ü", HeardAt: at(54), Revision: 3,
+		Customer: "cus_" + string(o), ProviderID: "sub_ü", HeardAt: at(54), Attempts: 2, AskedAt: at(55), Revision: 3,
 		Checkout: &plan.Checkout{Key: "key 'x'", Plan: plan.Standard, Session: "cs_1", URL: "https://pay.example.com/a?b=c#d%20", ExpiresAt: at(55)},
 	}.Restore(plan.PastDue)
 }

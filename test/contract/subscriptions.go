@@ -60,6 +60,8 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 				"customer":      func(s *plan.Subscription) { s.Customer = "cus_" + string(o) },
 				"subscription":  func(s *plan.Subscription) { s.ProviderID = "sub_1" },
 				"heard":         func(s *plan.Subscription) { s.HeardAt = at(4) },
+				"attempts":      func(s *plan.Subscription) { s.Attempts = 7 },
+				"asked":         func(s *plan.Subscription) { s.AskedAt = at(5) },
 				"checkout":      func(s *plan.Subscription) { s.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard} },
 				"open checkout": func(s *plan.Subscription) { s.Checkout = &plan.Checkout{Key: "k", Session: "cs", ExpiresAt: at(5)} },
 			} {
@@ -194,7 +196,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, s)
 			that(w.subscriptions().ByCustomer(w.ctx, s.Customer)).is(w, o)
 		},
-		"due are trials that are over, cancelled ones that should be, and pages of granted ones, for longest first": func(w *world) {
+		"due are trials and periods that are over, cancelled ones that should be, and pages of granted ones, for longest first": func(w *world) {
 			orgs := make([]id.Org, 12)
 			for i := range orgs {
 				orgs[i] = w.org().ID
@@ -212,7 +214,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			closed := that(w.organisations().Get(w.ctx, orgs[3])).must(w)
 			that(w.organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
 
-			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[3], orgs[10], orgs[5]}
+			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[7], orgs[3], orgs[10], orgs[5]}
 			same(w, dueOf(w, orgs, day(9), 1000), want)
 			for limit := range len(want) + 1 {
 				page := that(w.subscriptions().Due(w.ctx, day(9), limit)).must(w)
@@ -227,6 +229,14 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 				put(w, that(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).Lapsed(day(9)).Closed(granted.Checkout.Key, day(9)))
 			}
 			same(w, dueOf(w, orgs, day(9), 1000), nil)
+		},
+		"one that the provider was asked after is due after a pause": func(w *world) {
+			o, end := w.org().ID, time.Date(1985, 1, 1, 0, 0, 0, 0, time.UTC)
+			due := *ending(o, end).Due()
+			put(w, ending(o, end).Asked(due))
+			next := due.Add(5 * time.Minute)
+			same(w, dueOf(w, []id.Org{o}, next.Add(-time.Millisecond), 1000), nil)
+			same(w, dueOf(w, []id.Org{o}, next, 1000), []id.Org{o})
 		},
 		"a subscription is due at its time and not before": func(w *world) {
 			o, end := w.org().ID, time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -1,8 +1,10 @@
 package harness_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -245,6 +247,79 @@ func TestACancelledSubscriptionThatTheProviderHasForgottenIsOver(t *testing.T) {
 	s.Clock.Set(d.CurrentPeriodEnd.Add(24 * time.Hour))
 	s.keep()
 	s.recorded(plan.Free, plan.Active)
+}
+
+// asking is the provider, which counts how often it is asked after a subscription
+// and may be away.
+type asking struct {
+	*memory.Payments
+	mu    sync.Mutex
+	asked int  // guarded by mu
+	away  bool // guarded by mu
+}
+
+func (a *asking) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked++; a.away {
+		return plan.Remote{}, fault.New(fault.Unavailable, "The payment provider does not answer")
+	}
+	return a.Payments.Subscription(ctx, subscription)
+}
+
+func TestASubscriptionWhosePeriodIsOverIsAskedAfterByOneServer(t *testing.T) {
+	s := openShop(t)
+	subscription := s.buy(plan.Premium)
+	provider := &asking{Payments: s.provider, away: true}
+	for _, server := range s.servers {
+		server.Provider = provider
+	}
+	d, err := s.servers[0].Subscription(t.Context(), s.ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := func(asked int) {
+		t.Helper()
+		var group sync.WaitGroup
+		for range 4 {
+			for _, server := range s.servers {
+				group.Go(func() {
+					if err := server.Keep(t.Context()); err != nil && !fault.Is(err, fault.Unavailable) {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		group.Wait()
+		if provider.asked != asked {
+			t.Errorf("it was asked after %d times, want %d", provider.asked, asked)
+		}
+	}
+	s.Clock.Set(d.CurrentPeriodEnd.Add(3*24*time.Hour - time.Millisecond))
+	kept(0)
+	s.Clock.Advance(time.Millisecond)
+	kept(1)
+	s.Clock.Advance(5*time.Minute - time.Millisecond)
+	kept(1)
+	s.Clock.Advance(time.Millisecond)
+	kept(2)
+	s.recorded(plan.Premium, plan.Active)
+
+	provider.away = false
+	s.Clock.Advance(10 * time.Minute)
+	kept(3) // the provider says the same still
+	s.recorded(plan.Premium, plan.Active)
+	if _, err := s.provider.Cancel(t.Context(), subscription, true); err != nil {
+		t.Fatal(err)
+	}
+	s.Clock.Advance(24*time.Hour - time.Millisecond)
+	kept(3)
+	s.Clock.Advance(time.Millisecond)
+	kept(4)
+	s.recorded(plan.Free, plan.Active)
+	if n := s.told("PREMIUM ACTIVE -> FREE ACTIVE by the payment provider"); n != 1 {
+		t.Errorf("the audit log tells of the end %d times", n)
+	}
 }
 
 func TestAnOrganisationThatIsClosedIsBilledNoMore(t *testing.T) {

@@ -120,6 +120,8 @@ var wireNames = map[string]string{
 	"plan.Subscription.Customer":       "",
 	"plan.Subscription.EverPaid":       "hadPriorSubscription",
 	"plan.Subscription.HeardAt":        "",
+	"plan.Subscription.Attempts":       "",
+	"plan.Subscription.AskedAt":        "",
 	"plan.Subscription.Org":            "",
 	"plan.Subscription.ProviderID":     "",
 	"plan.Subscription.Revision":       "",

@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,7 +14,12 @@ import (
 	"github.com/stripe/stripe-mock/embedded"
 	"github.com/stripe/stripe-mock/server"
 
+	inmemory "collab/adapters/memory"
 	"collab/adapters/stripepay"
+	"collab/app/billing"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/test/collabd"
 )
 
@@ -143,4 +149,40 @@ func TestTheProvidersOwnMockTakesWhatIsAsked(t *testing.T) {
 	asked("POST /v1/subscriptions/sub_mock 200")
 	buyer.Must(t, 200, "POST", "/billing/downgrade", nil, &is)
 	asked("GET /v1/subscriptions/sub_mock 200") // the mock's is to end already
+}
+
+func TestAPeriodThatIsOverIsAskedAfterAtTheProvidersOwnMock(t *testing.T) {
+	t.Parallel()
+	mock := newProvidersMock(t)
+	end := time.Date(2026, 4, 2, 9, 0, 0, 0, time.UTC)
+	clock, store, ids, log := inmemory.NewClock(end.Add(3*24*time.Hour-time.Millisecond)), inmemory.NewStore(), &inmemory.IDs{}, slog.New(slog.DiscardHandler)
+	payments, err := stripepay.New(stripepay.Options{
+		SecretKey: "sk_test_123", URL: mock.URL, Prices: map[plan.Plan]string{plan.Standard: mock.price, plan.Premium: "price_premium"},
+		SuccessURL: "https://collab.example.com/success", CancelURL: "https://collab.example.com/cancel", Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := org.Organisation{ID: id.Org(ids.New()), ProviderID: "org_buyers", Name: "Buyers"}
+	if _, err := store.Directory().Organisations().Upsert(t.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
+		t.Fatal(err)
+	}
+	was, _ := plan.Unsubscribed(o.ID).Follow(plan.Remote{ID: "sub_mock", Status: plan.IsPastDue, Plan: plan.Premium, PeriodEnd: &end}, end.AddDate(0, -1, 0))
+	if err := store.Directory().Subscriptions().Put(t.Context(), o.ID, was); err != nil {
+		t.Fatal(err)
+	}
+	b := billing.New(billing.Options{Store: store, Payments: payments, Provider: payments, Clock: clock, IDs: ids, Log: log})
+	for _, want := range []struct {
+		asked  string
+		status plan.Status
+	}{{"", plan.PastDue}, {"GET /v1/subscriptions/sub_mock 200", plan.Active}, {"", plan.Active}} {
+		if err := b.Keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		is, err := store.Directory().Subscriptions().Get(t.Context(), o.ID)
+		if asked := strings.Join(mock.asked(), "\n"); err != nil || asked != want.asked || is.Status() != want.status {
+			t.Errorf("at %v it asked %q, and the subscription is %s, %v", clock.Now(), asked, is.Status(), err)
+		}
+		clock.Advance(time.Millisecond)
+	}
 }
