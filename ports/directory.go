@@ -91,6 +91,11 @@ type Members interface {
 	// ByEmail reports whether an active member has the address, compared without
 	// regard to case.
 	ByEmail(ctx context.Context, o id.Org, email string) (bool, error)
+
+	// Epoch returns the organisation's epoch (see Epochs) as the transaction sees it,
+	// which has moved on by one where it holds the organisation's Lock. Without the
+	// Lock it sees every transaction that was committed before it was called.
+	Epoch(ctx context.Context, o id.Org) (int64, error)
 }
 
 // Seats counts who is in organisations and who is asked to be.

@@ -77,6 +77,11 @@ func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membershi
 	return get(ctx, q.read, "Member", scanMembership, selectMembership, string(o), string(user))
 }
 
+func (q members) Epoch(ctx context.Context, o id.Org) (int64, error) {
+	found, err := get(ctx, q.read, "Organisation", scanEpoch, "SELECT id, epoch FROM organisations WHERE id = ?", string(o))
+	return found.epoch, err
+}
+
 func (q members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
 	if !q.inside() {
 		return q.Get(ctx, o, user)

@@ -223,6 +223,10 @@ func (m members) ByEmail(_ context.Context, o id.Org, email string) (bool, error
 	})
 }
 
+func (m members) Epoch(_ context.Context, o id.Org) (int64, error) {
+	return result(m.run, func(x *tx) (int64, error) { return x.epochs.get(o) })
+}
+
 func sameEmail(a, b string) bool {
 	return identity.FoldEmail(a) == identity.FoldEmail(b)
 }

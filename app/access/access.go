@@ -151,7 +151,7 @@ func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 	var actor org.Actor
 	var err error
 	if c.Org == "" {
-		actor.User, err = c.User, a.known(ctx, c.User)
+		actor.User, err = c.User, known(ctx, a.Store, c.User)
 	} else {
 		actor, err = a.look(ctx, c.seat())
 	}
@@ -166,17 +166,24 @@ func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 // gone on for a while since Authorize: Unauthenticated when the token has
 // expired or its session has ended meanwhile or the user is gone, Forbidden for a removed member.
 func (a *Access) Again(ctx context.Context, actor org.Actor) (org.Actor, error) {
-	if !actor.Until.IsZero() && !a.Clock.Now().Before(actor.Until) {
-		return org.Actor{}, badToken(nil)
+	if err := a.unexpired(actor); err != nil {
+		return org.Actor{}, err
 	}
-	now, err := a.look(ctx, seat{actor.Org, actor.User})
+	is, err := a.look(ctx, seat{actor.Org, actor.User})
 	if err == nil && actor.Session != "" {
-		if err = a.ongoing(ctx, actor.Session, actor.Org, now.Mark.Epoch); fault.Is(err, fault.NotFound) {
+		if err = a.ongoing(ctx, actor.Session, actor.Org, is.Mark.Epoch); fault.Is(err, fault.NotFound) {
 			err = badToken(err)
 		}
 	}
-	now.Session, now.Until, now.Address, now.Request = actor.Session, actor.Until, actor.Address, actor.Request
-	return now, err
+	return is.From(actor), err
+}
+
+// unexpired refuses an actor whose token has expired.
+func (a *Access) unexpired(actor org.Actor) error {
+	if !actor.Until.IsZero() && !a.Clock.Now().Before(actor.Until) {
+		return badToken(nil)
+	}
+	return nil
 }
 
 // verify checks a token's signature and times, from memory where it can.
@@ -277,7 +284,7 @@ func (a *Access) recognise(ctx context.Context, claims identity.Claims) (seat, e
 // roam returns the organisation for a token without one: that of the most recently
 // used membership, else none.
 func (a *Access) roam(ctx context.Context, user id.User) (id.Org, error) {
-	if err := a.known(ctx, user); err != nil {
+	if err := known(ctx, a.Store, user); err != nil {
 		return "", err
 	}
 	m, err := recent(ctx, a.Store, user)
@@ -288,8 +295,8 @@ func (a *Access) roam(ctx context.Context, user id.User) (id.Org, error) {
 }
 
 // known decides whether the user is there and may sign in.
-func (a *Access) known(ctx context.Context, user id.User) error {
-	u, err := a.Store.Directory().Users().Get(ctx, user)
+func known(ctx context.Context, r ports.Records, user id.User) error {
+	u, err := r.Directory().Users().Get(ctx, user)
 	if fault.Is(err, fault.NotFound) {
 		return badToken(nil)
 	}
@@ -337,7 +344,11 @@ func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
 		return s.actor, s.err
 	}
 	// Read after the epoch: what is found is at least as new as it.
-	actor, err := a.observe(ctx, at, mark.Epoch)
+	var actor org.Actor
+	in, err := a.sightings.structure(ctx, at.org, mark.Epoch)
+	if err == nil {
+		actor, err = observe(ctx, a.Store, in, at, mark.Epoch)
+	}
 	switch fault.KindOf(err) {
 	case fault.Unauthenticated, fault.Forbidden:
 		a.sightings.put(at, sighting{mark.Epoch, actor, err})
@@ -350,23 +361,19 @@ func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
 	return actor, err
 }
 
-func (a *Access) observe(ctx context.Context, at seat, epoch int64) (org.Actor, error) {
-	dir := a.Store.Directory()
-	if err := a.known(ctx, at.user); err != nil {
+// observe returns the actor in a seat by r's records, of which in is the structure.
+func observe(ctx context.Context, r ports.Records, in *structure, at seat, epoch int64) (org.Actor, error) {
+	if err := known(ctx, r, at.user); err != nil {
 		return org.Actor{}, err
 	}
-	in, err := a.sightings.structure(ctx, at.org, epoch)
-	if err != nil {
-		return org.Actor{}, err
-	}
-	m, err := dir.Members().Get(ctx, at.org, at.user)
+	m, err := r.Directory().Members().Get(ctx, at.org, at.user)
 	if fault.Is(err, fault.NotFound) || err == nil && !m.Active() {
 		return org.Actor{}, notMember()
 	}
 	if err != nil {
 		return org.Actor{}, err
 	}
-	own, err := a.Store.Work().TeamMembers().OfUser(ctx, at.org, at.user)
+	own, err := r.Work().TeamMembers().OfUser(ctx, at.org, at.user)
 	if err != nil {
 		return org.Actor{}, err
 	}

@@ -100,22 +100,22 @@ func (s *sightings) load(ctx context.Context, l *structure) {
 	l.err = fault.New(fault.Unavailable, "The service cannot check memberships right now") // should the store panic
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	l.of, l.teams, l.err = s.read(ctx, l.org)
+	l.of, l.teams, l.err = read(ctx, s.store, l.org)
 }
 
-func (s *sightings) read(ctx context.Context, o id.Org) (*org.Structure, []team.Ref, error) {
-	is, err := s.store.Directory().Organisations().Get(ctx, o)
+func read(ctx context.Context, r ports.Records, o id.Org) (*org.Structure, []team.Ref, error) {
+	is, err := r.Directory().Organisations().Get(ctx, o)
 	if fault.Is(err, fault.NotFound) || err == nil && is.Closed() {
 		return nil, nil, notMember()
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	teams, err := s.store.Work().Teams().Refs(ctx, o)
+	teams, err := r.Work().Teams().Refs(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	workspaces, err := s.store.Work().Workspaces().Refs(ctx, o)
+	workspaces, err := r.Work().Workspaces().Refs(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -99,7 +99,7 @@ func server(c Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, roles, newTelemetry, newDraining, newConnLimiter,
-			newAccess, newMembers, onboarding.New, newTeams, newWorkspaces, tasks.New, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors, newReleases,
+			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors, newReleases,
 			operator.New, idempotency.New, newUpkeep, newHandler,
 		),
 		fx.Invoke(serve, keepUp),
@@ -143,8 +143,16 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 	return a
 }
 
-func newMembers(store ports.Store, clock ports.Clock, ids ports.IDs, secrets ports.Secrets, mailer ports.Mailer, to inviteURL) *members.Members {
-	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to})
+func newMembers(store ports.Store, clock ports.Clock, ids ports.IDs, secrets ports.Secrets, mailer ports.Mailer, to inviteURL, a *access.Access) *members.Members {
+	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to, Locked: a.Locked})
+}
+
+func newOnboarding(clock ports.Clock, ids ports.IDs, a *access.Access) *onboarding.Onboarding {
+	return onboarding.New(clock, ids, a.Locked, a.Atomic)
+}
+
+func newTasks(store ports.Store, clock ports.Clock, ids ports.IDs, a *access.Access) *tasks.Tasks {
+	return tasks.New(store, clock, ids, a.Atomic)
 }
 
 type objectsNeeds struct {
@@ -161,7 +169,7 @@ type objectsNeeds struct {
 func newObjects(n objectsNeeds) *objects.Objects {
 	return objects.New(objects.Options{
 		Store: n.Store, Blobs: n.Blobs, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
-		Again: n.Access.Again, MaxSize: n.Config.maxUpload(),
+		Again: n.Access.Again, Atomic: n.Access.Atomic, MaxSize: n.Config.maxUpload(),
 	})
 }
 
@@ -233,12 +241,12 @@ func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 	return c
 }
 
-func newTeams(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects) *teams.Teams {
-	return teams.New(store, clock, ids, o.Sweep)
+func newTeams(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects, a *access.Access) *teams.Teams {
+	return teams.New(store, clock, ids, o.Sweep, a.Locked)
 }
 
-func newWorkspaces(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects) *workspaces.Workspaces {
-	return workspaces.New(store, clock, ids, o.Sweep)
+func newWorkspaces(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects, a *access.Access) *workspaces.Workspaces {
+	return workspaces.New(store, clock, ids, o.Sweep, a.Locked, a.Atomic)
 }
 
 func newUpkeep(c Config, store ports.Store, blobs ports.Blobs, clock ports.Clock, s *connectors.Connectors) *upkeep.Upkeep {

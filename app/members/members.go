@@ -28,6 +28,9 @@ type Options struct {
 	Secrets   ports.Secrets
 	Mailer    ports.Mailer
 	InviteURL func(token string) string
+	// Locked runs fn under the organisation's lock with the actor as the records say
+	// then, as access.Access.Locked does.
+	Locked func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 }
 
 // Members are the use cases of members and invitations.
@@ -54,7 +57,7 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 	if !ok {
 		return org.Profile{}, fault.Field("role", org.RoleRule)
 	}
-	err = s.locked(ctx, &actor, func(r ports.Records, _ org.Organisation) error {
+	err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		members := r.Directory().Members()
 		target, err := active(ctx, r, actor.Org, user)
 		if err != nil {
@@ -87,7 +90,7 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 // Remove ends a membership: the user is out at once, belongs to no team, and
 // is assigned to no task.
 func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) error {
-	return s.locked(ctx, &actor, func(r ports.Records, _ org.Organisation) error {
+	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.Removes(user); err != nil {
 			return err
 		}
@@ -151,7 +154,7 @@ func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role strin
 		return Invited{}, err
 	}
 	token := s.Secrets.Secret()
-	return s.send(ctx, actor, token, func(r ports.Records) (invitation.Invitation, error) {
+	return s.send(ctx, actor, token, func(r ports.Records, actor org.Actor) (invitation.Invitation, error) {
 		now := s.Clock.Now()
 		member, err := r.Directory().Members().ByEmail(ctx, actor.Org, email)
 		if err != nil {
@@ -183,7 +186,7 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 		return Invited{}, err
 	}
 	token := s.Secrets.Secret()
-	return s.send(ctx, actor, token, func(r ports.Records) (invitation.Invitation, error) {
+	return s.send(ctx, actor, token, func(r ports.Records, actor org.Actor) (invitation.Invitation, error) {
 		was, err := r.Directory().Invitations().Get(ctx, actor.Org, i)
 		if err != nil {
 			return was, err
@@ -219,17 +222,19 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 
 // send stores what decide returns and mails it. The mail goes out after the
 // commit, so that no letter tells of an invitation that is not there.
-func (s *Members) send(ctx context.Context, actor org.Actor, token string, decide func(ports.Records) (invitation.Invitation, error)) (Invited, error) {
+func (s *Members) send(ctx context.Context, actor org.Actor, token string, decide func(ports.Records, org.Actor) (invitation.Invitation, error)) (Invited, error) {
 	var made invitation.Invitation
 	var organisation org.Organisation
 	var inviter org.User
-	err := s.locked(ctx, &actor, func(r ports.Records, o org.Organisation) error {
-		organisation = o
+	err := s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.Manages(); err != nil {
 			return err
 		}
 		var err error
-		if made, err = decide(r); err != nil {
+		if made, err = decide(r, actor); err != nil {
+			return err
+		}
+		if organisation, err = r.Directory().Organisations().Get(ctx, actor.Org); err != nil {
 			return err
 		}
 		if inviter, err = r.Directory().Users().Get(ctx, actor.User); err != nil {
@@ -252,7 +257,7 @@ func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation
 	if err := actor.Manages(); err != nil {
 		return err
 	}
-	return s.locked(ctx, &actor, func(r ports.Records, _ org.Organisation) error {
+	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.Manages(); err != nil {
 			return err
 		}
@@ -281,32 +286,6 @@ func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, li
 		return err
 	}
 	return s.Store.Journal().Audit().List(ctx, actor.Org, after, limit, each)
-}
-
-// locked runs fn under the organisation's lock, with the actor's role read
-// afresh under it: two who take each other's rights away at once must not both
-// succeed.
-func (s *Members) locked(ctx context.Context, actor *org.Actor, fn func(ports.Records, org.Organisation) error) error {
-	if err := actor.Belongs(); err != nil {
-		return err
-	}
-	return s.Store.Atomic(ctx, func(r ports.Records) error {
-		o, err := r.Directory().Organisations().Lock(ctx, actor.Org)
-		if err != nil {
-			return err
-		}
-		if !actor.Operator {
-			own, err := r.Directory().Members().Get(ctx, actor.Org, actor.User)
-			if err != nil {
-				return err
-			}
-			if err := own.Stands(); err != nil {
-				return err
-			}
-			actor.Role = own.Role
-		}
-		return fn(r, o)
-	})
 }
 
 func (s *Members) note(ctx context.Context, r ports.Records, actor org.Actor, a audit.Action, target, detail string) error {

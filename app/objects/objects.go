@@ -21,10 +21,6 @@ import (
 )
 
 const (
-	// lookAgain is how long a write takes before its actor is looked at once more:
-	// who was removed during a long upload has no part in the organisation.
-	lookAgain = time.Second
-
 	// large is the size of content, in bytes, for which it is worth a question
 	// whether the path is free before it is sent.
 	large = 64 << 10
@@ -42,6 +38,9 @@ type Options struct {
 	Secrets ports.Secrets
 	// Again returns an actor as the records say at this moment.
 	Again func(context.Context, org.Actor) (org.Actor, error)
+	// Atomic runs fn in a transaction with the actor as the records say at its end, as
+	// access.Access.Atomic does.
+	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 	// MaxSize is the largest content, in bytes.
 	MaxSize int64
 }
@@ -147,7 +146,6 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	if err := actor.Writes(); err != nil {
 		return object.Object{}, err
 	}
-	began := s.Clock.Now()
 	there, err := find(ctx, s.Store, actor)
 	if err != nil {
 		return there, err
@@ -163,10 +161,20 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	if err != nil {
 		return o, err
 	}
+	// The content may have been long in coming.
+	is, err := s.Again(ctx, actor)
+	if err == nil {
+		err = is.Writes()
+	}
+	if err != nil {
+		return o, err
+	}
+	same := actor.Sight != nil && is.Sight.Epoch == actor.Sight.Epoch
+	actor = is
 	var head object.Head
-	if now := s.Clock.Now(); there.Version > 0 && now.Sub(began) <= lookAgain {
-		// What was found a moment ago is mostly what is still there, and then one call
-		// stores all.
+	if now := s.Clock.Now(); there.Version > 0 && same {
+		// What was found before is mostly what is still there, and then one call stores
+		// all.
 		if o, err = prepare(there); err == nil {
 			err = o.Expect(u.Expected)
 		}
@@ -183,15 +191,10 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return o, err
 		}
 	}
-	if s.Clock.Now().Sub(began) > lookAgain {
-		if actor, err = s.Again(ctx, actor); err != nil {
-			return o, err
-		}
+	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.Writes(); err != nil {
-			return o, err
+			return err
 		}
-	}
-	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		storage := r.Storage()
 		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
 			return err
@@ -254,7 +257,10 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	return s.Store.Atomic(ctx, func(r ports.Records) error {
+	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
 		storage := r.Storage()
 		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
 			return err

@@ -17,14 +17,19 @@ import (
 
 // Onboarding are the use cases of onboarding.
 type Onboarding struct {
-	store ports.Store
 	clock ports.Clock
 	ids   ports.IDs
+
+	locked, atomic Transaction
 }
 
-// New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs) *Onboarding {
-	return &Onboarding{store: store, clock: clock, ids: ids}
+// Transaction runs fn with the actor as the records say then: under the organisation's
+// lock as access.Access.Locked does, without it as Atomic does.
+type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+
+// New returns the use cases.
+func New(clock ports.Clock, ids ports.IDs, locked, atomic Transaction) *Onboarding {
+	return &Onboarding{clock: clock, ids: ids, locked: locked, atomic: atomic}
 }
 
 // Complete marks the actor's onboarding complete; again is the same.
@@ -32,7 +37,7 @@ func (s *Onboarding) Complete(ctx context.Context, actor org.Actor) error {
 	if err := actor.Belongs(); err != nil {
 		return err
 	}
-	return s.store.Atomic(ctx, func(r ports.Records) error {
+	return s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		m, err := r.Directory().Members().Hold(ctx, actor.Org, actor.User)
 		if err != nil {
 			return err
@@ -61,15 +66,8 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 		return Seeded{}, err
 	}
 	var made Seeded
-	err := s.store.Atomic(ctx, func(r ports.Records) error {
-		if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
-			return err
-		}
-		m, err := r.Directory().Members().Get(ctx, actor.Org, actor.User)
-		if err != nil {
-			return err
-		}
-		if err := m.Stands(); err != nil {
+	err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
 			return err
 		}
 		// Ids in the order of making, as it is the ids that lists go by where the
@@ -79,7 +77,8 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 			SharedTeam: id.Team(s.ids.New()), PersonalTeam: id.Team(s.ids.New()),
 			PersonalWorkspace: id.Workspace(s.ids.New()), SharedWorkspace: id.Workspace(s.ids.New()),
 		}
-		if err := s.team(ctx, r, actor, made.SharedTeam, team.Shared, seed.SharedTeam); err != nil {
+		err := s.team(ctx, r, actor, made.SharedTeam, team.Shared, seed.SharedTeam)
+		if err != nil {
 			return err
 		}
 		if made.PersonalTeam, err = s.personal(ctx, r, actor, made.PersonalTeam); err != nil {

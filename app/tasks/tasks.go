@@ -25,11 +25,17 @@ type Tasks struct {
 	store ports.Store
 	clock ports.Clock
 	ids   ports.IDs
+
+	atomic Transaction
 }
 
+// Transaction runs fn in a transaction with the actor as the records say at its end, as
+// access.Access.Atomic does.
+type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+
 // New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs) *Tasks {
-	return &Tasks{store: store, clock: clock, ids: ids}
+func New(store ports.Store, clock ports.Clock, ids ports.IDs, atomic Transaction) *Tasks {
+	return &Tasks{store: store, clock: clock, ids: ids, atomic: atomic}
 }
 
 // Match decides by a task's version whether a change may go ahead; nil always
@@ -73,15 +79,24 @@ func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task
 	if err != nil {
 		return task.Task{}, err
 	}
-	if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
-		return task.Task{}, noWorkspace()
+	places := func(actor org.Actor) error {
+		if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
+			return noWorkspace()
+		}
+		return actor.Writes()
 	}
 	if d.Assignee == nil {
+		if err := places(actor); err != nil {
+			return task.Task{}, err
+		}
 		made, err = s.store.Work().Tasks().Add(ctx, actor.Org, made)
 		return made, gone(err)
 	}
 	var added task.Task
-	err = s.store.Atomic(ctx, func(r ports.Records) error {
+	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := places(actor); err != nil {
+			return err
+		}
 		if err := assignable(ctx, r, actor.Org, *d.Assignee); err != nil {
 			return err
 		}
@@ -97,7 +112,10 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 	if err := actor.Writes(); err != nil {
 		return task.Task{}, err
 	}
-	err = s.store.Atomic(ctx, func(r ports.Records) error {
+	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
 		var was task.Task
 		revised, err := r.Work().Tasks().Revise(ctx, actor.Org, []id.Task{t}, func(ts []task.Task) ([]task.Task, error) {
 			was = ts[0].Clone()
@@ -146,14 +164,17 @@ func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Ma
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	allow := func(was task.Task) error {
-		if err := seen(actor, was); err != nil {
-			return err
-		}
-		return match.of(was)
-	}
 	for more := true; more; {
-		err := s.store.Atomic(ctx, func(r ports.Records) error {
+		err := s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+			if err := actor.Writes(); err != nil {
+				return err
+			}
+			allow := func(was task.Task) error {
+				if err := seen(actor, was); err != nil {
+					return err
+				}
+				return match.of(was)
+			}
 			was, err := r.Work().Tasks().Get(ctx, actor.Org, t)
 			if err == nil {
 				err = allow(was)
@@ -219,7 +240,10 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 		once[t] = true
 	}
 	now := s.clock.Now()
-	err := s.store.Atomic(ctx, func(r ports.Records) error {
+	err := s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
 		var history []task.Change
 		tags := 0
 		err := r.Work().TaskSets().Move(ctx, actor.Org, named, now, func(i int, was task.Placement) (task.Placement, error) {

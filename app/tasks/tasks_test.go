@@ -34,10 +34,17 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	store := memory.NewStore()
 	w := &world{T: t, store: store, clock: memory.NewClock(start), ids: &memory.IDs{}, ada: org.Actor{Org: "o", User: "ada", Role: org.Member}}
-	w.tasks = tasks.New(store, w.clock, w.ids)
+	w.tasks = tasks.New(store, w.clock, w.ids, within(store))
 	_, err := store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: "o", ProviderID: "p"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
 	w.must(err)
 	return w
+}
+
+// within runs transactions of actors who are always who they were.
+func within(store ports.Store) tasks.Transaction {
+	return func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
+		return store.Atomic(ctx, func(r ports.Records) error { return fn(r, actor) })
+	}
 }
 
 func (w *world) must(err error) {
@@ -112,9 +119,10 @@ func (s followed) Atomic(ctx context.Context, fn func(ports.Records) error) erro
 func TestATaskThatIsGoneSinceIsNotInTheAnswer(t *testing.T) {
 	w := newWorld(t)
 	ids := w.made(2, 0)
-	later := tasks.New(followed{w.store, func() {
+	store := followed{w.store, func() {
 		w.must(w.store.Work().Tasks().Remove(t.Context(), "o", ids[0], func(task.Task) error { return nil }))
-	}}, w.clock, w.ids)
+	}}
+	later := tasks.New(store, w.clock, w.ids, within(store))
 	var got []id.Task
 	w.must(later.Reorder(t.Context(), w.ada, ids, func(t task.Task) error {
 		got = append(got, t.ID)

@@ -22,6 +22,8 @@ type Teams struct {
 	clock ports.Clock
 	ids   ports.IDs
 	sweep Sweep
+
+	locked Transaction
 }
 
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
@@ -35,9 +37,13 @@ const (
 	maxTold = 100
 )
 
+// Transaction runs fn under the organisation's lock with the actor as the records say
+// then, as access.Access.Locked does.
+type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+
 // New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep) *Teams {
-	return &Teams{store: store, clock: clock, ids: ids, sweep: sweep}
+func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep, locked Transaction) *Teams {
+	return &Teams{store: store, clock: clock, ids: ids, sweep: sweep, locked: locked}
 }
 
 // batch is how many teams a list holds in memory.
@@ -96,7 +102,10 @@ func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team
 	if err != nil {
 		return team.Team{}, err
 	}
-	err = s.locked(ctx, actor, func(r ports.Records) error {
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
 		there, err := r.Work().Teams().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
@@ -118,7 +127,10 @@ func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.P
 	if err := actor.Writes(); err != nil {
 		return team.Team{}, err
 	}
-	err = s.locked(ctx, actor, func(r ports.Records) error {
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
 		was, err := visible(ctx, r, actor, t)
 		if err != nil {
 			return err
@@ -139,7 +151,10 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 		return err
 	}
 	for more := true; more; {
-		err := s.locked(ctx, actor, func(r ports.Records) (err error) {
+		err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) (err error) {
+			if err := actor.Writes(); err != nil {
+				return err
+			}
 			more, err = s.delete(ctx, r, actor, t)
 			return err
 		})
@@ -207,7 +222,10 @@ func (s *Teams) AddMember(ctx context.Context, actor org.Actor, t id.Team, user 
 	if err := actor.Writes(); err != nil {
 		return team.Profile{}, err
 	}
-	err = s.locked(ctx, actor, func(r ports.Records) error {
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
 		to, err := visible(ctx, r, actor, t)
 		if err != nil {
 			return err
@@ -258,7 +276,10 @@ func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, us
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	return s.locked(ctx, actor, func(r ports.Records) error {
+	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
 		from, err := visible(ctx, r, actor, t)
 		if err != nil {
 			return err
@@ -277,25 +298,6 @@ func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, us
 func (s *Teams) regroup(ctx context.Context, r ports.Records, actor org.Actor, user id.User) error {
 	_, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(object.Audience{Users: []id.User{user}}, actor.User, s.clock.Now()))
 	return err
-}
-
-// locked runs fn under the organisation's lock, as everything does that
-// changes who sees what. An actor who was removed meanwhile is stopped there,
-// so that nobody who left is put into a team.
-func (s *Teams) locked(ctx context.Context, actor org.Actor, fn func(ports.Records) error) error {
-	return s.store.Atomic(ctx, func(r ports.Records) error {
-		if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
-			return err
-		}
-		m, err := r.Directory().Members().Get(ctx, actor.Org, actor.User)
-		if err != nil {
-			return err
-		}
-		if err := m.Stands(); err != nil {
-			return err
-		}
-		return fn(r)
-	})
 }
 
 // visible reads a team that the actor can see; any other is not found.

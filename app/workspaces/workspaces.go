@@ -20,6 +20,8 @@ type Workspaces struct {
 	clock ports.Clock
 	ids   ports.IDs
 	sweep Sweep
+
+	locked, atomic Transaction
 }
 
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
@@ -31,9 +33,13 @@ const (
 	tasksAtOnce = 100
 )
 
+// Transaction runs fn with the actor as the records say then: under the organisation's
+// lock as access.Access.Locked does, without it as Atomic does.
+type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+
 // New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep) *Workspaces {
-	return &Workspaces{store: store, clock: clock, ids: ids, sweep: sweep}
+func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep, locked, atomic Transaction) *Workspaces {
+	return &Workspaces{store: store, clock: clock, ids: ids, sweep: sweep, locked: locked, atomic: atomic}
 }
 
 // Placed is a workspace with its place, from 0, among all that its reader can
@@ -113,10 +119,13 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 		return Placed{}, err
 	}
 	unknown := fault.Field("teamId", "must be a team that you can see")
-	if !actor.SeesTeam(d.Team) {
-		return Placed{}, unknown
-	}
-	err = s.locked(ctx, actor, func(r ports.Records) error {
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
+		if !actor.SeesTeam(d.Team) {
+			return unknown
+		}
 		there, err := r.Work().Workspaces().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
@@ -144,7 +153,7 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 
 // Update changes a workspace that the actor can see.
 func (s *Workspaces) Update(ctx context.Context, actor org.Actor, w id.Workspace, p workspace.Patch) (Placed, error) {
-	return s.change(ctx, actor, w, func(_ ports.Records, was workspace.Workspace) (workspace.Workspace, error) {
+	return s.change(ctx, actor, w, func(_ ports.Records, _ org.Actor, was workspace.Workspace) (workspace.Workspace, error) {
 		return was.Apply(p, s.clock.Now())
 	})
 }
@@ -152,7 +161,7 @@ func (s *Workspaces) Update(ctx context.Context, actor org.Actor, w id.Workspace
 // Move puts a workspace into another team; the actor can see both.
 func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, to id.Team) (Placed, error) {
 	unknown := fault.Field("targetTeamId", "must be a team that you can see")
-	return s.change(ctx, actor, w, func(r ports.Records, was workspace.Workspace) (workspace.Workspace, error) {
+	return s.change(ctx, actor, w, func(r ports.Records, actor org.Actor, was workspace.Workspace) (workspace.Workspace, error) {
 		if !actor.SeesTeam(to) {
 			return was, unknown
 		}
@@ -170,19 +179,19 @@ func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, 
 	})
 }
 
-func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
+func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, org.Actor, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
 	if err := actor.Writes(); err != nil {
 		return Placed{}, err
 	}
-	if !actor.SeesWorkspace(w) {
-		return Placed{}, fault.Missing("Workspace")
-	}
-	err = s.locked(ctx, actor, func(r ports.Records) error {
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := changes(actor, w); err != nil {
+			return err
+		}
 		was, err := r.Work().Workspaces().Get(ctx, actor.Org, w)
 		if err != nil {
 			return err
 		}
-		next, err := fn(r, was)
+		next, err := fn(r, actor, was)
 		if err != nil {
 			return err
 		}
@@ -202,11 +211,11 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	if !actor.SeesWorkspace(w) {
-		return fault.Missing("Workspace")
-	}
 	for gone := false; !gone; {
-		err := s.locked(ctx, actor, func(r ports.Records) error {
+		err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+			if err := changes(actor, w); err != nil {
+				return err
+			}
 			of, err := r.Work().Workspaces().Get(ctx, actor.Org, w)
 			if err != nil {
 				return err
@@ -234,7 +243,10 @@ func (s *Workspaces) SetOrder(ctx context.Context, actor org.Actor, named []id.W
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	return s.store.Atomic(ctx, func(r ports.Records) error {
+	return s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
+			return err
+		}
 		refs, err := r.Work().Workspaces().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
@@ -249,13 +261,15 @@ func (s *Workspaces) SetOrder(ctx context.Context, actor org.Actor, named []id.W
 	})
 }
 
-func (s *Workspaces) locked(ctx context.Context, actor org.Actor, fn func(ports.Records) error) error {
-	return s.store.Atomic(ctx, func(r ports.Records) error {
-		if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
-			return err
-		}
-		return fn(r)
-	})
+// changes decides whether the actor may change the workspace.
+func changes(actor org.Actor, w id.Workspace) error {
+	if err := actor.Writes(); err != nil {
+		return err
+	}
+	if !actor.SeesWorkspace(w) {
+		return fault.Missing("Workspace")
+	}
+	return nil
 }
 
 // place returns the workspace with its place among those that the actor sees,

@@ -34,6 +34,13 @@ type Actor struct {
 	Mark Mark
 }
 
+// From returns the actor as who goes on with the request of another: that request's
+// address, id and token.
+func (a Actor) From(request Actor) Actor {
+	a.Session, a.Until, a.Address, a.Request = request.Session, request.Until, request.Address, request.Request
+	return a
+}
+
 // Mark says how far an organisation has come. What was read of it at a mark, or
 // later, is as new as anybody needs it who finds the same mark.
 type Mark struct {

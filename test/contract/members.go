@@ -19,6 +19,31 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.members().Hold(w.ctx, o.ID, u.ID)).missing(w)
 			that(w.members().Get(w.ctx, o.ID, fresh[id.User]())).missing(w)
 		},
+		"the epoch is the organisation's, and in a transaction that has its lock one more": func(w *world) {
+			o, other := w.org(), w.org()
+			that(w.members().Epoch(w.ctx, fresh[id.Org]())).missing(w)
+			w.atomic(func(r ports.Records) error {
+				_, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
+				return err
+			})
+			was := w.epoch(o.ID)
+			that(w.members().Epoch(w.ctx, o.ID)).is(w, was)
+			w.atomic(func(r ports.Records) error {
+				before, err := r.Directory().Members().Epoch(w.ctx, o.ID)
+				if err != nil {
+					return err
+				}
+				same(w, before, was)
+				if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
+					return err
+				}
+				within, err := r.Directory().Members().Epoch(w.ctx, o.ID)
+				same(w, within, was+1)
+				return err
+			})
+			that(w.members().Epoch(w.ctx, o.ID)).is(w, was+1)
+			that(w.members().Epoch(w.ctx, other.ID)).is(w, w.epoch(other.ID))
+		},
 		"another organisation's member is not found": func(w *world) {
 			o, other := w.org(), w.org()
 			u := w.member(other.ID, org.Owner)

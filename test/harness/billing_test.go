@@ -49,7 +49,7 @@ func openShop(t *testing.T) *shop {
 	s.metering = metering.New(c.Store, c.Clock)
 	s.members = members.New(members.Options{
 		Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}, Mailer: &memory.Mailer{},
-		InviteURL: func(token string) string { return token },
+		InviteURL: func(token string) string { return token }, Locked: c.Access.Locked,
 	})
 	s.operator = operator.New(c.Store, c.Clock, c.IDs)
 	return s

@@ -2,6 +2,7 @@ package harness_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/team"
 	"collab/domain/workspace"
+	"collab/ports"
 )
 
 // What a member adds is refused where the organisation is full, and what is
@@ -40,7 +42,14 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 		must(dir.Members().Put(ctx, "o", org.Membership{Org: "o", User: u, Role: org.Owner, JoinedAt: start}))
 		return u
 	}
-	grouping, placing := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep), workspaces.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep)
+	// The actor is who it was, as finding it anew among so many takes long.
+	locked := func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
+		return c.Store.Atomic(ctx, func(r ports.Records) error {
+			_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
+			return errors.Join(err, fn(r, actor))
+		})
+	}
+	grouping, placing := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, locked), workspaces.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, locked, locked)
 	actor := org.Actor{User: user(0), Org: "o", Role: org.Owner}
 
 	var first team.Team

@@ -8,6 +8,7 @@ import (
 
 	"collab/adapters/memory"
 	"collab/adapters/standardwebhooks"
+	"collab/app/access"
 	"collab/app/objects"
 	"collab/app/webhooks"
 	"collab/domain/org"
@@ -21,6 +22,7 @@ type Core struct {
 	Store    *memory.Store
 	Clock    *memory.Clock
 	IDs      *memory.IDs
+	Access   *access.Access // without tokens
 	Objects  *objects.Objects
 	Webhooks *webhooks.Webhooks
 }
@@ -32,6 +34,7 @@ func New(at time.Time, roles org.RoleMap) (*Core, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Access = access.New(access.Options{Store: c.Store, Epochs: c.Store, Clock: c.Clock})
 	c.Objects = objects.New(objects.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}})
 	c.Webhooks = webhooks.New(webhooks.Options{Store: c.Store, Identity: events, Clock: c.Clock, IDs: c.IDs, Roles: roles, Objects: c.Objects})
 	return c, nil

@@ -2,6 +2,7 @@ package harness_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	stored "collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
+	"collab/ports"
 	"collab/test/harness"
 )
 
@@ -34,14 +36,17 @@ func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 	}
 	actor := org.Actor{User: "u", Org: "o", Role: org.Owner, Sight: &org.Sight{}}
 	m := org.Admitted("o", "u", "owner", start, org.Naming{}, start)
-	if err := dir.Members().Put(ctx, "o", m.Removed(start)); err != nil {
+	if err := c.Store.Atomic(ctx, func(r ports.Records) error {
+		_, err := r.Directory().Organisations().Lock(ctx, "o")
+		return errors.Join(err, r.Directory().Members().Put(ctx, "o", m.Removed(start)))
+	}); err != nil {
 		t.Fatal(err)
 	}
 
-	boarding, inviting := onboarding.New(c.Store, c.Clock, c.IDs), members.New(members.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs})
+	boarding, inviting := onboarding.New(c.Clock, c.IDs, c.Access.Locked, c.Access.Atomic), members.New(members.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs, Locked: c.Access.Locked})
 	for about, do := range map[string]func() error{
 		"makes a team": func() error {
-			_, err := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep).Create(ctx, actor, team.Draft{Name: "Design"})
+			_, err := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, c.Access.Locked).Create(ctx, actor, team.Draft{Name: "Design"})
 			return err
 		},
 		"seeds":              func() error { _, err := boarding.Seed(ctx, actor); return err },

@@ -67,7 +67,7 @@ func TestAnInvitationLivesTwentyFourHoursFromItsLastSending(t *testing.T) {
 	c := core(t)
 	ada := office(t, c)
 	mailer := &memory.Mailer{}
-	all := members.New(members.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}, Mailer: mailer, InviteURL: func(token string) string { return token }})
+	all := members.New(members.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}, Mailer: mailer, Locked: c.Access.Locked, InviteURL: func(token string) string { return token }})
 	ctx := t.Context()
 	pending := func() int {
 		t.Helper()

@@ -156,12 +156,12 @@ func (w *World) Restart() error {
 	s.Access = access.New(access.Options{
 		Store: store, Epochs: w.Store, Identity: w.Identity, Tokens: w.tokens, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, PublicURL: PublicURL,
 	})
-	s.Onboarding = onboarding.New(store, w.Clock, w.IDs)
-	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL})
-	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Again: s.Access.Again, MaxSize: MaxSize})
-	s.Tasks = tasks.New(store, w.Clock, w.IDs)
-	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep)
-	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep)
+	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
+	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Again: s.Access.Again, Atomic: s.Access.Atomic, MaxSize: MaxSize})
+	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
+	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked)
+	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Chats = chats.New(chats.Options{
 		Store: store, Registry: w.models, Providers: map[string]ports.Models{modelProvider: w.Model}, Generations: w.Model,
 		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Pause: pause,

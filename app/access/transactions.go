@@ -1,0 +1,82 @@
+package access
+
+import (
+	"context"
+	"errors"
+
+	"collab/domain/fault"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// Locked runs fn in a transaction that holds the organisation's lock, with the actor
+// by the records that it holds: whatever was committed while the lock was waited for
+// counts. It fails as Again does.
+func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	if err := a.unexpired(actor); err != nil {
+		return err
+	}
+	return a.Store.Atomic(ctx, func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); fault.Is(err, fault.NotFound) {
+			return notMember()
+		} else if err != nil {
+			return err
+		}
+		epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
+		if err != nil {
+			return err
+		}
+		is := actor
+		if actor.Sight == nil || actor.Sight.Epoch+1 != epoch {
+			in := &structure{}
+			if in.of, in.teams, err = read(ctx, r, actor.Org); err != nil {
+				return err
+			}
+			if is, err = observe(ctx, r, in, seat{actor.Org, actor.User}, epoch); err != nil {
+				return err
+			}
+			is = is.From(actor)
+		}
+		return fn(r, is)
+	})
+}
+
+// reruns is how often Atomic begins anew.
+const reruns = 10
+
+// errMoved ends a transaction whose actor was found at another epoch.
+var errMoved = errors.New("the organisation has moved on")
+
+// Atomic runs fn in a transaction which is committed only when the organisation's epoch,
+// read after all that fn waits for, is the one at which the actor was found. When it has
+// moved on, nothing is kept, and fn runs again with the actor by the records of then. It
+// fails as Again does. It is for transactions without the organisation's lock, which are
+// many beside the few changes that move the epoch.
+func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	for range reruns {
+		err := a.Store.Atomic(ctx, func(r ports.Records) error {
+			refused := fn(r, actor)
+			epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
+			switch {
+			case err == nil && (actor.Sight == nil || actor.Sight.Epoch != epoch):
+				return errMoved
+			case refused != nil:
+				return refused
+			}
+			return err
+		})
+		if !errors.Is(err, errMoved) {
+			return err
+		}
+		if actor, err = a.Again(ctx, actor); err != nil {
+			return err
+		}
+	}
+	return fault.New(fault.Unavailable, "The organisation is changing too fast; try again")
+}

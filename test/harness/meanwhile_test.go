@@ -1,0 +1,139 @@
+package harness_test
+
+import (
+	"strings"
+	"testing"
+
+	"collab/app/objects"
+	"collab/domain/fault"
+	"collab/domain/id"
+	stored "collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/patch"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/test/harness"
+)
+
+// What an actor does whose rights have gone since it was found, as those of a request
+// have that waited for a lock, is decided by what the records say then.
+func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
+	ctx := t.Context()
+	for about, change := range map[string]struct {
+		do   func(w *harness.World, ada, ben org.Actor, crew id.Team) error
+		want fault.Kind // of what is of the team
+		work fault.Kind // of what is everybody's; Internal: it is done
+	}{
+		"removed from the team": {func(w *harness.World, ada, ben org.Actor, crew id.Team) error {
+			return w.Teams.RemoveMember(ctx, ada, crew, ben.User)
+		}, fault.NotFound, fault.Internal},
+		"removed from the organisation": {func(w *harness.World, ada, ben org.Actor, _ id.Team) error {
+			return w.Members.Remove(ctx, ada, ben.User)
+		}, fault.Forbidden, fault.Forbidden},
+		"made a VIEWER": {func(w *harness.World, ada, ben org.Actor, _ id.Team) error {
+			_, err := w.Members.ChangeRole(ctx, ada, ben.User, "VIEWER")
+			return err
+		}, fault.Forbidden, fault.Forbidden},
+	} {
+		t.Run(about, func(t *testing.T) {
+			w, err := harness.NewWorld(start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := &harness.Files{Line: w.Line, Store: w.Store, Clock: w.Clock, IDs: w.IDs, Access: w.Access, Webhooks: w.Webhooks}
+			join := func(user string, role org.Role) org.Actor {
+				a, err := f.Join(ctx, "org_office", user, role)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return a
+			}
+			again := func(a org.Actor) org.Actor {
+				is, err := w.Access.Again(ctx, a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return is
+			}
+			ada, ben := join("ada", org.Owner), join("ben", org.Member)
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			crew, err := w.Teams.Create(ctx, ada, team.Draft{Name: "Crew"})
+			must(err)
+			ada = again(ada)
+			open, err := w.Teams.Create(ctx, ada, team.Draft{Name: "Open"})
+			must(err)
+			for _, in := range []id.Team{crew.ID, open.ID} {
+				ada = again(ada)
+				_, err = w.Teams.AddMember(ctx, ada, in, ben.User)
+				must(err)
+			}
+			ada = again(ada)
+			desk, err := w.Workspaces.Create(ctx, ada, workspace.Draft{Name: "Desk", Team: crew.ID})
+			must(err)
+			ada = again(ada)
+			made, err := w.Tasks.Create(ctx, ada, task.Draft{Title: "Secret", Workspace: &desk.ID})
+			must(err)
+			free, err := w.Tasks.Create(ctx, ada, task.Draft{Title: "Everybody's"})
+			must(err)
+			content := func() *objects.Upload { return &objects.Upload{Content: strings.NewReader("x"), Size: 1} }
+			file, err := w.Objects.SaveMemory(ctx, ada, desk.ID, "notes.md", content())
+			must(err)
+
+			ben = again(ben)
+			must(change.do(w, ada, ben, crew.ID))
+
+			for name, do := range map[string]func() error{
+				"puts themselves back": func() error { _, err := w.Teams.AddMember(ctx, ben, crew.ID, ben.User); return err },
+				"renames the team": func() error {
+					_, err := w.Teams.Update(ctx, ben, crew.ID, team.Patch{Name: patch.Value("Mine")})
+					return err
+				},
+				"moves the workspace": func() error { _, err := w.Workspaces.Move(ctx, ben, desk.ID, open.ID); return err },
+				"renames the workspace": func() error {
+					_, err := w.Workspaces.Update(ctx, ben, desk.ID, workspace.Patch{Name: patch.Value("Mine")})
+					return err
+				},
+				"deletes the workspace": func() error { return w.Workspaces.Delete(ctx, ben, desk.ID) },
+				"changes the task": func() error {
+					_, err := w.Tasks.Update(ctx, ben, made.ID, nil, task.Patch{Title: patch.Value("Mine")})
+					return err
+				},
+				"deletes the task": func() error { return w.Tasks.Delete(ctx, ben, made.ID, nil) },
+				"reorders the task": func() error {
+					return w.Tasks.Reorder(ctx, ben, []id.Task{made.ID}, func(task.Task) error { return nil })
+				},
+				"replaces the file":  func() error { _, err := w.Objects.Replace(ctx, ben, file.ID, content()); return err },
+				"deletes the file":   func() error { return w.Objects.Delete(ctx, ben, file.ID, nil) },
+				"orders it":          func() error { return w.Workspaces.SetOrder(ctx, ben, []id.Workspace{desk.ID}) },
+				"saves its memory":   func() error { _, err := w.Objects.SaveMemory(ctx, ben, desk.ID, "notes.md", content()); return err },
+				"makes a file there": func() error { _, err := w.Objects.SaveMemory(ctx, ben, desk.ID, "new.md", content()); return err },
+			} {
+				want := change.want
+				if err := do(); !fault.Is(err, want) && !(want == fault.NotFound && fault.Is(err, fault.Invalid)) {
+					t.Errorf("who was %s %s: %v", about, name, err)
+				}
+			}
+			for name, do := range map[string]func() error{
+				"makes a team": func() error { _, err := w.Teams.Create(ctx, ben, team.Draft{Name: "Mine"}); return err },
+				"changes a task": func() error {
+					_, err := w.Tasks.Update(ctx, ben, free.ID, nil, task.Patch{Title: patch.Value("Ours")})
+					return err
+				},
+				"saves the org memory": func() error { _, err := w.Objects.Save(ctx, ben, stored.OrgMemory, content()); return err },
+			} {
+				if err := do(); (err == nil) != (change.work == fault.Internal) || err != nil && !fault.Is(err, change.work) {
+					t.Errorf("who was %s %s: %v", about, name, err)
+				}
+			}
+			if now, err := w.Tasks.Get(ctx, again(ada), made.ID); err != nil || now.Title != "Secret" || now.Version != made.Version {
+				t.Errorf("the task is %+v, %v", now, err)
+			}
+		})
+	}
+}
