@@ -26,6 +26,8 @@ type invitationRow struct {
 	Accepted  sql.NullInt64  `gorm:"column:accepted_at"`
 	InvitedBy sql.NullString `gorm:"type:uuid"`
 
+	ResendsUntil int64 `gorm:"not null"`
+
 	ProviderID sql.NullString // null where the provider does not know of it
 	Seen       stampRow       `gorm:"embedded;embeddedPrefix:seen_"`
 }
@@ -33,11 +35,11 @@ type invitationRow struct {
 func (invitationRow) TableName() string { return "invitations" }
 
 // invitationColumns are in the order of dest.
-const invitationColumns = "org_id, id, email, role, status, token_hash, expires_at, created_at, accepted_at, invited_by, provider_id, seen_at, seen_rank, seen_message"
+const invitationColumns = "org_id, id, email, role, status, token_hash, expires_at, created_at, accepted_at, invited_by, resends_until, provider_id, seen_at, seen_rank, seen_message"
 
 func (r *invitationRow) dest() []any {
 	return []any{
-		&r.OrgID, &r.ID, &r.Email, &r.Role, &r.Status, &r.TokenHash, &r.Expires, &r.Created, &r.Accepted, &r.InvitedBy,
+		&r.OrgID, &r.ID, &r.Email, &r.Role, &r.Status, &r.TokenHash, &r.Expires, &r.Created, &r.Accepted, &r.InvitedBy, &r.ResendsUntil,
 		&r.ProviderID, &r.Seen.At, &r.Seen.Rank, &r.Seen.Message,
 	}
 }
@@ -50,7 +52,8 @@ func scanInvitation(s scanner) (invitation.Invitation, error) {
 	return invitation.Invitation{
 		ID: id.Invitation(r.ID), Org: id.Org(r.OrgID), Email: r.Email, Role: org.Role(r.Role), TokenHash: r.TokenHash.String,
 		ExpiresAt: instant(r.Expires), CreatedAt: instant(r.Created), AcceptedAt: optionalInstant(r.Accepted), InvitedBy: id.User(r.InvitedBy.String),
-		ProviderID: r.ProviderID.String, Seen: r.Seen.stamp(),
+		ResendsUntil: instant(r.ResendsUntil),
+		ProviderID:   r.ProviderID.String, Seen: r.Seen.stamp(),
 	}.Restore(invitation.Status(r.Status)), nil
 }
 
@@ -97,7 +100,7 @@ func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation)
 		tx := c.write.WithContext(ctx).Clauses(replace).Create(&invitationRow{
 			OrgID: string(o), ID: string(i.ID), Email: i.Email, EmailKey: identity.FoldEmail(i.Email), Role: string(i.Role), Status: string(i.Stored()),
 			TokenHash: set(i.TokenHash), Expires: i.ExpiresAt.UnixMilli(), Created: i.CreatedAt.UnixMilli(), Accepted: optionalMillis(i.AcceptedAt),
-			InvitedBy: set(i.InvitedBy), ProviderID: set(i.ProviderID), Seen: rowOfStamp(i.Seen),
+			InvitedBy: set(i.InvitedBy), ResendsUntil: i.ResendsUntil.UnixMilli(), ProviderID: set(i.ProviderID), Seen: rowOfStamp(i.Seen),
 		})
 		return failed(ctx, tx.Error, "Invitation")
 	})

@@ -28,6 +28,7 @@ type organisationRow struct {
 	CreatedBySeen stampRow      `gorm:"embedded;embeddedPrefix:created_by_seen_"`
 	Closed        sql.NullInt64 `gorm:"column:closed_at"`
 	Erased        sql.NullInt64 `gorm:"column:erased_at"`
+	LettersUntil  int64         `gorm:"not null"`
 
 	// Epoch is moved by Lock alone: no other statement writes it.
 	Epoch int64 `gorm:"->;not null"`
@@ -36,12 +37,12 @@ type organisationRow struct {
 func (organisationRow) TableName() string { return "organisations" }
 
 // organisationColumns are in the order of dest.
-const organisationColumns = "id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, slug_issued_at, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at, erased_at"
+const organisationColumns = "id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, slug_issued_at, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at, erased_at, letters_until"
 
 func (r *organisationRow) dest() []any {
 	return []any{
 		&r.ID, &r.ProviderID, &r.Name, &r.Slug, &r.Created, &r.Updated, &r.IsFull, &r.Seen.At, &r.Seen.Rank, &r.Seen.Message, &r.SlugIssuedAt,
-		&r.CreatedBy, &r.CreatedBySeen.At, &r.CreatedBySeen.Rank, &r.CreatedBySeen.Message, &r.Closed, &r.Erased,
+		&r.CreatedBy, &r.CreatedBySeen.At, &r.CreatedBySeen.Rank, &r.CreatedBySeen.Message, &r.Closed, &r.Erased, &r.LettersUntil,
 	}
 }
 
@@ -49,7 +50,7 @@ func rowOfOrganisation(o org.Organisation) *organisationRow {
 	return &organisationRow{
 		ID: string(o.ID), ProviderID: o.ProviderID, Name: o.Name, Slug: o.Slug, Created: o.CreatedAt.UnixMilli(), Updated: o.UpdatedAt.UnixMilli(),
 		IsFull: o.Full, Seen: rowOfStamp(o.Seen), SlugIssuedAt: o.SlugIssuedAt.UnixMilli(), CreatedBy: o.CreatedBy, CreatedBySeen: rowOfStamp(o.CreatedBySeen),
-		Closed: optionalMillis(o.ClosedAt), Erased: optionalMillis(o.ErasedAt),
+		Closed: optionalMillis(o.ClosedAt), Erased: optionalMillis(o.ErasedAt), LettersUntil: o.LettersUntil.UnixMilli(),
 	}
 }
 
@@ -61,7 +62,7 @@ func scanOrganisation(s scanner) (org.Organisation, error) {
 	return org.Organisation{
 		ID: id.Org(r.ID), ProviderID: r.ProviderID, Name: r.Name, Slug: r.Slug, CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
 		Full: r.IsFull, Seen: r.Seen.stamp(), SlugIssuedAt: instant(r.SlugIssuedAt), CreatedBy: r.CreatedBy, CreatedBySeen: r.CreatedBySeen.stamp(),
-		ClosedAt: optionalInstant(r.Closed), ErasedAt: optionalInstant(r.Erased),
+		ClosedAt: optionalInstant(r.Closed), ErasedAt: optionalInstant(r.Erased), LettersUntil: instant(r.LettersUntil),
 	}, nil
 }
 

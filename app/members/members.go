@@ -237,6 +237,16 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 		if organisation, err = r.Directory().Organisations().Get(ctx, actor.Org); err != nil {
 			return err
 		}
+		if organisation.LettersUntil, err = invitation.Letters.Take(organisation.LettersUntil, s.Clock.Now()); err != nil {
+			return err
+		}
+		spent := func(is org.Organisation) (org.Organisation, error) {
+			is.LettersUntil = organisation.LettersUntil
+			return is, nil
+		}
+		if _, err := r.Directory().Organisations().Upsert(ctx, organisation, spent); err != nil {
+			return err
+		}
 		if inviter, err = r.Directory().Users().Get(ctx, actor.User); err != nil {
 			return err
 		}

@@ -42,6 +42,8 @@ type Invitation struct {
 	AcceptedAt *time.Time
 	InvitedBy  id.User // empty: not known
 
+	ResendsUntil time.Time // how far the rate Resends is spent
+
 	ProviderID string // the provider's id of it; empty: the provider does not know of it
 	Seen       identity.Stamp
 
@@ -73,12 +75,17 @@ func New(i Invitation, tokenHash string, now time.Time) Invitation {
 }
 
 // Resent returns the invitation with a new token and a fresh lifetime. An
-// expired one is pending again; one that was accepted or deleted is not found.
+// expired one is pending again; one that was accepted or deleted is not found, and
+// one that was sent again too often is Limited.
 func (i Invitation) Resent(tokenHash string, now time.Time) (Invitation, error) {
 	if i.status != Pending {
 		return i, fault.Missing("Invitation")
 	}
-	i.TokenHash, i.ExpiresAt = tokenHash, now.Add(Lifetime)
+	spent, err := Resends.Take(i.ResendsUntil, now)
+	if err != nil {
+		return i, err
+	}
+	i.TokenHash, i.ExpiresAt, i.ResendsUntil = tokenHash, now.Add(Lifetime), spent
 	return i, nil
 }
 

@@ -31,6 +31,8 @@ type Organisation struct {
 
 	ClosedAt *time.Time // set for good by the provider's deletion
 	ErasedAt *time.Time // when the data of the closed organisation was erased
+
+	LettersUntil time.Time // how far the rate of its invitations is spent, see invitation.Letters
 }
 
 // Closed reports whether the provider has deleted the organisation.

@@ -48,7 +48,7 @@ func someOrg() org.Organisation {
 	o := fresh[id.Org]()
 	return org.Organisation{
 		ID: o, ProviderID: "org_" + string(o), Name: "Łódź & Søn \"A/S\"", Slug: "lodz-son", CreatedAt: at(1), UpdatedAt: at(2),
-		Full: true, Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"}, SlugIssuedAt: at(5),
+		Full: true, Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"}, SlugIssuedAt: at(5), LettersUntil: at(6),
 		CreatedBy: "user_x", CreatedBySeen: identity.Stamp{At: at(4), Rank: identity.RankCreated, Message: "msg_2"},
 	}
 }
@@ -58,6 +58,7 @@ func someInvitation(o id.Org, by id.User) invitation.Invitation {
 	i := fresh[id.Invitation]()
 	return invitation.New(invitation.Invitation{
 		ID: i, Org: o, Email: "Guest." + string(i) + "@Example.com", Role: org.Member, InvitedBy: by, ProviderID: "inv_" + string(i),
+		ResendsUntil: at(6),
 	}, strings.Repeat("0", 28)+string(i), at(5))
 }
 

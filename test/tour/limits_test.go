@@ -38,6 +38,8 @@ func TestTheReadmeSaysTheLimits(t *testing.T) {
 		"Workspaces of an organisation":                   {workspace.MaxWorkspaces},
 		"Members of a team":                               {team.MaxMembers},
 		"Pending invitations of an organisation":          {invitation.MaxPending},
+		"Sending an invitation again":                     {int64(invitation.Resends.Burst), int64(invitation.Resends.Every / time.Minute)},
+		"Letters with invitations of an organisation":     {int64(invitation.Letters.Burst)},
 		"Message of a chat, and each text of its history": {chat.MaxMessage},
 		"Tokens of a member on a day (UTC)": {
 			plan.Free.Limits().DailyTokens, plan.Standard.Limits().DailyTokens, plan.Enterprise.Limits().DailyTokens,

@@ -1,0 +1,37 @@
+package invitation
+
+import (
+	"time"
+
+	"collab/domain/fault"
+)
+
+// Rate is how often something may happen: Burst times at once, and once more
+// every Every.
+type Rate struct {
+	Burst int
+	Every time.Duration
+}
+
+// Rates of letters: how often one invitation is sent again, and how often an
+// organisation sends invitations, new ones and again.
+var (
+	Resends = Rate{3, 10 * time.Minute}
+	Letters = Rate{30, time.Minute}
+)
+
+// Take counts one more at now and returns when all that was counted is past,
+// which is spent the next time; the zero time is of nothing yet. Limited where
+// the rate is used up.
+func (r Rate) Take(spent, now time.Time) (time.Time, error) {
+	if spent.Before(now) {
+		spent = now
+	}
+	next := spent.Add(r.Every)
+	if wait := next.Sub(now) - time.Duration(r.Burst)*r.Every; wait > 0 {
+		limited := fault.New(fault.Limited, "Too many invitations were sent")
+		limited.RetryAfter = int((wait + time.Second - 1) / time.Second)
+		return spent, limited
+	}
+	return next, nil
+}

@@ -1,0 +1,61 @@
+package invitation_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/fault"
+	"collab/domain/invitation"
+)
+
+// A rate is checked against the times that it let through.
+func TestARateLetsSoManyThroughInAnyStretch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := invitation.Rate{Burst: rapid.IntRange(1, 5).Draw(t, "burst"), Every: time.Minute}
+		now, spent := noon, time.Time{}
+		var taken []time.Time
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
+			next, err := r.Take(spent, now)
+			if err == nil {
+				spent, taken = next, append(taken, now)
+				for i, from := range taken {
+					if most := r.Burst + int(now.Sub(from)/r.Every); len(taken)-i > most {
+						t.Fatalf("%d in %s, of at most %d", len(taken)-i, now.Sub(from), most)
+					}
+				}
+				continue
+			}
+			var limited *fault.Error
+			if !errors.As(err, &limited) || limited.Kind != fault.Limited || limited.RetryAfter < 1 {
+				t.Fatalf("it is refused as %v", err)
+			}
+			at := now.Add(time.Duration(limited.RetryAfter) * time.Second)
+			if _, err := r.Take(spent, at); err != nil {
+				t.Fatalf("it is refused again after %d s", limited.RetryAfter)
+			}
+			if _, err := r.Take(spent, at.Add(-time.Second)); err == nil {
+				t.Fatalf("it could have come back before %d s", limited.RetryAfter)
+			}
+		}
+	})
+}
+
+func TestAnInvitationIsSentAgainAtARate(t *testing.T) {
+	i := pending()
+	var err error
+	for range invitation.Resends.Burst {
+		if i, err = i.Resent("again", noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if same, err := i.Resent("once more", noon); !fault.Is(err, fault.Limited) || same.TokenHash != "again" {
+		t.Errorf("beyond the rate: %+v, %v", same, err)
+	}
+	if _, err := i.Resent("later", noon.Add(invitation.Resends.Every)); err != nil {
+		t.Error(err)
+	}
+}
