@@ -103,7 +103,7 @@ func (s *stage) agree(t *testing.T, server connector.AuthServer, client connecto
 	if q.Get("state") != state || q.Get("code") == "" || !strings.HasPrefix(back.String(), redirect+"?") {
 		t.Fatalf("sent back to %s", back)
 	}
-	if err := server.From(q.Get("iss")); err != nil {
+	if err := (connector.Flow{Server: server, Redirect: redirect}).From(redirect, q.Get("iss")); err != nil {
 		t.Fatal(err)
 	}
 	return q.Get("code")

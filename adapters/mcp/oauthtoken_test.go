@@ -599,7 +599,7 @@ func TestAMixedUpAnswerIsNotTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.From(back.Query().Get("iss")); !fault.Is(err, fault.Forbidden) {
+	if err := (connector.Flow{Server: server, Redirect: redirect}).From(redirect, back.Query().Get("iss")); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("got %v", err)
 	}
 }
