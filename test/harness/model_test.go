@@ -512,6 +512,7 @@ func (m *modelled) changeTeam(c *company) {
 		want := first(refused != none, refused, of.kind != team.Standard, fault.Conflict, of.maker != u && !c.manages(u), fault.Forbidden, used, fault.Conflict)
 		if m.wants(u+" deletes the team "+t, err, want) {
 			m.swept(c, u, c.audience(t), func(f *file) bool { return f.team == t })
+			m.regroup(c, u, c.audience(t))
 			delete(c.teams, t)
 		}
 	}

@@ -28,6 +28,7 @@ func TestTheReadmeSaysTheLimits(t *testing.T) {
 		"Tags of a task":                                  {task.MaxTags},
 		"Metadata of a task":                              {task.MaxMetadata},
 		"Tasks in one reordering":                         {tasks.MaxOperands},
+		"Tags of the tasks in one reordering":             {tasks.MaxOperandTags},
 		"Path of a file":                                  {object.MaxPath},
 		"System prompt of a chat":                         {chat.MaxSystem},
 		"Messages of a history":                           {chat.MaxTurns},
