@@ -1,0 +1,441 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/adapters/standardwebhooks"
+	"collab/test/collabd"
+)
+
+// act is a request that the caller's rights are taken from while its body is held.
+// In path and body, $name stands for the id of the record with that name.
+type act struct {
+	path    string
+	body    string // empty: the row takes none; {}: it waits for one only under a key
+	private bool   // it touches the private team, or what is in it
+}
+
+// acts has one of each row that asks for a token, and of the one that takes it in
+// its body.
+var acts = map[string]act{
+	"POST /api/v1/auth/refresh":             {path: "/auth/refresh", body: `{"token":"$token"}`},
+	"GET /api/v1/auth/me":                   {path: "/auth/me"},
+	"GET /api/v1/auth/sessions":             {path: "/auth/sessions"},
+	"DELETE /api/v1/auth/sessions":          {path: "/auth/sessions"},
+	"DELETE /api/v1/auth/sessions/{id}":     {path: "/auth/sessions/$task"},
+	"POST /api/v1/auth/onboarding-complete": {path: "/auth/onboarding-complete", body: `{}`},
+	"POST /api/v1/auth/seed-onboarding":     {path: "/auth/seed-onboarding", body: `{}`},
+
+	"GET /api/v1/org/members":                 {path: "/org/members"},
+	"PATCH /api/v1/org/members/{userId}/role": {path: "/org/members/$carl/role", body: `{"role":"VIEWER"}`},
+	"DELETE /api/v1/org/members/{userId}":     {path: "/org/members/$carl"},
+	"GET /api/v1/org/invites":                 {path: "/org/invites"},
+	"POST /api/v1/org/invite":                 {path: "/org/invite", body: `{"email":"erin@example.com","role":"MEMBER"}`},
+	"POST /api/v1/org/invite/{id}/resend":     {path: "/org/invite/$invitation/resend", body: `{}`},
+	"DELETE /api/v1/org/invite/{id}":          {path: "/org/invite/$invitation"},
+	"GET /api/v1/org/audit":                   {path: "/org/audit"},
+
+	"GET /api/v1/tasks":               {path: "/tasks?workspaceId=$workspace", private: true},
+	"POST /api/v1/tasks":              {path: "/tasks", body: `{"title":"late","workspaceId":"$workspace"}`, private: true},
+	"POST /api/v1/tasks/reorder":      {path: "/tasks/reorder", body: `{"taskIds":["$other","$task"]}`, private: true},
+	"POST /api/v1/tasks/reprioritize": {path: "/tasks/reprioritize", body: `{"changes":[{"taskId":"$task","priority":"LOW","reason":"late"}]}`, private: true},
+	"GET /api/v1/tasks/{id}":          {path: "/tasks/$task", private: true},
+	"PATCH /api/v1/tasks/{id}":        {path: "/tasks/$task", body: `{"title":"late"}`, private: true},
+	"DELETE /api/v1/tasks/{id}":       {path: "/tasks/$task", private: true},
+	"GET /api/v1/tasks/{id}/history":  {path: "/tasks/$task/history", private: true},
+
+	"GET /api/v1/teams":                          {path: "/teams"},
+	"POST /api/v1/teams":                         {path: "/teams", body: `{"name":"Late"}`},
+	"GET /api/v1/teams/{id}":                     {path: "/teams/$team", private: true},
+	"PATCH /api/v1/teams/{id}":                   {path: "/teams/$team", body: `{"name":"Late"}`, private: true},
+	"DELETE /api/v1/teams/{id}":                  {path: "/teams/$team", private: true},
+	"GET /api/v1/teams/{id}/members":             {path: "/teams/$team/members", private: true},
+	"POST /api/v1/teams/{id}/members":            {path: "/teams/$team/members", body: `{"userId":"$ada"}`, private: true},
+	"DELETE /api/v1/teams/{id}/members/{userId}": {path: "/teams/$team/members/$ben", private: true},
+
+	"GET /api/v1/workspaces":            {path: "/workspaces?teamId=$team", private: true},
+	"POST /api/v1/workspaces":           {path: "/workspaces", body: `{"name":"Late","teamId":"$team"}`, private: true},
+	"PUT /api/v1/workspaces/order":      {path: "/workspaces/order", body: `{"order":["$workspace"]}`, private: true},
+	"GET /api/v1/workspaces/{id}":       {path: "/workspaces/$workspace", private: true},
+	"PATCH /api/v1/workspaces/{id}":     {path: "/workspaces/$workspace", body: `{"name":"Late"}`, private: true},
+	"DELETE /api/v1/workspaces/{id}":    {path: "/workspaces/$workspace", private: true},
+	"POST /api/v1/workspaces/{id}/move": {path: "/workspaces/$workspace/move", body: `{"targetTeamId":"$shared"}`, private: true},
+
+	"GET /api/v1/sync/profile":                                   {path: "/sync/profile"},
+	"PUT /api/v1/sync/profile":                                   {path: "/sync/profile", body: `{"late":true}`},
+	"GET /api/v1/sync/org-onboarding":                            {path: "/sync/org-onboarding"},
+	"PUT /api/v1/sync/org-onboarding":                            {path: "/sync/org-onboarding", body: `{"late":true}`},
+	"GET /api/v1/sync/memory/{scope}":                            {path: "/sync/memory/org"},
+	"PUT /api/v1/sync/memory/{scope}":                            {path: "/sync/memory/org", body: `{"content":"late"}`},
+	"GET /api/v1/sync/memory/workspace/{workspaceId}":            {path: "/sync/memory/workspace/$workspace", private: true},
+	"GET /api/v1/sync/memory/workspace/{workspaceId}/{fileName}": {path: "/sync/memory/workspace/$workspace/notes.md", private: true},
+	"PUT /api/v1/sync/memory/workspace/{workspaceId}/{fileName}": {path: "/sync/memory/workspace/$workspace/notes.md", body: `{"content":"late"}`, private: true},
+	"GET /api/v1/sync/files":                                     {path: "/sync/files?workspaceId=$workspace", private: true},
+	"POST /api/v1/sync/files":                                    {path: "/sync/files", body: "late", private: true},
+	"GET /api/v1/sync/files/{id}":                                {path: "/sync/files/$file", private: true},
+	"PUT /api/v1/sync/files/{id}":                                {path: "/sync/files/$file", body: "late", private: true},
+	"DELETE /api/v1/sync/files/{id}":                             {path: "/sync/files/$file", private: true},
+	"GET /api/v1/sync/manifest":                                  {path: "/sync/manifest"},
+	"GET /api/v1/sync/changes":                                   {path: "/sync/changes"},
+
+	"POST /api/v1/chat":  {path: "/chat", body: `{"message":"late"}`},
+	"GET /api/v1/models": {path: "/models"},
+
+	"GET /api/v1/billing/status":       {path: "/billing/status"},
+	"GET /api/v1/billing/subscription": {path: "/billing/subscription"},
+	"POST /api/v1/billing/trial":       {path: "/billing/trial", body: `{}`},
+	"POST /api/v1/billing/checkout":    {path: "/billing/checkout", body: `{"plan":"PREMIUM"}`},
+	"POST /api/v1/billing/portal":      {path: "/billing/portal", body: `{}`},
+	"POST /api/v1/billing/downgrade":   {path: "/billing/downgrade", body: `{}`},
+	"GET /api/v1/metering/org":         {path: "/metering/org"},
+	"GET /api/v1/metering/user":        {path: "/metering/user"},
+	"GET /api/v1/metering/quota":       {path: "/metering/quota"},
+
+	"GET /api/v1/connectors":                           {path: "/connectors"},
+	"POST /api/v1/connectors":                          {path: "/connectors", body: `{"providerId":"time"}`},
+	"GET /api/v1/connectors/{instanceId}/credentials":  {path: "/connectors/$connector/credentials"},
+	"POST /api/v1/connectors/{instanceId}/credentials": {path: "/connectors/$connector/credentials", body: `{"credentials":{"apiKey":"late"}}`},
+	"DELETE /api/v1/connectors/{instanceId}":           {path: "/connectors/$connector"},
+	"POST /api/v1/mcp-oauth/start":                     {path: "/mcp-oauth/start", body: `{"instanceId":"$connector"}`},
+	"GET /api/v1/mcp-oauth/poll":                       {path: "/mcp-oauth/poll?state=none"},
+
+	"POST /api/v1/updates":                      {path: "/updates", body: `{"version":"2.0.0","platform":"LINUX","arch":"X64","downloadUrl":"https://example.com/b.zip"}`},
+	"PATCH /api/v1/updates/{id}":                {path: "/updates/$release", body: `{"releaseNotes":"late"}`},
+	"GET /api/v1/updates/releases":              {path: "/updates/releases"},
+	"GET /api/v1/updates/releases/{id}/rollout": {path: "/updates/releases/$release/rollout?clientIds=c"},
+	"GET /api/v1/updates/adoption":              {path: "/updates/adoption"},
+}
+
+// pending is a request of which the last byte is missing.
+type pending struct {
+	net.Conn
+	answers *bufio.Reader
+	name    string
+	sent    string // all of it
+}
+
+// withdrawal takes rights from ada.
+type withdrawal struct {
+	name   string
+	role   string                         // ada's before
+	tried  func(guard string, a act) bool // the rows that it takes from her
+	change func(t *testing.T, w *withdrawn)
+}
+
+// withdrawn is the organisation of one withdrawal.
+type withdrawn struct {
+	server         *collabd.Server
+	db             *sql.DB
+	ada, ben       collabd.Client // who is tried, and an owner
+	again          collabd.Client // ada in another session
+	provider, team string         // the organisation's id at the identity provider, and the private team
+}
+
+var withdrawals = []withdrawal{
+	{"removal", "owner", func(string, act) bool { return true }, func(t *testing.T, w *withdrawn) {
+		w.ben.Must(t, 200, "DELETE", "/org/members/"+w.ada.User, nil, nil)
+	}},
+	{"demotion", "owner", func(guard string, _ act) bool {
+		return slices.Contains([]string{"writer", "manager", "owner"}, guard)
+	}, func(t *testing.T, w *withdrawn) {
+		w.ben.Must(t, 200, "PATCH", "/org/members/"+w.ada.User+"/role", map[string]string{"role": "VIEWER"}, nil)
+	}},
+	{"team", "member", func(_ string, a act) bool { return a.private }, func(t *testing.T, w *withdrawn) {
+		w.ben.Must(t, 200, "DELETE", "/teams/"+w.team+"/members/"+w.ada.User, nil, nil)
+	}},
+	{"closure", "owner", func(string, act) bool { return true }, func(t *testing.T, w *withdrawn) {
+		now := time.Now()
+		body := fmt.Appendf(nil, `{"object":"event","type":"organization.deleted","timestamp":%d,"data":{"object":"organization","id":%q,"deleted":true}}`, now.UnixMilli(), w.provider)
+		signature, err := standardwebhooks.Sign(webhookSecret, "msg_closed", now, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := send(t, collabd.Client{Base: w.server.URL}, "POST", "/auth/webhook", int64(len(body)), bytes.NewReader(body),
+			"Content-Type: application/json", "svix-id: msg_closed", fmt.Sprint("svix-timestamp: ", now.Unix()), "svix-signature: "+signature)
+		if a.StatusCode != 200 {
+			t.Fatalf("the webhook is answered with %d", a.StatusCode)
+		}
+	}},
+	{"session", "owner", func(string, act) bool { return true }, func(t *testing.T, w *withdrawn) {
+		w.again.Must(t, 200, "DELETE", "/auth/sessions", nil, nil)
+	}},
+}
+
+// forms are the requests of an act, as they are sent, by what is special in each.
+func (a act) forms(row string, of collabd.Client, ids *strings.Replacer, key string) (all []pending) {
+	method, _, _ := strings.Cut(row, " ")
+	form := func(name, path, contentType, body string, keyed bool) {
+		head := method + " /api/v1" + ids.Replace(path) + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + of.Token + "\r\n"
+		if keyed {
+			head += "Idempotency-Key: " + key + "-" + name + "\r\n"
+			name += ", with a key"
+		}
+		if body = ids.Replace(body); body == "{}" && !keyed {
+			body = ""
+		}
+		if body != "" {
+			head += fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n", contentType, len(body))
+		}
+		all = append(all, pending{name: row + name, sent: head + "\r\n" + body})
+	}
+	for _, keyed := range []bool{false, true} {
+		if keyed && method != "POST" {
+			break
+		}
+		if !strings.HasPrefix(a.path, "/sync/files") || a.body == "" {
+			form("", a.path, "application/json", a.body, keyed)
+			continue
+		}
+		query, inForm, inJSON := "", "", ""
+		if method == "POST" {
+			query = "?path=late&workspaceId=$workspace"
+			inForm = "\r\n--b\r\nContent-Disposition: form-data; name=\"path\"\r\n\r\nlate\r\n--b\r\nContent-Disposition: form-data; name=\"workspaceId\"\r\n\r\n$workspace"
+			inJSON = `,"path":"late","workspaceId":"$workspace"`
+		}
+		form(" raw", a.path+query, "application/octet-stream", a.body, keyed)
+		form(" form", a.path, "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n"+a.body+inForm+"\r\n--b--", keyed)
+		form(" json", a.path, "application/json", `{"content":"`+a.body+`"`+inJSON+`}`, keyed)
+	}
+	return all
+}
+
+// hold sends all but the last byte once the server waits for the body, so that the
+// request was admitted. It reports whether it waits.
+func (h *pending) hold(conn net.Conn) (bool, error) {
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	h.Conn, h.answers = conn, bufio.NewReader(conn)
+	head, body, _ := strings.Cut(h.sent, "\r\n\r\n")
+	if _, err := io.WriteString(conn, head+"\r\n\r\n"); err != nil {
+		return false, err
+	}
+	first, err := h.answers.Peek(len("HTTP/1.1 100"))
+	if err != nil || !strings.HasSuffix(string(first), " 100") {
+		return false, err
+	}
+	if _, err := http.ReadResponse(h.answers, nil); err != nil {
+		return false, err
+	}
+	_, err = io.WriteString(conn, body[:len(body)-1])
+	return true, err
+}
+
+// end sends the last byte and returns the answer.
+func (h *pending) end() (int, string, error) {
+	if _, err := io.WriteString(h.Conn, h.sent[len(h.sent)-1:]); err != nil {
+		return 0, "", err
+	}
+	return h.answer()
+}
+
+func (h *pending) answer() (int, string, error) {
+	a, err := http.ReadResponse(h.answers, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(a.Body, 1000))
+	return a.StatusCode, string(body), err
+}
+
+// fresh sends all of a request on a new connection and returns the answer.
+func (h *pending) fresh(conn net.Conn) (int, string, error) {
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	again := pending{Conn: conn, answers: bufio.NewReader(conn)}
+	sent := strings.ReplaceAll(strings.Replace(h.sent, "Expect: 100-continue\r\n", "", 1), "Idempotency-Key: ", "Idempotency-Key: fresh-")
+	if _, err := io.WriteString(conn, sent); err != nil {
+		return 0, "", err
+	}
+	return again.answer()
+}
+
+// refused reports whether an answer is a refusal, or says that nothing is there.
+func refused(status int, body string) bool {
+	switch status {
+	case 401, 403, 404:
+		return true
+	case 400:
+		return strings.Contains(body, "that you can see")
+	}
+	return body == "[]\n"
+}
+
+// notActs are the tables that are no act's: what is remembered of requests, and names
+// of contents that were refused, which are collected later.
+var notActs = []string{"sessions", "replays", "blob_names"}
+
+// records returns what all other tables have.
+func records(t *testing.T, db *sql.DB) map[string][]string {
+	t.Helper()
+	read := func(query string) (all []string) {
+		rows, err := db.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		columns, err := rows.Columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			values, into := make([]any, len(columns)), make([]any, len(columns))
+			for i := range values {
+				into[i] = &values[i]
+			}
+			if err := rows.Scan(into...); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, strings.Trim(fmt.Sprint(values), "[]"))
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(all)
+		return all
+	}
+	found := map[string][]string{}
+	for _, table := range read("SELECT name FROM sqlite_master WHERE type = 'table'") {
+		if !slices.Contains(notActs, table) {
+			found[table] = read("SELECT * FROM " + table)
+		}
+	}
+	return found
+}
+
+// guards returns the guard of each row of docs/routes.md.
+func guards(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/routes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 3 && strings.HasPrefix(cells[1], "`/") {
+			found[cells[0]+" "+strings.Trim(cells[1], "`")] = cells[2]
+		}
+	}
+	return found
+}
+
+// TestRightsAreThoseOfTheActOnEveryRow takes rights from a caller while the bodies of
+// requests to every row are held: their answers are those of new requests, and
+// nothing has changed.
+func TestRightsAreThoseOfTheActOnEveryRow(t *testing.T) {
+	guards := guards(t)
+	for row, guard := range guards {
+		if _, known := acts[row]; !known && slices.Contains([]string{"caller", "member", "writer", "manager", "owner"}, guard) {
+			t.Errorf("%s (%s) is not tried", row, guard)
+		}
+	}
+	for row := range acts {
+		if guards[row] == "" {
+			t.Errorf("%s is no row", row)
+		}
+	}
+	s := collabd.Start(t, "COLLAB_ADMIN_SECRET="+adminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+webhookSecret)
+	db, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	for n, way := range withdrawals {
+		t.Run(way.name, func(t *testing.T) { way.try(t, s, db, guards, n) })
+	}
+}
+
+func (way withdrawal) try(t *testing.T, s *collabd.Server, db *sql.DB, guards map[string]string, n int) {
+	name := "Sweep " + way.name
+	w := &withdrawn{server: s, db: db, ben: s.SignIn(t, "ben@example.com", name, "owner"), ada: s.SignIn(t, "ada@example.com", name, way.role), again: s.SignIn(t, "ada@example.com", name, way.role)}
+	carl := s.SignIn(t, "carl@example.com", name, "member")
+	made := func(path string, body map[string]any) string {
+		t.Helper()
+		var r struct{ ID string }
+		w.ben.Must(t, 201, "POST", path, body, &r)
+		return r.ID
+	}
+	if err := db.QueryRowContext(t.Context(), "SELECT provider_id FROM organisations WHERE id = ?", w.ada.Org).Scan(&w.provider); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, w.ben, "PREMIUM") // which may invite
+	// The first team is the one that everybody is in; ada's act to seed is not the first.
+	w.ben.Must(t, 200, "POST", "/auth/seed-onboarding", nil, nil)
+	var teams []struct{ ID string }
+	w.ben.Must(t, 200, "GET", "/teams", nil, &teams)
+	w.team = made("/teams", map[string]any{"name": "Private"})
+	w.ben.Must(t, 200, "POST", "/teams/"+w.team+"/members", map[string]any{"userId": w.ada.User}, nil)
+	workspace := made("/workspaces", map[string]any{"name": "Private", "teamId": w.team})
+	task := func() string { return made("/tasks", map[string]any{"title": "early", "workspaceId": workspace}) }
+	w.ben.Must(t, 200, "PUT", "/sync/memory/workspace/"+workspace+"/notes.md", map[string]any{"content": "early"}, nil)
+	ids := strings.NewReplacer("$token", w.ada.Token, "$ada", w.ada.User, "$ben", w.ben.User, "$carl", carl.User, "$team", w.team, "$shared", teams[0].ID,
+		"$workspace", workspace, "$task", task(), "$other", task(),
+		"$file", made("/sync/files", map[string]any{"path": "early", "content": "early", "workspaceId": workspace}),
+		"$connector", made("/connectors", map[string]any{"providerId": "brave-search"}),
+		"$invitation", made("/org/invite", map[string]any{"email": "dora@example.com", "role": "MEMBER"}),
+		"$release", made("/updates", map[string]any{"version": fmt.Sprintf("1.0.%d", n), "platform": "LINUX", "arch": "X64", "downloadUrl": "https://example.com/a.zip"}))
+	grant(t, w.ben, "FREE") // whose trial may begin
+	w.ada.Must(t, 200, "GET", "/auth/me", nil, nil)
+
+	var all []pending
+	for row, a := range acts {
+		if way.tried(guards[row], a) {
+			all = append(all, a.forms(row, w.ada, ids, way.name+fmt.Sprint(len(all)))...)
+		}
+	}
+	waiting := 0
+	for i := range all {
+		h := &all[i]
+		if !strings.Contains(h.sent, "Expect: ") {
+			continue
+		}
+		if waits, err := h.hold(dial(t, s)); err != nil || !waits {
+			t.Errorf("%s does not wait for its body: %v", h.name, err)
+			h.Conn = nil
+			continue
+		}
+		waiting++
+	}
+	way.change(t, w)
+	before := records(t, db)
+	var ends sync.WaitGroup
+	for _, h := range all {
+		conn := dial(t, s)
+		ends.Go(func() {
+			status, body, err := h.fresh(conn)
+			if err != nil || !refused(status, body) {
+				t.Errorf("%s: a new request is answered with %d %s, %v", h.name, status, body, err)
+			}
+			if h.Conn == nil {
+				return
+			}
+			if late, said, err := h.end(); err != nil || late != status || said != body {
+				t.Errorf("%s: the held request is answered with %d %s, %v instead of %d %s", h.name, late, said, err, status, body)
+			}
+		})
+	}
+	ends.Wait()
+	after := records(t, db)
+	for table, rows := range after {
+		for _, row := range rows {
+			if !slices.Contains(before[table], row) {
+				t.Errorf("%s has %.300s", table, row)
+			}
+		}
+		if len(rows) != len(before[table]) {
+			t.Errorf("%s has %d rows instead of %d", table, len(rows), len(before[table]))
+		}
+	}
+	t.Logf("%d requests, %d of them held", len(all), waiting)
+}
