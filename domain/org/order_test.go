@@ -3,6 +3,7 @@ package org_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"collab/domain/identity"
 	"collab/domain/org"
@@ -19,7 +20,7 @@ type message struct {
 }
 
 // someMessage draws an event of the number n, which no other event has, or a
-// token. Times are few, so that many are equal.
+// token, which no other token is as old as. Times are few, so that many are equal.
 func someMessage(t *rapid.T, n int) message {
 	minute := rapid.IntRange(1, 6).Draw(t, "minute")
 	text := func(what string) string { return rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, what) }
@@ -37,7 +38,7 @@ func someMessage(t *rapid.T, n int) message {
 	message.about = fmt.Sprintf("%s at %d: %+v, slug %q, role %q", kind, minute, user, slug, role)
 	switch kind {
 	case "token":
-		c := identity.Claims{Name: user.Name, Email: user.Email, AvatarURL: user.AvatarURL, OrgSlug: slug, OrgRole: role, IssuedAt: s.At}
+		c := identity.Claims{Name: user.Name, Email: user.Email, AvatarURL: user.AvatarURL, OrgSlug: slug, OrgRole: role, IssuedAt: s.At.Add(time.Duration(n) * time.Second)}
 		message.user = func(u org.User) org.User { return u.Presented(c, identity.UserFacts{}, noon) }
 		message.org = func(x org.Organisation) org.Organisation { return x.Presented(c, "", "", noon) }
 		message.member = func(m org.Membership) org.Membership {

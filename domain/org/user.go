@@ -121,8 +121,8 @@ func (u User) Erased(now time.Time) User {
 }
 
 // presented is a text that tokens bring, with the time of issue of the token
-// that it comes from, zero when it comes from elsewhere. Of two tokens of the
-// same time the one with the greater text counts, so that their order does not.
+// that it comes from, zero when it comes from elsewhere. Of two tokens of the same
+// second the one that was presented last counts: neither is older.
 type presented struct {
 	text   *string
 	issued *time.Time
@@ -131,7 +131,7 @@ type presented struct {
 // present takes over what a token says, unless it says nothing or is older than
 // the one that the text comes from.
 func (p presented) present(said string, issued time.Time) {
-	if said != "" && (issued.After(*p.issued) || issued.Equal(*p.issued) && said > *p.text) {
+	if said != "" && !issued.Before(*p.issued) {
 		*p.text, *p.issued = said, issued
 	}
 }
