@@ -17,7 +17,7 @@ type Rate struct {
 // organisation sends invitations, new ones and again.
 var (
 	Resends = Rate{3, 10 * time.Minute}
-	Letters = Rate{30, time.Minute}
+	Letters = Rate{200, time.Minute}
 )
 
 // Take counts one more at now and returns when all that was counted is past,
