@@ -539,3 +539,39 @@ func TestNothingThatIsKeptCanBeGuessed(t *testing.T) {
 	}
 	refused(t, send(a, withKey("k", `{"password":"hunter3"}`)), http.StatusUnprocessableEntity)
 }
+
+func TestARepetitionOfWhatCannotBeReadAnyMoreIsAConflict(t *testing.T) {
+	sealer := func() *vault.Vault {
+		text, err := vault.Generate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := vault.New(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	calls := 0
+	a, j := keyed(t, func(c *call) error {
+		calls++
+		return c.succeed()
+	})
+	now, claims, before := &clock{time.Unix(1_800_000_000, 0)}, &counter{}, sealer()
+	a.Idempotency = idempotency.New(replaying{j}, before, now, claims)
+	if w := send(a, withKey("k", "{}")); w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	a.Idempotency = idempotency.New(replaying{j}, sealer(), now, claims)
+	refused(t, send(a, withKey("k", "{}")), http.StatusConflict)
+
+	a.Idempotency = idempotency.New(replaying{j}, before, now, claims)
+	for key, record := range j.records {
+		record.Fingerprint = strings.Repeat("0", 64) // a plain digest
+		j.records[key] = record
+	}
+	refused(t, send(a, withKey("k", "{}")), http.StatusConflict)
+	if calls != 1 {
+		t.Errorf("%d calls", calls)
+	}
+}

@@ -39,8 +39,9 @@ type Attempt struct {
 }
 
 // Begin claims the key for a request, or finds its answer. The key belongs to
-// the caller and the route. Conflict while the first request still runs;
-// Mismatch when the key came with another request before.
+// the caller and the route. Conflict while the first request still runs, and when it
+// was noted with a key or in a form that is no longer known; Mismatch when the key
+// came with another request before.
 func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fingerprint [32]byte) (*Attempt, error) {
 	digest := sha256.New()
 	for _, part := range []string{caller, route, key} {
@@ -65,7 +66,7 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	sealed, _ = hex.DecodeString(got.Fingerprint)
 	first, err := s.sealer.Open(sealed, fingerprintContext(got.Key))
 	if err != nil {
-		return nil, err
+		return nil, unreadable(err)
 	}
 	switch {
 	case !bytes.Equal(first, fingerprint[:]):
@@ -75,9 +76,15 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	}
 	answer, err := s.sealer.Open(got.Answer, []byte(got.Key))
 	if err != nil {
-		return nil, err
+		return nil, unreadable(err)
 	}
 	return &Attempt{of: s, record: got, answer: answer}, nil
+}
+
+// unreadable refuses a repetition whose first request cannot be read: it may have been
+// carried out, so this one is not.
+func unreadable(err error) error {
+	return fault.Wrap(fault.Conflict, err, "What was kept of the first request with this Idempotency-Key cannot be read any more")
 }
 
 // fingerprintContext is what a fingerprint is sealed with, which is not what the
