@@ -41,12 +41,14 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 	var running sync.WaitGroup
 	fast := fastpath.New(h, fastpath.Options{Path: httpapi.CheckPath, Headers: httpapi.CheckHeaders()})
 	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: limiter.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)
 			defer running.Done()
 			fast.ServeHTTP(w, r)
-		}),
-		ConnContext:       fast.ConnContext,
+		})),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return fast.ConnContext(limiter.ConnContext(ctx, c), c)
+		},
 		ConnState:         limiter.ConnState,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,

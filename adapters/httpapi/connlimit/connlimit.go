@@ -27,6 +27,7 @@ const (
 	refuseTime  = 500 * time.Millisecond // for telling one
 	headSize    = 8 << 10                // of a request's headers, beyond which they are large
 	maxLarge    = 256                    // requests with large headers at once
+	writeSize   = 64 << 10               // of an answer, of which a client has patience for each part
 )
 
 // A refused connection is told so before it has asked for anything.
@@ -184,12 +185,13 @@ func (l *Limiter) evict(set map[*conn]struct{}, n int) []*conn {
 	}
 	var idle, slow []candidate
 	for c := range set {
-		since := c.waiting.Load()
-		switch {
-		case since == 0:
-		case c.idle():
-			idle = append(idle, candidate{c, since})
-		case l.now()-since >= int64(patience):
+		waiting := c.waiting.Load()
+		if waiting != 0 && c.idle() {
+			idle = append(idle, candidate{c, waiting})
+			continue
+		}
+		since := earliest(waiting, c.writing.Load(), c.streams.waitingSince())
+		if since != 0 && l.now()-since >= int64(patience) {
 			slow = append(slow, candidate{c, since})
 		}
 	}
@@ -253,17 +255,33 @@ func (l *Limiter) refuse(c net.Conn) {
 // ConnState notes what a connection of the listener's does now. Others, such as
 // those that wrap one, are asked for it by their method NetConn.
 func (l *Limiter) ConnState(of net.Conn, state http.ConnState) {
+	if c := limited(of); c != nil {
+		c.become(state)
+	}
+}
+
+// limited returns the listener's connection within another, nil where there is none.
+func limited(of net.Conn) *conn {
 	for {
 		if c, ok := of.(*conn); ok {
-			c.become(state)
-			return
+			return c
 		}
 		wrapper, ok := of.(interface{ NetConn() net.Conn })
 		if !ok {
-			return
+			return nil
 		}
 		of = wrapper.NetConn()
 	}
+}
+
+// earliest returns the least of times that are not 0, else 0.
+func earliest(times ...int64) (first int64) {
+	for _, t := range times {
+		if t != 0 && (first == 0 || t < first) {
+			first = t
+		}
+	}
+	return first
 }
 
 // conn is a connection that counts until it is closed.
@@ -273,15 +291,19 @@ type conn struct {
 	network netip.Prefix // what it counts for; zero: nothing
 
 	state   atomic.Int32 // an http.ConnState
-	waiting atomic.Int64 // since when it waits for its client, as of Limiter.now; 0: it does not
+	waiting atomic.Int64 // since when it waits for its client to send, as of Limiter.now; 0: it does not
+	writing atomic.Int64 // since when it waits for its client to take a part of an answer; 0: it does not
+	streams streams      // of HTTP/2
 	head    atomic.Int64 // bytes that came of a request before it was handled
 	large   atomic.Bool  // they are more than headSize
-	timed   atomic.Bool  // reading has a deadline, of a connection that was taken over
+	closed  atomic.Bool
+	timed   atomic.Bool // reading has a deadline, of a connection that was taken over
 }
 
 func (c *conn) become(state http.ConnState) {
 	c.state.Store(int32(state))
 	c.timed.Store(false)
+	c.streams.ended.Store(0)
 	if state != http.StateActive { // whose headers are still in use
 		c.endHead()
 	}
@@ -336,6 +358,9 @@ func (c *conn) readHead(b []byte) (int, error) {
 	select {
 	case c.limiter.large <- struct{}{}:
 		c.large.Store(true)
+		if c.closed.Load() { // by another goroutine than the one that reads, as HTTP/2 does
+			c.endHead()
+		}
 		return n, err
 	default:
 		c.limiter.refused.Add(1)
@@ -358,11 +383,25 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write sends in parts, so that a client that takes a long answer is not slow.
+func (c *conn) Write(b []byte) (n int, err error) {
+	defer c.writing.Store(0)
+	for {
+		part := b[n:min(len(b), n+writeSize)]
+		c.writing.Store(c.limiter.now())
+		sent, err := c.Conn.Write(part)
+		if n += sent; err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
 // Close closes the connection, which counts no more.
 func (c *conn) Close() error {
 	c.limiter.mu.Lock()
 	c.limiter.remove(c)
 	c.limiter.mu.Unlock()
+	c.closed.Store(true)
 	c.endHead()
 	return c.Conn.Close()
 }

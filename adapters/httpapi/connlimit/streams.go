@@ -1,0 +1,151 @@
+package connlimit
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// streams are the requests of a connection of HTTP/2 that are being handled. Such a
+// connection waits for its client when each of them does: their bodies and windows do
+// not show in what the connection reads and writes.
+type streams struct {
+	mu    sync.Mutex
+	open  map[*stream]struct{} // guarded by mu
+	ended atomic.Int64         // when one of them ended whose answer may still go out; 0: none did
+}
+
+// waitingSince returns the time, as of Limiter.now, since which one of the streams
+// waits for the client where all do, else 0.
+func (s *streams) waitingSince() (since int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) == 0 {
+		return s.ended.Load()
+	}
+	for one := range s.open {
+		at := earliest(one.reading, one.writing)
+		if at == 0 {
+			return 0
+		}
+		since = earliest(since, at)
+	}
+	return since
+}
+
+type connKey struct{}
+
+// ConnContext is for http.Server: Handler finds the connection in it.
+func (l *Limiter) ConnContext(ctx context.Context, of net.Conn) context.Context {
+	if c := limited(of); c != nil {
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	return ctx
+}
+
+// Handler returns a handler that notes what requests of HTTP/2 wait for, and ends
+// those with large headers that are too many.
+func (l *Limiter) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := r.Context().Value(connKey{}).(*conn)
+		if !ok || r.ProtoMajor != 2 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		c.endHead() // from here on the stream's count
+		if headLength(r) > headSize {
+			select {
+			case l.large <- struct{}{}:
+				defer func() { <-l.large }()
+			default:
+				l.refused.Add(1)
+				panic(http.ErrAbortHandler)
+			}
+		}
+		s := &stream{ResponseWriter: w, conn: c}
+		s.begin()
+		defer s.end()
+		next.ServeHTTP(s, r)
+	})
+}
+
+// headLength is about how many bytes the headers of a request have.
+func headLength(r *http.Request) int {
+	n := len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	return n
+}
+
+// stream is a request of HTTP/2 that is being handled, and its answer.
+type stream struct {
+	http.ResponseWriter
+	conn *conn
+
+	reading int64 // guarded by conn.streams.mu: since when its body is awaited; 0: it is not
+	writing int64 // guarded by conn.streams.mu: since when a part of its answer goes out; 0: none does
+}
+
+func (s *stream) begin() {
+	all := &s.conn.streams
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.open == nil {
+		all.open = map[*stream]struct{}{}
+	}
+	all.open[s] = struct{}{}
+}
+
+func (s *stream) end() {
+	all := &s.conn.streams
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.open, s)
+	all.ended.Store(s.conn.limiter.now())
+}
+
+// note sets one of the stream's times to now, or to 0.
+func (s *stream) note(at *int64, waits bool) {
+	s.conn.streams.mu.Lock()
+	defer s.conn.streams.mu.Unlock()
+	*at = 0
+	if waits {
+		*at = s.conn.limiter.now()
+	}
+}
+
+// SetReadDeadline sets when reading the body ends: it is awaited as long as there is
+// a deadline, as in conn.
+func (s *stream) SetReadDeadline(t time.Time) error {
+	s.note(&s.reading, !t.IsZero())
+	return http.NewResponseController(s.ResponseWriter).SetReadDeadline(t)
+}
+
+// Write sends a part of the answer.
+func (s *stream) Write(b []byte) (n int, err error) {
+	defer s.note(&s.writing, false)
+	for {
+		part := b[n:min(len(b), n+writeSize)]
+		s.note(&s.writing, true)
+		sent, err := s.ResponseWriter.Write(part)
+		if n += sent; err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
+// FlushError sends what is buffered of the answer.
+func (s *stream) FlushError() error {
+	s.note(&s.writing, true)
+	defer s.note(&s.writing, false)
+	return http.NewResponseController(s.ResponseWriter).Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (s *stream) Unwrap() http.ResponseWriter { return s.ResponseWriter }
