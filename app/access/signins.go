@@ -34,10 +34,7 @@ type ongoing struct {
 func (a *Access) ongoing(ctx context.Context, s id.Session, o id.Org, epoch int64) error {
 	was, known := a.sessions.get(s)
 	if !known || o == "" || was.org != o || was.epoch != epoch {
-		stored, err := a.Store.Journal().Sessions().Get(ctx, s)
-		if err == nil && stored.Ended {
-			err = fault.Missing("Session")
-		}
+		stored, err := unended(ctx, a.Store, s)
 		if err != nil {
 			return err
 		}
@@ -53,6 +50,15 @@ func (a *Access) ongoing(ctx context.Context, s id.Session, o id.Org, epoch int6
 		a.uses.note(s, now)
 	}
 	return nil
+}
+
+// unended returns a session by r's records: NotFound when it ended or is not known.
+func unended(ctx context.Context, r ports.Records, s id.Session) (session.Session, error) {
+	stored, err := r.Journal().Sessions().Get(ctx, s)
+	if err == nil && stored.Ended {
+		err = fault.Missing("Session")
+	}
+	return stored, err
 }
 
 // attend is ongoing for a token: Unauthenticated when its session ended. A token

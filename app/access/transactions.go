@@ -38,6 +38,13 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 			if is, err = observe(ctx, r, in, seat{actor.Org, actor.User}, epoch); err != nil {
 				return err
 			}
+			if actor.Session != "" {
+				if _, err := unended(ctx, r, actor.Session); fault.Is(err, fault.NotFound) {
+					return badToken(err)
+				} else if err != nil {
+					return err
+				}
+			}
 			is = is.From(actor)
 		}
 		return fn(r, is)

@@ -206,6 +206,37 @@ func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestATransactionSeesThatTheSessionHasEnded(t *testing.T) {
+	c := core(t)
+	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
+	actor, err := use(t, a, signIn(t, a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := use(t, a, signIn(t, a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.EndSession(t.Context(), other, actor.Session); err != nil {
+		t.Fatal(err)
+	}
+	for name, transaction := range map[string]func(context.Context, org.Actor, func(ports.Records, org.Actor) error) error{"locked": a.Locked, "atomic": a.Atomic} {
+		ran := func(actor org.Actor) (kept bool, err error) {
+			err = transaction(t.Context(), actor, func(ports.Records, org.Actor) error {
+				kept = true
+				return nil
+			})
+			return kept && err == nil, err
+		}
+		if kept, err := ran(actor); kept || !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("%s: an ended session: %t, %v", name, kept, err)
+		}
+		if kept, err := ran(other); !kept || err != nil {
+			t.Errorf("%s: the other session: %t, %v", name, kept, err)
+		}
+	}
+}
+
 func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
