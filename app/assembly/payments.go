@@ -16,6 +16,7 @@ import (
 
 	"collab/adapters/devpay"
 	"collab/adapters/stripepay"
+	"collab/app/access"
 	"collab/app/billing"
 	"collab/domain/plan"
 	"collab/ports"
@@ -153,12 +154,13 @@ type billingNeeds struct {
 	Clock    ports.Clock
 	IDs      ports.IDs
 	Log      *slog.Logger
+	Access   *access.Access
 }
 
 func newBilling(lc fx.Lifecycle, n billingNeeds) *billing.Billing {
 	b := billing.New(billing.Options{
 		Store: n.Store, Payments: n.Payments, Provider: n.Provider, Clock: n.Clock, IDs: n.IDs, Log: n.Log,
-		PaidURL: string(n.Base) + successPath, AppURL: appURL(n.Config, n.Base),
+		Locked: n.Access.Locked, PaidURL: string(n.Base) + successPath, AppURL: appURL(n.Config, n.Base),
 	})
 	regularly(lc, billingEvery, b.Keep, func(err error) { n.Log.Error("subscriptions could not be looked after", "error", err) })
 	return b

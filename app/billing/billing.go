@@ -28,6 +28,10 @@ type Options struct {
 	IDs      ports.IDs
 	Log      *slog.Logger
 
+	// Locked runs fn under the organisation's lock with the actor as the records say
+	// then, as access.Access.Locked does.
+	Locked func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+
 	PaidURL string // where somebody who has paid comes back to
 	AppURL  string // where somebody comes back to from the portal
 }
@@ -68,7 +72,7 @@ func (s *Billing) Trial(ctx context.Context, actor org.Actor) (Details, error) {
 	if err := actor.Manages(); err != nil {
 		return Details{}, err
 	}
-	_, err := s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (plan.Subscription, error) {
+	_, err := s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
 		return was.At(s.Clock.Now()).Trialed(s.Clock.Now())
 	})
 	if err != nil {
@@ -83,7 +87,7 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 		return Details{}, err
 	}
 	var ending plan.Ending
-	is, err := s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (is plan.Subscription, err error) {
+	is, err := s.decide(ctx, actor, func(was plan.Subscription) (is plan.Subscription, err error) {
 		is, ending, err = was.Downgraded(s.Clock.Now())
 		return is, err
 	})
@@ -133,7 +137,27 @@ func (s *Billing) byItself(why string) note {
 	}
 }
 
-// revise stores what fn makes of the organisation's subscription.
+// decide is revise for the actor, who manages the organisation by the records that are
+// held.
+func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
+	err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Manages(); err != nil {
+			return err
+		}
+		was, err := r.Directory().Subscriptions().Get(ctx, actor.Org)
+		if err != nil {
+			return err
+		}
+		if is, err = fn(was); err != nil {
+			return err
+		}
+		return s.put(ctx, r, was, is, s.by(actor))
+	})
+	return is, err
+}
+
+// revise stores what fn makes of the organisation's subscription. It is for what
+// follows from the provider's answers, whoever asked.
 func (s *Billing) revise(ctx context.Context, o id.Org, as note, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		was, err := s.hold(ctx, r, o)

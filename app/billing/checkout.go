@@ -26,7 +26,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 	for range rounds {
 		var what plan.Order
 		key := s.IDs.New()
-		is, err := s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (is plan.Subscription, err error) {
+		is, err := s.decide(ctx, actor, func(was plan.Subscription) (is plan.Subscription, err error) {
 			is, what, err = was.Ordered(p, key, s.Clock.Now())
 			return is, err
 		})
@@ -85,7 +85,7 @@ func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscri
 	if err != nil {
 		return "", err
 	}
-	_, err = s.revise(ctx, actor.Org, s.by(actor), func(was plan.Subscription) (plan.Subscription, error) {
+	_, err = s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
 		is, counts := was.Opened(page, s.Clock.Now())
 		if counts {
 			url = page.URL

@@ -68,7 +68,7 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 			if err := s.add(ctx, r, actor, of); err != nil {
 				return err
 			}
-		} else if err := held(ctx, r, actor); err != nil {
+		} else if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
 			return err
 		}
 		return r.Connections().Flows().Add(ctx, flow)
@@ -363,8 +363,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 	case a.Error != "" || a.Code == "":
 		return fault.New(fault.Forbidden, "The provider's authorization server refused the authorization")
 	}
-	actor := org.Actor{User: f.User, Org: f.Org}
-	if err := held(ctx, s.Store, actor); err != nil {
+	if _, err := held(ctx, s.Store, f.Org, f.User); err != nil {
 		return err
 	}
 	client, err := s.same(ctx, f)
@@ -380,7 +379,8 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 		return errors.Join(err, s.forget(ctx, err))
 	}
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		if err := held(ctx, r, actor); err != nil {
+		actor, err := held(ctx, r, f.Org, f.User)
+		if err != nil {
 			return err
 		}
 		if _, err := s.store(ctx, r, f.Org, f.Instance, c); err != nil {

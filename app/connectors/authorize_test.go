@@ -98,6 +98,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		"that is an error":   {func(_ *world, a *connectors.Answer, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
 		"without a code":     {func(_ *world, a *connectors.Answer, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
 		"of who was removed": {func(w *world, _ *connectors.Answer, _ *string) { w.removes(w.member) }, fault.Forbidden, connector.Refused},
+		"of who was in an organisation that is closed": {func(w *world, _ *connectors.Answer, _ *string) { w.closes(w.member.Org) }, fault.Forbidden, connector.Refused},
 		"of who may only read": {func(w *world, _ *connectors.Answer, _ *string) {
 			w.membership(org.Membership{Org: w.member.Org, User: w.member.User, Role: org.Viewer, JoinedAt: noon})
 		}, fault.Forbidden, connector.Refused},

@@ -118,7 +118,7 @@ func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, 
 	if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
 		return err
 	}
-	if err := held(ctx, r, actor); err != nil {
+	if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
 		return err
 	}
 	there, err := r.Connections().Connectors().List(ctx, actor.Org)
@@ -134,17 +134,23 @@ func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, 
 	return s.audit(ctx, r, actor, audit.ConnectorCreated, made.ID, made.Provider)
 }
 
-// held makes sure, until the transaction ends, that the actor is a member who may
-// write: also one who was removed since the request began is not.
-func held(ctx context.Context, r ports.Records, actor org.Actor) error {
-	m, err := r.Directory().Members().Hold(ctx, actor.Org, actor.User)
+// held returns the user as an actor who may write. The membership stays as it is until
+// the transaction ends: somebody who was removed or demoted since the request began is
+// refused, and so is everybody in an organisation that was closed.
+func held(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.Actor, error) {
+	m, err := r.Directory().Members().Hold(ctx, o, user)
 	if err != nil {
-		return err
+		return org.Actor{}, err
 	}
-	if actor, err = m.Acts(actor); err != nil {
-		return err
+	in, err := r.Directory().Organisations().Get(ctx, o)
+	if err != nil {
+		return org.Actor{}, err
 	}
-	return actor.Writes()
+	actor, err := m.Acts(in)
+	if err == nil {
+		err = actor.Writes()
+	}
+	return actor, err
 }
 
 func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, i id.Connector, detail string) error {
@@ -173,7 +179,7 @@ func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, 
 	}
 	var now connector.Instance
 	err = s.Store.Atomic(ctx, func(r ports.Records) (err error) {
-		if err := held(ctx, r, actor); err != nil {
+		if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
 			return err
 		}
 		if now, err = s.store(ctx, r, actor.Org, i, connector.Credentials{Entries: entries}); err != nil {
@@ -202,7 +208,7 @@ func (s *Connectors) Read(ctx context.Context, actor org.Actor, i id.Connector) 
 	}
 	var c connector.Credentials
 	err := s.Store.Atomic(ctx, func(r ports.Records) error {
-		if err := held(ctx, r, actor); err != nil {
+		if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
 			return err
 		}
 		// Locked, so that instance and credentials are of one version.
@@ -228,7 +234,7 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 		return err
 	}
 	err := s.Store.Atomic(ctx, func(r ports.Records) error {
-		if err := held(ctx, r, actor); err != nil {
+		if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
 			return err
 		}
 		was, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })

@@ -831,3 +831,15 @@ func TestAClientThatIsKnownNoMore(t *testing.T) {
 		t.Errorf("%d clients were registered, want 3", n)
 	}
 }
+
+func TestNothingIsKeptForAClosedOrganisation(t *testing.T) {
+	w := newWorld(t)
+	i, notes := w.made("search").ID, w.made("notes").ID
+	w.closes(w.org.Org)
+	_, made := w.connectors.Create(t.Context(), w.org, connector.Draft{Provider: "search"})
+	_, given := w.connectors.Give(t.Context(), w.org, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+	_, begun := w.connectors.Start(t.Context(), w.org, notes, "")
+	for _, err := range []error{made, given, begun, w.connectors.Delete(t.Context(), w.org, i)} {
+		w.refused(err, fault.Forbidden)
+	}
+}

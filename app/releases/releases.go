@@ -266,14 +266,18 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 	return now, nil
 }
 
-// held makes sure, until the transaction ends, that the actor manages their
-// organisation still.
+// held makes sure that the actor manages their organisation still, which is not closed.
+// The membership stays as it is until the transaction ends.
 func (s *Releases) held(ctx context.Context, r ports.Records, actor org.Actor) error {
 	m, err := r.Directory().Members().Hold(ctx, actor.Org, actor.User)
 	if err != nil {
 		return err
 	}
-	if actor, err = m.Acts(actor); err != nil {
+	in, err := r.Directory().Organisations().Get(ctx, actor.Org)
+	if err != nil {
+		return err
+	}
+	if actor, err = m.Acts(in); err != nil {
 		return err
 	}
 	return actor.Manages()

@@ -651,3 +651,21 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 		t.Errorf("the revisions are %d and %d, want %d", got, two.Snapshot().Revision, want)
 	}
 }
+
+func TestAClosedOrganisationPublishesNothing(t *testing.T) {
+	w := newWorld(t)
+	s, owner := w.server(), w.member(w.org, org.Owner)
+	there, err := s.Publish(t.Context(), owner, draft("1.0.0"))
+	w.must(err)
+	_, err = w.store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ProviderID: string(w.org)}, func(o org.Organisation) (org.Organisation, error) {
+		return o.Close(w.clock.Now()), nil
+	})
+	w.must(err)
+	_, published := s.Publish(t.Context(), owner, draft("1.0.1"))
+	_, changed := s.Change(t.Context(), owner, there.ID, release.Patch{})
+	for _, err := range []error{published, changed} {
+		if !fault.Is(err, fault.Forbidden) {
+			t.Errorf("got %v", err)
+		}
+	}
+}

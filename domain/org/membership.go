@@ -37,11 +37,13 @@ func (m Membership) Stands() error {
 	return nil
 }
 
-// Acts returns the actor with the role that the membership gives them now, for
-// who decides anew what they may do. It fails as Stands does.
-func (m Membership) Acts(a Actor) (Actor, error) {
-	a.Role = m.Role
-	return a, m.Stands()
+// Acts returns the member as an actor of the organisation, for who decides anew what
+// they may do. It fails as Stands does, and in a closed organisation.
+func (m Membership) Acts(in Organisation) (Actor, error) {
+	if in.Closed() {
+		return Actor{}, fault.New(fault.Forbidden, "The organisation is closed")
+	}
+	return Actor{User: m.User, Org: m.Org, Role: m.Role}, m.Stands()
 }
 
 // Naming says how the provider's word for a member's role is understood: by

@@ -2,6 +2,7 @@ package harness_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/usage"
+	"collab/ports"
 	"collab/test/harness"
 )
 
@@ -44,6 +46,7 @@ func openShop(t *testing.T) *shop {
 		s.servers[i] = billing.New(billing.Options{
 			Store: c.Store, Payments: s.provider, Provider: s.provider, Clock: c.Clock, IDs: c.IDs,
 			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), PaidURL: paidURL,
+			Locked: c.Access.Locked,
 		})
 	}
 	s.metering = metering.New(c.Store, c.Clock)
@@ -402,5 +405,35 @@ func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
 				t.Errorf("the audit log has more than the grant: %+v, %v", entries, err)
 			}
 		})
+	}
+}
+
+func TestWhoManagesNoMoreDecidesNothingOfASubscription(t *testing.T) {
+	s := openShop(t)
+	before, err := s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for about, change := range map[string]func(org.Membership) org.Membership{
+		"demoted": func(m org.Membership) org.Membership { m.Role = org.Viewer; return m },
+		"removed": func(m org.Membership) org.Membership { return m.Removed(s.Clock.Now()) },
+	} {
+		if err := s.Store.Atomic(t.Context(), func(r ports.Records) error {
+			_, err := r.Directory().Organisations().Lock(t.Context(), s.ada.Org)
+			return errors.Join(err, r.Directory().Members().Put(t.Context(), s.ada.Org, change(org.Membership{Org: s.ada.Org, User: s.ada.User, Role: org.Owner, JoinedAt: s.Clock.Now()})))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, trial := s.servers[0].Trial(t.Context(), s.ada)
+		_, downgrade := s.servers[0].Downgrade(t.Context(), s.ada)
+		_, checkout := s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)
+		for _, err := range []error{trial, downgrade, checkout} {
+			if !fault.Is(err, fault.Forbidden) {
+				t.Errorf("who was %s: %v", about, err)
+			}
+		}
+	}
+	if is, err := s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org); err != nil || is != before {
+		t.Errorf("the subscription is %+v, %v", is, err)
 	}
 }

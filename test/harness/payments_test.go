@@ -200,6 +200,13 @@ func newMarket(t rapid.TB, buyers int) *market {
 	ids := &memory.IDs{}
 	m.billing = billing.New(billing.Options{
 		Store: watched{m.store, m}, Payments: counter{m}, Provider: counter{m}, Clock: m.clock, IDs: ids, Log: slog.New(slog.DiscardHandler), PaidURL: paidURL,
+		// Who buys is nobody's member here.
+		Locked: func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
+			return watched{m.store, m}.Atomic(ctx, func(r ports.Records) error {
+				_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
+				return errors.Join(err, fn(r, actor))
+			})
+		},
 	})
 	m.webhooks = webhooks.New(webhooks.Options{
 		Store: watched{m.store, m}, Payments: stripepay.NewEvents([]string{paymentSecret}, priceOf, m.clock), Clock: m.clock, IDs: ids, Billing: m.billing,

@@ -173,6 +173,7 @@ func (w *World) Restart() error {
 	})
 	s.Billing = billing.New(billing.Options{
 		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,
+		Locked: s.Access.Locked,
 	})
 	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Anybody: true})
 	s.Webhooks = webhooks.New(webhooks.Options{
