@@ -232,6 +232,22 @@ func TestWhoIsBehindReadsTheLog(t *testing.T) {
 			t.Errorf("%d pages were read", n)
 		}
 	})
+	in(t, "also past pages that have nothing for them", func(w *world) {
+		f := w.feed()
+		me, other := w.actor(w.org, w.user(w.org, org.Member)), w.user(w.org, org.Member)
+		const many = 3000
+		for range many {
+			w.append(w.org, w.personal(other, "a.md"))
+		}
+		w.append(w.org, w.shared("b.md"))
+		began := time.Now()
+		l := w.resume(f, me, "1-0", true)
+		w.same(w.settled(l), fmt.Sprintf("1-%d file-changed b.md", many+1))
+		if waited := time.Since(began); waited > time.Second {
+			t.Errorf("it waited %v", waited)
+		}
+		l.close()
+	})
 	in(t, "when the ring rests", func(w *world) {
 		f := w.feed()
 		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)

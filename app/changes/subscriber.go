@@ -119,42 +119,48 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 		s.begin(func(ctx context.Context) error { return s.review(ctx, v.access) })
 		return frames
 	}
-	next, paged := s.page, len(s.page) > 0
-	if !paged {
-		var ok bool
-		if next, ok = v.after(s.cursor); !ok {
-			at := s.cursor
-			s.begin(func(ctx context.Context) error { return s.read(ctx, v.access, at) })
+	had := len(frames)
+	for {
+		next, paged := s.page, len(s.page) > 0
+		if !paged {
+			var ok bool
+			if next, ok = v.after(s.cursor); !ok {
+				at := s.cursor
+				s.begin(func(ctx context.Context) error { return s.read(ctx, v.access, at) })
+				return frames
+			}
+		}
+		resynced := false
+		for len(next) > 0 && len(frames) < cap(frames) {
+			e := next[0]
+			next = next[1:]
+			s.cursor = e.at
+			if !e.change.VisibleTo(s.actor) {
+				continue
+			}
+			if e.change.Type == object.AccessChanged {
+				// Who looks at everything again after the first finds what the others tell of.
+				if resynced {
+					continue
+				}
+				resynced = true
+			}
+			s.told = e.at
+			frames = append(frames, e.frame)
+		}
+		if paged {
+			if s.page = next; len(next) == 0 {
+				s.page = nil
+			}
+		}
+		if n := len(frames) - had; n > 0 {
+			s.feed.figures.delivered.Add(int64(n))
+		}
+		// Of a page that had nothing for the actor nobody is woken: the next one follows.
+		if !paged || len(frames) > had || len(s.page) > 0 {
 			return frames
 		}
 	}
-	had, resynced := len(frames), false
-	for len(next) > 0 && len(frames) < cap(frames) {
-		e := next[0]
-		next = next[1:]
-		s.cursor = e.at
-		if !e.change.VisibleTo(s.actor) {
-			continue
-		}
-		if e.change.Type == object.AccessChanged {
-			// Who looks at everything again after the first finds what the others tell of.
-			if resynced {
-				continue
-			}
-			resynced = true
-		}
-		s.told = e.at
-		frames = append(frames, e.frame)
-	}
-	if paged {
-		if s.page = next; len(next) == 0 {
-			s.page = nil
-		}
-	}
-	if n := len(frames) - had; n > 0 {
-		s.feed.figures.delivered.Add(int64(n))
-	}
-	return frames
 }
 
 // Moved returns the place that the subscription has come to when no frame has
