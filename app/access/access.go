@@ -330,7 +330,7 @@ func recent(ctx context.Context, r ports.Records, user id.User) (*org.Membership
 
 // look returns the actor in a seat. What was found before is used again while
 // the organisation's epoch stands, which is asked of the store every time: so
-// a removed member is out at once, on every server.
+// whoever was removed before look began is refused, on every server.
 func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
 	mark, ok, err := a.epochs.read(ctx, at.org)
 	if err != nil {

@@ -87,8 +87,8 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 	return changed, err
 }
 
-// Remove ends a membership: the user is out at once, belongs to no team, and
-// is assigned to no task.
+// Remove ends a membership: the user belongs to no team and is assigned to no task.
+// What they have not begun to do when Remove returns is refused.
 func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) error {
 	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.Removes(user); err != nil {
