@@ -28,6 +28,26 @@ func dial(t testing.TB, s *collabd.Server) net.Conn {
 	return conn
 }
 
+// sendUnfinished sends headers and the beginning of a body over a connection of its
+// own, beside the other goroutines of an attack, and calls done with the answer, nil
+// where none came within the time. Its body has been read.
+func sendUnfinished(t *testing.T, s *collabd.Server, attack *sync.WaitGroup, head string, body []byte, within time.Duration, done func(*http.Response)) {
+	conn := dial(t, s)
+	attack.Go(func() {
+		_ = conn.SetDeadline(time.Now().Add(within))
+		// An answer may come before the server has read the body.
+		attack.Go(func() { _, _ = conn.Write(append([]byte(head), body...)) })
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			done(nil)
+			return
+		}
+		defer answer.Body.Close()
+		_, _ = io.Copy(io.Discard, answer.Body)
+		done(answer)
+	})
+}
+
 func TestWebhookBodiesTakeBoundedMemory(t *testing.T) {
 	const (
 		connections = 1500
@@ -43,18 +63,11 @@ func TestWebhookBodiesTakeBoundedMemory(t *testing.T) {
 	head := fmt.Sprintf("POST /api/v1/auth/webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", promised)
 	body := make([]byte, sent)
 	for range connections {
-		conn := dial(t, s)
-		attack.Go(func() {
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-			// A refusal comes before the server has read the body.
-			attack.Go(func() { _, _ = conn.Write(append([]byte(head), body...)) })
-			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
+		sendUnfinished(t, s, &attack, head, body, 5*time.Second, func(answer *http.Response) {
+			if answer == nil {
 				waiting.Add(1)
 				return
 			}
-			defer answer.Body.Close()
-			_, _ = io.Copy(io.Discard, answer.Body)
 			if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 				t.Errorf("refused with %s, Retry-After %q", answer.Status, answer.Header.Get("Retry-After"))
 			}

@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -33,18 +31,11 @@ func TestCallersWithoutATokenTakeBoundedMemory(t *testing.T) {
 		method, path, _ := strings.Cut(row, " ")
 		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", method, parameter.ReplaceAllString(path, u.Org), size)
 		for range each {
-			conn := dial(t, s)
-			attack.Go(func() {
-				_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
-				// An answer may come before the server has read the body.
-				attack.Go(func() { _, _ = conn.Write(append([]byte(head), body...)) })
-				answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-				if err != nil {
+			sendUnfinished(t, s, &attack, head, body, 8*time.Second, func(answer *http.Response) {
+				if answer == nil {
 					waiting.Add(1)
 					return
 				}
-				defer answer.Body.Close()
-				_, _ = io.Copy(io.Discard, answer.Body)
 				refused.Add(1)
 			})
 		}
