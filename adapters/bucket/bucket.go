@@ -3,7 +3,8 @@
 //
 // All of them have the same keys (see key.go), so that a deployment moves from
 // one to another with any tool that copies files. Object stores are reached
-// through gocloud.dev/blob, Google's with its own client underneath. Files are
+// through gocloud.dev/blob: Google's with its own client underneath, Amazon's and
+// those that speak its protocol with a driver over minio-go (s3.go). Files are
 // written here: gocloud's files are not on stable storage when it says so, and
 // two writers of one name may both succeed.
 package bucket
@@ -21,7 +22,6 @@ import (
 	_ "gocloud.dev/blob/azureblob" // azblob://
 	"gocloud.dev/blob/gcsblob"
 	"gocloud.dev/blob/memblob"
-	_ "gocloud.dev/blob/s3blob" // s3://
 
 	"collab/domain/fault"
 	"collab/ports"
@@ -52,13 +52,14 @@ var _ ports.Blobs = (*Bucket)(nil)
 //	gs://bucket/prefix                    with Google's default credentials; those
 //	                                      and the network are left alone when
 //	                                      STORAGE_EMULATOR_HOST names an emulator
-//	s3://bucket/prefix?region=…           with the parameters that gocloud.dev/blob
-//	azblob://container/prefix?domain=…    and the clients' environment variables have
+//	s3://bucket/prefix?region=…           with the parameters and credentials of openS3
+//	azblob://container/prefix?domain=…    with the parameters and environment variables
+//	                                      that gocloud.dev/blob/azureblob has
 //
 // The prefix may be missing. Open does not ask the store anything; Ready does.
 // The store's credentials must allow to list: without that some stores say of
-// what is not there that it is forbidden. Amazon keeps the parts of uploads that
-// were given up until a lifecycle rule of the bucket removes them.
+// what is not there that it is forbidden. Amazon keeps the parts of uploads whose
+// server died until a lifecycle rule of the bucket removes them.
 func Open(ctx context.Context, address string) (*Bucket, error) {
 	return open(ctx, address, patience)
 }
@@ -116,9 +117,14 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 		}
 		return &Bucket{o, func() error { return errors.Join(o.bucket.Close(), client.Close()) }}, nil
 	}
-	// Amazon's least part is 5 MiB. Two are on their way while the next is filled.
-	o.chunk, o.least, o.parts = 5<<20, 5<<20, 2
-	if o.bucket, err = blob.OpenBucket(ctx, u.String()); err != nil {
+	// Two are in memory: one is on its way while the next is filled, or both are.
+	o.chunk, o.parts = partSize, 2
+	if scheme == "s3" {
+		o.bucket, err = openS3(u.Host, u.Query())
+	} else {
+		o.bucket, err = blob.OpenBucket(ctx, u.String())
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &Bucket{o, o.bucket.Close}, nil

@@ -78,6 +78,27 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
+// servers start the stores that run in processes of their own.
+var servers = map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure}
+
+// below returns the address of a prefix in the bucket of an address.
+func below(prefix, address string) string {
+	bucket, parameters, _ := strings.Cut(address, "?")
+	return bucket + "/" + prefix + "?" + parameters
+}
+
+func TestBlobsOnOtherProtocols(t *testing.T) {
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			store := start(t)
+			store.Setenv(t)
+			b := opened(t, below("a/long prefix!", store.Address))
+			contract.Blobs(t, func(*testing.T) ports.Blobs { return b })
+			contract.BoundedBlobs(t, func(*testing.T) ports.Blobs { return b })
+		})
+	}
+}
+
 func TestBlobsInFilesWithNames(t *testing.T) {
 	b := kept(t)
 	bucket.Named(b)

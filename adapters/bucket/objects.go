@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -25,8 +26,8 @@ type objects struct {
 	patience time.Duration
 
 	// Content goes out in chunks of so many bytes, so many at once, and in shorter
-	// ones, but not under the least, where all of it is shorter.
-	chunk, least, parts int
+	// ones where all of it is shorter.
+	chunk, parts int
 }
 
 var _ ports.Blobs = (*objects)(nil)
@@ -165,7 +166,7 @@ func (o *objects) bufferSize(size int64) int {
 	if size < 0 || size >= int64(o.chunk) {
 		return o.chunk
 	}
-	return min(o.chunk, max(o.least, (int(size)/step+1)*step))
+	return min(o.chunk, (int(size)/step+1)*step)
 }
 
 // Open reads an object.
@@ -175,6 +176,9 @@ func (o *objects) Open(ctx context.Context, name string, offset, length int64) (
 	}
 	if offset < 0 {
 		return nil, fault.Field("offset", "must not be negative")
+	}
+	if length > math.MaxInt64-offset {
+		length = -1 // clients of stores add both
 	}
 	key, _ := objectKey(o.prefix, name)
 	s := o.steps(ctx)

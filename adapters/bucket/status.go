@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/minio/minio-go/v7"
 	"gocloud.dev/gcerrors"
 	"google.golang.org/api/googleapi"
 
@@ -14,12 +15,12 @@ import (
 // an error tells; zero when it did not answer, or is none of the kind.
 func Status(err error) int {
 	var google *googleapi.Error
-	var amazon interface{ HTTPStatusCode() int }
+	var s3 minio.ErrorResponse
 	switch {
 	case errors.As(err, &google):
 		return google.Code
-	case errors.As(err, &amazon):
-		return amazon.HTTPStatusCode()
+	case errors.As(err, &s3):
+		return s3.StatusCode
 	case fault.KindOf(err) != fault.Unavailable:
 		return 0
 	}

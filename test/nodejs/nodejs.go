@@ -4,7 +4,10 @@ package nodejs
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/test/cached"
 	"collab/test/debian"
 )
 
@@ -47,11 +51,17 @@ type Folder struct {
 	paths map[string]string
 }
 
-// Install copies files of the test's own folder, package.json and
-// package-lock.json among them, into a temporary one and installs their packages
-// there. Where COLLAB_SKIP_NODE is set it skips the test, saying what is not done
-// then.
+// Install is InstallFrom for files of the test's own folder.
 func Install(t testing.TB, undone string, files ...string) *Folder {
+	t.Helper()
+	return InstallFrom(t, undone, os.DirFS("."), files...)
+}
+
+// InstallFrom copies files into a temporary folder and links the packages there that
+// package-lock.json, which is one of them, names. It installs the packages where the
+// user's cache folder does not have them. Where COLLAB_SKIP_NODE is set it skips the
+// test, saying what is not done then.
+func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Folder {
 	t.Helper()
 	if os.Getenv("COLLAB_SKIP_NODE") != "" {
 		t.Skip("COLLAB_SKIP_NODE is set: " + undone)
@@ -61,15 +71,40 @@ func Install(t testing.TB, undone string, files ...string) *Folder {
 		t.Fatal(err)
 	}
 	f := &Folder{Dir: t.TempDir(), test: t, paths: paths}
-	for _, name := range append([]string{"package.json", "package-lock.json"}, files...) {
-		content, err := os.ReadFile(name)
+	files = append([]string{"package.json", "package-lock.json"}, files...)
+	installed := sha256.New()
+	for i, name := range files {
+		content, err := fs.ReadFile(from, name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.Write(name, content)
+		if i < 2 {
+			installed.Write(content)
+		}
 	}
-	f.Run(nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	kept, err := cached.Folder("npm-"+hex.EncodeToString(installed.Sum(nil)[:8]), func(dir string) error {
+		if err := os.CopyFS(dir, os.DirFS(f.Dir)); err != nil {
+			return err
+		}
+		packages := &Folder{Dir: dir, test: t, paths: paths}
+		_, err := packages.Try(nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(kept, "node_modules"), filepath.Join(f.Dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
 	return f
+}
+
+// Node returns a command that runs a program of the folder under Node.
+func (f *Folder) Node(args ...string) *exec.Cmd {
+	command := exec.Command(f.paths["node"], args...)
+	command.Dir = f.Dir
+	return command
 }
 
 // Write writes a file into the folder.

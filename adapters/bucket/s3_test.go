@@ -1,0 +1,236 @@
+package bucket_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"collab/adapters/bucket"
+	"collab/domain/fault"
+	"collab/test/objectstore"
+)
+
+// withoutAmazon takes what the environment says about Amazon away from the test.
+func withoutAmazon(t *testing.T) {
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") {
+			t.Setenv(name, "")
+		}
+	}
+	t.Setenv("HOME", t.TempDir())
+}
+
+func TestS3Credentials(t *testing.T) {
+	store := objectstore.StartS3(t)
+	access, secret := "", ""
+	for _, variable := range store.Credentials {
+		name, value, _ := strings.Cut(variable, "=")
+		if name == "AWS_ACCESS_KEY_ID" {
+			access = value
+		} else {
+			secret = value
+		}
+	}
+	ready := func(t *testing.T, address string) {
+		t.Helper()
+		if err := opened(t, address).Ready(t.Context()); err != nil {
+			t.Errorf("%v: %v", err, errors.Unwrap(err))
+		}
+	}
+	file := filepath.Join(t.TempDir(), "credentials")
+	if err := os.WriteFile(file, []byte("[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n"+
+		"[files]\naws_access_key_id = "+access+"\naws_secret_access_key = "+secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("of the environment", func(t *testing.T) {
+		withoutAmazon(t)
+		store.Setenv(t)
+		ready(t, store.Address)
+	})
+	t.Run("with region and endpoint of the environment", func(t *testing.T) {
+		withoutAmazon(t)
+		store.Setenv(t)
+		t.Setenv("AWS_REGION", "eu-central-1")
+		t.Setenv("AWS_ENDPOINT_URL_S3", "http://"+store.Host)
+		ready(t, "s3://collab?use_path_style=true")
+	})
+	t.Run("of the file's profile in the address", func(t *testing.T) {
+		withoutAmazon(t)
+		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+		ready(t, store.Address+"&profile=files")
+	})
+	t.Run("of the file's profile in the environment", func(t *testing.T) {
+		withoutAmazon(t)
+		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+		t.Setenv("AWS_PROFILE", "files")
+		ready(t, store.Address)
+	})
+	t.Run("of the container's role", func(t *testing.T) {
+		withoutAmazon(t)
+		role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "token" {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			_, _ = io.WriteString(w, `{"AccessKeyId":"`+access+`","SecretAccessKey":"`+secret+`","Expiration":"`+
+				time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`)
+		}))
+		defer role.Close()
+		t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL)
+		t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "token")
+		ready(t, store.Address)
+	})
+	t.Run("that are wrong are refused", func(t *testing.T) {
+		withoutAmazon(t)
+		t.Setenv("AWS_ACCESS_KEY_ID", access)
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+		b := opened(t, store.Address)
+		err := b.Ready(t.Context())
+		unavailable(t, err)
+		if status := bucket.Status(err); status != http.StatusForbidden {
+			t.Errorf("the status is %d: %v", status, errors.Unwrap(err))
+		}
+	})
+}
+
+func TestS3Addresses(t *testing.T) {
+	withoutAmazon(t)
+	for _, address := range []string{
+		"s3://bucket", "s3://bucket?region=us-east-1", "s3://bucket.with.dots/a/b?region=cn-north-1", "s3://bucket?endpoint=store.example.com",
+		"s3://bucket?endpoint=https%3A%2F%2Fstore.example.com:9000/&use_path_style=false", "s3://bucket?profile=files",
+	} {
+		t.Run("is taken: "+address, func(t *testing.T) { opened(t, address) })
+	}
+	for _, parameters := range []string{
+		"endpoint=ftp://x", "endpoint=https://x/path", "endpoint=https://user:hunter2@x", "endpoint=https://x%3Fa=hunter2", "use_path_style=yes",
+		"region=a&region=b", "ssetype=AES256",
+	} {
+		t.Run("is refused: "+parameters, func(t *testing.T) {
+			b, err := bucket.Open(t.Context(), "s3://bucket?"+parameters)
+			if err == nil {
+				t.Fatal("it was opened", b.Close())
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error tells: %v", err)
+			}
+		})
+	}
+}
+
+func TestAnUploadToS3ThatFailsLeavesNoParts(t *testing.T) {
+	store := objectstore.StartS3(t)
+	store.Setenv(t)
+	b := opened(t, store.Address)
+	long := strings.Repeat("0123456789abcdef", 12<<20/16)
+	if err := b.Put(t.Context(), "org/x@1-x", "", -1, io.MultiReader(strings.NewReader(long), failing{})); err == nil {
+		t.Fatal("it was written")
+	}
+	put(t, b, "org/y@1-x", long)
+	if err := b.Put(t.Context(), "org/y@1-x", "", -1, strings.NewReader(long)); err == nil {
+		t.Fatal("it was written again")
+	}
+
+	client, err := minio.New(store.Host, &minio.Options{Region: "eu-central-1", BucketLookup: minio.BucketLookupPath, Creds: credentials.NewEnvAWS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for upload := range client.ListIncompleteUploads(t.Context(), "collab", "", true) {
+		t.Errorf("the store keeps %+v", upload)
+	}
+	if got := list(t, b); len(got) != 1 || got[0] != "org/y@1-x" {
+		t.Errorf("the list is %q", got)
+	}
+}
+
+func TestAnUploadToS3IsSentAgain(t *testing.T) {
+	store := objectstore.StartS3(t)
+	store.Setenv(t)
+	behind := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", store.Host, r.In.Host // which is signed
+	}}
+	for sentence, first := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"after a conflict": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, "<Error><Code>ConditionalRequestConflict</Code></Error>")
+		},
+		"when the answer was lost, which is no conflict": func(w http.ResponseWriter, r *http.Request) {
+			stored := recorder{header: http.Header{}}
+			behind.ServeHTTP(&stored, r)
+			if stored.status != http.StatusOK {
+				t.Errorf("the store says %d %s", stored.status, stored.body.String())
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			var sent atomic.Int64
+			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPut && sent.Add(1) == 1 {
+					first(w, r)
+					return
+				}
+				behind.ServeHTTP(w, r)
+			}))
+			defer front.Close()
+			b := opened(t, strings.Replace(below(url.PathEscape(sentence), store.Address), "http://"+store.Host, front.URL, 1))
+			put(t, b, "org/x@1-x", "content")
+			if got, err := read(b, "org/x@1-x"); err != nil || got != "content" || sent.Load() < 2 {
+				t.Errorf("got %q, %v, sent %d times", got, err, sent.Load())
+			}
+			if err := b.Put(t.Context(), "org/x@1-x", "", 5, strings.NewReader("other")); !fault.Is(err, fault.Conflict) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+func TestOtherProtocols(t *testing.T) {
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			store := start(t)
+			store.Setenv(t)
+			t.Run("prefixes keep deployments apart", func(t *testing.T) {
+				a, b := opened(t, below("a", store.Address)), opened(t, below("ab", store.Address))
+				put(t, a, "org/x@1-x", "a's")
+				if got := list(t, b); len(got) > 0 {
+					t.Errorf("the list is %q", got)
+				}
+				if got, err := read(opened(t, store.Address), "a/org/x@1-x"); err != nil || got != "a's" {
+					t.Errorf("got %q, %v", got, err)
+				}
+			})
+			t.Run("a list has more than one page", func(t *testing.T) {
+				b := opened(t, below("pages", store.Address))
+				for i := range 1_050 {
+					put(t, b, fmt.Sprintf("org/%d/y@%d-x", i%7, i), "")
+				}
+				if got := list(t, b); len(got) != 1_050 {
+					t.Errorf("the list has %d names", len(got))
+				}
+			})
+			t.Run("a bucket that is not there does not answer", func(t *testing.T) {
+				b := opened(t, strings.Replace(store.Address, "://collab", "://other", 1))
+				err := b.Ready(t.Context())
+				unavailable(t, err)
+				if status := bucket.Status(err); status != http.StatusNotFound {
+					t.Errorf("the status is %d: %v", status, errors.Unwrap(err))
+				}
+				unavailable(t, b.Put(t.Context(), "x@1-x", "", 1, strings.NewReader("x")))
+				unavailable(t, b.List(t.Context(), func(string, int64, time.Time) error { return nil }))
+			})
+		})
+	}
+}

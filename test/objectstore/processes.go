@@ -1,0 +1,175 @@
+package objectstore
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+
+	"collab/test/cached"
+	"collab/test/loopback"
+	"collab/test/nodejs"
+)
+
+// startTimeout is how long a store may take until it answers.
+const startTimeout = time.Minute
+
+// Store is a bucket of a store that runs in a process of its own.
+type Store struct {
+	Address     string   // as COLLAB_BLOB_URL has it
+	Host        string   // what the store listens at
+	Credentials []string // variables of the environment, as name=value
+}
+
+// Setenv gives this process the credentials until the test ends.
+func (s *Store) Setenv(t testing.TB) {
+	for _, variable := range s.Credentials {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+}
+
+// versitygw is a store in files that speaks Amazon's protocol and checks signatures.
+const versitygw = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+
+// skipS3 is the variable without which StartS3 starts a store.
+const skipS3 = "COLLAB_SKIP_S3"
+
+// StartS3 starts a store that speaks Amazon's protocol until the test ends. The
+// first time it builds the store, of which it says so on standard error. Where
+// COLLAB_SKIP_S3 is set, it skips the test.
+func StartS3(t testing.TB) *Store {
+	t.Helper()
+	if os.Getenv(skipS3) != "" {
+		t.Skip(skipS3 + " is set: nothing is tried on a store that speaks Amazon's protocol")
+	}
+	version := versitygw[strings.LastIndex(versitygw, "@")+1:]
+	folder, err := cached.Folder("versitygw-"+version, func(dir string) error {
+		fmt.Fprintf(os.Stderr, "building %s once, which takes some minutes; %s=1 goes without\n", versitygw, skipS3)
+		build := exec.Command("go", "install", "-trimpath", versitygw)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOBIN="+dir)
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("go install %s: %w\n%s", versitygw, err, out)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const access, secret, region = "collab-test", "collab-test-secret", "eu-central-1"
+	data := t.TempDir() // on a file system with extended attributes
+	if err := os.Mkdir(filepath.Join(data, "collab"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	port, err := loopback.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := "127.0.0.1:" + strconv.Itoa(port)
+	c := exec.Command(filepath.Join(folder, "versitygw"), "--port", host, "--region", region, "--health", "/health", "--quiet",
+		"posix", data)
+	c.Env = []string{"ROOT_ACCESS_KEY=" + access, "ROOT_SECRET_KEY=" + secret}
+	run(t, c, func() bool {
+		r, err := http.Get("http://" + host + "/health")
+		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	})
+	return &Store{
+		Address: "s3://collab?region=" + region + "&use_path_style=true&endpoint=http://" + host, Host: host,
+		Credentials: []string{"AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret},
+	}
+}
+
+// azurite has what npm installs Azurite by, a store that speaks Azure's protocol and
+// checks signatures.
+//
+//go:embed azurite
+var azurite embed.FS
+
+// azuriteKey is the key that Azurite's first account has everywhere.
+const azuriteKey = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+// StartAzure starts a store that speaks Azure's protocol until the test ends. Where
+// COLLAB_SKIP_NODE is set, it skips the test.
+func StartAzure(t testing.TB) *Store {
+	t.Helper()
+	packages, err := fs.Sub(azurite, "azurite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := nodejs.InstallFrom(t, "nothing is tried on a store that speaks Azure's protocol", packages)
+	port, err := loopback.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := "127.0.0.1:" + strconv.Itoa(port)
+	c := program.Node("node_modules/azurite/dist/src/blob/main.js", "--location", t.TempDir(), "--blobPort", strconv.Itoa(port),
+		"--skipApiVersionCheck", "--silent", "--disableTelemetry")
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	const account = "devstoreaccount1"
+	credential, err := azblob.NewSharedKeyCredential(account, azuriteKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := azblob.NewClientWithSharedKeyCredential("http://"+host+"/"+account, credential, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, c, func() bool {
+		r, err := http.Get("http://" + host)
+		return err == nil && r.Body.Close() == nil
+	})
+	if _, err := client.CreateContainer(t.Context(), "collab", nil); err != nil {
+		t.Fatal(err)
+	}
+	return &Store{
+		Address: "azblob://collab?protocol=http&localemu=true&domain=" + host, Host: host,
+		Credentials: []string{"AZURE_STORAGE_ACCOUNT=" + account, "AZURE_STORAGE_KEY=" + azuriteKey},
+	}
+}
+
+// run runs a store until the test ends, and returns when it is ready.
+func run(t testing.TB, c *exec.Cmd, ready func() bool) {
+	t.Helper()
+	var output bytes.Buffer
+	c.Stdout, c.Stderr = &output, &output
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(context.Background())
+	go func() {
+		defer end()
+		_ = c.Wait() // it is ended by a signal
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-ended.Done():
+		case <-time.After(startTimeout):
+			_ = c.Process.Kill()
+			<-ended.Done()
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	for deadline := time.Now().Add(startTimeout); !ready(); {
+		select {
+		case <-ended.Done():
+			t.Fatalf("%s has ended:\n%s", c.Path, output.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not answer", c.Path)
+		}
+	}
+}
