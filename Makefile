@@ -6,34 +6,59 @@ GO       ?= go
 BIN      ?= bin
 FUZZTIME ?= 10s
 SCALAR   ?= 1.72.1
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 # How everything is built, tests and the servers that they build included, so that
 # no package is compiled in two ways: without this machine's paths, and without
-# gRPC, which the library of Google's storage leaves out with this tag. VERSION is
-# what `collabd version` says.
+# gRPC, which the library of Google's storage leaves out with this tag. VERSION
+# stands in for the version of app/assembly/version.go.
 TAGS    := disable_grpc_modules
+LINK    := -s -w -X collab/app/assembly.built=$(VERSION)
 export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath -tags=$(TAGS)
 
 # Nothing is linked with C. The race detector alone needs it.
 export CGO_ENABLED := 0
 
-# Properties are tried with this many cases each.
-export RAPID_CHECKS ?= 1000
+# Properties are tried with this many cases each, with ten times as many in a soak.
+export RAPID_CHECKS ?= 100
+
+# The packages that take longest come first, so that the others run beside them: one
+# more at once than there are processors, as they wait a lot.
+PACKAGES := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) ./test/limits ./test/integration ./adapters/gormdb ./test/script ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-browser check format vet staticcheck modules race pages renderer bench fuzz
+.PHONY: help build run release test soak test-browser check format vet staticcheck modules race pages renderer bench weigh weigh-cold fuzz
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 build: ## build bin/collabd
-	$(GO) build -ldflags "-s -w -X collab/app/assembly.built=$(VERSION)" -o $(BIN)/collabd ./cmd/collabd
+	$(GO) build -ldflags "$(LINK)" -o $(BIN)/collabd ./cmd/collabd
 
-run: build ## build the server and start it on SQLite and local files
+run: ## build the server and start it on SQLite and local files
+	@echo "Building $(BIN)/collabd, which takes minutes the first time and a second when nothing has changed."
+	@$(MAKE) --no-print-directory --silent build
 	@exec $(BIN)/collabd
 
-test: ## run all tests; those on Postgres start temporary servers, those of updaters and of the TypeScript client run Node, those of documents jq and wget, installing the packages postgresql, nodejs, npm, jq and wget where they are missing and one is root; without Node set COLLAB_SKIP_NODE
-	$(GO) test -timeout 20m ./...
+# Archives are for the platforms that are built; the one that tests run on is Linux.
+release: ## build dist/collabd_VERSION_OS_ARCH.tar.gz for Linux and macOS with dist/SHA256SUMS, and try the build for Windows
+	GOOS=windows GOARCH=amd64 $(GO) build -o /dev/null ./cmd/collabd
+	@set -e; rm -rf dist; mkdir dist; \
+	version=$${VERSION:-$$(sed -n 's/^const number = "\(.*\)"/\1/p' app/assembly/version.go)}; \
+	for platform in $(PLATFORMS); do \
+		name=collabd_$${version}_$$(echo $$platform | tr / _); mkdir dist/$$name; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -ldflags "$(LINK)" -o dist/$$name/collabd ./cmd/collabd; \
+		cp -R LICENSE README.md CHANGELOG.md docs/deploy dist/$$name; \
+		tar -C dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" -cf - $$name | gzip -9n > dist/$$name.tar.gz; \
+		rm -r dist/$$name; echo "ok	dist/$$name.tar.gz"; \
+	done; \
+	cd dist; sha256sum *.tar.gz > SHA256SUMS
+
+test: ## run all tests; those on Postgres start temporary servers, those of updaters and of the OpenAPI document run Node, those of documents jq and wget, installing the packages postgresql, nodejs, npm, jq and wget where they are missing and one is root; without Node set COLLAB_SKIP_NODE; those of object stores build versitygw once, without it set COLLAB_SKIP_S3
+	$(GO) test -timeout 20m $(PACKAGES)
+
+soak: ## run the tests that repeat what they try ten times as often as make test does, and properties with ten times as many cases
+	COLLAB_SOAK=1 RAPID_CHECKS=1000 $(GO) test -timeout 40m $(PACKAGES)
 
 test-browser: ## run the tests in a browser; starts Chromium, installing the package chromium where it is missing and one is root
 	$(GO) test -timeout 20m -tags browser,$(TAGS) ./test/browser/... ./adapters/devidp/...
@@ -60,7 +85,7 @@ modules:
 # The tests compare the pages that are printed from code (docs/routes.md,
 # docs/profiles.md, docs/states.md) with what they would print.
 race:
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(PACKAGES)
 
 pages: ## print docs/routes.md, docs/profiles.md and docs/states.md anew
 	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update
@@ -77,6 +102,12 @@ renderer: ## fetch the renderer of the page at /docs anew, in the version SCALAR
 
 bench: ## measure the server against a bare one; starts both, and a temporary Postgres
 	$(GO) run ./test/bench
+
+weigh: build ## compare binary, modules, idle memory and time to start with the limits of test/weigh/limits
+	$(GO) run ./test/weigh -binary $(BIN)/collabd
+
+weigh-cold: ## build and start the server in empty cache folders and print what that takes, by module; fetches all libraries
+	$(GO) run ./test/weigh -cold
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@set -e; for package in $$($(GO) list ./...); do \
