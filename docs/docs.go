@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/oasdiff/yaml3"
+	"go.yaml.in/yaml/v3"
 )
 
 //go:embed openapi.yaml

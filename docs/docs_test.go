@@ -2,6 +2,7 @@ package docs
 
 import (
 	"context"
+	"regexp"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -34,10 +35,14 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
+	heading := regexp.MustCompile(`^[A-Z][a-z]+ .{1,50}[^. ]$`)
 	for path, item := range d.Paths.Map() {
 		for method, op := range item.Operations() {
-			if op.OperationID == "" || op.Summary == "" || len(op.Tags) != 1 || d.Tags.Get(op.Tags[0]) == nil {
-				t.Errorf("%s %s needs an id, a summary and one known tag", method, path)
+			if op.OperationID == "" || op.Description == "" || len(op.Tags) != 1 || d.Tags.Get(op.Tags[0]) == nil {
+				t.Errorf("%s %s needs an id, a description and one known tag", method, path)
+			}
+			if !heading.MatchString(op.Summary) {
+				t.Errorf("%s %s: the summary %q is no short imperative", method, path, op.Summary)
 			}
 			if seen[op.OperationID] {
 				t.Errorf("%s is the id of two operations", op.OperationID)

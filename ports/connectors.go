@@ -21,8 +21,10 @@ type Connections interface {
 type Connectors interface {
 	Get(ctx context.Context, o id.Org, i id.Connector) (connector.Instance, error)
 
-	// List returns all instances of the organisation by CreatedAt, then id.
-	List(ctx context.Context, o id.Org) ([]connector.Instance, error)
+	// List calls each with the instances of the organisation by CreatedAt, then id;
+	// after and limit page it, zero values mean from the start and all. An error of
+	// each ends the list and is returned.
+	List(ctx context.Context, o id.Org, after connector.Position, limit int, each func(connector.Instance) error) error
 
 	// Add fails with Conflict on a taken id. It is called under the organisation's
 	// Lock.

@@ -119,9 +119,13 @@ type Invitations interface {
 	// is all that an invited person has.
 	ByToken(ctx context.Context, tokenHash string) (invitation.Invitation, error)
 
-	// Pending lists the invitations that are pending and not expired at now, by
-	// CreatedAt, then id. A non-empty email selects those for the address,
-	// compared without regard to case.
+	// List calls each with the invitations that are pending and not expired at now, by
+	// CreatedAt, then id; after and limit page it, zero values mean from the start and
+	// all. An error of each ends the list and is returned.
+	List(ctx context.Context, o id.Org, now time.Time, after invitation.Position, limit int, each func(invitation.Invitation) error) error
+
+	// Pending returns those of List that are for the address, compared without regard
+	// to case.
 	Pending(ctx context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error)
 
 	// Put adds or replaces the invitation, under the organisation's Lock.

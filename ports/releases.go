@@ -19,11 +19,19 @@ type Releases interface {
 	// Revision returns how many changes there were.
 	Revision(ctx context.Context) (int64, error)
 
-	// Since returns the releases that were added or changed after a revision, as
-	// they are at the one that it returns with them, in any order. After a negative
-	// one those are all. Without any it returns the one it was given, or 0 for a
-	// negative one.
-	Since(ctx context.Context, revision int64) (int64, []release.Release, error)
+	// Since returns the entries of the releases that were added or changed after a
+	// revision, as they are at the one that it returns with them, in any order. After
+	// a negative one those are all. Without any it returns the one it was given, or 0
+	// for a negative one.
+	Since(ctx context.Context, revision int64) (int64, []release.Entry, error)
+
+	// Count returns how many releases there are. After an Add of the same transaction
+	// it sees all that anybody has added.
+	Count(ctx context.Context) (int, error)
+
+	// List returns those of the releases that are there, in the order of ids, which
+	// name none twice.
+	List(ctx context.Context, ids []id.Release) ([]release.Release, error)
 
 	// Add fails with Conflict on a taken id, and on a version that another release
 	// has for the same target (release.Version.Key).

@@ -25,7 +25,8 @@ type Secrets interface {
 	Secret() string
 }
 
-// Sealer encrypts what must not be read where it is kept.
+// Sealer encrypts what must not be read where it is kept, and authenticates what is
+// only compared there.
 type Sealer interface {
 	// Seal encrypts and authenticates plain; only Open with the same context
 	// returns it.
@@ -38,6 +39,15 @@ type Sealer interface {
 	// Old reports whether something was sealed with another key than Seal uses now,
 	// and so is to be sealed anew before that key goes.
 	Old(sealed []byte) bool
+
+	// MAC returns the message authentication code of data in this context, the same
+	// as long as the keys are. Without them nobody can tell what it was made of.
+	MAC(data, context []byte) ([]byte, error)
+
+	// Verify reports whether MAC made mac of data in this context, in constant time.
+	// It fails with Invalid for what MAC never makes or made with a key that is not
+	// known any more.
+	Verify(mac, data, context []byte) (bool, error)
 }
 
 // Mailer sends e-mail.

@@ -43,10 +43,12 @@ type Quotas interface {
 type Ledger interface {
 	// Add appends an entry; Conflict when its id is there.
 	Add(ctx context.Context, e usage.Entry) error
-	// Summary sums the entries of the period: those of the user, or of all users
-	// with ByUser where user is empty. Its cost depends on the number of users,
+	// Summary calls head with the sums of the entries of the period: of the user's,
+	// or of all users' where user is empty. Then it calls each with the sums of every
+	// user, by user id, where user is empty. All sums are of one moment. An error of
+	// head or each ends it and is returned. Its cost depends on the number of users,
 	// models and days, not on that of the entries.
-	Summary(ctx context.Context, o id.Org, user id.User, p usage.Period) (usage.Summary, error)
+	Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, each func(usage.Part) error) error
 	// Entries calls each with the organisation's entries in the order of At, then
 	// id; it is for recounting. An error of each ends it and is returned.
 	Entries(ctx context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error

@@ -73,7 +73,7 @@ func TestCheckoutPage(t *testing.T) {
 	t.Run("it names the plan, the price and the organisation", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		p := st.open(st.session(st.customer(`Engines <b>&amp; "Co"`)).URL)
-		for _, want := range []string{"Subscribe to STANDARD", "price_s", "Engines &lt;b&gt;&amp;amp; &#34;Co&#34;", "org-1", ">Pay<", ">Cancel<"} {
+		for _, want := range []string{"Subscribe to STANDARD", "10.00 USD, every month", "Engines &lt;b&gt;&amp;amp; &#34;Co&#34;", ">Pay<", ">Cancel<"} {
 			if !strings.Contains(p.text, want) {
 				t.Errorf("the page lacks %s:\n%s", want, p.text)
 			}
@@ -280,6 +280,11 @@ func TestPortalPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := st.open(st.portal(s.Customer.ID))
+		for _, want := range []string{"10.00 USD, every month", `class="danger">Cancel now<`, "<strong>Payment fails</strong> declines the next payment"} {
+			if !strings.Contains(p.text, want) {
+				t.Errorf("the page lacks %s:\n%s", want, p.text)
+			}
+		}
 		if !regexp.MustCompile(`(?s)Analytical Engines.*PREMIUM.*Active.*31 January 2026 to 28 February 2026.*it is renewed.*STANDARD.*Canceled.*31 January 2026.*href="http://127.0.0.1:1/back"`).MatchString(p.text) {
 			t.Errorf("the page says:\n%s", p.text)
 		}

@@ -3,6 +3,7 @@ package devpay
 import (
 	"bytes"
 	"embed"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -13,7 +14,7 @@ import (
 //go:embed pages.html style.css icon.svg
 var files embed.FS
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"day": day}).ParseFS(files, "pages.html"))
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"day": day, "price": price}).ParseFS(files, "pages.html"))
 
 // policy is the Content-Security-Policy of every answer. Browsers hold the
 // whole chain of redirects after a form against form-action, so it lists the
@@ -29,6 +30,11 @@ func policy(redirects ...string) string {
 }
 
 func day(t time.Time) string { return t.Format("2 January 2006") }
+
+// price returns what every price costs, for people.
+func price() string {
+	return fmt.Sprintf("%d.%02d %s", amount/100, amount%100, strings.ToUpper(currency))
+}
 
 func (p *Provider) payURL(session string) string { return p.public + Prefix + "/pay/" + session }
 
@@ -57,10 +63,8 @@ func (p *Provider) postedForm(r *http.Request) (url.Values, error) {
 type checkoutView struct {
 	Status    string
 	Plan      string
-	Price     string
 	Quantity  int
 	Name      string // the customer's
-	Reference string
 	Next      string // where whoever has paid goes on
 	Back      string // empty: nowhere
 	ExpiresAt time.Time
@@ -73,8 +77,8 @@ func (t *turn) checkoutOf(id string) (checkoutView, error) {
 		return checkoutView{}, &refusal{status: http.StatusNotFound, message: "There is no such checkout"}
 	}
 	return checkoutView{
-		Status: s.status(t.now), Plan: t.planName(s.Price), Price: s.Price, Quantity: s.Quantity,
-		Name: t.Customers[s.Customer].Name, Reference: s.Reference, ExpiresAt: s.ExpiresAt,
+		Status: s.status(t.now), Plan: t.planName(s.Price), Quantity: s.Quantity,
+		Name: t.Customers[s.Customer].Name, ExpiresAt: s.ExpiresAt,
 		Next: strings.ReplaceAll(s.SuccessURL, sessionPlaceholder, id), Back: s.CancelURL,
 	}, nil
 }
@@ -153,17 +157,17 @@ type subscriptionView struct {
 type button struct {
 	Action Action
 	Text   string
-	Strong bool
+	Class  string // of the style sheet
 }
 
 // buttons are the actions' names on the page.
 var buttons = map[Action]button{
-	Fail:       {Fail, "Payment fails", false},
-	Succeed:    {Succeed, "Payment succeeds", true},
-	NextPeriod: {NextPeriod, "Next period", true},
-	Schedule:   {Schedule, "Cancel at period end", false},
-	Keep:       {Keep, "Keep", false},
-	Cancel:     {Cancel, "Cancel now", false},
+	Fail:       {Fail, "Payment fails", "quiet"},
+	Succeed:    {Succeed, "Payment succeeds", ""},
+	NextPeriod: {NextPeriod, "Next period", ""},
+	Schedule:   {Schedule, "Cancel at period end", "quiet"},
+	Keep:       {Keep, "Keep", "quiet"},
+	Cancel:     {Cancel, "Cancel now", "danger"},
 }
 
 // states are the statuses' names on the page.

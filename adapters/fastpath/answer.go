@@ -10,13 +10,18 @@ import (
 )
 
 // answer is the way of one answer after the other to a connection. Each is
-// gathered, and goes out in one write.
+// gathered, and goes out in one write, but for long bodies: one that is written at once,
+// as long as its length says, goes out of the handler's own memory.
 type answer struct {
 	conn   net.Conn
+	gone   func() bool // whether the server goes away
 	header http.Header
 	status int // 0: not decided
 	body   []byte
 	out    bytes.Buffer
+	sent   bool // it went out
+	last   bool // it is the last one of the connection
+	err    error
 
 	deadline time.Time // of writes, as it was set
 	date     []byte    // of second
@@ -27,6 +32,7 @@ type answer struct {
 func (a *answer) begin() {
 	clear(a.header)
 	a.status, a.body = 0, a.body[:0]
+	a.sent, a.last, a.err = false, false, nil
 }
 
 // Header returns the answer's headers.
@@ -44,6 +50,13 @@ func (a *answer) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	if !hasBody(a.status) {
 		return 0, http.ErrBodyNotAllowed
+	}
+	if a.sent {
+		return 0, http.ErrContentLength
+	}
+	if said := a.header["Content-Length"]; len(a.body) == 0 && len(b) > keepSize && len(said) == 1 && said[0] == strconv.Itoa(len(b)) {
+		a.send(b)
+		return len(b), a.err
 	}
 	a.body = append(a.body, b...)
 	return len(b), nil
@@ -70,21 +83,35 @@ func hasBody(status int) bool {
 // corrected or refused.
 var errHandler = errors.New("fastpath: the length of the body is not what was said")
 
-// finish sends the answer, the last one of the connection where it is to be or the
-// handler says so; more says that another one may follow.
-func (a *answer) finish(now time.Time, last bool) (more bool, err error) {
+// finish sends the answer where that was not done; more says that another one may
+// follow.
+func (a *answer) finish() (more bool, err error) {
 	a.WriteHeader(http.StatusOK)
-	length, said := strconv.Itoa(len(a.body)), a.header["Content-Length"]
-	switch {
-	case !hasBody(a.status):
+	if !a.sent {
+		said := a.header["Content-Length"]
+		if hasBody(a.status) && said != nil && (len(said) != 1 || said[0] != strconv.Itoa(len(a.body))) {
+			return false, errHandler
+		}
+		a.send(a.body)
+	}
+	if a.out.Cap()+cap(a.body) > keepSize { // which a connection that rests has no use for
+		a.out, a.body = bytes.Buffer{}, nil
+	}
+	return !a.last, a.err
+}
+
+// send sends the answer with its body, the last one of the connection where the server
+// goes away or the handler says so.
+func (a *answer) send(body []byte) {
+	if !hasBody(a.status) {
 		delete(a.header, "Content-Length")
 		if a.status == http.StatusNotModified {
 			delete(a.header, "Content-Type")
 		}
-	case said != nil && (len(said) != 1 || said[0] != length):
-		return false, errHandler
 	}
 	told := a.header["Connection"] != nil // of which "close" is the only use here
+	going := a.gone()
+	a.sent, a.last = true, told || going
 	a.out.Reset()
 	a.out.WriteString("HTTP/1.1 ")
 	a.out.WriteString(strconv.Itoa(a.status))
@@ -93,24 +120,26 @@ func (a *answer) finish(now time.Time, last bool) (more bool, err error) {
 	a.out.Write(lineEnd)
 	_ = a.header.Write(&a.out) // a buffer takes it all
 	a.out.WriteString("Date: ")
+	now := time.Now()
 	if s := now.Unix(); s != a.second || a.date == nil {
 		a.second, a.date = s, now.UTC().AppendFormat(a.date[:0], http.TimeFormat)
 	}
 	a.out.Write(a.date)
 	a.out.Write(lineEnd)
-	if hasBody(a.status) && said == nil {
+	if hasBody(a.status) && a.header["Content-Length"] == nil {
 		a.out.WriteString("Content-Length: ")
-		a.out.WriteString(length)
+		a.out.WriteString(strconv.Itoa(len(body)))
 		a.out.Write(lineEnd)
 	}
-	if last && !told {
+	if going && !told {
 		a.out.WriteString("Connection: close\r\n")
 	}
 	a.out.Write(lineEnd)
-	a.out.Write(a.body)
-	_, err = a.conn.Write(a.out.Bytes())
-	if a.out.Cap()+cap(a.body) > keepSize { // which a connection that rests has no use for
-		a.out, a.body = bytes.Buffer{}, nil
+	if len(body) <= keepSize {
+		a.out.Write(body)
+		body = nil
 	}
-	return !last && !told, err
+	if _, a.err = a.conn.Write(a.out.Bytes()); a.err == nil && body != nil {
+		_, a.err = a.conn.Write(body)
+	}
 }

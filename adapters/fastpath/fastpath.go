@@ -15,7 +15,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -122,7 +121,7 @@ func (p *Path) take(w http.ResponseWriter, r *http.Request, wanted int) bool {
 	if r, ok := conn.(*returned); ok {
 		conn, ahead = r.Conn, slices.Concat(ahead, r.ahead)
 	}
-	l := &lane{path: p, conn: conn, request: r, wanted: min(2*wanted, mostAfter), answer: answer{conn: conn, header: http.Header{}}}
+	l := &lane{path: p, conn: conn, request: r, wanted: min(2*wanted, mostAfter), answer: answer{conn: conn, gone: p.gone, header: http.Header{}}}
 	l.in = append(make([]byte, 0, max(headSize, len(ahead))), ahead...)
 	l.run()
 	return true
@@ -199,7 +198,7 @@ func (l *lane) serve(r *http.Request) bool {
 	a := &l.answer
 	a.begin()
 	l.path.next.ServeHTTP(a, r)
-	more, err := a.finish(time.Now(), l.path.gone())
+	more, err := a.finish()
 	return more && err == nil
 }
 
@@ -305,10 +304,6 @@ func (r *returned) SyscallConn() (syscall.RawConn, error) {
 	}
 	return nil, errors.ErrUnsupported
 }
-
-// ReadFrom sends what src has, as the connection itself does it best: the kernel
-// copies files.
-func (r *returned) ReadFrom(src io.Reader) (int64, error) { return io.Copy(r.Conn, src) }
 
 // listener accepts the connections that come back.
 type listener struct {

@@ -539,10 +539,10 @@ func TestAConnectionThatRestsHoldsNoLongAnswer(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		conn, client := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, client) }()
-		a := answer{conn: conn, header: http.Header{}}
+		a := answer{conn: conn, gone: func() bool { return false }, header: http.Header{}}
 		a.begin()
 		_, _ = a.Write(make([]byte, size))
-		if _, err := a.finish(time.Now(), false); err != nil {
+		if _, err := a.finish(); err != nil {
 			t.Fatal(err)
 		}
 		if held := a.out.Cap() + cap(a.body); held > keepSize || size < keepSize && held < size {
@@ -552,13 +552,38 @@ func TestAConnectionThatRestsHoldsNoLongAnswer(t *testing.T) {
 	}
 }
 
+func TestALongBodyIsSentFromTheHandlersMemory(t *testing.T) {
+	const size = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		body, ended := make([]byte, size), false
+		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			_, _ = w.Write(body)
+			ended = true
+		}))
+		go l.run()
+		synctest.Wait() // nobody reads the answer
+		if held := l.answer.out.Cap() + cap(l.answer.body); ended || held > keepSize {
+			t.Errorf("the handler has ended: %t, and %d bytes are held", ended, held)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, answer.Body); err != nil || n != size || answer.ContentLength != size {
+			t.Errorf("%d bytes of %d, %v", n, answer.ContentLength, err)
+		}
+		_ = client.Close()
+	})
+}
+
 // laneOn is a lane on a pipe whose client is returned.
 func laneOn(next http.Handler) (l *lane, client net.Conn) {
 	server, client := net.Pipe()
 	r, _ := http.NewRequest("GET", path+"?a", nil)
 	r.Host = "x.example"
 	p := New(next, Options{Path: path})
-	return &lane{path: p, conn: server, request: r, answer: answer{conn: server, header: http.Header{}}, in: make([]byte, 0, headSize)}, client
+	return &lane{path: p, conn: server, request: r, answer: answer{conn: server, gone: p.gone, header: http.Header{}}, in: make([]byte, 0, headSize)}, client
 }
 
 func TestAConnectionThatRestsIsClosedInTheEnd(t *testing.T) {

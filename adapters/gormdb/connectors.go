@@ -101,8 +101,13 @@ func (q connectors) Get(ctx context.Context, o id.Org, i id.Connector) (connecto
 	return get(ctx, q.read, "Connector", scanConnector, selectConnectors+"org_id = ? AND id = ?", string(o), string(i))
 }
 
-func (q connectors) List(ctx context.Context, o id.Org) ([]connector.Instance, error) {
-	return all(ctx, q.read, "Connector", scanConnector, selectConnectors+"org_id = ? ORDER BY created_at, id", string(o))
+func (q connectors) List(ctx context.Context, o id.Org, after connector.Position, limit int, fn func(connector.Instance) error) error {
+	query, args := selectConnectors+"org_id = ?", []any{string(o)}
+	if after != (connector.Position{}) {
+		query, args = query+" AND (created_at, id) > (?, ?)", append(args, after.CreatedAt.UnixMilli(), place(after.ID))
+	}
+	query, page := q.dialect.page(query, "created_at, id", limit)
+	return each(ctx, q.read, "Connector", scanConnector, fn, query, append(args, page...)...)
 }
 
 func (q connectors) Add(ctx context.Context, o id.Org, i connector.Instance) error {

@@ -7,6 +7,7 @@ import (
 
 	"collab/test/contract"
 	"collab/test/postgres"
+	"collab/test/tempdir"
 )
 
 // databases are what every test that is about both runs on.
@@ -14,7 +15,7 @@ var databases = []struct {
 	name string
 	url  func(t testing.TB) string
 }{
-	{"SQLite", func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "data", "collab.db") }},
+	{"SQLite", func(t testing.TB) string { return "sqlite://" + filepath.Join(tempdir.New(t), "data", "collab.db") }},
 	{"Postgres", postgres.URL},
 }
 

@@ -76,12 +76,20 @@ func (q invitations) ByToken(ctx context.Context, tokenHash string) (invitation.
 		"SELECT "+invitationColumns+" FROM invitations WHERE token_hash = ?", tokenHash)
 }
 
-func (q invitations) Pending(ctx context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {
-	query, args := "SELECT "+invitationColumns+" FROM invitations WHERE org_id = ? AND status = 'PENDING' AND expires_at > ?", []any{string(o), now.UnixMilli()}
-	if email != "" {
-		query, args = query+" AND email_key = ?", append(args, identity.FoldEmail(email))
+const selectPending = "SELECT " + invitationColumns + " FROM invitations WHERE org_id = ? AND status = 'PENDING' AND expires_at > ?"
+
+func (q invitations) List(ctx context.Context, o id.Org, now time.Time, after invitation.Position, limit int, fn func(invitation.Invitation) error) error {
+	query, args := selectPending, []any{string(o), now.UnixMilli()}
+	if after != (invitation.Position{}) {
+		query, args = query+" AND (created_at, id) > (?, ?)", append(args, after.CreatedAt.UnixMilli(), place(after.ID))
 	}
-	return all(ctx, q.read, "Invitation", scanInvitation, query+" ORDER BY created_at, id", args...)
+	query, page := q.dialect.page(query, "created_at, id", limit)
+	return each(ctx, q.read, "Invitation", scanInvitation, fn, query, append(args, page...)...)
+}
+
+func (q invitations) Pending(ctx context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {
+	return all(ctx, q.read, "Invitation", scanInvitation, selectPending+" AND email_key = ? ORDER BY created_at, id",
+		string(o), now.UnixMilli(), identity.FoldEmail(email))
 }
 
 func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation) error {

@@ -307,33 +307,44 @@ func ofUsers(o id.Org, p usage.Period) (r rows) {
 	return r
 }
 
-// Summary has all in one query, and so tells of one moment.
-func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Period) (usage.Summary, error) {
-	sum := usage.Summary{Period: p}
+// Summary has all in one query, and so tells of one moment. The sums of models are
+// before those of users.
+func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, fn func(usage.Part) error) error {
 	all := ofModels(o, user, p)
 	if len(all.parts) == 0 {
-		return sum, nil
+		return head(usage.Summary{Period: p})
 	}
 	query := all.summed("false, x.at, x.model", "x.at, x.model")
 	if user == "" {
 		users := ofUsers(o, p)
-		query, all.args = query+" UNION ALL "+users.summed("true, 0, CAST(x.user_id AS TEXT)", "x.user_id"), append(all.args, users.args...)
+		query, all.args = query+" UNION ALL "+users.summed("true, 0, CAST(x.user_id AS TEXT)", "x.user_id")+" ORDER BY 1, 3", append(all.args, users.args...)
 	}
-	models, users, days := map[string]usage.Sum{}, map[string]usage.Sum{}, map[string]usage.Sum{}
+	var total usage.Sum
+	models, days, begun := map[string]usage.Sum{}, map[string]usage.Sum{}, false
+	begin := func() error {
+		begun = true
+		return head(usage.Summary{Period: p, Sum: total, ByModel: parts(models), ByDay: parts(days)})
+	}
 	err := each(ctx, q.read, "Entry", scanSums, func(r sumsRow) error {
-		if r.ofUser {
-			users[r.of] = r.Sum
+		if !r.ofUser {
+			on := string(quota.DayOf(instant(r.at)))
+			total, models[r.of], days[on] = total.Plus(r.Sum), models[r.of].Plus(r.Sum), days[on].Plus(r.Sum)
 			return nil
 		}
-		on := string(quota.DayOf(instant(r.at)))
-		sum.Sum, models[r.of], days[on] = sum.Sum.Plus(r.Sum), models[r.of].Plus(r.Sum), days[on].Plus(r.Sum)
-		return nil
+		if !begun {
+			if err := begin(); err != nil {
+				return err
+			}
+		}
+		if r.Requests == 0 {
+			return nil // they were taken off whole
+		}
+		return fn(usage.Part{Of: r.of, Sum: r.Sum})
 	}, query, all.args...)
-	if err != nil {
-		return usage.Summary{}, err
+	if err == nil && !begun {
+		err = begin()
 	}
-	sum.ByModel, sum.ByDay, sum.ByUser = parts(models), parts(days), parts(users)
-	return sum, nil
+	return err
 }
 
 // parts are the sums that have requests, in their order. Of one that was taken

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +103,62 @@ func TestSubscriptionsOfBeforeTheyAreAskedAfterAreDue(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Postgres keeps long texts where they were.
+func TestLongTextsOfTasksAreTheSameAfterTheyMoved(t *testing.T) {
+	db := migratedTo(t, databases[0].url(t), 9)
+	o := uid[id.Org](kindOrg, 1, 0)
+	run := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := db.pools[0].ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) "+
+		"VALUES (?, 'o', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')", o)
+	longest := `{"a":"` + strings.Repeat("x", 65_536-len(`{"a":""}`)) + `"}`
+	tests := []struct {
+		description, metadata any // nil: there is none
+		moves                 bool
+	}{
+		{nil, nil, false},
+		{"", "{}", false},
+		{strings.Repeat("x", maxInline), nil, false},
+		{strings.Repeat("x", maxInline-2), "{}", false},
+		{strings.Repeat("x", maxInline-1), "{}", true},
+		{strings.Repeat("\U0001F600", maxInline/4), "{}", true}, // four bytes each
+		{nil, longest, true},
+		{strings.Repeat("\U0001F600", 10_000), longest, true},
+	}
+	moved := 0
+	for i, test := range tests {
+		run("INSERT INTO tasks (org_id, id, title, description, metadata, status, priority, sort_order, created_by, created_at, updated_at, version) VALUES (?, ?, 'T', ?, ?, 'TODO', 'LOW', ?, 'u', 1, 1, 1)",
+			o, uid[id.Task](kindTask, 1, i), test.description, test.metadata, i)
+		if test.moves {
+			moved++
+		}
+	}
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, test := range tests {
+		got, err := db.Work().Tasks().Get(t.Context(), o, uid[id.Task](kindTask, 1, i))
+		var description, metadata any
+		if got.Description != nil {
+			description = *got.Description
+		}
+		if got.Metadata != "" {
+			metadata = got.Metadata
+		}
+		if err != nil || description != test.description || metadata != test.metadata {
+			t.Errorf("task %d has other texts, %v", i, err)
+		}
+	}
+	var n int
+	if err := db.pools[0].QueryRowContext(t.Context(), "SELECT count(*) FROM task_texts").Scan(&n); err != nil || n != moved {
+		t.Errorf("the texts of %d tasks moved, want %d, %v", n, moved, err)
 	}
 }
 

@@ -76,17 +76,11 @@ func (r *releaseRow) release() (release.Release, error) {
 const releaseColumns = "r.id, r.version, r.platform, r.arch, r.channel, r.download_url, r.sha512, r.sha1, r.file_size_bytes, r.notes, " +
 	"r.min_os_version, r.signature, r.is_mandatory, r.rollout, r.is_active, r.published_at, r.updated_at"
 
-// columns are where a row of releaseColumns goes.
-func (r *releaseRow) columns() []any {
-	return []any{
-		&r.ID, &r.Version, &r.Platform, &r.Arch, &r.Channel, &r.DownloadURL, &r.SHA512, &r.SHA1, &r.FileSize, &r.Notes,
-		&r.MinOSVersion, &r.Signature, &r.IsMandatory, &r.Rollout, &r.IsActive, &r.Published, &r.Updated,
-	}
-}
-
 func scanRelease(s scanner) (release.Release, error) {
 	var r releaseRow
-	if err := s.Scan(r.columns()...); err != nil {
+	err := s.Scan(&r.ID, &r.Version, &r.Platform, &r.Arch, &r.Channel, &r.DownloadURL, &r.SHA512, &r.SHA1, &r.FileSize, &r.Notes,
+		&r.MinOSVersion, &r.Signature, &r.IsMandatory, &r.Rollout, &r.IsActive, &r.Published, &r.Updated)
+	if err != nil {
 		return release.Release{}, err
 	}
 	return r.release()
@@ -104,19 +98,30 @@ func (q releases) Revision(ctx context.Context) (int64, error) {
 
 // Since is one statement, so that the releases are those of the revision. Without
 // any there was no change, as a change leaves a release and none is removed.
-func (q releases) Since(ctx context.Context, revision int64) (int64, []release.Release, error) {
+func (q releases) Since(ctx context.Context, revision int64) (int64, []release.Entry, error) {
 	now := max(revision, 0)
-	found, err := all(ctx, q.read, "Release", func(s scanner) (release.Release, error) {
+	found, err := all(ctx, q.read, "Release", func(s scanner) (release.Entry, error) {
 		var r releaseRow
-		if err := s.Scan(append(r.columns(), &now)...); err != nil {
-			return release.Release{}, err
+		if err := s.Scan(&r.ID, &r.Version, &r.Platform, &r.Arch, &r.Channel, &r.Rollout, &r.IsActive, &now); err != nil {
+			return release.Entry{}, err
 		}
-		return r.release()
-	}, "SELECT "+releaseColumns+", v.n FROM releases r CROSS JOIN release_revision v WHERE r.revision > ?", revision)
+		made, err := r.release()
+		return made.Entry(), err
+	}, "SELECT r.id, r.version, r.platform, r.arch, r.channel, r.rollout, r.is_active, v.n FROM releases r CROSS JOIN release_revision v WHERE r.revision > ?", revision)
 	if err != nil {
 		return 0, nil, err
 	}
 	return now, found, nil
+}
+
+func (q releases) Count(ctx context.Context) (int, error) {
+	n, err := get(ctx, q.read, "Release", scanInt, "SELECT COUNT(*) FROM releases")
+	return int(n), err
+}
+
+func (q releases) List(ctx context.Context, rs []id.Release) ([]release.Release, error) {
+	return named(ctx, q.read, "Release", scanRelease, func(r release.Release) id.Release { return r.ID }, rs,
+		"SELECT "+releaseColumns+" FROM releases r WHERE "+q.dialect.in("r.id", "uuid"), list(q.dialect, ids(rs)))
 }
 
 func (q releases) Add(ctx context.Context, r release.Release) error {

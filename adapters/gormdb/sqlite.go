@@ -94,7 +94,7 @@ func (db *DB) openSQLite(o Options) error {
 	db.dialect = onSQLite
 	// The driver sets busy_timeout before the others, whatever their order.
 	common := []string{"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "temp_store(MEMORY)"}
-	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-16000)")))
+	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-8000)")))
 	if err != nil {
 		return err
 	}

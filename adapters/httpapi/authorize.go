@@ -107,7 +107,7 @@ func (a *api) askToAuthorize(c *call) error {
 	// Browsers hold the whole chain of redirects after a form against form-action,
 	// and where a provider leads people is its own business.
 	return c.page(http.StatusOK, "ask", map[string]any{
-		"Asked": asked, "Action": AuthorizePath, "State": state, "Token": confirmation(secret, state),
+		"Asked": asked, "App": a.AppURL, "Action": AuthorizePath, "State": state, "Token": confirmation(secret, state),
 	}, "'self' https: http:")
 }
 

@@ -92,8 +92,9 @@ func openEmbassy(t *testing.T, p connector.Provider, ada, organisation string, c
 	p.ID, p.Auth, p.Transport, p.URL, p.Enabled = "notes", connector.ServerMediated, connector.HTTP, "https://notes.example/mcp", true
 	e.api = built(t, append(change, func(o *Options) {
 		o.Connectors = connectors.New(connectors.Options{
-			Store: core.Store, Catalog: connector.NewCatalog([]connector.Provider{p}, nil), Authorizer: e.at, Sealer: plain{},
+			Store: core.Store, Catalog: connector.NewCatalog([]connector.Provider{p}, nil), Authorizer: e.at, Sealer: newVault(t),
 			Clock: core.Clock, IDs: core.IDs, Secrets: &memory.Secrets{}, Log: o.Log,
+			Again: core.Access.Again, Locked: core.Access.Locked, Atomic: core.Access.Atomic,
 			Page: o.PublicURL + AuthorizePath, Callback: o.PublicURL + CallbackPath,
 		})
 	})...)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -22,21 +23,23 @@ type Budgets struct {
 	Anonymous int64 // memory for requests whose caller is not known
 	Callers   int64 // memory for bodies of known callers
 	Spool     int64 // disk for what waits in files
+
+	Connections int64 // memory for connections and the headers of requests
 }
 
-// ParseBudgets reads "anonymous=64MiB,callers=256MiB,spool=2GiB" over the defaults
+// ParseBudgets reads "anonymous=64MiB,callers=256MiB,connections=1GiB,spool=2GiB" over the defaults
 // of a server that takes uploads of so many bytes.
 func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
 	// The longest body of an upload is longestWriting times its content, and a single
 	// caller may have half.
-	b := Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Spool: 16 * maxUpload}
+	b := Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Connections: 1 << 30, Spool: 16 * maxUpload}
 	if s == "" {
 		return b, nil
 	}
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(s, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		to := map[string]*int64{"anonymous": &b.Anonymous, "callers": &b.Callers, "spool": &b.Spool}[name]
+		to := map[string]*int64{"anonymous": &b.Anonymous, "callers": &b.Callers, "connections": &b.Connections, "spool": &b.Spool}[name]
 		count, unit := value, int64(0)
 		for suffix, size := range map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30} {
 			if n, ok := strings.CutSuffix(value, suffix); ok {
@@ -45,11 +48,11 @@ func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
 		}
 		n, err := strconv.ParseInt(count, 10, 32)
 		if to == nil || seen[name] || err != nil || n < 1 || n > 1<<20 || unit == 0 {
-			return Budgets{}, fmt.Errorf("%q is not a budget such as callers=256MiB, of anonymous, callers or spool, in MiB or GiB", part)
+			return Budgets{}, fmt.Errorf("%q is not a budget such as callers=256MiB, of anonymous, callers, connections or spool, in MiB or GiB", part)
 		}
 		seen[name], *to = true, n*unit
 	}
-	for name, least := range map[string][2]int64{"anonymous": {b.Anonymous, 4 << 20}, "callers": {b.Callers, 16 << 20}, "spool": {b.Spool, 2 * maxUpload}} {
+	for name, least := range map[string][2]int64{"anonymous": {b.Anonymous, 4 << 20}, "callers": {b.Callers, 16 << 20}, "connections": {b.Connections, 16 << 20}, "spool": {b.Spool, 2 * maxUpload}} {
 		if least[0] < least[1] {
 			return Budgets{}, fmt.Errorf("%s must be at least %d MiB", name, (least[1]+1<<20-1)>>20)
 		}
@@ -113,23 +116,6 @@ func (c *call) settle() {
 	c.files.Close()
 }
 
-// charging is a body that others read: what comes of it is held for the call.
-type charging struct {
-	io.ReadCloser
-	c *call
-}
-
-// Read reads a part of the body.
-func (b charging) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
-		if full := b.c.hold(int64(n)); full != nil {
-			return 0, full
-		}
-	}
-	return n, err
-}
-
 // mounted answers with a handler that is none of the interface's: its requests are
 // charged as those of anybody who sends messages.
 func (a *api) mounted(to http.Handler) handler {
@@ -141,9 +127,11 @@ func (a *api) mounted(to http.Handler) handler {
 		if err := c.hold(requestCost); err != nil {
 			return err
 		}
-		if c.r.Body != http.NoBody {
-			c.r.Body = charging{c.r.Body, c}
+		body, err := c.read(maxBody)
+		if err != nil {
+			return err
 		}
+		c.r.Body, c.r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		to.ServeHTTP(c, c.r)
 		return nil
 	}
@@ -169,7 +157,7 @@ func (a *api) instrumentBudgets() error {
 		return err
 	}
 	_, err = a.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for name, b := range map[string]*budget.Budget{"anonymous": a.budgets.anonymous, "callers": a.budgets.callers, "spool": a.budgets.spool} {
+		for name, b := range map[string]*budget.Budget{"anonymous": a.budgets.anonymous, "callers": a.budgets.callers, "connections": a.Connections, "spool": a.budgets.spool} {
 			of := metric.WithAttributes(attribute.String("budget", name))
 			o.ObserveInt64(used, b.Used(), of)
 			o.ObserveInt64(refusals, b.Refusals(), of)

@@ -7,26 +7,29 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"collab/adapters/httpapi/budget"
 	"collab/app/access"
 	"collab/domain/fault"
+	"collab/domain/release"
 )
 
 func TestBudgetsAreParsed(t *testing.T) {
 	const upload = 100 << 20
-	defaults := Budgets{64 << 20, 256 << 20, 1600 << 20}
+	defaults := Budgets{64 << 20, 256 << 20, 1600 << 20, 1 << 30}
 	for text, want := range map[string]Budgets{
 		"":                 defaults,
-		"anonymous=128MiB": {128 << 20, defaults.Callers, defaults.Spool},
-		"callers=1GiB, spool=2GiB,anonymous=4MiB": {4 << 20, 1 << 30, 2 << 30},
+		"anonymous=128MiB": {128 << 20, defaults.Callers, defaults.Spool, defaults.Connections},
+		"callers=1GiB, spool=2GiB,anonymous=4MiB,connections=16MiB": {4 << 20, 1 << 30, 2 << 30, 16 << 20},
 	} {
 		if got, err := ParseBudgets(text, upload); err != nil || got != want {
 			t.Errorf("%q is %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"off", "anonymous", "anonymous=64", "anonymous=64KiB", "anonymous=-1MiB", "anonymous=xMiB", "other=64MiB", "callers=64MiB,callers=65MiB", "callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "spool=199MiB"} {
+	for _, text := range []string{"off", "anonymous", "anonymous=64", "anonymous=64KiB", "anonymous=-1MiB", "anonymous=xMiB", "other=64MiB", "callers=64MiB,callers=65MiB", "callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "connections=15MiB", "spool=199MiB"} {
 		if got, err := ParseBudgets(text, upload); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}
@@ -141,7 +144,7 @@ func TestBodiesOfACallerLeaveRoomForOthers(t *testing.T) {
 func TestSpoolsShareABudgetOfTheDisk(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	c := lone(nil)
-	c.budgets = newBudgets(Budgets{1 << 30, 1 << 30, 4 * blockSize})
+	c.budgets = newBudgets(Budgets{Anonymous: 1 << 30, Callers: 1 << 30, Spool: 4 * blockSize})
 	fits, none := spool{c: c}, spool{c: c}
 	if err := fits.fill(io.LimitReader(fill{}, 2*blockSize), 1<<30, nil); err != nil {
 		t.Fatal(err)
@@ -206,19 +209,131 @@ func TestMountsAreChargedLikeMessages(t *testing.T) {
 	a := built(t, func(o *Options) {
 		o.Now, o.Rates, o.Budgets.Anonymous = hand.now, Rates{Webhook: Rate{2, time.Minute}}, 4<<20
 		o.Mounts = map[string]http.Handler{"/dev/x": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if _, err := io.ReadAll(r.Body); err == nil {
-				w.WriteHeader(http.StatusNoContent)
-				return
-			}
-			w.WriteHeader(http.StatusTeapot)
+			_, _ = io.Copy(w, r.Body)
 		})}
 	})
-	for _, test := range []struct{ size, status int }{{1 << 20, 204}, {3 << 20, 418}, {0, 429}} {
-		if w := send(a, post("/dev/x/y", strings.Repeat(" ", test.size))); w.Code != test.status {
-			t.Errorf("%d bytes: %d, want %d", test.size, w.Code, test.status)
-		}
+	body := strings.Repeat("x", 1<<20)
+	w := send(a, post("/dev/x/y", body))
+	if w.Code != http.StatusOK || w.Body.String() != body {
+		t.Errorf("it is %d with %d bytes", w.Code, w.Body.Len())
 	}
+	a.budgets.anonymous.Take("somebody else", 2<<20)
+	w = send(a, post("/dev/x/y", body))
+	refused(t, w, http.StatusServiceUnavailable)
+	if w.Header().Get("Retry-After") != "1" {
+		t.Errorf("headers %v", w.Header())
+	}
+	a.budgets.anonymous.Give("somebody else", 2<<20)
+	refused(t, send(a, post("/dev/x/y", "")), http.StatusTooManyRequests)
 	if used := a.budgets.anonymous.Used(); used != 0 {
 		t.Errorf("%d bytes are still held", used)
+	}
+}
+
+func TestDownloadsTakeMemoryOfTheirCaller(t *testing.T) {
+	o := openOffice(t)
+	content := strings.Repeat("x", 2*blockSize)
+	path := "/files/" + o.store(t, "x", content).ID
+	o.api.budgets.callers = budget.New(3 * blockSize)
+	if w := o.get(path + "?raw=1"); w.Code != http.StatusOK || w.Body.String() != content {
+		t.Errorf("one that needs a block is %d", w.Code)
+	}
+	w := o.get(path)
+	refused(t, w, http.StatusServiceUnavailable)
+	if w.Header().Get("Retry-After") != "1" {
+		t.Errorf("headers %v", w.Header())
+	}
+	if used := o.api.budgets.callers.Used(); used != 0 {
+		t.Errorf("%d bytes are still held", used)
+	}
+}
+
+func TestLargeAnswersTakeMemoryOfCallersWhoAreNotKnown(t *testing.T) {
+	a := built(t, func(o *Options) {
+		o.Releases = knowing(t, []release.Release{released(t, "2.0.0", "darwin/universal", noted(strings.Repeat("x", 60_000)))})
+	})
+	for _, path := range []string{feeds + "sparkle/appcast.xml?version=1.0.0", "/docs/" + a.reference.script, prefix + "/updates/check?version=1.0.0&platform=darwin&arch=universal"} {
+		a.budgets.anonymous = budget.New(4 << 20)
+		if w := send(a, get(path)); w.Code != http.StatusOK {
+			t.Errorf("%s is %d %s", path, w.Code, w.Body)
+		}
+		if used := a.budgets.anonymous.Used(); used != 0 {
+			t.Errorf("%s still holds %d bytes", path, used)
+		}
+		a.budgets.anonymous = budget.New(3 * requestCost)
+		w := send(a, get(path))
+		refused(t, w, http.StatusServiceUnavailable)
+		if w.Header().Get("Retry-After") != "1" || strings.Contains(w.Header().Get("Cache-Control"), "public") {
+			t.Errorf("%s is refused with %v", path, w.Header())
+		}
+	}
+}
+
+func TestMeasurementsAreReadByFewAtOnce(t *testing.T) {
+	within, goOn := make(chan struct{}), make(chan struct{})
+	a := built(t, func(o *Options) {
+		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			within <- struct{}{}
+			<-goOn
+			w.WriteHeader(http.StatusOK)
+		})
+	})
+	codes := make(chan int)
+	for range maxScrapes {
+		go func() { codes <- send(a, get("/metrics")).Code }()
+		<-within
+	}
+	w := send(a, get("/metrics"))
+	refused(t, w, http.StatusServiceUnavailable)
+	if w.Header().Get("Retry-After") != "1" {
+		t.Errorf("headers %v", w.Header())
+	}
+	close(goOn)
+	for range maxScrapes {
+		if code := <-codes; code != http.StatusOK {
+			t.Error(code)
+		}
+	}
+}
+
+// untaken is an answer that its client does not take until it goes on.
+type untaken struct {
+	*httptest.ResponseRecorder
+	writes chan struct{} // a value when the answer goes out
+	goOn   chan struct{}
+}
+
+func (s untaken) Write(b []byte) (int, error) {
+	s.writes <- struct{}{}
+	<-s.goOn
+	return s.ResponseRecorder.Write(b)
+}
+
+func TestMeasurementsThatAreTakenSlowlyKeepNobodyFromReading(t *testing.T) {
+	a := built(t, func(o *Options) {
+		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(make([]byte, requestCost+1))
+		})
+	})
+	writes, goOn := make(chan struct{}), make(chan struct{})
+	var slow sync.WaitGroup
+	for range maxScrapes {
+		slow.Go(func() { a.ServeHTTP(untaken{httptest.NewRecorder(), writes, goOn}, get("/metrics")) })
+		<-writes
+	}
+	if w := send(a, get("/metrics")); w.Code != http.StatusOK || w.Body.Len() != requestCost+1 {
+		t.Errorf("another is answered %d with %d bytes", w.Code, w.Body.Len())
+	}
+	if used := a.budgets.anonymous.Used(); used != maxScrapes*(requestCost+1) {
+		t.Errorf("they hold %d bytes", used)
+	}
+	close(goOn)
+	slow.Wait()
+	a.budgets.anonymous = budget.New(requestCost)
+	w := send(a, get("/metrics"))
+	refused(t, w, http.StatusServiceUnavailable)
+	if w.Header().Get("Content-Encoding") != "" {
+		t.Errorf("it is refused with %v", w.Header())
 	}
 }

@@ -121,9 +121,10 @@ func (a *api) listConnectors(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfConnector, viewed(viewConnector), complete(p, keyOfConnector, func(actor org.Actor) ([]connector.Instance, error) {
-		return a.Connectors.List(c.r.Context(), actor)
-	}))
+	return stream(a, c, q, p, keyOfConnector, viewed(viewConnector), func(actor org.Actor, each func(connector.Instance) error) error {
+		after := connector.Position{CreatedAt: p.after.At, ID: id.Connector(p.after.ID)}
+		return a.Connectors.List(c.r.Context(), actor, after, p.fetch(), each)
+	})
 }
 
 func (a *api) createConnector(c *call) error {

@@ -82,7 +82,7 @@ func newConversing(t testing.TB, model acting, change ...func(*Options)) *conver
 			Pause: func(context.Context, int) error { return nil },
 		})
 		o.Metering = metering.New(w.store, system.Clock{})
-		o.Idempotency = idempotency.New(w.store, plain{}, system.Clock{}, &memory.Secrets{})
+		o.Idempotency = idempotency.New(w.store, newVault(t), system.Clock{}, &memory.Secrets{})
 		o.Log = slog.New(slog.NewJSONHandler(w, nil))
 	}
 	w.api = serving(t, http.MethodPost, open, func(c *call) error {

@@ -229,8 +229,11 @@ func (a *api) pour(c *call, w io.Writer, o object.Object, s span, first func() e
 		return err
 	}
 	defer r.Close()
-	block := takeBlockFor(s.length)
-	defer giveBlock(&block)
+	block, err := c.holdBlock(s.length)
+	if err != nil {
+		return err
+	}
+	defer c.releaseBlock(&block)
 	for left, begun := s.length, false; ; begun = true {
 		// A whole block, so that what fits into one is known to be right before any
 		// of it is sent.
@@ -359,8 +362,11 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 		c.WriteHeader(http.StatusOK)
 		return nil
 	}
-	block := takeBlockFor(2 * o.Size) // most of a text stands for itself
-	defer giveBlock(&block)
+	block, err := c.holdBlock(2 * o.Size) // most of a text stands for itself
+	if err != nil {
+		return err
+	}
+	defer c.releaseBlock(&block)
 	w := recordWriter{c: c, out: (*block)[:0], text: o.Text}
 	w.out = appendObject(w.out, o)
 	w.out = append(w.out[:len(w.out)-1], `,"content":"`...)

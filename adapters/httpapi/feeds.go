@@ -117,27 +117,32 @@ var (
 )
 
 // feed answers with a feed, empty where there is nothing to say. What is the same
-// for all devices is kept for a minute.
-func (c *call) feed(q releases.Check, mime []string, body []byte) {
+// for all devices is kept for a minute. The body counts as memory of the call's, as a
+// client may take it slowly.
+func (c *call) feed(q releases.Check, mime []string, body []byte) error {
+	if err := c.hold(int64(len(body))); err != nil {
+		return err
+	}
 	h := c.Header()
 	if q.Client == "" {
 		c.public(sharedBriefly)
 	}
 	if len(body) == 0 {
 		c.WriteHeader(http.StatusNoContent)
-		return
+		return nil
 	}
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
 	if c.unchanged(tag) {
-		return
+		return nil
 	}
 	c.set("Etag", tag)
 	h["Content-Type"] = mime
 	c.set("Content-Length", strconv.Itoa(len(body)))
 	c.prolong(len(body))
 	c.WriteHeader(http.StatusOK)
-	_, _ = c.Write(body)
+	_, _ = c.Write(body) // it fails when the client is gone, and there is nobody to tell
+	return nil
 }
 
 // fileOf returns the name of the file that an address leads to, in lower case.
@@ -229,8 +234,7 @@ func (a *api) electronUpdates(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.feed(q, yamlType, body)
-	return nil
+	return c.feed(q, yamlType, body)
 }
 
 // fitsElectron reports whether electron-updater takes a release: it refuses what
@@ -329,8 +333,7 @@ func (a *api) tauriUpdates(c *call) error {
 // what only one kind of updater is told.
 func (c *call) update(q releases.Check, all []*release.Release, view func(*release.Release) updateView) error {
 	if len(all) == 0 {
-		c.feed(q, nil, nil)
-		return nil
+		return c.feed(q, nil, nil)
 	}
 	r := all[0]
 	v := view(r)
@@ -339,8 +342,7 @@ func (c *call) update(q releases.Check, all []*release.Release, view func(*relea
 	if err != nil {
 		return err
 	}
-	c.feed(q, jsonType, append(body, '\n'))
-	return nil
+	return c.feed(q, jsonType, append(body, '\n'))
 }
 
 // nothingForWindows is a list of releases for Squirrel.Windows in which no device
@@ -358,8 +360,7 @@ func (a *api) windowsUpdates(c *call) error {
 		r := all[0]
 		list = strings.ToUpper(*r.SHA1) + " " + r.DownloadURL + " " + strconv.FormatInt(*r.FileSizeBytes, 10) + "\n"
 	}
-	c.feed(q, releaseType, []byte(list))
-	return nil
+	return c.feed(q, releaseType, []byte(list))
 }
 
 // packageFile are the names of full packages, as Squirrel's own tools make them,
@@ -438,8 +439,7 @@ func (a *api) appcastUpdates(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.feed(q, rssType, append([]byte(xml.Header), append(body, '\n')...))
-	return nil
+	return c.feed(q, rssType, append([]byte(xml.Header), append(body, '\n')...))
 }
 
 // macVersion are versions of macOS.

@@ -677,10 +677,11 @@ func TestFeedsOfferNothingThatChecksDoNot(t *testing.T) {
 		version := rapid.SampledFrom([]string{"1.0.0", "1.0.0-beta.1", "1.1.0", "2.0.0", "2.0.0-rc.1"})
 		platform := rapid.SampledFrom([]string{"win32", "darwin", "linux"})
 		channel := rapid.SampledFrom([]string{"stable", "beta"})
+		p, at, arch := platform.Draw(tt, "platform"), version.Draw(tt, "at"), rapid.SampledFrom([]string{"x64", "arm64"}).Draw(tt, "arch")
 		var all []release.Release
 		for _, key := range rapid.SliceOfNDistinct(rapid.Custom(func(tt *rapid.T) string {
 			arch := rapid.SampledFrom([]string{"x64", "arm64", "universal"}).Draw(tt, "arch")
-			return version.Draw(tt, "version") + " " + platform.Draw(tt, "platform") + "/" + arch + "/" + channel.Draw(tt, "channel")
+			return version.Draw(tt, "version") + " " + rapid.OneOf(rapid.Just(p), platform).Draw(tt, "platform") + "/" + arch + "/" + channel.Draw(tt, "channel")
 		}), 0, 12, rapid.ID).Draw(tt, "releases") {
 			v, target, _ := strings.Cut(key, " ")
 			r := released(t, v, target, rollout(rapid.SampledFrom([]int{0, 5, 50, 100}).Draw(tt, "rollout")), signed64)
@@ -688,7 +689,6 @@ func TestFeedsOfferNothingThatChecksDoNot(t *testing.T) {
 			all = append(all, r)
 		}
 		a.Releases = knowing(t, all)
-		p, at, arch := platform.Draw(tt, "platform"), version.Draw(tt, "at"), rapid.SampledFrom([]string{"x64", "arm64"}).Draw(tt, "arch")
 		query := "channel=" + channel.Draw(tt, "channel")
 		if client := rapid.SampledFrom([]string{"", reached10, missed10, "device-0"}).Draw(tt, "client"); client != "" {
 			query += "&clientId=" + client

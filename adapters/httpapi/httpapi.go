@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"collab/adapters/httpapi/budget"
 	"collab/app/access"
 	"collab/app/billing"
 	"collab/app/changes"
@@ -61,11 +62,13 @@ type Options struct {
 
 	PublicURL   string   // the address that clients use, without a trailing slash
 	AppURL      string   // the application, which people go back to; empty: no link
+	SignIn      string   // the development provider's page; empty: no link
 	Release     string   // the running version, for people who look
 	AdminSecret string   // empty: there are no operator endpoints
 	Origins     []string // of browser clients; empty: none
 	Rates       Rates
 	Budgets     Budgets
+	Connections *budget.Budget // of the connections that requests come over
 	Proxies     []netip.Prefix // whose X-Forwarded-For is believed, IPv4 as such; empty: nobody's
 	Heartbeat   time.Duration  // between the comments that keep streams open; 0: 30 seconds
 
@@ -116,7 +119,7 @@ func New(o Options) (http.Handler, error) {
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
 		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Releases": o.Releases == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
-		"Budgets": o.Budgets == Budgets{}, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
+		"Budgets": o.Budgets == Budgets{}, "Connections": o.Connections == nil, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {
 			return nil, fmt.Errorf("httpapi: %s is missing", name)

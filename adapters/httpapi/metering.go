@@ -35,7 +35,6 @@ type (
 		sumView
 		ByModel []modelSumView `json:"byModel"`
 		ByDay   []daySumView   `json:"byDay"`
-		ByUser  *[]userSumView `json:"byUser,omitempty"` // nil: not for the caller
 	}
 	modelSumView struct {
 		Model string `json:"model"`
@@ -62,13 +61,6 @@ func viewSummary(s usage.Summary) summaryView {
 	for i, p := range s.ByDay {
 		v.ByDay[i] = daySumView{p.Of, viewSum(p.Sum)}
 	}
-	if s.ByUser != nil {
-		users := make([]userSumView, len(s.ByUser))
-		for i, p := range s.ByUser {
-			users[i] = userSumView{p.Of, viewSum(p.Sum)}
-		}
-		v.ByUser = &users
-	}
 	return v
 }
 
@@ -88,10 +80,25 @@ func (a *api) ownUsage(c *call, actor org.Actor) error {
 	return c.reply(http.StatusOK, viewSummary(s))
 }
 
-func (a *api) orgUsage(c *call, actor org.Actor) error {
-	s, err := a.Metering.Organisation(c.r.Context(), actor)
-	if err != nil {
+func viewUserSum(p usage.Part) userSumView { return userSumView{p.Of, viewSum(p.Sum)} }
+
+// orgUsage streams the sums of the users, of whom there can be any number.
+func (a *api) orgUsage(c *call) error {
+	return streamWithin(a, c, params{}, page{}, nil, viewed(viewUserSum), func(actor org.Actor, text func([]byte), each func(usage.Part) error) error {
+		end := "}\n"
+		err := a.Metering.Organisation(c.r.Context(), actor, func(sum usage.Summary, byUser bool) error {
+			head, err := appendView(nil, viewSummary(sum))
+			if err != nil {
+				return err
+			}
+			head = head[:len(head)-1] // the object goes on
+			if byUser {
+				head, end = append(head, `,"byUser":[`...), "]}\n"
+			}
+			text(head)
+			return nil
+		}, each)
+		text([]byte(end))
 		return err
-	}
-	return c.reply(http.StatusOK, viewSummary(s))
+	})
 }

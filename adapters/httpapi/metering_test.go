@@ -24,7 +24,7 @@ func TestAQuotaIsShown(t *testing.T) {
 	}
 }
 
-func TestASummaryIsShownWithUsersOrWithout(t *testing.T) {
+func TestASummaryIsShown(t *testing.T) {
 	base := usage.Summary{
 		Period: usage.Period{Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)},
 		Sum:    usage.Sum{Input: 12, Output: 7, Requests: 2},
@@ -33,13 +33,10 @@ func TestASummaryIsShownWithUsersOrWithout(t *testing.T) {
 	const sums = `"inputTokens":12,"outputTokens":7,"totalTokens":19,"requests":2}]`
 	parts := func(of string) []usage.Part { return []usage.Part{{Of: of, Sum: base.Sum}} }
 	filled := base
-	filled.ByModel, filled.ByDay, filled.ByUser = parts("one"), parts("2026-01-31"), parts(someID)
-	empty := base
-	empty.ByUser = []usage.Part{}
+	filled.ByModel, filled.ByDay = parts("one"), parts("2026-01-31")
 	for want, s := range map[string]usage.Summary{
-		head + `"byModel":[],"byDay":[]}`:             base,
-		head + `"byModel":[],"byDay":[],"byUser":[]}`: empty,
-		head + `"byModel":[{"model":"one",` + sums + `,"byDay":[{"date":"2026-01-31",` + sums + `,"byUser":[{"userId":"` + someID + `",` + sums + `}`: filled,
+		head + `"byModel":[],"byDay":[]}`: base,
+		head + `"byModel":[{"model":"one",` + sums + `,"byDay":[{"date":"2026-01-31",` + sums + `}`: filled,
 	} {
 		if got, err := appendView(nil, viewSummary(s)); err != nil || string(got) != want {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
@@ -48,20 +45,20 @@ func TestASummaryIsShownWithUsersOrWithout(t *testing.T) {
 }
 
 // metered is an interface whose endpoint at /test shows what a member has used.
-func metered(t *testing.T, w *conversing, show func(*api) action) *api {
+func metered(t *testing.T, w *conversing, show func(*api) handler) *api {
 	t.Helper()
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
-		return a.as(&w.actor, a.authorized(show(a)))(c)
+		return a.as(&w.actor, show(a))(c)
 	}, func(o *Options) { o.Metering = metering.New(w.store, w.Chats.Clock) })
 	return a
 }
 
 func TestWhatChatsUsedIsShown(t *testing.T) {
 	w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, nil })
-	quotas := metered(t, w, func(a *api) action { return a.quotaToday })
-	own := metered(t, w, func(a *api) action { return a.ownUsage })
-	everyone := metered(t, w, func(a *api) action { return a.orgUsage })
+	quotas := metered(t, w, func(a *api) handler { return a.authorized(a.quotaToday) })
+	own := metered(t, w, func(a *api) handler { return a.authorized(a.ownUsage) })
+	everyone := metered(t, w, func(a *api) handler { return a.orgUsage })
 	shows := func(a *api, want string, not ...string) {
 		t.Helper()
 		r := send(a, get("/test"))
@@ -84,7 +81,8 @@ func TestWhatChatsUsedIsShown(t *testing.T) {
 	shows(quotas, `{"used":19,"limit":10000000,"remaining":9999981,`)
 	shows(own, `"totalTokens":19,"requests":1,"byModel":[{"model":"one",`, "byUser")
 	shows(everyone, `"totalTokens":38,"requests":2,`)
-	shows(everyone, `"byUser":[{"userId":"`+someID+`",`)
+	const each = `"inputTokens":12,"outputTokens":7,"totalTokens":19,"requests":1}`
+	shows(everyone, `"byUser":[{"userId":"`+min(someID, otherID)+`",`+each+`,{"userId":"`+max(someID, otherID)+`",`+each+`]}`+"\n")
 	for _, role := range []org.Role{org.Member, org.Viewer} {
 		w.actor.Role = role
 		shows(everyone, `"totalTokens":38,"requests":2,`, "byUser", someID)

@@ -55,9 +55,9 @@ func (a *api) listOrganisations(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfOverview, viewed(viewOverview), complete(page{limit: p.limit}, keyOfOverview, func(actor org.Actor) ([]operator.Overview, error) {
-		return a.Operator.Organisations(c.r.Context(), actor, id.Org(p.after.ID), p.fetch())
-	}))
+	return stream(a, c, q, p, keyOfOverview, viewed(viewOverview), func(actor org.Actor, each func(operator.Overview) error) error {
+		return a.Operator.Organisations(c.r.Context(), actor, id.Org(p.after.ID), p.fetch(), each)
+	})
 }
 
 func (a *api) getOrganisation(c *call, actor org.Actor) error {

@@ -124,9 +124,10 @@ func (a *api) listInvites(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfInvitation, viewed(a.viewInvitation), complete(p, keyOfInvitation, func(actor org.Actor) ([]invitation.Invitation, error) {
-		return a.Members.Invites(c.r.Context(), actor)
-	}))
+	return stream(a, c, q, p, keyOfInvitation, viewed(a.viewInvitation), func(actor org.Actor, each func(invitation.Invitation) error) error {
+		after := invitation.Position{CreatedAt: p.after.At, ID: id.Invitation(p.after.ID)}
+		return a.Members.Invites(c.r.Context(), actor, after, p.fetch(), each)
+	})
 }
 
 func (a *api) invite(c *call) error {

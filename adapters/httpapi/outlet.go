@@ -17,9 +17,11 @@ const (
 )
 
 // outlet sends a list while it is read. What the client is too slow for waits in
-// memory for a moment, and then in a file.
+// memory for a moment, and then in a file. A list whose reading holds nothing between
+// two records waits for its client instead.
 type outlet struct {
 	c      *call
+	waits  bool
 	parts  chan *[]byte  // for the sender; nil: nothing was sent yet
 	sent   chan struct{} // closed when the sender is done
 	err    error         // of the sender; read when it is done
@@ -59,6 +61,14 @@ func (o *outlet) offer(part *[]byte) (taken bool, err error) {
 	case <-o.sent:
 		return false, o.c.leave(o.err)
 	default:
+	}
+	if o.waits {
+		select {
+		case o.parts <- part:
+			return true, nil
+		case <-o.sent:
+			return false, o.c.leave(o.err)
+		}
 	}
 	began := time.Now()
 	patience := time.NewTimer(outletPatience - o.waited)

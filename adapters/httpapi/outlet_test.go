@@ -46,12 +46,12 @@ type counted struct {
 	end  time.Time
 }
 
-func countedList(t *testing.T, size int, fail error) *counted {
+func countedList(t *testing.T, p page, size int, fail error) *counted {
 	l := &counted{}
 	l.api = serving(t, http.MethodGet, open, func(c *call) error {
 		key := func(int) position { return position{ID: someID} }
 		write := func(dst []byte, _ int) ([]byte, error) { return appendText(dst, strings.Repeat("x", size)), nil }
-		return stream(l.api, c, params{}, page{}, key, write, func(_ org.Actor, each func(int) error) error {
+		return stream(l.api, c, params{}, p, key, write, func(_ org.Actor, each func(int) error) error {
 			defer func() { l.end = time.Now() }()
 			for ; l.read < 100; l.read++ {
 				if err := each(l.read); err != nil {
@@ -69,7 +69,7 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 	for name, size := range map[string]int{"a short one": flushAt / 50, "a long one": flushAt} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := countedList(t, size, nil)
+				l := countedList(t, page{}, size, nil)
 				client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 				answered := make(chan struct{})
 				began := time.Now()
@@ -96,6 +96,30 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 	}
 }
 
+func TestAListThatHoldsNothingWaitsForItsClient(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing")) // there is no room for what waits
+	synctest.Test(t, func(t *testing.T) {
+		l := countedList(t, page{waits: true}, flushAt, nil)
+		client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			l.ServeHTTP(client, get("/test"))
+		}()
+		time.Sleep(answerWithin / 2)
+		synctest.Wait()
+		if l.read > outletParts+2 {
+			t.Errorf("%d records were read though the client takes none", l.read)
+		}
+		close(client.let)
+		<-answered
+		var all []string
+		if err := json.Unmarshal(client.Body.Bytes(), &all); err != nil || len(all) != 100 {
+			t.Errorf("%d records came, %v", len(all), err)
+		}
+	})
+}
+
 func TestAListThatFailsDoesNotWaitForItsClient(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for name, fail := range map[string]error{"when it cannot be read": errors.New("lost"), "when there is no room for it": nil} {
@@ -111,7 +135,7 @@ func TestAListThatFailsDoesNotWaitForItsClient(t *testing.T) {
 						t.Errorf("recovered %v after %v", p, time.Since(began))
 					}
 				}()
-				countedList(t, flushAt, fail).ServeHTTP(client, get("/test"))
+				countedList(t, page{}, flushAt, fail).ServeHTTP(client, get("/test"))
 			})
 		})
 	}

@@ -21,8 +21,8 @@ var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
 }).Parse(pageSource))
 
 // pagePolicy is the content security policy of pages. They load nothing but their
-// own style.
-var pagePolicy = "default-src 'none'; style-src '" + sourceHash(pageStyle) + "'; base-uri 'none'; frame-ancestors 'none'; form-action "
+// own style and icon.
+var pagePolicy = "default-src 'none'; img-src 'self'; style-src '" + sourceHash(pageStyle) + "'; base-uri 'none'; frame-ancestors 'none'; form-action "
 
 // sourceHash is how a policy names a style or a script that stands in its page.
 func sourceHash(source string) string {

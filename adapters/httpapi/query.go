@@ -119,6 +119,7 @@ func selected[T ~string](text string) T {
 type page struct {
 	limit int      // 0: no limit
 	after position // the zero value: from the start
+	waits bool     // reading the records holds nothing between two of them
 }
 
 // fetch is how many records to ask for: one more than are shown tells whether
@@ -201,40 +202,6 @@ func parseKeyCursor(text string) (p position, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	p.Key = string(b)
 	return p, err == nil && p.Key != "" && isKeyText(p.Key)
-}
-
-// past reports whether p follows q in the order of lists.
-func (p position) past(q position) bool {
-	switch {
-	case p.Rank != q.Rank:
-		return p.Rank > q.Rank
-	case p.At.IsZero():
-		// The rank is a place in a list, and the record that had it is gone:
-		// what moved up into it is next.
-		return true
-	case !p.At.Equal(q.At):
-		return p.At.After(q.At)
-	}
-	return p.ID > q.ID
-}
-
-// rest returns the part of a complete list that follows the page's start. The
-// list is in the order of its keys.
-func rest[T any](all []T, p page, key func(T) position) []T {
-	if p.after == (position{}) {
-		return all
-	}
-	for i := range all {
-		if key(all[i]).ID == p.after.ID {
-			return all[i+1:]
-		}
-	}
-	for i := range all {
-		if key(all[i]).past(p.after) {
-			return all[i:]
-		}
-	}
-	return nil
 }
 
 // next is the Link header to the page after last.

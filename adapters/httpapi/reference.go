@@ -96,10 +96,16 @@ func (a *api) readReference(c *call) error {
 // immutable is for what has a digest of its content in its name.
 var immutable = []string{"public, max-age=31536000, immutable"}
 
+// unpackCost is the memory that unpacking the renderer takes, in bytes.
+const unpackCost = 96 << 10
+
 // readRenderer answers with the renderer, compressed where the client takes that.
 func (a *api) readRenderer(c *call) error {
 	if mux.Vars(c.r)["file"] != a.reference.script {
 		return fault.Missing("File")
+	}
+	if err := c.hold(unpackCost); err != nil {
+		return err
 	}
 	h := c.Header()
 	c.public(immutable)

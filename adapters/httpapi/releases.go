@@ -143,6 +143,12 @@ func (a *api) checkForUpdate(c *call) error {
 			return err
 		}
 	}
+	// A small answer is a part of what each connection may take.
+	if size := int64(len(told.before) + len(told.after)); size > requestCost {
+		if err := c.hold(size); err != nil {
+			return err
+		}
+	}
 	if q.Client == "" {
 		c.public(sharedBriefly)
 	}
@@ -344,9 +350,10 @@ func (a *api) listReleases(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfRelease, viewed(viewRelease), complete(p, keyOfRelease, func(actor org.Actor) ([]release.Release, error) {
-		return a.Releases.List(c.r.Context(), actor)
-	}))
+	p.waits = true // all of them may have gigabytes of notes
+	return stream(a, c, q, p, keyOfRelease, viewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
+		return a.Releases.List(c.r.Context(), actor, id.Release(p.after.ID), p.fetch(), each)
+	})
 }
 
 type (

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -77,22 +78,19 @@ func (r *replays) Abandon(ctx context.Context, key, _ string) error {
 
 func (r *replays) Prune(context.Context, time.Time) error { return nil }
 
-// plain seals nothing, but keeps contexts apart.
-type plain struct{}
-
-func (plain) Seal(text, of []byte) ([]byte, error) {
-	return append(append([]byte{}, of...), text...), nil
-}
-
-func (plain) Open(sealed, of []byte) ([]byte, error) {
-	text, ok := strings.CutPrefix(string(sealed), string(of))
-	if !ok {
-		return nil, fault.New(fault.Invalid, "sealed for another context")
+// newVault returns a vault with a key of its own.
+func newVault(t testing.TB) *vault.Vault {
+	t.Helper()
+	text, err := vault.Generate()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return []byte(text), nil
+	v, err := vault.New(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
-
-func (plain) Old([]byte) bool { return false }
 
 type counter struct {
 	mu sync.Mutex
@@ -114,7 +112,7 @@ func keyedAs(t *testing.T, g guard, handle handler) (*api, *journal) {
 	j := &journal{records: map[string]replay.Record{}}
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	return serving(t, http.MethodPost, g, handle, everything, func(o *Options) {
-		o.Idempotency = idempotency.New(replaying{j}, plain{}, hand, &counter{})
+		o.Idempotency = idempotency.New(replaying{j}, newVault(t), hand, &counter{})
 	}), j
 }
 
@@ -467,7 +465,7 @@ func TestAKeyIsRenewedNoMoreOnceItIsSettled(t *testing.T) {
 			time.Sleep(idempotency.RenewEvery) // to be renewed as it is settled
 			return c.succeed()
 		}, func(o *Options) {
-			o.Idempotency = idempotency.New(replaying{j}, plain{}, system.Clock{}, &counter{})
+			o.Idempotency = idempotency.New(replaying{j}, newVault(t), system.Clock{}, &counter{})
 		})
 		var all sync.WaitGroup
 		for i := range 50 {
@@ -513,16 +511,7 @@ func TestWithoutACallerOnlySuccessesAreKept(t *testing.T) {
 }
 
 func TestNothingThatIsKeptCanBeGuessed(t *testing.T) {
-	text, err := vault.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealer, err := vault.New(text)
-	if err != nil {
-		t.Fatal(err)
-	}
 	a, j := keyed(t, (*call).succeed)
-	a.Idempotency = idempotency.New(replaying{j}, sealer, &clock{time.Unix(1_800_000_000, 0)}, &counter{})
 	const body = `{"password":"hunter2"}`
 	r := withKey("k", body)
 	plain := fingerprint(r, []byte(body))
@@ -541,36 +530,32 @@ func TestNothingThatIsKeptCanBeGuessed(t *testing.T) {
 }
 
 func TestARepetitionOfWhatCannotBeReadAnyMoreIsAConflict(t *testing.T) {
-	sealer := func() *vault.Vault {
-		text, err := vault.Generate()
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := vault.New(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 	calls := 0
 	a, j := keyed(t, func(c *call) error {
 		calls++
 		return c.succeed()
 	})
-	now, claims, before := &clock{time.Unix(1_800_000_000, 0)}, &counter{}, sealer()
+	now, claims, before := &clock{time.Unix(1_800_000_000, 0)}, &counter{}, newVault(t)
 	a.Idempotency = idempotency.New(replaying{j}, before, now, claims)
 	if w := send(a, withKey("k", "{}")); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	a.Idempotency = idempotency.New(replaying{j}, sealer(), now, claims)
+	a.Idempotency = idempotency.New(replaying{j}, newVault(t), now, claims)
 	refused(t, send(a, withKey("k", "{}")), http.StatusConflict)
 
 	a.Idempotency = idempotency.New(replaying{j}, before, now, claims)
 	for key, record := range j.records {
-		record.Fingerprint = strings.Repeat("0", 64) // a plain digest
-		j.records[key] = record
+		print := fingerprint(withKey("k", "{}"), []byte("{}"))
+		sealed, err := before.Seal(print[:], []byte("fingerprint "+key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, older := range []string{strings.Repeat("0", 64), "no digest", hex.EncodeToString(sealed)} {
+			record.Fingerprint = older
+			j.records[key] = record
+			refused(t, send(a, withKey("k", "{}")), http.StatusConflict)
+		}
 	}
-	refused(t, send(a, withKey("k", "{}")), http.StatusConflict)
 	if calls != 1 {
 		t.Errorf("%d calls", calls)
 	}

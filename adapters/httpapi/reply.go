@@ -177,10 +177,21 @@ func viewed[T, V any](view func(T) V) appender[T] {
 
 // stream answers with the array of what run calls each with, for the actor that
 // authorize returns once it is the list's turn. The complete list goes out as it
-// comes, and run waits little for a client that is slow to take it; a page is held
-// back until it is known whether there is a next one, as the header that says so
-// comes first.
+// comes, and run waits little for a client that is slow to take it, or as long as it
+// takes where p says so; a page is held back until it is known whether there is a
+// next one, as the header that says so comes first.
 func stream[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {
+	return streamWithin(a, c, q, p, key, write, func(actor org.Actor, text func([]byte), each func(T) error) error {
+		text([]byte{'['})
+		err := run(actor, each)
+		text([]byte("]\n"))
+		return err
+	})
+}
+
+// streamWithin is stream for an answer that has more than the array: run calls text
+// with what is before the first record and after the last.
+func streamWithin[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
 	if p.limit == 0 && c.caller.User != "" {
 		done, err := a.lists.take(c.r.Context(), string(c.caller.User))
 		if err != nil {
@@ -192,14 +203,13 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 	if err != nil {
 		return err
 	}
-	out := outlet{c: c, rest: spool{c: c}}
+	out := outlet{c: c, waits: p.waits, rest: spool{c: c}}
 	defer out.close()
 	b := take()
 	defer func() { give(b) }()
-	*b = append(*b, '[')
 	shown, more := 0, false
 	var last position
-	err = run(actor, func(v T) (err error) {
+	err = run(actor, func(text []byte) { *b = append(*b, text...) }, func(v T) (err error) {
 		if p.limit > 0 && (shown == p.limit || len(*b) >= maxPageBytes) {
 			more = true
 			return errPageFull
@@ -221,7 +231,6 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 	if err != nil && !errors.Is(err, errPageFull) {
 		return err
 	}
-	*b = append(*b, ']', '\n')
 	if out.parts != nil {
 		if b, err = out.put(b); err != nil {
 			return err
@@ -233,27 +242,6 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 	}
 	c.send(http.StatusOK, *b)
 	return nil
-}
-
-// complete turns what reads a complete list into what stream runs, from the page's start
-// on.
-func complete[T any](p page, key func(T) position, list func(org.Actor) ([]T, error)) func(org.Actor, func(T) error) error {
-	return func(actor org.Actor, fn func(T) error) error {
-		all, err := list(actor)
-		if err != nil {
-			return err
-		}
-		left := rest(all, p, key)
-		if n := p.fetch(); n > 0 && n < len(left) {
-			left = left[:n]
-		}
-		for _, v := range left {
-			if err := fn(v); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }
 
 // etag is the entity tag of a version.

@@ -120,7 +120,7 @@ func (a *api) routes() []row {
 		{"GET", "/billing/checkout/cancel", browser, a.checkoutCancel},
 		{"POST", "/billing/webhook", signed, a.paymentWebhook},
 
-		{"GET", "/metering/org", member, bare(a.authorized(a.orgUsage))},
+		{"GET", "/metering/org", member, bare(a.orgUsage)},
 		{"GET", "/metering/user", member, bare(a.authorized(a.ownUsage))},
 		{"GET", "/metering/quota", member, bare(a.authorized(a.quotaToday))},
 
@@ -165,6 +165,8 @@ func (a *api) routes() []row {
 		}
 	}
 	return append(table,
+		row{"GET", "/", free, a.readFrontPage},
+		row{"GET", "/favicon.ico", free, a.readIcon},
 		row{"GET", "/docs", free, a.readReference},
 		row{"GET", "/docs/{file}", open, a.readRenderer},
 		row{"GET", "/healthz", free, a.alive},

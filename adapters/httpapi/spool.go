@@ -28,12 +28,23 @@ func poolOf(size int) *sync.Pool {
 
 func takeBlock() *[]byte { return blocks.Get().(*[]byte) }
 
-// takeBlockFor returns a block that holds n bytes, or as many as any does.
-func takeBlockFor(n int64) *[]byte {
-	if n <= smallBlock {
-		return smallBlocks.Get().(*[]byte)
+// holdBlock returns a block for n bytes, or as many as any has room for, which counts as
+// memory of the call's until releaseBlock. It fails where the budget does not have it.
+func (c *call) holdBlock(n int64) (*[]byte, error) {
+	pool, size := smallBlocks, int64(smallBlock)
+	if n > smallBlock {
+		pool, size = blocks, blockSize
 	}
-	return takeBlock()
+	if err := c.hold(size); err != nil {
+		return nil, err
+	}
+	return pool.Get().(*[]byte), nil
+}
+
+// releaseBlock gives a block of holdBlock's back.
+func (c *call) releaseBlock(b **[]byte) {
+	c.release(int64(len(**b)))
+	giveBlock(b)
 }
 
 // giveBlock takes a block back and forgets it, so that it is given back once.

@@ -80,7 +80,7 @@ func openOffice(t testing.TB, change ...func(*objects.Options)) *office {
 	o := &office{core: core}
 	o.api = built(t, func(options *Options) {
 		options.Objects = objects.New(settings)
-		options.Idempotency = idempotency.New(core.Store, plain{}, core.Clock, &memory.Secrets{})
+		options.Idempotency = idempotency.New(core.Store, newVault(t), core.Clock, &memory.Secrets{})
 	})
 	o.api.actorOf = func(ctx context.Context, c access.Caller) (org.Actor, error) { return core.Actor(ctx, c.Org, c.User) }
 	table := o.api.routes()

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -34,13 +35,45 @@ func (a *api) ready(c *call) error {
 	return c.reply(http.StatusOK, stateView{"ready", a.Release})
 }
 
-// metrics hands over to the measurements' own handler, nil where there is none.
+// maxScrapes is how many answers with all measurements are made at once. Each takes a
+// megabyte to compress. No budget is asked for that: measurements are needed most when
+// all are used up.
+const maxScrapes = 8
+
+// metrics hands over to the measurements' own handler, nil where there is none. An answer
+// goes out when it is made, so that clients that take theirs slowly keep nobody from
+// reading; a long one counts in the budget for that time.
 func (a *api) metrics() handler {
 	if a.Metrics == nil {
 		return nil
 	}
+	scrapes := make(chan struct{}, maxScrapes)
+	scrape := func(c *call) (*recorder, error) {
+		select {
+		case scrapes <- struct{}{}:
+			defer func() { <-scrapes }()
+		default:
+			busy := fault.New(fault.Unavailable, "Measurements are being read too often now")
+			busy.RetryAfter = 1
+			return nil, busy
+		}
+		made := &recorder{to: c}
+		a.Metrics.ServeHTTP(made, c.r)
+		return made, nil
+	}
 	return func(c *call) error {
-		a.Metrics.ServeHTTP(c, c.r)
+		made, err := scrape(c)
+		if err != nil || made.live {
+			return err
+		}
+		if size := int64(made.body.Len()); size > requestCost {
+			if err := c.hold(size); err != nil {
+				c.Header().Del("Content-Encoding")
+				return err
+			}
+		}
+		c.WriteHeader(cmp.Or(made.status, http.StatusOK))
+		_, _ = c.Write(made.body.Bytes()) // it fails when the client is gone, and there is nobody to tell
 		return nil
 	}
 }

@@ -48,12 +48,19 @@ func (c connectors) Get(_ context.Context, o id.Org, i id.Connector) (connector.
 	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).connectors.get(i) })
 }
 
-func (c connectors) List(_ context.Context, o id.Org) ([]connector.Instance, error) {
-	return result(c.run, func(x *tx) ([]connector.Instance, error) {
-		return x.tenant(o).connectors.list(every, func(a, b connector.Instance) int {
-			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-		}, 0), nil
+func (c connectors) List(_ context.Context, o id.Org, after connector.Position, limit int, each func(connector.Instance) error) error {
+	place := func(i connector.Instance) connector.Position {
+		return connector.Position{CreatedAt: i.CreatedAt, ID: i.ID}
+	}
+	compare := func(a, b connector.Position) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	}
+	found, err := result(c.run, func(x *tx) ([]connector.Instance, error) {
+		return x.tenant(o).connectors.list(func(i connector.Instance) bool {
+			return after == connector.Position{} || compare(place(i), after) > 0
+		}, func(a, b connector.Instance) int { return compare(place(a), place(b)) }, limit), nil
 	})
+	return visit(found, err, each)
 }
 
 func (c connectors) Add(_ context.Context, o id.Org, i connector.Instance) error {

@@ -32,11 +32,11 @@ func (s releases) Revision(context.Context) (int64, error) {
 	return result(s.run, func(x *tx) (int64, error) { return x.revision, nil })
 }
 
-func (s releases) Since(_ context.Context, revision int64) (now int64, changed []release.Release, err error) {
+func (s releases) Since(_ context.Context, revision int64) (now int64, changed []release.Entry, err error) {
 	err = s.run(func(x *tx) error {
 		later := func(r revised) bool { return r.revision > revision }
 		for _, r := range x.releases.list(later, func(a, b revised) int { return cmp.Compare(a.revision, b.revision) }, 0) {
-			changed = append(changed, r.Release)
+			changed = append(changed, r.Entry())
 		}
 		if now = x.revision; len(changed) == 0 {
 			now = max(revision, 0)
@@ -44,6 +44,21 @@ func (s releases) Since(_ context.Context, revision int64) (now int64, changed [
 		return nil
 	})
 	return now, changed, err
+}
+
+func (s releases) Count(context.Context) (int, error) {
+	return result(s.run, func(x *tx) (int, error) { return len(x.releases.rows), nil })
+}
+
+func (s releases) List(_ context.Context, ids []id.Release) ([]release.Release, error) {
+	return result(s.run, func(x *tx) (found []release.Release, err error) {
+		for _, r := range ids {
+			if there, err := x.releases.get(r); err == nil {
+				found = append(found, there.Release)
+			}
+		}
+		return found, nil
+	})
 }
 
 func (s releases) Add(_ context.Context, r release.Release) error {

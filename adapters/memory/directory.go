@@ -289,14 +289,31 @@ func (i invitations) ByToken(_ context.Context, tokenHash string) (invitation.In
 	})
 }
 
+func (i invitations) List(_ context.Context, o id.Org, now time.Time, after invitation.Position, limit int, each func(invitation.Invitation) error) error {
+	found, err := i.pending(o, now, limit, func(v invitation.Invitation) bool {
+		return after == invitation.Position{} || comparePlaces(placeOf(v), after) > 0
+	})
+	return visit(found, err, each)
+}
+
 func (i invitations) Pending(_ context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {
+	return i.pending(o, now, 0, func(v invitation.Invitation) bool { return sameEmail(v.Email, email) })
+}
+
+func (i invitations) pending(o id.Org, now time.Time, limit int, matches func(invitation.Invitation) bool) ([]invitation.Invitation, error) {
 	return result(i.run, func(x *tx) ([]invitation.Invitation, error) {
 		return x.tenant(o).invitations.list(func(v invitation.Invitation) bool {
-			return v.Status(now) == invitation.Pending && (email == "" || sameEmail(v.Email, email))
-		}, func(a, b invitation.Invitation) int {
-			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-		}, 0), nil
+			return v.Status(now) == invitation.Pending && matches(v)
+		}, func(a, b invitation.Invitation) int { return comparePlaces(placeOf(a), placeOf(b)) }, limit), nil
 	})
+}
+
+func placeOf(v invitation.Invitation) invitation.Position {
+	return invitation.Position{CreatedAt: v.CreatedAt, ID: v.ID}
+}
+
+func comparePlaces(a, b invitation.Position) int {
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 
 func (i invitations) Put(_ context.Context, o id.Org, v invitation.Invitation) error {

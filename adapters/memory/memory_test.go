@@ -24,13 +24,6 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	contract.Store(t, func(*testing.T) contract.Opened {
-		s := memory.NewStore()
-		return contract.Opened{Store: s, Epochs: s}
-	})
-}
-
-func TestStoreSharedByAllSubTests(t *testing.T) {
 	s := memory.NewStore()
 	contract.Store(t, func(*testing.T) contract.Opened { return contract.Opened{Store: s, Epochs: s} })
 }

@@ -144,10 +144,10 @@ func (t *tenant) entries(p usage.Period) []usage.Entry {
 	}, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) }, 0)
 }
 
-func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Period) (usage.Summary, error) {
-	return result(s.run, func(x *tx) (usage.Summary, error) {
-		sum := usage.Summary{Period: p}
-		models, days, users := map[string]usage.Sum{}, map[string]usage.Sum{}, map[string]usage.Sum{}
+func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, each func(usage.Part) error) error {
+	sum := usage.Summary{Period: p}
+	models, days, users := map[string]usage.Sum{}, map[string]usage.Sum{}, map[string]usage.Sum{}
+	err := s.run(func(x *tx) error {
 		for _, e := range x.tenant(o).entries(p) {
 			if user != "" && e.User != user {
 				continue
@@ -160,9 +160,13 @@ func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Perio
 				users[string(e.User)] = users[string(e.User)].Plus(one)
 			}
 		}
-		sum.ByModel, sum.ByDay, sum.ByUser = parts(models), parts(days), parts(users)
-		return sum, nil
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	sum.ByModel, sum.ByDay = parts(models), parts(days)
+	return visit(parts(users), head(sum), each)
 }
 
 func parts(of map[string]usage.Sum) (all []usage.Part) {

@@ -1,9 +1,12 @@
-// Package vault encrypts what must not be read where it is kept, with a Tink
-// keyset.
+// Package vault encrypts what must not be read where it is kept, and authenticates
+// what is only compared, with a Tink keyset.
 package vault
 
 import (
 	"bytes"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -31,6 +34,9 @@ type Vault struct {
 	// prefix is RAW.
 	present []byte
 	former  [][]byte
+
+	primary uint32            // the id of the primary key
+	secrets map[uint32][]byte // of enabled keys by id: what HKDF derives keys of codes from
 }
 
 // New returns the vault of a Tink keyset of AEAD keys in JSON. Its errors never
@@ -44,8 +50,13 @@ func New(text []byte) (*Vault, error) {
 	if err != nil {
 		return nil, errors.New("holds a key that is not for authenticated encryption")
 	}
-	v := &Vault{keys: keys}
 	info := handle.KeysetInfo()
+	v := &Vault{keys: keys, primary: info.PrimaryKeyId, secrets: map[uint32][]byte{}}
+	for _, k := range insecurecleartextkeyset.KeysetMaterial(handle).Key {
+		if k.Status == tinkpb.KeyStatusType_ENABLED {
+			v.secrets[k.KeyId] = k.KeyData.Value
+		}
+	}
 	for _, k := range info.KeyInfo {
 		switch name := prefix(k); {
 		case k.KeyId == info.PrimaryKeyId:
@@ -108,4 +119,36 @@ func (v *Vault) Old(sealed []byte) bool {
 		return !bytes.HasPrefix(sealed, v.present)
 	}
 	return slices.ContainsFunc(v.former, func(name []byte) bool { return bytes.HasPrefix(sealed, name) })
+}
+
+// macSize is the size of what MAC returns in bytes: the key's id and an HMAC-SHA256.
+const macSize = 4 + sha256.Size
+
+// MAC returns the id of the primary key, and the HMAC-SHA256 of data under a key that
+// HKDF derives from the primary key for the context.
+func (v *Vault) MAC(data, context []byte) ([]byte, error) {
+	return v.mac(v.primary, data, context)
+}
+
+// Verify compares with the key that mac names, in constant time.
+func (v *Vault) Verify(mac, data, context []byte) (bool, error) {
+	if len(mac) != macSize {
+		return false, fault.New(fault.Invalid, "It is no message authentication code")
+	}
+	want, err := v.mac(binary.BigEndian.Uint32(mac), data, context)
+	return err == nil && hmac.Equal(mac, want), err
+}
+
+func (v *Vault) mac(id uint32, data, context []byte) ([]byte, error) {
+	secret, ok := v.secrets[id]
+	if !ok {
+		return nil, fault.New(fault.Invalid, "The key of the message authentication code is not known")
+	}
+	key, err := hkdf.Key(sha256.New, secret, nil, "collab mac "+string(context), sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	h := hmac.New(sha256.New, key)
+	h.Write(data)
+	return h.Sum(binary.BigEndian.AppendUint32(nil, id)), nil
 }

@@ -27,6 +27,15 @@ func seal(t *testing.T, v *vault.Vault, plain, context []byte) []byte {
 	return sealed
 }
 
+func code(t *testing.T, v *vault.Vault, data, context []byte) []byte {
+	t.Helper()
+	mac, err := v.MAC(data, context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mac
+}
+
 func opened(t *testing.T, v *vault.Vault, sealed []byte) []byte {
 	t.Helper()
 	plain, err := v.Open(sealed, context)
@@ -65,7 +74,13 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 	if got, err := open(t, text).Open(sealed, context); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("got %q, %v", got, err)
 	}
+	if !bytes.Equal(code(t, v, plain, context), code(t, open(t, text), plain, context)) {
+		t.Error("the same keyset makes another code")
+	}
 	stranger, _ := fresh(t)
+	if bytes.Equal(code(t, v, plain, context)[4:], code(t, stranger, plain, context)[4:]) {
+		t.Error("another keyset makes the same code")
+	}
 	if _, err := stranger.Open(sealed, context); !fault.Is(err, fault.Invalid) {
 		t.Errorf("another keyset gives %v", err)
 	}
@@ -103,6 +118,9 @@ func TestKeysCanBeRotated(t *testing.T) {
 		return m.SetPrimary(added)
 	})
 	newer := seal(t, during, plain, context)
+	if verified, err := during.Verify(code(t, before, plain, context), plain, context); !verified || err != nil {
+		t.Errorf("a code of the first key, under the second: %t, %v", verified, err)
+	}
 	for _, sealed := range [][]byte{older, newer} {
 		if got, err := during.Open(sealed, context); err != nil || !bytes.Equal(got, plain) {
 			t.Errorf("got %q, %v", got, err)
@@ -141,6 +159,12 @@ func TestKeysCanBeRotated(t *testing.T) {
 	})
 	if _, err := after.Open(older, context); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a retired key still opens: %v", err)
+	}
+	if verified, err := after.Verify(code(t, before, plain, context), plain, context); verified || !fault.Is(err, fault.Invalid) {
+		t.Errorf("a code of a retired key: %t, %v", verified, err)
+	}
+	if verified, err := after.Verify(code(t, during, plain, context), plain, context); !verified || err != nil {
+		t.Errorf("a code of the second key, alone: %t, %v", verified, err)
 	}
 	if got, err := after.Open(newer, context); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("got %q, %v", got, err)

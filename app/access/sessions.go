@@ -260,7 +260,7 @@ func (a *Access) issue(ctx context.Context, in admitted, refreshed *session.Clai
 	claims := session.Issue(a.IDs.New(), in.user.ID, o, s.Role, now)
 	claims = claims.In(id.Session(claims.ID))
 	if refreshed == nil {
-		err = a.Store.Atomic(ctx, func(r ports.Records) error { return begin(ctx, r, session.Begin(claims, from, now)) })
+		err = a.Store.Atomic(ctx, func(r ports.Records) error { return a.begin(ctx, r, session.Begin(claims, from, now)) })
 	} else {
 		claims = claims.In(refreshed.Of())
 		err = a.prolong(ctx, *refreshed, claims, from)

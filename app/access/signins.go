@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -83,7 +84,7 @@ func (a *Access) adopt(ctx context.Context, c session.Claims, from session.Clien
 		if !fault.Is(err, fault.NotFound) {
 			return err
 		}
-		err = begin(ctx, r, session.Begin(c, from, a.Clock.Now()))
+		err = a.begin(ctx, r, session.Begin(c, from, a.Clock.Now()))
 		if fault.Is(err, fault.Conflict) { // it has ended meanwhile
 			return badToken(err)
 		}
@@ -91,8 +92,23 @@ func (a *Access) adopt(ctx context.Context, c session.Claims, from session.Clien
 	})
 }
 
-// begin adds a session, and ends those of the user that are too many.
-func begin(ctx context.Context, r ports.Records, s session.Session) error {
+// hold holds the record of a user who may sign in until the transaction ends, so that
+// others who begin or end sessions of the user come before it or after it.
+func hold(ctx context.Context, r ports.Records, user id.User) error {
+	u, err := r.Directory().Users().Get(ctx, user)
+	if err != nil {
+		return err
+	}
+	_, err = r.Directory().Users().Upsert(ctx, u, func(u org.User) (org.User, error) { return u, u.SignsIn() })
+	return err
+}
+
+// begin adds a session of a user who may sign in, and ends those of the user that are
+// too many. A ban that follows ends this session as well.
+func (a *Access) begin(ctx context.Context, r ports.Records, s session.Session) error {
+	if err := hold(ctx, r, s.User); err != nil {
+		return err
+	}
 	sessions := r.Journal().Sessions()
 	if err := sessions.Put(ctx, s); err != nil {
 		return err
@@ -101,15 +117,20 @@ func begin(ctx context.Context, r ports.Records, s session.Session) error {
 	if err != nil {
 		return err
 	}
-	if over := session.Excess(all); len(over) > 0 {
-		return end(ctx, r, s.User, over)
+	over := session.Excess(all)
+	if len(over) == 0 {
+		return nil
 	}
-	return nil
+	by := org.Actor{User: s.User, Address: s.Address}
+	return end(ctx, r, s.User, over, func(e session.Session) audit.Entry {
+		return audit.By(by, id.Entry(a.IDs.New()), e.Org, audit.SessionEnded, string(e.ID), fmt.Sprintf("more than %d sessions", session.Max), a.Clock.Now())
+	})
 }
 
-// end ends sessions of a user. It moves the epochs of the user's organisations, so
-// that every server looks at the records before it takes another token of theirs.
-func end(ctx context.Context, r ports.Records, user id.User, ended []session.Session) error {
+// end ends sessions of a user, each with an entry in its organisation's audit log. It
+// moves the epochs of the user's organisations, so that every server looks at the
+// records before it takes another token of theirs.
+func end(ctx context.Context, r ports.Records, user id.User, ended []session.Session, entry func(session.Session) audit.Entry) error {
 	places, err := r.Directory().Users().Memberships(ctx, user)
 	if err != nil {
 		return err
@@ -130,6 +151,9 @@ func end(ctx context.Context, r ports.Records, user id.User, ended []session.Ses
 		} else {
 			err = r.Journal().Sessions().Remove(ctx, s.ID)
 		}
+		if err == nil && s.Org != "" {
+			err = r.Journal().Audit().Add(ctx, entry(s))
+		}
 		if err != nil {
 			return err
 		}
@@ -144,19 +168,9 @@ func SignOut(ctx context.Context, r ports.Records, user id.User, now time.Time, 
 	if err != nil {
 		return err
 	}
-	if err := end(ctx, r, user, all); err != nil {
-		return err
-	}
-	for _, s := range all {
-		if s.Org == "" {
-			continue
-		}
-		e := audit.ByProvider(id.Entry(ids.New()), s.Org, audit.SessionEnded, string(s.ID), "", now)
-		if err := r.Journal().Audit().Add(ctx, e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return end(ctx, r, user, all, func(s session.Session) audit.Entry {
+		return audit.ByProvider(id.Entry(ids.New()), s.Org, audit.SessionEnded, string(s.ID), "", now)
+	})
 }
 
 // Sessions returns the actor's sessions, the most recently used first.
@@ -187,29 +201,28 @@ func (a *Access) EndOtherSessions(ctx context.Context, actor org.Actor) error {
 	return err
 }
 
+// endSessions ends those of the actor's sessions that are chosen and returns how many
+// they are. Unauthenticated when the actor's own has ended meanwhile: of two sessions that
+// end each other one stays.
 func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(session.Session) bool) (n int, err error) {
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
+		if err := hold(ctx, r, actor.User); err != nil {
+			return err
+		}
 		all, err := r.Journal().Sessions().List(ctx, actor.User)
 		if err != nil {
 			return err
+		}
+		if actor.Session != "" && !slices.ContainsFunc(all, func(s session.Session) bool { return s.ID == actor.Session }) {
+			return badToken(nil)
 		}
 		ended := slices.DeleteFunc(all, func(s session.Session) bool { return !chosen(s) })
 		if n = len(ended); n == 0 {
 			return nil
 		}
-		if err := end(ctx, r, actor.User, ended); err != nil {
-			return err
-		}
-		for _, s := range ended {
-			if s.Org == "" {
-				continue
-			}
-			e := audit.By(actor, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "", a.Clock.Now())
-			if err := r.Journal().Audit().Add(ctx, e); err != nil {
-				return err
-			}
-		}
-		return nil
+		return end(ctx, r, actor.User, ended, func(s session.Session) audit.Entry {
+			return audit.By(actor, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "", a.Clock.Now())
+		})
 	})
 	return n, err
 }

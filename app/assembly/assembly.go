@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"collab/adapters/gormdb"
 	"collab/adapters/httpapi"
+	"collab/adapters/httpapi/connlimit"
 	"collab/adapters/servicetoken"
 	"collab/adapters/vault"
 	"collab/app/access"
@@ -56,6 +58,9 @@ func Serve(ctx context.Context, c Config, out, log io.Writer) (err error) {
 	app := fx.New(server(c, logger), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			greet(out, base, page)
+			for _, u := range c.unknown {
+				logger.Warn("unknown variable", "name", u.name, "nearest", u.nearest)
+			}
 			if c.Production() {
 				for _, w := range c.warnings() {
 					logger.Warn("configuration is unsafe", "message", w.message, "remedy", w.remedy)
@@ -73,6 +78,11 @@ func Serve(ctx context.Context, c Config, out, log io.Writer) (err error) {
 	if err := app.Start(starting); err != nil {
 		return rootCause(err)
 	}
+	// What only the start needed goes back to the system: the collector would keep it
+	// until the heap grows. The first collection empties pools, the second frees what
+	// was in them.
+	runtime.GC()
+	debug.FreeOSMemory()
 	code := 0
 	select {
 	case <-ctx.Done():
@@ -295,10 +305,12 @@ type handlerNeeds struct {
 	Telemetry   telemetry
 	Health      ports.Health
 	Draining    *draining
+	Limiter     *connlimit.Limiter
 	IDs         ports.IDs
 	Keys        publicKeys
 	Mounts      mounts
 	Payments    payMounts
+	Page        signInPage
 	Log         *slog.Logger
 }
 
@@ -327,7 +339,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
 		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.heartbeat(),
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
-		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates, Budgets: budgets, Proxies: proxies,
+		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), SignIn: string(n.Page), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates, Budgets: budgets, Connections: n.Limiter.Budget(), Proxies: proxies,
 		Document: document, JWKS: n.Keys,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {
@@ -341,7 +353,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 
 // greet says in a few lines where everything is.
 func greet(out io.Writer, base publicURL, page signInPage) {
-	fmt.Fprintf(out, "Collab %s is running.\n  API        %s/api/v1\n  Documents  %s/docs\n", Version(), base, base)
+	fmt.Fprintf(out, "Collab %s is running.\n  Overview   %s/\n  API        %s/api/v1\n  Documents  %s/docs\n", Version(), base, base, base)
 	if page != "" {
 		fmt.Fprintf(out, "  Sign in    %s\n", page)
 	}
@@ -382,20 +394,6 @@ func PrintKeys(out io.Writer, kind string) error {
 	}
 	_, err = out.Write(text)
 	return err
-}
-
-// built is set by the linker for released builds.
-var built string
-
-// Version returns the version that the binary was built from.
-func Version() string {
-	if built != "" {
-		return built
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "development"
 }
 
 // rootCause takes fx's account of the graph off an error: people need what

@@ -1,8 +1,10 @@
 package assembly
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -159,6 +161,8 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_RELEASE_HOSTS=https://dl.example.com", "COLLAB_RELEASE_HOSTS"},
 		{"COLLAB_CONNECTOR_NETWORKS=everything", "COLLAB_CONNECTOR_NETWORKS"},
 		{"COLLAB_RATE_LIMITS=caller=many", "COLLAB_RATE_LIMITS"},
+		{"COLLAB_CONNECTIONS=total=16385", "connections=1025MiB of COLLAB_BUDGETS"},
+		{"COLLAB_BUDGETS=connections=64MiB", "COLLAB_CONNECTIONS"},
 		{"COLLAB_IDENTITY_ISSUER=id.example.com", "COLLAB_IDENTITY_ISSUER"},
 		{"COLLAB_ANTHROPIC_URL=models.example.com", "COLLAB_ANTHROPIC_URL"},
 		{"COLLAB_OPENAI_URL=/v1", "COLLAB_OPENAI_URL"},
@@ -268,6 +272,67 @@ func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
 			t.Error(err)
 		}
 		greeting.Close()
+	}
+}
+
+func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
+	folder := t.TempDir()
+	environ := slices.Clone(complete)
+	for name, value := range map[string]string{
+		"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": folder, "COLLAB_DATABASE_URL": "sqlite://" + filepath.Join(folder, "collab.db"), "COLLAB_BLOB_URL": "file://" + filepath.Join(folder, "blobs"),
+		"COLLAB_TOKEN_KEYS": filepath.Join(folder, "tokens"), "COLLAB_SECRETS_KEYS": filepath.Join(folder, "secrets"), "COLLAB_LOG_FORMAT": "json",
+		"COLLAB_IDENTITY_AUDIENCE": "collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS": "whsec_c2VjcmV0LW9mLXRoZS10ZXN0cy1vZi1hc3NlbWJseQ==", "COLLAB_ADMIN_SECRET": strings.Repeat("x", minAdminSecret),
+	} {
+		environ = append(without(environ, name), name+"="+value)
+	}
+	for _, what := range []string{"tokens", "secrets"} {
+		var text bytes.Buffer
+		if err := errors.Join(PrintKeys(&text, what), os.WriteFile(filepath.Join(folder, what), text.Bytes(), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Migrate(t.Context(), read(t, environ...), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ setting, remedy string }{
+		{"COLLAB_LOG_LEVEL=info", ""},
+		{"COLLAB_PUBLIC_URL=http://collab.example.com", "set COLLAB_PUBLIC_URL"},
+		{"COLLAB_APP_URL=http://app.example.com", "set COLLAB_APP_URL"},
+		{"COLLAB_IDENTITY_AUDIENCE=", "set COLLAB_IDENTITY_AUDIENCE or COLLAB_IDENTITY_AUTHORIZED_PARTIES"},
+		{"COLLAB_ADMIN_SECRET=" + strings.Repeat("x", minAdminSecret-1), "set COLLAB_ADMIN_SECRET"},
+	} {
+		t.Run(test.setting, func(t *testing.T) {
+			name, _, _ := strings.Cut(test.setting, "=")
+			c := read(t, append(without(environ, name), test.setting)...)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			reader, log := io.Pipe()
+			ended := make(chan error, 1)
+			go func() {
+				ended <- Serve(ctx, c, io.Discard, log)
+				log.Close()
+			}()
+			var warned []string
+			lines := bufio.NewScanner(reader)
+			for lines.Scan() {
+				var line struct{ Msg, Level, Remedy string }
+				if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+					t.Errorf("%v in %s", err, lines.Text())
+				}
+				switch line.Msg {
+				case "configuration is unsafe":
+					warned = append(warned, line.Level+" "+line.Remedy)
+				case "listening":
+					cancel()
+				}
+			}
+			if err := errors.Join(<-ended, lines.Err()); err != nil {
+				t.Fatal(err)
+			}
+			if test.remedy == "" && len(warned) > 0 || test.remedy != "" && (len(warned) != 1 || !strings.Contains(warned[0], "WARN ") || !strings.Contains(warned[0], test.remedy)) {
+				t.Errorf("it warns %q", warned)
+			}
+		})
 	}
 }
 

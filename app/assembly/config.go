@@ -77,7 +77,7 @@ type Config struct {
 	AdminSecret  string   `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
 	CORSOrigins  []string `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	RateLimits   string   `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" or:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
-	Budgets      string   `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous) and for bodies of known ones (callers), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
+	Budgets      string   `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
 	Connections  string   `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" or:"total=16384,address=512"`
 	Proxies      string   `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is believed, such as 127.0.0.1, comma separated; empty: nobody's"`
 	MaxUpload    string   `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" or:"104857600"`
@@ -93,6 +93,8 @@ type Config struct {
 
 	OTLPEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
 	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces" or:"collabd"`
+
+	unknown []unknown // variables that are set and are none of these
 }
 
 // emptyCounts names the variables whose empty value says something.
@@ -119,7 +121,14 @@ func ReadConfig(environ []string) (Config, error) {
 		c.StripeWebhooks = &secrets
 	}
 	c.fill()
-	return c, c.check()
+	c.unknown = unknownVariables(environ)
+	err := c.check()
+	if err != nil {
+		for _, u := range c.unknown {
+			err = errors.Join(err, errors.New(u.String()))
+		}
+	}
+	return c, err
 }
 
 // Production reports whether nothing may be made up.
@@ -208,11 +217,16 @@ func (c Config) check() error {
 	if _, err := httpapi.ParseRates(c.RateLimits); err != nil {
 		add("COLLAB_RATE_LIMITS: %v", err)
 	}
-	if _, err := httpapi.ParseBudgets(c.Budgets, c.maxUpload()); err != nil {
+	budgets, err := httpapi.ParseBudgets(c.Budgets, c.maxUpload())
+	if err != nil {
 		add("COLLAB_BUDGETS: %v", err)
 	}
-	if _, err := connlimit.Parse(c.Connections); err != nil {
-		add("COLLAB_CONNECTIONS: %v", err)
+	limits, unread := connlimit.Parse(c.Connections)
+	switch {
+	case unread != nil:
+		add("COLLAB_CONNECTIONS: %v", unread)
+	case err == nil && 2*limits.Memory() > budgets.Connections:
+		add("COLLAB_CONNECTIONS: %d connections need connections=%dMiB of COLLAB_BUDGETS", limits.Total, (2*limits.Memory()+1<<20-1)>>20)
 	}
 	if _, err := parseProxies(c.Proxies); err != nil {
 		add("COLLAB_TRUSTED_PROXIES: %v", err)
@@ -381,7 +395,7 @@ func configFields() func(func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
 		t := reflect.TypeFor[Config]()
 		for i := range t.NumField() {
-			if !yield(t.Field(i)) {
+			if f := t.Field(i); f.IsExported() && !yield(f) {
 				return
 			}
 		}

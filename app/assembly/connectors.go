@@ -15,6 +15,7 @@ import (
 	"collab/adapters/egress"
 	"collab/adapters/httpapi"
 	"collab/adapters/mcp"
+	"collab/app/access"
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/ports"
@@ -74,6 +75,7 @@ func connectorCatalog(c Config) (connector.Catalog, error) {
 type connectorsNeeds struct {
 	fx.In
 	Base       publicURL
+	Access     *access.Access
 	Store      ports.Store
 	Catalog    connector.Catalog
 	Servers    ports.ToolServers
@@ -96,6 +98,7 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 	s := connectors.New(connectors.Options{
 		Store: n.Store, Catalog: n.Catalog, Servers: n.Servers, Authorizer: n.Authorizer, Sealer: n.Sealer,
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log, Pause: backOff,
+		Again: n.Access.Again, Locked: n.Access.Locked, Atomic: n.Access.Atomic,
 		Page: at(httpapi.AuthorizePath), Callback: at(httpapi.CallbackPath), Document: document,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -153,6 +153,9 @@ func write(out io.Writer, all []finding) {
 func (d *doctor) examine(ctx context.Context) []finding {
 	first := d.lines("configuration")
 	first.ok("complete, for %s (collabd %s)", d.c.Mode, Version())
+	for _, u := range d.c.unknown {
+		first.inProduction("set "+u.nearest+", or nothing", "%s", u.String())
+	}
 	found := make([]chan []finding, len(checks))
 	for i, check := range checks {
 		found[i] = make(chan []finding, 1)

@@ -386,7 +386,7 @@ func (d *doctor) publishers(l *lines, found gormdb.Condition) {
 // rights of a store's credentials, by what its address begins with.
 var rights = map[string]string{
 	"gs":     "give the service account the role roles/storage.objectUser on the bucket, or set COLLAB_BLOB_URL",
-	"s3":     "allow s3:ListBucket on the bucket and s3:GetObject, s3:PutObject and s3:DeleteObject in it, or set COLLAB_BLOB_URL",
+	"s3":     "allow s3:ListBucket on the bucket and s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload in it, or set COLLAB_BLOB_URL",
 	"azblob": "give the identity the role Storage Blob Data Contributor on the container, or set COLLAB_BLOB_URL",
 	"file":   "give the folder to the user that the server runs as (chown, chmod 700), or set COLLAB_BLOB_URL",
 }

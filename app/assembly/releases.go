@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/fx"
 
+	"collab/app/access"
 	"collab/app/releases"
 	"collab/domain/id"
 	"collab/domain/release"
@@ -16,6 +17,7 @@ import (
 type releasesNeeds struct {
 	fx.In
 	Config Config
+	Access *access.Access
 	Store  ports.Store
 	Bus    ports.Bus
 	Clock  ports.Clock
@@ -31,7 +33,7 @@ func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
 		publishers = append(publishers, id.Org(o))
 	}
 	s := releases.New(releases.Options{
-		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log,
+		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log, Atomic: n.Access.Atomic,
 		Publishers: publishers, Anybody: len(publishers) == 0 && !n.Config.Production(),
 		Hosts: release.Hosts{Names: n.Config.ReleaseHosts, Loopback: !n.Config.Production()},
 	})

@@ -16,10 +16,12 @@ import (
 
 	"collab/adapters/fastpath"
 	"collab/adapters/httpapi"
+	"collab/adapters/httpapi/budget"
 	"collab/adapters/httpapi/connlimit"
 	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/upkeep"
+	"collab/ports"
 )
 
 // Times of the server. Bodies and answers have deadlines of their own, because
@@ -49,12 +51,15 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return fast.ConnContext(limiter.ConnContext(ctx, c), c)
 		},
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no endpoint either
+
 		ConnState:         limiter.ConnState,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		Protocols:         protocols(),
+		HTTP2:             connlimit.HTTP2(),
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	server.RegisterOnShutdown(d.begin)
@@ -95,10 +100,14 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 
 // newConnLimiter returns the limiter of connections. One connection in four is left of
 // the files that the process may have open, for databases and files.
-func newConnLimiter(c Config, t telemetry) (*connlimit.Limiter, error) {
+func newConnLimiter(c Config, t telemetry, ids ports.IDs, log *slog.Logger) (*connlimit.Limiter, error) {
 	limits, err := connlimit.Parse(c.Connections)
 	if err != nil {
 		return nil, err // checked with the configuration
+	}
+	budgets, err := httpapi.ParseBudgets(c.Budgets, c.maxUpload())
+	if err != nil {
+		return nil, err // likewise
 	}
 	proxies, err := parseProxies(c.Proxies)
 	if err != nil {
@@ -107,12 +116,13 @@ func newConnLimiter(c Config, t telemetry) (*connlimit.Limiter, error) {
 	if files, ok := maxFiles(); ok && files/4*3 < uint64(limits.Total) {
 		limits.Total = int(files / 4 * 3)
 	}
-	limiter := connlimit.New(limits, func(a netip.Addr) bool {
+	exempt := func(a netip.Addr) bool {
 		if len(proxies) == 0 {
 			return a.IsLoopback() // where a proxy of the same machine comes from
 		}
 		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
-	})
+	}
+	limiter := connlimit.New(limits, budget.New(budgets.Connections-limits.Memory()), connlimit.Options{Exempt: exempt, NewID: ids.New, Log: log})
 	_, err = t.meters.Meter("collab").Int64ObservableUpDownCounter("collab.connections.open", metric.WithDescription("Connections of clients."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(limiter.Open())

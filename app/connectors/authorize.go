@@ -63,16 +63,21 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 	flow := connector.Flow{
 		State: digest, Org: actor.Org, User: actor.User, Instance: of.ID, Server: server, Client: client.ID, Redirect: client.Redirect, Verifier: verifier,
 	}.Started(s.Clock.Now())
-	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		if made {
+	if made {
+		err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 			if err := s.add(ctx, r, actor, of); err != nil {
 				return err
 			}
-		} else if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
-			return err
-		}
-		return r.Connections().Flows().Add(ctx, flow)
-	})
+			return r.Connections().Flows().Add(ctx, flow)
+		})
+	} else {
+		err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+			if err := actor.Writes(); err != nil {
+				return err
+			}
+			return r.Connections().Flows().Add(ctx, flow)
+		})
+	}
 	if err != nil {
 		return Begun{}, err
 	}
@@ -89,14 +94,18 @@ func (s *Connectors) subject(ctx context.Context, actor org.Actor, instance id.C
 		}
 		return of, false, err
 	}
-	there, err := s.Store.Connections().Connectors().List(ctx, actor.Org)
+	var there *connector.Instance
+	err = s.Store.Connections().Connectors().List(ctx, actor.Org, connector.Position{}, 0, func(i connector.Instance) error {
+		if there == nil && i.Provider == provider && i.CreatedBy == actor.User && i.Status() == connector.Disconnected {
+			there = &i
+		}
+		return nil
+	})
 	if err != nil {
 		return of, false, err
 	}
-	for _, i := range there {
-		if i.Provider == provider && i.CreatedBy == actor.User && i.Status() == connector.Disconnected {
-			return i, false, nil
-		}
+	if there != nil {
+		return *there, false, nil
 	}
 	of, err = s.draft(actor, connector.Draft{Provider: provider})
 	return of, true, err
@@ -363,7 +372,11 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 	case a.Error != "" || a.Code == "":
 		return fault.New(fault.Forbidden, "The provider's authorization server refused the authorization")
 	}
-	if _, err := held(ctx, s.Store, f.Org, f.User); err != nil {
+	actor, err := s.Again(ctx, org.Actor{Org: f.Org, User: f.User})
+	if err != nil {
+		return err
+	}
+	if err := actor.Writes(); err != nil {
 		return err
 	}
 	client, err := s.same(ctx, f)
@@ -378,9 +391,8 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 	if err != nil {
 		return errors.Join(err, s.forget(ctx, err))
 	}
-	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		actor, err := held(ctx, r, f.Org, f.User)
-		if err != nil {
+	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
 			return err
 		}
 		if _, err := s.store(ctx, r, f.Org, f.Instance, c); err != nil {

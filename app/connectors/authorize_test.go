@@ -366,7 +366,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	if w.auth.count("") != before {
 		t.Errorf("the calls were %v", w.auth.calls)
 	}
-	all, err := w.connectors.List(t.Context(), w.viewer)
+	all, err := w.listed(w.viewer)
 	if err != nil || len(all) != 1 {
 		t.Errorf("a viewer sees %v, %v", all, err)
 	}
@@ -408,7 +408,7 @@ func TestBounds(t *testing.T) {
 		})
 	}
 	group.Wait()
-	all, err := w.connectors.List(t.Context(), w.member)
+	all, err := w.listed(w.member)
 	if err != nil || len(all) != connector.MaxInstances {
 		t.Errorf("there are %d connectors, %v", len(all), err)
 	}

@@ -31,6 +31,12 @@ type Options struct {
 	Secrets    ports.Secrets
 	Log        *slog.Logger
 
+	// Again, Locked and Atomic are those of access.Access: Again returns the actor by
+	// the records of now, Locked and Atomic run fn with the actor by the records that
+	// their transaction holds.
+	Again          func(ctx context.Context, actor org.Actor) (org.Actor, error)
+	Locked, Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+
 	// Addresses of ours: of the page on which people confirm an authorization, and
 	// those below which each issuer has its own, to which its answers go, and of the
 	// document that describes us to it; that one is empty where no authorization
@@ -63,12 +69,12 @@ func New(o Options) *Connectors {
 // Providers returns the entries of the catalog that instances can be made of.
 func (s *Connectors) Providers() []connector.Provider { return s.Catalog.Enabled() }
 
-// List returns the instances of the organisation by creation.
-func (s *Connectors) List(ctx context.Context, actor org.Actor) ([]connector.Instance, error) {
+// List calls each with the instances of the organisation by creation.
+func (s *Connectors) List(ctx context.Context, actor org.Actor, after connector.Position, limit int, each func(connector.Instance) error) error {
 	if err := actor.Belongs(); err != nil {
-		return nil, err
+		return err
 	}
-	return s.Store.Connections().Connectors().List(ctx, actor.Org)
+	return s.Store.Connections().Connectors().List(ctx, actor.Org, after, limit, each)
 }
 
 // Create makes an instance.
@@ -80,7 +86,7 @@ func (s *Connectors) Create(ctx context.Context, actor org.Actor, d connector.Dr
 	if err != nil {
 		return connector.Instance{}, err
 	}
-	if err := s.Store.Atomic(ctx, func(r ports.Records) error { return s.add(ctx, r, actor, made) }); err != nil {
+	if err := s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error { return s.add(ctx, r, actor, made) }); err != nil {
 		return connector.Instance{}, err
 	}
 	s.wake()
@@ -113,44 +119,26 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// add keeps a new instance.
+// add keeps a new instance. The organisation is locked.
 func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, made connector.Instance) error {
-	if _, err := r.Directory().Organisations().Lock(ctx, actor.Org); err != nil {
+	if err := actor.Writes(); err != nil {
 		return err
 	}
-	if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
-		return err
-	}
-	there, err := r.Connections().Connectors().List(ctx, actor.Org)
+	there := 0
+	err := r.Connections().Connectors().List(ctx, actor.Org, connector.Position{}, 0, func(connector.Instance) error {
+		there++
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	if len(there) >= connector.MaxInstances {
+	if there >= connector.MaxInstances {
 		return fault.New(fault.Conflict, "An organisation has at most %d connectors", connector.MaxInstances)
 	}
 	if err := r.Connections().Connectors().Add(ctx, actor.Org, made); err != nil {
 		return err
 	}
 	return s.audit(ctx, r, actor, audit.ConnectorCreated, made.ID, made.Provider)
-}
-
-// held returns the user as an actor who may write. The membership stays as it is until
-// the transaction ends: somebody who was removed or demoted since the request began is
-// refused, and so is everybody in an organisation that was closed.
-func held(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.Actor, error) {
-	m, err := r.Directory().Members().Hold(ctx, o, user)
-	if err != nil {
-		return org.Actor{}, err
-	}
-	in, err := r.Directory().Organisations().Get(ctx, o)
-	if err != nil {
-		return org.Actor{}, err
-	}
-	actor, err := m.Acts(in)
-	if err == nil {
-		err = actor.Writes()
-	}
-	return actor, err
 }
 
 func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, i id.Connector, detail string) error {
@@ -178,8 +166,8 @@ func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, 
 		return connector.Instance{}, err
 	}
 	var now connector.Instance
-	err = s.Store.Atomic(ctx, func(r ports.Records) (err error) {
-		if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
+	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) (err error) {
+		if err := actor.Writes(); err != nil {
 			return err
 		}
 		if now, err = s.store(ctx, r, actor.Org, i, connector.Credentials{Entries: entries}); err != nil {
@@ -194,21 +182,29 @@ func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, 
 	return now, nil
 }
 
+// readsSecrets decides whether the actor may read credentials.
+func readsSecrets(actor org.Actor) error {
+	if err := actor.Belongs(); err != nil {
+		return err
+	}
+	if !actor.Role.MayWrite() {
+		return fault.New(fault.Forbidden, "A VIEWER may not read credentials")
+	}
+	return nil
+}
+
 // Read returns the credentials of an instance, with an access token that has not
 // expired where it can be renewed. It is noted in the audit log.
 func (s *Connectors) Read(ctx context.Context, actor org.Actor, i id.Connector) (connector.Credentials, error) {
-	if err := actor.Belongs(); err != nil {
+	if err := readsSecrets(actor); err != nil {
 		return connector.Credentials{}, err
-	}
-	if !actor.Role.MayWrite() {
-		return connector.Credentials{}, fault.New(fault.Forbidden, "A VIEWER may not read credentials")
 	}
 	if err := s.fresh(ctx, actor.Org, i); err != nil {
 		return connector.Credentials{}, err
 	}
 	var c connector.Credentials
-	err := s.Store.Atomic(ctx, func(r ports.Records) error {
-		if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
+	err := s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := readsSecrets(actor); err != nil {
 			return err
 		}
 		// Locked, so that instance and credentials are of one version.
@@ -233,8 +229,8 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	err := s.Store.Atomic(ctx, func(r ports.Records) error {
-		if _, err := held(ctx, r, actor.Org, actor.User); err != nil {
+	err := s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Writes(); err != nil {
 			return err
 		}
 		was, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })
@@ -260,12 +256,16 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 // once the transaction that erases its instances has ended. The organisation is
 // locked, so that no instance is added meanwhile.
 func (s *Connectors) Leave(ctx context.Context, r ports.Records, o id.Org) error {
-	all, err := r.Connections().Connectors().List(ctx, o)
+	var all []id.Connector
+	err := r.Connections().Connectors().List(ctx, o, connector.Position{}, 0, func(i connector.Instance) error {
+		all = append(all, i.ID)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	for _, i := range all {
-		was, err := r.Connections().Connectors().Update(ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })
+		was, err := r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })
 		if fault.Is(err, fault.NotFound) {
 			continue // it was deleted meanwhile
 		}

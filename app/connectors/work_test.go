@@ -131,7 +131,7 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	for range 60 {
 		w.work()
 	}
-	all, err := w.connectors.List(t.Context(), w.member)
+	all, err := w.listed(w.member)
 	w.must(err)
 	for _, i := range all {
 		if i.Version != 2 || i.Status() != connector.Connected || i.Expired(w.clock.Now()) {
@@ -636,7 +636,7 @@ func TestAnOrganisationLeavesRoomToOthers(t *testing.T) {
 		begun(5)
 
 		// What is deleted takes its part until its work has ended.
-		all, err := w.connectors.List(t.Context(), greedy)
+		all, err := w.listed(greedy)
 		w.must(err)
 		for _, i := range all[:10] {
 			w.must(w.connectors.Delete(t.Context(), greedy, i.ID))

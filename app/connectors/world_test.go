@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/connectors"
 	"collab/domain/audit"
 	"collab/domain/connector"
@@ -87,7 +88,9 @@ func newWorld(t *testing.T) *world {
 
 // another is the use cases of another server on the same store.
 func (w *world) another() *connectors.Connectors {
+	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: w.ids})
 	c := connectors.New(connectors.Options{
+		Again: a.Again, Locked: a.Locked, Atomic: a.Atomic,
 		Store: w.store, Catalog: connector.NewCatalog(providers, w.clients), Servers: w.tools, Authorizer: w.auth, Sealer: w.seal,
 		Clock: w.clock, IDs: w.ids, Secrets: w.secrets, Log: slog.New(slog.NewJSONHandler(w.log, nil)),
 		Page: "https://collab.example.com/authorize", Callback: callback, Document: "https://collab.example.com/client",
@@ -126,10 +129,16 @@ func (w *world) organisation() id.Org {
 // closes closes the organisation, as its provider's deletion does.
 func (w *world) closes(o id.Org) {
 	w.Helper()
-	_, err := w.store.Directory().Organisations().Upsert(w.Context(), org.Organisation{ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) {
-		return o.Close(w.clock.Now()), nil
-	})
-	w.must(err)
+	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
+		organisations := r.Directory().Organisations()
+		_, err := organisations.Upsert(w.Context(), org.Organisation{ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) {
+			return o.Close(w.clock.Now()), nil
+		})
+		if err == nil {
+			_, err = organisations.Lock(w.Context(), o)
+		}
+		return err
+	}))
 }
 
 func (w *world) person(o id.Org, role org.Role) org.Actor {
@@ -406,9 +415,10 @@ func (a *authorizer) Revoke(ctx context.Context, renewal string) error {
 // sealer seals with the key that it has now, and opens what others of its keys
 // sealed.
 type sealer struct {
-	mu   sync.Mutex
-	key  byte
-	lost bool // the keys before this one are not there any more
+	ports.Sealer // of which connectors use what is below
+	mu           sync.Mutex
+	key          byte
+	lost         bool // the keys before this one are not there any more
 }
 
 func (s *sealer) set(key byte, lost bool) {
@@ -471,3 +481,12 @@ var errDown = fault.New(fault.Unavailable, "The authorization server cannot be r
 
 // errOurs is one that says something about us.
 var errOurs = errors.New("out of memory")
+
+// listed are the connectors that the actor sees.
+func (w *world) listed(actor org.Actor) (all []connector.Instance, err error) {
+	err = w.connectors.List(w.Context(), actor, connector.Position{}, 0, func(i connector.Instance) error {
+		all = append(all, i)
+		return nil
+	})
+	return all, err
+}

@@ -3,7 +3,6 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,8 +23,9 @@ type Idempotency struct {
 	secrets ports.Secrets
 }
 
-// New returns the use cases. Answers are sealed, as they can hold secrets, and so are
-// fingerprints: a password that a digest was made of can be guessed from it.
+// New returns the use cases. Answers are sealed, as they can hold secrets, and
+// fingerprints are keyed: a password that a plain digest was made of can be guessed
+// from it.
 func New(store ports.Store, sealer ports.Sealer, clock ports.Clock, secrets ports.Secrets) *Idempotency {
 	return &Idempotency{store: store, sealer: sealer, clock: clock, secrets: secrets}
 }
@@ -50,11 +50,11 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	}
 	now := s.clock.Now()
 	want := replay.Record{Key: hex.EncodeToString(digest.Sum(nil)), Claim: s.secrets.Secret(), ExpiresAt: now.Add(replay.Lease)}
-	sealed, err := s.sealer.Seal(fingerprint[:], fingerprintContext(want.Key))
+	mac, err := s.sealer.MAC(fingerprint[:], fingerprintContext(want.Key))
 	if err != nil {
 		return nil, err
 	}
-	want.Fingerprint = hex.EncodeToString(sealed)
+	want.Fingerprint = hex.EncodeToString(mac)
 	got, err := s.store.Journal().Replays().Begin(ctx, want, now)
 	if err != nil {
 		return nil, err
@@ -62,14 +62,13 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	if got.Claim == want.Claim {
 		return &Attempt{of: s, record: got}, nil
 	}
-	// One that is not hexadecimal is not sealed either, and Open refuses it.
-	sealed, _ = hex.DecodeString(got.Fingerprint)
-	first, err := s.sealer.Open(sealed, fingerprintContext(got.Key))
-	if err != nil {
-		return nil, unreadable(err)
-	}
+	// Verify refuses what is not hexadecimal, and so cut short.
+	mac, _ = hex.DecodeString(got.Fingerprint)
+	same, err := s.sealer.Verify(mac, fingerprint[:], fingerprintContext(got.Key))
 	switch {
-	case !bytes.Equal(first, fingerprint[:]):
+	case err != nil:
+		return nil, unreadable(err)
+	case !same:
 		return nil, fault.New(fault.Mismatch, "Idempotency-Key was used before with another request")
 	case !got.Done:
 		return nil, fault.New(fault.Conflict, "The first request with this Idempotency-Key is still running")
@@ -87,8 +86,7 @@ func unreadable(err error) error {
 	return fault.Wrap(fault.Conflict, err, "What was kept of the first request with this Idempotency-Key cannot be read any more")
 }
 
-// fingerprintContext is what a fingerprint is sealed with, which is not what the
-// answer is sealed with.
+// fingerprintContext is the context of the fingerprint of a key.
 func fingerprintContext(key string) []byte { return []byte("fingerprint " + key) }
 
 // Answer returns the first request's answer to a repetition.

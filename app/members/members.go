@@ -123,12 +123,13 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 	})
 }
 
-// Invites lists the invitations that are pending and not expired.
-func (s *Members) Invites(ctx context.Context, actor org.Actor) ([]invitation.Invitation, error) {
+// Invites calls each with the invitations that are pending and not expired, by when
+// they were made.
+func (s *Members) Invites(ctx context.Context, actor org.Actor, after invitation.Position, limit int, each func(invitation.Invitation) error) error {
 	if err := actor.Manages(); err != nil {
-		return nil, err
+		return err
 	}
-	return s.Store.Directory().Invitations().Pending(ctx, actor.Org, "", s.Clock.Now())
+	return s.Store.Directory().Invitations().List(ctx, actor.Org, s.Clock.Now(), after, limit, each)
 }
 
 // Invited is an invitation with the address that accepts it, which is known

@@ -38,34 +38,38 @@ func (s *Metering) Quota(ctx context.Context, actor org.Actor) (quota.Status, er
 }
 
 // Own returns what the actor used in the organisation's billing period.
-func (s *Metering) Own(ctx context.Context, actor org.Actor) (usage.Summary, error) {
+func (s *Metering) Own(ctx context.Context, actor org.Actor) (own usage.Summary, err error) {
 	if err := actor.Belongs(); err != nil {
-		return usage.Summary{}, err
+		return own, err
 	}
-	return s.summary(ctx, actor, actor.User)
+	err = s.summary(ctx, actor, actor.User, func(sum usage.Summary) error {
+		own = sum
+		return nil
+	}, nil)
+	return own, err
 }
 
-// Organisation returns what everybody used in the billing period. It has ByUser
-// only for those who manage the organisation.
-func (s *Metering) Organisation(ctx context.Context, actor org.Actor) (usage.Summary, error) {
+// Organisation calls head with what everybody used in the billing period, and then
+// each with what every user did if the actor manages the organisation. byUser of
+// head says whether they do. An error of head or each ends it and is returned.
+func (s *Metering) Organisation(ctx context.Context, actor org.Actor, head func(sum usage.Summary, byUser bool) error, each func(usage.Part) error) error {
 	if err := actor.Belongs(); err != nil {
-		return usage.Summary{}, err
+		return err
 	}
-	sum, err := s.summary(ctx, actor, "")
-	switch {
-	case !actor.Role.MayManage():
-		sum.ByUser = nil
-	case sum.ByUser == nil:
-		sum.ByUser = []usage.Part{} // nobody has used anything
-	}
-	return sum, err
+	manages := actor.Role.MayManage()
+	return s.summary(ctx, actor, "", func(sum usage.Summary) error { return head(sum, manages) }, func(p usage.Part) error {
+		if !manages {
+			return nil
+		}
+		return each(p)
+	})
 }
 
-func (s *Metering) summary(ctx context.Context, actor org.Actor, user id.User) (usage.Summary, error) {
+func (s *Metering) summary(ctx context.Context, actor org.Actor, user id.User, head func(usage.Summary) error, each func(usage.Part) error) error {
 	sub, err := s.store.Directory().Subscriptions().Get(ctx, actor.Org)
 	if err != nil {
-		return usage.Summary{}, err
+		return err
 	}
 	now := s.clock.Now()
-	return s.store.Usage().Ledger().Summary(ctx, actor.Org, user, usage.PeriodOf(sub.At(now), now))
+	return s.store.Usage().Ledger().Summary(ctx, actor.Org, user, usage.PeriodOf(sub.At(now), now), head, each)
 }

@@ -291,21 +291,6 @@ func audience(ctx context.Context, r ports.Records, o object.Object) (*object.Au
 	return &object.Audience{Teams: []id.Team{w.Team}}, err
 }
 
-// sweepAtOnce is how many objects a sweep of all holds in memory.
-const sweepAtOnce = 500
-
-// SweepAll removes all objects of the organisation that f selects, in r's
-// transaction, as Sweep does.
-func (s *Objects) SweepAll(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience) error {
-	for more := true; more; {
-		var err error
-		if more, err = s.Sweep(ctx, r, o, f, by, a, sweepAtOnce); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Sweep removes at most limit objects of the organisation that f selects, in r's
 // transaction: what remains of a workspace, a team or a user that goes. It
 // reports whether there may be more of them. By is empty where none of our users

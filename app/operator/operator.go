@@ -33,20 +33,41 @@ type Overview struct {
 	Seats        org.Seats
 }
 
-// Organisations lists organisations in the order of their ids, those after the
-// given one; at most limit of them, 0: all.
-func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.Org, limit int) ([]Overview, error) {
+// batch is how many organisations are read at once.
+const batch = 200
+
+// Organisations calls each with the organisations in the order of their ids, those
+// after the given one; at most limit of them, 0: all.
+func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.Org, limit int, each func(Overview) error) error {
 	if err := operates(actor); err != nil {
-		return nil, err
-	}
-	orgs, err := s.store.Directory().Organisations().List(ctx, org.Filter{After: after, Limit: limit})
-	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.note(ctx, s.store, actor, "", audit.OperatorRead, "", "organisations"); err != nil {
-		return nil, err
+		return err
 	}
-	return s.overviews(ctx, s.store, orgs)
+	for shown := 0; ; {
+		n := batch
+		if limit > 0 {
+			n = min(n, limit-shown)
+		}
+		orgs, err := s.store.Directory().Organisations().List(ctx, org.Filter{After: after, Limit: n})
+		if err != nil {
+			return err
+		}
+		all, err := s.overviews(ctx, s.store, orgs)
+		if err != nil {
+			return err
+		}
+		for _, o := range all {
+			if err := each(o); err != nil {
+				return err
+			}
+		}
+		if shown += len(all); len(all) < n || shown == limit {
+			return nil
+		}
+		after = all[n-1].ID
+	}
 }
 
 // Organisation returns one organisation.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,13 +42,17 @@ type Options struct {
 	IDs   ports.IDs
 	Log   *slog.Logger
 
+	// Atomic runs fn in a transaction with the actor as the records say at its end, as
+	// access.Access.Atomic does.
+	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+
 	Publishers []id.Org // whose owners and admins may manage releases
 	Anybody    bool     // those of every organisation may
 	Hosts      release.Hosts
 }
 
 // unread is what a server knows that has not read any releases.
-var unread = release.NewSnapshot(-1, nil)
+var unread = &release.Snapshot{Revision: -1}
 
 // Releases are the use cases of releases.
 type Releases struct {
@@ -166,7 +171,13 @@ func (s *Releases) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.snapshot.Store(known.With(revision, changed))
+	now, err := known.With(revision, changed, func(ids []id.Release) ([]release.Release, error) {
+		return s.Store.Deployment().Releases().List(ctx, ids)
+	})
+	if err != nil {
+		return err
+	}
+	s.snapshot.Store(now)
 	return nil
 }
 
@@ -214,11 +225,18 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 	if err != nil {
 		return release.Release{}, err
 	}
-	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		if err := s.held(ctx, r, actor); err != nil {
+	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.Manages(); err != nil {
 			return err
 		}
 		if err := r.Deployment().Releases().Add(ctx, made); err != nil {
+			return err
+		}
+		releases, err := r.Deployment().Releases().Count(ctx)
+		if err != nil {
+			return err
+		}
+		if err := release.Room(releases - 1); err != nil {
 			return err
 		}
 		return s.audit(ctx, r, actor, audit.ReleasePublished, made, made.Describe())
@@ -239,8 +257,8 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 		return release.Release{}, err
 	}
 	var was release.Release
-	err = s.Store.Atomic(ctx, func(records ports.Records) error {
-		if err := s.held(ctx, records, actor); err != nil {
+	err = s.Atomic(ctx, actor, func(records ports.Records, actor org.Actor) error {
+		if err := actor.Manages(); err != nil {
 			return err
 		}
 		now, err = records.Deployment().Releases().Update(ctx, r, func(r release.Release) (release.Release, error) {
@@ -266,23 +284,6 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 	return now, nil
 }
 
-// held makes sure that the actor manages their organisation still, which is not closed.
-// The membership stays as it is until the transaction ends.
-func (s *Releases) held(ctx context.Context, r ports.Records, actor org.Actor) error {
-	m, err := r.Directory().Members().Hold(ctx, actor.Org, actor.User)
-	if err != nil {
-		return err
-	}
-	in, err := r.Directory().Organisations().Get(ctx, actor.Org)
-	if err != nil {
-		return err
-	}
-	if actor, err = m.Acts(in); err != nil {
-		return err
-	}
-	return actor.Manages()
-}
-
 func (s *Releases) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, of release.Release, detail string) error {
 	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.IDs.New()), actor.Org, did, string(of.ID), detail, s.Clock.Now()))
 }
@@ -296,15 +297,39 @@ func (s *Releases) tell(ctx context.Context) {
 	s.Bus.Publish(object.Hint{Org: release.Log, N: s.snapshot.Load().Revision})
 }
 
-// List returns all releases, the highest version first, as the store has them.
-func (s *Releases) List(ctx context.Context, actor org.Actor) ([]release.Release, error) {
+// batch is how many releases are read at once: the longest have 300 KiB.
+const batch = 16
+
+// List calls each with the releases that follow after, the zero value: with all, at
+// most limit of them, 0: all. The highest version is first, as in
+// release.Snapshot.All.
+func (s *Releases) List(ctx context.Context, actor org.Actor, after id.Release, limit int, each func(release.Release) error) error {
 	if err := s.manages(actor); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.Refresh(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	return s.snapshot.Load().All(), nil
+	var ids []id.Release
+	for _, e := range s.snapshot.Load().All() {
+		ids = append(ids, e.ID)
+	}
+	ids = ids[slices.Index(ids, after)+1:]
+	if limit > 0 && limit < len(ids) {
+		ids = ids[:limit]
+	}
+	for some := range slices.Chunk(ids, batch) {
+		found, err := s.Store.Deployment().Releases().List(ctx, some)
+		if err != nil {
+			return err
+		}
+		for _, r := range found {
+			if err := each(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Reach is what a release is to a device.
@@ -316,17 +341,17 @@ type Reach struct {
 }
 
 // Rollout explains which of the devices a release reaches.
-func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, clients []string) (release.Release, []Reach, error) {
+func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, clients []string) (release.Entry, []Reach, error) {
 	if err := s.manages(actor); err != nil {
-		return release.Release{}, nil, err
+		return release.Entry{}, nil, err
 	}
 	if err := s.Refresh(ctx); err != nil {
-		return release.Release{}, nil, err
+		return release.Entry{}, nil, err
 	}
 	now := s.snapshot.Load()
 	of, ok := now.Get(r)
 	if !ok {
-		return release.Release{}, nil, fault.Missing("Release")
+		return release.Entry{}, nil, fault.Missing("Release")
 	}
 	all := make([]Reach, len(clients))
 	for i, client := range clients {

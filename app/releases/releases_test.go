@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/releases"
 	"collab/domain/audit"
 	"collab/domain/fault"
@@ -106,8 +107,9 @@ func (w *world) server() *server {
 
 // idle is a server that was not started.
 func (w *world) idle() *server {
+	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: &w.ids})
 	return &server{releases.New(releases.Options{
-		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: &w.ids, Log: w.lines, Publishers: []id.Org{w.org},
+		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: &w.ids, Log: w.lines, Atomic: a.Atomic, Publishers: []id.Org{w.org},
 	}), make(chan time.Time), make(chan time.Time)}
 }
 
@@ -140,6 +142,15 @@ func (w *world) offered(s *server) string {
 	return ""
 }
 
+// listed is what a list has.
+func (w *world) listed(s *server, actor org.Actor, after id.Release, limit int) (all []release.Release, err error) {
+	err = s.List(w.Context(), actor, after, limit, func(r release.Release) error {
+		all = append(all, r)
+		return nil
+	})
+	return all, err
+}
+
 // kept are the counts that are stored.
 func (w *world) kept() []release.Tally {
 	w.Helper()
@@ -169,12 +180,24 @@ func (deaf) Subscribe(func(object.Hint)) (func(), error) { return func() {}, nil
 type store struct {
 	*memory.Store
 	unread, uncounted atomic.Bool
+	others            int                         // releases that are counted with those that are there
 	answer            func(context.Context) error // of counts that are stored; nil: at once
 }
 
 var errDown = fault.New(fault.Unavailable, "The database does not answer")
 
 func (s *store) Deployment() ports.Deployment { return deployment{s.Store.Deployment(), s} }
+
+func (s *store) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	return s.Store.Atomic(ctx, func(r ports.Records) error { return fn(records{r, s}) })
+}
+
+type records struct {
+	ports.Records
+	of *store
+}
+
+func (r records) Deployment() ports.Deployment { return deployment{r.Records.Deployment(), r.of} }
 
 type deployment struct {
 	ports.Deployment
@@ -194,6 +217,11 @@ func (u unsteady) Revision(ctx context.Context) (int64, error) {
 		return 0, errDown
 	}
 	return u.Releases.Revision(ctx)
+}
+
+func (u unsteady) Count(ctx context.Context) (int, error) {
+	n, err := u.Releases.Count(ctx)
+	return n + u.of.others, err
 }
 
 type uncounted struct {
@@ -239,7 +267,7 @@ func TestWhoManagesReleases(t *testing.T) {
 		d.Version = "2.0.0-" + strings.ReplaceAll(c.about, " ", "-")
 		_, publish := s.Publish(ctx, c.actor, d)
 		_, change := s.Change(ctx, c.actor, made.ID, release.Patch{Rollout: patch.Value(7)})
-		_, list := s.List(ctx, c.actor)
+		_, list := w.listed(s, c.actor, "", 0)
 		_, _, rollout := s.Rollout(ctx, c.actor, made.ID, nil)
 		_, adoption := s.Adoption(ctx, c.actor, "2026-01-01", "2026-01-02", release.Target{}, release.Tally{}, 0)
 		for what, err := range map[string]error{"publish": publish, "change": change, "list": list, "look at a rollout": rollout, "see who has what": adoption} {
@@ -259,11 +287,21 @@ func TestWhoManagedReleasesAndDoesNoLongerChangesNone(t *testing.T) {
 	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.must(err)
 	m := org.Membership{Org: w.org, User: w.ada.User, Role: org.Member, JoinedAt: start}
-	for _, m := range []org.Membership{m, m.Removed(start)} {
-		w.put(m)
-		_, publish := s.Publish(t.Context(), w.ada, draft("2.0.0"))
-		_, change := s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(7)})
-		if publish == nil || change == nil || fault.KindOf(publish) != fault.KindOf(change) {
+	ended := w.ada
+	ended.Session = "ended"
+	for _, c := range []struct {
+		actor org.Actor
+		put   func()
+		want  fault.Kind
+	}{
+		{ended, func() {}, fault.Unauthenticated},
+		{w.ada, func() { w.put(m) }, fault.Forbidden},
+		{w.ada, func() { w.put(m.Removed(start)) }, fault.Forbidden},
+	} {
+		c.put()
+		_, publish := s.Publish(t.Context(), c.actor, draft("2.0.0"))
+		_, change := s.Change(t.Context(), c.actor, made.ID, release.Patch{Rollout: patch.Value(7)})
+		if !fault.Is(publish, c.want) || !fault.Is(change, c.want) {
 			t.Errorf("publishing gives %v, a change %v", publish, change)
 		}
 	}
@@ -361,8 +399,7 @@ func TestAServerFindsWhatNobodyToldItOf(t *testing.T) {
 	}
 	_, err = one.Publish(t.Context(), w.ada, draft("1.1.0"))
 	w.must(err)
-	all, err := two.List(t.Context(), w.ada)
-	if err != nil || len(all) != 2 || all[0].Version.String() != "1.1.0" || w.offered(two) != "1.1.0" {
+	if all, err := w.listed(two, w.ada, "", 0); err != nil || len(all) != 2 || all[0].Version.String() != "1.1.0" || w.offered(two) != "1.1.0" {
 		t.Errorf("a list has %v, %v", all, err)
 	}
 }
@@ -420,8 +457,63 @@ func TestAServerGoesOnWithWhatItKnows(t *testing.T) {
 	if n := strings.Count(w.log.String(), "releases could not be read"); n != 2 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
-	if _, err := s.List(t.Context(), w.ada); !errors.Is(err, errDown) {
+	if _, err := w.listed(s, w.ada, "", 0); !errors.Is(err, errDown) {
 		t.Errorf("a list without the store gives %v", err)
+	}
+}
+
+func TestAListHasTheHighestVersionFirstWithAllThatDevicesAreTold(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	const n = 40 // more than are read at once
+	made := make([]release.Release, n)
+	for i := range n {
+		d, notes := draft(fmt.Sprintf("1.%d.0", i)), fmt.Sprint("notes of ", i)
+		d.Settings.Notes = &notes
+		var err error
+		made[n-1-i], err = s.Publish(t.Context(), w.ada, d)
+		w.must(err)
+	}
+	same := func(got []release.Release, err error, want []release.Release) {
+		t.Helper()
+		if err != nil || !slices.EqualFunc(got, want, func(a, b release.Release) bool { return a.ID == b.ID && a.Same(b) }) {
+			t.Errorf("the list has %d releases, want %d, %v", len(got), len(want), err)
+		}
+	}
+	for after := -1; after < n; after += 7 {
+		var from id.Release
+		if after >= 0 {
+			from = made[after].ID
+		}
+		for _, limit := range []int{0, 1, 17, n} {
+			want := made[after+1:]
+			if limit > 0 && limit < len(want) {
+				want = want[:limit]
+			}
+			got, err := w.listed(s, w.ada, from, limit)
+			same(got, err, want)
+		}
+	}
+	no := errors.New("no")
+	if err := s.List(t.Context(), w.ada, "", 0, func(release.Release) error { return no }); !errors.Is(err, no) {
+		t.Errorf("a list that is broken off gives %v", err)
+	}
+}
+
+func TestThereAreSoManyReleasesAndNoMore(t *testing.T) {
+	w := newWorld(t)
+	w.store.others = release.MaxReleases - 1
+	s := w.server()
+	last, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
+	w.must(err)
+	if _, err := s.Publish(t.Context(), w.ada, draft("2.0.0")); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "10000") {
+		t.Errorf("one more gives %v", err)
+	}
+	if got := w.offered(s); got != "1.0.0" || s.Snapshot().Revision != 1 {
+		t.Errorf("a device is offered %q at revision %d", got, s.Snapshot().Revision)
+	}
+	if _, err := s.Change(t.Context(), w.ada, last.ID, release.Patch{Rollout: patch.Value(50)}); err != nil {
+		t.Errorf("a change gives %v", err)
 	}
 }
 
@@ -657,10 +749,16 @@ func TestAClosedOrganisationPublishesNothing(t *testing.T) {
 	s, owner := w.server(), w.member(w.org, org.Owner)
 	there, err := s.Publish(t.Context(), owner, draft("1.0.0"))
 	w.must(err)
-	_, err = w.store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ProviderID: string(w.org)}, func(o org.Organisation) (org.Organisation, error) {
-		return o.Close(w.clock.Now()), nil
-	})
-	w.must(err)
+	w.must(w.store.Atomic(t.Context(), func(r ports.Records) error {
+		organisations := r.Directory().Organisations()
+		_, err := organisations.Upsert(t.Context(), org.Organisation{ProviderID: string(w.org)}, func(o org.Organisation) (org.Organisation, error) {
+			return o.Close(w.clock.Now()), nil
+		})
+		if err == nil {
+			_, err = organisations.Lock(t.Context(), w.org)
+		}
+		return err
+	}))
 	_, published := s.Publish(t.Context(), owner, draft("1.0.1"))
 	_, changed := s.Change(t.Context(), owner, there.ID, release.Patch{})
 	for _, err := range []error{published, changed} {

@@ -54,12 +54,16 @@ func (w *Webhooks) Identity(ctx context.Context, header func(string) string, bod
 	if err != nil {
 		return err
 	}
-	err = w.Store.Atomic(ctx, func(r ports.Records) error {
-		if err := w.accept(ctx, r, identitySource, e.Message); err != nil {
-			return err
-		}
-		return w.apply(ctx, r, e)
-	})
+	if e.Kind == identity.UserDeleted {
+		err = w.deleteUser(ctx, e)
+	} else {
+		err = w.Store.Atomic(ctx, func(r ports.Records) error {
+			if err := w.accept(ctx, r, identitySource, e.Message); err != nil {
+				return err
+			}
+			return w.apply(ctx, r, e)
+		})
+	}
 	if errors.Is(err, errSeen) {
 		return nil
 	}
@@ -92,8 +96,6 @@ func (w *Webhooks) apply(ctx context.Context, r ports.Records, e identity.Event)
 			return err
 		}
 		return access.SignOut(ctx, r, u.ID, w.Clock.Now(), w.IDs)
-	case identity.UserDeleted:
-		return w.deleteUser(ctx, r, e)
 	case identity.OrgChanged:
 		_, err := w.org(ctx, r, e.Org, func(o org.Organisation) org.Organisation {
 			return o.Observed(e.Org, w.Clock.Now())
@@ -224,52 +226,82 @@ func (w *Webhooks) leave(ctx context.Context, r ports.Records, o id.Org, u id.Us
 	return r.Work().Tasks().Unassign(ctx, o, u, w.Clock.Now())
 }
 
-// deleteUser ends the user everywhere: memberships and assignments, and what
-// was the user's alone. What the user made for others stays.
-func (w *Webhooks) deleteUser(ctx context.Context, r ports.Records, e identity.Event) error {
-	now := w.Clock.Now()
-	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Erased(now) })
-	if err != nil {
-		return err
-	}
-	if err := access.SignOut(ctx, r, u.ID, now, w.IDs); err != nil {
-		return err
-	}
-	places, err := r.Directory().Users().Memberships(ctx, u.ID)
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(places, func(a, b org.Membership) int { return strings.Compare(string(a.Org), string(b.Org)) })
-	for _, m := range places {
-		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
-			return err
-		}
-		if err := w.put(ctx, r, m, m.Removed(now)); err != nil {
-			return err
-		}
-		if err := w.leave(ctx, r, m.Org, u.ID); err != nil {
-			return err
-		}
-		if err := w.erasePersonal(ctx, r, m.Org, u.ID); err != nil {
+// What one transaction deletes of what a user leaves, so that others write in between.
+const (
+	filesAtOnce = 200
+	tasksAtOnce = 100
+)
+
+// deleteUser ends the user everywhere: memberships and assignments, and what was the
+// user's alone, in several transactions where that is much. What the user made for
+// others stays. The last transaction notes the message: where one before it fails, the
+// provider sends the message again, and the rest is deleted then.
+func (w *Webhooks) deleteUser(ctx context.Context, e identity.Event) error {
+	for more := true; more; {
+		err := w.Store.Atomic(ctx, func(r ports.Records) (err error) {
+			if more, err = w.erase(ctx, r, e); err != nil || more {
+				return err
+			}
+			return w.accept(ctx, r, identitySource, e.Message)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
-	if err := w.Objects.SweepAll(ctx, r, o, object.Filter{Owner: u}, "", nil); err != nil {
-		return err
+// erase ends the user, and removes a part of what was theirs alone. It reports whether
+// there is more.
+func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event) (more bool, err error) {
+	now := w.Clock.Now()
+	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Erased(now) })
+	if err != nil {
+		return false, err
+	}
+	if err := access.SignOut(ctx, r, u.ID, now, w.IDs); err != nil {
+		return false, err
+	}
+	places, err := r.Directory().Users().Memberships(ctx, u.ID)
+	if err != nil {
+		return false, err
+	}
+	slices.SortFunc(places, func(a, b org.Membership) int { return strings.Compare(string(a.Org), string(b.Org)) })
+	for _, m := range places {
+		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
+			return false, err
+		}
+		if err := w.put(ctx, r, m, m.Removed(now)); err != nil {
+			return false, err
+		}
+		if err := w.leave(ctx, r, m.Org, u.ID); err != nil {
+			return false, err
+		}
+	}
+	for _, m := range places {
+		if more, err = w.erasePersonal(ctx, r, m.Org, u.ID); err != nil || more {
+			return more, err
+		}
+	}
+	return false, nil
+}
+
+// erasePersonal removes a part of what is the user's alone in an organisation, with one
+// workspace at most, and reports whether there is more.
+func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) (more bool, err error) {
+	if more, err = w.Objects.Sweep(ctx, r, o, object.Filter{Owner: u}, "", nil, filesAtOnce); err != nil || more {
+		return more, err
 	}
 	teams, err := r.Work().Teams().Refs(ctx, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	workspaces, err := r.Work().Workspaces().Refs(ctx, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	alone := object.Audience{Users: []id.User{u}}
+	gone := false
 	for _, t := range teams {
 		if t.Kind != team.Personal || t.CreatedBy != u {
 			continue
@@ -278,21 +310,30 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 			if s.Team != t.ID {
 				continue
 			}
-			if err := w.Objects.SweepAll(ctx, r, o, object.Filter{Workspace: s.ID, Scope: object.Shared}, "", &alone); err != nil {
-				return err
+			if gone {
+				return true, nil
+			}
+			gone = true
+			files, err := w.Objects.Sweep(ctx, r, o, object.Filter{Workspace: s.ID, Scope: object.Shared}, "", &alone, filesAtOnce)
+			if err != nil {
+				return false, err
+			}
+			tasks, err := r.Work().TaskSets().RemoveIn(ctx, o, s.ID, tasksAtOnce)
+			if err != nil || files || tasks {
+				return true, err
 			}
 			if err := r.Work().Workspaces().Remove(ctx, o, s.ID); err != nil {
-				return err
+				return false, err
 			}
 		}
-		if err := w.Objects.SweepAll(ctx, r, o, object.Filter{Team: t.ID}, "", &alone); err != nil {
-			return err
+		if more, err = w.Objects.Sweep(ctx, r, o, object.Filter{Team: t.ID}, "", &alone, filesAtOnce); err != nil || more {
+			return more, err
 		}
 		if err := r.Work().Teams().Remove(ctx, o, t.ID); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // invitation applies an event about an invitation. One that the provider did

@@ -211,7 +211,7 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	for gone := false; !gone; {
+	for more := true; more; {
 		err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 			if err := changes(actor, w); err != nil {
 				return err
@@ -220,13 +220,13 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 			if err != nil {
 				return err
 			}
-			seen := object.Audience{Teams: []id.Team{of.Team}}
-			files, err := s.sweep(ctx, r, actor.Org, object.Filter{Workspace: w, Scope: object.Shared}, actor.User, &seen, filesAtOnce)
-			if err != nil {
+			// Tasks first: Postgres passes over all files that have just been deleted whenever
+			// it looks for more of them.
+			if more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, tasksAtOnce); err != nil || more {
 				return err
 			}
-			tasks, err := r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, tasksAtOnce)
-			if gone = !files && !tasks; err != nil || !gone {
+			seen := object.Audience{Teams: []id.Team{of.Team}}
+			if more, err = s.sweep(ctx, r, actor.Org, object.Filter{Workspace: w, Scope: object.Shared}, actor.User, &seen, filesAtOnce); err != nil || more {
 				return err
 			}
 			return r.Work().Workspaces().Remove(ctx, actor.Org, w)

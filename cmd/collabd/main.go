@@ -34,7 +34,7 @@ Usage:
                          is there is moved aside, with --check nothing is changed
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
   collabd keys tokens    print a new key for COLLAB_TOKEN_KEYS
-  collabd version        print the version
+  collabd version        print the version, commit and platform
   collabd help           print this
 
 Variables (and what counts when one is not set, in development):
@@ -83,7 +83,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		}
 		return 0
 	case len(args) == 1 && command == "version":
-		fmt.Fprintln(stdout, "collabd", assembly.Version())
+		fmt.Fprintln(stdout, "collabd", assembly.Build())
 		return 0
 	case len(args) == 1 && (command == "help" || command == "-h" || command == "--help"):
 		fmt.Fprint(stdout, usage)

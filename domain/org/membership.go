@@ -37,15 +37,6 @@ func (m Membership) Stands() error {
 	return nil
 }
 
-// Acts returns the member as an actor of the organisation, for who decides anew what
-// they may do. It fails as Stands does, and in a closed organisation.
-func (m Membership) Acts(in Organisation) (Actor, error) {
-	if in.Closed() {
-		return Actor{}, fault.New(fault.Forbidden, "The organisation is closed")
-	}
-	return Actor{User: m.User, Org: m.Org, Role: m.Role}, m.Stands()
-}
-
 // Naming says how the provider's word for a member's role is understood: by
 // the role map, except that the organisation's creator is its owner.
 type Naming struct {

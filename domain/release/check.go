@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 )
 
@@ -19,94 +20,130 @@ func Bucket(client string) int {
 
 // Served decides whether a rollout has reached a device, by its id, empty where it
 // has told none: that is reached by a whole rollout alone.
-func (r Release) Served(client string) bool {
+func (e Entry) Served(client string) bool {
 	if client == "" {
-		return r.Rollout >= 100
+		return e.Rollout >= 100
 	}
-	return Bucket(client) < r.Rollout
+	return Bucket(client) < e.Rollout
 }
 
-// Snapshot is all releases as they were at one moment, ready to be asked. It is
-// never changed.
+// Snapshot has the entries of all releases at one revision, and in full those
+// releases that devices are to have. It is never changed.
 type Snapshot struct {
 	Revision int64 // counts the changes
-	all      []Release
+	all      []Entry
 	latest   map[Target]*Release
 	known    map[string]bool
 }
 
-// NewSnapshot returns the snapshot of all releases at a revision.
-func NewSnapshot(revision int64, all []Release) *Snapshot {
-	s := &Snapshot{Revision: revision, all: slices.Clone(all), latest: map[Target]*Release{}, known: map[string]bool{}}
-	slices.SortFunc(s.all, func(a, b Release) int {
-		return cmp.Or(b.Version.Compare(a.Version), b.PublishedAt.Compare(a.PublishedAt), cmp.Compare(a.ID, b.ID))
+// With returns the snapshot of a later revision, at which the changed releases are
+// new or other than they were. It calls read for the ids of releases that devices
+// are to have and that the snapshot does not have in full. What read returns may be
+// of a later revision still, and takes the place of the entry.
+func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release) ([]Release, error)) (*Snapshot, error) {
+	next := &Snapshot{Revision: revision, all: slices.Clone(s.all), known: map[string]bool{}}
+	at := make(map[id.Release]int, len(next.all))
+	for i, e := range next.all {
+		at[e.ID] = i
+	}
+	whole := map[id.Release]*Release{}
+	for _, r := range s.latest {
+		whole[r.ID] = r
+	}
+	for _, e := range changed {
+		delete(whole, e.ID)
+		if i, ok := at[e.ID]; ok {
+			next.all[i] = e
+		} else {
+			at[e.ID] = len(next.all)
+			next.all = append(next.all, e)
+		}
+	}
+	for next.latest == nil {
+		latest := map[Target]*Release{}
+		var missing []id.Release
+		for t, e := range wanted(next.all) {
+			if latest[t] = whole[e.ID]; latest[t] == nil {
+				missing = append(missing, e.ID)
+			}
+		}
+		if len(missing) == 0 {
+			next.latest = latest
+			break
+		}
+		slices.Sort(missing)
+		missing = slices.Compact(missing)
+		found, err := read(missing)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) != len(missing) {
+			return nil, fault.New(fault.Unavailable, "%d releases of %d could be read", len(found), len(missing))
+		}
+		for _, r := range found {
+			whole[r.ID] = &r
+			next.all[at[r.ID]] = r.Entry()
+		}
+	}
+	slices.SortFunc(next.all, func(a, b Entry) int {
+		return cmp.Or(b.Version.Compare(a.Version), cmp.Compare(b.ID, a.ID))
 	})
-	for i := range s.all {
-		r := &s.all[i]
-		s.known[r.Version.Key()] = true
-		if !r.Active {
+	for _, e := range next.all {
+		next.known[e.Version.Key()] = true
+	}
+	return next, nil
+}
+
+// wanted returns which release the devices of each target are to have.
+func wanted(all []Entry) map[Target]Entry {
+	latest := map[Target]Entry{}
+	for _, e := range all {
+		if !e.Active {
 			continue
 		}
-		for _, t := range r.serves() {
-			if was := s.latest[t]; was == nil || before(was, r, t) {
-				s.latest[t] = r
+		for _, t := range e.serves() {
+			if was, ok := latest[t]; !ok || before(was, e, t) {
+				latest[t] = e
 			}
 		}
 	}
-	return s
-}
-
-// With returns the snapshot of a later revision, at which the changed releases are
-// new or other than they were.
-func (s *Snapshot) With(revision int64, changed []Release) *Snapshot {
-	all := slices.Clone(s.all)
-	at := make(map[id.Release]int, len(all))
-	for i, r := range all {
-		at[r.ID] = i
-	}
-	for _, r := range changed {
-		if i, ok := at[r.ID]; ok {
-			all[i] = r
-		} else {
-			all = append(all, r)
-		}
-	}
-	return NewSnapshot(revision, all)
+	return latest
 }
 
 // serves are the targets whose devices a release is for.
-func (r Release) serves() []Target {
-	if r.Arch != Universal {
-		return []Target{r.Target}
+func (e Entry) serves() []Target {
+	if e.Arch != Universal {
+		return []Target{e.Target}
 	}
 	var all []Target
 	for _, a := range arches {
-		all = append(all, Target{r.Platform, a, r.Channel})
+		all = append(all, Target{e.Platform, a, e.Channel})
 	}
 	return all
 }
 
-// before reports whether r is to be preferred to was for a target: a higher version
+// before reports whether e is to be preferred to was for a target: a higher version
 // is, and at the same one that which was made for the target.
-func before(was, r *Release, t Target) bool {
-	if order := r.Version.Compare(was.Version); order != 0 {
+func before(was, e Entry, t Target) bool {
+	if order := e.Version.Compare(was.Version); order != 0 {
 		return order > 0
 	}
-	return r.Arch == t.Arch && was.Arch != t.Arch
+	return e.Arch == t.Arch && was.Arch != t.Arch
 }
 
-// All returns the releases, the highest version first. The caller changes none.
-func (s *Snapshot) All() []Release { return s.all }
+// All returns the entries of the releases: the highest version first, and of one
+// version that which was made last. The caller changes none.
+func (s *Snapshot) All() []Entry { return s.all }
 
 // Latest returns the release that the devices of a target are to have, whatever
 // its rollout; nil: there is none. The caller does not change it.
 func (s *Snapshot) Latest(t Target) *Release { return s.latest[t] }
 
-// Get returns a release; false: there is none with that id.
-func (s *Snapshot) Get(r id.Release) (Release, bool) {
-	i := slices.IndexFunc(s.all, func(of Release) bool { return of.ID == r })
+// Get returns the entry of a release; false: there is none with that id.
+func (s *Snapshot) Get(r id.Release) (Entry, bool) {
+	i := slices.IndexFunc(s.all, func(of Entry) bool { return of.ID == r })
 	if i < 0 {
-		return Release{}, false
+		return Entry{}, false
 	}
 	return s.all[i], true
 }
@@ -118,7 +155,7 @@ func (s *Snapshot) Known(v Version) bool { return s.known[v.Key()] }
 // A device that the latest release has not reached gets none before it either.
 func (s *Snapshot) Offer(t Target, at Version, client string) *Release {
 	r := s.latest[t]
-	if r == nil || r.Version.Compare(at) <= 0 || !r.Served(client) {
+	if r == nil || r.Version.Compare(at) <= 0 || !r.Entry().Served(client) {
 		return nil
 	}
 	return r
@@ -137,13 +174,13 @@ const (
 
 // Explain says whether the release is offered to a device of its own target that
 // has an older version, and why.
-func (s *Snapshot) Explain(r Release, client string) (bool, Reason) {
-	switch now := s.latest[r.Target]; {
-	case !r.Active:
+func (s *Snapshot) Explain(e Entry, client string) (bool, Reason) {
+	switch now := s.latest[e.Target]; {
+	case !e.Active:
 		return false, Inactive
-	case now == nil || now.ID != r.ID:
+	case now == nil || now.ID != e.ID:
 		return false, Superseded
-	case !r.Served(client):
+	case !e.Served(client):
 		return false, NotReached
 	}
 	return true, Reached

@@ -2,6 +2,7 @@ package release_test
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -13,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/release"
 )
@@ -23,6 +25,34 @@ func on(t testing.TB, n int, v string, p release.Platform, a release.Arch, c rel
 	return release.Release{
 		ID: id.Release(fmt.Sprintf("00000000-0000-7000-8000-%012x", n)), Version: version(t, v), Target: release.Target{Platform: p, Arch: a, Channel: c},
 		Settings: release.Settings{Rollout: 100, Active: true}, PublishedAt: now.Add(time.Duration(n) * time.Minute), UpdatedAt: now,
+	}
+}
+
+// snapshot is of all these releases.
+func snapshot(revision int64, all []release.Release) *release.Snapshot {
+	s, err := (&release.Snapshot{}).With(revision, entries(all), reading(all))
+	if err != nil {
+		panic(err) // the releases are all there
+	}
+	return s
+}
+
+func entries(all []release.Release) (es []release.Entry) {
+	for _, r := range all {
+		es = append(es, r.Entry())
+	}
+	return es
+}
+
+// reading reads releases that are among these.
+func reading(all []release.Release) func([]id.Release) ([]release.Release, error) {
+	return func(ids []id.Release) (found []release.Release, err error) {
+		for _, r := range all {
+			if slices.Contains(ids, r.ID) {
+				found = append(found, r)
+			}
+		}
+		return found, nil
 	}
 }
 
@@ -67,7 +97,7 @@ func TestARolloutReachesItsPartOfTheDevices(t *testing.T) {
 func TestARolloutThatIsRaisedTakesNobodyAway(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		client := rapid.String().Draw(t, "client")
-		var r release.Release
+		var r release.Entry
 		was := false
 		for r.Rollout = 0; r.Rollout <= 100; r.Rollout++ {
 			served := r.Served(client)
@@ -126,7 +156,7 @@ func TestWhichReleaseDevicesAreToHave(t *testing.T) {
 		{"platforms are apart", []release.Release{on(t, 1, "1.0.0", mac, all, release.Stable), on(t, 2, "2.0.0", win, x64, release.Stable)},
 			map[device]int{{mac, arm, release.Stable}: 1, {mac, x64, release.Stable}: 1, {mac, all, release.Stable}: 1, {win, x64, release.Stable}: 2}},
 	} {
-		s := release.NewSnapshot(7, c.there)
+		s := snapshot(7, c.there)
 		if s.Revision != 7 || len(s.All()) != len(c.there) {
 			t.Errorf("%s: revision %d of %d releases", c.about, s.Revision, len(s.All()))
 		}
@@ -183,7 +213,7 @@ func TestWhatADeviceIsOffered(t *testing.T) {
 	} {
 		latest, before := on(t, 1, "2.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 2, "1.9.10", release.Darwin, release.ARM64, release.Stable)
 		latest.Rollout = c.rollout
-		got := release.NewSnapshot(1, []release.Release{before, latest}).Offer(target, version(t, c.at), c.client)
+		got := snapshot(1, []release.Release{before, latest}).Offer(target, version(t, c.at), c.client)
 		if (got != nil) != c.offered || got != nil && got.ID != latest.ID {
 			t.Errorf("at %s, with %d %% and the id %q the offer is %v, want one: %t", c.at, c.rollout, c.client, got, c.offered)
 		}
@@ -195,7 +225,7 @@ func TestWhyAReleaseIsOffered(t *testing.T) {
 	latest, before, idle := on(t, 1, "2.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 2, "1.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 3, "3.0.0", release.Darwin, release.ARM64, release.Stable)
 	idle.Active = false
 	latest.Rollout = release.Bucket(client) + 1
-	s := release.NewSnapshot(1, []release.Release{before, latest, idle})
+	s := snapshot(1, []release.Release{before, latest, idle})
 	for _, c := range []struct {
 		r       release.Release
 		client  string
@@ -207,7 +237,7 @@ func TestWhyAReleaseIsOffered(t *testing.T) {
 		{before, client, false, release.Superseded},
 		{idle, client, false, release.Inactive},
 	} {
-		if offered, reason := s.Explain(c.r, c.client); offered != c.offered || reason != c.reason {
+		if offered, reason := s.Explain(c.r.Entry(), c.client); offered != c.offered || reason != c.reason {
 			t.Errorf("%s to %q: %t, %s, want %t, %s", c.r.Version, c.client, offered, reason, c.offered, c.reason)
 		}
 	}
@@ -253,21 +283,21 @@ func TestSnapshots(t *testing.T) {
 			})
 		}
 		given := slices.Clone(all)
-		s := release.NewSnapshot(1, given)
-		mixed := release.NewSnapshot(1, rapid.Permutation(all).Draw(t, "mixed"))
-		ids := func(all []release.Release) (ids []id.Release) {
+		s := snapshot(1, given)
+		mixed := snapshot(1, rapid.Permutation(all).Draw(t, "mixed"))
+		ids := func(all []release.Entry) (ids []id.Release) {
 			for _, r := range all {
 				ids = append(ids, r.ID)
 			}
 			return ids
 		}
-		if !slices.Equal(ids(given), ids(all)) {
+		if !slices.Equal(ids(entries(given)), ids(entries(all))) {
 			t.Fatal("what was given is in another order")
 		}
 		if !slices.Equal(ids(s.All()), ids(mixed.All())) {
 			t.Fatalf("in one order they are %v, in another %v", ids(s.All()), ids(mixed.All()))
 		}
-		if !slices.IsSortedFunc(s.All(), func(a, b release.Release) int { return b.Version.Compare(a.Version) }) {
+		if !slices.IsSortedFunc(s.All(), func(a, b release.Entry) int { return b.Version.Compare(a.Version) }) {
 			t.Fatalf("they are not in their order: %v", ids(s.All()))
 		}
 		client := rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "client")
@@ -291,7 +321,7 @@ func TestSnapshots(t *testing.T) {
 				t.Fatalf("%v is to have %v, and %v in another order, want %v", target, got, other, want)
 			}
 			offer := s.Offer(target, at, client)
-			if reached := want != nil && want.Version.Compare(at) > 0 && want.Served(client); (offer != nil) != reached || reached && offer.ID != want.ID {
+			if reached := want != nil && want.Version.Compare(at) > 0 && want.Entry().Served(client); (offer != nil) != reached || reached && offer.ID != want.ID {
 				t.Fatalf("%v at %s is offered %v", target, at, offer)
 			}
 		}
@@ -301,7 +331,7 @@ func TestSnapshots(t *testing.T) {
 func TestASnapshotWithChangesIsThatOfAllThatThereIs(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		all := map[id.Release]release.Release{}
-		snapshot := release.NewSnapshot(-1, nil)
+		now := &release.Snapshot{Revision: -1}
 		for revision := range rapid.Int64Range(0, 6).Draw(r, "revisions") {
 			var changed []release.Release
 			for range rapid.IntRange(0, 4).Draw(r, "changes") {
@@ -312,15 +342,61 @@ func TestASnapshotWithChangesIsThatOfAllThatThereIs(t *testing.T) {
 				changed = append(changed, one)
 				all[one.ID] = one
 			}
-			before := slices.Clone(snapshot.All())
-			next := snapshot.With(revision, changed)
-			if !reflect.DeepEqual(snapshot.All(), before) {
-				r.Fatal("the snapshot before has changed")
+			var there []release.Release
+			for _, one := range slices.Sorted(maps.Keys(all)) {
+				there = append(there, all[one])
 			}
-			snapshot = next
-			if want := release.NewSnapshot(revision, slices.Collect(maps.Values(all))); !reflect.DeepEqual(snapshot, want) {
-				r.Fatalf("revision %d: %+v, want %+v", revision, snapshot, want)
+			before := slices.Clone(now.All())
+			next, err := now.With(revision, entries(changed), reading(there))
+			if err != nil || !reflect.DeepEqual(now.All(), before) {
+				r.Fatalf("the snapshot before has changed, or %v", err)
+			}
+			now = next
+			if want := snapshot(revision, there); !reflect.DeepEqual(now, want) {
+				r.Fatalf("revision %d: %+v, want %+v", revision, now, want)
 			}
 		}
 	})
+}
+
+func TestASnapshotHasInFullWhatDevicesAreToHaveAlone(t *testing.T) {
+	mac := release.Target{Platform: release.Darwin, Arch: release.ARM64, Channel: release.Stable}
+	var all []release.Release
+	for n := range 50 {
+		all = append(all, on(t, n, fmt.Sprintf("1.%d.0", n), mac.Platform, mac.Arch, mac.Channel))
+	}
+	var read []id.Release
+	from := func(there []release.Release) func([]id.Release) ([]release.Release, error) {
+		return func(ids []id.Release) ([]release.Release, error) {
+			read = append(read, ids...)
+			return reading(there)(ids)
+		}
+	}
+	next := func(s *release.Snapshot, changed, there []release.Release, want ...id.Release) *release.Snapshot {
+		t.Helper()
+		read = nil
+		s, err := s.With(s.Revision+1, entries(changed), from(there))
+		if err != nil || !slices.Equal(read, want) {
+			t.Fatalf("%v is read, want %v; %v", read, want, err)
+		}
+		return s
+	}
+	s := next(&release.Snapshot{}, all, all, all[49].ID)
+	s = next(s, all[:49], all)
+	s = next(s, all[49:], all, all[49].ID)
+	// Between the entries and the reading the latest release is taken out of service.
+	off := all[49]
+	off.Active = false
+	there := append(slices.Clone(all[:49]), off)
+	s = next(s, all[49:], there, all[49].ID, all[48].ID)
+	if got := s.Latest(mac); got == nil || got.ID != all[48].ID {
+		t.Errorf("the latest is %v", got)
+	}
+	if _, err := s.With(9, entries(all[49:]), from(nil)); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a release that cannot be read gives %v", err)
+	}
+	no := errors.New("no")
+	if _, err := s.With(9, entries(all[49:]), func([]id.Release) ([]release.Release, error) { return nil, no }); !errors.Is(err, no) {
+		t.Errorf("a failure gives %v", err)
+	}
 }

@@ -41,7 +41,7 @@ func TestADeviceThatTellsNoArchitectureIsOfferedWhatIsThereForEach(t *testing.T)
 				all = append(all, r)
 			}
 			var got []string
-			for _, r := range release.NewSnapshot(1, all).OfferEach(release.Win32, release.Stable, at, test.client) {
+			for _, r := range snapshot(1, all).OfferEach(release.Win32, release.Stable, at, test.client) {
 				got = append(got, r.Version.String()+"/"+string(r.Arch))
 			}
 			if got := strings.Join(got, " "); got != test.want {
@@ -64,7 +64,7 @@ func TestWhatIsOfferedToEachIsWhatEachIsOffered(t *testing.T) {
 			r.Active = rapid.Bool().Draw(tt, "active")
 			all = append(all, r)
 		}
-		s := release.NewSnapshot(1, all)
+		s := snapshot(1, all)
 		at, client := version(t, rapid.SampledFrom([]string{"0.9.0", "1.0.0", "1.1.0"}).Draw(tt, "at")), rapid.SampledFrom([]string{"", "device-1", "device-0"}).Draw(tt, "client")
 		offered := s.OfferEach(release.Darwin, release.Stable, at, client)
 		for _, arch := range []release.Arch{release.X64, release.ARM64} {

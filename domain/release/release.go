@@ -100,6 +100,31 @@ type Release struct {
 	UpdatedAt   time.Time
 }
 
+// Entry is what of a release decides which devices it is offered to. It has nothing
+// of what they are told of it, which is long.
+type Entry struct {
+	ID      id.Release
+	Version Version
+	Target
+	Rollout int
+	Active  bool
+}
+
+// Entry returns what of the release decides which devices it is offered to.
+func (r Release) Entry() Entry { return Entry{r.ID, r.Version, r.Target, r.Rollout, r.Active} }
+
+// MaxReleases is how many releases a deployment has at most. Each server has the
+// entries of all of them in memory.
+const MaxReleases = 10_000
+
+// Room decides whether a deployment with so many releases may publish one more.
+func Room(releases int) error {
+	if releases >= MaxReleases {
+		return fault.New(fault.Conflict, "There are %d releases already, which is the most that there can be", MaxReleases)
+	}
+	return nil
+}
+
 // Settings are what can be changed of a release. Nil: not given.
 type Settings struct {
 	DownloadURL   string

@@ -15,7 +15,7 @@ const (
 // Record is one key with its request and, once there is one, its answer.
 type Record struct {
 	Key         string // digest of caller, route and key
-	Fingerprint string // of method, address and body, sealed
+	Fingerprint string // of method, address and body, keyed
 	Claim       string // names the attempt that holds the key
 	Done        bool
 	Answer      []byte // sealed; empty until Done

@@ -66,5 +66,4 @@ type Summary struct {
 	Sum
 	ByModel []Part
 	ByDay   []Part
-	ByUser  []Part // of an organisation's summary alone
 }

@@ -37,6 +37,7 @@ var owners = []struct {
 }{
 	{"cloud.google.com/go", []string{"adapters/bucket", "test"}},
 	{"code.dny.dev/ssrf", []string{"adapters/egress"}},
+	{"github.com/Azure/azure-sdk-for-go", []string{"test"}},
 	{"github.com/caarlos0/env", []string{"app/assembly", "cmd/collabd"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
@@ -52,6 +53,7 @@ var owners = []struct {
 	{"github.com/hashicorp/golang-lru", []string{"adapters/oidc", "adapters/httpapi"}},
 	{"github.com/jackc/pgx", []string{"adapters/gormdb", "test"}},
 	{"github.com/klauspost/compress", []string{"app/assembly"}},
+	{"github.com/minio/minio-go", []string{"adapters/bucket"}},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"adapters/mcp", "test"}},
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
 	{"github.com/prometheus", []string{"adapters/httpapi", "adapters/telemetry", "app/assembly"}},
@@ -64,12 +66,11 @@ var owners = []struct {
 	{"github.com/nats-io/nats-server", []string{"test"}},
 	{"gocloud.dev", []string{"adapters/bucket"}},
 	{"google.golang.org/api", []string{"adapters/bucket"}},
-	{"github.com/oasdiff/yaml3", []string{"docs"}},
 	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/gormdb", "adapters/telemetry", "app/assembly"}},
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only
-	{"go.yaml.in/yaml", []string{"adapters/httpapi"}},
+	{"go.yaml.in/yaml", []string{"adapters/httpapi", "docs"}},
 	{"golang.org/x/net", nil}, // tests only
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},

@@ -7,6 +7,8 @@ package authserver
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -152,6 +154,11 @@ func Start(t testing.TB, path string) *Server {
 		s.front.Close()
 	})
 	return s
+}
+
+// Trust has the server fetch metadata documents from servers with these certificates.
+func (s *Server) Trust(roots *x509.CertPool) {
+	s.front.Client().Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots}
 }
 
 // Set changes the script.

@@ -154,7 +154,7 @@ func (b *tab) leads(status int64, actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // goOn is the button of the page that asks.
-func (w *workshop) goOn() string { return "Go on to " + strings.TrimPrefix(w.auth.URL, "http://") }
+func (w *workshop) goOn() string { return "Continue to " + strings.TrimPrefix(w.auth.URL, "http://") }
 
 func button(text string) string { return fmt.Sprintf(`//button[normalize-space()=%q]`, text) }
 
@@ -259,7 +259,7 @@ func TestConnectorBehindTLS(t *testing.T) {
 	if c := held["__Host-collab_asked"]; len(held) != 1 || c == nil || !c.HTTPOnly || !c.Secure || c.SameSite != network.CookieSameSiteLax {
 		t.Errorf("the browser holds %+v", held)
 	}
-	b.leads(http.StatusOK, chromedp.Click(button("Go on to "+strings.TrimPrefix(front.URL, "https://"))))
+	b.leads(http.StatusOK, chromedp.Click(button("Continue to "+strings.TrimPrefix(front.URL, "https://"))))
 	b.says("Authorization server of the tests")
 	b.leads(http.StatusOK, chromedp.Click(button("Allow")))
 	b.says("Connected")
@@ -351,7 +351,7 @@ func TestConnectorWithHostileNames(t *testing.T) {
 	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
 	b.everywhere("hostile")
 	b.says(name, label, organisation)
-	if title := read(b, chromedp.Title()); title != "Connect "+name+" · Collab" {
+	if title := read(b, chromedp.Title()); title != "Connect "+label+" · Collab" {
 		t.Errorf("the title is %q", title)
 	}
 	b.clean(w.base)

@@ -1,9 +1,14 @@
-// Package client generates a TypeScript client from the OpenAPI document, compiles a
-// program that uses all of it, and runs that against a real collabd.
+// Package client lints the OpenAPI document, generates clients in TypeScript and Go from
+// it with the generators' default options, compiles programs that use them, and runs
+// these against a real collabd.
 package client
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,12 +25,8 @@ const document = "../../docs/openapi.yaml"
 var calls = regexp.MustCompile(`\b(?:api|open)\.([A-Z]+)\("([^"]+)"`)
 
 func TestTheProgramUsesEveryOperation(t *testing.T) {
-	program, err := os.ReadFile("client.ts")
-	if err != nil {
-		t.Fatal(err)
-	}
 	used := map[string]bool{}
-	for _, call := range calls.FindAllStringSubmatch(string(program), -1) {
+	for _, call := range calls.FindAllStringSubmatch(string(read(t, "client.ts")), -1) {
 		used[call[1]+" "+call[2]] = true
 	}
 	d, err := openapi3.NewLoader().LoadFromFile(document)
@@ -41,20 +42,79 @@ func TestTheProgramUsesEveryOperation(t *testing.T) {
 	}
 }
 
-func TestAClientMadeFromTheDocument(t *testing.T) {
-	f := nodejs.Install(t, "no client is made from the document in this run", "tsconfig.json", "client.ts")
-	text, err := os.ReadFile(document)
+func TestTheDocumentIsForLintersAndGeneratorsOfNode(t *testing.T) {
+	f := nodejs.Install(t, "the document is not linted, and no client in TypeScript is made from it, in this run", "tsconfig.json", "client.ts", "sdk.ts")
+	t.Setenv("REDOCLY_TELEMETRY", "off")
+	t.Setenv("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true")
+	f.Write("openapi.yaml", read(t, document))
+	f.Write(".spectral.yaml", []byte(`extends: ["spectral:oas"]`))
+
+	t.Run("Redocly finds nothing", func(t *testing.T) {
+		var found struct {
+			Totals   struct{ Errors, Warnings int }
+			Problems []struct{ RuleID, Message string }
+		}
+		out, failed := f.Try(nil, "node", "node_modules/.bin/redocly", "lint", "--extends=recommended", "--format=json", "openapi.yaml")
+		if err := json.Unmarshal(out, &found); err != nil {
+			t.Fatalf("%v, %v", failed, err)
+		}
+		if found.Totals.Errors+found.Totals.Warnings > 0 {
+			t.Errorf("it finds %+v", found)
+		}
+	})
+	t.Run("Spectral finds nothing", func(t *testing.T) {
+		if _, err := f.Try(nil, "node", "node_modules/.bin/spectral", "lint", "--fail-severity=hint", "openapi.yaml"); err != nil {
+			t.Error(err)
+		}
+	})
+
+	f.Run(nil, "node", "node_modules/.bin/openapi-typescript", "openapi.yaml", "--output", "api.d.ts")
+	f.Run(nil, "node", "node_modules/.bin/openapi-ts", "--input", "openapi.yaml", "--output", "sdk")
+	f.Write("sdk/package.json", []byte(`{"type": "commonjs"}`)) // its imports are without extensions
+	f.Run(nil, "node", "node_modules/.bin/tsc", "--project", ".")
+	for _, program := range []string{"client.js", "sdk.js"} {
+		s := collabd.Start(t)
+		if got := strings.TrimSpace(string(f.Run(nil, "node", program, s.URL))); got != "ok" {
+			t.Errorf("%s says %q", program, got)
+		}
+	}
+}
+
+// The module of testdata/golang pins the generator.
+func TestTheDocumentIsForTheGeneratorOfGo(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/golang")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "openapi.yaml"), read(t, document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), "go", args...)
+		command.Dir, command.Env = dir, append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off")
+		var problems bytes.Buffer
+		command.Stderr = &problems
+		out, err := command.Output()
+		if err != nil {
+			t.Fatalf("go %s: %v\n%s%s", strings.Join(args, " "), err, out, problems.Bytes())
+		}
+		return strings.TrimSpace(string(out))
+	}
+	run("tool", "oapi-codegen", "-package", "main", "-generate", "types,client", "-o", "api.go", "openapi.yaml")
+	run("build", "-o", "program", ".")
+	s := collabd.Start(t)
+	out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "program"), s.URL).CombinedOutput()
+	if got := strings.TrimSpace(string(out)); err != nil || got != "ok" {
+		t.Errorf("the program says %q, %v", got, err)
+	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Write("openapi.yaml", text)
-	// A default makes a field of an answer certain, but one of a request may still be
-	// left out.
-	f.Run(nil, "node", "node_modules/openapi-typescript/bin/cli.js", "openapi.yaml", "--default-non-nullable=false", "--output", "api.d.ts")
-	f.Run(nil, "node", "node_modules/typescript/bin/tsc", "--project", ".")
-
-	s := collabd.Start(t)
-	if got := strings.TrimSpace(string(f.Run(nil, "node", "client.js", s.URL))); got != "ok" {
-		t.Errorf("the program says %q", got)
-	}
+	return text
 }

@@ -4,13 +4,16 @@ package collabd
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +22,8 @@ import (
 	"testing"
 	"time"
 
-	_ "collab/app/assembly" // what the server is made of: the test cache must see it change
+	"collab/app/assembly"
+	"collab/test/tempdir"
 )
 
 // startWithin and stopWithin bound what a test waits for; they measure nothing.
@@ -28,10 +32,46 @@ const (
 	stopWithin  = time.Minute
 )
 
-// binary is the server, built once for each test process. The build's own
-// cache makes it cheap. Its flags are those of the tests, which GOFLAGS has. The
-// test cache learns of changes to it by the import of app/assembly above, and by
-// this reading the files of cmd/collabd.
+// envServe names the variable with which a test binary is the server.
+const envServe = "COLLABD_TEST_SERVES"
+
+// ready says that Run has been called: the test binary can be the server.
+var ready bool
+
+// Run runs the tests of a package, whose TestMain it is for, and returns what the
+// process ends with. Servers are processes of the same test binary, in which Run
+// serves instead; so they are built once, as the tests are.
+func Run(m *testing.M) int {
+	if os.Getenv(envServe) != "" {
+		return serve()
+	}
+	ready = true
+	code := m.Run()
+	if err := os.RemoveAll(folder); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return code
+}
+
+// serve does what collabd serve does.
+func serve() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := assembly.ReadConfig(os.Environ())
+	if err == nil {
+		err = assembly.Serve(ctx, c, os.Stdout, os.Stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// binary is the program, for tests of its command line, built once for each test
+// process with the flags of the tests, which GOFLAGS has. The test cache learns of
+// changes to it by the import of app/assembly, and by this reading the files of
+// cmd/collabd.
 var binary = sync.OnceValues(func() (string, error) {
 	module, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -47,12 +87,10 @@ var binary = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 	}
-	dir, err := os.MkdirTemp("", "collabd-*")
-	if err != nil {
+	if folder, err = os.MkdirTemp("", "collabd-*"); err != nil {
 		return "", err
 	}
-	folder = dir
-	path := filepath.Join(dir, "collabd")
+	path := filepath.Join(folder, "collabd")
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/collabd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if race {
@@ -65,21 +103,11 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// folder is where the binary lies; empty: none was built.
+// folder is where the program lies; empty: it was not built.
 var folder string
 
-// Run runs the tests of a package, whose TestMain it is for, and removes the server
-// that was built for them. It returns what the process ends with.
-func Run(m *testing.M) int {
-	code := m.Run()
-	if err := os.RemoveAll(folder); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	return code
-}
-
-// Race says that servers are built with the race detector, which takes memory
-// of its own.
+// Race says that tests and servers have the race detector, which takes memory of
+// its own.
 const Race = race
 
 // Server is one running process.
@@ -98,7 +126,7 @@ type Server struct {
 // the form NAME=value over the embedded defaults and no rate limits.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	dir := t.TempDir()
+	dir := tempdir.New(t)
 	s := &Server{Dir: filepath.Join(dir, "data")}
 	s.settings = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
@@ -122,13 +150,16 @@ func (s *Server) Restart() error {
 
 // start runs a process with the settings and some more, and returns its address.
 func (s *Server) start(more ...string) (url string, err error) {
-	path, err := binary()
+	if !ready {
+		return "", errors.New("the package's TestMain does not call collabd.Run")
+	}
+	path, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
 	s.done, s.cmd = make(chan struct{}), exec.Command(path)
 	s.cmd.Dir = filepath.Dir(s.Dir)
-	s.cmd.Env = append(slices.Clone(s.settings), more...)
+	s.cmd.Env = append(append(slices.Clone(s.settings), more...), envServe+"=1")
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		return "", err

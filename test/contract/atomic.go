@@ -346,7 +346,7 @@ func (x upheaval) happened(w *world) {
 	same(w, w.head(o).N, x.drawer.N+3)
 	w.known(map[string]bool{x.object.BlobName("next"): true, x.shelf.Blob: true, x.object.Blob: true, x.drawer.Blob: false})
 	w.account(o, x.owner.ID, quota.Account{Used: 20, Reserved: 7})
-	that(w.ledger().Summary(w.ctx, o, "", always)).is(w, recount([]usage.Entry{x.tenant.used, x.used}, "", always))
+	that(w.summary(o, "", always)).is(w, recount([]usage.Entry{x.tenant.used, x.used}, "", always))
 	same(w, w.entries(o, always), []usage.Entry{x.tenant.used, x.used})
 }
 

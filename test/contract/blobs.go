@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -287,15 +288,15 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				name := s.name(fmt.Sprintf("part@%d-x", i))
 				s.put(name, content)
 				n := int64(len(content))
-				for _, offset := range []int64{0, 1, n / 2, n - 1, n, n + 1, n + 1<<40} {
-					for _, length := range []int64{-1, 0, 1, 2, n / 2, n, n + 1} {
+				for _, offset := range []int64{0, 1, 2, n / 2, n - 1, n, n + 1, n + 1<<40} {
+					for _, length := range []int64{-1, 0, 1, 2, n / 2, n, n + 1, math.MaxInt64} {
 						if offset < 0 {
 							continue
 						}
 						from := min(offset, n)
 						to := n
 						if length >= 0 {
-							to = min(n, from+length)
+							to = from + min(n-from, length)
 						}
 						if got := s.read(name, offset, length).must(s.world); got != content[from:to] {
 							s.Fatalf("%d bytes from %d of %d are %d others", length, offset, n, len(got))

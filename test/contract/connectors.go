@@ -89,7 +89,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.connectors().Add(w.ctx, o, i))
 				that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			}
-			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{full, bare})
+			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{full, bare})
 			// Each becomes what the other was.
 			for _, swap := range [][2]connector.Instance{{full, bare}, {bare, full}} {
 				next := swap[1]
@@ -143,7 +143,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.connectors().Get(w.ctx, other, i.ID)).missing(w)
 			that(w.connectors().Update(w.ctx, other, i.ID, failing)).missing(w)
 			w.missing(w.connectors().Remove(w.ctx, other, i.ID))
-			that(w.connectors().List(w.ctx, other)).is(w, nil)
+			that(w.instances(other, connector.Position{}, 0)).is(w, nil)
 			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 
 			// The same id is another instance there.
@@ -153,7 +153,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.connectors().Update(w.ctx, other, i.ID, failing)).must(w)
 			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			w.ok(w.connectors().Remove(w.ctx, other, i.ID))
-			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{i})
+			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i})
 		},
 		"an unknown instance is not found": func(w *world) {
 			o := w.org().ID
@@ -162,7 +162,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				that(w.connectors().Update(w.ctx, o, unknown, failing)).missing(w)
 				w.missing(w.connectors().Remove(w.ctx, o, unknown))
 			}
-			that(w.connectors().List(w.ctx, fresh[id.Org]())).is(w, nil)
+			that(w.instances(fresh[id.Org](), connector.Position{}, 0)).is(w, nil)
 		},
 		"a taken id is a conflict, after which the transaction goes on": func(w *world) {
 			o := w.org().ID
@@ -174,14 +174,14 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				w.conflict(r.Connections().Connectors().Add(w.ctx, o, again))
 				return r.Connections().Connectors().Add(w.ctx, o, next)
 			})
-			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{i, next})
+			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, next})
 		},
 		"an organisation that is not there gets no instance": func(w *world) {
 			unknown := fresh[id.Org]()
 			if err := w.connectors().Add(w.ctx, unknown, someConnector(unknown)); err == nil {
 				w.Fatal("no error")
 			}
-			that(w.connectors().List(w.ctx, unknown)).is(w, nil)
+			that(w.instances(unknown, connector.Position{}, 0)).is(w, nil)
 		},
 		"the list goes by creation, then by id": func(w *world) {
 			o, other := w.org().ID, w.org().ID
@@ -194,7 +194,20 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				want[[]int{3, 0, 2, 1, 4}[n]] = i
 			}
 			w.connector(other)
-			that(w.connectors().List(w.ctx, o)).is(w, want)
+			that(w.instances(o, connector.Position{}, 0)).is(w, want)
+			for limit := 1; limit <= 6; limit++ {
+				got := paged(w, limit, func(last *connector.Instance) []connector.Instance {
+					var after connector.Position
+					if last != nil {
+						after = connector.Position{CreatedAt: last.CreatedAt, ID: last.ID}
+					}
+					return that(w.instances(o, after, limit)).must(w)
+				})
+				same(w, got, want)
+			}
+			that(w.instances(o, connector.Position{CreatedAt: at(2), ID: "00000000-0000-0000-0000-000000000000"}, 2)).is(w, want[2:4])
+			no := errors.New("no")
+			w.unchanged(w.connectors().List(w.ctx, o, connector.Position{}, 0, func(connector.Instance) error { return no }), no)
 		},
 		"an update gives fn what is there and stores what it makes of it": func(w *world) {
 			o := w.org().ID
@@ -207,7 +220,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				was.Tools, was.DueAt = nil, nil
 				return was, err
 			})).is(w, want)
-			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{want, beside})
+			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{want, beside})
 		},
 		"an error of fn comes back unchanged and nothing is stored": func(w *world) {
 			o := w.org().ID
@@ -283,7 +296,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 
 			w.ok(w.connectors().Remove(w.ctx, o, i.ID))
 
-			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{beside})
+			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{beside})
 			that(w.connectors().Get(w.ctx, other, i.ID)).is(w, theirs)
 			that(w.credentials().Get(w.ctx, o, i.ID)).missing(w)
 			that(w.credentials().Get(w.ctx, o, beside.ID)).is(w, someSealed(beside.ID))
@@ -349,12 +362,14 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				}
 				that(c.Connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
-				that(c.Connectors().List(w.ctx, o)).is(w, []connector.Instance{next, claimed(due, longAgo(0)), added})
+				that(collected(func(each func(connector.Instance) error) error {
+					return c.Connectors().List(w.ctx, o, connector.Position{}, 0, each)
+				})).is(w, []connector.Instance{next, claimed(due, longAgo(0)), added})
 				that(c.Credentials().Get(w.ctx, o, gone.ID)).missing(w)
 				that(c.Flows().Get(w.ctx, f.State)).missing(w)
 				return no
 			}), no)
-			that(w.connectors().List(w.ctx, o)).is(w, []connector.Instance{i, gone, due})
+			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, gone, due})
 			that(w.credentials().Get(w.ctx, o, gone.ID)).is(w, someSealed(gone.ID))
 			that(w.flows().Get(w.ctx, f.State)).is(w, f)
 			that(w.connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
@@ -457,7 +472,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 
 			w.ok(w.organisations().Erase(w.ctx, o, at(300)))
 
-			that(w.connectors().List(w.ctx, o)).is(w, nil)
+			that(w.instances(o, connector.Position{}, 0)).is(w, nil)
 			that(w.credentials().Get(w.ctx, o, gone.ID)).missing(w)
 			that(w.flows().Get(w.ctx, f.State)).missing(w)
 			that(w.flows().Get(w.ctx, theirs.State)).is(w, theirs)
@@ -505,7 +520,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			spoil(i)
 			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
 			spoil(that(w.connectors().Get(w.ctx, o, i.ID)).must(w))
-			spoil(that(w.connectors().List(w.ctx, o)).must(w)[0])
+			spoil(that(w.instances(o, connector.Position{}, 0)).must(w)[0])
 			var seen connector.Instance
 			spoil(that(w.connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
 				seen = i

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"collab/domain/audit"
+	"collab/domain/connector"
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/invitation"
@@ -313,7 +314,7 @@ type content struct {
 	Log          []object.Change
 	Head         object.Head
 	Account      quota.Account
-	Usage        usage.Summary
+	Usage        totals
 	Entries      []usage.Entry
 }
 
@@ -326,7 +327,7 @@ func (w *world) content(tn tenant) content {
 	c.Profiles = w.profiles(o, org.Position{}, 0)
 	c.Removed = orZero(w, that(w.members().Get(w.ctx, o, tn.removed.ID)))
 	c.Seats = w.seatsOf(o)
-	c.Pending = that(w.invitations().Pending(w.ctx, o, "", at(6))).must(w)
+	c.Pending = that(w.pending(o, at(6), invitation.Position{}, 0)).must(w)
 	c.Subscription = that(w.subscriptions().Get(w.ctx, o)).must(w)
 	c.Teams = that(w.allTeams(o)).must(w)
 	c.InTeam = orZero(w, that(w.inTeam(o, tn.team.ID)))
@@ -342,7 +343,7 @@ func (w *world) content(tn tenant) content {
 	c.Log = w.log(o)
 	c.Head = w.head(o)
 	c.Account = that(w.quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).must(w)
-	c.Usage = that(w.ledger().Summary(w.ctx, o, "", always)).must(w)
+	c.Usage = that(w.summary(o, "", always)).must(w)
 	c.Usage.Period = usage.Period{} // not the tenant's
 	c.Entries = w.entries(o, always)
 	return c
@@ -467,6 +468,20 @@ func (w *world) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
 		return nil
 	}))
 	return all
+}
+
+// instances returns a page of the organisation's connectors.
+func (w *world) instances(o id.Org, after connector.Position, limit int) ([]connector.Instance, error) {
+	return collected(func(each func(connector.Instance) error) error {
+		return w.connectors().List(w.ctx, o, after, limit, each)
+	})
+}
+
+// pending returns a page of the organisation's invitations that are pending at now.
+func (w *world) pending(o id.Org, now time.Time, after invitation.Position, limit int) ([]invitation.Invitation, error) {
+	return collected(func(each func(invitation.Invitation) error) error {
+		return w.invitations().List(w.ctx, o, now, after, limit, each)
+	})
 }
 
 // collected returns what list calls each with.

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"testing"
 
 	"collab/domain/id"
@@ -24,7 +25,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.invitations().Put(w.ctx, other.ID, i))
 			that(w.invitations().Get(w.ctx, o.ID, i.ID)).missing(w)
 			that(w.invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).missing(w)
-			that(w.invitations().Pending(w.ctx, o.ID, "", at(6))).is(w, nil)
+			that(w.pending(o.ID, at(6), invitation.Position{}, 0)).is(w, nil)
 			that(w.invitations().Pending(w.ctx, o.ID, i.Email, at(6))).is(w, nil)
 		},
 		"another organisation cannot replace an invitation": func(w *world) {
@@ -82,7 +83,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			that(w.invitations().ByToken(w.ctx, "")).missing(w)
 			that(w.invitations().ByProvider(w.ctx, o.ID, "")).missing(w)
-			same(w, len(that(w.invitations().Pending(w.ctx, o.ID, "", at(6))).must(w)), 2)
+			same(w, len(that(w.pending(o.ID, at(6), invitation.Position{}, 0)).must(w)), 2)
 		},
 		"a provider id of another invitation is a conflict": func(w *world) {
 			o := w.org()
@@ -122,10 +123,23 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.invitations().Put(w.ctx, o.ID, revoked))
 
 			all := []invitation.Invitation{a, b, c, d}
-			that(w.invitations().Pending(w.ctx, o.ID, "", at(1009))).is(w, all)
-			that(w.invitations().Pending(w.ctx, o.ID, "", at(1010))).is(w, all[1:])
-			that(w.invitations().Pending(w.ctx, o.ID, "", at(1020))).is(w, all[3:])
-			that(w.invitations().Pending(w.ctx, o.ID, "", at(1030))).is(w, nil)
+			that(w.pending(o.ID, at(1009), invitation.Position{}, 0)).is(w, all)
+			that(w.pending(o.ID, at(1010), invitation.Position{}, 0)).is(w, all[1:])
+			that(w.pending(o.ID, at(1020), invitation.Position{}, 0)).is(w, all[3:])
+			that(w.pending(o.ID, at(1030), invitation.Position{}, 0)).is(w, nil)
+			for limit := 1; limit <= 5; limit++ {
+				got := paged(w, limit, func(last *invitation.Invitation) []invitation.Invitation {
+					var after invitation.Position
+					if last != nil {
+						after = invitation.Position{CreatedAt: last.CreatedAt, ID: last.ID}
+					}
+					return that(w.pending(o.ID, at(1009), after, limit)).must(w)
+				})
+				same(w, got, all)
+			}
+			that(w.pending(o.ID, at(1010), invitation.Position{CreatedAt: at(20), ID: "00000000-0000-0000-0000-000000000000"}, 1)).is(w, all[1:2])
+			no := errors.New("no")
+			w.unchanged(w.invitations().List(w.ctx, o.ID, at(6), invitation.Position{}, 0, func(invitation.Invitation) error { return no }), no)
 			that(w.invitations().Pending(w.ctx, o.ID, "Ö.ONE@EXAMPLE.COM", at(0))).is(w, []invitation.Invitation{b, d})
 			that(w.invitations().Pending(w.ctx, o.ID, "two@example.com", at(0))).is(w, []invitation.Invitation{a, c})
 			that(w.invitations().Pending(w.ctx, o.ID, "two@example.com", at(1010))).is(w, []invitation.Invitation{c})
@@ -144,7 +158,7 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			spoil(that(w.invitations().Get(w.ctx, o.ID, i.ID)).must(w))
 			spoil(that(w.invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).must(w))
 			spoil(that(w.invitations().ByToken(w.ctx, i.TokenHash)).must(w))
-			spoil(that(w.invitations().Pending(w.ctx, o.ID, "", at(6))).must(w)[0])
+			spoil(that(w.pending(o.ID, at(6), invitation.Position{}, 0)).must(w)[0])
 			that(w.invitations().Get(w.ctx, o.ID, i.ID)).is(w, want)
 		},
 	}.run(t, open)

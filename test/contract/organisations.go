@@ -10,6 +10,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
+	"collab/domain/invitation"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
@@ -30,7 +31,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			unknown := fresh[id.Org]()
 			same(w, w.seatsOf(unknown), org.Seats{})
 			same(w, w.profiles(unknown, org.Position{}, 0), nil)
-			that(w.invitations().Pending(w.ctx, unknown, "", at(6))).is(w, nil)
+			that(w.pending(unknown, at(6), invitation.Position{}, 0)).is(w, nil)
 			that(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
 			that(w.allTeams(unknown)).is(w, nil)
 			that(w.allWorkspaces(unknown)).is(w, nil)
@@ -231,7 +232,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					w.fails(err, fault.Forbidden)
 				}
 			}
-			if n := len(that(w.invitations().Pending(w.ctx, o.ID, "", at(6))).must(w)); n != limit {
+			if n := len(that(w.pending(o.ID, at(6), invitation.Position{}, 0)).must(w)); n != limit {
 				w.Fatalf("%d invitations, want %d", n, limit)
 			}
 		},

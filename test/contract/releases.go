@@ -78,13 +78,11 @@ func (w *world) stored(in ports.Releases, ids ...id.Release) (int64, []release.R
 	w.Helper()
 	revision, all, err := in.Since(w.ctx, -1)
 	w.ok(err)
-	found := make([]release.Release, 0, len(ids))
-	for _, one := range ids {
-		for _, r := range all {
-			if r.ID == one {
-				found = append(found, r)
-			}
-		}
+	same(w, that(in.Count(w.ctx)).must(w), len(all))
+	found := that(in.List(w.ctx, ids)).must(w)
+	for _, r := range found {
+		i := slices.IndexFunc(all, func(e release.Entry) bool { return e.ID == r.ID })
+		same(w, all[i], r.Entry())
 	}
 	return revision, found
 }
@@ -102,13 +100,9 @@ func (w *world) kept(revision int64, want ...release.Release) {
 	same(w, got, want)
 }
 
-// enlarged makes the download one byte larger.
-func enlarged(r release.Release) (release.Release, error) {
-	var size int64
-	if r.FileSizeBytes != nil {
-		size = *r.FileSizeBytes
-	}
-	r.FileSizeBytes = new(size + 1)
+// raised has the release reach one percent more.
+func raised(r release.Release) (release.Release, error) {
+	r.Rollout++
 	return r, nil
 }
 
@@ -228,7 +222,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				if err := in.Add(w.ctx, added); err != nil {
 					return err
 				}
-				changed, err := in.Update(w.ctx, r.ID, enlarged)
+				changed, err := in.Update(w.ctx, r.ID, raised)
 				if err != nil {
 					return err
 				}
@@ -250,7 +244,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			w.atomic(func(records ports.Records) error {
 				in := records.Deployment().Releases()
 				w.conflict(in.Add(w.ctx, r))
-				_, err := in.Update(w.ctx, fresh[id.Release](), enlarged)
+				_, err := in.Update(w.ctx, fresh[id.Release](), raised)
 				w.missing(err)
 				_, err = in.Update(w.ctx, r.ID, func(release.Release) (release.Release, error) { return release.Release{}, errors.New("no") })
 				if err == nil {
@@ -264,11 +258,15 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		"since a revision are the releases that changed after it, as they are now": func(w *world) {
 			was := w.publishes()
 			kept, changed, twice := w.release(), w.release(), w.release()
-			since := func(revision int64, want ...release.Release) {
+			since := func(revision int64, changed ...release.Release) {
 				w.Helper()
 				now, got, err := w.releases().Since(w.ctx, revision)
 				w.ok(err)
-				byID := func(a, b release.Release) int { return strings.Compare(string(a.ID), string(b.ID)) }
+				var want []release.Entry
+				for _, r := range changed {
+					want = append(want, r.Entry())
+				}
+				byID := func(a, b release.Entry) int { return strings.Compare(string(a.ID), string(b.ID)) }
 				slices.SortFunc(got, byID)
 				slices.SortFunc(want, byID)
 				same(w, got, want)
@@ -279,9 +277,9 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			since(was, kept, changed, twice)
 			since(was+2, twice)
 			since(was + 3)
-			changed = that(w.releases().Update(w.ctx, changed.ID, enlarged)).must(w)
-			_ = that(w.releases().Update(w.ctx, twice.ID, enlarged)).must(w)
-			twice = that(w.releases().Update(w.ctx, twice.ID, enlarged)).must(w)
+			changed = that(w.releases().Update(w.ctx, changed.ID, raised)).must(w)
+			_ = that(w.releases().Update(w.ctx, twice.ID, raised)).must(w)
+			twice = that(w.releases().Update(w.ctx, twice.ID, raised)).must(w)
 			since(was+3, changed, twice)
 			since(was+4, twice)
 			since(was, kept, changed, twice)
@@ -310,15 +308,11 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 							w.Error(err)
 							return
 						}
-						// Every change leaves a release more, or one byte.
+						// Every change leaves a release more, or one percent.
 						var had int64
 						for _, r := range all {
-							if !slices.Contains(ids, r.ID) {
-								continue
-							}
-							had++
-							if r.FileSizeBytes != nil {
-								had += *r.FileSizeBytes
+							if slices.Contains(ids, r.ID) {
+								had += 1 + int64(r.Rollout)
 							}
 						}
 						if had != revision-was {
@@ -337,7 +331,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				switch i % 4 {
 				case 0, 1:
 					changes.Add(1)
-					_, err := w.releases().Update(w.ctx, shared.ID, enlarged)
+					_, err := w.releases().Update(w.ctx, shared.ID, raised)
 					return err
 				case 2:
 					changes.Add(1)
@@ -346,7 +340,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				changes.Add(3)
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					in := r.Deployment().Releases()
-					_, err := in.Update(w.ctx, shared.ID, enlarged)
+					_, err := in.Update(w.ctx, shared.ID, raised)
 					return errors.Join(in.Add(w.ctx, fresh[i][0]), in.Add(w.ctx, fresh[i][1]), err)
 				})
 			})
@@ -355,7 +349,38 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(errs)
 			revision, all := w.stored(w.releases(), ids...)
 			same(w, revision, was+changes.Load())
-			same(w, *all[0].FileSizeBytes, int64(many/2+many/4))
+			same(w, all[0].Rollout, many/2+many/4)
+		},
+		"those that are there are listed in the order they are named in": func(w *world) {
+			w.publishes()
+			first, second, third := w.release(), w.release(), w.release()
+			that(w.releases().List(w.ctx, []id.Release{third.ID, fresh[id.Release](), first.ID, "no id", second.ID})).is(w, []release.Release{third, first, second})
+			that(w.releases().List(w.ctx, nil)).is(w, nil)
+		},
+		"those that many add at once are counted before they are committed": func(w *world) {
+			w.publishes()
+			was := that(w.releases().Count(w.ctx)).must(w)
+			var mu sync.Mutex
+			var counts []int
+			w.allOK(together(crowd, func(int) error {
+				return w.store.Atomic(w.ctx, func(r ports.Records) error {
+					in := r.Deployment().Releases()
+					if err := in.Add(w.ctx, bareRelease(w)); err != nil {
+						return err
+					}
+					n, err := in.Count(w.ctx)
+					mu.Lock()
+					defer mu.Unlock()
+					counts = append(counts, n-was)
+					return err
+				})
+			}))
+			slices.Sort(counts)
+			var want []int
+			for i := range crowd {
+				want = append(want, i+1)
+			}
+			same(w, counts, want)
 		},
 		"what is passed in and handed out is the caller's": func(w *world) {
 			was := w.publishes()

@@ -221,6 +221,42 @@ func Sealer(t *testing.T, s ports.Sealer) {
 		out[0] = 'X'
 		opened(t, sealed, "org/1", "a secret")
 	})
+	mac := func(t *testing.T, data, context string) []byte {
+		t.Helper()
+		made, err := s.MAC([]byte(data), []byte(context))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	t.Run("a code is the same for the same data and context, and verifies with them alone", func(t *testing.T) {
+		made := mac(t, "data", "org/1")
+		if !bytes.Equal(made, mac(t, "data", "org/1")) {
+			t.Error("two codes of the same are not the same")
+		}
+		for _, c := range []struct {
+			data, context string
+			want          bool
+		}{{"data", "org/1", true}, {"data ", "org/1", false}, {"", "org/1", false}, {"data", "org/2", false}, {"dat", "aorg/1", false}, {"data", "", false}} {
+			if got, err := s.Verify(made, []byte(c.data), []byte(c.context)); err != nil || got != c.want {
+				t.Errorf("the code of %q in %q: %t, %v", c.data, c.context, got, err)
+			}
+		}
+	})
+	t.Run("a code that was changed, cut or lengthened does not verify", func(t *testing.T) {
+		made := mac(t, "data", "org/1")
+		wrong := [][]byte{nil, append(slices.Clone(made), 0), seal(t, "data", "org/1")}
+		for i := range made {
+			changed := slices.Clone(made)
+			changed[i] ^= 1
+			wrong = append(wrong, changed, made[:i])
+		}
+		for _, w := range wrong {
+			if ok, err := s.Verify(w, []byte("data"), []byte("org/1")); ok || err != nil && !fault.Is(err, fault.Invalid) {
+				t.Errorf("%x: %t, %v", w, ok, err)
+			}
+		}
+	})
 	t.Run("many seal and open at once", func(t *testing.T) {
 		for _, err := range together(crowd, func(i int) error {
 			plain := bytes.Repeat([]byte{byte(i)}, 100)

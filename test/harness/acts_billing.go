@@ -158,7 +158,11 @@ var billingActs = []*act{
 		who: operating, name: "organisations",
 		does: "Lists all organisations: id, name, slug, owners, members, pendingInvitations, subscription, closedAt (GET /admin/organisations).",
 		do: func(c *call) (any, error) {
-			return answered(c, func() ([]operator.Overview, error) { return c.Operator.Organisations(c.ctx, anOperator, "", 0) })
+			return answered(c, func() ([]operator.Overview, error) {
+				return collect(func(each func(operator.Overview) error) error {
+					return c.Operator.Organisations(c.ctx, anOperator, "", 0, each)
+				})
+			})
 		},
 	},
 	{

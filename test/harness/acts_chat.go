@@ -41,8 +41,19 @@ var chatActs = []*act{
 		who: person, name: "org-usage",
 		does: "Answers with what everybody used in the billing period; byUser is for those who manage the organisation (GET /metering/org).",
 		do: func(c *call) (any, error) {
-			s, err := c.Metering.Organisation(c.ctx, c.actor)
-			return c.summary(s), err
+			var r record
+			users, isTold := []any{}, false
+			err := c.Metering.Organisation(c.ctx, c.actor, func(s usage.Summary, byUser bool) error {
+				r, isTold = c.summary(s), byUser
+				return nil
+			}, func(p usage.Part) error {
+				users = append(users, c.sum(p.Sum, field{"userId", p.Of}))
+				return nil
+			})
+			if isTold {
+				r = append(r, field{"byUser", users})
+			}
+			return r, err
 		},
 	},
 
@@ -170,21 +181,18 @@ func talk(c *call) (any, error) {
 
 // summary is a summary of usage as the interface has it.
 func (c *call) summary(s usage.Summary) record {
-	sum := func(of usage.Sum, more ...field) record {
-		return append(more, view(of, c.Clock.Now()).(record).with("totalTokens", of.Input+of.Output)...)
-	}
 	parts := func(name string, of []usage.Part) any {
 		all := []any{}
 		for _, p := range of {
-			all = append(all, sum(p.Sum, field{name, p.Of}))
+			all = append(all, c.sum(p.Sum, field{name, p.Of}))
 		}
 		return all
 	}
 	r := record{{"periodStart", instant(s.Start)}, {"periodEnd", instant(s.End)}}
-	r = append(r, sum(s.Sum)...)
-	r = append(r, field{"byModel", parts("model", s.ByModel)}, field{"byDay", parts("date", s.ByDay)})
-	if s.ByUser != nil {
-		r = append(r, field{"byUser", parts("userId", s.ByUser)})
-	}
-	return r
+	r = append(r, c.sum(s.Sum)...)
+	return append(r, field{"byModel", parts("model", s.ByModel)}, field{"byDay", parts("date", s.ByDay)})
+}
+
+func (c *call) sum(of usage.Sum, more ...field) record {
+	return append(more, view(of, c.Clock.Now()).(record).with("totalTokens", of.Input+of.Output)...)
 }

@@ -21,14 +21,14 @@ var connectorActs = []*act{
 		who: person, name: "connectors",
 		does: "Lists the instances: id, serverId, label, name, config, hosting, transport, status, lastError, lastUsedAt, createdBy, createdAt, tools, credentialsVersion, credentialsExpireAt (GET /connectors).",
 		do: func(c *call) (any, error) {
-			return answered(c, func() ([]connector.Instance, error) { return c.Connectors.List(c.ctx, c.actor) })
+			return answered(c, func() ([]connector.Instance, error) { return instances(c) })
 		},
 	},
 	{
 		who: person, name: "get-connector", on: "connector",
 		does: "Answers with one of the instances that `connectors` lists.",
 		do: func(c *call) (any, error) {
-			all, err := c.Connectors.List(c.ctx, c.actor)
+			all, err := instances(c)
 			if err != nil {
 				return nil, err
 			}
@@ -201,4 +201,11 @@ func urlOf(config string) string {
 		return ""
 	}
 	return of.URL
+}
+
+// instances are those of the actor's organisation.
+func instances(c *call) ([]connector.Instance, error) {
+	return collect(func(each func(connector.Instance) error) error {
+		return c.Connectors.List(c.ctx, c.actor, connector.Position{}, 0, each)
+	})
 }

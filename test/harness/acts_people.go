@@ -259,7 +259,11 @@ var orgActs = []*act{
 		who: person, name: "invites",
 		does: "Lists the invitations that are pending and not expired (GET /org/invites).",
 		do: func(c *call) (any, error) {
-			return answered(c, func() ([]invitation.Invitation, error) { return c.Members.Invites(c.ctx, c.actor) })
+			return answered(c, func() ([]invitation.Invitation, error) {
+				return collect(func(each func(invitation.Invitation) error) error {
+					return c.Members.Invites(c.ctx, c.actor, invitation.Position{}, 0, each)
+				})
+			})
 		},
 	},
 	{

@@ -16,6 +16,7 @@ import (
 	"collab/app/operator"
 	"collab/domain/audit"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/usage"
@@ -73,7 +74,7 @@ func (s *shop) reads(want plan.Plan, status plan.Status, period usage.Period) {
 	if err != nil || quota.Limit != want.Limits().DailyTokens {
 		s.t.Errorf("the quota is %d, %v; want %d", quota.Limit, err, want.Limits().DailyTokens)
 	}
-	summary, err := s.metering.Organisation(ctx, s.ada)
+	summary, err := s.metering.Own(ctx, s.ada)
 	if err != nil || summary.Period != period {
 		s.t.Errorf("the period is %+v, %v; want %+v", summary.Period, err, period)
 	}
@@ -408,6 +409,54 @@ func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
 	}
 }
 
+// becomes has something become of Ada, who was an owner.
+func (s *shop) becomes(change func(org.Membership) org.Membership) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	if err := s.Store.Atomic(ctx, func(r ports.Records) error {
+		_, err := r.Directory().Organisations().Lock(ctx, s.ada.Org)
+		return errors.Join(err, r.Directory().Members().Put(ctx, s.ada.Org, change(org.Membership{Org: s.ada.Org, User: s.ada.User, Role: org.Owner, JoinedAt: s.Clock.Now()})))
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// opening calls opened with each page that the provider opens, before it is told of.
+type opening struct {
+	ports.Payments
+	opened func(plan.Checkout)
+}
+
+func (o opening) Open(ctx context.Context, of id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
+	page, err := o.Payments.Open(ctx, of, customer, c)
+	o.opened(page)
+	return page, err
+}
+
+func TestAPageThatItsBuyerIsNotToldOfIsTheNextBuyersOrClosed(t *testing.T) {
+	for about, next := range map[string]plan.Plan{"the same plan": plan.Standard, "another plan": plan.Premium} {
+		s := openShop(t)
+		var untold plan.Checkout
+		server := s.servers[0]
+		server.Payments = opening{s.provider, func(page plan.Checkout) {
+			untold = page
+			s.becomes(func(m org.Membership) org.Membership { m.Role = org.Member; return m })
+		}}
+		if url, err := server.Checkout(t.Context(), s.ada, plan.Standard); !fault.Is(err, fault.Forbidden) {
+			t.Fatalf("who was demoted meanwhile gets %q, %v", url, err)
+		}
+		s.becomes(func(m org.Membership) org.Membership { return m })
+		url, err := s.servers[1].Checkout(t.Context(), s.ada, next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := s.provider.Session(t.Context(), untold.Session)
+		if err != nil || page.Open() != (url == untold.URL) || page.Open() != (next == plan.Standard) {
+			t.Errorf("after a checkout of %s the page is %+v, %v, and the next %q", about, page, err, url)
+		}
+	}
+}
+
 func TestWhoManagesNoMoreDecidesNothingOfASubscription(t *testing.T) {
 	s := openShop(t)
 	before, err := s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)
@@ -418,12 +467,7 @@ func TestWhoManagesNoMoreDecidesNothingOfASubscription(t *testing.T) {
 		"demoted": func(m org.Membership) org.Membership { m.Role = org.Viewer; return m },
 		"removed": func(m org.Membership) org.Membership { return m.Removed(s.Clock.Now()) },
 	} {
-		if err := s.Store.Atomic(t.Context(), func(r ports.Records) error {
-			_, err := r.Directory().Organisations().Lock(t.Context(), s.ada.Org)
-			return errors.Join(err, r.Directory().Members().Put(t.Context(), s.ada.Org, change(org.Membership{Org: s.ada.Org, User: s.ada.User, Role: org.Owner, JoinedAt: s.Clock.Now()})))
-		}); err != nil {
-			t.Fatal(err)
-		}
+		s.becomes(change)
 		_, trial := s.servers[0].Trial(t.Context(), s.ada)
 		_, downgrade := s.servers[0].Downgrade(t.Context(), s.ada)
 		_, checkout := s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)

@@ -147,8 +147,16 @@ func TestAnAnswerIsSettledBeforeItsEndIsTold(t *testing.T) {
 	if err != nil || status.Used != 19 || status.Remaining != status.Limit-19 {
 		t.Errorf("the quota is %+v, %v", status, err)
 	}
-	sum, err := metering.New(w.Store, w.Clock).Organisation(t.Context(), w.ada)
-	if err != nil || sum.Input != 12 || sum.Output != 7 || sum.Requests != 1 || len(sum.ByUser) != 1 {
+	var sum usage.Summary
+	users := 0
+	err = metering.New(w.Store, w.Clock).Organisation(t.Context(), w.ada, func(s usage.Summary, byUser bool) error {
+		sum = s
+		return nil
+	}, func(usage.Part) error {
+		users++
+		return nil
+	})
+	if err != nil || sum.Input != 12 || sum.Output != 7 || sum.Requests != 1 || users != 1 {
 		t.Errorf("the summary is %+v, %v", sum, err)
 	}
 }

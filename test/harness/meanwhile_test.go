@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"collab/app/objects"
+	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
 	stored "collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/patch"
+	"collab/domain/session"
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
@@ -35,6 +37,9 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 			_, err := w.Members.ChangeRole(ctx, ada, ben.User, "VIEWER")
 			return err
 		}, fault.Forbidden, fault.Forbidden},
+		"signed out": {func(w *harness.World, ada, ben org.Actor, _ id.Team) error {
+			return w.Access.EndSession(ctx, ben, ben.Session)
+		}, fault.Unauthenticated, fault.Unauthenticated},
 	} {
 		t.Run(about, func(t *testing.T) {
 			w, err := harness.NewWorld(start)
@@ -85,6 +90,16 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 			file, err := w.Objects.SaveMemory(ctx, ada, desk.ID, "notes.md", content())
 			must(err)
 
+			var tools [3]connector.Instance
+			for i := range tools {
+				tools[i], err = w.Connectors.Create(ctx, ada, connector.Draft{Provider: "search"})
+				must(err)
+				_, err = w.Connectors.Give(ctx, ada, tools[i].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+				must(err)
+			}
+
+			ben.Session = "laptop"
+			must(w.Store.Journal().Sessions().Put(ctx, session.Begin(session.Issue("laptop", ben.User, ben.Org, ben.Role, start), session.Client{}, start)))
 			ben = again(ben)
 			must(change.do(w, ada, ben, crew.ID))
 
@@ -125,7 +140,18 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 					_, err := w.Tasks.Update(ctx, ben, free.ID, nil, task.Patch{Title: patch.Value("Ours")})
 					return err
 				},
-				"saves the org memory": func() error { _, err := w.Objects.Save(ctx, ben, stored.OrgMemory, content()); return err },
+				"makes a connector": func() error {
+					_, err := w.Connectors.Create(ctx, ben, connector.Draft{Provider: "search"})
+					return err
+				},
+				"gives credentials": func() error {
+					_, err := w.Connectors.Give(ctx, ben, tools[0].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+					return err
+				},
+				"reads credentials":      func() error { _, err := w.Connectors.Read(ctx, ben, tools[1].ID); return err },
+				"authorises a connector": func() error { _, err := w.Connectors.Start(ctx, ben, "", "notes"); return err },
+				"deletes the connector":  func() error { return w.Connectors.Delete(ctx, ben, tools[2].ID) },
+				"saves the org memory":   func() error { _, err := w.Objects.Save(ctx, ben, stored.OrgMemory, content()); return err },
 			} {
 				if err := do(); (err == nil) != (change.work == fault.Internal) || err != nil && !fault.Is(err, change.work) {
 					t.Errorf("who was %s %s: %v", about, name, err)

@@ -92,7 +92,11 @@ func TestAnOperatorsListHasEachOrganisationsFiguresInTwoReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted := &bulkReads{Store: store}
-	list, err := operator.New(counted, clock, ids).Organisations(ctx, admin, "", 0)
+	var list []operator.Overview
+	err := operator.New(counted, clock, ids).Organisations(ctx, admin, "", 0, func(o operator.Overview) error {
+		list = append(list, o)
+		return nil
+	})
 	if err != nil || len(list) != organisations {
 		t.Fatalf("%d organisations, %v", len(list), err)
 	}
@@ -106,5 +110,34 @@ func TestAnOperatorsListHasEachOrganisationsFiguresInTwoReads(t *testing.T) {
 	}
 	if counted.n != 2 {
 		t.Errorf("%d reads of figures, want 2", counted.n)
+	}
+}
+
+func TestAnOperatorsListIsReadInParts(t *testing.T) {
+	store, clock, ids := memory.NewStore(), memory.NewClock(start), &memory.IDs{}
+	const organisations = 450
+	name := func(n int) id.Org { return id.Org(fmt.Sprintf("o%03d", n)) }
+	for n := range organisations {
+		fresh := org.Organisation{ID: name(n), ProviderID: string(name(n)), CreatedAt: start, UpdatedAt: start}
+		if _, err := store.Directory().Organisations().Upsert(t.Context(), fresh, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, page := range []struct{ after, limit, want int }{{-1, 0, organisations}, {-1, 1, 1}, {-1, 200, 200}, {0, 201, 201}, {99, 300, 300}, {99, 400, 350}, {449, 10, 0}} {
+		var after id.Org
+		if page.after >= 0 {
+			after = name(page.after)
+		}
+		shown := 0
+		err := operator.New(store, clock, ids).Organisations(t.Context(), org.Actor{Operator: true}, after, page.limit, func(o operator.Overview) error {
+			shown++
+			if want := name(page.after + shown); o.ID != want {
+				t.Errorf("%s comes instead of %s", o.ID, want)
+			}
+			return nil
+		})
+		if err != nil || shown != page.want {
+			t.Errorf("%+v has %d organisations, %v", page, shown, err)
+		}
 	}
 }

@@ -220,6 +220,12 @@ func TestATransactionSeesThatTheSessionHasEnded(t *testing.T) {
 	if err := a.EndSession(t.Context(), other, actor.Session); err != nil {
 		t.Fatal(err)
 	}
+	if err := a.EndOtherSessions(t.Context(), actor); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("an ended session ends others: %v", err)
+	}
+	if err := a.EndSession(t.Context(), actor, other.Session); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("an ended session ends another: %v", err)
+	}
 	for name, transaction := range map[string]func(context.Context, org.Actor, func(ports.Records, org.Actor) error) error{"locked": a.Locked, "atomic": a.Atomic} {
 		ran := func(actor org.Actor) (kept bool, err error) {
 			err = transaction(t.Context(), actor, func(ports.Records, org.Actor) error {
@@ -255,6 +261,15 @@ func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 	if all, err := a.Sessions(t.Context(), actor); err != nil || len(all) != session.Max {
 		t.Errorf("there are %d, %v", len(all), err)
 	}
+	var entries []audit.Entry
+	err = c.Store.Journal().Audit().List(t.Context(), actor.Org, "", 0, func(e audit.Entry) error {
+		entries = append(entries, e)
+		return nil
+	})
+	if err != nil || len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Actor != actor.User ||
+		entries[0].Address != laptop.Address || entries[0].Detail != "more than 100 sessions" {
+		t.Errorf("the audit log has %+v, %v", entries, err)
+	}
 }
 
 func TestAUseIsNotedNowAndThen(t *testing.T) {
@@ -288,6 +303,66 @@ func TestAUseIsNotedNowAndThen(t *testing.T) {
 	noted(begun.Add(session.UseInterval))
 }
 
+// say has the provider say of the user whether they are banned or locked, in its n-th
+// message.
+func say(t *testing.T, c *harness.Core, n int, word string, blocked bool) {
+	t.Helper()
+	now := c.Clock.Now()
+	body, err := json.Marshal(object{"type": "user.updated", "timestamp": now.UnixMilli(), "data": object{
+		"id": "user_1", "updated_at": now.Add(time.Duration(n) * time.Second).UnixMilli(), word: blocked,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := fmt.Sprint("msg_", n)
+	signature, err := standardwebhooks.Sign(harness.WebhookSecret, id, now, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := map[string]string{"svix-id": id, "svix-timestamp": strconv.FormatInt(now.Unix(), 10), "svix-signature": signature}
+	if err := c.Webhooks.Identity(t.Context(), func(name string) string { return headers[name] }, body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// interrupted calls before with the number of each transaction that begins, from 0 on.
+type interrupted struct {
+	ports.Store
+	begun  int
+	before func(n int)
+}
+
+func (s *interrupted) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	s.before(s.begun)
+	s.begun++
+	return s.Store.Atomic(ctx, fn)
+}
+
+// An exchange takes two transactions, and a ban may be heard of before each.
+func TestABanDuringAnExchangeLeavesNoSession(t *testing.T) {
+	for at := range 2 {
+		c, heard := core(t), false
+		a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
+		signIn(t, a)
+		caller, err := a.Verify(t.Context(), "token")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Store = &interrupted{Store: c.Store, before: func(n int) {
+			if n == at {
+				say(t, c, 1, "banned", true)
+				heard = true
+			}
+		}}
+		if s, err := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token"}); !fault.Is(err, fault.Unauthenticated) || !heard {
+			t.Errorf("a ban before transaction %d: %+v, %v, %t", at, s, err, heard)
+		}
+		if all, err := a.Sessions(t.Context(), org.Actor{User: caller.User}); err != nil || len(all) != 0 {
+			t.Errorf("a ban before transaction %d leaves %+v, %v", at, all, err)
+		}
+	}
+}
+
 func TestWhoIsBannedOrLockedIsOutWhileThatLasts(t *testing.T) {
 	for _, word := range []string{"banned", "locked"} {
 		t.Run(word, func(t *testing.T) {
@@ -308,32 +383,13 @@ func TestWhoIsBannedOrLockedIsOutWhileThatLasts(t *testing.T) {
 			if err := errors.Join(all()...); err != nil {
 				t.Fatal(err)
 			}
-			say := func(n int, blocked bool) {
-				t.Helper()
-				now := c.Clock.Now()
-				body, err := json.Marshal(object{"type": "user.updated", "timestamp": now.UnixMilli(), "data": object{
-					"id": "user_1", "updated_at": now.Add(time.Duration(n) * time.Second).UnixMilli(), word: blocked,
-				}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				id := fmt.Sprint("msg_", n)
-				signature, err := standardwebhooks.Sign(harness.WebhookSecret, id, now, body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				headers := map[string]string{"svix-id": id, "svix-timestamp": strconv.FormatInt(now.Unix(), 10), "svix-signature": signature}
-				if err := c.Webhooks.Identity(t.Context(), func(name string) string { return headers[name] }, body); err != nil {
-					t.Fatal(err)
-				}
-			}
-			say(1, true)
+			say(t, c, 1, word, true)
 			for i, err := range all() {
 				if !fault.Is(err, fault.Unauthenticated) {
 					t.Errorf("way %d in: %v", i, err)
 				}
 			}
-			say(2, false)
+			say(t, c, 2, word, false)
 			for i, a := range []*access.Access{one, two} {
 				if _, err := use(t, a, token); !fault.Is(err, fault.Unauthenticated) {
 					t.Errorf("the old session on server %d: %v", i, err)

@@ -627,13 +627,13 @@ func (q *query) percent(n int) int {
 }
 
 func rolloutOffers(q *query) []string {
-	return outputs(release.Release{Settings: release.Settings{Rollout: q.percent(1)}}.Served(q.text(0)))
+	return outputs(release.Entry{Rollout: q.percent(1)}.Served(q.text(0)))
 }
 
 // rolloutShares asks how many of the devices device-1, device-2 and so on a
 // rollout has reached.
 func rolloutShares(q *query) []string {
-	r, reached := release.Release{Settings: release.Settings{Rollout: q.percent(1)}}, 0
+	r, reached := release.Entry{Rollout: q.percent(1)}, 0
 	for n := range q.small(0) {
 		if r.Served("device-" + strconv.Itoa(n+1)) {
 			reached++
@@ -657,7 +657,8 @@ func versionOrder(q *query) []string {
 // updateCheck asks what a device is offered of releases such as
 // 1.2.0/X64, 1.3.0/UNIVERSAL/10% and 1.4.0/X64/off.
 func updateCheck(q *query) []string {
-	var all []release.Release
+	var entries []release.Entry
+	all := map[id.Release]release.Release{}
 	for n, s := range strings.Split(q.in[0], ", ") {
 		parts := strings.Split(s, "/")
 		if len(parts) < 2 {
@@ -682,7 +683,7 @@ func updateCheck(q *query) []string {
 		if err != nil {
 			q.wrong(0, "has a release that there cannot be: %s", err)
 		}
-		all = append(all, r)
+		entries, all[r.ID] = append(entries, r.Entry()), r
 	}
 	arch, err := release.ParseArch("arch", q.in[1])
 	if err != nil {
@@ -692,7 +693,16 @@ func updateCheck(q *query) []string {
 	if err != nil {
 		return outputs(err)
 	}
-	offer := release.NewSnapshot(1, all).Offer(release.Target{Platform: release.Darwin, Arch: arch, Channel: release.Stable}, version, q.text(3))
+	now, err := (&release.Snapshot{}).With(1, entries, func(ids []id.Release) (found []release.Release, err error) {
+		for _, r := range ids {
+			found = append(found, all[r])
+		}
+		return found, nil
+	})
+	if err != nil {
+		return outputs(err)
+	}
+	offer := now.Offer(release.Target{Platform: release.Darwin, Arch: arch, Channel: release.Stable}, version, q.text(3))
 	if offer == nil {
 		return outputs(nil)
 	}

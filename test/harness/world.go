@@ -170,12 +170,13 @@ func (w *World) Restart() error {
 	s.Connectors = connectors.New(connectors.Options{
 		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Log: log,
 		Page: PublicURL + "/authorize", Callback: callback, Pause: pause,
+		Again: s.Access.Again, Locked: s.Access.Locked, Atomic: s.Access.Atomic,
 	})
 	s.Billing = billing.New(billing.Options{
 		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,
 		Locked: s.Access.Locked,
 	})
-	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Anybody: true})
+	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Atomic: s.Access.Atomic, Anybody: true})
 	s.Webhooks = webhooks.New(webhooks.Options{
 		Store: store, Identity: identities, Payments: stripepay.NewEvents([]string{PaymentSecret}, Prices, w.Clock), Clock: w.Clock, IDs: w.IDs,
 		Objects: s.Objects, Billing: s.Billing,

@@ -24,8 +24,6 @@ import (
 	"collab/test/postgres"
 )
 
-const paymentSecret = "whsec_of-the-payments-of-the-integration-tests"
-
 // till is two servers on one database, and the first one's development provider,
 // at which both of them have their organisations pay.
 type till struct {
@@ -43,7 +41,7 @@ func newTill(t *testing.T) *till {
 		Timeout:       time.Minute,
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 50},
 	}}
-	common := []string{"COLLAB_ADMIN_SECRET=" + adminSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS=" + paymentSecret, "COLLAB_DATABASE_URL=" + till.database}
+	common := []string{"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS=" + collabd.PaymentSecret, "COLLAB_DATABASE_URL=" + till.database}
 	first := collabd.Start(t, common...)
 	till.book = filepath.Join(first.Dir, "dev-payments.json")
 	second := collabd.Start(t, append(common, listen(t),
@@ -193,7 +191,7 @@ func (p *till) hook(s *collabd.Server, body string, headers ...string) (int, []b
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if len(headers) == 0 {
-		headers = []string{"Stripe-Signature: " + stripepay.Sign(paymentSecret, time.Now(), []byte(body))}
+		headers = []string{"Stripe-Signature: " + stripepay.Sign(collabd.PaymentSecret, time.Now(), []byte(body))}
 	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
@@ -420,9 +418,9 @@ func TestNobodyGetsAPlanByATrick(t *testing.T) {
 
 	// What is not signed, or cannot be read, is refused, whatever the header says.
 	body := changed("evt_13", "customer.subscription.created", "sub_new", "cus_new", poor.Org, "price_premium", "active")
-	good := stripepay.Sign(paymentSecret, time.Now(), []byte(body))
-	old := stripepay.Sign(paymentSecret, time.Now().Add(-6*time.Minute), []byte(body))
-	ahead := stripepay.Sign(paymentSecret, time.Now().Add(6*time.Minute), []byte(body))
+	good := stripepay.Sign(collabd.PaymentSecret, time.Now(), []byte(body))
+	old := stripepay.Sign(collabd.PaymentSecret, time.Now().Add(-6*time.Minute), []byte(body))
+	ahead := stripepay.Sign(collabd.PaymentSecret, time.Now().Add(6*time.Minute), []byte(body))
 	other := stripepay.Sign("whsec_other", time.Now(), []byte(body))
 	for name, header := range map[string]string{
 		"none": "X-Nothing: 1", "an empty one": "Stripe-Signature: ", "an old one": "Stripe-Signature: " + old, "one from the future": "Stripe-Signature: " + ahead,
@@ -463,7 +461,7 @@ func TestNobodyGetsAPlanByATrick(t *testing.T) {
 		t.Errorf("the log has %q", log)
 	}
 	for _, s := range p.servers {
-		for _, secret := range []string{paymentSecret, p.read().Key, "/dev/payments/pay/cs_", "v1="} {
+		for _, secret := range []string{collabd.PaymentSecret, p.read().Key, "/dev/payments/pay/cs_", "v1="} {
 			if strings.Contains(s.Log(), secret) {
 				t.Errorf("the log has %q", secret)
 			}
@@ -549,7 +547,7 @@ func TestALifeOfPayments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grant(t, granted, "ENTERPRISE")
+	granted.Grant(t, "ENTERPRISE")
 	if _, err := p.do(page, "pay"); err != nil {
 		t.Fatal(err)
 	}

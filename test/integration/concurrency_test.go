@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,20 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"collab/adapters/standardwebhooks"
 	"collab/test/collabd"
 	"collab/test/postgres"
-)
-
-const (
-	webhookSecret = "whsec_c2VjcmV0LW9mLXRoZS1pbnRlZ3JhdGlvbi10ZXN0cw=="
-	adminSecret   = "operator-of-the-integration-tests"
 )
 
 // onBoth runs a test on SQLite with one server and on Postgres with two, which
 // the test reaches by turns.
 func onBoth(t *testing.T, test func(t *testing.T, servers []*collabd.Server)) {
-	common := []string{"COLLAB_ADMIN_SECRET=" + adminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS=" + webhookSecret}
+	common := []string{"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS=" + collabd.WebhookSecret}
 	t.Run("on SQLite with one server", func(t *testing.T) {
 		test(t, []*collabd.Server{collabd.Start(t, common...)})
 	})
@@ -73,11 +66,6 @@ func atOnce(t *testing.T, n int, call func(i int) (int, []byte, error)) map[int]
 
 func by(servers []*collabd.Server, i int) *collabd.Server { return servers[i%len(servers)] }
 
-func grant(t *testing.T, c collabd.Client, plan string) {
-	t.Helper()
-	c.Must(t, 200, "PUT", "/admin/organisations/"+c.Org+"/subscription", map[string]any{"plan": plan}, nil, "X-Admin-Secret: "+adminSecret)
-}
-
 func TestFiftySimultaneousSeedingsMakeOneSet(t *testing.T) {
 	onBoth(t, func(t *testing.T, servers []*collabd.Server) {
 		ada := servers[0].SignIn(t, "ada@example.com", "Seeds", "owner")
@@ -110,33 +98,14 @@ func TestTwoHundredCopiesOfOneMessageHaveOneEffect(t *testing.T) {
 			"organization":{"id":"org_copies_of_the_test","name":"Copies 2","slug":"copies-2","created_at":1,"updated_at":1},
 			"public_user_data":{"user_id":"user_grace","first_name":"Grace","last_name":"Hopper","identifier":"grace@example.com"},
 			"created_at":%d,"updated_at":%d}}`, now.UnixMilli(), now.UnixMilli(), now.UnixMilli())
-		send := func(s *collabd.Server, message, body string) (int, []byte, error) {
-			signature, err := standardwebhooks.Sign(webhookSecret, message, now, []byte(body))
-			if err != nil {
-				return 0, nil, err
-			}
-			r, err := http.NewRequest("POST", s.URL+"/api/v1/auth/webhook", strings.NewReader(body))
-			if err != nil {
-				return 0, nil, err
-			}
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("svix-id", message)
-			r.Header.Set("svix-timestamp", fmt.Sprint(now.Unix()))
-			r.Header.Set("svix-signature", signature)
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				return 0, nil, err
-			}
-			return answer.StatusCode, nil, answer.Body.Close()
-		}
-		if statuses := atOnce(t, 200, func(i int) (int, []byte, error) { return send(by(servers, i), "msg_copies", body) }); statuses[200] != 200 {
+		if statuses := atOnce(t, 200, func(i int) (int, []byte, error) { return by(servers, i).Deliver("msg_copies", body) }); statuses[200] != 200 {
 			t.Errorf("statuses %v", statuses)
 		}
 		var orgs []struct {
 			Name    string
 			Members int
 		}
-		ada.Must(t, 200, "GET", "/admin/organisations", nil, &orgs, "X-Admin-Secret: "+adminSecret)
+		ada.Must(t, 200, "GET", "/admin/organisations", nil, &orgs, "X-Admin-Secret: "+collabd.AdminSecret)
 		found := 0
 		for _, o := range orgs {
 			if o.Name == "Copies 2" {
@@ -187,11 +156,11 @@ func TestAHundredInvitationsStayWithinTheLimit(t *testing.T) {
 			return ada.At(by(servers, i)).Do("POST", "/org/invite", map[string]string{"email": fmt.Sprintf("guest%d@example.com", i), "role": "MEMBER"})
 		}
 		// STANDARD has room for one member, and that is Ada.
-		grant(t, ada, "STANDARD")
+		ada.Grant(t, "STANDARD")
 		if statuses := atOnce(t, 100, invite); statuses[403] != 100 {
 			t.Errorf("without room: statuses %v", statuses)
 		}
-		grant(t, ada, "PREMIUM")
+		ada.Grant(t, "PREMIUM")
 		same := atOnce(t, 100, func(i int) (int, []byte, error) {
 			return ada.At(by(servers, i)).Do("POST", "/org/invite", map[string]string{"email": "Same@example.com", "role": "MEMBER"})
 		})
@@ -262,6 +231,33 @@ func TestReordersAmongCreatesKeepATotalOrder(t *testing.T) {
 			next := first[(i+1)%20]
 			if d := (places[next] - places[task] + 20) % 20; d != 1 {
 				t.Errorf("the reorders are mixed: %d then %d", places[task], places[next])
+			}
+		}
+	})
+}
+
+// Each of the sessions ends all others at once: one of them goes on, as an ended one ends
+// nothing any more.
+func TestOfSessionsThatEndEachOtherOneGoesOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, servers []*collabd.Server) {
+		for range 5 {
+			var all []collabd.Client
+			for i := range 8 {
+				all = append(all, servers[0].SignIn(t, "ada@example.com", "Mutual", "owner").At(by(servers, i)))
+			}
+			if got := atOnce(t, len(all), func(i int) (int, []byte, error) { return all[i].Do("DELETE", "/auth/sessions", nil) }); got[200] != 1 || got[401] != len(all)-1 {
+				t.Errorf("they are answered %v", got)
+			}
+			left := 0
+			for _, c := range all {
+				if status, _, err := c.Do("GET", "/auth/me", nil); err != nil {
+					t.Error(err)
+				} else if status == 200 {
+					left++
+				}
+			}
+			if left != 1 {
+				t.Errorf("%d sessions go on", left)
 			}
 		}
 	})

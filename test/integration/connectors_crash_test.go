@@ -13,15 +13,16 @@ import (
 	"collab/test/authserver"
 	"collab/test/collabd"
 	"collab/test/postgres"
+	"collab/test/soak"
 	"collab/test/toolserver"
 )
 
 // crashWithin is when a server is killed that was told to authorise somebody, at
-// the latest; crashRounds is how often.
-const (
-	crashRounds = 50
-	crashWithin = 60 * time.Millisecond
-)
+// the latest.
+const crashWithin = 60 * time.Millisecond
+
+// crashRounds is how often that is done.
+var crashRounds = soak.Count(50)
 
 // TestServersThatCrashWhileTheyAuthorise kills a server at any moment of an
 // authorization, and of a renewal beside it. What it leaves behind is whole.
@@ -31,7 +32,7 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 	p := newPlant(t, url, "pgx", url, nil)
 	p.open(2)
 	states := map[string]int{}
-	for round := range rounds(crashRounds) {
+	for round := range crashRounds {
 		victim, other := p.server(round), p.server(round+1)
 		old := p.authorised(p.ada.At(other), map[string]any{"providerId": "notes"})
 		i := p.made(p.ada.At(other), map[string]any{"providerId": "notes"}).ID

@@ -16,6 +16,7 @@ import (
 	inmemory "collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/adapters/vault"
+	"collab/app/access"
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
@@ -23,32 +24,23 @@ import (
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/authserver"
-	"collab/test/collabd"
 	"collab/test/postgres"
+	"collab/test/soak"
+	"collab/test/tempdir"
 	"collab/test/toolserver"
 )
 
 // refreshRounds is how often two servers refresh a token at the same instant, of
 // one connector or of several.
-const (
-	refreshRounds   = 1000
-	refreshedBeside = 20 // connectors over HTTP, where who comes second waits for a while
-)
+var refreshRounds = soak.Count(1000)
 
-// rounds is how many of so many rounds are done: fewer where each takes long.
-func rounds(all int) int {
-	switch {
-	case testing.Short():
-		return all / 20
-	case collabd.Race:
-		return all / 10
-	}
-	return all
-}
+// refreshedBeside is how many connectors over HTTP are refreshed side by side, as
+// who comes second waits for a while.
+const refreshedBeside = 20
 
-// TestTwoServersRefreshAtTheSameInstant has a token expire a thousand times while
-// people read it at all servers. Its authorization server takes the authorization
-// back when a refresh token is used twice.
+// TestTwoServersRefreshAtTheSameInstant has tokens expire again and again while
+// people read them at all servers. Their authorization server takes the
+// authorization back when a refresh token is used twice.
 func TestTwoServersRefreshAtTheSameInstant(t *testing.T) {
 	url := postgres.URL(t)
 	p := newPlant(t, url, "pgx", url, nil)
@@ -56,10 +48,10 @@ func TestTwoServersRefreshAtTheSameInstant(t *testing.T) {
 	var group sync.WaitGroup
 	for range refreshedBeside {
 		i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
-		group.Go(func() { p.refresh(i, rounds(refreshRounds)/refreshedBeside) })
+		group.Go(func() { p.refresh(i, refreshRounds/refreshedBeside) })
 	}
 	group.Wait()
-	refreshedOnce(t, p.auth, rounds(refreshRounds)/refreshedBeside*refreshedBeside)
+	refreshedOnce(t, p.auth, refreshRounds/refreshedBeside*refreshedBeside)
 }
 
 // refresh has the token of a connector expire, and be read at all servers, so many
@@ -136,7 +128,7 @@ func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
 			return [2]ports.Store{s, s}
 		},
 		"SQLite": func(t *testing.T) [2]ports.Store {
-			return twice(t, "sqlite://"+filepath.Join(t.TempDir(), "collab.db"))
+			return twice(t, "sqlite://"+filepath.Join(tempdir.New(t), "collab.db"))
 		},
 		"Postgres": func(t *testing.T) [2]ports.Store { return twice(t, postgres.URL(t)) },
 	} {
@@ -163,7 +155,9 @@ func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
 			}}, nil)
 			var servers [2]*connectors.Connectors
 			for n := range servers {
+				a := access.New(access.Options{Store: both[n], Epochs: both[n].(ports.Epochs), Clock: clock, IDs: system.IDs{}})
 				servers[n] = connectors.New(connectors.Options{
+					Again: a.Again, Locked: a.Locked, Atomic: a.Atomic,
 					Store: both[n], Catalog: catalog, Servers: open{}, Sealer: sealer, Clock: clock, IDs: system.IDs{}, Secrets: system.Secrets{}, Log: slog.New(slog.DiscardHandler),
 					Authorizer: mcp.NewAuthorizer(mcp.AuthorizerOptions{Client: client, Blocked: func(error) bool { return false }, Clock: clock, Plain: true, Name: "Collab"}),
 					Page:       "http://localhost/authorize", Callback: "http://localhost/callback",
@@ -194,7 +188,7 @@ func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
 			if err := servers[0].Finish(ctx, connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"), Redirect: back.Scheme + "://" + back.Host + back.Path}, browser); err != nil {
 				t.Fatal(err)
 			}
-			for round := range rounds(refreshRounds) {
+			for round := range refreshRounds {
 				clock.Advance(time.Hour)
 				var group sync.WaitGroup
 				for n := range 4 {
@@ -226,7 +220,7 @@ func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
 					t.FailNow()
 				}
 			}
-			refreshedOnce(t, auth, rounds(refreshRounds))
+			refreshedOnce(t, auth, refreshRounds)
 		})
 	}
 }

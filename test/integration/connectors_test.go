@@ -2,14 +2,18 @@ package integration
 
 import (
 	"context"
+	"crypto/x509"
 	"database/sql"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +29,7 @@ import (
 	"collab/test/authserver"
 	"collab/test/collabd"
 	"collab/test/postgres"
+	"collab/test/tempdir"
 	"collab/test/toolserver"
 )
 
@@ -51,19 +57,24 @@ type plant struct {
 	search    *toolserver.Server
 	ada, ben  collabd.Client // an owner and a member
 	postgres  bool
-	settings  []string       // of the first server
-	mallory   collabd.Client // of another organisation
+	settings  []string                              // of the first server
+	mallory   collabd.Client                        // of another organisation
+	front     *httptest.Server                      // speaks TLS before the first server; nil: there is none
+	behind    atomic.Pointer[httputil.ReverseProxy] // of front
 }
 
-// connecting runs a test on SQLite with one server and on Postgres with two.
+// connecting runs a test on SQLite with one server and on Postgres with two, side by
+// side: most of it is waiting.
 func connecting(t *testing.T, test func(p *plant), settings ...string) {
 	t.Run("on SQLite with one server", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "collab.db")
+		t.Parallel()
+		path := filepath.Join(tempdir.New(t), "collab.db")
 		p := newPlant(t, "sqlite://"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)", settings)
 		p.open(1)
 		test(p)
 	})
 	t.Run("on Postgres with two servers", func(t *testing.T) {
+		t.Parallel()
 		url := postgres.URL(t)
 		p := newPlant(t, url, "pgx", url, settings)
 		p.open(2)
@@ -110,7 +121,7 @@ func newPlant(t *testing.T, database, driver, source string, settings []string) 
 	}
 	t.Cleanup(func() { p.rows.Close() })
 	p.settings = append([]string{
-		"COLLAB_DATABASE_URL=" + database, "COLLAB_CONNECTORS_FILE=" + catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128", "COLLAB_ADMIN_SECRET=" + adminSecret,
+		"COLLAB_DATABASE_URL=" + database, "COLLAB_CONNECTORS_FILE=" + catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128", "COLLAB_ADMIN_SECRET=" + collabd.AdminSecret,
 	}, settings...)
 	return p
 }
@@ -128,9 +139,19 @@ func (p *plant) open(servers int) {
 		p.servers = append(p.servers, s)
 	}
 	p.first = p.servers[0]
+	if p.front != nil {
+		to, err := url.Parse(p.first.URL)
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.behind.Store(httputil.NewSingleHostReverseProxy(to))
+	}
 	p.preferred.Know("ours", "secret-of-ours-9f3c", "client_secret_basic", p.callback(p.preferred.Issuer))
 	p.ada, p.ben = p.first.SignIn(p, "ada@example.com", "Plant", "owner"), p.first.SignIn(p, "ben@example.com", "Plant", "member")
 	p.mallory = p.first.SignIn(p, "mallory@example.com", "Elsewhere", "owner")
+	if p.front != nil {
+		p.first.URL = p.front.URL
+	}
 }
 
 // callback is where an issuer sends people back to.
@@ -247,6 +268,15 @@ func (p *plant) poll(c collabd.Client, f flow) (was polled) {
 type browser struct {
 	*http.Client
 	jar *cookiejar.Jar
+}
+
+// newBrowser is a browser that takes the certificate of the proxy.
+func (p *plant) newBrowser() *browser {
+	b := newBrowser(p)
+	if p.front != nil {
+		b.Transport = p.front.Client().Transport
+	}
+	return b
 }
 
 func newBrowser(t testing.TB) *browser {
@@ -475,10 +505,14 @@ func (p *plant) mixedUp() {
 		p.auth.Set(func(s *authserver.Script) { s.Silent = silent[0] })
 		p.hostile.Set(func(s *authserver.Script) { s.Silent = silent[1] })
 
-		b := newBrowser(p)
+		b := p.newBrowser()
 		good := p.start(p.ben, map[string]any{"providerId": "notes"})
 		honest := p.confirmed(b, good.AuthURL, p.server(0), p.server(1))
-		for _, redirect := range []string{p.callback(p.hostile.Issuer), p.callback(p.auth.Issuer), p.first.URL + "/api/v1/mcp-oauth/callback"} {
+		callback := p.first.URL + "/api/v1/mcp-oauth/callback"
+		for _, redirect := range []string{
+			p.callback(p.hostile.Issuer), p.callback(p.auth.Issuer), callback,
+			connector.DocumentRedirect(callback, connector.IssuerKey(p.hostile.Issuer)), connector.DocumentRedirect(callback, connector.IssuerKey(p.auth.Issuer)),
+		} {
 			f := p.start(p.ben, map[string]any{"providerId": "hostile"})
 			asked := p.confirmed(b, f.AuthURL, p.server(0), p.server(1)).Query()
 			asked.Set("client_id", honest.Query().Get("client_id"))
@@ -510,6 +544,32 @@ func (p *plant) mixedUp() {
 		p.ben.Must(p, 200, "DELETE", "/connectors/"+good.InstanceID, nil, nil)
 	}
 	p.auth.Set(func(s *authserver.Script) { s.Silent = false })
+}
+
+// TestAuthorizationsByMetadataDocumentsThatAreAttacked has both authorization servers
+// know us by a document, which they fetch over TLS.
+func TestAuthorizationsByMetadataDocumentsThatAreAttacked(t *testing.T) {
+	path, certificate := filepath.Join(tempdir.New(t), "collab.db"), filepath.Join(t.TempDir(), "front.pem")
+	var p *plant
+	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.behind.Load().ServeHTTP(w, r) }))
+	t.Cleanup(front.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(front.Certificate())
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = newPlant(t, "sqlite://"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)", []string{"COLLAB_PUBLIC_URL=" + front.URL, "SSL_CERT_FILE=" + certificate})
+	p.front = front
+	p.open(1)
+	for _, of := range []*authserver.Server{p.auth, p.hostile} {
+		of.Trust(roots)
+		of.Set(func(s *authserver.Script) { s.Documents = true })
+	}
+	p.mixedUp()
+	document := front.URL + "/api/v1/mcp-oauth/client-metadata/" + connector.IssuerKey(p.auth.Issuer)
+	if clients := p.auth.Clients(); !slices.Contains(clients, document) {
+		t.Errorf("the clients are %q, without %s", clients, document)
+	}
 }
 
 func TestAuthorizationsThatAreAttacked(t *testing.T) {
@@ -564,6 +624,8 @@ func TestAuthorizationsThatAreAttacked(t *testing.T) {
 			"denied":         {func(q url.Values) { q.Del("code"); q.Set("error", "access_denied") }, 403, "error"},
 			"another state":  {func(q url.Values) { q.Set("state", own.State) }, 403, "pending"},
 			"no state":       {func(q url.Values) { q.Del("state") }, 400, "pending"},
+			"iss twice":      {func(q url.Values) { q.Add("iss", p.preferred.Issuer) }, 400, "pending"},
+			"state twice":    {func(q url.Values) { q.Add("state", own.State) }, 400, "pending"},
 			"a made up code": {func(q url.Values) { q.Set("code", "code-made-up") }, 403, "error"},
 			"two codes":      {func(q url.Values) { q.Add("code", "another") }, 400, "pending"},
 		}

@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"database/sql"
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"collab/test/collabd"
 	"collab/test/postgres"
@@ -36,6 +38,18 @@ func TestWhatOneServerKnowsTheOtherChanges(t *testing.T) {
 		}
 	}
 
+	// A session that ended on one server has ended on the other.
+	for i, s := range servers {
+		lost := first.SignIn(t, "ben@example.com", "Known", "member")
+		for _, at := range servers {
+			lost.At(at).Must(t, 200, "GET", "/sync/files/"+file.ID, nil, nil)
+		}
+		ben.At(s).Must(t, 200, "DELETE", "/auth/sessions", nil, nil)
+		lost.At(by(servers, i+1)).Must(t, 401, "GET", "/sync/files/"+file.ID, nil, nil)
+		lost.At(s).Must(t, 401, "GET", "/sync/files/"+file.ID, nil, nil)
+		ben.At(by(servers, i+1)).Must(t, 200, "GET", "/sync/files/"+file.ID, nil, nil)
+	}
+
 	// Who is removed on one server is out on the other, whatever that one remembers.
 	ada.At(servers[0]).Must(t, 200, "DELETE", "/org/members/"+ben.User, nil, nil)
 	ben.At(servers[1]).Must(t, 403, "GET", "/sync/files/"+file.ID, nil, nil)
@@ -43,5 +57,29 @@ func TestWhatOneServerKnowsTheOtherChanges(t *testing.T) {
 	ada.At(servers[1]).Must(t, 200, "DELETE", "/sync/files/"+file.ID, nil, nil)
 	for _, s := range servers {
 		ada.At(s).Must(t, 404, "GET", "/sync/files/"+file.ID, nil, nil)
+	}
+}
+
+func TestAStopWritesWhenSessionsWereUsedLast(t *testing.T) {
+	s := collabd.Start(t)
+	ada := s.SignIn(t, "ada@example.com", "Known", "owner")
+	s.Stop(t)
+	db, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("UPDATE sessions SET last_used_at = 1"); err != nil { // long ago, so that a use is worth a note
+		t.Fatal(err)
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	ada.Must(t, 200, "GET", "/auth/me", nil, nil)
+	s.Stop(t)
+	var used int64
+	if err := db.QueryRow("SELECT last_used_at FROM sessions").Scan(&used); err != nil || time.UnixMilli(used).Before(began.Add(-time.Second)) {
+		t.Errorf("the session was used at %d, %v; want %d", used, err, began.UnixMilli())
 	}
 }

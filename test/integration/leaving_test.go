@@ -20,6 +20,7 @@ import (
 	"collab/test/collabd"
 	"collab/test/contract/provider"
 	"collab/test/postgres"
+	"collab/test/soak"
 )
 
 // The size of it.
@@ -29,19 +30,16 @@ const (
 )
 
 // leavers is how many clients leave before the end, on each database.
-var leavers = 1000
+var leavers = soak.Count(1000)
 
-// loud is how many of the streams of a server that goes away never pause. The race
-// detector makes them slower to read than a server waits.
-var loud = 10
+// loud is how many of the streams of a server that goes away never pause.
+var loud = max(2, soak.Count(10))
 
 // goneWithin is how long a server takes to go away.
 var goneWithin = 2 * time.Second
 
 func init() {
 	if collabd.Race {
-		leavers /= 10
-		loud = 2
 		goneWithin *= 5
 	}
 }
@@ -141,7 +139,7 @@ func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
 		for i := range 5 {
 			all = append(all, w.member("Leavers", i))
 		}
-		grant(t, all[0].client, string(plan.Enterprise))
+		all[0].client.Grant(t, string(plan.Enterprise))
 		took := make([]time.Duration, leavers)
 		byMoment := make([][]time.Duration, len(moments))
 		began := time.Now()
@@ -217,7 +215,7 @@ func TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind(t *testing.T) {
 	seed := seeded(t)
 	talking(t, func(t *testing.T, w *talk) {
 		all := []member{w.member("Hasty", 0), w.member("Hasty", 1)}
-		grant(t, all[0].client, string(plan.Enterprise))
+		all[0].client.Grant(t, string(plan.Enterprise))
 		asks := make([]*ask, leavers)
 		for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
 			var batch sync.WaitGroup
@@ -303,7 +301,7 @@ func TestWhatAKilledServerHeldComesBackOnce(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	first, second := w.servers[0], w.servers[1]
 	ada := w.member("Killed", 0)
-	grant(t, ada.client, string(plan.Free))
+	ada.client.Grant(t, string(plan.Free))
 	limit, left := limits[0].limit, int64(50_000)
 	spend(t, w.database, ada, w.day, (system.IDs{}).New(), limit-left)
 
@@ -368,7 +366,7 @@ func TestWhatAKilledServerHeldComesBackOnce(t *testing.T) {
 func TestWhoseLeaseWasGivenBackGivesNothingBack(t *testing.T) {
 	talking(t, func(t *testing.T, w *talk) {
 		ada := w.member("Asleep", 0)
-		grant(t, ada.client, string(plan.Free))
+		ada.client.Grant(t, string(plan.Free))
 		until := make(chan struct{})
 		ends := w.streams(w.servers[0], ada, 10, 100, 900, until)
 		if _, err := w.rows.ExecContext(t.Context(), "UPDATE quota_leases SET expires_at = 1"); err != nil {
@@ -401,7 +399,7 @@ func TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed(t *testing.T) {
 	talking(t, func(t *testing.T, w *talk) {
 		const streams = 50 // the loud ones come last, as they leave little time to others
 		all := []member{w.member("Stopped", 0), w.member("Stopped", 1)}
-		grant(t, all[0].client, string(plan.Enterprise))
+		all[0].client.Grant(t, string(plan.Enterprise))
 		s := w.servers[len(w.servers)-1]
 		quiet := []provider.Script{{provider.HoldBack(nil)}, {provider.Silence()}, {provider.Text("Hello"), provider.Silence()}}
 		var over sync.WaitGroup

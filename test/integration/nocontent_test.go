@@ -191,13 +191,13 @@ func TestNothingThatIsSaidGetsIntoLogsOrAnalytics(t *testing.T) {
 	if err := os.WriteFile(registry, []byte(listed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := collabd.Start(t, "COLLAB_LOG_LEVEL=debug", "COLLAB_ADMIN_SECRET="+adminSecret, "COLLAB_MODELS_FILE="+registry,
+	s := collabd.Start(t, "COLLAB_LOG_LEVEL=debug", "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_MODELS_FILE="+registry,
 		"COLLAB_ANTHROPIC_URL="+models.Anthropic(), "COLLAB_ANTHROPIC_API_KEY=sk-"+secret,
 		"COLLAB_OPENAI_URL="+models.OpenAI(), "COLLAB_OPENAI_API_KEY=sk-"+secret,
 		"COLLAB_POSTHOG_URL="+hog.URL, "COLLAB_POSTHOG_KEY="+posthogKey,
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_COMPRESSION=gzip")
 	ada := s.SignIn(t, "ada@example.com", "Office", "admin")
-	grant(t, ada, "PREMIUM")
+	ada.Grant(t, "PREMIUM")
 	for _, name := range slices.Sorted(maps.Keys(answered)) {
 		a := answered[name]
 		heard := hear(t, ada, question(a.model, name), a.outcome == "client_gone")

@@ -33,6 +33,8 @@ import (
 	"collab/test/nats"
 	"collab/test/objectstore"
 	"collab/test/postgres"
+	"collab/test/soak"
+	"collab/test/tempdir"
 )
 
 // The size of it.
@@ -40,19 +42,13 @@ const (
 	fleetWriters = 50
 	fleetReaders = 200
 	fleetOrgs    = 4
-	fleetUsers   = 5  // of each organisation
-	troubles     = 16 // how often something is killed or stopped
+	fleetUsers   = 5 // of each organisation
 )
 
-// fleetWrites is how many writes there are in all. The race detector, which has
-// something to say of each kind of them and slows all of them down, sees fewer.
-var fleetWrites = 20_000
-
-func init() {
-	if collabd.Race {
-		fleetWrites /= 10
-	}
-}
+var (
+	fleetWrites = soak.Count(20_000)     // in all
+	troubles    = max(4, soak.Count(16)) // how often something is killed or stopped, each kind as often
+)
 
 // envSeed names the variable with the seed of an earlier run.
 const envSeed = "COLLAB_SEED"
@@ -118,7 +114,7 @@ func TestNothingIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	bus := nats.Start(t)
-	store := objectstore.Start(t, t.TempDir()) // in memory, each object would be looked for among all
+	store := objectstore.Start(t, tempdir.New(t)) // in memory, each object would be looked for among all
 	common := []string{
 		"COLLAB_DATABASE_URL=" + database, "COLLAB_BUS_URL=" + bus.URL, "COLLAB_BLOB_URL=" + store.Bucket("fleet"),
 		objectstore.EnvHost + "=" + store.Host, "COLLAB_HEARTBEAT=2s",

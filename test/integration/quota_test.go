@@ -23,27 +23,20 @@ import (
 	"collab/domain/plan"
 	"collab/domain/quota"
 	"collab/ports"
-	"collab/test/collabd"
 	"collab/test/postgres"
+	"collab/test/soak"
+	"collab/test/tempdir"
 )
 
 // crowd is how many ask at the same moment.
 const crowd = 64
 
 // The size of it: members that servers have a crowd of with each plan, and crowds
-// on each database without servers. The race detector, which slows them down,
-// sees fewer.
+// on each database without servers.
 var (
-	servedMembers = 70
-	storedRounds  = 1000
+	servedMembers = soak.Count(70)
+	storedRounds  = soak.Count(1000)
 )
-
-func init() {
-	if collabd.Race {
-		servedMembers /= 10
-		storedRounds /= 10
-	}
-}
 
 // limits are what the plans give.
 var limits = []struct {
@@ -208,7 +201,7 @@ func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
 		var rounds, calls atomic.Int64
 		for _, l := range limits {
 			for _, owner := range all[:min(4, len(all))] {
-				grant(t, owner.client, string(l.plan))
+				owner.client.Grant(t, string(l.plan))
 			}
 			for pair := 0; pair < len(all); pair += 2 {
 				var two sync.WaitGroup // at once, of two organisations
@@ -280,7 +273,7 @@ func TestOfTwentyThatNeed75Of500SixAreAdmittedInFull(t *testing.T) {
 		var all []member
 		for i, c := range twenties {
 			who := w.member(fmt.Sprintf("Twenty %d", i), 0)
-			grant(t, who.client, string(plan.Free))
+			who.client.Grant(t, string(plan.Free))
 			if spend(w, w.database, who, w.day, (system.IDs{}).New(), limits[0].limit-c.left) {
 				w.twenty(t, w.over, who, c)
 			}
@@ -310,7 +303,7 @@ func (c *counted) Record(chat.Generation) { c.calls.Add(1) }
 func TestCrowdsOnOneAccountShareIt(t *testing.T) {
 	seed := seeded(t)
 	t.Run("on SQLite", func(t *testing.T) {
-		crowds(t, seed, "sqlite://"+filepath.Join(t.TempDir(), "collab.db"), 1)
+		crowds(t, seed, "sqlite://"+filepath.Join(tempdir.New(t), "collab.db"), 1)
 	})
 	t.Run("on Postgres with two servers", func(t *testing.T) {
 		crowds(t, seed, postgres.URL(t), 2)

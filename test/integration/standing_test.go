@@ -9,6 +9,7 @@ import (
 	"collab/domain/chat"
 	"collab/domain/plan"
 	"collab/domain/quota"
+	"collab/test/contract/provider"
 )
 
 // chat asks once, and checks that the request is answered with the status. Of
@@ -31,7 +32,7 @@ func TestWhatBecomesOfAMemberIsFeltByTheNextChat(t *testing.T) {
 	talking(t, func(t *testing.T, w *talk) {
 		const rounds = 5
 		owner := w.member("Standing", 0)
-		grant(t, owner.client, string(plan.Free))
+		owner.client.Grant(t, string(plan.Free))
 		all := []member{owner}
 		for i := range rounds {
 			who := w.member("Standing", i+1)
@@ -47,9 +48,9 @@ func TestWhatBecomesOfAMemberIsFeltByTheNextChat(t *testing.T) {
 			w.chat(i, who, 403)
 			role("MEMBER")
 			w.chat(i, who, 200)
-			grant(t, elsewhere, string(plan.None))
+			elsewhere.Grant(t, string(plan.None))
 			w.chat(i, who, 403)
-			grant(t, elsewhere, string(plan.Free))
+			elsewhere.Grant(t, string(plan.Free))
 			w.chat(i, who, 200)
 			elsewhere.Must(t, 200, "DELETE", "/org/members/"+string(who.user), nil, nil)
 			w.chat(i, who, 403)
@@ -71,5 +72,31 @@ func TestWhatBecomesOfAMemberIsFeltByTheNextChat(t *testing.T) {
 				t.Errorf("the account of %s is %+v, want %+v", who.user, a, want)
 			}
 		}
+	})
+}
+
+// TestAnAnswerThatHasBegunGoesOnWhenItsSessionEnds ends the session of a chat on
+// another server than the one that answers it.
+func TestAnAnswerThatHasBegunGoesOnWhenItsSessionEnds(t *testing.T) {
+	talking(t, func(t *testing.T, w *talk) {
+		who, again := w.member("Signed out", 0), w.member("Signed out", 0)
+		who.client.Grant(t, string(plan.Free))
+		a, ended := w.ask(leastInput, 10), make(chan struct{})
+		a.steps = provider.Script{provider.Text("one"), provider.Hold(ended), provider.Text("two")}
+		l, err := w.open(w.servers[0], spoken[0], who, a)
+		if err != nil || !l.head(t) {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if err := chunks(1)(l, nil); err != nil {
+			t.Fatal(err)
+		}
+		again.client.At(w.servers[len(w.servers)-1]).Must(t, 200, "DELETE", "/auth/sessions", nil, nil)
+		w.chat(0, who, 401)
+		close(ended)
+		if f, err := last(l.events); err != nil || f.Type != "done" {
+			t.Errorf("the answer ends with %+v, %v", f, err)
+		}
+		w.chat(0, again, 200)
 	})
 }

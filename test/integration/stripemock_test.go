@@ -93,7 +93,7 @@ func (m *providersMock) asked() []string {
 func TestTheProvidersOwnMockTakesWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	mock := newProvidersMock(t)
-	s := collabd.Start(t, "COLLAB_STRIPE_SECRET_KEY=sk_test_123", "COLLAB_STRIPE_API_URL="+mock.URL, "COLLAB_STRIPE_WEBHOOK_SECRETS="+paymentSecret,
+	s := collabd.Start(t, "COLLAB_STRIPE_SECRET_KEY=sk_test_123", "COLLAB_STRIPE_API_URL="+mock.URL, "COLLAB_STRIPE_WEBHOOK_SECRETS="+collabd.PaymentSecret,
 		"COLLAB_STRIPE_PRICE_STANDARD="+mock.price, "COLLAB_STRIPE_PRICE_PREMIUM=price_premium")
 	asked := func(want ...string) {
 		t.Helper()
@@ -132,7 +132,7 @@ func TestTheProvidersOwnMockTakesWhatIsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Payment-Signature", stripepay.Sign(paymentSecret, time.Now(), []byte(body)))
+	r.Header.Set("Payment-Signature", stripepay.Sign(collabd.PaymentSecret, time.Now(), []byte(body)))
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ import (
 	"collab/test/collabd"
 	"collab/test/contract/provider"
 	"collab/test/postgres"
+	"collab/test/tempdir"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
@@ -165,7 +166,7 @@ type talk struct {
 // talking runs a test on SQLite with one server and on Postgres with two.
 func talking(t *testing.T, test func(t *testing.T, w *talk)) {
 	t.Run("on SQLite with one server", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "collab.db")
+		path := filepath.Join(tempdir.New(t), "collab.db")
 		test(t, newTalk(t, 1, "sqlite://"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"))
 	})
 	t.Run("on Postgres with two servers", func(t *testing.T) {
@@ -180,7 +181,7 @@ func newTalk(t *testing.T, servers int, database, driver, source string) *talk {
 	model := provider.Start(t)
 	model.Choose(w.plan)
 	settings := []string{
-		"COLLAB_ADMIN_SECRET=" + adminSecret, "COLLAB_DATABASE_URL=" + database,
+		"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret, "COLLAB_DATABASE_URL=" + database,
 		"COLLAB_ANTHROPIC_API_KEY=key", "COLLAB_ANTHROPIC_URL=" + model.Anthropic(), "COLLAB_OPENAI_URL=" + model.OpenAI(),
 	}
 	for range servers {

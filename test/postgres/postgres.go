@@ -27,6 +27,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"collab/test/loopback"
+	"collab/test/tempdir"
 )
 
 // startTimeout is how long a server may take until it answers; recovery after
@@ -100,7 +101,11 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp("", "collab-postgres-")
+	parent := ""
+	if o.NoSync {
+		parent = tempdir.Parent()
+	}
+	folder, err := os.MkdirTemp(parent, "collab-postgres-")
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func described(t *testing.T, path string) *contract {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, media := range []string{"text/html", "text/event-stream", "text/yaml", "text/javascript", "application/rss+xml"} {
+	for _, media := range []string{"text/html", "text/yaml", "text/javascript", "application/rss+xml"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 	}
 	return &contract{doc, router, openapi3filter.Options{
@@ -91,7 +91,8 @@ func (c *contract) exchange(r *http.Request, body []byte, answer *http.Response,
 	asked := r.Clone(context.Background())
 	asked.Method, asked.Body = route.Method, io.NopCloser(bytes.NewReader(body))
 	options := c.options
-	options.ExcludeResponseBody = r.Method == http.MethodHead
+	// The schema of a stream is that of its events, to which event holds each.
+	options.ExcludeResponseBody = r.Method == http.MethodHead || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream")
 	input := &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route, Options: &options}
 	var wrong []string
 	if answer.StatusCode < 400 {

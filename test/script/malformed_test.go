@@ -825,22 +825,24 @@ const setting = `
 < {"id": "<id:foreignfile>", ...}
 `
 
-func testMalformed(t *testing.T, p profile) {
-	cases := wrong
-	for _, ask := range bodied {
-		for _, b := range broken {
-			b.ask = ask
+// spread returns all requests for the first endpoint, and one for each of the others,
+// which have the same decoder.
+func spread(endpoints []string, all []malformed) (cases []malformed) {
+	for i, b := range all {
+		b.ask = endpoints[0]
+		cases = append(cases, b)
+		if i+1 < len(endpoints) {
+			b.ask = endpoints[i+1]
 			cases = append(cases, b)
 		}
 	}
-	for _, ask := range uploaded {
-		for _, b := range broken {
-			if b.header == "" && b.body != "" && b.status == 400 { // nothing at all is a file without bytes
-				b.ask = ask
-				cases = append(cases, b)
-			}
-		}
-	}
+	return cases
+}
+
+func testMalformed(t *testing.T, p profile) {
+	cases := slices.Concat(wrong, spread(bodied, broken), spread(uploaded, slices.DeleteFunc(slices.Clone(broken), func(b malformed) bool {
+		return b.header != "" || b.body == "" || b.status != 400 // nothing at all is a file without bytes
+	})))
 	d, err := parse("setting", setting)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"collab/test/collabd"
 	"collab/test/contract/provider"
 	"collab/test/postgres"
+	"collab/test/tempdir"
 )
 
 const (
@@ -60,7 +61,7 @@ func start(t *testing.T, p profile, settings ...string) *server {
 	})
 	beside := newModels(provider.Start(t))
 	tools := newNeighbours(t)
-	database := p.database(t, t.TempDir())
+	database := p.database(t, tempdir.New(t))
 	running = collabd.Start(t, append([]string{
 		"COLLAB_DATABASE_URL=" + database,
 		"COLLAB_ADMIN_SECRET=" + adminSecret,

@@ -397,7 +397,7 @@ func TestDocumentsNameVariablesThatThereAre(t *testing.T) {
 	variable := regexp.MustCompile(`\b(?:COLLAB|OTEL)_[A-Z0-9_]*[A-Z0-9]\b`)
 	known := map[string]bool{
 		// Not the server's own.
-		"COLLAB_SKIP_NODE": true, "COLLAB_TEST_POSTGRES_URL": true, "OTEL_EXPORTER_OTLP_HEADERS": true,
+		"COLLAB_SKIP_NODE": true, "COLLAB_SKIP_S3": true, "COLLAB_TEST_POSTGRES_URL": true, "OTEL_EXPORTER_OTLP_HEADERS": true,
 	}
 	deployment := read(t, "docs/deployment.md")
 	for line := range strings.Lines(help.String()) {

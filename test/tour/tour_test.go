@@ -78,15 +78,25 @@ func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
 	// What the newcomer has below the root is here below a folder of the test's.
 	here := strings.NewReplacer("http://localhost:8080", url, " data/", " "+dir+"/data/", "bin/collabd", dir+"/bin/collabd", "~/", dir+"/")
 
+	if len(all) < 18 {
+		t.Errorf("the tour has only %d steps", len(all))
+	}
 	// One shell runs all lines, as the variables of one are used by the next.
 	const mark = "\x1e"
 	var script strings.Builder
 	for _, s := range all {
 		fmt.Fprintf(&script, "%s\nprintf '\\n%s'\n", here.Replace(s.command), mark)
 	}
+	for _, time := range []string{"the first time", "again"} {
+		t.Run(time, func(t *testing.T) { take(t, dir, script.String(), mark, url, all) })
+	}
+}
+
+// take runs the script of a tour and compares what its steps answer.
+func take(t *testing.T, dir, script, mark, url string, all []step) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	shell := exec.CommandContext(ctx, "bash", "-c", script.String())
+	shell := exec.CommandContext(ctx, "bash", "-c", script)
 	shell.Dir, shell.Env = root, append(os.Environ(), "COLLAB_DATA_DIR="+filepath.Join(dir, "data"))
 	var failures bytes.Buffer
 	shell.Stderr = &failures
@@ -103,8 +113,5 @@ func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
 		if shown := strings.TrimRight(s.answer, "\n"); !matches(got, shown) {
 			t.Errorf("$ %s\ngot:   %s\nshown: %s", s.command, got, shown)
 		}
-	}
-	if len(all) < 18 {
-		t.Errorf("the tour has only %d steps", len(all))
 	}
 }

@@ -1,13 +1,15 @@
 // Package connlimit bounds how many connections a server has, in all and from one
-// network. Where there is no room for a new one, those that wait for their client
-// are closed first.
+// network, and the memory that they and the headers of their requests take. Where
+// there is no room for a new one, those that wait for their client are closed first.
 package connlimit
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,6 +20,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"collab/adapters/httpapi/budget"
 )
 
 const (
@@ -25,21 +29,44 @@ const (
 	pause       = 100 * time.Millisecond // after nothing was found to close, before it is looked for again
 	maxRefusing = 64                     // refused connections that are told so at once; others are closed
 	refuseTime  = 500 * time.Millisecond // for telling one
-	headSize    = 8 << 10                // of a request's headers, beyond which they are large
-	maxLarge    = 256                    // requests with large headers at once
 	writeSize   = 64 << 10               // of an answer, of which a client has patience for each part
 )
 
-// A refused connection is told so before it has asked for anything.
-const refusedBody = `{"statusCode":503,"message":"Too many connections","error":"Service Unavailable"}` + "\n"
+// connSize is the memory that a connection takes: its goroutine, its buffers, and headers
+// of headSize.
+const connSize = 32 << 10
 
-var refusal = fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(refusedBody), refusedBody)
+// Bytes that are taken of the budget, for what connections take beyond that.
+const (
+	headSize   = 16 << 10   // bytes and lines of headers
+	headStep   = 16 << 10   // by larger headers, again and again
+	lineSize   = 256        // of a line of headers beside its bytes: its place in the map
+	http2Size  = 1536 << 10 // by a connection of HTTP/2: its window, one block of headers and 10,000 frames that wait to be sent
+	streamSize = 32 << 10   // by a request of HTTP/2 beside its headers
+)
+
+// HTTP2 returns the configuration with which a connection of HTTP/2 takes no more than
+// it is charged. The window of a connection is that of four requests, so that some that
+// do not read their bodies leave room for others.
+func HTTP2() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams: 100, MaxReadFrameSize: 16 << 10,
+		MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10,
+	}
+}
+
+// refusedBody tells a client that there is no room for its connection or request.
+const refusedBody = `{"statusCode":503,"message":"Too many connections","error":"Service Unavailable"}` + "\n"
 
 // Limits are numbers of connections.
 type Limits struct {
 	Total   int // in all
 	Address int // from one address of IPv4 or one /64 of IPv6
 }
+
+// Memory returns how many bytes so many connections take, beside what they take of the
+// budget.
+func (l Limits) Memory() int64 { return int64(l.Total) * connSize }
 
 // Parse reads "total=16384,address=512" over the defaults, which these are.
 func Parse(s string) (Limits, error) {
@@ -64,27 +91,38 @@ func Parse(s string) (Limits, error) {
 // http.Server.
 type Limiter struct {
 	limits Limits
-	exempt func(netip.Addr) bool
+	memory *budget.Budget
 	began  time.Time
+	Options
 
 	mu      sync.Mutex
 	open    map[*conn]struct{}                  // guarded by mu
 	from    map[netip.Prefix]map[*conn]struct{} // guarded by mu; without networks that have none
 	nothing time.Time                           // guarded by mu: when nothing was found to close
 
-	large            chan struct{} // with a value for each connection whose request has large headers
 	refusing         chan struct{} // with a value for each connection that is being told
 	refused, evicted atomic.Int64
 }
 
-// New returns a limiter. Addresses that are exempt have no limit of their own.
-func New(l Limits, exempt func(netip.Addr) bool) *Limiter {
+// Options are what a limiter needs beside limits and memory.
+type Options struct {
+	Exempt func(netip.Addr) bool // addresses that have no limit of their own
+	NewID  func() string         // makes the ids of requests that come to no handler
+	Log    *slog.Logger
+}
+
+// New returns a limiter of connections that take memory of the budget for HTTP/2 and for
+// large headers. A network is one holder of it. Addresses that are exempt have no limit of
+// their own, and each of their connections is a holder.
+func New(l Limits, memory *budget.Budget, o Options) *Limiter {
 	return &Limiter{
-		limits: l, exempt: exempt, began: time.Now(),
+		limits: l, memory: memory, began: time.Now(), Options: o,
 		open: map[*conn]struct{}{}, from: map[netip.Prefix]map[*conn]struct{}{}, refusing: make(chan struct{}, maxRefusing),
-		large: make(chan struct{}, maxLarge),
 	}
 }
+
+// Budget returns the budget of New.
+func (l *Limiter) Budget() *budget.Budget { return l.memory }
 
 // Open returns the number of connections.
 func (l *Limiter) Open() int64 {
@@ -115,6 +153,10 @@ func (a listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{Conn: inner, limiter: a.limiter, network: a.limiter.networkOf(inner.RemoteAddr())}
+		c.account = budget.Account{Budget: a.limiter.memory, Holder: c.network.String()}
+		if !c.network.IsValid() {
+			c.account.Holder = inner.RemoteAddr().String()
+		}
 		c.waiting.Store(a.limiter.now())
 		if a.limiter.admit(c) {
 			return c, nil
@@ -130,7 +172,7 @@ func (l *Limiter) networkOf(remote net.Addr) netip.Prefix {
 		return netip.Prefix{}
 	}
 	a := at.Addr().Unmap().WithZone("")
-	if l.exempt(a) {
+	if l.Exempt(a) {
 		return netip.Prefix{}
 	}
 	bits := 64
@@ -240,16 +282,21 @@ func (l *Limiter) refuse(c net.Conn) {
 	go func() {
 		defer func() { <-l.refusing }()
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(refuseTime))
-		if _, err := io.WriteString(c, refusal); err != nil {
-			return
-		}
-		// What the client has sent is read before the end, or it would not see the answer.
-		if w, ok := c.(interface{ CloseWrite() error }); ok {
-			_ = w.CloseWrite()
-		}
-		_, _ = io.Copy(io.Discard, c)
+		l.tell(c)
 	}()
+}
+
+// tell says that there are too many connections over a connection that is closed next.
+func (l *Limiter) tell(c net.Conn) {
+	_ = c.SetDeadline(time.Now().Add(refuseTime))
+	if _, err := c.Write(answer(l.NewID(), http.StatusServiceUnavailable, refusedBody, "Retry-After: 1\r\n")); err != nil {
+		return
+	}
+	// What the client has sent is read before the end, or it would not see the answer.
+	if w, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = w.CloseWrite()
+	}
+	_, _ = io.Copy(io.Discard, c)
 }
 
 // ConnState notes what a connection of the listener's does now. Others, such as
@@ -294,13 +341,38 @@ type conn struct {
 	waiting atomic.Int64 // since when it waits for its client to send, as of Limiter.now; 0: it does not
 	writing atomic.Int64 // since when it waits for its client to take a part of an answer; 0: it does not
 	streams streams      // of HTTP/2
-	head    atomic.Int64 // bytes that came of a request before it was handled
-	large   atomic.Bool  // they are more than headSize
-	closed  atomic.Bool
+	fresh   atomic.Bool  // nothing has been sent since net/http began to serve it
+	handled atomic.Bool  // the present request has come to its handler
+	http2   atomic.Bool
 	timed   atomic.Bool // reading has a deadline, of a connection that was taken over
+	refused bool        // there was no memory for its headers; of the goroutine that reads
+
+	mu      sync.Mutex
+	account budget.Account // guarded by mu
+	head    int64          // guarded by mu: bytes and lines that came of a request before it was handled
+	large   int64          // guarded by mu: what was taken for them
+	closed  bool           // guarded by mu: nothing is taken any more
+}
+
+// take takes n bytes of the budget and reports whether it may.
+func (c *conn) take(n int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && c.account.Take(n)
+}
+
+// settle gives back all that the connection has taken, which takes nothing any more.
+func (c *conn) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.account.Close()
 }
 
 func (c *conn) become(state http.ConnState) {
+	if state == http.StateNew { // again, of one that fastpath hands back
+		c.fresh.Store(true)
+	}
 	c.state.Store(int32(state))
 	c.timed.Store(false)
 	c.streams.ended.Store(0)
@@ -309,6 +381,7 @@ func (c *conn) become(state http.ConnState) {
 	}
 	switch state {
 	case http.StateNew, http.StateIdle:
+		c.handled.Store(false)
 		c.waiting.Store(c.limiter.now())
 	default:
 		c.waiting.Store(0)
@@ -340,39 +413,50 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 
 // endHead forgets the headers of the request before.
 func (c *conn) endHead() {
-	c.head.Store(0)
-	if c.large.Swap(false) {
-		<-c.limiter.large
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.head = 0
+	if c.large > 0 && !c.closed {
+		c.account.Give(c.large)
 	}
+	c.large = 0
 }
 
-// errLarge is for a connection that sends large headers while too many others do.
-var errLarge = errors.New("connlimit: too many requests with large headers")
-
-// readHead reads of a request that is not handled yet.
+// readHead reads of a request that is not handled yet. After it has refused one it reads
+// nothing: net/http reads again after an error.
 func (c *conn) readHead(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.head.Add(int64(n)) <= headSize || c.large.Load() {
-		return n, err
-	}
-	select {
-	case c.limiter.large <- struct{}{}:
-		c.large.Store(true)
-		if c.closed.Load() { // by another goroutine than the one that reads, as HTTP/2 does
-			c.endHead()
+	if !c.refused {
+		n, err := c.Conn.Read(b)
+		if c.chargeHead(b[:n]) {
+			return n, err
 		}
-		return n, err
-	default:
+		c.refused = true
 		c.limiter.refused.Add(1)
-		return 0, errLarge
+		c.limiter.tell(c.Conn)
 	}
+	// Net/http gives no answer of its own where reading from the network fails.
+	return 0, &net.OpError{Op: "read", Net: "tcp", Addr: c.RemoteAddr(), Err: errMemory}
+}
+
+// chargeHead takes memory for a part of headers and reports whether it may.
+func (c *conn) chargeHead(b []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.head += int64(len(b)) + lineSize*int64(bytes.Count(b, []byte{'\n'}))
+	for c.head > headSize+c.large && !c.closed {
+		if !c.account.Take(headStep) {
+			return false
+		}
+		c.large += headStep
+	}
+	return true
 }
 
 // Read reads what comes. A connection that was taken over and reads with a deadline
 // waits for a request; a stream reads nothing.
 func (c *conn) Read(b []byte) (int, error) {
 	switch state := http.ConnState(c.state.Load()); {
-	case state == http.StateNew || state == http.StateIdle:
+	case (state == http.StateNew || state == http.StateIdle) && !c.http2.Load():
 		return c.readHead(b)
 	case !c.timed.Load():
 		return c.Conn.Read(b)
@@ -383,9 +467,29 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write sends in parts, so that a client that takes a long answer is not slow.
+// errMemory is for a connection that there is no memory for.
+var errMemory = errors.New("connlimit: the budget of connections is used up")
+
+// Write sends in parts, so that a client that takes a long answer is not slow. What is
+// sent first is a status line of HTTP/1 or the settings of HTTP/2, a frame that begins
+// with a zero. What net/http answers itself, to a request that it cannot read, is sent in
+// the form of all errors.
 func (c *conn) Write(b []byte) (n int, err error) {
+	if c.fresh.Swap(false) && len(b) > 0 && b[0] == 0 && !c.http2.Load() {
+		if !c.take(http2Size) {
+			c.limiter.refused.Add(1)
+			return 0, errMemory
+		}
+		c.http2.Store(true)
+	}
 	defer c.writing.Store(0)
+	if !c.handled.Load() && !c.http2.Load() { // HTTP/2 may write the middle of an answer after its handler's end
+		if answer := c.limiter.malformed(b, c.RemoteAddr()); answer != nil {
+			c.writing.Store(c.limiter.now())
+			_, err := c.Conn.Write(answer)
+			return len(b), err
+		}
+	}
 	for {
 		part := b[n:min(len(b), n+writeSize)]
 		c.writing.Store(c.limiter.now())
@@ -401,8 +505,7 @@ func (c *conn) Close() error {
 	c.limiter.mu.Lock()
 	c.limiter.remove(c)
 	c.limiter.mu.Unlock()
-	c.closed.Store(true)
-	c.endHead()
+	c.settle()
 	return c.Conn.Close()
 }
 
@@ -421,7 +524,3 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	}
 	return nil, errors.ErrUnsupported
 }
-
-// ReadFrom sends what src has, as the connection itself does it best: the kernel
-// copies files.
-func (c *conn) ReadFrom(src io.Reader) (int64, error) { return io.Copy(c.Conn, src) }

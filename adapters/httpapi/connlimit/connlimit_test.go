@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"collab/adapters/httpapi/budget"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,7 +63,12 @@ type server struct {
 }
 
 func open(t *testing.T, total, address int) *server {
-	l := New(Limits{total, address}, func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") })
+	return within(t, total, address, 1<<30)
+}
+
+// within is open with so much memory for connections.
+func within(t *testing.T, total, address int, memory int64) *server {
+	l := New(Limits{total, address}, budget.New(memory), options(func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }))
 	s := &server{l, make(entrance), make(chan net.Conn, 1)}
 	t.Cleanup(func() { close(s.doors) })
 	go func() {
@@ -239,7 +246,7 @@ func TestARefusedConnectionIsToldSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(answer.Body)
-		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || err != nil || !strings.HasPrefix(string(body), `{"statusCode":503,`) || s.Refused() != 1 {
+		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || answer.Header.Get("X-Request-Id") != "made-1" || err != nil || !strings.HasPrefix(string(body), `{"statusCode":503,`) || s.Refused() != 1 {
 			t.Errorf("%s %v %s %v", answer.Status, answer.Header, body, err)
 		}
 		_ = first.Close()
@@ -250,35 +257,62 @@ func TestARefusedConnectionIsToldSo(t *testing.T) {
 	})
 }
 
-func TestRequestsWithLargeHeadersAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, 2*maxLarge, 2*maxLarge)
-		send := func(size int) (net.Conn, error) {
-			client, c := s.dial(t, "192.0.2.1")
-			go func() { _, _ = client.Write(make([]byte, size)) }()
-			_, err := io.CopyN(io.Discard, c, int64(size))
-			return c, err
-		}
-		var first net.Conn
-		for range maxLarge {
-			c, err := send(headSize + 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.ConnState(c, http.StateActive)
-			first = c
-		}
-		if c, err := send(headSize + 1); !errors.Is(err, errLarge) {
-			t.Errorf("one more: %v", err)
-		} else {
-			_ = c.Close()
-		}
-		if _, err := send(headSize); err != nil {
-			t.Errorf("a small one: %v", err)
-		}
-		s.ConnState(first, http.StateIdle)
-		if _, err := send(headSize + 1); err != nil {
-			t.Errorf("after one has ended: %v", err)
-		}
-	})
+// send sends the beginning of a request over a new connection from an address, and
+// returns the connection and what the client is told where there is no memory for it.
+func (s *server) send(t *testing.T, from, head string) (c net.Conn, told string) {
+	t.Helper()
+	client, c := s.dial(t, from)
+	if c == nil {
+		return nil, ""
+	}
+	go func() { _, _ = io.CopyN(io.Discard, c, int64(len(head))) }()
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(client).ReadString('\n')
+		answer <- line
+	}()
+	go func() { _, _ = io.WriteString(client, head) }()
+	time.Sleep(2 * refuseTime)
+	select {
+	case told = <-answer:
+	default:
+	}
+	return c, told
+}
+
+func TestHeadersTakeMemoryOfTheirNetwork(t *testing.T) {
+	for name, head := range map[string]string{"long ones": strings.Repeat("x", 64<<10), "many lines": strings.Repeat("a:\n", 200)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := within(t, 1000, 1000, 2<<20)
+				var all []net.Conn
+				told := ""
+				for told == "" && len(all) < 100 {
+					var c net.Conn
+					c, told = s.send(t, "192.0.2.1", head)
+					all = append(all, c)
+				}
+				if len(all) < 9 || !strings.Contains(told, " 503 ") || s.Refused() != 1 || s.Budget().Used() > 1<<20 {
+					t.Errorf("%d connections, told %q, %d refused, %d bytes", len(all), told, s.Refused(), s.Budget().Used())
+				}
+				if _, told := s.send(t, "192.0.2.2", head); told != "" {
+					t.Errorf("another network is told %s", told)
+				}
+				_ = all[len(all)-1].Close()
+				for _, c := range all {
+					s.ConnState(c, http.StateActive)
+					s.ConnState(c, http.StateIdle)
+				}
+				if _, told := s.send(t, "192.0.2.1", head); told != "" {
+					t.Errorf("after the requests have ended: %s", told)
+				}
+				for c := range s.Limiter.open {
+					_, _ = c.Close(), c.Close()
+				}
+				if used := s.Budget().Used(); used != 0 {
+					t.Errorf("%d bytes are still held", used)
+				}
+			})
+		})
+	}
 }

@@ -2,11 +2,14 @@ package connlimit
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"collab/adapters/httpapi/budget"
 )
 
 // streams are the requests of a connection of HTTP/2 that are being handled. Such a
@@ -46,25 +49,29 @@ func (l *Limiter) ConnContext(ctx context.Context, of net.Conn) context.Context 
 	return ctx
 }
 
-// Handler returns a handler that notes what requests of HTTP/2 wait for, and ends
-// those with large headers that are too many.
+// Handler returns a handler that notes which requests come to it and what those of HTTP/2
+// wait for, and refuses those that there is no memory for.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connKey{}).(*conn)
+		if ok {
+			c.handled.Store(true)
+		}
 		if !ok || r.ProtoMajor != 2 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		c.endHead() // from here on the stream's count
-		if headLength(r) > headSize {
-			select {
-			case l.large <- struct{}{}:
-				defer func() { <-l.large }()
-			default:
-				l.refused.Add(1)
-				panic(http.ErrAbortHandler)
-			}
+		memory := budget.Account{Budget: l.memory, Holder: c.account.Holder}
+		if !memory.Take(streamSize + weight(r)) {
+			l.refused.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Retry-After", "1")
+			w.Header().Set("X-Request-Id", l.NewID())
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, refusedBody)
+			return
 		}
+		defer memory.Close()
 		s := &stream{ResponseWriter: w, conn: c}
 		s.begin()
 		defer s.end()
@@ -72,15 +79,15 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// headLength is about how many bytes the headers of a request have.
-func headLength(r *http.Request) int {
+// weight is the memory that the headers of a request take, in bytes.
+func weight(r *http.Request) int64 {
 	n := len(r.RequestURI)
 	for name, values := range r.Header {
 		for _, v := range values {
-			n += len(name) + len(v)
+			n += len(name) + len(v) + lineSize
 		}
 	}
-	return n
+	return int64(n)
 }
 
 // stream is a request of HTTP/2 that is being handled, and its answer.

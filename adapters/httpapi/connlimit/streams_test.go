@@ -1,9 +1,11 @@
 package connlimit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -11,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"collab/adapters/httpapi/budget"
 )
 
 // serve serves a handler behind a limiter, and returns a client of one protocol that
@@ -20,7 +24,7 @@ func serve(t *testing.T, l *Limiter, version int, h http.HandlerFunc) (doors ent
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(version == 1)
 	protocols.SetUnencryptedHTTP2(version == 2)
-	server := &http.Server{Handler: l.Handler(h), ConnState: l.ConnState, ConnContext: l.ConnContext, Protocols: protocols}
+	server := &http.Server{HTTP2: HTTP2(), Handler: l.Handler(h), ConnState: l.ConnState, ConnContext: l.ConnContext, Protocols: protocols}
 	go func() { _ = server.Serve(l.Listener(doors)) }()
 	transport := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return knock(doors), nil
@@ -42,10 +46,10 @@ func knock(doors entrance) net.Conn {
 
 func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
 	for _, version := range []int{1, 2} {
-		for path, want := range map[string]int64{"/body": 1, "/answer": 1, "/work": 0} {
+		for path, want := range map[string]int64{"/body": 1, "/answer": 1, "/copy": 1, "/work": 0} {
 			t.Run(fmt.Sprintf("HTTP %d%s", version, path), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					l := New(Limits{1, 9}, func(netip.Addr) bool { return false })
+					l := New(Limits{1, 9}, budget.New(1<<30), options(func(netip.Addr) bool { return false }))
 					doors, client := serve(t, l, version, func(w http.ResponseWriter, r *http.Request) {
 						switch r.URL.Path {
 						case "/body":
@@ -53,6 +57,9 @@ func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
 							_, _ = io.ReadAll(r.Body)
 						case "/answer":
 							_, _ = w.Write(make([]byte, 8<<20))
+						case "/copy":
+							w.Header().Set("Content-Length", "8388608")
+							_, _ = io.Copy(w, bytes.NewReader(make([]byte, 8<<20)))
 						case "/work":
 							<-r.Context().Done()
 						}
@@ -92,7 +99,7 @@ func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
 func TestAClientThatTakesALongAnswerIsNotSlow(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			l := New(Limits{1, 9}, func(netip.Addr) bool { return false })
+			l := New(Limits{1, 9}, budget.New(1<<30), options(func(netip.Addr) bool { return false }))
 			doors, client := serve(t, l, version, func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 64<<20))
 			})
@@ -117,38 +124,86 @@ func TestAClientThatTakesALongAnswerIsNotSlow(t *testing.T) {
 	}
 }
 
-func TestRequestsOfHTTP2WithLargeHeadersAreBounded(t *testing.T) {
+func TestRequestsOfHTTP2TakeMemoryWithTheirHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(Limits{2 * maxLarge, 2 * maxLarge}, func(netip.Addr) bool { return false })
+		const size = 60 << 10
+		memory := budget.New(2 * (http2Size + 10*(streamSize+size)))
+		l := New(Limits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
 		goOn := make(chan struct{})
 		_, client := serve(t, l, 2, func(http.ResponseWriter, *http.Request) { <-goOn })
-		send := func(size int) error {
+		send := func() (*http.Response, error) {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", nil)
-			r.Header.Set("X-Large", strings.Repeat("x", size))
-			answer, err := client.Do(r)
-			if err == nil {
-				_ = answer.Body.Close()
-			}
-			return err
+			r.Header.Set("X-Large", strings.Repeat("x", size-1000))
+			return client.Do(r)
 		}
-		results := make(chan error, maxLarge+1)
-		for range maxLarge {
-			go func() { results <- send(headSize) }()
+		answers := make(chan *http.Response, 10)
+		for range 10 {
+			go func() {
+				answer, err := send()
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- answer
+			}()
 		}
 		synctest.Wait()
-		if err := send(headSize); err == nil || l.Refused() != 1 {
-			t.Errorf("one more: %v, %d refused", err, l.Refused())
+		one, err := send()
+		if err != nil || one.StatusCode != http.StatusServiceUnavailable || one.Header.Get("Retry-After") == "" || one.Header.Get("X-Request-Id") != "made-1" || l.Refused() != 1 {
+			t.Errorf("one more is answered %v, %v, %d refused", one, err, l.Refused())
 		}
-		go func() { results <- send(headSize / 2) }()
-		synctest.Wait()
 		close(goOn)
-		for range maxLarge + 1 {
-			if err := <-results; err != nil {
-				t.Error(err)
+		for range 10 {
+			if answer := <-answers; answer.StatusCode != http.StatusOK {
+				t.Error(answer.Status)
 			}
 		}
-		if err := send(headSize); err != nil {
-			t.Errorf("after all have ended: %v", err)
+		if used := memory.Used(); used != http2Size {
+			t.Errorf("%d bytes are held between requests", used)
+		}
+		if one, err := send(); err != nil || one.StatusCode != http.StatusOK {
+			t.Errorf("after all have ended: %v, %v", one, err)
+		}
+	})
+}
+
+func TestAConnectionOfHTTP2TakesItsMemoryBeforeItsFirstRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := budget.New(3 * (http2Size))
+		l := New(Limits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
+		doors, _ := serve(t, l, 2, nil)
+		begin := func() (open bool) {
+			c := knock(doors)
+			go func() { _, _ = io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") }()
+			_, err := io.ReadFull(c, make([]byte, 9))
+			t.Cleanup(func() { _ = c.Close() })
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+			return err == nil
+		}
+		if !begin() || memory.Used() != http2Size {
+			t.Errorf("the first holds %d bytes", memory.Used())
+		}
+		if begin() || l.Refused() != 1 {
+			t.Errorf("another one of the same address stays, %d refused", l.Refused())
+		}
+	})
+}
+
+func TestARequestThatIsRefusedBeforeItIsReadIsAnsweredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		o := options(func(netip.Addr) bool { return false })
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		l := New(Limits{9, 9}, budget.New(headStep), o)
+		doors, _ := serve(t, l, 1, nil)
+		c := knock(doors)
+		go func() {
+			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n")
+			_, _ = io.WriteString(c, strings.Repeat("x: y\r\n", 500))
+		}()
+		answer, _ := io.ReadAll(c)
+		synctest.Wait()
+		if strings.Count(string(answer), "HTTP/1.1 ") != 1 || !strings.Contains(string(answer), refusedBody) || l.Refused() != 1 || log.Len() > 0 {
+			t.Errorf("%q, %d refused, the log is %s", answer, l.Refused(), &log)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package integration
+package limits
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func TestCallersWithoutATokenTakeBoundedMemory(t *testing.T) {
 		budget = 64 << 20
 	)
 	rows := routeTable(t)
-	s := collabd.Start(t, "COLLAB_ADMIN_SECRET="+adminSecret)
+	s := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
 	u := s.SignIn(t, "ada@example.com", "Flooded", "owner")
 	before := anonymous(t, s.PID(), "VmRSS")
 	body := make([]byte, size-1) // the last byte never comes

@@ -1,4 +1,4 @@
-package integration
+package limits
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"collab/adapters/stripepay"
 	"collab/domain/connector"
 	"collab/test/collabd"
+	"collab/test/soak"
 )
 
 const (
@@ -115,7 +116,7 @@ func (w *largest) lists(path string) []request {
 func operating(all ...request) []request {
 	for i := range all {
 		all[i].as = collabd.Client{}
-		all[i].headers = append(all[i].headers, "X-Admin-Secret: "+adminSecret)
+		all[i].headers = append(all[i].headers, "X-Admin-Secret: "+collabd.AdminSecret)
 	}
 	return all
 }
@@ -207,7 +208,7 @@ func (w *largest) identityEvents() (all []request) {
 		body = shortened(body)
 		w.keys++
 		id, now := fmt.Sprint("msg_", w.keys), time.Now()
-		signature, err := standardwebhooks.Sign(webhookSecret, id, now, body)
+		signature, err := standardwebhooks.Sign(collabd.WebhookSecret, id, now, body)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -221,7 +222,7 @@ func (w *largest) paymentEvents() (all []request) {
 	event := fields{"id": "evt_1", "object": "event", "type": "customer.created", "created": time.Now().Unix(), "data": fields{"object": fields{"id": "cus_1"}}}
 	for _, body := range [][]byte{many(event), deep(event)} {
 		body = shortened(body)
-		all = append(all, request{path: "/billing/webhook", body: body, headers: []string{"Content-Type: application/json", "Stripe-Signature: " + stripepay.Sign(paymentSecret, time.Now(), body)}})
+		all = append(all, request{path: "/billing/webhook", body: body, headers: []string{"Content-Type: application/json", "Stripe-Signature: " + stripepay.Sign(collabd.PaymentSecret, time.Now(), body)}})
 	}
 	return all
 }
@@ -264,7 +265,7 @@ var requests = map[string]func(w *largest) []request{
 	"DELETE /api/v1/org/members/{userId}": func(w *largest) []request { return w.get("/org/members/" + w.carl.User) },
 	"GET /api/v1/org/invites":             func(w *largest) []request { return w.lists("/org/invites") },
 	"POST /api/v1/org/invite": func(w *largest) []request {
-		return w.write("/org/invite", 201, fields{"email": "erin@example.com", "role": "MEMBER"}, fields{"email": "finn@example.com", "role": "MEMBER"})
+		return w.write("/org/invite", 409, fields{"email": "erin@example.com", "role": "MEMBER"}, fields{"email": "finn@example.com", "role": "MEMBER"})
 	},
 	"POST /api/v1/org/invite/{id}/resend": func(w *largest) []request { return w.write("/org/invite/"+w.invitation+"/resend", 200, nil) },
 	"DELETE /api/v1/org/invite/{id}":      func(w *largest) []request { return w.get("/org/invite/" + w.invitation) },
@@ -412,7 +413,15 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/mcp-oauth/client-metadata.json": func(w *largest) []request { return anybody("/mcp-oauth/client-metadata.json") },
 
 	"GET /api/v1/updates/check": func(w *largest) []request {
-		return anybody("/updates/check?version=0.0.1&platform=darwin&arch=arm64&clientId=" + strings.Repeat("c", 200))
+		var all []request // each target's answer is kept
+		for _, platform := range []string{"darwin", "win32", "linux"} {
+			for _, arch := range []string{"x64", "arm64", "universal"} {
+				for _, channel := range []string{"stable", "beta", "canary"} {
+					all = append(all, anybody("/updates/check?version=0.0.1&platform="+platform+"&arch="+arch+"&channel="+channel+"&clientId="+strings.Repeat("c", 200))...)
+				}
+			}
+		}
+		return all
 	},
 	"POST /api/v1/updates": func(w *largest) []request {
 		release := func(version string) fields {
@@ -446,6 +455,8 @@ var requests = map[string]func(w *largest) []request{
 	},
 
 	"GET /api/v1/openapi.json":   func(w *largest) []request { return anybody("/openapi.json") },
+	"GET /":                      func(w *largest) []request { return []request{{path: "//", headers: []string{"Accept: text/html"}}} },
+	"GET /favicon.ico":           func(w *largest) []request { return anybody("//favicon.ico") },
 	"GET /docs":                  func(w *largest) []request { return anybody("//docs") },
 	"GET /docs/{file}":           func(w *largest) []request { return anybody("//docs/" + w.script) },
 	"GET /healthz":               func(w *largest) []request { return anybody("//healthz") },
@@ -574,12 +585,24 @@ func TestEveryRequestTakesBoundedMemory(t *testing.T) {
 	if missing, stale := differences(rows, requests); len(missing)+len(stale) > 0 {
 		t.Fatalf("rows without requests: %q; requests without a row: %q", missing, stale)
 	}
-	w := fill(t)
+	onEach(t, func(t *testing.T, d *database) { fill(t, d).sweep(rows) },
+		"COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS="+collabd.PaymentSecret)
+}
+
+// sweep measures requests to each row.
+func (w *largest) sweep(rows []string) {
+	if w.idle > maxGrowth {
+		w.Errorf("an idle server takes %d MiB", w.idle>>20)
+	}
 	for _, row := range rows {
-		t.Run(strings.ReplaceAll(row, "/", ":"), func(t *testing.T) {
+		w.Run(strings.ReplaceAll(row, "/", ":"), func(t *testing.T) {
 			method, _, _ := strings.Cut(row, " ")
 			var most cost
-			for n := range requests[row](w) {
+			all := len(requests[row](w))
+			if !soak.Full() {
+				all = min(all, 1)
+			}
+			for n := range all {
 				// Made anew for each attempt, as a body is read once.
 				c := w.measure(t, method, requests[row](w)[n])
 				for i := 1; i < attempts && !c.within(); i++ {

@@ -1,22 +1,19 @@
-package integration
+package limits
 
 import (
 	"bufio"
-	"bytes"
 	"database/sql"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"collab/adapters/standardwebhooks"
 	"collab/test/collabd"
 )
 
@@ -138,7 +135,6 @@ type withdrawal struct {
 // withdrawn is the organisation of one withdrawal.
 type withdrawn struct {
 	server         *collabd.Server
-	db             *sql.DB
 	ada, ben       collabd.Client // who is tried, and an owner
 	again          collabd.Client // ada in another session
 	provider, team string         // the organisation's id at the identity provider, and the private team
@@ -157,16 +153,9 @@ var withdrawals = []withdrawal{
 		w.ben.Must(t, 200, "DELETE", "/teams/"+w.team+"/members/"+w.ada.User, nil, nil)
 	}},
 	{"closure", "owner", func(string, act) bool { return true }, func(t *testing.T, w *withdrawn) {
-		now := time.Now()
-		body := fmt.Appendf(nil, `{"object":"event","type":"organization.deleted","timestamp":%d,"data":{"object":"organization","id":%q,"deleted":true}}`, now.UnixMilli(), w.provider)
-		signature, err := standardwebhooks.Sign(webhookSecret, "msg_closed", now, body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := send(t, collabd.Client{Base: w.server.URL}, "POST", "/auth/webhook", int64(len(body)), bytes.NewReader(body),
-			"Content-Type: application/json", "svix-id: msg_closed", fmt.Sprint("svix-timestamp: ", now.Unix()), "svix-signature: "+signature)
-		if a.StatusCode != 200 {
-			t.Fatalf("the webhook is answered with %d", a.StatusCode)
+		body := fmt.Sprintf(`{"object":"event","type":"organization.deleted","timestamp":%d,"data":{"object":"organization","id":%q,"deleted":true}}`, time.Now().UnixMilli(), w.provider)
+		if status, answer, err := w.server.Deliver("msg_closed", body); err != nil || status != 200 {
+			t.Fatalf("the webhook is answered with %d %s, %v", status, answer, err)
 		}
 	}},
 	{"session", "owner", func(string, act) bool { return true }, func(t *testing.T, w *withdrawn) {
@@ -276,8 +265,8 @@ func refused(status int, body string) bool {
 // of contents that were refused, which are collected later.
 var notActs = []string{"sessions", "replays", "blob_names"}
 
-// records returns what all other tables have.
-func records(t *testing.T, db *sql.DB) map[string][]string {
+// records returns what all other tables have; the query returns their names.
+func records(t *testing.T, db *sql.DB, tables string) map[string][]string {
 	t.Helper()
 	read := func(query string) (all []string) {
 		rows, err := db.QueryContext(t.Context(), query)
@@ -306,7 +295,7 @@ func records(t *testing.T, db *sql.DB) map[string][]string {
 		return all
 	}
 	found := map[string][]string{}
-	for _, table := range read("SELECT name FROM sqlite_master WHERE type = 'table'") {
+	for _, table := range read(tables) {
 		if !slices.Contains(notActs, table) {
 			found[table] = read("SELECT * FROM " + table)
 		}
@@ -345,20 +334,17 @@ func TestRightsAreThoseOfTheActOnEveryRow(t *testing.T) {
 			t.Errorf("%s is no row", row)
 		}
 	}
-	s := collabd.Start(t, "COLLAB_ADMIN_SECRET="+adminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+webhookSecret)
-	db, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	for n, way := range withdrawals {
-		t.Run(way.name, func(t *testing.T) { way.try(t, s, db, guards, n) })
-	}
+	onEach(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		for n, way := range withdrawals {
+			t.Run(way.name, func(t *testing.T) { way.try(t, d, db, guards, n) })
+		}
+	}, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret)
 }
 
-func (way withdrawal) try(t *testing.T, s *collabd.Server, db *sql.DB, guards map[string]string, n int) {
-	name := "Sweep " + way.name
-	w := &withdrawn{server: s, db: db, ben: s.SignIn(t, "ben@example.com", name, "owner"), ada: s.SignIn(t, "ada@example.com", name, way.role), again: s.SignIn(t, "ada@example.com", name, way.role)}
+func (way withdrawal) try(t *testing.T, d *database, db *sql.DB, guards map[string]string, n int) {
+	s, name := d.server, "Sweep "+way.name
+	w := &withdrawn{server: s, ben: s.SignIn(t, "ben@example.com", name, "owner"), ada: s.SignIn(t, "ada@example.com", name, way.role), again: s.SignIn(t, "ada@example.com", name, way.role)}
 	carl := s.SignIn(t, "carl@example.com", name, "member")
 	made := func(path string, body map[string]any) string {
 		t.Helper()
@@ -366,10 +352,10 @@ func (way withdrawal) try(t *testing.T, s *collabd.Server, db *sql.DB, guards ma
 		w.ben.Must(t, 201, "POST", path, body, &r)
 		return r.ID
 	}
-	if err := db.QueryRowContext(t.Context(), "SELECT provider_id FROM organisations WHERE id = ?", w.ada.Org).Scan(&w.provider); err != nil {
+	if err := db.QueryRowContext(t.Context(), "SELECT provider_id FROM organisations WHERE id = '"+w.ada.Org+"'").Scan(&w.provider); err != nil {
 		t.Fatal(err)
 	}
-	grant(t, w.ben, "PREMIUM") // which may invite
+	w.ben.Grant(t, "PREMIUM") // which may invite
 	// The first team is the one that everybody is in; ada's act to seed is not the first.
 	w.ben.Must(t, 200, "POST", "/auth/seed-onboarding", nil, nil)
 	var teams []struct{ ID string }
@@ -385,7 +371,7 @@ func (way withdrawal) try(t *testing.T, s *collabd.Server, db *sql.DB, guards ma
 		"$connector", made("/connectors", map[string]any{"providerId": "brave-search"}),
 		"$invitation", made("/org/invite", map[string]any{"email": "dora@example.com", "role": "MEMBER"}),
 		"$release", made("/updates", map[string]any{"version": fmt.Sprintf("1.0.%d", n), "platform": "LINUX", "arch": "X64", "downloadUrl": "https://example.com/a.zip"}))
-	grant(t, w.ben, "FREE") // whose trial may begin
+	w.ben.Grant(t, "FREE") // whose trial may begin
 	w.ada.Must(t, 200, "GET", "/auth/me", nil, nil)
 
 	var all []pending
@@ -408,7 +394,7 @@ func (way withdrawal) try(t *testing.T, s *collabd.Server, db *sql.DB, guards ma
 		waiting++
 	}
 	way.change(t, w)
-	before := records(t, db)
+	before := records(t, db, d.tables)
 	var ends sync.WaitGroup
 	for _, h := range all {
 		conn := dial(t, s)
@@ -426,7 +412,7 @@ func (way withdrawal) try(t *testing.T, s *collabd.Server, db *sql.DB, guards ma
 		})
 	}
 	ends.Wait()
-	after := records(t, db)
+	after := records(t, db, d.tables)
 	for table, rows := range after {
 		for _, row := range rows {
 			if !slices.Contains(before[table], row) {

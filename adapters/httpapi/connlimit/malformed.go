@@ -1,0 +1,52 @@
+package connlimit
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// malformed returns the answer to a request that net/http cannot read, in the form of
+// all errors, for the one that net/http gives. It returns nil where b is no answer of
+// HTTP/1.
+func (l *Limiter) malformed(b []byte, from net.Addr) []byte {
+	version, line, found := bytes.Cut(b, []byte(" "))
+	if !found || len(line) < 3 || string(version) != "HTTP/1.1" && string(version) != "HTTP/1.0" {
+		return nil
+	}
+	status, err := strconv.Atoi(string(line[:3]))
+	if err != nil {
+		return nil
+	}
+	message := "The request line or a header of the request is malformed"
+	switch status {
+	case http.StatusExpectationFailed:
+		message = "Expect can only be 100-continue"
+	case http.StatusRequestHeaderFieldsTooLarge:
+		message = "The headers of the request are longer than 64 KiB"
+	case http.StatusNotImplemented:
+		message = "Transfer-Encoding can only be chunked"
+	default:
+		line, _, _ = bytes.Cut(line, []byte("\r\n"))
+		if _, reason, found := strings.Cut(string(line), ": "); found {
+			message += ": " + reason
+		}
+	}
+	id := l.NewID()
+	l.Log.Info("malformed request", slog.Int("status", status), slog.String("request", id), slog.String("address", from.String()))
+	name := http.StatusText(status)
+	// %q is a string of JSON here: what net/http says is plain ASCII.
+	body := fmt.Sprintf("{\"statusCode\":%d,\"message\":%q,\"error\":%q}\n", status, message, name)
+	return answer(id, status, body, "")
+}
+
+// answer returns an answer of HTTP/1.1 that ends its connection, with more headers, each
+// of which is a line with its end.
+func answer(id string, status int, body, more string) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nConnection: close\r\n%sContent-Type: application/json\r\nCache-Control: private, no-cache\r\n"+
+		"X-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), more, id, len(body), body)
+}

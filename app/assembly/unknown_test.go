@@ -1,0 +1,25 @@
+package assembly
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestVariablesThatThereAreNotAreNamedWithTheNearest(t *testing.T) {
+	environ := []string{"COLLAB_LISTN=1", "COLLAB_DATABSE_URL=x", "COLLAB_LOG_LEVEL=info", "COLLAB_SKIP_NODE=1", "COLLAB_TEST_POSTGRES_URL=x", "PATH=/bin", "COLLABD=1"}
+	c, err := ReadConfig(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []unknown{{"COLLAB_DATABSE_URL", "COLLAB_DATABASE_URL"}, {"COLLAB_LISTN", "COLLAB_LISTEN"}}; !slices.Equal(c.unknown, want) {
+		t.Errorf("unknown are %v", c.unknown)
+	}
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"LISTN", "LISTEN", 1}, {"ab", "ba", 2}} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("%q is %d from %q, want %d", c.a, got, c.b, c.want)
+		}
+	}
+}

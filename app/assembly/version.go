@@ -1,0 +1,51 @@
+package assembly
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// number is the version of this tree, which CHANGELOG.md begins with.
+const number = "0.1.0"
+
+// built is another version, which the linker sets.
+var built string
+
+// Version returns the version of the server.
+func Version() string {
+	if built != "" {
+		return built
+	}
+	return number
+}
+
+// Build returns the version with the commit and its date, where the binary was built
+// in a repository, and with the release of Go and the platform.
+func Build() string {
+	info, _ := debug.ReadBuildInfo()
+	return buildOf(Version(), info)
+}
+
+// buildOf is Build with what the binary says of itself, which may be nil.
+func buildOf(version string, info *debug.BuildInfo) string {
+	about := []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	if info != nil {
+		of := map[string]string{}
+		for _, s := range info.Settings {
+			of[s.Key] = s.Value
+		}
+		if revision := of["vcs.revision"]; revision != "" {
+			commit := "commit " + revision[:min(12, len(revision))]
+			if day, _, found := strings.Cut(of["vcs.time"], "T"); found {
+				commit += " of " + day
+			}
+			if of["vcs.modified"] == "true" {
+				commit += " with changes"
+			}
+			about = append([]string{commit}, about...)
+		}
+	}
+	return fmt.Sprintf("%s (%s)", version, strings.Join(about, ", "))
+}

@@ -1,0 +1,236 @@
+package limits
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"collab/test/collabd"
+)
+
+// dial opens a connection to the server, which ends with the test.
+func dial(t testing.TB, s *collabd.Server) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", "127.0.0.1"+strings.TrimPrefix(s.URL, "http://localhost"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// sendUnfinished sends headers and the beginning of a body over a connection of its
+// own, beside the other goroutines of an attack, and calls done with the answer, nil
+// where none came within the time. Its body has been read.
+func sendUnfinished(t *testing.T, s *collabd.Server, attack *sync.WaitGroup, head string, body []byte, within time.Duration, done func(*http.Response)) {
+	conn := dial(t, s)
+	attack.Go(func() {
+		_ = conn.SetDeadline(time.Now().Add(within))
+		// An answer may come before the server has read the body.
+		attack.Go(func() { _, _ = conn.Write(append([]byte(head), body...)) })
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			done(nil)
+			return
+		}
+		defer answer.Body.Close()
+		_, _ = io.Copy(io.Discard, answer.Body)
+		done(answer)
+	})
+}
+
+// manyConnections are those of one attack.
+const manyConnections = 3000
+
+// flooded attacks a server while a member reads and writes. It reports how far the
+// process's memory grew and how long the slowest request of the member took, and fails
+// where that is more than a bound.
+func flooded(t *testing.T, s *collabd.Server, bound int64, attack func()) {
+	t.Helper()
+	u := s.SignIn(t, "ada@example.com", "Flooded", "owner")
+	u.Grant(t, "PREMIUM")
+	before := anonymous(t, s.PID(), "VmRSS")
+	over := make(chan struct{})
+	var member sync.WaitGroup
+	var slowest time.Duration
+	member.Go(func() {
+		for {
+			began := time.Now()
+			if status, body, err := u.Do("POST", "/tasks", map[string]any{"title": "meanwhile"}); err != nil || status != http.StatusCreated {
+				t.Errorf("a member's request is answered %d %s, %v", status, body, err)
+			}
+			slowest = max(slowest, time.Since(began))
+			select {
+			case <-over:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+	attack()
+	close(over)
+	member.Wait()
+	grown := anonymous(t, s.PID(), "VmHWM") - before
+	t.Logf("the peak is %.1f MiB above idle; the slowest request of a member took %s", float64(grown)/(1<<20), slowest)
+	if grown > bound && !collabd.Race {
+		t.Errorf("the server's memory grew by %d bytes, more than %d", grown, bound)
+	}
+}
+
+func TestWebhookBodiesTakeBoundedMemory(t *testing.T) {
+	const (
+		promised = 512 << 10
+		sent     = 500 << 10
+		budget   = 64 << 20
+	)
+	s := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
+	var refused, waiting atomic.Int64
+	flooded(t, s, 2*budget+growth+manyConnections*(32<<10), func() {
+		var attack sync.WaitGroup
+		head := fmt.Sprintf("POST /api/v1/auth/webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", promised)
+		body := make([]byte, sent)
+		for range manyConnections {
+			sendUnfinished(t, s, &attack, head, body, 5*time.Second, func(answer *http.Response) {
+				if answer == nil {
+					waiting.Add(1)
+					return
+				}
+				if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+					t.Errorf("refused with %s, Retry-After %q", answer.Status, answer.Header.Get("Retry-After"))
+				}
+				refused.Add(1)
+			})
+		}
+		attack.Wait()
+	})
+	t.Logf("%d connections: %d refused, %d not answered", manyConnections, refused.Load(), waiting.Load())
+	if refused.Load() < manyConnections/2 {
+		t.Errorf("%d of %d were refused", refused.Load(), manyConnections)
+	}
+}
+
+func TestUnfinishedHeadersTakeBoundedMemory(t *testing.T) {
+	var lines strings.Builder
+	for i := 0; lines.Len() < 60<<10; i++ {
+		fmt.Fprintf(&lines, "%x:\n", i)
+	}
+	for name, begin := range map[string]string{
+		"a few":             "GET / HTTP/1.1\r\nHost: x\r\n",
+		"many lines":        "GET / HTTP/1.1\r\nHost: x\r\n" + lines.String(),
+		"many short lines":  "GET / HTTP/1.1\r\nHost: x\r\n" + lines.String()[:7<<10],
+		"a block of HTTP/2": unfinishedBlock(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			const budget = 200 << 20
+			s := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, fmt.Sprint("COLLAB_CONNECTIONS=total=", manyConnections+100), fmt.Sprintf("COLLAB_BUDGETS=connections=%dMiB", budget>>20))
+			flooded(t, s, 2*budget+growth, func() {
+				var sending sync.WaitGroup
+				for range manyConnections {
+					conn := dial(t, s)
+					_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
+					sending.Go(func() {
+						if _, err := io.WriteString(conn, begin); err == nil {
+							_, _ = io.Copy(io.Discard, conn) // until the deadline, or until it is closed
+						}
+					})
+				}
+				sending.Wait()
+			})
+		})
+	}
+}
+
+// unfinishedBlock is the beginning of a connection of HTTP/2 with as many headers as a
+// request may have, without the end of their block.
+func unfinishedBlock() string {
+	frame := func(kind, flags byte, stream uint32, content []byte) []byte {
+		head := []byte{byte(len(content) >> 16), byte(len(content) >> 8), byte(len(content)), kind, flags}
+		return append(binary.BigEndian.AppendUint32(head, stream), content...)
+	}
+	var block []byte
+	for i := range 1900 {
+		name := fmt.Sprintf("%x", i)
+		block = append(append(block, 0, byte(len(name))), name...) // a literal that is not indexed
+		block = append(block, 0)
+	}
+	begin := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(4, 0, 0, nil)...)
+	return string(append(begin, frame(1, 0, 1, block)...))
+}
+
+func TestSlowConnectionsMakeRoomForOthers(t *testing.T) {
+	const connections = 60
+	s := collabd.Start(t, "COLLAB_CONNECTIONS=total=40,address=20")
+	var closed atomic.Int64
+	var attack sync.WaitGroup
+	for range connections {
+		conn := dial(t, s)
+		_, _ = io.WriteString(conn, "POST /api/v1/auth/webhook HTTP/1.1\r\nHost: x\r\n") // its headers never end
+		attack.Go(func() {
+			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+			if _, err := io.Copy(io.Discard, conn); err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+				closed.Add(1)
+			}
+		})
+	}
+	began, status := time.Now(), 0
+	for status != http.StatusOK && time.Since(began) < 10*time.Second {
+		status = knock(t, s)
+	}
+	t.Logf("answered %d after %s", status, time.Since(began))
+	if status != http.StatusOK {
+		t.Error("nobody else gets an answer")
+	}
+	attack.Wait()
+	if n := closed.Load(); n <= connections-40 || n == connections {
+		t.Errorf("%d of %d slow connections were closed", n, connections)
+	}
+}
+
+// knock asks over a connection of its own whether the server lives, and returns the
+// status; 0 where it was closed instead.
+func knock(t *testing.T, s *collabd.Server) int {
+	conn := dial(t, s)
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") == "" {
+		t.Error("refused without Retry-After")
+	}
+	return answer.StatusCode
+}
+
+func TestAnAddressHasItsShareOfConnections(t *testing.T) {
+	const address = 20
+	s := collabd.Start(t, fmt.Sprintf("COLLAB_CONNECTIONS=address=%d", address), "COLLAB_TRUSTED_PROXIES=192.0.2.1")
+	for i := range address + 1 {
+		conn := dial(t, s)
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(conn, "POST /api/v1/auth/webhook HTTP/1.1\r\nHost: x\r\n")
+		if i < address {
+			continue
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+			t.Errorf("one more is answered %s, %v", answer.Status, answer.Header)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package limits
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"collab/test/collabd"
+)
+
+func TestRequestsThatNoHandlerSeesAreErrorsLikeAllOthers(t *testing.T) {
+	s := collabd.Start(t)
+	for request, status := range map[string]int{
+		"GET /api/v1/tasks/%/history HTTP/1.1\r\nHost: x\r\n\r\n":                                        http.StatusBadRequest,
+		"GET /api/v1/tasks/%zz HTTP/1.1\r\nHost: x\r\n\r\n":                                              http.StatusBadRequest,
+		"OPTIONS * HTTP/1.1\r\nHost: localhost:8080\r\n\r\n":                                             http.StatusNotFound,
+		"GET /api/v1/tasks HTTP/1.0\r\nHost: x\r\nExpect: more\r\n\r\n":                                  http.StatusExpectationFailed,
+		"GET /api/v1/tasks HTTP/1.1\r\nHost: x\r\nCookie: " + strings.Repeat("x", 68<<10+1) + "\r\n\r\n": http.StatusRequestHeaderFieldsTooLarge,
+	} {
+		t.Run(request[:30], func(t *testing.T) {
+			conn := dial(t, s)
+			if _, err := fmt.Fprint(conn, request); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			var body struct {
+				StatusCode     int
+				Message, Error string
+			}
+			if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
+				t.Fatal(err)
+			}
+			if answer.StatusCode != status || body.StatusCode != status || body.Message == "" || body.Error != http.StatusText(status) || answer.Header.Get("X-Request-Id") == "" {
+				t.Errorf("%s, %v, %+v", answer.Status, answer.Header, body)
+			}
+		})
+	}
+}
