@@ -126,7 +126,7 @@ var specified = []group{
 		PATCH /updates/:id
 		GET /updates/releases`},
 
-	// What docs/decisions.md adds to the specification.
+	// What docs/decisions/ adds to the specification.
 	{"operator", true, `
 		GET /admin/organisations
 		GET /admin/organisations/:id

@@ -64,16 +64,16 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// documents are the README and what is in docs, named from the root.
-func documents(t *testing.T) []string {
+// documents returns the Markdown files at the root and those in docs, named from
+// the root.
+func documents(t *testing.T) (all []string) {
 	t.Helper()
-	all := []string{"README.md"}
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range pages {
-		all = append(all, "docs/"+filepath.Base(p))
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		pages, err := fs.Glob(os.DirFS(root), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pages...)
 	}
 	return all
 }
