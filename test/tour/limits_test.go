@@ -20,7 +20,7 @@ import (
 	"collab/domain/workspace"
 )
 
-func TestTheReadmeSaysTheLimits(t *testing.T) {
+func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 	const day = 24 * time.Hour
 	want := map[string][]int64{
 		"Names and titles":                                {check.MaxName},
@@ -39,10 +39,10 @@ func TestTheReadmeSaysTheLimits(t *testing.T) {
 		"Workspaces of an organisation":                   {workspace.MaxWorkspaces},
 		"Members of a team":                               {team.MaxMembers},
 		"Pending invitations of an organisation":          {invitation.MaxPending},
-		"Sending an invitation again":                     {int64(invitation.Resends.Burst), int64(invitation.Resends.Every / time.Minute)},
-		"Letters with invitations of an organisation":     {int64(invitation.Letters.Burst)},
+		"Resending an invitation":                         {int64(invitation.Resends.Burst), int64(invitation.Resends.Every / time.Minute)},
+		"Invitation e-mails of an organisation":           {int64(invitation.Letters.Burst)},
 		"Message of a chat, and each text of its history": {chat.MaxMessage},
-		"Tokens of a member on a day (UTC)": {
+		"Tokens of a member per day (UTC)": {
 			plan.Free.Limits().DailyTokens, plan.Standard.Limits().DailyTokens, plan.Enterprise.Limits().DailyTokens,
 		},
 		"Service token": {int64(session.Lifetime / day), int64(session.Grace / day)},
@@ -50,7 +50,7 @@ func TestTheReadmeSaysTheLimits(t *testing.T) {
 		"Trial":         {int64(plan.TrialLength / day)},
 	}
 	number := regexp.MustCompile(`\d[\d,]*`)
-	for _, cells := range rows(section(t, "README.md", "## Limits")) {
+	for _, cells := range rows(read(t, "docs/limits.md")) {
 		numbers, ok := want[cells[0]]
 		if !ok {
 			continue // a variable's, or one that tests of its own hold
@@ -75,6 +75,6 @@ func TestTheReadmeSaysTheLimits(t *testing.T) {
 		}
 	}
 	for what := range want {
-		t.Errorf("the README does not say the limit of %s", what)
+		t.Errorf("docs/limits.md has no row %q", what)
 	}
 }

@@ -1,5 +1,5 @@
-// Package tour runs the commands of the README and of the documents as a newcomer
-// would paste them, and holds what these say against the server.
+// Package tour runs the commands of the README and of docs as a reader would paste
+// them, and compares the facts in these documents with the server.
 package tour
 
 import (
@@ -24,7 +24,7 @@ const root = "../.."
 // patience bounds the whole tour; it is no measure of anything.
 const patience = 5 * time.Minute
 
-// step is one command of the tour with the answer that the README shows.
+// step is one command of a tour with the answer that the page shows.
 type step struct{ command, answer string }
 
 // stepsOf reads a block of a console.
@@ -40,8 +40,8 @@ func stepsOf(text string) (all []step) {
 	return all
 }
 
-// matches reports whether got is what the README shows, where … stands for
-// anything within a line.
+// matches reports whether got is what a page shows, where … stands for anything
+// within a line.
 func matches(got, shown string) bool {
 	var pattern strings.Builder
 	for i, part := range strings.Split(shown, "…") {
@@ -53,14 +53,15 @@ func matches(got, shown string) bool {
 	return regexp.MustCompile("^" + pattern.String() + "$").MatchString(got)
 }
 
-func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
+func TestTheToursAnswerAsShown(t *testing.T) {
 	for _, program := range []string{"Makefile", "cmd/collabd/main.go", "cmd/harness/main.go"} {
 		read(t, program) // the test cache must see it change
 	}
 	dir := t.TempDir()
 	var all []step
 	begin := ""
-	for _, b := range blocks(t, "README.md") {
+	// The long tour continues that of the README.
+	for _, b := range append(blocks(t, "README.md"), blocks(t, "docs/tour.md")...) {
 		switch {
 		case b.language == "console":
 			all = append(all, stepsOf(b.text)...)
@@ -75,13 +76,13 @@ func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
 	server.make = true
 	url := server.url
 
-	// What the newcomer has below the root is here below a folder of the test's.
+	// Files that a reader has in the checkout are in the test's folder.
 	here := strings.NewReplacer("http://localhost:8080", url, " data/", " "+dir+"/data/", "bin/collabd", dir+"/bin/collabd", "~/", dir+"/")
 
-	if len(all) < 18 {
-		t.Errorf("the tour has only %d steps", len(all))
+	if len(all) < 40 {
+		t.Errorf("the tours have only %d steps", len(all))
 	}
-	// One shell runs all lines, as the variables of one are used by the next.
+	// One shell runs all lines, because later ones use variables of earlier ones.
 	const mark = "\x1e"
 	var script strings.Builder
 	for _, s := range all {
@@ -92,7 +93,7 @@ func TestTheTourShowsWhatTheReadmeShows(t *testing.T) {
 	}
 }
 
-// take runs the script of a tour and compares what its steps answer.
+// take runs the script of the tours and compares the answers of the steps.
 func take(t *testing.T, dir, script, mark, url string, all []step) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
