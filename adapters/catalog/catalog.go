@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"collab/adapters/loopback"
 	"collab/domain/check"
 	"collab/domain/connector"
 )
@@ -400,7 +400,7 @@ func address(field, value string) error {
 	if err != nil || u.Hostname() == "" || u.User != nil {
 		return wrong
 	}
-	if ip, err := netip.ParseAddr(u.Hostname()); u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.IsLoopback()) {
+	if u.Scheme == "https" || u.Scheme == "http" && loopback.IsHost(u.Hostname()) {
 		return nil
 	}
 	return wrong

@@ -6,20 +6,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
 	"math/big"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 
+	"collab/adapters/atomicfile"
 	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/domain/identity"
@@ -366,121 +362,33 @@ func nameOf(email string) string {
 	return cmp.Or(strings.Join(words, " "), email)
 }
 
-// accounts keeps the book in memory and in its file.
-type accounts struct {
-	path string
-
-	mu   sync.Mutex
-	book book
-}
-
-func openAccounts(path string) (*accounts, error) {
-	a := &accounts{path: path}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		a.book = book{Accounts: map[string]account{}, Organisations: map[string]organisation{}, Memberships: map[string]membership{}}
-		return a, os.MkdirAll(filepath.Dir(path), 0o700)
+// check returns an error if the book was not written by this package.
+func (b book) check() error {
+	if b.Accounts == nil || b.Organisations == nil || b.Memberships == nil {
+		return errors.New("accounts, organisations or memberships are missing")
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, &a.book); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if a.book.Accounts == nil || a.book.Organisations == nil || a.book.Memberships == nil {
-		return nil, fmt.Errorf("%s: accounts, organisations or memberships are missing", path)
-	}
-	return a, nil
-}
-
-// read runs fn with the book, which fn does not change or keep.
-func (a *accounts) read(fn func(book)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	fn(a.book)
-}
-
-// change runs fn with a copy of the book, which is kept once it is on disk.
-// Fn reports whether it has changed anything.
-func (a *accounts) change(fn func(*book) (bool, error)) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	next := a.book.clone()
-	changed, err := fn(&next)
-	if err != nil || !changed {
-		return err
-	}
-	text, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	if err := replaceFile(a.path, text); err != nil {
-		return err
-	}
-	a.book = next
 	return nil
 }
 
-// outbox returns the events that wait for delivery.
-func (a *accounts) outbox() []message {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.book.Outbox)
+func openAccounts(path string) (*atomicfile.Document[book], error) {
+	initial := book{Accounts: map[string]account{}, Organisations: map[string]organisation{}, Memberships: map[string]membership{}}
+	return atomicfile.OpenDocument(path, initial, book.check, book.clone)
 }
 
-// attempted notes a delivery and reports whether the event is given up. The
-// file follows with the next change: until then a restart delivers the event
-// again, under the same message id.
-func (a *accounts) attempted(message string, delivered bool) (givenUp bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.book.Outbox {
-		m := &a.book.Outbox[i]
+// attempted counts a delivery of the message, removes it from the outbox where nothing
+// is left to try, and reports whether it is given up.
+func (b *book) attempted(message string, delivered bool) (givenUp bool) {
+	for i := range b.Outbox {
+		m := &b.Outbox[i]
 		if m.ID != message {
 			continue
 		}
 		m.Attempts++
 		givenUp = !delivered && m.Attempts >= maxAttempts
 		if delivered || givenUp {
-			a.book.Outbox = slices.Delete(a.book.Outbox, i, i+1)
+			b.Outbox = slices.Delete(b.Outbox, i, i+1)
 		}
 		return givenUp
 	}
 	return false
-}
-
-// replaceFile puts content in the place of the file in one step, readable by
-// its owner alone.
-func replaceFile(path string, content []byte) error {
-	temporary, err := writeTemporary(path, content)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		os.Remove(temporary)
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
-}
-
-// writeTemporary writes content durably to a new file beside path.
-func writeTemporary(path string, content []byte) (string, error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return "", err
-	}
-	_, err = file.Write(content)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		os.Remove(file.Name())
-		return "", err
-	}
-	return file.Name(), nil
 }

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,6 +21,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"collab/adapters/atomicfile"
+	"collab/adapters/loopback"
 	"collab/domain/fault"
 	"collab/ports"
 )
@@ -85,7 +86,7 @@ type Invite struct {
 type Provider struct {
 	options  Options
 	key      signingKey
-	accounts *accounts
+	accounts *atomicfile.Document[book]
 	csrfKey  []byte
 	routes   map[string]map[string]handler
 	origins  *http.CrossOriginProtection
@@ -112,12 +113,8 @@ func New(o Options) (*Provider, error) {
 	if !o.Development {
 		return nil, errors.New("the development identity provider runs in development mode only")
 	}
-	host, _, err := net.SplitHostPort(o.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("listen address %q: %w", o.Listen, err)
-	}
-	if !loopback(host) {
-		return nil, fmt.Errorf("the development identity provider serves loopback only, and %q is not a loopback address", o.Listen)
+	if err := loopback.CheckListen(o.Listen); err != nil {
+		return nil, fmt.Errorf("development identity provider: %w", err)
 	}
 	if o.ClientID == "" {
 		o.ClientID = ClientID
@@ -136,6 +133,7 @@ func New(o Options) (*Provider, error) {
 			return nil, err
 		}
 	}
+	var err error
 	if p.key, err = openKey(o.KeyFile); err != nil {
 		return nil, fmt.Errorf("identity key: %w", err)
 	}
@@ -159,16 +157,9 @@ func New(o Options) (*Provider, error) {
 // Locate tells the provider the server's public URL, for servers that learn
 // it when they start to listen. It fails when the URL is not loopback.
 func (p *Provider) Locate(publicURL string) error {
-	public := strings.TrimSuffix(publicURL, "/")
-	u, err := url.Parse(public)
+	public, err := loopback.ParseBase(publicURL)
 	if err != nil {
-		return fmt.Errorf("public URL: %w", err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return fmt.Errorf("public URL %q: must be a scheme, a host and a port", publicURL)
-	}
-	if !loopback(u.Hostname()) {
-		return fmt.Errorf("the development identity provider serves loopback only, and %q is not a loopback URL", publicURL)
+		return fmt.Errorf("development identity provider: %w", err)
 	}
 	p.location.Store(&location{public: public, issuer: public + Prefix})
 	return nil
@@ -191,16 +182,6 @@ func (p *Provider) InviteURL(token string) string {
 	return p.SignInURL() + "?invite=" + url.QueryEscape(token)
 }
 
-// loopback reports whether host names this machine alone.
-func loopback(host string) bool {
-	host = strings.ToLower(host)
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
 // ServeHTTP answers everything under Prefix.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -221,7 +202,7 @@ func (p *Provider) route(w http.ResponseWriter, r *http.Request) error {
 	}
 	// A name of somebody else's that resolves to loopback would make this page
 	// part of their origin, with every account on it.
-	if !loopback((&url.URL{Host: r.Host}).Hostname()) {
+	if !loopback.IsRequest(r) {
 		return fault.New(fault.Forbidden, "The development identity provider answers on loopback names only")
 	}
 	path, under := strings.CutPrefix(r.URL.Path, Prefix)

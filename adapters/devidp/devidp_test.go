@@ -292,7 +292,7 @@ func TestFiles(t *testing.T) {
 		st := set(t, t.TempDir(), func(o *devidp.Options) {
 			o.AccountsFile = filepath.Join(filepath.Dir(o.AccountsFile), "accounts", "file")
 		})
-		if err := os.Remove(filepath.Dir(st.options.AccountsFile)); err != nil {
+		if err := os.RemoveAll(filepath.Dir(st.options.AccountsFile)); err != nil {
 			t.Fatal(err)
 		}
 		status, body := st.script(t, "email", "ada@example.com")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,7 +28,7 @@ type happening struct {
 // enact changes the book, announces what has happened and returns only when
 // the service has heard of it, or could not be reached.
 func (p *Provider) enact(r *http.Request, at location, fn func(*book, time.Time) ([]happening, error)) error {
-	err := p.accounts.change(func(b *book) (bool, error) {
+	err := p.accounts.Update(func(b *book) (bool, error) {
 		now := p.options.Clock.Now()
 		events, err := fn(b, now)
 		if err != nil {
@@ -57,11 +58,15 @@ func (p *Provider) deliver(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	p.delivering.Lock()
 	defer p.delivering.Unlock()
-	for _, m := range p.accounts.outbox() {
+	var waiting []message
+	p.accounts.Read(func(b *book) { waiting = slices.Clone(b.Outbox) })
+	for _, m := range waiting {
 		once, cancel := context.WithTimeout(ctx, deliveryTimeout)
 		err := p.options.Emit(once, m.ID, m.Body)
 		cancel()
-		givenUp := p.accounts.attempted(m.ID, err == nil)
+		var givenUp bool
+		// In memory alone: after a restart the event is delivered again, with the same id.
+		p.accounts.Read(func(b *book) { givenUp = b.attempted(m.ID, err == nil) })
 		if err != nil {
 			p.options.Log.WarnContext(ctx, "identity event not delivered", "message", m.ID, "given_up", givenUp, "error", err)
 		}

@@ -9,14 +9,12 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"collab/adapters/atomicfile"
 )
 
 // signingKey signs tokens and is published for their verification.
@@ -29,13 +27,7 @@ type signingKey struct {
 // openKey reads the private key (PKCS #8 in PEM, RSA or P-256) and makes a
 // P-256 one when the file is missing.
 func openKey(path string) (signingKey, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeKey(path); err != nil {
-			return signingKey{}, err
-		}
-		text, err = os.ReadFile(path)
-	}
+	text, err := atomicfile.ReadOrCreate(path, generateKey)
 	if err != nil {
 		return signingKey{}, err
 	}
@@ -71,28 +63,14 @@ func openKey(path string) (signingKey, error) {
 	return k, err
 }
 
-// makeKey writes a new key unless another process has written one meanwhile.
-func makeKey(path string) error {
+// generateKey returns a new P-256 key in PEM.
+func generateKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	temporary, err := writeTemporary(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary)
-	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
 // claims are those of a provider with organisations in the compact form, its

@@ -66,7 +66,7 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at locatio
 		// The command line's local server is where the service goes on to.
 		w.Header().Set("Content-Security-Policy", policy(v.Client, "http://localhost:*", "http://127.0.0.1:*"))
 	}
-	p.accounts.read(func(b book) {
+	p.accounts.Read(func(b *book) {
 		for _, a := range b.recentAccounts(maxListed) {
 			v.People = append(v.People, personView{a, b.places(a.ID)})
 			if v.Account == "" && strings.EqualFold(a.Email, v.Email) {
@@ -165,7 +165,7 @@ func (p *Provider) pick(r *http.Request, at location, fields url.Values) (sessio
 
 // remember makes the next page offer first what was picked on this one.
 func (p *Provider) remember(s session) error {
-	return p.accounts.change(func(b *book) (bool, error) {
+	return p.accounts.Update(func(b *book) (bool, error) {
 		a := b.Accounts[s.Account.ID]
 		a.SignedInAt, a.LastOrg = p.options.Clock.Now(), s.Org.ID
 		b.Accounts[a.ID] = a
@@ -207,7 +207,7 @@ func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, at locatio
 	if v.Name == "" {
 		v.Name = nameOf(invite.Email)
 	}
-	p.accounts.read(func(b book) {
+	p.accounts.Read(func(b *book) {
 		if a, known := b.accountOf(invite.Email); known {
 			v.Account = &a
 		}
@@ -295,7 +295,7 @@ func (p *Provider) showSession(w http.ResponseWriter, at location, s session, ti
 		Title: title, Account: s.Account, Org: s.Org, Role: s.Role, Token: token, App: p.options.AppURL,
 		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", at.public, exchangePath, body),
 	}
-	p.accounts.read(func(b book) { v.Places = b.places(s.Account.ID) })
+	p.accounts.Read(func(b *book) { v.Places = b.places(s.Account.ID) })
 	p.show(w, http.StatusOK, "session", v)
 	return nil
 }
@@ -332,7 +332,7 @@ func (at location) picture(id string) string { return at.issuer + avatarPath + i
 func (p *Provider) avatar(w http.ResponseWriter, r *http.Request, _ location) error {
 	id, svg := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, Prefix+avatarPath), ".svg")
 	name := ""
-	p.accounts.read(func(b book) { name = b.Accounts[id].Name + b.Organisations[id].Name })
+	p.accounts.Read(func(b *book) { name = b.Accounts[id].Name + b.Organisations[id].Name })
 	if !svg || name == "" {
 		return fault.Missing("Picture")
 	}

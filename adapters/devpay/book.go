@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"sync"
 	"time"
+
+	"collab/adapters/atomicfile"
 )
 
 // maxRecords is how many records of a kind the book keeps.
@@ -226,104 +223,19 @@ func trim[T any](records map[string]T, over func(T) bool, since func(T) time.Tim
 	}
 }
 
-// ledger keeps the book in memory and in its file.
-type ledger struct {
-	path string
-
-	mu   sync.Mutex
-	book book
-}
-
-// openLedger reads the file, or makes one whose API key is key.
-func openLedger(path, key string) (*ledger, error) {
-	l := &ledger{path: path}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, err
-		}
-		l.book = book{
-			Customers: map[string]customer{}, Sessions: map[string]session{}, Subscriptions: map[string]subscription{},
-			Visits: map[string]visit{}, Answers: map[string]answer{},
-		}
-		return l, l.change(func(b *book) (bool, error) {
-			b.Key = key
-			return true, nil
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, &l.book); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	b := l.book
+// check returns an error if the book was not written by this package.
+func (b book) check() error {
 	if b.Key == "" || b.Customers == nil || b.Sessions == nil || b.Subscriptions == nil || b.Visits == nil || b.Answers == nil {
-		return nil, fmt.Errorf("%s: the key, customers, sessions, subscriptions, visits or answers are missing", path)
+		return errors.New("the key, customers, sessions, subscriptions, visits or answers are missing")
 	}
-	return l, nil
-}
-
-// read runs fn with the book, which fn does not change or keep.
-func (l *ledger) read(fn func(*book) error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return fn(&l.book)
-}
-
-// change runs fn with a copy of the book, which is kept once it is on disk.
-// Fn reports whether it has changed anything.
-func (l *ledger) change(fn func(*book) (bool, error)) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := l.book.clone()
-	changed, err := fn(&next)
-	if err != nil || !changed {
-		return err
-	}
-	text, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	if err := replaceFile(l.path, text); err != nil {
-		return err
-	}
-	l.book = next
 	return nil
 }
 
-// replaceFile puts content in the place of the file in one step, readable by
-// its owner alone.
-func replaceFile(path string, content []byte) error {
-	temporary, err := writeTemporary(path, content)
-	if err != nil {
-		return err
+// openBook reads the file, or makes one whose API key is key.
+func openBook(path, key string) (*atomicfile.Document[book], error) {
+	initial := book{
+		Key: key, Customers: map[string]customer{}, Sessions: map[string]session{}, Subscriptions: map[string]subscription{},
+		Visits: map[string]visit{}, Answers: map[string]answer{},
 	}
-	if err := os.Rename(temporary, path); err != nil {
-		os.Remove(temporary)
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
-}
-
-// writeTemporary writes content durably to a new file beside path.
-func writeTemporary(path string, content []byte) (string, error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return "", err
-	}
-	_, err = file.Write(content)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		os.Remove(file.Name())
-		return "", err
-	}
-	return file.Name(), nil
+	return atomicfile.OpenDocument(path, initial, book.check, book.clone)
 }

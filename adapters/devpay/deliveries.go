@@ -50,13 +50,12 @@ func (p *Provider) resume() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.ledger.read(func(b *book) error {
+	p.book.Read(func(b *book) {
 		for _, m := range b.Outbox {
 			if _, there := p.waiting[m.Subscription]; !there {
 				p.newLine(m.Subscription, pauses[0])
 			}
 		}
-		return nil
 	})
 }
 
@@ -113,7 +112,7 @@ func (p *Provider) run(subscription string, l *line, pause time.Duration) {
 // delivered, and says whether to try again after a pause.
 func (p *Provider) round(subscription string) (left bool, pause time.Duration) {
 	for p.alive.Err() == nil {
-		m, waits := p.ledger.first(subscription)
+		m, waits := p.first(subscription)
 		if !waits {
 			return false, 0
 		}
@@ -128,7 +127,7 @@ func (p *Provider) round(subscription string) (left bool, pause time.Duration) {
 		if failed != nil {
 			p.options.Log.Warn("payment event not delivered", "message", m.ID, "given_up", givenUp, "error", failed)
 		}
-		if err := p.ledger.attempted(m, failed == nil || givenUp); err != nil {
+		if err := p.attempted(m, failed == nil || givenUp); err != nil {
 			// Without a note of it, this would be delivered again and again.
 			p.options.Log.Error("development payment provider: deliveries stop until something happens", "subscription", subscription, "error", err)
 			return false, 0
@@ -141,19 +140,19 @@ func (p *Provider) round(subscription string) (left bool, pause time.Duration) {
 }
 
 // first returns the event of a subscription that is to be delivered next.
-func (l *ledger) first(subscription string) (message, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.book.Outbox, func(m message) bool { return m.Subscription == subscription })
-	if i < 0 {
-		return message{}, false
-	}
-	return l.book.Outbox[i], true
+func (p *Provider) first(subscription string) (m message, found bool) {
+	p.book.Read(func(b *book) {
+		i := slices.IndexFunc(b.Outbox, func(m message) bool { return m.Subscription == subscription })
+		if found = i >= 0; found {
+			m = b.Outbox[i]
+		}
+	})
+	return m, found
 }
 
 // attempted notes an attempt, or that the event is done with.
-func (l *ledger) attempted(m message, done bool) error {
-	return l.change(func(b *book) (bool, error) {
+func (p *Provider) attempted(m message, done bool) error {
+	return p.book.Update(func(b *book) (bool, error) {
 		i := slices.IndexFunc(b.Outbox, func(o message) bool { return o.ID == m.ID })
 		if i < 0 {
 			return false, nil

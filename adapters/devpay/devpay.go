@@ -15,13 +15,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"collab/adapters/atomicfile"
+	"collab/adapters/loopback"
 	"collab/ports"
 )
 
@@ -63,7 +64,7 @@ type Options struct {
 type Provider struct {
 	options Options
 	public  string // the public URL without a trailing slash
-	ledger  *ledger
+	book    *atomicfile.Document[book]
 	mux     *http.ServeMux
 	origins *http.CrossOriginProtection
 
@@ -83,23 +84,12 @@ func New(o Options) (*Provider, error) {
 	if !o.Development {
 		return nil, errors.New("the development payment provider runs in development mode only")
 	}
-	host, _, err := net.SplitHostPort(o.Listen)
+	if err := loopback.CheckListen(o.Listen); err != nil {
+		return nil, fmt.Errorf("development payment provider: %w", err)
+	}
+	public, err := loopback.ParseBase(o.PublicURL)
 	if err != nil {
-		return nil, fmt.Errorf("listen address %q: %w", o.Listen, err)
-	}
-	if !loopback(host) {
-		return nil, fmt.Errorf("the development payment provider serves loopback only, and %q is not a loopback address", o.Listen)
-	}
-	public := strings.TrimSuffix(o.PublicURL, "/")
-	u, err := url.Parse(public)
-	if err != nil {
-		return nil, fmt.Errorf("public URL: %w", err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, fmt.Errorf("public URL %q: must be a scheme, a host and a port", o.PublicURL)
-	}
-	if !loopback(u.Hostname()) {
-		return nil, fmt.Errorf("the development payment provider serves loopback only, and %q is not a loopback URL", o.PublicURL)
+		return nil, fmt.Errorf("development payment provider: %w", err)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -108,7 +98,7 @@ func New(o Options) (*Provider, error) {
 		o.After = time.After
 	}
 	p := &Provider{options: o, public: public, origins: http.NewCrossOriginProtection(), waiting: map[string]*line{}}
-	if p.ledger, err = openLedger(o.StateFile, "sk_dev_"+o.Secrets.Secret()); err != nil {
+	if p.book, err = openBook(o.StateFile, "sk_dev_"+o.Secrets.Secret()); err != nil {
 		return nil, fmt.Errorf("payments: %w", err)
 	}
 	p.alive, p.finish = context.WithCancel(context.Background())
@@ -152,21 +142,8 @@ func (p *Provider) APIURL() string { return p.public + Prefix }
 
 // Key returns the interface's secret key. It outlives restarts.
 func (p *Provider) Key() (key string) {
-	_ = p.ledger.read(func(b *book) error {
-		key = b.Key
-		return nil
-	})
+	p.book.Read(func(b *book) { key = b.Key })
 	return key
-}
-
-// loopback reports whether host names this machine alone.
-func loopback(host string) bool {
-	host = strings.ToLower(host)
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 // ServeHTTP answers everything under Prefix.
@@ -179,7 +156,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	// A name of somebody else's that resolves to loopback would make these pages
 	// part of their origin.
-	if !loopback((&url.URL{Host: r.Host}).Hostname()) {
+	if !loopback.IsRequest(r) {
 		p.fail(w, r, &refusal{status: http.StatusForbidden, message: "The development payment provider answers on loopback names only"})
 		return
 	}

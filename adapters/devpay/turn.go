@@ -26,7 +26,9 @@ func (p *Provider) turn(b *book) *turn {
 
 // read runs fn, which changes nothing.
 func (p *Provider) read(fn func(*turn) error) error {
-	return p.ledger.read(func(b *book) error { return fn(p.turn(b)) })
+	var err error
+	p.book.Read(func(b *book) { err = fn(p.turn(b)) })
+	return err
 }
 
 // change runs fn and keeps what it has changed, if it reports that it has. It
@@ -34,7 +36,7 @@ func (p *Provider) read(fn func(*turn) error) error {
 // could not be.
 func (p *Provider) change(fn func(*turn) (bool, error)) (delivered []<-chan struct{}, err error) {
 	var told []string
-	err = p.ledger.change(func(b *book) (bool, error) {
+	err = p.book.Update(func(b *book) (bool, error) {
 		t := p.turn(b)
 		changed, err := fn(t)
 		if err != nil || !changed {

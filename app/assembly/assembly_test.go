@@ -16,7 +16,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.uber.org/fx"
@@ -333,47 +332,6 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 				t.Errorf("it warns %q", warned)
 			}
 		})
-	}
-}
-
-func TestFilesAreMadeOnceAndForTheirOwnerAlone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "deep", "secret")
-	const processes = 16
-	read := make([]string, processes)
-	var wg sync.WaitGroup
-	for i := range read {
-		wg.Go(func() {
-			got, err := keep(path, func() ([]byte, error) { return fmt.Appendf(nil, "made by %d", i), nil })
-			if err != nil {
-				t.Error(err)
-			}
-			read[i] = string(got)
-		})
-	}
-	wg.Wait()
-	kept, err := os.ReadFile(path)
-	if err != nil || !strings.HasPrefix(string(kept), "made by ") {
-		t.Fatalf("%q, %v", kept, err)
-	}
-	for _, got := range read {
-		if got != string(kept) {
-			t.Errorf("a process went on with %q, which is not in the file", got)
-		}
-	}
-	if err := place(path, []byte("another")); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := keep(path, nil); err != nil || string(got) != string(kept) {
-		t.Errorf("the file was replaced with %q, %v", got, err)
-	}
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(entries) != 1 {
-		t.Errorf("the folder holds %v, %v", entries, err)
-	}
-	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
-		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s has mode %v, %v", p, info.Mode(), err)
-		}
 	}
 }
 

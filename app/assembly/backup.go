@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"collab/adapters/atomicfile"
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
@@ -54,7 +55,7 @@ func Backup(ctx context.Context, c Config, file string, out, log io.Writer) (err
 		t, err = pack(ctx, c, blobs, clock, out)
 		out = log
 	} else if err = c.leaves(file); err == nil {
-		err = writeWhole(file, func(f *os.File) (err error) {
+		err = atomicfile.Replace(file, func(f *os.File) (err error) {
 			t, err = packAgain(ctx, c, blobs, clock, f)
 			return err
 		})
@@ -144,46 +145,12 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// writeWhole writes a file that only its owner reads, under another name until
-// all of it is on the disk. What is there under the name already is replaced.
-func writeWhole(path string, write func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, removed(os.Remove(f.Name())))
-		}
-	}()
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
 // removed is the error of a removal, where there was something to remove.
 func removed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
-}
-
-// syncFolder has the names in a folder on the disk.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // errGone says that content went away that the database names.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"collab/adapters/atomicfile"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
 )
@@ -260,7 +261,7 @@ func (r *restoration) settle() error {
 		if err != nil {
 			return err
 		}
-		return syncFolder(path) // a file is synced in the same way
+		return atomicfile.Sync(path)
 	})
 }
 
@@ -350,7 +351,7 @@ func (r *restoration) place(now time.Time) (aside string, err error) {
 			return "", fmt.Errorf("nothing was changed: %w", err)
 		}
 		r.new = ""
-		return "", syncFolder(above)
+		return "", atomicfile.Sync(above)
 	}
 	// The new folder gets the name that the old one will have before the two are
 	// exchanged: so nothing that is half done is ever under that name, and what is
@@ -367,5 +368,5 @@ func (r *restoration) place(now time.Time) (aside string, err error) {
 		return "", fmt.Errorf("nothing was changed: folders cannot be exchanged here; move %s away yourself and restore again: %w", r.folder, err)
 	}
 	r.new = ""
-	return aside, syncFolder(above)
+	return aside, atomicfile.Sync(above)
 }

@@ -239,50 +239,6 @@ func TestSizesAreHeld(t *testing.T) {
 	}
 }
 
-func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, "backup")
-	look := func(want ...string) {
-		t.Helper()
-		entries, err := os.ReadDir(folder)
-		if err != nil || len(entries) != len(want) {
-			t.Fatalf("%v, %v", entries, err)
-		}
-		for i, e := range entries {
-			if e.Name() != want[i] {
-				t.Errorf("%s is there", e.Name())
-			}
-		}
-	}
-	full := func(f *os.File) error {
-		_, err := f.WriteString("half of i")
-		return errors.Join(err, syscall.ENOSPC)
-	}
-	if err := writeWhole(path, full); !errors.Is(err, syscall.ENOSPC) {
-		t.Error(err)
-	}
-	look()
-	for _, text := range []string{"one", "other"} {
-		err := writeWhole(path, func(f *os.File) error {
-			_, err := f.WriteString(text)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := writeWhole(path, full); !errors.Is(err, syscall.ENOSPC) {
-			t.Error(err)
-		}
-		look("backup")
-		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("%q, %v", got, err)
-		}
-		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-			t.Errorf("%v, %v", info.Mode(), err)
-		}
-	}
-}
-
 func TestLocksAreOfOneOrOfMany(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "lock")
 	taken := func(alone bool) io.Closer {

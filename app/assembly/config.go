@@ -21,6 +21,7 @@ import (
 	"collab/adapters/egress"
 	"collab/adapters/httpapi"
 	"collab/adapters/httpapi/connlimit"
+	"collab/adapters/loopback"
 	"collab/domain/id"
 	"collab/domain/org"
 )
@@ -289,10 +290,10 @@ func (c Config) check() error {
 			add("COLLAB_BLOB_URL must not be mem:// in production")
 		}
 	} else if c.IdentityIssuer == "" {
-		if host, _, err := net.SplitHostPort(c.Listen); err == nil && !loopback(host) {
+		if host, _, err := net.SplitHostPort(c.Listen); err == nil && !loopback.IsHost(host) {
 			add("COLLAB_LISTEN must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to listen elsewhere")
 		}
-		if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil && !loopback(u.Hostname()) {
+		if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil && !loopback.IsHost(u.Hostname()) {
 			add("COLLAB_PUBLIC_URL must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to be reached elsewhere")
 		}
 	}
@@ -321,7 +322,7 @@ func (c Config) openai() bool    { return c.OpenAIKey != "" || c.OpenAIURL != ""
 // it is for this machine alone.
 func (c Config) localModel() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
-	return !c.Production() && err == nil && loopback(host)
+	return !c.Production() && err == nil && loopback.IsHost(host)
 }
 
 // maxProxies is how many addresses and networks of proxies there may be: each may be
@@ -368,14 +369,6 @@ func databaseKind(address string) string {
 		return "postgres"
 	}
 	return ""
-}
-
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
 }
 
 // Help writes the table of variables.

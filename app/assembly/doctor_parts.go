@@ -20,6 +20,7 @@ import (
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
 	"collab/adapters/httpapi"
+	"collab/adapters/loopback"
 	"collab/adapters/natsbus"
 	"collab/adapters/servicetoken"
 	"collab/adapters/system"
@@ -290,7 +291,7 @@ func (d *doctor) reached(l *lines, found gormdb.Condition, err error) {
 		l.wrong("raise max_connections (or the limit of the user or database), or add pool_max_conns=… to COLLAB_DATABASE_URL",
 			"it has room for %d connections of ours, and every server opens up to %d", p.Room, p.Pool)
 	}
-	if u, err := url.Parse(d.c.DatabaseURL); err == nil && !p.Encrypted && u.Hostname() != "" && !loopback(u.Hostname()) {
+	if u, err := url.Parse(d.c.DatabaseURL); err == nil && !p.Encrypted && u.Hostname() != "" && !loopback.IsHost(u.Hostname()) {
 		l.note("add sslmode=verify-full to COLLAB_DATABASE_URL where the network is not yours alone", "the connection is not encrypted")
 	}
 	if p.SuperUser && d.c.Production() {

@@ -17,6 +17,7 @@ import (
 	"collab/adapters/anthropic"
 	"collab/adapters/eventstream"
 	"collab/adapters/httpapi"
+	"collab/adapters/loopback"
 	"collab/adapters/mail"
 	"collab/adapters/oidc"
 	"collab/adapters/openai"
@@ -32,7 +33,7 @@ import (
 // machine.
 func plain(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && u.Scheme == "http" && !loopback(u.Hostname())
+	return err == nil && u.Scheme == "http" && !loopback.IsHost(u.Hostname())
 }
 
 // identity reads the issuer's discovery document and keys.
@@ -296,7 +297,7 @@ func (d *doctor) mail(ctx context.Context, l *lines) {
 		l.wrong("set the right user and password in COLLAB_SMTP_URL", "%s: %s", u.Host, err)
 	case err != nil:
 		l.wrong("let this machine reach it, or set COLLAB_SMTP_URL (smtps:// for TLS from the start, usually at port 465)", "%s: %s", u.Host, err)
-	case !encrypted && !loopback(u.Hostname()):
+	case !encrypted && !loopback.IsHost(u.Hostname()):
 		l.inProduction("add ?tls=required to COLLAB_SMTP_URL, or use smtps://", "%s takes e-mail without encryption: links of invitations can be read on their way", u.Host)
 	default:
 		l.ok("%s takes e-mail of %s", u.Host, d.c.MailFrom)

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/fx"
 
+	"collab/adapters/atomicfile"
 	"collab/adapters/devpay"
 	"collab/adapters/stripepay"
 	"collab/app/access"
@@ -127,7 +128,7 @@ func paymentSecrets(c Config, s ports.Secrets) ([]string, error) {
 	if c.StripeWebhooks != nil {
 		return strings.Split(*c.StripeWebhooks, ","), nil
 	}
-	made, err := keep(filepath.Join(c.DataDir, "payment-webhook-secret"), func() ([]byte, error) {
+	made, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, "payment-webhook-secret"), func() ([]byte, error) {
 		return []byte("whsec_" + s.Secret() + "\n"), nil
 	})
 	return []string{strings.TrimSpace(string(made))}, err

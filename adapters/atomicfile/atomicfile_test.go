@@ -1,0 +1,171 @@
+package atomicfile_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"collab/adapters/atomicfile"
+)
+
+func TestAFileIsCreatedOnceAndForItsOwnerAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "secret")
+	const processes = 16
+	read := make([]string, processes)
+	var wg sync.WaitGroup
+	for i := range read {
+		wg.Go(func() {
+			got, err := atomicfile.ReadOrCreate(path, func() ([]byte, error) { return fmt.Appendf(nil, "made by %d", i), nil })
+			if err != nil {
+				t.Error(err)
+			}
+			read[i] = string(got)
+		})
+	}
+	wg.Wait()
+	stored, err := os.ReadFile(path)
+	if err != nil || !strings.HasPrefix(string(stored), "made by ") {
+		t.Fatalf("%q, %v", stored, err)
+	}
+	for _, got := range read {
+		if got != string(stored) {
+			t.Errorf("a process went on with %q, which is not in the file", got)
+		}
+	}
+	if err := atomicfile.Create(path, []byte("another")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := atomicfile.ReadOrCreate(path, nil); err != nil || string(got) != string(stored) {
+		t.Errorf("the file was replaced with %q, %v", got, err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, %v", p, info.Mode(), err)
+		}
+	}
+}
+
+func TestAFileIsReplacedCompletelyOrNotAtAll(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "backup")
+	look := func(want ...string) {
+		t.Helper()
+		entries, err := os.ReadDir(folder)
+		if err != nil || len(entries) != len(want) {
+			t.Fatalf("%v, %v", entries, err)
+		}
+		for i, e := range entries {
+			if e.Name() != want[i] {
+				t.Errorf("%s is there", e.Name())
+			}
+		}
+	}
+	full := func(f *os.File) error {
+		_, err := f.WriteString("half of i")
+		return errors.Join(err, syscall.ENOSPC)
+	}
+	if err := atomicfile.Replace(path, full); !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
+	}
+	look()
+	for _, text := range []string{"one", "other"} {
+		err := atomicfile.Replace(path, func(f *os.File) error {
+			_, err := f.WriteString(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := atomicfile.Replace(path, full); !errors.Is(err, syscall.ENOSPC) {
+			t.Error(err)
+		}
+		look("backup")
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+	}
+}
+
+func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
+	errEmpty := errors.New("it is empty")
+	path := filepath.Join(t.TempDir(), "deep", "document")
+	open := func() (*atomicfile.Document[map[string]int], error) {
+		return atomicfile.OpenDocument(path, map[string]int{"a": 1}, func(m map[string]int) error {
+			if len(m) == 0 {
+				return errEmpty
+			}
+			return nil
+		}, maps.Clone)
+	}
+	d, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(value int, changed bool, err error) error {
+		return d.Update(func(m *map[string]int) (bool, error) {
+			(*m)["a"] = value
+			return changed, err
+		})
+	}
+	expect := func(want int) {
+		t.Helper()
+		d.Read(func(m *map[string]int) {
+			if (*m)["a"] != want {
+				t.Errorf("memory has %v, want %d", *m, want)
+			}
+		})
+		again, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again.Read(func(m *map[string]int) {
+			if (*m)["a"] != want {
+				t.Errorf("the file has %v, want %d", *m, want)
+			}
+		})
+	}
+	expect(1)
+	if err := set(2, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	expect(2)
+	if err := set(3, false, nil); err != nil {
+		t.Error(err)
+	}
+	if err := set(3, true, errEmpty); !errors.Is(err, errEmpty) {
+		t.Error(err)
+	}
+	expect(2)
+	for _, content := range []string{"{}", "{", `{"a":"b"}`} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(); err == nil || !strings.HasPrefix(err.Error(), path) {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(4, true, nil); err == nil {
+		t.Error("an update that cannot be stored succeeds")
+	}
+	d.Read(func(m *map[string]int) {
+		if (*m)["a"] != 2 {
+			t.Errorf("memory has %v after an update that was not stored", *m)
+		}
+	})
+}

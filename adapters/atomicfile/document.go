@@ -1,0 +1,76 @@
+package atomicfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Document is a JSON document that is kept in memory and in a file, which one process
+// at a time owns. It is safe for concurrent use.
+type Document[T any] struct {
+	path  string
+	clone func(T) T
+
+	mu    sync.Mutex
+	value T
+}
+
+// OpenDocument reads the document at path, which check accepts or refuses, or creates
+// it with the value initial. Update changes a clone of the value.
+func OpenDocument[T any](path string, initial T, check func(T) error, clone func(T) T) (*Document[T], error) {
+	d := &Document[T]{path: path, clone: clone}
+	content, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, err
+		}
+		return d, d.store(initial)
+	case err != nil:
+		return nil, err
+	}
+	if err = json.Unmarshal(content, &d.value); err == nil {
+		err = check(d.value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+// Read calls fn with the value, which fn does not keep. What fn changes is stored with
+// the next Update.
+func (d *Document[T]) Read(fn func(*T)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fn(&d.value)
+}
+
+// Update calls fn with a clone of the value, which becomes the value once it is on
+// disk. If fn reports no change, or fails, nothing is stored.
+func (d *Document[T]) Update(fn func(*T) (changed bool, err error)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := d.clone(d.value)
+	changed, err := fn(&next)
+	if err != nil || !changed {
+		return err
+	}
+	return d.store(next)
+}
+
+func (d *Document[T]) store(value T) error {
+	content, err := json.Marshal(value)
+	if err == nil {
+		err = Replace(d.path, contentWriter(content))
+	}
+	if err == nil {
+		d.value = value
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+// Package loopback tells addresses of this machine from those of others. It is a leaf:
+// it imports the standard library alone.
+package loopback
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// IsHost reports whether host, without port and brackets, is an address of the loopback
+// networks, localhost, or a name below localhost (RFC 6761).
+func IsHost(host string) bool {
+	host = strings.ToLower(host)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback()
+}
+
+// IsRequest reports whether a request names a loopback host. One that does not may come
+// from a page of another site whose name resolves to this machine.
+func IsRequest(r *http.Request) bool {
+	return IsHost((&url.URL{Host: r.Host}).Hostname())
+}
+
+// CheckListen returns an error if listen, a host and a port, is not a loopback address.
+func CheckListen(listen string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("listen address %q: %w", listen, err)
+	}
+	if !IsHost(host) {
+		return fmt.Errorf("listen address %q: must be a loopback address", listen)
+	}
+	return nil
+}
+
+// ParseBase returns the base URL without its trailing slash. It fails if that is more
+// than a scheme, a loopback host and a port.
+func ParseBase(base string) (string, error) {
+	trimmed := strings.TrimSuffix(base, "/")
+	u, err := url.Parse(trimmed)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("public URL: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return "", fmt.Errorf("public URL %q: must be a scheme, a host and a port", base)
+	case !IsHost(u.Hostname()):
+		return "", fmt.Errorf("public URL %q: must have a loopback host", base)
+	}
+	return trimmed, nil
+}
