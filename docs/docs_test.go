@@ -2,6 +2,7 @@ package docs
 
 import (
 	"context"
+	"encoding/json"
 	"regexp"
 	"testing"
 
@@ -26,6 +27,29 @@ func TestTheDocumentIsValid(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+func TestJSONHasWhatTheYAMLSays(t *testing.T) {
+	data, err := JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, data := range [][]byte{openAPI, data} {
+		d, err := openapi3.NewLoader().LoadFromData(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(d.Extensions, shared)
+		text, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	if texts[0] != texts[1] {
+		t.Error("openapi.yaml and JSON differ")
 	}
 }
 

@@ -15,11 +15,10 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"collab/docs"
 	"collab/test/collabd"
 	"collab/test/nodejs"
 )
-
-const document = "../../docs/openapi.yaml"
 
 // calls are the calls of a client in the program.
 var calls = regexp.MustCompile(`\b(?:api|open)\.([A-Z]+)\("([^"]+)"`)
@@ -29,7 +28,7 @@ func TestTheProgramUsesEveryOperation(t *testing.T) {
 	for _, call := range calls.FindAllStringSubmatch(string(read(t, "client.ts")), -1) {
 		used[call[1]+" "+call[2]] = true
 	}
-	d, err := openapi3.NewLoader().LoadFromFile(document)
+	d, err := openapi3.NewLoader().LoadFromData(served(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +45,7 @@ func TestTheDocumentIsForLintersAndGeneratorsOfNode(t *testing.T) {
 	f := nodejs.Install(t, "the document is not linted, and no client in TypeScript is made from it, in this run", "tsconfig.json", "client.ts", "sdk.ts")
 	t.Setenv("REDOCLY_TELEMETRY", "off")
 	t.Setenv("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true")
-	f.Write("openapi.yaml", read(t, document))
+	f.Write("openapi.json", served(t))
 	f.Write(".spectral.yaml", []byte(`extends: ["spectral:oas"]`))
 
 	t.Run("Redocly finds nothing", func(t *testing.T) {
@@ -54,7 +53,7 @@ func TestTheDocumentIsForLintersAndGeneratorsOfNode(t *testing.T) {
 			Totals   struct{ Errors, Warnings int }
 			Problems []struct{ RuleID, Message string }
 		}
-		out, failed := f.Try(nil, "node", "node_modules/.bin/redocly", "lint", "--extends=recommended", "--format=json", "openapi.yaml")
+		out, failed := f.Try(nil, "node", "node_modules/.bin/redocly", "lint", "--extends=recommended", "--format=json", "openapi.json")
 		if err := json.Unmarshal(out, &found); err != nil {
 			t.Fatalf("%v, %v", failed, err)
 		}
@@ -63,13 +62,13 @@ func TestTheDocumentIsForLintersAndGeneratorsOfNode(t *testing.T) {
 		}
 	})
 	t.Run("Spectral finds nothing", func(t *testing.T) {
-		if _, err := f.Try(nil, "node", "node_modules/.bin/spectral", "lint", "--fail-severity=hint", "openapi.yaml"); err != nil {
+		if _, err := f.Try(nil, "node", "node_modules/.bin/spectral", "lint", "--fail-severity=hint", "openapi.json"); err != nil {
 			t.Error(err)
 		}
 	})
 
-	f.Run(nil, "node", "node_modules/.bin/openapi-typescript", "openapi.yaml", "--output", "api.d.ts")
-	f.Run(nil, "node", "node_modules/.bin/openapi-ts", "--input", "openapi.yaml", "--output", "sdk")
+	f.Run(nil, "node", "node_modules/.bin/openapi-typescript", "openapi.json", "--output", "api.d.ts")
+	f.Run(nil, "node", "node_modules/.bin/openapi-ts", "--input", "openapi.json", "--output", "sdk")
 	f.Write("sdk/package.json", []byte(`{"type": "commonjs"}`)) // its imports are without extensions
 	f.Run(nil, "node", "node_modules/.bin/tsc", "--project", ".")
 	for _, program := range []string{"client.js", "sdk.js"} {
@@ -86,7 +85,7 @@ func TestTheDocumentIsForTheGeneratorOfGo(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS("testdata/golang")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "openapi.yaml"), read(t, document), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "openapi.json"), served(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) string {
@@ -101,13 +100,23 @@ func TestTheDocumentIsForTheGeneratorOfGo(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	run("tool", "oapi-codegen", "-package", "main", "-generate", "types,client", "-o", "api.go", "openapi.yaml")
+	run("tool", "oapi-codegen", "-package", "main", "-generate", "types,client", "-o", "api.go", "openapi.json")
 	run("build", "-o", "program", ".")
 	s := collabd.Start(t)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "program"), s.URL).CombinedOutput()
 	if got := strings.TrimSpace(string(out)); err != nil || got != "ok" {
 		t.Errorf("the program says %q, %v", got, err)
 	}
+}
+
+// served returns the OpenAPI document as a server has it.
+func served(t *testing.T) []byte {
+	t.Helper()
+	document, err := docs.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document
 }
 
 func read(t *testing.T, name string) []byte {
