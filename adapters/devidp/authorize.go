@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"collab/adapters/devkit"
 	"collab/domain/fault"
 )
 
@@ -44,7 +45,7 @@ type refusal struct{ code, description string }
 
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request, at location) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
-	p.reply(w, http.StatusOK, map[string]any{
+	p.site.Reply(w, http.StatusOK, map[string]any{
 		"issuer":                                         at.issuer,
 		"authorization_endpoint":                         at.issuer + "/authorize",
 		"token_endpoint":                                 at.issuer + "/token",
@@ -67,7 +68,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request, at location
 
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request, _ location) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
-	p.reply(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.public}})
+	p.site.Reply(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.public}})
 	return nil
 }
 
@@ -197,14 +198,14 @@ func (req request) answer(w http.ResponseWriter, r *http.Request, at location, v
 
 // token is the token endpoint, and without a grant_type the one for scripts.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request, at location) error {
-	fields, err := form(r)
+	fields, err := devkit.Form(r)
 	if err != nil {
 		return err
 	}
 	if !fields.Has("grant_type") {
 		return p.script(w, r, at, fields)
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && slices.ContainsFunc(p.redirects(at), func(uri string) bool { return originOf(uri) == origin }) {
+	if origin := r.Header.Get("Origin"); origin != "" && slices.ContainsFunc(p.redirects(at), func(uri string) bool { return devkit.Origin(uri) == origin }) {
 		w.Header().Set("Access-Control-Allow-Origin", origin)
 		w.Header().Set("Vary", "Origin")
 	}
@@ -215,14 +216,14 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request, at location) er
 			status = http.StatusUnauthorized
 			w.Header().Set("WWW-Authenticate", `Basic realm="Collab development identity"`)
 		}
-		p.reply(w, status, map[string]string{"error": refused.code, "error_description": refused.description})
+		p.site.Reply(w, status, map[string]string{"error": refused.code, "error_description": refused.description})
 		return nil
 	}
 	token, err := p.issue(at, g.session, p.options.ClientID, g.nonce)
 	if err != nil {
 		return err
 	}
-	p.reply(w, http.StatusOK, map[string]any{
+	p.site.Reply(w, http.StatusOK, map[string]any{
 		// Services take the identity token itself as the bearer token.
 		"access_token": token, "id_token": token, "token_type": "Bearer",
 		"expires_in": int(tokenLifetime.Seconds()), "scope": "openid profile email",
@@ -292,8 +293,8 @@ func (p *Provider) issue(at location, s session, audience, nonce string) (string
 // script answers scripts with the token of the account that they name.
 func (p *Provider) script(w http.ResponseWriter, r *http.Request, at location, fields url.Values) error {
 	// A page of another site can send this form, and must not make accounts.
-	if err := p.origins.Check(r); err != nil {
-		return fault.Wrap(fault.Forbidden, err, "This form was sent from another site")
+	if err := p.site.CheckOrigin(r); err != nil {
+		return err
 	}
 	s := session{}
 	err := p.enact(r, at, func(b *book, now time.Time) (events []happening, err error) {
@@ -309,17 +310,8 @@ func (p *Provider) script(w http.ResponseWriter, r *http.Request, at location, f
 	if err != nil {
 		return err
 	}
-	p.reply(w, http.StatusOK, struct {
+	p.site.Reply(w, http.StatusOK, struct {
 		IdentityToken string `json:"identityToken"`
 	}{token})
 	return nil
-}
-
-// originOf returns the origin of a URL as browsers send it.
-func originOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
 }

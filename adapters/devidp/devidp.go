@@ -9,19 +9,19 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"collab/adapters/atomicfile"
+	"collab/adapters/devkit"
 	"collab/adapters/loopback"
 	"collab/domain/fault"
 	"collab/ports"
@@ -37,7 +37,6 @@ const ClientID = "collab"
 const (
 	callbackPath = "/api/v1/auth/cli-callback"
 	exchangePath = "/api/v1/auth/exchange-token"
-	maxForm      = 64 << 10 // bytes
 )
 
 // Options are what a Provider needs. Log, AppURL, ClientID, ClientSecret,
@@ -88,8 +87,7 @@ type Provider struct {
 	key      signingKey
 	accounts *atomicfile.Document[book]
 	csrfKey  []byte
-	routes   map[string]map[string]handler
-	origins  *http.CrossOriginProtection
+	site     *devkit.Site
 
 	location   atomic.Pointer[location]
 	delivering sync.Mutex // held while events go out, so that nobody overtakes them
@@ -125,7 +123,6 @@ func New(o Options) (*Provider, error) {
 	p := &Provider{
 		options: o,
 		csrfKey: []byte(o.Secrets.Secret()),
-		origins: http.NewCrossOriginProtection(),
 		grants:  map[[sha256.Size]byte]grant{},
 	}
 	if o.PublicURL != "" {
@@ -140,16 +137,25 @@ func New(o Options) (*Provider, error) {
 	if p.accounts, err = openAccounts(o.AccountsFile); err != nil {
 		return nil, fmt.Errorf("identity accounts: %w", err)
 	}
-	p.routes = map[string]map[string]handler{
+	p.site = devkit.New(devkit.Options{
+		Prefix: Prefix, Name: "development identity provider", Footer: "asks for no password",
+		Files: files, Funcs: template.FuncMap{"title": title}, Log: o.Log, Admit: p.admit, Explain: explain,
+	}, "pages.html", "avatar.svg")
+	for path, methods := range map[string]map[string]handler{
 		"/.well-known/openid-configuration": {"GET": p.discovery},
 		"/keys":                             {"GET": p.keys},
 		"/authorize":                        {"GET": p.authorizePage, "POST": p.authorize},
 		"/token":                            {"POST": p.token},
 		"/sign-in":                          {"GET": p.signInPage, "POST": p.signIn},
-		"/style.css":                        {"GET": file("style.css")},
-		"/icon.svg":                         {"GET": file("icon.svg")},
+		avatarPath + "{file}":               {"GET": p.avatar},
 		"":                                  {"GET": p.home},
-		"/":                                 {"GET": p.home},
+		"/{$}":                              {"GET": p.home},
+	} {
+		located := map[string]devkit.Handler{}
+		for method, serve := range methods {
+			located[method] = func(w http.ResponseWriter, r *http.Request) error { return serve(w, r, *p.location.Load()) }
+		}
+		p.site.Handle(path, located)
 	}
 	return p, nil
 }
@@ -183,75 +189,23 @@ func (p *Provider) InviteURL(token string) string {
 }
 
 // ServeHTTP answers everything under Prefix.
-func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "same-origin") // "no-referrer" would take the Origin from our own forms
-	h.Set("Content-Security-Policy", policy())
-	h.Set("Cache-Control", "no-store")
-	if err := p.route(w, r); err != nil {
-		p.fail(w, r, err)
-	}
-}
+func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
 
-func (p *Provider) route(w http.ResponseWriter, r *http.Request) error {
-	at := p.location.Load()
-	if at == nil {
+// admit refuses requests by names that are not loopback: a foreign name that resolves to
+// loopback would make this page part of its origin, with every account on it.
+func (p *Provider) admit(r *http.Request) error {
+	switch {
+	case p.location.Load() == nil:
 		return fault.New(fault.Unavailable, "The server is starting")
-	}
-	// A name of somebody else's that resolves to loopback would make this page
-	// part of their origin, with every account on it.
-	if !loopback.IsRequest(r) {
+	case !loopback.IsRequest(r):
 		return fault.New(fault.Forbidden, "The development identity provider answers on loopback names only")
 	}
-	path, under := strings.CutPrefix(r.URL.Path, Prefix)
-	if !under {
-		return fault.New(fault.NotFound, "There is nothing at this address")
-	}
-	methods, known := p.routes[path]
-	if strings.HasPrefix(path, avatarPath) {
-		methods, known = map[string]handler{"GET": p.avatar}, true
-	}
-	if !known {
-		return fault.New(fault.NotFound, "There is nothing at this address")
-	}
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	serve, allowed := methods[method]
-	if !allowed {
-		return &wrongMethod{allow: allow(methods)}
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	return serve(w, r, *at)
+	return nil
 }
 
 func (p *Provider) home(w http.ResponseWriter, r *http.Request, _ location) error {
 	http.Redirect(w, r, Prefix+"/sign-in", http.StatusSeeOther)
 	return nil
-}
-
-// form returns the fields of a body in either of the forms' encodings.
-func form(r *http.Request) (url.Values, error) {
-	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	var err error
-	switch strings.ToLower(strings.TrimSpace(kind)) {
-	case "application/x-www-form-urlencoded":
-		err = r.ParseForm()
-	case "multipart/form-data":
-		err = r.ParseMultipartForm(maxForm)
-	default:
-		return nil, fault.New(fault.Unsupported, "The body must be a form")
-	}
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, fault.New(fault.TooLarge, "The form is too large")
-	}
-	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "The form cannot be read")
-	}
-	return r.PostForm, nil
 }
 
 const csrfCookie = "collab_dev_identity"
@@ -282,10 +236,7 @@ func (p *Provider) csrfToken(cookie string) string {
 
 // postedForm returns the fields of a form that came from a page of ours.
 func (p *Provider) postedForm(r *http.Request) (url.Values, error) {
-	if err := p.origins.Check(r); err != nil {
-		return nil, fault.Wrap(fault.Forbidden, err, "This form was sent from another site")
-	}
-	fields, err := form(r)
+	fields, err := p.site.PostedForm(r)
 	if err != nil {
 		return nil, err
 	}
@@ -296,66 +247,18 @@ func (p *Provider) postedForm(r *http.Request) (url.Values, error) {
 	return fields, nil
 }
 
-// wrongMethod is the error for a path that does not know the method.
-type wrongMethod struct{ allow string }
-
-func (e *wrongMethod) Error() string { return "Only " + e.allow + " is possible here" }
-
-func allow(methods map[string]handler) string {
-	var names []string
-	for name := range methods {
-		names = append(names, name)
-		if name == http.MethodGet {
-			names = append(names, http.MethodHead)
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
-
 var statuses = map[fault.Kind]int{
-	fault.Internal:    http.StatusInternalServerError,
 	fault.Invalid:     http.StatusBadRequest,
 	fault.Forbidden:   http.StatusForbidden,
 	fault.NotFound:    http.StatusNotFound,
-	fault.TooLarge:    http.StatusRequestEntityTooLarge,
-	fault.Unsupported: http.StatusUnsupportedMediaType,
 	fault.Unavailable: http.StatusServiceUnavailable,
 }
 
-// fail answers an error in the service's shape, as a page to whoever asks for
-// HTML.
-func (p *Provider) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status, known := statuses[fault.KindOf(err)]
-	if !known {
-		status = http.StatusInternalServerError
+// explain returns a fault as an error of the site, nil for an internal one.
+func explain(err error) *devkit.Error {
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || statuses[e.Kind] == 0 {
+		return nil
 	}
-	message := "Something went wrong"
-	if e := (*fault.Error)(nil); errors.As(err, &e) && status != http.StatusInternalServerError {
-		message = e.Message
-	}
-	if e := (*wrongMethod)(nil); errors.As(err, &e) {
-		status, message = http.StatusMethodNotAllowed, e.Error()
-		w.Header().Set("Allow", e.allow)
-	}
-	if status == http.StatusInternalServerError {
-		p.options.Log.ErrorContext(r.Context(), "development identity provider", "path", r.URL.Path, "error", err)
-	}
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		p.show(w, status, "problem", problemView{Title: http.StatusText(status), Message: message})
-		return
-	}
-	p.reply(w, status, struct {
-		StatusCode int    `json:"statusCode"`
-		Message    string `json:"message"`
-		Error      string `json:"error"`
-	}{status, message, http.StatusText(status)})
-}
-
-func (p *Provider) reply(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(body); err != nil {
-		p.options.Log.Debug("development identity provider: answer not sent", "error", err)
-	}
+	return &devkit.Error{Status: statuses[e.Kind], Message: e.Message}
 }

@@ -1,38 +1,27 @@
 package devidp
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"collab/adapters/devkit"
 	"collab/domain/fault"
 )
 
-//go:embed pages.html style.css avatar.svg icon.svg
+//go:embed pages.html style.css avatar.svg
 var files embed.FS
-
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"title": title}).ParseFS(files, "pages.html", "avatar.svg"))
 
 const (
 	avatarPath = "/avatar/"
 	maxListed  = 50 // accounts, and organisations, that the page offers
 )
-
-// policy is the Content-Security-Policy of every answer. Browsers hold the
-// whole chain of redirects after a form against form-action, so it lists the
-// places to which a sign-in may lead.
-func policy(redirects ...string) string {
-	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action " +
-		strings.Join(append([]string{"'self'"}, redirects...), " ")
-}
 
 // signInView is the sign-in page. The fields with capitals that a form also
 // has are what is filled in.
@@ -62,9 +51,9 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at locatio
 	v.Action, v.CSRF, v.Roles = Prefix+"/sign-in", p.csrf(w, r, at), roles
 	if v.request != nil {
 		v.Action = Prefix + "/authorize?" + r.URL.RawQuery
-		v.Client = originOf(v.request.redirect)
+		v.Client = devkit.Origin(v.request.redirect)
 		// The command line's local server is where the service goes on to.
-		w.Header().Set("Content-Security-Policy", policy(v.Client, "http://localhost:*", "http://127.0.0.1:*"))
+		devkit.AllowForms(w, v.Client, "http://localhost:*", "http://127.0.0.1:*")
 	}
 	p.accounts.Read(func(b *book) {
 		for _, a := range b.recentAccounts(maxListed) {
@@ -97,7 +86,7 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at locatio
 			v.Org = v.Orgs[0].ID
 		}
 	}
-	p.show(w, status, "sign-in", v)
+	p.site.Show(w, status, "sign-in", v)
 }
 
 // What stands for no record in the choices of the page.
@@ -212,7 +201,7 @@ func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, at locatio
 			v.Account = &a
 		}
 	})
-	p.show(w, status, "invite", v)
+	p.site.Show(w, status, "invite", v)
 }
 
 // invitation returns the invitation whose token is in the query.
@@ -296,33 +285,8 @@ func (p *Provider) showSession(w http.ResponseWriter, at location, s session, ti
 		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", at.public, exchangePath, body),
 	}
 	p.accounts.Read(func(b *book) { v.Places = b.places(s.Account.ID) })
-	p.show(w, http.StatusOK, "session", v)
+	p.site.Show(w, http.StatusOK, "session", v)
 	return nil
-}
-
-type problemView struct{ Title, Message string }
-
-func (p *Provider) show(w http.ResponseWriter, status int, name string, view any) {
-	var page bytes.Buffer
-	if err := pages.ExecuteTemplate(&page, name, view); err != nil {
-		p.options.Log.Error("development identity provider: page", "page", name, "error", err)
-		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	if _, err := page.WriteTo(w); err != nil {
-		p.options.Log.Debug("development identity provider: page not sent", "error", err)
-	}
-}
-
-// file serves one of the embedded files.
-func file(name string) handler {
-	return func(w http.ResponseWriter, r *http.Request, _ location) error {
-		w.Header().Set("Cache-Control", "no-cache")
-		http.ServeFileFS(w, r, files, name)
-		return nil
-	}
 }
 
 // picture returns the address of the picture of an account or organisation.
@@ -330,7 +294,7 @@ func (at location) picture(id string) string { return at.issuer + avatarPath + i
 
 // avatar draws the initials of an account or an organisation.
 func (p *Provider) avatar(w http.ResponseWriter, r *http.Request, _ location) error {
-	id, svg := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, Prefix+avatarPath), ".svg")
+	id, svg := strings.CutSuffix(r.PathValue("file"), ".svg")
 	name := ""
 	p.accounts.Read(func(b *book) { name = b.Accounts[id].Name + b.Organisations[id].Name })
 	if !svg || name == "" {
@@ -338,8 +302,7 @@ func (p *Provider) avatar(w http.ResponseWriter, r *http.Request, _ location) er
 	}
 	hash := fnv.New32a()
 	hash.Write([]byte(id))
-	var picture bytes.Buffer
-	err := pages.ExecuteTemplate(&picture, "avatar.svg", struct {
+	picture, err := p.site.Render("avatar.svg", struct {
 		Hue      uint32
 		Round    bool
 		Initials string
@@ -348,12 +311,9 @@ func (p *Provider) avatar(w http.ResponseWriter, r *http.Request, _ location) er
 		return err
 	}
 	h := w.Header()
-	h.Set("Content-Type", "image/svg+xml")
 	h.Set("Cache-Control", "max-age=300")
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin") // applications show it
-	if _, err := picture.WriteTo(w); err != nil {
-		p.options.Log.Debug("development identity provider: picture not sent", "error", err)
-	}
+	p.site.Send(w, http.StatusOK, "image/svg+xml", picture)
 	return nil
 }
 

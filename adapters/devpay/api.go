@@ -1,7 +1,6 @@
 package devpay
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"collab/adapters/devkit"
 )
 
 const (
@@ -47,7 +48,7 @@ func (p *Provider) get(serve operation) http.HandlerFunc {
 // idempotency key are told what was answered first; refusals are not remembered.
 func (p *Provider) post(serve operation) http.HandlerFunc {
 	return p.api(func(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
-		fields, err := form(r)
+		fields, err := devkit.Form(r)
 		if err != nil {
 			return nil, err
 		}
@@ -123,10 +124,7 @@ func (p *Provider) api(serve func(w http.ResponseWriter, r *http.Request) ([]byt
 			p.refuse(w, r, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		if _, err := bytes.NewReader(body).WriteTo(w); err != nil {
-			p.options.Log.Debug("development payment provider: answer not sent", "error", err)
-		}
+		p.site.Send(w, http.StatusOK, "application/json", body)
 	}
 }
 
@@ -161,7 +159,7 @@ func (p *Provider) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if refused.param != "" {
 		e["param"] = refused.param
 	}
-	p.reply(w, refused.status, object{"error": e})
+	p.site.Reply(w, refused.status, object{"error": e})
 }
 
 // only refuses parameters that are not known here. A name that ends in "[*" is

@@ -10,18 +10,16 @@ package devpay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"html/template"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
 	"collab/adapters/atomicfile"
+	"collab/adapters/devkit"
 	"collab/adapters/loopback"
 	"collab/ports"
 )
@@ -33,8 +31,6 @@ const Prefix = "/dev/payments"
 // APIVersion is the version of Stripe's interface whose shapes objects and
 // events have.
 const APIVersion = "2023-10-16"
-
-const maxForm = 64 << 10 // bytes
 
 // Options are what a Provider needs. Log, AppURL, Emit and After may be left
 // out.
@@ -65,8 +61,7 @@ type Provider struct {
 	options Options
 	public  string // the public URL without a trailing slash
 	book    *atomicfile.Document[book]
-	mux     *http.ServeMux
-	origins *http.CrossOriginProtection
+	site    *devkit.Site
 
 	alive  context.Context // until Close
 	finish context.CancelFunc
@@ -97,43 +92,33 @@ func New(o Options) (*Provider, error) {
 	if o.After == nil {
 		o.After = time.After
 	}
-	p := &Provider{options: o, public: public, origins: http.NewCrossOriginProtection(), waiting: map[string]*line{}}
+	p := &Provider{options: o, public: public, waiting: map[string]*line{}}
 	if p.book, err = openBook(o.StateFile, "sk_dev_"+o.Secrets.Secret()); err != nil {
 		return nil, fmt.Errorf("payments: %w", err)
 	}
 	p.alive, p.finish = context.WithCancel(context.Background())
-	p.mux = p.routes()
+	p.site = p.routes(o.Log)
 	p.resume()
 	return p, nil
 }
 
-func (p *Provider) routes() *http.ServeMux {
-	mux := http.NewServeMux()
-	at := func(method, path string, h http.HandlerFunc) { mux.HandleFunc(method+" "+Prefix+path, h) }
-	at("POST", "/v1/customers", p.post(createCustomer))
-	at("POST", "/v1/checkout/sessions", p.post(createSession))
-	at("GET", "/v1/checkout/sessions/{id}", p.get(readSession))
-	at("POST", "/v1/checkout/sessions/{id}/expire", p.post(expireSession))
-	at("GET", "/v1/subscriptions/{id}", p.get(readSubscription))
-	at("POST", "/v1/subscriptions/{id}", p.post(updateSubscription))
-	at("DELETE", "/v1/subscriptions/{id}", p.post(cancelSubscription))
-	at("POST", "/v1/billing_portal/sessions", p.post(createVisit))
-	mux.HandleFunc(Prefix+"/v1/", p.unknown)
-
-	at("GET", "/pay/{id}", p.page(p.showCheckout))
-	at("POST", "/pay/{id}", p.page(p.checkout))
-	at("GET", "/portal/{id}", p.page(p.showPortal))
-	at("POST", "/portal/{id}", p.page(p.portal))
-	at("GET", "/style.css", file("style.css"))
-	at("GET", "/icon.svg", file("icon.svg"))
-	for _, path := range []string{"/pay/{id}", "/portal/{id}"} {
-		mux.HandleFunc(Prefix+path, p.page(func(w http.ResponseWriter, _ *http.Request) error {
-			w.Header().Set("Allow", "GET, HEAD, POST")
-			return errMethod
-		}))
-	}
-	mux.HandleFunc(Prefix+"/", p.page(func(http.ResponseWriter, *http.Request) error { return errNothing }))
-	return mux
+func (p *Provider) routes(log *slog.Logger) *devkit.Site {
+	site := devkit.New(devkit.Options{
+		Prefix: Prefix, Name: "development payment provider", Footer: "takes no money",
+		Files: files, Funcs: template.FuncMap{"day": day, "price": price}, Log: log, Admit: p.admit, Explain: explain,
+	}, "pages.html")
+	site.HandleFunc("POST", "/v1/customers", p.post(createCustomer))
+	site.HandleFunc("POST", "/v1/checkout/sessions", p.post(createSession))
+	site.HandleFunc("GET", "/v1/checkout/sessions/{id}", p.get(readSession))
+	site.HandleFunc("POST", "/v1/checkout/sessions/{id}/expire", p.post(expireSession))
+	site.HandleFunc("GET", "/v1/subscriptions/{id}", p.get(readSubscription))
+	site.HandleFunc("POST", "/v1/subscriptions/{id}", p.post(updateSubscription))
+	site.HandleFunc("DELETE", "/v1/subscriptions/{id}", p.post(cancelSubscription))
+	site.HandleFunc("POST", "/v1/billing_portal/sessions", p.post(createVisit))
+	site.HandleFunc("", "/v1/", p.unknown)
+	site.Handle("/pay/{id}", map[string]devkit.Handler{"GET": p.showCheckout, "POST": p.checkout})
+	site.Handle("/portal/{id}", map[string]devkit.Handler{"GET": p.showPortal, "POST": p.portal})
+	return site
 }
 
 // APIURL returns the address of the interface, in whose place Stripe's would be
@@ -147,22 +132,16 @@ func (p *Provider) Key() (key string) {
 }
 
 // ServeHTTP answers everything under Prefix.
-func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "same-origin") // "no-referrer" would take the Origin from our own forms
-	h.Set("Content-Security-Policy", policy())
-	h.Set("Cache-Control", "no-store")
-	// A name of somebody else's that resolves to loopback would make these pages
-	// part of their origin.
+func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
+
+// admit refuses requests by names that are not loopback: a foreign name that resolves to
+// loopback would make these pages part of its origin.
+func (p *Provider) admit(r *http.Request) error {
 	if !loopback.IsRequest(r) {
-		p.fail(w, r, &refusal{status: http.StatusForbidden, message: "The development payment provider answers on loopback names only"})
-		return
+		return &devkit.Error{Status: http.StatusForbidden, Message: "The development payment provider answers on loopback names only"}
 	}
 	p.settle()
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	p.mux.ServeHTTP(w, r)
+	return nil
 }
 
 // refusal is an error that is said to whoever asked, in Stripe's words. The kind
@@ -175,11 +154,7 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.message }
 
-var (
-	errNothing = &refusal{status: http.StatusNotFound, message: "There is nothing at this address"}
-	errMethod  = &refusal{status: http.StatusMethodNotAllowed, message: "Only GET, HEAD, POST is possible here"}
-	errFull    = &refusal{status: http.StatusBadRequest, message: "The development payment provider has no room for more"}
-)
+var errFull = &refusal{status: http.StatusBadRequest, message: "The development payment provider has no room for more"}
 
 // missing is the refusal of an id in a request's path.
 func missing(what, id string) *refusal {
@@ -191,51 +166,24 @@ func wrong(param, code, format string, args ...any) *refusal {
 	return &refusal{status: http.StatusBadRequest, code: code, param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// form returns the fields of a body, whatever the method.
-func form(r *http.Request) (url.Values, error) {
-	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	if kind = strings.ToLower(strings.TrimSpace(kind)); kind != "application/x-www-form-urlencoded" && r.ContentLength != 0 {
-		return nil, &refusal{status: http.StatusUnsupportedMediaType, message: "The body must be a form"}
+// explain returns a refusal as an error of the site, nil for an internal one.
+func explain(err error) *devkit.Error {
+	e, ok := errors.AsType[*refusal](err)
+	if !ok {
+		return nil
 	}
-	body, err := io.ReadAll(r.Body)
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, &refusal{status: http.StatusRequestEntityTooLarge, message: "The form is too large"}
-	}
-	fields, unreadable := url.ParseQuery(string(body))
-	if err != nil || unreadable != nil {
-		return nil, &refusal{status: http.StatusBadRequest, message: "The form cannot be read"}
-	}
-	return fields, nil
+	return &devkit.Error{Status: e.status, Message: e.message}
 }
 
 // refused returns the refusal that err is; whatever else it is goes to the log.
 func (p *Provider) refused(r *http.Request, err error) *refusal {
-	if e := (*refusal)(nil); errors.As(err, &e) {
+	if e, ok := errors.AsType[*refusal](err); ok {
 		return e
 	}
-	p.options.Log.ErrorContext(r.Context(), "development payment provider", "path", r.URL.Path, "error", err)
-	return &refusal{status: http.StatusInternalServerError, kind: "api_error", message: "Something went wrong"}
-}
-
-// fail answers an error of a page: in the service's shape, and as a page to
-// whoever asks for HTML.
-func (p *Provider) fail(w http.ResponseWriter, r *http.Request, err error) {
-	e := p.refused(r, err)
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		p.show(w, e.status, "problem", problemView{Title: http.StatusText(e.status), Message: e.message})
-		return
+	e := p.site.Explain(r, err)
+	refused := &refusal{status: e.Status, message: e.Message}
+	if e.Status == http.StatusInternalServerError {
+		refused.kind = "api_error"
 	}
-	p.reply(w, e.status, struct {
-		StatusCode int    `json:"statusCode"`
-		Message    string `json:"message"`
-		Error      string `json:"error"`
-	}{e.status, e.message, http.StatusText(e.status)})
-}
-
-func (p *Provider) reply(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(body); err != nil {
-		p.options.Log.Debug("development payment provider: answer not sent", "error", err)
-	}
+	return refused
 }

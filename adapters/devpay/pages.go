@@ -1,33 +1,17 @@
 package devpay
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
-	"html/template"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
+
+	"collab/adapters/devkit"
 )
 
-//go:embed pages.html style.css icon.svg
+//go:embed pages.html style.css
 var files embed.FS
-
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"day": day, "price": price}).ParseFS(files, "pages.html"))
-
-// policy is the Content-Security-Policy of every answer. Browsers hold the
-// whole chain of redirects after a form against form-action, so it lists the
-// places to which a payment may lead.
-func policy(redirects ...string) string {
-	places := []string{"'self'"}
-	for _, r := range redirects {
-		if u, err := url.Parse(r); err == nil && u.Host != "" {
-			places = append(places, u.Scheme+"://"+u.Host)
-		}
-	}
-	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action " + strings.Join(places, " ")
-}
 
 func day(t time.Time) string { return t.Format("2 January 2006") }
 
@@ -39,25 +23,6 @@ func price() string {
 func (p *Provider) payURL(session string) string { return p.public + Prefix + "/pay/" + session }
 
 func (p *Provider) portalURL(secret string) string { return p.public + Prefix + "/portal/" + secret }
-
-// page serves a page. What can be done on one is done by whoever knows its
-// address, which nobody can guess: so its forms need no other token, and scripts
-// can send them.
-func (p *Provider) page(serve func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := serve(w, r); err != nil {
-			p.fail(w, r, err)
-		}
-	}
-}
-
-// postedForm returns the fields of a form that did not come from another site.
-func (p *Provider) postedForm(r *http.Request) (url.Values, error) {
-	if p.origins.Check(r) != nil {
-		return nil, &refusal{status: http.StatusForbidden, message: "This form was sent from another site"}
-	}
-	return form(r)
-}
 
 // checkoutView is the page of a checkout session.
 type checkoutView struct {
@@ -104,15 +69,16 @@ func (p *Provider) showCheckout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Security-Policy", policy(v.Next, v.Back, p.options.AppURL))
-	p.show(w, http.StatusOK, "checkout", v)
+	devkit.AllowForms(w, devkit.Origin(v.Next), devkit.Origin(v.Back), devkit.Origin(p.options.AppURL))
+	p.site.Show(w, http.StatusOK, "checkout", v)
 	return nil
 }
 
-// checkout pays, or goes back. The page stays open for whoever goes back, as
+// checkout pays, or goes back. Whoever knows the address of the page, which nobody can
+// guess, may do so: its form needs no other token, and scripts can send it. The page stays open for whoever goes back, as
 // Stripe's does.
 func (p *Provider) checkout(w http.ResponseWriter, r *http.Request) error {
-	fields, err := p.postedForm(r)
+	fields, err := p.site.PostedForm(r)
 	if err != nil {
 		return err
 	}
@@ -202,12 +168,12 @@ func (p *Provider) showPortal(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.show(w, http.StatusOK, "portal", view)
+	p.site.Show(w, http.StatusOK, "portal", view)
 	return nil
 }
 
 func (p *Provider) portal(w http.ResponseWriter, r *http.Request) error {
-	fields, err := p.postedForm(r)
+	fields, err := p.site.PostedForm(r)
 	if err != nil {
 		return err
 	}
@@ -227,28 +193,4 @@ func (p *Provider) portal(w http.ResponseWriter, r *http.Request) error {
 	}
 	http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
 	return nil
-}
-
-type problemView struct{ Title, Message string }
-
-func (p *Provider) show(w http.ResponseWriter, status int, name string, view any) {
-	var page bytes.Buffer
-	if err := pages.ExecuteTemplate(&page, name, view); err != nil {
-		p.options.Log.Error("development payment provider: page", "page", name, "error", err)
-		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	if _, err := page.WriteTo(w); err != nil {
-		p.options.Log.Debug("development payment provider: page not sent", "error", err)
-	}
-}
-
-// file serves one of the embedded files.
-func file(name string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-cache")
-		http.ServeFileFS(w, r, files, name)
-	}
 }

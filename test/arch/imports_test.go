@@ -88,6 +88,7 @@ var owners = []struct {
 // ports, no domain, no other package of ours.
 var leaves = []struct{ dir, reason string }{
 	{"adapters/atomicfile", "the development providers, the keys of a deployment and backups are files that must survive a crash"},
+	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors"},
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},
 }

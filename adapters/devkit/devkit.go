@@ -1,0 +1,280 @@
+// Package devkit is what the providers of a development server share: routes under a
+// prefix, pages in one style, forms and errors. It is a leaf: it imports the standard
+// library alone.
+package devkit
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const maxForm = 64 << 10 // bytes
+
+//go:embed layout.html style.css icon.svg
+var files embed.FS
+
+// Options are what a Site needs. Log may be left out.
+type Options struct {
+	Prefix string           // the path under which the site is mounted, without a trailing slash
+	Name   string           // what the site is, in logs and messages
+	Footer string           // a verb phrase that follows the name on every page
+	Files  fs.FS            // has the templates, and style.css, which follows the common style
+	Funcs  template.FuncMap // of the templates, which also have prefix and the common ones
+	Log    *slog.Logger
+
+	// Admit returns an error for a request that is refused whatever it asks for.
+	Admit func(*http.Request) error
+
+	// Explain returns an error of a handler as an *Error; nil: it is internal, and goes
+	// to the log.
+	Explain func(error) *Error
+}
+
+// Site serves the pages of a provider under its prefix.
+type Site struct {
+	options Options
+	pages   *template.Template
+	style   []byte
+	mux     *http.ServeMux
+	origins *http.CrossOriginProtection
+}
+
+// Handler serves a request, or returns the error that it is answered with.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// Error is an error whose message is shown to the caller.
+type Error struct {
+	Status  int
+	Message string // a sentence without its full stop
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// NotFound is the error for a path without a handler.
+var NotFound = &Error{http.StatusNotFound, "There is nothing at this address"}
+
+// New returns a site without routes. It panics if the files are not as they must be.
+func New(o Options, templates ...string) *Site {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Site{options: o, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection()}
+	text := func(value string) func() string { return func() string { return value } }
+	funcs := template.FuncMap{"prefix": text(o.Prefix), "name": text(o.Name), "footer": text(o.Footer)}
+	maps.Copy(funcs, o.Funcs)
+	s.pages = template.Must(template.New("").Funcs(funcs).ParseFS(files, "layout.html"))
+	template.Must(s.pages.ParseFS(o.Files, templates...))
+	for _, in := range []fs.FS{files, o.Files} {
+		style, err := fs.ReadFile(in, "style.css")
+		if err != nil {
+			panic(err)
+		}
+		s.style = append(s.style, style...)
+	}
+	s.Handle("/icon.svg", map[string]Handler{"GET": func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Cache-Control", "no-cache")
+		http.ServeFileFS(w, r, files, "icon.svg")
+		return nil
+	}})
+	s.Handle("/style.css", map[string]Handler{"GET": func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Cache-Control", "no-cache")
+		http.ServeContent(w, r, "style.css", time.Time{}, bytes.NewReader(s.style))
+		return nil
+	}})
+	s.Handle("/", map[string]Handler{"": func(http.ResponseWriter, *http.Request) error { return NotFound }})
+	return s
+}
+
+// Handle serves the path below the prefix, a pattern of http.ServeMux without a method,
+// by the handlers of its methods. GET includes HEAD; "" is any method.
+func (s *Site) Handle(path string, methods map[string]Handler) {
+	names := slices.Collect(maps.Keys(methods))
+	if methods["GET"] != nil {
+		names = append(names, "HEAD")
+	}
+	slices.Sort(names)
+	allow := strings.Join(names, ", ")
+	s.HandleFunc("", path, func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		serve, err := methods[method], error(nil)
+		if serve == nil {
+			serve = methods[""]
+		}
+		if serve == nil {
+			w.Header().Set("Allow", allow)
+			err = &Error{http.StatusMethodNotAllowed, "Only " + allow + " is possible here"}
+		} else {
+			err = serve(w, r)
+		}
+		if err != nil {
+			s.Fail(w, r, err)
+		}
+	})
+}
+
+// HandleFunc serves a method and a path below the prefix by a handler that answers
+// errors itself.
+func (s *Site) HandleFunc(method, path string, serve http.HandlerFunc) {
+	s.mux.HandleFunc(strings.TrimSpace(method+" "+s.options.Prefix+path), serve)
+}
+
+// ServeHTTP answers everything under the prefix. Requests have their whole path.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin") // "no-referrer" would take the Origin from our own forms
+	h.Set("Cache-Control", "no-store")
+	AllowForms(w)
+	if err := s.options.Admit(r); err != nil {
+		s.Fail(w, r, err)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	s.mux.ServeHTTP(w, r)
+}
+
+// AllowForms sets the Content-Security-Policy of an answer, under which forms of the page
+// may lead to the site itself and to the origins. Empty ones are left out. Browsers hold
+// all redirects that follow a form against it.
+func AllowForms(w http.ResponseWriter, origins ...string) {
+	policy := "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+	for _, o := range origins {
+		if o != "" {
+			policy += " " + o
+		}
+	}
+	w.Header().Set("Content-Security-Policy", policy)
+}
+
+// Origin returns the origin of a URL as browsers send it, empty if it has none.
+func Origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// Form returns the fields of a body in one of the forms' encodings, whatever the method.
+func Form(r *http.Request) (fields url.Values, err error) {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	switch kind = strings.ToLower(strings.TrimSpace(kind)); {
+	case kind == "multipart/form-data":
+		err = r.ParseMultipartForm(maxForm)
+		fields = r.PostForm
+	case kind == "application/x-www-form-urlencoded", r.ContentLength == 0:
+		var body []byte
+		if body, err = io.ReadAll(r.Body); err == nil {
+			fields, err = url.ParseQuery(string(body))
+		}
+	default:
+		return nil, &Error{http.StatusUnsupportedMediaType, "The body must be a form"}
+	}
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, &Error{http.StatusRequestEntityTooLarge, "The form is too large"}
+	}
+	if err != nil {
+		return nil, &Error{http.StatusBadRequest, "The form cannot be read"}
+	}
+	return fields, nil
+}
+
+// CheckOrigin returns an error for a form that a page of another site has sent.
+func (s *Site) CheckOrigin(r *http.Request) error {
+	if s.origins.Check(r) != nil {
+		return &Error{http.StatusForbidden, "This form was sent from another site"}
+	}
+	return nil
+}
+
+// PostedForm is Form for a form that no page of another site has sent.
+func (s *Site) PostedForm(r *http.Request) (url.Values, error) {
+	if err := s.CheckOrigin(r); err != nil {
+		return nil, err
+	}
+	return Form(r)
+}
+
+// Explain returns the error as one that may be shown. What is internal goes to the log.
+func (s *Site) Explain(r *http.Request, err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	if e := s.options.Explain(err); e != nil {
+		return e
+	}
+	s.options.Log.ErrorContext(r.Context(), s.options.Name+" failed", "path", r.URL.Path, "error", err)
+	return &Error{http.StatusInternalServerError, "Something went wrong"}
+}
+
+// Fail answers an error in the service's form, as a page if HTML is accepted.
+func (s *Site) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	e := s.Explain(r, err)
+	title := http.StatusText(e.Status)
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		s.Show(w, e.Status, "problem", struct{ Title, Message string }{title, e.Message})
+		return
+	}
+	s.Reply(w, e.Status, struct {
+		StatusCode int    `json:"statusCode"`
+		Message    string `json:"message"`
+		Error      string `json:"error"`
+	}{e.Status, e.Message, title})
+}
+
+// Reply answers with a JSON body.
+func (s *Site) Reply(w http.ResponseWriter, status int, body any) {
+	content, err := json.Marshal(body)
+	if err != nil {
+		s.failed(w, "JSON", err)
+		return
+	}
+	s.Send(w, status, "application/json", content)
+}
+
+// Show answers with the page of a template.
+func (s *Site) Show(w http.ResponseWriter, status int, page string, view any) {
+	content, err := s.Render(page, view)
+	if err != nil {
+		s.failed(w, page, err)
+		return
+	}
+	s.Send(w, status, "text/html; charset=utf-8", content)
+}
+
+// Render executes a template.
+func (s *Site) Render(name string, view any) ([]byte, error) {
+	var b bytes.Buffer
+	err := s.pages.ExecuteTemplate(&b, name, view)
+	return b.Bytes(), err
+}
+
+// Send answers with a body.
+func (s *Site) Send(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	if _, err := w.Write(body); err != nil {
+		s.options.Log.Debug(s.options.Name+" response write failed", "error", err)
+	}
+}
+
+func (s *Site) failed(w http.ResponseWriter, what string, err error) {
+	s.options.Log.Error(s.options.Name+" response not rendered", "response", what, "error", err)
+	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+}
