@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 
+	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -53,26 +54,26 @@ type profileView struct {
 }
 
 func viewPerson(u org.User) personView {
-	return personView{ID: u.ID, Name: said(u.Name), Email: said(u.Email)}
+	return personView{ID: u.ID, Name: textOrNull(u.Name), Email: textOrNull(u.Email)}
 }
 
 func viewOrg(o *org.Organisation) *orgView {
 	if o == nil {
 		return nil
 	}
-	return &orgView{ID: o.ID, Name: said(o.Name), Slug: said(o.Slug)}
+	return &orgView{ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug)}
 }
 
 func viewSession(s access.Session) sessionView {
 	return sessionView{
-		Token: s.Token, User: viewPerson(s.User), Org: viewOrg(s.Org), Role: said(s.Role),
+		Token: s.Token, User: viewPerson(s.User), Org: viewOrg(s.Org), Role: textOrNull(s.Role),
 		OnboardingCompleted: s.OnboardingCompleted, OnboardingSeeded: s.OnboardingSeeded,
 	}
 }
 
 func viewMe(s access.Session) meView {
 	return meView{
-		User: profileView{viewPerson(s.User), said(s.User.AvatarURL)}, Org: viewOrg(s.Org), Role: said(s.Role),
+		User: profileView{viewPerson(s.User), textOrNull(s.User.AvatarURL)}, Org: viewOrg(s.Org), Role: textOrNull(s.Role),
 		OnboardingCompleted: s.OnboardingCompleted, OnboardingSeeded: s.OnboardingSeeded,
 	}
 }
@@ -135,8 +136,8 @@ func (c *call) client() session.Client {
 
 type signInView struct {
 	ID         id.Session `json:"id"`
-	CreatedAt  moment     `json:"createdAt"`
-	LastUsedAt moment     `json:"lastUsedAt"`
+	CreatedAt  jsonTime   `json:"createdAt"`
+	LastUsedAt jsonTime   `json:"lastUsedAt"`
 	Address    *string    `json:"address"`
 	UserAgent  *string    `json:"userAgent"`
 	Current    bool       `json:"current"`
@@ -150,7 +151,7 @@ func (a *api) listSessions(c *call, actor org.Actor) error {
 	views := make([]signInView, len(all))
 	for i, s := range all {
 		views[i] = signInView{
-			ID: s.ID, CreatedAt: moment(s.CreatedAt), LastUsedAt: moment(s.LastUsedAt), Address: said(s.Address), UserAgent: said(s.UserAgent),
+			ID: s.ID, CreatedAt: jsonTime(s.CreatedAt), LastUsedAt: jsonTime(s.LastUsedAt), Address: textOrNull(s.Address), UserAgent: textOrNull(s.UserAgent),
 			Current: s.ID == actor.Session,
 		}
 	}
@@ -203,8 +204,8 @@ func (a *api) seedOnboarding(c *call, actor org.Actor) error {
 		return err
 	}
 	return c.reply(http.StatusOK, seededView{
-		Seeded: s.Seeded, SharedTeamID: said(s.SharedTeam), PersonalTeamID: said(s.PersonalTeam),
-		SharedWorkspaceID: said(s.SharedWorkspace), PersonalWorkspaceID: said(s.PersonalWorkspace),
+		Seeded: s.Seeded, SharedTeamID: textOrNull(s.SharedTeam), PersonalTeamID: textOrNull(s.PersonalTeam),
+		SharedWorkspaceID: textOrNull(s.SharedWorkspace), PersonalWorkspaceID: textOrNull(s.PersonalWorkspace),
 		TaskIDs: append([]id.Task{}, s.Tasks...),
 	})
 }
@@ -229,7 +230,7 @@ func (a *api) message(c *call, take func(context.Context, func(string) string, [
 	}
 	if err := take(c.r.Context(), c.r.Header.Get, body); err != nil {
 		if slices.ContainsFunc(unsigned, func(k fault.Kind) bool { return fault.Is(err, k) }) {
-			a.webhooks.charge(network(c.address), unsignedCost-1)
+			a.webhooks.Charge(limit.Network(c.address), unsignedCost-1)
 		}
 		return a.charged(c, err, unsigned...)
 	}
@@ -336,7 +337,7 @@ func (c *call) unseen() {
 
 // redirect sends the browser on.
 func (c *call) redirect(status int, to string) {
-	c.set("Location", to)
-	c.set("Content-Length", "0")
+	c.Set("Location", to)
+	c.Set("Content-Length", "0")
 	c.WriteHeader(status)
 }

@@ -16,13 +16,13 @@ type gateView struct {
 	HadPriorSubscription bool        `json:"hadPriorSubscription"`
 	Plan                 plan.Plan   `json:"plan"`
 	Status               plan.Status `json:"status"`
-	TrialEndsAt          *moment     `json:"trialEndsAt"`
+	TrialEndsAt          *jsonTime   `json:"trialEndsAt"`
 }
 
 func viewGate(s plan.Subscription) gateView {
 	return gateView{
 		Allowed: s.Allowed(), HasActivePlan: s.HasActivePlan(), HadPriorSubscription: s.EverPaid,
-		Plan: s.Plan, Status: s.Status(), TrialEndsAt: maybe(s.TrialEnd),
+		Plan: s.Plan, Status: s.Status(), TrialEndsAt: timeOrNull(s.TrialEnd),
 	}
 }
 
@@ -31,10 +31,10 @@ type subscriptionView struct {
 	Status             plan.Status `json:"status"`
 	Seats              int         `json:"seats"`
 	PurchasedSeats     *int        `json:"purchasedSeats"`
-	CurrentPeriodStart *moment     `json:"currentPeriodStart"`
-	CurrentPeriodEnd   *moment     `json:"currentPeriodEnd"`
+	CurrentPeriodStart *jsonTime   `json:"currentPeriodStart"`
+	CurrentPeriodEnd   *jsonTime   `json:"currentPeriodEnd"`
 	CancelAtPeriodEnd  bool        `json:"cancelAtPeriodEnd"`
-	TrialEnd           *moment     `json:"trialEnd"`
+	TrialEnd           *jsonTime   `json:"trialEnd"`
 	ManagedExternally  bool        `json:"managedExternally"`
 	HasPaymentMethod   bool        `json:"hasPaymentMethod"`
 }
@@ -42,8 +42,8 @@ type subscriptionView struct {
 func viewSubscription(s plan.Subscription, seats int) subscriptionView {
 	return subscriptionView{
 		Plan: s.Plan, Status: s.Status(), Seats: seats, PurchasedSeats: s.PurchasedSeats,
-		CurrentPeriodStart: maybe(s.CurrentPeriodStart), CurrentPeriodEnd: maybe(s.CurrentPeriodEnd),
-		CancelAtPeriodEnd: s.CancelAtPeriodEnd, TrialEnd: maybe(s.TrialEnd),
+		CurrentPeriodStart: timeOrNull(s.CurrentPeriodStart), CurrentPeriodEnd: timeOrNull(s.CurrentPeriodEnd),
+		CancelAtPeriodEnd: s.CancelAtPeriodEnd, TrialEnd: timeOrNull(s.TrialEnd),
 		ManagedExternally: s.ManagedExternally, HasPaymentMethod: s.HasPaymentMethod,
 	}
 }

@@ -11,30 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"collab/adapters/httpapi/budget"
+	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/release"
 )
-
-func TestBudgetsAreParsed(t *testing.T) {
-	const upload = 100 << 20
-	defaults := Budgets{64 << 20, 256 << 20, 1600 << 20, 1 << 30}
-	for text, want := range map[string]Budgets{
-		"":                 defaults,
-		"anonymous=128MiB": {128 << 20, defaults.Callers, defaults.Spool, defaults.Connections},
-		"callers=1GiB, spool=2GiB,anonymous=4MiB,connections=16MiB": {4 << 20, 1 << 30, 2 << 30, 16 << 20},
-	} {
-		if got, err := ParseBudgets(text, upload); err != nil || got != want {
-			t.Errorf("%q is %+v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"off", "anonymous", "anonymous=64", "anonymous=64KiB", "anonymous=-1MiB", "anonymous=xMiB", "other=64MiB", "callers=64MiB,callers=65MiB", "callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "connections=15MiB", "spool=199MiB"} {
-		if got, err := ParseBudgets(text, upload); err == nil {
-			t.Errorf("%q is %+v", text, got)
-		}
-	}
-}
 
 // halfSent is a body whose second half does not come before it is let.
 type halfSent struct {
@@ -144,7 +125,7 @@ func TestBodiesOfACallerLeaveRoomForOthers(t *testing.T) {
 func TestSpoolsShareABudgetOfTheDisk(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	c := lone(nil)
-	c.budgets = newBudgets(Budgets{Anonymous: 1 << 30, Callers: 1 << 30, Spool: 4 * blockSize})
+	c.budgets = newBudgets(limit.Budgets{Anonymous: 1 << 30, Callers: 1 << 30, Spool: 4 * blockSize})
 	fits, none := spool{c: c}, spool{c: c}
 	if err := fits.fill(io.LimitReader(fill{}, 2*blockSize), 1<<30, nil); err != nil {
 		t.Fatal(err)
@@ -172,7 +153,9 @@ func (b unread) Read([]byte) (int, error) {
 
 func TestMessagesAreChargedBeforeTheyAreRead(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
-	limits := func(o *Options) { o.Now, o.Rates = hand.now, Rates{Webhook: Rate{30, time.Minute}} }
+	limits := func(o *Options) {
+		o.Now, o.Rates = hand.now, limit.Rates{Webhook: limit.Rate{Count: 30, Per: time.Minute}}
+	}
 	for name, test := range map[string]struct {
 		err     error
 		allowed int
@@ -207,7 +190,7 @@ func TestMessagesAreChargedBeforeTheyAreRead(t *testing.T) {
 func TestMountsAreChargedLikeMessages(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	a := built(t, func(o *Options) {
-		o.Now, o.Rates, o.Budgets.Anonymous = hand.now, Rates{Webhook: Rate{2, time.Minute}}, 4<<20
+		o.Now, o.Rates, o.Budgets.Anonymous = hand.now, limit.Rates{Webhook: limit.Rate{Count: 2, Per: time.Minute}}, 4<<20
 		o.Mounts = map[string]http.Handler{"/dev/x": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, r.Body)
 		})}
@@ -234,7 +217,7 @@ func TestDownloadsTakeMemoryOfTheirCaller(t *testing.T) {
 	o := openOffice(t)
 	content := strings.Repeat("x", 2*blockSize)
 	path := "/files/" + o.store(t, "x", content).ID
-	o.api.budgets.callers = budget.New(3 * blockSize)
+	o.api.budgets.callers = limit.NewBudget(3 * blockSize)
 	if w := o.get(path + "?raw=1"); w.Code != http.StatusOK || w.Body.String() != content {
 		t.Errorf("one that needs a block is %d", w.Code)
 	}
@@ -253,14 +236,14 @@ func TestLargeAnswersTakeMemoryOfCallersWhoAreNotKnown(t *testing.T) {
 		o.Releases = knowing(t, []release.Release{released(t, "2.0.0", "darwin/universal", noted(strings.Repeat("x", 60_000)))})
 	})
 	for _, path := range []string{feeds + "sparkle/appcast.xml?version=1.0.0", "/docs/" + a.reference.script, prefix + "/updates/check?version=1.0.0&platform=darwin&arch=universal"} {
-		a.budgets.anonymous = budget.New(4 << 20)
+		a.budgets.anonymous = limit.NewBudget(4 << 20)
 		if w := send(a, get(path)); w.Code != http.StatusOK {
 			t.Errorf("%s is %d %s", path, w.Code, w.Body)
 		}
 		if used := a.budgets.anonymous.Used(); used != 0 {
 			t.Errorf("%s still holds %d bytes", path, used)
 		}
-		a.budgets.anonymous = budget.New(3 * requestCost)
+		a.budgets.anonymous = limit.NewBudget(3 * requestCost)
 		w := send(a, get(path))
 		refused(t, w, http.StatusServiceUnavailable)
 		if w.Header().Get("Retry-After") != "1" || strings.Contains(w.Header().Get("Cache-Control"), "public") {
@@ -330,7 +313,7 @@ func TestMeasurementsThatAreTakenSlowlyKeepNobodyFromReading(t *testing.T) {
 	}
 	close(goOn)
 	slow.Wait()
-	a.budgets.anonymous = budget.New(requestCost)
+	a.budgets.anonymous = limit.NewBudget(requestCost)
 	w := send(a, get("/metrics"))
 	refused(t, w, http.StatusServiceUnavailable)
 	if w.Header().Get("Content-Encoding") != "" {

@@ -3,12 +3,11 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gorilla/mux"
 
-	"collab/adapters/httpapi/budget"
+	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -44,9 +43,9 @@ type call struct {
 	late   *time.Timer         // ends the work; nil outside the routes' handlers
 
 	budgets   *budgets
-	anonymous budget.Account // memory, while the caller was not known
-	bodies    budget.Account // memory, of a known caller
-	files     budget.Account // disk
+	anonymous limit.Account // memory, while the caller was not known
+	bodies    limit.Account // memory, of a known caller
+	files     limit.Account // disk
 
 	// Where the values of headers lie that differ from answer to answer, so that
 	// they take no memory of their own.
@@ -55,7 +54,7 @@ type call struct {
 }
 
 // set sets a header, whose name is given in its canonical form.
-func (c *call) set(name, value string) {
+func (c *call) Set(name, value string) {
 	if c.used == len(c.values) {
 		c.Header()[name] = []string{value}
 		return
@@ -106,14 +105,6 @@ func (c *call) template() string {
 	return c.route.Path
 }
 
-// addressOf returns the host part of a remote address.
-func addressOf(remote string) string {
-	if i := strings.LastIndexByte(remote, ':'); i >= 0 {
-		remote = remote[:i]
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(remote, "["), "]")
-}
-
 // pathID returns an id of the path. One that is no id names a record that does
 // not exist.
 func pathID[T ~string](c *call, name, what string) (T, error) {
@@ -129,7 +120,7 @@ var jsonType = []string{"application/json"}
 // send writes a whole JSON body.
 func (c *call) send(status int, body []byte) {
 	c.Header()["Content-Type"] = jsonType
-	c.set("Content-Length", strconv.Itoa(len(body)))
+	c.Set("Content-Length", strconv.Itoa(len(body)))
 	c.prolong(len(body))
 	c.WriteHeader(status)
 	// A failure to write means that the client is gone; there is nobody to tell.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/httpapi/encode"
 	"collab/domain/object"
 	"collab/domain/org"
 )
@@ -27,7 +28,7 @@ func (a *api) followChanges(c *call, actor org.Actor) error {
 		return err
 	}
 	at, lost := sub.Start()
-	c.set(cursorHeader, at.String())
+	c.Set(cursorHeader, at.String())
 	return a.follow(c, actor, sub, firstFrame(at, lost))
 }
 
@@ -86,21 +87,21 @@ func EncodeChange(at object.Cursor, c object.Change) []byte {
 	f = append(appendID(f, at), `data: {"type":"`...)
 	f = append(f, c.Type...)
 	f = append(f, `","storageKey":`...)
-	f = appendText(f, c.Object.StorageKey())
+	f = encode.AppendString(f, c.Object.StorageKey())
 	f = append(f, `,"path":`...)
-	f = appendText(f, c.Object.Path)
+	f = encode.AppendString(f, c.Object.Path)
 	if c.Type == object.Changed {
 		f = append(f, `,"checksum":`...)
-		f = appendText(f, c.Object.Checksum)
+		f = encode.AppendString(f, c.Object.Checksum)
 		f = append(f, `,"version":`...)
 		f = strconv.AppendInt(f, c.Object.Version, 10)
 	}
 	if c.By != "" {
 		f = append(f, `,"changedBy":`...)
-		f = appendText(f, string(c.By))
+		f = encode.AppendString(f, string(c.By))
 	}
 	f = append(f, `,"timestamp":`...)
-	f = appendTime(f, c.At)
+	f = encode.AppendTime(f, c.At)
 	return closeFrame(append(f, "}\n\n"...))
 }
 

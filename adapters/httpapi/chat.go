@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"collab/adapters/httpapi/encode"
 	"collab/app/chats"
 	"collab/domain/chat"
 	"collab/domain/org"
@@ -14,7 +14,7 @@ import (
 // startChat admits a request to a model and answers with the stream of what
 // comes back. What is refused before that is an ordinary error.
 func (a *api) startChat(c *call) error {
-	if err := a.chats.take(c, string(c.caller.User)); err != nil {
+	if err := a.chats.Take(c, string(c.caller.User)); err != nil {
 		return err
 	}
 	r, err := c.question()
@@ -238,26 +238,26 @@ func appendChunk(dst []byte, k chat.Chunk) []byte {
 	switch k.Type {
 	case chat.TextChunk:
 		dst = append(dst, `","text":`...)
-		dst = appendText(dst, k.Text)
+		dst = encode.AppendString(dst, k.Text)
 	case chat.CallChunk:
 		dst = append(dst, `","toolCall":{"id":`...)
-		dst = appendText(dst, k.CallID)
+		dst = encode.AppendString(dst, k.CallID)
 		dst = append(dst, `,"name":`...)
-		dst = appendText(dst, k.Name)
+		dst = encode.AppendString(dst, k.Name)
 		dst = append(dst, `,"args":`...)
-		dst = appendLine(dst, k.Args)
+		dst = encode.AppendLine(dst, k.Args)
 		if k.ServerHandled {
 			dst = append(dst, `,"serverHandled":true`...)
 		}
 		dst = append(dst, '}')
 	case chat.ResultChunk:
 		dst = append(dst, `","toolResult":{"callId":`...)
-		dst = appendText(dst, k.CallID)
+		dst = encode.AppendString(dst, k.CallID)
 		dst = append(dst, `,"result":`...)
-		dst = append(appendLine(dst, k.Result), '}')
+		dst = append(encode.AppendLine(dst, k.Result), '}')
 	case chat.ErrorChunk:
 		dst = append(dst, `","error":`...)
-		dst = appendText(dst, k.Text)
+		dst = encode.AppendString(dst, k.Text)
 	case chat.DoneChunk:
 		dst = append(dst, `","usage":{"inputTokens":`...)
 		dst = strconv.AppendInt(dst, k.Usage.Input, 10)
@@ -265,26 +265,4 @@ func appendChunk(dst []byte, k chat.Chunk) []byte {
 		dst = append(strconv.AppendInt(dst, k.Usage.Output, 10), '}')
 	}
 	return append(dst, "}\n\n"...)
-}
-
-// appendLine appends JSON as one line of valid text. What breaks lines stands
-// between its parts, as its strings cannot have it; other characters that some
-// clients take for line breaks, and what is no text, stand in its strings.
-func appendLine(dst []byte, text string) []byte {
-	for i, size := 0, 0; i < len(text); i += size {
-		var r rune
-		r, size = utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == '\r' || r == '\n':
-			dst = append(dst, ' ')
-		case r == utf8.RuneError && size == 1:
-			dst = append(dst, `\ufffd`...)
-		case r == '\u2028' || r == '\u2029':
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[r&15])
-		default:
-			dst = append(dst, text[i:i+size]...)
-		}
-	}
-	return dst
 }

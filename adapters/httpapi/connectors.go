@@ -36,8 +36,8 @@ type (
 
 func viewProvider(p connector.Provider) providerView {
 	v := providerView{
-		ServerID: p.ID, DisplayName: p.Name, Description: p.Description, IconURL: said(p.IconURL), Category: said(p.Category),
-		Auth: p.Auth, Transport: p.Transport, URL: said(p.URL), Fields: make([]fieldView, len(p.Fields)), Command: p.Command,
+		ServerID: p.ID, DisplayName: p.Name, Description: p.Description, IconURL: textOrNull(p.IconURL), Category: textOrNull(p.Category),
+		Auth: p.Auth, Transport: p.Transport, URL: textOrNull(p.URL), Fields: make([]fieldView, len(p.Fields)), Command: p.Command,
 	}
 	for i, f := range p.Fields {
 		v.Fields[i] = fieldView(f)
@@ -64,12 +64,12 @@ type (
 		Transport            connector.Transport `json:"transport"`
 		Status               connector.Status    `json:"status"`
 		LastError            *string             `json:"lastError"`
-		LastUsedAt           *moment             `json:"lastUsedAt"`
+		LastUsedAt           *jsonTime           `json:"lastUsedAt"`
 		CreatedBy            id.User             `json:"createdBy"`
-		CreatedAt            moment              `json:"createdAt"`
+		CreatedAt            jsonTime            `json:"createdAt"`
 		Tools                []toolView          `json:"tools"`
 		HasCredentials       bool                `json:"hasCredentials"`
-		CredentialsExpiresAt *moment             `json:"credentialsExpireAt"`
+		CredentialsExpiresAt *jsonTime           `json:"credentialsExpireAt"`
 	}
 	toolView struct {
 		Name        string `json:"name"`
@@ -80,9 +80,9 @@ type (
 func viewConnector(i connector.Instance) connectorView {
 	v := connectorView{
 		ID: i.ID, InstanceID: i.ID, ServerID: i.Provider, Label: i.Label, Name: i.Name, Config: json.RawMessage(i.Config),
-		Hosting: i.Hosting, Transport: i.Transport, Status: i.Status(), LastError: said(i.LastError), LastUsedAt: maybe(i.LastUsedAt),
-		CreatedBy: i.CreatedBy, CreatedAt: moment(i.CreatedAt), Tools: make([]toolView, len(i.Tools)),
-		HasCredentials: i.Version > 0, CredentialsExpiresAt: maybe(i.ExpiresAt),
+		Hosting: i.Hosting, Transport: i.Transport, Status: i.Status(), LastError: textOrNull(i.LastError), LastUsedAt: timeOrNull(i.LastUsedAt),
+		CreatedBy: i.CreatedBy, CreatedAt: jsonTime(i.CreatedAt), Tools: make([]toolView, len(i.Tools)),
+		HasCredentials: i.Version > 0, CredentialsExpiresAt: timeOrNull(i.ExpiresAt),
 	}
 	for n, t := range i.Tools {
 		v.Tools[n] = toolView(t)
@@ -111,7 +111,7 @@ func (a *api) listProviders(c *call) error {
 	if c.unchanged(tag) {
 		return nil
 	}
-	c.set("Etag", tag)
+	c.Set("Etag", tag)
 	c.send(http.StatusOK, append(body, '\n'))
 	return nil
 }
@@ -164,12 +164,12 @@ func (a *api) deleteConnector(c *call, actor org.Actor) error {
 
 type credentialsView struct {
 	Credentials json.RawMessage `json:"credentials"`
-	ExpiresAt   *moment         `json:"expiresAt"`
+	ExpiresAt   *jsonTime       `json:"expiresAt"`
 }
 
 func (a *api) readCredentials(c *call, actor org.Actor) error {
 	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.take(c, string(actor.User)); err != nil {
+	if err := a.credentials.Take(c, string(actor.User)); err != nil {
 		return err
 	}
 	i, err := pathID[id.Connector](c, "instanceId", "Connector")
@@ -180,12 +180,12 @@ func (a *api) readCredentials(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, credentialsView{json.RawMessage(found.Entries), maybe(found.ExpiresAt)})
+	return c.reply(http.StatusOK, credentialsView{json.RawMessage(found.Entries), timeOrNull(found.ExpiresAt)})
 }
 
 func (a *api) giveCredentials(c *call) error {
 	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.take(c, string(c.caller.User)); err != nil {
+	if err := a.credentials.Take(c, string(c.caller.User)); err != nil {
 		return err
 	}
 	i, err := pathID[id.Connector](c, "instanceId", "Connector")
@@ -219,7 +219,7 @@ type begunView struct {
 
 func (a *api) startAuthorization(c *call) error {
 	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.take(c, string(c.caller.User)); err != nil {
+	if err := a.credentials.Take(c, string(c.caller.User)); err != nil {
 		return err
 	}
 	o, err := c.fields()
@@ -249,7 +249,7 @@ type flowView struct {
 }
 
 func viewFlow(f connector.Flow) flowView {
-	v := flowView{Status: f.Status(), InstanceID: f.Instance, Error: said(f.Error)}
+	v := flowView{Status: f.Status(), InstanceID: f.Instance, Error: textOrNull(f.Error)}
 	if v.Status == connector.Redeeming {
 		v.Status = connector.Pending // to who waits there is no difference
 	}

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/limit"
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/app/chats"
@@ -662,7 +663,7 @@ func TestTheHeadGoesOutWithTheFirstChunk(t *testing.T) {
 func TestChatsAreLimitedPerCaller(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	w := newConversing(t, func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil }, func(o *Options) {
-		o.Now, o.Rates = hand.now, Rates{Address: Rate{100, time.Minute}, Chat: Rate{2, time.Minute}}
+		o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 100, Per: time.Minute}, Chat: limit.Rate{Count: 2, Per: time.Minute}}
 	})
 	for left := 1; left >= 0; left-- {
 		r := send(w, post("/test", hello))

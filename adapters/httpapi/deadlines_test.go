@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/encode"
 	"collab/domain/fault"
 	"collab/domain/org"
 )
@@ -83,7 +84,9 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
 		key := func(int) position { return position{ID: someID} }
-		write := func(dst []byte, _ int) ([]byte, error) { return appendText(dst, strings.Repeat("x", flushAt)), nil }
+		write := func(dst []byte, _ int) ([]byte, error) {
+			return encode.AppendString(dst, strings.Repeat("x", flushAt)), nil
+		}
 		return stream(a, c, params{}, page{}, key, write, func(_ org.Actor, each func(int) error) error {
 			for ; read < 1<<20; read++ {
 				if err := each(read); err != nil {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/httpapi/encode"
 	"collab/domain/fault"
 	"collab/domain/object"
 )
@@ -44,7 +45,7 @@ func (c *call) describe(o object.Object) {
 	values := [...]string{
 		string(o.ID), o.StorageKey(), o.Path, o.MimeType, strconv.FormatInt(o.Size, 10), o.Checksum, strconv.FormatInt(o.Version, 10),
 		string(o.Kind), string(o.Scope), orEmpty(o.Workspace), orEmpty(o.Team), orEmpty(o.Owner),
-		string(o.CreatedBy), string(o.UpdatedBy), strings.Trim(string(appendTime(nil, o.CreatedAt)), `"`), strings.Trim(string(appendTime(nil, o.UpdatedAt)), `"`),
+		string(o.CreatedBy), string(o.UpdatedBy), strings.Trim(string(encode.AppendTime(nil, o.CreatedAt)), `"`), strings.Trim(string(encode.AppendTime(nil, o.UpdatedAt)), `"`),
 	}
 	// One piece of memory for all of them.
 	lists := make([]string, len(values))
@@ -130,7 +131,7 @@ func (c *call) unchanged(tag string) bool {
 	if len(header) == 0 || !namesTag(header, tag, true) {
 		return false
 	}
-	c.set("Etag", tag)
+	c.Set("Etag", tag)
 	c.WriteHeader(http.StatusNotModified)
 	return true
 }
@@ -147,11 +148,11 @@ func (a *api) sendBytes(c *call, o object.Object) error {
 		h["Accept-Ranges"] = byteRanges
 		h["Content-Security-Policy"] = contentPolicy // whatever it is, it runs nothing
 		c.describe(o)
-		c.set("Etag", tag)
-		c.set("Content-Type", mimeType)
-		c.set("Content-Disposition", "attachment; filename*=UTF-8''"+escapedName(o.Path))
+		c.Set("Etag", tag)
+		c.Set("Content-Type", mimeType)
+		c.Set("Content-Disposition", "attachment; filename*=UTF-8''"+escapedName(o.Path))
 		if length >= 0 {
-			c.set("Content-Length", strconv.FormatInt(length, 10))
+			c.Set("Content-Length", strconv.FormatInt(length, 10))
 		}
 		c.WriteHeader(status)
 	}
@@ -161,7 +162,7 @@ func (a *api) sendBytes(c *call, o object.Object) error {
 	}
 	ranges, err := rangesOf(c.r.Header, tag, o.Size)
 	if err != nil {
-		c.set("Content-Range", "bytes */"+strconv.FormatInt(o.Size, 10))
+		c.Set("Content-Range", "bytes */"+strconv.FormatInt(o.Size, 10))
 		c.refuse(refusal{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
 		return nil
 	}
@@ -173,7 +174,7 @@ func (a *api) sendBytes(c *call, o object.Object) error {
 		})
 	case 1:
 		return a.pour(c, c, o, ranges[0], func() error {
-			c.set("Content-Range", ranges[0].of(o.Size))
+			c.Set("Content-Range", ranges[0].of(o.Size))
 			head(http.StatusPartialContent, o.MimeType, ranges[0].length)
 			return nil
 		})
@@ -204,8 +205,8 @@ func (a *api) sendStored(c *call, o object.Object) error {
 	}
 	head := func() error {
 		c.Header()["Content-Type"] = jsonType
-		c.set("Etag", tag)
-		c.set("Content-Length", strconv.FormatInt(o.Size, 10))
+		c.Set("Etag", tag)
+		c.Set("Content-Length", strconv.FormatInt(o.Size, 10))
 		c.WriteHeader(http.StatusOK)
 		return nil
 	}
@@ -356,7 +357,7 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 	if c.unchanged(tag) {
 		return nil
 	}
-	c.set("Etag", tag)
+	c.Set("Etag", tag)
 	if c.r.Method == http.MethodHead {
 		c.Header()["Content-Type"] = jsonType
 		c.WriteHeader(http.StatusOK)
@@ -416,7 +417,7 @@ func (w *recordWriter) Write(b []byte) (int, error) {
 		if w.text {
 			// Characters that are split between two parts are so in neither: their
 			// bytes are left as they are.
-			w.out = appendEscaped(w.out, part)
+			w.out = encode.AppendEscaped(w.out, part)
 			continue
 		}
 		for w.opened > 0 && w.opened < 3 && len(part) > 0 {
@@ -440,25 +441,11 @@ func (w *recordWriter) flush() error {
 	if !w.c.sent {
 		w.c.Header()["Content-Type"] = jsonType
 		if w.length > 0 {
-			w.c.set("Content-Length", strconv.Itoa(w.length))
+			w.c.Set("Content-Length", strconv.Itoa(w.length))
 		}
 	}
 	w.c.prolong(len(w.out))
 	_, err := w.c.Write(w.out)
 	w.out = w.out[:0]
 	return err
-}
-
-// appendEscaped appends valid UTF-8, or a part of it, as it stands in a JSON
-// string.
-func appendEscaped(dst, src []byte) []byte {
-	for {
-		n := plainLength(src)
-		dst = append(dst, src[:n]...)
-		if n == len(src) {
-			return dst
-		}
-		dst = appendEscape(dst, src[n])
-		src = src[n+1:]
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/httpapi/encode"
 	"collab/domain/fault"
 )
 
@@ -80,7 +81,7 @@ func (a *api) fail(c *call, err error) {
 	}
 	if (r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable) && c.r.ProtoMajor == 1 && c.r.Body != http.NoBody && !c.hasBody {
 		// Otherwise net/http reads on before it sends the answer, for as long as the body takes.
-		c.set("Connection", "close")
+		c.Set("Connection", "close")
 	}
 	if c.route != nil && c.route.Guard == browser && strings.Contains(c.r.Header.Get("Accept"), "text/html") {
 		c.refuseWithPage(r)
@@ -117,19 +118,13 @@ func (c *call) refuse(r refusal) {
 	delete(h, "Link")
 	delete(h, cursorHeader)
 	if r.RetryAfter > 0 {
-		c.set("Retry-After", strconv.Itoa(r.RetryAfter))
+		c.Set("Retry-After", strconv.Itoa(r.RetryAfter))
 	}
 	if r.Status == http.StatusUnauthorized && c.route != nil && c.route.Guard.token() {
-		c.set("Www-Authenticate", "Bearer")
+		c.Set("Www-Authenticate", "Bearer")
 	}
 	b := take()
-	*b = append(*b, `{"statusCode":`...)
-	*b = strconv.AppendInt(*b, int64(r.Status), 10)
-	*b = append(*b, `,"message":`...)
-	*b = appendText(*b, r.Message)
-	*b = append(*b, `,"error":`...)
-	*b = appendText(*b, http.StatusText(r.Status))
-	*b = append(*b, '}', '\n')
+	*b = encode.AppendError(*b, r.Status, r.Message)
 	c.send(r.Status, *b)
 	give(b)
 }
@@ -137,7 +132,7 @@ func (c *call) refuse(r refusal) {
 // refuseWithPage says the same to a person.
 func (c *call) refuseWithPage(r refusal) {
 	if r.RetryAfter > 0 {
-		c.set("Retry-After", strconv.Itoa(r.RetryAfter))
+		c.Set("Retry-After", strconv.Itoa(r.RetryAfter))
 	}
 	// The page needs nothing that could be missing.
 	_ = c.page(r.Status, "problem", map[string]string{"Title": http.StatusText(r.Status), "Message": r.Message, "Request": c.id}, "'none'")
@@ -148,7 +143,7 @@ func (c *call) html(status int, policy string, page []byte) {
 	h := c.Header()
 	h["Content-Type"] = []string{"text/html; charset=utf-8"}
 	h["Content-Security-Policy"] = []string{policy}
-	c.set("Content-Length", strconv.Itoa(len(page)))
+	c.Set("Content-Length", strconv.Itoa(len(page)))
 	c.WriteHeader(status)
 	_, _ = c.Write(page)
 }

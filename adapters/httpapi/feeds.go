@@ -136,9 +136,9 @@ func (c *call) feed(q releases.Check, mime []string, body []byte) error {
 	if c.unchanged(tag) {
 		return nil
 	}
-	c.set("Etag", tag)
+	c.Set("Etag", tag)
 	h["Content-Type"] = mime
-	c.set("Content-Length", strconv.Itoa(len(body)))
+	c.Set("Content-Length", strconv.Itoa(len(body)))
 	c.prolong(len(body))
 	c.WriteHeader(http.StatusOK)
 	_, _ = c.Write(body) // it fails when the client is gone, and there is nobody to tell

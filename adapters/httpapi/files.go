@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"collab/adapters/httpapi/encode"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -23,37 +24,37 @@ const filesPath = prefix + "/sync/files"
 // because manifests are long; a test holds it to what encoding/json would write.
 func appendObject(dst []byte, o object.Object) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = appendText(dst, string(o.ID))
+	dst = encode.AppendString(dst, string(o.ID))
 	dst = append(dst, `,"storageKey":`...)
-	dst = appendText(dst, o.StorageKey())
+	dst = encode.AppendString(dst, o.StorageKey())
 	dst = append(dst, `,"path":`...)
-	dst = appendText(dst, o.Path)
+	dst = encode.AppendString(dst, o.Path)
 	dst = append(dst, `,"mimeType":`...)
-	dst = appendText(dst, o.MimeType)
+	dst = encode.AppendString(dst, o.MimeType)
 	dst = append(dst, `,"size":`...)
 	dst = strconv.AppendInt(dst, o.Size, 10)
 	dst = append(dst, `,"checksum":`...)
-	dst = appendText(dst, o.Checksum)
+	dst = encode.AppendString(dst, o.Checksum)
 	dst = append(dst, `,"version":`...)
 	dst = strconv.AppendInt(dst, o.Version, 10)
 	dst = append(dst, `,"kind":`...)
-	dst = appendText(dst, string(o.Kind))
+	dst = encode.AppendString(dst, string(o.Kind))
 	dst = append(dst, `,"scope":`...)
-	dst = appendText(dst, string(o.Scope))
+	dst = encode.AppendString(dst, string(o.Scope))
 	dst = append(dst, `,"workspaceId":`...)
-	dst = appendOptional(dst, o.Workspace)
+	dst = encode.AppendOptional(dst, o.Workspace)
 	dst = append(dst, `,"teamId":`...)
-	dst = appendOptional(dst, o.Team)
+	dst = encode.AppendOptional(dst, o.Team)
 	dst = append(dst, `,"ownerId":`...)
-	dst = appendOptional(dst, o.Owner)
+	dst = encode.AppendOptional(dst, o.Owner)
 	dst = append(dst, `,"createdBy":`...)
-	dst = appendText(dst, string(o.CreatedBy))
+	dst = encode.AppendString(dst, string(o.CreatedBy))
 	dst = append(dst, `,"updatedBy":`...)
-	dst = appendText(dst, string(o.UpdatedBy))
+	dst = encode.AppendString(dst, string(o.UpdatedBy))
 	dst = append(dst, `,"createdAt":`...)
-	dst = appendTime(dst, o.CreatedAt)
+	dst = encode.AppendTime(dst, o.CreatedAt)
 	dst = append(dst, `,"updatedAt":`...)
-	dst = appendTime(dst, o.UpdatedAt)
+	dst = encode.AppendTime(dst, o.UpdatedAt)
 	return append(dst, '}')
 }
 
@@ -73,7 +74,7 @@ func (c *call) replyObject(status int, o object.Object) error {
 	b := take()
 	defer give(b)
 	*b = append(appendObject(*b, o), '\n')
-	c.set("Etag", etag(o.Version))
+	c.Set("Etag", etag(o.Version))
 	c.send(status, *b)
 	return nil
 }
@@ -97,7 +98,7 @@ func (a *api) createFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.set("Location", filesPath+"/"+string(made.ID))
+	c.Set("Location", filesPath+"/"+string(made.ID))
 	return c.replyObject(http.StatusCreated, made)
 }
 
@@ -240,15 +241,15 @@ func (a *api) manifest(c *call) error {
 			return err
 		}
 		if tag := manifestTag(actor, q, h); namesTag(c.r.Header["If-None-Match"], tag, true) {
-			c.set(cursorHeader, h.Cursor().String())
+			c.Set(cursorHeader, h.Cursor().String())
 			c.unchanged(tag)
 			return nil
 		}
 	}
 	head := func(actor org.Actor) func(object.Head) error {
 		return func(h object.Head) error {
-			c.set("Etag", manifestTag(actor, q, h))
-			c.set(cursorHeader, h.Cursor().String())
+			c.Set("Etag", manifestTag(actor, q, h))
+			c.Set(cursorHeader, h.Cursor().String())
 			return nil
 		}
 	}

@@ -25,7 +25,7 @@ func (a *api) readFrontPage(c *call) error {
 // readIcon answers with the picture that browsers show beside a page's title.
 func (a *api) readIcon(c *call) error {
 	c.public([]string{"public, max-age=3600"})
-	c.set("Content-Type", "image/svg+xml")
+	c.Set("Content-Type", "image/svg+xml")
 	c.WriteHeader(http.StatusOK)
 	_, _ = c.Write(icon) // it fails when the client is gone, and there is nobody to tell
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"collab/adapters/httpapi/limit"
 	"collab/domain/fault"
 	"collab/domain/org"
 )
@@ -56,12 +57,12 @@ func (a *api) admit(c *call, g guard) error {
 		if g == signed {
 			limiter = a.webhooks
 		}
-		if err := limiter.take(c, network(c.address)); err != nil || c.route.brief {
+		if err := limiter.Take(c, limit.Network(c.address)); err != nil || c.route.brief {
 			return err
 		}
 		return c.hold(requestCost)
 	case operating:
-		if err := a.addresses.take(c, network(c.address)); err != nil {
+		if err := a.addresses.Take(c, limit.Network(c.address)); err != nil {
 			return err
 		}
 		if !same(c.r.Header.Get("X-Admin-Secret"), a.AdminSecret) {
@@ -82,7 +83,7 @@ func (a *api) admit(c *call, g guard) error {
 			return err
 		}
 	}
-	if err := a.callers.take(c, string(caller.User)); err != nil {
+	if err := a.callers.Take(c, string(caller.User)); err != nil {
 		return err
 	}
 	if err := g.check(actor); err != nil {
@@ -139,7 +140,7 @@ func (a *api) confirmed(c *call, err error) error {
 func (a *api) lookup(c *call) (org.Actor, error) {
 	actor, err := a.actorOf(c.r.Context(), c.caller)
 	if err != nil {
-		withdrawLimits(c) // of whom the caller was taken for
+		limit.RemoveHeaders(c.Header()) // of whom the caller was taken for
 		return org.Actor{}, a.charged(c, err, refusedCredentials...)
 	}
 	actor.Address, actor.Request = c.address, c.id
@@ -167,7 +168,7 @@ var refusedCredentials = []fault.Kind{fault.Unauthenticated, fault.Forbidden}
 // client's address, and refuses it for that alone once there were too many.
 func (a *api) charged(c *call, err error, kinds ...fault.Kind) error {
 	if slices.ContainsFunc(kinds, func(k fault.Kind) bool { return fault.Is(err, k) }) {
-		if limited := a.addresses.take(c, network(c.address)); limited != nil {
+		if limited := a.addresses.Take(c, limit.Network(c.address)); limited != nil {
 			return limited
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/limit"
 	"collab/domain/org"
 	"collab/domain/session"
 )
@@ -16,7 +17,7 @@ import (
 // rowOf is an interface with a row of a test's own, for a member who is remembered.
 func rowOf(t *testing.T, method string, g guard, handle func(*api) handler) *known {
 	t.Helper()
-	w := newKnown(t, Rates{})
+	w := newKnown(t, limit.Rates{})
 	router, err := w.router([]row{{method, "/test", g, handle(w.api)}})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"collab/adapters/httpapi/budget"
+	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/app/billing"
 	"collab/app/changes"
@@ -66,9 +66,9 @@ type Options struct {
 	Release     string   // the running version, for people who look
 	AdminSecret string   // empty: there are no operator endpoints
 	Origins     []string // of browser clients; empty: none
-	Rates       Rates
-	Budgets     Budgets
-	Connections *budget.Budget // of the connections that requests come over
+	Rates       limit.Rates
+	Budgets     limit.Budgets
+	Connections *limit.Budget  // of the connections that requests come over
 	Proxies     []netip.Prefix // whose X-Forwarded-For is believed, IPv4 as such; empty: nobody's
 	Heartbeat   time.Duration  // between the comments that keep streams open; 0: 30 seconds
 
@@ -89,14 +89,14 @@ type api struct {
 
 	actorOf func(context.Context, access.Caller) (org.Actor, error) // Access.Authorize
 
-	callers     *limiter // nil: no limit
-	addresses   *limiter // nil: no limit
-	chats       *limiter // nil: no limit
-	credentials *limiter // nil: no limit
-	webhooks    *limiter // nil: no limit
+	callers     *limit.RateLimiter // nil: no limit
+	addresses   *limit.RateLimiter // nil: no limit
+	chats       *limit.RateLimiter // nil: no limit
+	credentials *limit.RateLimiter // nil: no limit
+	webhooks    *limit.RateLimiter // nil: no limit
 	budgets     *budgets
-	lists       *turns
-	crowd       crowd
+	lists       *limit.Semaphores
+	inFlight    limit.InFlight
 	hall        hall
 	offers      atomic.Pointer[offers]
 
@@ -119,7 +119,7 @@ func New(o Options) (http.Handler, error) {
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
 		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Releases": o.Releases == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
-		"Budgets": o.Budgets == Budgets{}, "Connections": o.Connections == nil, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
+		"Budgets": o.Budgets == limit.Budgets{}, "Connections": o.Connections == nil, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {
 			return nil, fmt.Errorf("httpapi: %s is missing", name)
@@ -136,26 +136,26 @@ func build(o Options) (*api, error) {
 	}
 	a := &api{Options: o, documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://"), actorOf: o.Access.Authorize}
 	var err error
-	if a.callers, err = newLimiter("caller", o.Rates.Caller, a.Now); err != nil {
+	if a.callers, err = limit.NewRateLimiter("caller", o.Rates.Caller, a.Now); err != nil {
 		return nil, err
 	}
-	if a.addresses, err = newLimiter("address", o.Rates.Address, a.Now); err != nil {
+	if a.addresses, err = limit.NewRateLimiter("address", o.Rates.Address, a.Now); err != nil {
 		return nil, err
 	}
-	if a.chats, err = newLimiter("chat", o.Rates.Chat, a.Now); err != nil {
+	if a.chats, err = limit.NewRateLimiter("chat", o.Rates.Chat, a.Now); err != nil {
 		return nil, err
 	}
-	if a.credentials, err = newLimiter("credentials", o.Rates.Credentials, a.Now); err != nil {
+	if a.credentials, err = limit.NewRateLimiter("credentials", o.Rates.Credentials, a.Now); err != nil {
 		return nil, err
 	}
-	if a.webhooks, err = newLimiter("webhook", o.Rates.Webhook, a.Now); err != nil {
+	if a.webhooks, err = limit.NewRateLimiter("webhook", o.Rates.Webhook, a.Now); err != nil {
 		return nil, err
 	}
 	a.budgets = newBudgets(o.Budgets)
 	if a.origin, err = originOf(o.PublicURL); err != nil {
 		return nil, err
 	}
-	if a.lists, err = newTurns(); err != nil {
+	if a.lists, err = limit.NewSemaphores(maxLists); err != nil {
 		return nil, err
 	}
 	if a.reference, err = newReference(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.uber.org/goleak"
 
-	"collab/adapters/httpapi/budget"
+	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/docs"
 	"collab/domain/org"
@@ -42,7 +42,7 @@ func options(t testing.TB) Options {
 		PublicURL: publicURL,
 		Release:   "1.2.3",
 		Document:  document,
-		Budgets:   Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Spool: 1 << 30}, Connections: budget.New(1 << 30),
+		Budgets:   limit.Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Spool: 1 << 30}, Connections: limit.NewBudget(1 << 30),
 		JWKS:  []byte(`{"keys":[]}`),
 		Ready: func(context.Context) error { return nil },
 		NewID: func() string { return fmt.Sprintf("made-%d", n.Add(1)) },
@@ -135,5 +135,5 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 
 // lone is the call of a request that nobody serves, with budgets of its own.
 func lone(r *http.Request) *call {
-	return &call{r: r, budgets: newBudgets(Budgets{Anonymous: 1 << 30, Callers: 1 << 30, Spool: 1 << 30})}
+	return &call{r: r, budgets: newBudgets(limit.Budgets{Anonymous: 1 << 30, Callers: 1 << 30, Spool: 1 << 30})}
 }

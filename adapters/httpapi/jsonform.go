@@ -3,13 +3,12 @@ package httpapi
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"io"
-	"math/bits"
 	"slices"
 	"unicode/utf8"
 
+	"collab/adapters/httpapi/encode"
 	"collab/domain/fault"
 )
 
@@ -214,7 +213,7 @@ func (j *jsonForm) look() error {
 func (j *jsonForm) unescape(p []byte) (n int, err error) {
 	b, at := j.in.sight()[:j.valid], 0
 	for n < len(p) && at < len(b) {
-		k := plainLength(b[at:min(len(b), at+len(p)-n)])
+		k := encode.PlainLength(b[at:min(len(b), at+len(p)-n)])
 		copy(p[n:], b[at:at+k])
 		n, at = n+k, at+k
 		if n == len(p) || at == len(b) {
@@ -268,28 +267,6 @@ func (j *jsonForm) escape() error {
 	j.held = appendUnescaped(j.char[:0], s.data[:s.pos])
 	j.pass(s.pos)
 	return nil
-}
-
-// plainLength returns how many bytes b begins with that end no string and begin
-// no escape.
-func plainLength(b []byte) int {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	n := 0
-	for ; len(b)-n >= 8; n += 8 {
-		// Eight bytes at a time: the high bit of each that is below a space, a quote
-		// or a backslash is set, and of the bytes after the first of those perhaps.
-		x := binary.LittleEndian.Uint64(b[n:])
-		quote, backslash := x^ones*'"', x^ones*'\\'
-		if odd := ((x-ones*' ')&^x | (quote-ones)&^quote | (backslash-ones)&^backslash) & high; odd != 0 {
-			return n + bits.TrailingZeros64(odd)/8
-		}
-	}
-	for ; n < len(b); n++ {
-		if c := b[n]; c < ' ' || c == '"' || c == '\\' {
-			break
-		}
-	}
-	return n
 }
 
 // openCharacter returns how many bytes at the end of b begin a character of

@@ -2,30 +2,16 @@ package httpapi
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	"collab/adapters/httpapi/limit"
 	"collab/domain/fault"
 )
-
-func TestRatesAreParsed(t *testing.T) {
-	for text, want := range map[string]Rates{
-		"off": {},
-		"caller=1200/m,address=600/m,chat=60/m,credentials=30/m,webhook=9/s": {Rate{1200, time.Minute}, Rate{600, time.Minute}, Rate{60, time.Minute}, Rate{30, time.Minute}, Rate{9, time.Second}},
-		" address=5/s ": {Address: Rate{5, time.Second}},
-		"caller=1/h":    {Caller: Rate{1, time.Hour}},
-	} {
-		if got, err := ParseRates(text); err != nil || got != want {
-			t.Errorf("%q is %+v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "caller", "caller=", "caller=5", "caller=5/d", "caller=0/m", "caller=-1/m", "other=5/m", "caller=5/m,caller=6/m", "caller=5/m,", "caller=x/m"} {
-		if got, err := ParseRates(text); err == nil {
-			t.Errorf("%q is %+v", text, got)
-		}
-	}
-}
 
 // clock is moved by hand.
 type clock struct{ at time.Time }
@@ -35,7 +21,7 @@ func (c *clock) now() time.Time { return c.at }
 func TestRequestsWithoutACallerAreLimitedPerAddress(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	a := serving(t, http.MethodGet, open, (*call).succeed, func(o *Options) {
-		o.Now, o.Rates = hand.now, Rates{Address: Rate{3, time.Minute}}
+		o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 3, Per: time.Minute}}
 	})
 	from := func(address string) *http.Request {
 		r := get("/test")
@@ -83,7 +69,7 @@ func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
 			a = serving(t, http.MethodPost, test.guard, func(c *call) error {
 				return a.charged(c, fault.New(fault.Unauthenticated, "Bad signature"), refusedCredentials...)
 			}, everything, func(o *Options) {
-				o.Now, o.Rates = hand.now, Rates{Address: Rate{2, time.Hour}}
+				o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}
 			})
 			for _, status := range []int{401, 401, 429} {
 				refused(t, send(a, post("/test", "{}")), status)
@@ -93,7 +79,7 @@ func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
 }
 
 func TestTheServersOwnEndpointsAreNotLimited(t *testing.T) {
-	a := built(t, func(o *Options) { o.Rates = Rates{Address: Rate{1, time.Hour}} })
+	a := built(t, func(o *Options) { o.Rates = limit.Rates{Address: limit.Rate{Count: 1, Per: time.Hour}} })
 	for range 5 {
 		if w := send(a, get("/healthz")); w.Code != 200 || w.Header().Get("RateLimit-Limit") != "" {
 			t.Fatalf("%d %v", w.Code, w.Header())
@@ -101,22 +87,40 @@ func TestTheServersOwnEndpointsAreNotLimited(t *testing.T) {
 	}
 }
 
-func TestNetworksAreLimitedTogetherWhereTheyAreOneClient(t *testing.T) {
-	for address, want := range map[string]string{
-		"192.0.2.1":           "192.0.2.1",
-		"2001:db8:1:2:3::4":   "2001:db8:1:2::/64",
-		"2001:db8:1:2:ffff::": "2001:db8:1:2::/64",
-		"fe80::1%eth0":        "fe80::/64",
-		"::ffff:192.0.2.1":    "::ffff:192.0.2.1",
-		"@":                   "@",
+// What is limited, logged and noted of an actor is the same address.
+func TestLimitsAndTheLogGoByTheForwardedAddress(t *testing.T) {
+	logs, b := logging(slog.LevelInfo)
+	a := serving(t, http.MethodGet, open, (*call).succeed, logs, func(o *Options) {
+		o.Rates, o.Proxies = limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	var want []string
+	for _, step := range []struct {
+		remote, line, address string
+		status                int
+	}{
+		{"10.0.0.1:1", "192.0.2.1", "192.0.2.1", 200},
+		{"10.0.0.2:1", "198.51.100.1, 192.0.2.1", "192.0.2.1", 200},
+		{"10.0.0.1:1", "198.51.100.2, 192.0.2.1", "192.0.2.1", 429},
+		{"10.0.0.1:1", "192.0.2.2", "192.0.2.2", 200},
+		{"192.0.2.1:1", "192.0.2.2", "192.0.2.1", 429}, // past the proxies it is who it is
+		{"10.0.0.1:1", "2001:db8::1", "2001:db8::1", 200},
+		{"10.0.0.1:1", "2001:db8::2", "2001:db8::2", 200},
+		{"10.0.0.1:1", "2001:db8::3", "2001:db8::3", 429}, // of the same network
+		{"10.0.0.1:1", "unknown", "10.0.0.1", 200},
 	} {
-		if got := network(address); got != want {
-			t.Errorf("%s is %s, want %s", address, got, want)
+		r := get("/test")
+		r.RemoteAddr = step.remote
+		r.Header.Set("X-Forwarded-For", step.line)
+		if w := send(a, r); w.Code != step.status {
+			t.Errorf("%s with %s gets %d, want %d", step.remote, step.line, w.Code, step.status)
 		}
+		want = append(want, step.address)
 	}
-	for remote, want := range map[string]string{"192.0.2.1:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::1", "@": "@", "": ""} {
-		if got := addressOf(remote); got != want {
-			t.Errorf("%q is %q, want %q", remote, got, want)
-		}
+	var got []string
+	for _, line := range lines(t, b) {
+		got = append(got, fmt.Sprint(line["address"]))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the log has %v, want %v", got, want)
 	}
 }

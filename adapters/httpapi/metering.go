@@ -9,14 +9,14 @@ import (
 )
 
 type quotaView struct {
-	Used      int64  `json:"used"`
-	Limit     int64  `json:"limit"`
-	Remaining int64  `json:"remaining"`
-	ResetsAt  moment `json:"resetsAt"`
+	Used      int64    `json:"used"`
+	Limit     int64    `json:"limit"`
+	Remaining int64    `json:"remaining"`
+	ResetsAt  jsonTime `json:"resetsAt"`
 }
 
 func viewQuota(s quota.Status) quotaView {
-	return quotaView{s.Used, s.Limit, s.Remaining, moment(s.ResetsAt)}
+	return quotaView{s.Used, s.Limit, s.Remaining, jsonTime(s.ResetsAt)}
 }
 
 type sumView struct {
@@ -30,8 +30,8 @@ func viewSum(s usage.Sum) sumView { return sumView{s.Input, s.Output, s.Input + 
 
 type (
 	summaryView struct {
-		PeriodStart moment `json:"periodStart"`
-		PeriodEnd   moment `json:"periodEnd"`
+		PeriodStart jsonTime `json:"periodStart"`
+		PeriodEnd   jsonTime `json:"periodEnd"`
 		sumView
 		ByModel []modelSumView `json:"byModel"`
 		ByDay   []daySumView   `json:"byDay"`
@@ -52,7 +52,7 @@ type (
 
 func viewSummary(s usage.Summary) summaryView {
 	v := summaryView{
-		PeriodStart: moment(s.Start), PeriodEnd: moment(s.End), sumView: viewSum(s.Sum),
+		PeriodStart: jsonTime(s.Start), PeriodEnd: jsonTime(s.End), sumView: viewSum(s.Sum),
 		ByModel: make([]modelSumView, len(s.ByModel)), ByDay: make([]daySumView, len(s.ByDay)),
 	}
 	for i, p := range s.ByModel {

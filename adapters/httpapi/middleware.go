@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"collab/adapters/httpapi/limit"
 )
 
 var (
@@ -29,9 +31,9 @@ var (
 // ServeHTTP takes a request through the chain: its id, recovery from panics,
 // the log line, the measurements and the trace around CORS and the routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{w: w, r: r, since: a.Now(), address: clientOf(r, a.Proxies), id: a.requestID(r), budgets: a.budgets}
+	c := &call{w: w, r: r, since: a.Now(), address: limit.ClientAddress(r, a.Proxies), id: a.requestID(r), budgets: a.budgets}
 	c.hurry()
-	c.set("X-Request-Id", c.id)
+	c.Set("X-Request-Id", c.id)
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = private

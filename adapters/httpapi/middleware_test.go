@@ -22,6 +22,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/org"
@@ -370,7 +371,7 @@ func BenchmarkChain(b *testing.B) {
 			v := anyTask.Example(7)
 			a := built(b, func(o *Options) {
 				o.Log = slog.New(slog.NewJSONHandler(discard{}, &slog.HandlerOptions{Level: level}))
-				o.Rates = Rates{Address: Rate{1_000_000, time.Second}}
+				o.Rates = limit.Rates{Address: limit.Rate{Count: 1_000_000, Per: time.Second}}
 				o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())).Meter("test")
 			})
 			table := a.routes()

@@ -14,9 +14,9 @@ type overviewView struct {
 	ID                 id.Org           `json:"id"`
 	Name               *string          `json:"name"`
 	Slug               *string          `json:"slug"`
-	CreatedAt          moment           `json:"createdAt"`
-	UpdatedAt          moment           `json:"updatedAt"`
-	ClosedAt           *moment          `json:"closedAt"`
+	CreatedAt          jsonTime         `json:"createdAt"`
+	UpdatedAt          jsonTime         `json:"updatedAt"`
+	ClosedAt           *jsonTime        `json:"closedAt"`
 	Owners             int              `json:"owners"`
 	Members            int              `json:"members"`
 	PendingInvitations int              `json:"pendingInvitations"`
@@ -25,8 +25,8 @@ type overviewView struct {
 
 func viewOverview(o operator.Overview) overviewView {
 	return overviewView{
-		ID: o.ID, Name: said(o.Name), Slug: said(o.Slug), CreatedAt: moment(o.CreatedAt), UpdatedAt: moment(o.UpdatedAt),
-		ClosedAt: maybe(o.ClosedAt), Owners: o.Seats.Owners, Members: o.Seats.Members, PendingInvitations: o.Seats.Pending,
+		ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug), CreatedAt: jsonTime(o.CreatedAt), UpdatedAt: jsonTime(o.UpdatedAt),
+		ClosedAt: timeOrNull(o.ClosedAt), Owners: o.Seats.Owners, Members: o.Seats.Members, PendingInvitations: o.Seats.Pending,
 		Subscription: viewSubscription(o.Subscription, o.Seats.Members),
 	}
 }

@@ -17,13 +17,13 @@ type memberView struct {
 	AvatarURL           *string  `json:"avatarUrl"`
 	Role                org.Role `json:"role"`
 	OnboardingCompleted bool     `json:"onboardingCompleted"`
-	JoinedAt            moment   `json:"joinedAt"`
+	JoinedAt            jsonTime `json:"joinedAt"`
 }
 
 func viewMember(p org.Profile) memberView {
 	return memberView{
-		UserID: p.User, Name: said(p.Person.Name), Email: said(p.Person.Email), AvatarURL: said(p.Person.AvatarURL),
-		Role: p.Role, OnboardingCompleted: p.OnboardingCompleted, JoinedAt: moment(p.JoinedAt),
+		UserID: p.User, Name: textOrNull(p.Person.Name), Email: textOrNull(p.Person.Email), AvatarURL: textOrNull(p.Person.AvatarURL),
+		Role: p.Role, OnboardingCompleted: p.OnboardingCompleted, JoinedAt: jsonTime(p.JoinedAt),
 	}
 }
 
@@ -34,17 +34,17 @@ type invitationView struct {
 	Email      string            `json:"email"`
 	Role       org.Role          `json:"role"`
 	Status     invitation.Status `json:"status"`
-	ExpiresAt  moment            `json:"expiresAt"`
-	CreatedAt  moment            `json:"createdAt"`
-	AcceptedAt *moment           `json:"acceptedAt"`
+	ExpiresAt  jsonTime          `json:"expiresAt"`
+	CreatedAt  jsonTime          `json:"createdAt"`
+	AcceptedAt *jsonTime         `json:"acceptedAt"`
 	InvitedBy  *string           `json:"invitedBy"`
 	InviteURL  string            `json:"inviteUrl,omitempty"` // only in the answer that made the token
 }
 
 func (a *api) viewInvitation(i invitation.Invitation) invitationView {
 	return invitationView{
-		ID: i.ID, Email: i.Email, Role: i.Role, Status: i.Status(a.Members.Now()), ExpiresAt: moment(i.ExpiresAt),
-		CreatedAt: moment(i.CreatedAt), AcceptedAt: maybe(i.AcceptedAt), InvitedBy: said(i.InvitedBy),
+		ID: i.ID, Email: i.Email, Role: i.Role, Status: i.Status(a.Members.Now()), ExpiresAt: jsonTime(i.ExpiresAt),
+		CreatedAt: jsonTime(i.CreatedAt), AcceptedAt: timeOrNull(i.AcceptedAt), InvitedBy: textOrNull(i.InvitedBy),
 	}
 }
 
@@ -61,13 +61,13 @@ type entryView struct {
 	Detail    *string      `json:"detail"`
 	Address   *string      `json:"address"`
 	RequestID *string      `json:"requestId"`
-	CreatedAt moment       `json:"createdAt"`
+	CreatedAt jsonTime     `json:"createdAt"`
 }
 
 func viewEntry(e audit.Entry) entryView {
 	return entryView{
-		ID: e.ID, Action: e.Action, ActorID: said(e.Actor), Operator: e.Operator, Target: said(e.Target),
-		Detail: said(e.Detail), Address: said(e.Address), RequestID: said(e.Request), CreatedAt: moment(e.At),
+		ID: e.ID, Action: e.Action, ActorID: textOrNull(e.Actor), Operator: e.Operator, Target: textOrNull(e.Target),
+		Detail: textOrNull(e.Detail), Address: textOrNull(e.Address), RequestID: textOrNull(e.Request), CreatedAt: jsonTime(e.At),
 	}
 }
 

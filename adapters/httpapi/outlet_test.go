@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/encode"
 	"collab/domain/org"
 )
 
@@ -50,7 +51,9 @@ func countedList(t *testing.T, p page, size int, fail error) *counted {
 	l := &counted{}
 	l.api = serving(t, http.MethodGet, open, func(c *call) error {
 		key := func(int) position { return position{ID: someID} }
-		write := func(dst []byte, _ int) ([]byte, error) { return appendText(dst, strings.Repeat("x", size)), nil }
+		write := func(dst []byte, _ int) ([]byte, error) {
+			return encode.AppendString(dst, strings.Repeat("x", size)), nil
+		}
 		return stream(l.api, c, params{}, p, key, write, func(_ org.Actor, each func(int) error) error {
 			defer func() { l.end = time.Now() }()
 			for ; l.read < 100; l.read++ {

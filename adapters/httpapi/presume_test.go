@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/limit"
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/app/access"
@@ -49,7 +50,7 @@ type known struct {
 	day   quota.Day // on which it began
 }
 
-func newKnown(t *testing.T, rates Rates) *known {
+func newKnown(t *testing.T, rates limit.Rates) *known {
 	t.Helper()
 	answer := func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, to.Chunk(says("Hello")) }
 	w := &known{conversing: newConversing(t, answer, func(o *Options) { o.Rates = rates }), day: quota.DayOf(time.Now())}
@@ -111,7 +112,7 @@ func (w *known) chats(want int) {
 func TestAChatOfWhomATokenStoodForIsDecidedByWhatTheyAreNow(t *testing.T) {
 	const nonsense = `{"message":7}`
 	for about, c := range map[string]struct {
-		rates  Rates
+		rates  limit.Rates
 		first  plan.Plan // empty: PREMIUM
 		change func(w *known)
 		body   string // empty: hello
@@ -134,20 +135,20 @@ func TestAChatOfWhomATokenStoodForIsDecidedByWhatTheyAreNow(t *testing.T) {
 		"the plan still has no use": {first: plan.None, status: 403, text: "The organisation's plan includes no tokens for the chat", looks: 1},
 		"the plan has something":    {first: plan.None, change: func(w *known) { w.subscribe(plan.Free) }, status: 200, looks: 1},
 		"there were too many chats": {
-			rates: Rates{Caller: Rate{100, time.Hour}, Chat: Rate{1, time.Hour}}, status: 429, text: "Too many requests", looks: 1, limits: "1",
+			rates: limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}, Chat: limit.Rate{Count: 1, Per: time.Hour}}, status: 429, text: "Too many requests", looks: 1, limits: "1",
 		},
 		"there were too many requests": {
-			rates: Rates{Caller: Rate{1, time.Hour}, Chat: Rate{100, time.Hour}}, status: 429, text: "Too many requests", looks: 1, limits: "1",
+			rates: limit.Rates{Caller: limit.Rate{Count: 1, Per: time.Hour}, Chat: limit.Rate{Count: 100, Per: time.Hour}}, status: 429, text: "Too many requests", looks: 1, limits: "1",
 		},
 		"they were removed, and there were too many chats": {
-			rates: Rates{Caller: Rate{100, time.Hour}, Chat: Rate{1, time.Hour}}, change: (*known).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1,
+			rates: limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}, Chat: limit.Rate{Count: 1, Per: time.Hour}}, change: (*known).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1,
 		},
 		"they were removed, and their address has a limit": {
-			rates: Rates{Caller: Rate{100, time.Hour}, Address: Rate{50, time.Hour}}, change: (*known).remove,
+			rates: limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}, Address: limit.Rate{Count: 50, Per: time.Hour}}, change: (*known).remove,
 			status: 403, text: "The caller is not a member of the organisation", looks: 1, limits: "50",
 		},
 		"their requests are counted once": {
-			rates:  Rates{Caller: Rate{2, time.Hour}, Chat: Rate{2, time.Hour}},
+			rates:  limit.Rates{Caller: limit.Rate{Count: 2, Per: time.Hour}, Chat: limit.Rate{Count: 2, Per: time.Hour}},
 			change: func(w *known) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1, limits: "2",
 		},
 	} {
@@ -193,7 +194,7 @@ func TestAChatOfWhomATokenStoodForIsDecidedByWhatTheyAreNow(t *testing.T) {
 
 func TestWhoWasRefusedIsLookedAtFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newKnown(t, Rates{Caller: Rate{100, time.Hour}})
+		w := newKnown(t, limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}})
 		w.chat(hello)
 		w.remove()
 		for range 3 {
@@ -209,7 +210,7 @@ func TestWhoWasRefusedIsLookedAtFirst(t *testing.T) {
 
 func TestARequestWithAKeyIsOfSomebodyWhoWasLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newKnown(t, Rates{})
+		w := newKnown(t, limit.Rates{})
 		key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "a") }
 		for range 2 {
 			if got := w.chat(hello, key); got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {

@@ -88,7 +88,7 @@ func (a *api) readReference(c *call) error {
 	if c.unchanged(a.reference.tag) {
 		return nil
 	}
-	c.set("Etag", a.reference.tag)
+	c.Set("Etag", a.reference.tag)
 	c.html(http.StatusOK, a.reference.policy, a.reference.page)
 	return nil
 }
@@ -118,11 +118,11 @@ func (a *api) readRenderer(c *call) error {
 	if c.unchanged(tag) {
 		return nil
 	}
-	c.set("Etag", tag)
-	c.set("Content-Type", "text/javascript; charset=utf-8")
+	c.Set("Etag", tag)
+	c.Set("Content-Type", "text/javascript; charset=utf-8")
 	if squeezed {
-		c.set("Content-Encoding", "gzip")
-		c.set("Content-Length", strconv.Itoa(len(renderer)))
+		c.Set("Content-Encoding", "gzip")
+		c.Set("Content-Length", strconv.Itoa(len(renderer)))
 		c.prolong(len(renderer))
 		c.WriteHeader(http.StatusOK)
 		_, _ = c.Write(renderer) // it fails when the client is gone, and there is nobody to tell

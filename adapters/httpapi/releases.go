@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"collab/adapters/httpapi/encode"
 	"collab/app/releases"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -41,8 +42,8 @@ type releaseView struct {
 	Mandatory     bool             `json:"mandatory"`
 	Rollout       int              `json:"rolloutPercentage"`
 	Active        bool             `json:"active"`
-	PublishedAt   moment           `json:"publishedAt"`
-	UpdatedAt     moment           `json:"updatedAt"`
+	PublishedAt   jsonTime         `json:"publishedAt"`
+	UpdatedAt     jsonTime         `json:"updatedAt"`
 }
 
 func viewRelease(r release.Release) releaseView {
@@ -50,7 +51,7 @@ func viewRelease(r release.Release) releaseView {
 		ID: r.ID, Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel, DownloadURL: r.DownloadURL,
 		SHA512: r.SHA512, SHA512Base64: inBase64(r.SHA512), SHA1: r.SHA1, FileSizeBytes: r.FileSizeBytes, Notes: r.Notes,
 		MinOSVersion: r.MinOSVersion, Signature: r.Signature, Mandatory: r.Mandatory, Rollout: r.Rollout, Active: r.Active,
-		PublishedAt: moment(r.PublishedAt), UpdatedAt: moment(r.UpdatedAt),
+		PublishedAt: jsonTime(r.PublishedAt), UpdatedAt: jsonTime(r.UpdatedAt),
 	}
 }
 
@@ -78,14 +79,14 @@ type offerView struct {
 	SHA512Base64  *string         `json:"sha512Base64"`
 	MinOSVersion  *string         `json:"minOsVersion"`
 	Channel       release.Channel `json:"channel"`
-	PublishedAt   moment          `json:"publishedAt"`
+	PublishedAt   jsonTime        `json:"publishedAt"`
 }
 
 func viewOffer(r *release.Release) offerView {
 	return offerView{
 		LatestVersion: r.Version.String(), Version: r.Version.String(), Mandatory: r.Mandatory, Notes: r.Notes,
 		DownloadURL: r.DownloadURL, Signature: r.Signature, FileSizeBytes: r.FileSizeBytes, SHA512: r.SHA512,
-		SHA512Base64: inBase64(r.SHA512), MinOSVersion: r.MinOSVersion, Channel: r.Channel, PublishedAt: moment(r.PublishedAt),
+		SHA512Base64: inBase64(r.SHA512), MinOSVersion: r.MinOSVersion, Channel: r.Channel, PublishedAt: jsonTime(r.PublishedAt),
 	}
 }
 
@@ -155,11 +156,11 @@ func (a *api) checkForUpdate(c *call) error {
 	if c.unchanged(told.tag) {
 		return nil
 	}
-	c.set("Etag", told.tag)
+	c.Set("Etag", told.tag)
 	b := take()
 	defer give(b)
 	*b = append(*b, told.before...)
-	*b = appendText(*b, version)
+	*b = encode.AppendString(*b, version)
 	*b = append(*b, told.after...)
 	c.send(http.StatusOK, *b)
 	return nil

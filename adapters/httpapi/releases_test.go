@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"pgregory.net/rapid"
 
+	"collab/adapters/httpapi/limit"
 	"collab/app/releases"
 	"collab/domain/org"
 	"collab/domain/release"
@@ -235,7 +236,7 @@ func TestDevicesAskWithinTheLimitOfTheirAddress(t *testing.T) {
 	s := knowing(t, nil)
 	a := built(t, func(o *Options) {
 		o.Releases = s
-		o.Rates = Rates{Address: Rate{2, time.Hour}}
+		o.Rates = limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}
 	})
 	for _, status := range []int{200, 400, 429, 429} {
 		target := checked

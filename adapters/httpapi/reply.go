@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/limit"
 	"collab/domain/org"
 )
 
@@ -19,6 +20,11 @@ const flushAt = 32 << 10
 // maxPageBytes is the length from which on a page gets no more records, in bytes: it
 // is in memory until its Link header is known.
 const maxPageBytes = 4 << 20
+
+// maxLists is how many complete lists one caller may be sent at once. Each takes a
+// connection of the database's while it is read, and room while it goes out: nobody may
+// have all of that.
+const maxLists = 4
 
 // errPageFull ends the reading of a list behind a full page.
 var errPageFull = errors.New("the page is full")
@@ -43,7 +49,7 @@ func give(b *[]byte) {
 // whoever happens to ask first.
 func (c *call) public(caching []string) {
 	c.Header()["Cache-Control"] = caching
-	withdrawLimits(c)
+	limit.RemoveHeaders(c.Header())
 }
 
 // appendView appends a view in JSON, as encoding/json writes it without regard
@@ -58,108 +64,25 @@ func appendView(dst []byte, view any) ([]byte, error) {
 	return w.Bytes()[:w.Len()-1], nil
 }
 
-const hexDigits = "0123456789abcdef"
-
-// appendText appends s as a JSON string.
-func appendText(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= 0x20 && c < utf8.RuneSelf && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		if c < utf8.RuneSelf {
-			dst = append(dst, s[start:i]...)
-			dst = appendEscape(dst, c)
-			i++
-			start = i
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, `\ufffd`...)
-			start = i + size
-		case r == '\u2028' || r == '\u2029':
-			// Valid in JSON, but not in the JavaScript that JSON is pasted into.
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[r&15])
-			start = i + size
-		}
-		i += size
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
-}
-
-// appendEscape appends the escape of a character that cannot stand for itself.
-func appendEscape(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	}
-	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-}
-
-// appendOptional appends a string or null.
-func appendOptional[T ~string](dst []byte, s *T) []byte {
-	if s == nil {
-		return append(dst, "null"...)
-	}
-	return appendText(dst, string(*s))
-}
-
-// appendTime appends a time as the interface writes it, in quotes.
-func appendTime(dst []byte, t time.Time) []byte {
-	t = t.UTC()
-	year, month, day := t.Date()
-	hour, minute, second := t.Clock()
-	if year < 0 || year > 9999 {
-		year = 0 // cannot be written; no record has such a time
-	}
-	ms := t.Nanosecond() / int(time.Millisecond)
-	return append(dst, '"',
-		digit(year/1000), digit(year/100), digit(year/10), digit(year), '-',
-		digit(int(month)/10), digit(int(month)), '-', digit(day/10), digit(day), 'T',
-		digit(hour/10), digit(hour), ':', digit(minute/10), digit(minute), ':', digit(second/10), digit(second), '.',
-		digit(ms/100), digit(ms/10), digit(ms), 'Z', '"')
-}
-
-func digit(n int) byte { return byte('0' + n%10) }
-
 // moment is a time in a view.
-type moment time.Time
+type jsonTime time.Time
 
 // MarshalJSON writes the time as the interface does.
-func (m moment) MarshalJSON() ([]byte, error) {
-	return appendTime(make([]byte, 0, 26), time.Time(m)), nil
+func (m jsonTime) MarshalJSON() ([]byte, error) {
+	return encode.AppendTime(make([]byte, 0, 26), time.Time(m)), nil
 }
 
 // maybe is an optional time in a view.
-func maybe(t *time.Time) *moment {
+func timeOrNull(t *time.Time) *jsonTime {
 	if t == nil {
 		return nil
 	}
-	m := moment(*t)
+	m := jsonTime(*t)
 	return &m
 }
 
 // said is a text in a view whose empty value means that nobody said it.
-func said[T ~string](s T) *string {
+func textOrNull[T ~string](s T) *string {
 	if s == "" {
 		return nil
 	}
@@ -193,7 +116,7 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 // with what is before the first record and after the last.
 func streamWithin[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
 	if p.limit == 0 && c.caller.User != "" {
-		done, err := a.lists.take(c.r.Context(), string(c.caller.User))
+		done, err := a.lists.Acquire(c.r.Context(), string(c.caller.User))
 		if err != nil {
 			return err
 		}
@@ -238,7 +161,7 @@ func streamWithin[T any](a *api, c *call, q params, p page, key func(T) position
 		return out.finish()
 	}
 	if more {
-		c.set("Link", a.next(c, q, last))
+		c.Set("Link", a.next(c, q, last))
 	}
 	c.send(http.StatusOK, *b)
 	return nil

@@ -12,6 +12,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/limit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -120,25 +122,6 @@ func TestTasksAreWrittenAsEncodingJSONWouldWriteThem(t *testing.T) {
 	})
 }
 
-func TestTextsAreWrittenAsEncodingJSONWouldWriteThem(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.OneOf(anyText, rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
-		if got, want := string(appendText(nil, s)), encoded(t, s); got != want {
-			t.Fatalf("%q is written as %s, want %s", s, got, want)
-		}
-	})
-}
-
-func TestTimesAreWrittenInUTCWithMilliseconds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		at := anyTime.Draw(t, "time")
-		zone := time.FixedZone("", rapid.IntRange(-50000, 50000).Draw(t, "offset"))
-		if got, want := string(appendTime(nil, at.In(zone))), `"`+at.Format(layout)+`"`; got != want {
-			t.Fatalf("got %s, want %s", got, want)
-		}
-	})
-}
-
 // listing serves a list of n small or large records, whose last ones fail.
 func listing(t *testing.T, n, size int, fail error) *api {
 	var a *api
@@ -149,7 +132,7 @@ func listing(t *testing.T, n, size int, fail error) *api {
 		}
 		key := func(i int) position { return position{Rank: int64(i), ID: someID} }
 		write := func(dst []byte, i int) ([]byte, error) {
-			return append(appendText(dst, strings.Repeat("x", size)), ""...), nil
+			return append(encode.AppendString(dst, strings.Repeat("x", size)), ""...), nil
 		}
 		return stream(a, c, q, p, key, write, func(_ org.Actor, each func(int) error) error {
 			for i := range n {
@@ -233,7 +216,7 @@ func TestEntityTagsAreCompared(t *testing.T) {
 func TestAnswersForEverybodySayNothingOfTheLimitsOfWhoAsked(t *testing.T) {
 	s := knowing(t, []release.Release{released(t, "2.0.0", "win32/x64")})
 	a := built(t, func(o *Options) {
-		o.Releases, o.Rates = s, Rates{Address: Rate{1000, time.Hour}}
+		o.Releases, o.Rates = s, limit.Rates{Address: limit.Rate{Count: 1000, Per: time.Hour}}
 	})
 	const check = CheckPath + "?version=1.0.0&arch=x64&platform="
 	for target, public := range map[string]bool{

@@ -224,7 +224,7 @@ func (a *api) attend(c *call, e *endpoint) error {
 		return err
 	}
 	if c.caller.User != "" {
-		leave, err := a.crowd.enter(string(c.caller.User))
+		leave, err := a.inFlight.Enter(string(c.caller.User))
 		if err != nil {
 			return err
 		}

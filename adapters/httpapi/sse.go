@@ -60,7 +60,7 @@ func closeFrameAt(b []byte, start int) []byte {
 	f := b[start:]
 	n := len(f) - frameHead
 	for i := frameHead - 3; i >= 0; i-- {
-		f[i] = hexDigits[n&15]
+		f[i] = "0123456789abcdef"[n&15]
 		n >>= 4
 	}
 	return append(b, "\r\n"...)

@@ -91,7 +91,7 @@ func (a *api) document(c *call) error {
 	if c.unchanged(a.documentTag) {
 		return nil
 	}
-	c.set("Etag", a.documentTag)
+	c.Set("Etag", a.documentTag)
 	c.send(http.StatusOK, a.Document)
 	return nil
 }

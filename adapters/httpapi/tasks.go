@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"collab/adapters/httpapi/encode"
 	"collab/app/tasks"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -91,31 +92,31 @@ func appendTask(dst []byte, t task.Task) ([]byte, error) {
 		dst = slices.Grow(dst, 2*len(t.Metadata))
 	}
 	dst = append(dst, `{"id":`...)
-	dst = appendText(dst, string(t.ID))
+	dst = encode.AppendString(dst, string(t.ID))
 	dst = append(dst, `,"title":`...)
-	dst = appendText(dst, t.Title)
+	dst = encode.AppendString(dst, t.Title)
 	dst = append(dst, `,"description":`...)
-	dst = appendOptional(dst, t.Description)
+	dst = encode.AppendOptional(dst, t.Description)
 	dst = append(dst, `,"status":`...)
-	dst = appendText(dst, string(status))
+	dst = encode.AppendString(dst, string(status))
 	dst = append(dst, `,"priority":`...)
-	dst = appendText(dst, string(t.Priority))
+	dst = encode.AppendString(dst, string(t.Priority))
 	dst = append(dst, `,"assigneeId":`...)
-	dst = appendOptional(dst, t.Assignee)
+	dst = encode.AppendOptional(dst, t.Assignee)
 	dst = append(dst, `,"workspaceId":`...)
-	dst = appendOptional(dst, t.Workspace)
+	dst = encode.AppendOptional(dst, t.Workspace)
 	dst = append(dst, `,"dueDate":`...)
 	if t.Due == nil {
 		dst = append(dst, "null"...)
 	} else {
-		dst = appendText(dst, t.Due.String())
+		dst = encode.AppendString(dst, t.Due.String())
 	}
 	dst = append(dst, `,"tags":[`...)
 	for i, tag := range t.Tags {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendText(dst, tag)
+		dst = encode.AppendString(dst, tag)
 	}
 	dst = append(dst, `],"metadata":`...)
 	if t.Metadata == "" {
@@ -129,14 +130,14 @@ func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	if at := t.CompletedAt(); at == nil {
 		dst = append(dst, "null"...)
 	} else {
-		dst = appendTime(dst, *at)
+		dst = encode.AppendTime(dst, *at)
 	}
 	dst = append(dst, `,"createdBy":`...)
-	dst = appendText(dst, string(t.CreatedBy))
+	dst = encode.AppendString(dst, string(t.CreatedBy))
 	dst = append(dst, `,"createdAt":`...)
-	dst = appendTime(dst, t.CreatedAt)
+	dst = encode.AppendTime(dst, t.CreatedAt)
 	dst = append(dst, `,"updatedAt":`...)
-	dst = appendTime(dst, t.UpdatedAt)
+	dst = encode.AppendTime(dst, t.UpdatedAt)
 	return append(dst, '}'), nil
 }
 
@@ -145,7 +146,7 @@ func (c *call) replyTask(status int, t task.Task) error {
 	defer give(b)
 	*b, _ = appendTask(*b, t)
 	*b = append(*b, '\n')
-	c.set("Etag", etag(t.Version))
+	c.Set("Etag", etag(t.Version))
 	c.send(status, *b)
 	return nil
 }
@@ -240,7 +241,7 @@ func (a *api) getTask(c *call, actor org.Actor) error {
 		return err
 	}
 	if header := c.r.Header["If-None-Match"]; len(header) > 0 && listsTag(header, found.Version, true) {
-		c.set("Etag", etag(found.Version))
+		c.Set("Etag", etag(found.Version))
 		c.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -366,7 +367,7 @@ type changeView struct {
 	ID        id.Entry    `json:"id"`
 	TaskID    id.Task     `json:"taskId"`
 	ChangedBy id.User     `json:"changedBy"`
-	ChangedAt moment      `json:"changedAt"`
+	ChangedAt jsonTime    `json:"changedAt"`
 	Reason    *string     `json:"reason"`
 	Changes   []deltaView `json:"changes"`
 }
@@ -379,8 +380,8 @@ type deltaView struct {
 
 func viewChange(ch task.Change) changeView {
 	v := changeView{
-		ID: ch.ID, TaskID: ch.Task, ChangedBy: ch.By, ChangedAt: moment(ch.At),
-		Reason: said(ch.Reason), Changes: make([]deltaView, len(ch.Fields)),
+		ID: ch.ID, TaskID: ch.Task, ChangedBy: ch.By, ChangedAt: jsonTime(ch.At),
+		Reason: textOrNull(ch.Reason), Changes: make([]deltaView, len(ch.Fields)),
 	}
 	for i, d := range ch.Fields {
 		v.Changes[i] = deltaView(d)

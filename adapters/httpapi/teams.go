@@ -16,31 +16,31 @@ type teamView struct {
 	Description *string   `json:"description"`
 	Kind        team.Kind `json:"kind"`
 	CreatedBy   id.User   `json:"createdBy"`
-	CreatedAt   moment    `json:"createdAt"`
-	UpdatedAt   moment    `json:"updatedAt"`
+	CreatedAt   jsonTime  `json:"createdAt"`
+	UpdatedAt   jsonTime  `json:"updatedAt"`
 }
 
 func viewTeam(t team.Team) teamView {
 	return teamView{
 		ID: t.ID, Name: t.Name, Description: t.Description, Kind: t.Kind,
-		CreatedBy: t.CreatedBy, CreatedAt: moment(t.CreatedAt), UpdatedAt: moment(t.UpdatedAt),
+		CreatedBy: t.CreatedBy, CreatedAt: jsonTime(t.CreatedAt), UpdatedAt: jsonTime(t.UpdatedAt),
 	}
 }
 
 func keyOfTeam(t team.Team) position { return position{At: t.CreatedAt, ID: string(t.ID)} }
 
 type teamMemberView struct {
-	UserID    id.User `json:"userId"`
-	Name      *string `json:"name"`
-	Email     *string `json:"email"`
-	AvatarURL *string `json:"avatarUrl"`
-	JoinedAt  moment  `json:"joinedAt"`
+	UserID    id.User  `json:"userId"`
+	Name      *string  `json:"name"`
+	Email     *string  `json:"email"`
+	AvatarURL *string  `json:"avatarUrl"`
+	JoinedAt  jsonTime `json:"joinedAt"`
 }
 
 func viewTeamMember(p team.Profile) teamMemberView {
 	return teamMemberView{
-		UserID: p.User, Name: said(p.Person.Name), Email: said(p.Person.Email),
-		AvatarURL: said(p.Person.AvatarURL), JoinedAt: moment(p.JoinedAt),
+		UserID: p.User, Name: textOrNull(p.Person.Name), Email: textOrNull(p.Person.Email),
+		AvatarURL: textOrNull(p.Person.AvatarURL), JoinedAt: jsonTime(p.JoinedAt),
 	}
 }
 

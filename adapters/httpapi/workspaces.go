@@ -17,14 +17,14 @@ type workspaceView struct {
 	Description *string      `json:"description"`
 	SortOrder   int          `json:"sortOrder"`
 	CreatedBy   id.User      `json:"createdBy"`
-	CreatedAt   moment       `json:"createdAt"`
-	UpdatedAt   moment       `json:"updatedAt"`
+	CreatedAt   jsonTime     `json:"createdAt"`
+	UpdatedAt   jsonTime     `json:"updatedAt"`
 }
 
 func viewWorkspace(w workspaces.Placed) workspaceView {
 	return workspaceView{
 		ID: w.ID, TeamID: w.Team, Name: w.Name, Description: w.Description, SortOrder: w.SortOrder,
-		CreatedBy: w.CreatedBy, CreatedAt: moment(w.CreatedAt), UpdatedAt: moment(w.UpdatedAt),
+		CreatedBy: w.CreatedBy, CreatedAt: jsonTime(w.CreatedAt), UpdatedAt: jsonTime(w.UpdatedAt),
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 	"collab/adapters/gormdb"
 	"collab/adapters/httpapi"
-	"collab/adapters/httpapi/connlimit"
+	"collab/adapters/httpapi/limit"
 	"collab/adapters/servicetoken"
 	"collab/adapters/vault"
 	"collab/app/access"
@@ -305,7 +305,7 @@ type handlerNeeds struct {
 	Telemetry   telemetry
 	Health      ports.Health
 	Draining    *draining
-	Limiter     *connlimit.Limiter
+	Limiter     *limit.Connections
 	IDs         ports.IDs
 	Keys        publicKeys
 	Mounts      mounts
@@ -315,11 +315,11 @@ type handlerNeeds struct {
 }
 
 func newHandler(n handlerNeeds) (http.Handler, error) {
-	rates, err := httpapi.ParseRates(n.Config.RateLimits)
+	rates, err := limit.ParseRates(n.Config.RateLimits)
 	if err != nil {
 		return nil, err // checked with the configuration
 	}
-	budgets, err := httpapi.ParseBudgets(n.Config.Budgets, n.Config.maxUpload())
+	budgets, err := limit.ParseBudgets(n.Config.Budgets, n.Config.maxUpload())
 	if err != nil {
 		return nil, err // likewise
 	}

@@ -19,8 +19,7 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"collab/adapters/egress"
-	"collab/adapters/httpapi"
-	"collab/adapters/httpapi/connlimit"
+	"collab/adapters/httpapi/limit"
 	"collab/adapters/loopback"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -215,14 +214,14 @@ func (c Config) check() error {
 	if level.UnmarshalText([]byte(c.LogLevel)) != nil {
 		add("COLLAB_LOG_LEVEL must be debug, info, warn or error")
 	}
-	if _, err := httpapi.ParseRates(c.RateLimits); err != nil {
+	if _, err := limit.ParseRates(c.RateLimits); err != nil {
 		add("COLLAB_RATE_LIMITS: %v", err)
 	}
-	budgets, err := httpapi.ParseBudgets(c.Budgets, c.maxUpload())
+	budgets, err := limit.ParseBudgets(c.Budgets, c.maxUpload())
 	if err != nil {
 		add("COLLAB_BUDGETS: %v", err)
 	}
-	limits, unread := connlimit.Parse(c.Connections)
+	limits, unread := limit.ParseConnections(c.Connections)
 	switch {
 	case unread != nil:
 		add("COLLAB_CONNECTIONS: %v", unread)

@@ -19,7 +19,7 @@ import (
 
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
-	"collab/adapters/httpapi"
+	"collab/adapters/httpapi/limit"
 	"collab/adapters/loopback"
 	"collab/adapters/natsbus"
 	"collab/adapters/servicetoken"
@@ -126,7 +126,7 @@ func (d *doctor) proxies(_ context.Context, l *lines) {
 		l.note("", "X-Forwarded-For is believed of nobody, as COLLAB_TRUSTED_PROXIES is not set")
 	default:
 		const remedy = "set COLLAB_TRUSTED_PROXIES to the addresses that the proxy comes from"
-		if rates, err := httpapi.ParseRates(d.c.RateLimits); err == nil && rates.Address.Count > 0 {
+		if rates, err := limit.ParseRates(d.c.RateLimits); err == nil && rates.Address.Count > 0 {
 			l.note(remedy+", or leave address= and webhook= out of COLLAB_RATE_LIMITS", "all clients of a proxy have its address: they share the limit of %d requests in %g seconds", rates.Address.Count, rates.Address.Per.Seconds())
 			return
 		}

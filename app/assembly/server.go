@@ -16,8 +16,7 @@ import (
 
 	"collab/adapters/fastpath"
 	"collab/adapters/httpapi"
-	"collab/adapters/httpapi/budget"
-	"collab/adapters/httpapi/connlimit"
+	"collab/adapters/httpapi/limit"
 	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/upkeep"
@@ -38,7 +37,7 @@ const (
 // serve runs the HTTP server between start and stop. On stop it takes no new
 // requests, cancels the contexts of streams, and lets the rest finish for a
 // moment.
-func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *connlimit.Limiter, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
+func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	fast := fastpath.New(h, fastpath.Options{Path: httpapi.CheckPath, Headers: httpapi.CheckHeaders()})
@@ -59,7 +58,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		Protocols:         protocols(),
-		HTTP2:             connlimit.HTTP2(),
+		HTTP2:             limit.HTTP2(),
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	server.RegisterOnShutdown(d.begin)
@@ -100,12 +99,12 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 
 // newConnLimiter returns the limiter of connections. One connection in four is left of
 // the files that the process may have open, for databases and files.
-func newConnLimiter(c Config, t telemetry, ids ports.IDs, log *slog.Logger) (*connlimit.Limiter, error) {
-	limits, err := connlimit.Parse(c.Connections)
+func newConnLimiter(c Config, t telemetry, ids ports.IDs, log *slog.Logger) (*limit.Connections, error) {
+	limits, err := limit.ParseConnections(c.Connections)
 	if err != nil {
 		return nil, err // checked with the configuration
 	}
-	budgets, err := httpapi.ParseBudgets(c.Budgets, c.maxUpload())
+	budgets, err := limit.ParseBudgets(c.Budgets, c.maxUpload())
 	if err != nil {
 		return nil, err // likewise
 	}
@@ -122,7 +121,7 @@ func newConnLimiter(c Config, t telemetry, ids ports.IDs, log *slog.Logger) (*co
 		}
 		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
-	limiter := connlimit.New(limits, budget.New(budgets.Connections-limits.Memory()), connlimit.Options{Exempt: exempt, NewID: ids.New, Log: log})
+	limiter := limit.NewConnections(limits, limit.NewBudget(budgets.Connections-limits.Memory()), limit.ConnectionOptions{Exempt: exempt, NewID: ids.New, Log: log})
 	_, err = t.meters.Meter("collab").Int64ObservableUpDownCounter("collab.connections.open", metric.WithDescription("Connections of clients."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(limiter.Open())

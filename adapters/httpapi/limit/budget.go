@@ -1,5 +1,6 @@
-// Package budget bounds what many holders take of one resource at once.
-package budget
+// Package limit bounds what clients take of a server: requests in a period and at once,
+// bytes of memory and of disk, and connections.
+package limit
 
 import "sync"
 
@@ -15,11 +16,11 @@ type Budget struct {
 	refusals int64            // guarded by mu
 }
 
-// New returns a budget of size bytes.
-func New(size int64) *Budget { return &Budget{size: size, held: map[string]int64{}} }
+// NewBudget returns a budget of size bytes.
+func NewBudget(size int64) *Budget { return &Budget{size: size, held: map[string]int64{}} }
 
-// Take takes n bytes for a holder and reports whether it may have them. It never
-// waits.
+// Take reserves n bytes for a holder and reports whether it may have them. It does not
+// wait.
 func (b *Budget) Take(holder string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,7 +34,7 @@ func (b *Budget) Take(holder string, n int64) bool {
 	return true
 }
 
-// Give returns n bytes that the holder took.
+// Give returns n bytes of the holder to the budget.
 func (b *Budget) Give(holder string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,7 +42,7 @@ func (b *Budget) Give(holder string, n int64) {
 	b.set(holder, b.held[holder]-n)
 }
 
-// set notes what a holder has. The caller holds mu.
+// set records how many bytes a holder has. The caller holds mu.
 func (b *Budget) set(holder string, held int64) {
 	if held == 0 {
 		delete(b.held, holder)
@@ -64,15 +65,15 @@ func (b *Budget) Refusals() int64 {
 	return b.refusals
 }
 
-// Account is what one piece of work has taken for its holder. It is not safe for
-// concurrent use.
+// Account is the part of a budget that one piece of work has for its holder. It is not
+// safe for concurrent use.
 type Account struct {
 	Budget *Budget
 	Holder string
 	taken  int64
 }
 
-// Take takes n bytes and reports whether it may.
+// Take reserves n bytes and reports whether the budget had them.
 func (a *Account) Take(n int64) bool {
 	if !a.Budget.Take(a.Holder, n) {
 		return false
@@ -81,13 +82,13 @@ func (a *Account) Take(n int64) bool {
 	return true
 }
 
-// Give returns n of the bytes that were taken.
+// Give returns n of the reserved bytes.
 func (a *Account) Give(n int64) {
 	a.taken -= n
 	a.Budget.Give(a.Holder, n)
 }
 
-// Close returns all that is still taken.
+// Close returns all bytes that are still reserved.
 func (a *Account) Close() {
 	if a.taken > 0 {
 		a.Give(a.taken)

@@ -1,14 +1,12 @@
-package httpapi
+package limit
 
 import (
-	"fmt"
-	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -23,7 +21,7 @@ func networks(s string) (all []netip.Prefix) {
 
 // forwarded is a request from somewhere, with lines of X-Forwarded-For.
 func forwarded(remote string, lines ...string) *http.Request {
-	r := get("/test")
+	r := httptest.NewRequest(http.MethodGet, "/test", nil)
 	r.RemoteAddr = remote
 	if lines != nil {
 		r.Header["X-Forwarded-For"] = lines
@@ -69,7 +67,7 @@ func TestTheClientIsWhoTheProxiesSay(t *testing.T) {
 		"one more, over lines":                {"10.0.0.0/8", proxy, append([]string{"192.0.2.1"}, slices.Repeat([]string{"10.0.0.9"}, maxForwarded)...), "10.0.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := clientOf(forwarded(test.remote, test.lines...), networks(test.proxies)); got != test.want {
+			if got := ClientAddress(forwarded(test.remote, test.lines...), networks(test.proxies)); got != test.want {
 				t.Errorf("it is %q, want %q", got, test.want)
 			}
 		})
@@ -150,7 +148,7 @@ func TestNoClientChoosesItsAddress(t *testing.T) {
 			last = ours.Draw(t, "proxy")
 			remote = netip.AddrPortFrom(netip.MustParseAddr(last), 4000).String()
 		}
-		if got := clientOf(forwarded(remote, lines...), proxies); got != client {
+		if got := ClientAddress(forwarded(remote, lines...), proxies); got != client {
 			t.Fatalf("from %s with %q: %q, want %s", remote, lines, got, client)
 		}
 	})
@@ -168,12 +166,12 @@ func FuzzClientOf(f *testing.F) {
 	proxies := networks("10.0.0.0/8 fd00::/8")
 	f.Fuzz(func(t *testing.T, header, remote string) {
 		lines := strings.Split(header, "\n")
-		got := clientOf(forwarded(remote, lines...), proxies)
+		got := ClientAddress(forwarded(remote, lines...), proxies)
 
 		// The same, by what is written down of it.
 		entries := strings.Split(strings.Join(lines, ","), ",")
 		entries = entries[max(0, len(entries)-maxForwarded):]
-		want, chosen := addressOf(remote), false
+		want, chosen := hostOf(remote), false
 		if last, ok := parseForwarded(remote); ok && among(proxies, last) {
 			for _, e := range slices.Backward(entries) {
 				a, ok := parseForwarded(e)
@@ -190,7 +188,7 @@ func FuzzClientOf(f *testing.F) {
 			t.Fatalf("from %q with %q: %q, want %q", remote, lines, got, want)
 		}
 		if chosen {
-			if more := clientOf(forwarded(remote, append([]string{"198.51.100.1, 10.0.0.3"}, lines...)...), proxies); more != got {
+			if more := ClientAddress(forwarded(remote, append([]string{"198.51.100.1, 10.0.0.3"}, lines...)...), proxies); more != got {
 				t.Fatalf("with another line in front of %q it is %q and not %q", lines, more, got)
 			}
 		}
@@ -210,43 +208,28 @@ func TestFindingTheClientMakesNextToNoGarbage(t *testing.T) {
 		{"of somebody who is none", direct, networks("10.0.0.0/8"), 0},
 		{"behind two", behind, networks("fd00::/8 10.0.0.0/8"), 1},
 	} {
-		if n := testing.AllocsPerRun(100, func() { clientOf(test.r, test.proxies) }); n > test.most {
+		if n := testing.AllocsPerRun(100, func() { ClientAddress(test.r, test.proxies) }); n > test.most {
 			t.Errorf("%s it makes %v allocations", test.name, n)
 		}
 	}
 }
 
-// What is limited, logged and noted of an actor is the same address.
-func TestLimitsAndTheLogGoByTheForwardedAddress(t *testing.T) {
-	logs, b := logging(slog.LevelInfo)
-	a := serving(t, http.MethodGet, open, (*call).succeed, logs, func(o *Options) {
-		o.Rates, o.Proxies = Rates{Address: Rate{2, time.Hour}}, networks("10.0.0.0/8")
-	})
-	var want []string
-	for _, step := range []struct {
-		remote, line, address string
-		status                int
-	}{
-		{"10.0.0.1:1", "192.0.2.1", "192.0.2.1", 200},
-		{"10.0.0.2:1", "198.51.100.1, 192.0.2.1", "192.0.2.1", 200},
-		{"10.0.0.1:1", "198.51.100.2, 192.0.2.1", "192.0.2.1", 429},
-		{"10.0.0.1:1", "192.0.2.2", "192.0.2.2", 200},
-		{"192.0.2.1:1", "192.0.2.2", "192.0.2.1", 429}, // past the proxies it is who it is
-		{"10.0.0.1:1", "2001:db8::1", "2001:db8::1", 200},
-		{"10.0.0.1:1", "2001:db8::2", "2001:db8::2", 200},
-		{"10.0.0.1:1", "2001:db8::3", "2001:db8::3", 429}, // of the same network
-		{"10.0.0.1:1", "unknown", "10.0.0.1", 200},
+func TestNetworksAreLimitedTogetherWhereTheyAreOneClient(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1":           "192.0.2.1",
+		"2001:db8:1:2:3::4":   "2001:db8:1:2::/64",
+		"2001:db8:1:2:ffff::": "2001:db8:1:2::/64",
+		"fe80::1%eth0":        "fe80::/64",
+		"::ffff:192.0.2.1":    "::ffff:192.0.2.1",
+		"@":                   "@",
 	} {
-		if w := send(a, forwarded(step.remote, step.line)); w.Code != step.status {
-			t.Errorf("%s with %s gets %d, want %d", step.remote, step.line, w.Code, step.status)
+		if got := Network(address); got != want {
+			t.Errorf("%s is %s, want %s", address, got, want)
 		}
-		want = append(want, step.address)
 	}
-	var got []string
-	for _, line := range lines(t, b) {
-		got = append(got, fmt.Sprint(line["address"]))
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the log has %v, want %v", got, want)
+	for remote, want := range map[string]string{"192.0.2.1:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::1", "@": "@", "": ""} {
+		if got := hostOf(remote); got != want {
+			t.Errorf("%q is %q, want %q", remote, got, want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package httpapi
+package limit
 
 import (
 	"testing"
@@ -7,23 +7,23 @@ import (
 )
 
 func TestOneCallerHasABoundedNumberOfRequestsUnderWay(t *testing.T) {
-	w := &crowd{}
-	leaves := make([]func(), maxAtOnce)
+	w := &InFlight{}
+	leaves := make([]func(), maxInFlight)
 	for i := range leaves {
 		var err error
-		if leaves[i], err = w.enter("ada"); err != nil {
+		if leaves[i], err = w.Enter("ada"); err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
-	if _, err := w.enter("ada"); !fault.Is(err, fault.Limited) {
+	if _, err := w.Enter("ada"); !fault.Is(err, fault.Limited) {
 		t.Errorf("one more: %v", err)
 	}
-	other, err := w.enter("bob")
+	other, err := w.Enter("bob")
 	if err != nil {
 		t.Errorf("another caller: %v", err)
 	}
 	leaves[0]()
-	again, err := w.enter("ada")
+	again, err := w.Enter("ada")
 	if err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}

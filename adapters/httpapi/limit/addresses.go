@@ -1,4 +1,4 @@
-package httpapi
+package limit
 
 import (
 	"net/http"
@@ -10,19 +10,19 @@ import (
 // maxForwarded bounds how many entries of X-Forwarded-For are looked at.
 const maxForwarded = 32
 
-// clientOf returns the network address of who sent a request, without its port:
+// ClientAddress returns the network address of who sent a request, without its port:
 // the connection's other end, unless that is one of the proxies. What a proxy
 // says is then believed of the one before it, from the last entry of
 // X-Forwarded-For to the first that is no proxy's. Whatever a client puts in
 // front of that is not looked at.
-func clientOf(r *http.Request, proxies []netip.Prefix) string {
+func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 	lines := r.Header["X-Forwarded-For"]
 	if len(proxies) == 0 || len(lines) == 0 {
-		return addressOf(r.RemoteAddr)
+		return hostOf(r.RemoteAddr)
 	}
 	client, ok := parseForwarded(r.RemoteAddr)
 	if !ok || !among(proxies, client) {
-		return addressOf(r.RemoteAddr)
+		return hostOf(r.RemoteAddr)
 	}
 	looked := 0
 	for _, line := range slices.Backward(lines) {
@@ -75,4 +75,26 @@ func among(networks []netip.Prefix, a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// hostOf returns the host part of a remote address.
+func hostOf(remote string) string {
+	if i := strings.LastIndexByte(remote, ':'); i >= 0 {
+		remote = remote[:i]
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(remote, "["), "]")
+}
+
+// Network returns the key that an address is limited by: an address of IPv4 itself, and
+// the /64 of one of IPv6, all of which a client can have.
+func Network(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil || a.Unmap().Is4() {
+		return address
+	}
+	p, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return address
+	}
+	return p.String()
 }

@@ -1,9 +1,8 @@
-package httpapi
+package limit
 
 import (
-	"fmt"
 	"math"
-	"net/netip"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -41,23 +40,25 @@ func ParseRates(s string) (Rates, error) {
 	if s == "off" {
 		return r, nil
 	}
-	seen := map[string]bool{}
-	for part := range strings.SplitSeq(s, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+	err := parseList(s, "limit such as caller=1200/m, of caller, address, chat, credentials or webhook, per s, m or h", func(name, value string) bool {
 		to := map[string]*Rate{"caller": &r.Caller, "address": &r.Address, "chat": &r.Chat, "credentials": &r.Credentials, "webhook": &r.Webhook}[name]
 		count, per, _ := strings.Cut(value, "/")
 		n, err := strconv.Atoi(count)
 		period := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[per]
-		if to == nil || seen[name] || err != nil || n < 1 || n > 1_000_000 || period == 0 {
-			return Rates{}, fmt.Errorf("%q is not a limit such as caller=1200/m, of caller, address, chat, credentials or webhook, per s, m or h", part)
+		if to == nil || err != nil || n < 1 || n > 1_000_000 || period == 0 {
+			return false
 		}
-		seen[name], *to = true, Rate{n, period}
+		*to = Rate{n, period}
+		return true
+	})
+	if err != nil {
+		return Rates{}, err
 	}
 	return r, nil
 }
 
-// limiter holds a token bucket for each key. A nil limiter allows everything.
-type limiter struct {
+// RateLimiter holds a token bucket for each key. A nil RateLimiter allows everything.
+type RateLimiter struct {
 	rate    Rate
 	refill  rate.Limit
 	now     func() time.Time
@@ -69,7 +70,9 @@ type limiter struct {
 	name          string // as in the policy, quoted
 }
 
-func newLimiter(name string, r Rate, now func() time.Time) (*limiter, error) {
+// NewRateLimiter returns a limiter whose RateLimit headers have the name. It is nil for the
+// zero Rate.
+func NewRateLimiter(name string, r Rate, now func() time.Time) (*RateLimiter, error) {
 	if r.Count == 0 {
 		return nil, nil
 	}
@@ -79,14 +82,14 @@ func newLimiter(name string, r Rate, now func() time.Time) (*limiter, error) {
 	}
 	count := strconv.Itoa(r.Count)
 	name = strconv.Quote(name)
-	return &limiter{
+	return &RateLimiter{
 		rate: r, refill: rate.Limit(float64(r.Count) / r.Per.Seconds()), now: now, buckets: buckets, name: name,
 		limit:  []string{count},
 		policy: []string{name + ";q=" + count + ";w=" + strconv.Itoa(int(r.Per.Seconds()))},
 	}, nil
 }
 
-func (l *limiter) bucket(key string) *rate.Limiter {
+func (l *RateLimiter) bucket(key string) *rate.Limiter {
 	if b, ok := l.buckets.Get(key); ok {
 		return b
 	}
@@ -97,9 +100,16 @@ func (l *limiter) bucket(key string) *rate.Limiter {
 	return fresh
 }
 
-// take takes one token of the key's bucket and says in the headers what is
-// left. It fails when there is none.
-func (l *limiter) take(c *call, key string) error {
+// ResponseHeader is the answer that a limiter describes itself in. Set sets a header, whose
+// name is given in its canonical form.
+type ResponseHeader interface {
+	Header() http.Header
+	Set(name, value string)
+}
+
+// Take takes one token of the key's bucket and sets the RateLimit headers to what is
+// left. It fails with fault.Limited where there is none.
+func (l *RateLimiter) Take(c ResponseHeader, key string) error {
 	if l == nil {
 		return nil
 	}
@@ -111,9 +121,9 @@ func (l *limiter) take(c *call, key string) error {
 	reset := strconv.Itoa(l.seconds(float64(l.rate.Count) - tokens))
 	h := c.Header()
 	h["Ratelimit-Limit"], h["Ratelimit-Policy"] = l.limit, l.policy
-	c.set("Ratelimit-Remaining", remaining)
-	c.set("Ratelimit-Reset", reset)
-	c.set("Ratelimit", l.name+";r="+remaining+";t="+reset)
+	c.Set("Ratelimit-Remaining", remaining)
+	c.Set("Ratelimit-Reset", reset)
+	c.Set("Ratelimit", l.name+";r="+remaining+";t="+reset)
 	if allowed {
 		return nil
 	}
@@ -122,36 +132,22 @@ func (l *limiter) take(c *call, key string) error {
 	return limited
 }
 
-// charge takes n tokens of the key's bucket, or all of a smaller one, though they
-// are not there: the next ones are refused until they have come back.
-func (l *limiter) charge(key string, n int) {
+// Charge takes n tokens of the key's bucket, or all of a smaller one, even if they are not
+// there: requests are refused until they have come back.
+func (l *RateLimiter) Charge(key string, n int) {
 	if l != nil {
 		l.bucket(key).ReserveN(l.now(), min(n, l.rate.Count))
 	}
 }
 
-// withdrawLimits takes back what the headers say.
-func withdrawLimits(c *call) {
+// RemoveHeaders removes the RateLimit headers.
+func RemoveHeaders(h http.Header) {
 	for _, name := range []string{"Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset", "Ratelimit"} {
-		delete(c.Header(), name)
+		delete(h, name)
 	}
 }
 
-// seconds is how long it takes for so many tokens to come back.
-func (l *limiter) seconds(tokens float64) int {
+// seconds returns how long it takes for so many tokens to come back.
+func (l *RateLimiter) seconds(tokens float64) int {
 	return int(math.Ceil(max(0, tokens) / float64(l.refill)))
-}
-
-// network is what an address is limited as: IPv6 clients have a whole /64 to
-// themselves.
-func network(address string) string {
-	a, err := netip.ParseAddr(address)
-	if err != nil || a.Unmap().Is4() {
-		return address
-	}
-	p, err := a.WithZone("").Prefix(64)
-	if err != nil {
-		return address
-	}
-	return p.String()
 }

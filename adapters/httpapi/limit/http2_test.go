@@ -1,4 +1,4 @@
-package connlimit
+package limit
 
 import (
 	"bytes"
@@ -13,13 +13,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"collab/adapters/httpapi/budget"
 )
 
 // serve serves a handler behind a limiter, and returns a client of one protocol that
 // connects from an address.
-func serve(t *testing.T, l *Limiter, version int, h http.HandlerFunc) (doors entrance, client *http.Client) {
+func serve(t *testing.T, l *Connections, version int, h http.HandlerFunc) (doors entrance, client *http.Client) {
 	doors = make(entrance)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(version == 1)
@@ -49,7 +47,7 @@ func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
 		for path, want := range map[string]int64{"/body": 1, "/answer": 1, "/copy": 1, "/work": 0} {
 			t.Run(fmt.Sprintf("HTTP %d%s", version, path), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					l := New(Limits{1, 9}, budget.New(1<<30), options(func(netip.Addr) bool { return false }))
+					l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return false }))
 					doors, client := serve(t, l, version, func(w http.ResponseWriter, r *http.Request) {
 						switch r.URL.Path {
 						case "/body":
@@ -80,7 +78,7 @@ func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
 							_ = answer.Body.Close()
 						}
 					}()
-					time.Sleep(2 * patience)
+					time.Sleep(2 * slowAfter)
 					other := knock(doors)
 					synctest.Wait()
 					if l.Evicted() != want || l.Refused() != 1-want || l.Open() != 1 {
@@ -99,7 +97,7 @@ func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
 func TestAClientThatTakesALongAnswerIsNotSlow(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			l := New(Limits{1, 9}, budget.New(1<<30), options(func(netip.Addr) bool { return false }))
+			l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return false }))
 			doors, client := serve(t, l, version, func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 64<<20))
 			})
@@ -108,7 +106,7 @@ func TestAClientThatTakesALongAnswerIsNotSlow(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 160 {
-				time.Sleep(patience / 20)
+				time.Sleep(slowAfter / 20)
 				if _, err := io.CopyN(io.Discard, answer.Body, 100<<10); err != nil {
 					t.Fatal(err)
 				}
@@ -127,8 +125,8 @@ func TestAClientThatTakesALongAnswerIsNotSlow(t *testing.T) {
 func TestRequestsOfHTTP2TakeMemoryWithTheirHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 60 << 10
-		memory := budget.New(2 * (http2Size + 10*(streamSize+size)))
-		l := New(Limits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
+		memory := NewBudget(2 * (http2Memory + 10*(streamMemory+size)))
+		l := NewConnections(ConnectionLimits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
 		goOn := make(chan struct{})
 		_, client := serve(t, l, 2, func(http.ResponseWriter, *http.Request) { <-goOn })
 		send := func() (*http.Response, error) {
@@ -157,7 +155,7 @@ func TestRequestsOfHTTP2TakeMemoryWithTheirHeaders(t *testing.T) {
 				t.Error(answer.Status)
 			}
 		}
-		if used := memory.Used(); used != http2Size {
+		if used := memory.Used(); used != http2Memory {
 			t.Errorf("%d bytes are held between requests", used)
 		}
 		if one, err := send(); err != nil || one.StatusCode != http.StatusOK {
@@ -168,8 +166,8 @@ func TestRequestsOfHTTP2TakeMemoryWithTheirHeaders(t *testing.T) {
 
 func TestAConnectionOfHTTP2TakesItsMemoryBeforeItsFirstRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := budget.New(3 * (http2Size))
-		l := New(Limits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
+		memory := NewBudget(3 * (http2Memory))
+		l := NewConnections(ConnectionLimits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
 		doors, _ := serve(t, l, 2, nil)
 		begin := func() (open bool) {
 			c := knock(doors)
@@ -179,7 +177,7 @@ func TestAConnectionOfHTTP2TakesItsMemoryBeforeItsFirstRequest(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 			return err == nil
 		}
-		if !begin() || memory.Used() != http2Size {
+		if !begin() || memory.Used() != http2Memory {
 			t.Errorf("the first holds %d bytes", memory.Used())
 		}
 		if begin() || l.Refused() != 1 {
@@ -193,7 +191,7 @@ func TestARequestThatIsRefusedBeforeItIsReadIsAnsweredOnce(t *testing.T) {
 		var log bytes.Buffer
 		o := options(func(netip.Addr) bool { return false })
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		l := New(Limits{9, 9}, budget.New(headStep), o)
+		l := NewConnections(ConnectionLimits{9, 9}, NewBudget(headMemoryStep), o)
 		doors, _ := serve(t, l, 1, nil)
 		c := knock(doors)
 		go func() {
@@ -202,7 +200,7 @@ func TestARequestThatIsRefusedBeforeItIsReadIsAnsweredOnce(t *testing.T) {
 		}()
 		answer, _ := io.ReadAll(c)
 		synctest.Wait()
-		if strings.Count(string(answer), "HTTP/1.1 ") != 1 || !strings.Contains(string(answer), refusedBody) || l.Refused() != 1 || log.Len() > 0 {
+		if strings.Count(string(answer), "HTTP/1.1 ") != 1 || !strings.Contains(string(answer), tooManyConnections) || l.Refused() != 1 || log.Len() > 0 {
 			t.Errorf("%q, %d refused, the log is %s", answer, l.Refused(), &log)
 		}
 	})

@@ -1,4 +1,4 @@
-package connlimit
+package limit
 
 import (
 	"context"
@@ -8,17 +8,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"collab/adapters/httpapi/budget"
 )
 
 // streams are the requests of a connection of HTTP/2 that are being handled. Such a
 // connection waits for its client when each of them does: their bodies and windows do
 // not show in what the connection reads and writes.
 type streams struct {
-	mu    sync.Mutex
-	open  map[*stream]struct{} // guarded by mu
-	ended atomic.Int64         // when one of them ended whose answer may still go out; 0: none did
+	mu        sync.Mutex
+	open      map[*stream]struct{} // guarded by mu
+	lastEnded atomic.Int64         // when one of them ended whose answer may still go out; 0: none did
 }
 
 // waitingSince returns the time, as of Limiter.now, since which one of the streams
@@ -27,10 +25,10 @@ func (s *streams) waitingSince() (since int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) == 0 {
-		return s.ended.Load()
+		return s.lastEnded.Load()
 	}
 	for one := range s.open {
-		at := earliest(one.reading, one.writing)
+		at := earliest(one.readingSince, one.writingSince)
 		if at == 0 {
 			return 0
 		}
@@ -42,8 +40,8 @@ func (s *streams) waitingSince() (since int64) {
 type connKey struct{}
 
 // ConnContext is for http.Server: Handler finds the connection in it.
-func (l *Limiter) ConnContext(ctx context.Context, of net.Conn) context.Context {
-	if c := limited(of); c != nil {
+func (l *Connections) ConnContext(ctx context.Context, of net.Conn) context.Context {
+	if c := connOf(of); c != nil {
 		return context.WithValue(ctx, connKey{}, c)
 	}
 	return ctx
@@ -51,24 +49,24 @@ func (l *Limiter) ConnContext(ctx context.Context, of net.Conn) context.Context 
 
 // Handler returns a handler that notes which requests come to it and what those of HTTP/2
 // wait for, and refuses those that there is no memory for.
-func (l *Limiter) Handler(next http.Handler) http.Handler {
+func (l *Connections) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connKey{}).(*conn)
 		if ok {
-			c.handled.Store(true)
+			c.inHandler.Store(true)
 		}
 		if !ok || r.ProtoMajor != 2 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		memory := budget.Account{Budget: l.memory, Holder: c.account.Holder}
-		if !memory.Take(streamSize + weight(r)) {
+		memory := Account{Budget: l.memory, Holder: c.account.Holder}
+		if !memory.Take(streamMemory + headerMemory(r)) {
 			l.refused.Add(1)
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Retry-After", "1")
 			w.Header().Set("X-Request-Id", l.NewID())
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, refusedBody)
+			_, _ = io.WriteString(w, tooManyConnections)
 			return
 		}
 		defer memory.Close()
@@ -80,11 +78,11 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 }
 
 // weight is the memory that the headers of a request take, in bytes.
-func weight(r *http.Request) int64 {
+func headerMemory(r *http.Request) int64 {
 	n := len(r.RequestURI)
 	for name, values := range r.Header {
 		for _, v := range values {
-			n += len(name) + len(v) + lineSize
+			n += len(name) + len(v) + headerLineMemory
 		}
 	}
 	return int64(n)
@@ -95,8 +93,8 @@ type stream struct {
 	http.ResponseWriter
 	conn *conn
 
-	reading int64 // guarded by conn.streams.mu: since when its body is awaited; 0: it is not
-	writing int64 // guarded by conn.streams.mu: since when a part of its answer goes out; 0: none does
+	readingSince int64 // guarded by conn.streams.mu: since when its body is awaited; 0: it is not
+	writingSince int64 // guarded by conn.streams.mu: since when a part of its answer goes out; 0: none does
 }
 
 func (s *stream) begin() {
@@ -114,11 +112,11 @@ func (s *stream) end() {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	delete(all.open, s)
-	all.ended.Store(s.conn.limiter.now())
+	all.lastEnded.Store(s.conn.limiter.now())
 }
 
 // note sets one of the stream's times to now, or to 0.
-func (s *stream) note(at *int64, waits bool) {
+func (s *stream) setTime(at *int64, waits bool) {
 	s.conn.streams.mu.Lock()
 	defer s.conn.streams.mu.Unlock()
 	*at = 0
@@ -130,16 +128,16 @@ func (s *stream) note(at *int64, waits bool) {
 // SetReadDeadline sets when reading the body ends: it is awaited as long as there is
 // a deadline, as in conn.
 func (s *stream) SetReadDeadline(t time.Time) error {
-	s.note(&s.reading, !t.IsZero())
+	s.setTime(&s.readingSince, !t.IsZero())
 	return http.NewResponseController(s.ResponseWriter).SetReadDeadline(t)
 }
 
 // Write sends a part of the answer.
 func (s *stream) Write(b []byte) (n int, err error) {
-	defer s.note(&s.writing, false)
+	defer s.setTime(&s.writingSince, false)
 	for {
-		part := b[n:min(len(b), n+writeSize)]
-		s.note(&s.writing, true)
+		part := b[n:min(len(b), n+maxWrite)]
+		s.setTime(&s.writingSince, true)
 		sent, err := s.ResponseWriter.Write(part)
 		if n += sent; err != nil || n == len(b) {
 			return n, err
@@ -149,8 +147,8 @@ func (s *stream) Write(b []byte) (n int, err error) {
 
 // FlushError sends what is buffered of the answer.
 func (s *stream) FlushError() error {
-	s.note(&s.writing, true)
-	defer s.note(&s.writing, false)
+	s.setTime(&s.writingSince, true)
+	defer s.setTime(&s.writingSince, false)
 	return http.NewResponseController(s.ResponseWriter).Flush()
 }
 

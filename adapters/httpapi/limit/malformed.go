@@ -1,4 +1,4 @@
-package connlimit
+package limit
 
 import (
 	"bytes"
@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"collab/adapters/httpapi/encode"
 )
 
-// malformed returns the answer to a request that net/http cannot read, in the form of
-// all errors, for the one that net/http gives. It returns nil where b is no answer of
-// HTTP/1.
-func (l *Limiter) malformed(b []byte, from net.Addr) []byte {
+// malformed returns the answer to a request that net/http cannot read, in the shape of all
+// errors, in place of b, the one that net/http gives. It returns nil where b is no answer
+// of HTTP/1.
+func (l *Connections) malformed(b []byte, from net.Addr) []byte {
 	version, line, found := bytes.Cut(b, []byte(" "))
 	if !found || len(line) < 3 || string(version) != "HTTP/1.1" && string(version) != "HTTP/1.0" {
 		return nil
@@ -38,15 +40,12 @@ func (l *Limiter) malformed(b []byte, from net.Addr) []byte {
 	}
 	id := l.NewID()
 	l.Log.Info("malformed request", slog.Int("status", status), slog.String("request", id), slog.String("address", from.String()))
-	name := http.StatusText(status)
-	// %q is a string of JSON here: what net/http says is plain ASCII.
-	body := fmt.Sprintf("{\"statusCode\":%d,\"message\":%q,\"error\":%q}\n", status, message, name)
-	return answer(id, status, body, "")
+	return response(id, status, string(encode.AppendError(nil, status, message)), "")
 }
 
-// answer returns an answer of HTTP/1.1 that ends its connection, with more headers, each
+// response returns an answer of HTTP/1.1 that ends its connection, with more headers, each
 // of which is a line with its end.
-func answer(id string, status int, body, more string) []byte {
+func response(id string, status int, body, more string) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nConnection: close\r\n%sContent-Type: application/json\r\nCache-Control: private, no-cache\r\n"+
 		"X-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), more, id, len(body), body)
 }

@@ -1,4 +1,4 @@
-package connlimit
+package limit
 
 import (
 	"context"
@@ -11,13 +11,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"collab/adapters/httpapi/budget"
 )
 
 // options are those of tests, in which every made id is made-1.
-func options(exempt func(netip.Addr) bool) Options {
-	return Options{Exempt: exempt, NewID: func() string { return "made-1" }, Log: slog.New(slog.DiscardHandler)}
+func options(exempt func(netip.Addr) bool) ConnectionOptions {
+	return ConnectionOptions{Exempt: exempt, NewID: func() string { return "made-1" }, Log: slog.New(slog.DiscardHandler)}
 }
 
 func TestRequestsThatCannotBeReadAreAnsweredInTheFormOfAllErrors(t *testing.T) {
@@ -25,7 +23,7 @@ func TestRequestsThatCannotBeReadAreAnsweredInTheFormOfAllErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := New(Limits{9, 9}, budget.New(1<<30), options(func(netip.Addr) bool { return true }))
+	l := NewConnections(ConnectionLimits{9, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return true }))
 	const forged = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
 	server := &http.Server{
 		Handler: l.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -82,18 +80,18 @@ func TestRequestsThatCannotBeReadAreAnsweredInTheFormOfAllErrors(t *testing.T) {
 }
 
 func TestWhatHTTP2SendsAfterTheHandlersHaveEndedStaysAsItIs(t *testing.T) {
-	l := New(Limits{9, 9}, budget.New(1<<30), options(func(netip.Addr) bool { return true }))
+	l := NewConnections(ConnectionLimits{9, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return true }))
 	client, inner := net.Pipe()
 	defer client.Close()
-	c := &conn{Conn: inner, limiter: l, account: budget.Account{Budget: l.memory, Holder: "client"}}
+	c := &conn{Conn: inner, limiter: l, account: Account{Budget: l.memory, Holder: "client"}}
 	defer c.Close()
-	c.become(http.StateNew)
+	c.setState(http.StateNew)
 	// A frame may be cut anywhere, and its rest sent when no handler runs any more.
 	const settings, rest = "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "HTTP/1.1 400 Bad Request\r\n is what the content of a file says"
 	go func() {
 		_, _ = io.WriteString(c, settings)
-		c.become(http.StateActive)
-		c.become(http.StateIdle)
+		c.setState(http.StateActive)
+		c.setState(http.StateIdle)
 		_, _ = io.WriteString(c, rest)
 	}()
 	got := make([]byte, len(settings+rest))

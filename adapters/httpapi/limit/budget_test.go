@@ -1,4 +1,4 @@
-package budget
+package limit
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestAHolderHasAtMostAsMuchAsIsFree(t *testing.T) {
-	b := New(100)
+	b := NewBudget(100)
 	if b.Take("a", 51) {
 		t.Error("a holder has more than half")
 	}
@@ -32,7 +32,7 @@ func TestAHolderHasAtMostAsMuchAsIsFree(t *testing.T) {
 func TestWhatIsTakenStaysWithinTheBudgetAndIsGivenBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 1000).Draw(t, "size")
-		b := New(size)
+		b := NewBudget(size)
 		accounts := make([]Account, 8)
 		for i := range accounts {
 			accounts[i] = Account{Budget: b, Holder: fmt.Sprint(i % 5)}

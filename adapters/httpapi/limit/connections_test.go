@@ -1,4 +1,4 @@
-package connlimit
+package limit
 
 import (
 	"bufio"
@@ -13,22 +13,20 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"collab/adapters/httpapi/budget"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestLimitsAreParsed(t *testing.T) {
-	for text, want := range map[string]Limits{
+	for text, want := range map[string]ConnectionLimits{
 		"": {16384, 512}, "total=9": {9, 512}, "address=7, total=8": {8, 7},
 	} {
-		if got, err := Parse(text); err != nil || got != want {
+		if got, err := ParseConnections(text); err != nil || got != want {
 			t.Errorf("%q is %+v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"off", "total", "total=", "total=0", "total=-1", "total=x", "other=1", "total=1,total=2", "total=1,"} {
-		if got, err := Parse(text); err == nil {
+		if got, err := ParseConnections(text); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}
 	}
@@ -57,7 +55,7 @@ func (e entrance) Addr() net.Addr { return &net.TCPAddr{} }
 
 // server is a limiter and what it has let in.
 type server struct {
-	*Limiter
+	*Connections
 	doors    entrance
 	accepted chan net.Conn
 }
@@ -68,7 +66,7 @@ func open(t *testing.T, total, address int) *server {
 
 // within is open with so much memory for connections.
 func within(t *testing.T, total, address int, memory int64) *server {
-	l := New(Limits{total, address}, budget.New(memory), options(func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }))
+	l := NewConnections(ConnectionLimits{total, address}, NewBudget(memory), options(func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }))
 	s := &server{l, make(entrance), make(chan net.Conn, 1)}
 	t.Cleanup(func() { close(s.doors) })
 	go func() {
@@ -147,7 +145,7 @@ func TestSlowConnectionsGoAfterIdleOnes(t *testing.T) {
 		if early != nil {
 			t.Fatal("a request that has just begun had to go")
 		}
-		time.Sleep(2 * patience)
+		time.Sleep(2 * slowAfter)
 		for i, want := range []net.Conn{head, body} {
 			_, fresh := s.dial(t, "192.0.2.6")
 			if fresh == nil || !closed(want) {
@@ -158,7 +156,7 @@ func TestSlowConnectionsGoAfterIdleOnes(t *testing.T) {
 		if _, more := s.dial(t, "192.0.2.7"); more != nil || closed(working) || closed(stream) {
 			t.Errorf("let in: %t, closed: %t %t", more != nil, closed(working), closed(stream))
 		}
-		time.Sleep(2 * refuseTime)
+		time.Sleep(2 * refusalTimeout)
 	})
 }
 
@@ -169,12 +167,12 @@ func TestABodyThatComesOnIsNotSlow(t *testing.T) {
 		s.ConnState(c, http.StateActive)
 		for range 10 {
 			_ = c.SetReadDeadline(time.Now().Add(time.Hour))
-			time.Sleep(patience / 2)
+			time.Sleep(slowAfter / 2)
 		}
 		if _, other := s.dial(t, "192.0.2.2"); other != nil || closed(c) {
 			t.Error("an upload had to go")
 		}
-		time.Sleep(2 * refuseTime)
+		time.Sleep(2 * refusalTimeout)
 	})
 }
 
@@ -200,7 +198,7 @@ func TestAConnectionThatWasTakenOverIsIdleWhileItReads(t *testing.T) {
 		if _, other := s.dial(t, "192.0.2.2"); other != nil {
 			t.Error("a connection that is being answered had to go")
 		}
-		time.Sleep(2 * refuseTime)
+		time.Sleep(2 * refusalTimeout)
 		once()
 		if _, other := s.dial(t, "192.0.2.2"); other == nil || <-read == nil {
 			t.Error("a connection that waits stays")
@@ -228,7 +226,7 @@ func TestAnAddressHasABoundOfItsOwn(t *testing.T) {
 				t.Errorf("%s is let in: %t", from, got)
 			}
 		}
-		time.Sleep(2 * refuseTime)
+		time.Sleep(2 * refusalTimeout)
 	})
 }
 
@@ -250,7 +248,7 @@ func TestARefusedConnectionIsToldSo(t *testing.T) {
 			t.Errorf("%s %v %s %v", answer.Status, answer.Header, body, err)
 		}
 		_ = first.Close()
-		time.Sleep(pause)
+		time.Sleep(evictionPause)
 		if _, c := s.dial(t, "192.0.2.3"); c == nil || s.Open() != 1 {
 			t.Errorf("after one was closed: %d open", s.Open())
 		}
@@ -272,7 +270,7 @@ func (s *server) send(t *testing.T, from, head string) (c net.Conn, told string)
 		answer <- line
 	}()
 	go func() { _, _ = io.WriteString(client, head) }()
-	time.Sleep(2 * refuseTime)
+	time.Sleep(2 * refusalTimeout)
 	select {
 	case told = <-answer:
 	default:
@@ -306,7 +304,7 @@ func TestHeadersTakeMemoryOfTheirNetwork(t *testing.T) {
 				if _, told := s.send(t, "192.0.2.1", head); told != "" {
 					t.Errorf("after the requests have ended: %s", told)
 				}
-				for c := range s.Limiter.open {
+				for c := range s.Connections.open {
 					_, _ = c.Close(), c.Close()
 				}
 				if used := s.Budget().Used(); used != 0 {

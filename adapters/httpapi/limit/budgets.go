@@ -1,0 +1,53 @@
+package limit
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Budgets are the bytes that all requests of one server may take at once. One
+// caller, or one address where there is no caller, has at most as much of each as
+// remains free.
+type Budgets struct {
+	Anonymous int64 // memory for requests whose caller is not known
+	Callers   int64 // memory for bodies of known callers
+	Spool     int64 // disk for what waits in files
+
+	Connections int64 // memory for connections and the headers of requests
+}
+
+// ParseBudgets reads "anonymous=64MiB,callers=256MiB,connections=1GiB,spool=2GiB" over the defaults
+// of a server that takes uploads of so many bytes.
+func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
+	// The longest body of an upload is six times its content, where all of it is escaped in
+	// JSON, and a single caller may have half.
+	b := Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Connections: 1 << 30, Spool: 16 * maxUpload}
+	if s == "" {
+		return b, nil
+	}
+	err := parseList(s, "budget such as callers=256MiB, of anonymous, callers, connections or spool, in MiB or GiB", func(name, value string) bool {
+		to := map[string]*int64{"anonymous": &b.Anonymous, "callers": &b.Callers, "connections": &b.Connections, "spool": &b.Spool}[name]
+		count, unit := value, int64(0)
+		for suffix, size := range map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30} {
+			if n, ok := strings.CutSuffix(value, suffix); ok {
+				count, unit = n, size
+			}
+		}
+		n, err := strconv.ParseInt(count, 10, 32)
+		if to == nil || err != nil || n < 1 || n > 1<<20 || unit == 0 {
+			return false
+		}
+		*to = n * unit
+		return true
+	})
+	if err != nil {
+		return Budgets{}, err
+	}
+	for name, least := range map[string][2]int64{"anonymous": {b.Anonymous, 4 << 20}, "callers": {b.Callers, 16 << 20}, "connections": {b.Connections, 16 << 20}, "spool": {b.Spool, 2 * maxUpload}} {
+		if least[0] < least[1] {
+			return Budgets{}, fmt.Errorf("%s must be at least %d MiB", name, (least[1]+1<<20-1)>>20)
+		}
+	}
+	return b, nil
+}

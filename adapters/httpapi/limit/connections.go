@@ -1,0 +1,542 @@
+package limit
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"collab/adapters/httpapi/encode"
+)
+
+const (
+	slowAfter      = time.Second            // a connection that has waited longer for its client is slow
+	evictionPause  = 100 * time.Millisecond // between searches for connections to close
+	maxRefusing    = 64                     // refused connections that are answered at once; others are closed
+	refusalTimeout = 500 * time.Millisecond // for answering one
+	maxWrite       = 64 << 10               // bytes of an answer that a client has slowAfter for
+)
+
+// connMemory is the memory that a connection takes, in bytes: its goroutine, its buffers,
+// and headers of headMemory.
+const connMemory = 32 << 10
+
+// Bytes that are taken of the budget, for what connections take beyond that.
+const (
+	headMemory       = 16 << 10   // bytes and lines of headers
+	headMemoryStep   = 16 << 10   // by larger headers, again and again
+	headerLineMemory = 256        // of a line of headers beside its bytes: its place in the map
+	http2Memory      = 1536 << 10 // by a connection of HTTP/2: its window, one block of headers and 10,000 frames that wait to be sent
+	streamMemory     = 32 << 10   // by a request of HTTP/2 beside its headers
+)
+
+// HTTP2 returns the configuration with which a connection of HTTP/2 takes no more than
+// it is charged. The window of a connection is that of four requests, so that some that
+// do not read their bodies leave room for others.
+func HTTP2() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams: 100, MaxReadFrameSize: 16 << 10,
+		MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10,
+	}
+}
+
+// tooManyConnections is the answer to a connection or request that there is no room for.
+var tooManyConnections = string(encode.AppendError(nil, http.StatusServiceUnavailable, "Too many connections"))
+
+// ConnectionLimits are numbers of connections.
+type ConnectionLimits struct {
+	Total   int // in all
+	Address int // from one address of IPv4 or one /64 of IPv6
+}
+
+// Memory returns how many bytes so many connections take, beside what they take of the
+// budget.
+func (l ConnectionLimits) Memory() int64 { return int64(l.Total) * connMemory }
+
+// ParseConnections reads "total=16384,address=512" over the defaults, which these are.
+func ParseConnections(s string) (ConnectionLimits, error) {
+	l := ConnectionLimits{Total: 16384, Address: 512}
+	if s == "" {
+		return l, nil
+	}
+	err := parseList(s, "number of connections such as address=512, of total or address", func(name, value string) bool {
+		to := map[string]*int{"total": &l.Total, "address": &l.Address}[name]
+		n, err := strconv.Atoi(value)
+		if to == nil || err != nil || n < 1 || n > 1_000_000 {
+			return false
+		}
+		*to = n
+		return true
+	})
+	if err != nil {
+		return ConnectionLimits{}, err
+	}
+	return l, nil
+}
+
+// parseList reads a list of names with values, "name=value,name=value", each name at most
+// once. It fails with an error that says what an entry has to be where set returns false.
+func parseList(s, want string, set func(name, value string) bool) error {
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(s, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seen[name] || !set(name, value) {
+			return fmt.Errorf("%q is not a %s", part, want)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// Connections holds the connections of a server to their limits. Where there is no room
+// for a new one, those that wait for their client are closed first. Its ConnState and
+// ConnContext are for http.Server.
+type Connections struct {
+	limits ConnectionLimits
+	memory *Budget
+	began  time.Time
+	ConnectionOptions
+
+	mu        sync.Mutex
+	open      map[*conn]struct{}                  // guarded by mu
+	from      map[netip.Prefix]map[*conn]struct{} // guarded by mu; without networks that have none
+	noneFound time.Time                           // guarded by mu: when nothing was found to close
+
+	refusals         chan struct{} // with a value for each connection that is being told
+	refused, evicted atomic.Int64
+}
+
+// ConnectionOptions are what Connections need beside limits and memory.
+type ConnectionOptions struct {
+	Exempt func(netip.Addr) bool // addresses that have no limit of their own
+	NewID  func() string         // makes the ids of requests that come to no handler
+	Log    *slog.Logger
+}
+
+// NewConnections returns a limiter of connections, which take memory of the budget for
+// HTTP/2 and for large headers. A network is one holder of it. Addresses that are exempt have no limit of
+// their own, and each of their connections is a holder.
+func NewConnections(l ConnectionLimits, memory *Budget, o ConnectionOptions) *Connections {
+	return &Connections{
+		limits: l, memory: memory, began: time.Now(), ConnectionOptions: o,
+		open: map[*conn]struct{}{}, from: map[netip.Prefix]map[*conn]struct{}{}, refusals: make(chan struct{}, maxRefusing),
+	}
+}
+
+// Budget returns the budget of NewConnections.
+func (l *Connections) Budget() *Budget { return l.memory }
+
+// Open returns the number of connections.
+func (l *Connections) Open() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(len(l.open))
+}
+
+// Refused returns how many connections were refused.
+func (l *Connections) Refused() int64 { return l.refused.Load() }
+
+// Evicted returns how many connections were closed to make room for others.
+func (l *Connections) Evicted() int64 { return l.evicted.Load() }
+
+// Listener returns a listener whose connections are limited.
+func (l *Connections) Listener(inner net.Listener) net.Listener { return listener{inner, l} }
+
+type listener struct {
+	net.Listener
+	limiter *Connections
+}
+
+// Accept returns the next connection that is within the limits.
+func (a listener) Accept() (net.Conn, error) {
+	for {
+		inner, err := a.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: inner, limiter: a.limiter, network: a.limiter.networkOf(inner.RemoteAddr())}
+		c.account = Account{Budget: a.limiter.memory, Holder: c.network.String()}
+		if !c.network.IsValid() {
+			c.account.Holder = inner.RemoteAddr().String()
+		}
+		c.readingSince.Store(a.limiter.now())
+		if a.limiter.admit(c) {
+			return c, nil
+		}
+		a.limiter.refuse(inner)
+	}
+}
+
+// networkOf returns the network that a connection counts for, the zero Prefix where the
+// address is exempt or not known.
+func (l *Connections) networkOf(remote net.Addr) netip.Prefix {
+	at, err := netip.ParseAddrPort(remote.String())
+	if err != nil {
+		return netip.Prefix{}
+	}
+	a := at.Addr().Unmap().WithZone("")
+	if l.Exempt(a) {
+		return netip.Prefix{}
+	}
+	bits := 64
+	if a.Is4() {
+		bits = 32
+	}
+	return netip.PrefixFrom(a, bits).Masked()
+}
+
+// now returns the time since the limiter was made, in nanoseconds; never 0.
+func (l *Connections) now() int64 { return int64(time.Since(l.began)) + 1 }
+
+// admit adds a connection where there is room for it or others can be closed for it, and
+// reports whether it did.
+func (l *Connections) admit(c *conn) bool {
+	l.mu.Lock()
+	var closed []*conn
+	siblings := l.from[c.network]
+	ok := !c.network.IsValid() || len(siblings) < l.limits.Address
+	if !ok {
+		closed = l.evict(siblings, 1)
+		ok = len(closed) > 0
+	}
+	if ok && len(l.open) >= l.limits.Total {
+		ok = false
+		if time.Since(l.noneFound) >= evictionPause {
+			// Several at once, as all connections are looked at for it.
+			more := l.evict(l.open, 1+l.limits.Total/64)
+			if ok = len(more) > 0; !ok {
+				l.noneFound = time.Now()
+			}
+			closed = append(closed, more...)
+		}
+	}
+	if ok {
+		l.add(c)
+	}
+	l.mu.Unlock()
+	l.evicted.Add(int64(len(closed)))
+	for _, victim := range closed {
+		_ = victim.Conn.Close()
+	}
+	return ok
+}
+
+// evict removes at most n connections of a set and returns them: those that have
+// been idle for longest or, where none is, those that have been slow for longest.
+// The caller holds mu.
+func (l *Connections) evict(set map[*conn]struct{}, n int) []*conn {
+	type candidate struct {
+		*conn
+		since int64
+	}
+	var idle, slow []candidate
+	for c := range set {
+		waiting := c.readingSince.Load()
+		if waiting != 0 && c.idle() {
+			idle = append(idle, candidate{c, waiting})
+			continue
+		}
+		since := earliest(waiting, c.writingSince.Load(), c.streams.waitingSince())
+		if since != 0 && l.now()-since >= int64(slowAfter) {
+			slow = append(slow, candidate{c, since})
+		}
+	}
+	if len(idle) == 0 {
+		idle = slow
+	}
+	slices.SortFunc(idle, func(a, b candidate) int { return cmp.Compare(a.since, b.since) })
+	var out []*conn
+	for _, c := range idle[:min(n, len(idle))] {
+		l.remove(c.conn)
+		out = append(out, c.conn)
+	}
+	return out
+}
+
+// add counts a connection. The caller holds mu.
+func (l *Connections) add(c *conn) {
+	l.open[c] = struct{}{}
+	if !c.network.IsValid() {
+		return
+	}
+	if l.from[c.network] == nil {
+		l.from[c.network] = map[*conn]struct{}{}
+	}
+	l.from[c.network][c] = struct{}{}
+}
+
+// remove ends counting a connection, if it is counted. The caller holds mu.
+func (l *Connections) remove(c *conn) {
+	delete(l.open, c)
+	delete(l.from[c.network], c)
+	if len(l.from[c.network]) == 0 {
+		delete(l.from, c.network)
+	}
+}
+
+// refuse answers a connection that there is no room for with 503, and closes it.
+func (l *Connections) refuse(c net.Conn) {
+	l.refused.Add(1)
+	select {
+	case l.refusals <- struct{}{}:
+	default:
+		_ = c.Close()
+		return
+	}
+	go func() {
+		defer func() { <-l.refusals }()
+		defer c.Close()
+		l.writeRefusal(c)
+	}()
+}
+
+// writeRefusal answers a connection that is closed next with 503.
+func (l *Connections) writeRefusal(c net.Conn) {
+	_ = c.SetDeadline(time.Now().Add(refusalTimeout))
+	if _, err := c.Write(response(l.NewID(), http.StatusServiceUnavailable, tooManyConnections, "Retry-After: 1\r\n")); err != nil {
+		return
+	}
+	// What the client has sent is read before the end, or it would not see the answer.
+	if w, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = w.CloseWrite()
+	}
+	_, _ = io.Copy(io.Discard, c)
+}
+
+// ConnState records the state of a connection of the listener's, or of the one that a
+// wrapper returns from its method NetConn.
+func (l *Connections) ConnState(of net.Conn, state http.ConnState) {
+	if c := connOf(of); c != nil {
+		c.setState(state)
+	}
+}
+
+// connOf returns the listener's connection within another, nil where there is none.
+func connOf(of net.Conn) *conn {
+	for {
+		if c, ok := of.(*conn); ok {
+			return c
+		}
+		wrapper, ok := of.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		of = wrapper.NetConn()
+	}
+}
+
+// earliest returns the least of the times that are not 0, and 0 where all are.
+func earliest(times ...int64) (first int64) {
+	for _, t := range times {
+		if t != 0 && (first == 0 || t < first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// conn is a connection that is counted until it is closed.
+type conn struct {
+	net.Conn
+	limiter *Connections
+	network netip.Prefix // that it counts for; zero: none
+
+	state        atomic.Int32 // an http.ConnState
+	readingSince atomic.Int64 // since when it waits for its client to send, as of Limiter.now; 0: it does not
+	writingSince atomic.Int64 // since when it waits for its client to take a part of an answer; 0: it does not
+	streams      streams      // of HTTP/2
+	unwritten    atomic.Bool  // nothing has been sent since net/http began to serve it
+	inHandler    atomic.Bool  // the present request has come to its handler
+	http2        atomic.Bool
+	readDeadline atomic.Bool // reading has a deadline, of a connection that was taken over
+	headRefused  bool        // there was no memory for its headers; of the goroutine that reads
+
+	mu      sync.Mutex
+	account Account // guarded by mu
+	head    int64   // guarded by mu: bytes and lines that came of a request before it was handled
+	large   int64   // guarded by mu: what was taken for them
+	closed  bool    // guarded by mu: nothing is taken any more
+}
+
+// reserve takes n bytes of the budget and reports whether it had them.
+func (c *conn) reserve(n int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && c.account.Take(n)
+}
+
+// release gives back all that the connection has taken. It reserves nothing any more.
+func (c *conn) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.account.Close()
+}
+
+func (c *conn) setState(state http.ConnState) {
+	if state == http.StateNew { // again, of one that fastpath hands back
+		c.unwritten.Store(true)
+	}
+	c.state.Store(int32(state))
+	c.readDeadline.Store(false)
+	c.streams.lastEnded.Store(0)
+	if state != http.StateActive { // whose headers are still in use
+		c.endHead()
+	}
+	switch state {
+	case http.StateNew, http.StateIdle:
+		c.inHandler.Store(false)
+		c.readingSince.Store(c.limiter.now())
+	default:
+		c.readingSince.Store(0)
+	}
+}
+
+// idle reports whether a connection that waits is between two requests.
+func (c *conn) idle() bool {
+	state := http.ConnState(c.state.Load())
+	return state == http.StateIdle || state == http.StateHijacked
+}
+
+// SetReadDeadline sets when reading ends. While a request is being handled there is
+// a deadline as long as its body is awaited, which is set anew when enough of it
+// has come.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	switch http.ConnState(c.state.Load()) {
+	case http.StateActive:
+		since := int64(0)
+		if !t.IsZero() {
+			since = c.limiter.now()
+		}
+		c.readingSince.Store(since)
+	case http.StateHijacked:
+		c.readDeadline.Store(!t.IsZero())
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// endHead releases the memory of the last request's headers.
+func (c *conn) endHead() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.head = 0
+	if c.large > 0 && !c.closed {
+		c.account.Give(c.large)
+	}
+	c.large = 0
+}
+
+// readHead reads a part of a request's head and takes memory for it. Where there is none it
+// answers with 503; from then on it fails, as net/http reads again after an error.
+func (c *conn) readHead(b []byte) (int, error) {
+	if !c.headRefused {
+		n, err := c.Conn.Read(b)
+		if c.chargeHead(b[:n]) {
+			return n, err
+		}
+		c.headRefused = true
+		c.limiter.refused.Add(1)
+		c.limiter.writeRefusal(c.Conn)
+	}
+	// Net/http gives no answer of its own where reading from the network fails.
+	return 0, &net.OpError{Op: "read", Net: "tcp", Addr: c.RemoteAddr(), Err: errMemory}
+}
+
+// chargeHead takes memory for a part of a head and reports whether the budget had it.
+func (c *conn) chargeHead(b []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.head += int64(len(b)) + headerLineMemory*int64(bytes.Count(b, []byte{'\n'}))
+	for c.head > headMemory+c.large && !c.closed {
+		if !c.account.Take(headMemoryStep) {
+			return false
+		}
+		c.large += headMemoryStep
+	}
+	return true
+}
+
+// Read implements net.Conn. A hijacked connection that reads with a deadline waits for a
+// request; a stream reads nothing.
+func (c *conn) Read(b []byte) (int, error) {
+	switch state := http.ConnState(c.state.Load()); {
+	case (state == http.StateNew || state == http.StateIdle) && !c.http2.Load():
+		return c.readHead(b)
+	case !c.readDeadline.Load():
+		return c.Conn.Read(b)
+	}
+	c.readingSince.Store(c.limiter.now())
+	n, err := c.Conn.Read(b)
+	c.readingSince.Store(0)
+	return n, err
+}
+
+// errMemory is the error of a connection that there is no memory for.
+var errMemory = errors.New("limit: the memory budget of connections is used up")
+
+// Write implements net.Conn. It writes in parts, so that a client that takes a long answer
+// is not slow. The first bytes are a status line of HTTP/1 or the settings of HTTP/2, a
+// frame that begins with a zero. The answer of net/http to a request that it cannot read is
+// replaced by one in the shape of all errors.
+func (c *conn) Write(b []byte) (n int, err error) {
+	if c.unwritten.Swap(false) && len(b) > 0 && b[0] == 0 && !c.http2.Load() {
+		if !c.reserve(http2Memory) {
+			c.limiter.refused.Add(1)
+			return 0, errMemory
+		}
+		c.http2.Store(true)
+	}
+	defer c.writingSince.Store(0)
+	if !c.inHandler.Load() && !c.http2.Load() { // HTTP/2 may write the middle of an answer after its handler's end
+		if answer := c.limiter.malformed(b, c.RemoteAddr()); answer != nil {
+			c.writingSince.Store(c.limiter.now())
+			_, err := c.Conn.Write(answer)
+			return len(b), err
+		}
+	}
+	for {
+		part := b[n:min(len(b), n+maxWrite)]
+		c.writingSince.Store(c.limiter.now())
+		sent, err := c.Conn.Write(part)
+		if n += sent; err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
+// Close closes the connection and ends counting it.
+func (c *conn) Close() error {
+	c.limiter.mu.Lock()
+	c.limiter.remove(c)
+	c.limiter.mu.Unlock()
+	c.release()
+	return c.Conn.Close()
+}
+
+// CloseWrite closes the writing half of the connection.
+func (c *conn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// SyscallConn implements syscall.Conn by the connection inside.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if s, ok := c.Conn.(syscall.Conn); ok {
+		return s.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}

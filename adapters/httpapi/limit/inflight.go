@@ -1,0 +1,41 @@
+package limit
+
+import (
+	"sync"
+
+	"collab/domain/fault"
+)
+
+// maxInFlight is how many requests of one caller may be handled at once. Each holds a
+// connection, and what it has begun, for as long as its client takes: nobody may
+// have all of those.
+const maxInFlight = 256
+
+// InFlight counts the requests of each caller that are being handled.
+type InFlight struct {
+	mu    sync.Mutex
+	count map[string]int // guarded by mu; without callers that have none
+}
+
+// Enter counts one request until leave is called. It fails with fault.Limited where the
+// caller has maxInFlight of them.
+func (f *InFlight) Enter(caller string) (leave func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count[caller] >= maxInFlight {
+		limited := fault.New(fault.Limited, "At most %d requests can be under way at once", maxInFlight)
+		limited.RetryAfter = 1
+		return nil, limited
+	}
+	if f.count == nil {
+		f.count = map[string]int{}
+	}
+	f.count[caller]++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.count[caller]--; f.count[caller] == 0 {
+			delete(f.count, caller)
+		}
+	}, nil
+}
