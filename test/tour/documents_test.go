@@ -142,6 +142,23 @@ func sections(text string) (names []string) {
 	return names
 }
 
+func TestDecisionsHaveUniqueIds(t *testing.T) {
+	begins := regexp.MustCompile(`(?m)^\*\*(\S+)`)
+	id := regexp.MustCompile(`^[A-Z]+-[1-9][0-9]*$`)
+	seen := map[string]string{}
+	for _, file := range documents(t) {
+		if !strings.HasPrefix(file, "docs/decisions/") {
+			continue
+		}
+		for _, m := range begins.FindAllStringSubmatch(read(t, file), -1) {
+			if !id.MatchString(m[1]) || seen[m[1]] != "" {
+				t.Errorf("%s: the decision %q has no id, or that of one in %s", file, m[1], seen[m[1]])
+			}
+			seen[m[1]] = file
+		}
+	}
+}
+
 // Threats are met by what there is.
 func TestWhatThePageOnSecurityNamesIsThere(t *testing.T) {
 	all := map[string]bool{}
