@@ -2,6 +2,7 @@ package analytics
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"collab/adapters/outbound"
 	"collab/domain/chat"
 	"collab/ports"
 )
@@ -81,17 +83,8 @@ func NewPostHog(o Options) (*PostHog, error) {
 	if o.After == nil {
 		o.After = time.After
 	}
-	var client http.Client
-	if o.Client != nil {
-		client = *o.Client
-	} else {
-		client.Transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 1,
-			TLSHandshakeTimeout: attemptTimeout, IdleConnTimeout: 2 * time.Minute,
-		}
-	}
-	// A redirect would take the key along.
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client := *cmp.Or(o.Client, outbound.NewConfigured(attemptTimeout))
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would take the key along
 	o.Client = &client
 	p := &PostHog{
 		Options: o, address: u.JoinPath("batch/").String(),

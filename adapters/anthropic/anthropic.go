@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"collab/adapters/eventstream"
+	"collab/adapters/outbound"
 	"collab/domain/chat"
 	"collab/ports"
 )
@@ -18,6 +20,8 @@ const (
 	ownURL     = "https://api.anthropic.com"
 	apiVersion = "2023-06-01"
 	maxPauses  = 8 // of one answer that are continued
+
+	connectTimeout = 10 * time.Second
 )
 
 var _ ports.Models = (*Models)(nil)
@@ -26,7 +30,7 @@ var _ ports.Models = (*Models)(nil)
 type Options struct {
 	APIKey string       // empty: none is sent, which only a server of one's own takes
 	URL    string       // without /v1; empty: Anthropic's own
-	Client *http.Client // nil: eventstream's
+	Client *http.Client // nil: outbound's
 }
 
 // Models are those of the API.
@@ -42,7 +46,7 @@ func New(o Options) (*Models, error) {
 	if key != "" {
 		header.Set("X-Api-Key", key)
 	}
-	c, err := eventstream.NewClient(cmp.Or(o.URL, ownURL), header, o.Client)
+	c, err := eventstream.NewClient(cmp.Or(o.URL, ownURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_ANTHROPIC_URL: %w", err)
 	}

@@ -24,11 +24,10 @@ import (
 )
 
 const (
-	maxProblem     = 64 << 10 // bytes of the body of an error answer that are read
-	maxDocument    = 4 << 20  // bytes of a JSON document that are read
-	maxName        = 64       // bytes of a name in an error
-	drainTimeout   = 100 * time.Millisecond
-	connectTimeout = 10 * time.Second
+	maxProblem   = 64 << 10 // bytes of the body of an error answer that are read
+	maxDocument  = 4 << 20  // bytes of a JSON document that are read
+	maxName      = 64       // bytes of a name in an error
+	drainTimeout = 100 * time.Millisecond
 )
 
 // ErrTruncated is returned for a stream that ends before its last event.
@@ -83,9 +82,9 @@ type Client struct {
 }
 
 // NewClient returns a client of the server at base, an http or https address that
-// paths are resolved against. Each request has the headers. Without a client of
-// one's own, connecting is limited to 10 seconds and answers to the context.
-func NewClient(base string, header http.Header, own *http.Client) (*Client, error) {
+// paths are resolved against. Each request has the headers. The client's own policy of
+// redirects does not count.
+func NewClient(base string, header http.Header, client *http.Client) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("must be an http or https address")
@@ -93,24 +92,8 @@ func NewClient(base string, header http.Header, own *http.Client) (*Client, erro
 	if !strings.HasSuffix(u.Path, "/") {
 		u = u.JoinPath("/")
 	}
-	c := &Client{base: u, header: http.Header{"User-Agent": {"collab"}}}
+	c := &Client{http: *client, base: u, header: http.Header{"User-Agent": {"collab"}}}
 	maps.Copy(c.header, header)
-	if own != nil {
-		c.http = *own
-	} else {
-		c.http.Transport = &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			DialContext:         (&net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}).DialContext,
-			TLSHandshakeTimeout: connectTimeout,
-			ForceAttemptHTTP2:   true,
-			HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
-			MaxIdleConnsPerHost: 64,
-			IdleConnTimeout:     90 * time.Second,
-			ReadBufferSize:      bufferSize,
-			WriteBufferSize:     bufferSize,
-			DisableCompression:  true, // a compressor would hold events back
-		}
-	}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }

@@ -78,7 +78,7 @@ func TestARequestHasItsHeadersAndNoOthers(t *testing.T) {
 
 func TestAnAddressThatIsNoneIsRefused(t *testing.T) {
 	for _, base := range []string{"", "localhost", "ftp://x", "http://", "http://a b"} {
-		if _, err := NewClient(base, nil, nil); err == nil {
+		if _, err := NewClient(base, nil, http.DefaultClient); err == nil {
 			t.Errorf("%q is taken", base)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"collab/adapters/egress"
 	"collab/adapters/mcp"
+	"collab/adapters/outbound"
 	"collab/domain/connector"
 	"collab/test/authserver"
 )
@@ -45,10 +45,10 @@ type stage struct {
 // set starts a stage, for an issuer with the path.
 func set(t *testing.T, path string, change ...func(*mcp.AuthorizerOptions)) *stage {
 	t.Helper()
-	client := egress.New(egress.Options{Insecure: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	client := outbound.New(outbound.Options{Insecure: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(client.CloseIdleConnections)
 	o := mcp.AuthorizerOptions{
-		Client: client, Blocked: egress.Blocked, Clock: stopped{}, Plain: true, Timeout: time.Minute, Name: "Collab", Home: "https://collab.example",
+		Client: client, Blocked: outbound.Blocked, Clock: stopped{}, Plain: true, Timeout: time.Minute, Name: "Collab", Home: "https://collab.example",
 	}
 	for _, c := range change {
 		c(&o)

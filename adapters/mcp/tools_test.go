@@ -17,8 +17,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"collab/adapters/egress"
 	"collab/adapters/mcp"
+	"collab/adapters/outbound"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/test/toolserver"
@@ -447,15 +447,15 @@ func TestEventsBreakOffWhileAMessageIsTaken(t *testing.T) {
 func TestTheGuardedClient(t *testing.T) {
 	s := toolserver.Start(t)
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	call := func(o egress.Options, a connector.Access) ([]connector.Tool, error) {
+	call := func(o outbound.Options, a connector.Access) ([]connector.Tool, error) {
 		o.MaxBody = mcp.MaxAnswers
-		client := egress.New(o)
+		client := outbound.New(o)
 		defer client.CloseIdleConnections()
-		return mcp.NewServers(client, egress.Blocked).Tools(t.Context(), a)
+		return mcp.NewServers(client, outbound.Blocked).Tools(t.Context(), a)
 	}
 	for _, a := range []connector.Access{bearer(connector.HTTP, s.HTTP()), bearer(connector.SSE, s.SSE())} {
 		t.Run(string(a.Transport), func(t *testing.T) {
-			for about, o := range map[string]egress.Options{
+			for about, o := range map[string]outbound.Options{
 				"a private network": {Insecure: true},
 				"no TLS":            {Networks: loopback},
 			} {
@@ -469,7 +469,7 @@ func TestTheGuardedClient(t *testing.T) {
 				})
 			}
 			t.Run("a network that is allowed", func(t *testing.T) {
-				got, err := call(egress.Options{Insecure: true, Networks: loopback}, a)
+				got, err := call(outbound.Options{Insecure: true, Networks: loopback}, a)
 				if diff := cmp.Diff(echo, got); err != nil || diff != "" {
 					t.Errorf("%v, tools (-want +got):\n%s", err, diff)
 				}
@@ -477,7 +477,7 @@ func TestTheGuardedClient(t *testing.T) {
 			t.Run("more than is listened to", func(t *testing.T) {
 				s.On("", toolserver.EnormousEvent)
 				defer s.On("", nil)
-				_, err := call(egress.Options{Insecure: true, Networks: loopback}, a)
+				_, err := call(outbound.Options{Insecure: true, Networks: loopback}, a)
 				wantFault(t, err, fault.Unavailable, tooMuch)
 			})
 		})

@@ -10,13 +10,18 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"collab/adapters/eventstream"
+	"collab/adapters/outbound"
 	"collab/domain/chat"
 	"collab/ports"
 )
 
-const ownURL = "https://api.openai.com/v1"
+const (
+	ownURL         = "https://api.openai.com/v1"
+	connectTimeout = 10 * time.Second
+)
 
 var _ ports.Models = (*Models)(nil)
 
@@ -24,7 +29,7 @@ var _ ports.Models = (*Models)(nil)
 type Options struct {
 	APIKey string       // empty: none is sent
 	URL    string       // with /v1; empty: OpenAI's own
-	Client *http.Client // nil: eventstream's
+	Client *http.Client // nil: outbound's
 }
 
 // Models are those of the API.
@@ -39,7 +44,7 @@ func New(o Options) (*Models, error) {
 	if key := strings.TrimSpace(o.APIKey); key != "" {
 		header.Set("Authorization", "Bearer "+key)
 	}
-	c, err := eventstream.NewClient(cmp.Or(o.URL, ownURL), header, o.Client)
+	c, err := eventstream.NewClient(cmp.Or(o.URL, ownURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_OPENAI_URL: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"collab/adapters/outbound"
 	"collab/domain/fault"
 
 	"github.com/stripe/stripe-go/v76"
@@ -46,15 +47,7 @@ func backend(url string, c *http.Client, log *slog.Logger) stripe.Backend {
 // client returns a client with our bounds.
 func client(c *http.Client) *http.Client {
 	if c == nil {
-		c = &http.Client{Transport: &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			DialContext:         (&net.Dialer{Timeout: connectLimit, KeepAlive: 30 * time.Second}).DialContext,
-			TLSHandshakeTimeout: connectLimit,
-			ForceAttemptHTTP2:   true,
-			HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
-			MaxIdleConnsPerHost: 16,
-			IdleConnTimeout:     90 * time.Second,
-		}}
+		c = outbound.NewConfigured(connectLimit)
 	}
 	own := *c
 	if own.Transport == nil {

@@ -18,9 +18,9 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"collab/adapters/egress"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/loopback"
+	"collab/adapters/outbound"
 	"collab/domain/id"
 	"collab/domain/org"
 )
@@ -231,7 +231,7 @@ func (c Config) check() error {
 	if _, err := parseProxies(c.Proxies); err != nil {
 		add("COLLAB_TRUSTED_PROXIES: %v", err)
 	}
-	if _, err := egress.ParseNetworks(c.ConnectorNetworks); err != nil {
+	if _, err := outbound.ParseNetworks(c.ConnectorNetworks); err != nil {
 		add("COLLAB_CONNECTOR_NETWORKS: %v", err)
 	}
 	for _, o := range c.ReleaseOrgs {
@@ -330,7 +330,7 @@ const maxProxies = 100
 
 // parseProxies reads the addresses and networks of proxies.
 func parseProxies(s string) ([]netip.Prefix, error) {
-	proxies, err := egress.ParseNetworks(s)
+	proxies, err := outbound.ParseNetworks(s)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/fx"
 
 	"collab/adapters/catalog"
-	"collab/adapters/egress"
 	"collab/adapters/httpapi"
 	"collab/adapters/mcp"
+	"collab/adapters/outbound"
 	"collab/app/access"
 	"collab/app/connectors"
 	"collab/domain/connector"
@@ -36,23 +36,23 @@ type toolEdge struct {
 }
 
 func chooseToolServers(Config) choice {
-	return choice{group: "ToolServers, Authorizer", adapter: "`mcp`, with the clients of `egress`", option: fx.Provide(toolServers, connectorCatalog)}
+	return choice{group: "ToolServers, Authorizer", adapter: "`mcp`, with the clients of `outbound`", option: fx.Provide(toolServers, connectorCatalog)}
 }
 
 func toolServers(lc fx.Lifecycle, c Config, base publicURL, clock ports.Clock) (toolEdge, error) {
-	networks, err := egress.ParseNetworks(c.ConnectorNetworks)
+	networks, err := outbound.ParseNetworks(c.ConnectorNetworks)
 	if err != nil {
 		return toolEdge{}, fmt.Errorf("COLLAB_CONNECTOR_NETWORKS: %w", err) // checked with the configuration
 	}
 	guarded := func(maxBody int64) *http.Client {
-		client := egress.New(egress.Options{Insecure: !c.Production(), Networks: networks, MaxBody: maxBody})
+		client := outbound.New(outbound.Options{Insecure: !c.Production(), Networks: networks, MaxBody: maxBody})
 		lc.Append(fx.StopHook(client.CloseIdleConnections))
 		return client
 	}
 	return toolEdge{
-		Servers: mcp.NewServers(guarded(maxToolAnswer), egress.Blocked),
+		Servers: mcp.NewServers(guarded(maxToolAnswer), outbound.Blocked),
 		Authorizer: mcp.NewAuthorizer(mcp.AuthorizerOptions{
-			Client: guarded(0), Blocked: egress.Blocked, Clock: clock, Plain: !c.Production(), Name: "Collab", Home: string(base),
+			Client: guarded(0), Blocked: outbound.Blocked, Clock: clock, Plain: !c.Production(), Name: "Collab", Home: string(base),
 		}),
 	}, nil
 }

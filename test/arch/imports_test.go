@@ -36,7 +36,7 @@ var owners = []struct {
 	owners  []string
 }{
 	{"cloud.google.com/go", []string{"adapters/bucket", "test"}},
-	{"code.dny.dev/ssrf", []string{"adapters/egress"}},
+	{"code.dny.dev/ssrf", []string{"adapters/outbound"}},
 	{"github.com/Azure/azure-sdk-for-go", []string{"test"}},
 	{"github.com/caarlos0/env", []string{"app/assembly", "cmd/collabd"}},
 	{"github.com/chromedp", nil}, // tests only
@@ -91,6 +91,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors"},
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},
+	{"adapters/outbound", "every call to the outside has a client with limits, and foreign addresses are guarded in one place"},
 }
 
 func isLeaf(dir string) bool {

@@ -1,4 +1,4 @@
-package egress_test
+package outbound_test
 
 import (
 	"net/netip"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"collab/adapters/egress"
+	"collab/adapters/outbound"
 )
 
 func TestParseNetworks(t *testing.T) {
@@ -18,7 +18,7 @@ func TestParseNetworks(t *testing.T) {
 		"::1":                      prefixes("::1/128"),
 		"0.0.0.0/0,::/0":           prefixes("0.0.0.0/0", "::/0"),
 	} {
-		got, err := egress.ParseNetworks(text)
+		got, err := outbound.ParseNetworks(text)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: got %v, %v", text, got, err)
 		}
@@ -37,7 +37,7 @@ func TestParseNetworks(t *testing.T) {
 		"::ffff:10.0.0.0/104":   `"::ffff:10.0.0.0/104" must be written as a network of IPv4`,
 		"10.0.0.0/8,::/0,wrong": `"wrong" is neither a network, such as 10.0.0.0/8, nor an address, such as 127.0.0.1`,
 	} {
-		if got, err := egress.ParseNetworks(text); err == nil || err.Error() != message || got != nil {
+		if got, err := outbound.ParseNetworks(text); err == nil || err.Error() != message || got != nil {
 			t.Errorf("%q: got %v, %v", text, got, err)
 		}
 	}
@@ -50,7 +50,7 @@ func FuzzParseNetworks(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		networks, err := egress.ParseNetworks(text)
+		networks, err := outbound.ParseNetworks(text)
 		if err != nil {
 			if networks != nil {
 				t.Errorf("%v beside %v", networks, err)
@@ -64,7 +64,7 @@ func FuzzParseNetworks(f *testing.F) {
 			}
 			written = append(written, n.String())
 		}
-		again, err := egress.ParseNetworks(strings.Join(written, ","))
+		again, err := outbound.ParseNetworks(strings.Join(written, ","))
 		if err != nil || !slices.Equal(again, networks) {
 			t.Errorf("%q: got %v, and from that %v, %v", text, networks, again, err)
 		}

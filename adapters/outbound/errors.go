@@ -1,4 +1,4 @@
-package egress
+package outbound
 
 import (
 	"context"
@@ -8,22 +8,20 @@ import (
 	"net/http"
 	"net/url"
 	"syscall"
-
-	"collab/domain/fault"
 )
 
-// errRefused is the cause of every refusal.
-var errRefused = errors.New("refused by the guard of outgoing calls")
+// refusal is the error for an address that is not called.
+type refusal struct{ message string }
 
-// refuse makes the error for an address that is not to be called. It is one of
-// fault.Invalid, for those who cannot ask Blocked.
-func refuse(message string) error { return fault.Wrap(fault.Invalid, errRefused, "%s", message) }
+func (r *refusal) Error() string { return r.message }
+
+func refuse(message string) error { return &refusal{message} }
 
 // Blocked reports whether a call failed because of its address, or because of one
 // that it was redirected to: calling it again will not help.
 func Blocked(err error) bool {
 	u, ok := errors.AsType[*url.Error](err)
-	return errors.Is(err, errRefused) || ok && u.Op == "parse"
+	return is[*refusal](err) || ok && u.Op == "parse"
 }
 
 // Cause returns what is under the url.Error that net/http and net/url put around
@@ -61,9 +59,9 @@ func (f *failure) Timeout() bool {
 func failed(err error) error {
 	f := &failure{"the connection broke off, or the server does not speak HTTP", err}
 	switch {
-	case errors.Is(err, errRefused):
-		refusal, _ := errors.AsType[*fault.Error](err)
-		return refusal
+	case is[*refusal](err):
+		refused, _ := errors.AsType[*refusal](err)
+		return refused
 	case errors.Is(err, context.Canceled):
 		f.what = context.Canceled.Error()
 	case is[*http.MaxBytesError](err):

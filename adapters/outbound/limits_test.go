@@ -1,4 +1,4 @@
-package egress_test
+package outbound_test
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"collab/adapters/egress"
+	"collab/adapters/outbound"
 )
 
 func TestACallGoesOverHTTP2WithAVerifiedCertificate(t *testing.T) {
@@ -25,7 +25,7 @@ func TestACallGoesOverHTTP2WithAVerifiedCertificate(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
 	names := newDNS(t, always(open))
-	c := newClient(t, egress.Options{Networks: opened, Roots: roots, Resolver: names.resolver()})
+	c := newClient(t, outbound.Options{Networks: opened, Roots: roots, Resolver: names.resolver()})
 	host := "example.com:" + port(s)
 	if text, err := get(t, c, "https://"+host+"/"); text != "HTTP/2.0 "+host || err != nil {
 		t.Errorf("got %q, %v", text, err)
@@ -34,9 +34,9 @@ func TestACallGoesOverHTTP2WithAVerifiedCertificate(t *testing.T) {
 		host  string
 		roots *x509.CertPool
 	}{"another name": {"another.test", roots}, "an authority that nobody knows": {"example.com", x509.NewCertPool()}} {
-		c := newClient(t, egress.Options{Networks: opened, Roots: tt.roots, Resolver: names.resolver()})
+		c := newClient(t, outbound.Options{Networks: opened, Roots: tt.roots, Resolver: names.resolver()})
 		_, err := get(t, c, "https://"+tt.host+":"+port(s)+"/")
-		if err == nil || egress.Blocked(err) || egress.Cause(err).Error() != "the certificate of the server cannot be verified" {
+		if err == nil || outbound.Blocked(err) || outbound.Cause(err).Error() != "the certificate of the server cannot be verified" {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestACallGoesOverHTTP2WithAVerifiedCertificate(t *testing.T) {
 
 // piped makes the client's connections pipes, whose other ends serve is given.
 func piped(t *testing.T, c *http.Client, serve func(net.Conn)) {
-	egress.Dial(c, func(context.Context, string, string) (net.Conn, error) {
+	outbound.Dial(c, func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		go serve(far)
 		return near, nil
@@ -88,13 +88,13 @@ func TestTimeLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newClient(t, egress.Options{Insecure: true, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				c := newClient(t, outbound.Options{Insecure: true, Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}}})
 				tt.set(t, c)
 				took, err := timed(t, c, tt.address)
-				if took != tt.limit || egress.Cause(err).Error() != "the server did not answer in time" {
+				if took != tt.limit || outbound.Cause(err).Error() != "the server did not answer in time" {
 					t.Errorf("took %v, got %v", took, err)
 				}
 				if e, ok := errors.AsType[net.Error](err); !ok || !e.Timeout() {
@@ -108,7 +108,7 @@ func TestTimeLimits(t *testing.T) {
 
 func TestTheTimeOfABodyIsTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, egress.Options{Insecure: true})
+		c := newClient(t, outbound.Options{Insecure: true})
 		piped(t, c, func(conn net.Conn) {
 			defer func() { _ = conn.Close() }()
 			_, _ = http.ReadRequest(bufio.NewReader(conn))
@@ -127,7 +127,7 @@ func TestTheTimeOfABodyIsTheCallers(t *testing.T) {
 
 func TestAConnectionIsKeptForThirtySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, egress.Options{Insecure: true})
+		c := newClient(t, outbound.Options{Insecure: true})
 		var ended time.Duration
 		begin := time.Now()
 		piped(t, c, func(conn net.Conn) {
@@ -180,7 +180,7 @@ func TestTwoConnectionsToAHostAreKept(t *testing.T) {
 	s.Config.ConnState = n.change
 	s.Start()
 	t.Cleanup(s.Close)
-	c := newClient(t, egress.Options{Insecure: true, Networks: opened})
+	c := newClient(t, outbound.Options{Insecure: true, Networks: opened})
 	call := func(times int) {
 		inside.Add(times)
 		var all sync.WaitGroup
@@ -219,7 +219,7 @@ func TestHeadersAreLimited(t *testing.T) {
 		if s.TLS != nil {
 			roots.AddCert(s.Certificate())
 		}
-		c := newClient(t, egress.Options{Insecure: true, Networks: opened, Roots: roots})
+		c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Roots: roots})
 		if _, err := get(t, c, s.URL+"?bytes=60000"); err != nil {
 			t.Errorf("%s: 60 kB: %v", kind, err)
 		}
@@ -257,7 +257,7 @@ func TestABodyThatIsTooLongFails(t *testing.T) {
 		"a bomb":                      {limit: 1 << 20, length: 16 << 20, read: 1 << 20, gzip: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, egress.Options{Insecure: true, Networks: opened, MaxBody: int64(tt.limit)})
+			c := newClient(t, outbound.Options{Insecure: true, Networks: opened, MaxBody: int64(tt.limit)})
 			address := s.URL + "?bytes=" + strconv.Itoa(tt.length)
 			if tt.gzip {
 				address += "&gzip"
@@ -297,7 +297,7 @@ func (zeros) Read(p []byte) (int, error) {
 // A name, because an address of loopback is never called over a proxy.
 func TestProxiesOfTheEnvironmentAreNotHeeded(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("direct")) })
-	c := newClient(t, egress.Options{Insecure: true, Networks: opened, Resolver: newDNS(t, always(open)).resolver()})
+	c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: newDNS(t, always(open)).resolver()})
 	if text, err := get(t, c, "http://name.test:"+port(s)+"/"); text != "direct" || err != nil {
 		t.Errorf("got %q, %v", text, err)
 	}
@@ -308,7 +308,7 @@ func TestNoCookiesAreKept(t *testing.T) {
 		http.SetCookie(w, &http.Cookie{Name: "a", Value: "b", Path: "/"})
 		_, _ = w.Write([]byte(r.Header.Get("Cookie")))
 	})
-	c := newClient(t, egress.Options{Insecure: true, Networks: opened})
+	c := newClient(t, outbound.Options{Insecure: true, Networks: opened})
 	for range 2 {
 		if text, err := get(t, c, s.URL); text != "" || err != nil {
 			t.Errorf("got %q, %v", text, err)

@@ -1,7 +1,8 @@
-// Package egress makes the clients for calls to addresses that the operator did
-// not choose: those that come from users, from catalogs and from the answers of
-// foreign servers. Such a call reaches the public internet and nothing else.
-package egress
+// Package outbound makes HTTP clients: of servers that the operator has configured, and
+// of addresses that come from users, from catalogs and from the answers of foreign
+// servers, where a call reaches the public internet and nothing else. It is a leaf: it
+// imports the standard library and the guard of addresses alone.
+package outbound
 
 import (
 	"crypto/tls"
@@ -28,9 +29,32 @@ const (
 	maxHead        = 64 << 10 // bytes
 	defaultMaxBody = 1 << 20
 	maxRedirects   = 3
-	maxIdle        = 64 // connections
+	maxIdle        = 64      // connections
+	bufferSize     = 2 << 10 // bytes of each connection of NewConfigured
 	maxIdlePerHost = 2
 )
+
+// NewConfigured returns a client of a server that the operator has configured. It uses
+// the proxy of the environment and follows no redirects, which would take headers and
+// body to another host. Connecting and the TLS handshake have the timeout each. Bodies
+// are not compressed, which would hold streams back.
+func NewConfigured(timeout time.Duration) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: timeout,
+			ForceAttemptHTTP2:   true,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+			ReadBufferSize:      bufferSize,
+			WriteBufferSize:     bufferSize,
+			DisableCompression:  true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
 
 // Options say how far a client may go.
 type Options struct {

@@ -1,4 +1,4 @@
-package egress_test
+package outbound_test
 
 import (
 	"crypto/x509"
@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"collab/adapters/egress"
+	"collab/adapters/outbound"
 )
 
 // road is servers that redirect to one another: one of https and two of http,
@@ -59,7 +59,7 @@ func (r *road) fill(s string) string {
 }
 
 func (r *road) client(t *testing.T) *http.Client {
-	return newClient(t, egress.Options{Insecure: true, Networks: opened, Resolver: r.names.resolver(), Roots: r.roots})
+	return newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: r.names.resolver(), Roots: r.roots})
 }
 
 func request(t *testing.T, method, address, content string, header http.Header) *http.Request {
@@ -141,11 +141,11 @@ func TestRedirects(t *testing.T) {
 			for which, c := range map[string]*http.Client{"the client": r.client(t), "another client": {Transport: r.client(t).Transport}} {
 				r.seen = nil
 				_, err := do(c, request(t, tt.method, r.fill(tt.start)+"?token="+secret, tt.content, tt.header))
-				if (err == nil) != (tt.outcome == followed) || egress.Blocked(err) != (tt.outcome == blocked) {
+				if (err == nil) != (tt.outcome == followed) || outbound.Blocked(err) != (tt.outcome == blocked) {
 					t.Errorf("%s: got %v", which, err)
 				}
-				if err != nil && strings.Contains(egress.Cause(err).Error(), secret) {
-					t.Errorf("%s: the error says %v", which, egress.Cause(err))
+				if err != nil && strings.Contains(outbound.Cause(err).Error(), secret) {
+					t.Errorf("%s: the error says %v", which, outbound.Cause(err))
 				}
 				if len(r.seen) != tt.seen {
 					t.Errorf("%s: %d requests arrive, want %d", which, len(r.seen), tt.seen)
@@ -177,7 +177,7 @@ func TestCredentialsThatALayerAddsAreNotRedirectedElsewhere(t *testing.T) {
 	if text, err := get(t, c, r.fill("PLAIN/stay")); text != "/2" || err != nil {
 		t.Errorf("at home: got %q, %v", text, err)
 	}
-	if _, err := get(t, c, r.fill("PLAIN/away")); !egress.Blocked(err) || len(r.seen) != 3 {
+	if _, err := get(t, c, r.fill("PLAIN/away")); !outbound.Blocked(err) || len(r.seen) != 3 {
 		t.Errorf("elsewhere: got %v after %d requests", err, len(r.seen))
 	}
 }
@@ -185,8 +185,8 @@ func TestCredentialsThatALayerAddsAreNotRedirectedElsewhere(t *testing.T) {
 func TestASchemeThatIsNotAllowedIsNotAfterARedirectEither(t *testing.T) {
 	r := newRoad(t)
 	r.goals = map[string]string{"/1": "PLAIN/2", "/3": "/4"}
-	c := newClient(t, egress.Options{Networks: opened, Resolver: r.names.resolver(), Roots: r.roots})
-	if _, err := get(t, c, r.fill("SECURE/1")); !egress.Blocked(err) || len(r.seen) != 1 {
+	c := newClient(t, outbound.Options{Networks: opened, Resolver: r.names.resolver(), Roots: r.roots})
+	if _, err := get(t, c, r.fill("SECURE/1")); !outbound.Blocked(err) || len(r.seen) != 1 {
 		t.Errorf("got %v after %d requests", err, len(r.seen))
 	}
 	if text, err := get(t, c, r.fill("SECURE/3")); text != "/4" || err != nil {
@@ -215,10 +215,10 @@ func TestCredentialsGoToOneOrigin(t *testing.T) {
 				first.Header = http.Header{}
 			}
 			next.Response = &http.Response{Request: first}
-			c := newClient(t, egress.Options{Insecure: true, Resolver: newDNS(t, always("8.8.8.8")).resolver()})
+			c := newClient(t, outbound.Options{Insecure: true, Resolver: newDNS(t, always("8.8.8.8")).resolver()})
 			w := follow(c, true)
 			_, err := c.Transport.RoundTrip(next)
-			if egress.Blocked(err) == tt.same || (len(w.addresses()) > 0) != tt.same {
+			if outbound.Blocked(err) == tt.same || (len(w.addresses()) > 0) != tt.same {
 				t.Errorf("%s, with credentials %s: got %v", name, where, err)
 			}
 		}
@@ -226,7 +226,7 @@ func TestCredentialsGoToOneOrigin(t *testing.T) {
 }
 
 func TestWhoAsksTheClientAboutARedirectIsLeftToTheGuard(t *testing.T) {
-	if err := newClient(t, egress.Options{}).CheckRedirect(nil, make([]*http.Request, 10)); err != nil {
+	if err := newClient(t, outbound.Options{}).CheckRedirect(nil, make([]*http.Request, 10)); err != nil {
 		t.Error(err)
 	}
 }

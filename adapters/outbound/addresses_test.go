@@ -1,4 +1,4 @@
-package egress_test
+package outbound_test
 
 import (
 	"errors"
@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"collab/adapters/egress"
-	"collab/domain/fault"
+	"collab/adapters/outbound"
 )
 
 // special are networks that are not the public internet, by the registries of
@@ -95,10 +94,10 @@ func TestAnAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
 			needs6(t, a)
 			names := newDNS(t, func(string, int) []netip.Addr { return []netip.Addr{a} })
 			for _, host := range []string{netip.AddrPortFrom(a, 8080).String(), "name.test:8080", "name.test.:8080"} {
-				c := newClient(t, egress.Options{Insecure: true, Resolver: names.resolver()})
+				c := newClient(t, outbound.Options{Insecure: true, Resolver: names.resolver()})
 				w := follow(c, true)
 				_, err := get(t, c, "http://"+host+"/?token="+secret)
-				if !egress.Blocked(err) || !fault.Is(err, fault.Invalid) {
+				if !outbound.Blocked(err) {
 					t.Errorf("%s: got %v", host, err)
 				}
 				if got := w.addresses(); len(got) > 0 {
@@ -115,7 +114,7 @@ func TestWhateverAHostIsWrittenLikeItsAddressIsChecked(t *testing.T) {
 		"localhost", "LOCALHOST", "localhost.", "sub.localhost", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "127.0.0.01",
 		"①②⑦.⓪.⓪.①", "127。0。0。1", "127.0.0.1%2f", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "127.0.0.1.nip.test",
 	} {
-		c := newClient(t, egress.Options{Insecure: true, Resolver: names.resolver()})
+		c := newClient(t, outbound.Options{Insecure: true, Resolver: names.resolver()})
 		w := follow(c, true)
 		// Go's resolver has no address for numbers in forms of old, others do.
 		if _, err := get(t, c, "http://"+host+":8080/"); err == nil || errors.Is(err, errStopped) {
@@ -130,7 +129,7 @@ func TestWhateverAHostIsWrittenLikeItsAddressIsChecked(t *testing.T) {
 func TestAZoneOpensNothing(t *testing.T) {
 	needs6(t, netip.IPv6Loopback())
 	for _, host := range []string{"[fe80::1%25lo]", "[::1%25lo]", "[::1%251]", "[fe80::1%25nothing]", "[2606:4700::1111%251]", "[64:ff9b::7f00:1%251]"} {
-		c := newClient(t, egress.Options{Insecure: true, Networks: prefixes("fe81::/16", "fd00::/8")})
+		c := newClient(t, outbound.Options{Insecure: true, Networks: prefixes("fe81::/16", "fd00::/8")})
 		w := follow(c, true)
 		if _, err := get(t, c, "http://"+host+":8080/"); err == nil || errors.Is(err, errStopped) {
 			t.Errorf("%s: got %v", host, err)
@@ -147,11 +146,11 @@ func TestPublicAddressesAreCalledOnAnyPort(t *testing.T) {
 		t.Run(address, func(t *testing.T) {
 			needs6(t, a.Addr())
 			names := newDNS(t, func(string, int) []netip.Addr { return []netip.Addr{a.Addr()} })
-			c := newClient(t, egress.Options{Resolver: names.resolver()})
+			c := newClient(t, outbound.Options{Resolver: names.resolver()})
 			w := follow(c, true)
 			for _, host := range []string{address, fmt.Sprintf("name.test:%d", a.Port())} {
 				_, err := get(t, c, "https://"+host+"/")
-				if !errors.Is(err, errStopped) || egress.Blocked(err) {
+				if !errors.Is(err, errStopped) || outbound.Blocked(err) {
 					t.Errorf("%s: got %v", host, err)
 				}
 			}
@@ -163,7 +162,7 @@ func TestPublicAddressesAreCalledOnAnyPort(t *testing.T) {
 }
 
 func TestNetworksOfTheOperatorAreCalled(t *testing.T) {
-	c := newClient(t, egress.Options{Insecure: true, Networks: prefixes("10.1.0.0/16", "fd01::/16")})
+	c := newClient(t, outbound.Options{Insecure: true, Networks: prefixes("10.1.0.0/16", "fd01::/16")})
 	w := follow(c, true)
 	for _, host := range []string{"10.1.2.3", "10.2.0.0", "[::ffff:10.1.2.4]", "[fd01::1]", "[fd02::1]"} {
 		_, _ = get(t, c, "http://"+host+"/")
@@ -190,14 +189,14 @@ func TestANameThatTurnsPrivateIsNotFollowedThere(t *testing.T) {
 		}
 		return parsed(closed)
 	})
-	c := newClient(t, egress.Options{Insecure: true, Networks: opened, Resolver: names.resolver()})
+	c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: names.resolver()})
 	w := follow(c, false)
 	address := "http://rebind.test:" + port(s) + "/"
 	if text, err := get(t, c, address); text != "hello" || err != nil {
 		t.Fatalf("got %q, %v", text, err)
 	}
 	c.CloseIdleConnections()
-	if _, err := get(t, c, address); !egress.Blocked(err) {
+	if _, err := get(t, c, address); !outbound.Blocked(err) {
 		t.Errorf("got %v", err)
 	}
 	if got := w.addresses(); !slices.Equal(got, parsed(open)) {
@@ -224,7 +223,7 @@ func TestOfManyAddressesOfANameOnlyPublicOnesAreTried(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := newDNS(t, always(tt.addresses...))
-			c := newClient(t, egress.Options{Insecure: true, Networks: networks, Resolver: names.resolver()})
+			c := newClient(t, outbound.Options{Insecure: true, Networks: networks, Resolver: names.resolver()})
 			w := follow(c, false)
 			text, err := get(t, c, "http://many.test:"+port(s)+"/")
 			if text != tt.text || (err == nil) != (tt.text != "") {
@@ -259,10 +258,10 @@ func TestAnAddressThatIsNoneForUsIsRefusedBeforeItsNameIsLookedUp(t *testing.T) 
 		"a scheme in capitals is fine for net/url and not for who asks for http": {false, "HTTP://name.test/?" + secret},
 	} {
 		names := newDNS(t, always("8.8.8.8"))
-		c := newClient(t, egress.Options{Insecure: tt.insecure, Resolver: names.resolver()})
+		c := newClient(t, outbound.Options{Insecure: tt.insecure, Resolver: names.resolver()})
 		w := follow(c, true)
 		_, err := get(t, c, tt.address)
-		if !egress.Blocked(err) || !fault.Is(egress.Cause(err), fault.Invalid) || strings.Contains(egress.Cause(err).Error(), secret) {
+		if !outbound.Blocked(err) || !outbound.Blocked(outbound.Cause(err)) || strings.Contains(outbound.Cause(err).Error(), secret) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if names.questions() > 0 || len(w.addresses()) > 0 {
@@ -292,7 +291,7 @@ func FuzzNoAddressThatIsNotPublicIsConnectedTo(f *testing.F) {
 		}
 		return later
 	})
-	c := newClient(f, egress.Options{Insecure: true, Resolver: names.resolver()})
+	c := newClient(f, outbound.Options{Insecure: true, Resolver: names.resolver()})
 	w := follow(c, true)
 	f.Fuzz(func(t *testing.T, address string, one, other []byte) {
 		names.mu.Lock()

@@ -1,4 +1,4 @@
-package egress_test
+package outbound_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"collab/adapters/egress"
+	"collab/adapters/outbound"
 )
 
 // TestMain names a proxy that does not answer, before anything reads its name.
@@ -147,9 +147,9 @@ func (d *dns) resolver() *net.Resolver {
 }
 
 // newClient returns a client that the test closes at its end.
-func newClient(t testing.TB, o egress.Options) *http.Client {
+func newClient(t testing.TB, o outbound.Options) *http.Client {
 	t.Helper()
-	c := egress.New(o)
+	c := outbound.New(o)
 	t.Cleanup(c.CloseIdleConnections)
 	return c
 }
@@ -165,7 +165,7 @@ var errStopped = errors.New("the test stops here")
 // follow records where the client is let connect to. With stop it never does.
 func follow(c *http.Client, stop bool) *trail {
 	w := &trail{}
-	egress.Watch(c, func(a netip.AddrPort) error {
+	outbound.Watch(c, func(a netip.AddrPort) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.list = append(w.list, a)
