@@ -2,26 +2,19 @@
 // Google, Amazon and Azure.
 //
 // All of them have the same keys (see key.go), so that a deployment moves from
-// one to another with any tool that copies files. Object stores are reached
-// through gocloud.dev/blob: Google's with its own client underneath, Amazon's and
-// those that speak its protocol with a driver over minio-go (s3.go). Files are
-// written here: gocloud's files are not on stable storage when it says so, and
-// two writers of one name may both succeed.
+// one to another with any tool that copies files. What object stores have in common
+// is in objects.go; the clients of each are behind its interface store.
 package bucket
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
-
-	"cloud.google.com/go/storage"
-	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/azureblob" // azblob://
-	"gocloud.dev/blob/gcsblob"
-	"gocloud.dev/blob/memblob"
 
 	"collab/domain/fault"
 	"collab/ports"
@@ -54,7 +47,7 @@ var _ ports.Blobs = (*Bucket)(nil)
 //	                                      STORAGE_EMULATOR_HOST names an emulator
 //	s3://bucket/prefix?region=…           with the parameters and credentials of openS3
 //	azblob://container/prefix?domain=…    with the parameters and environment variables
-//	                                      that gocloud.dev/blob/azureblob has
+//	                                      of openAzure
 //
 // The prefix may be missing. Open does not ask the store anything; Ready does.
 // The store's credentials must allow to list: without that some stores say of
@@ -80,8 +73,7 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 		if rest != "" {
 			return nil, errors.New("mem:// must not be followed by anything")
 		}
-		b := memblob.OpenBucket(nil)
-		return &Bucket{&objects{bucket: b, patience: patience, chunk: 256 << 10, parts: 1}, b.Close}, nil
+		return newBucket(&objects{store: &inMemory{objects: map[string]memoryObject{}}, patience: patience}), nil
 	case "gs", "s3", "azblob":
 	default:
 		return nil, fmt.Errorf("must begin with one of %s", strings.Join(Schemes, ", "))
@@ -91,43 +83,57 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 	if err != nil || u.Host == "" || u.User != nil {
 		return nil, fmt.Errorf("must be %s://, the name of a bucket, and a prefix if need be", scheme)
 	}
-	o := &objects{patience: patience}
+	// Two are in memory: one is on its way while the next is filled, or both are.
+	o := &objects{patience: patience, chunk: partSize}
 	if o.prefix = strings.Trim(u.Path, "/"); o.prefix != "" {
 		if err := check(o.prefix); err != nil || len(o.prefix) > maxPrefix {
 			return nil, fmt.Errorf("must have a prefix of at most %d bytes, without empty segments or dots for segments", maxPrefix)
 		}
+		if scheme == "azblob" && strings.ContainsAny(o.prefix, `"#%?\`) {
+			return nil, errors.New("must have a prefix without quotes, #, %, ? and backslashes")
+		}
 		o.prefix += "/"
 	}
-	u.Path, u.RawPath = "", ""
-	// The clients go on using the context to renew their credentials.
-	ctx = context.WithoutCancel(ctx)
-
-	if scheme == "gs" {
+	switch scheme {
+	case "gs":
 		if u.RawQuery != "" {
 			return nil, errors.New("gs:// takes no parameters")
 		}
-		// Twice the chunk is in memory: the library's own, and what is on its way.
-		o.chunk, o.parts = 8<<20, 1
-		client, err := storage.NewClient(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if o.bucket, err = gcsblob.OpenBucket(ctx, nil, u.Host, &gcsblob.Options{Client: client}); err != nil {
-			return nil, errors.Join(err, client.Close())
-		}
-		return &Bucket{o, func() error { return errors.Join(o.bucket.Close(), client.Close()) }}, nil
-	}
-	// Two are in memory: one is on its way while the next is filled, or both are.
-	o.chunk, o.parts = partSize, 2
-	if scheme == "s3" {
-		o.bucket, err = openS3(u.Host, u.Query())
-	} else {
-		o.bucket, err = blob.OpenBucket(ctx, u.String())
+		o.chunk = 8 << 20
+		// The client goes on using the context to renew its credentials.
+		o.store, err = openGoogle(context.WithoutCancel(ctx), u.Host)
+	case "s3":
+		o.store, err = openS3(u.Host, u.Query())
+	case "azblob":
+		o.store, err = openAzure(u.Host, u.Query(), http.DefaultTransport.(*http.Transport).Clone())
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{o, o.bucket.Close}, nil
+	return newBucket(o), nil
+}
+
+func newBucket(o *objects) *Bucket { return &Bucket{o, o.store.close} }
+
+// allow returns an error for parameters of an address that are not allowed, and for
+// repeated ones.
+func allow(scheme string, parameters url.Values, allowed ...string) error {
+	for parameter, values := range parameters {
+		if !slices.Contains(allowed, parameter) || len(values) > 1 {
+			return fmt.Errorf("%s:// takes the parameters %s, each once, and not %q", scheme, strings.Join(allowed, ", "), parameter)
+		}
+	}
+	return nil
+}
+
+// origin returns the address of a host, which must have nothing but http or https
+// before it.
+func origin(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return nil, errors.New("must be https:// or http:// and a host")
+	}
+	return u, nil
 }
 
 // Close ends the use of the store.

@@ -1,6 +1,11 @@
 package bucket
 
-import "collab/ports"
+import (
+	"net/http"
+	"net/url"
+
+	"collab/ports"
+)
 
 // What tests look at from outside.
 var (
@@ -15,4 +20,13 @@ var (
 // systems that know no other way.
 func Named(b ports.Blobs) {
 	b.(*Bucket).Blobs.(*files).nameless = false
+}
+
+// OpenAzure opens a container through a transport.
+func OpenAzure(name string, parameters url.Values, transport *http.Transport) (*Bucket, error) {
+	s, err := openAzure(name, parameters, transport)
+	if err != nil {
+		return nil, err
+	}
+	return newBucket(&objects{store: s, patience: patience, chunk: partSize}), nil
 }

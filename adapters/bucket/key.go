@@ -136,7 +136,7 @@ func escaped(segment string, i int, folder bool) bool {
 		return folder
 	case '.', ' ': // Windows drops them at the end, and .. leads elsewhere
 		return i == len(segment)-1
-	case '_': // what gocloud writes for characters itself
+	case '_': // how clients of object stores write characters that a store does not take
 		return strings.HasPrefix(segment[i:], "__0x")
 	default:
 		return c < ' ' || c == 0x7f

@@ -6,28 +6,63 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"iter"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
+	"cloud.google.com/go/storage"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/minio/minio-go/v7"
 	"google.golang.org/api/googleapi"
 
 	"collab/domain/fault"
 	"collab/ports"
 )
 
+// store is the client of one bucket. Its errors are the client library's, which refusal
+// understands, or of the core.
+type store interface {
+	// put writes all of r as an object that was not there. It writes nothing where r
+	// fails, which ends ctx.
+	put(ctx context.Context, key string, r io.Reader, u upload) error
+	// open reads length bytes, at least one, from offset on; all where length is negative.
+	open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
+	// metadata returns what was uploaded with an object.
+	metadata(ctx context.Context, key string) (map[string]string, error)
+	// remove deletes an object; it may fail with NotFound.
+	remove(ctx context.Context, key string) error
+	// list yields the objects below the prefix, for which it asks in pages of a size. An
+	// error is the last.
+	list(ctx context.Context, prefix string, page int) iter.Seq2[entry, error]
+	close() error
+}
+
+// upload describes an object to write.
+type upload struct {
+	mimeType string
+	metadata map[string]string // names are in lower case
+	chunk    int               // bytes that go out together
+}
+
+// entry is an object in a list.
+type entry struct {
+	key     string
+	size    int64
+	written time.Time
+}
+
+// pageSize is how many entries of a list a store is asked for at once.
+const pageSize = 1000
+
 // objects keeps blobs in an object store.
 type objects struct {
-	bucket   *blob.Bucket
+	store    store
 	prefix   string // empty, or ends with a slash
 	patience time.Duration
-
-	// Content goes out in chunks of so many bytes, so many at once, and in shorter
-	// ones where all of it is shorter.
-	chunk, parts int
+	chunk    int // the most bytes that go out together
 }
 
 var _ ports.Blobs = (*objects)(nil)
@@ -86,25 +121,50 @@ func (s *steps) end() {
 	s.cancel(nil)
 }
 
+// refusal returns the HTTP status that an object store refused with, and its name for
+// the reason; zero when it did not answer.
+func refusal(err error) (status int, reason string) {
+	if errors.Is(err, storage.ErrObjectNotExist) {
+		return http.StatusNotFound, ""
+	}
+	if google, ok := errors.AsType[*googleapi.Error](err); ok {
+		return google.Code, http.StatusText(google.Code)
+	}
+	if amazon, ok := errors.AsType[minio.ErrorResponse](err); ok {
+		return amazon.StatusCode, amazon.Code
+	}
+	if azure, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return azure.StatusCode, azure.ErrorCode
+	}
+	return 0, ""
+}
+
+// Status returns the HTTP status that an object store refused with, as far as
+// an error tells; zero when it did not answer, or is none of the kind.
+func Status(err error) int {
+	status, _ := refusal(err)
+	return status
+}
+
+// conflicts are the reasons of Google, Amazon and Azure that a key has an object.
+var conflicts = []string{"Precondition Failed", minio.PreconditionFailed, "ConditionalRequestConflict", "ConditionNotMet", "BlobAlreadyExists"}
+
 // failed turns an error of the store into one of the core. An error that the
 // caller's context ended comes back as the context's.
-func (o *objects) failed(ctx context.Context, err error) error {
-	var known *fault.Error
-	var google *googleapi.Error
-	switch {
-	case err == nil:
+func failed(ctx context.Context, err error) error {
+	if err == nil {
 		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &known):
-		return err
-	case o.bucket.ErrorAs(err, &google) && google.Code == http.StatusForbidden:
-		return unavailable(err) // which gocloud takes for nothing being there
 	}
-	switch gcerrors.Code(err) {
-	case gcerrors.NotFound:
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if _, known := errors.AsType[*fault.Error](err); known {
+		return err
+	}
+	switch status, reason := refusal(err); {
+	case status == http.StatusNotFound:
 		return missing(err)
-	case gcerrors.FailedPrecondition, gcerrors.AlreadyExists:
+	case slices.Contains(conflicts, reason):
 		return taken(err)
 	}
 	return unavailable(err)
@@ -126,18 +186,15 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 	src := &source{ctx: ctx, r: r}
 	key, hashed := objectKey(o.prefix, name)
 	write := rand.Text()
-	options := &blob.WriterOptions{
-		ContentType: mimeType, IfNotExist: true, Metadata: map[string]string{metaWrite: write},
-		BufferSize: o.bufferSize(size), MaxConcurrency: o.parts,
-	}
+	u := upload{mimeType, map[string]string{metaWrite: write}, o.chunkSize(size)}
 	if hashed {
-		options.Metadata[metaName] = base64.RawURLEncoding.EncodeToString([]byte(name))
+		u.metadata[metaName] = base64.RawURLEncoding.EncodeToString([]byte(name))
 	}
-	err := s.do(func() error { return o.bucket.Upload(s.ctx, key, sent{src, s}, options) })
+	err := s.do(func() error { return o.store.put(s.ctx, key, sent{src, s}, u) })
 	if src.err != nil {
 		return src.err
 	}
-	err = o.failed(ctx, err)
+	err = failed(ctx, err)
 	switch fault.KindOf(err) {
 	case fault.NotFound: // of the bucket
 		return unavailable(err)
@@ -145,8 +202,8 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 		// The store may have told us of the end of our own first attempt.
 		var own bool
 		lookup := s.do(func() error {
-			attributes, err := o.bucket.Attributes(s.ctx, key)
-			own = err == nil && attributes.Metadata[metaWrite] == write
+			metadata, err := o.store.metadata(s.ctx, key)
+			own = err == nil && metadata[metaWrite] == write
 			return err
 		})
 		if own {
@@ -159,9 +216,9 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 	return err
 }
 
-// bufferSize returns the size of chunks for content of a size. A chunk of the
+// chunkSize returns the size of chunks for content of a size. A chunk of the
 // content's size would not tell that nothing follows.
-func (o *objects) bufferSize(size int64) int {
+func (o *objects) chunkSize(size int64) int {
 	const step = 256 << 10 // Google's
 	if size < 0 || size >= int64(o.chunk) {
 		return o.chunk
@@ -184,19 +241,20 @@ func (o *objects) Open(ctx context.Context, name string, offset, length int64) (
 	s := o.steps(ctx)
 	r := &objectReader{steps: s, caller: ctx}
 	err := s.do(func() (err error) {
-		r.part, err = o.bucket.NewRangeReader(s.ctx, key, offset, length, nil)
-		if err == nil || s.ctx.Err() != nil || gcerrors.Code(err) == gcerrors.NotFound {
+		if length == 0 { // a range that the protocols do not have
+			_, err = o.store.metadata(s.ctx, key)
 			return err
 		}
-		// A range after the end is an error to stores, and nothing to us.
-		attributes, asked := o.bucket.Attributes(s.ctx, key)
-		if asked == nil && offset >= attributes.Size {
-			return nil
+		part, err := o.store.open(s.ctx, key, offset, length)
+		if err == nil {
+			r.part = part
+		} else if Status(err) == http.StatusRequestedRangeNotSatisfiable {
+			return nil // it begins at the end or after it
 		}
 		return err
 	})
 	if err != nil {
-		err = o.failed(ctx, err)
+		err = failed(ctx, err)
 		s.end()
 		return nil, err
 	}
@@ -205,7 +263,7 @@ func (o *objects) Open(ctx context.Context, name string, offset, length int64) (
 
 // objectReader reads an object, or nothing where it has no reader.
 type objectReader struct {
-	part   *blob.Reader // not embedded: its other methods know no steps
+	part   io.ReadCloser // not embedded: its other methods know no steps
 	steps  *steps
 	caller context.Context
 }
@@ -251,7 +309,7 @@ func (o *objects) Remove(ctx context.Context, name string) error {
 	key, _ := objectKey(o.prefix, name)
 	s := o.steps(ctx)
 	defer s.end()
-	err := o.failed(ctx, s.do(func() error { return o.bucket.Delete(s.ctx, key) }))
+	err := failed(ctx, s.do(func() error { return o.store.remove(s.ctx, key) }))
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -266,30 +324,32 @@ func (o *objects) List(ctx context.Context, each func(name string, size int64, w
 	}
 	s := o.steps(ctx)
 	defer s.end()
-	pages := o.bucket.List(&blob.ListOptions{Prefix: o.prefix})
+	next, stop := iter.Pull2(o.store.list(s.ctx, o.prefix, pageSize))
+	defer stop()
 	for {
-		var object *blob.ListObject
+		var object entry
+		more := false
 		err := s.do(func() (err error) {
-			object, err = pages.Next(s.ctx)
+			object, err, more = next()
 			return err
 		})
-		if err == io.EOF {
-			return nil
-		}
 		if err != nil {
 			return unavailableUnless(ctx, err)
 		}
-		key, found := strings.CutPrefix(object.Key, o.prefix)
+		if !more {
+			return nil
+		}
+		key, found := strings.CutPrefix(object.key, o.prefix)
 		if !found {
 			continue
 		}
 		name, ok := nameOf(key)
 		if isHashed(key) {
 			err := s.do(func() error {
-				name, err = o.hashedName(s.ctx, object.Key)
+				name, err = o.hashedName(s.ctx, object.key)
 				return err
 			})
-			err = o.failed(ctx, err)
+			err = failed(ctx, err)
 			if err != nil && !fault.Is(err, fault.NotFound) {
 				return err
 			}
@@ -298,7 +358,7 @@ func (o *objects) List(ctx context.Context, each func(name string, size int64, w
 		if !ok {
 			continue
 		}
-		if err := each(name, object.Size, object.ModTime); err != nil {
+		if err := each(name, object.size, object.written); err != nil {
 			return err
 		}
 	}
@@ -306,11 +366,11 @@ func (o *objects) List(ctx context.Context, each func(name string, size int64, w
 
 // hashedName returns the name that has a hashed key, empty if none has.
 func (o *objects) hashedName(ctx context.Context, key string) (string, error) {
-	attributes, err := o.bucket.Attributes(ctx, key)
+	metadata, err := o.store.metadata(ctx, key)
 	if err != nil {
 		return "", err
 	}
-	name, err := base64.RawURLEncoding.DecodeString(attributes.Metadata[metaName])
+	name, err := base64.RawURLEncoding.DecodeString(metadata[metaName])
 	if err != nil || check(string(name)) != nil {
 		return "", nil
 	}
@@ -328,8 +388,10 @@ func (o *objects) Ready(ctx context.Context) error {
 	}
 	s := o.steps(ctx)
 	defer s.end()
-	err := s.do(func() error {
-		_, _, err := o.bucket.ListPage(s.ctx, blob.FirstPageToken, 1, &blob.ListOptions{Prefix: o.prefix})
+	err := s.do(func() (err error) {
+		for _, err = range o.store.list(s.ctx, o.prefix, 1) {
+			break
+		}
 		return err
 	})
 	if err != nil {

@@ -37,7 +37,7 @@ var owners = []struct {
 }{
 	{"cloud.google.com/go", []string{"adapters/bucket", "test"}},
 	{"code.dny.dev/ssrf", []string{"adapters/outbound"}},
-	{"github.com/Azure/azure-sdk-for-go", []string{"test"}},
+	{"github.com/Azure/azure-sdk-for-go", []string{"adapters/bucket", "test"}},
 	{"github.com/caarlos0/env", []string{"app/assembly", "cmd/collabd"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
@@ -64,7 +64,6 @@ var owners = []struct {
 	{"github.com/wneessen/go-mail", []string{"adapters/mail"}},
 	{"github.com/nats-io/nats.go", []string{"adapters/natsbus", "test"}},
 	{"github.com/nats-io/nats-server", []string{"test"}},
-	{"gocloud.dev", []string{"adapters/bucket"}},
 	{"google.golang.org/api", []string{"adapters/bucket"}},
 	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/gormdb", "adapters/telemetry", "app/assembly"}},
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors

@@ -3,10 +3,13 @@ package objectstore
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"embed"
+	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 
 	"collab/test/cached"
@@ -102,7 +106,32 @@ const azuriteKey = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6
 
 // StartAzure starts a store that speaks Azure's protocol until the test ends. Where
 // COLLAB_SKIP_NODE is set, it skips the test.
-func StartAzure(t testing.TB) *Store {
+func StartAzure(t testing.TB) *Store { return startAzure(t, http.DefaultClient, "http") }
+
+// StartAzureWithTokens starts such a store that also takes tokens of Microsoft Entra, of
+// which it does not check the signature. It has the certificate of the server, which
+// must speak TLS.
+func StartAzureWithTokens(t testing.TB, server *httptest.Server) *Store {
+	t.Helper()
+	certificate := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := []string{"--oauth", "basic"}
+	for option, block := range map[string]*pem.Block{
+		"--cert": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, "--key": {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		file := filepath.Join(t.TempDir(), "pem")
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		options = append(options, option, file)
+	}
+	return startAzure(t, server.Client(), "https", options...)
+}
+
+func startAzure(t testing.TB, through *http.Client, protocol string, options ...string) *Store {
 	t.Helper()
 	packages, err := fs.Sub(azurite, "azurite")
 	if err != nil {
@@ -114,27 +143,28 @@ func StartAzure(t testing.TB) *Store {
 		t.Fatal(err)
 	}
 	host := "127.0.0.1:" + strconv.Itoa(port)
-	c := program.Node("node_modules/azurite/dist/src/blob/main.js", "--location", t.TempDir(), "--blobPort", strconv.Itoa(port),
-		"--skipApiVersionCheck", "--silent", "--disableTelemetry")
+	c := program.Node(append([]string{"node_modules/azurite/dist/src/blob/main.js", "--location", t.TempDir(), "--blobPort", strconv.Itoa(port),
+		"--skipApiVersionCheck", "--silent", "--disableTelemetry"}, options...)...)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	const account = "devstoreaccount1"
 	credential, err := azblob.NewSharedKeyCredential(account, azuriteKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := azblob.NewClientWithSharedKeyCredential("http://"+host+"/"+account, credential, nil)
+	client, err := azblob.NewClientWithSharedKeyCredential(protocol+"://"+host+"/"+account, credential,
+		&azblob.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: through}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, c, func() bool {
-		r, err := http.Get("http://" + host)
+		r, err := through.Get(protocol + "://" + host)
 		return err == nil && r.Body.Close() == nil
 	})
 	if _, err := client.CreateContainer(t.Context(), "collab", nil); err != nil {
 		t.Fatal(err)
 	}
 	return &Store{
-		Address: "azblob://collab?protocol=http&localemu=true&domain=" + host, Host: host,
+		Address: "azblob://collab?protocol=" + protocol + "&localemu=true&domain=" + host, Host: host,
 		Credentials: []string{"AZURE_STORAGE_ACCOUNT=" + account, "AZURE_STORAGE_KEY=" + azuriteKey},
 	}
 }

@@ -1,0 +1,162 @@
+package bucket
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+)
+
+// azure is a container of Azure Blob Storage.
+type azure struct {
+	container *container.Client
+	transport *http.Transport
+}
+
+// openAzure returns the container of the name. The parameters take the place of
+// variables of the environment:
+//
+//	storage_account=…  AZURE_STORAGE_ACCOUNT
+//	domain=…           AZURE_STORAGE_DOMAIN, blob.core.windows.net where both are missing
+//	protocol=…         AZURE_STORAGE_PROTOCOL, https where both are missing
+//	localemu=true      AZURE_STORAGE_IS_LOCAL_EMULATOR: the account is in the path, not
+//	                   in the name of the host, as also where the domain is 127.0.0.1 or
+//	                   localhost
+//
+// Credentials are the first of: AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN,
+// AZURE_STORAGE_CONNECTION_STRING or AZURE_STORAGEBLOB_CONNECTIONSTRING, which has the
+// account too, and those of newEntra. All connections are the transport's.
+func openAzure(name string, parameters url.Values, transport *http.Transport) (store, error) {
+	if err := allow("azblob", parameters, "domain", "localemu", "protocol", "storage_account"); err != nil {
+		return nil, err
+	}
+	setting := func(parameter, variable, otherwise string) string {
+		return cmp.Or(parameters.Get(parameter), os.Getenv(variable), otherwise)
+	}
+	client := &discreet{http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: client}}
+	account, key, sas := setting("storage_account", "AZURE_STORAGE_ACCOUNT", ""), os.Getenv("AZURE_STORAGE_KEY"), os.Getenv("AZURE_STORAGE_SAS_TOKEN")
+	connection := cmp.Or(os.Getenv("AZURE_STORAGE_CONNECTION_STRING"), os.Getenv("AZURE_STORAGEBLOB_CONNECTIONSTRING"))
+	if connection != "" && sas == "" && (key == "" || account == "") {
+		if len(parameters) > 0 {
+			return nil, errors.New("azblob:// takes no parameters beside a connection string")
+		}
+		c, err := container.NewClientFromConnectionString(connection, name, options)
+		return &azure{c, transport}, err
+	}
+
+	if account == "" {
+		return nil, errors.New("azblob:// needs AZURE_STORAGE_ACCOUNT")
+	}
+	u, err := origin(setting("protocol", "AZURE_STORAGE_PROTOCOL", "https") + "://" + setting("domain", "AZURE_STORAGE_DOMAIN", "blob.core.windows.net"))
+	if err != nil {
+		return nil, errors.New("the protocol of azblob:// must be https or http, and its domain a host")
+	}
+	u.Path = "/" + name
+	switch emulated := setting("localemu", "AZURE_STORAGE_IS_LOCAL_EMULATOR", "false"); {
+	case emulated != "true" && emulated != "false":
+		return nil, errors.New("localemu of azblob:// must be true or false")
+	case emulated == "true" || strings.HasPrefix(u.Host, "127.0.0.1") || strings.HasPrefix(u.Host, "localhost"):
+		u.Path = "/" + account + u.Path
+	default:
+		u.Host = account + "." + u.Host
+	}
+	a := &azure{transport: transport}
+	switch {
+	case key != "":
+		var credential *container.SharedKeyCredential
+		if credential, err = container.NewSharedKeyCredential(account, key); err == nil {
+			a.container, err = container.NewClientWithSharedKeyCredential(u.String(), credential, options)
+		}
+	case sas != "":
+		u.RawQuery = strings.TrimPrefix(sas, "?")
+		a.container, err = container.NewClientWithNoCredential(u.String(), options)
+	default:
+		var credential *entra
+		if credential, err = newEntra(client); err == nil {
+			a.container, err = container.NewClient(u.String(), credential, options)
+		}
+	}
+	return a, err
+}
+
+// discreet is a client whose errors do not have the address, which may hold a SAS token.
+type discreet struct{ http.Client }
+
+func (c *discreet) Do(r *http.Request) (*http.Response, error) {
+	response, err := c.Client.Do(r)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
+	}
+	return response, err
+}
+
+var _ policy.Transporter = (*discreet)(nil)
+
+func (a *azure) close() error {
+	a.transport.CloseIdleConnections()
+	return nil
+}
+
+func (a *azure) put(ctx context.Context, key string, r io.Reader, u upload) error {
+	metadata := map[string]*string{}
+	for name, value := range u.metadata {
+		metadata[name] = &value
+	}
+	_, err := a.container.NewBlockBlobClient(key).UploadStream(ctx, r, &blockblob.UploadStreamOptions{
+		BlockSize: int64(u.chunk), Concurrency: parts, Metadata: metadata,
+		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: &u.mimeType},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)}},
+	})
+	return err
+}
+
+func (a *azure) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	content, err := a.container.NewBlobClient(key).DownloadStream(ctx, &blob.DownloadStreamOptions{
+		Range: blob.HTTPRange{Offset: offset, Count: max(length, 0)}, // a count of 0 leads to the end
+	})
+	return content.Body, err
+}
+
+func (a *azure) metadata(ctx context.Context, key string) (map[string]string, error) {
+	properties, err := a.container.NewBlobClient(key).GetProperties(ctx, nil)
+	metadata := map[string]string{}
+	for name, value := range properties.Metadata {
+		metadata[strings.ToLower(name)] = *value
+	}
+	return metadata, err
+}
+
+func (a *azure) remove(ctx context.Context, key string) error {
+	_, err := a.container.NewBlobClient(key).Delete(ctx, nil)
+	return err
+}
+
+func (a *azure) list(ctx context.Context, prefix string, page int) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		pages := a.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix, MaxResults: new(int32(page))})
+		for pages.More() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				yield(entry{}, err)
+				return
+			}
+			for _, object := range page.Segment.BlobItems {
+				if !yield(entry{*object.Name, *object.Properties.ContentLength, *object.Properties.LastModified}, nil) {
+					return
+				}
+			}
+		}
+	}
+}

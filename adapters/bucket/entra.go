@@ -1,0 +1,141 @@
+package bucket
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+)
+
+// entra gets tokens for Azure's storage, and for nothing else whatever a server asks
+// for. The client library keeps them until shortly before they expire.
+type entra struct {
+	pipeline      runtime.Pipeline
+	method        string
+	address       string
+	header, value string     // of the request
+	form          url.Values // of a POST
+	assertion     string     // the file that has the client_assertion of the form, or empty
+}
+
+// unsupported are variables that stand for credentials of Azure's which openAzure does
+// not take.
+var unsupported = []string{"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "IDENTITY_SERVER_THUMBPRINT", "IMDS_ENDPOINT"}
+
+// newEntra returns the credential that the environment has:
+//
+//   - a secret of an application: AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET;
+//   - the workload identity of a pod: AZURE_FEDERATED_TOKEN_FILE in place of the secret;
+//   - otherwise the managed identity of the machine, or of the service where
+//     IDENTITY_ENDPOINT and IDENTITY_HEADER name one. AZURE_CLIENT_ID chooses among
+//     several.
+//
+// AZURE_AUTHORITY_HOST issues the tokens of the first two.
+func newEntra(client *discreet) (*entra, error) {
+	for _, variable := range unsupported {
+		if os.Getenv(variable) != "" {
+			return nil, fmt.Errorf("azblob:// does not take the credentials that %s stands for", variable)
+		}
+	}
+	const storage = "https://storage.azure.com"
+	id, secret := os.Getenv("AZURE_CLIENT_ID"), os.Getenv("AZURE_CLIENT_SECRET")
+	e := &entra{assertion: os.Getenv("AZURE_FEDERATED_TOKEN_FILE")}
+	if secret != "" || e.assertion != "" {
+		authority, err := origin(cmp.Or(os.Getenv("AZURE_AUTHORITY_HOST"), "https://login.microsoftonline.com"))
+		tenant := os.Getenv("AZURE_TENANT_ID")
+		if err != nil || authority.Scheme != "https" || id == "" || tenant == "" {
+			return nil, errors.New("azblob:// needs AZURE_TENANT_ID and AZURE_CLIENT_ID, and https:// in AZURE_AUTHORITY_HOST")
+		}
+		e.method, e.address = http.MethodPost, authority.JoinPath(url.PathEscape(tenant), "oauth2/v2.0/token").String()
+		e.form = url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "scope": {storage + "/.default"}}
+		if secret != "" {
+			e.assertion = ""
+			e.form.Set("client_secret", secret)
+		}
+	} else {
+		query := url.Values{"resource": {storage}}
+		if id != "" {
+			query.Set("client_id", id)
+		}
+		e.method, e.address, e.header, e.value = http.MethodGet, os.Getenv("IDENTITY_ENDPOINT"), "X-Identity-Header", os.Getenv("IDENTITY_HEADER")
+		query.Set("api-version", "2019-08-01")
+		if e.address == "" {
+			e.address, e.header, e.value = "http://169.254.169.254/metadata/identity/oauth2/token", "Metadata", "true"
+			query.Set("api-version", "2018-02-01")
+		}
+		e.address += "?" + query.Encode()
+		transport := client.Transport.(*http.Transport).Clone()
+		transport.Proxy, transport.DisableKeepAlives = nil, true // what answers is the machine itself
+		client = &discreet{http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}}
+	}
+	e.pipeline = runtime.NewPipeline("collab", "", runtime.PipelineOptions{}, &policy.ClientOptions{
+		Transport: client,
+		// 404 and 410 say that the identity of the machine is not ready.
+		Retry: policy.RetryOptions{StatusCodes: []int{404, 408, 410, 429, 500, 502, 503, 504}, MaxRetries: 5},
+	})
+	return e, nil
+}
+
+// GetToken returns a new token.
+func (e *entra) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := e.token(ctx)
+	if err != nil {
+		err = fmt.Errorf("no token for Azure's storage: %w", err)
+	}
+	return token, err
+}
+
+func (e *entra) token(ctx context.Context) (token azcore.AccessToken, err error) {
+	request, err := runtime.NewRequest(ctx, e.method, e.address)
+	if err != nil {
+		return token, err
+	}
+	if e.assertion != "" {
+		assertion, err := os.ReadFile(e.assertion) // which is replaced before it expires
+		if err != nil {
+			return token, err
+		}
+		e.form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+		e.form.Set("client_assertion", strings.TrimSpace(string(assertion)))
+	}
+	if e.form != nil {
+		if err := request.SetBody(streaming.NopCloser(strings.NewReader(e.form.Encode())), "application/x-www-form-urlencoded"); err != nil {
+			return token, err
+		}
+	} else {
+		request.Raw().Header.Set(e.header, e.value)
+	}
+	response, err := e.pipeline.Do(request)
+	if err != nil {
+		return token, err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Token       string      `json:"access_token"`
+		ExpiresIn   json.Number `json:"expires_in"` // seconds
+		ExpiresOn   json.Number `json:"expires_on"` // seconds since 1970, where some do without the other
+		Description string      `json:"error_description"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK || answer.Token == "" {
+		return token, fmt.Errorf("%s %s", response.Status, answer.Description)
+	}
+	token.Token = answer.Token
+	if on, err := answer.ExpiresOn.Int64(); err == nil {
+		token.ExpiresOn = time.Unix(on, 0)
+		return token, nil
+	}
+	in, err := answer.ExpiresIn.Int64()
+	token.ExpiresOn = time.Now().Add(time.Duration(in) * time.Second)
+	return token, err
+}
