@@ -3,6 +3,7 @@ package anthropic
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
@@ -118,7 +119,7 @@ func (t *answer) event(data []byte) (over bool, err error) {
 		}
 		return true, nil
 	case "error":
-		return false, fail(failureKind(0, e.Error.Type), "the stream ended in the error %s", eventstream.Name(e.Error.Type))
+		return false, fail(failureKind(http.StatusOK, e.Error), "the stream ended in the error %s", eventstream.Name(e.Error.Type))
 	}
 	return false, nil // a ping, or what is not known yet
 }

@@ -110,45 +110,31 @@ func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {
 	return &chat.Failure{Kind: kind, Cause: fmt.Errorf("anthropic: "+format, args...)}
 }
 
-// failure returns err as a chat.Failure. It keeps nothing of the request, which has
-// the key, and of the answer only names.
-func failure(err error) error {
-	var known *chat.Failure
-	var refused *eventstream.StatusError
-	kind := chat.Network
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &known):
-		return err
-	case errors.As(err, &refused):
-		kind = failureKind(refused.Status, refused.Problem.Type)
-	case errors.Is(err, eventstream.ErrTruncated):
-		kind = chat.Truncated
-	case errors.Is(err, eventstream.ErrProtocol):
-		kind = chat.Broken
-	}
-	return fail(kind, "%s", eventstream.Reason(err))
+// kinds maps failures of streams to those of chats.
+var kinds = eventstream.Kinds[chat.FailureKind]{
+	Overloaded: chat.Overloaded, RateLimited: chat.RateLimited, Network: chat.Network, Truncated: chat.Truncated, Broken: chat.Broken,
 }
 
-// failureKind goes by the type that the provider gives before the status: an
-// error in the middle of a stream has the status 200.
-func failureKind(status int, kind string) chat.FailureKind {
-	switch kind {
+// failure returns err as a *chat.Failure. It keeps nothing of the request, which has
+// the key, and only names of the response.
+func failure(err error) error {
+	if _, known := errors.AsType[*chat.Failure](err); err == nil || known {
+		return err
+	}
+	return fail(kinds.Classify(err, failureKind), "%s", eventstream.Reason(err))
+}
+
+// failureKind goes by the provider's type before the status: an error in the middle of
+// a stream has the status 200.
+func failureKind(status int, p eventstream.Problem) chat.FailureKind {
+	switch p.Type {
 	case "overloaded_error":
 		return chat.Overloaded
 	case "rate_limit_error":
 		return chat.RateLimited
 	}
-	switch status {
-	case 529, http.StatusServiceUnavailable:
-		return chat.Overloaded
-	case http.StatusTooManyRequests:
-		return chat.RateLimited
-	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		if kind == "" { // a gateway's, which did not reach the provider
-			return chat.Network
-		}
+	if kind := kinds.Status(status); kind != chat.Network || p.Type == "" {
+		return kind
 	}
-	return chat.Broken
+	return chat.Broken // the provider's own 502 or 504
 }

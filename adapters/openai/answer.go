@@ -99,7 +99,7 @@ func (t *answer) event(data []byte) (over bool, err error) {
 		return false, fail(chat.Broken, "an event of %d bytes is not one of the protocol", len(data))
 	}
 	if e.Error != nil {
-		return false, fail(failureKind(http.StatusOK, e.Error.Code, e.Error.Type), "the stream ended in the error %s", e.Error)
+		return false, fail(failureKind(http.StatusOK, *e.Error), "the stream ended in the error %s", e.Error)
 	}
 	t.uses(e.Usage)
 	for _, c := range e.Choices {

@@ -89,49 +89,34 @@ func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {
 	return &chat.Failure{Kind: kind, Cause: fmt.Errorf("openai: "+format, args...)}
 }
 
-// failure returns err as a chat.Failure. It keeps nothing of the request, which has
-// the key, and of the answer only names.
-func failure(err error) error {
-	var known *chat.Failure
-	var refused *eventstream.StatusError
-	kind := chat.Network
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &known):
-		return err
-	case errors.As(err, &refused):
-		kind = failureKind(refused.Status, refused.Problem.Code, refused.Problem.Type)
-	case errors.Is(err, eventstream.ErrTruncated):
-		kind = chat.Truncated
-	case errors.Is(err, eventstream.ErrProtocol):
-		kind = chat.Broken
-	}
-	return fail(kind, "%s", eventstream.Reason(err))
+// kinds maps failures of streams to those of chats.
+var kinds = eventstream.Kinds[chat.FailureKind]{
+	Overloaded: chat.Overloaded, RateLimited: chat.RateLimited, Network: chat.Network, Truncated: chat.Truncated, Broken: chat.Broken,
 }
 
-// failureKind goes by the words before the status: an error in the middle of a
-// stream has the status 200. Servers that speak this protocol have words of their
-// own, and some give a status as the code.
-func failureKind(status int, words ...string) chat.FailureKind {
-	for _, w := range words {
+// failure returns err as a *chat.Failure. It keeps nothing of the request, which has
+// the key, and only names of the response.
+func failure(err error) error {
+	if _, known := errors.AsType[*chat.Failure](err); err == nil || known {
+		return err
+	}
+	return fail(kinds.Classify(err, failureKind), "%s", eventstream.Reason(err))
+}
+
+// failureKind goes by code and type before the status: an error in the middle of a
+// stream has the status 200. Servers that speak this protocol have names of their own,
+// and some give a status as the code.
+func failureKind(status int, p eventstream.Problem) chat.FailureKind {
+	for _, name := range []string{p.Code, p.Type} {
 		switch {
-		case strings.Contains(w, "overloaded"), w == "slow_down":
+		case strings.Contains(name, "overloaded"), name == "slow_down":
 			return chat.Overloaded
-		case strings.Contains(w, "rate_limit"), w == "insufficient_quota":
+		case strings.Contains(name, "rate_limit"), name == "insufficient_quota":
 			return chat.RateLimited
 		}
-		if n, err := strconv.Atoi(w); err == nil && status == http.StatusOK {
+		if n, err := strconv.Atoi(name); err == nil && status == http.StatusOK {
 			status = n
 		}
 	}
-	switch status {
-	case http.StatusServiceUnavailable, 529:
-		return chat.Overloaded
-	case http.StatusTooManyRequests:
-		return chat.RateLimited
-	case http.StatusBadGateway, http.StatusGatewayTimeout: // a gateway's, which did not reach the provider
-		return chat.Network
-	}
-	return chat.Broken
+	return kinds.Status(status)
 }

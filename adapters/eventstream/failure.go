@@ -1,0 +1,37 @@
+package eventstream
+
+import (
+	"errors"
+	"net/http"
+)
+
+// Kinds are the values that a caller has for the kinds of failures.
+type Kinds[K any] struct{ Overloaded, RateLimited, Network, Truncated, Broken K }
+
+// Status returns the kind of an HTTP status. 502 and 504 are Network, because a gateway
+// sends them that did not reach the server.
+func (k Kinds[K]) Status(status int) K {
+	switch status {
+	case http.StatusServiceUnavailable, 529:
+		return k.Overloaded
+	case http.StatusTooManyRequests:
+		return k.RateLimited
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		return k.Network
+	}
+	return k.Broken
+}
+
+// Classify returns the kind of an error of Stream. Refused decides about a *StatusError.
+func (k Kinds[K]) Classify(err error, refused func(status int, p Problem) K) K {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return refused(status.Status, status.Problem)
+	}
+	switch {
+	case errors.Is(err, ErrTruncated):
+		return k.Truncated
+	case errors.Is(err, ErrProtocol):
+		return k.Broken
+	}
+	return k.Network
+}
