@@ -1,4 +1,4 @@
-// Package anthropic has models by the Messages protocol of Anthropic's API.
+// Package anthropic implements ports.Models with the Messages API of Anthropic.
 package anthropic
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	ownURL     = "https://api.anthropic.com"
+	defaultURL = "https://api.anthropic.com"
 	apiVersion = "2023-06-01"
 	maxPauses  = 8 // of one answer that are continued
 
@@ -26,17 +26,17 @@ const (
 
 var _ ports.Models = (*Models)(nil)
 
-// Options say whom to ask.
+// Options configure New.
 type Options struct {
-	APIKey string       // empty: none is sent, which only a server of one's own takes
-	URL    string       // without /v1; empty: Anthropic's own
+	APIKey string       // empty: none is sent, for servers that need none
+	URL    string       // without /v1; empty: Anthropic's
 	Client *http.Client // nil: outbound's
 }
 
-// Models are those of the API.
+// Models implements ports.Models.
 type Models struct{ client *eventstream.Client }
 
-// New returns the models. Nothing is read from the environment.
+// New returns the models of a provider. It reads nothing from the environment.
 func New(o Options) (*Models, error) {
 	key := strings.TrimSpace(o.APIKey)
 	if key == "" && o.URL == "" {
@@ -46,24 +46,24 @@ func New(o Options) (*Models, error) {
 	if key != "" {
 		header.Set("X-Api-Key", key)
 	}
-	c, err := eventstream.NewClient(cmp.Or(o.URL, ownURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
+	c, err := eventstream.NewClient(cmp.Or(o.URL, defaultURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_ANTHROPIC_URL: %w", err)
 	}
 	return &Models{c}, nil
 }
 
-// Unknown asks which models there are and returns those of the ids that the
-// provider does not know. A refusal is an *eventstream.StatusError.
+// Unknown returns the ids of which the provider has no model. An answer of the provider
+// that is an error is an *eventstream.StatusError.
 func (m *Models) Unknown(ctx context.Context, ids []string) ([]string, error) {
 	return m.client.Missing(ctx, "v1/models?limit=1000", "v1/models/", ids)
 }
 
-// Stream answers a call, and goes on with an answer that the provider pauses, for
-// as long as the call's budget has room.
+// Stream implements ports.Models. It continues an answer that the provider pauses while
+// the call's budget allows.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	t := &answer{to: to, keeps: c.WebSearch, ids: map[string]bool{}}
-	var said []any // before a pause
+	t := &response{to: to, resumable: c.WebSearch, ids: map[string]bool{}}
+	var partial []any // the content before a pause
 	for pauses := 0; ; pauses++ {
 		limits, ok := c.Next(t.reply().Usage, t.usage)
 		switch {
@@ -77,33 +77,33 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 		if err != nil {
 			return t.reply(), &chat.Failure{Kind: chat.Broken, Cause: err}
 		}
-		if said != nil {
-			q.Messages = append(q.Messages, message{said, "assistant"})
+		if partial != nil {
+			q.Messages = append(q.Messages, message{partial, "assistant"})
 		}
 		if err := m.message(ctx, q, t); err != nil {
 			switch {
-			case t.refused != nil:
-				err = t.refused
+			case t.sinkErr != nil:
+				err = t.sinkErr
 			case ctx.Err() != nil:
 				err = context.Cause(ctx)
 			}
 			return t.reply(), err
 		}
-		if t.stop != pauseTurn || t.called {
+		if t.stop != pauseTurn || t.toolCalled {
 			return t.reply(), nil
 		}
 		if pauses == maxPauses {
 			return t.reply(), fail(chat.Broken, "paused more than %d times", maxPauses)
 		}
-		if said, err = t.content(); err != nil {
-			return t.reply(), fail(chat.Broken, "what came before a pause cannot be given back")
+		if partial, err = t.content(); err != nil {
+			return t.reply(), fail(chat.Broken, "the content before a pause cannot be sent back")
 		}
 	}
 }
 
-// message asks for one message and hands it on.
-func (m *Models) message(ctx context.Context, q question, t *answer) error {
-	return failure(m.client.Stream(ctx, "v1/messages", q, eventstream.Receiver{Open: t.begin, Event: t.event, Wait: t.wait, Alive: t.to.Alive}))
+// message streams one message.
+func (m *Models) message(ctx context.Context, q requestBody, t *response) error {
+	return failure(m.client.Stream(ctx, "v1/messages", q, eventstream.Receiver{Open: t.startMessage, Event: t.event, Wait: t.wait, Alive: t.to.Alive}))
 }
 
 func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {

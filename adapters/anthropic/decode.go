@@ -41,8 +41,8 @@ type delta struct {
 	StopReason  string          `json:"stop_reason"`
 }
 
-// foundPage is what is used of a page that a search found.
-type foundPage struct {
+// searchHit is what is used of a page that a search found.
+type searchHit struct {
 	Title   string `json:"title"`
 	URL     string `json:"url"`
 	PageAge string `json:"page_age"`

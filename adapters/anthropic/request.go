@@ -19,7 +19,7 @@ const basicSearch = "web_search_20250305"
 
 // The parts of a request.
 type (
-	question struct {
+	requestBody struct {
 		Stream       bool      `json:"stream"`
 		MaxTokens    int       `json:"max_tokens"`
 		Messages     []message `json:"messages"`
@@ -73,8 +73,8 @@ type (
 func textOf(s string) text { return text{Text: s, Type: "text"} }
 
 // request returns a message of the call in the provider's terms.
-func request(c chat.Call, limits chat.Limits) (question, error) {
-	q := question{Stream: true, MaxTokens: limits.MaxTokens, Model: c.Model.ID, CacheControl: kind{"ephemeral"}}
+func request(c chat.Call, limits chat.Limits) (requestBody, error) {
+	q := requestBody{Stream: true, MaxTokens: limits.MaxTokens, Model: c.Model.ID, CacheControl: kind{"ephemeral"}}
 	if strings.TrimSpace(c.System) != "" {
 		q.System = []text{textOf(c.System)}
 	}
@@ -112,7 +112,7 @@ func request(c chat.Call, limits chat.Limits) (question, error) {
 	}
 	if len(q.Tools) == 0 {
 		// A history with calls needs tools, also where there are none any more.
-		for _, name := range called(c.Turns) {
+		for _, name := range calledTools(c.Turns) {
 			q.Tools = append(q.Tools, tool{InputSchema: json.RawMessage(`{"type":"object"}`), Name: name})
 		}
 		if len(q.Tools) > 0 {
@@ -141,8 +141,8 @@ func contentBlock(b chat.Block, ids map[string]string) (any, error) {
 	return nil, fmt.Errorf("a block is of the kind %q", b.Kind)
 }
 
-// called returns the names of the tools that were called, each once.
-func called(turns []chat.Turn) []string {
+// calledTools returns the names of the tools that turns call, each once.
+func calledTools(turns []chat.Turn) []string {
 	var names []string
 	for _, t := range turns {
 		for _, b := range t.Blocks {

@@ -1,5 +1,5 @@
-// Package eventstream asks HTTP servers whose answers are JSON in server-sent
-// events, as the providers of models send them. The stream is read in the caller's
+// Package eventstream is a client of HTTP servers that answer with JSON in server-sent
+// events, as the providers of models do. The stream is read in the caller's
 // goroutine, because text comes in thousands of small events. It is a leaf: it
 // imports the standard library alone.
 package eventstream
@@ -132,21 +132,21 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	return nil, &StatusError{res.StatusCode, answer.Error, id}
 }
 
-// Receiver takes the events of a stream. Its functions are called one after the
-// other, in the goroutine of Stream.
+// Receiver has the callbacks of Stream, which calls them one after the other in its own
+// goroutine.
 type Receiver struct {
 	// Open is called once the answer is a stream, before its first event.
 	Open func()
-	// Event takes the data of an event, empty for one that has none, and reports
-	// whether it is the last. It must not keep data.
+	// Event is called with the data of each event, which may be empty and must not be
+	// retained. It reports whether the event is the last.
 	Event func(data []byte) (last bool, err error)
 	// Wait is called before a read that may block, with no whole event left.
 	Wait func() error
-	// Alive is called when bytes have come.
+	// Alive is called when bytes were received.
 	Alive func()
 }
 
-// Stream posts the body as JSON and hands the events of the answer to the receiver.
+// Stream posts the body as JSON and passes the events of the response to the receiver.
 // It returns nil after the last event, a *StatusError, ErrTruncated or ErrProtocol
 // wrapped, an error of the receiver as it is, or an error of the connection. The
 // end of ctx ends the request.
@@ -170,7 +170,7 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 		}
 		last, err := to.Event(data)
 		switch {
-		case err != nil && events.cut && !json.Valid(data):
+		case err != nil && events.truncated && !json.Valid(data):
 			return fmt.Errorf("%w, within an event", ErrTruncated)
 		case err != nil:
 			return err
@@ -187,8 +187,8 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 	}
 }
 
-// post runs in a goroutine of its own: encoding and the HTTP client need a deep
-// stack, which the caller's would otherwise keep for as long as the answer takes. A
+// post encodes and sends the body in a goroutine of its own: it needs a deep stack, which
+// the caller's goroutine would keep as long as the stream lasts. A
 // panic is raised again in the caller's goroutine.
 func (c *Client) post(ctx context.Context, path string, body any) (res *http.Response, err error) {
 	var panicked any
@@ -220,9 +220,8 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(io.LimitReader(res.Body, maxDocument)).Decode(into)
 }
 
-// Missing returns those of the ids that the server does not have in its list, which
-// is at the path list as {"data": [{"id": …}]}, nor at the path item followed by
-// the id. A server without a list returns a *StatusError, as one that does not
+// Missing returns the ids that are neither in the list at the path list, which is
+// {"data": [{"id": …}]}, nor at the path item followed by the id. A server without a list returns a *StatusError, as one that does not
 // accept the headers does.
 func (c *Client) Missing(ctx context.Context, list, item string, ids []string) ([]string, error) {
 	type record struct {
@@ -252,7 +251,7 @@ func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (
 	return missing, nil
 }
 
-// Reason says why a request failed, without anything of the request or the answer.
+// Reason returns the cause of a failed request without content of request or response.
 func Reason(err error) string {
 	var status *StatusError
 	var op *net.OpError

@@ -213,8 +213,8 @@ func TestALongEventLeavesNoLongBuffer(t *testing.T) {
 			t.Fatalf("%d bytes came, error %v", len(got), err)
 		}
 	}
-	if len(r.room) != bufferSize {
-		t.Errorf("the buffer has %d bytes", len(r.room))
+	if len(r.buffer) != bufferSize {
+		t.Errorf("the buffer has %d bytes", len(r.buffer))
 	}
 	r = newReader(strings.NewReader(strings.Repeat("x", maxEvent+1)), func() error { return nil }, func() {})
 	if _, err := r.next(); !errors.Is(err, ErrProtocol) {

@@ -20,25 +20,25 @@ var (
 
 // reader reads a stream of server-sent events.
 type reader struct {
-	body  io.Reader
-	wait  func() error
-	alive func()
-	rest  []byte // bytes that were read and not yet returned
-	seen  int    // bytes of rest that the end of the next event is not in
-	room  []byte // the buffer under rest: more than bufferSize while an event needs that
-	err   error  // of reading
-	cut   bool   // the last event has no end
+	body      io.Reader
+	wait      func() error
+	alive     func()
+	rest      []byte // bytes that were read and not yet returned
+	scanned   int    // bytes of rest that do not contain the end of the next event
+	buffer    []byte // the buffer under rest: more than bufferSize while an event needs that
+	err       error  // of reading
+	truncated bool   // the stream ended within the last event
 }
 
 func newReader(body io.Reader, wait func() error, alive func()) *reader {
-	return &reader{body: body, wait: wait, alive: alive, room: make([]byte, bufferSize)}
+	return &reader{body: body, wait: wait, alive: alive, buffer: make([]byte, bufferSize)}
 }
 
 // next returns the data of the next event, empty for one that has none. The next
 // call overwrites it.
 func (r *reader) next() ([]byte, error) {
 	for {
-		if event, ok := r.whole(); ok {
+		if event, ok := r.nextComplete(); ok {
 			return payload(event), nil
 		}
 		if r.err != nil {
@@ -50,7 +50,7 @@ func (r *reader) next() ([]byte, error) {
 	}
 	if len(r.rest) > 0 {
 		event := r.rest
-		r.cut, r.rest, r.seen = true, nil, 0
+		r.truncated, r.rest, r.scanned = true, nil, 0
 		return payload(event), nil
 	}
 	if errors.Is(r.err, io.EOF) {
@@ -59,53 +59,53 @@ func (r *reader) next() ([]byte, error) {
 	return nil, r.err
 }
 
-// read reads more, when no whole event is left.
+// read reads more bytes. The caller has no complete event left.
 func (r *reader) read() error {
 	switch {
 	case len(r.rest) >= maxEvent:
 		return fmt.Errorf("%w: an event has more than %d bytes", ErrProtocol, maxEvent)
-	case len(r.rest) == len(r.room):
-		r.room = make([]byte, 2*len(r.room))
-	case len(r.rest) <= bufferSize/2 && len(r.room) > bufferSize:
-		r.room = make([]byte, bufferSize)
+	case len(r.rest) == len(r.buffer):
+		r.buffer = make([]byte, 2*len(r.buffer))
+	case len(r.rest) <= bufferSize/2 && len(r.buffer) > bufferSize:
+		r.buffer = make([]byte, bufferSize)
 	}
-	n := copy(r.room, r.rest)
-	r.rest = r.room[:n]
+	n := copy(r.buffer, r.rest)
+	r.rest = r.buffer[:n]
 	if err := r.wait(); err != nil {
 		return err
 	}
-	more, err := r.body.Read(r.room[n:])
+	more, err := r.body.Read(r.buffer[n:])
 	if more > 0 {
 		r.alive()
 	}
-	r.rest, r.err = r.room[:n+more], err
+	r.rest, r.err = r.buffer[:n+more], err
 	return nil
 }
 
-// whole returns the next event if all of it is there: up to the empty line after
-// it. It looks at each byte of a long event once.
-func (r *reader) whole() ([]byte, bool) {
+// nextComplete returns the next event if it was read up to its empty line. It scans each
+// byte once.
+func (r *reader) nextComplete() ([]byte, bool) {
 	data := r.rest
 	for {
-		i := bytes.IndexByte(data[r.seen:], '\n')
+		i := bytes.IndexByte(data[r.scanned:], '\n')
 		if i < 0 {
-			r.seen = len(data)
+			r.scanned = len(data)
 			return nil, false
 		}
-		i += r.seen + 1
+		i += r.scanned + 1
 		end := i
 		if len(data) > end && data[end] == '\r' {
 			end++
 		}
 		switch {
 		case len(data) == end:
-			r.seen = i - 1
+			r.scanned = i - 1
 			return nil, false
 		case data[end] == '\n':
-			r.rest, r.seen = data[end+1:], 0
+			r.rest, r.scanned = data[end+1:], 0
 			return data[:i], true
 		}
-		r.seen = i
+		r.scanned = i
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package openai has models by chat completions, the protocol of OpenAI's API
-// that many other servers speak as well, local ones among them.
+// Package openai implements ports.Models with the chat completions API of OpenAI, which
+// many other servers have as well, local ones among them.
 package openai
 
 import (
@@ -19,59 +19,59 @@ import (
 )
 
 const (
-	ownURL         = "https://api.openai.com/v1"
+	defaultURL     = "https://api.openai.com/v1"
 	connectTimeout = 10 * time.Second
 )
 
 var _ ports.Models = (*Models)(nil)
 
-// Options say whom to ask.
+// Options configure New.
 type Options struct {
 	APIKey string       // empty: none is sent
-	URL    string       // with /v1; empty: OpenAI's own
+	URL    string       // with /v1; empty: OpenAI's
 	Client *http.Client // nil: outbound's
 }
 
-// Models are those of the API.
+// Models implements ports.Models.
 type Models struct {
 	client *eventstream.Client
-	own    bool // OpenAI's, which knows max_completion_tokens; others know max_tokens
+	openAI bool // OpenAI's, which knows max_completion_tokens; others know max_tokens
 }
 
-// New returns the models. Nothing is read from the environment.
+// New returns the models of a provider. It reads nothing from the environment.
 func New(o Options) (*Models, error) {
 	header := http.Header{}
 	if key := strings.TrimSpace(o.APIKey); key != "" {
 		header.Set("Authorization", "Bearer "+key)
 	}
-	c, err := eventstream.NewClient(cmp.Or(o.URL, ownURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
+	c, err := eventstream.NewClient(cmp.Or(o.URL, defaultURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_OPENAI_URL: %w", err)
 	}
 	host := c.Host()
 	return &Models{
 		client: c,
-		own:    host == "api.openai.com" || strings.HasSuffix(host, ".api.openai.com") || strings.HasSuffix(host, ".openai.azure.com"),
+		openAI: host == "api.openai.com" || strings.HasSuffix(host, ".api.openai.com") || strings.HasSuffix(host, ".openai.azure.com"),
 	}, nil
 }
 
-// Unknown asks which models there are and returns those of the ids that the
-// provider does not know. A refusal is an *eventstream.StatusError.
+// Unknown returns the ids of which the provider has no model. An answer of the provider
+// that is an error is an *eventstream.StatusError.
 func (m *Models) Unknown(ctx context.Context, ids []string) ([]string, error) {
 	return m.client.Missing(ctx, "models", "models/", ids)
 }
 
-// Stream answers a call.
+// Stream implements ports.Models.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	q, err := request(c, m.own)
+	q, err := request(c, m.openAI)
 	if err != nil {
 		return chat.Reply{}, &chat.Failure{Kind: chat.Broken, Cause: err}
 	}
-	t := newAnswer(c, to)
+	t := newResponse(c, to)
 	if err := m.completion(ctx, q, t); err != nil {
 		switch {
-		case t.refused != nil:
-			err = t.refused
+		case t.sinkErr != nil:
+			err = t.sinkErr
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		}
@@ -80,8 +80,8 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	return t.reply, nil
 }
 
-// completion asks for an answer and hands it on.
-func (m *Models) completion(ctx context.Context, q question, t *answer) error {
+// completion streams one completion.
+func (m *Models) completion(ctx context.Context, q requestBody, t *response) error {
 	return failure(m.client.Stream(ctx, "chat/completions", q, eventstream.Receiver{Open: func() {}, Event: t.event, Wait: t.wait, Alive: t.to.Alive}))
 }
 

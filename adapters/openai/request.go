@@ -15,7 +15,7 @@ const maxRequestID = 40
 
 // The parts of a request.
 type (
-	question struct {
+	requestBody struct {
 		Messages            []any         `json:"messages"`
 		Model               string        `json:"model"`
 		MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
@@ -64,9 +64,9 @@ type (
 )
 
 // request returns the call in the provider's terms.
-func request(c chat.Call, own bool) (question, error) {
-	q := question{Model: c.Model.ID, StreamOptions: streamOptions{IncludeUsage: true}, Stream: true}
-	if own {
+func request(c chat.Call, openAI bool) (requestBody, error) {
+	q := requestBody{Model: c.Model.ID, StreamOptions: streamOptions{IncludeUsage: true}, Stream: true}
+	if openAI {
 		q.MaxCompletionTokens = c.MaxTokens
 	} else {
 		q.MaxTokens = c.MaxTokens

@@ -9,9 +9,9 @@ import (
 
 // requests are calls, and the bodies that the provider's own SDK sends for them.
 var requests = map[string]struct {
-	own  bool // OpenAI's own server
-	call chat.Call
-	want string
+	openAI bool // OpenAI's server
+	call   chat.Call
+	want   string
 }{
 	"with everything": {true, chat.Call{
 		Model: chat.Model{ID: "m<1>", Thinking: "adaptive"}, MaxTokens: 100, System: "Be <brief>.",
@@ -33,7 +33,7 @@ var requests = map[string]struct {
 
 func TestTheBodyOfARequest(t *testing.T) {
 	for name, r := range requests {
-		q, err := request(r.call, r.own)
+		q, err := request(r.call, r.openAI)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ const (
 
 func textEvent(data string) string { return "data: " + data + "\n\n" }
 
-// said is an event with text as OpenAI's own servers write it.
+// said is an event with text as OpenAI's servers write it.
 func said(text, padding string) string {
 	return textEvent(head + `{"content":"` + text + `"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"` + padding + `"}`)
 }
@@ -317,7 +317,7 @@ func FuzzShape(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"delta":{"content":"a","role":"x"}}],"obfuscation":"b"}`), []byte(`{"choices":[{"delta":{"content":"a","role":"x"}}],"obfuscation":"\""}`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		to := &modelstream.Recorder{}
-		a := newAnswer(someCall, to)
+		a := newResponse(someCall, to)
 		if over, err := a.event(first); over || err != nil || len(a.shape.head) == 0 {
 			return
 		}

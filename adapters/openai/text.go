@@ -6,10 +6,9 @@ import (
 	"collab/adapters/eventstream"
 )
 
-// shape is what the events of a stream that bring nothing but text look like
-// around their text. Servers differ in it, the events of one stream do not: so
-// an event that is equal to one that was decoded, but for the text, and for the
-// padding which hides how long that is, means the same.
+// shape has the bytes around the text in an event that has nothing but text. Servers
+// differ in them, the events of one stream do not: an event that differs from a decoded
+// one in its text alone, and in the padding that hides its length, needs no decoding.
 type shape struct {
 	head   []byte // up to the quote before the text
 	middle []byte // from the quote after it, to the quote before the padding
@@ -44,8 +43,8 @@ func (s *shape) text(data []byte) (text string, ok bool) {
 	return string(rest[:end]), true
 }
 
-// learn takes the shape of an event that has been decoded and brought this text
-// and nothing else.
+// learn sets the shape from an event that was decoded and has this text and nothing
+// else.
 func (s *shape) learn(data []byte, text string) {
 	s.head = s.head[:0]
 	begin, ok := value(data, `"content"`)

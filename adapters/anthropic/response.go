@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	maxBlocks = 4096     // of one answer
-	maxKept   = 32 << 20 // bytes of one answer that are kept: arguments, and all of it where it may pause
+	maxBlocks   = 4096     // of one answer
+	maxRetained = 32 << 20 // bytes of one answer: arguments, and all content where it is resumable
 )
 
 // Reasons to stop that matter here.
@@ -25,12 +25,12 @@ const (
 	pauseTurn        = "pause_turn"
 )
 
-// answer is one that is coming, in one message or, where the provider pauses, in
-// several.
-type answer struct {
+// response is the response to a call while it is received: one message or, where the
+// provider pauses, several.
+type response struct {
 	to      ports.Sink
-	refused error // the sink's
-	pending bool  // the sink was given something and not yet told to wait
+	sinkErr error // returned by the sink
+	pending bool  // a chunk was given to the sink since its last Wait
 
 	before      chat.Usage // of the messages before this one
 	usage       chat.Usage // of this one
@@ -38,14 +38,14 @@ type answer struct {
 	outputKnown bool
 	stop        string
 
-	keeps  bool     // what is needed to go on after a pause
-	blocks []*block // of all messages, in their order
-	from   int      // where this message's blocks begin
-	kept   int
-	called bool            // a tool of the client's, in this message
-	ids    map[string]bool // of calls, true for a search without its result
-	held   *block          // a whole call without arguments, unless it was cut off
-	broken *block          // a call without whole arguments, which must have been cut off
+	resumable   bool            // blocks are retained, to continue after a pause
+	blocks      []*block        // of all messages, in their order
+	firstBlock  int             // the index in blocks of this message's first one
+	retained    int             // bytes
+	toolCalled  bool            // a tool of the client's, in this message
+	ids         map[string]bool // of calls, true for a search without its result
+	emptyCall   *block          // a call without arguments, complete unless the response was cut off
+	invalidCall *block          // a call whose arguments are no JSON object, an error unless the response was cut off
 }
 
 // block is a content block.
@@ -59,39 +59,39 @@ type block struct {
 	signature strings.Builder
 	input     strings.Builder
 	citations []json.RawMessage
-	over      bool
+	stopped   bool
 }
 
-// begin begins the next message.
-func (t *answer) begin() {
+// startMessage resets the state of the message before.
+func (t *response) startMessage() {
 	t.before, t.usage = t.before.Plus(t.usage), chat.Usage{}
-	t.outputKnown, t.stop, t.called = false, "", false
-	t.from = len(t.blocks)
+	t.outputKnown, t.stop, t.toolCalled = false, "", false
+	t.firstBlock = len(t.blocks)
 }
 
-func (t *answer) reply() chat.Reply {
+func (t *response) reply() chat.Reply {
 	return chat.Reply{Usage: t.before.Plus(t.usage), InputKnown: t.inputKnown, OutputKnown: t.outputKnown, Stop: t.stop}
 }
 
-// chunk hands a chunk on.
-func (t *answer) chunk(c chat.Chunk) error {
+// chunk sends a chunk to the sink.
+func (t *response) chunk(c chat.Chunk) error {
 	t.pending = true
-	t.refused = t.to.Chunk(c)
-	return t.refused
+	t.sinkErr = t.to.Chunk(c)
+	return t.sinkErr
 }
 
-// wait tells the sink, once, that nothing more is there.
-func (t *answer) wait() error {
+// wait calls the sink's Wait once after the last chunk.
+func (t *response) wait() error {
 	if !t.pending {
 		return nil
 	}
 	t.pending = false
-	t.refused = t.to.Wait()
-	return t.refused
+	t.sinkErr = t.to.Wait()
+	return t.sinkErr
 }
 
-// event takes an event and reports whether it is the last.
-func (t *answer) event(data []byte) (over bool, err error) {
+// event processes an event and reports whether it is the last.
+func (t *response) event(data []byte) (over bool, err error) {
 	if len(data) == 0 {
 		return false, nil
 	}
@@ -104,15 +104,15 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	}
 	switch e.Type {
 	case "message_start":
-		t.started(e.Message.Usage)
+		t.messageStart(e.Message.Usage)
 	case "content_block_start":
-		return false, t.blockStarts(e)
+		return false, t.blockStart(e)
 	case "content_block_delta":
-		return false, t.blockGrows(e)
+		return false, t.blockDelta(e)
 	case "content_block_stop":
-		return false, t.blockStops(t.find(e.Index))
+		return false, t.blockStop(t.find(e.Index))
 	case "message_delta":
-		return false, t.stops(e)
+		return false, t.messageDelta(e)
 	case "message_stop":
 		if t.stop == "" {
 			return false, fail(chat.Truncated, "message_stop came without a reason to stop")
@@ -124,15 +124,15 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	return false, nil // a ping, or what is not known yet
 }
 
-func (t *answer) started(u counts) {
+func (t *response) messageStart(u counts) {
 	t.inputKnown = u.Input.Known
 	t.usage.CacheRead, t.usage.CacheMade = u.CacheRead.N, u.CacheMade.N
 	t.usage.Input = u.Input.N + t.usage.CacheRead + t.usage.CacheMade
 	t.usage.Output = u.Output.N
 }
 
-func (t *answer) find(index int64) *block {
-	for i := len(t.blocks) - 1; i >= t.from; i-- {
+func (t *response) find(index int64) *block {
+	for i := len(t.blocks) - 1; i >= t.firstBlock; i-- {
 		if t.blocks[i].index == index {
 			return t.blocks[i]
 		}
@@ -140,37 +140,37 @@ func (t *answer) find(index int64) *block {
 	return nil
 }
 
-func (t *answer) keep(n int) error {
-	if t.kept += n; t.kept > maxKept {
-		return fail(chat.Broken, "an answer needs more than %d bytes to be kept", maxKept)
+func (t *response) retain(n int) error {
+	if t.retained += n; t.retained > maxRetained {
+		return fail(chat.Broken, "an answer retains more than %d bytes", maxRetained)
 	}
 	return nil
 }
 
-// text hands text on.
-func (t *answer) text(index int64, s string) error {
+// text sends text to the sink.
+func (t *response) text(index int64, s string) error {
 	if s == "" {
 		return nil
 	}
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\ufffd")
 	}
-	if t.keeps {
+	if t.resumable {
 		b := t.find(index)
 		if b == nil {
 			return fail(chat.Broken, "text came for the block %d, which did not begin", index)
 		}
 		b.text.WriteString(s)
-		if err := t.keep(len(s)); err != nil {
+		if err := t.retain(len(s)); err != nil {
 			return err
 		}
 	}
 	return t.chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
 }
 
-func (t *answer) blockStarts(e event) error {
+func (t *response) blockStart(e event) error {
 	// A call that another block follows was not cut off.
-	if err := t.settle(false); err != nil {
+	if err := t.resolveCall(false); err != nil {
 		return err
 	}
 	if len(t.blocks) == maxBlocks {
@@ -183,9 +183,9 @@ func (t *answer) blockStarts(e event) error {
 	eventstream.Decode(e.ContentBlock, &c) // as a part of the event it can be decoded
 	b := &block{index: e.Index, kind: c.Type, id: c.ID, name: c.Name}
 	t.blocks = append(t.blocks, b)
-	if t.keeps {
+	if t.resumable {
 		b.raw = string(e.ContentBlock)
-		if err := t.keep(len(b.raw)); err != nil {
+		if err := t.retain(len(b.raw)); err != nil {
 			return err
 		}
 	}
@@ -198,15 +198,15 @@ func (t *answer) blockStarts(e event) error {
 		}
 		if whole := string(c.Input); eventstream.IsObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
 			b.input.WriteString(whole) // from those who do not stream arguments
-			return t.keep(len(whole))
+			return t.retain(len(whole))
 		}
 	case "web_search_tool_result":
-		return t.found(c)
+		return t.searchResult(c)
 	}
 	return nil
 }
 
-func (t *answer) blockGrows(e event) error {
+func (t *response) blockDelta(e event) error {
 	b := t.find(e.Index)
 	if b == nil {
 		return fail(chat.Broken, "a delta came for the block %d, which did not begin", e.Index)
@@ -215,75 +215,75 @@ func (t *answer) blockGrows(e event) error {
 	case "text_delta":
 		return t.text(e.Index, e.Delta.Text)
 	case "input_json_delta":
-		if b.over {
+		if b.stopped {
 			return fail(chat.Broken, "a delta came for the block %d, which is over", e.Index)
 		}
 		b.input.WriteString(e.Delta.PartialJSON)
-		return t.keep(len(e.Delta.PartialJSON))
+		return t.retain(len(e.Delta.PartialJSON))
 	}
-	if !t.keeps {
+	if !t.resumable {
 		return nil
 	}
 	switch e.Delta.Type {
 	case "thinking_delta":
 		b.thinking.WriteString(e.Delta.Thinking)
-		return t.keep(len(e.Delta.Thinking))
+		return t.retain(len(e.Delta.Thinking))
 	case "signature_delta":
 		b.signature.WriteString(e.Delta.Signature)
-		return t.keep(len(e.Delta.Signature))
+		return t.retain(len(e.Delta.Signature))
 	case "citations_delta":
 		b.citations = append(b.citations, e.Delta.Citation)
-		return t.keep(len(e.Delta.Citation))
+		return t.retain(len(e.Delta.Citation))
 	}
 	return nil
 }
 
-// blockStops hands a call on once it is whole.
-func (t *answer) blockStops(b *block) error {
-	if b == nil || b.over {
+// blockStop sends a call once it is complete.
+func (t *response) blockStop(b *block) error {
+	if b == nil || b.stopped {
 		return nil
 	}
-	b.over = true
+	b.stopped = true
 	if b.kind != "tool_use" && b.kind != "server_tool_use" {
 		return nil
 	}
 	// The call before this one was not cut off.
-	if err := t.settle(false); err != nil {
+	if err := t.resolveCall(false); err != nil {
 		return err
 	}
 	switch input := strings.ToValidUTF8(b.input.String(), "\ufffd"); {
 	case eventstream.IsObject(input):
 		return t.call(b, input)
 	case strings.TrimSpace(input) == "":
-		t.held = b
+		t.emptyCall = b
 	default:
-		t.broken = b
+		t.invalidCall = b
 	}
 	return nil
 }
 
-// settle decides about the call that may have been cut off.
-func (t *answer) settle(cut bool) error {
-	held, broken := t.held, t.broken
-	t.held, t.broken = nil, nil
+// resolveCall sends the pending call, or drops it if the response was cut off.
+func (t *response) resolveCall(cut bool) error {
+	empty, invalid := t.emptyCall, t.invalidCall
+	t.emptyCall, t.invalidCall = nil, nil
 	switch {
 	case cut:
 		return nil
-	case broken != nil:
+	case invalid != nil:
 		return fail(chat.Broken, "the arguments of a call are no JSON object")
-	case held != nil:
-		return t.call(held, "{}")
+	case empty != nil:
+		return t.call(empty, "{}")
 	}
 	return nil
 }
 
-func (t *answer) call(b *block, args string) error {
+func (t *response) call(b *block, args string) error {
 	if _, taken := t.ids[b.id]; taken {
 		return fail(chat.Broken, "two calls have one id")
 	}
 	t.ids[b.id] = false
 	if b.kind == "tool_use" {
-		t.called = true
+		t.toolCalled = true
 		return t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args})
 	}
 	if b.name != chat.WebSearch {
@@ -300,8 +300,8 @@ type source struct {
 	PageAge string `json:"pageAge,omitempty"`
 }
 
-// found hands the outcome of a search on, which is whole when it begins.
-func (t *answer) found(c content) error {
+// searchResult sends the result of a search, which is complete in the start of its block.
+func (t *response) searchResult(c content) error {
 	if !t.ids[c.ToolUseID] {
 		return nil
 	}
@@ -312,7 +312,7 @@ func (t *answer) found(c content) error {
 	eventstream.Decode(c.Content, &failed) // one of them: sources are an array, a failure is an object
 	var result any = map[string]string{"error": failed.Code}
 	if failed.Code == "" {
-		var found []foundPage
+		var found []searchHit
 		eventstream.Decode(c.Content, &found)
 		sources := []source{}
 		for _, p := range found {
@@ -327,9 +327,9 @@ func (t *answer) found(c content) error {
 	return t.chunk(chat.Chunk{Type: chat.ResultChunk, CallID: c.ToolUseID, Result: string(text)})
 }
 
-// stops takes the reason to stop and the usage, which is of the whole message so
-// far: what is there overwrites.
-func (t *answer) stops(e event) error {
+// messageDelta sets the stop reason and the usage, which counts the whole message so far
+// and overwrites what it names.
+func (t *response) messageDelta(e event) error {
 	u := e.Usage
 	uncached := t.usage.Input - t.usage.CacheRead - t.usage.CacheMade
 	overwrite(&t.usage.CacheRead, u.CacheRead)
@@ -344,20 +344,20 @@ func (t *answer) stops(e event) error {
 	}
 	t.stop = e.Delta.StopReason
 	t.outputKnown = u.Output.Known
-	for _, b := range t.blocks[t.from:] {
-		if err := t.blockStops(b); err != nil {
+	for _, b := range t.blocks[t.firstBlock:] {
+		if err := t.blockStop(b); err != nil {
 			return err
 		}
 	}
 	switch t.stop {
 	case maxTokensReached, windowExceeded, refusal, pauseTurn:
-		return t.settle(true)
+		return t.resolveCall(true)
 	}
-	return t.settle(false)
+	return t.resolveCall(false)
 }
 
-// content returns what was said so far as the provider wants it back.
-func (t *answer) content() ([]any, error) {
+// content returns the blocks so far in the form of a request.
+func (t *response) content() ([]any, error) {
 	var all []any
 	for _, b := range t.blocks {
 		if b.kind == "text" && strings.TrimSpace(b.text.String()) == "" {
@@ -398,7 +398,7 @@ func (t *answer) content() ([]any, error) {
 		all = append(all, json.RawMessage(raw))
 	}
 	if len(all) == 0 {
-		return nil, errors.New("nothing was said before it")
+		return nil, errors.New("it has no content")
 	}
 	return all, nil
 }

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	maxCalls  = 512      // of one answer
-	maxKept   = 16 << 20 // bytes of arguments of one answer
-	maxCallID = 256      // as histories have it
+	maxCalls     = 512      // of one answer
+	maxArguments = 16 << 20 // bytes of arguments of one answer
+	maxCallID    = 256      // as histories have it
 )
 
 var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
 
-// answer is one that is coming.
-type answer struct {
+// response is the response to a call while it is received.
+type response struct {
 	to      ports.Sink
-	refused error // the sink's
-	pending bool  // the sink was given something and not yet told to wait
+	sinkErr error // returned by the sink
+	pending bool  // a chunk was given to the sink since its last Wait
 
-	reply chat.Reply
-	shape shape
-	calls []*call
-	at    map[int64]*call // the last one of each index
-	kept  int
-	ids   map[string]bool // of calls, those of the history included
+	reply         chat.Reply
+	shape         shape
+	calls         []*call
+	byIndex       map[int64]*call // the last one of each index
+	argumentBytes int
+	ids           map[string]bool // of calls, those of the history included
 }
 
 // call is a call of a tool, as much of it as has come.
@@ -41,8 +41,8 @@ type call struct {
 	args     strings.Builder
 }
 
-func newAnswer(c chat.Call, to ports.Sink) *answer {
-	t := &answer{to: to, at: map[int64]*call{}, ids: map[string]bool{}}
+func newResponse(c chat.Call, to ports.Sink) *response {
+	t := &response{to: to, byIndex: map[int64]*call{}, ids: map[string]bool{}}
 	for _, turn := range c.Turns {
 		for _, b := range turn.Blocks {
 			if b.Kind == chat.ToolUse {
@@ -53,24 +53,24 @@ func newAnswer(c chat.Call, to ports.Sink) *answer {
 	return t
 }
 
-// chunk hands a chunk on.
-func (t *answer) chunk(c chat.Chunk) error {
+// chunk sends a chunk to the sink.
+func (t *response) chunk(c chat.Chunk) error {
 	t.pending = true
-	t.refused = t.to.Chunk(c)
-	return t.refused
+	t.sinkErr = t.to.Chunk(c)
+	return t.sinkErr
 }
 
-// wait tells the sink, once, that nothing more is there.
-func (t *answer) wait() error {
+// wait calls the sink's Wait once after the last chunk.
+func (t *response) wait() error {
 	if !t.pending {
 		return nil
 	}
 	t.pending = false
-	t.refused = t.to.Wait()
-	return t.refused
+	t.sinkErr = t.to.Wait()
+	return t.sinkErr
 }
 
-func (t *answer) text(s string) error {
+func (t *response) text(s string) error {
 	if s == "" {
 		return nil
 	}
@@ -80,8 +80,8 @@ func (t *answer) text(s string) error {
 	return t.chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
 }
 
-// event takes an event and reports whether it is the last.
-func (t *answer) event(data []byte) (over bool, err error) {
+// event processes an event and reports whether it is the last.
+func (t *response) event(data []byte) (over bool, err error) {
 	if len(data) == 0 {
 		return false, nil
 	}
@@ -101,16 +101,16 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	if e.Error != nil {
 		return false, fail(failureKind(http.StatusOK, *e.Error), "the stream ended in the error %s", e.Error)
 	}
-	t.uses(e.Usage)
+	t.setUsage(e.Usage)
 	for _, c := range e.Choices {
 		if c.Index != 0 {
 			continue
 		}
-		if err := t.grows(c.Delta); err != nil {
+		if err := t.addDelta(c.Delta); err != nil {
 			return false, err
 		}
 		if c.FinishReason != "" {
-			return false, t.stops(e, c.FinishReason)
+			return false, t.finish(e, c.FinishReason)
 		}
 		if len(e.Choices) == 1 && c.Delta.Content != "" && len(c.Delta.ToolCalls) == 0 && c.Delta.Refusal == "" && e.Usage == nil {
 			t.shape.learn(data, c.Delta.Content)
@@ -119,9 +119,9 @@ func (t *answer) event(data []byte) (over bool, err error) {
 	return false, nil
 }
 
-// uses takes the usage, which is of all of the answer so far. Most servers send
-// it once, after the reason to stop.
-func (t *answer) uses(u *counts) {
+// setUsage sets the usage, which counts the whole answer so far. Most servers send it
+// once, after the stop reason.
+func (t *response) setUsage(u *counts) {
 	if u == nil || !u.Input.Known || !u.Output.Known {
 		return
 	}
@@ -130,8 +130,8 @@ func (t *answer) uses(u *counts) {
 	t.reply.OutputKnown = t.reply.Stop != ""
 }
 
-// grows takes what a delta adds.
-func (t *answer) grows(d delta) error {
+// addDelta adds a delta to the response.
+func (t *response) addDelta(d delta) error {
 	if err := t.text(d.Content); err != nil {
 		return err
 	}
@@ -139,33 +139,33 @@ func (t *answer) grows(d delta) error {
 		return err
 	}
 	for _, f := range d.ToolCalls {
-		c := t.at[f.Index]
+		c := t.byIndex[f.Index]
 		// Some servers give every call the same index.
 		if c == nil || f.ID != "" && c.id != "" && f.ID != c.id {
 			if len(t.calls) == maxCalls {
 				return fail(chat.Broken, "an answer has more than %d calls", maxCalls)
 			}
 			c = &call{}
-			t.calls, t.at[f.Index] = append(t.calls, c), c
+			t.calls, t.byIndex[f.Index] = append(t.calls, c), c
 		}
 		c.id, c.name = cmp.Or(c.id, f.ID), cmp.Or(c.name, f.Function.Name)
 		c.args.WriteString(f.Function.Arguments)
-		if t.kept += len(f.Function.Arguments); t.kept > maxKept {
-			return fail(chat.Broken, "an answer has more than %d bytes of arguments", maxKept)
+		if t.argumentBytes += len(f.Function.Arguments); t.argumentBytes > maxArguments {
+			return fail(chat.Broken, "an answer has more than %d bytes of arguments", maxArguments)
 		}
 	}
 	return nil
 }
 
-// stops takes the reason to stop, and hands the calls on, which are whole now.
-func (t *answer) stops(e event, reason string) error {
+// finish sets the stop reason and sends the calls, which are complete now.
+func (t *response) finish(e event, reason string) error {
 	if reason == "error" {
 		return fail(chat.Broken, "the server stopped for an error")
 	}
 	t.reply.Stop = reason
 	t.reply.OutputKnown = t.reply.InputKnown && e.Usage != nil
 	calls := t.calls
-	t.calls, t.at = nil, map[int64]*call{}
+	t.calls, t.byIndex = nil, map[int64]*call{}
 	for i, c := range calls {
 		args := strings.ToValidUTF8(c.args.String(), "\ufffd")
 		if i == len(calls)-1 && (reason == "length" || reason == "content_filter") && !eventstream.IsObject(args) {
@@ -189,7 +189,7 @@ func (t *answer) stops(e event, reason string) error {
 
 // callID returns the id of a call: the server's, unless it has none or one that
 // another call of the conversation has already, as with some local ones.
-func (t *answer) callID(id string) string {
+func (t *response) callID(id string) string {
 	for n := len(t.ids) + 1; id == "" || len(id) > maxCallID || !utf8.ValidString(id) || t.ids[id]; n++ {
 		id = "call_" + strconv.Itoa(n)
 	}
