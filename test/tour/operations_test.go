@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -27,16 +28,19 @@ import (
 	"collab/test/nats"
 )
 
-// section returns what stands under a heading of a document.
+// section returns the text under a heading of a document, such as "### request", up to
+// the next heading of its level or a higher one.
 func section(t *testing.T, file, heading string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(read(t, file), "\n"+heading+"\n")
 	if !found {
 		t.Fatalf("%s has no %q", file, heading)
 	}
-	level, _, _ := strings.Cut(heading, " ")
-	text, _, _ := strings.Cut(rest, "\n"+level+" ")
-	return text
+	level := strings.Index(heading, " ")
+	if end := regexp.MustCompile(fmt.Sprintf(`(?m)^#{2,%d} `, level)).FindStringIndex(rest); end != nil {
+		rest = rest[:end[0]]
+	}
+	return rest
 }
 
 var quoted = regexp.MustCompile("`([^`]+)`")
@@ -240,15 +244,9 @@ func TestThePageOnOperationsSaysWhatAServerShows(t *testing.T) {
 				}
 			}
 		}
-		text := section(t, page, "## The log")
-		for message, begins := range map[string]string{"request": "A line about a request (", "generation": "A line about a call of a model ("} {
-			_, table, found := strings.Cut(text, begins)
-			if !found {
-				t.Fatalf("the page says nothing of the line %q", message)
-			}
-			table, _, _ = strings.Cut(table[strings.Index(table, "|---"):], "\n\n")
+		for _, message := range []string{"request", "generation"} {
 			documented := map[string]bool{}
-			for _, cells := range rows(table) {
+			for _, cells := range rows(section(t, page, "### "+message)) {
 				for _, name := range names(cells[0]) {
 					documented[name] = true
 				}
@@ -365,14 +363,9 @@ func errOr(err, other error) error {
 
 func TestThePageOnOperationsHasEveryLineOfTheLog(t *testing.T) {
 	source := lines(t)
-	text := section(t, "docs/operations.md", "## The log")
-	_, table, found := strings.Cut(text, "| level | msg |")
-	if !found {
-		t.Fatal("the page has no table of lines")
-	}
 	// Put together, or described in tables of their own.
 	documented := map[string]bool{"generation": true, "releases could not be read": true, "checks for updates could not be counted": true}
-	for _, cells := range rows("| level | msg |" + table) {
+	for _, cells := range rows(section(t, "docs/operations.md", "### Other lines")) {
 		message, fields := names(cells[1])[0], names(cells[2])
 		written, ok := source[message]
 		if !ok && !documented[message] {
