@@ -1,14 +1,12 @@
-// Package catalog reads the catalog of tool servers from JSON: the one that is
-// built in, or one of the deployment's own.
+// Package catalog reads the catalog of tool servers from JSON: the built-in one, or a
+// file of the deployment.
 package catalog
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -18,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"collab/adapters/loopback"
+	"collab/adapters/strictjson"
 	"collab/domain/check"
 	"collab/domain/connector"
 )
@@ -59,7 +58,7 @@ var (
 //go:embed catalog.json
 var builtIn []byte
 
-// BuiltIn returns the tool servers that we know.
+// BuiltIn returns the built-in catalog.
 func BuiltIn() (connector.Catalog, error) { return Parse(builtIn) }
 
 // Parse returns a catalog: a JSON object with providers, which are records with
@@ -100,23 +99,20 @@ type file struct {
 
 func read(data []byte) (file, error) {
 	f := file{clients: map[string]connector.Client{}}
-	if len(data) > maxBytes {
-		return f, fmt.Errorf("must be at most %d bytes", maxBytes)
+	d, err := strictjson.NewDecoder(data, maxBytes)
+	if err != nil {
+		return f, err
 	}
-	if !utf8.Valid(data) {
-		return f, errors.New("must be valid UTF-8")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	seen, err := object(d, "a catalog", map[string]any{
+	seen, err := strictjson.Object(d, "a catalog", map[string]any{
 		"builtIn":   &f.builtIn,
-		"providers": func() error { return list(d, "providers", maxProviders, f.provider) },
-		"clients":   func() error { return list(d, "clients", maxClients, f.client) },
+		"providers": func() error { return strictjson.Array(d, "providers", "providers", maxProviders, f.provider) },
+		"clients":   func() error { return strictjson.Array(d, "clients", "clients", maxClients, f.client) },
 	})
 	if err != nil {
 		return f, err
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return f, errors.New("must be nothing after the object")
+	if err := strictjson.End(d, "object"); err != nil {
+		return f, err
 	}
 	if !seen["providers"] && !f.builtIn {
 		return f, errors.New("providers: must be given unless builtIn is true")
@@ -135,7 +131,7 @@ func (f *file) provider(d *json.Decoder, i int) error {
 		err = errors.New("serverId: must not be another provider's")
 	}
 	if err != nil {
-		return fmt.Errorf("provider %d %q: %w", i+1, shortened(e.ID), err)
+		return fmt.Errorf("provider %d %q: %w", i+1, strictjson.Shorten(e.ID), err)
 	}
 	f.providers = append(f.providers, e.Provider)
 	return nil
@@ -146,7 +142,7 @@ func (f *file) provider(d *json.Decoder, i int) error {
 func (f *file) client(d *json.Decoder, i int) error {
 	var issuer string
 	var c connector.Client
-	seen, err := object(d, "a client", map[string]any{
+	seen, err := strictjson.Object(d, "a client", map[string]any{
 		"issuer": &issuer, "clientId": &c.ID, "clientSecret": &c.Secret, "authMethod": &c.Method,
 	})
 	if err == nil {
@@ -209,10 +205,10 @@ type entry struct {
 
 // read reads the entry, or as much of it as there is before an error.
 func (e *entry) read(d *json.Decoder) (err error) {
-	e.seen, err = object(d, "a provider", map[string]any{
+	e.seen, err = strictjson.Object(d, "a provider", map[string]any{
 		"serverId": &e.ID, "displayName": &e.Name, "description": &e.Description, "iconUrl": &e.IconURL, "category": &e.Category,
 		"authMode": &e.Auth, "mcpTransport": &e.Transport, "mcpUrl": &e.URL, "command": &e.Command, "scopes": &e.Scopes, "enabled": &e.Enabled,
-		"credentials": func() error { return list(d, "credentials", maxFields, e.field) },
+		"credentials": func() error { return strictjson.Array(d, "credentials", "credentials", maxFields, e.field) },
 		"headers":     func() error { return texts(d, "headers", &e.headers) },
 		"env":         func() error { return texts(d, "env", &e.env) },
 	})
@@ -222,7 +218,7 @@ func (e *entry) read(d *json.Decoder) (err error) {
 // field reads the next entry of the credentials, the number i from 0.
 func (e *entry) field(d *json.Decoder, i int) error {
 	var f connector.Field
-	if _, err := object(d, "credentials", map[string]any{"name": &f.Name, "label": &f.Label, "optional": &f.Optional}); err != nil {
+	if _, err := strictjson.Object(d, "credentials", map[string]any{"name": &f.Name, "label": &f.Label, "optional": &f.Optional}); err != nil {
 		return fmt.Errorf("credentials[%d]: %w", i, err)
 	}
 	e.Fields = append(e.Fields, f)
@@ -288,7 +284,7 @@ func (e *entry) local() error {
 	for name, value := range e.env {
 		switch {
 		case !variable.MatchString(name):
-			return fmt.Errorf("env: %q: must be 1 to 100 capital letters, digits and _, and begin with no digit", shortened(name))
+			return fmt.Errorf("env: %q: must be 1 to 100 capital letters, digits and _, and begin with no digit", strictjson.Shorten(name))
 		case value == "" || len(value) > maxWord || strings.ContainsFunc(value, unicode.IsControl):
 			return fmt.Errorf("env: %s: must be 1 to %d bytes without control characters", name, maxWord)
 		}
@@ -315,7 +311,7 @@ func (e *entry) cloud() error {
 		lower := strings.ToLower(name)
 		switch {
 		case !headerName.MatchString(name):
-			return fmt.Errorf("headers: %q: must be 1 to 100 characters of a header's name", shortened(name))
+			return fmt.Errorf("headers: %q: must be 1 to 100 characters of a header's name", strictjson.Shorten(name))
 		case slices.Contains(reserved, lower) || slices.ContainsFunc(reservedKinds, func(kind string) bool { return strings.HasPrefix(lower, kind) }):
 			return fmt.Errorf("headers: %s: must not be a header that HTTP or the Model Context Protocol sets", name)
 		case lower == "authorization" && e.Auth.ByOAuth():
@@ -420,76 +416,6 @@ func visible(s string, limit int) bool {
 	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// object reads an object, whose fields go to pointers or are read by functions,
-// and returns which of them there were. It goes field by field, because json
-// itself takes names in any case, and the same one twice. Its errors quote no
-// value.
-func object(d *json.Decoder, what string, fields map[string]any) (map[string]bool, error) {
-	seen := map[string]bool{}
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return seen, errors.New("must be a JSON object")
-	}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return seen, errors.New("must be a whole JSON object")
-		}
-		name, _ := t.(string)
-		into, known := fields[name]
-		switch {
-		case !known:
-			return seen, fmt.Errorf("%q: is no field of %s", shortened(name), what)
-		case seen[name]:
-			return seen, fmt.Errorf("%s: must not be given twice", name)
-		}
-		seen[name] = true
-		if read, ok := into.(func() error); ok {
-			if err := read(); err != nil {
-				return seen, err
-			}
-			continue
-		}
-		var value json.RawMessage
-		if d.Decode(&value) != nil {
-			return seen, fmt.Errorf("%s: must be valid JSON", name)
-		}
-		if string(value) == "null" || json.Unmarshal(value, into) != nil {
-			form := "a text"
-			switch into.(type) {
-			case *bool:
-				form = "true or false"
-			case *[]string:
-				form = "an array of texts"
-			}
-			return seen, fmt.Errorf("%s: must be %s", name, form)
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return seen, errors.New("must be a whole JSON object")
-	}
-	return seen, nil
-}
-
-// list reads an array of at most limit elements, each by a function that gets its
-// number from 0.
-func list(d *json.Decoder, name string, limit int, each func(*json.Decoder, int) error) error {
-	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return fmt.Errorf("%s: must be an array", name)
-	}
-	for i := 0; d.More(); i++ {
-		if i == limit {
-			return fmt.Errorf("%s: must be at most %d", name, limit)
-		}
-		if err := each(d, i); err != nil {
-			return err
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return fmt.Errorf("%s: must be a whole array", name)
-	}
-	return nil
-}
-
 // texts reads an object of any names whose values are texts.
 func texts(d *json.Decoder, field string, into *map[string]string) error {
 	wrong := fmt.Errorf("%s: must be an object of texts", field)
@@ -513,7 +439,7 @@ func texts(d *json.Decoder, field string, into *map[string]string) error {
 		case !ok:
 			return wrong
 		case taken:
-			return fmt.Errorf("%s: %q: must not be given twice", field, shortened(name))
+			return fmt.Errorf("%s: %q: must not be given twice", field, strictjson.Shorten(name))
 		case len(all) == maxCarriers:
 			return fmt.Errorf("%s: must be at most %d", field, maxCarriers)
 		}
@@ -524,12 +450,4 @@ func texts(d *json.Decoder, field string, into *map[string]string) error {
 	}
 	*into = all
 	return nil
-}
-
-// shortened bounds what an error repeats.
-func shortened(s string) string {
-	if r := []rune(s); len(r) > 40 {
-		return string(r[:40]) + "…"
-	}
-	return s
 }

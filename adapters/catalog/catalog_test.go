@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/adapters/strictjson"
 	"collab/domain/connector"
 
 	"github.com/google/go-cmp/cmp"
@@ -251,7 +252,7 @@ func TestParseRefusesProviders(t *testing.T) {
 		}
 	}
 	for _, c := range all {
-		t.Run(c.field+" "+shortened(c.value), func(t *testing.T) {
+		t.Run(c.field+" "+strictjson.Shorten(c.value), func(t *testing.T) {
 			_, err := Parse(providers(with(t, c.record, c.field, c.value)))
 			// What misses from one field is said of the one that misses it.
 			named := []string{c.field}
@@ -339,7 +340,7 @@ func TestParseTakesWhatIsWithinBounds(t *testing.T) {
 		{oauth, "authMode", `"SERVER_MEDIATED"`}, {oauth, "authMode", `"REMOTE_OAUTH"`}, {oauth, "scopes", ""}, {oauth, "scopes", "[]"}, {oauth, "headers", ""},
 		{strings.Replace(oauth, `"scopes":["read","swans:write"],`, "", 1), "authMode", `"NONE"`},
 	} {
-		t.Run(c.field+" "+shortened(c.value), func(t *testing.T) {
+		t.Run(c.field+" "+strictjson.Shorten(c.value), func(t *testing.T) {
 			if _, err := Parse(providers(with(t, c.record, c.field, c.value))); err != nil {
 				t.Error(err)
 			}
@@ -359,7 +360,7 @@ func TestParseRefusesClients(t *testing.T) {
 		"secret":       {`"s3cr3t"`},
 	} {
 		for _, value := range values {
-			t.Run(field+" "+shortened(value), func(t *testing.T) {
+			t.Run(field+" "+strictjson.Shorten(value), func(t *testing.T) {
 				_, err := Parse(clients(with(t, client, field, value)))
 				if err == nil || !strings.Contains(err.Error(), "client 1: ") || !strings.Contains(err.Error(), field) {
 					t.Fatalf("%v does not name the client and the field", err)

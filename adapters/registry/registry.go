@@ -1,20 +1,19 @@
-// Package registry reads the models that there are from JSON: the list that is
-// built in, or one of the deployment's own.
+// Package registry reads the model registry from JSON: the built-in one, or a file of
+// the deployment.
 package registry
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"collab/adapters/strictjson"
 	"collab/domain/chat"
 )
 
@@ -27,8 +26,8 @@ const (
 	maxCapabilities = 32
 )
 
-// providers are those that we have an adapter for: another one would be a
-// misspelling, and its models would be missing without a word.
+// providers are those with an adapter. Models of any other would never be offered, so
+// they are refused.
 var providers = []string{"anthropic", "openai", "local"}
 
 var (
@@ -40,29 +39,20 @@ var (
 //go:embed models.json
 var builtIn []byte
 
-// BuiltIn returns the models that we know.
+// BuiltIn returns the built-in models.
 func BuiltIn() ([]chat.Model, error) { return Parse(builtIn) }
 
 // Parse returns the models of a registry: a JSON array of records with the
 // fields of GET /models and, of the model's own, searchTool and thinking. It
-// takes no field that it does not know, as a misspelt one would count for
-// nothing. The error names the model and the field.
+// refuses unknown fields, which may be misspelt. The error names the model and the
+// field.
 func Parse(data []byte) ([]chat.Model, error) {
-	if len(data) > maxBytes {
-		return nil, fmt.Errorf("must be at most %d bytes", maxBytes)
-	}
-	if !utf8.Valid(data) {
-		return nil, errors.New("must be valid UTF-8")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return nil, errors.New("must be a JSON array of models")
+	d, err := strictjson.NewDecoder(data, maxBytes)
+	if err != nil {
+		return nil, err
 	}
 	var all []chat.Model
-	for d.More() {
-		if len(all) == maxModels {
-			return nil, fmt.Errorf("must be at most %d models", maxModels)
-		}
+	err = strictjson.Array(d, "", "models", maxModels, func(d *json.Decoder, i int) error {
 		m, err := decode(d)
 		if err == nil {
 			err = check(m)
@@ -71,66 +61,31 @@ func Parse(data []byte) ([]chat.Model, error) {
 			err = errors.New("id: must not be another model's")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("model %d %q: %w", len(all)+1, shortened(m.ID), err)
+			return fmt.Errorf("model %d %q: %w", i+1, strictjson.Shorten(m.ID), err)
 		}
 		all = append(all, m)
+		return nil
+	})
+	if err == nil {
+		err = strictjson.End(d, "array")
 	}
-	if _, err := d.Token(); err != nil {
-		return nil, errors.New("must be a whole JSON array")
+	if err == nil && len(all) == 0 {
+		err = errors.New("must have a model at least")
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("must be nothing after the array")
-	}
-	if len(all) == 0 {
-		return nil, errors.New("must have a model at least")
+	if err != nil {
+		return nil, err
 	}
 	return all, nil
 }
 
-// decode reads one record, with as much of the model as was read before an
-// error. It goes field by field, because json itself takes names in any case,
-// and the same one twice.
+// decode reads one record, with as much of the model as was read before an error.
 func decode(d *json.Decoder) (m chat.Model, err error) {
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return m, errors.New("must be a JSON object")
-	}
-	fields := map[string]any{
+	_, err = strictjson.Object(d, "a model", map[string]any{
 		"id": &m.ID, "displayName": &m.DisplayName, "provider": &m.Provider, "tier": &m.Tier,
 		"contextWindow": &m.ContextWindow, "maxOutputTokens": &m.MaxOutputTokens, "capabilities": &m.Capabilities,
 		"searchTool": &m.SearchTool, "thinking": &m.Thinking,
-	}
-	forms := map[string]string{"contextWindow": "a whole number", "maxOutputTokens": "a whole number", "capabilities": "an array of texts"}
-	seen := map[string]bool{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return m, errors.New("must be a whole JSON object")
-		}
-		name, _ := t.(string)
-		into, known := fields[name]
-		switch {
-		case !known:
-			return m, fmt.Errorf("%q: is no field of a model", shortened(name))
-		case seen[name]:
-			return m, fmt.Errorf("%s: must not be given twice", name)
-		}
-		seen[name] = true
-		var value json.RawMessage
-		if d.Decode(&value) != nil {
-			return m, fmt.Errorf("%s: must be valid JSON", name)
-		}
-		if string(value) == "null" || json.Unmarshal(value, into) != nil {
-			form := forms[name]
-			if form == "" {
-				form = "a text"
-			}
-			return m, fmt.Errorf("%s: must be %s", name, form)
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return m, errors.New("must be a whole JSON object")
-	}
-	return m, nil
+	})
+	return m, err
 }
 
 func check(m chat.Model) error {
@@ -168,12 +123,4 @@ func check(m chat.Model) error {
 		return errors.New("thinking: must be off or adaptive, or left out")
 	}
 	return nil
-}
-
-// shortened bounds what an error repeats.
-func shortened(s string) string {
-	if r := []rune(s); len(r) > 40 {
-		return string(r[:40]) + "…"
-	}
-	return s
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"collab/adapters/strictjson"
 	"collab/domain/chat"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,7 +103,7 @@ func TestParseRefuses(t *testing.T) {
 		{"thinking", `"on"`}, {"thinking", "false"},
 		{"Id", `"a"`}, {"price", "1"}, {"", "1"},
 	} {
-		t.Run(c.field+" "+shortened(c.value), func(t *testing.T) {
+		t.Run(c.field+" "+strictjson.Shorten(c.value), func(t *testing.T) {
 			_, err := Parse([]byte("[" + with(t, c.field, c.value) + "]"))
 			if err == nil || !strings.Contains(err.Error(), "model 1") || !strings.Contains(err.Error(), c.field) {
 				t.Errorf("%v does not name the model and the field", err)

@@ -91,6 +91,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors"},
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},
 	{"adapters/outbound", "every call to the outside has a client with limits, and foreign addresses are guarded in one place"},
+	{"adapters/strictjson", "registry and catalog are files that people write, and refuse the same mistakes"},
 }
 
 func isLeaf(dir string) bool {
