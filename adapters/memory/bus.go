@@ -10,23 +10,22 @@ import (
 
 var _ ports.Bus = (*Bus)(nil)
 
-// Bus is ports.Bus within one process. Of an organisation's hints that a
-// subscriber has not been told of yet only the greatest is kept, so that one who
-// is slow holds up nobody and takes no more memory than there are organisations.
-// The zero value is ready to use.
+// Bus implements ports.Bus within one process. Of the pending hints of an organisation each
+// subscriber keeps the greatest, so that a slow one delays no other and its memory is
+// bounded by the number of organisations. The zero value is ready to use.
 type Bus struct {
 	mu          sync.Mutex
 	subscribers map[*subscriber]bool // guarded by mu
 }
 
-// subscriber is one whose function a goroutine of its own calls.
+// subscriber has the pending hints of one subscription.
 type subscriber struct {
 	waiting map[id.Org]int64 // guarded by the bus's mu
 	wake    chan struct{}    // has room for one
 	ended   chan struct{}    // closed by cancel
 }
 
-// Publish notes the hint for each of the subscribers.
+// Publish adds the hint to the pending ones of each subscriber.
 func (b *Bus) Publish(h object.Hint) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,8 +38,7 @@ func (b *Bus) Publish(h object.Hint) {
 	}
 }
 
-// Subscribe never fails. Cancel waits for a call of fn that is under way, and so
-// is not for fn to call.
+// Subscribe never fails. Cancel waits for a running call of fn, so fn must not call it.
 func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 	s := &subscriber{waiting: map[id.Org]int64{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	b.mu.Lock()
@@ -63,7 +61,7 @@ func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 	}, nil
 }
 
-// call calls fn with what is waiting until the subscriber has ended.
+// call calls fn with pending hints until the subscription is cancelled.
 func (b *Bus) call(s *subscriber, fn func(object.Hint)) {
 	for {
 		select {
@@ -82,7 +80,7 @@ func (b *Bus) call(s *subscriber, fn func(object.Hint)) {
 	}
 }
 
-// take returns what is waiting, which no longer is.
+// take removes and returns the pending hints.
 func (b *Bus) take(s *subscriber) map[id.Org]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

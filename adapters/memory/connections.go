@@ -65,38 +65,27 @@ func (c connectors) List(_ context.Context, o id.Org, after connector.Position, 
 
 func (c connectors) Add(_ context.Context, o id.Org, i connector.Instance) error {
 	return c.run(func(x *tx) error {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return err
 		}
-		return home.connectors.add(x, i.ID, i)
+		return tenant.connectors.add(x, i.ID, i)
 	})
 }
 
 func (c connectors) Update(_ context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
 	return result(c.run, func(x *tx) (connector.Instance, error) {
-		home := x.tenant(o)
-		there, err := home.connectors.get(i)
-		if err != nil {
-			return there, err
-		}
-		next, err := fn(there)
-		if err != nil {
-			return next, err
-		}
-		home.connectors.put(x, i, next)
-		return cloneInstance(next), nil
+		return x.tenant(o).connectors.update(x, i, fn)
 	})
 }
 
 func (c connectors) Remove(_ context.Context, o id.Org, i id.Connector) error {
 	return c.run(func(x *tx) error {
-		home := x.tenant(o)
-		if !home.connectors.has(i) {
-			return home.connectors.missing()
+		tenant := x.tenant(o)
+		if err := tenant.connectors.delete(x, i); err != nil {
+			return err
 		}
-		home.connectors.remove(x, i)
-		home.credentials.remove(x, i)
+		tenant.credentials.remove(x, i)
 		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o && f.Instance == i })
 		return nil
 	})
@@ -136,11 +125,11 @@ func (c credentials) Get(_ context.Context, o id.Org, i id.Connector) (connector
 
 func (c credentials) Put(_ context.Context, o id.Org, s connector.Sealed) error {
 	return c.run(func(x *tx) error {
-		home := x.tenant(o)
-		if !home.connectors.has(s.Instance) {
-			return home.connectors.missing()
+		tenant := x.tenant(o)
+		if !tenant.connectors.has(s.Instance) {
+			return tenant.connectors.missing()
 		}
-		home.credentials.put(x, s.Instance, s)
+		tenant.credentials.put(x, s.Instance, s)
 		return nil
 	})
 }
@@ -149,9 +138,9 @@ type flows struct{ run runner }
 
 func (s flows) Add(_ context.Context, f connector.Flow) error {
 	return s.run(func(x *tx) error {
-		home := x.tenant(f.Org)
-		if !home.connectors.has(f.Instance) {
-			return home.connectors.missing()
+		tenant := x.tenant(f.Org)
+		if !tenant.connectors.has(f.Instance) {
+			return tenant.connectors.missing()
 		}
 		return x.flows.add(x, f.State, f)
 	})
@@ -162,18 +151,7 @@ func (s flows) Get(_ context.Context, state string) (connector.Flow, error) {
 }
 
 func (s flows) Update(_ context.Context, state string, fn func(connector.Flow) (connector.Flow, error)) (connector.Flow, error) {
-	return result(s.run, func(x *tx) (connector.Flow, error) {
-		there, err := x.flows.get(state)
-		if err != nil {
-			return there, err
-		}
-		next, err := fn(there)
-		if err != nil {
-			return next, err
-		}
-		x.flows.put(x, state, next)
-		return cloneFlow(next), nil
-	})
+	return result(s.run, func(x *tx) (connector.Flow, error) { return x.flows.update(x, state, fn) })
 }
 
 func (s flows) Sweep(_ context.Context, before time.Time) error {
@@ -218,12 +196,11 @@ func (c clients) Use(_ context.Context, v connector.Registered) error {
 }
 
 func (c clients) Remove(_ context.Context, issuer, redirect, id string) error {
-	return c.run(func(x *tx) error {
+	return c.run.do(func(x *tx) {
 		key := client{issuer, redirect}
 		if x.clients.has(key) && x.clients.rows[key].ID == id {
 			x.clients.remove(x, key)
 		}
-		return nil
 	})
 }
 
@@ -244,7 +221,7 @@ type revocations struct{ run runner }
 
 func (s revocations) Add(_ context.Context, r connector.Revocation) error {
 	return s.run(func(x *tx) error {
-		if _, err := x.home(r.Org); err != nil {
+		if _, err := x.lookupTenant(r.Org); err != nil {
 			return err
 		}
 		return x.revocations.add(x, instance{r.Org, r.ID}, r)
@@ -270,8 +247,5 @@ func (s revocations) Put(_ context.Context, r connector.Revocation) error {
 }
 
 func (s revocations) Remove(_ context.Context, o id.Org, i id.Connector) error {
-	return s.run(func(x *tx) error {
-		x.revocations.remove(x, instance{o, i})
-		return nil
-	})
+	return s.run.do(func(x *tx) { x.revocations.remove(x, instance{o, i}) })
 }

@@ -52,10 +52,8 @@ func (s releases) Count(context.Context) (int, error) {
 
 func (s releases) List(_ context.Context, ids []id.Release) ([]release.Release, error) {
 	return result(s.run, func(x *tx) (found []release.Release, err error) {
-		for _, r := range ids {
-			if there, err := x.releases.get(r); err == nil {
-				found = append(found, there.Release)
-			}
+		for _, r := range x.releases.named(ids) {
+			found = append(found, r.Release)
 		}
 		return found, nil
 	})
@@ -74,16 +72,14 @@ func (s releases) Add(_ context.Context, r release.Release) error {
 
 func (s releases) Update(_ context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (release.Release, error) {
 	return result(s.run, func(x *tx) (release.Release, error) {
-		there, err := x.releases.get(r)
-		if err != nil {
-			return release.Release{}, err
-		}
-		next, err := fn(there.Release)
-		if err != nil {
-			return next, err
-		}
-		x.releases.put(x, r, revised{next, x.revise()})
-		return cloneRelease(next), nil
+		updated, err := x.releases.update(x, r, func(there revised) (revised, error) {
+			next, err := fn(there.Release)
+			if err != nil {
+				return there, err
+			}
+			return revised{next, x.revise()}, nil
+		})
+		return updated.Release, err
 	})
 }
 
@@ -105,7 +101,7 @@ type counted struct {
 type adoption struct{ run runner }
 
 func (s adoption) Add(_ context.Context, all []release.Tally) error {
-	return s.run(func(x *tx) error {
+	return s.run.do(func(x *tx) {
 		for _, t := range all {
 			k := counted{t.Day, t.Target, t.Version}
 			there := x.adoption.rows[k]
@@ -113,7 +109,6 @@ func (s adoption) Add(_ context.Context, all []release.Tally) error {
 			t.Offered += there.Offered
 			x.adoption.put(x, k, t)
 		}
-		return nil
 	})
 }
 

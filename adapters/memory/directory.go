@@ -54,19 +54,9 @@ func (u users) ByProvider(_ context.Context, providerID string) (org.User, error
 
 func (u users) Upsert(_ context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error) {
 	return result(u.run, func(x *tx) (org.User, error) {
-		there, err := x.users.find(func(v org.User) bool { return v.ProviderID == fresh.ProviderID })
-		if err != nil {
-			if x.users.has(fresh.ID) {
-				return there, x.users.taken()
-			}
-			there = cloneUser(fresh)
-		}
-		next, err := fn(there)
-		if err != nil {
-			return next, err
-		}
-		x.users.put(x, next.ID, next)
-		return cloneUser(next), nil
+		v, _, err := x.users.upsert(x, func(v org.User) id.User { return v.ID }, fresh,
+			func(v org.User) bool { return v.ProviderID == fresh.ProviderID }, fn)
+		return v, err
 	})
 }
 
@@ -101,24 +91,13 @@ func (s organisations) ByProvider(_ context.Context, providerID string) (org.Org
 
 func (s organisations) Upsert(_ context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error) {
 	return result(s.run, func(x *tx) (org.Organisation, error) {
-		there, err := x.orgs.find(func(v org.Organisation) bool { return v.ProviderID == fresh.ProviderID })
-		first := err != nil
-		if first {
-			if x.orgs.has(fresh.ID) {
-				return there, x.orgs.taken()
-			}
-			there = cloneOrg(fresh)
+		v, added, err := x.orgs.upsert(x, func(v org.Organisation) id.Org { return v.ID }, fresh,
+			func(v org.Organisation) bool { return v.ProviderID == fresh.ProviderID }, fn)
+		if err == nil && added {
+			x.tenants.put(x, v.ID, newTenant())
+			x.epochs.put(x, v.ID, 0)
 		}
-		next, err := fn(there)
-		if err != nil {
-			return next, err
-		}
-		x.orgs.put(x, next.ID, next)
-		if first {
-			x.tenants.put(x, next.ID, newTenant())
-			x.epochs.put(x, next.ID, 0)
-		}
-		return cloneOrg(next), nil
+		return v, err
 	})
 }
 
@@ -180,14 +159,14 @@ func (m members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membersh
 
 func (m members) Put(_ context.Context, o id.Org, v org.Membership) error {
 	return m.run(func(x *tx) error {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return err
 		}
 		if !x.users.has(v.User) {
 			return x.users.missing()
 		}
-		home.members.put(x, v.User, v)
+		tenant.members.put(x, v.User, v)
 		return nil
 	})
 }
@@ -318,17 +297,17 @@ func comparePlaces(a, b invitation.Position) int {
 
 func (i invitations) Put(_ context.Context, o id.Org, v invitation.Invitation) error {
 	return i.run(func(x *tx) error {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return err
 		}
-		_, err = home.invitations.find(func(there invitation.Invitation) bool {
+		_, err = tenant.invitations.find(func(there invitation.Invitation) bool {
 			return v.ProviderID != "" && there.ProviderID == v.ProviderID && there.ID != v.ID
 		})
 		if err == nil {
 			return fault.New(fault.Conflict, "Another invitation has this id of the identity provider")
 		}
-		home.invitations.put(x, v.ID, v)
+		tenant.invitations.put(x, v.ID, v)
 		return nil
 	})
 }
@@ -361,7 +340,7 @@ func (t *tenant) subscription(o id.Org) plan.Subscription {
 
 func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) error {
 	return s.run(func(x *tx) error {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return err
 		}
@@ -369,7 +348,7 @@ func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) err
 			return fault.New(fault.Conflict, "Another organisation has this customer id of the payment provider")
 		}
 		v.Revision++
-		home.subscriptions.put(x, o, v)
+		tenant.subscriptions.put(x, o, v)
 		return nil
 	})
 }

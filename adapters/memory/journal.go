@@ -121,21 +121,17 @@ func (s sessions) List(_ context.Context, user id.User) ([]session.Session, erro
 }
 
 func (s sessions) Remove(_ context.Context, of id.Session) error {
-	return s.run(func(x *tx) error {
-		x.sessions.remove(x, of)
-		return nil
-	})
+	return s.run.do(func(x *tx) { x.sessions.remove(x, of) })
 }
 
 func (s sessions) Use(_ context.Context, uses map[id.Session]time.Time) error {
-	return s.run(func(x *tx) error {
+	return s.run.do(func(x *tx) {
 		for of, at := range uses {
 			if v, ok := x.sessions.rows[of]; ok && !v.Ended && v.LastUsedAt.Before(at) {
 				v.LastUsedAt = at
 				x.sessions.put(x, of, v)
 			}
 		}
-		return nil
 	})
 }
 

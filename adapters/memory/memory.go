@@ -1,12 +1,10 @@
-// Package memory keeps everything in maps, and offers the other small parts of
-// a server in a form that a test can steer: a clock that is moved by hand, ids
-// and secrets that are counted, a mailer that keeps its messages.
+// Package memory implements the store in maps, and a clock, ids, secrets, a mailer, a bus
+// and payments that tests control.
 //
-// They are adapters like any other and pass the same contract suites. The
-// offline harness and unit tests run the core on them: no network, no database,
-// and the same outcome every time. One lock guards the whole store, so that
-// transactions run one after the other; a transaction that fails is undone step
-// by step.
+// They pass the same contract suites as other adapters. The offline harness and unit tests
+// run the core on them, without network or database and with the same outcome every time.
+// One lock guards the whole store, so that transactions run one after the other. A
+// transaction that fails is undone step by step.
 package memory
 
 import (
@@ -104,24 +102,24 @@ func (s *Store) OnChange(fn func(object.Hint)) {
 	s.onChange = append(s.onChange, fn)
 }
 
-// run runs fn as a transaction of its own, and tells of it outside the lock, so
-// that whoever is told may read what was committed.
+// run runs fn as a transaction of its own, and calls the subscribers outside the lock, so
+// that they can read what was committed.
 func (s *Store) run(fn func(*tx) error) error {
-	appended, told, err := s.commit(fn)
+	appended, subscribers, err := s.commit(fn)
 	if err != nil {
 		return err
 	}
 	for _, o := range slices.Sorted(maps.Keys(appended)) {
-		for _, tell := range told {
-			tell(object.Hint{Org: o, N: appended[o]})
+		for _, notify := range subscribers {
+			notify(object.Hint{Org: o, N: appended[o]})
 		}
 	}
 	return nil
 }
 
-// commit runs fn as a transaction, and returns the numbers to which it has
-// brought organisations' logs, and who is told of them.
-func (s *Store) commit(fn func(*tx) error) (appended map[id.Org]int64, told []func(object.Hint), err error) {
+// commit runs fn as a transaction. It returns the last number in each log that it appended
+// to, and the subscribers.
+func (s *Store) commit(fn func(*tx) error) (appended map[id.Org]int64, subscribers []func(object.Hint), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := &tx{state: &s.state}
@@ -130,7 +128,7 @@ func (s *Store) commit(fn func(*tx) error) (appended map[id.Org]int64, told []fu
 	return x.appended, s.onChange, err
 }
 
-// state is all that is kept. Every organisation has its tenant and its epoch.
+// state has all records. Every organisation has a tenant and an epoch.
 type state struct {
 	users       *table[id.User, org.User]
 	orgs        *table[id.Org, org.Organisation]
@@ -150,13 +148,13 @@ type state struct {
 	adoption    *table[counted, release.Tally]
 }
 
-// tenant is what belongs to one organisation and is found only through it.
+// tenant has the records of one organisation.
 type tenant struct {
 	members       *table[id.User, org.Membership]
 	invitations   *table[id.Invitation, invitation.Invitation]
 	subscriptions *table[id.Org, plan.Subscription] // the organisation's own, or none
 	teams         *table[id.Team, team.Team]
-	teamMembers   *table[place, team.Member]
+	teamMembers   *table[teamUser, team.Member]
 	workspaces    *table[id.Workspace, workspace.Workspace]
 	orders        *table[id.User, workspace.Order]
 	tasks         *table[id.Task, task.Task]
@@ -165,7 +163,7 @@ type tenant struct {
 	keys          *table[string, id.Object] // by folded storage key
 	log           *table[int64, object.Change]
 	accounts      *table[account, quota.Account]
-	leases        *table[hold, quota.Lease]
+	leases        *table[leaseKey, quota.Lease]
 	usage         *table[id.Request, usage.Entry]
 	connectors    *table[id.Connector, connector.Instance]
 	credentials   *table[id.Connector, connector.Sealed]
@@ -177,7 +175,7 @@ func newTenant() *tenant {
 		invitations:   newTable[id.Invitation]("Invitation", cloneInvitation),
 		subscriptions: newTable[id.Org]("Subscription", cloneSubscription),
 		teams:         newTable[id.Team]("Team", cloneTeam),
-		teamMembers:   newTable[place]("Member", asIs[team.Member]),
+		teamMembers:   newTable[teamUser]("Member", asIs[team.Member]),
 		workspaces:    newTable[id.Workspace]("Workspace", cloneWorkspace),
 		orders:        newTable[id.User]("Order", slices.Clone[workspace.Order]),
 		tasks:         newTable[id.Task]("Task", cloneTask),
@@ -186,15 +184,15 @@ func newTenant() *tenant {
 		keys:          newTable[string]("Path", asIs[id.Object]),
 		log:           newTable[int64]("Change", cloneEntry),
 		accounts:      newTable[account]("Account", asIs[quota.Account]),
-		leases:        newTable[hold]("Lease", asIs[quota.Lease]),
+		leases:        newTable[leaseKey]("Lease", asIs[quota.Lease]),
 		usage:         newTable[id.Request]("Entry", asIs[usage.Entry]),
 		connectors:    newTable[id.Connector]("Connector", cloneInstance),
 		credentials:   newTable[id.Connector]("Credentials", cloneSealed),
 	}
 }
 
-// tenant returns what belongs to an organisation for reading: nothing when
-// there is no such organisation.
+// tenant returns the records of an organisation for reading. An unknown organisation has
+// none.
 func (s *state) tenant(o id.Org) *tenant {
 	if t, err := s.tenants.get(o); err == nil {
 		return t
@@ -202,8 +200,9 @@ func (s *state) tenant(o id.Org) *tenant {
 	return newTenant()
 }
 
-// home returns what belongs to an organisation for adding to it.
-func (s *state) home(o id.Org) (*tenant, error) { return s.tenants.get(o) }
+// lookupTenant returns the records of an organisation for adding to them, NotFound for an unknown
+// one.
+func (s *state) lookupTenant(o id.Org) (*tenant, error) { return s.tenants.get(o) }
 
 // tx is a transaction over the state.
 type tx struct {
@@ -233,17 +232,24 @@ func (x *tx) run(fn func(*tx) error) error {
 	return err
 }
 
-// tell has a log's last number told when the transaction commits.
-func (x *tx) tell(o id.Org, n int64) {
+// notify has the subscribers called with a log's last number after the commit.
+func (x *tx) notify(o id.Org, n int64) {
 	if x.appended == nil {
 		x.appended = map[id.Org]int64{}
 	}
 	x.appended[o] = n
 }
 
-// runner is how a collection gets at the state: in a transaction of its own or
-// as a part of one.
+// runner runs a function with the state: in a transaction of its own, or as a part of one.
 type runner func(fn func(*tx) error) error
+
+// do runs fn, which cannot fail.
+func (r runner) do(fn func(*tx)) error {
+	return r(func(x *tx) error {
+		fn(x)
+		return nil
+	})
+}
 
 // result runs fn and returns its value, the zero value when it fails.
 func result[V any](run runner, fn func(*tx) (V, error)) (V, error) {
@@ -259,7 +265,7 @@ func result[V any](run runner, fn func(*tx) (V, error)) (V, error) {
 	return v, nil
 }
 
-// records hands over the collections.
+// records returns the collections.
 type records struct {
 	run    runner
 	inside bool // of an Atomic

@@ -20,8 +20,8 @@ var (
 // pageLifetime is how long a page can be paid on.
 const pageLifetime = 24 * time.Hour
 
-// Payments is a little payment provider. What people do there, and what time
-// does to their payments, is done by methods. It sends no messages.
+// Payments is a payment provider in memory. Methods stand for what customers do there and
+// for the passage of time. It sends no webhooks.
 type Payments struct {
 	clock ports.Clock
 
@@ -33,7 +33,7 @@ type Payments struct {
 	subscriptions map[string]*plan.Remote // guarded by mu
 }
 
-// page is a checkout with what became of it.
+// page is a checkout session.
 type page struct {
 	checkout     plan.Checkout
 	org          id.Org

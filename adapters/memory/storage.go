@@ -54,12 +54,12 @@ func (s objects) Get(_ context.Context, o id.Org, of id.Object) (object.Object, 
 
 func (s objects) At(_ context.Context, o id.Org, storageKey string) (object.Object, error) {
 	return result(s.run, func(x *tx) (object.Object, error) {
-		home := x.tenant(o)
-		at, err := home.keys.get(object.Fold(storageKey))
+		tenant := x.tenant(o)
+		at, err := tenant.keys.get(object.Fold(storageKey))
 		if err != nil {
 			return object.Object{}, err
 		}
-		return home.objects.get(at)
+		return tenant.objects.get(at)
 	})
 }
 
@@ -68,55 +68,40 @@ func (s objects) At(_ context.Context, o id.Org, storageKey string) (object.Obje
 func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
 	var at object.Head
 	all, err := result(s.run, func(x *tx) ([]object.Object, error) {
-		home := x.tenant(o)
+		tenant := x.tenant(o)
 		at = x.head(o)
-		return home.objects.list(func(v object.Object) bool {
+		return tenant.objects.list(func(v object.Object) bool {
 			return f.Selects(v) && (viewer == nil || v.VisibleTo(*viewer))
 		}, func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, f.Limit), nil
 	})
-	if err != nil {
-		return err
+	if err == nil && head != nil {
+		err = head(at)
 	}
-	if head != nil {
-		if err := head(at); err != nil {
-			return err
-		}
-	}
-	return calling(each, all)
-}
-
-// calling calls each with the values until it fails.
-func calling[V any](each func(V) error, all []V) error {
-	for _, v := range all {
-		if err := each(v); err != nil {
-			return err
-		}
-	}
-	return nil
+	return visit(all, err, each)
 }
 
 func (s objects) Add(_ context.Context, o id.Org, v object.Object) error {
 	return s.run(func(x *tx) error {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return err
 		}
 		key := object.Fold(v.StorageKey())
-		if err := home.free(key); err != nil {
+		if err := tenant.free(key); err != nil {
 			return err
 		}
 		if v.Scope != object.Personal {
-			if v.Workspace != nil && !home.workspaces.has(*v.Workspace) {
-				return home.workspaces.missing()
+			if v.Workspace != nil && !tenant.workspaces.has(*v.Workspace) {
+				return tenant.workspaces.missing()
 			}
-			if v.Team != nil && !home.teams.has(*v.Team) {
-				return home.teams.missing()
+			if v.Team != nil && !tenant.teams.has(*v.Team) {
+				return tenant.teams.missing()
 			}
 		}
-		if err := home.objects.add(x, v.ID, v); err != nil {
+		if err := tenant.objects.add(x, v.ID, v); err != nil {
 			return err
 		}
-		home.keys.put(x, key, v.ID)
+		tenant.keys.put(x, key, v.ID)
 		return nil
 	})
 }
@@ -144,15 +129,14 @@ func (s objects) Put(_ context.Context, o id.Org, v object.Object) error {
 }
 
 func (s objects) Remove(_ context.Context, o id.Org, ids []id.Object) error {
-	return s.run(func(x *tx) error {
-		home := x.tenant(o)
+	return s.run.do(func(x *tx) {
+		tenant := x.tenant(o)
 		for _, i := range ids {
-			if v, ok := home.objects.rows[i]; ok {
-				home.objects.remove(x, i)
-				home.keys.remove(x, object.Fold(v.StorageKey()))
+			if v, ok := tenant.objects.rows[i]; ok {
+				tenant.objects.remove(x, i)
+				tenant.keys.remove(x, object.Fold(v.StorageKey()))
 			}
 		}
-		return nil
 	})
 }
 
@@ -210,7 +194,7 @@ func (c changes) Lock(_ context.Context, o id.Org) (object.Head, error) {
 		return object.Head{}, fault.New(fault.Internal, "A log was locked outside a transaction")
 	}
 	return result(c.run, func(x *tx) (object.Head, error) {
-		_, err := x.home(o)
+		_, err := x.lookupTenant(o)
 		return x.head(o), err
 	})
 }
@@ -220,7 +204,7 @@ func (c changes) Append(_ context.Context, o id.Org, changes ...object.Change) (
 		return object.Head{}, fault.New(fault.Internal, "A change was appended outside a transaction")
 	}
 	return result(c.run, func(x *tx) (object.Head, error) {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return object.Head{}, err
 		}
@@ -230,16 +214,16 @@ func (c changes) Append(_ context.Context, o id.Org, changes ...object.Change) (
 			v.N = h.N
 			if v.Type == object.Changed {
 				v.Object.N = h.N
-				if there, ok := home.objects.rows[v.Object.ID]; ok {
+				if there, ok := tenant.objects.rows[v.Object.ID]; ok {
 					there.N = h.N
-					home.objects.put(x, there.ID, there)
+					tenant.objects.put(x, there.ID, there)
 				}
 			}
-			home.log.put(x, v.N, v)
+			tenant.log.put(x, v.N, v)
 		}
 		if len(changes) > 0 {
 			x.heads.put(x, o, h)
-			x.tell(o, h.N)
+			x.notify(o, h.N)
 		}
 		return h, nil
 	})
@@ -287,34 +271,30 @@ func (c changes) Since(_ context.Context, o id.Org, after int64, head func(objec
 		}
 		return slices.Concat(of(object.AccessChanged), of(object.Deleted), changed), nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = head(at)
 	}
-	if err := head(at); err != nil {
-		return err
-	}
-	return calling(each, all)
+	return visit(all, err, each)
 }
 
 func (c changes) Prune(_ context.Context, before time.Time) error {
-	return c.run(func(x *tx) error {
-		for o, home := range x.tenants.rows {
+	return c.run.do(func(x *tx) {
+		for o, tenant := range x.tenants.rows {
 			h := x.head(o)
 			floor := h.Floor
 			for n := h.Floor + 1; n <= h.N; n++ {
-				if home.log.rows[n].At.Before(before) {
+				if tenant.log.rows[n].At.Before(before) {
 					floor = n
 				}
 			}
 			for n := h.Floor + 1; n <= floor; n++ {
-				home.log.remove(x, n)
+				tenant.log.remove(x, n)
 			}
 			if floor > h.Floor {
 				h.Floor = floor
 				x.heads.put(x, o, h)
 			}
 		}
-		return nil
 	})
 }
 
@@ -336,11 +316,10 @@ func (b blobNames) Forget(_ context.Context, v object.Blob) error {
 }
 
 func (b blobNames) Discard(_ context.Context, o id.Org, names []string, now time.Time) error {
-	return b.run(func(x *tx) error {
+	return b.run.do(func(x *tx) {
 		for _, name := range names {
 			x.discard(o, name, now)
 		}
-		return nil
 	})
 }
 
@@ -352,14 +331,13 @@ func (x *tx) discard(o id.Org, name string, now time.Time) {
 }
 
 func (b blobNames) Expire(_ context.Context, before time.Time) error {
-	return b.run(func(x *tx) error {
+	return b.run.do(func(x *tx) {
 		for name, v := range x.blobs.rows {
 			if !v.Discarded && v.At.Before(before) {
 				v.Discarded = true
 				x.blobs.put(x, name, v)
 			}
 		}
-		return nil
 	})
 }
 

@@ -22,11 +22,11 @@ var (
 	_ ports.Alarms  = (*Alarms)(nil)
 )
 
-// Clock stands still until it is moved by hand.
+// Clock is a clock that moves only by Set and Advance.
 type Clock struct {
 	mu     sync.Mutex
 	now    time.Time       // guarded by mu
-	alarms map[*alarm]bool // those that were not stopped and did not go off; guarded by mu
+	alarms map[*alarm]bool // those that are pending; guarded by mu
 }
 
 // NewClock returns a clock that shows the time.
@@ -49,7 +49,7 @@ func (c *Clock) Set(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = now.UTC().Truncate(time.Millisecond)
-	c.ring()
+	c.fire()
 }
 
 // Advance moves the clock on and returns the new time.
@@ -57,12 +57,12 @@ func (c *Clock) Advance(d time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d).Truncate(time.Millisecond)
-	c.ring()
+	c.fire()
 	return c.now
 }
 
-// ring has the alarms go off whose time has come; mu is held.
-func (c *Clock) ring() {
+// fire starts the functions of the alarms that are due. The caller holds mu.
+func (c *Clock) fire() {
 	for a := range c.alarms {
 		if !c.now.Before(a.at) {
 			delete(c.alarms, a)
@@ -71,10 +71,10 @@ func (c *Clock) ring() {
 	}
 }
 
-// Alarms go off as the clock is moved.
+// Alarms implements ports.Alarms on a Clock.
 type Alarms struct{ Clock *Clock }
 
-// Set calls fn when the clock has been moved so far.
+// Set calls fn when the clock has been moved that far.
 func (s *Alarms) Set(after time.Duration, fn func()) ports.Alarm {
 	c := s.Clock
 	c.mu.Lock()
@@ -84,7 +84,7 @@ func (s *Alarms) Set(after time.Duration, fn func()) ports.Alarm {
 		c.alarms = map[*alarm]bool{}
 	}
 	c.alarms[a] = true
-	c.ring()
+	c.fire()
 	return a
 }
 
@@ -98,7 +98,7 @@ func (a *alarm) Reset(after time.Duration) {
 	a.clock.mu.Lock()
 	defer a.clock.mu.Unlock()
 	a.at = a.clock.now.Add(after)
-	a.clock.ring()
+	a.clock.fire()
 }
 
 func (a *alarm) Stop() {
@@ -107,7 +107,7 @@ func (a *alarm) Stop() {
 	delete(a.clock.alarms, a)
 }
 
-// IDs counts up in the form of UUIDv7, from 1. The zero value is ready to use.
+// IDs returns consecutive numbers in the form of UUIDv7. The zero value is ready to use.
 type IDs struct{ n atomic.Uint64 }
 
 // New returns the next id: 00000000-0000-7000-8000-000000000001 is the first.
@@ -115,7 +115,7 @@ func (i *IDs) New() string {
 	return fmt.Sprintf("00000000-0000-7000-8000-%012x", i.n.Add(1))
 }
 
-// Secrets makes the same secrets in every run, all different. The zero value
+// Secrets returns different secrets, the same in every run. The zero value
 // is ready to use.
 type Secrets struct{ n atomic.Uint64 }
 
@@ -125,13 +125,13 @@ func (s *Secrets) Secret() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Mailer keeps the messages that it is given. The zero value is ready to use.
+// Mailer records messages. The zero value is ready to use.
 type Mailer struct {
 	mu   sync.Mutex
 	sent []mail.Message // guarded by mu
 }
 
-// Send keeps the message.
+// Send records the message.
 func (m *Mailer) Send(_ context.Context, message mail.Message) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

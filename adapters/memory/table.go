@@ -6,11 +6,10 @@ import (
 	"collab/domain/fault"
 )
 
-// table is one kind of record. It shares no memory with anybody: what goes in
-// and what comes out are copies.
+// table has the records of one kind. It stores and returns copies.
 type table[K comparable, V any] struct {
-	what  string  // names a record in messages
-	rows  map[K]V // read directly only where nothing is changed or handed out
+	what  string  // a record's name in errors
+	rows  map[K]V // read directly only where nothing is changed or returned
 	clone func(V) V
 }
 
@@ -48,7 +47,7 @@ func (t *table[K, V]) find(matches func(V) bool) (V, error) {
 	return zero, t.missing()
 }
 
-// named returns the records that are there, in the order of their keys.
+// named returns the existing records of the keys, in the order of the keys.
 func (t *table[K, V]) named(keys []K) (vs []V) {
 	for _, k := range keys {
 		if v, ok := t.rows[k]; ok {
@@ -76,6 +75,37 @@ func (t *table[K, V]) replace(x *tx, k K, v V) error {
 	return nil
 }
 
+// update replaces a record, NotFound when there is none, by what fn returns for it. It
+// returns a copy of that.
+func (t *table[K, V]) update(x *tx, k K, fn func(V) (V, error)) (V, error) {
+	was, err := t.get(k)
+	if err != nil {
+		return was, err
+	}
+	next, err := fn(was)
+	if err != nil {
+		return next, err
+	}
+	t.put(x, k, next)
+	return t.clone(next), nil
+}
+
+// upsert updates the record that matches, or else fresh, whose key must be free. It
+// returns a copy of the record and whether it is new.
+func (t *table[K, V]) upsert(x *tx, key func(V) K, fresh V, matches func(V) bool, fn func(V) (V, error)) (v V, added bool, err error) {
+	was, err := t.find(matches)
+	if added = err != nil; added {
+		if was = t.clone(fresh); t.has(key(fresh)) {
+			return was, true, t.taken()
+		}
+	}
+	next, err := fn(was)
+	if err == nil {
+		t.put(x, key(next), next)
+	}
+	return t.clone(next), added, err
+}
+
 // list returns the records that match in the order of compare, at most limit;
 // 0: all.
 func (t *table[K, V]) list(matches func(V) bool, compare func(a, b V) int, limit int) []V {
@@ -97,14 +127,23 @@ func (t *table[K, V]) list(matches func(V) bool, compare func(a, b V) int, limit
 
 // put adds or replaces a record.
 func (t *table[K, V]) put(x *tx, k K, v V) {
-	t.undoable(x, k)
+	t.saveUndo(x, k)
 	t.rows[k] = t.clone(v)
 }
 
 // remove deletes the record, which may be absent.
 func (t *table[K, V]) remove(x *tx, k K) {
-	t.undoable(x, k)
+	t.saveUndo(x, k)
 	delete(t.rows, k)
+}
+
+// delete removes a record, NotFound when there is none.
+func (t *table[K, V]) delete(x *tx, k K) error {
+	if !t.has(k) {
+		return t.missing()
+	}
+	t.remove(x, k)
+	return nil
 }
 
 // removeWhere deletes the records that match.
@@ -116,8 +155,8 @@ func (t *table[K, V]) removeWhere(x *tx, matches func(V) bool) {
 	}
 }
 
-// undoable notes how to put back what is there now.
-func (t *table[K, V]) undoable(x *tx, k K) {
+// saveUndo adds an undo step that restores the present record.
+func (t *table[K, V]) saveUndo(x *tx, k K) {
 	was, there := t.rows[k]
 	x.undo = append(x.undo, func() {
 		if there {

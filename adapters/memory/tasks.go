@@ -33,28 +33,28 @@ func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter,
 
 func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) {
 	return result(s.run, func(x *tx) (task.Task, error) {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return t, err
 		}
-		if err := home.place(t); err != nil {
+		if err := tenant.place(t); err != nil {
 			return t, err
 		}
 		t.SortOrder = 0
-		for _, v := range home.tasks.rows {
+		for _, v := range tenant.tasks.rows {
 			t.SortOrder = max(t.SortOrder, v.SortOrder+1)
 		}
-		return cloneTask(t), home.tasks.add(x, t.ID, t)
+		return cloneTask(t), tenant.tasks.add(x, t.ID, t)
 	})
 }
 
 func (s tasks) Revise(_ context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
 	return result(s.run, func(x *tx) ([]task.Task, error) {
-		home := x.tenant(o)
+		tenant := x.tenant(o)
 		was := make([]task.Task, len(ids))
 		for i, t := range ids {
 			var err error
-			if was[i], err = home.tasks.get(t); err != nil {
+			if was[i], err = tenant.tasks.get(t); err != nil {
 				return nil, err
 			}
 		}
@@ -70,10 +70,10 @@ func (s tasks) Revise(_ context.Context, o id.Org, ids []id.Task, fn func([]task
 			if t.ID != ids[i] {
 				return nil, fault.New(fault.Internal, "A revision has returned another task in the place of %s", ids[i])
 			}
-			if err := home.place(t); err != nil {
+			if err := tenant.place(t); err != nil {
 				return nil, err
 			}
-			home.tasks.put(x, t.ID, t)
+			tenant.tasks.put(x, t.ID, t)
 			revised[i] = cloneTask(t)
 		}
 		return revised, nil
@@ -82,28 +82,27 @@ func (s tasks) Revise(_ context.Context, o id.Org, ids []id.Task, fn func([]task
 
 func (s tasks) Remove(_ context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
 	return s.run(func(x *tx) error {
-		home := x.tenant(o)
-		there, err := home.tasks.get(t)
+		tenant := x.tenant(o)
+		there, err := tenant.tasks.get(t)
 		if err != nil {
 			return err
 		}
 		if err := allow(there); err != nil {
 			return err
 		}
-		home.removeTask(x, t)
+		tenant.removeTask(x, t)
 		return nil
 	})
 }
 
 func (s tasks) Unassign(_ context.Context, o id.Org, user id.User, now time.Time) error {
-	return s.run(func(x *tx) error {
-		home := x.tenant(o)
-		for t, v := range home.tasks.rows {
+	return s.run.do(func(x *tx) {
+		tenant := x.tenant(o)
+		for t, v := range tenant.tasks.rows {
 			if v.Assignee != nil && *v.Assignee == user {
-				home.tasks.put(x, t, v.Unassigned(now))
+				tenant.tasks.put(x, t, v.Unassigned(now))
 			}
 		}
-		return nil
 	})
 }
 
@@ -130,8 +129,8 @@ func (t *tenant) forget(x *tx, of id.Task, limit int) int {
 	return len(found)
 }
 
-// visit hands the values to each, outside the lock where there is no
-// transaction around it, so that each may use the store.
+// visit calls each with the values, unless err is set. It runs outside the lock where no
+// transaction is around it, so that each may use the store.
 func visit[V any](vs []V, err error, each func(V) error) error {
 	if err != nil {
 		return err
@@ -148,17 +147,15 @@ type taskSets struct{ run runner }
 
 func (s taskSets) Move(_ context.Context, o id.Org, ids []id.Task, now time.Time, fn func(int, task.Placement) (task.Placement, error)) error {
 	return s.run(func(x *tx) error {
-		home := x.tenant(o)
+		tenant := x.tenant(o)
 		for i, t := range ids {
-			was, err := home.tasks.get(t)
+			_, err := tenant.tasks.update(x, t, func(was task.Task) (task.Task, error) {
+				is, err := fn(i, was.Placement())
+				return was.Placed(is, now), err
+			})
 			if err != nil {
 				return err
 			}
-			is, err := fn(i, was.Placement())
-			if err != nil {
-				return err
-			}
-			home.tasks.put(x, t, was.Placed(is, now))
 		}
 		return nil
 	})
@@ -166,30 +163,23 @@ func (s taskSets) Move(_ context.Context, o id.Org, ids []id.Task, now time.Time
 
 func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error) {
 	return result(s.run, func(x *tx) (bool, error) {
-		home := x.tenant(o)
-		found := home.tasks.list(func(v task.Task) bool { return v.Workspace != nil && *v.Workspace == w }, task.Compare, limit)
+		tenant := x.tenant(o)
+		found := tenant.tasks.list(func(v task.Task) bool { return v.Workspace != nil && *v.Workspace == w }, task.Compare, limit)
 		left := 10 * limit
 		for _, v := range found {
-			if left -= home.forget(x, v.ID, left); left == 0 {
+			if left -= tenant.forget(x, v.ID, left); left == 0 {
 				return true, nil
 			}
 		}
 		for _, v := range found {
-			home.removeTask(x, v.ID)
+			tenant.removeTask(x, v.ID)
 		}
 		return len(found) == limit, nil
 	})
 }
 
 func (s taskSets) List(_ context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error {
-	there, err := result(s.run, func(x *tx) (there []task.Task, err error) {
-		for _, t := range ids {
-			if found, err := x.tenant(o).tasks.get(t); err == nil {
-				there = append(there, found)
-			}
-		}
-		return there, nil
-	})
+	there, err := result(s.run, func(x *tx) ([]task.Task, error) { return x.tenant(o).tasks.named(ids), nil })
 	return visit(there, err, each)
 }
 
@@ -197,12 +187,12 @@ type taskHistory struct{ run runner }
 
 func (s taskHistory) Add(_ context.Context, o id.Org, changes []task.Change) error {
 	return s.run(func(x *tx) error {
-		home := x.tenant(o)
+		tenant := x.tenant(o)
 		for _, c := range changes {
-			if !home.tasks.has(c.Task) {
-				return home.tasks.missing()
+			if !tenant.tasks.has(c.Task) {
+				return tenant.tasks.missing()
 			}
-			if err := home.history.add(x, c.ID, c); err != nil {
+			if err := tenant.history.add(x, c.ID, c); err != nil {
 				return err
 			}
 		}

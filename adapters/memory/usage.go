@@ -23,20 +23,20 @@ type metering records
 func (m metering) Quotas() ports.Quotas { return quotas{m.run} }
 func (m metering) Ledger() ports.Ledger { return ledger{m.run} }
 
-// account is whose tokens of which day.
+// account identifies the tokens of a user on a day.
 type account struct {
 	user id.User
 	day  quota.Day
 }
 
-// hold is a lease of an account.
-type hold struct {
+// leaseKey identifies a lease of an account.
+type leaseKey struct {
 	account
 	id id.Request
 }
 
-func accountOf(l quota.Lease) account { return account{l.User, l.Day} }
-func holdOf(l quota.Lease) hold       { return hold{accountOf(l), l.ID} }
+func accountOf(l quota.Lease) account   { return account{l.User, l.Day} }
+func keyOfLease(l quota.Lease) leaseKey { return leaseKey{accountOf(l), l.ID} }
 
 type quotas struct{ run runner }
 
@@ -51,41 +51,41 @@ func (q quotas) ReserveAt(_ context.Context, epoch int64, l quota.Lease, limit i
 // reserve grants nothing at another epoch than the one that is given, if any.
 func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) (int64, error) {
 	return result(q.run, func(x *tx) (int64, error) {
-		home, err := x.home(l.Org)
+		tenant, err := x.lookupTenant(l.Org)
 		if err != nil {
 			return 0, err
 		}
-		if home.leases.has(holdOf(l)) {
-			return 0, home.leases.taken()
+		if tenant.leases.has(keyOfLease(l)) {
+			return 0, tenant.leases.taken()
 		}
-		a := home.accounts.rows[accountOf(l)]
+		a := tenant.accounts.rows[accountOf(l)]
 		l.Tokens = a.Grant(limit, n)
 		if l.Tokens == 0 || epoch != nil && *epoch != x.epochs.rows[l.Org] {
 			return 0, nil
 		}
 		a.Reserved += l.Tokens
-		home.accounts.put(x, accountOf(l), a)
-		home.leases.put(x, holdOf(l), l)
+		tenant.accounts.put(x, accountOf(l), a)
+		tenant.leases.put(x, keyOfLease(l), l)
 		return l.Tokens, nil
 	})
 }
 
 func (q quotas) Settle(_ context.Context, l quota.Lease, used int64) error {
 	return q.run(func(x *tx) error {
-		home, err := x.home(l.Org)
+		tenant, err := x.lookupTenant(l.Org)
 		if err != nil {
 			return err
 		}
-		home.release(x, holdOf(l))
-		a := home.accounts.rows[accountOf(l)]
+		tenant.release(x, keyOfLease(l))
+		a := tenant.accounts.rows[accountOf(l)]
 		a.Used += used
-		home.accounts.put(x, accountOf(l), a)
+		tenant.accounts.put(x, accountOf(l), a)
 		return nil
 	})
 }
 
 // release gives back what a lease holds that is there.
-func (t *tenant) release(x *tx, h hold) {
+func (t *tenant) release(x *tx, h leaseKey) {
 	a := t.accounts.rows[h.account]
 	a.Reserved -= t.leases.rows[h].Tokens
 	t.accounts.put(x, h.account, a)
@@ -99,28 +99,26 @@ func (q quotas) Account(_ context.Context, o id.Org, user id.User, d quota.Day) 
 }
 
 func (q quotas) Extend(_ context.Context, leases []quota.Lease, until time.Time) error {
-	return q.run(func(x *tx) error {
+	return q.run.do(func(x *tx) {
 		for _, l := range leases {
-			home := x.tenant(l.Org)
-			if there, ok := home.leases.rows[holdOf(l)]; ok {
+			tenant := x.tenant(l.Org)
+			if there, ok := tenant.leases.rows[keyOfLease(l)]; ok {
 				there.ExpiresAt = until
-				home.leases.put(x, holdOf(l), there)
+				tenant.leases.put(x, keyOfLease(l), there)
 			}
 		}
-		return nil
 	})
 }
 
 func (q quotas) Sweep(_ context.Context, now time.Time) error {
-	return q.run(func(x *tx) error {
-		for _, home := range x.tenants.rows {
-			for h, l := range home.leases.rows {
+	return q.run.do(func(x *tx) {
+		for _, tenant := range x.tenants.rows {
+			for h, l := range tenant.leases.rows {
 				if !l.ExpiresAt.After(now) {
-					home.release(x, h)
+					tenant.release(x, h)
 				}
 			}
 		}
-		return nil
 	})
 }
 
@@ -129,11 +127,11 @@ type ledger struct{ run runner }
 
 func (s ledger) Add(_ context.Context, e usage.Entry) error {
 	return s.run(func(x *tx) error {
-		home, err := x.home(e.Org)
+		tenant, err := x.lookupTenant(e.Org)
 		if err != nil {
 			return err
 		}
-		return home.usage.add(x, e.ID, e)
+		return tenant.usage.add(x, e.ID, e)
 	})
 }
 
@@ -180,8 +178,5 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 // Entries copies what it finds before it calls anybody, as Objects.List does.
 func (s ledger) Entries(_ context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error {
 	all, err := result(s.run, func(x *tx) ([]usage.Entry, error) { return x.tenant(o).entries(p), nil })
-	if err != nil {
-		return err
-	}
-	return calling(each, all)
+	return visit(all, err, each)
 }

@@ -57,17 +57,17 @@ func (s teams) List(_ context.Context, o id.Org, ts []id.Team) ([]team.Team, err
 
 func (s teams) Add(_ context.Context, o id.Org, t team.Team) error {
 	return s.run(func(x *tx) error {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return err
 		}
-		_, err = home.teams.find(func(v team.Team) bool {
+		_, err = tenant.teams.find(func(v team.Team) bool {
 			return v.Kind == t.Kind && (v.Kind == team.Shared || v.Kind == team.Personal && v.CreatedBy == t.CreatedBy)
 		})
 		if err == nil {
 			return fault.New(fault.Conflict, "There is a %s team already", t.Kind)
 		}
-		return home.teams.add(x, t.ID, t)
+		return tenant.teams.add(x, t.ID, t)
 	})
 }
 
@@ -79,24 +79,24 @@ func (s teams) Put(_ context.Context, o id.Org, t team.Team) error {
 
 func (s teams) Remove(_ context.Context, o id.Org, t id.Team) error {
 	return s.run(func(x *tx) error {
-		home := x.tenant(o)
-		if !home.teams.has(t) {
-			return home.teams.missing()
+		tenant := x.tenant(o)
+		if !tenant.teams.has(t) {
+			return tenant.teams.missing()
 		}
-		if _, err := home.workspaces.find(func(v workspace.Workspace) bool { return v.Team == t }); err == nil {
+		if _, err := tenant.workspaces.find(func(v workspace.Workspace) bool { return v.Team == t }); err == nil {
 			return fault.New(fault.Conflict, "The team still has workspaces")
 		}
-		if home.shared(func(v object.Object) bool { return v.Team != nil && *v.Team == t }) {
+		if tenant.shared(func(v object.Object) bool { return v.Team != nil && *v.Team == t }) {
 			return fault.New(fault.Conflict, "The team still has files")
 		}
-		home.teams.remove(x, t)
-		home.teamMembers.removeWhere(x, func(v team.Member) bool { return v.Team == t })
+		tenant.teams.remove(x, t)
+		tenant.teamMembers.removeWhere(x, func(v team.Member) bool { return v.Team == t })
 		return nil
 	})
 }
 
-// place is where a user was put into a team.
-type place struct {
+// teamUser identifies a member of a team.
+type teamUser struct {
 	team id.Team
 	user id.User
 }
@@ -104,7 +104,7 @@ type place struct {
 type teamMembers struct{ run runner }
 
 func (m teamMembers) Get(_ context.Context, o id.Org, t id.Team, user id.User) (team.Member, error) {
-	return result(m.run, func(x *tx) (team.Member, error) { return x.tenant(o).teamMembers.get(place{t, user}) })
+	return result(m.run, func(x *tx) (team.Member, error) { return x.tenant(o).teamMembers.get(teamUser{t, user}) })
 }
 
 func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
@@ -129,17 +129,17 @@ func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after org.Posi
 
 func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error) {
 	return result(m.run, func(x *tx) (int, error) {
-		home, at := x.tenant(o), place{v.Team, v.User}
+		tenant, at := x.tenant(o), teamUser{v.Team, v.User}
 		switch {
-		case !home.teams.has(v.Team):
-			return 0, home.teams.missing()
+		case !tenant.teams.has(v.Team):
+			return 0, tenant.teams.missing()
 		case !x.users.has(v.User):
 			return 0, x.users.missing()
-		case !home.teamMembers.has(at):
-			home.teamMembers.put(x, at, v)
+		case !tenant.teamMembers.has(at):
+			tenant.teamMembers.put(x, at, v)
 		}
 		members := 0
-		for at := range home.teamMembers.rows {
+		for at := range tenant.teamMembers.rows {
 			if at.team == v.Team {
 				members++
 			}
@@ -150,12 +150,7 @@ func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error
 
 func (m teamMembers) Remove(_ context.Context, o id.Org, t id.Team, user id.User) error {
 	return m.run(func(x *tx) error {
-		home, at := x.tenant(o), place{t, user}
-		if !home.teamMembers.has(at) {
-			return home.teamMembers.missing()
-		}
-		home.teamMembers.remove(x, at)
-		return nil
+		return x.tenant(o).teamMembers.delete(x, teamUser{t, user})
 	})
 }
 
@@ -174,9 +169,9 @@ func (m teamMembers) OfUser(_ context.Context, o id.Org, user id.User) ([]id.Tea
 
 func (m teamMembers) RemoveUser(_ context.Context, o id.Org, user id.User) error {
 	return m.run(func(x *tx) error {
-		home := x.tenant(o)
-		home.teamMembers.removeWhere(x, func(v team.Member) bool {
-			t := home.teams.rows[v.Team]
+		tenant := x.tenant(o)
+		tenant.teamMembers.removeWhere(x, func(v team.Member) bool {
+			t := tenant.teams.rows[v.Team]
 			return v.User == user && !(t.Kind == team.Personal && t.CreatedBy == user)
 		})
 		return nil
@@ -208,37 +203,37 @@ func (s workspaces) List(_ context.Context, o id.Org, ws []id.Workspace) ([]work
 
 func (s workspaces) Add(_ context.Context, o id.Org, w workspace.Workspace) error {
 	return s.run(func(x *tx) error {
-		home := x.tenant(o)
-		if !home.teams.has(w.Team) {
-			return home.teams.missing()
+		tenant := x.tenant(o)
+		if !tenant.teams.has(w.Team) {
+			return tenant.teams.missing()
 		}
-		return home.workspaces.add(x, w.ID, w)
+		return tenant.workspaces.add(x, w.ID, w)
 	})
 }
 
 func (s workspaces) Put(_ context.Context, o id.Org, w workspace.Workspace) error {
 	return s.run(func(x *tx) error {
-		home := x.tenant(o)
-		if !home.teams.has(w.Team) {
-			return home.teams.missing()
+		tenant := x.tenant(o)
+		if !tenant.teams.has(w.Team) {
+			return tenant.teams.missing()
 		}
-		return home.workspaces.replace(x, w.ID, w)
+		return tenant.workspaces.replace(x, w.ID, w)
 	})
 }
 
 func (s workspaces) Remove(_ context.Context, o id.Org, w id.Workspace) error {
 	return s.run(func(x *tx) error {
-		home := x.tenant(o)
-		if !home.workspaces.has(w) {
-			return home.workspaces.missing()
+		tenant := x.tenant(o)
+		if !tenant.workspaces.has(w) {
+			return tenant.workspaces.missing()
 		}
-		if home.shared(func(v object.Object) bool { return v.Workspace != nil && *v.Workspace == w }) {
+		if tenant.shared(func(v object.Object) bool { return v.Workspace != nil && *v.Workspace == w }) {
 			return fault.New(fault.Conflict, "The workspace still has files")
 		}
-		home.workspaces.remove(x, w)
-		for t, v := range home.tasks.rows {
+		tenant.workspaces.remove(x, w)
+		for t, v := range tenant.tasks.rows {
 			if v.Workspace != nil && *v.Workspace == w {
-				home.removeTask(x, t)
+				tenant.removeTask(x, t)
 			}
 		}
 		return nil
@@ -255,16 +250,15 @@ func (s orders) Get(_ context.Context, o id.Org, user id.User) (workspace.Order,
 
 func (s orders) Update(_ context.Context, o id.Org, user id.User, fn func(workspace.Order) (workspace.Order, error)) error {
 	return s.run(func(x *tx) error {
-		home, err := x.home(o)
+		tenant, err := x.lookupTenant(o)
 		if err != nil {
 			return err
 		}
-		next, err := fn(home.order(user))
-		if err != nil {
-			return err
+		next, err := fn(tenant.order(user))
+		if err == nil {
+			tenant.orders.put(x, user, next)
 		}
-		home.orders.put(x, user, next)
-		return nil
+		return err
 	})
 }
 
