@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"collab/domain/connector"
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
 )
 
 type flowRow struct {
 	State       string `gorm:"primaryKey"`
-	OrgID       string `gorm:"type:uuid;not null"`
-	ConnectorID string `gorm:"type:uuid;not null"`
+	OrgID       string `gorm:"<-:create;type:uuid;not null"`
+	ConnectorID string `gorm:"<-:create;type:uuid;not null"`
 	UserID      string `gorm:"type:uuid;not null"`
 	Status      string `gorm:"not null"`
 	Server      string `gorm:"not null"` // JSON of authServerRow
@@ -62,18 +61,7 @@ func (r *flowRow) flow() (connector.Flow, error) {
 	}.Restore(connector.FlowStatus(r.Status)), err
 }
 
-const selectFlow = "SELECT state, org_id, connector_id, user_id, status, server, client, redirect, verifier, browser, error, created_at, expires_at " +
-	"FROM connector_flows WHERE state = ?"
-
-func scanFlow(s scanner) (connector.Flow, error) {
-	var r flowRow
-	if err := s.Scan(
-		&r.State, &r.OrgID, &r.ConnectorID, &r.UserID, &r.Status, &r.Server, &r.Client, &r.Redirect, &r.Verifier, &r.Browser, &r.Error, &r.Created, &r.Expires,
-	); err != nil {
-		return connector.Flow{}, err
-	}
-	return r.flow()
-}
+var flowTable = tenant[flowRow]("Authorization", nil)
 
 type flows struct{ *conn }
 
@@ -85,47 +73,25 @@ func (q flows) Add(ctx context.Context, f connector.Flow) error {
 		return failed(ctx, err, "Authorization")
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		if err := c.holdConnector(ctx, f.Org, f.Instance); err != nil {
+		if err := connectorTable.of(c.write, f.Org).key(string(f.Instance)).kept(ctx); err != nil {
 			return err
 		}
-		return add(ctx, c.write, "Authorization", r)
+		return flowTable.of(c.write, f.Org).add(ctx, r)
 	})
 }
 
 func (q flows) Get(ctx context.Context, state string) (connector.Flow, error) {
-	return get(ctx, acrossFlows.on(q.read), "Authorization", scanFlow, selectFlow, state)
+	return get(ctx, flowTable.crossTenant(q.read, crossTenantFlows).key(state), (*flowRow).flow)
 }
 
-func (q flows) Update(ctx context.Context, state string, fn func(connector.Flow) (connector.Flow, error)) (updated connector.Flow, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		there, err := get(ctx, acrossFlows.on(c.write), "Authorization", scanFlow, selectFlow+c.dialect.held(), state)
-		if err != nil {
-			return err
-		}
-		o := string(there.Org)
-		next, err := fn(there)
-		if err != nil {
-			return err
-		}
-		r, err := rowOfFlow(next)
-		if err != nil {
-			return failed(ctx, err, "Authorization")
-		}
-		tx := c.write.WithContext(ctx).Model(&flowRow{}).Where("org_id = ? AND state = ?", o, state).Select("*").Omit("state", "org_id", "connector_id").Updates(r)
-		if err := failed(ctx, tx.Error, "Authorization"); err != nil {
-			return err
-		}
-		updated, err = r.flow()
-		return failed(ctx, err, "Authorization")
+func (q flows) Update(ctx context.Context, state string, fn func(connector.Flow) (connector.Flow, error)) (connector.Flow, error) {
+	return atomically(ctx, q.conn, func(c *conn) (connector.Flow, error) {
+		return update(ctx, flowTable.crossTenant(c.write, crossTenantFlows).key(state), (*flowRow).flow, rowOfFlow, fn)
 	})
-	if err != nil {
-		return connector.Flow{}, err
-	}
-	return updated, nil
 }
 
 func (q flows) Sweep(ctx context.Context, before time.Time) error {
-	_, err := exec(ctx, acrossFlows.on(q.write), "Authorization", "DELETE FROM connector_flows WHERE expires_at < ?", before.UnixMilli())
+	_, err := flowTable.crossTenant(q.write, crossTenantFlows).filter("expires_at < ?", before.UnixMilli()).remove(ctx)
 	return err
 }
 
@@ -141,15 +107,9 @@ type clientRow struct {
 
 func (clientRow) TableName() string { return "connector_clients" }
 
-const clientColumns = "issuer, redirect, client_id, secret, method, expires_at, used_at"
+var clientTable = shared[clientRow]("Client")
 
-const selectClient = "SELECT " + clientColumns + " FROM connector_clients WHERE issuer = ? AND redirect = ?"
-
-func scanClient(s scanner) (connector.Registered, error) {
-	var r clientRow
-	if err := s.Scan(&r.Issuer, &r.Redirect, &r.ClientID, &r.Secret, &r.Method, &r.Expires, &r.Used); err != nil {
-		return connector.Registered{}, err
-	}
+func (r *clientRow) client() (connector.Registered, error) {
 	return connector.Registered{
 		Issuer: r.Issuer, Redirect: r.Redirect, ID: r.ClientID, Secret: r.Secret, Method: r.Method, ExpiresAt: optionalInstant(r.Expires), UsedAt: instant(r.Used),
 	}, nil
@@ -160,65 +120,36 @@ type clients struct{ *conn }
 var _ ports.Clients = clients{}
 
 func (q clients) Get(ctx context.Context, issuer, redirect string) (connector.Registered, error) {
-	return get(ctx, q.read, "Client", scanClient, selectClient, issuer, redirect)
+	return get(ctx, clientTable.on(q.read).key(issuer, redirect), (*clientRow).client)
 }
 
-// Put lets the key decide, as Replays.Begin does: the row is taken over when its
-// client expires too soon, and else it is read. It may be gone by then, and then
-// all begins again.
+// Put takes over the row of a client that expires too soon.
 func (q clients) Put(ctx context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
-	for range attempts {
-		stored, ours, err := row(ctx, q.write, "Client", scanClient,
-			"INSERT INTO connector_clients ("+clientColumns+") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, redirect) DO UPDATE SET "+
-				"client_id = excluded.client_id, secret = excluded.secret, method = excluded.method, expires_at = excluded.expires_at, used_at = excluded.used_at "+
-				"WHERE connector_clients.expires_at < ? RETURNING "+clientColumns,
-			v.Issuer, v.Redirect, v.ID, v.Secret, v.Method, optionalMillis(v.ExpiresAt), v.UsedAt.UnixMilli(), expires.UnixMilli())
-		if err != nil || ours {
-			return stored, err
-		}
-		there, found, err := row(ctx, q.write, "Client", scanClient, selectClient, v.Issuer, v.Redirect)
-		if err != nil || found {
-			return there, err
-		}
-	}
-	return connector.Registered{}, fault.New(fault.Unavailable, "The client is changed by too many at once")
+	return takeOver(ctx, clientTable.on(q.write), &clientRow{
+		Issuer: v.Issuer, Redirect: v.Redirect, ClientID: v.ID, Secret: v.Secret, Method: v.Method, Expires: optionalMillis(v.ExpiresAt), Used: v.UsedAt.UnixMilli(),
+	}, (*clientRow).client, "connector_clients.expires_at < ?", expires.UnixMilli(), v.Issuer, v.Redirect)
 }
 
 func (q clients) Use(ctx context.Context, v connector.Registered) error {
-	n, err := exec(ctx, q.write, "Client", "UPDATE connector_clients SET used_at = ? WHERE issuer = ? AND redirect = ? AND client_id = ?",
-		v.UsedAt.UnixMilli(), v.Issuer, v.Redirect, v.ID)
-	if err == nil && n == 0 {
-		err = fault.Missing("Client")
-	}
-	return err
+	s := clientTable.on(q.write).key(v.Issuer, v.Redirect).filter("client_id = ?", v.ID)
+	return s.one(s.set(ctx, "used_at = ?", v.UsedAt.UnixMilli()))
 }
 
 func (q clients) Remove(ctx context.Context, issuer, redirect, client string) error {
-	_, err := exec(ctx, q.write, "Client", "DELETE FROM connector_clients WHERE issuer = ? AND redirect = ? AND client_id = ?", issuer, redirect, client)
+	_, err := clientTable.on(q.write).key(issuer, redirect).filter("client_id = ?", client).remove(ctx)
 	return err
 }
 
 // Sweep leaves alone what others sweep, or use, at the same time. Each goes by its
 // key, as Connectors.Due has it.
-func (q clients) Sweep(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		old, err := all(ctx, c.write, "Client", scanClient,
-			"SELECT "+clientColumns+" FROM connector_clients WHERE used_at < ? ORDER BY used_at LIMIT ?"+c.dialect.claimed(), before.UnixMilli(), limit)
-		if err != nil {
-			return err
+func (q clients) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
+	return atomically(ctx, q.conn, func(c *conn) (int, error) {
+		old, err := all(ctx, clientTable.on(c.write).filter("used_at < ?", before.UnixMilli()).claim("used_at", limit), (*clientRow).client)
+		for n := 0; n < len(old) && err == nil; n++ {
+			err = clients{c}.Remove(ctx, old[n].Issuer, old[n].Redirect, old[n].ID)
 		}
-		for _, v := range old {
-			if err := (clients{c}).Remove(ctx, v.Issuer, v.Redirect, v.ID); err != nil {
-				return err
-			}
-		}
-		n = len(old)
-		return nil
+		return len(old), err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
 }
 
 type revocationRow struct {
@@ -231,11 +162,13 @@ type revocationRow struct {
 
 func (revocationRow) TableName() string { return "connector_revocations" }
 
-func scanRevocation(s scanner) (connector.Revocation, error) {
-	var r revocationRow
-	if err := s.Scan(&r.OrgID, &r.ID, &r.Renewal, &r.Attempts, &r.Due); err != nil {
-		return connector.Revocation{}, err
-	}
+var revocationTable = tenant[revocationRow]("Revocation", nil)
+
+func rowOfRevocation(v connector.Revocation) *revocationRow {
+	return &revocationRow{ID: string(v.ID), Renewal: v.Renewal, Attempts: int64(v.Attempts), Due: v.DueAt.UnixMilli()}
+}
+
+func (r *revocationRow) revocation() (connector.Revocation, error) {
 	return connector.Revocation{
 		ID: id.Connector(r.ID), Org: id.Org(r.OrgID), Renewal: r.Renewal, Attempts: int(r.Attempts), DueAt: instant(r.Due),
 	}, nil
@@ -246,45 +179,26 @@ type revocations struct{ *conn }
 var _ ports.Revocations = revocations{}
 
 func (q revocations) Add(ctx context.Context, v connector.Revocation) error {
-	return add(ctx, q.write, "Revocation", &revocationRow{
-		OrgID: string(v.Org), ID: string(v.ID), Renewal: v.Renewal, Attempts: int64(v.Attempts), Due: v.DueAt.UnixMilli(),
-	})
+	return revocationTable.of(q.write, v.Org).add(ctx, rowOfRevocation(v))
 }
 
 // Due puts off each by its key, as that of instances does.
-func (q revocations) Due(ctx context.Context, now, until time.Time, limit int, without ...id.Org) (due []connector.Revocation, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		due, err = all(ctx, acrossConnectors.on(c.write), "Revocation", scanRevocation,
-			"SELECT org_id, id, renewal, attempts, due_at FROM connector_revocations WHERE due_at <= ? AND NOT ("+c.dialect.in("org_id", "uuid")+") "+
-				"ORDER BY due_at, org_id, id LIMIT ?"+c.dialect.claimed(),
-			now.UnixMilli(), list(c.dialect, without), limit)
-		if err != nil {
-			return err
-		}
-		for n, v := range due {
+func (q revocations) Due(ctx context.Context, now, until time.Time, limit int, without ...id.Org) ([]connector.Revocation, error) {
+	return atomically(ctx, q.conn, func(c *conn) ([]connector.Revocation, error) {
+		due, err := claimDue(ctx, revocationTable.crossTenant(c.write, crossTenantConnectors), (*revocationRow).revocation, now, limit, without)
+		for n := 0; n < len(due) && err == nil; n++ {
 			due[n].DueAt = instant(until.UnixMilli())
-			if _, err := exec(ctx, c.write, "Revocation", "UPDATE connector_revocations SET due_at = ? WHERE org_id = ? AND id = ?", until.UnixMilli(), string(v.Org), string(v.ID)); err != nil {
-				return err
-			}
+			_, err = revocationTable.of(c.write, due[n].Org).key(string(due[n].ID)).set(ctx, "due_at = ?", until.UnixMilli())
 		}
-		return nil
+		return due, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return due, nil
 }
 
 func (q revocations) Put(ctx context.Context, v connector.Revocation) error {
-	n, err := exec(ctx, q.write, "Revocation", "UPDATE connector_revocations SET renewal = ?, attempts = ?, due_at = ? WHERE org_id = ? AND id = ?",
-		v.Renewal, v.Attempts, v.DueAt.UnixMilli(), string(v.Org), string(v.ID))
-	if err == nil && n == 0 {
-		err = fault.Missing("Revocation")
-	}
-	return err
+	return revocationTable.of(q.write, v.Org).key(string(v.ID)).save(ctx, rowOfRevocation(v))
 }
 
 func (q revocations) Remove(ctx context.Context, o id.Org, i id.Connector) error {
-	_, err := exec(ctx, q.write, "Revocation", "DELETE FROM connector_revocations WHERE org_id = ? AND id = ?", string(o), string(i))
+	_, err := revocationTable.of(q.write, o).key(string(i)).remove(ctx)
 	return err
 }

@@ -89,8 +89,13 @@ func benchmarkTasks(b *testing.B, db *DB, o id.Org, actor org.Actor, bare *pgxpo
 		}.Restore(task.Todo, nil)
 	}
 	page := task.Filter{Status: task.Todo, Limit: 50}
-	query, args, _ := taskList(db.dialect, o, actor, page)
-	query = numbered(query)
+	s, _ := taskList(db.read, o, actor, page)
+	list := s.command()
+	insert, err := tenantSQL(o, addTask[0][onPostgres]).prepare(onPostgres)
+	if err != nil {
+		b.Fatal(err)
+	}
+	query, args := numbered(list.text), list.args
 
 	measured := []struct {
 		name string
@@ -126,7 +131,7 @@ func benchmarkTasks(b *testing.B, db *DB, o id.Org, actor org.Actor, bare *pgxpo
 		}},
 		{"get by pgx", func(ctx context.Context) error {
 			var r taskRow
-			return bare.QueryRow(ctx, numbered(db.dialect.selectTask()), string(o), string(one())).Scan(r.dest()...)
+			return bare.QueryRow(ctx, numbered(taskTable.getByKey[db.dialect]), string(o), string(one())).Scan(dest(&r, taskTable.reads)...)
 		}},
 		{"list of 50 by pgx", func(ctx context.Context) error {
 			rows, err := bare.Query(ctx, query, args...)
@@ -136,7 +141,7 @@ func benchmarkTasks(b *testing.B, db *DB, o id.Org, actor org.Actor, bare *pgxpo
 			defer rows.Close()
 			for rows.Next() {
 				var r taskRow
-				if err := rows.Scan(r.dest()...); err != nil {
+				if err := rows.Scan(dest(&r, taskTable.reads)...); err != nil {
 					return err
 				}
 			}
@@ -145,7 +150,7 @@ func benchmarkTasks(b *testing.B, db *DB, o id.Org, actor org.Actor, bare *pgxpo
 		{"add by pgx", func(ctx context.Context) error {
 			t := next()
 			var place int64
-			return bare.QueryRow(ctx, numbered(addTask[onPostgres][0]), append(append([]any{string(o), string(t.ID)}, onPostgres.values(t)...), string(o))...).Scan(&place)
+			return bare.QueryRow(ctx, insert, append([]any{string(o)}, bind(rowOfTask(onPostgres, t), taskAdded, nil)...)...).Scan(&place)
 		}},
 	}
 	if bare == nil {

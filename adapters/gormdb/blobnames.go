@@ -12,19 +12,17 @@ import (
 )
 
 type blobNameRow struct {
-	Name        string `gorm:"primaryKey"`
 	OrgID       string `gorm:"type:uuid;not null"`
+	Name        string `gorm:"primaryKey"`
 	IsDiscarded bool   `gorm:"not null"`
 	At          int64  `gorm:"not null"`
 }
 
 func (blobNameRow) TableName() string { return "blob_names" }
 
-func scanBlobName(s scanner) (object.Blob, error) {
-	var r blobNameRow
-	if err := s.Scan(&r.Name, &r.OrgID, &r.IsDiscarded, &r.At); err != nil {
-		return object.Blob{}, err
-	}
+var blobNameTable = tenant[blobNameRow]("Blob", nil)
+
+func (r *blobNameRow) blob() (object.Blob, error) {
 	return object.Blob{Org: id.Org(r.OrgID), Name: r.Name, Discarded: r.IsDiscarded, At: instant(r.At)}, nil
 }
 
@@ -41,8 +39,8 @@ func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time
 }
 
 func (q blobNames) announce(ctx context.Context, o id.Org, name string, now time.Time) error {
-	n, err := exec(ctx, q.write, "Blob", "INSERT INTO blob_names (org_id, name, is_discarded, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-		string(o), name, false, now.UnixMilli())
+	r := blobNameRow{Name: name, At: now.UnixMilli()}
+	n, err := exec(ctx, q.write, "Blob", tenantSQL(o, announceBlob[q.dialect], bind(&r, blobAnnounced, nil)...))
 	if err == nil && n == 0 {
 		err = fault.New(fault.Conflict, "Blob is there already")
 	}
@@ -50,24 +48,9 @@ func (q blobNames) announce(ctx context.Context, o id.Org, name string, now time
 }
 
 func (q blobNames) Forget(ctx context.Context, b object.Blob) error {
-	n, err := exec(ctx, q.write, "Blob", "DELETE FROM blob_names WHERE org_id = ? AND name = ? AND is_discarded = ?", string(b.Org), b.Name, b.Discarded)
-	if err == nil && n == 0 {
-		err = fault.Missing("Blob")
-	}
-	return err
+	s := blobNameTable.of(q.write, b.Org).filter("name = ? AND is_discarded = ?", b.Name, b.Discarded)
+	return s.one(s.remove(ctx))
 }
-
-// discarded is what becomes of a name that is there when it is discarded.
-const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
-	" WHERE NOT blob_names.is_discarded AND blob_names.org_id = excluded.org_id"
-
-// discardNames is a statement by dialect.
-var discardNames = func() (s [2]string) {
-	for d, from := range map[dialect]string{onSQLite: "SELECT ?, value, ?, ? FROM json_each(?)", onPostgres: "SELECT ?::uuid, name, ?::boolean, ?::bigint FROM unnest(?::text[]) AS name"} {
-		s[d] = "INSERT INTO blob_names (org_id, name, is_discarded, at) " + from + " WHERE 1 = 1" + discarded
-	}
-	return s
-}()
 
 // Discard takes each name once, because one statement changes no row twice.
 func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now time.Time) error {
@@ -75,26 +58,24 @@ func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now ti
 		return nil
 	}
 	names = slices.Sorted(slices.Values(names))
-	_, err := exec(ctx, q.write, "Blob", discardNames[q.dialect], string(o), true, now.UnixMilli(), list(q.dialect, slices.Compact(names)))
+	_, err := exec(ctx, q.write, "Blob", tenantSQL(o, discardNames[q.dialect], true, now.UnixMilli(), list(q.dialect, slices.Compact(names))))
 	return err
 }
 
 // discardAll discards every name that the organisation has, of those that no
 // object names yet by the key that they begin with.
 func (q blobNames) discardAll(ctx context.Context, o id.Org, now time.Time) error {
-	_, err := exec(ctx, q.write, "Blob", "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT DISTINCT x.org_id, x.blob, "+
-		q.dialect.param(column{"is_discarded", "boolean"})+", "+q.dialect.param(column{"at", "bigint"})+" FROM objects x WHERE x.org_id = ?"+discarded,
-		true, now.UnixMilli(), string(o))
+	_, err := exec(ctx, q.write, "Blob", tenantSQL(o, discardObjects[q.dialect], true, now.UnixMilli()))
 	if err != nil {
 		return err
 	}
-	_, err = exec(ctx, q.write, "Blob", "UPDATE blob_names SET is_discarded = ?, at = ? WHERE org_id = ? AND name >= ? AND name < ? AND NOT is_discarded",
-		true, now.UnixMilli(), string(o), string(o)+"/", string(o)+"0") // 0 comes after /
+	_, err = blobNameTable.of(q.write, o).filter("name >= ? AND name < ? AND NOT is_discarded", string(o)+"/", string(o)+"0"). // 0 comes after /
+																	set(ctx, "is_discarded = ?, at = ?", true, now.UnixMilli())
 	return err
 }
 
 func (q blobNames) Expire(ctx context.Context, before time.Time) error {
-	_, err := exec(ctx, acrossBlobs.on(q.write), "Blob", "UPDATE blob_names SET is_discarded = ? WHERE NOT is_discarded AND at < ?", true, before.UnixMilli())
+	_, err := blobNameTable.crossTenant(q.write, crossTenantBlobs).filter("NOT is_discarded AND at < ?", before.UnixMilli()).set(ctx, "is_discarded = ?", true)
 	return err
 }
 
@@ -102,8 +83,8 @@ func (q blobNames) Due(ctx context.Context, before time.Time, after string, limi
 	if limit <= 0 {
 		return nil, nil
 	}
-	query, limited := q.dialect.page("SELECT name, org_id, is_discarded, at FROM blob_names WHERE at < ? AND name >= ?", "name", limit)
-	return all(ctx, acrossBlobs.on(q.read), "Blob", scanBlobName, query, append([]any{before.UnixMilli(), atLeast(after + "\x00")}, limited...)...)
+	s := blobNameTable.crossTenant(q.read, crossTenantBlobs).filter("at < ? AND name >= ?", before.UnixMilli(), atLeast(after+"\x00"))
+	return all(ctx, s.page("name", limit), (*blobNameRow).blob)
 }
 
 func (q blobNames) Known(ctx context.Context, names []string) (map[string]bool, error) {
@@ -113,8 +94,8 @@ func (q blobNames) Known(ctx context.Context, names []string) (map[string]bool, 
 		return known, nil
 	}
 	of := list(q.dialect, names)
-	return known, each(ctx, acrossBlobs.on(q.read), "Blob", scanText[string], func(name string) error {
+	return known, queryEach(ctx, q.read, "Blob", scanText[string], func(name string) error {
 		known[name] = true
 		return nil
-	}, "SELECT b.name FROM blob_names b WHERE "+q.dialect.in("b.name", "text")+" UNION ALL SELECT x.blob FROM objects x WHERE "+q.dialect.in("x.blob", "text"), of, of)
+	}, crossTenantSQL(crossTenantBlobs, knownBlobs[q.dialect], of, of))
 }

@@ -94,38 +94,34 @@ type audienceRow struct {
 	Users    []id.User `json:"users,omitempty"`
 }
 
-const changeColumns = "c.n, c.type, c.at, c.by_user, c.record, c.audience"
+var (
+	changeTable = tenant[changeRow]("Change", nil)
+	headTable   = tenant[logHeadRow]("Log", nil)
+	_           = shared[logEpochRow]("Log")
+)
 
-func scanLogged(o id.Org) func(scanner) (object.Change, error) {
-	return func(s scanner) (object.Change, error) {
-		var r changeRow
-		if err := s.Scan(&r.N, &r.Type, &r.At, &r.ByUser, &r.Record, &r.Audience); err != nil {
+func (r *changeRow) change() (object.Change, error) {
+	c := object.Change{N: r.N, Type: object.ChangeType(r.Type), By: id.User(r.ByUser.String), At: instant(r.At)}
+	if r.Record.Valid {
+		var record recordRow
+		if err := json.Unmarshal([]byte(r.Record.String), &record); err != nil {
 			return object.Change{}, err
 		}
-		c := object.Change{N: r.N, Type: object.ChangeType(r.Type), By: id.User(r.ByUser.String), At: instant(r.At)}
-		if r.Record.Valid {
-			var record recordRow
-			if err := json.Unmarshal([]byte(r.Record.String), &record); err != nil {
-				return object.Change{}, err
-			}
-			c.Object = record.object(o)
-		}
-		if r.Audience.Valid {
-			var a audienceRow
-			if err := json.Unmarshal([]byte(r.Audience.String), &a); err != nil {
-				return object.Change{}, err
-			}
-			c.Audience = (*object.Audience)(&a)
-		}
-		return c, nil
+		c.Object = record.object(id.Org(r.OrgID))
 	}
+	if r.Audience.Valid {
+		var a audienceRow
+		if err := json.Unmarshal([]byte(r.Audience.String), &a); err != nil {
+			return object.Change{}, err
+		}
+		c.Audience = (*object.Audience)(&a)
+	}
+	return c, nil
 }
 
 type changes struct{ *conn }
 
 var _ ports.Changes = changes{}
-
-const headColumns = "h.n, h.floor, (SELECT e.epoch FROM log_epoch e)"
 
 func scanHead(s scanner) (h object.Head, err error) {
 	err = s.Scan(&h.N, &h.Floor, &h.Epoch)
@@ -134,8 +130,7 @@ func scanHead(s scanner) (h object.Head, err error) {
 
 // readHead reads the head of a log, which is there before its first entry.
 func readHead(ctx context.Context, db *gorm.DB, o id.Org) (object.Head, error) {
-	return get(ctx, db, "Log", scanHead,
-		"SELECT COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON h.org_id = ?", string(o))
+	return queryGet(ctx, db, "Log", scanHead, tenantSQL(o, heads+"h.org_id = @org"))
 }
 
 func (q changes) Lock(ctx context.Context, o id.Org) (object.Head, error) {
@@ -155,12 +150,19 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	if h, ok := q.heads[o]; ok {
 		return h, nil
 	}
-	query := "SELECT " + headColumns + " FROM log_heads h WHERE h.org_id = ?" + q.dialect.held()
-	h, found, err := row(ctx, q.write, "Organisation", scanHead, query, string(o))
+	var epoch int64
+	of := headTable.of(q.write, o).join("log_heads", ", (SELECT e.epoch FROM log_epoch e)", &epoch).held()
+	read := func(r *logHeadRow) (object.Head, error) {
+		return object.Head{N: r.N, Floor: r.Floor, Epoch: epoch}, nil
+	}
+	h, found, err := find(ctx, of, read)
 	if err == nil && !found {
-		if _, err = exec(ctx, q.write, "Organisation",
-			"INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = ? ON CONFLICT DO NOTHING", string(o)); err == nil {
-			h, err = get(ctx, q.write, "Organisation", scanHead, query, string(o))
+		_, err = exec(ctx, q.write, "Organisation", tenantSQL(o, beginLog))
+		if err == nil {
+			h, found, err = find(ctx, of, read)
+		}
+		if err == nil && !found {
+			err = fault.Missing("Organisation")
 		}
 	}
 	if err != nil {
@@ -169,28 +171,6 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	q.heads[o] = h
 	return h, nil
 }
-
-var loggedColumns = []column{{"n", "bigint"}, {"type", "text"}, {"at", "bigint"}, {"by_user", "uuid"}, {"record", "text"}, {"audience", "text"}}
-
-const (
-	moveHead   = "UPDATE log_heads SET n = ? WHERE org_id = ?"
-	moveObject = "UPDATE objects SET n = ? WHERE org_id = ? AND id = ?"
-)
-
-// appendChanges writes all entries from one parameter. On Postgres it moves the
-// head and one object as well, which saves two ways to the server.
-var appendChanges = func() (s [2]string) {
-	names := make([]string, len(loggedColumns))
-	for i, c := range loggedColumns {
-		names[i] = c.name
-	}
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = "INSERT INTO changes (org_id, " + strings.Join(names, ", ") + ") SELECT " + d.param(column{"org_id", "uuid"}) +
-			", v." + strings.Join(names, ", v.") + " FROM " + d.records(loggedColumns) + " WHERE 1 = 1"
-	}
-	s[onPostgres] = "WITH head AS (" + moveHead + "), moved AS (" + moveObject + ") " + s[onPostgres]
-	return s
-}()
 
 // Append numbers the entries itself: the lock keeps others from it.
 func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (object.Head, error) {
@@ -201,62 +181,53 @@ func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (o
 	if err != nil || len(made) == 0 {
 		return h, err
 	}
-	records := make([]map[string]any, len(made))
+	rows := make([]changeRow, len(made))
 	moved := map[id.Object]int64{}
 	for i, c := range made {
 		h.N++
-		record := map[string]any{"n": h.N, "type": string(c.Type), "at": c.At.UnixMilli()}
-		if c.By != "" {
-			record["by_user"] = string(c.By)
-		}
+		r := changeRow{N: h.N, Type: string(c.Type), At: c.At.UnixMilli(), ByUser: set(c.By)}
 		if c.Type == object.Changed {
 			c.Object.N, moved[c.Object.ID] = h.N, h.N
 		}
 		if c.Type != object.AccessChanged {
-			if record["record"], err = written(rowOfRecord(c.Object)); err != nil {
+			r.Record.Valid = true
+			if r.Record.String, err = written(rowOfRecord(c.Object)); err != nil {
 				return object.Head{}, failed(ctx, err, "Change")
 			}
 		}
 		if c.Audience != nil {
-			if record["audience"], err = written(audienceRow(*c.Audience)); err != nil {
+			r.Audience.Valid = true
+			if r.Audience.String, err = written(audienceRow(*c.Audience)); err != nil {
 				return object.Head{}, failed(ctx, err, "Change")
 			}
 		}
-		records[i] = record
+		rows[i] = r
 	}
-	entries, err := written(records)
-	if err != nil {
-		return object.Head{}, failed(ctx, err, "Change")
-	}
-	if err := q.append(ctx, o, h, entries, moved); err != nil {
+	if err := q.append(ctx, o, h, rows, moved); err != nil {
 		return object.Head{}, err
 	}
 	q.heads[o], q.appended[o] = h, h.N
 	return h, nil
 }
 
-func (q changes) append(ctx context.Context, o id.Org, h object.Head, entries string, moved map[id.Object]int64) error {
+func (q changes) append(ctx context.Context, o id.Org, h object.Head, rows []changeRow, moved map[id.Object]int64) error {
+	var args []any
 	if q.dialect == onPostgres {
-		var one any
+		args = []any{h.N, h.N, nil}
 		for of, n := range moved {
 			if n == h.N {
-				one = string(of)
+				args[2] = string(of)
 				delete(moved, of)
 			}
 		}
-		if _, err := exec(ctx, q.write, "Change", appendChanges[onPostgres], h.N, string(o), h.N, string(o), one, string(o), entries); err != nil {
-			return err
-		}
-	} else {
-		if _, err := exec(ctx, q.write, "Change", appendChanges[onSQLite], string(o), entries); err != nil {
-			return err
-		}
-		if _, err := exec(ctx, q.write, "Change", moveHead, h.N, string(o)); err != nil {
-			return err
-		}
+	} else if _, err := headTable.of(q.write, o).set(ctx, "n = ?", h.N); err != nil {
+		return err
+	}
+	if _, err := changeTable.of(q.write, o).insertRecords(ctx, appendChanges, rows, changeAppended, args...); err != nil {
+		return err
 	}
 	for of, n := range moved {
-		if _, err := exec(ctx, q.write, "Change", moveObject, n, string(o), string(of)); err != nil {
+		if _, err := objectTable.of(q.write, o).key(string(of)).set(ctx, "n = ?", n); err != nil {
 			return err
 		}
 	}
@@ -284,9 +255,8 @@ func (q changes) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.He
 	if len(orgs) == 0 {
 		return heads, nil
 	}
-	there, err := all(ctx, acrossHeads.on(q.read), "Log", scanOrgHead,
-		"SELECT h.org_id, COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON "+q.dialect.in("h.org_id", "uuid"),
-		list(q.dialect, ids(orgs)))
+	there, err := queryAll(ctx, q.read, "Log", scanOrgHead,
+		crossTenantSQL(crossTenantHeads, headsOf+q.dialect.in("h.org_id", "uuid"), list(q.dialect, ids(orgs))))
 	if err != nil {
 		return nil, err
 	}
@@ -308,17 +278,8 @@ func (q changes) List(ctx context.Context, o id.Org, after int64, limit int) ([]
 	if limit <= 0 {
 		return nil, nil
 	}
-	query, limited := q.dialect.page("SELECT "+changeColumns+" FROM changes c WHERE c.org_id = ? AND c.n > ?", "c.n", limit)
-	return all(ctx, q.read, "Change", scanLogged(o), query, append([]any{string(o), after}, limited...)...)
+	return all(ctx, changeTable.of(q.read, o).filter("n > ?", after).page("n", limit), (*changeRow).change)
 }
-
-// after scans what a row begins with, and hands on the rest.
-type after struct {
-	scanner
-	first any
-}
-
-func (a after) Scan(dest ...any) error { return a.scanner.Scan(append([]any{a.first}, dest...)...) }
 
 // Entries is one statement on Postgres, which sees one moment. On SQLite, where a
 // statement is a function call, the epoch is read after the entries.
@@ -337,24 +298,25 @@ func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (ent
 		}
 		return entries, epoch, nil
 	}
-	found, scan := false, scanLogged(o)
-	query := "SELECT o.epoch, COALESCE(p.n, 0), COALESCE(p.type, ''), COALESCE(p.at, 0), p.by_user, p.record, p.audience FROM organisations o LEFT JOIN LATERAL (SELECT " +
-		changeColumns + " FROM changes c WHERE c.org_id = ? AND c.n > ? ORDER BY c.n LIMIT " + strconv.Itoa(coarse(limit)) + ") AS p ON TRUE WHERE o.id = ? ORDER BY p.n LIMIT ?"
-	err = each(ctx, db.read, "Organisation", func(s scanner) (object.Change, error) { return scan(after{s, &epoch}) }, func(c object.Change) error {
+	found := false
+	query := strings.ReplaceAll(entriesAndEpoch, "%", strconv.Itoa(coarse(limit)))
+	err = queryEach(ctx, db.read, "Organisation", func(s scanner) (object.Change, error) {
+		r := changeRow{OrgID: string(o)}
+		if err := s.Scan(append([]any{&epoch}, dest(&r, changeTable.reads)...)...); err != nil {
+			return object.Change{}, err
+		}
+		return r.change()
+	}, func(c object.Change) error {
 		if found = true; c.N > 0 {
 			entries = append(entries, c)
 		}
 		return nil
-	}, query, string(o), from, string(o), limit)
+	}, tenantSQL(o, query, from, limit))
 	if err == nil && !found {
 		err = fault.Missing("Organisation")
 	}
 	return entries, epoch, err
 }
-
-// changesApart selects the entries of a type that is not Changed. The first
-// condition is the index's, which SQLite does not see in the second.
-const changesApart = "SELECT " + changeColumns + " FROM changes c WHERE c.org_id = ? AND c.type <> '" + string(object.Changed) + "' AND c.type = ? AND c.n > ? ORDER BY c.n"
 
 // Since tells of deletions before objects: another object may have the path by
 // now.
@@ -368,13 +330,16 @@ func (q changes) Since(ctx context.Context, o id.Org, after int64, head func(obj
 			return err
 		}
 		for _, t := range []object.ChangeType{object.AccessChanged, object.Deleted} {
-			if err := each(ctx, db, "Change", scanLogged(o), fn, changesApart, string(o), string(t), after); err != nil {
+			// The first condition is the index's, which SQLite does not see in the second.
+			of := changeTable.of(db, o).filter("type <> '"+string(object.Changed)+"' AND type = ? AND n > ?", string(t), after)
+			if err := each(ctx, of.page("n", 0), (*changeRow).change, fn); err != nil {
 				return err
 			}
 		}
-		return each(ctx, db, "Object", scanObjects(o), func(v object.Object) error {
+		objects := objectTable.of(db, o).filter("objects.n > ?", after).page("objects.n", 0)
+		return each(ctx, objects, (*objectRow).object, func(v object.Object) error {
 			return fn(object.Change{N: v.N, Type: object.Changed, Object: v})
-		}, "SELECT "+objectColumns+" FROM objects x WHERE x.org_id = ? AND x.n > ? ORDER BY x.n", string(o), after)
+		})
 	})
 }
 
@@ -392,9 +357,8 @@ func scanOldEntries(s scanner) (r oldEntries, err error) {
 // what is before them in their logs, until there are none.
 func (q changes) Prune(ctx context.Context, before time.Time) error {
 	for {
-		old, err := all(ctx, acrossLogs.on(q.read), "Change", scanOldEntries,
-			"SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < ? ORDER BY c.at LIMIT ?) AS p GROUP BY p.org_id ORDER BY p.org_id LIMIT ?",
-			before.UnixMilli(), prunedEntries, prunedLogs)
+		old, err := queryAll(ctx, q.read, "Change", scanOldEntries,
+			crossTenantSQL(crossTenantLogs, oldestEntries, before.UnixMilli(), prunedEntries, prunedLogs))
 		if err != nil || len(old) == 0 {
 			return err
 		}
@@ -422,9 +386,9 @@ func (q changes) prune(ctx context.Context, o id.Org, last, limit int64) (int64,
 		return 0, err
 	}
 	h.Floor = max(h.Floor, min(last, h.Floor+limit))
-	if _, err := exec(ctx, q.write, "Change", "UPDATE log_heads SET floor = ? WHERE org_id = ?", h.Floor, string(o)); err != nil {
+	if _, err := headTable.of(q.write, o).set(ctx, "floor = ?", h.Floor); err != nil {
 		return 0, err
 	}
 	q.heads[o] = h
-	return exec(ctx, q.write, "Change", "DELETE FROM changes WHERE org_id = ? AND n <= ?", string(o), h.Floor)
+	return changeTable.of(q.write, o).filter("n <= ?", h.Floor).remove(ctx)
 }

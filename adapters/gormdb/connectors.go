@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"collab/domain/connector"
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
 )
@@ -42,9 +41,11 @@ type toolRow struct {
 	Description string `json:"description,omitempty"`
 }
 
-func rowOfConnector(o id.Org, i connector.Instance) (*connectorRow, error) {
+var connectorTable = tenant[connectorRow]("Connector", nil)
+
+func rowOfConnector(i connector.Instance) (*connectorRow, error) {
 	r := &connectorRow{
-		OrgID: string(o), ID: string(i.ID), Provider: i.Provider, Label: i.Label, Name: optional(i.Name), Config: i.Config, URL: i.URL,
+		ID: string(i.ID), Provider: i.Provider, Label: i.Label, Name: optional(i.Name), Config: i.Config, URL: i.URL,
 		Hosting: string(i.Hosting), Transport: string(i.Transport), Status: string(i.Status()), CreatedBy: string(i.CreatedBy), Created: i.CreatedAt.UnixMilli(),
 		LastUsed: optionalMillis(i.LastUsedAt), LastError: i.LastError, Failures: int64(i.Failures), Version: i.Version,
 		Expires: optionalMillis(i.ExpiresAt), Renew: optionalMillis(i.RenewAt), Due: optionalMillis(i.DueAt),
@@ -79,70 +80,34 @@ func (r *connectorRow) instance() (connector.Instance, error) {
 	return i, err
 }
 
-const selectConnectors = "SELECT org_id, id, provider, label, name, config, url, hosting, transport, status, created_by, created_at, " +
-	"last_used_at, last_error, tools, failures, version, expires_at, renew_at, due_at FROM connectors WHERE "
-
-func scanConnector(s scanner) (connector.Instance, error) {
-	var r connectorRow
-	if err := s.Scan(
-		&r.OrgID, &r.ID, &r.Provider, &r.Label, &r.Name, &r.Config, &r.URL, &r.Hosting, &r.Transport, &r.Status, &r.CreatedBy, &r.Created,
-		&r.LastUsed, &r.LastError, &r.Tools, &r.Failures, &r.Version, &r.Expires, &r.Renew, &r.Due,
-	); err != nil {
-		return connector.Instance{}, err
-	}
-	return r.instance()
-}
-
 type connectors struct{ *conn }
 
 var _ ports.Connectors = connectors{}
 
 func (q connectors) Get(ctx context.Context, o id.Org, i id.Connector) (connector.Instance, error) {
-	return get(ctx, q.read, "Connector", scanConnector, selectConnectors+"org_id = ? AND id = ?", string(o), string(i))
+	return get(ctx, connectorTable.of(q.read, o).key(string(i)), (*connectorRow).instance)
 }
 
 func (q connectors) List(ctx context.Context, o id.Org, after connector.Position, limit int, fn func(connector.Instance) error) error {
-	query, args := selectConnectors+"org_id = ?", []any{string(o)}
+	s := connectorTable.of(q.read, o)
 	if after != (connector.Position{}) {
-		query, args = query+" AND (created_at, id) > (?, ?)", append(args, after.CreatedAt.UnixMilli(), place(after.ID))
+		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), place(after.ID))
 	}
-	query, page := q.dialect.page(query, "created_at, id", limit)
-	return each(ctx, q.read, "Connector", scanConnector, fn, query, append(args, page...)...)
+	return each(ctx, s.page("created_at, id", limit), (*connectorRow).instance, fn)
 }
 
 func (q connectors) Add(ctx context.Context, o id.Org, i connector.Instance) error {
-	r, err := rowOfConnector(o, i)
+	r, err := rowOfConnector(i)
 	if err != nil {
 		return failed(ctx, err, "Connector")
 	}
-	return add(ctx, q.write, "Connector", r)
+	return connectorTable.of(q.write, o).add(ctx, r)
 }
 
-func (q connectors) Update(ctx context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (updated connector.Instance, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		there, err := get(ctx, c.write, "Connector", scanConnector, selectConnectors+"org_id = ? AND id = ?"+c.dialect.held(), string(o), string(i))
-		if err != nil {
-			return err
-		}
-		next, err := fn(there)
-		if err != nil {
-			return err
-		}
-		r, err := rowOfConnector(o, next)
-		if err != nil {
-			return failed(ctx, err, "Connector")
-		}
-		tx := c.write.WithContext(ctx).Model(&connectorRow{}).Where("org_id = ? AND id = ?", string(o), string(i)).Select("*").Omit("org_id", "id").Updates(r)
-		if err := failed(ctx, tx.Error, "Connector"); err != nil {
-			return err
-		}
-		updated, err = r.instance()
-		return failed(ctx, err, "Connector")
+func (q connectors) Update(ctx context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
+	return atomically(ctx, q.conn, func(c *conn) (connector.Instance, error) {
+		return update(ctx, connectorTable.of(c.write, o).key(string(i)), (*connectorRow).instance, rowOfConnector, fn)
 	})
-	if err != nil {
-		return connector.Instance{}, err
-	}
-	return updated, nil
 }
 
 // Remove is a transaction so that it is run again when it and somebody who has
@@ -151,42 +116,35 @@ func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error 
 	return q.atomic(ctx, func(c *conn) error {
 		// Its flows go first, as whoever changes one may go on to the connector: a
 		// cascade would meet them the other way round.
-		if _, err := exec(ctx, c.write, "Connector", "DELETE FROM connector_flows WHERE org_id = ? AND connector_id = ?", string(o), string(i)); err != nil {
+		if _, err := flowTable.of(c.write, o).filter("connector_id = ?", string(i)).remove(ctx); err != nil {
 			return err
 		}
-		n, err := exec(ctx, c.write, "Connector", "DELETE FROM connectors WHERE org_id = ? AND id = ?", string(o), string(i))
-		if err == nil && n == 0 {
-			err = fault.Missing("Connector")
-		}
-		return err
+		s := connectorTable.of(c.write, o).key(string(i))
+		return s.one(s.remove(ctx))
 	})
 }
 
 // Due puts off each instance by its key: a join with all of them would have
 // Postgres go through the table, and they are few beside what is done for each.
-func (q connectors) Due(ctx context.Context, now time.Time, limit int, without ...id.Org) (due []connector.Instance, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		due, err = all(ctx, acrossConnectors.on(c.write), "Connector", scanConnector,
-			selectConnectors+"due_at <= ? AND NOT ("+c.dialect.in("org_id", "uuid")+") ORDER BY due_at, org_id, id LIMIT ?"+c.dialect.claimed(),
-			now.UnixMilli(), list(c.dialect, without), limit)
-		if err != nil {
-			return err
-		}
-		for n, i := range due {
-			if due[n], err = i.Claimed(now); err != nil {
-				return err
-			}
-			_, err = exec(ctx, c.write, "Connector", "UPDATE connectors SET due_at = ? WHERE org_id = ? AND id = ?", optionalMillis(due[n].DueAt), string(i.Org), string(i.ID))
-			if err != nil {
-				return err
+func (q connectors) Due(ctx context.Context, now time.Time, limit int, without ...id.Org) ([]connector.Instance, error) {
+	return atomically(ctx, q.conn, func(c *conn) ([]connector.Instance, error) {
+		due, err := claimDue(ctx, connectorTable.crossTenant(c.write, crossTenantConnectors), (*connectorRow).instance, now, limit, without)
+		for n := 0; n < len(due) && err == nil; n++ {
+			i := &due[n]
+			if *i, err = i.Claimed(now); err == nil {
+				_, err = connectorTable.of(c.write, i.Org).key(string(i.ID)).set(ctx, "due_at = ?", optionalMillis(i.DueAt))
 			}
 		}
-		return nil
+		return due, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return due, nil
+}
+
+// claimDue reads and holds rows that are due, of other organisations than some,
+// and passes over those that somebody else holds.
+func claimDue[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error), now time.Time, limit int, without []id.Org) ([]T, error) {
+	d := dialectOf(s.db)
+	s = s.filter("due_at <= ? AND NOT ("+d.in("org_id", "uuid")+")", now.UnixMilli(), list(d, without))
+	return all(ctx, s.claim("due_at, org_id, id", limit), record)
 }
 
 type credentialsRow struct {
@@ -199,11 +157,9 @@ type credentialsRow struct {
 
 func (credentialsRow) TableName() string { return "connector_credentials" }
 
-func scanCredentials(s scanner) (connector.Sealed, error) {
-	var r credentialsRow
-	if err := s.Scan(&r.ConnectorID, &r.Version, &r.Entries, &r.Renewal); err != nil {
-		return connector.Sealed{}, err
-	}
+var credentialsTable = tenant[credentialsRow]("Credentials", nil)
+
+func (r *credentialsRow) sealed() (connector.Sealed, error) {
 	return connector.Sealed{Instance: id.Connector(r.ConnectorID), Version: r.Version, Entries: r.Entries, Renewal: r.Renewal}, nil
 }
 
@@ -212,25 +168,16 @@ type credentials struct{ *conn }
 var _ ports.Credentials = credentials{}
 
 func (q credentials) Get(ctx context.Context, o id.Org, i id.Connector) (connector.Sealed, error) {
-	return get(ctx, q.read, "Credentials", scanCredentials,
-		"SELECT connector_id, version, entries, renewal FROM connector_credentials WHERE org_id = ? AND connector_id = ?", string(o), string(i))
+	return get(ctx, credentialsTable.of(q.read, o).key(string(i)), (*credentialsRow).sealed)
 }
 
 func (q credentials) Put(ctx context.Context, o id.Org, s connector.Sealed) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := c.holdConnector(ctx, o, s.Instance); err != nil {
+		if err := connectorTable.of(c.write, o).key(string(s.Instance)).kept(ctx); err != nil {
 			return err
 		}
-		tx := c.write.WithContext(ctx).Clauses(replace).Create(&credentialsRow{
-			OrgID: string(o), ConnectorID: string(s.Instance), Version: s.Version, Entries: s.Entries, Renewal: s.Renewal,
+		return credentialsTable.of(c.write, o).put(ctx, &credentialsRow{
+			ConnectorID: string(s.Instance), Version: s.Version, Entries: s.Entries, Renewal: s.Renewal,
 		})
-		return failed(ctx, tx.Error, "Credentials")
 	})
-}
-
-// holdConnector holds the instance against deletion before something refers to
-// it: a reference that is broken would end a transaction on Postgres.
-func (c *conn) holdConnector(ctx context.Context, o id.Org, i id.Connector) error {
-	_, err := get(ctx, c.write, "Connector", scanInt, "SELECT 1 FROM connectors WHERE org_id = ? AND id = ?"+c.dialect.shared(), string(o), string(i))
-	return err
 }

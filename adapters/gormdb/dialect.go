@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"gorm.io/gorm"
 )
 
 // dialect is what differs in the statements of the two databases.
@@ -107,6 +109,22 @@ func (d dialect) param(c column) string {
 		return "?::" + c.kind
 	}
 	return "?"
+}
+
+// json is a column that holds JSON, for functions of it.
+func (d dialect) json(column string) string {
+	if d == onPostgres {
+		return column + "::json"
+	}
+	return column
+}
+
+// org is the organisation in a SELECT list.
+func (d dialect) org() string {
+	if d == onPostgres {
+		return "@org::uuid"
+	}
+	return "@org"
 }
 
 // records is the rows of a parameter that is a JSON array of objects, as the
@@ -218,4 +236,12 @@ func texts[T ~string](s string) ([]T, error) {
 	var all []T
 	err := json.Unmarshal([]byte(s), &all)
 	return all, err
+}
+
+// dialectOf is the dialect of a pool or a transaction.
+func dialectOf(db *gorm.DB) dialect {
+	if _, ok := db.Dialector.(sqliteDialector); ok {
+		return onSQLite
+	}
+	return onPostgres
 }

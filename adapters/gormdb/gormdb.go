@@ -75,9 +75,9 @@ type conn struct {
 	write   *gorm.DB
 	db      *DB
 
-	// fleeting is a transaction's that a crash of the database may undo: its commit
+	// async is a transaction's that a crash of the database may undo: its commit
 	// need not wait for the disk. SQLite alone asks.
-	fleeting bool
+	async bool
 
 	// locked has the organisations whose lock the transaction holds; nil outside
 	// a transaction.
@@ -143,7 +143,7 @@ func (db *DB) answers(ctx context.Context) error {
 	return nil
 }
 
-// use makes GORM on a pool, with the tenancy guard in place.
+// use makes GORM on a pool.
 func (db *DB) use(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (*gorm.DB, error) {
 	db.pools = append(db.pools, pool)
 	g, err := gorm.Open(dialector, &gorm.Config{
@@ -155,7 +155,7 @@ func (db *DB) use(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (*gorm
 	if err != nil {
 		return nil, failed(context.Background(), err, "Database")
 	}
-	return g, guard(g)
+	return g, nil
 }
 
 // Atomic runs fn in a transaction: READ COMMITTED on Postgres, immediate on
@@ -169,9 +169,14 @@ func (db *DB) transact(ctx context.Context, fn func(*conn) error) error {
 	return db.attempt(ctx, false, fn)
 }
 
-func (db *DB) attempt(ctx context.Context, fleeting bool, fn func(*conn) error) error {
+func (db *DB) attempt(ctx context.Context, async bool, fn func(*conn) error) error {
+	return db.retry(ctx, func() error { return db.once(ctx, async, fn) })
+}
+
+// retry runs fn, again where the database could not order it among others.
+func (db *DB) retry(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
-		err := db.once(ctx, fleeting, fn)
+		err := fn()
 		if err == nil || attempt == attempts || !disordered(err) {
 			return err
 		}
@@ -181,8 +186,8 @@ func (db *DB) attempt(ctx context.Context, fleeting bool, fn func(*conn) error) 
 	}
 }
 
-func (db *DB) once(ctx context.Context, fleeting bool, fn func(*conn) error) error {
-	c := &conn{dialect: db.dialect, db: db, fleeting: fleeting, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
+func (db *DB) once(ctx context.Context, async bool, fn func(*conn) error) error {
+	c := &conn{dialect: db.dialect, db: db, async: async, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
 	run := db.alone
 	if db.dialect == onSQLite {
 		run = db.joined
@@ -221,9 +226,9 @@ func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
 	return c.db.transact(ctx, fn)
 }
 
-// fleetingly runs fn as atomic does. What it changes may be undone by a crash of
+// asynchronously runs fn as atomic does. What it changes may be undone by a crash of
 // the database, unless c is a transaction.
-func (c *conn) fleetingly(ctx context.Context, fn func(*conn) error) error {
+func (c *conn) asynchronously(ctx context.Context, fn func(*conn) error) error {
 	if c.inside() {
 		return fn(c)
 	}

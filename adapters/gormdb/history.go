@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -30,8 +29,6 @@ type deltaRow struct {
 	To    *string `json:"to,omitempty"`
 }
 
-var historyColumns = []column{{"id", "uuid"}, {"task_id", "uuid"}, {"at", "bigint"}, {"by_user", "uuid"}, {"reason", "text"}, {"fields", "text"}}
-
 type taskHistory struct{ *conn }
 
 var _ ports.TaskHistory = taskHistory{}
@@ -56,7 +53,7 @@ const linesInBatch = 500
 
 // add holds the tasks against deletion and appends the lines.
 func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) error {
-	records := make([]map[string]any, len(changes))
+	rows := make([]taskHistoryRow, len(changes))
 	var of []id.Task
 	known := map[id.Task]bool{}
 	for i, c := range changes {
@@ -68,59 +65,36 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 		if err != nil {
 			return failed(ctx, err, "Change")
 		}
-		records[i] = map[string]any{
-			"id": string(c.ID), "task_id": string(c.Task), "at": c.At.UnixMilli(), "by_user": string(c.By), "reason": c.Reason, "fields": string(fields),
-		}
+		rows[i] = taskHistoryRow{ID: string(c.ID), TaskID: string(c.Task), At: c.At.UnixMilli(), ByUser: string(c.By), Reason: c.Reason, Fields: string(fields)}
 		if !known[c.Task] {
 			known[c.Task] = true
 			of = append(of, c.Task)
 		}
 	}
-	written, err := json.Marshal(records)
-	if err != nil {
-		return failed(ctx, err, "Change")
+	n, err := taskTable.of(q.write, o).among("id", list(q.dialect, of)).keep(ctx)
+	if err == nil && n != len(of) {
+		err = fault.Missing("Task")
 	}
-	found, err := all(ctx, q.write, "Task", scanInt,
-		"SELECT 1 FROM tasks WHERE org_id = ? AND "+q.dialect.in("id", "uuid")+" ORDER BY id"+q.dialect.shared(), string(o), list(q.dialect, of))
 	if err != nil {
 		return err
 	}
-	if len(found) != len(of) {
-		return fault.Missing("Task")
-	}
-	_, err = exec(ctx, q.write, "Change", insertHistory[q.dialect], string(o), string(written))
+	_, err = historyTable.of(q.write, o).insertRecords(ctx, insertHistory, rows, historyTable.but("org_id"))
 	return err
 }
 
-// insertHistory writes all lines from one parameter.
-var insertHistory = func() (s [2]string) {
-	names := make([]string, len(historyColumns))
-	for i, c := range historyColumns {
-		names[i] = c.name
-	}
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = "INSERT INTO task_history (org_id, " + strings.Join(names, ", ") + ") SELECT " + d.param(column{"org_id", "uuid"}) +
-			", v." + strings.Join(names, ", v.") + " FROM " + d.records(historyColumns) + " WHERE 1 = 1"
-	}
-	return s
-}()
+var (
+	historyTable  = tenant[taskHistoryRow]("Change", nil)
+	insertHistory = historyTable.insertsRecords(historyTable.but("org_id"), "")
+)
 
-func scanChange(o id.Org) func(scanner) (task.Change, error) {
-	return func(s scanner) (task.Change, error) {
-		var r taskHistoryRow
-		if err := s.Scan(&r.ID, &r.TaskID, &r.At, &r.ByUser, &r.Reason, &r.Fields); err != nil {
-			return task.Change{}, err
-		}
-		var deltas []deltaRow
-		if err := json.Unmarshal([]byte(r.Fields), &deltas); err != nil {
-			return task.Change{}, err
-		}
-		c := task.Change{ID: id.Entry(r.ID), Org: o, Task: id.Task(r.TaskID), At: instant(r.At), By: id.User(r.ByUser), Reason: r.Reason}
-		for _, d := range deltas {
-			c.Fields = append(c.Fields, task.Delta(d))
-		}
-		return c, nil
+func (r *taskHistoryRow) change() (task.Change, error) {
+	c := task.Change{ID: id.Entry(r.ID), Org: id.Org(r.OrgID), Task: id.Task(r.TaskID), At: instant(r.At), By: id.User(r.ByUser), Reason: r.Reason}
+	var deltas []deltaRow
+	err := json.Unmarshal([]byte(r.Fields), &deltas)
+	for _, d := range deltas {
+		c.Fields = append(c.Fields, task.Delta(d))
 	}
+	return c, err
 }
 
 func (q taskHistory) Remove(ctx context.Context, o id.Org, t id.Task, limit int) (more bool, err error) {
@@ -132,9 +106,8 @@ func (q taskHistory) remove(ctx context.Context, o id.Org, of []id.Task, limit i
 	if len(of) == 0 {
 		return false, nil
 	}
-	query, limited := q.dialect.page("SELECT h.id FROM task_history h WHERE h.org_id = ? AND "+q.dialect.in("h.task_id", "uuid"), "h.task_id, h.at, h.id", limit)
-	n, err := exec(ctx, q.write, "Change", "DELETE FROM task_history WHERE org_id = ? AND id IN ("+query+")",
-		append([]any{string(o), string(o), list(q.dialect, of)}, limited...)...)
+	first := historyTable.of(q.write, o).among("task_id", list(q.dialect, of)).read("id").page("task_id, at, id", limit)
+	n, err := historyTable.of(q.write, o).in("id", first).remove(ctx)
 	return n == int64(limit), err
 }
 
@@ -142,11 +115,9 @@ func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task, after task.C
 	if len(ids([]id.Task{t})) == 0 {
 		return nil
 	}
-	query := "SELECT id, task_id, at, by_user, reason, fields FROM task_history WHERE org_id = ? AND task_id = ?"
-	args := []any{string(o), string(t)}
+	s := historyTable.of(q.read, o).filter("task_id = ?", string(t))
 	if after != (task.ChangePosition{}) {
-		query, args = query+" AND (at, id) > (?, ?)", append(args, after.At.UnixMilli(), place(after.ID))
+		s = s.after("at, id", after.At.UnixMilli(), place(after.ID))
 	}
-	query, limited := q.dialect.page(query, "at, id", limit)
-	return each(ctx, q.read, "Change", scanChange(o), fn, query, append(args, limited...)...)
+	return each(ctx, s.page("at, id", limit), (*taskHistoryRow).change, fn)
 }

@@ -17,7 +17,7 @@ type invitationRow struct {
 	OrgID     string         `gorm:"type:uuid;primaryKey"`
 	ID        string         `gorm:"type:uuid;primaryKey"`
 	Email     string         `gorm:"not null"`
-	EmailKey  string         `gorm:"not null"` // the address as it is compared
+	EmailKey  string         `gorm:"->:false;<-;not null"` // the address as it is compared
 	Role      string         `gorm:"not null"`
 	Status    string         `gorm:"not null"`
 	TokenHash sql.NullString // null where there is no token, so that the others are unique
@@ -34,21 +34,9 @@ type invitationRow struct {
 
 func (invitationRow) TableName() string { return "invitations" }
 
-// invitationColumns are in the order of dest.
-const invitationColumns = "org_id, id, email, role, status, token_hash, expires_at, created_at, accepted_at, invited_by, resends_until, provider_id, seen_at, seen_rank, seen_message"
+var invitationTable = tenant[invitationRow]("Invitation", nil)
 
-func (r *invitationRow) dest() []any {
-	return []any{
-		&r.OrgID, &r.ID, &r.Email, &r.Role, &r.Status, &r.TokenHash, &r.Expires, &r.Created, &r.Accepted, &r.InvitedBy, &r.ResendsUntil,
-		&r.ProviderID, &r.Seen.At, &r.Seen.Rank, &r.Seen.Message,
-	}
-}
-
-func scanInvitation(s scanner) (invitation.Invitation, error) {
-	var r invitationRow
-	if err := s.Scan(r.dest()...); err != nil {
-		return invitation.Invitation{}, err
-	}
+func (r *invitationRow) invitation() (invitation.Invitation, error) {
 	return invitation.Invitation{
 		ID: id.Invitation(r.ID), Org: id.Org(r.OrgID), Email: r.Email, Role: org.Role(r.Role), TokenHash: r.TokenHash.String,
 		ExpiresAt: instant(r.Expires), CreatedAt: instant(r.Created), AcceptedAt: optionalInstant(r.Accepted), InvitedBy: id.User(r.InvitedBy.String),
@@ -62,54 +50,51 @@ type invitations struct{ *conn }
 var _ ports.Invitations = invitations{}
 
 func (q invitations) Get(ctx context.Context, o id.Org, i id.Invitation) (invitation.Invitation, error) {
-	return get(ctx, q.read, "Invitation", scanInvitation,
-		"SELECT "+invitationColumns+" FROM invitations WHERE org_id = ? AND id = ?", string(o), string(i))
+	return get(ctx, invitationTable.of(q.read, o).key(string(i)), (*invitationRow).invitation)
 }
 
 func (q invitations) ByProvider(ctx context.Context, o id.Org, providerID string) (invitation.Invitation, error) {
-	return get(ctx, q.read, "Invitation", scanInvitation,
-		"SELECT "+invitationColumns+" FROM invitations WHERE org_id = ? AND provider_id = ?", string(o), providerID)
+	return get(ctx, invitationTable.of(q.read, o).filter("provider_id = ?", providerID), (*invitationRow).invitation)
 }
 
 func (q invitations) ByToken(ctx context.Context, tokenHash string) (invitation.Invitation, error) {
-	return get(ctx, acrossInvitations.on(q.read), "Invitation", scanInvitation,
-		"SELECT "+invitationColumns+" FROM invitations WHERE token_hash = ?", tokenHash)
+	s := invitationTable.crossTenant(q.read, crossTenantInvitations).filter("token_hash = ?", tokenHash)
+	return get(ctx, s, (*invitationRow).invitation)
 }
 
-const selectPending = "SELECT " + invitationColumns + " FROM invitations WHERE org_id = ? AND status = 'PENDING' AND expires_at > ?"
+func (q invitations) pending(o id.Org, now time.Time) selection[invitationRow] {
+	return invitationTable.of(q.read, o).filter("status = 'PENDING' AND expires_at > ?", now.UnixMilli())
+}
 
 func (q invitations) List(ctx context.Context, o id.Org, now time.Time, after invitation.Position, limit int, fn func(invitation.Invitation) error) error {
-	query, args := selectPending, []any{string(o), now.UnixMilli()}
+	s := q.pending(o, now)
 	if after != (invitation.Position{}) {
-		query, args = query+" AND (created_at, id) > (?, ?)", append(args, after.CreatedAt.UnixMilli(), place(after.ID))
+		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), place(after.ID))
 	}
-	query, page := q.dialect.page(query, "created_at, id", limit)
-	return each(ctx, q.read, "Invitation", scanInvitation, fn, query, append(args, page...)...)
+	return each(ctx, s.page("created_at, id", limit), (*invitationRow).invitation, fn)
 }
 
 func (q invitations) Pending(ctx context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {
-	return all(ctx, q.read, "Invitation", scanInvitation, selectPending+" AND email_key = ? ORDER BY created_at, id",
-		string(o), now.UnixMilli(), identity.FoldEmail(email))
+	s := q.pending(o, now).filter("email_key = ?", identity.FoldEmail(email))
+	return all(ctx, s.page("created_at, id", 0), (*invitationRow).invitation)
 }
 
 func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation) error {
 	return q.atomic(ctx, func(c *conn) error {
 		if i.ProviderID != "" {
 			// Asked first, because a taken key would end a transaction on Postgres.
-			_, taken, err := row(ctx, c.read, "Invitation", scanInt,
-				"SELECT 1 FROM invitations WHERE org_id = ? AND provider_id = ? AND id <> ?", string(o), i.ProviderID, string(i.ID))
+			taken, err := invitationTable.of(c.read, o).filter("provider_id = ? AND id <> ?", i.ProviderID, string(i.ID)).count(ctx)
 			if err != nil {
 				return err
 			}
-			if taken {
+			if taken > 0 {
 				return fault.New(fault.Conflict, "An invitation with this provider id is there already")
 			}
 		}
-		tx := c.write.WithContext(ctx).Clauses(replace).Create(&invitationRow{
-			OrgID: string(o), ID: string(i.ID), Email: i.Email, EmailKey: identity.FoldEmail(i.Email), Role: string(i.Role), Status: string(i.Stored()),
+		return invitationTable.of(c.write, o).put(ctx, &invitationRow{
+			ID: string(i.ID), Email: i.Email, EmailKey: identity.FoldEmail(i.Email), Role: string(i.Role), Status: string(i.Stored()),
 			TokenHash: set(i.TokenHash), Expires: i.ExpiresAt.UnixMilli(), Created: i.CreatedAt.UnixMilli(), Accepted: optionalMillis(i.AcceptedAt),
 			InvitedBy: set(i.InvitedBy), ResendsUntil: i.ResendsUntil.UnixMilli(), ProviderID: set(i.ProviderID), Seen: rowOfStamp(i.Seen),
 		})
-		return failed(ctx, tx.Error, "Invitation")
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"collab/domain/audit"
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/replay"
 	"collab/ports"
@@ -20,16 +19,18 @@ type inboxRow struct {
 
 func (inboxRow) TableName() string { return "inbox" }
 
+var inboxTable = shared[inboxRow]("Message")
+
 type inbox struct{ *conn }
 
 var _ ports.Inbox = inbox{}
 
 func (q inbox) Accept(ctx context.Context, source, message string, now time.Time) error {
-	return add(ctx, q.write, "Message", &inboxRow{Source: source, Message: message, Noted: now.UnixMilli()})
+	return inboxTable.on(q.write).add(ctx, &inboxRow{Source: source, Message: message, Noted: now.UnixMilli()})
 }
 
 func (q inbox) Prune(ctx context.Context, before time.Time) error {
-	_, err := exec(ctx, q.write, "Message", "DELETE FROM inbox WHERE noted_at < ?", before.UnixMilli())
+	_, err := inboxTable.on(q.write).filter("noted_at < ?", before.UnixMilli()).remove(ctx)
 	return err
 }
 
@@ -48,11 +49,9 @@ type auditRow struct {
 
 func (auditRow) TableName() string { return "audit" }
 
-func scanEntry(s scanner) (audit.Entry, error) {
-	var r auditRow
-	if err := s.Scan(&r.ID, &r.OrgID, &r.At, &r.ActorID, &r.IsOperator, &r.Action, &r.Target, &r.Detail, &r.Address, &r.Request); err != nil {
-		return audit.Entry{}, err
-	}
+var auditTable = tenant[auditRow]("Entry", nil)
+
+func (r *auditRow) entry() (audit.Entry, error) {
 	return audit.Entry{
 		ID: id.Entry(r.ID), Org: id.Org(r.OrgID.String), At: instant(r.At), Actor: id.User(r.ActorID.String), Operator: r.IsOperator,
 		Action: audit.Action(r.Action), Target: r.Target, Detail: r.Detail, Address: r.Address, Request: r.Request,
@@ -64,25 +63,22 @@ type auditLog struct{ *conn }
 var _ ports.Audit = auditLog{}
 
 func (q auditLog) Add(ctx context.Context, e audit.Entry) error {
-	db := q.write
+	rows := auditTable.of(q.write, e.Org)
 	if e.Org == "" {
-		db = acrossAudit.on(db)
+		rows = auditTable.crossTenant(q.write, crossTenantAudit)
 	}
-	return add(ctx, db, "Entry", &auditRow{
-		ID: string(e.ID), OrgID: set(e.Org), At: e.At.UnixMilli(), ActorID: set(e.Actor), IsOperator: e.Operator,
+	return rows.add(ctx, &auditRow{
+		ID: string(e.ID), At: e.At.UnixMilli(), ActorID: set(e.Actor), IsOperator: e.Operator,
 		Action: string(e.Action), Target: e.Target, Detail: e.Detail, Address: e.Address, Request: e.Request,
 	})
 }
 
 func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int, fn func(audit.Entry) error) error {
-	query := "SELECT id, org_id, at, actor_id, is_operator, action, target, detail, address, request FROM audit WHERE org_id = ?"
-	args := []any{string(o)}
+	s := auditTable.of(q.read, o)
 	if after != "" {
-		query += " AND (at, id) < (SELECT b.at, b.id FROM audit b WHERE b.org_id = ? AND b.id = ?)"
-		args = append(args, string(o), place(after))
+		s = s.filter("(at, id) < (SELECT b.at, b.id FROM audit b WHERE b.org_id = ? AND b.id = ?)", string(o), place(after))
 	}
-	query, limited := q.dialect.page(query, "at DESC, id DESC", limit)
-	return each(ctx, q.read, "Entry", scanEntry, fn, query, append(args, limited...)...)
+	return each(ctx, s.page("at DESC, id DESC", limit), (*auditRow).entry, fn)
 }
 
 type replayRow struct {
@@ -96,13 +92,13 @@ type replayRow struct {
 
 func (replayRow) TableName() string { return "replays" }
 
-const replayColumns = "key, fingerprint, claim, is_done, answer, expires_at"
+var replayTable = shared[replayRow]("Key")
 
-func scanReplay(s scanner) (replay.Record, error) {
-	var r replayRow
-	if err := s.Scan(&r.Key, &r.Fingerprint, &r.Claim, &r.IsDone, &r.Answer, &r.Expires); err != nil {
-		return replay.Record{}, err
-	}
+func rowOfReplay(r replay.Record) *replayRow {
+	return &replayRow{Key: r.Key, Fingerprint: r.Fingerprint, Claim: r.Claim, IsDone: r.Done, Answer: r.Answer, Expires: r.ExpiresAt.UnixMilli()}
+}
+
+func (r *replayRow) replay() (replay.Record, error) {
 	return replay.Record{Key: r.Key, Fingerprint: r.Fingerprint, Claim: r.Claim, Done: r.IsDone, Answer: r.Answer, ExpiresAt: instant(r.Expires)}, nil
 }
 
@@ -110,41 +106,24 @@ type replays struct{ *conn }
 
 var _ ports.Replays = replays{}
 
-// Begin lets the key decide: the row is taken over when it is no longer live,
-// and else it is read. It may be gone by then, and then all begins again.
 func (q replays) Begin(ctx context.Context, r replay.Record, now time.Time) (replay.Record, error) {
-	for range attempts {
-		stored, ours, err := row(ctx, q.write, "Key", scanReplay,
-			"INSERT INTO replays ("+replayColumns+") VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, "+
-				"claim = excluded.claim, is_done = excluded.is_done, answer = excluded.answer, expires_at = excluded.expires_at "+
-				"WHERE replays.expires_at <= ? RETURNING "+replayColumns,
-			r.Key, r.Fingerprint, r.Claim, r.Done, r.Answer, r.ExpiresAt.UnixMilli(), now.UnixMilli())
-		if err != nil || ours {
-			return stored, err
-		}
-		there, found, err := row(ctx, q.write, "Key", scanReplay, "SELECT "+replayColumns+" FROM replays WHERE key = ?", r.Key)
-		if err != nil || found {
-			return there, err
-		}
-	}
-	return replay.Record{}, fault.New(fault.Unavailable, "The key is in use by too many at once")
+	return takeOver(ctx, replayTable.on(q.write), rowOfReplay(r), (*replayRow).replay, "replays.expires_at <= ?", now.UnixMilli(), r.Key)
+}
+
+func (q replays) claimed(key, claim string) selection[replayRow] {
+	return replayTable.on(q.write).filter("key = ? AND claim = ?", key, claim)
 }
 
 func (q replays) Finish(ctx context.Context, r replay.Record) error {
-	n, err := exec(ctx, q.write, "Key", "UPDATE replays SET fingerprint = ?, is_done = ?, answer = ?, expires_at = ? WHERE key = ? AND claim = ?",
-		r.Fingerprint, r.Done, r.Answer, r.ExpiresAt.UnixMilli(), r.Key, r.Claim)
-	if err == nil && n == 0 {
-		err = fault.Missing("Key")
-	}
-	return err
+	return q.claimed(r.Key, r.Claim).save(ctx, rowOfReplay(r))
 }
 
 func (q replays) Abandon(ctx context.Context, key, claim string) error {
-	_, err := exec(ctx, q.write, "Key", "DELETE FROM replays WHERE key = ? AND claim = ?", key, claim)
+	_, err := q.claimed(key, claim).remove(ctx)
 	return err
 }
 
 func (q replays) Prune(ctx context.Context, before time.Time) error {
-	_, err := exec(ctx, q.write, "Key", "DELETE FROM replays WHERE expires_at < ?", before.UnixMilli())
+	_, err := replayTable.on(q.write).filter("expires_at < ?", before.UnixMilli()).remove(ctx)
 	return err
 }

@@ -20,7 +20,7 @@ type entryRow struct {
 	ID         string `gorm:"type:uuid;primaryKey"`
 	UserID     string `gorm:"type:uuid;not null"`
 	At         int64  `gorm:"not null"`
-	Day        int64  `gorm:"not null"`
+	Day        int64  `gorm:"->:false;<-;not null"`
 	Model      string `gorm:"not null"`
 	Provider   string `gorm:"not null"`
 	Input      int64  `gorm:"not null"`
@@ -72,25 +72,22 @@ type modelSumRow struct {
 
 func (modelSumRow) TableName() string { return "usage_models" }
 
-// usageColumns are a usage_entries row's in the order of scanUsage and Add.
-var usageColumns = []column{
-	{"org_id", "uuid"}, {"id", "uuid"}, {"user_id", "uuid"}, {"at", "bigint"}, {"model", "text"}, {"provider", "text"}, {"input", "bigint"}, {"output", "bigint"},
-	{"cache_read", "bigint"}, {"cache_made", "bigint"}, {"searches", "bigint"}, {"provenance", "text"}, {"outcome", "text"},
+var (
+	entryTable     = tenant[entryRow]("Entry", nil)
+	userModelTable = tenant[userModelSumRow]("Entry", nil)
+	userSumTable   = tenant[userSumRow]("Entry", nil)
+	modelSumTable  = tenant[modelSumRow]("Entry", nil)
+)
+
+func rowOfEntry(e usage.Entry) *entryRow {
+	return &entryRow{
+		ID: string(e.ID), UserID: string(e.User), At: e.At.UnixMilli(), Day: e.At.Truncate(day).UnixMilli(), Model: e.Model, Provider: e.Provider,
+		Input: e.Tokens.Input, Output: e.Tokens.Output, CacheRead: e.Tokens.CacheRead, CacheMade: e.Tokens.CacheMade, Searches: e.Tokens.Searches,
+		Provenance: string(e.Provenance), Outcome: string(e.Outcome),
+	}
 }
 
-var usageNames = func() string {
-	names := make([]string, len(usageColumns))
-	for i, c := range usageColumns {
-		names[i] = c.name
-	}
-	return strings.Join(names, ", ")
-}()
-
-func scanUsage(s scanner) (usage.Entry, error) {
-	var r entryRow
-	if err := s.Scan(&r.OrgID, &r.ID, &r.UserID, &r.At, &r.Model, &r.Provider, &r.Input, &r.Output, &r.CacheRead, &r.CacheMade, &r.Searches, &r.Provenance, &r.Outcome); err != nil {
-		return usage.Entry{}, err
-	}
+func (r *entryRow) entry() (usage.Entry, error) {
 	return usage.Entry{
 		ID: id.Request(r.ID), Org: id.Org(r.OrgID), User: id.User(r.UserID), At: instant(r.At), Model: r.Model, Provider: r.Provider,
 		Tokens:     chat.Usage{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheMade: r.CacheMade, Searches: r.Searches},
@@ -101,18 +98,6 @@ func scanUsage(s scanner) (usage.Entry, error) {
 type ledger struct{ *conn }
 
 var _ ports.Ledger = ledger{}
-
-// addUsage is a statement by dialect.
-var addUsage = func() (s [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		values := make([]string, len(usageColumns))
-		for i, c := range usageColumns {
-			values[i] = d.param(c)
-		}
-		s[d] = "INSERT INTO usage_entries (" + usageNames + ", day) SELECT " + strings.Join(values, ", ") + ", " + d.param(column{"day", "bigint"}) + " FROM organisations o WHERE o.id = ? ON CONFLICT DO NOTHING"
-	}
-	return s
-}()
 
 const (
 	quarter = 6 * time.Hour
@@ -128,62 +113,50 @@ var (
 	modelUnits = []time.Duration{day, time.Hour}
 )
 
-// addSums is a statement that adds to a row of sums for each of the units: its
-// key is the organisation, the unit, since when it is, and the other columns.
-func addSums(table string, units []time.Duration, others ...string) string {
-	key := "org_id, unit, since, " + strings.Join(others, ", ")
-	row := "(?, ?, ?, " + strings.Repeat("?, ", len(others)) + "?, ?, 1)"
-	return "INSERT INTO " + table + " (" + key + ", input, output, requests) VALUES " + strings.Join(slices.Repeat([]string{row}, len(units)), ", ") +
-		" ON CONFLICT (" + key + ") DO UPDATE SET " + strings.ReplaceAll(adds, "%", table)
-}
-
-// sumsOf are the parameters of such a statement.
-func sumsOf(e usage.Entry, units []time.Duration, others ...any) []any {
-	args := make([]any, 0, len(units)*(5+len(others)))
-	for _, unit := range units {
-		args = append(args, string(e.Org), unit.Milliseconds(), e.At.Truncate(unit).UnixMilli())
-		args = append(append(args, others...), e.Tokens.Input, e.Tokens.Output)
-	}
-	return args
-}
-
-// adds is what becomes of a sum that is there.
-const adds = "input = %.input + excluded.input, output = %.output + excluded.output, requests = %.requests + excluded.requests"
-
-var (
-	addUserModel = "INSERT INTO usage_user_models (org_id, user_id, day, model, input, output, requests) VALUES (?, ?, ?, ?, ?, ?, 1)" +
-		" ON CONFLICT (org_id, user_id, day, model) DO UPDATE SET " + strings.ReplaceAll(adds, "%", "usage_user_models")
-	addUser  = addSums("usage_users", userUnits, "user_id")
-	addModel = addSums("usage_models", modelUnits, "model", "lane")
-)
-
 // lane is which of a sum's rows a user's requests count in. The last digit of an
 // id is random.
 func lane(user id.User) string { return string(user[max(0, len(user)-1):]) }
 
 // Add changes last what most others change too.
 func (q ledger) Add(ctx context.Context, e usage.Entry) error {
-	org, user, on := string(e.Org), string(e.User), e.At.Truncate(day).UnixMilli()
-	in, out := e.Tokens.Input, e.Tokens.Output
+	sums := sumRow{e.Tokens.Input, e.Tokens.Output, 1}
+	user, on := string(e.User), e.At.Truncate(day).UnixMilli()
+	users, models := make([]userSumRow, len(userUnits)), make([]modelSumRow, len(modelUnits))
+	for i, unit := range userUnits {
+		users[i] = userSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit).UnixMilli(), UserID: user, Sums: sums}
+	}
+	for i, unit := range modelUnits {
+		models[i] = modelSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit).UnixMilli(), Model: e.Model, Lane: lane(e.User), Sums: sums}
+	}
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Entry", addUsage[c.dialect], org, string(e.ID), user, e.At.UnixMilli(), e.Model, e.Provider, in, out,
-			e.Tokens.CacheRead, e.Tokens.CacheMade, e.Tokens.Searches, string(e.Provenance), string(e.Outcome), on, org)
+		n, err := exec(ctx, c.write, "Entry", tenantSQL(e.Org, addUsage[c.dialect], bind(rowOfEntry(e), entryAdded, nil)...))
 		if err == nil && n == 0 {
-			if _, err = get(ctx, c.write, "Organisation", scanInt, "SELECT 1 FROM organisations WHERE id = ?", org); err == nil {
+			if _, err = (organisations{c}).Get(ctx, e.Org); err == nil {
 				err = fault.New(fault.Conflict, "Entry is there already")
 			}
 		}
 		if err == nil {
-			_, err = exec(ctx, c.write, "Entry", addUserModel, org, user, on, e.Model, in, out)
+			err = sum(ctx, userModelTable, c, e.Org, addUserModel, userModelSumRow{UserID: user, Day: on, Model: e.Model, Sums: sums})
 		}
 		if err == nil {
-			_, err = exec(ctx, c.write, "Entry", addUser, sumsOf(e, userUnits, user)...)
+			err = sum(ctx, userSumTable, c, e.Org, addUsers, users...)
 		}
 		if err == nil {
-			_, err = exec(ctx, c.write, "Entry", addModel, sumsOf(e, modelUnits, e.Model, lane(e.User))...)
+			err = sum(ctx, modelSumTable, c, e.Org, addModels, models...)
 		}
 		return err
 	})
+}
+
+// sum adds to rows of sums with a statement made by addSums.
+func sum[R any](ctx context.Context, t *tenantTable[R], c *conn, o id.Org, text string, rows ...R) error {
+	fields := t.but("org_id")
+	args := make([]any, 0, len(rows)*len(fields))
+	for i := range rows {
+		args = bind(&rows[i], fields, args)
+	}
+	_, err := exec(ctx, c.write, t.what, tenantSQL(o, text, args...))
+	return err
 }
 
 // stretch is a part of a period: whole units of which there are sums, or where
@@ -270,15 +243,15 @@ func (r rows) summed(of, by string) string {
 }
 
 // ofModels are the rows by model of a user, or of all users where it is empty.
-func ofModels(o id.Org, user id.User, p usage.Period) (r rows) {
+func ofModels(user id.User, p usage.Period) (r rows) {
 	if user != "" {
 		for _, s := range cover(p, false, []time.Duration{day}) {
 			from, until := s.from.UnixMilli(), s.until.UnixMilli()
 			if s.unit > 0 {
-				r.add(s, "day AS at, model", "usage_user_models WHERE org_id = ? AND user_id = ? AND day >= ? AND day < ?", string(o), string(user), from, until)
+				r.add(s, "day AS at, model", "usage_user_models WHERE org_id = @org AND user_id = ? AND day >= ? AND day < ?", string(user), from, until)
 			} else {
-				r.add(s, "day AS at, model", "usage_entries WHERE org_id = ? AND day = ? AND user_id = ? AND at >= ? AND at < ?",
-					string(o), s.from.Truncate(day).UnixMilli(), string(user), from, until)
+				r.add(s, "day AS at, model", "usage_entries WHERE org_id = @org AND day = ? AND user_id = ? AND at >= ? AND at < ?",
+					s.from.Truncate(day).UnixMilli(), string(user), from, until)
 			}
 		}
 		return r
@@ -286,22 +259,22 @@ func ofModels(o id.Org, user id.User, p usage.Period) (r rows) {
 	for _, s := range cover(p, false, modelUnits) {
 		from, until := s.from.UnixMilli(), s.until.UnixMilli()
 		if s.unit > 0 {
-			r.add(s, "since AS at, model", "usage_models WHERE org_id = ? AND unit = ? AND since >= ? AND since < ?", string(o), s.unit.Milliseconds(), from, until)
+			r.add(s, "since AS at, model", "usage_models WHERE org_id = @org AND unit = ? AND since >= ? AND since < ?", s.unit.Milliseconds(), from, until)
 		} else {
-			r.add(s, "day AS at, model", "usage_entries WHERE org_id = ? AND at >= ? AND at < ?", string(o), from, until)
+			r.add(s, "day AS at, model", "usage_entries WHERE org_id = @org AND at >= ? AND at < ?", from, until)
 		}
 	}
 	return r
 }
 
 // ofUsers are the rows by user.
-func ofUsers(o id.Org, p usage.Period) (r rows) {
+func ofUsers(p usage.Period) (r rows) {
 	for _, s := range cover(p, false, userUnits) {
 		from, until := s.from.UnixMilli(), s.until.UnixMilli()
 		if s.unit > 0 {
-			r.add(s, "user_id", "usage_users WHERE org_id = ? AND unit = ? AND since >= ? AND since < ?", string(o), s.unit.Milliseconds(), from, until)
+			r.add(s, "user_id", "usage_users WHERE org_id = @org AND unit = ? AND since >= ? AND since < ?", s.unit.Milliseconds(), from, until)
 		} else {
-			r.add(s, "user_id", "usage_entries WHERE org_id = ? AND at >= ? AND at < ?", string(o), from, until)
+			r.add(s, "user_id", "usage_entries WHERE org_id = @org AND at >= ? AND at < ?", from, until)
 		}
 	}
 	return r
@@ -310,14 +283,14 @@ func ofUsers(o id.Org, p usage.Period) (r rows) {
 // Summary has all in one query, and so tells of one moment. The sums of models are
 // before those of users.
 func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, fn func(usage.Part) error) error {
-	all := ofModels(o, user, p)
-	if len(all.parts) == 0 {
+	sums := ofModels(user, p)
+	if len(sums.parts) == 0 {
 		return head(usage.Summary{Period: p})
 	}
-	query := all.summed("false, x.at, x.model", "x.at, x.model")
+	query := sums.summed("false, x.at, x.model", "x.at, x.model")
 	if user == "" {
-		users := ofUsers(o, p)
-		query, all.args = query+" UNION ALL "+users.summed("true, 0, CAST(x.user_id AS TEXT)", "x.user_id")+" ORDER BY 1, 3", append(all.args, users.args...)
+		users := ofUsers(p)
+		query, sums.args = query+" UNION ALL "+users.summed("true, 0, CAST(x.user_id AS TEXT)", "x.user_id")+" ORDER BY 1, 3", append(sums.args, users.args...)
 	}
 	var total usage.Sum
 	models, days, begun := map[string]usage.Sum{}, map[string]usage.Sum{}, false
@@ -325,7 +298,7 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 		begun = true
 		return head(usage.Summary{Period: p, Sum: total, ByModel: parts(models), ByDay: parts(days)})
 	}
-	err := each(ctx, q.read, "Entry", scanSums, func(r sumsRow) error {
+	err := queryEach(ctx, q.read, "Entry", scanSums, func(r sumsRow) error {
 		if !r.ofUser {
 			on := string(quota.DayOf(instant(r.at)))
 			total, models[r.of], days[on] = total.Plus(r.Sum), models[r.of].Plus(r.Sum), days[on].Plus(r.Sum)
@@ -340,7 +313,7 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 			return nil // they were taken off whole
 		}
 		return fn(usage.Part{Of: r.of, Sum: r.Sum})
-	}, query, all.args...)
+	}, tenantSQL(o, query, sums.args...))
 	if err == nil && !begun {
 		err = begin()
 	}
@@ -360,6 +333,6 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 }
 
 func (q ledger) Entries(ctx context.Context, o id.Org, p usage.Period, fn func(usage.Entry) error) error {
-	return each(ctx, q.read, "Entry", scanUsage, fn, "SELECT "+usageNames+" FROM usage_entries WHERE org_id = ? AND at >= ? AND at < ? ORDER BY at, id",
-		string(o), p.Start.UnixMilli(), p.End.UnixMilli())
+	s := entryTable.of(q.read, o).filter("at >= ? AND at < ?", p.Start.UnixMilli(), p.End.UnixMilli())
+	return each(ctx, s.page("at, id", 0), (*entryRow).entry, fn)
 }

@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"gorm.io/gorm/clause"
 
@@ -32,53 +33,26 @@ type membershipRow struct {
 
 func (membershipRow) TableName() string { return "memberships" }
 
-// membershipColumns are of the table with the alias m, in the order of dest.
-const membershipColumns = "m.org_id, m.user_id, m.role, m.onboarding_completed, m.joined_at, m.used_at, m.provider_role, m.role_issued_at, m.role_set_here, m.seen_at, m.seen_rank, m.seen_message, m.removed_at"
+var memberTable = tenant[membershipRow]("Member", nil)
 
-func (r *membershipRow) dest() []any {
-	return []any{
-		&r.OrgID, &r.UserID, &r.Role, &r.OnboardingCompleted, &r.JoinedAt, &r.UsedAt, &r.ProviderRole, &r.RoleIssuedAt, &r.RoleSetHere,
-		&r.Seen.At, &r.Seen.Rank, &r.Seen.Message, &r.Removed,
-	}
-}
-
-func (r *membershipRow) membership() org.Membership {
+func (r *membershipRow) membership() (org.Membership, error) {
 	return org.Membership{
 		Org: id.Org(r.OrgID), User: id.User(r.UserID), Role: org.Role(r.Role), OnboardingCompleted: r.OnboardingCompleted,
 		JoinedAt: instant(r.JoinedAt), UsedAt: instant(r.UsedAt), ProviderRole: r.ProviderRole,
 		RoleIssuedAt: instant(r.RoleIssuedAt), RoleSetHere: r.RoleSetHere, Seen: r.Seen.stamp(), RemovedAt: optionalInstant(r.Removed),
-	}
-}
-
-func scanMembership(s scanner) (org.Membership, error) {
-	var r membershipRow
-	if err := s.Scan(r.dest()...); err != nil {
-		return org.Membership{}, err
-	}
-	return r.membership(), nil
-}
-
-func scanProfile(s scanner) (org.Profile, error) {
-	var m membershipRow
-	var u userRow
-	if err := s.Scan(append(m.dest(), u.dest()...)...); err != nil {
-		return org.Profile{}, err
-	}
-	return org.Profile{Membership: m.membership(), Person: u.user()}, nil
+	}, nil
 }
 
 type members struct{ *conn }
 
 var _ ports.Members = members{}
 
-const selectMembership = "SELECT " + membershipColumns + " FROM memberships m WHERE m.org_id = ? AND m.user_id = ?"
-
 func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
-	return get(ctx, q.read, "Member", scanMembership, selectMembership, string(o), string(user))
+	return get(ctx, memberTable.of(q.read, o).key(string(user)), (*membershipRow).membership)
 }
 
 func (q members) Epoch(ctx context.Context, o id.Org) (int64, error) {
-	found, err := get(ctx, q.read, "Organisation", scanEpoch, "SELECT id, epoch FROM organisations WHERE id = ?", string(o))
+	found, err := get(ctx, epochs(q.read).key(string(o)), (*organisationRow).epoch)
 	return found.epoch, err
 }
 
@@ -86,34 +60,76 @@ func (q members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membersh
 	if !q.inside() {
 		return q.Get(ctx, o, user)
 	}
-	return get(ctx, q.write, "Member", scanMembership, selectMembership+q.dialect.held(), string(o), string(user))
+	return get(ctx, memberTable.of(q.write, o).key(string(user)).held(), (*membershipRow).membership)
 }
 
 func (q members) Put(ctx context.Context, o id.Org, m org.Membership) error {
-	tx := q.write.WithContext(ctx).Clauses(replace).Create(&membershipRow{
-		OrgID: string(o), UserID: string(m.User), Role: string(m.Role), OnboardingCompleted: m.OnboardingCompleted,
+	return memberTable.of(q.write, o).put(ctx, &membershipRow{
+		UserID: string(m.User), Role: string(m.Role), OnboardingCompleted: m.OnboardingCompleted,
 		JoinedAt: m.JoinedAt.UnixMilli(), UsedAt: m.UsedAt.UnixMilli(), ProviderRole: m.ProviderRole,
 		RoleIssuedAt: m.RoleIssuedAt.UnixMilli(), RoleSetHere: m.RoleSetHere, Seen: rowOfStamp(m.Seen), Removed: optionalMillis(m.RemovedAt),
 	})
-	return failed(ctx, tx.Error, "Member")
 }
 
 func (q members) List(ctx context.Context, o id.Org, after org.Position, limit int, fn func(org.Profile) error) error {
-	query := "SELECT " + membershipColumns + ", " + userColumns +
-		" FROM memberships m JOIN users u ON u.id = m.user_id WHERE m.org_id = ? AND m.removed_at IS NULL"
-	args := []any{string(o)}
+	var u userRow
+	s := withUser(memberTable.of(q.read, o).filter("removed_at IS NULL"), &u, after, limit)
+	return each(ctx, s, func(m *membershipRow) (p org.Profile, err error) {
+		if p.Membership, err = m.membership(); err == nil {
+			p.Person, err = u.user()
+		}
+		return p, err
+	}, fn)
+}
+
+// withUser reads the user with each row of a table that has user_id and joined_at,
+// in the order in which they joined.
+func withUser[R any](s selection[R], u *userRow, after org.Position, limit int) selection[R] {
+	order := "joined_at, user_id"
 	if after != (org.Position{}) {
-		query, args = query+" AND (m.joined_at, m.user_id) > (?, ?)", append(args, after.JoinedAt.UnixMilli(), place(after.User))
+		s = s.after(order, after.JoinedAt.UnixMilli(), place(after.User))
 	}
-	query += " ORDER BY m.joined_at, m.user_id"
-	if limit > 0 {
-		query, args = query+" LIMIT ?", append(args, limit)
-	}
-	return each(ctx, q.read, "Member", scanProfile, fn, query, args...)
+	s = s.join(s.name+" JOIN users ON users.id = "+s.name+".user_id", ", "+userTable.list[dialectOf(s.db)], dest(u, userTable.reads)...)
+	return s.page(order, limit)
 }
 
 func (q members) ByEmail(ctx context.Context, o id.Org, email string) (bool, error) {
-	return get(ctx, q.read, "Member", scanBool,
-		"SELECT EXISTS (SELECT 1 FROM users u JOIN memberships m ON m.user_id = u.id WHERE m.org_id = ? AND m.removed_at IS NULL AND u.email_key = ?)",
-		string(o), identity.FoldEmail(email))
+	s := memberTable.of(q.read, o).filter("removed_at IS NULL AND users.email_key = ?", identity.FoldEmail(email))
+	_, found, err := find(ctx, s.join("memberships JOIN users ON users.id = memberships.user_id", ""), (*membershipRow).membership)
+	return found, err
+}
+
+type seats struct{ *conn }
+
+var _ ports.Seats = seats{}
+
+// seatsRow is what one of the two tables has of an organisation.
+type seatsRow struct {
+	org id.Org
+	org.Seats
+}
+
+func scanSeats(s scanner) (r seatsRow, err error) {
+	err = s.Scan((*string)(&r.org), &r.Owners, &r.Members, &r.Pending)
+	return r, err
+}
+
+// Count asks both tables in one statement, so that they answer for one moment.
+func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error) {
+	counted := make(map[id.Org]org.Seats, len(orgs))
+	for _, o := range orgs {
+		counted[o] = org.Seats{}
+	}
+	taken, some := memberTable.ofEach(q.read, orgs, crossTenantOverview)
+	pending, _ := invitationTable.ofEach(q.read, orgs, crossTenantOverview)
+	if !some {
+		return counted, nil
+	}
+	return counted, queryEach(ctx, taken.db, "Organisation", scanSeats, func(r seatsRow) error {
+		n := counted[r.org]
+		counted[r.org] = org.Seats{Owners: n.Owners + r.Owners, Members: n.Members + r.Members, Pending: n.Pending + r.Pending}
+		return nil
+	}, taken.made("SELECT org_id, COUNT(*) FILTER (WHERE role = 'OWNER'), COUNT(*), 0 FROM memberships WHERE "+taken.where+
+		" AND removed_at IS NULL GROUP BY org_id UNION ALL SELECT org_id, 0, 0, COUNT(*) FROM invitations WHERE "+pending.where+
+		" AND status = 'PENDING' AND expires_at > ? GROUP BY org_id", append(append(taken.args, pending.args...), now.UnixMilli())))
 }

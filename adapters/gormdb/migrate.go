@@ -71,7 +71,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, found, err := row(ctx, db.read, "Schema", scanInt, selectVersion)
+	version, found, err := queryRow(ctx, db.read, "Schema", scanInt, sharedSQL(selectVersion))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

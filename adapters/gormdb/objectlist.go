@@ -20,11 +20,11 @@ import (
 // objects the viewer sees, so that what others have costs nothing.
 func (q objects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, fn func(object.Object) error) error {
 	objects := func(db *gorm.DB) error {
-		query, args, some := objectList(q.dialect, o, viewer, f)
+		s, some := objectList(db, o, viewer, f)
 		if !some {
 			return nil
 		}
-		return each(ctx, db, "Object", scanObjects(o), fn, query, args...)
+		return each(ctx, s, (*objectRow).object, fn)
 	}
 	if head == nil {
 		return objects(q.read)
@@ -59,85 +59,66 @@ func (c *conn) snapshot(ctx context.Context, fn func(*gorm.DB) error) error {
 
 // objectList builds the query of a list; some is false when no object can be in
 // it.
-func objectList(d dialect, o id.Org, viewer *org.Actor, f object.Filter) (query string, args []any, some bool) {
-	var c condition
-	c.add("x.org_id = ?", string(o))
+func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s selection[objectRow], some bool) {
+	s = objectTable.of(db, o)
 	if f.Kind != "" {
 		if _, ok := object.ParseKind(string(f.Kind)); !ok {
-			return "", nil, false
+			return s, false
 		}
-		c.add("x.kind = ?", string(f.Kind))
+		s = s.filter("objects.kind = ?", string(f.Kind))
 	}
 	if f.Scope != "" {
 		if _, ok := object.ParseScope(string(f.Scope)); !ok {
-			return "", nil, false
+			return s, false
 		}
-		c.add("x.scope = ?", string(f.Scope))
+		s = s.filter("objects.scope = ?", string(f.Scope))
 	}
 	if f.Unplaced {
-		c.add("x.workspace_id IS NULL")
+		s = s.filter("objects.workspace_id IS NULL")
 	}
-	if !c.is("x.workspace_id", string(f.Workspace)) || !c.is("x.team_id", string(f.Team)) || !c.is("x.owner_id", string(f.Owner)) {
-		return "", nil, false
+	for _, is := range [][2]string{{"objects.workspace_id", string(f.Workspace)}, {"objects.team_id", string(f.Team)}, {"objects.owner_id", string(f.Owner)}} {
+		if s, some = s.is(is[0], is[1]); !some {
+			return s, false
+		}
 	}
-	ranges := folders(o, viewer, f)
-	if ranges = within(ranges, f); len(ranges) == 0 {
-		return "", nil, false
-	}
-	query, ranged := d.ranged(ranges, strings.Join(c.all, " AND "), f.Limit)
-	args = append(ranged, c.args...)
-	if f.Limit > 0 {
-		args = append(args, f.Limit)
-	}
-	return query, args, true
+	ranges := within(folders(o, viewer, f), f)
+	return ranged(s, ranges, f.Limit), len(ranges) > 0
 }
 
-// is adds the condition that a column has an id; empty is any. It reports
-// whether there can be such a row.
-func (c *condition) is(column, value string) bool {
-	if value == "" {
-		return true
-	}
-	if _, ok := id.Parse[string](value); !ok {
-		return false
-	}
-	c.add(column+" = ?", value)
-	return true
-}
-
-// ranged is the query for the objects in ranges that follow each other, which
+// ranged narrows a selection to the objects in ranges that follow each other, which
 // therefore come in the order of their keys without being sorted: from range to
 // range, and within one in the order of the index. CROSS keeps SQLite to that,
 // and Postgres the OFFSET, or where there is a limit one as coarse as page's.
-func (d dialect) ranged(ranges []keyRange, where string, limit int) (query string, args []any) {
+func ranged(s selection[objectRow], ranges []keyRange, limit int) selection[objectRow] {
 	lows, highs := make([]string, len(ranges)), make([]string, len(ranges))
 	for i, r := range ranges {
 		lows[i], highs[i] = r.low, r.high
 	}
-	if d == onPostgres {
-		end, last := " OFFSET 0", ""
-		if limit > 0 {
-			end, last = " LIMIT "+strconv.Itoa(coarse(limit)), " LIMIT ?"
-		}
-		return "SELECT " + objectColumns + " FROM unnest(?::text[], ?::text[]) AS f(low, high) CROSS JOIN LATERAL (SELECT * FROM objects x WHERE " + where +
-			" AND x.storage_key >= f.low AND x.storage_key < f.high ORDER BY x.storage_key" + end + ") x" + last, []any{list(d, lows), list(d, highs)}
-	}
-	var pairs strings.Builder
-	for i := range ranges {
-		separator := byte(',')
-		if i == 0 {
-			separator = '['
-		}
-		pairs.WriteByte(separator)
-		pairs.WriteString(array([]string{lows[i], highs[i]}))
-	}
-	pairs.WriteByte(']')
-	query = "SELECT " + objectColumns + " FROM json_each(?) f CROSS JOIN objects x INDEXED BY objects_order WHERE " + where +
-		" AND x.storage_key >= f.value->>0 AND x.storage_key < f.value->>1"
+	var bounds []any
+	last := ""
 	if limit > 0 {
-		query += " LIMIT ?"
+		last, s.args = " LIMIT ?", append(s.args, limit)
 	}
-	return query, []any{pairs.String()}
+	if d := dialectOf(s.db); d == onPostgres {
+		bounds = []any{list(d, lows), list(d, highs)}
+		end := " OFFSET 0"
+		if limit > 0 {
+			end = " LIMIT " + strconv.Itoa(coarse(limit))
+		}
+		s.from = "unnest(?::text[], ?::text[]) AS f(low, high) CROSS JOIN LATERAL (SELECT * FROM objects WHERE " + s.where +
+			" AND storage_key >= f.low AND storage_key < f.high ORDER BY storage_key" + end + ") objects" + last
+		s.where = ""
+	} else {
+		pairs := make([]string, len(ranges))
+		for i := range ranges {
+			pairs[i] = array([]string{lows[i], highs[i]})
+		}
+		bounds = []any{"[" + strings.Join(pairs, ",") + "]"}
+		s.from = "json_each(?) f CROSS JOIN objects INDEXED BY objects_order"
+		s.where += " AND objects.storage_key >= f.value->>0 AND objects.storage_key < f.value->>1" + last
+	}
+	s.args = append(bounds, s.args...)
+	return s
 }
 
 // keyRange is the storage keys from low on and before high, as bytes.

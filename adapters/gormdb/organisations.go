@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"gorm.io/gorm"
+
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -14,7 +16,7 @@ import (
 
 type organisationRow struct {
 	ID         string `gorm:"type:uuid;primaryKey"`
-	ProviderID string `gorm:"not null"`
+	ProviderID string `gorm:"<-:create;not null"`
 	Name       string `gorm:"not null"`
 	Slug       string `gorm:"not null"`
 	Created    int64  `gorm:"column:created_at;not null"`
@@ -30,21 +32,13 @@ type organisationRow struct {
 	Erased        sql.NullInt64 `gorm:"column:erased_at"`
 	LettersUntil  int64         `gorm:"not null"`
 
-	// Epoch is moved by Lock alone: no other statement writes it.
-	Epoch int64 `gorm:"->;not null"`
+	// Epochs is moved by Lock alone: no other statement writes it.
+	Epochs int64 `gorm:"->:false;column:epoch;not null"`
 }
 
 func (organisationRow) TableName() string { return "organisations" }
 
-// organisationColumns are in the order of dest.
-const organisationColumns = "id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, slug_issued_at, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message, closed_at, erased_at, letters_until"
-
-func (r *organisationRow) dest() []any {
-	return []any{
-		&r.ID, &r.ProviderID, &r.Name, &r.Slug, &r.Created, &r.Updated, &r.IsFull, &r.Seen.At, &r.Seen.Rank, &r.Seen.Message, &r.SlugIssuedAt,
-		&r.CreatedBy, &r.CreatedBySeen.At, &r.CreatedBySeen.Rank, &r.CreatedBySeen.Message, &r.Closed, &r.Erased, &r.LettersUntil,
-	}
-}
+var organisationTable = shared[organisationRow]("Organisation")
 
 func rowOfOrganisation(o org.Organisation) *organisationRow {
 	return &organisationRow{
@@ -54,11 +48,7 @@ func rowOfOrganisation(o org.Organisation) *organisationRow {
 	}
 }
 
-func scanOrganisation(s scanner) (org.Organisation, error) {
-	var r organisationRow
-	if err := s.Scan(r.dest()...); err != nil {
-		return org.Organisation{}, err
-	}
+func (r *organisationRow) organisation() (org.Organisation, error) {
 	return org.Organisation{
 		ID: id.Org(r.ID), ProviderID: r.ProviderID, Name: r.Name, Slug: r.Slug, CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
 		Full: r.IsFull, Seen: r.Seen.stamp(), SlugIssuedAt: instant(r.SlugIssuedAt), CreatedBy: r.CreatedBy, CreatedBySeen: r.CreatedBySeen.stamp(),
@@ -71,30 +61,17 @@ type organisations struct{ *conn }
 var _ ports.Organisations = organisations{}
 
 func (q organisations) Get(ctx context.Context, o id.Org) (org.Organisation, error) {
-	return get(ctx, q.read, "Organisation", scanOrganisation, "SELECT "+organisationColumns+" FROM organisations WHERE id = ?", string(o))
+	return get(ctx, organisationTable.on(q.read).key(string(o)), (*organisationRow).organisation)
 }
 
 func (q organisations) ByProvider(ctx context.Context, providerID string) (org.Organisation, error) {
-	return get(ctx, q.read, "Organisation", scanOrganisation, "SELECT "+organisationColumns+" FROM organisations WHERE provider_id = ?", providerID)
+	return get(ctx, organisationTable.on(q.read).filter("provider_id = ?", providerID), (*organisationRow).organisation)
 }
 
-func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (stored org.Organisation, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		stored, err = upsert(ctx, c, upserted[org.Organisation]{
-			what:  "Organisation",
-			scan:  scanOrganisation,
-			query: "SELECT " + organisationColumns + " FROM organisations WHERE provider_id = ?",
-			key:   fresh.ProviderID,
-			row:   func(o org.Organisation) any { return rowOfOrganisation(o) },
-			where: func(o org.Organisation) string { return string(o.ID) },
-			copy: func(o org.Organisation) org.Organisation {
-				o.ClosedAt, o.ErasedAt = another(o.ClosedAt), another(o.ErasedAt)
-				return o
-			},
-		}, fresh, fn)
-		return err
+func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error) {
+	return atomically(ctx, q.conn, func(c *conn) (org.Organisation, error) {
+		return upsert(ctx, organisationTable.on(c.write), fresh.ProviderID, (*organisationRow).organisation, rowOfOrganisation, fresh, fn)
 	})
-	return stored, err
 }
 
 // Lock takes the row by changing it. A transaction that has the lock already
@@ -106,7 +83,7 @@ func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, er
 	if q.locked[o] {
 		return q.Get(ctx, o)
 	}
-	locked, err := get(ctx, q.write, "Organisation", scanOrganisation, "UPDATE organisations SET epoch = epoch + 1 WHERE id = ? RETURNING "+organisationColumns, string(o))
+	locked, err := change(ctx, organisationTable.on(q.write).key(string(o)), (*organisationRow).organisation, "epoch = epoch + 1")
 	if err == nil {
 		q.locked[o] = true
 	}
@@ -114,15 +91,14 @@ func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, er
 }
 
 func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisation, error) {
-	query, args := "SELECT "+organisationColumns+" FROM organisations WHERE 1 = 1", []any(nil)
+	s := organisationTable.on(q.read)
 	if f.After != "" {
-		query, args = query+" AND id > ?", append(args, place(f.After))
+		s = s.after("id", place(f.After))
 	}
 	if f.ClosedBefore != nil {
-		query, args = query+" AND closed_at <= ? AND erased_at IS NULL", append(args, f.ClosedBefore.UnixMilli())
+		s = s.filter("closed_at <= ? AND erased_at IS NULL", f.ClosedBefore.UnixMilli())
 	}
-	query, limit := q.dialect.page(query, "id", f.Limit)
-	return all(ctx, q.read, "Organisation", scanOrganisation, query, append(args, limit...)...)
+	return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
 }
 
 // erased are the tables that Erase empties, in the order that their references
@@ -135,8 +111,8 @@ var erased = []string{
 
 func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error {
 	return q.atomic(ctx, func(c *conn) error {
-		there, err := get(ctx, c.write, "Organisation", scanOrganisation,
-			"SELECT "+organisationColumns+" FROM organisations WHERE id = ?"+c.dialect.held(), string(o))
+		row := organisationTable.on(c.write).key(string(o))
+		there, err := get(ctx, row.held(), (*organisationRow).organisation)
 		if err != nil {
 			return err
 		}
@@ -148,26 +124,25 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error
 			return err
 		}
 		for _, table := range erased {
-			if _, err := exec(ctx, c.write, "Organisation", "DELETE FROM "+table+" WHERE org_id = ?", string(o)); err != nil {
+			if _, err := exec(ctx, c.write, "Organisation", tenantSQL(o, "DELETE FROM "+table+" WHERE org_id = @org")); err != nil {
 				return err
 			}
 		}
 		delete(c.heads, o)
 		delete(c.appended, o)
-		tx := c.write.WithContext(ctx).Model(&organisationRow{}).Where("id = ?", string(o)).
-			Select("*").Omit("id", "provider_id").Updates(rowOfOrganisation(there.Erased(now)))
-		return failed(ctx, tx.Error, "Organisation")
+		return row.save(ctx, rowOfOrganisation(there.Erased(now)))
 	})
 }
 
-type epochRow struct {
+type epochOf struct {
 	org   id.Org
 	epoch int64
 }
 
-func scanEpoch(s scanner) (r epochRow, err error) {
-	err = s.Scan((*string)(&r.org), &r.epoch)
-	return r, err
+func (r *organisationRow) epoch() (epochOf, error) { return epochOf{id.Org(r.ID), r.Epochs}, nil }
+
+func epochs(db *gorm.DB) selection[organisationRow] {
+	return organisationTable.on(db).read("id", "epoch")
 }
 
 type markRow struct {
@@ -180,8 +155,6 @@ func scanMark(s scanner) (r markRow, err error) {
 	return r, err
 }
 
-const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0) FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
-
 // Marks is one statement, so that all of a mark is of one moment.
 func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
 	found := make(map[id.Org]org.Mark, len(orgs))
@@ -193,37 +166,34 @@ func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 	case 0:
 		return found, nil
 	case 1:
-		o := string(known[0])
-		r, ok, err := row(ctx, db.read, "Organisation", scanMark, marks+"? WHERE o.id = ?", o, o)
+		r, ok, err := queryRow(ctx, db.read, "Organisation", scanMark, tenantSQL(known[0], marks+"@org WHERE o.id = @org"))
 		if ok {
 			found[r.org] = r.mark
 		}
 		return found, err
 	default:
-		return found, each(ctx, acrossHeads.on(db.read), "Organisation", scanMark, note,
-			marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
+		return found, queryEach(ctx, db.read, "Organisation", scanMark, note,
+			crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known)))
 	}
 }
 
 // Epochs asks for one organisation by its key and for several with one
 // parameter, so that there are two statements whatever their number.
 func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error) {
-	epochs := make(map[id.Org]int64, len(orgs))
-	note := func(r epochRow) error {
-		epochs[r.org] = r.epoch
-		return nil
-	}
+	found := make(map[id.Org]int64, len(orgs))
 	switch known := ids(orgs); len(known) {
 	case 0:
-		return epochs, nil
+		return found, nil
 	case 1:
-		r, ok, err := row(ctx, db.read, "Organisation", scanEpoch, "SELECT id, epoch FROM organisations WHERE id = ?", string(known[0]))
+		r, ok, err := find(ctx, epochs(db.read).key(string(known[0])), (*organisationRow).epoch)
 		if ok {
-			epochs[r.org] = r.epoch
+			found[r.org] = r.epoch
 		}
-		return epochs, err
+		return found, err
 	default:
-		return epochs, each(ctx, db.read, "Organisation", scanEpoch, note,
-			"SELECT id, epoch FROM organisations WHERE "+db.dialect.in("id", "uuid"), list(db.dialect, known))
+		return found, each(ctx, epochs(db.read).among("id", list(db.dialect, known)), (*organisationRow).epoch, func(r epochOf) error {
+			found[r.org] = r.epoch
+			return nil
+		})
 	}
 }

@@ -656,11 +656,6 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			_, _, err = db.Entries(ctx, o, 20_000, 100)
 			_, err2 := db.Marks(ctx, []id.Org{o})
 			_, err3 := db.Marks(ctx, pageOfOrgs())
-			if db.dialect == onPostgres { // of which nothing is left, as the name is not announced outside
-				if _, err := (storage{&db.conn}).replaceAtOnce(ctx, o, v.Content, object.Written(next)); !fault.Is(err, fault.Conflict) {
-					return fmt.Errorf("replacing at once ended with %w", err)
-				}
-			}
 			_, err4 := q.Replace(ctx, o, v.Content, object.Written(next))
 			return errors.Join(err, err2, err3, err4)
 		},

@@ -3,7 +3,13 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"gorm.io/gorm"
@@ -13,17 +19,144 @@ import (
 	"collab/domain/identity"
 )
 
+// command is a statement with its parameters. A selection makes one, and for SQL
+// text tenantSQL, crossTenantSQL and sharedSQL do.
+type command struct {
+	text   string
+	args   []any
+	tenant tenancy
+}
+
+// tenancy is what a command says of organisations.
+type tenancy uint8
+
+const (
+	sharedTenancy  tenancy = iota // its tables have none
+	oneTenancy                    // it has one as its first parameter, @org in the text
+	settledTenancy                // made by a selection, or across all for a reason
+)
+
+// tenantSQL is a text about one organisation, which is @org in it.
+func tenantSQL(o id.Org, text string, args ...any) command {
+	return command{text, append(append(make([]any, 0, 1+len(args)), string(o)), args...), oneTenancy}
+}
+
+// crossTenantSQL is a text about all organisations, for a reason from crosstenant.go.
+func crossTenantSQL(_ crossTenant, text string, args ...any) command {
+	return command{text, args, settledTenancy}
+}
+
+// sharedSQL is a text about tables whose rows belong to no organisation.
+func sharedSQL(text string, args ...any) command { return command{text, args, sharedTenancy} }
+
+// errNoOrganisation says that a statement would see more than one tenant.
+var errNoOrganisation = errors.New("a statement on a tenant's table names no organisation")
+
+// prepared are the texts that have been used, as the databases take them. There
+// are as many as the repositories have, because values are parameters.
+var prepared sync.Map // of preparedKey, to string
+
+type preparedKey struct {
+	dialect dialect
+	tenant  tenancy
+	text    string
+}
+
+// prepare returns the text with the dialect's placeholders, @org being the first
+// parameter wherever it stands.
+func (c command) prepare(d dialect) (string, error) {
+	key := preparedKey{d, c.tenant, c.text}
+	if text, ok := prepared.Load(key); ok {
+		return text.(string), nil
+	}
+	if c.tenant == oneTenancy && !strings.Contains(c.text, "@org") || c.tenant == sharedTenancy && mentionsTenants(c.text) {
+		return "", fault.Wrap(fault.Internal, fmt.Errorf("%w: %s", errNoOrganisation, c.text), "The database failed")
+	}
+	var b strings.Builder
+	next, seen := 1, c.tenant != oneTenancy
+	if !seen {
+		next = 2
+	}
+	for i := 0; i < len(c.text); i++ {
+		org := strings.HasPrefix(c.text[i:], "@org")
+		switch {
+		case !org && c.text[i] != '?':
+			b.WriteByte(c.text[i])
+			continue
+		case d == onPostgres:
+			b.WriteByte('$')
+		default:
+			b.WriteByte('?')
+		}
+		number := 1
+		if !org {
+			number = next
+			next++
+		}
+		// SQLite counts on from the highest number itself, and the driver takes
+		// parameters without a number faster.
+		if d == onPostgres || org || !seen {
+			b.WriteString(strconv.Itoa(number))
+		}
+		if org {
+			seen = true
+			i += len("@org") - 1
+		}
+	}
+	prepared.Store(key, b.String())
+	return b.String(), nil
+}
+
+// mentionsTenants reports whether a text names a tenant table.
+func mentionsTenants(text string) bool {
+	words := regexp.MustCompile(`\w+`).FindAllString(text, -1)
+	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(tenantTables, word) })
+}
+
+// query runs a command that returns rows on a pool or a connection of db's. GORM
+// would copy its session and walk through its callbacks for each, which takes
+// longer than a short query itself.
+func query(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, c command) (*sql.Rows, error) {
+	text, err := c.prepare(dialectOf(db))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := pool.QueryContext(ctx, text, c.args...)
+	trace(ctx, db, text, err)
+	return rows, err
+}
+
+func trace(ctx context.Context, db *gorm.DB, text string, err error) {
+	if err != nil {
+		db.Logger.Trace(ctx, time.Time{}, func() (string, int64) { return text, 0 }, err)
+	}
+}
+
+// exec runs a command and returns how many rows it changed. What names the record
+// in errors.
+func exec(ctx context.Context, db *gorm.DB, what string, c command) (n int64, err error) {
+	text, err := c.prepare(dialectOf(db))
+	if err == nil {
+		var result sql.Result
+		if result, err = db.Statement.ConnPool.ExecContext(ctx, text, c.args...); err == nil {
+			n, err = result.RowsAffected()
+		}
+		trace(ctx, db, text, err)
+	}
+	return n, failed(ctx, err, what)
+}
+
 // scanner is a row that can be read.
 type scanner interface{ Scan(dest ...any) error }
 
-// each runs a query and calls fn with its rows, which stream. Fn's error ends
+// queryEach runs a query and calls fn with its rows, which stream. Fn's error ends
 // it and comes back as it is.
-func each[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), fn func(R) error, text string, args ...any) error {
-	return eachOn(ctx, db, db.Statement.ConnPool, what, scan, fn, text, args...)
+func queryEach[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), fn func(R) error, c command) error {
+	return queryEachOn(ctx, db, db.Statement.ConnPool, what, scan, fn, c)
 }
 
-func eachOn[R any](ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, scan func(scanner) (R, error), fn func(R) error, text string, args ...any) error {
-	rows, err := query(ctx, db, pool, text, args)
+func queryEachOn[R any](ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, scan func(scanner) (R, error), fn func(R) error, c command) error {
+	rows, err := query(ctx, db, pool, c)
 	if err != nil {
 		return failed(ctx, err, what)
 	}
@@ -40,39 +173,27 @@ func eachOn[R any](ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what st
 	return failed(ctx, rows.Err(), what)
 }
 
-// all runs a query and returns its rows, for lists that are small by nature.
-func all[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), query string, args ...any) (rs []R, err error) {
-	err = each(ctx, db, what, scan, func(r R) error {
+// queryAll runs a query and returns its rows, for lists that are small by nature.
+func queryAll[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), c command) (rs []R, err error) {
+	err = queryEach(ctx, db, what, scan, func(r R) error {
 		rs = append(rs, r)
 		return nil
-	}, query, args...)
+	}, c)
 	if err != nil {
 		return nil, err
 	}
 	return rs, nil
 }
 
-// named runs a query for the records with the ids, and returns them in the order
-// of these.
-func named[K comparable, R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), key func(R) K, ids []K, query string, args ...any) ([]R, error) {
-	places := make(map[K]int, len(ids))
-	for i, k := range ids {
-		places[k] = i
-	}
-	rs, err := all(ctx, db, what, scan, query, args...)
-	slices.SortFunc(rs, func(a, b R) int { return places[key(a)] - places[key(b)] })
-	return rs, err
-}
-
-// row runs a query for at most one row, to its end: that is when a statement
+// queryRow runs a query for at most one row, to its end: that is when a statement
 // that writes has written.
-func row[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), query string, args ...any) (r R, found bool, err error) {
+func queryRow[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), c command) (r R, found bool, err error) {
 	note := func(one R) error {
 		r, found = one, true
 		return nil
 	}
 	if _, ok := db.Dialector.(sqliteDialector); !ok {
-		err = each(ctx, db, what, scan, note, query, args...)
+		err = queryEach(ctx, db, what, scan, note, c)
 		return r, found, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -80,43 +201,24 @@ func row[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner
 	}
 	pool := db.Statement.ConnPool
 	if p, ok := pool.(*sql.DB); ok && ctx.Done() != nil {
-		c, err := p.Conn(ctx) // waits no longer than the context
+		conn, err := p.Conn(ctx) // waits no longer than the context
 		if err != nil {
 			return r, false, failed(ctx, err, what)
 		}
-		defer c.Close()
-		pool = c
+		defer conn.Close()
+		pool = conn
 	}
-	err = eachOn(unwatched{ctx}, db, pool, what, scan, note, query, args...)
+	err = queryEachOn(unwatched{ctx}, db, pool, what, scan, note, c)
 	return r, found, err
 }
 
-// get is row for a record that must be there.
-func get[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), query string, args ...any) (R, error) {
-	r, found, err := row(ctx, db, what, scan, query, args...)
+// queryGet is row for a record that must be there.
+func queryGet[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), c command) (R, error) {
+	r, found, err := queryRow(ctx, db, what, scan, c)
 	if err == nil && !found {
 		err = fault.Missing(what)
 	}
 	return r, err
-}
-
-// exec runs a statement and returns how many rows it changed.
-func exec(ctx context.Context, db *gorm.DB, what, statement string, args ...any) (int64, error) {
-	n, err := change(ctx, db, statement, args)
-	return n, failed(ctx, err, what)
-}
-
-// add inserts a row; one whose key is taken is a Conflict that leaves the
-// transaction usable.
-func add(ctx context.Context, db *gorm.DB, what string, r any) error {
-	tx := db.WithContext(ctx).Clauses(nothing).Create(r)
-	if err := failed(ctx, tx.Error, what); err != nil {
-		return err
-	}
-	if tx.RowsAffected == 0 {
-		return fault.New(fault.Conflict, "%s is there already", what)
-	}
-	return nil
 }
 
 func scanInt(s scanner) (n int64, err error) {

@@ -38,6 +38,15 @@ type leaseRow struct {
 
 func (leaseRow) TableName() string { return "quota_leases" }
 
+var (
+	accountTable = tenant[accountRow]("Account", nil)
+	leaseTable   = tenant[leaseRow]("Lease", nil)
+)
+
+func (r *accountRow) account() (quota.Account, error) {
+	return quota.Account{Used: r.Used, Reserved: r.Reserved}, nil
+}
+
 // millis is the first millisecond of a day.
 func millis(d quota.Day) int64 { return d.Start().UnixMilli() }
 
@@ -46,41 +55,6 @@ func millis(d quota.Day) int64 { return d.Start().UnixMilli() }
 type quotas struct{ *conn }
 
 var _ ports.Quotas = quotas{}
-
-const insertLease = "INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)"
-
-// reserve and reserveAt are by dialect what grants, as quota.Account.Grant does:
-// an account that is not there yet what an empty one grants. The conflict is
-// decided on the row as it is after everybody else's commit. On Postgres the same
-// statement stores the lease.
-var (
-	reserve   = granting("")
-	reserveAt = granting(" AND o.epoch = ?")
-)
-
-// granting is reserve for organisations of which something holds.
-func granting(holds string) (s [2]string) {
-	for d, least := range map[dialect]string{onSQLite: "MIN", onPostgres: "LEAST"} {
-		left := "? - quota_accounts.used - quota_accounts.reserved"
-		granted := least + "(excluded.granted, " + left + ")"
-		tokens := d.param(column{"granted", "bigint"})
-		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT o.id, " +
-			d.param(column{"user_id", "uuid"}) + ", " + d.param(column{"day", "bigint"}) + ", 0, " + tokens + ", " + tokens +
-			" FROM organisations o WHERE o.id = ?" + holds +
-			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = ? AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
-			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
-			" WHERE " + left + " > ? RETURNING granted"
-	}
-	s[onPostgres] = "WITH account AS (" + s[onPostgres] + "), lease AS (" + insertLease +
-		" SELECT ?::uuid, ?::uuid, ?::bigint, ?::uuid, a.granted, ?::bigint FROM account a) SELECT a.granted FROM account a"
-	return s
-}
-
-// alone has a statement on Postgres that is a transaction of its own not wait for
-// the disk when it commits.
-const alone = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
-
-var reserveAlone, reserveAtAlone = reserve[onPostgres] + alone, reserveAt[onPostgres] + alone
 
 func (q quotas) Reserve(ctx context.Context, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
 	statement := reserve[q.dialect]
@@ -104,28 +78,27 @@ func (q quotas) reserve(ctx context.Context, statement string, holds []any, l qu
 	if most == 0 {
 		return 0, nil
 	}
-	org, user, day := string(l.Org), string(l.User), millis(l.Day)
-	args := append([]any{user, day, most, most, org}, holds...)
-	args = append(args, org, user, day, string(l.ID), limit, limit, limit, n.Input)
-	lease := []any{org, user, day, string(l.ID)}
+	user, day := string(l.User), millis(l.Day)
+	args := append(append(make([]any, 0, 15), user, day, most, most), holds...)
+	args = append(args, user, day, string(l.ID), limit, limit, limit, n.Input)
 	if q.dialect == onPostgres {
-		args = append(append(args, lease...), l.ExpiresAt.UnixMilli())
-		granted, found, err := row(ctx, q.write, "Lease", scanInt, statement, args...)
+		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())
+		granted, found, err := queryRow(ctx, q.write, "Lease", scanInt, tenantSQL(l.Org, statement, args...))
 		if err == nil && !found {
 			err = q.refused(ctx, l)
 		}
 		return granted, err
 	}
-	err = q.fleetingly(ctx, func(c *conn) error {
+	err = q.asynchronously(ctx, func(c *conn) error {
 		var found bool
-		granted, found, err = row(ctx, c.write, "Lease", scanInt, statement, args...)
+		granted, found, err = queryRow(ctx, c.write, "Lease", scanInt, tenantSQL(l.Org, statement, args...))
 		if err != nil {
 			return err
 		}
 		if !found {
 			return quotas{c}.refused(ctx, l)
 		}
-		_, err = exec(ctx, c.write, "Lease", insertLease+" VALUES (?, ?, ?, ?, ?, ?)", append(lease, granted, l.ExpiresAt.UnixMilli())...)
+		_, err = exec(ctx, c.write, "Lease", tenantSQL(l.Org, addLease, user, day, string(l.ID), granted, l.ExpiresAt.UnixMilli()))
 		return err
 	})
 	if err != nil {
@@ -136,53 +109,34 @@ func (q quotas) reserve(ctx context.Context, statement string, holds []any, l qu
 
 // refused returns nil where nothing was granted because there is no room.
 func (q quotas) refused(ctx context.Context, l quota.Lease) error {
-	known, err := get(ctx, q.write, "Organisation", scanBool,
-		"SELECT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = o.id AND l.org_id = ? AND l.user_id = ? AND l.day = ? AND l.id = ?) FROM organisations o WHERE o.id = ?",
-		string(l.Org), string(l.User), millis(l.Day), string(l.ID), string(l.Org))
+	known, err := queryGet(ctx, q.write, "Organisation", scanBool, tenantSQL(l.Org, leaseKnown, string(l.User), millis(l.Day), string(l.ID)))
 	if err == nil && known {
 		err = fault.New(fault.Conflict, "Lease is there already")
 	}
 	return err
 }
 
-// addUsed is a statement by dialect.
-var addUsed = func() (s [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT o.id, " +
-			d.param(column{"user_id", "uuid"}) + ", " + d.param(column{"day", "bigint"}) + ", " + d.param(column{"used", "bigint"}) + ", 0, 0" +
-			" FROM organisations o WHERE o.id = ? ON CONFLICT (org_id, user_id, day) DO UPDATE SET used = quota_accounts.used + excluded.used"
-	}
-	return s
-}()
-
 func (q quotas) Settle(ctx context.Context, l quota.Lease, used int64) error {
-	org, user, day := string(l.Org), string(l.User), millis(l.Day)
+	user, day := string(l.User), millis(l.Day)
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Account", addUsed[c.dialect], user, day, used, org)
+		n, err := exec(ctx, c.write, "Account", tenantSQL(l.Org, addUsed[c.dialect], user, day, used))
 		if err == nil && n == 0 {
 			err = fault.Missing("Organisation")
 		}
 		if err != nil {
 			return err
 		}
-		held, found, err := row(ctx, c.write, "Lease", scanInt,
-			"DELETE FROM quota_leases WHERE org_id = ? AND user_id = ? AND day = ? AND id = ? RETURNING tokens", org, user, day, string(l.ID))
+		held, found, err := queryRow(ctx, c.write, "Lease", scanInt, tenantSQL(l.Org, endLease, user, day, string(l.ID)))
 		if err != nil || !found {
 			return err
 		}
-		_, err = exec(ctx, c.write, "Account", "UPDATE quota_accounts SET reserved = reserved - ? WHERE org_id = ? AND user_id = ? AND day = ?", held, org, user, day)
+		_, err = accountTable.of(c.write, l.Org).key(user, day).set(ctx, "reserved = reserved - ?", held)
 		return err
 	})
 }
 
-func scanAccount(s scanner) (a quota.Account, err error) {
-	err = s.Scan(&a.Used, &a.Reserved)
-	return a, err
-}
-
 func (q quotas) Account(ctx context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error) {
-	a, _, err := row(ctx, q.read, "Account", scanAccount, "SELECT used, reserved FROM quota_accounts WHERE org_id = ? AND user_id = ? AND day = ?",
-		string(o), string(user), millis(d))
+	a, _, err := find(ctx, accountTable.of(q.read, o).key(string(user), millis(d)), (*accountRow).account)
 	return a, err
 }
 
@@ -200,9 +154,8 @@ func compareLeases(a, b leaseKey) int {
 	return cmp.Or(cmp.Compare(a.Org, b.Org), cmp.Compare(a.User, b.User), cmp.Compare(a.Day, b.Day), cmp.Compare(a.ID, b.ID))
 }
 
-func scanLeaseKey(s scanner) (k leaseKey, err error) {
-	err = s.Scan(&k.Org, &k.User, &k.Day, &k.ID)
-	return k, err
+func (r *leaseRow) named() (leaseKey, error) {
+	return leaseKey{Org: r.OrgID, User: r.UserID, Day: r.Day, ID: r.ID}, nil
 }
 
 func scanTaken(s scanner) (k leaseKey, err error) {
@@ -210,37 +163,13 @@ func scanTaken(s scanner) (k leaseKey, err error) {
 	return k, err
 }
 
-var (
-	accountColumns = []column{{"org_id", "uuid"}, {"user_id", "uuid"}, {"day", "bigint"}}
-	leaseColumns   = append(slices.Clone(accountColumns), column{"id", "uuid"})
-	backColumns    = append(slices.Clone(accountColumns), column{"tokens", "bigint"})
-)
-
-// Statements by dialect whose last parameter is leases or accounts. Those that
-// lock are Postgres's alone.
-var lockAccounts, lockLeases, extendLeases, takeLeases, giveBack = func() (accounts, leases, extend, take, back [2]string) {
-	const ofAccount = ".org_id = v.org_id AND quota_accounts.user_id = v.user_id AND quota_accounts.day = v.day"
-	const ofLease = ".org_id = v.org_id AND quota_leases.user_id = v.user_id AND quota_leases.day = v.day AND quota_leases.id = v.id"
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		accounts[d] = "SELECT 1 FROM quota_accounts JOIN " + d.records(leaseColumns) + " ON quota_accounts" + ofAccount +
-			" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + d.held()
-		leases[d] = "SELECT 1 FROM quota_leases JOIN " + d.records(leaseColumns) + " ON quota_leases" + ofLease +
-			" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + d.held()
-		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseColumns) + " WHERE quota_leases" + ofLease
-		take[d] = "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
-			d.records(leaseColumns) + ") RETURNING org_id, user_id, day, tokens"
-		back[d] = "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(backColumns) + " WHERE quota_accounts" + ofAccount
-	}
-	return accounts, leases, extend, take, back
-}()
-
 // lock takes the locks of several rows in their order, which those who change
 // them in one statement do not keep.
 func (q quotas) lock(ctx context.Context, statement [2]string, keys string) error {
 	if q.dialect != onPostgres {
 		return nil
 	}
-	_, err := all(ctx, acrossLeases.on(q.write), "Lease", scanInt, statement[onPostgres], keys)
+	_, err := queryAll(ctx, q.write, "Lease", scanInt, crossTenantSQL(crossTenantLeases, statement[onPostgres], keys))
 	return err
 }
 
@@ -263,7 +192,7 @@ func (q quotas) Extend(ctx context.Context, leases []quota.Lease, until time.Tim
 		if err := (quotas{c}).lock(ctx, lockLeases, these); err != nil {
 			return err
 		}
-		_, err := exec(ctx, acrossLeases.on(c.write), "Lease", extendLeases[c.dialect], until.UnixMilli(), these)
+		_, err := exec(ctx, c.write, "Lease", crossTenantSQL(crossTenantLeases, extendLeases[c.dialect], until.UnixMilli(), these))
 		return err
 	})
 }
@@ -271,9 +200,10 @@ func (q quotas) Extend(ctx context.Context, leases []quota.Lease, until time.Tim
 // Sweep looks for some expired leases at a time, and ends those of them that are
 // still there and expired once their accounts are locked.
 func (q quotas) Sweep(ctx context.Context, now time.Time) error {
-	query, limit := q.dialect.page("SELECT org_id, user_id, day, id FROM quota_leases WHERE expires_at <= ?", "expires_at", sweptLeases)
+	due := leaseTable.crossTenant(q.read, crossTenantLeases).filter("expires_at <= ?", now.UnixMilli()).
+		read("user_id", "day", "id").page("expires_at", sweptLeases)
 	for {
-		expired, err := all(ctx, acrossLeases.on(q.read), "Lease", scanLeaseKey, query, append([]any{now.UnixMilli()}, limit...)...)
+		expired, err := all(ctx, due, (*leaseRow).named)
 		if err != nil || len(expired) == 0 {
 			return err
 		}
@@ -294,7 +224,7 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 	if err := q.lock(ctx, lockLeases, expired); err != nil {
 		return err
 	}
-	taken, err := all(ctx, acrossLeases.on(q.write), "Lease", scanTaken, takeLeases[q.dialect], now.UnixMilli(), expired)
+	taken, err := queryAll(ctx, q.write, "Lease", scanTaken, crossTenantSQL(crossTenantLeases, takeLeases[q.dialect], now.UnixMilli(), expired))
 	if err != nil || len(taken) == 0 {
 		return err
 	}
@@ -311,6 +241,6 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 	if err != nil {
 		return failed(ctx, err, "Lease")
 	}
-	_, err = exec(ctx, acrossLeases.on(q.write), "Account", giveBack[q.dialect], back)
+	_, err = exec(ctx, q.write, "Account", crossTenantSQL(crossTenantLeases, giveBack[q.dialect], back))
 	return err
 }

@@ -126,13 +126,13 @@ func SQLiteSchema() (int64, error) { return latest(onSQLite) }
 // was restored from a copy, whose logs give out numbers that were given out
 // already. It returns the new epoch.
 func (db *DB) RaiseEpoch(ctx context.Context, now time.Time) (epoch int64, err error) {
-	n, err := exec(ctx, db.write, "Log", "UPDATE log_epoch SET epoch = CASE WHEN epoch < ? THEN ? ELSE epoch + 1 END", now.Unix(), now.Unix())
+	n, err := exec(ctx, db.write, "Log", sharedSQL("UPDATE log_epoch SET epoch = CASE WHEN epoch < ? THEN ? ELSE epoch + 1 END", now.Unix(), now.Unix()))
 	if err == nil && n != 1 {
 		err = fault.New(fault.Internal, "log_epoch has %d rows", n)
 	}
 	if err != nil {
 		return 0, err
 	}
-	epoch, _, err = row(ctx, db.write, "Log", scanInt, "SELECT epoch FROM log_epoch")
+	epoch, _, err = queryRow(ctx, db.write, "Log", scanInt, sharedSQL("SELECT epoch FROM log_epoch"))
 	return epoch, err
 }

@@ -18,7 +18,7 @@ const maxParties = 64
 // line is those who wait for SQLite's one writer. Whoever has the turn does its
 // part of a transaction and hands on both to the next; the last one commits. A
 // commit waits for the disk, which takes longer than most parts, unless all of
-// them are fleeting.
+// them are async.
 type line struct {
 	mu      sync.Mutex
 	waiting []chan *joint
@@ -28,11 +28,11 @@ type line struct {
 // joint is a transaction of several parties. Only who has the turn touches it,
 // until done is closed: err is then what became of it.
 type joint struct {
-	tx       *gorm.DB
-	fleeting bool // it is committed without waiting for the disk
-	parties  int  // whose parts are in it
-	err      error
-	done     chan struct{}
+	tx      *gorm.DB
+	async   bool // it is committed without waiting for the disk
+	parties int  // whose parts are in it
+	err     error
+	done    chan struct{}
 }
 
 // joined runs fn in a transaction that others may share, and returns when it is
@@ -42,19 +42,19 @@ func (db *DB) joined(ctx context.Context, c *conn, fn func(*conn) error) error {
 	if err != nil {
 		return err
 	}
-	if j != nil && j.fleeting && !c.fleeting {
+	if j != nil && j.async && !c.async {
 		// That one would not wait for the disk with what may not be forgotten in it.
 		j.commit()
 		j = nil
 	}
 	if j == nil {
 		// It is everybody's and ends with nobody's context.
-		tx := db.write.WithContext(whetherFleeting(context.WithoutCancel(ctx), c.fleeting)).Begin(db.dialect.isolation())
+		tx := db.write.WithContext(withAsync(context.WithoutCancel(ctx), c.async)).Begin(db.dialect.isolation())
 		if tx.Error != nil {
 			db.line.pass(nil)
 			return failed(ctx, tx.Error, "Record")
 		}
-		j = &joint{tx: tx, fleeting: c.fleeting, done: make(chan struct{})}
+		j = &joint{tx: tx, async: c.async, done: make(chan struct{})}
 	}
 	if err := db.part(ctx, j, c, fn); err != nil {
 		return err

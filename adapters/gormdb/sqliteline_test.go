@@ -36,18 +36,18 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	for name, run := range map[string]func(ctx context.Context) error{
 		"a list": func(ctx context.Context) error {
-			return each(ctx, db.read, "Number", scanInt, func(int64) error { return nil }, endless)
+			return queryEach(ctx, db.read, "Number", scanInt, func(int64) error { return nil }, sharedSQL(endless))
 		},
 		"a record": func(ctx context.Context) error {
-			_, _, err := row(ctx, db.read, "Number", scanInt, endless)
+			_, _, err := queryRow(ctx, db.read, "Number", scanInt, sharedSQL(endless))
 			return err
 		},
 		"a record of the writer's": func(ctx context.Context) error {
-			_, _, err := row(ctx, db.write, "Number", scanInt, endless)
+			_, _, err := queryRow(ctx, db.write, "Number", scanInt, sharedSQL(endless))
 			return err
 		},
 		"a change": func(ctx context.Context) error {
-			_, err := exec(ctx, db.write, "Message", "INSERT INTO inbox (source, message, noted_at) "+strings.Replace(endless, "MAX(n)", "'s', 'm', MAX(n)", 1))
+			_, err := exec(ctx, db.write, "Message", sharedSQL("INSERT INTO inbox (source, message, noted_at) "+strings.Replace(endless, "MAX(n)", "'s', 'm', MAX(n)", 1)))
 			return err
 		},
 		"a change in a transaction": func(ctx context.Context) error {
@@ -55,7 +55,7 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 				if err := r.Journal().Inbox().Accept(ctx, "s", "undone", time.UnixMilli(1)); err != nil {
 					return err
 				}
-				_, err := exec(ctx, r.(*conn).write, "Message", "UPDATE inbox SET noted_at = ("+endless+")")
+				_, err := exec(ctx, r.(*conn).write, "Message", sharedSQL("UPDATE inbox SET noted_at = ("+endless+")"))
 				return err
 			})
 		},
@@ -77,7 +77,7 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 			if err := db.Journal().Inbox().Accept(t.Context(), "s", name, time.UnixMilli(1)); err != nil {
 				t.Error(err)
 			}
-			if n, _, err := row(t.Context(), db.read, "Message", scanInt, "SELECT COUNT(*) FROM inbox WHERE message IN ('m', 'undone')"); err != nil || n != 0 {
+			if n, _, err := queryRow(t.Context(), db.read, "Message", scanInt, sharedSQL("SELECT COUNT(*) FROM inbox WHERE message IN ('m', 'undone')")); err != nil || n != 0 {
 				t.Errorf("%d messages stayed, %v", n, err)
 			}
 		})
@@ -107,7 +107,7 @@ func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 				}
 				end()
 			}()
-			if _, _, err := row(ctx, pool, "Number", scanInt, "SELECT 1"); !errors.Is(err, context.Canceled) {
+			if _, _, err := queryRow(ctx, pool, "Number", scanInt, sharedSQL("SELECT 1")); !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -301,8 +301,8 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 						stop()
 					}
 				}
-				_, err := exec(ctx, r.(*conn).write, "Task", "UPDATE tasks SET title = ("+endless+") WHERE org_id = ? AND id = ?",
-					string(o), string(uid[id.Task](kindTask, 1, 51)))
+				_, err := exec(ctx, r.(*conn).write, "Task", tenantSQL(o, "UPDATE tasks SET title = ("+endless+") WHERE org_id = @org AND id = ?",
+					string(uid[id.Task](kindTask, 1, 51))))
 				return err
 			},
 			add(53),
@@ -336,7 +336,7 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 		}
 	})
 	t.Run("who waits for the disk is in no transaction that does not", func(t *testing.T) {
-		const fleeting, lasting = 1, 2
+		const async, lasting = 1, 2
 		kinds := []bool{true, true, false, true, true, false}
 		levels := make([]int64, len(kinds))
 		transactions := make([]any, len(kinds))
@@ -360,11 +360,11 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 			return nil
 		})
 		all.Wait()
-		if want := []int64{fleeting, fleeting, lasting, fleeting, fleeting, lasting}; err != nil || !slices.Equal(levels, want) {
+		if want := []int64{async, async, lasting, async, async, lasting}; err != nil || !slices.Equal(levels, want) {
 			t.Errorf("the levels are %v instead of %v, error %v", levels, want, err)
 		}
 		if transactions[0] != transactions[1] || transactions[3] != transactions[4] {
-			t.Error("fleeting parts share no transaction")
+			t.Error("async parts share no transaction")
 		}
 		if level := synchronous(t, &db.conn); level != lasting {
 			t.Errorf("a statement by itself is of the level %d", level)
@@ -375,9 +375,9 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				for n := range 50 {
-					fleeting := (i+n)%3 != 0
-					err := db.attempt(ctx, fleeting, func(c *conn) error {
-						if level := synchronous(t, c); level != 2 && !fleeting {
+					async := (i+n)%3 != 0
+					err := db.attempt(ctx, async, func(c *conn) error {
+						if level := synchronous(t, c); level != 2 && !async {
 							t.Errorf("the level is %d", level)
 						}
 						if n%7 == 0 {

@@ -62,17 +62,17 @@ type keepingConn struct {
 	unsafe bool // its commits may not wait for the disk though they should
 }
 
-// fleetingKey is of a context with which a fleeting transaction begins.
-type fleetingKey struct{}
+// asyncKey is of a context with which a async transaction begins.
+type asyncKey struct{}
 
-func whetherFleeting(ctx context.Context, fleeting bool) context.Context {
-	if fleeting {
-		return context.WithValue(ctx, fleetingKey{}, true)
+func withAsync(ctx context.Context, async bool) context.Context {
+	if async {
+		return context.WithValue(ctx, asyncKey{}, true)
 	}
 	return ctx
 }
 
-// Every commit waits for the disk but that of a fleeting transaction: the first
+// Every commit waits for the disk but that of a async transaction: the first
 // that waits after it takes it along. No statement is kept for these, as SQLite
 // obeys them when they are parsed, and only between transactions.
 const (
@@ -81,7 +81,7 @@ const (
 )
 
 func (c *keepingConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	if ctx.Value(fleetingKey{}) == nil {
+	if ctx.Value(asyncKey{}) == nil {
 		return c.sqliteConn.BeginTx(ctx, o)
 	}
 	if _, err := c.sqliteConn.ExecContext(context.WithoutCancel(ctx), waitForNone, nil); err != nil {
@@ -92,7 +92,7 @@ func (c *keepingConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.T
 		c.waitAgain()
 		return nil, err
 	}
-	return fleetingTx{tx, c}, nil
+	return asyncTx{tx, c}, nil
 }
 
 // waitAgain ends the time in which commits do not wait. A connection that does
@@ -104,17 +104,17 @@ func (c *keepingConn) waitAgain() {
 
 func (c *keepingConn) IsValid() bool { return !c.unsafe && c.sqliteConn.IsValid() }
 
-type fleetingTx struct {
+type asyncTx struct {
 	driver.Tx
 	c *keepingConn
 }
 
-func (t fleetingTx) Commit() error {
+func (t asyncTx) Commit() error {
 	defer t.c.waitAgain()
 	return t.Tx.Commit()
 }
 
-func (t fleetingTx) Rollback() error {
+func (t asyncTx) Rollback() error {
 	defer t.c.waitAgain()
 	return t.Tx.Rollback()
 }

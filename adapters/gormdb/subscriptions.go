@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"time"
 
+	"gorm.io/gorm"
+
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/plan"
@@ -35,14 +37,16 @@ type subscriptionRow struct {
 	CheckoutSession sql.NullString `gorm:"column:checkout_session"`
 	CheckoutURL     sql.NullString `gorm:"column:checkout_url"`
 	CheckoutExpires sql.NullInt64  `gorm:"column:checkout_expires_at"`
-	Due             sql.NullInt64  `gorm:"column:due_at"` // follows from the others
+	Due             sql.NullInt64  `gorm:"->:false;<-;column:due_at"` // follows from the others
 }
 
 func (subscriptionRow) TableName() string { return "subscriptions" }
 
-func rowOfSubscription(o id.Org, s plan.Subscription) subscriptionRow {
-	r := subscriptionRow{
-		OrgID: string(o), Plan: string(s.Plan), Status: string(s.Status()), PeriodStart: optionalMillis(s.CurrentPeriodStart),
+var subscriptionTable = tenant[subscriptionRow]("Subscription", nil)
+
+func rowOfSubscription(s plan.Subscription) *subscriptionRow {
+	r := &subscriptionRow{
+		Plan: string(s.Plan), Status: string(s.Status()), PeriodStart: optionalMillis(s.CurrentPeriodStart),
 		PeriodEnd: optionalMillis(s.CurrentPeriodEnd), IsExternal: s.ManagedExternally, Updated: s.UpdatedAt.UnixMilli(),
 		Cancels: s.CancelAtPeriodEnd, TrialEnd: optionalMillis(s.TrialEnd), HasMethod: s.HasPaymentMethod, EverPaid: s.EverPaid,
 		Customer: set(s.Customer), ProviderID: s.ProviderID, Heard: s.HeardAt.UnixMilli(), Attempts: int64(s.Attempts), Asked: s.AskedAt.UnixMilli(), Revision: s.Revision, Due: optionalMillis(s.Due()),
@@ -57,7 +61,7 @@ func rowOfSubscription(o id.Org, s plan.Subscription) subscriptionRow {
 	return r
 }
 
-func (r subscriptionRow) subscription() plan.Subscription {
+func (r *subscriptionRow) subscription() (plan.Subscription, error) {
 	sub := plan.Subscription{
 		Org: id.Org(r.OrgID), Plan: plan.Plan(r.Plan), CurrentPeriodStart: optionalInstant(r.PeriodStart), CurrentPeriodEnd: optionalInstant(r.PeriodEnd),
 		ManagedExternally: r.IsExternal, UpdatedAt: instant(r.Updated), CancelAtPeriodEnd: r.Cancels, TrialEnd: optionalInstant(r.TrialEnd),
@@ -74,23 +78,7 @@ func (r subscriptionRow) subscription() plan.Subscription {
 			ExpiresAt: instant(r.CheckoutExpires.Int64),
 		}
 	}
-	return sub
-}
-
-const selectSubscriptions = "SELECT org_id, plan, status, purchased_seats, period_start, period_end, is_external, updated_at, " +
-	"cancel_at_period_end, trial_end, has_payment_method, ever_paid, customer, provider_id, heard_at, attempts, asked_at, revision, " +
-	"checkout_key, checkout_plan, checkout_session, checkout_url, checkout_expires_at FROM subscriptions WHERE "
-
-func scanSubscription(s scanner) (plan.Subscription, error) {
-	var r subscriptionRow
-	if err := s.Scan(
-		&r.OrgID, &r.Plan, &r.Status, &r.PurchasedSeats, &r.PeriodStart, &r.PeriodEnd, &r.IsExternal, &r.Updated,
-		&r.Cancels, &r.TrialEnd, &r.HasMethod, &r.EverPaid, &r.Customer, &r.ProviderID, &r.Heard, &r.Attempts, &r.Asked, &r.Revision,
-		&r.CheckoutKey, &r.CheckoutPlan, &r.CheckoutSession, &r.CheckoutURL, &r.CheckoutExpires,
-	); err != nil {
-		return plan.Subscription{}, err
-	}
-	return r.subscription(), nil
+	return sub, nil
 }
 
 type subscriptions struct{ *conn }
@@ -98,8 +86,7 @@ type subscriptions struct{ *conn }
 var _ ports.Subscriptions = subscriptions{}
 
 func (q subscriptions) Get(ctx context.Context, o id.Org) (plan.Subscription, error) {
-	sub, found, err := row(ctx, q.read, "Subscription", scanSubscription,
-		selectSubscriptions+"org_id = ?", string(o))
+	sub, found, err := find(ctx, subscriptionTable.of(q.read, o), (*subscriptionRow).subscription)
 	if err == nil && !found {
 		sub = plan.Unsubscribed(o)
 	}
@@ -111,40 +98,52 @@ func (q subscriptions) Of(ctx context.Context, orgs []id.Org) (map[id.Org]plan.S
 	for _, o := range orgs {
 		subs[o] = plan.Unsubscribed(o)
 	}
-	db, among, param, ok := q.among(orgs)
-	if !ok {
+	s, some := subscriptionTable.ofEach(q.read, orgs, crossTenantOverview)
+	if !some {
 		return subs, nil
 	}
-	return subs, each(ctx, db, "Subscription", scanSubscription, func(s plan.Subscription) error {
+	return subs, each(ctx, s, (*subscriptionRow).subscription, func(s plan.Subscription) error {
 		subs[s.Org] = s
 		return nil
-	}, selectSubscriptions+among, param)
+	})
 }
 
 func (q subscriptions) Put(ctx context.Context, o id.Org, s plan.Subscription) error {
 	return q.atomic(ctx, func(c *conn) error {
 		if s.Customer != "" {
 			// Asked first, because a taken key would end a transaction on Postgres.
-			_, taken, err := row(ctx, acrossCustomers.on(c.read), "Subscription", scanInt,
-				"SELECT 1 FROM subscriptions WHERE customer = ? AND org_id <> ?", s.Customer, string(o))
+			taken, err := ofCustomer(c.read, s.Customer).filter("org_id <> ?", string(o)).count(ctx)
 			if err != nil {
 				return err
 			}
-			if taken {
+			if taken > 0 {
 				return fault.New(fault.Conflict, "Another organisation has this customer id of the payment provider")
 			}
 		}
-		r := rowOfSubscription(o, s)
+		r := rowOfSubscription(s)
 		r.Revision++
-		return failed(ctx, c.write.WithContext(ctx).Clauses(replace).Create(&r).Error, "Subscription")
+		return subscriptionTable.of(c.write, o).put(ctx, r)
 	})
 }
 
+func ofCustomer(db *gorm.DB, customer string) selection[subscriptionRow] {
+	return subscriptionTable.crossTenant(db, crossTenantCustomers).filter("customer = ?", customer)
+}
+
+func (r *subscriptionRow) subscriber() (id.Org, error) { return id.Org(r.OrgID), nil }
+
 func (q subscriptions) ByCustomer(ctx context.Context, customer string) (id.Org, error) {
-	return get(ctx, acrossCustomers.on(q.read), "Customer", scanText[id.Org], "SELECT org_id FROM subscriptions WHERE customer = ?", customer)
+	o, found, err := find(ctx, ofCustomer(q.read, customer), (*subscriptionRow).subscriber)
+	if err == nil && !found {
+		err = fault.Missing("Customer")
+	}
+	return o, err
 }
 
 func (q subscriptions) Due(ctx context.Context, now time.Time, limit int) ([]id.Org, error) {
-	return all(ctx, acrossDue.on(q.read), "Subscription", scanText[id.Org],
-		"SELECT org_id FROM subscriptions WHERE due_at <= ? ORDER BY due_at, org_id LIMIT ?", now.UnixMilli(), limit)
+	if limit <= 0 {
+		return nil, nil
+	}
+	s := subscriptionTable.crossTenant(q.read, crossTenantDue).filter("due_at <= ?", now.UnixMilli())
+	return all(ctx, s.page("due_at, org_id", limit).read(), (*subscriptionRow).subscriber)
 }

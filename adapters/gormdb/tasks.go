@@ -3,9 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"collab/domain/fault"
@@ -24,8 +22,8 @@ type taskRow struct {
 	AssigneeID  sql.NullString `gorm:"type:uuid"`
 	WorkspaceID sql.NullString `gorm:"type:uuid"`
 	DueText     sql.NullString // as it came: a day or an instant
-	DueStart    sql.NullInt64  // the first and the last millisecond of it, for filters
-	DueEnd      sql.NullInt64
+	DueStart    sql.NullInt64  `gorm:"->:false;<-"` // the first and the last millisecond of it, for filters
+	DueEnd      sql.NullInt64  `gorm:"->:false;<-"`
 	Tags        sql.NullString // a JSON array; null for none. Triggers keep task_tags to it
 	Metadata    sql.NullString // text, because it comes back byte for byte; empty: see taskTextsRow
 	SortOrder   int64          `gorm:"not null"`
@@ -73,33 +71,27 @@ func (d dialect) aside(t task.Task) bool {
 	return d == onSQLite && n > maxInline
 }
 
-// taskColumns are of the table with the alias t, in the order of dest. The
-// organisation is known to who asks, and what is left of the due date follows
-// from its text.
-var taskColumns = func() (s [2]string) {
-	text := [2]func(name string) string{
-		onSQLite: func(name string) string {
-			return "CASE t.metadata WHEN '' THEN (SELECT x." + name + " FROM task_texts x WHERE x.org_id = t.org_id AND x.task_id = t.id) ELSE t." + name + " END"
-		},
-		onPostgres: func(name string) string { return "t." + name },
-	}
-	for d := range s {
-		s[d] = "t.id, t.title, " + text[d]("description") + ", t.status, t.priority, t.assignee_id, t.workspace_id, t.due_text, t.tags, " + text[d]("metadata") +
-			", t.sort_order, t.created_by, t.created_at, t.updated_at, t.completed_at, t.version"
-	}
-	return s
-}()
+// taskTable reads long texts from their own row on SQLite.
+var taskTable = tenant[taskRow]("Task", expressions{"description": inTexts("description"), "metadata": inTexts("metadata")})
 
-func (r *taskRow) dest() []any {
-	return []any{
-		&r.ID, &r.Title, &r.Description, &r.Status, &r.Priority, &r.AssigneeID, &r.WorkspaceID, &r.DueText, &r.Tags, &r.Metadata,
-		&r.SortOrder, &r.CreatedBy, &r.Created, &r.Updated, &r.Completed, &r.Version,
+var (
+	taskTextsTable = tenant[taskTextsRow]("Task", nil)
+	_              = tenant[taskTagRow]("Task", nil)
+)
+
+func inTexts(column string) func(dialect) string {
+	return func(d dialect) string {
+		if d == onPostgres {
+			return "tasks." + column
+		}
+		return "CASE tasks.metadata WHEN '' THEN (SELECT x." + column + " FROM task_texts x WHERE x.org_id = tasks.org_id AND x.task_id = tasks.id) " +
+			"ELSE tasks." + column + " END"
 	}
 }
 
-func (r *taskRow) task(o id.Org) (task.Task, error) {
+func (r *taskRow) task() (task.Task, error) {
 	t := task.Task{
-		ID: id.Task(r.ID), Org: o, Title: r.Title, Description: pointer[string](r.Description), Priority: task.Priority(r.Priority),
+		ID: id.Task(r.ID), Org: id.Org(r.OrgID), Title: r.Title, Description: pointer[string](r.Description), Priority: task.Priority(r.Priority),
 		Assignee: pointer[id.User](r.AssigneeID), Workspace: pointer[id.Workspace](r.WorkspaceID), Metadata: r.Metadata.String, SortOrder: r.SortOrder,
 		CreatedBy: id.User(r.CreatedBy), CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated), Version: r.Version,
 	}
@@ -117,19 +109,6 @@ func (r *taskRow) task(o id.Org) (task.Task, error) {
 	return t.Restore(task.Status(r.Status), optionalInstant(r.Completed)), err
 }
 
-// scanTasks returns the scanner of a list, which reads every row into the same
-// place.
-func scanTasks(o id.Org) func(scanner) (task.Task, error) {
-	var r taskRow
-	dest := r.dest()
-	return func(s scanner) (task.Task, error) {
-		if err := s.Scan(dest...); err != nil {
-			return task.Task{}, err
-		}
-		return r.task(o)
-	}
-}
-
 // own returns the task with nothing in it that its caller could change.
 func own(t task.Task) task.Task {
 	t = t.Clone()
@@ -145,92 +124,46 @@ func another[V any](v *V) *V {
 	return &w
 }
 
-// taskWritten are the columns of a task that change, in the order of values.
-var taskWritten = []column{
-	{"title", "text"}, {"description", "text"}, {"status", "text"}, {"priority", "text"}, {"assignee_id", "uuid"}, {"workspace_id", "uuid"},
-	{"due_text", "text"}, {"due_start", "bigint"}, {"due_end", "bigint"}, {"tags", "text"}, {"metadata", "text"},
-	{"created_by", "uuid"}, {"created_at", "bigint"}, {"updated_at", "bigint"}, {"completed_at", "bigint"}, {"version", "bigint"},
-}
-
-// values returns what is written of a task, but for its keys and its place. A
-// nil is NULL.
-func (d dialect) values(t task.Task) []any {
-	vs := []any{
-		t.Title, text(t.Description), string(t.Status()), string(t.Priority), text(t.Assignee), text(t.Workspace),
-		nil, nil, nil, nil, nil,
-		string(t.CreatedBy), t.CreatedAt.UnixMilli(), t.UpdatedAt.UnixMilli(), nil, t.Version,
+func rowOfTask(d dialect, t task.Task) *taskRow {
+	r := &taskRow{
+		OrgID: string(t.Org), ID: string(t.ID), Title: t.Title, Description: optional(t.Description), Status: string(t.Status()), Priority: string(t.Priority),
+		AssigneeID: optional(t.Assignee), WorkspaceID: optional(t.Workspace), Metadata: set(t.Metadata), SortOrder: t.SortOrder, CreatedBy: string(t.CreatedBy),
+		Created: t.CreatedAt.UnixMilli(), Updated: t.UpdatedAt.UnixMilli(), Completed: optionalMillis(t.CompletedAt()), Version: t.Version,
 	}
 	if t.Due != nil {
-		vs[6], vs[7], vs[8] = t.Due.String(), t.Due.Start().UnixMilli(), t.Due.End().UnixMilli()
+		start, end := t.Due.Start(), t.Due.End()
+		r.DueText, r.DueStart, r.DueEnd = set(t.Due.String()), optionalMillis(&start), optionalMillis(&end)
 	}
 	if len(t.Tags) > 0 {
-		vs[9] = array(t.Tags)
-	}
-	if t.Metadata != "" {
-		vs[10] = t.Metadata
+		r.Tags = set(array(t.Tags))
 	}
 	if d.aside(t) {
-		vs[1], vs[10] = nil, ""
+		r.Description, r.Metadata = sql.NullString{}, sql.NullString{Valid: true}
 	}
-	if at := t.CompletedAt(); at != nil {
-		vs[14] = at.UnixMilli()
-	}
-	return vs
-}
-
-func text[T ~string](s *T) any {
-	if s == nil {
-		return nil
-	}
-	return string(*s)
+	return r
 }
 
 type tasks struct{ *conn }
 
 var _ ports.Tasks = tasks{}
 
-func (d dialect) selectTask() string {
-	return "SELECT " + taskColumns[d] + " FROM tasks t WHERE t.org_id = ? AND t.id = ?"
-}
-
 func (q tasks) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
-	return get(ctx, q.read, "Task", scanTasks(o), q.dialect.selectTask(), string(o), string(t))
+	return get(ctx, taskTable.of(q.read, o).key(string(t)), (*taskRow).task)
 }
 
 // putTexts stores the texts of a task that has them in a row of their own, and
 // removes that row of one that only had it before.
 func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool) error {
-	var err error
+	texts := taskTextsTable.of(q.write, o)
 	switch {
 	case q.dialect.aside(t):
-		var metadata any
-		if t.Metadata != "" {
-			metadata = t.Metadata
-		}
-		_, err = exec(ctx, q.write, "Task", "INSERT INTO task_texts (org_id, task_id, description, metadata) VALUES (?, ?, ?, ?) "+
-			"ON CONFLICT (org_id, task_id) DO UPDATE SET description = excluded.description, metadata = excluded.metadata",
-			string(o), string(t.ID), text(t.Description), metadata)
+		return texts.put(ctx, &taskTextsRow{TaskID: string(t.ID), Description: optional(t.Description), Metadata: set(t.Metadata)})
 	case before:
-		_, err = exec(ctx, q.write, "Task", "DELETE FROM task_texts WHERE org_id = ? AND task_id = ?", string(o), string(t.ID))
+		_, err := texts.key(string(t.ID)).remove(ctx)
+		return err
 	}
-	return err
+	return nil
 }
-
-// statements of Add by dialect and by whether the task is in a workspace.
-var addTask = func() (s [2][2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		names, params := "org_id, id", d.param(column{"org_id", "uuid"})+", "+d.param(column{"id", "uuid"})
-		for _, c := range taskWritten {
-			names, params = names+", "+c.name, params+", "+d.param(c)
-		}
-		insert := "INSERT INTO tasks (" + names + ", sort_order) SELECT " + params +
-			", (SELECT COALESCE(MAX(x.sort_order), -1) + 1 FROM tasks x WHERE x.org_id = ?) WHERE "
-		const end = " ON CONFLICT DO NOTHING RETURNING sort_order"
-		s[d][0] = insert + "1 = 1" + end
-		s[d][1] = insert + "EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = ? AND w.id = ?)" + end
-	}
-	return s
-}()
 
 // Add is one statement, which finds the place and the workspace itself. Tasks
 // that are added at once may get the same place; the time and the id order
@@ -250,20 +183,20 @@ func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (added task.Task,
 }
 
 func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
-	args := append([]any{string(o), string(t.ID)}, q.dialect.values(t)...)
-	args = append(args, string(o))
-	statement := addTask[q.dialect][0]
+	t.Org = o
+	args := bind(rowOfTask(q.dialect, t), taskAdded, make([]any, 0, len(taskAdded)+1))
+	statement := addTask[0][q.dialect]
 	if t.Workspace != nil {
-		statement = addTask[q.dialect][1]
-		args = append(args, string(o), string(*t.Workspace))
+		statement = addTask[1][q.dialect]
+		args = append(args, string(*t.Workspace))
 	}
-	place, added, err := row(ctx, q.write, "Task", scanInt, statement, args...)
+	place, added, err := queryRow(ctx, q.write, "Task", scanInt, tenantSQL(o, statement, args...))
 	switch {
 	case err != nil:
 		return task.Task{}, err
 	case added:
 		t = own(t)
-		t.Org, t.SortOrder = o, place
+		t.SortOrder = place
 		return t, q.putTexts(ctx, o, t, false)
 	case t.Workspace != nil:
 		if _, err := (workspaces(q)).Get(ctx, o, *t.Workspace); err != nil {
@@ -273,43 +206,20 @@ func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error
 	return task.Task{}, fault.New(fault.Conflict, "Task is there already")
 }
 
-// reviseTasks writes back what Revise changed, from one parameter. It is an
-// INSERT that meets the rows which Revise holds, because then both databases go
-// from the parameter to the tasks; an UPDATE with a join may go the other way.
-var reviseTasks = func() (s [2]string) {
-	columns := append([]column{{"id", "uuid"}, {"sort_order", "bigint"}}, taskWritten...)
-	names := make([]string, len(columns))
-	sets := make([]string, len(columns))
-	for i, c := range columns {
-		names[i], sets[i] = c.name, c.name+" = excluded."+c.name
-	}
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = "INSERT INTO tasks (org_id, " + strings.Join(names, ", ") + ") SELECT " + d.param(column{"org_id", "uuid"}) +
-			", v." + strings.Join(names, ", v.") + " FROM " + d.records(columns) +
-			" WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET " + strings.Join(sets[1:], ", ")
-	}
-	return s
-}()
-
 // Revise reads and holds the tasks in the order of their ids, so that two at once
 // do not wait for each other, holds the workspaces that tasks move to, and writes
 // all of them back, each in one statement. SQLite takes another for each long text.
-func (q tasks) Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) (revised []task.Task, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		revised, err = (tasks{c}).revise(ctx, o, ids, fn)
-		return err
-	})
-	return revised, err
+func (q tasks) Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
+	return atomically(ctx, q.conn, func(c *conn) ([]task.Task, error) { return (tasks{c}).revise(ctx, o, ids, fn) })
 }
 
 func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
 	there := make(map[id.Task]task.Task, len(ids))
-	err := each(ctx, q.write, "Task", scanTasks(o), func(t task.Task) error {
+	held := taskTable.of(q.write, o).among("id", list(q.dialect, ids)).page("tasks.id", 0).held()
+	if err := each(ctx, held, (*taskRow).task, func(t task.Task) error {
 		there[t.ID] = t
 		return nil
-	}, "SELECT "+taskColumns[q.dialect]+" FROM tasks t WHERE t.org_id = ? AND "+q.dialect.in("t.id", "uuid")+" ORDER BY t.id"+q.dialect.held(),
-		string(o), list(q.dialect, ids))
-	if err != nil {
+	}); err != nil {
 		return nil, err
 	}
 	given := make([]task.Task, len(ids))
@@ -330,7 +240,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	records := make([]map[string]any, len(next))
+	rows := make([]taskRow, len(next))
 	var targets []id.Workspace
 	known := map[id.Workspace]bool{}
 	revised := make([]task.Task, len(next))
@@ -338,11 +248,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 		t = own(t)
 		t.ID, t.Org = ids[i], o
 		revised[i] = t
-		record := map[string]any{"id": string(t.ID), "sort_order": t.SortOrder}
-		for j, v := range q.dialect.values(t) {
-			record[taskWritten[j].name] = v
-		}
-		records[i] = record
+		rows[i] = *rowOfTask(q.dialect, t)
 		was := there[t.ID].Workspace
 		if t.Workspace != nil && (was == nil || *was != *t.Workspace) && !known[*t.Workspace] {
 			known[*t.Workspace] = true
@@ -352,11 +258,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	if err := q.hold(ctx, o, targets); err != nil {
 		return nil, err
 	}
-	written, err := json.Marshal(records)
-	if err != nil {
-		return nil, failed(ctx, err, "Task")
-	}
-	n, err := exec(ctx, q.write, "Task", reviseTasks[q.dialect], string(o), string(written))
+	n, err := taskTable.of(q.write, o).insertRecords(ctx, reviseTasks, rows, taskTable.but("org_id"))
 	if err == nil && n != int64(len(ids)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were written of %d", n, len(ids)), "The database failed")
 	}
@@ -374,9 +276,8 @@ func (q tasks) hold(ctx context.Context, o id.Org, ws []id.Workspace) error {
 	if len(ws) == 0 {
 		return nil
 	}
-	found, err := all(ctx, q.write, "Workspace", scanInt,
-		"SELECT 1 FROM workspaces WHERE org_id = ? AND "+q.dialect.in("id", "uuid")+" ORDER BY id"+q.dialect.shared(), string(o), list(q.dialect, ws))
-	if err == nil && len(found) != len(ws) {
+	n, err := workspaceTable.of(q.write, o).among("id", list(q.dialect, ws)).keep(ctx)
+	if err == nil && n != len(ws) {
 		err = fault.Missing("Workspace")
 	}
 	return err
@@ -384,14 +285,14 @@ func (q tasks) hold(ctx context.Context, o id.Org, ws []id.Workspace) error {
 
 func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
 	return q.atomic(ctx, func(c *conn) error {
-		there, err := get(ctx, c.write, "Task", scanTasks(o), c.dialect.selectTask()+c.dialect.held(), string(o), string(t))
-		if err != nil {
-			return err
+		of := taskTable.of(c.write, o).key(string(t))
+		there, err := get(ctx, of.held(), (*taskRow).task)
+		if err == nil {
+			err = allow(there)
 		}
-		if err := allow(there); err != nil {
-			return err
+		if err == nil {
+			_, err = of.remove(ctx)
 		}
-		_, err = exec(ctx, c.write, "Task", "DELETE FROM tasks WHERE org_id = ? AND id = ?", string(o), string(t))
 		return err
 	})
 }
@@ -400,8 +301,8 @@ func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.
 // again when it and a Revise have waited for each other.
 func (q tasks) Unassign(ctx context.Context, o id.Org, user id.User, now time.Time) error {
 	return q.atomic(ctx, func(c *conn) error {
-		_, err := exec(ctx, c.write, "Task", "UPDATE tasks SET assignee_id = NULL, version = version + 1, updated_at = ? WHERE org_id = ? AND assignee_id = ?",
-			now.UnixMilli(), string(o), string(user))
+		_, err := taskTable.of(c.write, o).filter("assignee_id = ?", string(user)).
+			set(ctx, "assignee_id = NULL, version = version + 1, updated_at = ?", now.UnixMilli())
 		return err
 	})
 }

@@ -3,8 +3,6 @@ package gormdb
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -26,45 +24,11 @@ type taskSets struct{ *conn }
 
 var _ ports.TaskSets = taskSets{}
 
-// selectPlacements reads and holds a batch in the order of the ids, so that two
-// at once do not wait for each other.
-var selectPlacements = func() (s [2]string) {
-	for d, tags := range map[dialect]string{onSQLite: "t.tags", onPostgres: "t.tags::json"} {
-		s[d] = "SELECT t.id, t.workspace_id, t.assignee_id, t.created_by, t.sort_order, t.priority, COALESCE(json_array_length(" + tags +
-			"), 0) FROM tasks t WHERE t.org_id = ? AND " + d.in("t.id", "uuid") + " ORDER BY t.id" + d.held()
-	}
-	return s
-}()
-
-// movePlacements writes a batch from one parameter. It is an INSERT that meets
-// the rows that are held, because then both databases go from the parameter to
-// the tasks; an UPDATE with a join may go the other way. What is only inserted is
-// never stored.
-var movePlacements = func() (s [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = "INSERT INTO tasks (org_id, id, sort_order, priority, updated_at, title, status, created_by, created_at, version) SELECT " +
-			d.param(column{"org_id", "uuid"}) + ", v.id, v.sort_order, v.priority, " + d.param(column{"updated_at", "bigint"}) + ", '', '', v.id, 0, 0 FROM " +
-			d.records([]column{{"id", "uuid"}, {"sort_order", "bigint"}, {"priority", "text"}}) +
-			" WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, priority = excluded.priority, " +
-			"updated_at = excluded.updated_at, version = tasks.version + 1"
-	}
-	return s
-}()
-
-type placementRow struct {
-	ID        string `json:"id"`
-	SortOrder int64  `json:"sort_order"`
-	Priority  string `json:"priority"`
-}
-
-func scanPlacement(s scanner) (p task.Placement, err error) {
-	var r placementRow
-	var workspace, assignee sql.NullString
-	var createdBy string
-	err = s.Scan(&r.ID, &workspace, &assignee, &createdBy, &r.SortOrder, &r.Priority, &p.Tags)
-	p.Task, p.Workspace, p.Assignee, p.CreatedBy = id.Task(r.ID), pointer[id.Workspace](workspace), pointer[id.User](assignee), id.User(createdBy)
-	p.SortOrder, p.Priority = r.SortOrder, task.Priority(r.Priority)
-	return p, err
+func (r *taskRow) placement() (task.Placement, error) {
+	return task.Placement{
+		Task: id.Task(r.ID), Workspace: pointer[id.Workspace](r.WorkspaceID), Assignee: pointer[id.User](r.AssigneeID),
+		CreatedBy: id.User(r.CreatedBy), SortOrder: r.SortOrder, Priority: task.Priority(r.Priority),
+	}, nil
 }
 
 // Move takes two statements for each batch.
@@ -85,23 +49,23 @@ func (q taskSets) Move(ctx context.Context, o id.Org, ids []id.Task, now time.Ti
 }
 
 func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.Time, fn func(task.Placement) (task.Placement, error)) error {
-	moved := make([]placementRow, 0, len(batch))
-	err := each(ctx, q.write, "Task", scanPlacement, func(was task.Placement) error {
+	moved := make([]taskRow, 0, len(batch))
+	tags := 0
+	held := taskTable.of(q.write, o).among("id", list(q.dialect, batch)).read("id", "workspace_id", "assignee_id", "created_by", "sort_order", "priority").
+		join("tasks", ", COALESCE(json_array_length("+q.dialect.json("tasks.tags")+"), 0)", &tags).page("tasks.id", 0).held()
+	err := each(ctx, held, (*taskRow).placement, func(was task.Placement) error {
+		was.Tags = tags
 		is, err := fn(was)
-		moved = append(moved, placementRow{string(was.Task), is.SortOrder, string(is.Priority)})
+		moved = append(moved, taskRow{ID: string(was.Task), SortOrder: is.SortOrder, Priority: string(is.Priority)})
 		return err
-	}, selectPlacements[q.dialect], string(o), list(q.dialect, batch))
+	})
 	if err != nil {
 		return err
 	}
 	if len(moved) != len(batch) {
 		return fault.Missing("Task")
 	}
-	written, err := json.Marshal(moved)
-	if err != nil {
-		return failed(ctx, err, "Task")
-	}
-	n, err := exec(ctx, q.write, "Task", movePlacements[q.dialect], string(o), now.UnixMilli(), string(written))
+	n, err := taskTable.of(q.write, o).insertRecords(ctx, movePlacements, moved, taskTable.only("id", "sort_order", "priority"), now.UnixMilli())
 	if err == nil && n != int64(len(batch)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were moved of %d", n, len(batch)), "The database failed")
 	}
@@ -112,8 +76,8 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 // them are used on both databases.
 func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
-		query, limited := c.dialect.page("SELECT t.id FROM tasks t WHERE t.org_id = ? AND t.workspace_id = ?", "t.sort_order, t.created_at, t.id", limit)
-		found, err := all(ctx, c.write, "Task", scanText[id.Task], query, append([]any{string(o), string(w)}, limited...)...)
+		in := taskTable.of(c.write, o).filter("workspace_id = ?", string(w)).page("sort_order, created_at, id", limit).read("id")
+		found, err := all(ctx, in, func(r *taskRow) (id.Task, error) { return id.Task(r.ID), nil })
 		if err != nil || len(found) == 0 {
 			more = false
 			return err
@@ -122,7 +86,7 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, limit 
 			return err
 		}
 		more = len(found) == limit
-		_, err = exec(ctx, c.write, "Task", "DELETE FROM tasks WHERE org_id = ? AND "+c.dialect.in("id", "uuid"), string(o), list(c.dialect, found))
+		_, err = taskTable.of(c.write, o).among("id", list(c.dialect, found)).remove(ctx)
 		return err
 	})
 	return more, err
@@ -132,10 +96,10 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, limit 
 func (q taskSets) List(ctx context.Context, o id.Org, ids []id.Task, fn func(task.Task) error) error {
 	for batch := range slices.Chunk(ids, tasksInBatch) {
 		there := make(map[id.Task]task.Task, len(batch))
-		err := each(ctx, q.read, "Task", scanTasks(o), func(t task.Task) error {
+		err := each(ctx, taskTable.of(q.read, o).among("id", list(q.dialect, batch)), (*taskRow).task, func(t task.Task) error {
 			there[t.ID] = t
 			return nil
-		}, "SELECT "+taskColumns[q.dialect]+" FROM tasks t WHERE t.org_id = ? AND "+q.dialect.in("t.id", "uuid"), string(o), list(q.dialect, batch))
+		})
 		if err != nil {
 			return err
 		}

@@ -2,129 +2,111 @@ package gormdb
 
 import (
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
 	"testing"
 
-	"gorm.io/gorm"
+	"collab/domain/id"
 )
 
-func TestTheGuardRefusesWhatNamesNoOrganisation(t *testing.T) {
-	const org = "00000001-0001-7000-8000-000000000000"
-	var row taskRow
-	var rows []taskRow
-	var n int64
-	scan := func(g *gorm.DB, query string, args ...any) error {
-		rs, err := g.Raw(query, args...).Rows()
-		if err != nil {
-			return err
-		}
-		return rs.Close()
-	}
-	planted := map[string]func(g *gorm.DB) error{
-		"first":                  func(g *gorm.DB) error { return g.First(&row).Error },
-		"find":                   func(g *gorm.DB) error { return g.Where("status = ?", "TODO").Find(&rows).Error },
-		"find by struct":         func(g *gorm.DB) error { return g.Where(&taskRow{Title: "x"}).Find(&rows).Error },
-		"find by map":            func(g *gorm.DB) error { return g.Where(map[string]any{"title": "x"}).Find(&rows).Error },
-		"no organisation":        func(g *gorm.DB) error { return g.Where("org_id = ?", "").Find(&rows).Error },
-		"null organisation":      func(g *gorm.DB) error { return g.Where("org_id = ?", nil).Find(&rows).Error },
-		"any other organisation": func(g *gorm.DB) error { return g.Where("org_id <> ?", org).Find(&rows).Error },
-		"an alternative":         func(g *gorm.DB) error { return g.Where("org_id = ? OR status = ?", org, "TODO").Find(&rows).Error },
-		"an alternative of or":   func(g *gorm.DB) error { return g.Where("org_id = ?", org).Or("status = ?", "TODO").Find(&rows).Error },
-		"negated":                func(g *gorm.DB) error { return g.Not("org_id = ?", org).Find(&rows).Error },
-		"count":                  func(g *gorm.DB) error { return g.Model(&taskRow{}).Count(&n).Error },
-		"pluck":                  func(g *gorm.DB) error { return g.Model(&taskRow{}).Pluck("version", &[]int64{}).Error },
-		"table": func(g *gorm.DB) error {
-			return g.Table("tasks").Where("status = ?", "x").Find(&[]map[string]any{}).Error
-		},
-		"table with alias": func(g *gorm.DB) error { return g.Table("tasks AS t").Find(&[]map[string]any{}).Error },
-		"join": func(g *gorm.DB) error {
-			return g.Table("users").Joins("JOIN memberships m ON m.user_id = users.id").Find(&[]map[string]any{}).Error
-		},
-		"rows": func(g *gorm.DB) error {
-			rs, err := g.Model(&taskRow{}).Rows()
-			if err != nil {
-				return err
-			}
-			return rs.Close()
-		},
-		"create":           func(g *gorm.DB) error { return g.Create(&taskRow{ID: org}).Error },
-		"create many":      func(g *gorm.DB) error { return g.Create([]taskRow{{OrgID: org, ID: org}, {ID: org}}).Error },
-		"create from map":  func(g *gorm.DB) error { return g.Model(&taskRow{}).Create(map[string]any{"id": org}).Error },
-		"save":             func(g *gorm.DB) error { return g.Save(&taskRow{ID: org}).Error },
-		"update":           func(g *gorm.DB) error { return g.Model(&taskRow{}).Where("id = ?", org).Update("title", "x").Error },
-		"update by key":    func(g *gorm.DB) error { return g.Model(&taskRow{ID: org}).Updates(map[string]any{"title": "x"}).Error },
-		"delete":           func(g *gorm.DB) error { return g.Where("id = ?", org).Delete(&taskRow{}).Error },
-		"raw select":       func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks") },
-		"raw by id":        func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks t WHERE t.id = ?", org) },
-		"raw in a comment": func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks -- org_id = ?") },
-		"raw in a text":    func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks WHERE title = 'org_id = ?'") },
-		"raw alternative":  func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks WHERE org_id = ? OR 1 = 1", org) },
-		"raw pair":         func(g *gorm.DB) error { return scan(g, "SELECT (org_id, id) FROM tasks") },
-		"raw sub-query": func(g *gorm.DB) error {
-			return scan(g, "SELECT id FROM tasks WHERE org_id = ? AND workspace_id IN (SELECT id FROM workspaces)", org)
-		},
-		"raw join": func(g *gorm.DB) error {
-			return scan(g, "SELECT t.id FROM tasks t JOIN workspaces w ON w.id = t.workspace_id WHERE t.org_id = ?", org)
-		},
-		"raw only joined": func(g *gorm.DB) error {
-			return scan(g, "SELECT t.id FROM tasks t JOIN workspaces w ON w.org_id = t.org_id AND t.org_id = w.org_id")
-		},
-		"raw scan":    func(g *gorm.DB) error { return g.Raw("SELECT id FROM tasks").Scan(&[]string{}).Error },
-		"exec update": func(g *gorm.DB) error { return g.Exec("UPDATE tasks SET title = 'x'").Error },
-		"exec delete": func(g *gorm.DB) error { return g.Exec("DELETE FROM tasks WHERE id = ?", org).Error },
-		"exec insert": func(g *gorm.DB) error { return g.Exec("INSERT INTO tasks (id) VALUES (?)", org).Error },
-		"exec quoted": func(g *gorm.DB) error { return g.Exec(`DELETE FROM "tasks"`).Error },
-		"an empty reason": func(g *gorm.DB) error {
-			return scan(across("").on(g), "SELECT id FROM tasks")
-		},
-	}
-	confined := map[string]func(g *gorm.DB) error{
-		"find":           func(g *gorm.DB) error { return g.Where("org_id = ? AND status = ?", org, "TODO").Find(&rows).Error },
-		"find by struct": func(g *gorm.DB) error { return g.Where(&taskRow{OrgID: org}).Find(&rows).Error },
-		"find in two":    func(g *gorm.DB) error { return g.Where("status = ?", "x").Where("org_id = ?", org).Find(&rows).Error },
-		"an alternative below": func(g *gorm.DB) error {
-			return g.Where("org_id = ? AND (status = ? OR status = ?)", org, "x", "y").Find(&rows).Error
-		},
-		"update": func(g *gorm.DB) error {
-			return g.Model(&taskRow{}).Where("org_id = ? AND id = ?", org, org).Update("title", "x").Error
-		},
-		"delete": func(g *gorm.DB) error { return g.Where("org_id = ?", org).Delete(&taskRow{}).Error },
-		"raw":    func(g *gorm.DB) error { return scan(g, "SELECT id FROM tasks WHERE org_id = ?", org) },
-		"raw join": func(g *gorm.DB) error {
-			return scan(g, "SELECT t.id FROM tasks t JOIN workspaces w ON w.org_id = t.org_id AND w.id = t.workspace_id WHERE t.org_id = ?", org)
-		},
-		"another table": func(g *gorm.DB) error { return scan(g, "SELECT id FROM users") },
-		"with a reason": func(g *gorm.DB) error { return scan(across("a test").on(g), "SELECT id FROM tasks") },
-		"exec":          func(g *gorm.DB) error { return g.Exec("UPDATE tasks SET title = 'x' WHERE org_id = ?", org).Error },
-	}
+func TestStatementsNameTheirOrganisation(t *testing.T) {
+	const o = id.Org("00000001-0001-7000-8000-000000000000")
 	onBoth(t, func(t *testing.T, db *DB) {
-		for name, fn := range planted {
+		for name, c := range map[string]command{
+			"a tenant table in a shared text":         sharedSQL("SELECT id FROM tasks"),
+			"one that is joined":                      sharedSQL("SELECT u.id FROM users u JOIN memberships m ON m.user_id = u.id"),
+			"one in quotation marks":                  sharedSQL(`DELETE FROM "tasks"`),
+			"a text that leaves the organisation out": tenantSQL(o, "SELECT id FROM tasks"),
+			"one that names another column":           tenantSQL(o, "SELECT id FROM tasks WHERE id = ?", o),
+		} {
 			t.Run(name+" is refused", func(t *testing.T) {
-				if err := fn(db.write.WithContext(t.Context())); !errors.Is(err, errNoOrganisation) {
+				if _, err := exec(t.Context(), db.write, "Task", c); !errors.Is(err, errNoOrganisation) {
 					t.Errorf("the error is %v", err)
 				}
 			})
 		}
-		for name, fn := range confined {
-			t.Run(name+" with an organisation is not", func(t *testing.T) {
-				if err := fn(db.write.WithContext(t.Context())); err != nil {
+		for name, c := range map[string]command{
+			"a text with the organisation":         tenantSQL(o, "SELECT id FROM tasks WHERE org_id = @org"),
+			"parameters around the organisation":   tenantSQL(o, "SELECT id FROM tasks WHERE version = ? AND org_id = @org AND version = ? AND org_id = @org", 1, 2),
+			"a shared text":                        sharedSQL("SELECT id FROM users WHERE id = ?", string(o)),
+			"a text across tenants for its reason": crossTenantSQL(crossTenantDue, "SELECT org_id FROM subscriptions"),
+		} {
+			t.Run(name+" is not", func(t *testing.T) {
+				if _, err := queryAll(t.Context(), db.read, "Task", scanText[string], c); err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		if db.read != db.write {
-			t.Run("the pool for reading is guarded too", func(t *testing.T) {
-				if err := scan(db.read.WithContext(t.Context()), "SELECT id FROM tasks"); !errors.Is(err, errNoOrganisation) {
-					t.Errorf("the error is %v", err)
-				}
-			})
-		}
-		t.Run("every table with an organisation is a tenant's", func(t *testing.T) {
-			for _, r := range rowTypes {
-				s := parsed(t, db, r)
-				if has, listed := s.LookUpField("org_id") != nil, contains(tenantTables, s.Table); has != listed {
-					t.Errorf("%s has an organisation: %t, is among the tenant tables: %t", s.Table, has, listed)
-				}
-			}
-		})
 	})
+	t.Run("every table with an organisation is described as a tenant's", func(t *testing.T) {
+		for _, r := range append(rowTypes, taskTextsRow{}) {
+			s := parsed(t, r)
+			if has, listed := s.LookUpField("org_id") != nil, contains(tenantTables, s.Table); has != listed {
+				t.Errorf("%s has an organisation: %t, is among the tenant tables: %t", s.Table, has, listed)
+			}
+		}
+	})
+}
+
+func TestParametersAreNumbered(t *testing.T) {
+	c := tenantSQL("o", "a = ? AND org_id = @org AND b = ? AND x.org_id = @org AND c = ?", 1, 2, 3)
+	for d, want := range map[dialect]string{
+		onSQLite:   "a = ?2 AND org_id = ?1 AND b = ? AND x.org_id = ?1 AND c = ?",
+		onPostgres: "a = $2 AND org_id = $1 AND b = $3 AND x.org_id = $1 AND c = $4",
+	} {
+		if got, err := c.prepare(d); err != nil || got != want {
+			t.Errorf("%s, %v, not %s", got, err, want)
+		}
+	}
+}
+
+// TestStatementsGoThroughTheDescriptions looks for calls of GORM and of the pools
+// that make or run statements, which two files alone may have beside what opens,
+// migrates, copies and inspects a database.
+func TestStatementsGoThroughTheDescriptions(t *testing.T) {
+	forbidden := "Raw Exec ExecContext Query QueryContext QueryRow QueryRowContext Create Save Find First Take Updates Update Delete Scan Pluck Table Model Where"
+	within := []string{"table.go", "query.go", "sqlite.go", "sqlitestatements.go", "sqliteline.go", "sqlitecopy.go", "migrate.go", "inspect.go"}
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := token.NewFileSet()
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") || contains(within, name) {
+			continue
+		}
+		file, err := parser.ParseFile(files, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
+			if ok && contains(strings.Fields(forbidden), method.Sel.Name) && touchesPool(method.X) {
+				t.Errorf("%s: %s", files.Position(call.Pos()), method.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// touchesPool reports whether an expression begins with a pool of GORM's.
+func touchesPool(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.CallExpr:
+		return touchesPool(e.Fun)
+	case *ast.SelectorExpr:
+		return e.Sel.Name == "read" || e.Sel.Name == "write" || e.Sel.Name == "pools" || touchesPool(e.X)
+	case *ast.IndexExpr:
+		return touchesPool(e.X)
+	case *ast.Ident:
+		return e.Name == "db" || e.Name == "tx"
+	}
+	return false
 }

@@ -77,15 +77,15 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 	start := time.Date(2026, 6, 3, 0, 0, 0, 0, time.UTC)
 	sumsIn := func(db *DB) (all []string) {
 		for _, q := range []string{
-			"SELECT unit, since, CAST(user_id AS TEXT), '', input, output, requests FROM usage_users WHERE org_id = ? ORDER BY 1, 2, 3",
-			"SELECT unit, since, model, lane, input, output, requests FROM usage_models WHERE org_id = ? ORDER BY 1, 2, 3, 4",
+			"SELECT unit, since, CAST(user_id AS TEXT), '', input, output, requests FROM usage_users WHERE org_id = @org ORDER BY 1, 2, 3",
+			"SELECT unit, since, model, lane, input, output, requests FROM usage_models WHERE org_id = @org ORDER BY 1, 2, 3, 4",
 		} {
-			err := each(t.Context(), db.read, "Sum", func(s scanner) (string, error) {
+			err := queryEach(t.Context(), db.read, "Sum", func(s scanner) (string, error) {
 				var of, lane string
 				var n [5]int64
 				err := s.Scan(&n[0], &n[1], &of, &lane, &n[2], &n[3], &n[4])
 				return fmt.Sprint(of, " ", lane, " ", n), err
-			}, func(s string) error { all = append(all, s); return nil }, q, string(o))
+			}, func(s string) error { all = append(all, s); return nil }, tenantSQL(o, q))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,10 +18,10 @@ var nothing = clause.OnConflict{DoNothing: true}
 
 type userRow struct {
 	ID         string `gorm:"type:uuid;primaryKey"`
-	ProviderID string `gorm:"not null"`
+	ProviderID string `gorm:"<-:create;not null"`
 	Name       string `gorm:"not null"`
 	Email      string `gorm:"not null"`
-	EmailKey   string `gorm:"not null"` // the address as it is compared
+	EmailKey   string `gorm:"->:false;<-;not null"` // the address as it is compared
 	AvatarURL  string `gorm:"not null"`
 	Created    int64  `gorm:"column:created_at;not null"`
 	Updated    int64  `gorm:"column:updated_at;not null"`
@@ -37,15 +37,7 @@ type userRow struct {
 
 func (userRow) TableName() string { return "users" }
 
-// userColumns are of the table with the alias u, in the order of dest.
-const userColumns = "u.id, u.provider_id, u.name, u.email, u.avatar_url, u.created_at, u.updated_at, u.is_full, u.is_blocked, u.seen_at, u.seen_rank, u.seen_message, u.name_issued_at, u.email_issued_at, u.avatar_url_issued_at, u.deleted_at"
-
-func (r *userRow) dest() []any {
-	return []any{
-		&r.ID, &r.ProviderID, &r.Name, &r.Email, &r.AvatarURL, &r.Created, &r.Updated, &r.IsFull, &r.IsBlocked,
-		&r.Seen.At, &r.Seen.Rank, &r.Seen.Message, &r.NameIssuedAt, &r.EmailIssuedAt, &r.AvatarURLIssuedAt, &r.Deleted,
-	}
-}
+var userTable = shared[userRow]("User")
 
 func rowOfUser(u org.User) *userRow {
 	return &userRow{
@@ -56,21 +48,13 @@ func rowOfUser(u org.User) *userRow {
 	}
 }
 
-func (r *userRow) user() org.User {
+func (r *userRow) user() (org.User, error) {
 	return org.User{
 		ID: id.User(r.ID), ProviderID: r.ProviderID, Name: r.Name, Email: r.Email, AvatarURL: r.AvatarURL,
 		CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated), Full: r.IsFull, Blocked: r.IsBlocked, Seen: r.Seen.stamp(),
 		NameIssuedAt: instant(r.NameIssuedAt), EmailIssuedAt: instant(r.EmailIssuedAt), AvatarURLIssuedAt: instant(r.AvatarURLIssuedAt),
 		DeletedAt: optionalInstant(r.Deleted),
-	}
-}
-
-func scanUser(s scanner) (org.User, error) {
-	var r userRow
-	if err := s.Scan(r.dest()...); err != nil {
-		return org.User{}, err
-	}
-	return r.user(), nil
+	}, nil
 }
 
 type users struct{ *conn }
@@ -78,33 +62,20 @@ type users struct{ *conn }
 var _ ports.Users = users{}
 
 func (q users) Get(ctx context.Context, user id.User) (org.User, error) {
-	return get(ctx, q.read, "User", scanUser, "SELECT "+userColumns+" FROM users u WHERE u.id = ?", string(user))
+	return get(ctx, userTable.on(q.read).key(string(user)), (*userRow).user)
 }
 
 func (q users) ByProvider(ctx context.Context, providerID string) (org.User, error) {
-	return get(ctx, q.read, "User", scanUser, "SELECT "+userColumns+" FROM users u WHERE u.provider_id = ?", providerID)
+	return get(ctx, userTable.on(q.read).filter("provider_id = ?", providerID), (*userRow).user)
 }
 
-func (q users) Upsert(ctx context.Context, fresh org.User, fn func(org.User) (org.User, error)) (stored org.User, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		stored, err = upsert(ctx, c, upserted[org.User]{
-			what:  "User",
-			scan:  scanUser,
-			query: "SELECT " + userColumns + " FROM users u WHERE u.provider_id = ?",
-			key:   fresh.ProviderID,
-			row:   func(u org.User) any { return rowOfUser(u) },
-			where: func(u org.User) string { return string(u.ID) },
-			copy: func(u org.User) org.User {
-				u.DeletedAt = another(u.DeletedAt)
-				return u
-			},
-		}, fresh, fn)
-		return err
+func (q users) Upsert(ctx context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error) {
+	return atomically(ctx, q.conn, func(c *conn) (org.User, error) {
+		return upsert(ctx, userTable.on(c.write), fresh.ProviderID, (*userRow).user, rowOfUser, fresh, fn)
 	})
-	return stored, err
 }
 
 func (q users) Memberships(ctx context.Context, user id.User) ([]org.Membership, error) {
-	return all(ctx, acrossMemberships.on(q.read), "Membership", scanMembership,
-		"SELECT "+membershipColumns+" FROM memberships m WHERE m.user_id = ? ORDER BY m.used_at DESC, m.joined_at DESC, m.org_id DESC", string(user))
+	theirs := memberTable.crossTenant(q.read, crossTenantMemberships).filter("user_id = ?", string(user))
+	return all(ctx, theirs.page("used_at DESC, joined_at DESC, org_id DESC", 0), (*membershipRow).membership)
 }

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 
-	"collab/adapters/httpapi/body"
 	"collab/app/billing"
 	"collab/domain/fault"
 	"collab/domain/org"
@@ -85,8 +84,8 @@ func (a *api) checkout(c *call) error {
 	if err != nil {
 		return err
 	}
-	p := body.Required(o, "plan", asPlan)
-	if err := o.Err(); err != nil {
+	p := required(o, "plan", asPlan)
+	if err := o.err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)

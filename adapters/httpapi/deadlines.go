@@ -76,20 +76,17 @@ func (c *call) allow(more time.Duration) {
 	}
 }
 
-// bodyReader is a request's body. Its end clears the read deadline. The bytes of a long
-// one extend the deadlines.
-type bodyReader struct {
+// arriving is a body that is read as it comes and may be long: what came of it
+// moves the deadlines on.
+type arriving struct {
 	c    *call
-	long bool
-	told int64 // bytes that the deadlines were extended for
+	told int64 // how much of it the deadlines allow for
 }
 
 // Read reads a part of the body.
-func (b *bodyReader) Read(p []byte) (int, error) {
+func (b *arriving) Read(p []byte) (int, error) {
 	n, err := b.c.r.Body.Read(p)
-	if b.long {
-		b.c.came += int64(n)
-	}
+	b.c.came += int64(n)
 	if b.c.came-b.told >= slowest {
 		b.told = b.c.came
 		more := time.Duration(b.told) * time.Second / slowest

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"collab/adapters/httpapi/body"
 	"collab/domain/fault"
 	"collab/domain/task"
 )
@@ -20,7 +19,7 @@ const (
 )
 
 // reading runs a decoder over a body inside the whole chain.
-func reading(t *testing.T, r *http.Request, read func(*body.Fields) error) (int, string) {
+func reading(t *testing.T, r *http.Request, read func(*fields) error) (int, string) {
 	t.Helper()
 	a := serving(t, http.MethodPost, open, func(c *call) error {
 		o, err := c.fields()
@@ -39,13 +38,13 @@ func reading(t *testing.T, r *http.Request, read func(*body.Fields) error) (int,
 	return w.Code, refused(t, w, w.Code).Message
 }
 
-func draft(o *body.Fields) error {
+func draft(o *fields) error {
 	_, err := readTaskDraft(o)
 	return err
 }
 
 func TestBodiesHaveASizeATypeAndASyntax(t *testing.T) {
-	accepted := func(*body.Fields) error { return nil }
+	accepted := func(*fields) error { return nil }
 	for _, test := range []struct {
 		name, contentType, body string
 		status                  int
@@ -64,8 +63,8 @@ func TestBodiesHaveASizeATypeAndASyntax(t *testing.T) {
 		{"no body and no content type", "", ``, 400},
 		{"nothing but space", "application/json", " \n", 400},
 		{"broken JSON", "application/json", `{"a":`, 400},
-		{"exactly 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", body.MaxJSON-8) + `"}`, 200},
-		{"more than 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", body.MaxJSON-7) + `"}`, 413},
+		{"exactly 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", maxBody-8) + `"}`, 200},
+		{"more than 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", maxBody-7) + `"}`, 413},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, length := range []string{"known", "unknown"} {
@@ -129,7 +128,7 @@ func TestAllProblemsAreFound(t *testing.T) {
 	}
 }
 
-func objectOf(t testing.TB, body string) *body.Fields {
+func objectOf(t testing.TB, body string) *fields {
 	t.Helper()
 	o, err := lone(post("/", body)).fields()
 	if err != nil {
@@ -188,17 +187,17 @@ func TestAPatchTellsAbsentFromNull(t *testing.T) {
 }
 
 func TestOperandsThatAreNoIDsAreNotFound(t *testing.T) {
-	reorder := func(o *body.Fields) error {
-		body.Operands[string](o, "taskIds", "Task")
-		return o.Err()
+	reorder := func(o *fields) error {
+		operands[string](o, "taskIds", "Task")
+		return o.err()
 	}
-	reprioritize := func(o *body.Fields) error {
+	reprioritize := func(o *fields) error {
 		_, err := readReprioritizations(o)
 		return err
 	}
 	for _, test := range []struct {
 		body   string
-		read   func(*body.Fields) error
+		read   func(*fields) error
 		status int
 		want   string
 	}{
@@ -232,7 +231,7 @@ func TestInstantsAreDatesOrTimes(t *testing.T) {
 		`5`:                                "",
 		`"0000-01-01"`:                     "",
 	} {
-		at, problem := body.Instant([]byte(text))
+		at, problem := asInstant([]byte(text))
 		if got := at.Format(time.RFC3339Nano); (problem != "") != (want == "") || want != "" && got != want {
 			t.Errorf("%s is %s %q, want %s", text, got, problem, want)
 		}

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"collab/adapters/httpapi/spool"
 	"collab/app/objects"
 	"collab/ports"
 )
@@ -35,7 +33,7 @@ func TestAFileIsReadTogetherWithItsMetadata(t *testing.T) {
 		"a long text":   strings.Repeat("文\n", 200_000),
 		"many bytes":    strings.Repeat("\xff\x00\x01", 100_001) + "\xfe",
 		"many escapes":  strings.Repeat("\x01", 300_000),
-		"a block":       strings.Repeat("x", spool.BlockSize),
+		"a block":       strings.Repeat("x", blockSize),
 		"split letters": strings.Repeat("x", writingAtOnce-1) + strings.Repeat("👩", 100_000),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +62,9 @@ func TestAFileIsReadTogetherWithItsMetadata(t *testing.T) {
 
 func fromBase64(t testing.TB, text string) []byte {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(text)
+	in := openWindow(strings.NewReader(text))
+	defer in.close()
+	b, err := io.ReadAll(&decoding{in: in})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"collab/adapters/httpapi/spool"
 	"collab/domain/fault"
 )
 
@@ -28,7 +27,7 @@ type outlet struct {
 	err    error         // of the sender; read when it is done
 	waited time.Duration // for the sender
 	full   bool          // the rest is kept
-	rest   *spool.Spool
+	rest   spool
 }
 
 // put takes a part of the list over and returns a buffer for the next.
@@ -105,7 +104,7 @@ func (o *outlet) finish() error {
 	if !o.full {
 		return nil
 	}
-	if err := o.rest.Rewind(); err != nil {
+	if err := o.rest.rewind(); err != nil {
 		return err
 	}
 	b := take()

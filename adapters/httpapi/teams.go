@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"collab/adapters/httpapi/body"
 	"collab/app/teams"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -28,7 +27,7 @@ func viewTeam(t team.Team) teamView {
 	}
 }
 
-func keyOfTeam(t team.Team) body.Position { return body.Position{At: t.CreatedAt, ID: string(t.ID)} }
+func keyOfTeam(t team.Team) position { return position{At: t.CreatedAt, ID: string(t.ID)} }
 
 type teamMemberView struct {
 	UserID    id.User  `json:"userId"`
@@ -45,9 +44,7 @@ func viewTeamMember(p team.Profile) teamMemberView {
 	}
 }
 
-func keyOfTeamMember(p team.Profile) body.Position {
-	return body.Position{At: p.JoinedAt, ID: string(p.User)}
-}
+func keyOfTeamMember(p team.Profile) position { return position{At: p.JoinedAt, ID: string(p.User)} }
 
 func (a *api) listTeams(c *call) error {
 	q, p, err := c.listing()
@@ -55,8 +52,8 @@ func (a *api) listTeams(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfTeam, viewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
-		after := teams.Position{CreatedAt: p.After.At, ID: id.Team(p.After.ID)}
-		return a.Teams.List(c.r.Context(), actor, after, p.Fetch(), each)
+		after := teams.Position{CreatedAt: p.after.At, ID: id.Team(p.after.ID)}
+		return a.Teams.List(c.r.Context(), actor, after, p.fetch(), each)
 	})
 }
 
@@ -77,12 +74,12 @@ func (a *api) createTeam(c *call) error {
 	if err != nil {
 		return err
 	}
-	d := team.Draft{Name: body.Required(o, "name", body.Text), Description: body.Optional(o, "description", body.Text)}
+	d := team.Draft{Name: required(o, "name", asText), Description: optional(o, "description", asText)}
 	rules := func() error {
 		_, err := team.New("", "", team.Standard, "", d, time.Time{})
 		return err
 	}
-	if err := o.Err(rules); err != nil {
+	if err := o.err(rules); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -105,12 +102,12 @@ func (a *api) updateTeam(c *call) error {
 	if err != nil {
 		return err
 	}
-	p := team.Patch{Name: body.Field(o, "name", body.Text), Description: body.Field(o, "description", body.Text)}
+	p := team.Patch{Name: field(o, "name", asText), Description: field(o, "description", asText)}
 	rules := func() error {
 		_, err := team.Team{}.Apply(p, time.Time{})
 		return err
 	}
-	if err := o.Err(rules); err != nil {
+	if err := o.err(rules); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -146,8 +143,8 @@ func (a *api) listTeamMembers(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfTeamMember, viewed(viewTeamMember), func(actor org.Actor, each func(team.Profile) error) error {
-		after := org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}
-		return a.Teams.Members(c.r.Context(), actor, t, after, p.Fetch(), each)
+		after := org.Position{JoinedAt: p.after.At, User: id.User(p.after.ID)}
+		return a.Teams.Members(c.r.Context(), actor, t, after, p.fetch(), each)
 	})
 }
 
@@ -160,8 +157,8 @@ func (a *api) addTeamMember(c *call) error {
 	if err != nil {
 		return err
 	}
-	user := body.Required(o, "userId", asUser)
-	if err := o.Err(); err != nil {
+	user := required(o, "userId", asUser)
+	if err := o.err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)

@@ -1,4 +1,4 @@
-package body
+package httpapi
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"collab/domain/fault"
 )
 
-// maxDepth is how deeply the values of a body may be nested.
+// maxDepth bounds how deeply the values of a body may be nested.
 const maxDepth = 64
 
 // pair is one name of a JSON object with the text of its value, which was
@@ -26,8 +26,8 @@ func parseObject(data []byte) ([]pair, error) {
 	return s.whole()
 }
 
-// Elements returns the texts of a checked array's elements.
-func Elements(raw []byte) [][]byte {
+// elements returns the texts of a checked array's elements.
+func elements(raw []byte) [][]byte {
 	s := scanner{data: raw, pos: 1}
 	var found [][]byte
 	for {
@@ -45,15 +45,15 @@ func Elements(raw []byte) [][]byte {
 	}
 }
 
-// scanner checks JSON text in one pass. Its methods return false at the first error, which
-// problem then describes.
+// scanner checks JSON text in one pass. Its methods return false at the first
+// thing that is wrong, which problem then says.
 type scanner struct {
 	data    []byte
 	pos     int
 	problem string
 
-	// For a body without the text of its content: the offset and the length of what was
-	// left out, in bytes.
+	// Where the text is a body of which something is left out: where that was, and
+	// how long.
 	gap, skipped int
 }
 

@@ -1,4 +1,4 @@
-package body
+package httpapi
 
 import (
 	"bytes"
@@ -12,47 +12,48 @@ import (
 	"collab/domain/fault"
 )
 
-// maxAround is the size of the largest JSON body without the text of its content, in bytes.
+// maxAround is the most that a body in JSON may have around the text of its
+// content, in bytes.
 const maxAround = 64 << 10
 
 // jsonForm reads a JSON object whose field content is a text of any length,
-// which is read as a stream. The rest is kept with an empty text in its place, and is
-// checked and read as other bodies are.
+// which goes by as a stream. The rest is kept with an empty text in that one's
+// place, and so it is checked and read exactly as other bodies are.
 type jsonForm struct {
-	in     *peekReader
+	in     *window
 	rest   []byte
-	gap    int   // the offset in rest where the text is left out; 0: it has not come yet
-	length int64 // of the escaped text, in bytes
+	gap    int   // where in rest the text is left out; 0: it did not come yet
+	length int64 // of the text as it was written, in bytes
 
-	depth     int
-	naming    bool // the next string of the outermost object is a name
-	atContent bool // the last name was content
+	depth  int
+	naming bool // the next string of the outermost object is a name
+	ours   bool // the last name was content
 
-	valid int               // buffered bytes that are whole characters in UTF-8
+	valid int               // bytes in sight that are whole characters in UTF-8
 	char  [utf8.UTFMax]byte // the last escape's character
-	held  []byte            // the bytes of it that were not read yet
-	ended bool              // the text has ended
+	held  []byte            // what of it was not read yet
+	whole bool              // the text has come to its end
 	pairs []pair            // the fields as far as they were read
 }
 
-func newJSONForm(in *peekReader) *jsonForm { return &jsonForm{in: in, rest: make([]byte, 0, 512)} }
+func newJSONForm(in *window) *jsonForm { return &jsonForm{in: in, rest: make([]byte, 0, 512)} }
 
-// byte takes the next byte outside the text.
+// byte takes the next byte around the text.
 func (j *jsonForm) byte() (byte, error) {
-	if err := j.in.fillTo(1); err != nil {
+	if err := j.in.least(1); err != nil {
 		return 0, err
 	}
 	if len(j.rest) == maxAround {
 		return 0, fault.New(fault.TooLarge, "The body must have at most %d bytes beside content", maxAround)
 	}
-	b := j.in.buffered()[0]
+	b := j.in.sight()[0]
 	j.in.take(1)
 	j.rest = append(j.rest, b)
 	return b, nil
 }
 
-// open advances to the text. found is false where the body ends without it. pairs then has
-// the fields before it.
+// open goes on to the text; found is false where the body ends without it.
+// Fields then has what came before it.
 func (j *jsonForm) open() (found bool, err error) {
 	found, err = j.scan()
 	if err != nil {
@@ -65,7 +66,7 @@ func (j *jsonForm) open() (found bool, err error) {
 	return true, j.parse(slices.Concat(j.rest, []byte(`"}`)))
 }
 
-// finish reads what follows the text. pairs then has all fields.
+// finish takes what follows the text. Fields then has all there is.
 func (j *jsonForm) finish() error {
 	if _, err := j.scan(); err != nil {
 		return err
@@ -82,8 +83,9 @@ func (j *jsonForm) parse(rest []byte) (err error) {
 	return err
 }
 
-// scan reads up to the text of content, or to the end of the body. It only finds the names
-// of the outermost object: errors in the rest are found by the parser.
+// scan takes everything up to the text of content, or to the end of the body. It
+// knows just enough of JSON to find a name of the outermost object; what is
+// wrong with the rest is for the parser to say.
 func (j *jsonForm) scan() (found bool, err error) {
 	for {
 		b, err := j.byte()
@@ -99,24 +101,24 @@ func (j *jsonForm) scan() (found bool, err error) {
 			j.naming = b == '{'
 		case '}', ']':
 			j.depth--
-			j.atContent = false
+			j.ours = false
 		case ',':
 			j.naming = true
 		case '"':
-			if j.gap == 0 && j.atContent && j.depth == 1 && !j.naming {
+			if j.gap == 0 && j.ours && j.depth == 1 && !j.naming {
 				return true, nil
 			}
 			raw, err := j.text()
 			if err != nil {
 				return false, err
 			}
-			j.atContent = j.depth == 1 && j.naming && isContent(raw)
+			j.ours = j.depth == 1 && j.naming && isContent(raw)
 			j.naming = false
 		}
 	}
 }
 
-// text reads the rest of a string whose opening quote was read, and returns it with both.
+// text takes a string whose opening quote was taken, and returns it with both.
 func (j *jsonForm) text() ([]byte, error) {
 	start := len(j.rest) - 1
 	for {
@@ -129,7 +131,7 @@ func (j *jsonForm) text() ([]byte, error) {
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				return nil, nil // the parser reports it
+				return nil, nil // the parser says so
 			}
 			return nil, err
 		}
@@ -156,17 +158,17 @@ func (j *jsonForm) Read(p []byte) (n int, err error) {
 			k := copy(p[n:], j.held)
 			j.held = j.held[k:]
 			n += k
-		case j.ended && n == 0:
+		case j.whole && n == 0:
 			return 0, io.EOF
-		case j.ended:
+		case j.whole:
 			return n, nil
 		case j.valid > 0:
 			k, err := j.unescape(p[n:])
 			if n += k; err != nil {
 				return n, err
 			}
-		case n > 0 && len(j.in.buffered()) == 0:
-			return n, nil // instead of waiting for more
+		case n > 0 && len(j.in.sight()) == 0:
+			return n, nil // better than to wait
 		default:
 			if err := j.look(); err != nil {
 				return n, err
@@ -176,16 +178,16 @@ func (j *jsonForm) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// pass advances by n bytes of the text.
+// pass moves on past n bytes of the text.
 func (j *jsonForm) pass(n int) {
 	j.in.take(n)
 	j.length += int64(n)
 	j.valid = max(0, j.valid-n)
 }
 
-// look sets valid, and reads more where it would be 0.
+// look finds out how much of what is in sight is whole characters.
 func (j *jsonForm) look() error {
-	b := j.in.buffered()
+	b := j.in.sight()
 	j.valid = len(b) - openCharacter(b)
 	if !utf8.Valid(b[:j.valid]) {
 		if j.valid = firstInvalid(b); j.valid == 0 {
@@ -195,7 +197,7 @@ func (j *jsonForm) look() error {
 	if j.valid > 0 {
 		return nil
 	}
-	err := j.in.fill()
+	err := j.in.more()
 	switch {
 	case err == nil:
 		return nil
@@ -207,10 +209,9 @@ func (j *jsonForm) look() error {
 	return j.wrong("unexpected end", 0)
 }
 
-// unescape reads from the valid bytes into p, up to the first escape that has to be decoded
-// by itself.
+// unescape reads from what is valid, as far as there is room in p.
 func (j *jsonForm) unescape(p []byte) (n int, err error) {
-	b, at := j.in.buffered()[:j.valid], 0
+	b, at := j.in.sight()[:j.valid], 0
 	for n < len(p) && at < len(b) {
 		k := encode.PlainLength(b[at:min(len(b), at+len(p)-n)])
 		copy(p[n:], b[at:at+k])
@@ -231,7 +232,7 @@ func (j *jsonForm) unescape(p []byte) (n int, err error) {
 			j.pass(at)
 			j.in.take(1)
 			j.rest = append(j.rest, '"')
-			j.ended, j.atContent = true, false
+			j.whole, j.ours = true, false
 			return n, nil
 		}
 		j.pass(at)
@@ -245,31 +246,31 @@ func (j *jsonForm) wrong(problem string, at int) error {
 	return fault.New(fault.Invalid, "The body must be valid JSON: %s at byte %d", problem, j.in.taken+int64(at))
 }
 
-// longestEscape is the length of the longest escape, a pair of surrogates.
+// longestEscape is a pair of surrogates.
 const longestEscape = len(`\ud83d\ude00`)
 
-// escape decodes one escape into held.
+// escape takes one escape.
 func (j *jsonForm) escape() error {
-	s := scanner{data: j.in.buffered()}
+	s := scanner{data: j.in.sight()}
 	for !s.escape() {
 		if len(s.data) >= longestEscape {
 			return j.wrong(s.problem, 0)
 		}
-		switch err := j.in.fill(); {
+		switch err := j.in.more(); {
 		case errors.Is(err, io.EOF):
 			return j.wrong(s.problem, s.pos)
 		case err != nil:
 			return err
 		}
-		s = scanner{data: j.in.buffered()}
+		s = scanner{data: j.in.sight()}
 	}
 	j.held = appendUnescaped(j.char[:0], s.data[:s.pos])
 	j.pass(s.pos)
 	return nil
 }
 
-// openCharacter returns the number of bytes at the end of b that are the beginning of a
-// character.
+// openCharacter returns how many bytes at the end of b begin a character of
+// which the rest is missing.
 func openCharacter(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
@@ -293,23 +294,23 @@ func firstInvalid(b []byte) int {
 	return len(b)
 }
 
-// base64Reader decodes base64, with or without padding.
-type base64Reader struct {
-	in   *peekReader
-	held []byte  // the bytes of the last group that were not read yet
+// decoding reads what base64 stands for, with or without padding.
+type decoding struct {
+	in   *window
+	held []byte  // what of the last group was not read yet
 	last [3]byte // that group
 }
 
 // Read decodes a part of the text.
-func (d *base64Reader) Read(p []byte) (int, error) {
+func (d *decoding) Read(p []byte) (int, error) {
 	if len(d.held) == 0 && len(p) > 0 {
 		// The last group may be padded or short, so that it has to be known as
 		// the last.
-		err := d.in.fillTo(5)
+		err := d.in.least(5)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return 0, err
 		}
-		b := d.in.buffered()
+		b := d.in.sight()
 		if err == nil {
 			if groups := min((len(b)-1)/4, len(p)/3); groups > 0 {
 				return d.decode(base64.RawStdEncoding, p, b[:4*groups], 3*groups)
@@ -339,8 +340,8 @@ func (d *base64Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// decode decodes the text, which must be the encoding of n bytes.
-func (d *base64Reader) decode(as *base64.Encoding, dst, text []byte, n int) (int, error) {
+// decode decodes the text, which must stand for n bytes.
+func (d *decoding) decode(as *base64.Encoding, dst, text []byte, n int) (int, error) {
 	// Line breaks are passed over by the decoder, which then finds less.
 	if got, err := as.Strict().Decode(dst, text); err != nil || got != n || n == 0 {
 		return 0, notBase64()

@@ -1,0 +1,226 @@
+package gormdb
+
+import "strings"
+
+// The statements that are SQL text, each with the reason why the descriptions of
+// the tables do not make it. In [2]string one stands for each dialect. @org is the
+// organisation.
+
+// taskAdded is what Add is given; the place it finds itself.
+var taskAdded = taskTable.but("org_id", "sort_order")
+
+// addTask is by whether the task is in a workspace. It finds the last place and the
+// workspace in the statement, because each way to the server counts.
+var addTask = [2][2]string{addTaskWhere("1 = 1"), addTaskWhere("EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = ?)")}
+
+func addTaskWhere(condition string) [2]string {
+	const place = "(SELECT COALESCE(MAX(x.sort_order), -1) + 1 FROM tasks x WHERE x.org_id = @org)"
+	return taskTable.inserts(taskAdded, ", sort_order", ", "+place, " WHERE "+condition+" ON CONFLICT DO NOTHING RETURNING sort_order")
+}
+
+// reviseTasks writes back what Revise changed, from one parameter. It is an
+// INSERT that meets the rows which Revise holds, because then both databases go
+// from the parameter to the tasks; an UPDATE with a join may go the other way.
+var reviseTasks = taskTable.insertsRecords(taskTable.but("org_id"), taskTable.replacing(taskTable.changes))
+
+// movePlacements writes a batch from one parameter, as reviseTasks does. What is
+// only inserted is never stored.
+var movePlacements = func() (s [2]string) {
+	fields := taskTable.only("id", "sort_order", "priority")
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		s[d] = taskTable.insert(d, join(fields, "%")+", updated_at, title, status, created_by, created_at, version",
+			join(fields, "v.%")+", "+d.param(column{"updated_at", "bigint"})+", '', '', v.id, 0, 0") +
+			" FROM " + d.records(columnsOf(fields)) + " WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, " +
+			"priority = excluded.priority, updated_at = excluded.updated_at, version = tasks.version + 1"
+	}
+	return s
+}()
+
+// objectAdded is what Add writes.
+var objectAdded = objectTable.but("org_id")
+
+// addObject is by whether the object is in a workspace (1) and in a team (2). It
+// sees in one statement that nothing is in the way and that they are there.
+var addObject = func() (s [4][2]string) {
+	for i := range s {
+		for _, d := range []dialect{onSQLite, onPostgres} {
+			where := " WHERE NOT EXISTS (SELECT 1 FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + ")" +
+				" AND NOT EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org AND b.folded_key > ? AND b.folded_key < ?)"
+			if i&1 != 0 {
+				where += " AND EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = ?)"
+			}
+			if i&2 != 0 {
+				where += " AND EXISTS (SELECT 1 FROM teams t WHERE t.org_id = @org AND t.id = ?)"
+			}
+			s[i][d] = objectTable.inserts(objectAdded, "", "", where+" ON CONFLICT DO NOTHING")[d]
+		}
+	}
+	return s
+}()
+
+// replaced are the columns that Replace changes; the number it counts itself.
+var replaced = objectTable.but("org_id", "id", "storage_key", "folded_key", "path", "kind", "scope", "workspace_id", "in_workspace_id", "team_id",
+	"owner_id", "created_by", "created_at", "n")
+
+// replaceObject does all of Replace in one statement, which on Postgres takes the
+// place of eight. Each part takes its rows from the one before, so that the log's
+// head is locked first, as everywhere, and nothing is changed where something is
+// not as it should be.
+var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" + onPostgres.held() + ")," +
+	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ?" + onPostgres.held() + " OF x)," +
+	" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
+	" put AS (UPDATE objects SET " + join(replaced, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?)," +
+	" discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, ?::text, TRUE, ?::bigint FROM taken" + discarded + ")," +
+	" logged AS (INSERT INTO changes (org_id, n, type, at, by_user, record)" +
+	" SELECT @org, taken.n, ?::text, ?::bigint, ?::uuid, ?::text || taken.n || '}' FROM taken)," +
+	" moved AS (UPDATE log_heads SET n = taken.n FROM taken WHERE org_id = @org)" +
+	" SELECT taken.n, taken.floor, (SELECT e.epoch FROM log_epoch e) FROM taken"
+
+// discarded is what becomes of a name that is there when it is discarded.
+const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
+	" WHERE NOT blob_names.is_discarded AND blob_names.org_id = excluded.org_id"
+
+// announceBlob says in the statement that a taken name is no error, which would end
+// a transaction on Postgres.
+var (
+	blobAnnounced = blobNameTable.but("org_id")
+	announceBlob  = blobNameTable.inserts(blobAnnounced, "", "", " WHERE 1 = 1 ON CONFLICT DO NOTHING")
+)
+
+// discardNames, discardObjects and knownBlobs are about many names at once: those of
+// a parameter, those that the organisation's objects have, and either.
+var discardNames, discardObjects, knownBlobs = func() (names, objects, known [2]string) {
+	for d, from := range map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"} {
+		bits := ", " + d.param(column{"is_discarded", "boolean"}) + ", " + d.param(column{"at", "bigint"})
+		insert := "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT "
+		names[d] = insert + d.org() + ", value" + bits + " FROM " + from + " WHERE 1 = 1" + discarded
+		objects[d] = insert + "DISTINCT x.org_id, x.blob" + bits + " FROM objects x WHERE x.org_id = @org" + discarded
+		known[d] = "SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "text") + " UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "text")
+	}
+	return names, objects, known
+}()
+
+// marks reads what three tables have of organisations in one statement, so that all
+// of a mark is of one moment.
+const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0) FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
+
+// heads reads the heads of logs, which are there before their first entries, with
+// the epoch that all have in common.
+const (
+	heads   = "SELECT COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON "
+	headsOf = "SELECT h.org_id, COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON "
+)
+
+// beginLog makes a log's head where the organisation is there.
+const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"
+
+// appendChanges writes all entries from one parameter. On Postgres it moves the
+// head and one object as well, which saves two ways to the server.
+var (
+	changeAppended = changeTable.but("org_id")
+	appendChanges  = func() [2]string {
+		s := changeTable.insertsRecords(changeAppended, "")
+		s[onPostgres] = "WITH head AS (UPDATE log_heads SET n = ? WHERE org_id = @org), " +
+			"moved AS (UPDATE objects SET n = ? WHERE org_id = @org AND id = ?) " + s[onPostgres]
+		return s
+	}()
+)
+
+// entriesAndEpoch reads a page of a log and the organisation's epoch on Postgres, as
+// of one moment and in one way to the server. % is a coarse limit.
+var entriesAndEpoch = "SELECT o.epoch, COALESCE(p.n, 0), COALESCE(p.type, ''), COALESCE(p.at, 0), p.by_user, p.record, p.audience " +
+	"FROM organisations o LEFT JOIN LATERAL (SELECT " + changeTable.names + " FROM changes WHERE org_id = @org AND n > ? ORDER BY n LIMIT %) AS p ON TRUE " +
+	"WHERE o.id = @org ORDER BY p.n LIMIT ?"
+
+// oldestEntries finds the last of the oldest entries of all logs in each of them.
+const oldestEntries = "SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < ? ORDER BY c.at LIMIT ?) AS p " +
+	"GROUP BY p.org_id ORDER BY p.org_id LIMIT ?"
+
+// reserve and reserveAt grant, as quota.Account.Grant does: an account that is not
+// there yet what an empty one grants. The conflict is decided on the row as it is
+// after everybody else's commit, which only one statement can. On Postgres it stores
+// the lease, too.
+var (
+	reserve   = granting("")
+	reserveAt = granting(" AND o.epoch = ?")
+)
+
+// granting is reserve for organisations of which something holds.
+func granting(holds string) (s [2]string) {
+	for d, least := range map[dialect]string{onSQLite: "MIN", onPostgres: "LEAST"} {
+		left := "? - quota_accounts.used - quota_accounts.reserved"
+		granted := least + "(excluded.granted, " + left + ")"
+		tokens := d.param(column{"granted", "bigint"})
+		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
+			d.param(column{"user_id", "uuid"}) + ", " + d.param(column{"day", "bigint"}) + ", 0, " + tokens + ", " + tokens +
+			" FROM organisations o WHERE o.id = @org" + holds +
+			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
+			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
+			" WHERE " + left + " > ? RETURNING granted"
+	}
+	s[onPostgres] = "WITH account AS (" + s[onPostgres] + "), lease AS (INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)" +
+		" SELECT @org, ?::uuid, ?::bigint, ?::uuid, a.granted, ?::bigint FROM account a) SELECT a.granted FROM account a"
+	return s
+}
+
+// alone has a statement on Postgres that is a transaction of its own not wait for
+// the disk when it commits.
+const alone = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
+
+var reserveAlone, reserveAtAlone = reserve[onPostgres] + alone, reserveAt[onPostgres] + alone
+
+const (
+	addLease   = "INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at) VALUES (@org, ?, ?, ?, ?, ?)"
+	endLease   = "DELETE FROM quota_leases WHERE org_id = @org AND user_id = ? AND day = ? AND id = ? RETURNING tokens"
+	leaseKnown = "SELECT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?) FROM organisations o WHERE o.id = @org"
+)
+
+// addUsed adds to an account, or makes one where the organisation is there.
+var addUsed = func() (s [2]string) {
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
+			d.param(column{"user_id", "uuid"}) + ", " + d.param(column{"day", "bigint"}) + ", " + d.param(column{"used", "bigint"}) + ", 0, 0" +
+			" FROM organisations o WHERE o.id = @org" + accountTable.adding("used")
+	}
+	return s
+}()
+
+// Statements about leases or accounts of all organisations that are in one
+// parameter, the last. Those that lock are Postgres's alone.
+var lockAccounts, lockLeases, extendLeases, takeLeases, giveBack = func() (accounts, leases, extend, take, back [2]string) {
+	ofAccount := accountTable.sameKey()
+	ofLease := leaseTable.sameKey()
+	keys := columnsOf(leaseTable.only("org_id", "user_id", "day", "id"))
+	sums := columnsOf(leaseTable.only("org_id", "user_id", "day", "tokens"))
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		accounts[d] = "SELECT 1 FROM quota_accounts JOIN " + d.records(keys) + " ON " + ofAccount +
+			" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + d.held()
+		leases[d] = "SELECT 1 FROM quota_leases JOIN " + d.records(keys) + " ON " + ofLease +
+			" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + d.held()
+		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(keys) + " WHERE " + ofLease
+		take[d] = "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
+			d.records(keys) + ") RETURNING org_id, user_id, day, tokens"
+		back[d] = "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(sums) + " WHERE " + ofAccount
+	}
+	return accounts, leases, extend, take, back
+}()
+
+// addUsage adds an entry where the organisation is there.
+var (
+	entryAdded = entryTable.but("org_id")
+	addUsage   = entryTable.inserts(entryAdded, "", "", " FROM organisations o WHERE o.id = @org ON CONFLICT DO NOTHING")
+)
+
+// What adds to the sums of an entry, as many rows of each table as there are units.
+var (
+	addUserModel = addSums(userModelTable, 1)
+	addUsers     = addSums(userSumTable, len(userUnits))
+	addModels    = addSums(modelSumTable, len(modelUnits))
+)
+
+func addSums[R any](t *tenantTable[R], rows int) string {
+	fields := t.but("org_id")
+	row := "(@org" + strings.Repeat(", ?", len(fields)) + ")"
+	return "INSERT INTO " + t.name + " (org_id, " + join(fields, "%") + ") VALUES " + row + strings.Repeat(", "+row, rows-1) +
+		t.adding("input", "output", "requests")
+}
