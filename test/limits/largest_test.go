@@ -122,10 +122,11 @@ func fill(t *testing.T, d *database) *largest {
 	const members = 20_000
 	f.multiply("users", "id = '"+w.carl.User+"'", members, set{"id": f.id("00000001"), "provider_id": "'user_'||i", "email": "'member'||i||'@example.com'", "email_key": "'member'||i||'@example.com'", "name": f.text(200), "avatar_url": "'https://example.com/'||" + f.repeated("a", 2000)})
 	f.multiply("memberships", "user_id = '"+w.carl.User+"'", members, set{"user_id": f.id("00000001"), "joined_at": "joined_at + i"})
-	f.multiply("teams", "id = '"+w.team+"'", 1000-4, set{"id": f.id("00000002"), "created_at": later})
-	f.multiply("team_members", "team_id = '"+w.team+"'", 1000-4, set{"team_id": f.id("00000002")})
+	// Two more teams and workspaces are made, the last that there may be.
+	f.multiply("teams", "id = '"+w.team+"'", 1000-5, set{"id": f.id("00000002"), "created_at": later})
+	f.multiply("team_members", "team_id = '"+w.team+"'", 1000-5, set{"team_id": f.id("00000002")})
 	f.multiply("team_members", "team_id = '"+w.team+"'", 10_000-1, set{"user_id": f.id("00000001"), "joined_at": "joined_at + i"})
-	f.multiply("workspaces", "id = '"+w.workspace+"'", 2000-4, set{"id": f.id("00000003"), "created_at": later})
+	f.multiply("workspaces", "id = '"+w.workspace+"'", 2000-5, set{"id": f.id("00000003"), "created_at": later})
 	f.multiply("invitations", "id = '"+w.invitation+"'", 500-2, set{"id": f.id("00000004"), "email": "'invited'||i||'@example.com'", "email_key": "'invited'||i||'@example.com'", "token_hash": "'hash'||i", "created_at": later})
 	// Those that the identity provider made have no bound, and neither have organisations.
 	email := f.repeated("a", 230) + "||i||'@example.com'"
@@ -196,7 +197,7 @@ func fill(t *testing.T, d *database) *largest {
 		t.Fatal(err)
 	}
 	d.keep(t)
-	w.reset()
+	w.restart()
 	t.Logf("an idle server takes %d MiB", w.idle>>20)
 	a = send(t, w.ada, "GET", "/sync/manifest?limit=1", 0, nil)
 	w.script = string(script)
@@ -210,6 +211,13 @@ func (w *largest) reset() {
 	w.Helper()
 	w.server.Kill()
 	w.database.restore(w)
+	w.restart()
+}
+
+// restart has a new process on the database as it is.
+func (w *largest) restart() {
+	w.Helper()
+	w.server.Kill()
 	if err := w.server.Restart(); err != nil {
 		w.Fatal(err)
 	}
