@@ -33,6 +33,7 @@ import (
 	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/race"
 )
 
 // What kinds of records are loaded, as the first part of their ids, and how
@@ -445,9 +446,7 @@ func checkScans(t *testing.T, s statement, p planned) {
 }
 
 func TestPlans(t *testing.T) {
-	if slowed {
-		t.Skip("plans have nothing to do with races, and loading takes minutes under the detector")
-	}
+	race.Skip(t, "plans have nothing to do with it, and to load what they are about takes minutes")
 	onBoth(t, func(t *testing.T, db *DB) {
 		load(t, db)
 		r := record(t, db)

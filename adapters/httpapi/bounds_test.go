@@ -22,6 +22,7 @@ import (
 	"collab/app/objects"
 	"collab/domain/fault"
 	"collab/ports"
+	"collab/test/race"
 )
 
 // hollow keeps of blobs only how long they are: their content is all the same
@@ -69,11 +70,9 @@ var filled = bytes.Repeat([]byte{filling}, blockSize)
 func (fill) Read(p []byte) (int, error) { return copy(p, filled), nil }
 
 func TestLargeContentIsNeverInMemory(t *testing.T) {
+	race.Skip(t, "it measures memory")
 	const growth = 32 << 20
-	size := int64(256 << 20)
-	if slowed {
-		size = 64 << 20
-	}
+	const size = 256 << 20
 	b := &hollow{sizes: map[string]int64{}}
 	o := openOffice(t, func(o *objects.Options) { b.Blobs, o.Blobs, o.MaxSize = o.Blobs, b, size })
 	body := func(before string, content io.Reader, after string) io.Reader {

@@ -10,7 +10,7 @@ import (
 // What may stand at the top of the repository.
 var (
 	topFixed  = []string{"domain", "ports", "adapters", "app", "cmd", "test", "docs", "go.mod", "go.sum", "Makefile"}
-	topBeside = []string{"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".ci", ".gitignore", ".gitattributes", ".dockerignore", ".editorconfig", "staticcheck.conf", ".git"}
+	topBeside = []string{"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".ci", ".gitignore", ".gitattributes", ".dockerignore", ".editorconfig", ".git"}
 )
 
 // namesNever are the package names that say nothing.

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"collab/app/assembly"
+	"collab/test/race"
 	"collab/test/tempdir"
 )
 
@@ -93,7 +94,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(folder, "collabd")
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/collabd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if race {
+	if race.Enabled {
 		cmd = exec.Command("go", "build", "-race", "-o", path, "./cmd/collabd")
 	}
 	cmd.Dir = root
@@ -105,10 +106,6 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // folder is where the program lies; empty: it was not built.
 var folder string
-
-// Race says that tests and servers have the race detector, which takes memory of
-// its own.
-const Race = race
 
 // Server is one running process.
 type Server struct {

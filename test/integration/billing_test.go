@@ -22,6 +22,7 @@ import (
 	"collab/domain/plan"
 	"collab/test/collabd"
 	"collab/test/postgres"
+	"collab/test/race"
 )
 
 // till is two servers on one database, and the first one's development provider,
@@ -336,6 +337,7 @@ func TestTwoHundredCopiesOfOnePaymentMessageHaveOneEffect(t *testing.T) {
 }
 
 func TestAServerThatIsKilledWithPaymentMessagesLosesNone(t *testing.T) {
+	race.Skip(t, "what a crash leaves is on the disk")
 	p := newTill(t)
 	victim := p.servers[1]
 	const orgs = 8
@@ -387,6 +389,7 @@ func TestAServerThatIsKilledWithPaymentMessagesLosesNone(t *testing.T) {
 }
 
 func TestNobodyGetsAPlanByATrick(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
 	p := newTill(t)
 	rich, poor := p.owner("Rich"), p.owner("Poor")
 	p.buy(rich, "PREMIUM")
@@ -470,6 +473,7 @@ func TestNobodyGetsAPlanByATrick(t *testing.T) {
 }
 
 func TestALifeOfPayments(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
 	p := newTill(t)
 	c := p.owner("Life")
 	second := c.At(p.servers[1])

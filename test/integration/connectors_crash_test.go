@@ -13,6 +13,7 @@ import (
 	"collab/test/authserver"
 	"collab/test/collabd"
 	"collab/test/postgres"
+	"collab/test/race"
 	"collab/test/soak"
 	"collab/test/toolserver"
 )
@@ -27,6 +28,7 @@ var crashRounds = soak.Count(50)
 // TestServersThatCrashWhileTheyAuthorise kills a server at any moment of an
 // authorization, and of a renewal beside it. What it leaves behind is whole.
 func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
+	race.Skip(t, "what a crash leaves is on the disk")
 	random := rand.New(rand.NewPCG(seeded(t), 0))
 	url := postgres.URL(t)
 	p := newPlant(t, url, "pgx", url, nil)
@@ -105,6 +107,7 @@ func (p *plant) attempt(s *collabd.Server, instance string) {
 const away = 8 * time.Second
 
 func TestToolServersThatAreHostile(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
 	t.Parallel()
 	const key = "key-that-hostile-servers-repeat"
 	behaviours := map[string]toolserver.Behaviour{
@@ -200,6 +203,7 @@ func (p *plant) authorisedBefore() string {
 }
 
 func TestAddressesThatAreNotPublicAreNotCalled(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
 	tools := toolserver.Start(t)
 	s := collabd.Start(t)
 	ada := s.SignIn(t, "ada@example.com", "Plant", "owner")

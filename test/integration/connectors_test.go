@@ -29,6 +29,7 @@ import (
 	"collab/test/authserver"
 	"collab/test/collabd"
 	"collab/test/postgres"
+	"collab/test/race"
 	"collab/test/tempdir"
 	"collab/test/toolserver"
 )
@@ -434,6 +435,7 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 }
 
 func TestClientsOfAuthorizationServers(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
 	connecting(t, func(p *plant) {
 		// One that an operator made is used, though a metadata document would do as well
 		// and registration too.
@@ -549,6 +551,7 @@ func (p *plant) mixedUp() {
 // TestAuthorizationsByMetadataDocumentsThatAreAttacked has both authorization servers
 // know us by a document, which they fetch over TLS.
 func TestAuthorizationsByMetadataDocumentsThatAreAttacked(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
 	path, certificate := filepath.Join(tempdir.New(t), "collab.db"), filepath.Join(t.TempDir(), "front.pem")
 	var p *plant
 	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.behind.Load().ServeHTTP(w, r) }))
@@ -573,6 +576,7 @@ func TestAuthorizationsByMetadataDocumentsThatAreAttacked(t *testing.T) {
 }
 
 func TestAuthorizationsThatAreAttacked(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
 	connecting(t, func(p *plant) {
 		victim := newBrowser(p)
 		redeemed := func() int { return len(p.auth.Redeemed()) }

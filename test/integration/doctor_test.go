@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/race"
 )
 
 func TestTheDoctorBesideAServerSaysWhatIsWrongAndNoSecret(t *testing.T) {
+	race.Skip(t, "it is about a command of the program")
 	s := collabd.Start(t)
 	if said := ran(t, s, true, "doctor"); !strings.HasSuffix(said, "\nNothing is wrong.\n") {
 		t.Errorf("it says:\n%s", said)

@@ -20,6 +20,7 @@ import (
 	"collab/test/collabd"
 	"collab/test/contract/provider"
 	"collab/test/postgres"
+	"collab/test/race"
 	"collab/test/soak"
 )
 
@@ -39,7 +40,7 @@ var loud = max(2, soak.Count(10))
 var goneWithin = 2 * time.Second
 
 func init() {
-	if collabd.Race {
+	if race.Enabled {
 		goneWithin *= 5
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"collab/domain/plan"
 	"collab/domain/quota"
 	"collab/test/contract/provider"
+	"collab/test/race"
 )
 
 // chat asks once, and checks that the request is answered with the status. Of
@@ -29,6 +30,7 @@ func (w *talk) chat(n int, who member, status int) {
 // TestWhatBecomesOfAMemberIsFeltByTheNextChat has one server know a member, and
 // another change what they may. Nothing is left of a chat that is refused.
 func TestWhatBecomesOfAMemberIsFeltByTheNextChat(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
 	talking(t, func(t *testing.T, w *talk) {
 		const rounds = 5
 		owner := w.member("Standing", 0)

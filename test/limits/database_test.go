@@ -13,6 +13,7 @@ import (
 
 	"collab/test/collabd"
 	"collab/test/postgres"
+	"collab/test/race"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 )
@@ -53,6 +54,7 @@ type database struct {
 // onEach runs a test with a server on SQLite and with one on Postgres.
 func onEach(t *testing.T, test func(t *testing.T, d *database), settings ...string) {
 	t.Run("SQLite", func(t *testing.T) {
+		race.Skip(t, "the server is the same on Postgres, and SQLite, being Go, takes minutes")
 		test(t, &database{dialect: sqliteDialect, server: collabd.Start(t, settings...)})
 	})
 	t.Run("Postgres", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/race"
 )
 
 // dial opens a connection to the server, which ends with the test.
@@ -82,7 +83,7 @@ func flooded(t *testing.T, s *collabd.Server, bound int64, attack func()) {
 	member.Wait()
 	grown := anonymous(t, s.PID(), "VmHWM") - before
 	t.Logf("the peak is %.1f MiB above idle; the slowest request of a member took %s", float64(grown)/(1<<20), slowest)
-	if grown > bound && !collabd.Race {
+	if grown > bound && !race.Enabled {
 		t.Errorf("the server's memory grew by %d bytes, more than %d", grown, bound)
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/race"
 )
 
 func TestCallersWithoutATokenTakeBoundedMemory(t *testing.T) {
+	race.Skip(t, "it measures memory, and the bodies of webhooks take the same way")
 	const (
 		each   = 12 // connections of every row
 		size   = 512 << 10
@@ -45,7 +47,7 @@ func TestCallersWithoutATokenTakeBoundedMemory(t *testing.T) {
 	grown := anonymous(t, s.PID(), "VmHWM") - before
 	connections := len(rows) * each
 	t.Logf("%d connections: %d answered, %d not; the peak is %.1f MiB above idle", connections, refused.Load(), waiting.Load(), float64(grown)/(1<<20))
-	if grown > 2*budget+growth+int64(connections)*(32<<10) && !collabd.Race {
+	if grown > 2*budget+growth+int64(connections)*(32<<10) {
 		t.Errorf("the server's memory grew by %d bytes", grown)
 	}
 }

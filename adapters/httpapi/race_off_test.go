@@ -1,6 +1,0 @@
-//go:build !race
-
-package httpapi
-
-// slowed: see race_on_test.go.
-const slowed = false
