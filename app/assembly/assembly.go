@@ -1,5 +1,5 @@
-// Package assembly puts the server together: it reads the configuration,
-// chooses the adapters and runs them. Nothing else knows fx.
+// Package assembly puts the server together: it chooses the adapters of a
+// configuration and runs them. Nothing else imports fx.
 package assembly
 
 import (
@@ -24,6 +24,8 @@ import (
 	"collab/adapters/servicetoken"
 	"collab/adapters/vault"
 	"collab/app/access"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
 	"collab/app/billing"
 	"collab/app/changes"
 	"collab/app/chats"
@@ -51,19 +53,19 @@ const stopWithin = 10 * time.Second
 
 // Serve runs the server until the context ends. It greets on out and logs on
 // log.
-func Serve(ctx context.Context, c Config, out, log io.Writer) (err error) {
+func Serve(ctx context.Context, c config.Config, out, log io.Writer) (err error) {
 	lines := newGatherer(log)
 	defer func() { err = errors.Join(err, lines.flush()) }()
 	logger := slog.New(promptly{newLogger(c, lines).Handler(), lines})
 	app := fx.New(server(c, logger), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			greet(out, base, page)
-			for _, u := range c.unknown {
-				logger.Warn("unknown variable", "name", u.name, "nearest", u.nearest)
+			for _, u := range c.Unknown {
+				logger.Warn("unknown variable", "name", u.Name, "nearest", u.Nearest)
 			}
 			if c.Production() {
-				for _, w := range c.warnings() {
-					logger.Warn("configuration is unsafe", "message", w.message, "remedy", w.remedy)
+				for _, w := range c.Warnings() {
+					logger.Warn("configuration is unsafe", "message", w.Message, "remedy", w.Remedy)
 				}
 			}
 			logger.Info("listening", "url", string(base), "address", l.Addr().String(), "version", Version(), "mode", c.Mode)
@@ -102,13 +104,13 @@ func Serve(ctx context.Context, c Config, out, log io.Writer) (err error) {
 }
 
 // server is the whole graph of a configuration.
-func server(c Config, logger *slog.Logger) fx.Option {
+func server(c config.Config, logger *slog.Logger) fx.Option {
 	return fx.Options(
 		fx.NopLogger,
 		fx.Supply(c, logger),
 		options(profile(c)),
 		fx.Provide(
-			listen, roles, newTelemetry, newDraining, newConnLimiter,
+			listen, func(c config.Config) org.RoleMap { return c.IdentityRoles }, newTelemetry, newDraining, newConnLimiter,
 			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors, newReleases,
 			operator.New, idempotency.New, newUpkeep, newHandler,
 		),
@@ -167,7 +169,7 @@ func newTasks(store ports.Store, clock ports.Clock, ids ports.IDs, a *access.Acc
 
 type objectsNeeds struct {
 	fx.In
-	Config  Config
+	Config  config.Config
 	Store   ports.Store
 	Blobs   ports.Blobs
 	Clock   ports.Clock
@@ -179,7 +181,7 @@ type objectsNeeds struct {
 func newObjects(n objectsNeeds) *objects.Objects {
 	return objects.New(objects.Options{
 		Store: n.Store, Blobs: n.Blobs, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
-		Again: n.Access.Again, Atomic: n.Access.Atomic, MaxSize: n.Config.maxUpload(),
+		Again: n.Access.Again, Atomic: n.Access.Atomic, MaxSize: n.Config.MaxUpload,
 	})
 }
 
@@ -259,8 +261,8 @@ func newWorkspaces(store ports.Store, clock ports.Clock, ids ports.IDs, o *objec
 	return workspaces.New(store, clock, ids, o.Sweep, a.Locked, a.Atomic)
 }
 
-func newUpkeep(c Config, store ports.Store, blobs ports.Blobs, clock ports.Clock, s *connectors.Connectors) *upkeep.Upkeep {
-	return upkeep.New(store, blobs, clock, s, c.retention())
+func newUpkeep(c config.Config, store ports.Store, blobs ports.Blobs, clock ports.Clock, s *connectors.Connectors) *upkeep.Upkeep {
+	return upkeep.New(store, blobs, clock, s, c.Retention)
 }
 
 type webhooksNeeds struct {
@@ -284,7 +286,7 @@ func newWebhooks(n webhooksNeeds) *webhooks.Webhooks {
 
 type handlerNeeds struct {
 	fx.In
-	Config      Config
+	Config      config.Config
 	Base        publicURL
 	Access      *access.Access
 	Onboarding  *onboarding.Onboarding
@@ -315,18 +317,6 @@ type handlerNeeds struct {
 }
 
 func newHandler(n handlerNeeds) (http.Handler, error) {
-	rates, err := limit.ParseRates(n.Config.RateLimits)
-	if err != nil {
-		return nil, err // checked with the configuration
-	}
-	budgets, err := limit.ParseBudgets(n.Config.Budgets, n.Config.maxUpload())
-	if err != nil {
-		return nil, err // likewise
-	}
-	proxies, err := parseProxies(n.Config.Proxies)
-	if err != nil {
-		return nil, err // likewise
-	}
 	document, err := docs.JSON()
 	if err != nil {
 		return nil, err
@@ -337,9 +327,10 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	return httpapi.New(httpapi.Options{
 		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
-		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.heartbeat(),
+		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.Heartbeat,
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
-		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), SignIn: string(n.Page), Release: Version(), AdminSecret: n.Config.AdminSecret, Origins: n.Config.CORSOrigins, Rates: rates, Budgets: budgets, Connections: n.Limiter.Budget(), Proxies: proxies,
+		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), SignIn: string(n.Page), Release: Version(), AdminSecret: n.Config.AdminSecret.Value(), Origins: n.Config.CORSOrigins,
+		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,
 		Document: document, JWKS: n.Keys,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {
@@ -361,17 +352,17 @@ func greet(out io.Writer, base publicURL, page signInPage) {
 
 // Migrate brings the database's schema up to date. Any number of servers may
 // do so at once.
-func Migrate(ctx context.Context, c Config, log io.Writer) (err error) {
-	if databaseKind(c.DatabaseURL) == "memory" {
+func Migrate(ctx context.Context, c config.Config, log io.Writer) (err error) {
+	if c.Database() == "memory" {
 		return nil
 	}
-	held, err := holdDatabase(c, false)
+	lock, err := datadir.LockDatabase(c, false)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	logger := newLogger(c, log)
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: logger})
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: logger})
 	if err != nil {
 		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -23,13 +22,14 @@ import (
 
 	"collab/adapters/servicetoken"
 	"collab/adapters/vault"
+	"collab/app/assembly/config"
 )
 
 var update = flag.Bool("update", false, "write the printed pages instead of comparing them")
 
-func read(t *testing.T, environ ...string) Config {
+func read(t *testing.T, environ ...string) config.Config {
 	t.Helper()
-	c, err := ReadConfig(environ)
+	c, err := config.Read(environ)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,141 +99,6 @@ func without(environ []string, name string) (rest []string) {
 	return rest
 }
 
-func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
-	_, err := ReadConfig([]string{"COLLAB_MODE=production", "COLLAB_SMTP_URL=smtps://mail.example.com"})
-	if err == nil {
-		t.Fatal("production started with nothing")
-	}
-	mailing := append(slices.Clone(complete), "COLLAB_SMTP_URL=smtps://mail.example.com", "COLLAB_MAIL_FROM=collab@example.com")
-	for _, name := range []string{
-		"COLLAB_PUBLIC_URL", "COLLAB_DATABASE_URL", "COLLAB_BLOB_URL", "COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS",
-		"COLLAB_IDENTITY_ISSUER", "COLLAB_IDENTITY_CLIENT_ID", "COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_APP_URL",
-		"COLLAB_MAIL_FROM", "COLLAB_ANTHROPIC_API_KEY", "COLLAB_STRIPE_SECRET_KEY", "COLLAB_STRIPE_WEBHOOK_SECRETS",
-	} {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("%s is not named in:\n%v", name, err)
-		}
-		if _, err := ReadConfig(without(mailing, name)); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("without %s: %v", name, err)
-		}
-	}
-	read(t, mailing...)
-	read(t, complete...) // who sends no e-mail needs no sender
-}
-
-func TestTheBuiltInModelIsForThisMachineAlone(t *testing.T) {
-	elsewhere := []string{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_IDENTITY_ISSUER=https://id.example.com"}
-	if _, err := ReadConfig(elsewhere); err == nil || !strings.Contains(err.Error(), "the built-in model") {
-		t.Errorf("listening elsewhere with it gives %v", err)
-	}
-	c := read(t, append(elsewhere, "COLLAB_OPENAI_API_KEY=sk-test")...)
-	if all, err := openProviders(c); err != nil || all[byLocal] != nil || all[byOpenAI] == nil {
-		t.Errorf("there are %v, %v", all, err)
-	}
-	if all, err := openProviders(read(t)); err != nil || all[byLocal] == nil {
-		t.Errorf("on this machine there are %v, %v", all, err)
-	}
-}
-
-func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
-	for _, c := range []struct{ set, names string }{
-		{"COLLAB_MODE=test", "COLLAB_MODE"},
-		{"COLLAB_LISTEN=8080", "COLLAB_LISTEN"},
-		{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_LISTEN"},                       // the development provider would be reachable
-		{"COLLAB_LISTEN=:8080", "COLLAB_LISTEN"},                              // likewise
-		{"COLLAB_PUBLIC_URL=https://collab.example.com", "COLLAB_PUBLIC_URL"}, // likewise
-		{"COLLAB_PUBLIC_URL=localhost", "COLLAB_PUBLIC_URL"},
-		{"COLLAB_PUBLIC_URL=http://localhost/path", "COLLAB_PUBLIC_URL"},
-		{"COLLAB_DATABASE_URL=mysql://x", "COLLAB_DATABASE_URL"},
-		{"COLLAB_BLOB_URL=/srv/files", "COLLAB_BLOB_URL"},
-		{"COLLAB_BLOB_URL=http://files", "COLLAB_BLOB_URL"},
-		{"COLLAB_BUS_URL=redis://bus", "COLLAB_BUS_URL"},
-		{"COLLAB_MAX_UPLOAD_BYTES=100MB", "COLLAB_MAX_UPLOAD_BYTES"},
-		{"COLLAB_MAX_UPLOAD_BYTES=1", "COLLAB_MAX_UPLOAD_BYTES"},
-		{"COLLAB_HEARTBEAT=30", "COLLAB_HEARTBEAT"},
-		{"COLLAB_HEARTBEAT=0s", "COLLAB_HEARTBEAT"},
-		{"COLLAB_FEED_RETENTION=7 days", "COLLAB_FEED_RETENTION"},
-		{"COLLAB_IDENTITY_ROLE_MAP=x=KING", "COLLAB_IDENTITY_ROLE_MAP"},
-		{"COLLAB_LOG_LEVEL=loud", "COLLAB_LOG_LEVEL"},
-		{"COLLAB_LOG_FORMAT=xml", "COLLAB_LOG_FORMAT"},
-		{"COLLAB_RELEASE_ORGS=acme", "COLLAB_RELEASE_ORGS"},
-		{"COLLAB_RELEASE_HOSTS=https://dl.example.com", "COLLAB_RELEASE_HOSTS"},
-		{"COLLAB_CONNECTOR_NETWORKS=everything", "COLLAB_CONNECTOR_NETWORKS"},
-		{"COLLAB_RATE_LIMITS=caller=many", "COLLAB_RATE_LIMITS"},
-		{"COLLAB_CONNECTIONS=total=16385", "connections=1025MiB of COLLAB_BUDGETS"},
-		{"COLLAB_BUDGETS=connections=64MiB", "COLLAB_CONNECTIONS"},
-		{"COLLAB_IDENTITY_ISSUER=id.example.com", "COLLAB_IDENTITY_ISSUER"},
-		{"COLLAB_ANTHROPIC_URL=models.example.com", "COLLAB_ANTHROPIC_URL"},
-		{"COLLAB_OPENAI_URL=/v1", "COLLAB_OPENAI_URL"},
-		{"COLLAB_POSTHOG_URL=posthog", "COLLAB_POSTHOG_URL"},
-		{"COLLAB_STRIPE_API_URL=stripe", "COLLAB_STRIPE_API_URL"},
-		{"COLLAB_STRIPE_SECRET_KEY=sk_test_x", "COLLAB_STRIPE_PRICE_STANDARD"},
-	} {
-		if _, err := ReadConfig([]string{c.set}); err == nil || !strings.Contains(err.Error(), c.names) {
-			t.Errorf("%s: %v", c.set, err)
-		}
-	}
-}
-
-func TestTrustedProxies(t *testing.T) {
-	addresses := func(n int) string {
-		all := make([]string, n)
-		for i := range all {
-			all[i] = fmt.Sprintf("10.0.0.%d", i)
-		}
-		return strings.Join(all, ",")
-	}
-	for text, want := range map[string]int{"": 0, " ": 0, "127.0.0.1": 1, "10.1.0.0/16, ::1,fd00::/8": 3, "0.0.0.0/1": 1, addresses(maxProxies): maxProxies} {
-		c := read(t, "COLLAB_TRUSTED_PROXIES="+text)
-		if got, err := parseProxies(c.Proxies); err != nil || len(got) != want {
-			t.Errorf("%q is %v, %v", text, got, err)
-		}
-	}
-	for text, want := range map[string]string{
-		"10.0.0.1,proxy":           `"proxy" is neither a network`,
-		"10.0.0.1,":                `"" is neither a network`,
-		"10.0.0.1:80":              `"10.0.0.1:80" is neither a network`,
-		"10.1.2.3/8":               `the network is 10.0.0.0/8`,
-		"::ffff:10.0.0.1":          `must be written as a network of IPv4`,
-		"10.0.0.1,0.0.0.0/0":       `"0.0.0.0/0" is everybody`,
-		"::/0":                     `"::/0" is everybody`,
-		addresses(maxProxies + 1):  `there are 101 addresses and networks, of which 100 are allowed`,
-		"10.0.0.1;10.0.0.2":        `"10.0.0.1;10.0.0.2" is neither a network`,
-		"http://proxy.example.com": `"http://proxy.example.com" is neither a network`,
-	} {
-		_, err := ReadConfig([]string{"COLLAB_TRUSTED_PROXIES=" + text})
-		if err == nil || !strings.HasPrefix(err.Error(), "COLLAB_TRUSTED_PROXIES: ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40q: %v", text, err)
-		}
-	}
-}
-
-func TestAnEmptyVariableIsAsIfUnsetExceptForSecrets(t *testing.T) {
-	c := read(t, "COLLAB_LISTEN=", "COLLAB_IDENTITY_WEBHOOK_SECRETS=", "COLLAB_STRIPE_WEBHOOK_SECRETS=", "COLLAB_ADMIN_SECRET=")
-	if c.Listen != "127.0.0.1:8080" {
-		t.Errorf("COLLAB_LISTEN is %q", c.Listen)
-	}
-	if c.IdentityWebhooks == nil || *c.IdentityWebhooks != "" {
-		t.Error("an empty COLLAB_IDENTITY_WEBHOOK_SECRETS was taken for an unset one")
-	}
-	if c.StripeWebhooks == nil || *c.StripeWebhooks != "" {
-		t.Error("an empty COLLAB_STRIPE_WEBHOOK_SECRETS was taken for an unset one")
-	}
-	if unset := read(t); unset.IdentityWebhooks != nil || unset.StripeWebhooks != nil {
-		t.Error("an unset variable of secrets was taken for an empty one")
-	}
-}
-
-func TestHelpNamesEveryVariable(t *testing.T) {
-	var b bytes.Buffer
-	Help(&b)
-	for f := range configFields() {
-		if name := f.Tag.Get("env"); !regexp.MustCompile(`(?m)^  ` + name + ` +\S`).MatchString(b.String()) {
-			t.Errorf("%s is not explained", name)
-		}
-	}
-}
-
 func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for _, database := range []string{"memory://", "sqlite://" + filepath.Join(t.TempDir(), "collab.db")} {
@@ -280,7 +145,7 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 	for name, value := range map[string]string{
 		"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": folder, "COLLAB_DATABASE_URL": "sqlite://" + filepath.Join(folder, "collab.db"), "COLLAB_BLOB_URL": "file://" + filepath.Join(folder, "blobs"),
 		"COLLAB_TOKEN_KEYS": filepath.Join(folder, "tokens"), "COLLAB_SECRETS_KEYS": filepath.Join(folder, "secrets"), "COLLAB_LOG_FORMAT": "json",
-		"COLLAB_IDENTITY_AUDIENCE": "collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS": "whsec_c2VjcmV0LW9mLXRoZS10ZXN0cy1vZi1hc3NlbWJseQ==", "COLLAB_ADMIN_SECRET": strings.Repeat("x", minAdminSecret),
+		"COLLAB_IDENTITY_AUDIENCE": "collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS": "whsec_c2VjcmV0LW9mLXRoZS10ZXN0cy1vZi1hc3NlbWJseQ==", "COLLAB_ADMIN_SECRET": strings.Repeat("x", 32),
 	} {
 		environ = append(without(environ, name), name+"="+value)
 	}
@@ -298,7 +163,7 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 		{"COLLAB_PUBLIC_URL=http://collab.example.com", "set COLLAB_PUBLIC_URL"},
 		{"COLLAB_APP_URL=http://app.example.com", "set COLLAB_APP_URL"},
 		{"COLLAB_IDENTITY_AUDIENCE=", "set COLLAB_IDENTITY_AUDIENCE or COLLAB_IDENTITY_AUTHORIZED_PARTIES"},
-		{"COLLAB_ADMIN_SECRET=" + strings.Repeat("x", minAdminSecret-1), "set COLLAB_ADMIN_SECRET"},
+		{"COLLAB_ADMIN_SECRET=" + strings.Repeat("x", 31), "set COLLAB_ADMIN_SECRET"},
 	} {
 		t.Run(test.setting, func(t *testing.T) {
 			name, _, _ := strings.Cut(test.setting, "=")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,8 +23,9 @@ import (
 	"collab/adapters/standardwebhooks"
 	"collab/adapters/system"
 	"collab/adapters/vault"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
 	"collab/app/members"
-	"collab/domain/org"
 	"collab/ports"
 )
 
@@ -37,9 +37,9 @@ type records struct {
 	Health ports.Health
 }
 
-func chooseRecords(c Config) choice {
+func chooseRecords(c config.Config) choice {
 	ch := choice{group: "Store, Epochs, Health", decided: "COLLAB_DATABASE_URL"}
-	switch databaseKind(c.DatabaseURL) {
+	switch c.Database() {
 	case "memory":
 		ch.adapter = "`memory`"
 		ch.option = fx.Provide(func(bus ports.Bus) records {
@@ -61,20 +61,17 @@ const startWithin = time.Minute
 // openDatabase opens the database and, in development, brings its schema up to
 // date; in production that is the work of "collabd migrate", and the server is
 // not ready before it was done.
-func openDatabase(lc fx.Lifecycle, c Config, log *slog.Logger, bus ports.Bus) (records, error) {
+func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus) (records, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
-	for _, hold := range []func() (io.Closer, error){
-		func() (io.Closer, error) { return holdFolder(c) },
-		func() (io.Closer, error) { return holdDatabase(c, false) },
-	} {
-		held, err := hold()
-		if err != nil {
-			return records{}, err
-		}
-		lc.Append(fx.StopHook(held.Close))
+	locks, err := datadir.LockBoth(c, false)
+	if err != nil {
+		return records{}, err
 	}
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: log, Pause: pause, Changed: bus.Publish})
+	for _, lock := range locks {
+		lc.Append(fx.StopHook(lock.Close))
+	}
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: log, Pause: pause, Changed: bus.Publish})
 	if err != nil {
 		return records{}, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
@@ -92,17 +89,17 @@ func pause(ctx context.Context, attempt int) error {
 	return wait(ctx, time.Duration(attempt*attempt)*time.Millisecond)
 }
 
-func chooseBlobs(c Config) choice {
+func chooseBlobs(c config.Config) choice {
 	where := map[string]string{
 		"file": "in local files", "gs": "on Google Cloud Storage", "s3": "on S3", "azblob": "on Azure Blob Storage", "mem": "in memory",
-	}[scheme(c.BlobURL)]
+	}[c.BlobURL.Scheme()]
 	return choice{group: "Blobs", adapter: "`bucket`, " + where, decided: "COLLAB_BLOB_URL", option: fx.Provide(openBlobs)}
 }
 
-func openBlobs(lc fx.Lifecycle, c Config) (ports.Blobs, error) {
+func openBlobs(lc fx.Lifecycle, c config.Config) (ports.Blobs, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
-	b, err := bucket.Open(ctx, c.BlobURL)
+	b, err := bucket.Open(ctx, c.BlobURL.Text())
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_BLOB_URL: %w", err)
 	}
@@ -110,15 +107,15 @@ func openBlobs(lc fx.Lifecycle, c Config) (ports.Blobs, error) {
 	return b, nil
 }
 
-func chooseBus(c Config) choice {
+func chooseBus(c config.Config) choice {
 	ch := choice{group: "Bus", decided: "COLLAB_BUS_URL"}
-	if scheme(c.BusURL) == "local" {
+	if c.BusURL.Scheme() == "local" {
 		ch.adapter, ch.option = "`memory`, within one server", fx.Provide(func() ports.Bus { return &memory.Bus{} })
 		return ch
 	}
 	ch.adapter = "`natsbus`"
-	ch.option = fx.Provide(func(lc fx.Lifecycle, c Config, log *slog.Logger, t telemetry) (ports.Bus, error) {
-		b, err := natsbus.Open(c.BusURL, log)
+	ch.option = fx.Provide(func(lc fx.Lifecycle, c config.Config, log *slog.Logger, t telemetry) (ports.Bus, error) {
+		b, err := natsbus.Open(c.BusURL.Text(), log)
 		if err != nil {
 			return nil, fmt.Errorf("COLLAB_BUS_URL: %w", err)
 		}
@@ -153,31 +150,31 @@ type (
 	signInPage    string                    // of the development provider; empty: there is none
 )
 
-func chooseIdentity(c Config) choice {
+func chooseIdentity(c config.Config) choice {
 	ch := choice{group: "IdentityTokens, SignIn", decided: "COLLAB_IDENTITY_ISSUER"}
-	if c.IdentityIssuer == "" {
+	if !c.IdentityIssuer.IsSet() {
 		ch.adapter, ch.option = "`oidc` at the built-in provider `devidp`", fx.Provide(developmentIdentity)
 		return ch
 	}
 	ch.adapter, ch.option = "`oidc`, by code", fx.Provide(externalIdentity)
-	if c.IdentitySignInURL != "" {
+	if c.IdentitySignInURL.IsSet() {
 		ch.adapter = "`oidc`, by session"
 	}
 	return ch
 }
 
-func externalIdentity(c Config, clock ports.Clock) (identityEdge, error) {
-	p, err := oidc.New(oidc.Options{Issuer: c.IdentityIssuer, Audiences: c.IdentityAudience, AuthorizedParties: c.IdentityParties, Clock: clock})
+func externalIdentity(c config.Config, clock ports.Clock) (identityEdge, error) {
+	p, err := oidc.New(oidc.Options{Issuer: c.IdentityIssuer.Text(), Audiences: c.IdentityAudience, AuthorizedParties: c.IdentityParties, Clock: clock})
 	if err != nil {
 		return identityEdge{}, fmt.Errorf("COLLAB_IDENTITY_ISSUER: %w", err)
 	}
-	edge := identityEdge{Tokens: p, InviteURL: func(token string) string { return c.AppURL + "/invite?token=" + token }}
-	if c.IdentitySignInURL == "" {
-		edge.SignIn = p.ByCode(c.IdentityClientID, c.IdentityClientSecret)
+	edge := identityEdge{Tokens: p, InviteURL: func(token string) string { return c.AppURL.Text() + "/invite?token=" + token }}
+	if !c.IdentitySignInURL.IsSet() {
+		edge.SignIn = p.ByCode(c.IdentityClientID, c.IdentityClientSecret.Value())
 		return edge, nil
 	}
 	edge.Cookie = sessionCookie(c.IdentityCookie)
-	if edge.SignIn, err = p.BySession(c.IdentitySignInURL); err != nil {
+	if edge.SignIn, err = p.BySession(c.IdentitySignInURL.Text()); err != nil {
 		return identityEdge{}, fmt.Errorf("COLLAB_IDENTITY_SIGN_IN_URL: %w", err)
 	}
 	return edge, nil
@@ -185,7 +182,7 @@ func externalIdentity(c Config, clock ports.Clock) (identityEdge, error) {
 
 type developmentNeeds struct {
 	fx.In
-	Config  Config
+	Config  config.Config
 	Base    publicURL
 	Store   ports.Store
 	Clock   ports.Clock
@@ -202,9 +199,9 @@ func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	dev, err := devidp.New(devidp.Options{
 		Development:  !n.Config.Production(),
-		Listen:       n.Config.Listen,
+		Listen:       string(n.Config.Listen),
 		PublicURL:    string(n.Base),
-		AppURL:       n.Config.AppURL,
+		AppURL:       n.Config.AppURL.Text(),
 		KeyFile:      filepath.Join(n.Config.DataDir, "dev-identity-key.pem"),
 		AccountsFile: filepath.Join(n.Config.DataDir, "dev-identity-accounts.json"),
 		Clock:        n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,
@@ -251,12 +248,18 @@ func emit(ctx context.Context, client *http.Client, to, secret, message string, 
 // webhookSigning are the secrets of the identity provider's messages.
 type webhookSigning []string
 
-// first is the secret that the development provider signs with.
-func (s webhookSigning) first() string { return s[0] }
+// first returns the secret that the development provider signs with, empty if there is
+// none.
+func (s webhookSigning) first() string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}
 
-func chooseIdentityEvents(Config) choice {
+func chooseIdentityEvents(config.Config) choice {
 	return choice{group: "IdentityEvents", adapter: "`standardwebhooks`", option: fx.Provide(
-		func(c Config, s ports.Secrets) (webhookSigning, error) { return webhookSecrets(c, s) },
+		func(c config.Config, s ports.Secrets) (webhookSigning, error) { return webhookSecrets(c, s) },
 		func(s webhookSigning, clock ports.Clock) (ports.IdentityEvents, error) {
 			return standardwebhooks.New(s, clock)
 		},
@@ -266,8 +269,8 @@ func chooseIdentityEvents(Config) choice {
 // publicKeys are the keys of service tokens as clients read them.
 type publicKeys []byte
 
-func chooseServiceTokens(c Config) choice {
-	load := func(c Config, base publicURL) (ports.ServiceTokens, publicKeys, error) {
+func chooseServiceTokens(c config.Config) choice {
+	load := func(c config.Config, base publicURL) (ports.ServiceTokens, publicKeys, error) {
 		k, err := keys(c.TokenKeys, filepath.Join(c.DataDir, "token-keys.pem"), servicetoken.Generate, servicetoken.Parse)
 		if err != nil {
 			return nil, nil, fmt.Errorf("COLLAB_TOKEN_KEYS: %w", err)
@@ -278,8 +281,8 @@ func chooseServiceTokens(c Config) choice {
 	return choice{group: "ServiceTokens", adapter: "`servicetoken`, keys " + madeOrGiven(c.TokenKeys), decided: "COLLAB_TOKEN_KEYS", option: fx.Provide(load)}
 }
 
-func chooseSealing(c Config) choice {
-	load := func(c Config) (ports.Sealer, error) {
+func chooseSealing(c config.Config) choice {
+	load := func(c config.Config) (ports.Sealer, error) {
 		v, err := keys(c.SecretsKeys, filepath.Join(c.DataDir, "secrets-keys.json"), vault.Generate, vault.New)
 		if err != nil {
 			return nil, fmt.Errorf("COLLAB_SECRETS_KEYS: %w", err)
@@ -310,31 +313,29 @@ type publicURL string
 
 // listen opens the address before anything else, so that a port that is taken
 // is the first thing to be said and a free one is known to all.
-func listen(c Config) (net.Listener, publicURL, error) {
-	l, err := net.Listen("tcp", c.Listen)
+func listen(c config.Config) (net.Listener, publicURL, error) {
+	l, err := net.Listen("tcp", string(c.Listen))
 	if err != nil {
 		return nil, "", fmt.Errorf("COLLAB_LISTEN: %w", err)
 	}
-	if c.PublicURL != "" {
-		return l, publicURL(c.PublicURL), nil
+	if c.PublicURL.IsSet() {
+		return l, publicURL(c.PublicURL.Text()), nil
 	}
 	return l, publicURL(fmt.Sprintf("http://localhost:%d", l.Addr().(*net.TCPAddr).Port)), nil
 }
 
-func roles(c Config) (org.RoleMap, error) { return org.ParseRoleMap(c.IdentityRoleMap) }
-
-func chooseMail(c Config) choice {
+func chooseMail(c config.Config) choice {
 	ch := choice{group: "Mailer", decided: "COLLAB_SMTP_URL"}
-	if c.SMTPURL == "" {
+	if !c.SMTPURL.IsSet() {
 		ch.adapter = "`mail`, into a file"
-		ch.option = fx.Provide(func(c Config, log *slog.Logger, clock ports.Clock) ports.Mailer {
+		ch.option = fx.Provide(func(c config.Config, log *slog.Logger, clock ports.Clock) ports.Mailer {
 			return mail.NewFile(filepath.Join(c.DataDir, "mail.log"), log, clock)
 		})
 		return ch
 	}
 	ch.adapter = "`mail`, over SMTP"
-	ch.option = fx.Provide(func(lc fx.Lifecycle, c Config, log *slog.Logger, clock ports.Clock) (ports.Mailer, error) {
-		m, err := mail.NewSMTP(mail.Options{URL: c.SMTPURL, From: c.MailFrom, Log: log, Clock: clock})
+	ch.option = fx.Provide(func(lc fx.Lifecycle, c config.Config, log *slog.Logger, clock ports.Clock) (ports.Mailer, error) {
+		m, err := mail.NewSMTP(mail.Options{URL: c.SMTPURL.Text(), From: c.MailFrom, Log: log, Clock: clock})
 		if err != nil {
 			return nil, err // it names the variable
 		}

@@ -2,20 +2,18 @@ package assembly
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
 	"go.uber.org/fx"
 
-	"collab/adapters/catalog"
 	"collab/adapters/httpapi"
 	"collab/adapters/mcp"
 	"collab/adapters/outbound"
 	"collab/app/access"
+	"collab/app/assembly/config"
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/ports"
@@ -35,17 +33,13 @@ type toolEdge struct {
 	Authorizer ports.Authorizer
 }
 
-func chooseToolServers(Config) choice {
-	return choice{group: "ToolServers, Authorizer", adapter: "`mcp`, with the clients of `outbound`", option: fx.Provide(toolServers, connectorCatalog)}
+func chooseToolServers(config.Config) choice {
+	return choice{group: "ToolServers, Authorizer", adapter: "`mcp`, with the clients of `outbound`", option: fx.Provide(toolServers, config.Config.Catalog)}
 }
 
-func toolServers(lc fx.Lifecycle, c Config, base publicURL, clock ports.Clock) (toolEdge, error) {
-	networks, err := outbound.ParseNetworks(c.ConnectorNetworks)
-	if err != nil {
-		return toolEdge{}, fmt.Errorf("COLLAB_CONNECTOR_NETWORKS: %w", err) // checked with the configuration
-	}
+func toolServers(lc fx.Lifecycle, c config.Config, base publicURL, clock ports.Clock) toolEdge {
 	guarded := func(maxBody int64) *http.Client {
-		client := outbound.New(outbound.Options{Insecure: !c.Production(), Networks: networks, MaxBody: maxBody})
+		client := outbound.New(outbound.Options{Insecure: !c.Production(), Networks: c.ConnectorNetworks, MaxBody: maxBody})
 		lc.Append(fx.StopHook(client.CloseIdleConnections))
 		return client
 	}
@@ -54,22 +48,7 @@ func toolServers(lc fx.Lifecycle, c Config, base publicURL, clock ports.Clock) (
 		Authorizer: mcp.NewAuthorizer(mcp.AuthorizerOptions{
 			Client: guarded(0), Blocked: outbound.Blocked, Clock: clock, Plain: !c.Production(), Name: "Collab", Home: string(base),
 		}),
-	}, nil
-}
-
-func connectorCatalog(c Config) (connector.Catalog, error) {
-	if c.ConnectorsFile == "" {
-		return catalog.BuiltIn()
 	}
-	text, err := os.ReadFile(c.ConnectorsFile)
-	if err != nil {
-		return connector.Catalog{}, fmt.Errorf("COLLAB_CONNECTORS_FILE: %w", err)
-	}
-	known, err := catalog.Parse(text)
-	if err != nil {
-		return connector.Catalog{}, fmt.Errorf("COLLAB_CONNECTORS_FILE: %w", err)
-	}
-	return known, nil
 }
 
 type connectorsNeeds struct {

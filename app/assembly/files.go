@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"collab/adapters/atomicfile"
+	"collab/app/assembly/config"
 	"collab/ports"
 )
 
@@ -34,9 +35,9 @@ func keys[K any](configured, own string, make func() ([]byte, error), parse func
 
 // webhookSecrets returns the secrets of the identity provider's messages: the
 // configured ones, else one that is made at first start.
-func webhookSecrets(c Config, s ports.Secrets) ([]string, error) {
-	if c.IdentityWebhooks != nil {
-		return strings.Split(*c.IdentityWebhooks, ","), nil
+func webhookSecrets(c config.Config, s ports.Secrets) ([]string, error) {
+	if c.IdentityWebhooks.IsSet {
+		return c.IdentityWebhooks.Values(), nil
 	}
 	made, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, "identity-webhook-secret"), func() ([]byte, error) {
 		return []byte("whsec_" + standardBase64(s.Secret()) + "\n"), nil

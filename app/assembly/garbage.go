@@ -9,23 +9,25 @@ import (
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
 	"collab/app/upkeep"
 	"collab/domain/object"
 )
 
 // Collect removes the blobs that nothing names, in the whole store, and lists
 // them on out; with dry it only lists them. Servers may be running.
-func Collect(ctx context.Context, c Config, dry bool, out, log io.Writer) (err error) {
-	if databaseKind(c.DatabaseURL) == "memory" || scheme(c.BlobURL) == "mem" {
+func Collect(ctx context.Context, c config.Config, dry bool, out, log io.Writer) (err error) {
+	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
 		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, which only its own server can look through")
 	}
-	held, err := holdDatabase(c, false)
+	lock, err := datadir.LockDatabase(c, false)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	logger := newLogger(c, log)
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL, Logger: logger, Pause: pause})
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: logger, Pause: pause})
 	if err != nil {
 		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
@@ -33,14 +35,14 @@ func Collect(ctx context.Context, c Config, dry bool, out, log io.Writer) (err e
 	if err := db.Ready(ctx); err != nil {
 		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
-	blobs, err := bucket.Open(ctx, c.BlobURL)
+	blobs, err := bucket.Open(ctx, c.BlobURL.Text())
 	if err != nil {
 		return fmt.Errorf("COLLAB_BLOB_URL: %w", err)
 	}
 	defer func() { err = errors.Join(err, blobs.Close()) }()
 
 	n := 0
-	err = upkeep.New(db, blobs, system.Clock{}, nil, c.retention()).Collect(ctx, true, dry, func(g upkeep.Garbage) error {
+	err = upkeep.New(db, blobs, system.Clock{}, nil, c.Retention).Collect(ctx, true, dry, func(g upkeep.Garbage) error {
 		n++
 		_, err := fmt.Fprintf(out, "%s  %s, since %s\n", g.Name, g.Reason, g.Since.UTC().Format("2006-01-02T15:04:05Z"))
 		return err

@@ -2,9 +2,7 @@ package assembly
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -14,90 +12,54 @@ import (
 	"collab/adapters/anthropic"
 	"collab/adapters/localmodel"
 	"collab/adapters/openai"
-	"collab/adapters/registry"
 	"collab/adapters/system"
-	"collab/domain/chat"
+	"collab/app/assembly/config"
 	"collab/ports"
 )
 
 // providers are those of models, by the names that the registry uses.
 type providers map[string]ports.Models
 
-// The names of the providers that there are adapters for.
-const (
-	byAnthropic = "anthropic"
-	byOpenAI    = "openai"
-	byLocal     = "local"
-)
-
 // wordEvery is how fast the local model talks.
 const wordEvery = 15 * time.Millisecond
 
-func chooseModels(c Config) choice {
+func chooseModels(c config.Config) choice {
 	var all []string
-	if c.anthropic() {
+	if c.Anthropic() {
 		all = append(all, "`anthropic`")
 	}
-	if c.openai() {
+	if c.OpenAI() {
 		all = append(all, "`openai`")
 	}
-	if c.localModel() {
+	if c.LocalModel() {
 		all = append(all, "`localmodel`")
 	}
 	return choice{
 		group: "Models", adapter: strings.Join(all, ", "), decided: "COLLAB_ANTHROPIC_API_KEY`, `COLLAB_OPENAI_API_KEY",
-		option: fx.Provide(openProviders, models),
+		option: fx.Provide(openProviders, config.Config.Models),
 	}
 }
 
-func openProviders(c Config) (providers, error) {
+func openProviders(c config.Config) (providers, error) {
 	all := providers{}
-	if c.anthropic() {
-		m, err := anthropic.New(anthropic.Options{APIKey: c.AnthropicKey, URL: c.AnthropicURL})
+	if c.Anthropic() {
+		m, err := anthropic.New(anthropic.Options{APIKey: c.AnthropicKey.Value(), URL: c.AnthropicURL.Text()})
 		if err != nil {
 			return nil, err // it names the variable
 		}
-		all[byAnthropic] = m
+		all[config.ProviderAnthropic] = m
 	}
-	if c.openai() {
-		m, err := openai.New(openai.Options{APIKey: c.OpenAIKey, URL: c.OpenAIURL})
+	if c.OpenAI() {
+		m, err := openai.New(openai.Options{APIKey: c.OpenAIKey.Value(), URL: c.OpenAIURL.Text()})
 		if err != nil {
 			return nil, err // likewise
 		}
-		all[byOpenAI] = m
+		all[config.ProviderOpenAI] = m
 	}
-	if c.localModel() {
-		all[byLocal] = localmodel.New(func(ctx context.Context) error { return wait(ctx, wordEvery) })
+	if c.LocalModel() {
+		all[config.ProviderLocal] = localmodel.New(func(ctx context.Context) error { return wait(ctx, wordEvery) })
 	}
 	return all, nil
-}
-
-// models reads the registry.
-func models(c Config, all providers) (chat.Registry, error) {
-	known, err := registry.BuiltIn()
-	if c.ModelsFile != "" {
-		var text []byte
-		if text, err = os.ReadFile(c.ModelsFile); err == nil {
-			known, err = registry.Parse(text)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("COLLAB_MODELS_FILE: %w", err)
-	}
-	configured := func(provider string) bool { return all[provider] != nil }
-	there, err := chat.NewRegistry(known, "", configured)
-	if err != nil {
-		return nil, fmt.Errorf("COLLAB_MODELS_FILE: %w", err)
-	}
-	r, err := chat.NewRegistry(known, c.DefaultModel, configured)
-	if err != nil {
-		var names []string
-		for _, m := range there {
-			names = append(names, m.ID)
-		}
-		return nil, fmt.Errorf("COLLAB_DEFAULT_MODEL: %w; there are %s", err, strings.Join(names, ", "))
-	}
-	return r, nil
 }
 
 // How long to wait before a call of a model is made again: so long, twice as long
@@ -121,24 +83,24 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func chooseAnalytics(c Config) choice {
+func chooseAnalytics(c config.Config) choice {
 	ch := choice{group: "Generations", adapter: "`analytics`, to the log and OpenTelemetry", decided: "COLLAB_POSTHOG_KEY", option: fx.Provide(newAnalytics)}
-	if c.PostHogKey != "" {
+	if c.PostHogKey.IsSet() {
 		ch.adapter = "`analytics`, to the log, OpenTelemetry and PostHog"
 	}
 	return ch
 }
 
-func newAnalytics(lc fx.Lifecycle, c Config, log *slog.Logger, t telemetry) (ports.Generations, error) {
+func newAnalytics(lc fx.Lifecycle, c config.Config, log *slog.Logger, t telemetry) (ports.Generations, error) {
 	figures, err := analytics.NewTelemetry(t.meters.Meter("collab"), t.tracer)
 	if err != nil {
 		return nil, err
 	}
 	all := analytics.Fan{analytics.NewLog(log), figures}
-	if c.PostHogKey == "" {
+	if !c.PostHogKey.IsSet() {
 		return all, nil
 	}
-	hog, err := analytics.NewPostHog(analytics.Options{Key: c.PostHogKey, URL: c.PostHogURL, Log: log})
+	hog, err := analytics.NewPostHog(analytics.Options{Key: c.PostHogKey.Value(), URL: c.PostHogURL.Text(), Log: log})
 	if err != nil {
 		return nil, err // it names the variable
 	}

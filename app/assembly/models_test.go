@@ -30,7 +30,13 @@ func offered(t *testing.T, environ ...string) (chat.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return models(c, all)
+	r, err := c.Models()
+	for _, m := range r {
+		if all[m.Provider] == nil {
+			t.Errorf("there is no provider of %s", m.ID)
+		}
+	}
+	return r, err
 }
 
 func TestTheModelsAreThoseWhoseProviderIsConfigured(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"collab/adapters/devpay"
 	"collab/adapters/stripepay"
 	"collab/app/access"
+	"collab/app/assembly/config"
 	"collab/app/billing"
 	"collab/domain/plan"
 	"collab/ports"
@@ -43,47 +44,46 @@ const (
 	paymentPath = "/api/v1/billing/webhook"
 )
 
-func choosePayments(c Config) choice {
+func choosePayments(c config.Config) choice {
 	ch := choice{group: "Payments, Billing, PaymentEvents", decided: "COLLAB_STRIPE_SECRET_KEY"}
 	ch.adapter, ch.option = "`stripepay`", fx.Options(fx.Provide(stripePayments), paymentEvents)
-	if c.StripeKey == "" {
+	if !c.StripeKey.IsSet() {
 		ch.adapter, ch.option = "`stripepay` at the built-in provider `devpay`", fx.Options(fx.Provide(developmentPayments), paymentEvents)
 	}
 	return ch
 }
 
 var paymentEvents = fx.Provide(
-	func(c Config, s ports.Secrets) (paymentSigning, error) { return paymentSecrets(c, s) },
-	func(c Config, s paymentSigning, clock ports.Clock) ports.PaymentEvents {
+	func(c config.Config, s ports.Secrets) (paymentSigning, error) { return paymentSecrets(c, s) },
+	func(c config.Config, s paymentSigning, clock ports.Clock) ports.PaymentEvents {
 		return stripepay.NewEvents(s, prices(c), clock)
 	},
 )
 
-// prices are the ids of the plans' prices. The development provider has some of
-// its own.
-func prices(c Config) map[plan.Plan]string {
-	if c.StripeKey == "" {
+// prices returns the ids of the plans' prices. The development provider has its own.
+func prices(c config.Config) map[plan.Plan]string {
+	if !c.StripeKey.IsSet() {
 		return map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
 	}
-	return map[plan.Plan]string{plan.Standard: c.StripeStandard, plan.Premium: c.StripePremium}
+	return c.Prices()
 }
 
-// stripeAt returns the payments at an address. Client is nil but for the doctor.
-func stripeAt(c Config, base publicURL, key, address string, client *http.Client, log *slog.Logger) (*stripepay.Payments, error) {
+// stripeAt returns the payments at an address.
+func stripeAt(c config.Config, base publicURL, key, address string, log *slog.Logger) (*stripepay.Payments, error) {
 	return stripepay.New(stripepay.Options{
 		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + successPath, CancelURL: string(base) + cancelPath,
-		Client: client, Log: log,
+		Log: log,
 	})
 }
 
-func stripePayments(c Config, base publicURL, log *slog.Logger) (paymentEdge, error) {
-	p, err := stripeAt(c, base, c.StripeKey, c.StripeURL, nil, log)
+func stripePayments(c config.Config, base publicURL, log *slog.Logger) (paymentEdge, error) {
+	p, err := stripeAt(c, base, c.StripeKey.Value(), c.StripeURL.Text(), log)
 	return paymentEdge{Payments: p, Billing: p}, err
 }
 
 type devpayNeeds struct {
 	fx.In
-	Config  Config
+	Config  config.Config
 	Base    publicURL
 	Clock   ports.Clock
 	IDs     ports.IDs
@@ -102,11 +102,11 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 		named[price] = string(p)
 	}
 	dev, err := devpay.New(devpay.Options{
-		Development: !n.Config.Production(), Listen: n.Config.Listen, PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base),
+		Development: !n.Config.Production(), Listen: string(n.Config.Listen), PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base),
 		StateFile: filepath.Join(n.Config.DataDir, "dev-payments.json"), Prices: named,
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,
 		Emit: func(ctx context.Context, _ string, body []byte) error {
-			if len(n.Signing) == 0 || n.Signing[0] == "" {
+			if len(n.Signing) == 0 {
 				return errors.New("COLLAB_STRIPE_WEBHOOK_SECRETS is empty: no message is accepted")
 			}
 			return tell(ctx, client, string(n.Base)+paymentPath, map[string]string{
@@ -118,15 +118,15 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 		return paymentEdge{}, err
 	}
 	lc.Append(fx.StopHook(dev.Close)) // which cancels what it waits for
-	p, err := stripeAt(n.Config, n.Base, dev.Key(), dev.APIURL(), nil, n.Log)
+	p, err := stripeAt(n.Config, n.Base, dev.Key(), dev.APIURL(), n.Log)
 	return paymentEdge{Payments: p, Billing: p, Mounts: payMounts{devpay.Prefix: dev}}, err
 }
 
 // paymentSecrets returns the secrets of the payment provider's messages: the
 // configured ones, else one that is made at first start.
-func paymentSecrets(c Config, s ports.Secrets) ([]string, error) {
-	if c.StripeWebhooks != nil {
-		return strings.Split(*c.StripeWebhooks, ","), nil
+func paymentSecrets(c config.Config, s ports.Secrets) ([]string, error) {
+	if c.StripeWebhooks.IsSet {
+		return c.StripeWebhooks.Values(), nil
 	}
 	made, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, "payment-webhook-secret"), func() ([]byte, error) {
 		return []byte("whsec_" + s.Secret() + "\n"), nil
@@ -135,9 +135,9 @@ func paymentSecrets(c Config, s ports.Secrets) ([]string, error) {
 }
 
 // appURL is where people go back to.
-func appURL(c Config, base publicURL) string {
-	if c.AppURL != "" {
-		return c.AppURL
+func appURL(c config.Config, base publicURL) string {
+	if c.AppURL.IsSet() {
+		return c.AppURL.Text()
 	}
 	return string(base) + "/docs"
 }
@@ -147,7 +147,7 @@ const billingEvery = time.Minute
 
 type billingNeeds struct {
 	fx.In
-	Config   Config
+	Config   config.Config
 	Base     publicURL
 	Store    ports.Store
 	Payments ports.Payments

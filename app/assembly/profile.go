@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.uber.org/fx"
+
+	"collab/app/assembly/config"
 )
 
 // choice is the adapter that answers one group of ports, and what decides it.
@@ -16,7 +18,7 @@ type choice struct {
 }
 
 // profile returns what a configuration chooses, one choice for each group.
-func profile(c Config) []choice {
+func profile(c config.Config) []choice {
 	return []choice{
 		chooseRecords(c),
 		chooseBlobs(c),

@@ -8,15 +8,15 @@ import (
 	"go.uber.org/fx"
 
 	"collab/app/access"
+	"collab/app/assembly/config"
 	"collab/app/releases"
-	"collab/domain/id"
 	"collab/domain/release"
 	"collab/ports"
 )
 
 type releasesNeeds struct {
 	fx.In
-	Config Config
+	Config config.Config
 	Access *access.Access
 	Store  ports.Store
 	Bus    ports.Bus
@@ -28,13 +28,9 @@ type releasesNeeds struct {
 // newReleases makes the use cases of releases, which know all of them from start to
 // stop, and then keep what they have counted.
 func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
-	var publishers []id.Org
-	for _, o := range n.Config.ReleaseOrgs {
-		publishers = append(publishers, id.Org(o))
-	}
 	s := releases.New(releases.Options{
 		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log, Atomic: n.Access.Atomic,
-		Publishers: publishers, Anybody: len(publishers) == 0 && !n.Config.Production(),
+		Publishers: n.Config.ReleaseOrgs, Anybody: len(n.Config.ReleaseOrgs) == 0 && !n.Config.Production(),
 		Hosts: release.Hosts{Names: n.Config.ReleaseHosts, Loopback: !n.Config.Production()},
 	})
 	poll, count := time.NewTicker(releases.PollEvery), time.NewTicker(releases.CountEvery)

@@ -17,6 +17,7 @@ import (
 	"collab/adapters/fastpath"
 	"collab/adapters/httpapi"
 	"collab/adapters/httpapi/limit"
+	"collab/app/assembly/config"
 	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/upkeep"
@@ -99,30 +100,19 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 
 // newConnLimiter returns the limiter of connections. One connection in four is left of
 // the files that the process may have open, for databases and files.
-func newConnLimiter(c Config, t telemetry, ids ports.IDs, log *slog.Logger) (*limit.Connections, error) {
-	limits, err := limit.ParseConnections(c.Connections)
-	if err != nil {
-		return nil, err // checked with the configuration
-	}
-	budgets, err := limit.ParseBudgets(c.Budgets, c.maxUpload())
-	if err != nil {
-		return nil, err // likewise
-	}
-	proxies, err := parseProxies(c.Proxies)
-	if err != nil {
-		return nil, err // likewise
-	}
+func newConnLimiter(c config.Config, t telemetry, ids ports.IDs, log *slog.Logger) (*limit.Connections, error) {
+	limits := c.Connections
 	if files, ok := maxFiles(); ok && files/4*3 < uint64(limits.Total) {
 		limits.Total = int(files / 4 * 3)
 	}
 	exempt := func(a netip.Addr) bool {
-		if len(proxies) == 0 {
+		if len(c.Proxies) == 0 {
 			return a.IsLoopback() // where a proxy of the same machine comes from
 		}
-		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+		return slices.ContainsFunc(c.Proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
-	limiter := limit.NewConnections(limits, limit.NewBudget(budgets.Connections-limits.Memory()), limit.ConnectionOptions{Exempt: exempt, NewID: ids.New, Log: log})
-	_, err = t.meters.Meter("collab").Int64ObservableUpDownCounter("collab.connections.open", metric.WithDescription("Connections of clients."),
+	limiter := limit.NewConnections(limits, limit.NewBudget(c.Budgets.Connections-limits.Memory()), limit.ConnectionOptions{Exempt: exempt, NewID: ids.New, Log: log})
+	_, err := t.meters.Meter("collab").Int64ObservableUpDownCounter("collab.connections.open", metric.WithDescription("Connections of clients."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(limiter.Open())
 			return nil

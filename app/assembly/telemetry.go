@@ -20,13 +20,13 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
+
+	"collab/app/assembly/config"
 )
 
 // newLogger returns the logger of the configured level and format.
-func newLogger(c Config, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // checked with the configuration
-	options := &slog.HandlerOptions{Level: level}
+func newLogger(c config.Config, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
 	if c.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
@@ -64,7 +64,7 @@ func (t telemetry) count(counters ...counter) error {
 	return nil
 }
 
-func newTelemetry(lc fx.Lifecycle, c Config) (telemetry, error) {
+func newTelemetry(lc fx.Lifecycle, c config.Config) (telemetry, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
@@ -75,7 +75,7 @@ func newTelemetry(lc fx.Lifecycle, c Config) (telemetry, error) {
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(server))
 	lc.Append(fx.StopHook(meters.Shutdown))
 	t := telemetry{meters: meters, scrape: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
-	if c.OTLPEndpoint == "" {
+	if !c.OTLPEndpoint.IsSet() {
 		return t, nil
 	}
 	muteOpenTelemetry()

@@ -11,6 +11,9 @@ import (
 	"syscall"
 
 	"collab/app/assembly"
+	"collab/app/assembly/backup"
+	"collab/app/assembly/config"
+	"collab/app/assembly/doctor"
 )
 
 func main() {
@@ -49,32 +52,32 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	switch {
 	case len(args) <= 1 && command == "serve":
-		return configured(environ, stderr, func(c assembly.Config) error {
+		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Serve(ctx, c, stdout, stderr)
 		})
 	case len(args) == 1 && command == "migrate":
-		return configured(environ, stderr, func(c assembly.Config) error {
+		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Migrate(ctx, c, stderr)
 		})
 	case command == "doctor" && (len(args) == 1 || len(args) == 2 && args[1] == "--json"):
-		return assembly.Doctor(ctx, environ, len(args) == 2, stdout)
+		return doctor.Run(ctx, environ, assembly.Version(), len(args) == 2, stdout)
 	case command == "gc" && (len(args) == 1 || len(args) == 2 && args[1] == "--dry-run"):
-		return configured(environ, stderr, func(c assembly.Config) error {
+		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Collect(ctx, c, len(args) == 2, stdout, stderr)
 		})
 	case len(args) == 2 && command == "backup":
-		return configured(environ, stderr, func(c assembly.Config) error {
-			return assembly.Backup(ctx, c, args[1], stdout, stderr)
+		return configured(environ, stderr, func(c config.Config) error {
+			return backup.Write(ctx, c, assembly.Version(), args[1], stdout, stderr)
 		})
 	case len(args) == 3 && command == "restore" && args[1] == "--check":
-		if err := assembly.CheckBackup(ctx, args[2], stdout); err != nil {
+		if err := backup.Check(ctx, args[2], stdout); err != nil {
 			fmt.Fprintln(stderr, err)
 			return 1
 		}
 		return 0
 	case command == "restore" && (len(args) == 2 || len(args) == 3 && args[1] == "--replace"):
-		return configured(environ, stderr, func(c assembly.Config) error {
-			return assembly.RestoreBackup(ctx, c, args[len(args)-1], len(args) == 3, stdout)
+		return configured(environ, stderr, func(c config.Config) error {
+			return backup.RestoreFolder(ctx, c, args[len(args)-1], len(args) == 3, stdout)
 		})
 	case len(args) == 2 && command == "keys":
 		if err := assembly.PrintKeys(stdout, args[1]); err != nil {
@@ -87,7 +90,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return 0
 	case len(args) == 1 && (command == "help" || command == "-h" || command == "--help"):
 		fmt.Fprint(stdout, usage)
-		assembly.Help(stdout)
+		config.Help(stdout)
 		return 0
 	}
 	fmt.Fprintf(stderr, "There is no command %q.\n", "collabd "+strings.Join(args, " "))
@@ -104,8 +107,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return 2
 }
 
-func configured(environ []string, stderr io.Writer, fn func(assembly.Config) error) int {
-	c, err := assembly.ReadConfig(environ)
+func configured(environ []string, stderr io.Writer, fn func(config.Config) error) int {
+	c, err := config.Read(environ)
 	if err != nil {
 		fmt.Fprintln(stderr, "The configuration is not complete:")
 		fmt.Fprintln(stderr, err)

@@ -28,6 +28,7 @@ func rules(groups []group, reasons map[string]string) map[string]func(*tree) []f
 		ruleNames:     checkNames,
 		ruleImports:   checkImports,
 		ruleFx:        checkFx,
+		ruleDownward:  checkDownward,
 		ruleClock:     checkClock,
 		ruleRandom:    checkRandom,
 		ruleState:     checkGlobals,

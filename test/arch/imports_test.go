@@ -38,7 +38,6 @@ var owners = []struct {
 	{"cloud.google.com/go", []string{"adapters/bucket", "test"}},
 	{"code.dny.dev/ssrf", []string{"adapters/outbound"}},
 	{"github.com/Azure/azure-sdk-for-go", []string{"adapters/bucket", "test"}},
-	{"github.com/caarlos0/env", []string{"app/assembly", "cmd/collabd"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
 	{"github.com/fsouza/fake-gcs-server", []string{"test"}},
@@ -254,14 +253,32 @@ func isNamed(p string) bool {
 	})
 }
 
-const ruleFx = "fx is imported by app/assembly and cmd/collabd alone"
+const ruleFx = "fx is imported by app/assembly itself and cmd/collabd alone"
 
 func checkFx(t *tree) []finding {
 	var found []finding
 	report := t.reporter(ruleFx, &found)
 	for _, f := range t.files {
 		for _, i := range f.imports() {
-			if (within(i.path, "go.uber.org/fx") || within(i.path, "go.uber.org/dig")) && !f.under("app/assembly") && !f.under("cmd/collabd") {
+			if (within(i.path, "go.uber.org/fx") || within(i.path, "go.uber.org/dig")) && f.dir != "app/assembly" && !f.under("cmd/collabd") {
+				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
+			}
+		}
+	}
+	return found
+}
+
+// roots are packages that import those beneath them and never the other way round.
+var roots = []string{"app/assembly", "adapters/httpapi"}
+
+const ruleDownward = "packages beneath app/assembly and adapters/httpapi do not import those"
+
+func checkDownward(t *tree) []finding {
+	var found []finding
+	report := t.reporter(ruleDownward, &found)
+	for _, f := range t.files {
+		for _, i := range f.imports() {
+			if dir, isLocal := t.isLocal(i.path); isLocal && dir != f.dir && within(f.dir, dir) && slices.Contains(roots, dir) {
 				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
 			}
 		}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"collab/app/assembly"
+	"collab/app/assembly/config"
 	"collab/test/race"
 	"collab/test/tempdir"
 )
@@ -58,7 +59,7 @@ func Run(m *testing.M) int {
 func serve() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c, err := assembly.ReadConfig(os.Environ())
+	c, err := config.Read(os.Environ())
 	if err == nil {
 		err = assembly.Serve(ctx, c, os.Stdout, os.Stderr)
 	}

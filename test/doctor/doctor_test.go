@@ -21,6 +21,7 @@ import (
 
 	"collab/adapters/bucket"
 	"collab/app/assembly"
+	"collab/app/assembly/doctor"
 	"collab/test/contract/provider"
 	"collab/test/objectstore"
 )
@@ -359,7 +360,7 @@ func TestEmbeddedStateIsLookedAt(t *testing.T) {
 func TestAConfigurationThatIsOfNoUse(t *testing.T) {
 	var out strings.Builder
 	environ := []string{"COLLAB_LOG_LEVEL=loud", "COLLAB_DATABASE_URL=mysql://server:" + databasePassword + "@db.example.com/collab", "COLLAB_HEARTBEAT=1ns"}
-	if code := assembly.Doctor(t.Context(), environ, false, &out); code != 2 {
+	if code := doctor.Run(t.Context(), environ, assembly.Version(), false, &out); code != 2 {
 		t.Errorf("the code is %d", code)
 	}
 	const want = `wrong configuration     COLLAB_DATABASE_URL must begin with sqlite://, postgres:// or memory://
@@ -384,7 +385,7 @@ func TestAddressesAreShownWithoutTheirSecrets(t *testing.T) {
 func TestTheFormForPeople(t *testing.T) {
 	var out strings.Builder
 	environ := []string{"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATABASE_URL=memory://", "COLLAB_DATA_DIR=" + t.TempDir(), "COLLAB_STRIPE_WEBHOOK_SECRETS=none"}
-	if code := assembly.Doctor(t.Context(), environ, false, &out); code != 1 {
+	if code := doctor.Run(t.Context(), environ, assembly.Version(), false, &out); code != 1 {
 		t.Errorf("the code is %d", code)
 	}
 	for _, want := range []string{

@@ -30,6 +30,8 @@ import (
 	stripemock "github.com/stripe/stripe-mock/server"
 
 	"collab/app/assembly"
+	"collab/app/assembly/config"
+	"collab/app/assembly/doctor"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
 	"collab/test/loopback"
@@ -98,7 +100,7 @@ type finding struct{ Check, Verdict, Message, Remedy string }
 func examine(t *testing.T, s settings) (code int, all []finding, text string) {
 	t.Helper()
 	var out bytes.Buffer
-	code = assembly.Doctor(t.Context(), s.environ(), true, &out)
+	code = doctor.Run(t.Context(), s.environ(), assembly.Version(), true, &out)
 	var report struct {
 		OK     bool
 		Checks []finding
@@ -179,7 +181,7 @@ func newWorld(t *testing.T) *world {
 
 // serve runs a server within this process until the test ends.
 func serve(t *testing.T, s settings) collabd.Client {
-	c, err := assembly.ReadConfig(s.environ())
+	c, err := config.Read(s.environ())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +279,7 @@ func (w *world) run(ctx context.Context, database string, statements ...string) 
 }
 
 func migrate(address string) error {
-	c, err := assembly.ReadConfig([]string{"COLLAB_DATABASE_URL=" + address})
+	c, err := config.Read([]string{"COLLAB_DATABASE_URL=" + address})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"collab/app/assembly"
+	"collab/app/assembly/config"
 )
 
 // settings are the lines NAME=value of a file, as systemd reads them.
@@ -29,7 +29,7 @@ func settings(t *testing.T, file string) (all []string) {
 }
 
 func TestTheExampleOfTheSettingsIsComplete(t *testing.T) {
-	if _, err := assembly.ReadConfig(settings(t, "docs/deploy/collabd.env")); err != nil {
+	if _, err := config.Read(settings(t, "docs/deploy/collabd.env")); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,7 +123,7 @@ func TestTheComposeFileIsComplete(t *testing.T) {
 	for name, value := range server.Environment {
 		environ = append(slices.DeleteFunc(environ, func(s string) bool { return strings.HasPrefix(s, name+"=") }), name+"="+value)
 	}
-	if _, err := assembly.ReadConfig(environ); err != nil {
+	if _, err := config.Read(environ); err != nil {
 		t.Errorf("the service's settings: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"collab/app/assembly"
+	"collab/app/assembly/config"
 	"collab/test/nats"
 )
 
@@ -386,7 +386,7 @@ func TestThePageOnOperationsHasEveryLineOfTheLog(t *testing.T) {
 
 func TestDocumentsNameVariablesThatThereAre(t *testing.T) {
 	var help bytes.Buffer
-	assembly.Help(&help)
+	config.Help(&help)
 	variable := regexp.MustCompile(`\b(?:COLLAB|OTEL)_[A-Z0-9_]*[A-Z0-9]\b`)
 	known := map[string]bool{
 		// Not the server's own.

@@ -1,4 +1,5 @@
-package assembly
+// Package backup writes archives of the embedded profile and restores them.
+package backup
 
 import (
 	"bytes"
@@ -9,41 +10,43 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"collab/adapters/atomicfile"
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
 	"collab/domain/fault"
 	"collab/ports"
 )
 
-// copies is how often a backup begins anew, at most, because content went away
-// under it.
-const copies = 3
+// maxAttempts is how often a backup is begun, at most, when content that the database
+// names disappears meanwhile.
+const maxAttempts = 3
 
-// Backup writes an archive of the embedded profile to a file, or to out where
-// that is "-", and says on out, or then on log, what is in it. Servers may be
-// running. The file has its name when all of it is on the disk, and not before.
-func Backup(ctx context.Context, c Config, file string, out, log io.Writer) (err error) {
-	if err := c.embedded(); err != nil {
+// Write writes an archive of the embedded profile to a file, or to out where that is
+// "-", and says on out, or then on log, what is in it. The archive names the version of
+// the program. Servers may be running. The file has its name when all of it is on the
+// disk, and not before.
+func Write(ctx context.Context, c config.Config, version, file string, out, log io.Writer) (err error) {
+	if err := embedded(c); err != nil {
 		return err
 	}
-	database, err := gormdb.SQLiteFile(c.DatabaseURL)
+	database, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
 	if err == nil {
 		_, err = os.Stat(database)
 	}
 	if err != nil {
 		return fmt.Errorf("COLLAB_DATABASE_URL: there is nothing to back up: %w", err)
 	}
-	held, err := holdDatabase(c, false)
+	lock, err := datadir.LockDatabase(c, false)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	blobs, err := bucket.Open(ctx, c.BlobURL)
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	blobs, err := bucket.Open(ctx, c.BlobURL.Text())
 	if err != nil {
 		return fmt.Errorf("COLLAB_BLOB_URL: %w", err)
 	}
@@ -52,11 +55,11 @@ func Backup(ctx context.Context, c Config, file string, out, log io.Writer) (err
 
 	var t totals
 	if file == "-" {
-		t, err = pack(ctx, c, blobs, clock, out)
+		t, err = pack(ctx, c, version, blobs, clock, out)
 		out = log
-	} else if err = c.leaves(file); err == nil {
+	} else if err = checkTarget(c, file); err == nil {
 		err = atomicfile.Replace(file, func(f *os.File) (err error) {
-			t, err = packAgain(ctx, c, blobs, clock, f)
+			t, err = packWithRetry(ctx, c, version, blobs, clock, f)
 			return err
 		})
 	}
@@ -77,29 +80,30 @@ func Backup(ctx context.Context, c Config, file string, out, log io.Writer) (err
 	return err
 }
 
-// embedded decides whether everything is kept on this machine.
-func (c Config) embedded() error {
-	switch databaseKind(c.DatabaseURL) {
+// embedded returns an error unless everything is kept on this machine.
+func embedded(c config.Config) error {
+	switch c.Database() {
 	case "postgres":
 		return errors.New("COLLAB_DATABASE_URL names Postgres: back it up with pg_dump or its continuous archiving, and the content of files by the versions that the bucket of COLLAB_BLOB_URL keeps")
 	case "memory":
 		return errors.New("COLLAB_DATABASE_URL names memory, which keeps nothing")
 	}
-	if scheme(c.BlobURL) != "file" {
+	if c.BlobURL.Scheme() != "file" {
 		return errors.New("COLLAB_BLOB_URL does not name a folder: a backup is of the database on SQLite with the content of files beside it; let the bucket keep versions, and copy the database by sqlite3's .backup")
 	}
 	return nil
 }
 
-// leaves refuses the name of a backup that would cost what is there: all but an
-// earlier backup or an empty file, and what is in the folders that are backed up,
-// where a restore would move the archive aside and a collection remove it.
-func (c Config) leaves(file string) error {
+// checkTarget returns an error if writing a backup to file would destroy something:
+// anything but an earlier backup or an empty file. It also refuses files in the folders
+// that are backed up, where a restore would move the archive aside and a collection
+// remove it.
+func checkTarget(c config.Config, file string) error {
 	above, err := realPath(filepath.Dir(file))
 	if err != nil {
 		return err
 	}
-	for _, folder := range []string{c.DataDir, strings.TrimPrefix(c.BlobURL, "file://")} {
+	for _, folder := range []string{c.DataDir, c.BlobURL.Path()} {
 		folder, err := realPath(folder)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -145,25 +149,25 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// removed is the error of a removal, where there was something to remove.
-func removed(err error) error {
+// unlessNotExist returns nil for the error of a file that does not exist.
+func unlessNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// errGone says that content went away that the database names.
-var errGone = errors.New("the store of blobs does not have what the database names")
+// errMissingBlob is the error for content that the database names and the store lacks.
+var errMissingBlob = errors.New("the store of blobs does not have what the database names")
 
-// packAgain packs into a file. Content that an object named at the moment of the
-// database's copy stays for object.Grace after the last one lets go of it, which
-// is longer than a backup takes. Where it did take longer, or the clock was moved,
-// another copy of the database no longer names what is gone.
-func packAgain(ctx context.Context, c Config, blobs ports.Blobs, clock ports.Clock, f *os.File) (totals, error) {
+// packWithRetry packs into a file. Content that an object named when the database was
+// copied stays for object.Grace after the last reference to it ends, which is longer
+// than a backup takes. Where it did take longer, or the clock was moved, another copy
+// of the database no longer names what is missing.
+func packWithRetry(ctx context.Context, c config.Config, version string, blobs ports.Blobs, clock ports.Clock, f *os.File) (totals, error) {
 	for attempt := 1; ; attempt++ {
-		t, err := pack(ctx, c, blobs, clock, f)
-		if !errors.Is(err, errGone) || attempt == copies {
+		t, err := pack(ctx, c, version, blobs, clock, f)
+		if !errors.Is(err, errMissingBlob) || attempt == maxAttempts {
 			return t, err
 		}
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -178,31 +182,31 @@ func packAgain(ctx context.Context, c Config, blobs ports.Blobs, clock ports.Clo
 // pack writes an archive: of the database as of one moment, then of what it names
 // and of what else there is in the data folder. The copy of the database is in the
 // data folder meanwhile.
-func pack(ctx context.Context, c Config, blobs ports.Blobs, clock ports.Clock, out io.Writer) (t totals, err error) {
+func pack(ctx context.Context, c config.Config, version string, blobs ports.Blobs, clock ports.Clock, out io.Writer) (t totals, err error) {
 	folder := filepath.Join(c.DataDir, ".backup")
-	if err := makeFolder(folder); err != nil {
+	if err := datadir.MakeFolder(folder); err != nil {
 		return t, err
 	}
-	held, err := hold(filepath.Join(folder, lockName), true)
-	if errors.Is(err, errHeld) {
+	lock, err := datadir.Lock(filepath.Join(folder, datadir.LockName), true)
+	if errors.Is(err, datadir.ErrLocked) {
 		return t, errors.New("another backup is being made")
 	}
 	if err != nil {
 		return t, err
 	}
-	defer func() { err = errors.Join(err, clearFolder(folder), held.Close()) }()
+	defer func() { err = errors.Join(err, clearFolder(folder), lock.Close()) }()
 	// A backup that was killed may have left something behind.
 	if err := clearFolder(folder); err != nil {
 		return t, err
 	}
 	made := clock.Now().UTC().Truncate(time.Second)
 	file := filepath.Join(folder, databaseName)
-	if err := gormdb.CopySQLite(ctx, c.DatabaseURL, file); err != nil {
-		return t, explained(err)
+	if err := gormdb.CopySQLite(ctx, c.DatabaseURL.Text(), file); err != nil {
+		return t, withCause(err)
 	}
 	db, err := gormdb.OpenCopy(ctx, file)
 	if err != nil {
-		return t, explained(err)
+		return t, withCause(err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if db.Schema == 0 {
@@ -213,7 +217,7 @@ func pack(ctx context.Context, c Config, blobs ports.Blobs, clock ports.Clock, o
 		return t, err
 	}
 	defer func() { err = errors.Join(err, manifest.Close()) }()
-	w, err := newArchiver(out, about{made, Version(), db.Schema}, manifest)
+	w, err := newArchiver(out, about{made, version, db.Schema}, manifest)
 	if err != nil {
 		return t, err
 	}
@@ -255,17 +259,17 @@ func addFile(ctx context.Context, w *archiver, name, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = w.add(entry{name: name, size: info.Size()}, during{ctx, f})
+	_, err = w.add(entry{name: name, size: info.Size()}, contextReader{ctx, f})
 	return err
 }
 
 func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.Named) (err error) {
 	r, err := blobs.Open(ctx, named.Blob, 0, -1)
 	if fault.Is(err, fault.NotFound) {
-		return fmt.Errorf("%w: %s. Put it back or delete its file, then back up again", errGone, named.Blob)
+		return fmt.Errorf("%w: %s. Put it back or delete its file, then back up again", errMissingBlob, named.Blob)
 	}
 	if err != nil {
-		return explained(err)
+		return withCause(err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	e, err := w.add(entry{name: blobsName + "/" + bucket.FileOf(named.Blob), blob: named.Blob, size: named.Size}, r)
@@ -273,13 +277,13 @@ func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.N
 		err = errors.New("its checksum is not the one that the database has")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", named.Blob, explained(err))
+		return fmt.Errorf("%s: %w", named.Blob, withCause(err))
 	}
 	return nil
 }
 
-// explained is an error with its cause, which those who run commands need to see.
-func explained(err error) error {
+// withCause returns an error with its cause in the text, for those who run commands.
+func withCause(err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Unwrap() != nil {
 		return fmt.Errorf("%w (%v)", err, f.Unwrap())
@@ -291,10 +295,10 @@ func explained(err error) error {
 func clearFolder(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return removed(err)
+		return unlessNotExist(err)
 	}
 	for _, e := range entries {
-		if e.Name() == lockName {
+		if e.Name() == datadir.LockName {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {

@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package assembly
+package datadir
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 )
 
 // flock locks an open file, without waiting.
-func flock(f *os.File, alone bool) error {
+func flock(f *os.File, exclusive bool) error {
 	how := syscall.LOCK_SH
-	if alone {
+	if exclusive {
 		how = syscall.LOCK_EX
 	}
 	for {
@@ -21,15 +21,15 @@ func flock(f *os.File, alone bool) error {
 			return nil
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EWOULDBLOCK):
-			return errHeld
+			return ErrLocked
 		default:
 			return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 		}
 	}
 }
 
-// owned gives a file to the owner of another one, where the process may.
-func owned(path string, like os.FileInfo) error {
+// SetOwner gives a file to the owner of another one if the process is root's.
+func SetOwner(path string, like os.FileInfo) error {
 	s, ok := like.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() != 0 {
 		return nil
@@ -37,8 +37,8 @@ func owned(path string, like os.FileInfo) error {
 	return os.Lchown(path, int(s.Uid), int(s.Gid))
 }
 
-// sameDisk reports whether two files are on one file system.
-func sameDisk(a, b os.FileInfo) bool {
+// SameDisk reports whether two files are on one file system.
+func SameDisk(a, b os.FileInfo) bool {
 	x, ok := a.Sys().(*syscall.Stat_t)
 	y, also := b.Sys().(*syscall.Stat_t)
 	return !ok || !also || x.Dev == y.Dev

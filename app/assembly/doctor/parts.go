@@ -1,4 +1,4 @@
-package assembly
+package doctor
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,14 +18,13 @@ import (
 
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
-	"collab/adapters/httpapi/limit"
-	"collab/adapters/loopback"
 	"collab/adapters/natsbus"
 	"collab/adapters/servicetoken"
 	"collab/adapters/system"
 	"collab/adapters/vault"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
 	"collab/domain/fault"
-	"collab/domain/id"
 )
 
 // Free space, in bytes, under which a disk is about to be full, and under which
@@ -42,7 +40,7 @@ const knockWithin = 3 * time.Second
 // address tries to listen, though not where somebody does already: a server that
 // starts meanwhile is to find the address free.
 func (d *doctor) address(ctx context.Context, l *lines) {
-	host, port, err := net.SplitHostPort(d.c.Listen)
+	host, port, err := net.SplitHostPort(string(d.c.Listen))
 	if err == nil {
 		err = listens(net.JoinHostPort(host, "0"))
 	}
@@ -52,14 +50,14 @@ func (d *doctor) address(ctx context.Context, l *lines) {
 	}
 	var taken error
 	if port != "0" {
-		conn, err := (&net.Dialer{Timeout: knockWithin}).DialContext(ctx, "tcp", d.c.Listen)
+		conn, err := (&net.Dialer{Timeout: knockWithin}).DialContext(ctx, "tcp", string(d.c.Listen))
 		if err == nil {
 			_ = conn.Close()
 			taken = syscall.EADDRINUSE
 		}
 	}
 	if taken == nil {
-		taken = listens(d.c.Listen)
+		taken = listens(string(d.c.Listen))
 	}
 	switch {
 	case taken == nil:
@@ -85,49 +83,42 @@ func listens(address string) error {
 // publicURL looks at the addresses that people and providers come to.
 func (d *doctor) publicURL(ctx context.Context, l *lines) {
 	l.warn()
-	if d.c.PublicURL == "" {
+	if !d.c.PublicURL.IsSet() {
 		l.note("", "http://localhost and the port, as COLLAB_PUBLIC_URL is not set")
 		return
 	}
-	u, err := url.Parse(d.c.PublicURL)
-	if err != nil {
-		return // checked with the configuration
-	}
+	host := d.c.PublicURL.Hostname()
 	const later = "right before the first start; otherwise look at the name server's entry, the proxy and COLLAB_PUBLIC_URL"
-	to, err := net.DefaultResolver.LookupHost(ctx, u.Hostname())
+	to, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		l.note(later, "%s is not to be found from here: %s", u.Hostname(), err)
+		l.note(later, "%s is not to be found from here: %s", host, err)
 		return
 	}
 	// Not timed: what answers there may be this very machine.
 	client := &http.Client{Timeout: knockWithin, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	status, err := get(ctx, client, d.c.PublicURL+"/healthz")
+	status, err := get(ctx, client, d.c.PublicURL.Text()+"/healthz")
 	switch {
 	case err != nil:
-		l.note(later, "%s (%s) does not answer: %s", bare(d.c.PublicURL), strings.Join(to, ", "), err)
+		l.note(later, "%s (%s) does not answer: %s", d.c.PublicURL.String(), strings.Join(to, ", "), err)
 	case status != http.StatusOK:
-		l.note(later, "%s answers %d for /healthz, which a server that runs does not", bare(d.c.PublicURL), status)
+		l.note(later, "%s answers %d for /healthz, which a server that runs does not", d.c.PublicURL.String(), status)
 	default:
-		l.ok("%s (%s) answers", bare(d.c.PublicURL), strings.Join(to, ", "))
+		l.ok("%s (%s) answers", d.c.PublicURL.String(), strings.Join(to, ", "))
 	}
 }
 
 // proxies says whose word on a client's address counts. In production there is a
 // proxy, as the server does not speak TLS.
 func (d *doctor) proxies(_ context.Context, l *lines) {
-	believed, err := parseProxies(d.c.Proxies)
-	if err != nil {
-		return // checked with the configuration
-	}
 	switch {
-	case len(believed) > 0:
-		l.ok("X-Forwarded-For is believed of %d addresses and networks", len(believed))
+	case len(d.c.Proxies) > 0:
+		l.ok("X-Forwarded-For is believed of %d addresses and networks", len(d.c.Proxies))
 	case !d.c.Production():
 		l.note("", "X-Forwarded-For is believed of nobody, as COLLAB_TRUSTED_PROXIES is not set")
 	default:
 		const remedy = "set COLLAB_TRUSTED_PROXIES to the addresses that the proxy comes from"
-		if rates, err := limit.ParseRates(d.c.RateLimits); err == nil && rates.Address.Count > 0 {
-			l.note(remedy+", or leave address= and webhook= out of COLLAB_RATE_LIMITS", "all clients of a proxy have its address: they share the limit of %d requests in %g seconds", rates.Address.Count, rates.Address.Per.Seconds())
+		if rate := d.c.RateLimits.Address; rate.Count > 0 {
+			l.note(remedy+", or leave address= and webhook= out of COLLAB_RATE_LIMITS", "all clients of a proxy have its address: they share the limit of %d requests in %g seconds", rate.Count, rate.Per.Seconds())
 			return
 		}
 		l.note(remedy, "all clients of a proxy have its address, in the log and the audit log")
@@ -151,7 +142,7 @@ func get(ctx context.Context, client *http.Client, address string) (status int, 
 
 // data looks at the folder of embedded state.
 func (d *doctor) data(_ context.Context, l *lines) {
-	if d.c.Production() && d.c.SMTPURL != "" {
+	if d.c.Production() && d.c.SMTPURL.IsSet() {
 		l.note("", "COLLAB_DATA_DIR is not used")
 		return
 	}
@@ -213,21 +204,17 @@ func (d *doctor) space(l *lines, folder string) {
 // database looks at the database, its schema, and what the configuration says of
 // its content.
 func (d *doctor) database(ctx context.Context, l *lines) {
-	if databaseKind(d.c.DatabaseURL) == "memory" {
+	if d.c.Database() == "memory" {
 		l.note("", "nothing is kept: COLLAB_DATABASE_URL is memory://")
 		return
 	}
-	held, err := d.holdIfLocked()
+	lock, err := d.lockDatabase()
 	if err != nil {
 		l.wrong("wait for the end of that, and see that the user that the server runs as may write its files", "%s", err)
 		return
 	}
-	defer held.Close()
-	var orgs []id.Org
-	for _, o := range d.c.ReleaseOrgs {
-		orgs = append(orgs, id.Org(o))
-	}
-	found, err := gormdb.Inspect(ctx, d.c.DatabaseURL, orgs)
+	defer lock.Close()
+	found, err := gormdb.Inspect(ctx, d.c.DatabaseURL.Text(), d.c.ReleaseOrgs)
 	if err == nil || found.Postgres == nil {
 		d.reached(l, found, err)
 	} else {
@@ -239,22 +226,22 @@ func (d *doctor) database(ctx context.Context, l *lines) {
 	}
 }
 
-// holdIfLocked keeps a database on SQLite from being replaced while it is looked
-// at. Where nobody has made the file that says so there is nobody to replace it.
-func (d *doctor) holdIfLocked() (io.Closer, error) {
-	path, err := gormdb.SQLiteFile(d.c.DatabaseURL)
+// lockDatabase keeps a database on SQLite from being replaced while it is looked at. It
+// creates no file: where there is no lock file, nothing replaces the database.
+func (d *doctor) lockDatabase() (io.Closer, error) {
+	path, err := gormdb.SQLiteFile(d.c.DatabaseURL.Text())
 	if err == nil {
 		_, err = os.Stat(path + "-lock")
 	}
 	if err != nil {
 		return io.NopCloser(nil), nil
 	}
-	return holdDatabase(d.c, false)
+	return datadir.LockDatabase(d.c, false)
 }
 
 // reached says how it is to reach the database.
 func (d *doctor) reached(l *lines, found gormdb.Condition, err error) {
-	if databaseKind(d.c.DatabaseURL) == "sqlite" {
+	if d.c.Database() == "sqlite" {
 		d.sqlite(l, found, err)
 		return
 	}
@@ -291,7 +278,7 @@ func (d *doctor) reached(l *lines, found gormdb.Condition, err error) {
 		l.wrong("raise max_connections (or the limit of the user or database), or add pool_max_conns=… to COLLAB_DATABASE_URL",
 			"it has room for %d connections of ours, and every server opens up to %d", p.Room, p.Pool)
 	}
-	if u, err := url.Parse(d.c.DatabaseURL); err == nil && !p.Encrypted && u.Hostname() != "" && !loopback.IsHost(u.Hostname()) {
+	if !p.Encrypted && d.c.DatabaseURL.Hostname() != "" && !d.c.DatabaseURL.Loopback() {
 		l.note("add sslmode=verify-full to COLLAB_DATABASE_URL where the network is not yours alone", "the connection is not encrypted")
 	}
 	if p.SuperUser && d.c.Production() {
@@ -394,13 +381,13 @@ var rights = map[string]string{
 
 // bucket writes an object, reads it and removes it.
 func (d *doctor) bucket(ctx context.Context, l *lines) {
-	where, kind := bare(d.c.BlobURL), scheme(d.c.BlobURL)
+	where, kind := d.c.BlobURL.String(), d.c.BlobURL.Scheme()
 	switch kind {
 	case "mem":
 		l.note("", "nothing is kept: COLLAB_BLOB_URL is mem://")
 		return
 	case "file":
-		folder := strings.TrimPrefix(d.c.BlobURL, "file://")
+		folder := d.c.BlobURL.Path()
 		where = folder
 		if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 			if _, good := d.folder(l, folder, "COLLAB_BLOB_URL"); good {
@@ -421,7 +408,7 @@ func (d *doctor) bucket(ctx context.Context, l *lines) {
 			return
 		}
 	}
-	b, err := bucket.Open(ctx, d.c.BlobURL)
+	b, err := bucket.Open(ctx, d.c.BlobURL.Text())
 	if err != nil {
 		l.wrong("give the process credentials for it, or set COLLAB_BLOB_URL", "%s cannot be opened: %s", where, err)
 		return
@@ -480,11 +467,11 @@ func status(err error) string {
 }
 
 func (d *doctor) bus(ctx context.Context, l *lines) {
-	if scheme(d.c.BusURL) == "local" {
+	if d.c.BusURL.Scheme() == "local" {
 		l.note("several servers on one database need COLLAB_BUS_URL=nats://…", "within one server")
 		return
 	}
-	servers, took, err := natsbus.Probe(ctx, d.c.BusURL)
+	servers, took, err := natsbus.Probe(ctx, d.c.BusURL.Text())
 	switch {
 	case err == nil:
 		l.ok("%s: a message is there and back in %s", strings.Join(servers, ", "), milliseconds(took))
@@ -562,25 +549,14 @@ func (d *doctor) keyFile(l *lines, configured, own, variable, remedy string) (te
 	return text, path, true
 }
 
-// secretsOf returns those of a list, without the empty ones.
-func secretsOf(list string) []string {
-	var all []string
-	for s := range strings.SplitSeq(list, ",") {
-		if s = strings.TrimSpace(s); s != "" {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // webhooks looks at the secrets of somebody's messages. Check returns what is
 // wrong with one, without it.
-func (d *doctor) webhooks(l *lines, list *string, whose, variable string, check func(secret string) error) {
-	if list == nil {
+func (d *doctor) webhooks(l *lines, list config.Secrets, whose, variable string, check func(secret string) error) {
+	if !list.IsSet {
 		l.note("", "the server makes the secret at its first start, and keeps it in the data folder")
 		return
 	}
-	all := secretsOf(*list)
+	all := list.Values()
 	if len(all) == 0 {
 		l.note("copy the secret of the endpoint from "+whose+" to "+variable, "no message of %s is accepted", whose)
 		return

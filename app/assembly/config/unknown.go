@@ -1,4 +1,4 @@
-package assembly
+package config
 
 import (
 	"fmt"
@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// unknown is a variable that looks like one of the server's and is none.
-type unknown struct {
-	name    string
-	nearest string // of the server's variables
+// Unknown is a variable that looks like one of the server's and is none.
+type Unknown struct {
+	Name    string
+	Nearest string // of the server's variables
 }
 
 // String returns a sentence that names the variable and the nearest one.
-func (u unknown) String() string {
-	return fmt.Sprintf("%s is not a variable of collabd; the nearest one is %s", u.name, u.nearest)
+func (u Unknown) String() string {
+	return fmt.Sprintf("%s is not a variable of collabd; the nearest one is %s", u.Name, u.Nearest)
 }
 
 // unknownVariables returns the variables of an environment that begin with COLLAB_ and
 // are none of the server's, by name. Those that begin with COLLAB_TEST_ and COLLAB_SKIP_
 // are for the project's tests.
-func unknownVariables(environ []string) (all []unknown) {
+func unknownVariables(environ []string) (all []Unknown) {
 	var names []string
-	for f := range configFields() {
+	for _, f := range fields() {
 		names = append(names, f.Tag.Get("env"))
 	}
 	for _, variable := range environ {
@@ -30,9 +30,9 @@ func unknownVariables(environ []string) (all []unknown) {
 		if !strings.HasPrefix(name, "COLLAB_") || strings.HasPrefix(name, "COLLAB_TEST_") || strings.HasPrefix(name, "COLLAB_SKIP_") || slices.Contains(names, name) {
 			continue
 		}
-		all = append(all, unknown{name, slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })})
+		all = append(all, Unknown{name, slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })})
 	}
-	slices.SortFunc(all, func(a, b unknown) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b Unknown) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 

@@ -1,4 +1,4 @@
-package assembly
+package doctor
 
 import "syscall"
 
@@ -17,11 +17,4 @@ func disk(folder string) (free uint64, network string, ok bool) {
 		return 0, "", false
 	}
 	return s.Bavail * uint64(s.Bsize), networked[uint32(s.Type)], true
-}
-
-// maxFiles says how many files the process may have open.
-func maxFiles() (n uint64, ok bool) {
-	var l syscall.Rlimit
-	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
-	return l.Cur, err == nil
 }

@@ -1,4 +1,4 @@
-package assembly
+package backup
 
 import (
 	"archive/tar"
@@ -283,7 +283,7 @@ func (s *scanner) archive(file io.ReadSeeker) error {
 		return err
 	}
 	sum := sha256.New()
-	body := io.TeeReader(during{s.ctx, io.LimitReader(file, sealed)}, sum)
+	body := io.TeeReader(contextReader{s.ctx, io.LimitReader(file, sealed)}, sum)
 	if err := s.compressed(body); err != nil {
 		return err
 	}
@@ -454,13 +454,13 @@ func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// during ends with its context.
-type during struct {
+// contextReader fails when its context has ended.
+type contextReader struct {
 	ctx context.Context
 	io.Reader
 }
 
-func (r during) Read(p []byte) (int, error) {
+func (r contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}

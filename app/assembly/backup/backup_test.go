@@ -1,4 +1,4 @@
-package assembly
+package backup
 
 import (
 	"archive/tar"
@@ -12,13 +12,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
+
+	"collab/app/assembly/config"
 )
+
+func read(t *testing.T, environ ...string) config.Config {
+	t.Helper()
+	c, err := config.Read(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
 // packed returns an archive of these entries, each a name and content.
 func packed(t testing.TB, entries ...[2]string) []byte {
@@ -239,68 +249,6 @@ func TestSizesAreHeld(t *testing.T) {
 	}
 }
 
-func TestLocksAreOfOneOrOfMany(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "deep", "lock")
-	taken := func(alone bool) io.Closer {
-		t.Helper()
-		l, err := hold(path, alone)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	refused := func(alone bool) {
-		t.Helper()
-		if l, err := hold(path, alone); !errors.Is(err, errHeld) {
-			t.Errorf("%v, %v", l, err)
-		}
-	}
-	one, other := taken(false), taken(false)
-	refused(true)
-	one.Close()
-	refused(true)
-	other.Close()
-	alone := taken(true)
-	refused(false)
-	refused(true)
-	// A folder that is replaced has locks of its own.
-	if err := os.Rename(filepath.Dir(path), filepath.Dir(path)+".replaced"); err != nil {
-		t.Fatal(err)
-	}
-	taken(true).Close()
-	alone.Close()
-	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-}
-
-func TestLocksOfRootAreTheFoldersOwners(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root gives files away")
-	}
-	const owner = 12345
-	folder := t.TempDir()
-	if err := os.Chown(folder, owner, owner); err != nil {
-		t.Fatal(err)
-	}
-	within := filepath.Join(folder, "within")
-	if err := makeFolder(within); err != nil {
-		t.Fatal(err)
-	}
-	lock := filepath.Join(within, lockName)
-	held, err := hold(lock, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held.Close()
-	for _, path := range []string{within, lock} {
-		var s syscall.Stat_t
-		if err := syscall.Stat(path, &s); err != nil || s.Uid != owner || s.Gid != owner {
-			t.Errorf("%s is %d's: %v", path, s.Uid, err)
-		}
-	}
-}
-
 func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 	for _, c := range []struct {
 		settings []string
@@ -312,12 +260,12 @@ func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 		{nil, "nothing to back up"},
 	} {
 		folder := filepath.Join(t.TempDir(), "data")
-		config := read(t, append(c.settings, "COLLAB_DATA_DIR="+folder)...)
+		conf := read(t, append(c.settings, "COLLAB_DATA_DIR="+folder)...)
 		file := filepath.Join(t.TempDir(), "backup")
-		if err := Backup(t.Context(), config, file, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := Write(t.Context(), conf, "1.0.0", file, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.settings, err)
 		}
-		if err := RestoreBackup(t.Context(), config, file, true, io.Discard); err == nil || c.settings != nil && !strings.Contains(err.Error(), c.want) {
+		if err := RestoreFolder(t.Context(), conf, file, true, io.Discard); err == nil || c.settings != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("restore with %v: %v", c.settings, err)
 		}
 		for _, path := range []string{folder, file} {
@@ -366,8 +314,8 @@ func TestABackupCostsNothingThatIsThere(t *testing.T) {
 		{"null", "no file"},
 		{"nowhere/new", "no such file"},
 	} {
-		config := read(t, "COLLAB_DATA_DIR="+at("linked"), "COLLAB_BLOB_URL=file://"+at("blobs"))
-		err := config.leaves(at(c.file))
+		conf := read(t, "COLLAB_DATA_DIR="+at("linked"), "COLLAB_BLOB_URL=file://"+at("blobs"))
+		err := checkTarget(conf, at(c.file))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, not %q", c.file, err, c.want)
 		}
@@ -385,7 +333,7 @@ func TestARestoreNeedsItsPlaces(t *testing.T) {
 	}
 	refused := func(want string, replace bool, settings ...string) {
 		t.Helper()
-		err := RestoreBackup(t.Context(), read(t, append(settings, "COLLAB_DATA_DIR="+folder)...), whole, replace, io.Discard)
+		err := RestoreFolder(t.Context(), read(t, append(settings, "COLLAB_DATA_DIR="+folder)...), whole, replace, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %s", err, want)
 		}

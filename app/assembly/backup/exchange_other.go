@@ -1,6 +1,6 @@
 //go:build !linux
 
-package assembly
+package backup
 
 import "errors"
 

@@ -1,4 +1,4 @@
-package assembly
+package config
 
 import (
 	"slices"
@@ -7,12 +7,12 @@ import (
 
 func TestVariablesThatThereAreNotAreNamedWithTheNearest(t *testing.T) {
 	environ := []string{"COLLAB_LISTN=1", "COLLAB_DATABSE_URL=x", "COLLAB_LOG_LEVEL=info", "COLLAB_SKIP_NODE=1", "COLLAB_TEST_POSTGRES_URL=x", "PATH=/bin", "COLLABD=1"}
-	c, err := ReadConfig(environ)
+	c, err := Read(environ)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []unknown{{"COLLAB_DATABSE_URL", "COLLAB_DATABASE_URL"}, {"COLLAB_LISTN", "COLLAB_LISTEN"}}; !slices.Equal(c.unknown, want) {
-		t.Errorf("unknown are %v", c.unknown)
+	if want := []Unknown{{"COLLAB_DATABSE_URL", "COLLAB_DATABASE_URL"}, {"COLLAB_LISTN", "COLLAB_LISTEN"}}; !slices.Equal(c.Unknown, want) {
+		t.Errorf("unknown are %v", c.Unknown)
 	}
 	for _, c := range []struct {
 		a, b string

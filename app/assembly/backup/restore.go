@@ -1,4 +1,4 @@
-package assembly
+package backup
 
 import (
 	"context"
@@ -14,10 +14,12 @@ import (
 	"collab/adapters/atomicfile"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
 )
 
-// CheckBackup reads a whole archive and says on out what is in it, if it is sound.
-func CheckBackup(ctx context.Context, file string, out io.Writer) (err error) {
+// Check reads a whole archive and says on out what is in it, if it is sound.
+func Check(ctx context.Context, file string, out io.Writer) (err error) {
 	f, err := openArchive(file)
 	if err != nil {
 		return err
@@ -65,11 +67,11 @@ func notNewer(schema int64) error {
 	return err
 }
 
-// RestoreBackup makes the data folder what it was when the archive was made, and says on
-// out what it did. A data folder that is not empty is moved aside with replace,
-// and left alone without. Whatever stops it, there is the old state or the new one.
-func RestoreBackup(ctx context.Context, c Config, file string, replace bool, out io.Writer) (err error) {
-	if err := c.embedded(); err != nil {
+// RestoreFolder makes the data folder what it was when the archive was made, and says on
+// out what it did. A data folder that is not empty is moved aside if replace is set, and
+// is an error otherwise. Whatever stops it, there is the old state or the new one.
+func RestoreFolder(ctx context.Context, c config.Config, file string, replace bool, out io.Writer) (err error) {
+	if err := embedded(c); err != nil {
 		return err
 	}
 	f, err := openArchive(file)
@@ -115,21 +117,21 @@ type restoration struct {
 	new    string // what will be in its place
 	old    fs.FileInfo
 	full   bool // there is something in the data folder
-	held   []io.Closer
+	locks  []io.Closer
 }
 
-// newRestoration decides whether there may be one, and holds everybody else off.
-func newRestoration(c Config, replace bool) (r *restoration, err error) {
+// newRestoration returns an error if the data folder may not be replaced, and locks it.
+func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 	r = &restoration{}
 	if r.folder, err = filepath.Abs(c.DataDir); err != nil {
 		return nil, err
 	}
 	for variable, place := range map[string][2]string{
-		"COLLAB_DATABASE_URL": {c.DatabaseURL, "sqlite://" + filepath.Join(c.DataDir, databaseName)},
-		"COLLAB_BLOB_URL":     {c.BlobURL, "file://" + filepath.Join(c.DataDir, blobsName)},
+		"COLLAB_DATABASE_URL": {c.DatabaseURL.Path(), filepath.Join(c.DataDir, databaseName)},
+		"COLLAB_BLOB_URL":     {c.BlobURL.Path(), filepath.Join(c.DataDir, blobsName)},
 	} {
-		if !samePlace(place[0], place[1]) {
-			return nil, fmt.Errorf("%s: everything is restored into COLLAB_DATA_DIR; let this be unset, or %s", variable, place[1])
+		if !samePath(place[0], place[1]) {
+			return nil, fmt.Errorf("%s: everything is restored into COLLAB_DATA_DIR; leave this unset, or name %s", variable, place[1])
 		}
 	}
 	if real, err := filepath.EvalSymlinks(r.folder); err == nil {
@@ -146,37 +148,30 @@ func newRestoration(c Config, replace bool) (r *restoration, err error) {
 		}
 	}()
 	if r.full {
-		c.DataDir, c.DatabaseURL = r.folder, "sqlite://"+filepath.Join(r.folder, databaseName)
-		for _, hold := range []func() (io.Closer, error){
-			func() (io.Closer, error) { return holdFolder(c) },
-			func() (io.Closer, error) { return holdDatabase(c, true) },
-		} {
-			held, err := hold()
-			if err != nil {
-				return r, err
-			}
-			r.held = append(r.held, held)
+		c.DataDir, c.DatabaseURL = r.folder, config.NewURL("sqlite://"+filepath.Join(r.folder, databaseName))
+		if r.locks, err = datadir.LockBoth(c, true); err != nil {
+			return r, err
 		}
 	}
 	// The lock goes into place with the folder: no server starts on it too early.
 	staging := r.folder + ".restoring"
-	held, err := hold(filepath.Join(staging, lockName), true)
-	if errors.Is(err, errHeld) {
+	lock, err := datadir.Lock(filepath.Join(staging, datadir.LockName), true)
+	if errors.Is(err, datadir.ErrLocked) {
 		return r, fmt.Errorf("another restore to %s is under way", r.folder)
 	}
 	if err != nil {
 		return r, err
 	}
-	r.held, r.new = append(r.held, held), staging
+	r.locks, r.new = append(r.locks, lock), staging
 	// A restore that was killed may have left something behind.
 	return r, clearFolder(staging)
 }
 
-// samePlace reports whether two addresses of one scheme have the same path.
-func samePlace(a, b string) bool {
-	x, err := filepath.Abs(a[len(scheme(a))+len("://"):])
-	y, also := filepath.Abs(b[len(scheme(b))+len("://"):])
-	return err == nil && also == nil && x == y
+// samePath reports whether two paths are the same.
+func samePath(a, b string) bool {
+	x, errA := filepath.Abs(a)
+	y, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && x == y
 }
 
 // look decides whether the data folder may be replaced.
@@ -193,7 +188,7 @@ func (r *restoration) look(replace bool) error {
 	if err != nil {
 		return err
 	}
-	if !sameDisk(info, above) {
+	if !datadir.SameDisk(info, above) {
 		return fmt.Errorf("%s is where a disk is mounted, which cannot be replaced: let COLLAB_DATA_DIR be a folder on that disk", r.folder)
 	}
 	entries, err := os.ReadDir(r.folder)
@@ -216,8 +211,8 @@ func (r *restoration) close() error {
 	if r.new != "" {
 		errs = append(errs, os.RemoveAll(r.new))
 	}
-	for _, held := range r.held {
-		errs = append(errs, held.Close())
+	for _, lock := range r.locks {
+		errs = append(errs, lock.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -243,11 +238,11 @@ func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (ep
 	}
 	db, err := gormdb.Open(ctx, gormdb.Options{URL: "sqlite://" + filepath.Join(r.new, databaseName)})
 	if err != nil {
-		return 0, explained(err)
+		return 0, withCause(err)
 	}
 	epoch, err = db.RaiseEpoch(ctx, now)
 	if err := errors.Join(err, db.Close()); err != nil {
-		return 0, explained(err)
+		return 0, withCause(err)
 	}
 	return epoch, r.settle()
 }
@@ -256,7 +251,7 @@ func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (ep
 func (r *restoration) settle() error {
 	return filepath.WalkDir(r.new, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && r.old != nil {
-			err = owned(path, r.old)
+			err = datadir.SetOwner(path, r.old)
 		}
 		if err != nil {
 			return err
@@ -316,7 +311,7 @@ func (u *unpacking) entry(_ about, e entry, r io.Reader) (err error) {
 func (u *unpacking) open(path string) error {
 	db, err := gormdb.OpenCopy(u.ctx, path)
 	if err != nil {
-		return explained(err)
+		return withCause(err)
 	}
 	u.db, u.schema = db, db.Schema
 	u.next, u.stop = iter.Pull2(db.Blobs(u.ctx))

@@ -1,4 +1,5 @@
-package assembly
+// Package doctor checks a configuration against the systems that it names.
+package doctor
 
 import (
 	"context"
@@ -9,14 +10,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 
 	"collab/adapters/system"
+	"collab/app/assembly/config"
 	"collab/domain/fault"
 )
 
@@ -76,20 +76,21 @@ var checks = []struct {
 
 // doctor looks at one configuration.
 type doctor struct {
-	c       Config
+	c       config.Config
+	version string
 	secrets *strings.Replacer
 
 	mu     sync.Mutex
 	clocks []reading // guarded by mu
 }
 
-// Doctor checks a configuration for real and writes what it finds, for people or
-// as JSON. It changes nothing that lasts, and disturbs no server that runs. The
-// exit code is 0 when nothing is wrong, 1 when something is, and 2 when the
-// configuration is of no use by itself.
-func Doctor(ctx context.Context, environ []string, asJSON bool, out io.Writer) (code int) {
-	c, err := ReadConfig(environ)
-	d := &doctor{c: c, secrets: hide(c, environ)}
+// Run checks a configuration for real and writes what it finds, for people or as JSON.
+// It changes nothing that lasts, and disturbs no server that runs. The exit code is 0
+// when nothing is wrong, 1 when something is, and 2 when the configuration is invalid by
+// itself. The version is that of the program.
+func Run(ctx context.Context, environ []string, version string, asJSON bool, out io.Writer) (code int) {
+	c, err := config.Read(environ)
+	d := &doctor{c: c, version: version, secrets: c.Redactor()}
 	var all []finding
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
@@ -152,9 +153,9 @@ func write(out io.Writer, all []finding) {
 // examine makes all checks at once. One that hangs is left behind.
 func (d *doctor) examine(ctx context.Context) []finding {
 	first := d.lines("configuration")
-	first.ok("complete, for %s (collabd %s)", d.c.Mode, Version())
-	for _, u := range d.c.unknown {
-		first.inProduction("set "+u.nearest+", or nothing", "%s", u.String())
+	first.ok("complete, for %s (collabd %s)", d.c.Mode, d.version)
+	for _, u := range d.c.Unknown {
+		first.inProduction("set "+u.Nearest+", or nothing", "%s", u.String())
 	}
 	found := make([]chan []finding, len(checks))
 	for i, check := range checks {
@@ -193,6 +194,15 @@ func (d *doctor) examine(ctx context.Context) []finding {
 	last := d.lines("clock")
 	d.clock(last)
 	return append(all, last.all...)
+}
+
+// warn adds the warnings of the configuration that belong to the check.
+func (l *lines) warn() {
+	for _, w := range l.d.c.Warnings() {
+		if w.Check == l.name {
+			l.inProduction(w.Remedy, "%s", w.Message)
+		}
+	}
 }
 
 // lines are what one check finds.
@@ -273,64 +283,6 @@ func reason(err error) string {
 		return op.Error()
 	}
 	return err.Error()
-}
-
-// hide returns what takes the secrets of a configuration out of a text.
-func hide(c Config, environ []string) *strings.Replacer {
-	all := []string{c.IdentityClientSecret, c.StripeKey, c.AnthropicKey, c.OpenAIKey, c.PostHogKey, c.AdminSecret}
-	for _, list := range []*string{c.IdentityWebhooks, c.StripeWebhooks} {
-		if list != nil {
-			all = append(all, strings.Split(*list, ",")...)
-		}
-	}
-	for _, address := range append(strings.Split(c.BusURL, ","), c.DatabaseURL, c.SMTPURL, c.IdentityIssuer, c.OTLPEndpoint) {
-		// Where the address cannot be read, what is between : and @ may be one.
-		if _, rest, found := strings.Cut(address, "://"); found {
-			if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-				_, password, _ := strings.Cut(rest[:at], ":")
-				all = append(all, password)
-			}
-		}
-		if u, err := url.Parse(address); err == nil {
-			password, set := u.User.Password()
-			if !set && address != c.DatabaseURL {
-				password = u.User.Username() // a token
-			}
-			all = append(all, password, u.Query().Get("password"), u.Query().Get("sslpassword"))
-		}
-	}
-	for _, variable := range environ {
-		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS") {
-			for header := range strings.SplitSeq(value, ",") {
-				_, secret, _ := strings.Cut(header, "=")
-				all = append(all, secret)
-			}
-		}
-	}
-	// The longest first, as one may be the beginning of another.
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, s := range all {
-		if s = strings.TrimSpace(s); len(s) >= minSecret {
-			pairs = append(pairs, s, "…")
-		}
-	}
-	return strings.NewReplacer(pairs...)
-}
-
-// minSecret is the length from which on something is taken for a secret: what is
-// shorter is in any text.
-const minSecret = 4
-
-// bare is an address without credentials and parameters.
-func bare(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Opaque != "" {
-		kind, _, _ := strings.Cut(address, ":")
-		return kind + ":…"
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
 }
 
 func now() time.Time { return system.Clock{}.Now() }

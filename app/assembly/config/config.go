@@ -1,0 +1,357 @@
+// Package config reads the configuration of the server from its environment. Each
+// variable is described once, by a field of Config.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"collab/adapters/httpapi/limit"
+	"collab/adapters/outbound"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/plan"
+)
+
+// Config is everything that can be set, each from one environment variable. A
+// variable set to the empty string is as if unset, except where the empty string
+// means that nothing is accepted (Secrets).
+//
+// The tags: env is the variable, help explains it. default is the value of a variable
+// that is not set, and dev and prod are that in development and in production alone;
+// or describes one that is computed. oneof and schemes are what is allowed, min and max
+// bound numbers and durations. required:"prod" says that production has no default.
+// The fields are read in their order.
+type Config struct {
+	Mode        string   `env:"COLLAB_MODE" help:"development fills in what is not configured; production starts only when everything it needs is" default:"development" oneof:"development,production"`
+	Listen      HostPort `env:"COLLAB_LISTEN" help:"address to listen on" default:"127.0.0.1:8080"`
+	PublicURL   URL      `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost and the port" schemes:"http,https" required:"prod"`
+	DataDir     string   `env:"COLLAB_DATA_DIR" help:"where embedded state lives" default:"./data"`
+	DatabaseURL URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data folder" schemes:"sqlite,postgres,memory" required:"prod"`
+	BlobURL     URL      `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://folder, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data folder" schemes:"file,gs,s3,azblob,mem" required:"prod"`
+	BusURL      URL      `env:"COLLAB_BUS_URL" help:"how servers tell each other of changes: nats://…, or local:// for a single server" default:"local://" schemes:"local,nats,tls"`
+
+	TokenKeys   string `env:"COLLAB_TOKEN_KEYS" help:"file of PEM Ed25519 private keys: the first signs service tokens, all verify" or:"made at first start" required:"prod"`
+	SecretsKeys string `env:"COLLAB_SECRETS_KEYS" help:"file of the keyset that seals secrets where they are kept" or:"made at first start" required:"prod"`
+
+	IdentityIssuer       URL         `env:"COLLAB_IDENTITY_ISSUER" help:"OpenID Connect issuer; discovery and keys are read from it" or:"the built-in development provider" schemes:"http,https" required:"prod"`
+	IdentityAudience     []string    `env:"COLLAB_IDENTITY_AUDIENCE" help:"accepted aud values, comma separated; empty: not checked"`
+	IdentityParties      []string    `env:"COLLAB_IDENTITY_AUTHORIZED_PARTIES" help:"accepted azp values, comma separated; empty: not checked"`
+	IdentityClientID     string      `env:"COLLAB_IDENTITY_CLIENT_ID" help:"client id of the authorization-code flow of the command-line sign-in"`
+	IdentityClientSecret Secret      `env:"COLLAB_IDENTITY_CLIENT_SECRET" help:"its secret; empty for a public client"`
+	IdentitySignInURL    URL         `env:"COLLAB_IDENTITY_SIGN_IN_URL" help:"hosted sign-in page of a provider that works by session instead of by code" schemes:"http,https"`
+	IdentityCookie       string      `env:"COLLAB_IDENTITY_SESSION_COOKIE" help:"that provider's session cookie" default:"__session"`
+	IdentityWebhooks     Secrets     `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" help:"whsec_… secrets, comma separated; empty: no message is accepted" or:"made at first start" required:"prod"`
+	IdentityRoles        org.RoleMap `env:"COLLAB_IDENTITY_ROLE_MAP" help:"more role names of the provider: org:billing=MEMBER,…"`
+
+	StripeKey      Secret  `env:"COLLAB_STRIPE_SECRET_KEY" help:"secret key of Stripe's API" or:"the built-in development provider" required:"prod"`
+	StripeWebhooks Secrets `env:"COLLAB_STRIPE_WEBHOOK_SECRETS" help:"whsec_… secrets of its messages, comma separated; empty: no message is accepted" or:"made at first start" required:"prod"`
+	StripeStandard string  `env:"COLLAB_STRIPE_PRICE_STANDARD" help:"id of the price of the plan STANDARD"`
+	StripePremium  string  `env:"COLLAB_STRIPE_PRICE_PREMIUM" help:"id of the price of the plan PREMIUM"`
+	StripeURL      URL     `env:"COLLAB_STRIPE_API_URL" help:"address of a server that speaks Stripe's API, without /v1" or:"Stripe's own" schemes:"http,https"`
+
+	AnthropicKey      Secret         `env:"COLLAB_ANTHROPIC_API_KEY" help:"key of Anthropic's API"`
+	AnthropicURL      URL            `env:"COLLAB_ANTHROPIC_URL" help:"address of a server that speaks its protocol, without /v1" or:"Anthropic's own" schemes:"http,https"`
+	OpenAIKey         Secret         `env:"COLLAB_OPENAI_API_KEY" help:"key of OpenAI's API"`
+	OpenAIURL         URL            `env:"COLLAB_OPENAI_URL" help:"address of a server that speaks its chat completions, with /v1" or:"OpenAI's own" schemes:"http,https"`
+	ModelsFile        string         `env:"COLLAB_MODELS_FILE" help:"registry of models, a JSON file" or:"built in"`
+	DefaultModel      string         `env:"COLLAB_DEFAULT_MODEL" help:"model of chats that name none" or:"the registry's first whose provider is configured"`
+	ConnectorsFile    string         `env:"COLLAB_CONNECTORS_FILE" help:"catalog of tool servers, a JSON file" or:"built in"`
+	ConnectorNetworks []netip.Prefix `env:"COLLAB_CONNECTOR_NETWORKS" help:"networks that are not public where tool servers and their authorization servers may be, such as 10.1.0.0/16, comma separated"`
+
+	PostHogKey Secret `env:"COLLAB_POSTHOG_KEY" help:"project key of PostHog, which is told of every call of a model; empty: it is not"`
+	PostHogURL URL    `env:"COLLAB_POSTHOG_URL" help:"address of a PostHog server" or:"PostHog's own" schemes:"http,https"`
+
+	AdminSecret  Secret                 `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
+	CORSOrigins  []string               `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
+	MaxUpload    int64                  `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" default:"104857600" min:"1048576"` // min is the limit of JSON bodies, among which are documents
+	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
+	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
+	Connections  limit.ConnectionLimits `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" default:"total=16384,address=512"`
+	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is believed, such as 127.0.0.1, comma separated; empty: nobody's"`
+	Heartbeat    time.Duration          `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" default:"30s" min:"100ms" max:"1h"`
+	Retention    time.Duration          `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" default:"168h" min:"1m"`
+	SMTPURL      URL                    `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder"`
+	MailFrom     string                 `env:"COLLAB_MAIL_FROM" help:"sender of e-mail; production with COLLAB_SMTP_URL needs it" dev:"Collab <no-reply@localhost>"`
+	AppURL       URL                    `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages" schemes:"http,https" required:"prod"`
+	ReleaseOrgs  []id.Org               `env:"COLLAB_RELEASE_ORGS" help:"ids of the organisations that may publish releases of the desktop application, comma separated; empty: in development all, in production none"`
+	ReleaseHosts Hosts                  `env:"COLLAB_RELEASE_HOSTS" help:"hosts that releases may be downloaded from, comma separated; empty: any"`
+	LogLevel     slog.Level             `env:"COLLAB_LOG_LEVEL" help:"debug, info, warn or error" default:"info"`
+	LogFormat    string                 `env:"COLLAB_LOG_FORMAT" help:"json or text" dev:"text" prod:"json" oneof:"json,text"`
+
+	OTLPEndpoint URL    `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
+	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces" default:"collabd"`
+
+	Unknown []Unknown // variables that are set and are none of these
+	headers []Secret  // of requests to the collector, which its exporter reads itself
+}
+
+// fields returns the fields of Config that are read from variables.
+func fields() (all []reflect.StructField) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if f.Tag.Get("env") != "" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Read reads the configuration from an environment in the form of os.Environ. The
+// error lists everything that is wrong or missing, by name. The configuration knows
+// its secrets, for Redactor, even then.
+func Read(environ []string) (Config, error) {
+	set := map[string]string{}
+	c := Config{Unknown: unknownVariables(environ)}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		set[name] = value
+		if strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS") {
+			for header := range strings.SplitSeq(value, ",") {
+				_, secret, _ := strings.Cut(header, "=")
+				c.headers = append(c.headers, NewSecret(secret))
+			}
+		}
+	}
+	wrong := map[string]string{}
+	for _, f := range fields() {
+		name := f.Tag.Get("env")
+		text, isSet := set[name]
+		if err := c.read(f, text, isSet); err != nil {
+			wrong[name] = err.Error()
+		}
+	}
+	c.complete()
+	c.contradictions(func(name, format string, args ...any) {
+		if wrong[name] == "" { // what was refused already explains nothing more
+			wrong[name] = fmt.Sprintf(format, args...)
+		}
+	})
+	if len(wrong) == 0 {
+		return c, nil
+	}
+	var lines []string
+	for name, text := range wrong {
+		between := ": "
+		if strings.HasPrefix(text, "must ") || strings.HasPrefix(text, "and ") || strings.HasPrefix(text, "or ") {
+			between = " "
+		}
+		lines = append(lines, name+between+text)
+	}
+	slices.Sort(lines)
+	for _, u := range c.Unknown {
+		lines = append(lines, u.String())
+	}
+	return c, errors.New(strings.Join(lines, "\n"))
+}
+
+// read sets one field to the text of its variable, or else to its default.
+func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error) {
+	if text == "" {
+		text = f.Tag.Get("default") + f.Tag.Get(map[bool]string{false: "dev", true: "prod"}[c.Production()])
+	}
+	to := reflect.ValueOf(c).Elem().FieldByIndex(f.Index).Addr().Interface()
+	list, isSecrets := to.(*Secrets)
+	if text == "" && !(isSecrets && isSet) && f.Tag.Get("required") == "prod" && c.Production() {
+		return errors.New("must be set in production")
+	}
+	if allowed := f.Tag.Get("oneof"); allowed != "" && !slices.Contains(strings.Split(allowed, ","), text) {
+		return fmt.Errorf("must be %s", alternatives(strings.Split(allowed, ","), ""))
+	}
+	switch v := to.(type) {
+	case *string:
+		*v = text
+	case *[]string:
+		*v = elements(text)
+	case *int64:
+		least, _ := strconv.ParseInt(f.Tag.Get("min"), 10, 64)
+		if *v, err = strconv.ParseInt(text, 10, 64); err != nil || *v < least {
+			err = fmt.Errorf("must be a number of at least %d", least)
+		}
+	case *time.Duration:
+		least, _ := time.ParseDuration(f.Tag.Get("min"))
+		most, limited := time.ParseDuration(f.Tag.Get("max"))
+		if *v, err = time.ParseDuration(text); err != nil || *v < least || limited == nil && *v > most {
+			bounds := "at least " + f.Tag.Get("min")
+			if limited == nil {
+				bounds = f.Tag.Get("min") + " to " + f.Tag.Get("max")
+			}
+			err = fmt.Errorf("must be a duration of %s, such as %s", bounds, f.Tag.Get("default"))
+		}
+	case *Secret:
+		*v = NewSecret(text)
+	case *Secrets:
+		list.IsSet = isSet
+		for _, s := range elements(text) {
+			list.all = append(list.all, NewSecret(s))
+		}
+	case *URL:
+		*v = NewURL(text)
+		if schemes := f.Tag.Get("schemes"); schemes != "" {
+			err = v.check(strings.Split(schemes, ","))
+		}
+	case *HostPort:
+		*v, err = parseHostPort(text)
+	case *slog.Level:
+		if v.UnmarshalText([]byte(text)) != nil {
+			err = errors.New("must be debug, info, warn or error")
+		}
+	case *org.RoleMap:
+		*v, err = org.ParseRoleMap(text)
+	case *limit.Rates:
+		*v, err = limit.ParseRates(text)
+	case *limit.Budgets:
+		*v, err = limit.ParseBudgets(text, c.MaxUpload)
+	case *limit.ConnectionLimits:
+		*v, err = limit.ParseConnections(text)
+	case *[]netip.Prefix:
+		*v, err = outbound.ParseNetworks(text)
+	case *Proxies:
+		*v, err = parseProxies(text)
+	case *Hosts:
+		*v, err = parseHosts(text)
+	case *[]id.Org:
+		*v, err = parseOrgs(text)
+	default:
+		panic(fmt.Sprintf("config: no parser of %T", to))
+	}
+	return err
+}
+
+// Production reports whether nothing may be made up.
+func (c Config) Production() bool { return c.Mode == "production" }
+
+// complete fills in what depends on other values.
+func (c *Config) complete() {
+	c.PublicURL = NewURL(strings.TrimRight(c.PublicURL.Text(), "/"))
+	c.AppURL = NewURL(strings.TrimRight(c.AppURL.Text(), "/"))
+	if c.Production() {
+		return
+	}
+	if !c.DatabaseURL.IsSet() {
+		c.DatabaseURL = NewURL("sqlite://" + filepath.Join(c.DataDir, "collab.db"))
+	}
+	switch {
+	case c.BlobURL.IsSet():
+	case c.Database() == "memory":
+		c.BlobURL = NewURL("mem://") // files that no record names are of no use
+	default:
+		c.BlobURL = NewURL("file://" + filepath.Join(c.DataDir, "blobs"))
+	}
+}
+
+// contradictions reports what is wrong or missing because of other values, each under the name
+// of a variable.
+func (c Config) contradictions(report func(name, format string, args ...any)) {
+	if u, err := url.Parse(c.PublicURL.Text()); err == nil && u.Path != "" {
+		report("COLLAB_PUBLIC_URL", "must not have a path")
+	}
+	if need := 2 * c.Connections.Memory(); c.Budgets.Connections > 0 && need > c.Budgets.Connections {
+		report("COLLAB_CONNECTIONS", "%d connections need connections=%dMiB of COLLAB_BUDGETS", c.Connections.Total, (need+1<<20-1)>>20)
+	}
+	if c.IdentityClientID != "" && c.IdentitySignInURL.IsSet() {
+		report("COLLAB_IDENTITY_CLIENT_ID", "and COLLAB_IDENTITY_SIGN_IN_URL exclude each other: a provider signs in by code or by session")
+	}
+	if c.StripeKey.IsSet() && (c.StripeStandard == "" || c.StripePremium == "" || c.StripeStandard == c.StripePremium) {
+		report("COLLAB_STRIPE_PRICE_STANDARD", "and COLLAB_STRIPE_PRICE_PREMIUM must be the ids of two prices where COLLAB_STRIPE_SECRET_KEY is set")
+	}
+	if !c.Production() {
+		if !c.LocalModel() && !c.Anthropic() && !c.OpenAI() {
+			report("COLLAB_LISTEN", "must be a loopback address while the built-in model is the only one; set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY to listen elsewhere")
+		}
+		if !c.IdentityIssuer.IsSet() && !c.Listen.Loopback() {
+			report("COLLAB_LISTEN", "must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to listen elsewhere")
+		}
+		if !c.IdentityIssuer.IsSet() && c.PublicURL.IsSet() && !c.PublicURL.Loopback() {
+			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to be reached elsewhere")
+		}
+		return
+	}
+	if c.IdentityClientID == "" && !c.IdentitySignInURL.IsSet() {
+		report("COLLAB_IDENTITY_CLIENT_ID", "or COLLAB_IDENTITY_SIGN_IN_URL must be set in production")
+	}
+	if !c.Anthropic() && !c.OpenAI() {
+		report("COLLAB_ANTHROPIC_API_KEY", "or COLLAB_OPENAI_API_KEY must be set in production, or COLLAB_ANTHROPIC_URL or COLLAB_OPENAI_URL for a server that asks for none")
+	}
+	if c.SMTPURL.IsSet() && c.MailFrom == "" {
+		report("COLLAB_MAIL_FROM", "must be set in production when COLLAB_SMTP_URL is")
+	}
+	if c.Database() == "memory" {
+		report("COLLAB_DATABASE_URL", "must not be memory:// in production")
+	}
+	if c.BlobURL.Scheme() == "mem" {
+		report("COLLAB_BLOB_URL", "must not be mem:// in production")
+	}
+}
+
+// Anthropic reports whether models of Anthropic's protocol are configured.
+func (c Config) Anthropic() bool { return c.AnthropicKey.IsSet() || c.AnthropicURL.IsSet() }
+
+// OpenAI reports whether models of OpenAI's protocol are configured.
+func (c Config) OpenAI() bool { return c.OpenAIKey.IsSet() || c.OpenAIURL.IsSet() }
+
+// LocalModel reports whether the built-in model is there: like the other stand-ins
+// it is for this machine alone.
+func (c Config) LocalModel() bool { return !c.Production() && c.Listen.Loopback() }
+
+// Prices returns the ids of the plans' prices.
+func (c Config) Prices() map[plan.Plan]string {
+	return map[plan.Plan]string{plan.Standard: c.StripeStandard, plan.Premium: c.StripePremium}
+}
+
+// Database names the kind of the database: "sqlite", "postgres" or "memory".
+func (c Config) Database() string {
+	return c.DatabaseURL.Scheme()
+}
+
+// minSecret is the length from which on something is taken for a secret: what is
+// shorter is in any text.
+const minSecret = 4
+
+// Redactor returns what replaces the secrets of the configuration in a text.
+func (c Config) Redactor() *strings.Replacer {
+	var all []string
+	for _, f := range fields() {
+		if v, ok := reflect.ValueOf(c).FieldByIndex(f.Index).Interface().(interface{ secrets() []string }); ok {
+			all = append(all, v.secrets()...)
+		}
+	}
+	for _, h := range c.headers {
+		all = append(all, h.Value())
+	}
+	// The longest first, as one may be the beginning of another.
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, s := range all {
+		if s = strings.TrimSpace(s); len(s) >= minSecret {
+			pairs = append(pairs, s, redacted)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// Help writes the table of variables.
+func Help(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range fields() {
+		def := f.Tag.Get("default") + f.Tag.Get("dev") + f.Tag.Get("or")
+		if production := f.Tag.Get("prod"); production != "" {
+			def += "; " + production + " in production"
+		}
+		if def == "" {
+			def = "-"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t(%s)\n", f.Tag.Get("env"), f.Tag.Get("help"), def)
+	}
+	t.Flush()
+}

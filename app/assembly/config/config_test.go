@@ -1,0 +1,254 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/domain/plan"
+)
+
+func read(t *testing.T, environ ...string) Config {
+	t.Helper()
+	c, err := Read(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// complete is a production configuration that lacks nothing.
+var complete = []string{
+	"COLLAB_MODE=production", "COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_PUBLIC_URL=https://collab.example.com",
+	"COLLAB_DATABASE_URL=postgres://collab@db.example.com/collab", "COLLAB_BLOB_URL=gs://collab-files", "COLLAB_TOKEN_KEYS=/etc/collab/token-keys.pem",
+	"COLLAB_SECRETS_KEYS=/etc/collab/secrets-keys.json", "COLLAB_IDENTITY_ISSUER=https://id.example.com",
+	"COLLAB_IDENTITY_CLIENT_ID=collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS=whsec_x", "COLLAB_APP_URL=https://app.example.com",
+	"COLLAB_ANTHROPIC_API_KEY=key",
+	"COLLAB_STRIPE_SECRET_KEY=sk_live_x", "COLLAB_STRIPE_WEBHOOK_SECRETS=whsec_x",
+	"COLLAB_STRIPE_PRICE_STANDARD=price_1", "COLLAB_STRIPE_PRICE_PREMIUM=price_2",
+}
+
+func without(environ []string, name string) (rest []string) {
+	for _, v := range environ {
+		if !strings.HasPrefix(v, name+"=") {
+			rest = append(rest, v)
+		}
+	}
+	return rest
+}
+
+func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
+	_, err := Read([]string{"COLLAB_MODE=production", "COLLAB_SMTP_URL=smtps://mail.example.com"})
+	if err == nil {
+		t.Fatal("production started with nothing")
+	}
+	mailing := append(slices.Clone(complete), "COLLAB_SMTP_URL=smtps://mail.example.com", "COLLAB_MAIL_FROM=collab@example.com")
+	for _, name := range []string{
+		"COLLAB_PUBLIC_URL", "COLLAB_DATABASE_URL", "COLLAB_BLOB_URL", "COLLAB_TOKEN_KEYS", "COLLAB_SECRETS_KEYS",
+		"COLLAB_IDENTITY_ISSUER", "COLLAB_IDENTITY_CLIENT_ID", "COLLAB_IDENTITY_WEBHOOK_SECRETS", "COLLAB_APP_URL",
+		"COLLAB_MAIL_FROM", "COLLAB_ANTHROPIC_API_KEY", "COLLAB_STRIPE_SECRET_KEY", "COLLAB_STRIPE_WEBHOOK_SECRETS",
+	} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named in:\n%v", name, err)
+		}
+		if _, err := Read(without(mailing, name)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+	read(t, mailing...)
+	read(t, complete...) // who sends no e-mail needs no sender
+}
+
+func TestTheBuiltInModelIsForThisMachineAlone(t *testing.T) {
+	elsewhere := []string{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_IDENTITY_ISSUER=https://id.example.com"}
+	if _, err := Read(elsewhere); err == nil || !strings.Contains(err.Error(), "the built-in model") {
+		t.Errorf("listening elsewhere with it gives %v", err)
+	}
+	c := read(t, append(elsewhere, "COLLAB_OPENAI_API_KEY=sk-test")...)
+	if c.LocalModel() || !c.OpenAI() {
+		t.Error("the built-in model is reachable elsewhere")
+	}
+	if !read(t).LocalModel() {
+		t.Error("the built-in model is not there on this machine")
+	}
+}
+
+func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
+	for _, c := range []struct{ set, names string }{
+		{"COLLAB_MODE=test", "COLLAB_MODE"},
+		{"COLLAB_LISTEN=8080", "COLLAB_LISTEN"},
+		{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_LISTEN"},                       // the development provider would be reachable
+		{"COLLAB_LISTEN=:8080", "COLLAB_LISTEN"},                              // likewise
+		{"COLLAB_PUBLIC_URL=https://collab.example.com", "COLLAB_PUBLIC_URL"}, // likewise
+		{"COLLAB_PUBLIC_URL=localhost", "COLLAB_PUBLIC_URL"},
+		{"COLLAB_PUBLIC_URL=http://localhost/path", "COLLAB_PUBLIC_URL"},
+		{"COLLAB_DATABASE_URL=mysql://x", "COLLAB_DATABASE_URL"},
+		{"COLLAB_BLOB_URL=/srv/files", "COLLAB_BLOB_URL"},
+		{"COLLAB_BLOB_URL=http://files", "COLLAB_BLOB_URL"},
+		{"COLLAB_BUS_URL=redis://bus", "COLLAB_BUS_URL"},
+		{"COLLAB_MAX_UPLOAD_BYTES=100MB", "COLLAB_MAX_UPLOAD_BYTES"},
+		{"COLLAB_MAX_UPLOAD_BYTES=1", "COLLAB_MAX_UPLOAD_BYTES"},
+		{"COLLAB_HEARTBEAT=30", "COLLAB_HEARTBEAT"},
+		{"COLLAB_HEARTBEAT=0s", "COLLAB_HEARTBEAT"},
+		{"COLLAB_FEED_RETENTION=7 days", "COLLAB_FEED_RETENTION"},
+		{"COLLAB_IDENTITY_ROLE_MAP=x=KING", "COLLAB_IDENTITY_ROLE_MAP"},
+		{"COLLAB_LOG_LEVEL=loud", "COLLAB_LOG_LEVEL"},
+		{"COLLAB_LOG_FORMAT=xml", "COLLAB_LOG_FORMAT"},
+		{"COLLAB_RELEASE_ORGS=acme", "COLLAB_RELEASE_ORGS"},
+		{"COLLAB_RELEASE_HOSTS=https://dl.example.com", "COLLAB_RELEASE_HOSTS"},
+		{"COLLAB_CONNECTOR_NETWORKS=everything", "COLLAB_CONNECTOR_NETWORKS"},
+		{"COLLAB_RATE_LIMITS=caller=many", "COLLAB_RATE_LIMITS"},
+		{"COLLAB_CONNECTIONS=total=16385", "connections=1025MiB of COLLAB_BUDGETS"},
+		{"COLLAB_BUDGETS=connections=64MiB", "COLLAB_CONNECTIONS"},
+		{"COLLAB_IDENTITY_ISSUER=id.example.com", "COLLAB_IDENTITY_ISSUER"},
+		{"COLLAB_ANTHROPIC_URL=models.example.com", "COLLAB_ANTHROPIC_URL"},
+		{"COLLAB_OPENAI_URL=/v1", "COLLAB_OPENAI_URL"},
+		{"COLLAB_POSTHOG_URL=posthog", "COLLAB_POSTHOG_URL"},
+		{"COLLAB_STRIPE_API_URL=stripe", "COLLAB_STRIPE_API_URL"},
+		{"COLLAB_STRIPE_SECRET_KEY=sk_test_x", "COLLAB_STRIPE_PRICE_STANDARD"},
+	} {
+		if _, err := Read([]string{c.set}); err == nil || !strings.Contains(err.Error(), c.names) {
+			t.Errorf("%s: %v", c.set, err)
+		}
+	}
+}
+
+func TestTrustedProxies(t *testing.T) {
+	addresses := func(n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf("10.0.0.%d", i)
+		}
+		return strings.Join(all, ",")
+	}
+	for text, want := range map[string]int{"": 0, " ": 0, "127.0.0.1": 1, "10.1.0.0/16, ::1,fd00::/8": 3, "0.0.0.0/1": 1, addresses(maxProxies): maxProxies} {
+		if got := read(t, "COLLAB_TRUSTED_PROXIES="+text).Proxies; len(got) != want {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+	for text, want := range map[string]string{
+		"10.0.0.1,proxy":           `"proxy" is neither a network`,
+		"10.0.0.1,":                `"" is neither a network`,
+		"10.0.0.1:80":              `"10.0.0.1:80" is neither a network`,
+		"10.1.2.3/8":               `the network is 10.0.0.0/8`,
+		"::ffff:10.0.0.1":          `must be written as a network of IPv4`,
+		"10.0.0.1,0.0.0.0/0":       `"0.0.0.0/0" is everybody`,
+		"::/0":                     `"::/0" is everybody`,
+		addresses(maxProxies + 1):  `there are 101 addresses and networks, of which 100 are allowed`,
+		"10.0.0.1;10.0.0.2":        `"10.0.0.1;10.0.0.2" is neither a network`,
+		"http://proxy.example.com": `"http://proxy.example.com" is neither a network`,
+	} {
+		_, err := Read([]string{"COLLAB_TRUSTED_PROXIES=" + text})
+		if err == nil || !strings.HasPrefix(err.Error(), "COLLAB_TRUSTED_PROXIES: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+}
+
+func TestAnEmptyVariableIsAsIfUnsetExceptForSecrets(t *testing.T) {
+	c := read(t, "COLLAB_LISTEN=", "COLLAB_IDENTITY_WEBHOOK_SECRETS=", "COLLAB_STRIPE_WEBHOOK_SECRETS=", "COLLAB_ADMIN_SECRET=")
+	if c.Listen != "127.0.0.1:8080" {
+		t.Errorf("COLLAB_LISTEN is %q", c.Listen)
+	}
+	for name, s := range map[string]Secrets{"COLLAB_IDENTITY_WEBHOOK_SECRETS": c.IdentityWebhooks, "COLLAB_STRIPE_WEBHOOK_SECRETS": c.StripeWebhooks} {
+		if !s.IsSet || len(s.Values()) > 0 {
+			t.Errorf("an empty %s was taken for an unset one", name)
+		}
+	}
+	if unset := read(t); unset.IdentityWebhooks.IsSet || unset.StripeWebhooks.IsSet {
+		t.Error("an unset variable of secrets was taken for an empty one")
+	}
+}
+
+func TestHelpNamesEveryVariable(t *testing.T) {
+	var b bytes.Buffer
+	Help(&b)
+	for _, f := range fields() {
+		if name := f.Tag.Get("env"); !regexp.MustCompile(`(?m)^  ` + name + ` +\S`).MatchString(b.String()) {
+			t.Errorf("%s is not explained", name)
+		}
+	}
+}
+
+func TestValuesHaveTheirTypes(t *testing.T) {
+	c := read(t, append(slices.Clone(complete), "COLLAB_PUBLIC_URL=https://collab.example.com/", "COLLAB_HEARTBEAT=1m", "COLLAB_LOG_LEVEL=warn",
+		"COLLAB_IDENTITY_AUDIENCE=a,b", "COLLAB_CONNECTIONS=total=100", "COLLAB_MAX_UPLOAD_BYTES=2097152", "COLLAB_BUS_URL=nats://u:password@a,nats://b")...)
+	for about, ok := range map[string]bool{
+		"public URL":  c.PublicURL.Text() == "https://collab.example.com",
+		"heartbeat":   c.Heartbeat == time.Minute,
+		"retention":   c.Retention == 7*24*time.Hour,
+		"level":       c.LogLevel == slog.LevelWarn,
+		"format":      c.LogFormat == "json",
+		"audience":    slices.Equal(c.IdentityAudience, []string{"a", "b"}),
+		"connections": c.Connections.Total == 100 && c.Connections.Address == 512,
+		"spool":       c.Budgets.Spool == 16*2<<20,
+		"rates":       c.RateLimits.Chat.Count == 60,
+		"bus":         c.BusURL.Scheme() == "nats" && c.Database() == "postgres",
+		"prices":      c.Prices()[plan.Premium] == "price_2",
+		"no stand-in": c.MailFrom == "" && !c.LocalModel(),
+	} {
+		if !ok {
+			t.Errorf("the %s is another", about)
+		}
+	}
+	d := read(t)
+	if d.LogFormat != "text" || d.MailFrom == "" || d.DatabaseURL.Text() != "sqlite://data/collab.db" || d.BlobURL.Text() != "file://data/blobs" {
+		t.Errorf("development is %+v", d)
+	}
+	if m := read(t, "COLLAB_DATABASE_URL=memory://"); m.BlobURL.Text() != "mem://" {
+		t.Errorf("content is kept at %s", m.BlobURL)
+	}
+}
+
+// Every field whose type may hold a secret is set, and the whole configuration printed.
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	const secret = "hunter2"
+	environ := slices.Clone(complete)
+	for _, f := range fields() {
+		name := f.Tag.Get("env")
+		switch f.Type {
+		case reflect.TypeFor[Secret](), reflect.TypeFor[Secrets]():
+			environ = append(environ, name+"="+secret)
+		case reflect.TypeFor[URL]():
+			scheme, _, _ := strings.Cut(f.Tag.Get("schemes")+",https", ",")
+			if strings.Contains(f.Tag.Get("schemes"), "https") {
+				scheme = "https"
+			}
+			environ = append(environ, name+"="+scheme+"://user:"+secret+"@host?password="+secret)
+		}
+	}
+	environ = append(environ, "OTEL_EXPORTER_OTLP_HEADERS=key="+secret, "COLLAB_IDENTITY_CLIENT_ID=")
+	c, err := Read(environ)
+	type wrapped struct{ c any }
+	var all strings.Builder
+	for _, v := range []any{c, &c, wrapped{c}, c.AdminSecret, c.SMTPURL, c.StripeWebhooks} {
+		fmt.Fprintf(&all, "%v %+v %#v %s %q %x %d\n", v, v, v, v, v, v, v)
+		for _, h := range []slog.Handler{slog.NewTextHandler(&all, nil), slog.NewJSONHandler(&all, nil)} {
+			slog.New(h).Info("printed", "value", v)
+		}
+		text, err := json.Marshal(v)
+		fmt.Fprintln(&all, string(text), err)
+	}
+	fmt.Fprintln(&all, err, c.AdminSecret.GoString(), c.SMTPURL.GoString(), c.SMTPURL.String())
+	hexadecimal := fmt.Sprintf("%x", secret)
+	if text := all.String(); strings.Contains(text, secret) || strings.Contains(text, hexadecimal) {
+		at := max(strings.Index(text, secret), strings.Index(text, hexadecimal))
+		t.Errorf("printed: %.200s", text[max(0, at-100):])
+	}
+	for _, f := range fields() {
+		v, ok := reflect.ValueOf(c).FieldByIndex(f.Index).Interface().(interface{ secrets() []string })
+		if ok && !slices.Contains(v.secrets(), secret) {
+			t.Errorf("%s does not know its secret", f.Name)
+		}
+	}
+	if got := c.Redactor().Replace("a " + secret); got != "a "+redacted {
+		t.Errorf("redacted to %q", got)
+	}
+}

@@ -1,0 +1,273 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"collab/adapters/loopback"
+	"collab/adapters/outbound"
+	"collab/domain/id"
+)
+
+// redacted stands for a secret in what is printed.
+const redacted = "…"
+
+// Secret is a value that is never printed: every way of formatting, logging or
+// encoding one gives the same mark. The zero value is one that is not set.
+type Secret struct {
+	value *string // behind a pointer, because fmt calls no methods of unexported fields
+}
+
+// NewSecret returns a secret of a value; the empty one is not set.
+func NewSecret(value string) Secret {
+	if value == "" {
+		return Secret{}
+	}
+	return Secret{&value}
+}
+
+// IsSet reports whether there is a value.
+func (s Secret) IsSet() bool { return s.value != nil }
+
+// Value returns the secret itself, which must not be printed.
+func (s Secret) Value() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
+
+// String returns a mark that stands for the value, and nothing where none is set.
+func (s Secret) String() string {
+	if s.value == nil {
+		return ""
+	}
+	return redacted
+}
+
+// GoString returns what String returns.
+func (s Secret) GoString() string { return s.String() }
+
+// Format writes what String returns, whatever the verb.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
+
+// MarshalText returns what String returns.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// LogValue returns what String returns.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+func (s Secret) secrets() []string { return []string{s.Value()} }
+
+// Secrets is a list of secrets. One that is set and empty differs from one that is
+// not set.
+type Secrets struct {
+	IsSet bool
+	all   []Secret
+}
+
+// Values returns the secrets themselves, which must not be printed, without spaces
+// around them and without empty ones.
+func (s Secrets) Values() []string {
+	var all []string
+	for _, one := range s.all {
+		if v := strings.TrimSpace(one.Value()); v != "" {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func (s Secrets) secrets() []string { return s.Values() }
+
+// URL is an address, which may have credentials in it: what is printed of it has
+// none. The zero value is one that is not set.
+type URL struct{ full Secret }
+
+// NewURL returns the URL of a text.
+func NewURL(text string) URL { return URL{NewSecret(text)} }
+
+// IsSet reports whether there is an address.
+func (u URL) IsSet() bool { return u.full.IsSet() }
+
+// Text returns the whole address, credentials included, which must not be printed.
+func (u URL) Text() string { return u.full.Value() }
+
+// Scheme returns what comes before "://", which is "postgres" for "postgresql" as well.
+func (u URL) Scheme() string {
+	s, _, _ := strings.Cut(u.Text(), "://")
+	if s == "postgresql" {
+		return "postgres"
+	}
+	return s
+}
+
+// Path returns what comes after "://".
+func (u URL) Path() string {
+	_, p, _ := strings.Cut(u.Text(), "://")
+	return p
+}
+
+// Host returns the host with its port.
+func (u URL) Host() string {
+	if p, err := url.Parse(u.Text()); err == nil {
+		return p.Host
+	}
+	return ""
+}
+
+// Hostname returns the host without its port.
+func (u URL) Hostname() string {
+	if p, err := url.Parse(u.Text()); err == nil {
+		return p.Hostname()
+	}
+	return ""
+}
+
+// Loopback reports whether the host is this machine.
+func (u URL) Loopback() bool { return loopback.IsHost(u.Hostname()) }
+
+// Plaintext reports whether requests to the address can be read on their way to
+// another machine.
+func (u URL) Plaintext() bool { return u.Scheme() == "http" && !u.Loopback() }
+
+// String returns the address without credentials, parameters and fragment.
+func (u URL) String() string {
+	if !u.IsSet() {
+		return ""
+	}
+	p, err := url.Parse(u.Text())
+	if err != nil || p.Opaque != "" {
+		kind, _, _ := strings.Cut(u.Text(), ":")
+		return kind + ":" + redacted
+	}
+	p.User, p.RawQuery, p.Fragment = nil, "", ""
+	return p.String()
+}
+
+// GoString returns what String returns.
+func (u URL) GoString() string { return u.String() }
+
+// Format writes what String returns, whatever the verb.
+func (u URL) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(u.String())) }
+
+// MarshalText returns what String returns.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// LogValue returns what String returns.
+func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+// secrets returns the credentials of an address, or of each in a list.
+func (u URL) secrets() (all []string) {
+	for _, address := range append(strings.Split(u.Text(), ","), u.Text()) {
+		// Where the address cannot be parsed, what is between : and @ may be a password.
+		if _, rest, found := strings.Cut(address, "://"); found {
+			if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+				_, password, _ := strings.Cut(rest[:at], ":")
+				all = append(all, password)
+			}
+		}
+		if p, err := url.Parse(address); err == nil {
+			password, set := p.User.Password()
+			if !set && p.Scheme != "postgres" && p.Scheme != "postgresql" {
+				password = p.User.Username() // a token
+			}
+			all = append(all, password, p.Query().Get("password"), p.Query().Get("sslpassword"))
+		}
+	}
+	return all
+}
+
+// check returns an error unless the address begins with one of the schemes.
+func (u URL) check(schemes []string) error {
+	if !u.IsSet() || slices.Contains(schemes, u.Scheme()) && (!strings.HasPrefix(u.Scheme(), "http") || u.Host() != "") {
+		return nil
+	}
+	return fmt.Errorf("must begin with %s", alternatives(schemes, "://"))
+}
+
+// alternatives joins what is allowed, each with a suffix.
+func alternatives(all []string, suffix string) string {
+	last := len(all) - 1
+	if last == 0 {
+		return all[0] + suffix
+	}
+	return strings.Join(all[:last], suffix+", ") + suffix + " or " + all[last] + suffix
+}
+
+// HostPort is an address to listen on.
+type HostPort string
+
+func parseHostPort(text string) (HostPort, error) {
+	if _, port, err := net.SplitHostPort(text); err != nil || port == "" {
+		return "", errors.New("must be host:port, such as 127.0.0.1:8080")
+	}
+	return HostPort(text), nil
+}
+
+// Loopback reports whether only this machine reaches the address.
+func (a HostPort) Loopback() bool {
+	host, _, err := net.SplitHostPort(string(a))
+	return err == nil && loopback.IsHost(host)
+}
+
+// elements splits a list at its commas.
+func elements(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// Proxies are the addresses and networks of proxies.
+type Proxies []netip.Prefix
+
+// maxProxies is how many addresses and networks of proxies there may be: each may be
+// compared with a request's addresses.
+const maxProxies = 100
+
+func parseProxies(text string) (Proxies, error) {
+	all, err := outbound.ParseNetworks(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range all {
+		if n.Bits() == 0 {
+			return nil, fmt.Errorf("%q is everybody, and so any client could say that it has any address", n)
+		}
+	}
+	if len(all) > maxProxies {
+		return nil, fmt.Errorf("there are %d addresses and networks, of which %d are allowed: name networks", len(all), maxProxies)
+	}
+	return all, nil
+}
+
+// Hosts are names of hosts, without scheme and port.
+type Hosts []string
+
+func parseHosts(text string) (Hosts, error) {
+	all := elements(text)
+	for _, h := range all {
+		if h == "" || strings.ContainsAny(h, "/:@ ") {
+			return nil, fmt.Errorf("must be names of hosts, without scheme and port, and %q is none", h)
+		}
+	}
+	return all, nil
+}
+
+func parseOrgs(text string) (all []id.Org, err error) {
+	for _, o := range elements(text) {
+		org, ok := id.Parse[id.Org](o)
+		if !ok {
+			return nil, fmt.Errorf("must be ids of organisations, and %q is none", o)
+		}
+		all = append(all, org)
+	}
+	return all, nil
+}

@@ -1,0 +1,144 @@
+// Package datadir keeps servers and commands on one data folder, or one SQLite
+// database, out of each other's way.
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"collab/adapters/gormdb"
+	"collab/app/assembly/config"
+)
+
+// LockName is the file in a data folder that its server has locked exclusively.
+const LockName = "lock"
+
+// ErrLocked is the error for a lock that another process has.
+var ErrLocked = errors.New("the file is locked by another process")
+
+// Lock locks a file, which it creates where there is none, until the closer is
+// called or the process ends: exclusively, or shared with others. It does not wait.
+// The error is ErrLocked if another process has a lock that excludes this one.
+func Lock(path string, exclusive bool) (io.Closer, error) {
+	for {
+		f, err := openLock(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := flock(f, exclusive); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		// The folder may have been replaced before the lock was ours.
+		mine, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		there, err := os.Stat(path)
+		if err == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		if err := errors.Join(f.Close(), err); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+}
+
+// openLock opens the file of a lock. One that it creates belongs to the owner of its
+// folder: a command that root runs must not keep a server out forever.
+func openLock(path string) (*os.File, error) {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(folder)
+	if err == nil {
+		err = SetOwner(path, info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// MakeFolder creates a folder where there is none. It belongs to the owner of the
+// folder above it.
+func MakeFolder(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	above, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return SetOwner(path, above)
+}
+
+// LockDatabase keeps other processes from replacing a database on SQLite while it is
+// open, and if exclusive from opening it. Other databases need no such lock.
+func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
+	if c.Database() != "sqlite" {
+		return io.NopCloser(nil), nil
+	}
+	path, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
+	if err != nil {
+		return nil, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+	}
+	lock, err := Lock(path+"-lock", exclusive)
+	switch {
+	case errors.Is(err, ErrLocked) && exclusive:
+		return nil, fmt.Errorf("a server or another command has %s open: end it first", path)
+	case errors.Is(err, ErrLocked):
+		return nil, fmt.Errorf("%s is being restored from a backup", path)
+	case err != nil:
+		return nil, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+	}
+	return lock, nil
+}
+
+// LockFolder locks the data folder for one server: the development providers of two
+// would overwrite each other's files. Servers on other databases need no such lock.
+func LockFolder(c config.Config) (io.Closer, error) {
+	if c.Database() != "sqlite" {
+		return io.NopCloser(nil), nil
+	}
+	lock, err := Lock(filepath.Join(c.DataDir, LockName), true)
+	switch {
+	case errors.Is(err, ErrLocked):
+		return nil, fmt.Errorf("COLLAB_DATA_DIR: another server runs on %s, or a backup is being restored to it", c.DataDir)
+	case err != nil:
+		return nil, fmt.Errorf("COLLAB_DATA_DIR: %w", err)
+	}
+	return lock, nil
+}
+
+// LockBoth locks the data folder for one server, and the database, which others may
+// open as well unless exclusive is set.
+func LockBoth(c config.Config, exclusive bool) ([]io.Closer, error) {
+	folder, err := LockFolder(c)
+	if err != nil {
+		return nil, err
+	}
+	database, err := LockDatabase(c, exclusive)
+	if err != nil {
+		return nil, errors.Join(err, folder.Close())
+	}
+	return []io.Closer{folder, database}, nil
+}

@@ -1,0 +1,72 @@
+package datadir
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestLocksAreOfOneOrOfMany(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "lock")
+	taken := func(alone bool) io.Closer {
+		t.Helper()
+		l, err := Lock(path, alone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	refused := func(alone bool) {
+		t.Helper()
+		if l, err := Lock(path, alone); !errors.Is(err, ErrLocked) {
+			t.Errorf("%v, %v", l, err)
+		}
+	}
+	one, other := taken(false), taken(false)
+	refused(true)
+	one.Close()
+	refused(true)
+	other.Close()
+	alone := taken(true)
+	refused(false)
+	refused(true)
+	// A folder that is replaced has locks of its own.
+	if err := os.Rename(filepath.Dir(path), filepath.Dir(path)+".replaced"); err != nil {
+		t.Fatal(err)
+	}
+	taken(true).Close()
+	alone.Close()
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestLocksOfRootAreTheFoldersOwners(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	const owner = 12345
+	folder := t.TempDir()
+	if err := os.Chown(folder, owner, owner); err != nil {
+		t.Fatal(err)
+	}
+	within := filepath.Join(folder, "within")
+	if err := MakeFolder(within); err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(within, LockName)
+	held, err := Lock(lock, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held.Close()
+	for _, path := range []string{within, lock} {
+		var s syscall.Stat_t
+		if err := syscall.Stat(path, &s); err != nil || s.Uid != owner || s.Gid != owner {
+			t.Errorf("%s is %d's: %v", path, s.Uid, err)
+		}
+	}
+}
