@@ -87,6 +87,10 @@ func TestTheProvidersEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	expired := invitation.New(invitation.Invitation{ID: "i", Org: "o", Email: "a@b"}, "hash", noon.Add(-day))
+	if i, err := expired.Withdrawn(noon); err != nil || i.Status(noon) != invitation.Revoked {
+		t.Errorf("an expired one that is deleted: %+v, %v", i, err)
+	}
 	for _, c := range []struct {
 		about  string
 		got    invitation.Invitation
@@ -104,6 +108,11 @@ func TestTheProvidersEvents(t *testing.T) {
 		{"accepted after revoked counts", observed(pending(), event(revoked, 2), event(accepted, 3)), invitation.Accepted},
 		{"created leaves one that was deleted here", observed(withdrawn, event(created, 9)), invitation.Revoked},
 		{"accepted accepts one that was deleted here before", observed(withdrawn, event(accepted, 9)), invitation.Accepted},
+		{"accepted before it was deleted here does not count", observed(withdrawn, event(accepted, -1)), invitation.Revoked},
+		{"revoked revokes a pending one", observed(pending(), event(revoked, -1)), invitation.Revoked},
+		{"created leaves an expired one", observed(expired, event(created, 1)), invitation.Expired},
+		{"accepted accepts an expired one", observed(expired, event(accepted, 1)), invitation.Accepted},
+		{"revoked revokes an expired one", observed(expired, event(revoked, 1)), invitation.Revoked},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			if got := c.got.Status(noon); got != c.status {

@@ -29,6 +29,15 @@ func TestRoleNamesOfTheProvider(t *testing.T) {
 	}
 }
 
+func TestRoleNamesOfTheProviderWhereNoneIsConfigured(t *testing.T) {
+	var m org.RoleMap
+	for name, want := range map[string]org.Role{"admin": org.Admin, "Org:ADMIN": org.Admin, "org:billing": org.Member, "": org.Member} {
+		if got := m.Of(name); got != want {
+			t.Errorf("%q is %s, want %s", name, got, want)
+		}
+	}
+}
+
 func TestRoleMapsThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, s := range []string{"billing", "=OWNER", "billing=", "billing=KING", "a=OWNER,b"} {
 		if _, err := org.ParseRoleMap(s); err == nil {

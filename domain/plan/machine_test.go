@@ -115,6 +115,65 @@ func TestEveryRowOfTheSpecificationIsInTheTable(t *testing.T) {
 	}
 }
 
+func TestMovesLeadWhereTheTableSays(t *testing.T) {
+	type move func(plan.Subscription) (plan.Subscription, error)
+	follow := func(status plan.RemoteStatus) move {
+		return func(s plan.Subscription) (plan.Subscription, error) {
+			s, _ = s.Follow(remote("sub_1", status), noon.Add(time.Hour)) // which is for STANDARD
+			return s, nil
+		}
+	}
+	heard := func(e plan.Event) move {
+		e.Subscription, e.Customer, e.At = "sub_1", "cus_1", noon.Add(time.Hour)
+		return func(s plan.Subscription) (plan.Subscription, error) {
+			s, _ = s.Observed(e, e.At)
+			return s, nil
+		}
+	}
+	live := remote("sub_1", plan.IsActive)
+	for _, c := range []struct {
+		by plan.Move
+		do move
+		to plan.Plan // unless it stays what it is; empty: the one that it was
+	}{
+		{plan.StartTrial, func(s plan.Subscription) (plan.Subscription, error) { return s.Trialed(noon) }, plan.Standard},
+		{plan.EndTrial, func(s plan.Subscription) (plan.Subscription, error) { return s.At(noon.Add(plan.TrialLength)), nil }, plan.Free},
+		{plan.RemoteTrial, follow(plan.IsTrialing), plan.Standard},
+		{plan.RemoteActive, follow(plan.IsActive), plan.Standard},
+		{plan.RemotePastDue, follow(plan.IsPastDue), plan.Standard},
+		{plan.RemotePastDue, follow(plan.IsUnpaid), plan.Standard},
+		{plan.RemotePaused, follow(plan.IsPaused), plan.Standard},
+		{plan.RemoteCanceled, follow(plan.IsCanceled), plan.Free},
+		{plan.RemoteCanceled, heard(plan.Event{Kind: plan.Ended, Snapshot: &live}), plan.Free},
+		{plan.RemoteExpired, follow(plan.IsExpired), plan.Free},
+		{plan.RemoteWaiting, follow(plan.IsIncomplete), ""},
+		{plan.PaymentFailed, heard(plan.Event{Kind: plan.PayFailed}), ""},
+		{plan.PaymentReceived, heard(plan.Event{Kind: plan.Paid}), ""},
+		{plan.OperatorGrant, func(s plan.Subscription) (plan.Subscription, error) {
+			return s.Granted(plan.Grant{Plan: plan.Premium}, noon)
+		}, plan.Premium},
+	} {
+		for _, from := range plan.States() {
+			was := in(from)
+			got, err := c.do(was)
+			to := after(from, c.by)
+			if to == "" {
+				if !fault.Is(err, fault.Conflict) || got != was {
+					t.Errorf("%s by %q: %+v, %v", from, c.by, got, err)
+				}
+				continue
+			}
+			want := was.Plan
+			if c.to != "" && rows()[c.by][from][0].To != "stays" {
+				want = c.to
+			}
+			if err != nil || got.State() != to || got.Plan != want {
+				t.Errorf("%s by %q leads to %s on %s, %v; want %s on %s", from, c.by, got.State(), got.Plan, err, to, want)
+			}
+		}
+	}
+}
+
 func TestASubscriptionIsInTheStateThatItShows(t *testing.T) {
 	for _, want := range plan.States() {
 		if got := in(want).State(); got != want {

@@ -76,6 +76,9 @@ func TestWhoMayUseTheChatAndHowMuch(t *testing.T) {
 			if allowed {
 				daily = tokens
 			}
+			if active := allowed && status != plan.PastDue; s.HasActivePlan() != active {
+				t.Errorf("%s, %s: the plan is active: %v", p, status, !active)
+			}
 			if s.Allowed() != allowed || s.DailyTokens() != daily {
 				t.Errorf("%s, %s: %v with %d tokens, want %v with %d", p, status, s.Allowed(), s.DailyTokens(), allowed, daily)
 			}

@@ -220,6 +220,18 @@ func TestWhatADeviceIsOffered(t *testing.T) {
 	}
 }
 
+func TestAReleaseForADevicesArchitectureThatHasNotReachedItIsNotReplacedByAUniversalOne(t *testing.T) {
+	all, exact := on(t, 1, "1.3.0", release.Darwin, release.Universal, release.Stable), on(t, 2, "1.3.0", release.Darwin, release.X64, release.Stable)
+	exact.Rollout = 0
+	s := snapshot(1, []release.Release{all, exact})
+	for arch, offered := range map[release.Arch]bool{release.X64: false, release.ARM64: true} {
+		offer := s.Offer(release.Target{Platform: release.Darwin, Arch: arch, Channel: release.Stable}, version(t, "1.1.0"), "a")
+		if (offer != nil) != offered || offer != nil && offer.ID != all.ID {
+			t.Errorf("%s is offered %v", arch, offer)
+		}
+	}
+}
+
 func TestWhyAReleaseIsOffered(t *testing.T) {
 	const client = "a"
 	latest, before, idle := on(t, 1, "2.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 2, "1.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 3, "3.0.0", release.Darwin, release.ARM64, release.Stable)

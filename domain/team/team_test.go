@@ -57,6 +57,7 @@ func TestWhoDeletesATeam(t *testing.T) {
 		{"its creator does", team.Standard, org.Actor{User: "maker", Role: org.Member}, false, 0},
 		{"an owner does", team.Standard, org.Actor{User: "me", Role: org.Owner}, false, 0},
 		{"an admin does", team.Standard, org.Actor{User: "me", Role: org.Admin}, false, 0},
+		{"a viewer does not", team.Standard, org.Actor{User: "me", Role: org.Viewer}, false, fault.Forbidden},
 		{"another member does not", team.Standard, org.Actor{User: "me", Role: org.Member}, false, fault.Forbidden},
 		{"nobody does while it has workspaces", team.Standard, org.Actor{User: "maker", Role: org.Owner}, true, fault.Conflict},
 		{"nobody deletes the shared one", team.Shared, org.Actor{User: "maker", Role: org.Owner}, false, fault.Conflict},

@@ -18,8 +18,6 @@ Usage:
   harness run file...      play scenarios, and say what is otherwise than expected
   harness repl             play a scenario line by line
   harness acts             print all acts with their arguments
-  harness tables           ask the rules what the specification's tables say
-  harness tables file...   the same for other tables
   harness help             print this
 
 It ends with 0 when everything is as expected, 1 when something is not, and 2 for
@@ -44,8 +42,6 @@ func Main(ctx context.Context, args []string, in io.Reader, out, log io.Writer) 
 	switch {
 	case command == "run" && len(args) > 0:
 		return runFiles(ctx, args, out, log)
-	case command == "tables":
-		return printTables(args, out, log)
 	case command == "repl" && len(args) == 0:
 		return converse(ctx, in, out, log)
 	case command == "acts" && len(args) == 0:
@@ -65,15 +61,6 @@ func printed(err error, log io.Writer) int {
 		return unusable
 	}
 	return fine
-}
-
-func printTables(files []string, out, log io.Writer) int {
-	err := PrintTables(out, files...)
-	if errors.Is(err, ErrDiffers) {
-		fmt.Fprintln(log, err)
-		return otherwise
-	}
-	return printed(err, log)
 }
 
 // runFiles plays files one after the other, also after one has failed.

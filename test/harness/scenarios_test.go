@@ -126,8 +126,6 @@ func TestExitCodesSayWhatCameOfIt(t *testing.T) {
 		{nil, 2, "Usage:"},
 		{[]string{"help"}, 0, "Usage:"},
 		{[]string{"acts"}, 0, "- `<who> sign-up"},
-		{[]string{"tables"}, 0, "->"},
-		{[]string{"tables", filepath.Join(dir, "missing.txt")}, 2, "missing.txt"},
 	} {
 		var said bytes.Buffer
 		if code := Main(t.Context(), run.args, nil, &said, &said); code != run.code || !strings.Contains(said.String(), run.says) {
