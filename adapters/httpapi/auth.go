@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/domain/fault"
@@ -84,15 +85,15 @@ func (a *api) exchange(c *call) error {
 		return err
 	}
 	x := access.Exchange{
-		IdentityToken: required(o, "identityToken", asText),
-		UserName:      orZero(o, "userName", asText),
-		UserEmail:     orZero(o, "userEmail", asText),
-		UserAvatarURL: orZero(o, "userAvatarUrl", asText),
-		OrgName:       orZero(o, "orgName", asText),
-		OrgSlug:       orZero(o, "orgSlug", asText),
+		IdentityToken: body.Required(o, "identityToken", body.Text),
+		UserName:      body.OrZero(o, "userName", body.Text),
+		UserEmail:     body.OrZero(o, "userEmail", body.Text),
+		UserAvatarURL: body.OrZero(o, "userAvatarUrl", body.Text),
+		OrgName:       body.OrZero(o, "orgName", body.Text),
+		OrgSlug:       body.OrZero(o, "orgSlug", body.Text),
 		From:          c.client(),
 	}
-	if err := o.err(); err != nil {
+	if err := o.Err(); err != nil {
 		return err
 	}
 	s, err := a.Access.Exchange(c.r.Context(), x)
@@ -108,8 +109,8 @@ func (a *api) refresh(c *call) error {
 	if err != nil {
 		return err
 	}
-	token := required(o, "token", asText)
-	if err := o.err(); err != nil {
+	token := body.Required(o, "token", body.Text)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	s, err := a.Access.Refresh(c.r.Context(), token, c.client())

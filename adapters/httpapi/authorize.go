@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
@@ -52,20 +53,6 @@ func (c *call) hidden() {
 	c.Header()["X-Robots-Tag"] = noIndex
 }
 
-// single reads a query or a form, in which every parameter is given once.
-func single(text string) (url.Values, error) {
-	values, err := url.ParseQuery(text)
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "The parameters could not be read")
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if len(values[name]) > 1 {
-			return nil, fault.Field(quoted(name), "must not be repeated")
-		}
-	}
-	return values, nil
-}
-
 // short checks that parameters are not longer than anybody needs them.
 func short(values url.Values, limits map[string]int) error {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
@@ -83,7 +70,7 @@ func short(values url.Values, limits map[string]int) error {
 // goes on to the provider.
 func (a *api) askToAuthorize(c *call) error {
 	c.hidden()
-	q, err := single(c.r.URL.RawQuery)
+	q, err := body.ParseForm(c.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
@@ -127,11 +114,11 @@ func (a *api) confirmAuthorization(c *call) error {
 	if err := a.ownForm(c.r); err != nil {
 		return err
 	}
-	body, err := c.read(maxForm)
+	text, err := c.read(maxForm)
 	if err != nil {
 		return err
 	}
-	form, err := single(string(body))
+	form, err := body.ParseForm(string(text))
 	if err != nil {
 		return err
 	}
@@ -171,7 +158,7 @@ func (a *api) ownForm(r *http.Request) error {
 // finishAuthorization takes a provider's answer.
 func (a *api) finishAuthorization(c *call) error {
 	c.hidden()
-	q, err := single(c.r.URL.RawQuery)
+	q, err := body.ParseForm(c.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}

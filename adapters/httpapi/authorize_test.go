@@ -18,6 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/memory"
 	"collab/app/connectors"
 	"collab/domain/connector"
@@ -532,15 +533,15 @@ func TestAConnectorIsShownWithoutItsSecrets(t *testing.T) {
 }
 
 func TestTheTextsOfAnObjectAreRead(t *testing.T) {
-	d, problem := asObject([]byte(` {"a" : "\u00e9\n", "b": 1, "c": {"a": "inner"}, "d": "", "\u0065": "e"}`)[1:])
-	if want := `{"a":"\u00e9\n","b":1,"c":{"a":"inner"},"d":"","\u0065":"e"}`; d.text != want || problem != "" {
-		t.Errorf("the text is %s, %s", d.text, problem)
+	d, problem := body.ReadObject([]byte(` {"a" : "\u00e9\n", "b": 1, "c": {"a": "inner"}, "d": "", "\u0065": "e"}`)[1:])
+	if want := `{"a":"\u00e9\n","b":1,"c":{"a":"inner"},"d":"","\u0065":"e"}`; d.Text != want || problem != "" {
+		t.Errorf("the text is %s, %s", d.Text, problem)
 	}
-	if got, want := fmt.Sprint(d.texts), fmt.Sprint(map[string]string{"a": "é\n", "d": "", "e": "e"}); got != want {
+	if got, want := fmt.Sprint(d.Texts), fmt.Sprint(map[string]string{"a": "é\n", "d": "", "e": "e"}); got != want {
 		t.Errorf("the texts are %s, want %s", got, want)
 	}
 	for _, raw := range []string{`"a"`, `[]`, `7`, `true`} {
-		if _, problem := asObject([]byte(raw)); problem != "must be a JSON object" {
+		if _, problem := body.ReadObject([]byte(raw)); problem != "must be a JSON object" {
 			t.Errorf("%s: %q", raw, problem)
 		}
 	}

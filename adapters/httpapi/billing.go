@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/billing"
 	"collab/domain/fault"
 	"collab/domain/org"
@@ -84,8 +85,8 @@ func (a *api) checkout(c *call) error {
 	if err != nil {
 		return err
 	}
-	p := required(o, "plan", asPlan)
-	if err := o.err(); err != nil {
+	p := body.Required(o, "plan", asPlan)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,8 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/spool"
 	"collab/app/objects"
-	"collab/domain/fault"
 	"collab/ports"
 	"collab/test/race"
 )
@@ -65,7 +63,7 @@ func (b *hollow) Open(_ context.Context, name string, _, _ int64) (io.ReadCloser
 // fill is filling without end.
 type fill struct{}
 
-var filled = bytes.Repeat([]byte{filling}, blockSize)
+var filled = bytes.Repeat([]byte{filling}, spool.BlockSize)
 
 func (fill) Read(p []byte) (int, error) { return copy(p, filled), nil }
 
@@ -162,61 +160,6 @@ func (w *weighing) Write(b []byte) (int, error) {
 		w.weighed, w.most = w.bytes, max(w.most, heapNow())
 	}
 	return len(b), nil
-}
-
-func TestASpoolGivesBackWhatItWasGiven(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	for _, size := range []int{0, 1, blockSize - 1, blockSize, blockSize + 1, 3*blockSize + 7} {
-		for name, pieces := range map[string]func(io.Reader) io.Reader{"at once": func(r io.Reader) io.Reader { return r }, "in halves": iotest.HalfReader, "with its end": iotest.DataErrReader} {
-			t.Run(fmt.Sprintf("%d bytes %s", size, name), func(t *testing.T) {
-				content := make([]byte, size)
-				_, _ = rand.NewChaCha8([32]byte{1}).Read(content)
-				s := spool{c: lone(nil)}
-				if err := s.fill(pieces(bytes.NewReader(content)), int64(size), nil); err != nil {
-					t.Fatal(err)
-				}
-				if inFile := s.file != nil; inFile != (size >= blockSize) || s.size != int64(size) {
-					t.Errorf("%d bytes, in a file: %v", s.size, inFile)
-				}
-				left, err := filepath.Glob(os.Getenv("TMPDIR") + "/*")
-				if err != nil || len(left) > 0 {
-					t.Errorf("the file has a name: %v %v", left, err)
-				}
-				if got, err := io.ReadAll(&s); err != nil || !bytes.Equal(got, content) {
-					t.Errorf("%d bytes came back: %v", len(got), err)
-				}
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	t.Run("beyond the limit it says so", func(t *testing.T) {
-		tooLarge := errors.New("too large")
-		for _, limit := range []int64{0, 10, blockSize, 2 * blockSize} {
-			s := spool{c: lone(nil)}
-			if err := s.fill(io.LimitReader(fill{}, limit+1), limit, func() error { return tooLarge }); err != tooLarge {
-				t.Errorf("%d: %v", limit, err)
-			}
-			_ = s.Close()
-		}
-	})
-	t.Run("what cannot be read says why", func(t *testing.T) {
-		broken := errors.New("broken")
-		s := spool{c: lone(nil)}
-		if err := s.fill(io.MultiReader(io.LimitReader(fill{}, 2*blockSize), iotest.ErrReader(broken)), 1<<30, nil); err != broken {
-			t.Errorf("%v", err)
-		}
-		_ = s.Close()
-	})
-	t.Run("without room for it the upload can be tried again", func(t *testing.T) {
-		t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing"))
-		s := spool{c: lone(nil)}
-		if err := s.fill(io.LimitReader(fill{}, 2*blockSize), 1<<30, nil); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("%v", err)
-		}
-		_ = s.Close()
-	})
 }
 
 func TestAnUploadHasTheTimeThatASlowClientNeeds(t *testing.T) {

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/spool"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/release"
@@ -67,7 +69,7 @@ func TestBodiesOfCallersWhoAreNotKnownShareABudget(t *testing.T) {
 			t.Run("while bodies are awaited", func(t *testing.T) {
 				a = serving(t, http.MethodPost, g, func(c *call) error {
 					defer func() { done <- struct{}{} }()
-					_, err := c.read(maxBody)
+					_, err := c.read(body.MaxJSON)
 					return err
 				}, func(o *Options) { o.Budgets.Anonymous = 4 << 20 })
 				from := func(address string) func(io.Reader) *http.Request {
@@ -105,7 +107,7 @@ func TestBodiesOfACallerLeaveRoomForOthers(t *testing.T) {
 		if c.r.Header.Get("User") != "" {
 			c.caller.User = "bob"
 		}
-		_, err := c.read(maxBody)
+		_, err := c.read(body.MaxJSON)
 		return err
 	}, func(o *Options) { o.Budgets.Callers = 16 << 20 })
 	w, waiting := holding(t, a, 30, 1<<20, func(body io.Reader) *http.Request {
@@ -119,27 +121,6 @@ func TestBodiesOfACallerLeaveRoomForOthers(t *testing.T) {
 	r.Header.Set("User", "bob")
 	if w := send(a, r); w.Code != http.StatusOK {
 		t.Errorf("another caller meanwhile: %d", w.Code)
-	}
-}
-
-func TestSpoolsShareABudgetOfTheDisk(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	c := lone(nil)
-	c.budgets = newBudgets(limit.Budgets{Anonymous: 1 << 30, Callers: 1 << 30, Spool: 4 * blockSize})
-	fits, none := spool{c: c}, spool{c: c}
-	if err := fits.fill(io.LimitReader(fill{}, 2*blockSize), 1<<30, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := none.fill(io.LimitReader(fill{}, blockSize), 1<<30, nil); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("beyond the budget: %v", err)
-	}
-	if used := c.budgets.spool.Used(); used != 2*blockSize {
-		t.Errorf("%d bytes are on the disk", used)
-	}
-	_, _ = fits.Close(), none.Close()
-	c.settle()
-	if disk, memory := c.budgets.spool.Used(), c.budgets.anonymous.Used(); disk != 0 || memory != 0 {
-		t.Errorf("%d and %d bytes are still held", disk, memory)
 	}
 }
 
@@ -215,9 +196,9 @@ func TestMountsAreChargedLikeMessages(t *testing.T) {
 
 func TestDownloadsTakeMemoryOfTheirCaller(t *testing.T) {
 	o := openOffice(t)
-	content := strings.Repeat("x", 2*blockSize)
+	content := strings.Repeat("x", 2*spool.BlockSize)
 	path := "/files/" + o.store(t, "x", content).ID
-	o.api.budgets.callers = limit.NewBudget(3 * blockSize)
+	o.api.budgets.callers = limit.NewBudget(3 * spool.BlockSize)
 	if w := o.get(path + "?raw=1"); w.Code != http.StatusOK || w.Body.String() != content {
 		t.Errorf("one that needs a block is %d", w.Code)
 	}
@@ -318,5 +299,15 @@ func TestMeasurementsThatAreTakenSlowlyKeepNobodyFromReading(t *testing.T) {
 	refused(t, w, http.StatusServiceUnavailable)
 	if w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("it is refused with %v", w.Header())
+	}
+}
+
+func TestACallGivesBackWhatItHoldsAtItsEnd(t *testing.T) {
+	c := lone(nil)
+	if err := c.Hold(10); err != nil || !c.HoldDisk(20) || c.budgets.anonymous.Used() != 10 || c.budgets.spool.Used() != 20 {
+		t.Fatal(err)
+	}
+	if c.settle(); c.budgets.anonymous.Used() != 0 || c.budgets.spool.Used() != 0 {
+		t.Errorf("%d and %d bytes are still held", c.budgets.anonymous.Used(), c.budgets.spool.Used())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/spool"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -31,8 +32,8 @@ type call struct {
 
 	body    []byte // the request's body once it was read
 	hasBody bool
-	came    int64  // of a body that is read as it comes, in bytes
-	spooled *spool // the body, where it was kept to be read again
+	came    int64        // of a body that is read as it comes, in bytes
+	spooled *spool.Spool // the body, where it was kept to be read again
 
 	w      http.ResponseWriter // the connection, or the recorder of an answer that is kept
 	status int                 // as sent

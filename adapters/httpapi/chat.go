@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/app/chats"
 	"collab/domain/chat"
@@ -58,40 +59,27 @@ func (c *call) question() (chat.Request, error) {
 		return chat.Request{}, err
 	}
 	r := chat.Request{
-		Message:   required(f, "message", asText),
-		Model:     orZero(f, "model", asText),
-		MaxTokens: optional(f, "maxTokens", asCount),
-		System:    orZero(f, "systemPrompt", asText),
-		WebSearch: orZero(f, "enableWebSearch", asBool),
+		Message:   body.Required(f, "message", body.Text),
+		Model:     body.OrZero(f, "model", body.Text),
+		MaxTokens: body.Optional(f, "maxTokens", body.Count),
+		System:    body.OrZero(f, "systemPrompt", body.Text),
+		WebSearch: body.OrZero(f, "enableWebSearch", body.Bool),
 	}
-	several(f, "history", chat.MaxTurns, func(part *fields) { r.History = append(r.History, readTurn(part)) })
-	several(f, "tools", chat.MaxTools, func(part *fields) { r.Tools = append(r.Tools, readTool(part)) })
-	return r, f.err()
+	body.EachOf(f, "history", chat.MaxTurns, func(part *body.Fields) { r.History = append(r.History, readTurn(part)) })
+	body.EachOf(f, "tools", chat.MaxTools, func(part *body.Fields) { r.Tools = append(r.Tools, readTool(part)) })
+	return r, f.Err()
 }
 
-// several reads an array of objects that may be absent; each reads one of them.
-func several(o *fields, name string, most int, each func(part *fields)) {
-	raw, ok := o.find(name)
-	if !ok || raw[0] == 'n' {
-		return
-	}
-	if all, _ := asArray(raw); len(all) > most {
-		o.problems.Add(o.prefix+name, "must be at most %d", most)
-		return
-	}
-	parts(o, name, each)
-}
-
-func readTurn(o *fields) chat.Turn {
-	t := chat.Turn{Role: required(o, "role", oneOf(asRole, chat.User, chat.Assistant))}
-	switch raw, ok := o.find("content"); {
+func readTurn(o *body.Fields) chat.Turn {
+	t := chat.Turn{Role: body.Required(o, "role", body.OneOf(asRole, chat.User, chat.Assistant))}
+	switch raw, ok := o.Find("content"); {
 	case ok && raw[0] == '"':
-		text, _ := asText(raw) // checked with the body
+		text, _ := body.Text(raw) // checked with the body
 		t.Blocks = []chat.Block{{Kind: chat.Text, Text: text}}
 	case ok && raw[0] == '[':
-		several(o, "content", chat.MaxBlocks, func(part *fields) { t.Blocks = append(t.Blocks, readBlock(part)) })
+		body.EachOf(o, "content", chat.MaxBlocks, func(part *body.Fields) { t.Blocks = append(t.Blocks, readBlock(part)) })
 	default:
-		o.problems.Add(o.prefix+"content", "must be a string or an array of blocks")
+		o.Refuse("content", "must be a string or an array of blocks")
 	}
 	return t
 }
@@ -106,48 +94,37 @@ func asBlockKind(s string) (chat.BlockKind, bool) {
 	return k, k == chat.Text || k == chat.ToolUse || k == chat.ToolResult
 }
 
-func readBlock(o *fields) chat.Block {
-	b := chat.Block{Kind: required(o, "type", oneOf(asBlockKind, chat.Text, chat.ToolUse, chat.ToolResult))}
+func readBlock(o *body.Fields) chat.Block {
+	b := chat.Block{Kind: body.Required(o, "type", body.OneOf(asBlockKind, chat.Text, chat.ToolUse, chat.ToolResult))}
 	switch b.Kind {
 	case chat.Text:
-		b.Text = required(o, "text", asText)
+		b.Text = body.Required(o, "text", body.Text)
 	case chat.ToolUse:
-		b.ID = required(o, "id", asText)
-		b.Name = required(o, "name", asText)
-		b.Args = required(o, "input", asDocument)
-		b.ServerHandled = orZero(o, o.spelled("serverHandled", "server_handled"), asBool)
+		b.ID = body.Required(o, "id", body.Text)
+		b.Name = body.Required(o, "name", body.Text)
+		b.Args = body.Required(o, "input", body.Document)
+		b.ServerHandled = body.OrZero(o, o.Spelled("serverHandled", "server_handled"), body.Bool)
 	case chat.ToolResult:
-		b.ID = required(o, o.spelled("toolUseId", "tool_use_id"), asText)
-		b.Text = orZero(o, "content", asOutcome)
-		b.IsError = orZero(o, o.spelled("isError", "is_error"), asBool)
+		b.ID = body.Required(o, o.Spelled("toolUseId", "tool_use_id"), body.Text)
+		b.Text = body.OrZero(o, "content", asOutcome)
+		b.IsError = body.OrZero(o, o.Spelled("isError", "is_error"), body.Bool)
 	}
 	return b
 }
 
-func readTool(o *fields) chat.Tool {
+func readTool(o *body.Fields) chat.Tool {
 	return chat.Tool{
-		Name:        required(o, "name", asText),
-		Description: orZero(o, "description", asText),
-		Schema:      orZero(o, o.spelled("inputSchema", "input_schema", "parameters"), asSchema),
+		Name:        body.Required(o, "name", body.Text),
+		Description: body.OrZero(o, "description", body.Text),
+		Schema:      body.OrZero(o, o.Spelled("inputSchema", "input_schema", "parameters"), asSchema),
 	}
-}
-
-// spelled returns that name of a field which the object has: the first one where
-// it has none.
-func (o *fields) spelled(names ...string) string {
-	for _, name := range names {
-		if _, ok := o.find(name); ok {
-			return name
-		}
-	}
-	return names[0]
 }
 
 // asOutcome reads what a tool came to: a text, text blocks as providers write
 // them, or any other JSON, which models read as it is.
 func asOutcome(raw []byte) (string, string) {
 	if raw[0] == '"' {
-		return asText(raw)
+		return body.Text(raw)
 	}
 	if raw[0] == '[' {
 		if text, ok := joined(raw); ok {
@@ -160,18 +137,17 @@ func asOutcome(raw []byte) (string, string) {
 // joined returns the texts of an array of text blocks.
 func joined(raw []byte) (string, bool) {
 	var texts []string
-	for _, part := range elements(raw) {
+	for _, part := range body.Elements(raw) {
 		if part[0] != '{' {
 			return "", false
 		}
-		pairs, _ := parseObject(part) // checked with the body
-		block := fields{pairs: pairs}
-		kind, _ := block.find("type")
-		text, ok := block.find("text")
+		block := body.CheckedFields(part)
+		kind, _ := block.Find("type")
+		text, ok := block.Find("text")
 		if string(kind) != `"text"` || !ok || text[0] != '"' {
 			return "", false
 		}
-		plain, _ := asText(text)
+		plain, _ := body.Text(text)
 		texts = append(texts, plain)
 	}
 	return strings.Join(texts, "\n"), len(texts) > 0
@@ -179,26 +155,14 @@ func joined(raw []byte) (string, bool) {
 
 // asSchema reads the schema of a tool's arguments, which are an object.
 func asSchema(raw []byte) (string, string) {
-	schema, problem := asDocument(raw)
+	schema, problem := body.Document(raw)
 	if problem != "" {
 		return "", "must be a JSON schema"
 	}
-	pairs, _ := parseObject(raw) // checked with the body
-	o := fields{pairs: pairs}
-	if kind, ok := o.find("type"); ok && string(kind) != `"object"` {
+	if kind, ok := body.CheckedFields(raw).Find("type"); ok && string(kind) != `"object"` {
 		return "", `must be a JSON schema whose type is "object"`
 	}
 	return schema, ""
-}
-
-func asBool(raw []byte) (bool, string) {
-	switch raw[0] {
-	case 't':
-		return true, ""
-	case 'f':
-		return false, ""
-	}
-	return false, "must be true or false"
 }
 
 type modelView struct {

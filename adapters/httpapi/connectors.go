@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"collab/adapters/httpapi/body"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -90,8 +91,8 @@ func viewConnector(i connector.Instance) connectorView {
 	return v
 }
 
-func keyOfConnector(i connector.Instance) position {
-	return position{At: i.CreatedAt, ID: string(i.ID)}
+func keyOfConnector(i connector.Instance) body.Position {
+	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 
 // listProviders answers with the catalog, which is the same for everybody.
@@ -122,8 +123,8 @@ func (a *api) listConnectors(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfConnector, viewed(viewConnector), func(actor org.Actor, each func(connector.Instance) error) error {
-		after := connector.Position{CreatedAt: p.after.At, ID: id.Connector(p.after.ID)}
-		return a.Connectors.List(c.r.Context(), actor, after, p.fetch(), each)
+		after := connector.Position{CreatedAt: p.After.At, ID: id.Connector(p.After.ID)}
+		return a.Connectors.List(c.r.Context(), actor, after, p.Fetch(), each)
 	})
 }
 
@@ -132,12 +133,12 @@ func (a *api) createConnector(c *call) error {
 	if err != nil {
 		return err
 	}
-	config := orZero(o, "config", asObject)
+	config := body.OrZero(o, "config", body.ReadObject)
 	d := connector.Draft{
-		Provider: required(o, "providerId", asText), Name: optional(o, "name", asText),
-		Config: config.text, URL: config.texts["url"],
+		Provider: body.Required(o, "providerId", body.Text), Name: body.Optional(o, "name", body.Text),
+		Config: config.Text, URL: config.Texts["url"],
 	}
-	if err := o.err(); err != nil {
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -196,15 +197,15 @@ func (a *api) giveCredentials(c *call) error {
 	if err != nil {
 		return err
 	}
-	given := required(o, "credentials", asObject)
-	if err := o.err(); err != nil {
+	given := body.Required(o, "credentials", body.ReadObject)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
 	if err != nil {
 		return err
 	}
-	now, err := a.Connectors.Give(c.r.Context(), actor, i, given.text, given.texts)
+	now, err := a.Connectors.Give(c.r.Context(), actor, i, given.Text, given.Texts)
 	if err != nil {
 		return err
 	}
@@ -226,9 +227,9 @@ func (a *api) startAuthorization(c *call) error {
 	if err != nil {
 		return err
 	}
-	instance := orZero(o, "instanceId", idOf[id.Connector]("connector"))
-	provider := orZero(o, "providerId", asText)
-	if err := o.err(); err != nil {
+	instance := body.OrZero(o, "instanceId", body.ID[id.Connector]("connector"))
+	provider := body.OrZero(o, "providerId", body.Text)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -262,7 +263,7 @@ func (a *api) pollAuthorization(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	state, _ := q.get("state")
+	state, _ := q.Get("state")
 	if state == "" {
 		return fault.Field("state", "must be given")
 	}
@@ -271,25 +272,4 @@ func (a *api) pollAuthorization(c *call, actor org.Actor) error {
 		return err
 	}
 	return c.reply(http.StatusOK, viewFlow(found))
-}
-
-// A document is a JSON object: as a text without the space between its parts, and
-// its entries that are texts.
-type document struct {
-	text  string
-	texts map[string]string
-}
-
-func asObject(raw []byte) (d document, problem string) {
-	if d.text, problem = asDocument(raw); problem != "" {
-		return document{}, problem
-	}
-	pairs, _ := parseObject(raw) // checked with the body
-	d.texts = make(map[string]string, len(pairs))
-	for _, p := range pairs {
-		if text, problem := asText(p.raw); problem == "" {
-			d.texts[string(p.name)] = text
-		}
-	}
-	return d, ""
 }

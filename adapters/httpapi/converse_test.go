@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/memory"
 	"collab/adapters/system"
@@ -702,8 +703,8 @@ func TestWhatIsRefusedIsNoStream(t *testing.T) {
 	w := newConversing(t, func(context.Context, ports.Sink) (chat.Reply, error) { panic("it is not asked") })
 	for body, status := range map[string]int{
 		`{}`: 400, `[`: 400, `{"message":"m","model":"two"}`: 400, `{"message":"m","maxTokens":0}`: 400, `{"message":""}`: 400,
-		`{"message":"m","tools":[{"name":"a","inputSchema":1}]}`: 400,
-		`{"message":"` + strings.Repeat("x", maxBody) + `"}`:     413,
+		`{"message":"m","tools":[{"name":"a","inputSchema":1}]}`:  400,
+		`{"message":"` + strings.Repeat("x", body.MaxJSON) + `"}`: 413,
 	} {
 		refused(t, send(w, post("/test", body)), status)
 	}

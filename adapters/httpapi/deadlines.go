@@ -76,17 +76,20 @@ func (c *call) allow(more time.Duration) {
 	}
 }
 
-// arriving is a body that is read as it comes and may be long: what came of it
-// moves the deadlines on.
-type arriving struct {
+// bodyReader is a request's body. Its end clears the read deadline. The bytes of a long
+// one extend the deadlines.
+type bodyReader struct {
 	c    *call
-	told int64 // how much of it the deadlines allow for
+	long bool
+	told int64 // bytes that the deadlines were extended for
 }
 
 // Read reads a part of the body.
-func (b *arriving) Read(p []byte) (int, error) {
+func (b *bodyReader) Read(p []byte) (int, error) {
 	n, err := b.c.r.Body.Read(p)
-	b.c.came += int64(n)
+	if b.long {
+		b.c.came += int64(n)
+	}
 	if b.c.came-b.told >= slowest {
 		b.told = b.c.came
 		more := time.Duration(b.told) * time.Second / slowest

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/domain/fault"
 	"collab/domain/org"
@@ -83,11 +84,11 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	read := 0
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
-		key := func(int) position { return position{ID: someID} }
+		key := func(int) body.Position { return body.Position{ID: someID} }
 		write := func(dst []byte, _ int) ([]byte, error) {
 			return encode.AppendString(dst, strings.Repeat("x", flushAt)), nil
 		}
-		return stream(a, c, params{}, page{}, key, write, func(_ org.Actor, each func(int) error) error {
+		return stream(a, c, body.Query{}, body.Page{}, key, write, func(_ org.Actor, each func(int) error) error {
 			for ; read < 1<<20; read++ {
 				if err := each(read); err != nil {
 					return err

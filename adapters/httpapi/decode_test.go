@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"collab/adapters/httpapi/body"
 	"collab/domain/fault"
 	"collab/domain/task"
 )
@@ -19,7 +20,7 @@ const (
 )
 
 // reading runs a decoder over a body inside the whole chain.
-func reading(t *testing.T, r *http.Request, read func(*fields) error) (int, string) {
+func reading(t *testing.T, r *http.Request, read func(*body.Fields) error) (int, string) {
 	t.Helper()
 	a := serving(t, http.MethodPost, open, func(c *call) error {
 		o, err := c.fields()
@@ -38,13 +39,13 @@ func reading(t *testing.T, r *http.Request, read func(*fields) error) (int, stri
 	return w.Code, refused(t, w, w.Code).Message
 }
 
-func draft(o *fields) error {
+func draft(o *body.Fields) error {
 	_, err := readTaskDraft(o)
 	return err
 }
 
 func TestBodiesHaveASizeATypeAndASyntax(t *testing.T) {
-	accepted := func(*fields) error { return nil }
+	accepted := func(*body.Fields) error { return nil }
 	for _, test := range []struct {
 		name, contentType, body string
 		status                  int
@@ -63,8 +64,8 @@ func TestBodiesHaveASizeATypeAndASyntax(t *testing.T) {
 		{"no body and no content type", "", ``, 400},
 		{"nothing but space", "application/json", " \n", 400},
 		{"broken JSON", "application/json", `{"a":`, 400},
-		{"exactly 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", maxBody-8) + `"}`, 200},
-		{"more than 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", maxBody-7) + `"}`, 413},
+		{"exactly 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", body.MaxJSON-8) + `"}`, 200},
+		{"more than 1 MiB", "application/json", `{"a":"` + strings.Repeat("x", body.MaxJSON-7) + `"}`, 413},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, length := range []string{"known", "unknown"} {
@@ -128,7 +129,7 @@ func TestAllProblemsAreFound(t *testing.T) {
 	}
 }
 
-func objectOf(t testing.TB, body string) *fields {
+func objectOf(t testing.TB, body string) *body.Fields {
 	t.Helper()
 	o, err := lone(post("/", body)).fields()
 	if err != nil {
@@ -187,17 +188,17 @@ func TestAPatchTellsAbsentFromNull(t *testing.T) {
 }
 
 func TestOperandsThatAreNoIDsAreNotFound(t *testing.T) {
-	reorder := func(o *fields) error {
-		operands[string](o, "taskIds", "Task")
-		return o.err()
+	reorder := func(o *body.Fields) error {
+		body.Operands[string](o, "taskIds", "Task")
+		return o.Err()
 	}
-	reprioritize := func(o *fields) error {
+	reprioritize := func(o *body.Fields) error {
 		_, err := readReprioritizations(o)
 		return err
 	}
 	for _, test := range []struct {
 		body   string
-		read   func(*fields) error
+		read   func(*body.Fields) error
 		status int
 		want   string
 	}{
@@ -231,7 +232,7 @@ func TestInstantsAreDatesOrTimes(t *testing.T) {
 		`5`:                                "",
 		`"0000-01-01"`:                     "",
 	} {
-		at, problem := asInstant([]byte(text))
+		at, problem := body.Instant([]byte(text))
 		if got := at.Format(time.RFC3339Nano); (problem != "") != (want == "") || want != "" && got != want {
 			t.Errorf("%s is %s %q, want %s", text, got, problem, want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/objects"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -59,17 +60,6 @@ func (a *api) readDocument(d object.Document) action {
 		}
 		return a.sendStored(c, o)
 	}
-}
-
-// present reports whether all that is expected is that something is there.
-func (w condition) present() bool { return w.given && w.version == nil }
-
-// there makes a conflict of what is not there.
-func there(_ object.Object, found bool, err error) error {
-	if err == nil && !found {
-		return fault.New(fault.Conflict, "Version conflict: any version was expected, and nothing is stored")
-	}
-	return err
 }
 
 // memoryOf is the document that a scope's memory is in.
@@ -142,27 +132,27 @@ func readMemory(c *call) (*objects.Upload, condition, error) {
 		return nil, when, err
 	}
 	var content []byte
-	if media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); isJSON(media) {
+	if media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); body.IsJSON(media) {
 		f, err := c.fields()
 		if err != nil {
 			return nil, when, err
 		}
-		content = []byte(required(f, "content", asText))
-		version := optional(f, "expectedVersion", asInteger)
+		content = []byte(body.Required(f, "content", body.Text))
+		version := body.Optional(f, "expectedVersion", body.Integer)
 		if version != nil && when.given {
-			f.problems.Add("expectedVersion", "must be given only once")
+			f.Refuse("expectedVersion", "must be given only once")
 		}
 		if version != nil && *version < 0 {
-			f.problems.Add("expectedVersion", "must be the number of a version")
+			f.Refuse("expectedVersion", "must be the number of a version")
 		}
-		if err := f.err(); err != nil {
+		if err := f.Err(); err != nil {
 			return nil, when, err
 		}
 		if version != nil {
 			when = condition{true, version}
 		}
 	} else {
-		if content, err = c.read(maxBody); err != nil {
+		if content, err = c.read(body.MaxJSON); err != nil {
 			return nil, when, err
 		}
 		if !utf8.Valid(content) {
@@ -211,7 +201,7 @@ func (a *api) listWorkspaceMemory(c *call) error {
 	if err != nil {
 		return err
 	}
-	f := object.Filter{After: p.after.Key, Limit: p.fetch()}
+	f := object.Filter{After: p.After.Key, Limit: p.Fetch()}
 	return stream(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.ListMemory(c.r.Context(), actor, w, f, each)
 	})

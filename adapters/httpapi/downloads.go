@@ -13,14 +13,12 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/spool"
 	"collab/domain/fault"
 	"collab/domain/object"
 )
-
-// inJSON ends the entity tag of content that is part of a JSON object, which is
-// another representation than the bytes.
-const inJSON = "-json"
 
 // maxRanges is how many ranges one request may ask for: each of them asks the
 // store.
@@ -98,8 +96,8 @@ func escapedName(path string) string {
 // wantsBytes decides between the two representations of a file: the bytes for a
 // request that says so, or that accepts their type or any bytes rather than
 // JSON.
-func (c *call) wantsBytes(q params, o object.Object) (bool, error) {
-	if raw, given := q.get("raw"); given {
+func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
+	if raw, given := q.Get("raw"); given {
 		if raw != "1" && raw != "0" {
 			return false, fault.Field("raw", "must be 1 or 0")
 		}
@@ -123,17 +121,6 @@ func (c *call) wantsBytes(q params, o object.Object) (bool, error) {
 		}
 	}
 	return bytes, nil
-}
-
-// unchanged answers a request whose client has the representation already.
-func (c *call) unchanged(tag string) bool {
-	header := c.r.Header["If-None-Match"]
-	if len(header) == 0 || !namesTag(header, tag, true) {
-		return false
-	}
-	c.Set("Etag", tag)
-	c.WriteHeader(http.StatusNotModified)
-	return true
 }
 
 // sendBytes answers with the content itself, or with the parts of it that are
@@ -230,11 +217,11 @@ func (a *api) pour(c *call, w io.Writer, o object.Object, s span, first func() e
 		return err
 	}
 	defer r.Close()
-	block, err := c.holdBlock(s.length)
+	block, err := spool.TakeBlock(c, s.length)
 	if err != nil {
 		return err
 	}
-	defer c.releaseBlock(&block)
+	defer spool.ReleaseBlock(c, &block)
 	for left, begun := s.length, false; ; begun = true {
 		// A whole block, so that what fits into one is known to be right before any
 		// of it is sent.
@@ -363,11 +350,11 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 		c.WriteHeader(http.StatusOK)
 		return nil
 	}
-	block, err := c.holdBlock(2 * o.Size) // most of a text stands for itself
+	block, err := spool.TakeBlock(c, 2*o.Size) // most of a text stands for itself
 	if err != nil {
 		return err
 	}
-	defer c.releaseBlock(&block)
+	defer spool.ReleaseBlock(c, &block)
 	w := recordWriter{c: c, out: (*block)[:0], text: o.Text}
 	w.out = appendObject(w.out, o)
 	w.out = append(w.out[:len(w.out)-1], `,"content":"`...)
@@ -409,7 +396,7 @@ func (w *recordWriter) Write(b []byte) (int, error) {
 	for len(b) > 0 {
 		part := b[:min(len(b), writingAtOnce)]
 		b = b[len(part):]
-		if len(w.out)+longestWriting*len(part) > blockSize {
+		if len(w.out)+body.LongestWriting*len(part) > spool.BlockSize {
 			if err := w.flush(); err != nil {
 				return 0, err
 			}

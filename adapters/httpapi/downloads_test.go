@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"collab/adapters/httpapi/spool"
 	"collab/app/objects"
 	"collab/ports"
 )
@@ -33,7 +35,7 @@ func TestAFileIsReadTogetherWithItsMetadata(t *testing.T) {
 		"a long text":   strings.Repeat("文\n", 200_000),
 		"many bytes":    strings.Repeat("\xff\x00\x01", 100_001) + "\xfe",
 		"many escapes":  strings.Repeat("\x01", 300_000),
-		"a block":       strings.Repeat("x", blockSize),
+		"a block":       strings.Repeat("x", spool.BlockSize),
 		"split letters": strings.Repeat("x", writingAtOnce-1) + strings.Repeat("👩", 100_000),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,9 +64,7 @@ func TestAFileIsReadTogetherWithItsMetadata(t *testing.T) {
 
 func fromBase64(t testing.TB, text string) []byte {
 	t.Helper()
-	in := openWindow(strings.NewReader(text))
-	defer in.close()
-	b, err := io.ReadAll(&decoding{in: in})
+	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		t.Fatal(err)
 	}

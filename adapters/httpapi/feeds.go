@@ -17,6 +17,7 @@ import (
 	"github.com/gorilla/mux"
 	"go.yaml.in/yaml/v3"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/releases"
 	"collab/domain/fault"
 	"collab/domain/release"
@@ -47,12 +48,12 @@ func feedArch(name string) (release.Arch, error) {
 
 // device is what a device tells of itself in the query. Updaters add more to it,
 // which is not looked at.
-type device struct{ arch, channel, client, version parameter }
+type device struct{ arch, channel, client, version body.Parameter }
 
 // device reads the query of a feed into what is asked of the use cases. Both the
 // architecture and the version can be missing.
 func (c *call) device() (d device, q releases.Check, err error) {
-	err = readParameters(c.r.URL.RawQuery, func(name string) *parameter {
+	err = body.ReadParameters(c.r.URL.RawQuery, func(name string) *body.Parameter {
 		switch name {
 		case "arch":
 			return &d.arch
@@ -69,13 +70,13 @@ func (c *call) device() (d device, q releases.Check, err error) {
 		return d, q, err
 	}
 	q.Channel = release.Stable
-	if d.channel.given {
-		if q.Channel, err = release.ParseChannel("channel", d.channel.text); err != nil {
+	if d.channel.Given {
+		if q.Channel, err = release.ParseChannel("channel", d.channel.Text); err != nil {
 			return d, q, err
 		}
 	}
-	if d.client.given {
-		if q.Client, err = release.ParseClient("clientId", d.client.text); err != nil {
+	if d.client.Given {
+		if q.Client, err = release.ParseClient("clientId", d.client.Text); err != nil {
 			return d, q, err
 		}
 	}
@@ -84,13 +85,13 @@ func (c *call) device() (d device, q releases.Check, err error) {
 
 // rest reads what the paths of most feeds have.
 func (d device) rest(q *releases.Check) (err error) {
-	if d.arch.given {
-		if q.Arch, err = feedArch(d.arch.text); err != nil {
+	if d.arch.Given {
+		if q.Arch, err = feedArch(d.arch.Text); err != nil {
 			return err
 		}
 	}
-	if d.version.given {
-		q.Version, err = release.ParseVersion("version", d.version.text)
+	if d.version.Given {
+		q.Version, err = release.ParseVersion("version", d.version.Text)
 	}
 	return err
 }
@@ -120,7 +121,7 @@ var (
 // for all devices is kept for a minute. The body counts as memory of the call's, as a
 // client may take it slowly.
 func (c *call) feed(q releases.Check, mime []string, body []byte) error {
-	if err := c.hold(int64(len(body))); err != nil {
+	if err := c.Hold(int64(len(body))); err != nil {
 		return err
 	}
 	h := c.Header()
@@ -214,7 +215,7 @@ func (a *api) electronUpdates(c *call) error {
 	}
 	if file[1] != "latest" {
 		channel, _ := release.ParseChannel("channel", file[1])
-		if d.channel.given && q.Channel != channel {
+		if d.channel.Given && q.Channel != channel {
 			return fault.Field("channel", "must be that of the file")
 		}
 		q.Channel = channel

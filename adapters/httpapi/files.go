@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -79,14 +79,14 @@ func (c *call) replyObject(status int, o object.Object) error {
 	return nil
 }
 
-func keyOfObject(o object.Object) position { return position{Key: o.StorageKey()} }
+func keyOfObject(o object.Object) body.Position { return body.Position{Key: o.StorageKey()} }
 
 func (a *api) createFile(c *call) error {
 	u, err := a.receive(c, true)
 	if err != nil {
 		return err
 	}
-	defer u.close()
+	defer u.form.Close()
 	if err := u.begin(); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (a *api) replaceFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	defer u.close()
+	defer u.form.Close()
 	actor, err := a.authorize(c)
 	if err != nil {
 		return err
@@ -163,38 +163,28 @@ func (a *api) readFile(c *call, actor org.Actor) error {
 }
 
 // readObjectFilter reads the filters of a list of files.
-func readObjectFilter(q params, p page) (f object.Filter, err error) {
-	if f.Kind, err = chosen(q, "kind", object.ParseKind, object.Kinds...); err != nil {
+func readObjectFilter(q body.Query, p body.Page) (f object.Filter, err error) {
+	if f.Kind, err = body.EnumParam(q, "kind", object.ParseKind, object.Kinds...); err != nil {
 		return f, err
 	}
-	if f.Scope, err = chosen(q, "scope", object.ParseScope, object.Scopes...); err != nil {
+	if f.Scope, err = body.EnumParam(q, "scope", object.ParseScope, object.Scopes...); err != nil {
 		return f, err
 	}
-	switch text, given := q.get("workspaceId"); {
+	switch text, given := q.Get("workspaceId"); {
 	case !given:
 	case text == "null":
 		f.Unplaced = true
 	default:
-		f.Workspace = selected[id.Workspace](text)
+		f.Workspace = body.IDParam[id.Workspace](text)
 	}
-	if text, given := q.get("prefix"); given {
-		if !isKeyText(text) {
-			return f, fault.Field("prefix", "must be at most %d bytes of valid UTF-8 without null characters", maxKeyText)
+	if text, given := q.Get("prefix"); given {
+		if !body.IsKeyText(text) {
+			return f, fault.Field("prefix", "must be at most %d bytes of valid UTF-8 without null characters", body.MaxKeyText)
 		}
 		f.Prefix = norm.NFC.String(strings.TrimPrefix(text, "/"))
 	}
-	f.After, f.Limit = p.after.Key, p.fetch()
+	f.After, f.Limit = p.After.Key, p.Fetch()
 	return f, nil
-}
-
-// maxKeyText bounds what a client gives for a part of a storage key, in bytes.
-// Longer than any key is, it leaves room for letters that are not composed.
-const maxKeyText = 4 * object.MaxPath
-
-// isKeyText reports whether a text may be a part of a storage key: databases do
-// not take every string.
-func isKeyText(text string) bool {
-	return len(text) <= maxKeyText && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
 func (a *api) listFiles(c *call) error {
@@ -219,14 +209,14 @@ func (a *api) manifest(c *call) error {
 		return err
 	}
 	var from object.Cursor
-	since, given := q.get("since")
+	since, given := q.Get("since")
 	if given {
 		var ok bool
 		if from, ok = object.ParseCursor(since); !ok {
 			return fault.Field("since", "must be the X-Sync-Cursor of a manifest or the id of a change")
 		}
 		for _, name := range []string{"limit", "cursor"} {
-			if _, paged := q.get(name); paged {
+			if _, paged := q.Get(name); paged {
 				return fault.Field(name, "does not go with since")
 			}
 		}
@@ -258,7 +248,7 @@ func (a *api) manifest(c *call) error {
 			return a.Objects.Since(c.r.Context(), actor, from, head(actor), each)
 		})
 	}
-	f := object.Filter{After: p.after.Key, Limit: p.fetch()}
+	f := object.Filter{After: p.After.Key, Limit: p.Fetch()}
 	return stream(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.List(c.r.Context(), actor, f, head(actor), each)
 	})
@@ -266,8 +256,8 @@ func (a *api) manifest(c *call) error {
 
 // manifestTag is the entity tag of a manifest: of what there is, of what the actor
 // sees of that, and of what was asked for.
-func manifestTag(actor org.Actor, q params, h object.Head) string {
-	sum := sha256.Sum256([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.values.Encode()))
+func manifestTag(actor org.Actor, q body.Query, h object.Head) string {
+	sum := sha256.Sum256([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.Values.Encode()))
 	var sight int64
 	if actor.Sight != nil {
 		sight = actor.Sight.Epoch

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"collab/adapters/httpapi/body"
 	"collab/domain/id"
 	"collab/domain/object"
 )
@@ -118,7 +119,7 @@ func TestFilesAreListedByWhatIsAskedFor(t *testing.T) {
 		"?kind=x": "kind must be one of ARTIFACT, HUB_MEMORY, TEAM_MEMORY, WORKSPACE_MEMORY, TEMPLATE, BRAND_ASSET", "?scope=": "scope must be one of SHARED, PERSONAL",
 		"?knd=x": `"knd" is not a parameter of this endpoint`, "?kind=ARTIFACT&kind=ARTIFACT": "kind must not be repeated",
 		"?prefix=%ff": "prefix must be at most 4096 bytes of valid UTF-8 without null characters", "?prefix=a%00": "prefix must be at most 4096 bytes of valid UTF-8 without null characters",
-		"?cursor=" + (position{ID: someID}).cursor() + "!": "cursor must be one that this list gave out", "?cursor=": "cursor must be one that this list gave out",
+		"?cursor=" + (body.Position{ID: someID}).Cursor() + "!": "cursor must be one that this list gave out", "?cursor=": "cursor must be one that this list gave out",
 	} {
 		if e := refused(t, o.get("/files"+query), 400); e.Message != message {
 			t.Errorf("%s: %s", query, e.Message)
@@ -157,14 +158,14 @@ func TestFilesAreListedByWhatIsAskedFor(t *testing.T) {
 
 func TestACursorOfKeysSaysTheKeyAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := position{Key: rapid.StringN(1, 100, -1).Draw(t, "key")}
-		got, ok := parseKeyCursor(p.cursor())
-		if want := isKeyText(p.Key); ok != want || ok && got != p {
+		p := body.Position{Key: rapid.StringN(1, 100, -1).Draw(t, "key")}
+		got, ok := body.ParseKeyCursor(p.Cursor())
+		if want := body.IsKeyText(p.Key); ok != want || ok && got != p {
 			t.Fatalf("%+v came back as %+v, %v", p, got, ok)
 		}
 	})
 	for _, bad := range []string{"", "!", "/w", "AA"} {
-		if p, ok := parseKeyCursor(bad); ok {
+		if p, ok := body.ParseKeyCursor(bad); ok {
 			t.Errorf("%q is %+v", bad, p)
 		}
 	}
@@ -287,7 +288,7 @@ func TestDocumentsComeBackByteForByte(t *testing.T) {
 			if w := o.get(target, "X-Actor: eve"); w.Body.String() != "null\n" {
 				t.Errorf("an outsider sees %s", w.Body)
 			}
-			for body, status := range map[string]int{"": 400, "[]": 400, "null": 400, `{"a":1,"a":2}`: 400, `{"a":"` + strings.Repeat("x", maxBody) + `"}`: 413} {
+			for body, status := range map[string]int{"": 400, "[]": 400, "null": 400, `{"a":1,"a":2}`: 400, `{"a":"` + strings.Repeat("x", body.MaxJSON) + `"}`: 413} {
 				refused(t, o.put(target, "application/json", body), status)
 			}
 			refused(t, o.put(target, "text/plain", "{}"), 415)
@@ -320,7 +321,7 @@ func TestMemoriesAreTexts(t *testing.T) {
 				}
 			}
 			refused(t, o.put(target, "text/plain", "\xff"), 400)
-			refused(t, o.put(target, "text/plain", strings.Repeat("x", maxBody+1)), 413)
+			refused(t, o.put(target, "text/plain", strings.Repeat("x", body.MaxJSON+1)), 413)
 			refused(t, o.put(target, "application/json; charset=latin1", "{}"), 415)
 			refused(t, o.put(target, "text/plain", "x", "X-Actor: vic"), 403)
 		})

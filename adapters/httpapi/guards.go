@@ -60,7 +60,7 @@ func (a *api) admit(c *call, g guard) error {
 		if err := limiter.Take(c, limit.Network(c.address)); err != nil || c.route.brief {
 			return err
 		}
-		return c.hold(requestCost)
+		return c.Hold(requestCost)
 	case operating:
 		if err := a.addresses.Take(c, limit.Network(c.address)); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/domain/org"
 	"collab/domain/session"
@@ -126,7 +127,7 @@ func TestAListIsForWhomItsTurnFinds(t *testing.T) {
 		more := make(chan struct{})
 		w := rowOf(t, http.MethodPost, member, func(a *api) handler {
 			return func(c *call) error {
-				return stream(a, c, params{}, page{}, func(int) position { return position{} }, func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil },
+				return stream(a, c, body.Query{}, body.Page{}, func(int) body.Position { return body.Position{} }, func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil },
 					func(_ org.Actor, each func(int) error) error {
 						<-more
 						return each(1)
@@ -168,5 +169,5 @@ func TestABodyThatIsReadAfterItsCallerWasAuthorizedIsAMistake(t *testing.T) {
 	if _, err := a.authorize(c); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = c.read(maxBody)
+	_, _ = c.read(body.MaxJSON)
 }

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/domain/fault"
 )
@@ -32,12 +33,13 @@ func (c *call) account() *limit.Account {
 	return a
 }
 
-// disk returns the account of what waits in files for the request.
-func (c *call) disk() *limit.Account {
+// HoldDisk takes n bytes of disk for the call, until its end, and reports whether the
+// budget had them.
+func (c *call) HoldDisk(n int64) bool {
 	if c.files.Budget == nil {
 		c.files.Budget, c.files.Holder = c.budgets.spool, c.holder()
 	}
-	return &c.files
+	return c.files.Take(n)
 }
 
 // holder is whose share of a budget the request takes from.
@@ -48,9 +50,9 @@ func (c *call) holder() string {
 	return limit.Network(c.address)
 }
 
-// hold takes n bytes of memory for the call, until release or its end. It fails at
+// Hold takes n bytes of memory for the call, until release or its end. It fails at
 // once where the budget does not have them.
-func (c *call) hold(n int64) error {
+func (c *call) Hold(n int64) error {
 	if c.account().Take(n) {
 		return nil
 	}
@@ -59,8 +61,8 @@ func (c *call) hold(n int64) error {
 	return full
 }
 
-// release gives n bytes back that were held for the same actor.
-func (c *call) release(n int64) { c.account().Give(n) }
+// Release gives n bytes back that were held for the same actor.
+func (c *call) Release(n int64) { c.account().Give(n) }
 
 // settle gives back what the call still holds.
 func (c *call) settle() {
@@ -77,10 +79,10 @@ func (a *api) mounted(to http.Handler) handler {
 			return err
 		}
 		limit.RemoveHeaders(c.Header())
-		if err := c.hold(requestCost); err != nil {
+		if err := c.Hold(requestCost); err != nil {
 			return err
 		}
-		body, err := c.read(maxBody)
+		body, err := c.read(body.MaxJSON)
 		if err != nil {
 			return err
 		}

@@ -2,8 +2,8 @@ package httpapi
 
 import (
 	"net/http"
-	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/operator"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -31,24 +31,9 @@ func viewOverview(o operator.Overview) overviewView {
 	}
 }
 
-func keyOfOverview(o operator.Overview) position { return position{ID: string(o.ID)} }
+func keyOfOverview(o operator.Overview) body.Position { return body.Position{ID: string(o.ID)} }
 
-var asPlan = oneOf(plan.Parse, plan.None, plan.Free, plan.Standard, plan.Premium, plan.Enterprise)
-
-// asInstant reads an RFC 3339 time, or a date as the beginning of that day in
-// UTC.
-func asInstant(raw []byte) (time.Time, string) {
-	text, problem := asText(raw)
-	if problem != "" {
-		return time.Time{}, problem
-	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
-			return t.UTC().Truncate(time.Millisecond), ""
-		}
-	}
-	return time.Time{}, "must be a date or an RFC 3339 time"
-}
+var asPlan = body.OneOf(plan.Parse, plan.None, plan.Free, plan.Standard, plan.Premium, plan.Enterprise)
 
 func (a *api) listOrganisations(c *call) error {
 	q, p, err := c.listing()
@@ -56,7 +41,7 @@ func (a *api) listOrganisations(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfOverview, viewed(viewOverview), func(actor org.Actor, each func(operator.Overview) error) error {
-		return a.Operator.Organisations(c.r.Context(), actor, id.Org(p.after.ID), p.fetch(), each)
+		return a.Operator.Organisations(c.r.Context(), actor, id.Org(p.After.ID), p.Fetch(), each)
 	})
 }
 
@@ -82,11 +67,11 @@ func (a *api) grant(c *call) error {
 		return err
 	}
 	g := plan.Grant{
-		Plan:      required(o, "plan", asPlan),
-		Seats:     optional(o, "seats", asCount),
-		PeriodEnd: optional(o, "currentPeriodEnd", asInstant),
+		Plan:      body.Required(o, "plan", asPlan),
+		Seats:     body.Optional(o, "seats", body.Count),
+		PeriodEnd: body.Optional(o, "currentPeriodEnd", body.Instant),
 	}
-	if err := o.err(); err != nil {
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -113,8 +98,8 @@ func (a *api) setRole(c *call) error {
 	if err != nil {
 		return err
 	}
-	role := required(o, "role", asText)
-	if err := o.err(); err != nil {
+	role := body.Required(o, "role", body.Text)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/members"
 	"collab/domain/audit"
 	"collab/domain/id"
@@ -27,7 +28,9 @@ func viewMember(p org.Profile) memberView {
 	}
 }
 
-func keyOfMember(p org.Profile) position { return position{At: p.JoinedAt, ID: string(p.User)} }
+func keyOfMember(p org.Profile) body.Position {
+	return body.Position{At: p.JoinedAt, ID: string(p.User)}
+}
 
 type invitationView struct {
 	ID         id.Invitation     `json:"id"`
@@ -48,8 +51,8 @@ func (a *api) viewInvitation(i invitation.Invitation) invitationView {
 	}
 }
 
-func keyOfInvitation(i invitation.Invitation) position {
-	return position{At: i.CreatedAt, ID: string(i.ID)}
+func keyOfInvitation(i invitation.Invitation) body.Position {
+	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 
 type entryView struct {
@@ -71,7 +74,7 @@ func viewEntry(e audit.Entry) entryView {
 	}
 }
 
-func keyOfEntry(e audit.Entry) position { return position{ID: string(e.ID)} }
+func keyOfEntry(e audit.Entry) body.Position { return body.Position{ID: string(e.ID)} }
 
 func (a *api) listMembers(c *call) error {
 	q, p, err := c.listing()
@@ -79,8 +82,8 @@ func (a *api) listMembers(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfMember, viewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
-		after := org.Position{JoinedAt: p.after.At, User: id.User(p.after.ID)}
-		return a.Members.List(c.r.Context(), actor, after, p.fetch(), each)
+		after := org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}
+		return a.Members.List(c.r.Context(), actor, after, p.Fetch(), each)
 	})
 }
 
@@ -93,8 +96,8 @@ func (a *api) changeRole(c *call) error {
 	if err != nil {
 		return err
 	}
-	role := required(o, "role", asText)
-	if err := o.err(); err != nil {
+	role := body.Required(o, "role", body.Text)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -125,8 +128,8 @@ func (a *api) listInvites(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfInvitation, viewed(a.viewInvitation), func(actor org.Actor, each func(invitation.Invitation) error) error {
-		after := invitation.Position{CreatedAt: p.after.At, ID: id.Invitation(p.after.ID)}
-		return a.Members.Invites(c.r.Context(), actor, after, p.fetch(), each)
+		after := invitation.Position{CreatedAt: p.After.At, ID: id.Invitation(p.After.ID)}
+		return a.Members.Invites(c.r.Context(), actor, after, p.Fetch(), each)
 	})
 }
 
@@ -135,8 +138,8 @@ func (a *api) invite(c *call) error {
 	if err != nil {
 		return err
 	}
-	email, role := required(o, "email", asText), required(o, "role", asText)
-	if err := o.err(); err != nil {
+	email, role := body.Required(o, "email", body.Text), body.Required(o, "role", body.Text)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -187,6 +190,6 @@ func (a *api) auditLog(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfEntry, viewed(viewEntry), func(actor org.Actor, each func(audit.Entry) error) error {
-		return a.Members.Audit(c.r.Context(), actor, id.Entry(p.after.ID), p.fetch(), each)
+		return a.Members.Audit(c.r.Context(), actor, id.Entry(p.After.ID), p.Fetch(), each)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"collab/adapters/httpapi/spool"
 	"collab/domain/fault"
 )
 
@@ -27,7 +28,7 @@ type outlet struct {
 	err    error         // of the sender; read when it is done
 	waited time.Duration // for the sender
 	full   bool          // the rest is kept
-	rest   spool
+	rest   *spool.Spool
 }
 
 // put takes a part of the list over and returns a buffer for the next.
@@ -104,7 +105,7 @@ func (o *outlet) finish() error {
 	if !o.full {
 		return nil
 	}
-	if err := o.rest.rewind(); err != nil {
+	if err := o.rest.Rewind(); err != nil {
 		return err
 	}
 	b := take()

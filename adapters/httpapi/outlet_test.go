@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/domain/org"
 )
@@ -47,14 +48,14 @@ type counted struct {
 	end  time.Time
 }
 
-func countedList(t *testing.T, p page, size int, fail error) *counted {
+func countedList(t *testing.T, p body.Page, size int, fail error) *counted {
 	l := &counted{}
 	l.api = serving(t, http.MethodGet, open, func(c *call) error {
-		key := func(int) position { return position{ID: someID} }
+		key := func(int) body.Position { return body.Position{ID: someID} }
 		write := func(dst []byte, _ int) ([]byte, error) {
 			return encode.AppendString(dst, strings.Repeat("x", size)), nil
 		}
-		return stream(l.api, c, params{}, p, key, write, func(_ org.Actor, each func(int) error) error {
+		return stream(l.api, c, body.Query{}, p, key, write, func(_ org.Actor, each func(int) error) error {
 			defer func() { l.end = time.Now() }()
 			for ; l.read < 100; l.read++ {
 				if err := each(l.read); err != nil {
@@ -72,7 +73,7 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 	for name, size := range map[string]int{"a short one": flushAt / 50, "a long one": flushAt} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := countedList(t, page{}, size, nil)
+				l := countedList(t, body.Page{}, size, nil)
 				client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 				answered := make(chan struct{})
 				began := time.Now()
@@ -102,7 +103,7 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 func TestAListThatHoldsNothingWaitsForItsClient(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing")) // there is no room for what waits
 	synctest.Test(t, func(t *testing.T) {
-		l := countedList(t, page{waits: true}, flushAt, nil)
+		l := countedList(t, body.Page{Waits: true}, flushAt, nil)
 		client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 		answered := make(chan struct{})
 		go func() {
@@ -138,7 +139,7 @@ func TestAListThatFailsDoesNotWaitForItsClient(t *testing.T) {
 						t.Errorf("recovered %v after %v", p, time.Since(began))
 					}
 				}()
-				countedList(t, page{}, flushAt, fail).ServeHTTP(client, get("/test"))
+				countedList(t, body.Page{}, flushAt, fail).ServeHTTP(client, get("/test"))
 			})
 		})
 	}

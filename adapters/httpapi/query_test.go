@@ -12,17 +12,18 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/adapters/httpapi/body"
 	"collab/domain/org"
 	"collab/domain/task"
 )
 
 func TestACursorSaysAPositionAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := position{Rank: rapid.Int64().Draw(t, "rank"), ID: someID}
+		p := body.Position{Rank: rapid.Int64().Draw(t, "rank"), ID: someID}
 		if rapid.Bool().Draw(t, "timed") {
 			p.At = anyTime.Draw(t, "at")
 		}
-		got, ok := parseCursor(p.cursor())
+		got, ok := body.ParseCursor(p.Cursor())
 		if !ok || got != p {
 			t.Fatalf("%+v came back as %+v, %v", p, got, ok)
 		}
@@ -32,10 +33,10 @@ func TestACursorSaysAPositionAgain(t *testing.T) {
 func FuzzCursor(f *testing.F) {
 	f.Add("")
 	f.Add("MC4uMDE5OGExYjI")
-	f.Add(position{Rank: -5, At: time.UnixMilli(1), ID: someID}.cursor())
+	f.Add(body.Position{Rank: -5, At: time.UnixMilli(1), ID: someID}.Cursor())
 	f.Fuzz(func(t *testing.T, text string) {
-		if p, ok := parseCursor(text); ok {
-			again, ok := parseCursor(p.cursor())
+		if p, ok := body.ParseCursor(text); ok {
+			again, ok := body.ParseCursor(p.Cursor())
 			if !ok || again != p {
 				t.Fatalf("%q is %+v, then %+v", text, p, again)
 			}
@@ -95,7 +96,7 @@ func TestQueriesOfListsAreStrict(t *testing.T) {
 		}
 	})
 	t.Run("an id that is none selects nothing", func(t *testing.T) {
-		if w := send(a, get("/test?assigneeId=me")); w.Code != 200 || got.Assignee.ID != nobody || got.Assignee.Unset {
+		if w := send(a, get("/test?assigneeId=me")); w.Code != 200 || got.Assignee.ID != body.NoID || got.Assignee.Unset {
 			t.Errorf("%d, got %+v", w.Code, got.Assignee)
 		}
 	})
@@ -108,10 +109,10 @@ type place struct {
 }
 
 // placed lists the records that follow the page's start.
-func placed(p page, all func() []place) func(org.Actor, func(place) error) error {
+func placed(p body.Page, all func() []place) func(org.Actor, func(place) error) error {
 	return func(_ org.Actor, each func(place) error) error {
 		for _, r := range all() {
-			if cmp.Or(r.at.Compare(p.after.At), cmp.Compare(r.id, p.after.ID)) <= 0 {
+			if cmp.Or(r.at.Compare(p.After.At), cmp.Compare(r.id, p.After.ID)) <= 0 {
 				continue
 			}
 			if err := each(r); err != nil {
@@ -128,7 +129,7 @@ func TestPagesFollowTheirLinksThroughACompleteList(t *testing.T) {
 	for i := range 7 {
 		all = append(all, place{time.UnixMilli(int64(i / 3)).UTC(), strings.Replace(someID, "1b2", "1b"+string(rune('0'+i)), 1)})
 	}
-	key := func(p place) position { return position{At: p.at, ID: p.id} }
+	key := func(p place) body.Position { return body.Position{At: p.at, ID: p.id} }
 	present := slices.Clone(all)
 	a = serving(t, http.MethodGet, open, func(c *call) error {
 		q, p, err := c.listing("colour")
@@ -176,7 +177,7 @@ func TestAPageOfLargeRecordsEndsEarly(t *testing.T) {
 	for i := range all {
 		all[i].id = fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
 	}
-	key := func(p place) position { return position{ID: p.id} }
+	key := func(p place) body.Position { return body.Position{ID: p.id} }
 	a = serving(t, http.MethodGet, open, func(c *call) error {
 		q, p, err := c.listing()
 		if err != nil {

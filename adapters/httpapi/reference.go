@@ -104,7 +104,7 @@ func (a *api) readRenderer(c *call) error {
 	if mux.Vars(c.r)["file"] != a.reference.script {
 		return fault.Missing("File")
 	}
-	if err := c.hold(unpackCost); err != nil {
+	if err := c.Hold(unpackCost); err != nil {
 		return err
 	}
 	h := c.Header()

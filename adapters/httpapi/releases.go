@@ -5,11 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/app/releases"
 	"collab/domain/fault"
@@ -64,7 +64,7 @@ func inBase64(digest *string) *string {
 	return &text
 }
 
-func keyOfRelease(r release.Release) position { return position{ID: string(r.ID)} }
+func keyOfRelease(r release.Release) body.Position { return body.Position{ID: string(r.ID)} }
 
 // offerView is what a device is told of a release, after the version that it has.
 type offerView struct {
@@ -146,7 +146,7 @@ func (a *api) checkForUpdate(c *call) error {
 	}
 	// A small answer is a part of what each connection may take.
 	if size := int64(len(told.before) + len(told.after)); size > requestCost {
-		if err := c.hold(size); err != nil {
+		if err := c.Hold(size); err != nil {
 			return err
 		}
 	}
@@ -168,8 +168,8 @@ func (a *api) checkForUpdate(c *call) error {
 
 // readCheck reads the query of a check, and the version as it was written.
 func readCheck(query string) (q releases.Check, at string, err error) {
-	var given struct{ version, platform, arch, channel, client parameter }
-	err = readParameters(query, func(name string) *parameter {
+	var given struct{ version, platform, arch, channel, client body.Parameter }
+	err = body.ReadParameters(query, func(name string) *body.Parameter {
 		switch name {
 		case "version":
 			return &given.version
@@ -190,73 +190,32 @@ func readCheck(query string) (q releases.Check, at string, err error) {
 	for _, p := range []struct {
 		name  string
 		given bool
-	}{{"version", given.version.given}, {"platform", given.platform.given}, {"arch", given.arch.given}} {
+	}{{"version", given.version.Given}, {"platform", given.platform.Given}, {"arch", given.arch.Given}} {
 		if !p.given {
 			return q, "", fault.Field(p.name, "is required")
 		}
 	}
-	if q.Version, err = release.ParseVersion("version", given.version.text); err != nil {
+	if q.Version, err = release.ParseVersion("version", given.version.Text); err != nil {
 		return q, "", err
 	}
-	if q.Platform, err = release.ParsePlatform("platform", given.platform.text); err != nil {
+	if q.Platform, err = release.ParsePlatform("platform", given.platform.Text); err != nil {
 		return q, "", err
 	}
-	if q.Arch, err = release.ParseArch("arch", given.arch.text); err != nil {
+	if q.Arch, err = release.ParseArch("arch", given.arch.Text); err != nil {
 		return q, "", err
 	}
 	q.Channel = release.Stable
-	if given.channel.given {
-		if q.Channel, err = release.ParseChannel("channel", given.channel.text); err != nil {
+	if given.channel.Given {
+		if q.Channel, err = release.ParseChannel("channel", given.channel.Text); err != nil {
 			return q, "", err
 		}
 	}
-	if given.client.given {
-		if q.Client, err = release.ParseClient("clientId", given.client.text); err != nil {
+	if given.client.Given {
+		if q.Client, err = release.ParseClient("clientId", given.client.Text); err != nil {
 			return q, "", err
 		}
 	}
-	return q, given.version.text, nil
-}
-
-// parameter is a parameter of a query that was given, or not.
-type parameter struct {
-	text  string
-	given bool
-}
-
-// readParameters reads a query into the parameters that of finds by name. The
-// others, for which it returns nil, are somebody else's, such as a cache's.
-func readParameters(query string, of func(name string) *parameter) error {
-	plain := !strings.ContainsAny(query, "%+;")
-	for query != "" {
-		var part string
-		part, query, _ = strings.Cut(query, "&")
-		name, text, _ := strings.Cut(part, "=")
-		if !plain {
-			var err error
-			if name, text, err = unescaped(part); err != nil {
-				return fault.New(fault.Invalid, "The query could not be read")
-			}
-		}
-		p := of(name)
-		if p == nil {
-			continue
-		}
-		if p.given {
-			return fault.Field(name, "must not be repeated")
-		}
-		*p = parameter{text, true}
-	}
-	return nil
-}
-
-// unescaped reads one parameter as all other queries are read.
-func unescaped(part string) (name, text string, err error) {
-	all, err := url.ParseQuery(part)
-	for name, texts := range all {
-		return name, texts[0], err
-	}
-	return "", "", err
+	return q, given.version.Text, nil
 }
 
 func (a *api) publishRelease(c *call) error {
@@ -265,21 +224,21 @@ func (a *api) publishRelease(c *call) error {
 		return err
 	}
 	d := release.Draft{
-		Version: required(o, "version", asText), Platform: required(o, "platform", asText), Arch: required(o, "arch", asText),
-		Channel: orZero(o, "channel", asChannel),
+		Version: body.Required(o, "version", body.Text), Platform: body.Required(o, "platform", body.Text), Arch: body.Required(o, "arch", body.Text),
+		Channel: body.OrZero(o, "channel", asChannel),
 		Settings: release.Settings{
-			DownloadURL: required(o, "downloadUrl", asText), SHA512: optional(o, "sha512", asText), SHA1: optional(o, "sha1", asText),
-			FileSizeBytes: optional(o, "fileSizeBytes", asInteger), Notes: optional(o, "releaseNotes", asText),
-			MinOSVersion: optional(o, "minOsVersion", asText), Signature: optional(o, "signature", asText),
-			Mandatory: orZero(o, "mandatory", asBool), Rollout: orElse(o, "rolloutPercentage", asCount, 100), Active: orElse(o, "active", asBool, true),
+			DownloadURL: body.Required(o, "downloadUrl", body.Text), SHA512: body.Optional(o, "sha512", body.Text), SHA1: body.Optional(o, "sha1", body.Text),
+			FileSizeBytes: body.Optional(o, "fileSizeBytes", body.Integer), Notes: body.Optional(o, "releaseNotes", body.Text),
+			MinOSVersion: body.Optional(o, "minOsVersion", body.Text), Signature: body.Optional(o, "signature", body.Text),
+			Mandatory: body.OrZero(o, "mandatory", body.Bool), Rollout: body.OrElse(o, "rolloutPercentage", body.Count, 100), Active: body.OrElse(o, "active", body.Bool, true),
 		},
-		PublishedAt: optional(o, "publishedAt", asInstant),
+		PublishedAt: body.Optional(o, "publishedAt", body.Instant),
 	}
 	rules := func() error {
 		_, err := release.New("", d, a.Releases.Hosts, time.Time{})
 		return err
 	}
-	if err := o.err(rules); err != nil {
+	if err := o.Err(rules); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -295,19 +254,11 @@ func (a *api) publishRelease(c *call) error {
 
 // asChannel reads the name of a channel. The empty one would stand for none.
 func asChannel(raw []byte) (string, string) {
-	text, problem := asText(raw)
+	text, problem := body.Text(raw)
 	if problem == "" && text == "" {
 		problem = "must not be empty"
 	}
 	return text, problem
-}
-
-// orElse reads a field that has another value when it is absent or null.
-func orElse[T any](o *fields, name string, read reader[T], otherwise T) T {
-	if v, ok := field(o, name, read).Get(); ok {
-		return v
-	}
-	return otherwise
 }
 
 func (a *api) changeRelease(c *call) error {
@@ -320,19 +271,18 @@ func (a *api) changeRelease(c *call) error {
 		return err
 	}
 	for _, name := range []string{"version", "platform", "arch", "channel"} {
-		if _, given := o.find(name); given {
-			o.read = append(o.read, name)
-			o.problems.Add(name, "cannot be changed: another one is another release")
+		if _, given := o.Find(name); given {
+			o.Refuse(name, "cannot be changed: another one is another release")
 		}
 	}
 	p := release.Patch{
-		DownloadURL: field(o, "downloadUrl", asText), SHA512: field(o, "sha512", asText), SHA1: field(o, "sha1", asText),
-		FileSizeBytes: field(o, "fileSizeBytes", asInteger), Notes: field(o, "releaseNotes", asText),
-		MinOSVersion: field(o, "minOsVersion", asText), Signature: field(o, "signature", asText),
-		Mandatory: field(o, "mandatory", asBool), Rollout: field(o, "rolloutPercentage", asCount), Active: field(o, "active", asBool),
-		PublishedAt: field(o, "publishedAt", asInstant),
+		DownloadURL: body.Field(o, "downloadUrl", body.Text), SHA512: body.Field(o, "sha512", body.Text), SHA1: body.Field(o, "sha1", body.Text),
+		FileSizeBytes: body.Field(o, "fileSizeBytes", body.Integer), Notes: body.Field(o, "releaseNotes", body.Text),
+		MinOSVersion: body.Field(o, "minOsVersion", body.Text), Signature: body.Field(o, "signature", body.Text),
+		Mandatory: body.Field(o, "mandatory", body.Bool), Rollout: body.Field(o, "rolloutPercentage", body.Count), Active: body.Field(o, "active", body.Bool),
+		PublishedAt: body.Field(o, "publishedAt", body.Instant),
 	}
-	if err := o.err(); err != nil {
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -351,9 +301,9 @@ func (a *api) listReleases(c *call) error {
 	if err != nil {
 		return err
 	}
-	p.waits = true // all of them may have gigabytes of notes
+	p.Waits = true // all of them may have gigabytes of notes
 	return stream(a, c, q, p, keyOfRelease, viewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
-		return a.Releases.List(c.r.Context(), actor, id.Release(p.after.ID), p.fetch(), each)
+		return a.Releases.List(c.r.Context(), actor, id.Release(p.After.ID), p.Fetch(), each)
 	})
 }
 
@@ -380,7 +330,7 @@ func (a *api) explainRollout(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	text, given := q.get("clientIds")
+	text, given := q.Get("clientIds")
 	if !given {
 		return fault.Field("clientIds", "is required")
 	}
@@ -419,18 +369,18 @@ func viewTally(t release.Tally) tallyView {
 }
 
 // keyOfTally is a count's place in the order of a report.
-func keyOfTally(t release.Tally) position {
-	return position{Key: strings.Join([]string{string(t.Day), string(t.Platform), string(t.Arch), string(t.Channel), t.Version}, "/")}
+func keyOfTally(t release.Tally) body.Position {
+	return body.Position{Key: strings.Join([]string{string(t.Day), string(t.Platform), string(t.Arch), string(t.Channel), t.Version}, "/")}
 }
 
 // parseTallyCursor reads the cursor of a report.
-func parseTallyCursor(text string) (position, bool) {
-	p, ok := parseKeyCursor(text)
+func parseTallyCursor(text string) (body.Position, bool) {
+	p, ok := body.ParseKeyCursor(text)
 	return p, ok && strings.Count(p.Key, "/") == 4
 }
 
 // tallyAt is the count that a page follows.
-func tallyAt(p position) (t release.Tally) {
+func tallyAt(p body.Position) (t release.Tally) {
 	if part := strings.Split(p.Key, "/"); len(part) == 5 {
 		t.Day, t.Version = release.Day(part[0]), part[4]
 		t.Target = release.Target{Platform: release.Platform(part[1]), Arch: release.Arch(part[2]), Channel: release.Channel(part[3])}
@@ -449,7 +399,7 @@ func (a *api) adoption(c *call) error {
 	}
 	// Without a limit it is read in parts, as it may be long.
 	return stream(a, c, q, p, keyOfTally, viewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
-		after, n := tallyAt(p.after), cmp.Or(p.fetch(), maxPage)
+		after, n := tallyAt(p.After), cmp.Or(p.Fetch(), body.MaxPage)
 		for {
 			part, err := a.Releases.Adoption(c.r.Context(), actor, first, last, of, after, n)
 			if err != nil {
@@ -460,7 +410,7 @@ func (a *api) adoption(c *call) error {
 					return err
 				}
 			}
-			if p.limit > 0 || len(part) < n {
+			if p.Limit > 0 || len(part) < n {
 				return nil
 			}
 			after = part[n-1]
@@ -469,16 +419,16 @@ func (a *api) adoption(c *call) error {
 }
 
 // readReport reads of which days and targets a report is to be.
-func readReport(q params, now time.Time) (first, last release.Day, of release.Target, err error) {
+func readReport(q body.Query, now time.Time) (first, last release.Day, of release.Target, err error) {
 	last = release.DayOf(now)
-	if text, given := q.get("to"); given {
+	if text, given := q.Get("to"); given {
 		if last, given = release.ParseDay(text); !given {
 			return "", "", of, fault.Field("to", "must be a day such as 2026-01-31")
 		}
 	}
 	end, _ := time.Parse(time.DateOnly, string(last))
 	first = release.DayOf(end.AddDate(0, 0, 1-reportDays))
-	if text, given := q.get("from"); given {
+	if text, given := q.Get("from"); given {
 		if first, given = release.ParseDay(text); !given {
 			return "", "", of, fault.Field("from", "must be a day such as 2026-01-31")
 		}
@@ -489,17 +439,17 @@ func readReport(q params, now time.Time) (first, last release.Day, of release.Ta
 	case first < release.DayOf(end.AddDate(0, 0, 1-maxReportDays)):
 		return "", "", of, fault.Field("from", "must be at most %d days before to", maxReportDays-1)
 	}
-	if text, given := q.get("platform"); given {
+	if text, given := q.Get("platform"); given {
 		if of.Platform, err = release.ParsePlatform("platform", text); err != nil {
 			return "", "", of, err
 		}
 	}
-	if text, given := q.get("arch"); given {
+	if text, given := q.Get("arch"); given {
 		if of.Arch, err = release.ParseArch("arch", text); err != nil {
 			return "", "", of, err
 		}
 	}
-	if text, given := q.get("channel"); given {
+	if text, given := q.Get("channel"); given {
 		if of.Channel, err = release.ParseChannel("channel", text); err != nil {
 			return "", "", of, err
 		}

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"pgregory.net/rapid"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/app/releases"
 	"collab/domain/org"
@@ -48,11 +49,11 @@ func written(query string, names ...string) (map[string]string, bool) {
 func readsAsOthers(t rapid.TB, query string) {
 	t.Helper()
 	names := []string{"version", "arch", "clientId"}
-	all := map[string]*parameter{}
+	all := map[string]*body.Parameter{}
 	for _, name := range names {
-		all[name] = &parameter{}
+		all[name] = &body.Parameter{}
 	}
-	err := readParameters(query, func(name string) *parameter { return all[name] })
+	err := body.ReadParameters(query, func(name string) *body.Parameter { return all[name] })
 	want, ok := written(query, names...)
 	if (err == nil) != ok {
 		t.Fatalf("%q gets %v, and url.ParseQuery has %v", query, err, want)
@@ -61,7 +62,7 @@ func readsAsOthers(t rapid.TB, query string) {
 		return
 	}
 	for name, p := range all {
-		if text, given := want[name]; p.given != given || p.text != text {
+		if text, given := want[name]; p.Given != given || p.Text != text {
 			t.Fatalf("%q: %s is %+v, want %q, %v", query, name, *p, text, given)
 		}
 	}
@@ -276,10 +277,10 @@ func TestReportsHavePages(t *testing.T) {
 	s.Anybody = true
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
-		return a.as(&org.Actor{User: nobody, Org: nobody, Role: org.Owner}, a.adoption)(c)
+		return a.as(&org.Actor{User: body.NoID, Org: body.NoID, Role: org.Owner}, a.adoption)(c)
 	}, func(o *Options) { o.Releases = s })
 	var kept []release.Tally
-	for i := range 2*maxPage + 3 { // more than two parts
+	for i := range 2*body.MaxPage + 3 { // more than two parts
 		of := release.Target{Platform: []release.Platform{release.Darwin, release.Linux}[i%2], Arch: release.X64, Channel: release.Stable}
 		kept = append(kept, release.Tally{Day: []release.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
 	}
@@ -316,7 +317,7 @@ func TestReportsHavePages(t *testing.T) {
 	if pages != 3 || !slices.Equal(paged, whole) {
 		t.Errorf("%d pages have %d counts of %d", pages, len(paged), len(whole))
 	}
-	for _, query := range []string{"limit=0", "limit=1001", "cursor=", "cursor=x", "cursor=" + position{Key: "2026-01-02/LINUX"}.cursor(), "cursor=" + position{ID: nobody}.cursor()} {
+	for _, query := range []string{"limit=0", "limit=1001", "cursor=", "cursor=x", "cursor=" + body.Position{Key: "2026-01-02/LINUX"}.Cursor(), "cursor=" + body.Position{ID: body.NoID}.Cursor()} {
 		refused(t, send(a, get("/test?"+query)), 400)
 	}
 }
@@ -341,7 +342,7 @@ func TestReportsAreOfDays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, last, of, err := readReport(params{values}, now)
+		first, last, of, err := readReport(body.Query{Values: values}, now)
 		got := fmt.Sprint(first, " ", last, " ", of.Platform, " ", of.Arch, " ", of.Channel)
 		if err != nil {
 			got = err.Error()

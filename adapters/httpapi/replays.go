@@ -7,13 +7,14 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
+	"collab/adapters/httpapi/body"
+	"collab/adapters/httpapi/spool"
 	"collab/app/idempotency"
 	"collab/domain/fault"
 )
@@ -253,59 +254,34 @@ func who(c *call) string {
 // names, and of a form what its parts say.
 func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	if c.route.Path != filesPath {
-		body, err := c.read(maxBody)
+		body, err := c.read(body.MaxJSON)
 		return fingerprint(c.r, body), func() {}, err
 	}
-	f, err := a.form(c)
+	f, err := body.ParseFormType(c.r.Header, c.r.ContentLength, a.Objects.MaxSize)
 	if err != nil {
 		return print, nil, err
 	}
-	kept, sum := &spool{c: c}, sha256.New()
-	if err := kept.fill(io.TeeReader(&arriving{c: c}, sum), f.limit, a.tooLarge); err != nil {
+	kept, sum := spool.New(c), sha256.New()
+	if err := kept.Fill(io.TeeReader(&bodyReader{c: c, long: true}, sum), f.Limit, f.TooLarge); err != nil {
 		_ = kept.Close() // of a file that has no name any more
 		return print, nil, err
 	}
-	said := sum.Sum([]byte(f.mimeType + "\n"))
-	if f.boundary != "" {
-		parts, err := c.partsPrint(kept, f.boundary)
+	said := sum.Sum([]byte(f.MimeType + "\n"))
+	if f.Boundary != "" {
+		parts, err := body.DigestForm(kept, f.Boundary, c)
 		if err == nil {
 			said = parts
 		}
 		if fault.Is(err, fault.Invalid) {
 			err = nil // the handler says what is wrong with it
 		}
-		if err = errors.Join(err, kept.rewind()); err != nil {
+		if err = errors.Join(err, kept.Rewind()); err != nil {
 			_ = kept.Close()
 			return print, nil, err
 		}
 	}
-	c.spooled, c.r.ContentLength = kept, kept.size
+	c.spooled, c.r.ContentLength = kept, kept.Size
 	return fingerprint(c.r, said), func() { _ = kept.Close() }, nil
-}
-
-// partsPrint tells forms apart by what they say. Clients make another boundary
-// whenever they send one, also the same again.
-func (c *call) partsPrint(form io.Reader, boundary string) ([]byte, error) {
-	in, err := c.openWindow(form)
-	if err != nil {
-		return nil, err
-	}
-	defer in.close()
-	all, m := sha256.New(), newMultipartForm(in, boundary)
-	for {
-		p, ok, err := m.next()
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return all.Sum([]byte("form\n")), nil
-		}
-		content := sha256.New()
-		if _, err := io.Copy(content, m); err != nil {
-			return nil, err
-		}
-		_, _ = fmt.Fprintf(all, "%q %t %q %q %x\n", p.name, p.file, p.fileName, p.mimeType, content.Sum(nil)) // a hash takes it all
-	}
 }
 
 // fingerprint tells requests apart that come with the same key.

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/system"
 	"collab/adapters/vault"
 	"collab/app/access"
@@ -131,7 +132,7 @@ func TestTheSameKeyGetsTheFirstAnswerAgain(t *testing.T) {
 			return err
 		}
 		c.Header()["Etag"] = []string{`"1"`}
-		return c.reply(http.StatusCreated, map[string]any{"call": calls, "a": required(o, "a", asText)})
+		return c.reply(http.StatusCreated, map[string]any{"call": calls, "a": body.Required(o, "a", body.Text)})
 	})
 	first := send(a, withKey("k", `{"a":"x"}`))
 	again := send(a, withKey("k", `{"a":"x"}`))
@@ -305,7 +306,7 @@ func TestKeysArePrintableAndShort(t *testing.T) {
 	two := withKey("a", "{}")
 	two.Header.Add("Idempotency-Key", "b")
 	refused(t, send(a, two), 400)
-	refused(t, send(a, withKey("big", strings.Repeat(" ", maxBody+1))), 413)
+	refused(t, send(a, withKey("big", strings.Repeat(" ", body.MaxJSON+1))), 413)
 }
 
 func TestKeysBelongToTheirCaller(t *testing.T) {

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/spool"
 	"collab/domain/org"
 )
 
@@ -103,7 +104,7 @@ func viewed[T, V any](view func(T) V) appender[T] {
 // comes, and run waits little for a client that is slow to take it, or as long as it
 // takes where p says so; a page is held back until it is known whether there is a
 // next one, as the header that says so comes first.
-func stream[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {
+func stream[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {
 	return streamWithin(a, c, q, p, key, write, func(actor org.Actor, text func([]byte), each func(T) error) error {
 		text([]byte{'['})
 		err := run(actor, each)
@@ -114,8 +115,8 @@ func stream[T any](a *api, c *call, q params, p page, key func(T) position, writ
 
 // streamWithin is stream for an answer that has more than the array: run calls text
 // with what is before the first record and after the last.
-func streamWithin[T any](a *api, c *call, q params, p page, key func(T) position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
-	if p.limit == 0 && c.caller.User != "" {
+func streamWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
+	if p.Limit == 0 && c.caller.User != "" {
 		done, err := a.lists.Acquire(c.r.Context(), string(c.caller.User))
 		if err != nil {
 			return err
@@ -126,14 +127,14 @@ func streamWithin[T any](a *api, c *call, q params, p page, key func(T) position
 	if err != nil {
 		return err
 	}
-	out := outlet{c: c, waits: p.waits, rest: spool{c: c}}
+	out := outlet{c: c, waits: p.Waits, rest: spool.New(c)}
 	defer out.close()
 	b := take()
 	defer func() { give(b) }()
 	shown, more := 0, false
-	var last position
+	var last body.Position
 	err = run(actor, func(text []byte) { *b = append(*b, text...) }, func(v T) (err error) {
-		if p.limit > 0 && (shown == p.limit || len(*b) >= maxPageBytes) {
+		if p.Limit > 0 && (shown == p.Limit || len(*b) >= maxPageBytes) {
 			more = true
 			return errPageFull
 		}
@@ -144,7 +145,7 @@ func streamWithin[T any](a *api, c *call, q params, p page, key func(T) position
 		if *b, err = write(*b, v); err != nil {
 			return err
 		}
-		if p.limit > 0 {
+		if p.Limit > 0 {
 			last = key(v)
 		} else if len(*b) >= flushAt {
 			b, err = out.put(b)
@@ -166,6 +167,3 @@ func streamWithin[T any](a *api, c *call, q params, p page, key func(T) position
 	c.send(http.StatusOK, *b)
 	return nil
 }
-
-// etag is the entity tag of a version.
-func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }

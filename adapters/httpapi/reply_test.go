@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/limit"
 	"collab/domain/fault"
@@ -130,13 +131,13 @@ func listing(t *testing.T, n, size int, fail error) *api {
 		if err != nil {
 			return err
 		}
-		key := func(i int) position { return position{Rank: int64(i), ID: someID} }
+		key := func(i int) body.Position { return body.Position{Rank: int64(i), ID: someID} }
 		write := func(dst []byte, i int) ([]byte, error) {
 			return append(encode.AppendString(dst, strings.Repeat("x", size)), ""...), nil
 		}
 		return stream(a, c, q, p, key, write, func(_ org.Actor, each func(int) error) error {
 			for i := range n {
-				if p.limit > 0 && i == p.fetch() {
+				if p.Limit > 0 && i == p.Fetch() {
 					return nil
 				}
 				if err := each(i); err != nil {

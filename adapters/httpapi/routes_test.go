@@ -15,6 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gorilla/mux"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/access"
 	"collab/domain/org"
 )
@@ -210,7 +211,7 @@ func TestParametersThatNobodyKnowsAreRefusedWhereSomebodyWritesCode(t *testing.T
 			ids := map[string]string{"scope": "user"}
 			for _, segment := range strings.Split(r.Path, "/") {
 				if of, ok := strings.CutPrefix(segment, "{"); ok && of != "scope}" {
-					ids[strings.TrimSuffix(of, "}")] = nobody
+					ids[strings.TrimSuffix(of, "}")] = body.NoID
 				}
 			}
 			defer func() { _ = recover() }()

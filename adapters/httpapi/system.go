@@ -67,7 +67,7 @@ func (a *api) metrics() handler {
 			return err
 		}
 		if size := int64(made.body.Len()); size > requestCost {
-			if err := c.hold(size); err != nil {
+			if err := c.Hold(size); err != nil {
 				c.Header().Del("Content-Encoding")
 				return err
 			}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
-	"collab/app/tasks"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -16,15 +16,15 @@ import (
 )
 
 var (
-	asStatus    = oneOf(task.ParseStatus, task.Todo, task.InProgress, task.Done, task.Cancelled)
-	asPriority  = oneOf(task.ParsePriority, task.Low, task.Medium, task.High, task.Urgent)
-	asUser      = idOf[id.User]("user")
-	asWorkspace = idOf[id.Workspace]("workspace")
-	asTeam      = idOf[id.Team]("team")
+	asStatus    = body.OneOf(task.ParseStatus, task.Todo, task.InProgress, task.Done, task.Cancelled)
+	asPriority  = body.OneOf(task.ParsePriority, task.Low, task.Medium, task.High, task.Urgent)
+	asUser      = body.ID[id.User]("user")
+	asWorkspace = body.ID[id.Workspace]("workspace")
+	asTeam      = body.ID[id.Team]("team")
 )
 
 func asDue(raw []byte) (task.Due, string) {
-	text, problem := asText(raw)
+	text, problem := body.Text(raw)
 	if problem != "" {
 		return task.Due{}, problem
 	}
@@ -35,53 +35,53 @@ func asDue(raw []byte) (task.Due, string) {
 	return due, ""
 }
 
-func readTaskDraft(o *fields) (task.Draft, error) {
+func readTaskDraft(o *body.Fields) (task.Draft, error) {
 	d := task.Draft{
-		Title:       required(o, "title", asText),
-		Description: optional(o, "description", asText),
-		Status:      orZero(o, "status", asStatus),
-		Priority:    orZero(o, "priority", asPriority),
-		Assignee:    optional(o, "assigneeId", asUser),
-		Workspace:   optional(o, "workspaceId", asWorkspace),
-		Due:         optional(o, "dueDate", asDue),
-		Tags:        orZero(o, "tags", asTexts),
-		Metadata:    orZero(o, "metadata", asDocument),
+		Title:       body.Required(o, "title", body.Text),
+		Description: body.Optional(o, "description", body.Text),
+		Status:      body.OrZero(o, "status", asStatus),
+		Priority:    body.OrZero(o, "priority", asPriority),
+		Assignee:    body.Optional(o, "assigneeId", asUser),
+		Workspace:   body.Optional(o, "workspaceId", asWorkspace),
+		Due:         body.Optional(o, "dueDate", asDue),
+		Tags:        body.OrZero(o, "tags", body.Texts),
+		Metadata:    body.OrZero(o, "metadata", body.Document),
 	}
-	return d, o.err(func() error {
+	return d, o.Err(func() error {
 		_, err := task.New("", "", "", d, time.Time{})
 		return err
 	})
 }
 
-func readTaskPatch(o *fields) (task.Patch, error) {
+func readTaskPatch(o *body.Fields) (task.Patch, error) {
 	p := task.Patch{
-		Title:       field(o, "title", asText),
-		Description: field(o, "description", asText),
-		Status:      field(o, "status", asStatus),
-		Priority:    field(o, "priority", asPriority),
-		Assignee:    field(o, "assigneeId", asUser),
-		Workspace:   field(o, "workspaceId", asWorkspace),
-		Due:         field(o, "dueDate", asDue),
-		Tags:        field(o, "tags", asTexts),
-		Metadata:    field(o, "metadata", asDocument),
+		Title:       body.Field(o, "title", body.Text),
+		Description: body.Field(o, "description", body.Text),
+		Status:      body.Field(o, "status", asStatus),
+		Priority:    body.Field(o, "priority", asPriority),
+		Assignee:    body.Field(o, "assigneeId", asUser),
+		Workspace:   body.Field(o, "workspaceId", asWorkspace),
+		Due:         body.Field(o, "dueDate", asDue),
+		Tags:        body.Field(o, "tags", body.Texts),
+		Metadata:    body.Field(o, "metadata", body.Document),
 	}
-	return p, o.err(func() error {
+	return p, o.Err(func() error {
 		_, err := task.Task{}.Apply(p, time.Time{})
 		return err
 	})
 }
 
-func readReprioritizations(o *fields) ([]task.Reprioritization, error) {
+func readReprioritizations(o *body.Fields) ([]task.Reprioritization, error) {
 	var changes []task.Reprioritization
-	parts(o, "changes", func(part *fields) {
+	body.Each(o, "changes", func(part *body.Fields) {
 		changes = append(changes, task.Reprioritization{
-			Task:      operand[id.Task](part, required(part, "taskId", asText), "Task"),
-			Reason:    required(part, "reason", asText),
-			Priority:  optional(part, "priority", asPriority),
-			SortOrder: optional(part, "sortOrder", asInteger),
+			Task:      body.Operand[id.Task](part, body.Required(part, "taskId", body.Text), "Task"),
+			Reason:    body.Required(part, "reason", body.Text),
+			Priority:  body.Optional(part, "priority", asPriority),
+			SortOrder: body.Optional(part, "sortOrder", body.Integer),
 		})
 	})
-	return changes, o.err()
+	return changes, o.Err()
 }
 
 // appendTask appends the task's view. It is written by hand because tasks are
@@ -154,24 +154,24 @@ func (c *call) replyTask(status int, t task.Task) error {
 // streamTasks answers with the tasks that run changes and calls each with. Like
 // other complete lists it takes its turn, before anything is changed.
 func (a *api) streamTasks(c *call, run func(actor org.Actor, each func(task.Task) error) error) error {
-	return stream(a, c, params{}, page{}, keyOfTask, appendTask, run)
+	return stream(a, c, body.Query{}, body.Page{}, keyOfTask, appendTask, run)
 }
 
-func keyOfTask(t task.Task) position {
-	return position{Rank: t.SortOrder, At: t.CreatedAt, ID: string(t.ID)}
+func keyOfTask(t task.Task) body.Position {
+	return body.Position{Rank: t.SortOrder, At: t.CreatedAt, ID: string(t.ID)}
 }
 
 // readTaskFilter reads the filters of a list of tasks.
-func readTaskFilter(q params, p page) (f task.Filter, err error) {
-	if f.Status, err = chosen(q, "status", task.ParseStatus, task.Todo, task.InProgress, task.Done, task.Cancelled); err != nil {
+func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
+	if f.Status, err = body.EnumParam(q, "status", task.ParseStatus, task.Todo, task.InProgress, task.Done, task.Cancelled); err != nil {
 		return f, err
 	}
-	if f.Priority, err = chosen(q, "priority", task.ParsePriority, task.Low, task.Medium, task.High, task.Urgent); err != nil {
+	if f.Priority, err = body.EnumParam(q, "priority", task.ParsePriority, task.Low, task.Medium, task.High, task.Urgent); err != nil {
 		return f, err
 	}
 	f.Assignee = refTo[id.User](q, "assigneeId")
 	f.Workspace = refTo[id.Workspace](q, "workspaceId")
-	if text, given := q.get("tags"); given {
+	if text, given := q.Get("tags"); given {
 		for tag := range strings.SplitSeq(text, ",") {
 			if tag = strings.TrimSpace(tag); tag != "" {
 				f.Tags = append(f.Tags, tag)
@@ -187,26 +187,26 @@ func readTaskFilter(q params, p page) (f task.Filter, err error) {
 	if f.DueAfter, err = dueOf(q, "dueAfter"); err != nil {
 		return f, err
 	}
-	if p.after != (position{}) {
-		f.After = &task.Position{SortOrder: p.after.Rank, CreatedAt: p.after.At, ID: id.Task(p.after.ID)}
+	if p.After != (body.Position{}) {
+		f.After = &task.Position{SortOrder: p.After.Rank, CreatedAt: p.After.At, ID: id.Task(p.After.ID)}
 	}
-	f.Limit = p.fetch()
+	f.Limit = p.Fetch()
 	return f, nil
 }
 
-func refTo[T ~string](q params, name string) task.Ref[T] {
-	text, given := q.get(name)
+func refTo[T ~string](q body.Query, name string) task.Ref[T] {
+	text, given := q.Get(name)
 	switch {
 	case !given:
 		return task.Ref[T]{}
 	case text == "null":
 		return task.Ref[T]{Given: true, Unset: true}
 	}
-	return task.Ref[T]{Given: true, ID: selected[T](text)}
+	return task.Ref[T]{Given: true, ID: body.IDParam[T](text)}
 }
 
-func dueOf(q params, name string) (*task.Due, error) {
-	text, given := q.get(name)
+func dueOf(q body.Query, name string) (*task.Due, error) {
+	text, given := q.Get(name)
 	if !given {
 		return nil, nil
 	}
@@ -304,44 +304,13 @@ func (a *api) deleteTask(c *call, actor org.Actor) error {
 	return c.succeed()
 }
 
-// ifMatch is the condition of the If-Match header, nil where there is none.
-func ifMatch(c *call) tasks.Match {
-	header := c.r.Header["If-Match"]
-	if len(header) == 0 {
-		return nil
-	}
-	return func(version int64) bool { return listsTag(header, version, false) }
-}
-
-// listsTag reports whether a list of entity tags names the version: "*" names
-// every one, and a weak tag counts only where weak says so.
-func listsTag(header []string, version int64, weak bool) bool {
-	return namesTag(header, etag(version), weak)
-}
-
-// namesTag is listsTag for any strong tag.
-func namesTag(header []string, tag string, weak bool) bool {
-	for _, line := range header {
-		for one := range strings.SplitSeq(line, ",") {
-			one = strings.TrimSpace(one)
-			if weak {
-				one = strings.TrimPrefix(one, "W/")
-			}
-			if one == "*" || one == tag {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 func (a *api) reorderTasks(c *call) error {
 	o, err := c.fields()
 	if err != nil {
 		return err
 	}
-	named := operands[id.Task](o, "taskIds", "Task")
-	if err := o.err(); err != nil {
+	named := body.Operands[id.Task](o, "taskIds", "Task")
+	if err := o.Err(); err != nil {
 		return err
 	}
 	return a.streamTasks(c, func(actor org.Actor, each func(task.Task) error) error {
@@ -389,7 +358,7 @@ func viewChange(ch task.Change) changeView {
 	return v
 }
 
-func keyOfChange(ch task.Change) position { return position{At: ch.At, ID: string(ch.ID)} }
+func keyOfChange(ch task.Change) body.Position { return body.Position{At: ch.At, ID: string(ch.ID)} }
 
 func (a *api) taskHistory(c *call) error {
 	t, err := pathID[id.Task](c, "id", "Task")
@@ -400,8 +369,8 @@ func (a *api) taskHistory(c *call) error {
 	if err != nil {
 		return err
 	}
-	after := task.ChangePosition{At: p.after.At, ID: id.Entry(p.after.ID)}
+	after := task.ChangePosition{At: p.After.At, ID: id.Entry(p.After.ID)}
 	return stream(a, c, q, p, keyOfChange, viewed(viewChange), func(actor org.Actor, each func(task.Change) error) error {
-		return a.Tasks.History(c.r.Context(), actor, t, after, p.fetch(), each)
+		return a.Tasks.History(c.r.Context(), actor, t, after, p.Fetch(), each)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/teams"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -27,7 +28,7 @@ func viewTeam(t team.Team) teamView {
 	}
 }
 
-func keyOfTeam(t team.Team) position { return position{At: t.CreatedAt, ID: string(t.ID)} }
+func keyOfTeam(t team.Team) body.Position { return body.Position{At: t.CreatedAt, ID: string(t.ID)} }
 
 type teamMemberView struct {
 	UserID    id.User  `json:"userId"`
@@ -44,7 +45,9 @@ func viewTeamMember(p team.Profile) teamMemberView {
 	}
 }
 
-func keyOfTeamMember(p team.Profile) position { return position{At: p.JoinedAt, ID: string(p.User)} }
+func keyOfTeamMember(p team.Profile) body.Position {
+	return body.Position{At: p.JoinedAt, ID: string(p.User)}
+}
 
 func (a *api) listTeams(c *call) error {
 	q, p, err := c.listing()
@@ -52,8 +55,8 @@ func (a *api) listTeams(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfTeam, viewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
-		after := teams.Position{CreatedAt: p.after.At, ID: id.Team(p.after.ID)}
-		return a.Teams.List(c.r.Context(), actor, after, p.fetch(), each)
+		after := teams.Position{CreatedAt: p.After.At, ID: id.Team(p.After.ID)}
+		return a.Teams.List(c.r.Context(), actor, after, p.Fetch(), each)
 	})
 }
 
@@ -74,12 +77,12 @@ func (a *api) createTeam(c *call) error {
 	if err != nil {
 		return err
 	}
-	d := team.Draft{Name: required(o, "name", asText), Description: optional(o, "description", asText)}
+	d := team.Draft{Name: body.Required(o, "name", body.Text), Description: body.Optional(o, "description", body.Text)}
 	rules := func() error {
 		_, err := team.New("", "", team.Standard, "", d, time.Time{})
 		return err
 	}
-	if err := o.err(rules); err != nil {
+	if err := o.Err(rules); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -102,12 +105,12 @@ func (a *api) updateTeam(c *call) error {
 	if err != nil {
 		return err
 	}
-	p := team.Patch{Name: field(o, "name", asText), Description: field(o, "description", asText)}
+	p := team.Patch{Name: body.Field(o, "name", body.Text), Description: body.Field(o, "description", body.Text)}
 	rules := func() error {
 		_, err := team.Team{}.Apply(p, time.Time{})
 		return err
 	}
-	if err := o.err(rules); err != nil {
+	if err := o.Err(rules); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -143,8 +146,8 @@ func (a *api) listTeamMembers(c *call) error {
 		return err
 	}
 	return stream(a, c, q, p, keyOfTeamMember, viewed(viewTeamMember), func(actor org.Actor, each func(team.Profile) error) error {
-		after := org.Position{JoinedAt: p.after.At, User: id.User(p.after.ID)}
-		return a.Teams.Members(c.r.Context(), actor, t, after, p.fetch(), each)
+		after := org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}
+		return a.Teams.Members(c.r.Context(), actor, t, after, p.Fetch(), each)
 	})
 }
 
@@ -157,8 +160,8 @@ func (a *api) addTeamMember(c *call) error {
 	if err != nil {
 		return err
 	}
-	user := required(o, "userId", asUser)
-	if err := o.err(); err != nil {
+	user := body.Required(o, "userId", asUser)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)

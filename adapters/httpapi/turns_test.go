@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/access"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -22,7 +23,7 @@ func TestACallerWhoDoesNotTakeListsKeepsNobodyElseFromTheirs(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			key := func(int) position { return position{ID: someID} }
+			key := func(int) body.Position { return body.Position{ID: someID} }
 			write := func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil }
 			return stream(a, c, q, p, key, write, func(actor org.Actor, _ func(int) error) error {
 				running[actor.User]++

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/workspaces"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -28,8 +29,8 @@ func viewWorkspace(w workspaces.Placed) workspaceView {
 	}
 }
 
-func keyOfWorkspace(w workspaces.Placed) position {
-	return position{Rank: int64(w.SortOrder), ID: string(w.ID)}
+func keyOfWorkspace(w workspaces.Placed) body.Position {
+	return body.Position{Rank: int64(w.SortOrder), ID: string(w.ID)}
 }
 
 func (a *api) listWorkspaces(c *call) error {
@@ -38,12 +39,12 @@ func (a *api) listWorkspaces(c *call) error {
 		return err
 	}
 	var in id.Team
-	if text, given := q.get("teamId"); given {
-		in = selected[id.Team](text)
+	if text, given := q.Get("teamId"); given {
+		in = body.IDParam[id.Team](text)
 	}
 	return stream(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
-		after := workspaces.Position{Place: int(p.after.Rank), ID: id.Workspace(p.after.ID)}
-		return a.Workspaces.List(c.r.Context(), actor, in, after, p.fetch(), each)
+		after := workspaces.Position{Place: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
+		return a.Workspaces.List(c.r.Context(), actor, in, after, p.Fetch(), each)
 	})
 }
 
@@ -65,14 +66,14 @@ func (a *api) createWorkspace(c *call) error {
 		return err
 	}
 	d := workspace.Draft{
-		Name: required(o, "name", asText), Team: required(o, "teamId", asTeam),
-		Description: optional(o, "description", asText),
+		Name: body.Required(o, "name", body.Text), Team: body.Required(o, "teamId", asTeam),
+		Description: body.Optional(o, "description", body.Text),
 	}
 	rules := func() error {
 		_, err := workspace.New("", "", "", d, time.Time{})
 		return err
 	}
-	if err := o.err(rules); err != nil {
+	if err := o.Err(rules); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -95,12 +96,12 @@ func (a *api) updateWorkspace(c *call) error {
 	if err != nil {
 		return err
 	}
-	p := workspace.Patch{Name: field(o, "name", asText), Description: field(o, "description", asText)}
+	p := workspace.Patch{Name: body.Field(o, "name", body.Text), Description: body.Field(o, "description", body.Text)}
 	rules := func() error {
 		_, err := workspace.Workspace{}.Apply(p, time.Time{})
 		return err
 	}
-	if err := o.err(rules); err != nil {
+	if err := o.Err(rules); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -139,8 +140,8 @@ func (a *api) moveWorkspace(c *call) error {
 	if err != nil {
 		return err
 	}
-	to := required(o, "targetTeamId", asTeam)
-	if err := o.err(); err != nil {
+	to := body.Required(o, "targetTeamId", asTeam)
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)
@@ -159,8 +160,8 @@ func (a *api) orderWorkspaces(c *call) error {
 	if err != nil {
 		return err
 	}
-	named := operands[id.Workspace](o, "order", "Workspace")
-	if err := o.err(); err != nil {
+	named := body.Operands[id.Workspace](o, "order", "Workspace")
+	if err := o.Err(); err != nil {
 		return err
 	}
 	actor, err := a.authorize(c)

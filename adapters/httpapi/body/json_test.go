@@ -1,4 +1,4 @@
-package httpapi
+package body
 
 import (
 	"bytes"
@@ -104,7 +104,7 @@ func FuzzObject(f *testing.F) {
 				if err := json.Unmarshal(p.raw, &text); err != nil {
 					t.Fatal(err)
 				}
-				if got, problem := asText(p.raw); problem != "" || got != text {
+				if got, problem := Text(p.raw); problem != "" || got != text {
 					t.Fatalf("%s is read as %q, want %q", p.raw, got, text)
 				}
 			}
@@ -113,7 +113,7 @@ func FuzzObject(f *testing.F) {
 				if err := json.Unmarshal(p.raw, &parts); err != nil {
 					t.Fatal(err)
 				}
-				got := elements(p.raw)
+				got := Elements(p.raw)
 				if len(got) != len(parts) {
 					t.Fatalf("%s has %d elements, want %d", p.raw, len(got), len(parts))
 				}

@@ -1,4 +1,4 @@
-package httpapi
+package body
 
 import (
 	"bytes"
@@ -12,48 +12,47 @@ import (
 	"collab/domain/fault"
 )
 
-// maxAround is the most that a body in JSON may have around the text of its
-// content, in bytes.
+// maxAround is the size of the largest JSON body without the text of its content, in bytes.
 const maxAround = 64 << 10
 
 // jsonForm reads a JSON object whose field content is a text of any length,
-// which goes by as a stream. The rest is kept with an empty text in that one's
-// place, and so it is checked and read exactly as other bodies are.
+// which is read as a stream. The rest is kept with an empty text in its place, and is
+// checked and read as other bodies are.
 type jsonForm struct {
-	in     *window
+	in     *peekReader
 	rest   []byte
-	gap    int   // where in rest the text is left out; 0: it did not come yet
-	length int64 // of the text as it was written, in bytes
+	gap    int   // the offset in rest where the text is left out; 0: it has not come yet
+	length int64 // of the escaped text, in bytes
 
-	depth  int
-	naming bool // the next string of the outermost object is a name
-	ours   bool // the last name was content
+	depth     int
+	naming    bool // the next string of the outermost object is a name
+	atContent bool // the last name was content
 
-	valid int               // bytes in sight that are whole characters in UTF-8
+	valid int               // buffered bytes that are whole characters in UTF-8
 	char  [utf8.UTFMax]byte // the last escape's character
-	held  []byte            // what of it was not read yet
-	whole bool              // the text has come to its end
+	held  []byte            // the bytes of it that were not read yet
+	ended bool              // the text has ended
 	pairs []pair            // the fields as far as they were read
 }
 
-func newJSONForm(in *window) *jsonForm { return &jsonForm{in: in, rest: make([]byte, 0, 512)} }
+func newJSONForm(in *peekReader) *jsonForm { return &jsonForm{in: in, rest: make([]byte, 0, 512)} }
 
-// byte takes the next byte around the text.
+// byte takes the next byte outside the text.
 func (j *jsonForm) byte() (byte, error) {
-	if err := j.in.least(1); err != nil {
+	if err := j.in.fillTo(1); err != nil {
 		return 0, err
 	}
 	if len(j.rest) == maxAround {
 		return 0, fault.New(fault.TooLarge, "The body must have at most %d bytes beside content", maxAround)
 	}
-	b := j.in.sight()[0]
+	b := j.in.buffered()[0]
 	j.in.take(1)
 	j.rest = append(j.rest, b)
 	return b, nil
 }
 
-// open goes on to the text; found is false where the body ends without it.
-// Fields then has what came before it.
+// open advances to the text. found is false where the body ends without it. pairs then has
+// the fields before it.
 func (j *jsonForm) open() (found bool, err error) {
 	found, err = j.scan()
 	if err != nil {
@@ -66,7 +65,7 @@ func (j *jsonForm) open() (found bool, err error) {
 	return true, j.parse(slices.Concat(j.rest, []byte(`"}`)))
 }
 
-// finish takes what follows the text. Fields then has all there is.
+// finish reads what follows the text. pairs then has all fields.
 func (j *jsonForm) finish() error {
 	if _, err := j.scan(); err != nil {
 		return err
@@ -83,9 +82,8 @@ func (j *jsonForm) parse(rest []byte) (err error) {
 	return err
 }
 
-// scan takes everything up to the text of content, or to the end of the body. It
-// knows just enough of JSON to find a name of the outermost object; what is
-// wrong with the rest is for the parser to say.
+// scan reads up to the text of content, or to the end of the body. It only finds the names
+// of the outermost object: errors in the rest are found by the parser.
 func (j *jsonForm) scan() (found bool, err error) {
 	for {
 		b, err := j.byte()
@@ -101,24 +99,24 @@ func (j *jsonForm) scan() (found bool, err error) {
 			j.naming = b == '{'
 		case '}', ']':
 			j.depth--
-			j.ours = false
+			j.atContent = false
 		case ',':
 			j.naming = true
 		case '"':
-			if j.gap == 0 && j.ours && j.depth == 1 && !j.naming {
+			if j.gap == 0 && j.atContent && j.depth == 1 && !j.naming {
 				return true, nil
 			}
 			raw, err := j.text()
 			if err != nil {
 				return false, err
 			}
-			j.ours = j.depth == 1 && j.naming && isContent(raw)
+			j.atContent = j.depth == 1 && j.naming && isContent(raw)
 			j.naming = false
 		}
 	}
 }
 
-// text takes a string whose opening quote was taken, and returns it with both.
+// text reads the rest of a string whose opening quote was read, and returns it with both.
 func (j *jsonForm) text() ([]byte, error) {
 	start := len(j.rest) - 1
 	for {
@@ -131,7 +129,7 @@ func (j *jsonForm) text() ([]byte, error) {
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				return nil, nil // the parser says so
+				return nil, nil // the parser reports it
 			}
 			return nil, err
 		}
@@ -158,17 +156,17 @@ func (j *jsonForm) Read(p []byte) (n int, err error) {
 			k := copy(p[n:], j.held)
 			j.held = j.held[k:]
 			n += k
-		case j.whole && n == 0:
+		case j.ended && n == 0:
 			return 0, io.EOF
-		case j.whole:
+		case j.ended:
 			return n, nil
 		case j.valid > 0:
 			k, err := j.unescape(p[n:])
 			if n += k; err != nil {
 				return n, err
 			}
-		case n > 0 && len(j.in.sight()) == 0:
-			return n, nil // better than to wait
+		case n > 0 && len(j.in.buffered()) == 0:
+			return n, nil // instead of waiting for more
 		default:
 			if err := j.look(); err != nil {
 				return n, err
@@ -178,16 +176,16 @@ func (j *jsonForm) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// pass moves on past n bytes of the text.
+// pass advances by n bytes of the text.
 func (j *jsonForm) pass(n int) {
 	j.in.take(n)
 	j.length += int64(n)
 	j.valid = max(0, j.valid-n)
 }
 
-// look finds out how much of what is in sight is whole characters.
+// look sets valid, and reads more where it would be 0.
 func (j *jsonForm) look() error {
-	b := j.in.sight()
+	b := j.in.buffered()
 	j.valid = len(b) - openCharacter(b)
 	if !utf8.Valid(b[:j.valid]) {
 		if j.valid = firstInvalid(b); j.valid == 0 {
@@ -197,7 +195,7 @@ func (j *jsonForm) look() error {
 	if j.valid > 0 {
 		return nil
 	}
-	err := j.in.more()
+	err := j.in.fill()
 	switch {
 	case err == nil:
 		return nil
@@ -209,9 +207,10 @@ func (j *jsonForm) look() error {
 	return j.wrong("unexpected end", 0)
 }
 
-// unescape reads from what is valid, as far as there is room in p.
+// unescape reads from the valid bytes into p, up to the first escape that has to be decoded
+// by itself.
 func (j *jsonForm) unescape(p []byte) (n int, err error) {
-	b, at := j.in.sight()[:j.valid], 0
+	b, at := j.in.buffered()[:j.valid], 0
 	for n < len(p) && at < len(b) {
 		k := encode.PlainLength(b[at:min(len(b), at+len(p)-n)])
 		copy(p[n:], b[at:at+k])
@@ -232,7 +231,7 @@ func (j *jsonForm) unescape(p []byte) (n int, err error) {
 			j.pass(at)
 			j.in.take(1)
 			j.rest = append(j.rest, '"')
-			j.whole, j.ours = true, false
+			j.ended, j.atContent = true, false
 			return n, nil
 		}
 		j.pass(at)
@@ -246,31 +245,31 @@ func (j *jsonForm) wrong(problem string, at int) error {
 	return fault.New(fault.Invalid, "The body must be valid JSON: %s at byte %d", problem, j.in.taken+int64(at))
 }
 
-// longestEscape is a pair of surrogates.
+// longestEscape is the length of the longest escape, a pair of surrogates.
 const longestEscape = len(`\ud83d\ude00`)
 
-// escape takes one escape.
+// escape decodes one escape into held.
 func (j *jsonForm) escape() error {
-	s := scanner{data: j.in.sight()}
+	s := scanner{data: j.in.buffered()}
 	for !s.escape() {
 		if len(s.data) >= longestEscape {
 			return j.wrong(s.problem, 0)
 		}
-		switch err := j.in.more(); {
+		switch err := j.in.fill(); {
 		case errors.Is(err, io.EOF):
 			return j.wrong(s.problem, s.pos)
 		case err != nil:
 			return err
 		}
-		s = scanner{data: j.in.sight()}
+		s = scanner{data: j.in.buffered()}
 	}
 	j.held = appendUnescaped(j.char[:0], s.data[:s.pos])
 	j.pass(s.pos)
 	return nil
 }
 
-// openCharacter returns how many bytes at the end of b begin a character of
-// which the rest is missing.
+// openCharacter returns the number of bytes at the end of b that are the beginning of a
+// character.
 func openCharacter(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
@@ -294,23 +293,23 @@ func firstInvalid(b []byte) int {
 	return len(b)
 }
 
-// decoding reads what base64 stands for, with or without padding.
-type decoding struct {
-	in   *window
-	held []byte  // what of the last group was not read yet
+// base64Reader decodes base64, with or without padding.
+type base64Reader struct {
+	in   *peekReader
+	held []byte  // the bytes of the last group that were not read yet
 	last [3]byte // that group
 }
 
 // Read decodes a part of the text.
-func (d *decoding) Read(p []byte) (int, error) {
+func (d *base64Reader) Read(p []byte) (int, error) {
 	if len(d.held) == 0 && len(p) > 0 {
 		// The last group may be padded or short, so that it has to be known as
 		// the last.
-		err := d.in.least(5)
+		err := d.in.fillTo(5)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return 0, err
 		}
-		b := d.in.sight()
+		b := d.in.buffered()
 		if err == nil {
 			if groups := min((len(b)-1)/4, len(p)/3); groups > 0 {
 				return d.decode(base64.RawStdEncoding, p, b[:4*groups], 3*groups)
@@ -340,8 +339,8 @@ func (d *decoding) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// decode decodes the text, which must stand for n bytes.
-func (d *decoding) decode(as *base64.Encoding, dst, text []byte, n int) (int, error) {
+// decode decodes the text, which must be the encoding of n bytes.
+func (d *base64Reader) decode(as *base64.Encoding, dst, text []byte, n int) (int, error) {
 	// Line breaks are passed over by the decoder, which then finds less.
 	if got, err := as.Strict().Decode(dst, text); err != nil || got != n || n == 0 {
 		return 0, notBase64()

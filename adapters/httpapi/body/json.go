@@ -1,4 +1,4 @@
-package httpapi
+package body
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"collab/domain/fault"
 )
 
-// maxDepth bounds how deeply the values of a body may be nested.
+// maxDepth is how deeply the values of a body may be nested.
 const maxDepth = 64
 
 // pair is one name of a JSON object with the text of its value, which was
@@ -26,8 +26,8 @@ func parseObject(data []byte) ([]pair, error) {
 	return s.whole()
 }
 
-// elements returns the texts of a checked array's elements.
-func elements(raw []byte) [][]byte {
+// Elements returns the texts of a checked array's elements.
+func Elements(raw []byte) [][]byte {
 	s := scanner{data: raw, pos: 1}
 	var found [][]byte
 	for {
@@ -45,15 +45,15 @@ func elements(raw []byte) [][]byte {
 	}
 }
 
-// scanner checks JSON text in one pass. Its methods return false at the first
-// thing that is wrong, which problem then says.
+// scanner checks JSON text in one pass. Its methods return false at the first error, which
+// problem then describes.
 type scanner struct {
 	data    []byte
 	pos     int
 	problem string
 
-	// Where the text is a body of which something is left out: where that was, and
-	// how long.
+	// For a body without the text of its content: the offset and the length of what was
+	// left out, in bytes.
 	gap, skipped int
 }
 

@@ -1,4 +1,4 @@
-package httpapi
+package body
 
 import (
 	"bytes"
@@ -18,18 +18,19 @@ const (
 	maxPadding    = 64 // of a boundary's line, and of what follows the last one
 )
 
-// multipartForm reads multipart/form-data (RFC 7578) as it comes: nothing of a
-// part is held but what is in sight. It takes no preamble and no line that only
-// begins with the boundary, which others would read in another way.
+// multipartForm reads multipart/form-data (RFC 7578) as it comes: no part is held but what
+// is buffered. Unlike mime/multipart it refuses a preamble, an epilogue, and lines that only
+// begin with the boundary, which parsers read in different ways, and headers of more than
+// maxPartHeader bytes, of which mime/multipart reads 10 MB.
 type multipartForm struct {
-	in        *window
+	in        *peekReader
 	delimiter []byte // what ends a part: a line break, two hyphens, the boundary
 	parts     int
-	safe      int  // bytes in sight that belong to the part
-	whole     bool // the delimiter follows them
+	safe      int  // buffered bytes that belong to the part
+	ended     bool // the delimiter follows them
 }
 
-// part is what a part says of itself.
+// part is the header of a part.
 type part struct {
 	name     string
 	file     bool
@@ -37,7 +38,7 @@ type part struct {
 	mimeType string
 }
 
-func newMultipartForm(in *window, boundary string) *multipartForm {
+func newMultipartForm(in *peekReader, boundary string) *multipartForm {
 	return &multipartForm{in: in, delimiter: []byte("\r\n--" + boundary)}
 }
 
@@ -45,7 +46,7 @@ func badMultipart(format string, args ...any) error {
 	return fault.New(fault.Invalid, "The body must be valid multipart/form-data: "+format, args...)
 }
 
-// truncated names the end of a stream where there had to be more.
+// truncated returns the error for a body that ends early where err is io.EOF.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) {
 		return badMultipart("unexpected end")
@@ -53,26 +54,26 @@ func truncated(err error) error {
 	return err
 }
 
-// next goes on to the next part, whose content Read returns; ok is false at the
-// end of the body. The part before it must have been read to its end.
+// next advances to the next part, whose content Read returns. ok is false at the end of the
+// body. The part before it must have been read to its end.
 func (m *multipartForm) next() (p part, ok bool, err error) {
 	boundary := m.delimiter
 	if m.parts == 0 {
-		if err := m.in.least(1); err != nil {
+		if err := m.in.fillTo(1); err != nil {
 			return p, false, truncated(err)
 		}
-		if m.in.sight()[0] == '-' {
+		if m.in.buffered()[0] == '-' {
 			boundary = boundary[2:] // the first needs no line break before it
 		}
 	}
-	if err := m.in.least(len(boundary) + 2); err != nil && !errors.Is(err, io.EOF) {
+	if err := m.in.fillTo(len(boundary) + 2); err != nil && !errors.Is(err, io.EOF) {
 		return p, false, err
 	}
-	if !bytes.HasPrefix(m.in.sight(), boundary) {
+	if !bytes.HasPrefix(m.in.buffered(), boundary) {
 		return p, false, badMultipart("it does not begin with its boundary")
 	}
 	m.in.take(len(boundary))
-	if bytes.HasPrefix(m.in.sight(), []byte("--")) {
+	if bytes.HasPrefix(m.in.buffered(), []byte("--")) {
 		m.in.take(2)
 		return p, false, m.end()
 	}
@@ -82,7 +83,7 @@ func (m *multipartForm) next() (p part, ok bool, err error) {
 	if m.parts++; m.parts > maxParts {
 		return p, false, badMultipart("more than %d parts", maxParts)
 	}
-	m.safe, m.whole = 0, false
+	m.safe, m.ended = 0, false
 	header, err := m.header()
 	if err != nil {
 		return p, false, err
@@ -91,13 +92,13 @@ func (m *multipartForm) next() (p part, ok bool, err error) {
 	return p, true, err
 }
 
-// endLine takes the rest of a boundary's line.
+// endLine reads the rest of a boundary's line.
 func (m *multipartForm) endLine() error {
 	for range maxPadding {
-		if err := m.in.least(2); err != nil {
+		if err := m.in.fillTo(2); err != nil {
 			return truncated(err)
 		}
-		switch b := m.in.sight(); {
+		switch b := m.in.buffered(); {
 		case b[0] == '\r' && b[1] == '\n':
 			m.in.take(2)
 			return nil
@@ -113,14 +114,14 @@ func (m *multipartForm) endLine() error {
 // end checks that nothing but space follows the last boundary.
 func (m *multipartForm) end() error {
 	for range maxPadding {
-		err := m.in.least(1)
+		err := m.in.fillTo(1)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		switch m.in.sight()[0] {
+		switch m.in.buffered()[0] {
 		case ' ', '\t', '\r', '\n':
 			m.in.take(1)
 		default:
@@ -130,10 +131,10 @@ func (m *multipartForm) end() error {
 	return badMultipart("something after the last boundary")
 }
 
-// header takes the lines of a part's header.
+// header reads the lines of a part's header.
 func (m *multipartForm) header() (string, error) {
 	for {
-		b := m.in.sight()
+		b := m.in.buffered()
 		if i := bytes.Index(b, []byte("\r\n\r\n")); i >= 0 && i <= maxPartHeader {
 			header := string(b[:i])
 			m.in.take(i + 4)
@@ -142,7 +143,7 @@ func (m *multipartForm) header() (string, error) {
 		if len(b) > maxPartHeader {
 			return "", badMultipart("the header of a part is longer than %d bytes", maxPartHeader)
 		}
-		if err := m.in.more(); err != nil {
+		if err := m.in.fill(); err != nil {
 			return "", truncated(err)
 		}
 	}
@@ -172,7 +173,7 @@ func readPartHeader(header string) (p part, err error) {
 	return p, nil
 }
 
-// isToken reports whether a text is a name as headers have it (RFC 9110).
+// isToken reports whether a text is the name of a header (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	odd := func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
@@ -185,27 +186,27 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 // Read reads the content of the part.
 func (m *multipartForm) Read(p []byte) (int, error) {
 	for m.safe == 0 {
-		if m.whole {
+		if m.ended {
 			return 0, io.EOF
 		}
 		if err := m.scan(); err != nil {
 			return 0, err
 		}
 	}
-	n := copy(p, m.in.sight()[:m.safe])
+	n := copy(p, m.in.buffered()[:m.safe])
 	m.in.take(n)
 	m.safe -= n
 	return n, nil
 }
 
-// scan finds out how much of what is in sight belongs to the part.
+// scan sets safe, and reads more where it would be 0.
 func (m *multipartForm) scan() error {
-	b := m.in.sight()
+	b := m.in.buffered()
 	if i := bytes.Index(b, m.delimiter); i >= 0 {
-		m.safe, m.whole = i, true
+		m.safe, m.ended = i, true
 		return nil
 	}
-	// What may be the beginning of a delimiter waits for what follows it.
+	// The beginning of a delimiter is kept until it is known what follows it.
 	m.safe = len(b)
 	tail := max(0, len(b)-len(m.delimiter)+1)
 	if i := bytes.IndexByte(b[tail:], '\r'); i >= 0 {
@@ -214,7 +215,7 @@ func (m *multipartForm) scan() error {
 	if m.safe > 0 {
 		return nil
 	}
-	return truncated(m.in.more())
+	return truncated(m.in.fill())
 }
 
 // value reads the content of a part that is a field.
@@ -224,7 +225,7 @@ func (m *multipartForm) value(name string) (string, error) {
 		return "", err
 	}
 	if len(b) > maxFieldValue {
-		return "", fault.Field(quoted(name), "must be at most %d bytes", maxFieldValue)
+		return "", fault.Field(Quote(name), "must be at most %d bytes", maxFieldValue)
 	}
 	return string(b), nil
 }

@@ -1,0 +1,377 @@
+package body
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"collab/adapters/httpapi/spool"
+	"collab/domain/fault"
+	"collab/domain/object"
+)
+
+// aroundParts is the most that multipart/form-data takes beside the content, in
+// bytes.
+const aroundParts = maxParts * (maxPartHeader + maxFieldValue)
+
+// LongestWriting is how many bytes of JSON one byte of content can take: a
+// control character is six.
+const LongestWriting = 6
+
+// FormType is the form of an upload's body: multipart/form-data, JSON, or the content itself.
+type FormType struct {
+	json     bool
+	Boundary string // of multipart/form-data; empty: another form
+	MimeType string // of content that is the body; empty: it is not known
+	Limit    int64  // of the body, in bytes
+	maxSize  int64  // of the content, in bytes
+}
+
+// ParseFormType decides by the content type. It fails with fault.TooLarge where the length of
+// the body, negative where it is not known, is too large for content of at most maxSize bytes.
+func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error) {
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return f, fault.New(fault.Unsupported, "The body must not have a content encoding")
+	}
+	f.Limit, f.maxSize = maxSize, maxSize
+	header := h.Get("Content-Type")
+	media, params, broken := mime.ParseMediaType(header)
+	switch {
+	case media == "multipart/form-data":
+		// RFC 2046, section 5.1.1.
+		f.Boundary = params["boundary"]
+		if broken != nil || len(f.Boundary) < 1 || len(f.Boundary) > 70 {
+			return f, fault.New(fault.Invalid, "The content type must name the boundary, of 1 to 70 characters")
+		}
+		f.Limit += aroundParts
+	case IsJSON(media):
+		if err := jsonContent(header); err != nil {
+			return f, err
+		}
+		f.json = true
+		f.Limit = LongestWriting*f.Limit + maxAround
+	default:
+		f.MimeType = specificType(header)
+	}
+	if length > f.Limit {
+		return f, f.TooLarge()
+	}
+	return f, nil
+}
+
+// TooLarge returns the error for content that is larger than it may be.
+func (t FormType) TooLarge() error {
+	return fault.New(fault.TooLarge, "The content must be at most %d bytes", t.maxSize)
+}
+
+// specificType returns a media type, or nothing for those that say only that the content is
+// bytes or, as some clients send by default, a form.
+func specificType(mimeType string) string {
+	switch media, _, _ := mime.ParseMediaType(mimeType); media {
+	case object.Bytes, "application/x-www-form-urlencoded":
+		return ""
+	}
+	return mimeType
+}
+
+// FormOptions say which fields a form has and what they are charged to.
+type FormOptions struct {
+	Fields   []string // that are set; others are ignored
+	Integers []string // of those, the ones that are integers in JSON
+	First    []string // of those, the ones without which the content is spooled
+	Late     []string // of those, the ones that may follow content that is not spooled
+	Given    []string // that were set already and must not be set again
+
+	Query     string                        // whose parameters are fields too
+	Set       func(name, text string) error // sets a field, once
+	Resources spool.Resources
+}
+
+// Form reads an upload in any of its forms. It is the reader of the content, which is read as
+// it comes where the first fields came before it, and spooled where not. At the content's end
+// it has read the rest of the request.
+type Form struct {
+	FormOptions
+	FormType
+
+	FileName string // of the part that has the content
+	MimeType string // that the form gives the content
+	Size     int64  // of the content, in bytes; -1: not known
+
+	encoding  string
+	in        *peekReader    // the body, where it is a form
+	text      *peekReader    // base64
+	multipart *multipartForm // nil: another form
+	jsonForm  *jsonForm      // nil: another form
+	pairs     int            // of the object: how many were read
+	found     bool           // the content has come
+
+	begun   bool
+	direct  bool // the content is not spooled
+	content io.Reader
+	spool   *spool.Spool
+	rest    bool // something of the request follows the content
+	err     error
+}
+
+// NewForm returns a reader of a body of so many bytes, negative where that is not known,
+// after it has set the fields of the query.
+func NewForm(t FormType, from io.Reader, length int64, o FormOptions) (*Form, error) {
+	f := &Form{FormOptions: o, FormType: t, Size: -1, spool: spool.New(o.Resources)}
+	if t.json {
+		f.Fields = append(slices.Clip(f.Fields), "encoding")
+		f.First = append(slices.Clip(f.First), "encoding")
+	}
+	err := f.readQuery()
+	if err == nil && (t.json || t.Boundary != "") {
+		f.in, err = newPeekReader(from, o.Resources)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case t.json:
+		f.jsonForm, f.rest = newJSONForm(f.in), true
+	case t.Boundary != "":
+		f.multipart, f.rest = newMultipartForm(f.in, t.Boundary), true
+	default:
+		f.content, f.Size, f.MimeType = from, length, t.MimeType
+		f.begun, f.found = true, true
+	}
+	return f, nil
+}
+
+// readQuery sets the fields of the query, which come before all others.
+func (f *Form) readQuery() error {
+	values, err := url.ParseQuery(f.Query)
+	if err != nil {
+		return fault.New(fault.Invalid, "The query could not be read")
+	}
+	for _, name := range f.Fields {
+		if slices.Contains(f.Given, name) {
+			continue
+		}
+		for _, text := range values[name] {
+			if err := f.setField(name, text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Has reports whether a field was set.
+func (f *Form) Has(name string) bool { return slices.Contains(f.Given, name) }
+
+func (f *Form) setField(name, text string) error {
+	switch {
+	case !slices.Contains(f.Fields, name):
+		return nil
+	case f.Has(name):
+		return fault.Field(name, "must be given only once")
+	case f.direct && !slices.Contains(f.Late, name):
+		return fault.Field(name, "must come before the content")
+	}
+	f.Given = append(f.Given, name)
+	if name != "encoding" {
+		return f.Set(name, text)
+	}
+	if text != "utf8" && text != "base64" {
+		return fault.Field(name, "must be one of utf8, base64")
+	}
+	f.encoding = text
+	return nil
+}
+
+// Begin reads up to the content and, where a first field is missing, all of the request. It
+// may be called again.
+func (f *Form) Begin() error {
+	if !f.begun {
+		f.begun = true
+		f.err = f.advance()
+	}
+	return f.err
+}
+
+func (f *Form) advance() error {
+	from, err := f.open()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(f.First, func(name string) bool { return !f.Has(name) }) {
+		f.direct = true
+		f.content, err = f.decoded(from)
+		return err
+	}
+	limit, encoded := f.maxSize, f.json && !f.Has("encoding")
+	if encoded {
+		limit = (limit + 2) / 3 * 4 // it may turn out to be base64
+	} else if from, err = f.decoded(from); err != nil {
+		return err
+	}
+	if err := f.spool.Fill(from, limit, f.TooLarge); err != nil {
+		return err
+	}
+	if err := f.finish(); err != nil {
+		return err
+	}
+	f.content, f.Size = f.spool, f.spool.Size
+	if encoded && f.encoding == "base64" {
+		f.Size = -1
+		f.content, err = f.decoded(f.spool)
+	}
+	return err
+}
+
+// decoded returns the reader of what the text stands for.
+func (f *Form) decoded(text io.Reader) (content io.Reader, err error) {
+	if f.encoding != "base64" {
+		return text, nil
+	}
+	if f.text, err = newPeekReader(text, f.Resources); err != nil {
+		return nil, err
+	}
+	return &base64Reader{in: f.text}, nil
+}
+
+// open reads up to the content.
+func (f *Form) open() (io.Reader, error) {
+	if f.multipart != nil {
+		if err := f.readParts(); err != nil {
+			return nil, err
+		}
+		if !f.found {
+			return nil, fault.Field("file", "is required")
+		}
+		return f.multipart, nil
+	}
+	var err error
+	if f.found, err = f.jsonForm.open(); err != nil {
+		return nil, err
+	}
+	if err := f.readPairs(); err != nil {
+		return nil, err
+	}
+	if !f.found {
+		for _, p := range f.jsonForm.pairs {
+			if string(p.name) == "content" && p.raw[0] != 'n' {
+				return nil, fault.Field("content", "must be a string")
+			}
+		}
+		return nil, fault.Field("content", "is required")
+	}
+	return f.jsonForm, nil
+}
+
+// finish reads what follows the content.
+func (f *Form) finish() error {
+	f.rest = false
+	if f.multipart != nil {
+		return f.readParts()
+	}
+	if err := f.jsonForm.finish(); err != nil {
+		return err
+	}
+	return f.readPairs()
+}
+
+// readParts reads parts up to the content, or to the end of the body.
+func (f *Form) readParts() error {
+	for {
+		p, ok, err := f.multipart.next()
+		switch {
+		case err != nil || !ok:
+			return err
+		case p.name == "file" && f.found:
+			return fault.Field("file", "must be given only once")
+		case p.name == "file":
+			f.found, f.FileName, f.MimeType = true, p.fileName, specificType(p.mimeType)
+			return nil
+		case p.file:
+			return fault.Field(Quote(p.name), "is not the file of an upload")
+		}
+		text, err := f.multipart.value(p.name)
+		if err != nil {
+			return err
+		}
+		if err := f.setField(p.name, text); err != nil {
+			return err
+		}
+	}
+}
+
+// readPairs sets the fields of the object that were not read before.
+func (f *Form) readPairs() error {
+	pairs := f.jsonForm.pairs[f.pairs:]
+	f.pairs = len(f.jsonForm.pairs)
+	for _, p := range pairs {
+		name := string(p.name)
+		if !slices.Contains(f.Fields, name) || p.raw[0] == 'n' {
+			continue
+		}
+		text, problem := string(p.raw), ""
+		if slices.Contains(f.Integers, name) {
+			_, problem = Integer(p.raw)
+		} else {
+			text, problem = Text(p.raw)
+		}
+		if problem != "" {
+			return fault.Field(name, "%s", problem)
+		}
+		if err := f.setField(name, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read reads the content.
+func (f *Form) Read(p []byte) (int, error) {
+	if err := f.Begin(); err != nil {
+		return 0, err
+	}
+	n, err := f.content.Read(p)
+	if errors.Is(err, io.EOF) && f.rest {
+		if f.err = f.finish(); f.err != nil {
+			return 0, f.err
+		}
+	}
+	return n, err
+}
+
+// Close releases the buffers and the spool.
+func (f *Form) Close() {
+	f.in.close()
+	f.text.close()
+	_ = f.spool.Close() // of a file that has no name any more
+}
+
+// DigestForm returns the digest of what the parts of a form are. Clients choose another
+// boundary for each request, also when they send the same form again.
+func DigestForm(from io.Reader, boundary string, r spool.Resources) ([]byte, error) {
+	in, err := newPeekReader(from, r)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	all, m := sha256.New(), newMultipartForm(in, boundary)
+	for {
+		p, ok, err := m.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return all.Sum([]byte("form\n")), nil
+		}
+		content := sha256.New()
+		if _, err := io.Copy(content, m); err != nil {
+			return nil, err
+		}
+		_, _ = fmt.Fprintf(all, "%q %t %q %q %x\n", p.name, p.file, p.fileName, p.mimeType, content.Sum(nil)) // a hash takes it all
+	}
+}

@@ -1,0 +1,267 @@
+package body
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"collab/adapters/httpapi/spool"
+	"collab/domain/fault"
+)
+
+// unlimited are resources without a bound.
+type unlimited struct{}
+
+func (unlimited) Hold(int64) error    { return nil }
+func (unlimited) Release(int64)       {}
+func (unlimited) HoldDisk(int64) bool { return true }
+
+// peeking returns a reader that can be peeked into.
+func peeking(from io.Reader) *peekReader {
+	in, _ := newPeekReader(from, unlimited{}) // it cannot fail
+	return in
+}
+
+// partsOf makes a body of parts that are given with their headers.
+func partsOf(parts ...string) string {
+	return "--b\r\n" + strings.Join(parts, "\r\n--b\r\n") + "\r\n--b--\r\n"
+}
+
+const (
+	filePartText  = "Content-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\ncontent"
+	fieldPartText = "Content-Disposition: form-data; name=%q\r\n\r\n%s"
+)
+
+// readJSONForm reads a body that comes in pieces of a size to its end.
+func readJSONForm(body string, pieces func(io.Reader) io.Reader) (content string, found bool, pairs []pair, err error) {
+	in := peeking(pieces(strings.NewReader(body)))
+	defer in.close()
+	j := newJSONForm(in)
+	if found, err = j.open(); err != nil || !found {
+		return "", false, j.pairs, err
+	}
+	before := slices.Clone(j.pairs)
+	text, err := io.ReadAll(j)
+	if err != nil {
+		return "", true, nil, err
+	}
+	if err := j.finish(); err != nil {
+		return "", true, nil, err
+	}
+	for i, p := range before {
+		if string(p.name) != string(j.pairs[i].name) || string(p.raw) != string(j.pairs[i].raw) {
+			return "", true, nil, fmt.Errorf("%s %s became %s %s", p.name, p.raw, j.pairs[i].name, j.pairs[i].raw)
+		}
+	}
+	return string(text), true, j.pairs, nil
+}
+
+// FuzzJSONUpload holds the stream to what is read of a body as a whole, which
+// other tests hold to encoding/json, and the content to encoding/json directly.
+func FuzzJSONUpload(f *testing.F) {
+	for _, body := range []string{
+		``, `{}`, `{"content":"x"}`, ` { "a" : [1,{"content":"y"}] , "content" : "\u00e9\ud83d\ude00\n" , "b":null } `, `{"c\u006fntent":"x"}`, `{"content":5}`,
+		`{"content":"x","content":"y"}`, `["content","content":"x"]`, `{"content" "x"}`, `{"content":"\ud83d"}`, "{\"content\":\"\xe6\x96\"}", `{"a":{"content":"x"},"content":"é文"}`,
+		`{"content":"x"}}`, `{"content":"x"`, `{"content":"x\`, `"content"`, `{"a":"content","b":"x"}`, `{"content":{"a":"b"},"c":"d"}`, "{\"content\":\"\x01\"}", `{"a\"content":"x"}`, "{\"content\":\"\xe6",
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		if len(body) > maxAround {
+			return
+		}
+		want, wrong := parseObject([]byte(body))
+		for _, pieces := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
+			content, found, got, err := readJSONForm(body, pieces)
+			if (err != nil) != (wrong != nil) {
+				t.Fatalf("%q as a stream: %v, as a whole: %v", body, err, wrong)
+			}
+			if err != nil {
+				if len(strings.TrimSpace(body)) > 0 && err.Error() != wrong.Error() {
+					t.Fatalf("%q as a stream: %v, as a whole: %v", body, err, wrong)
+				}
+				continue
+			}
+			if len(got) != len(want) {
+				t.Fatalf("%q has %d fields, want %d", body, len(got), len(want))
+			}
+			for i, p := range want {
+				raw := string(p.raw)
+				if string(p.name) == "content" && raw[0] == '"' {
+					var text string
+					if err := json.Unmarshal(p.raw, &text); err != nil || !found || text != content {
+						t.Fatalf("%q has the content %q, want %q (%v)", body, content, text, err)
+					}
+					raw = `""`
+				}
+				if string(got[i].name) != string(p.name) || string(got[i].raw) != raw {
+					t.Fatalf("%q has %s %s, want %s %s", body, got[i].name, got[i].raw, p.name, raw)
+				}
+			}
+		}
+	})
+}
+
+func TestLongTextsGoByWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		piece := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("a\"\\\n\x00é\u2028😀\ufffd"))), rapid.SampledFrom([]string{strings.Repeat("x", spool.BlockSize-3), strings.Repeat("文", spool.BlockSize/3), strings.Repeat("\n", 1000)}))
+		text := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "text"), "")
+		quoted, _ := json.Marshal(text)
+		body := fmt.Sprintf(` {"path":"p","content" : %s,"encoding":"utf8"}`, quoted)
+		content, found, _, err := readJSONForm(body, func(r io.Reader) io.Reader { return r })
+		if err != nil || !found || content != strings.ToValidUTF8(text, "\ufffd") {
+			t.Fatalf("%d bytes became %d: %v", len(text), len(content), err)
+		}
+	})
+}
+
+// FuzzBase64 holds the stream to encoding/base64, which takes line breaks and
+// bits that stand for nothing unless it is told otherwise.
+func FuzzBase64(f *testing.F) {
+	for _, text := range []string{"", "eA", "eA==", "eHk=", "eHl6", "eHl6eA", "eHl6eA==", "e", "eB", "=", "====", "eA=", "eHl6=", "eA\n==", "eHl6\r\n", "ab=c", "eA==eA=="} {
+		f.Add(text, 1)
+	}
+	f.Fuzz(func(t *testing.T, text string, size int) {
+		want, wrong := base64.StdEncoding.Strict().DecodeString(text)
+		if wrong != nil {
+			want, wrong = base64.RawStdEncoding.Strict().DecodeString(text)
+		}
+		if strings.ContainsAny(text, "\r\n") {
+			wrong = errors.New("line breaks")
+		}
+		in := peeking(iotest.HalfReader(strings.NewReader(text)))
+		defer in.close()
+		d, b := &base64Reader{in: in}, make([]byte, 1+uint(size)%64)
+		var got []byte
+		var err error
+		for n := 0; err == nil; {
+			n, err = d.Read(b)
+			got = append(got, b[:n]...)
+		}
+		if (wrong == nil) != errors.Is(err, io.EOF) {
+			t.Fatalf("%q ends in %v, want %v", text, err, wrong)
+		}
+		if wrong == nil && !bytes.Equal(got, want) {
+			t.Fatalf("%q is %q, want %q", text, got, want)
+		}
+	})
+}
+
+// FuzzMultipartUpload holds what is read to mime/multipart: whatever is taken,
+// it reads in the same way.
+func FuzzMultipartUpload(f *testing.F) {
+	for _, body := range []string{
+		partsOf(filePartText), partsOf(fmt.Sprintf(fieldPartText, "path", "a"), filePartText, fmt.Sprintf(fieldPartText, "x", "\r\n--bb")), "\r\n" + partsOf(filePartText), "--b--", "--b \t\r\n" + filePartText + "\r\n--b-- \r\n",
+		partsOf("Content-Disposition: form-data; name=\"a\\\"b\"; filename*=UTF-8''%e2%82%ac\r\n\r\nx"), "--b\r\n\r\nx\r\n--b--", partsOf(filePartText + "\r\n--b"),
+		"--b\r\nContent-Disposition:form-data;name=a\r\n\":\r\n\r\n\r\n--b--",
+		partsOf("content-disposition:form-data;name=file\r\nContent-Type: text/plain\r\n\r\n\r\n\r\n"),
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		var first []string
+		for i, pieces := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.HalfReader} {
+			got, err := readMultipart(pieces(strings.NewReader(body)))
+			if err != nil {
+				if !fault.Is(err, fault.Invalid) {
+					t.Fatalf("%q: %v", body, err)
+				}
+				got = []string{"refused: " + err.Error()}
+			}
+			if i == 0 {
+				first = got
+			} else if diff := cmp.Diff(first, got); diff != "" {
+				t.Fatalf("%q depends on how it comes: %s", body, diff)
+			}
+		}
+		if len(first) > 0 && strings.HasPrefix(first[0], "refused: ") {
+			return
+		}
+		var want []string
+		m := multipart.NewReader(strings.NewReader(body), "b")
+		for {
+			p, err := m.NextRawPart()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%q is taken, but %v", body, err)
+			}
+			content, err := io.ReadAll(p)
+			if err != nil {
+				t.Fatalf("%q is taken, but %v", body, err)
+			}
+			want = append(want, p.FormName()+": "+string(content))
+		}
+		if diff := cmp.Diff(want, first); diff != "" {
+			t.Fatalf("%q: %s", body, diff)
+		}
+	})
+}
+
+func readMultipart(from io.Reader) (all []string, err error) {
+	in := peeking(from)
+	defer in.close()
+	m := newMultipartForm(in, "b")
+	for {
+		p, ok, err := m.next()
+		if err != nil || !ok {
+			return all, err
+		}
+		content, err := io.ReadAll(m)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p.name+": "+string(content))
+	}
+}
+
+func TestPartsAreReadAsTheyWereWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		boundary := rapid.StringMatching(`[a-zA-Z0-9'()+_,./:=?-]{1,60}`).Draw(t, "boundary")
+		near := rapid.SampledFrom([]string{"\r", "\n", "\r\n", "\r\n--", "\r\n-", "--" + boundary, "\r\n--" + boundary[:len(boundary)-1], strings.Repeat("\r\n--", 100), strings.Repeat("x", spool.BlockSize-2), "\r\n--x"})
+		contents := rapid.SliceOfN(rapid.Map(rapid.SliceOfN(near, 0, 5), func(s []string) string { return strings.Join(s, "") }), 1, 4).Draw(t, "contents")
+		var b bytes.Buffer
+		w := multipart.NewWriter(&b)
+		if err := w.SetBoundary(boundary); err != nil {
+			t.Fatal(err)
+		}
+		for i, content := range contents {
+			part, err := w.CreateFormField(fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(part, content)
+		}
+		_ = w.Close()
+		in := peeking(&b)
+		defer in.close()
+		m := newMultipartForm(in, boundary)
+		for i, want := range contents {
+			if strings.Contains("\r\n"+want, "\r\n--"+boundary) {
+				return // no writer may write this
+			}
+			p, ok, err := m.next()
+			if err != nil || !ok || p.name != fmt.Sprint(i) {
+				t.Fatalf("part %d is %+v, %v, %v", i, p, ok, err)
+			}
+			if got, err := io.ReadAll(m); err != nil || string(got) != want {
+				t.Fatalf("part %d has %.200q, want %.200q (%v)", i, got, want, err)
+			}
+		}
+		if _, ok, err := m.next(); ok || err != nil {
+			t.Fatalf("afterwards: %v, %v", ok, err)
+		}
+	})
+}

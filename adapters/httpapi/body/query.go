@@ -1,0 +1,238 @@
+package body
+
+import (
+	"encoding/base64"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+)
+
+// MaxPage is the largest limit of a list.
+const MaxPage = 1000
+
+// Query holds the parameters of a request's query, each at most once.
+type Query struct{ Values url.Values }
+
+// Quote returns a name that the client chose in quotes, cut after 64 characters.
+func Quote(name string) string {
+	if r := []rune(name); len(r) > 64 {
+		name = string(r[:64]) + "…"
+	}
+	return strconv.Quote(name)
+}
+
+// Get returns a parameter's value; given is false where it is absent.
+func (q Query) Get(name string) (value string, given bool) {
+	if v := q.Values[name]; len(v) > 0 {
+		return v[0], true
+	}
+	return "", false
+}
+
+// EnumParam returns a parameter that is an enumeration, the zero value where it is absent.
+func EnumParam[T ~string](q Query, name string, parse func(string) (T, bool), all ...T) (T, error) {
+	text, given := q.Get(name)
+	if !given {
+		return "", nil
+	}
+	v, ok := parse(text)
+	if !ok {
+		return "", fault.Field(name, "must be one of %s", Join(all))
+	}
+	return v, nil
+}
+
+// NoID is a well-formed id that no record has.
+const NoID = "00000000-0000-0000-0000-000000000000"
+
+// IDParam returns the id that a filter selects by. A text that is no id becomes NoID, which
+// selects nothing.
+func IDParam[T ~string](text string) T {
+	if v, ok := id.Parse[T](text); ok {
+		return v
+	}
+	return NoID
+}
+
+// Page is the part of a list that is asked for. The zero value is the whole list.
+type Page struct {
+	Limit int      // 0: no limit
+	After Position // the zero value: from the start
+	Waits bool     // reading the records holds no connection of the database between two of them
+}
+
+// Fetch returns the number of records to ask for, 0 for all: one more than the limit, which
+// tells whether there is a next page.
+func (p Page) Fetch() int {
+	if p.Limit == 0 {
+		return 0
+	}
+	return p.Limit + 1
+}
+
+func (q Query) Page(parse func(string) (Position, bool)) (p Page, err error) {
+	if text, given := q.Get("limit"); given {
+		p.Limit, err = strconv.Atoi(text)
+		if err != nil || p.Limit < 1 || p.Limit > MaxPage {
+			return Page{}, fault.Field("limit", "must be an integer between 1 and %d", MaxPage)
+		}
+	}
+	if text, given := q.Get("cursor"); given {
+		var ok bool
+		if p.After, ok = parse(text); !ok {
+			return Page{}, fault.Field("cursor", "must be one that this list gave out")
+		}
+	}
+	return p, nil
+}
+
+// Position is a record's place in the order of a list. Each list uses the
+// parts that it is ordered by: ID is always there, unless the storage key alone
+// is.
+type Position struct {
+	Rank int64
+	At   time.Time
+	ID   string
+	Key  string
+}
+
+// Cursor returns the position as an opaque text for clients.
+func (p Position) Cursor() string {
+	if p.Key != "" {
+		return base64.RawURLEncoding.EncodeToString([]byte(p.Key))
+	}
+	b := make([]byte, 0, 80)
+	b = strconv.AppendInt(b, p.Rank, 36)
+	b = append(b, '.')
+	if !p.At.IsZero() {
+		b = strconv.AppendInt(b, p.At.UnixMilli(), 36)
+	}
+	b = append(b, '.')
+	b = append(b, p.ID...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func ParseCursor(text string) (p Position, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return p, false
+	}
+	rank, rest, ok1 := strings.Cut(string(b), ".")
+	at, last, ok2 := strings.Cut(rest, ".")
+	if !ok1 || !ok2 {
+		return p, false
+	}
+	if p.Rank, err = strconv.ParseInt(rank, 36, 64); err != nil {
+		return p, false
+	}
+	if at != "" {
+		ms, err := strconv.ParseInt(at, 36, 64)
+		if err != nil || ms < -62135596800000 || ms > 253402300799999 { // years 1 to 9999
+			return p, false
+		}
+		p.At = time.UnixMilli(ms).UTC()
+	}
+	p.ID, ok = id.Parse[string](last)
+	return p, ok
+}
+
+// ParseKeyCursor reads the cursor of a list in the order of storage keys.
+func ParseKeyCursor(text string) (p Position, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	p.Key = string(b)
+	return p, err == nil && p.Key != "" && IsKeyText(p.Key)
+}
+
+// ParseQuery reads a query of the known parameters.
+func ParseQuery(raw string, known ...string) (Query, error) {
+	if raw == "" {
+		return Query{}, nil
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return Query{}, fault.New(fault.Invalid, "The query could not be read")
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) { // the same query always gets the same answer
+		switch {
+		case !slices.Contains(known, name):
+			return Query{}, fault.Field(Quote(name), "is not a parameter of this endpoint")
+		case len(values[name]) > 1:
+			return Query{}, fault.Field(name, "must not be repeated")
+		}
+	}
+	return Query{values}, nil
+}
+
+// Parameter is a parameter of a query and whether it was given.
+type Parameter struct {
+	Text  string
+	Given bool
+}
+
+// ReadParameters parses a query into the parameters that of returns by name, without
+// memory of its own for one that has no escapes. Parameters for which it returns nil are
+// ignored: caches and updaters add their own.
+func ReadParameters(query string, of func(name string) *Parameter) error {
+	plain := !strings.ContainsAny(query, "%+;")
+	for query != "" {
+		var part string
+		part, query, _ = strings.Cut(query, "&")
+		name, text, _ := strings.Cut(part, "=")
+		if !plain {
+			var err error
+			if name, text, err = parseParameter(part); err != nil {
+				return fault.New(fault.Invalid, "The query could not be read")
+			}
+		}
+		p := of(name)
+		if p == nil {
+			continue
+		}
+		if p.Given {
+			return fault.Field(name, "must not be repeated")
+		}
+		*p = Parameter{text, true}
+	}
+	return nil
+}
+
+// parseParameter parses one parameter by net/url.
+func parseParameter(part string) (name, text string, err error) {
+	all, err := url.ParseQuery(part)
+	for name, texts := range all {
+		return name, texts[0], err
+	}
+	return "", "", err
+}
+
+// MaxKeyText bounds what a client gives for a part of a storage key, in bytes.
+// Longer than any key is, it leaves room for letters that are not composed.
+const MaxKeyText = 4 * object.MaxPath
+
+// IsKeyText reports whether a text may be a part of a storage key: databases do
+// not take every string.
+func IsKeyText(text string) bool {
+	return len(text) <= MaxKeyText && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
+}
+
+// ParseForm parses a query or a form in which every parameter is given once.
+func ParseForm(text string) (url.Values, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "The parameters could not be read")
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if len(values[name]) > 1 {
+			return nil, fault.Field(Quote(name), "must not be repeated")
+		}
+	}
+	return values, nil
+}

@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"collab/app/tasks"
+	"collab/domain/fault"
+	"collab/domain/object"
+)
+
+// inJSON ends the entity tag of content that is part of a JSON object, which is
+// another representation than the bytes.
+const inJSON = "-json"
+
+// etag is the entity tag of a version.
+func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+// unchanged answers a request whose client has the representation already.
+func (c *call) unchanged(tag string) bool {
+	header := c.r.Header["If-None-Match"]
+	if len(header) == 0 || !namesTag(header, tag, true) {
+		return false
+	}
+	c.Set("Etag", tag)
+	c.WriteHeader(http.StatusNotModified)
+	return true
+}
+
+// ifMatch is the condition of the If-Match header, nil where there is none.
+func ifMatch(c *call) tasks.Match {
+	header := c.r.Header["If-Match"]
+	if len(header) == 0 {
+		return nil
+	}
+	return func(version int64) bool { return listsTag(header, version, false) }
+}
+
+// listsTag reports whether a list of entity tags names the version: "*" names
+// every one, and a weak tag counts only where weak says so.
+func listsTag(header []string, version int64, weak bool) bool {
+	return namesTag(header, etag(version), weak)
+}
+
+// namesTag is listsTag for any strong tag.
+func namesTag(header []string, tag string, weak bool) bool {
+	for _, line := range header {
+		for one := range strings.SplitSeq(line, ",") {
+			one = strings.TrimSpace(one)
+			if weak {
+				one = strings.TrimPrefix(one, "W/")
+			}
+			if one == "*" || one == tag {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// condition is the version that a write expects.
+type condition struct {
+	given   bool
+	version *int64 // nil: any
+}
+
+// present reports whether all that is expected is that something is there.
+func (w condition) present() bool { return w.given && w.version == nil }
+
+// condition reads If-Match, If-None-Match and the query's expectedVersion.
+func (c *call) condition() (when condition, err error) {
+	if header := c.r.Header["If-Match"]; len(header) > 0 {
+		version, ok := versionOfTag(header)
+		if !ok {
+			return when, fault.Field("If-Match", "must be one entity tag of the file's, its version, or *")
+		}
+		when = condition{true, version}
+	}
+	if header := c.r.Header["If-None-Match"]; len(header) > 0 {
+		if len(header) != 1 || strings.TrimSpace(header[0]) != "*" || when.given {
+			return when, fault.Field("If-None-Match", "must be *, for nothing, and without If-Match")
+		}
+		when = condition{true, new(int64(0))}
+	}
+	if c.r.URL.RawQuery == "" {
+		return when, nil
+	}
+	values, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return when, fault.New(fault.Invalid, "The query could not be read")
+	}
+	for _, text := range values["expectedVersion"] {
+		if when.given {
+			return when, fault.Field("expectedVersion", "must be given only once")
+		}
+		version, err := parseVersion(text)
+		if err != nil {
+			return when, err
+		}
+		when = condition{true, &version}
+	}
+	return when, nil
+}
+
+// there makes a conflict of what is not there.
+func there(_ object.Object, found bool, err error) error {
+	if err == nil && !found {
+		return fault.New(fault.Conflict, "Version conflict: any version was expected, and nothing is stored")
+	}
+	return err
+}
+
+// versionOfTag reads the one entity tag that a header has, or the version that
+// stands in its place; nil is any. A weak tag never matches (RFC 9110, section
+// 13.1.1).
+func versionOfTag(header []string) (*int64, bool) {
+	if len(header) != 1 {
+		return nil, false
+	}
+	text := strings.TrimSpace(header[0])
+	if text == "*" {
+		return nil, true
+	}
+	text, weak := strings.CutPrefix(text, "W/")
+	tag, quoted := strings.CutPrefix(text, `"`)
+	if quoted {
+		if text, quoted = strings.CutSuffix(tag, `"`); !quoted {
+			return nil, false
+		}
+		text = strings.TrimSuffix(text, inJSON)
+	}
+	version, err := parseVersion(text)
+	if err != nil || weak && !quoted {
+		return nil, false
+	}
+	if weak {
+		version = object.Inexact
+	}
+	return &version, true
+}
+
+// parseVersion reads the number of a version, as we write it.
+func parseVersion(text string) (int64, error) {
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || version < 0 || strconv.FormatInt(version, 10) != text {
+		return 0, fault.Field("expectedVersion", "must be the number of a version")
+	}
+	return version, nil
+}

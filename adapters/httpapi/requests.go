@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	"net/url"
+
+	"collab/adapters/httpapi/body"
+)
+
+// read returns the whole body, of at most limit bytes. It may be called again.
+func (c *call) read(limit int64) (_ []byte, err error) {
+	if c.hasBody {
+		return c.body, nil
+	}
+	if c.acting {
+		panic("httpapi: a body is read after its caller was authorized")
+	}
+	if c.body, err = body.ReadAll(&bodyReader{c: c}, c.r.ContentLength, limit, c); err != nil {
+		return nil, err
+	}
+	c.hasBody = true
+	return c.body, nil
+}
+
+// fields reads the body as a JSON object.
+func (c *call) fields() (*body.Fields, error) {
+	data, err := c.read(body.MaxJSON)
+	if err != nil {
+		return nil, err
+	}
+	return body.ParseFields(c.r.Header.Get("Content-Type"), data)
+}
+
+// listing reads the query of a list: its own filters, and what pages it. A
+// parameter that the list does not know is refused, so that a misspelt filter
+// never selects everything.
+func (c *call) listing(filters ...string) (body.Query, body.Page, error) {
+	return c.paged(body.ParseCursor, filters)
+}
+
+// listingByKey is listing for lists that are in the order of storage keys.
+func (c *call) listingByKey(filters ...string) (body.Query, body.Page, error) {
+	return c.paged(body.ParseKeyCursor, filters)
+}
+
+func (c *call) paged(parse func(string) (body.Position, bool), filters []string) (body.Query, body.Page, error) {
+	q, err := c.query(append(filters, "limit", "cursor")...)
+	if err != nil {
+		return body.Query{}, body.Page{}, err
+	}
+	p, err := q.Page(parse)
+	return q, p, err
+}
+
+// query reads a query of the known parameters.
+func (c *call) query(known ...string) (body.Query, error) {
+	return body.ParseQuery(c.r.URL.RawQuery, known...)
+}
+
+// bare is a handler of requests without parameters.
+func bare(h handler) handler {
+	return func(c *call) error {
+		if _, err := c.query(); err != nil {
+			return err
+		}
+		return h(c)
+	}
+}
+
+// next is the Link header to the page after last.
+func (a *api) next(c *call, q body.Query, last body.Position) string {
+	values := url.Values{}
+	for name, v := range q.Values {
+		values[name] = v
+	}
+	values.Set("cursor", last.Cursor())
+	return "<" + a.PublicURL + c.r.URL.EscapedPath() + "?" + values.Encode() + `>; rel="next"`
+}
