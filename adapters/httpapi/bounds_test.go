@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"collab/adapters/httpapi/spool"
+	"collab/adapters/httpapi/stream"
 	"collab/app/objects"
 	"collab/ports"
 	"collab/test/race"
@@ -163,7 +164,7 @@ func (w *weighing) Write(b []byte) (int, error) {
 }
 
 func TestAnUploadHasTheTimeThatASlowClientNeeds(t *testing.T) {
-	const size = 10 * slowest
+	const size = 10 * stream.MinRate
 	began := time.Unix(1_800_000_000, 0)
 	o := openOffice(t)
 	o.api.Now = func() time.Time { return began }
@@ -174,10 +175,10 @@ func TestAnUploadHasTheTimeThatASlowClientNeeds(t *testing.T) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	last := len(reads) - 1
-	if len(reads) < 3 || !reads[0].Equal(began.Add(bodyWithin)) || !reads[last-1].Equal(began.Add(bodyWithin+size/slowest*time.Second)) || !reads[last].IsZero() {
+	if len(reads) < 3 || !reads[0].Equal(began.Add(stream.BodyTimeout)) || !reads[last-1].Equal(began.Add(stream.BodyTimeout+size/stream.MinRate*time.Second)) || !reads[last].IsZero() {
 		t.Errorf("the body has until %v", reads)
 	}
-	if last := writes[len(writes)-1].Sub(began); !writes[0].Equal(began.Add(answerWithin)) || last < answerWithin+size/slowest*time.Second || last > answerWithin+(size/slowest+1)*time.Second {
+	if last := writes[len(writes)-1].Sub(began); !writes[0].Equal(began.Add(stream.AnswerTimeout)) || last < stream.AnswerTimeout+size/stream.MinRate*time.Second || last > stream.AnswerTimeout+(size/stream.MinRate+1)*time.Second {
 		t.Errorf("the answer has until %v", writes)
 	}
 	if !slices.IsSortedFunc(reads[:last], time.Time.Compare) || !slices.IsSortedFunc(writes, time.Time.Compare) {
@@ -193,7 +194,7 @@ func (s *trickle) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	time.Sleep(time.Second)
-	n := min(len(p), s.left, slowest)
+	n := min(len(p), s.left, stream.MinRate)
 	s.left -= n
 	return n, nil
 }
@@ -202,8 +203,8 @@ func TestTheWorkGoesOnAsLongAsTheBodyComes(t *testing.T) {
 	o := openOffice(t, func(o *objects.Options) { o.MaxSize = 1 << 30 })
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		stored := read[record](t, send(o, request(http.MethodPost, "/files?path=p", &trickle{100 * slowest})), http.StatusCreated)
-		if took := time.Since(began); took < 2*workWithin || stored.Size != 100*slowest {
+		stored := read[record](t, send(o, request(http.MethodPost, "/files?path=p", &trickle{100 * stream.MinRate})), http.StatusCreated)
+		if took := time.Since(began); took < 2*stream.WorkTimeout || stored.Size != 100*stream.MinRate {
 			t.Errorf("%d bytes after %v", stored.Size, took)
 		}
 	})
@@ -215,8 +216,8 @@ func TestAnUploadThatDoesNotComeIsGivenUp(t *testing.T) {
 		return io.MultiReader(io.LimitReader(fill{}, after), iotest.ErrReader(os.ErrDeadlineExceeded))
 	}
 	for after, message := range map[int64]string{
-		100:         "The body did not come within 30 seconds",
-		2 * slowest: "The body came more slowly than 65536 bytes a second",
+		100:                "The body did not come within 30 seconds",
+		2 * stream.MinRate: "The body came more slowly than 65536 bytes a second",
 	} {
 		for _, key := range []string{"", "k"} {
 			r := request(http.MethodPost, "/files?path=p", stuck(after))

@@ -9,6 +9,7 @@ import (
 
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/spool"
+	"collab/adapters/httpapi/stream"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -32,16 +33,15 @@ type call struct {
 
 	body    []byte // the request's body once it was read
 	hasBody bool
-	came    int64        // of a body that is read as it comes, in bytes
 	spooled *spool.Spool // the body, where it was kept to be read again
 
-	w      http.ResponseWriter // the connection, or the recorder of an answer that is kept
-	status int                 // as sent
-	bytes  int64               // of the answer's body
-	sent   bool                // the status is out
-	gone   bool                // the client went away
-	broken bool                // a stream that ended without its end
-	late   *time.Timer         // ends the work; nil outside the routes' handlers
+	w         http.ResponseWriter // the connection, or the recorder of an answer that is kept
+	status    int                 // as sent
+	bytes     int64               // of the answer's body
+	sent      bool                // the status is out
+	gone      bool                // the client went away
+	broken    bool                // a stream that ended without its end
+	deadlines stream.Deadlines
 
 	budgets   *budgets
 	anonymous limit.Account // memory, while the caller was not known
@@ -98,6 +98,15 @@ func (c *call) Flush() {
 	_ = http.NewResponseController(c.w).Flush()
 }
 
+// ExtendFor extends the deadlines for n more bytes of the answer.
+func (c *call) ExtendFor(n int) { c.deadlines.ExtendFor(c.bytes + int64(n)) }
+
+// Gone records that the client did not take the answer, and returns the error.
+func (c *call) Gone(err error) error {
+	c.gone = true
+	return err
+}
+
 // template returns the matched route's path as the table has it.
 func (c *call) template() string {
 	if c.route == nil {
@@ -122,7 +131,7 @@ var jsonType = []string{"application/json"}
 func (c *call) send(status int, body []byte) {
 	c.Header()["Content-Type"] = jsonType
 	c.Set("Content-Length", strconv.Itoa(len(body)))
-	c.prolong(len(body))
+	c.ExtendFor(len(body))
 	c.WriteHeader(status)
 	// A failure to write means that the client is gone; there is nobody to tell.
 	_, _ = c.Write(body)
@@ -130,8 +139,8 @@ func (c *call) send(status int, body []byte) {
 
 // reply answers with a view.
 func (c *call) reply(status int, view any) error {
-	b := take()
-	defer give(b)
+	b := stream.TakeBuffer()
+	defer stream.GiveBuffer(b)
 	var err error
 	if *b, err = appendView(*b, view); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/object"
 	"collab/domain/org"
 )
@@ -19,7 +20,7 @@ const cursorHeader = "X-Sync-Cursor"
 func (a *api) followChanges(c *call, actor org.Actor) error {
 	from, resumes := lastEventID(c.r.Header, c.r.URL.RawQuery)
 	if c.r.Method == http.MethodHead {
-		streamHeaders(c.Header())
+		stream.SetHeaders(c.Header())
 		c.WriteHeader(http.StatusOK)
 		return nil
 	}
@@ -58,31 +59,30 @@ func lastEventID(header http.Header, query string) (from string, given bool) {
 // client goes on from when it is cut off before the first event; where that
 // place was lost, the event that says so brings the id.
 func firstFrame(at object.Cursor, lost bool) []byte {
-	f := openFrame(128)
+	f := stream.OpenFrame(128)
 	f = append(f, "retry: 3000\n: the changes of the organisation\n"...)
 	if !lost {
 		f = appendID(f, at)
 	}
-	return closeFrame(append(f, '\n'))
+	return stream.CloseFrame(append(f, '\n'))
 }
 
-// quietFrame is the comment that keeps a stream open, with the place in the log
-// where there is one to tell.
-func quietFrame(at object.Cursor) []byte {
-	return closeFrame(append(appendID(append(openFrame(64), ":\n"...), at), '\n'))
+// cursorFrame returns a comment that keeps a stream open, with the present cursor.
+func cursorFrame(at object.Cursor) []byte {
+	return stream.CloseFrame(append(appendID(append(stream.OpenFrame(64), ":\n"...), at), '\n'))
 }
 
-var heartbeatFrame = closeFrame(append(openFrame(16), ":\n\n"...))
+var heartbeatFrame = stream.CloseFrame(append(stream.OpenFrame(16), ":\n\n"...))
 
 // EncodeChange returns the frame of an entry of the log, in the form that
 // streams send.
 func EncodeChange(at object.Cursor, c object.Change) []byte {
-	f := openFrame(512)
+	f := stream.OpenFrame(512)
 	if c.Type == object.AccessChanged {
 		f = appendID(append(f, "event: resync\n"...), at)
 		f = append(f, `data: {"id":"`...)
 		f = appendCursor(f, at)
-		return closeFrame(append(f, "\"}\n\n"...))
+		return stream.CloseFrame(append(f, "\"}\n\n"...))
 	}
 	f = append(appendID(f, at), `data: {"type":"`...)
 	f = append(f, c.Type...)
@@ -102,7 +102,7 @@ func EncodeChange(at object.Cursor, c object.Change) []byte {
 	}
 	f = append(f, `,"timestamp":`...)
 	f = encode.AppendTime(f, c.At)
-	return closeFrame(append(f, "}\n\n"...))
+	return stream.CloseFrame(append(f, "}\n\n"...))
 }
 
 func appendID(dst []byte, at object.Cursor) []byte {

@@ -27,7 +27,7 @@ func (a *api) startChat(c *call) error {
 		return err
 	}
 	c.body = nil // the stream may be long, and the request is in the call
-	a.converse(c, ready)
+	a.streamChat(c, ready)
 	return nil
 }
 

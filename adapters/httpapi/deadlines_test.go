@@ -15,6 +15,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/org"
 )
@@ -22,7 +23,7 @@ import (
 // late is a clock by which every request began so long ago that its body is
 // due.
 func late(o *Options) {
-	o.Now = func() time.Time { return time.Now().Add(-bodyWithin) }
+	o.Now = func() time.Time { return time.Now().Add(-stream.BodyTimeout) }
 }
 
 // talk sends a text to a server and returns all that comes back until it closes
@@ -86,9 +87,9 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	a = serving(t, http.MethodGet, open, func(c *call) error {
 		key := func(int) body.Position { return body.Position{ID: someID} }
 		write := func(dst []byte, _ int) ([]byte, error) {
-			return encode.AppendString(dst, strings.Repeat("x", flushAt)), nil
+			return encode.AppendString(dst, strings.Repeat("x", stream.FlushAt)), nil
 		}
-		return stream(a, c, body.Query{}, body.Page{}, key, write, func(_ org.Actor, each func(int) error) error {
+		return list(a, c, body.Query{}, body.Page{}, key, write, func(_ org.Actor, each func(int) error) error {
 			for ; read < 1<<20; read++ {
 				if err := each(read); err != nil {
 					return err
@@ -101,7 +102,7 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 		o.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
 	})
 	talk(t, a, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n")
-	if read > outletParts+2 {
+	if read > stream.ListQueue+2 {
 		t.Errorf("%d records were read for nobody", read)
 	}
 }
@@ -109,13 +110,13 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 func TestALongAnswerHasTheTimeThatASlowClientNeeds(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	var deadlines []time.Time
-	a := listing(t, 100, flushAt, nil)
+	a := listing(t, 100, stream.FlushAt, nil)
 	a.Now = func() time.Time { return began }
 	a.ServeHTTP(deadlined{httptest.NewRecorder(), nil, &deadlines}, get("/test"))
-	if len(deadlines) < 100 || !deadlines[0].Equal(began.Add(answerWithin)) {
+	if len(deadlines) < 100 || !deadlines[0].Equal(began.Add(stream.AnswerTimeout)) {
 		t.Fatalf("there are %d deadlines, the first %v", len(deadlines), deadlines[0])
 	}
-	if last, want := deadlines[len(deadlines)-1].Sub(began), answerWithin+100*time.Second*flushAt/slowest; last < want || last > want+time.Second {
+	if last, want := deadlines[len(deadlines)-1].Sub(began), stream.AnswerTimeout+100*time.Second*stream.FlushAt/stream.MinRate; last < want || last > want+time.Second {
 		t.Errorf("the last byte has %v, want %v", last, want)
 	}
 }
@@ -144,7 +145,7 @@ func TestWorkThatDoesNotEndIsGivenUp(t *testing.T) {
 		})
 		began := time.Now()
 		refused(t, send(a, get("/test")), http.StatusServiceUnavailable)
-		if took := time.Since(began); took != workWithin {
+		if took := time.Since(began); took != stream.WorkTimeout {
 			t.Errorf("it was given up after %v", took)
 		}
 	})

@@ -202,7 +202,7 @@ func (a *api) listWorkspaceMemory(c *call) error {
 		return err
 	}
 	f := object.Filter{After: p.After.Key, Limit: p.Fetch()}
-	return stream(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+	return list(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.ListMemory(c.r.Context(), actor, w, f, each)
 	})
 }

@@ -235,25 +235,19 @@ func (a *api) pour(c *call, w io.Writer, o object.Object, s span, first func() e
 		}
 		if !begun {
 			if err := first(); err != nil {
-				return c.leave(err)
+				return c.Gone(err)
 			}
 		}
 		if n > 0 {
-			c.prolong(n)
+			c.ExtendFor(n)
 			if _, err := w.Write((*block)[:n]); err != nil {
-				return c.leave(err)
+				return c.Gone(err)
 			}
 		}
 		if end {
 			return nil
 		}
 	}
-}
-
-// leave notes that the client did not take the answer.
-func (c *call) leave(err error) error {
-	c.gone = true
-	return err
 }
 
 // span is a part of content, in bytes.
@@ -373,7 +367,7 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 		c.send(http.StatusOK, w.out)
 		return nil
 	}
-	c.prolong(len(w.out))
+	c.ExtendFor(len(w.out))
 	_, _ = c.Write(w.out) // it fails when the client is gone, and there is nobody to tell
 	return nil
 }
@@ -431,7 +425,7 @@ func (w *recordWriter) flush() error {
 			w.c.Set("Content-Length", strconv.Itoa(w.length))
 		}
 	}
-	w.c.prolong(len(w.out))
+	w.c.ExtendFor(len(w.out))
 	_, err := w.c.Write(w.out)
 	w.out = w.out[:0]
 	return err

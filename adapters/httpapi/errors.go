@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 )
 
@@ -92,7 +93,7 @@ func (a *api) fail(c *call, err error) {
 
 // judge logs an error as far as it needs it and decides what the client sees.
 func (a *api) judge(c *call, err error) refusal {
-	late := errors.Is(context.Cause(c.r.Context()), errLate)
+	late := errors.Is(context.Cause(c.r.Context()), stream.ErrLate)
 	if late {
 		err = fault.Wrap(fault.Unavailable, err, "The request took too long")
 	}
@@ -123,10 +124,10 @@ func (c *call) refuse(r refusal) {
 	if r.Status == http.StatusUnauthorized && c.route != nil && c.route.Guard.token() {
 		c.Set("Www-Authenticate", "Bearer")
 	}
-	b := take()
+	b := stream.TakeBuffer()
 	*b = encode.AppendError(*b, r.Status, r.Message)
 	c.send(r.Status, *b)
-	give(b)
+	stream.GiveBuffer(b)
 }
 
 // refuseWithPage says the same to a person.

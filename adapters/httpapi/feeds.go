@@ -140,7 +140,7 @@ func (c *call) feed(q releases.Check, mime []string, body []byte) error {
 	c.Set("Etag", tag)
 	h["Content-Type"] = mime
 	c.Set("Content-Length", strconv.Itoa(len(body)))
-	c.prolong(len(body))
+	c.ExtendFor(len(body))
 	c.WriteHeader(http.StatusOK)
 	_, _ = c.Write(body) // it fails when the client is gone, and there is nobody to tell
 	return nil

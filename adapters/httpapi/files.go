@@ -11,6 +11,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -71,8 +72,8 @@ func appendSince(dst []byte, c object.Change) ([]byte, error) {
 }
 
 func (c *call) replyObject(status int, o object.Object) error {
-	b := take()
-	defer give(b)
+	b := stream.TakeBuffer()
+	defer stream.GiveBuffer(b)
 	*b = append(appendObject(*b, o), '\n')
 	c.Set("Etag", etag(o.Version))
 	c.send(status, *b)
@@ -196,7 +197,7 @@ func (a *api) listFiles(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+	return list(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.List(c.r.Context(), actor, f, nil, each)
 	})
 }
@@ -244,12 +245,12 @@ func (a *api) manifest(c *call) error {
 		}
 	}
 	if given {
-		return stream(a, c, q, p, nil, appendSince, func(actor org.Actor, each func(object.Change) error) error {
+		return list(a, c, q, p, nil, appendSince, func(actor org.Actor, each func(object.Change) error) error {
 			return a.Objects.Since(c.r.Context(), actor, from, head(actor), each)
 		})
 	}
 	f := object.Filter{After: p.After.Key, Limit: p.Fetch()}
-	return stream(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
+	return list(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.List(c.r.Context(), actor, f, head(actor), each)
 	})
 }

@@ -127,7 +127,7 @@ func TestAListIsForWhomItsTurnFinds(t *testing.T) {
 		more := make(chan struct{})
 		w := rowOf(t, http.MethodPost, member, func(a *api) handler {
 			return func(c *call) error {
-				return stream(a, c, body.Query{}, body.Page{}, func(int) body.Position { return body.Position{} }, func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil },
+				return list(a, c, body.Query{}, body.Page{}, func(int) body.Position { return body.Position{} }, func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil },
 					func(_ org.Actor, each func(int) error) error {
 						<-more
 						return each(1)

@@ -97,7 +97,6 @@ type api struct {
 	budgets     *budgets
 	lists       *limit.Semaphores
 	inFlight    limit.InFlight
-	hall        hall
 	offers      atomic.Pointer[offers]
 
 	reference   *reference

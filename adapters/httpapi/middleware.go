@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/stream"
 )
 
 var (
@@ -32,7 +33,7 @@ var (
 // the log line, the measurements and the trace around CORS and the routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r, since: a.Now(), address: limit.ClientAddress(r, a.Proxies), id: a.requestID(r), budgets: a.budgets}
-	c.hurry()
+	c.deadlines = stream.Start(c, r, c.since)
 	c.Set("X-Request-Id", c.id)
 	h := w.Header()
 	h["X-Content-Type-Options"] = noSniff

@@ -123,7 +123,7 @@ func (a *api) readRenderer(c *call) error {
 	if squeezed {
 		c.Set("Content-Encoding", "gzip")
 		c.Set("Content-Length", strconv.Itoa(len(renderer)))
-		c.prolong(len(renderer))
+		c.ExtendFor(len(renderer))
 		c.WriteHeader(http.StatusOK)
 		_, _ = c.Write(renderer) // it fails when the client is gone, and there is nobody to tell
 		return nil
@@ -137,10 +137,10 @@ func (a *api) readRenderer(c *call) error {
 		return err
 	}
 	if _, err := io.Copy(writing(func(b []byte) (int, error) {
-		c.prolong(len(b))
+		c.ExtendFor(len(b))
 		return c.Write(b)
 	}), script); err != nil {
-		return c.leave(err)
+		return c.Gone(err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/stream"
 	"collab/app/releases"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -157,8 +158,8 @@ func (a *api) checkForUpdate(c *call) error {
 		return nil
 	}
 	c.Set("Etag", told.tag)
-	b := take()
-	defer give(b)
+	b := stream.TakeBuffer()
+	defer stream.GiveBuffer(b)
 	*b = append(*b, told.before...)
 	*b = encode.AppendString(*b, version)
 	*b = append(*b, told.after...)
@@ -302,7 +303,7 @@ func (a *api) listReleases(c *call) error {
 		return err
 	}
 	p.Waits = true // all of them may have gigabytes of notes
-	return stream(a, c, q, p, keyOfRelease, viewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
+	return list(a, c, q, p, keyOfRelease, viewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
 		return a.Releases.List(c.r.Context(), actor, id.Release(p.After.ID), p.Fetch(), each)
 	})
 }
@@ -398,7 +399,7 @@ func (a *api) adoption(c *call) error {
 		return err
 	}
 	// Without a limit it is read in parts, as it may be long.
-	return stream(a, c, q, p, keyOfTally, viewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
+	return list(a, c, q, p, keyOfTally, viewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
 		after, n := tallyAt(p.After), cmp.Or(p.Fetch(), body.MaxPage)
 		for {
 			part, err := a.Releases.Adoption(c.r.Context(), actor, first, last, of, after, n)

@@ -15,6 +15,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/spool"
+	"collab/adapters/httpapi/stream"
 	"collab/app/idempotency"
 	"collab/domain/fault"
 )
@@ -56,7 +57,7 @@ func (r *recorder) Header() http.Header { return r.to.Header() }
 
 func (r *recorder) WriteHeader(status int) {
 	r.status = status
-	if r.events = r.Header().Get("Content-Type") == eventStream; r.events {
+	if r.events = r.Header().Get("Content-Type") == stream.EventStream; r.events {
 		r.live = true
 		r.to.WriteHeader(status)
 	}
@@ -262,7 +263,7 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 		return print, nil, err
 	}
 	kept, sum := spool.New(c), sha256.New()
-	if err := kept.Fill(io.TeeReader(&bodyReader{c: c, long: true}, sum), f.Limit, f.TooLarge); err != nil {
+	if err := kept.Fill(io.TeeReader(c.deadlines.Body(c.r, true), sum), f.Limit, f.TooLarge); err != nil {
 		_ = kept.Close() // of a file that has no name any more
 		return print, nil, err
 	}

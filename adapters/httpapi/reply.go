@@ -5,18 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/limit"
-	"collab/adapters/httpapi/spool"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/org"
 )
-
-// flushAt is how much of a list is gathered before it is sent on.
-const flushAt = 32 << 10
 
 // maxPageBytes is the length from which on a page gets no more records, in bytes: it
 // is in memory until its Link header is known.
@@ -29,22 +25,6 @@ const maxLists = 4
 
 // errPageFull ends the reading of a list behind a full page.
 var errPageFull = errors.New("the page is full")
-
-var buffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, 4<<10)
-	return &b
-}}
-
-// take returns an empty buffer.
-func take() *[]byte { return buffers.Get().(*[]byte) }
-
-// give takes a buffer back; one that grew large is left to the collector.
-func give(b *[]byte) {
-	if cap(*b) <= 2*flushAt {
-		*b = (*b)[:0]
-		buffers.Put(b)
-	}
-}
 
 // public has caches keep the answer for everybody. It says nothing of the limits of
 // whoever happens to ask first.
@@ -99,13 +79,13 @@ func viewed[T, V any](view func(T) V) appender[T] {
 	return func(dst []byte, v T) ([]byte, error) { return appendView(dst, view(v)) }
 }
 
-// stream answers with the array of what run calls each with, for the actor that
+// list answers with the array of what run calls each with, for the actor that
 // authorize returns once it is the list's turn. The complete list goes out as it
 // comes, and run waits little for a client that is slow to take it, or as long as it
 // takes where p says so; a page is held back until it is known whether there is a
 // next one, as the header that says so comes first.
-func stream[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {
-	return streamWithin(a, c, q, p, key, write, func(actor org.Actor, text func([]byte), each func(T) error) error {
+func list[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {
+	return listWithin(a, c, q, p, key, write, func(actor org.Actor, text func([]byte), each func(T) error) error {
 		text([]byte{'['})
 		err := run(actor, each)
 		text([]byte("]\n"))
@@ -113,9 +93,9 @@ func stream[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.
 	})
 }
 
-// streamWithin is stream for an answer that has more than the array: run calls text
+// listWithin is list for an answer that has more than the array: run calls text
 // with what is before the first record and after the last.
-func streamWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
+func listWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
 	if p.Limit == 0 && c.caller.User != "" {
 		done, err := a.lists.Acquire(c.r.Context(), string(c.caller.User))
 		if err != nil {
@@ -127,10 +107,10 @@ func streamWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T)
 	if err != nil {
 		return err
 	}
-	out := outlet{c: c, waits: p.Waits, rest: spool.New(c)}
-	defer out.close()
-	b := take()
-	defer func() { give(b) }()
+	out := stream.NewList(c, p.Waits, c)
+	defer out.Close()
+	b := stream.TakeBuffer()
+	defer func() { stream.GiveBuffer(b) }()
 	shown, more := 0, false
 	var last body.Position
 	err = run(actor, func(text []byte) { *b = append(*b, text...) }, func(v T) (err error) {
@@ -147,19 +127,19 @@ func streamWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T)
 		}
 		if p.Limit > 0 {
 			last = key(v)
-		} else if len(*b) >= flushAt {
-			b, err = out.put(b)
+		} else if len(*b) >= stream.FlushAt {
+			b, err = out.Put(b)
 		}
 		return err
 	})
 	if err != nil && !errors.Is(err, errPageFull) {
 		return err
 	}
-	if out.parts != nil {
-		if b, err = out.put(b); err != nil {
+	if out.Begun() {
+		if b, err = out.Put(b); err != nil {
 			return err
 		}
-		return out.finish()
+		return out.Finish()
 	}
 	if more {
 		c.Set("Link", a.next(c, q, last))

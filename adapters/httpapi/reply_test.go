@@ -15,6 +15,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -135,7 +136,7 @@ func listing(t *testing.T, n, size int, fail error) *api {
 		write := func(dst []byte, i int) ([]byte, error) {
 			return append(encode.AppendString(dst, strings.Repeat("x", size)), ""...), nil
 		}
-		return stream(a, c, q, p, key, write, func(_ org.Actor, each func(int) error) error {
+		return list(a, c, q, p, key, write, func(_ org.Actor, each func(int) error) error {
 			for i := range n {
 				if p.Limit > 0 && i == p.Fetch() {
 					return nil
@@ -163,7 +164,7 @@ func TestAListIsStreamed(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil || len(all) != 1000 {
 			t.Fatalf("%d records, %v", len(all), err)
 		}
-		if w.writes < 5 || w.most > flushAt+300 {
+		if w.writes < 5 || w.most > stream.FlushAt+300 {
 			t.Errorf("%d writes of at most %d bytes", w.writes, w.most)
 		}
 	})

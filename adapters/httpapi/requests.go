@@ -14,7 +14,7 @@ func (c *call) read(limit int64) (_ []byte, err error) {
 	if c.acting {
 		panic("httpapi: a body is read after its caller was authorized")
 	}
-	if c.body, err = body.ReadAll(&bodyReader{c: c}, c.r.ContentLength, limit, c); err != nil {
+	if c.body, err = body.ReadAll(c.deadlines.Body(c.r, false), c.r.ContentLength, limit, c); err != nil {
 		return nil, err
 	}
 	c.hasBody = true

@@ -212,7 +212,9 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve answers a request.
 func (a *api) serve(c *call, e *endpoint) error {
 	if !e.brief {
-		defer c.limit()()
+		ctx, end := c.deadlines.Context(c.r.Context())
+		defer end()
+		c.r = c.r.WithContext(ctx)
 	}
 	return a.confirmed(c, a.attend(c, e))
 }

@@ -9,6 +9,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -88,7 +89,7 @@ func readReprioritizations(o *body.Fields) ([]task.Reprioritization, error) {
 // most of what is read; a test holds it to what encoding/json would write.
 func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	status := t.Status()
-	if len(t.Metadata) > flushAt {
+	if len(t.Metadata) > stream.FlushAt {
 		dst = slices.Grow(dst, 2*len(t.Metadata))
 	}
 	dst = append(dst, `{"id":`...)
@@ -142,8 +143,8 @@ func appendTask(dst []byte, t task.Task) ([]byte, error) {
 }
 
 func (c *call) replyTask(status int, t task.Task) error {
-	b := take()
-	defer give(b)
+	b := stream.TakeBuffer()
+	defer stream.GiveBuffer(b)
 	*b, _ = appendTask(*b, t)
 	*b = append(*b, '\n')
 	c.Set("Etag", etag(t.Version))
@@ -154,7 +155,7 @@ func (c *call) replyTask(status int, t task.Task) error {
 // streamTasks answers with the tasks that run changes and calls each with. Like
 // other complete lists it takes its turn, before anything is changed.
 func (a *api) streamTasks(c *call, run func(actor org.Actor, each func(task.Task) error) error) error {
-	return stream(a, c, body.Query{}, body.Page{}, keyOfTask, appendTask, run)
+	return list(a, c, body.Query{}, body.Page{}, keyOfTask, appendTask, run)
 }
 
 func keyOfTask(t task.Task) body.Position {
@@ -226,7 +227,7 @@ func (a *api) listTasks(c *call) error {
 	if err != nil {
 		return err
 	}
-	return stream(a, c, q, p, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
+	return list(a, c, q, p, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
 		return a.Tasks.List(c.r.Context(), actor, f, each)
 	})
 }
@@ -297,7 +298,7 @@ func (a *api) deleteTask(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	c.allow(deletionWithin)
+	c.deadlines.Extend(deletionWithin)
 	if err := a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)); err != nil {
 		return err
 	}
@@ -370,7 +371,7 @@ func (a *api) taskHistory(c *call) error {
 		return err
 	}
 	after := task.ChangePosition{At: p.After.At, ID: id.Entry(p.After.ID)}
-	return stream(a, c, q, p, keyOfChange, viewed(viewChange), func(actor org.Actor, each func(task.Change) error) error {
+	return list(a, c, q, p, keyOfChange, viewed(viewChange), func(actor org.Actor, each func(task.Change) error) error {
 		return a.Tasks.History(c.r.Context(), actor, t, after, p.Fetch(), each)
 	})
 }

@@ -25,7 +25,7 @@ func TestACallerWhoDoesNotTakeListsKeepsNobodyElseFromTheirs(t *testing.T) {
 			}
 			key := func(int) body.Position { return body.Position{ID: someID} }
 			write := func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil }
-			return stream(a, c, q, p, key, write, func(actor org.Actor, _ func(int) error) error {
+			return list(a, c, q, p, key, write, func(actor org.Actor, _ func(int) error) error {
 				running[actor.User]++
 				<-more
 				return nil

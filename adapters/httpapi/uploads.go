@@ -61,7 +61,7 @@ func (c *call) incoming() io.Reader {
 	if c.spooled != nil {
 		return c.spooled
 	}
-	return &bodyReader{c: c, long: true}
+	return c.deadlines.Body(c.r, true)
 }
 
 // set sets a field.

@@ -42,7 +42,7 @@ func (a *api) listWorkspaces(c *call) error {
 	if text, given := q.Get("teamId"); given {
 		in = body.IDParam[id.Team](text)
 	}
-	return stream(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
+	return list(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
 		after := workspaces.Position{Place: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
 		return a.Workspaces.List(c.r.Context(), actor, in, after, p.Fetch(), each)
 	})
@@ -124,7 +124,7 @@ func (a *api) deleteWorkspace(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	c.allow(deletionWithin)
+	c.deadlines.Extend(deletionWithin)
 	if err := a.Workspaces.Delete(c.r.Context(), actor, w); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/httpapi/stream"
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/app/chats"
@@ -367,13 +368,13 @@ func TestAConversation(t *testing.T) {
 		_ = to.Wait()
 		time.Sleep(time.Second)
 		_ = to.Chunk(says("c"))
-		_ = to.Chunk(says(strings.Repeat("d", flushAt)))
+		_ = to.Chunk(says(strings.Repeat("d", stream.FlushAt)))
 		time.Sleep(time.Second)
 		return whole, to.Wait()
 	}, func(w *conversing, client *http.Client) {
 		l := w.ask(client, true)
 		want := comment
-		for _, more := range []string{"", "", textEvent("a") + textEvent("b"), textEvent("c") + textEvent(strings.Repeat("d", flushAt))} {
+		for _, more := range []string{"", "", textEvent("a") + textEvent("b"), textEvent("c") + textEvent(strings.Repeat("d", stream.FlushAt))} {
 			synctest.Wait()
 			if want += more; l.text() != want {
 				w.Errorf("there are %d bytes, want %d", len(l.text()), len(want))
@@ -423,17 +424,17 @@ func TestAConversation(t *testing.T) {
 
 	within(t, "is given up when the client does not read", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
 		for {
-			if err := errors.Join(to.Chunk(says(strings.Repeat("x", flushAt))), context.Cause(ctx)); err != nil {
+			if err := errors.Join(to.Chunk(says(strings.Repeat("x", stream.FlushAt))), context.Cause(ctx)); err != nil {
 				return chat.Reply{}, err
 			}
 		}
 	}, func(w *conversing, client *http.Client) {
 		began := time.Now()
 		w.ask(client, false)
-		time.Sleep(takeWithin + takeSlack + time.Second)
+		time.Sleep(stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
 		e := w.became(statusGone, chat.ClientGone)
-		if took := w.generations[0].Took; took < takeWithin || took > takeWithin+takeSlack {
+		if took := w.generations[0].Took; took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
 			w.Errorf("it had %v", took)
 		}
 		if e.Tokens.Output == 0 || e.At.Before(began) {
@@ -450,7 +451,7 @@ func TestAConversation(t *testing.T) {
 		if l.answer.ProtoMajor == 2 {
 			l.leave()
 		}
-		time.Sleep(chatSilence + takeWithin + takeSlack + time.Second)
+		time.Sleep(chatSilence + stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
 		w.became(statusGone, chat.ClientGone)
 	})
@@ -510,7 +511,7 @@ func TestAConversation(t *testing.T) {
 
 	within(t, "holds up no server that goes away, whatever its client does", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
 		for {
-			if err := errors.Join(to.Chunk(says(strings.Repeat("x", flushAt))), context.Cause(ctx)); err != nil {
+			if err := errors.Join(to.Chunk(says(strings.Repeat("x", stream.FlushAt))), context.Cause(ctx)); err != nil {
 				return chat.Reply{}, err
 			}
 		}

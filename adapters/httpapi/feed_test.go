@@ -24,6 +24,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"collab/adapters/httpapi/stream"
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/app/access"
@@ -348,7 +349,7 @@ func TestAStream(t *testing.T) {
 		}, func(o *Options) { o.Heartbeat = time.Second })
 		in("outlives the time that work has", func(s *streaming) {
 			c := begin(s)
-			time.Sleep(10 * workWithin)
+			time.Sleep(10 * stream.WorkTimeout)
 			s.write("a")
 			synctest.Wait()
 			if all := c.events(); all[len(all)-1] != "id: 1-1|a" {
@@ -417,7 +418,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 			s.connect(false)
 			s.write("a", "b")
 			s.finished("slow")
-			if took := time.Since(began); took < takeWithin || took > takeWithin+takeSlack {
+			if took := time.Since(began); took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
 				t.Errorf("it had %v", took)
 			}
 			synctest.Wait()
@@ -456,7 +457,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 			if err := s.feed.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(began); took > 2*endWithin {
+			if took := time.Since(began); took > 2*stream.EndTimeout {
 				t.Errorf("it took %v", took)
 			}
 			<-reads.done
@@ -485,7 +486,7 @@ func TestAWriterHasADeadlineForEachWriteAndNoneBetween(t *testing.T) {
 		s.finished("gone")
 		// The request's own comes first; then those of the greeting and the event.
 		for i, set := range w.deadlines[1:] {
-			if i%2 == 0 && set.Before(time.Now().Add(takeWithin-time.Second)) || i%2 == 1 && !set.IsZero() {
+			if i%2 == 0 && set.Before(time.Now().Add(stream.WriteTimeout-time.Second)) || i%2 == 1 && !set.IsZero() {
 				t.Errorf("deadline %d is %v", i, set)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/stream"
 	"collab/domain/org"
 )
 
@@ -55,7 +56,7 @@ func countedList(t *testing.T, p body.Page, size int, fail error) *counted {
 		write := func(dst []byte, _ int) ([]byte, error) {
 			return encode.AppendString(dst, strings.Repeat("x", size)), nil
 		}
-		return stream(l.api, c, body.Query{}, p, key, write, func(_ org.Actor, each func(int) error) error {
+		return list(l.api, c, body.Query{}, p, key, write, func(_ org.Actor, each func(int) error) error {
 			defer func() { l.end = time.Now() }()
 			for ; l.read < 100; l.read++ {
 				if err := each(l.read); err != nil {
@@ -70,7 +71,7 @@ func countedList(t *testing.T, p body.Page, size int, fail error) *counted {
 
 func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	for name, size := range map[string]int{"a short one": flushAt / 50, "a long one": flushAt} {
+	for name, size := range map[string]int{"a short one": stream.FlushAt / 50, "a long one": stream.FlushAt} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := countedList(t, body.Page{}, size, nil)
@@ -81,9 +82,9 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 					defer close(answered)
 					l.ServeHTTP(client, get("/test"))
 				}()
-				time.Sleep(answerWithin / 2)
+				time.Sleep(stream.AnswerTimeout / 2)
 				synctest.Wait()
-				if l.read != 100 || l.end.Sub(began) > outletPatience {
+				if l.read != 100 || l.end.Sub(began) > stream.ListPatience {
 					t.Errorf("%d records were read, to the end after %v", l.read, l.end.Sub(began))
 				}
 				close(client.let)
@@ -103,16 +104,16 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 func TestAListThatHoldsNothingWaitsForItsClient(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing")) // there is no room for what waits
 	synctest.Test(t, func(t *testing.T) {
-		l := countedList(t, body.Page{Waits: true}, flushAt, nil)
+		l := countedList(t, body.Page{Waits: true}, stream.FlushAt, nil)
 		client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
 			l.ServeHTTP(client, get("/test"))
 		}()
-		time.Sleep(answerWithin / 2)
+		time.Sleep(stream.AnswerTimeout / 2)
 		synctest.Wait()
-		if l.read > outletParts+2 {
+		if l.read > stream.ListQueue+2 {
 			t.Errorf("%d records were read though the client takes none", l.read)
 		}
 		close(client.let)
@@ -135,11 +136,11 @@ func TestAListThatFailsDoesNotWaitForItsClient(t *testing.T) {
 				client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 				began := time.Now()
 				defer func() {
-					if p := recover(); p != http.ErrAbortHandler || time.Since(began) > outletPatience {
+					if p := recover(); p != http.ErrAbortHandler || time.Since(began) > stream.ListPatience {
 						t.Errorf("recovered %v after %v", p, time.Since(began))
 					}
 				}()
-				countedList(t, body.Page{}, flushAt, fail).ServeHTTP(client, get("/test"))
+				countedList(t, body.Page{}, stream.FlushAt, fail).ServeHTTP(client, get("/test"))
 			})
 		})
 	}

@@ -1,0 +1,248 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"collab/adapters/httpapi/stream"
+	"collab/app/changes"
+	"collab/domain/org"
+)
+
+// defaultHeartbeat is the time between comments that keep streams open.
+const defaultHeartbeat = 30 * time.Second
+
+// Why a stream ended, where it was not the feed that ended it.
+const (
+	endGone    changes.Reason = "gone"    // the client went away
+	endSlow    changes.Reason = "slow"    // the client does not read
+	endCrashed changes.Reason = "crashed" // a panic
+)
+
+// maxFrames is how many frames go out in one write at most.
+const maxFrames = 64
+
+var frameLists = sync.Pool{New: func() any {
+	frames := make([][]byte, 0, maxFrames)
+	return &frames
+}}
+
+// follower sends the events of a subscription to its client. It holds nothing of the request,
+// which has ended when its connection was hijacked.
+type follower struct {
+	api *api
+	sub *changes.Subscriber
+	to  *stream.Writer
+
+	began time.Time
+	until time.Time // when the token expires; zero: never
+	beat  time.Time // when the next heartbeat is due
+	timer *time.Timer
+	sent  int // frames
+
+	request, address string
+	actor            struct{ user, org string }
+}
+
+// follow answers with a stream of the subscription's events. Over HTTP/1.1 it hijacks the
+// connection and leaves it to a goroutine, which needs little of what a request does.
+func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []byte) error {
+	c.deadlines.Clear()
+	stream.SetHeaders(c.Header())
+	f := &follower{
+		api: a, sub: sub, began: c.since, until: actor.Until, beat: c.since.Add(a.heartbeat()),
+		request: strings.Clone(c.id), address: c.address,
+	}
+	f.actor.user, f.actor.org = string(actor.User), string(actor.Org)
+	var err error
+	f.to, err = stream.Hijack(c, c.r, a.Now)
+	switch {
+	case err == nil:
+		c.status, c.sent = http.StatusOK, true
+		go f.serve(first, nil)
+		return nil
+	case !errors.Is(err, errors.ErrUnsupported):
+		sub.Close()
+		return err
+	}
+	f.to = stream.NewWriter(c, a.Now)
+	f.serve(first, c.r.Context())
+	return nil
+}
+
+func (a *api) heartbeat() time.Duration {
+	if a.Heartbeat > 0 {
+		return a.Heartbeat
+	}
+	return defaultHeartbeat
+}
+
+// serve sends events until the stream ends, and logs why it did. The context is the
+// request's, nil where that has ended.
+func (f *follower) serve(first []byte, ctx context.Context) {
+	var why changes.Reason
+	defer func() {
+		if p := recover(); p != nil {
+			why = endCrashed
+			f.api.Log.LogAttrs(context.Background(), slog.LevelError, "panic",
+				slog.String("request", f.request), slog.String("error", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		}
+		f.close(why)
+	}()
+	why = f.run(first, ctx)
+}
+
+func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
+	f.sub.OnEnd(f.to.EndSoon)
+	// One channel wakes for everything: events, time and the client's leaving.
+	f.timer = time.AfterFunc(f.next().Sub(f.api.Now()), f.sub.Nudge)
+	if ctx != nil {
+		defer context.AfterFunc(ctx, f.sub.Nudge)()
+	}
+	if err := f.to.Send(first); err != nil {
+		return f.failed(err)
+	}
+	for {
+		now := f.api.Now()
+		switch why := f.sub.Ended(); {
+		case why != "":
+			return why
+		case !f.until.IsZero() && !now.Before(f.until):
+			return changes.Expired
+		case ctx != nil && ctx.Err() != nil:
+			return endGone
+		}
+		if err := f.forward(); err != nil {
+			return f.failed(err)
+		}
+		if !now.Before(f.beat) {
+			if f.to.Departed() {
+				return endGone
+			}
+			if err := f.sendHeartbeat(); err != nil {
+				return f.failed(err)
+			}
+			for !now.Before(f.beat) {
+				f.beat = f.beat.Add(f.api.heartbeat())
+			}
+			f.timer.Reset(f.next().Sub(now))
+		}
+		<-f.sub.Wake()
+	}
+}
+
+// next returns when the next heartbeat or the end of the token is due.
+func (f *follower) next() time.Time {
+	if !f.until.IsZero() && f.until.Before(f.beat) {
+		return f.until
+	}
+	return f.beat
+}
+
+// forward sends the events that the feed has, up to maxFrames in one write.
+func (f *follower) forward() error {
+	frames := frameLists.Get().(*[][]byte)
+	defer func() {
+		clear((*frames)[:cap(*frames)])
+		frameLists.Put(frames)
+	}()
+	for {
+		if *frames = f.sub.Take((*frames)[:0]); len(*frames) == 0 {
+			return nil
+		}
+		f.sent += len(*frames)
+		if err := f.to.Send(*frames...); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *follower) sendHeartbeat() error {
+	if at, moved := f.sub.Moved(); moved {
+		return f.to.Send(cursorFrame(at))
+	}
+	return f.to.Send(heartbeatFrame)
+}
+
+// failed returns the reason for the error of a write.
+func (f *follower) failed(err error) changes.Reason {
+	if why := f.sub.Ended(); why != "" {
+		return why
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return endSlow
+	}
+	return endGone
+}
+
+// close ends the stream, with the mark of a whole answer where the client is there to see
+// it.
+func (f *follower) close(why changes.Reason) {
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	switch why {
+	case endGone, endSlow, endCrashed:
+	default:
+		f.to.EndSoon()
+		_ = f.to.Finish() // it fails when the client is gone
+	}
+	f.to.Close()
+	f.sub.Close()
+	a, ctx := f.api, context.Background()
+	a.ends.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(why))))
+	a.Log.LogAttrs(ctx, slog.LevelInfo, "stream ended",
+		slog.String("reason", string(why)), slog.Float64("duration_seconds", a.Now().Sub(f.began).Seconds()), slog.Int("events", f.sent),
+		slog.String("request", f.request), slog.String("address", f.address),
+		slog.String("user", f.actor.user), slog.String("org", f.actor.org))
+}
+
+// instrumentFeed makes the instruments of the feed.
+func (a *api) instrumentFeed() error {
+	var err error
+	a.ends, err = a.Meter.Int64Counter("collab.feed.disconnects",
+		metric.WithUnit("{stream}"), metric.WithDescription("Change feeds that ended, by reason."))
+	if err != nil || a.Feed == nil {
+		return err
+	}
+	subscribers, err := a.Meter.Int64ObservableUpDownCounter("collab.feed.subscribers",
+		metric.WithUnit("{stream}"), metric.WithDescription("Change feeds that are open."))
+	if err != nil {
+		return err
+	}
+	delivered, err := a.Meter.Int64ObservableCounter("collab.feed.events",
+		metric.WithUnit("{event}"), metric.WithDescription("Events handed to subscribers."))
+	if err != nil {
+		return err
+	}
+	reads, err := a.Meter.Int64ObservableCounter("collab.feed.backlog_reads",
+		metric.WithUnit("{page}"), metric.WithDescription("Pages of the log read for one subscriber who was behind."))
+	if err != nil {
+		return err
+	}
+	resyncs, err := a.Meter.Int64ObservableCounter("collab.feed.resyncs",
+		metric.WithUnit("{stream}"), metric.WithDescription("Places in the log that could not be gone on from."))
+	if err != nil {
+		return err
+	}
+	_, err = a.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		f := a.Feed.Figures()
+		o.ObserveInt64(subscribers, f.Subscribers)
+		o.ObserveInt64(delivered, f.Delivered)
+		o.ObserveInt64(reads, f.Reads)
+		o.ObserveInt64(resyncs, f.Resyncs)
+		return nil
+	}, subscribers, delivered, reads, resyncs)
+	return err
+}

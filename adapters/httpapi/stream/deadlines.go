@@ -1,0 +1,122 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"collab/domain/fault"
+)
+
+// Time that a request has. A client that sends or takes nothing more must hold neither a
+// connection nor, while a list is read for it, one of the database's. Event streams set
+// deadlines of their own.
+const (
+	BodyTimeout   = 30 * time.Second            // for all of a body
+	WorkTimeout   = BodyTimeout + 5*time.Second // for handling, of which reading the body is a part
+	AnswerTimeout = WorkTimeout + 5*time.Second // for an answer, also one that says what took too long; more for a long one:
+	MinRate       = 64 << 10                    // bytes a second
+)
+
+// ErrLate is the cause of a request's context that ended because handling took too long.
+var ErrLate = errors.New("the work took too long")
+
+// Deadlines are those of one request. They are not safe for concurrent use.
+type Deadlines struct {
+	w        http.ResponseWriter
+	since    time.Time
+	work     *time.Timer // ends the context; nil: it has no deadline
+	received int64       // of a long body, in bytes
+}
+
+// Start sets the deadlines of a request that began at since. A writer without a connection
+// has none.
+func Start(w http.ResponseWriter, r *http.Request, since time.Time) Deadlines {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(since.Add(AnswerTimeout))
+	if r.Body != http.NoBody {
+		_ = control.SetReadDeadline(since.Add(BodyTimeout))
+	}
+	return Deadlines{w: w, since: since}
+}
+
+// Context returns a context that ends with ErrLate after WorkTimeout, so that a database
+// that does not answer holds no requests. end is called when the request was handled.
+func (d *Deadlines) Context(parent context.Context) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	d.work = time.AfterFunc(WorkTimeout, func() { cancel(ErrLate) })
+	return ctx, func() {
+		d.work.Stop()
+		cancel(nil)
+	}
+}
+
+// clearRead clears the deadline of reading. The connection is read on to notice when the
+// client leaves, and that takes as long as the answer does.
+func (d *Deadlines) clearRead() { _ = http.NewResponseController(d.w).SetReadDeadline(time.Time{}) }
+
+// Clear clears the deadlines of reading and of the work, for an event stream.
+func (d *Deadlines) Clear() {
+	d.clearRead()
+	if d.work != nil {
+		d.work.Stop()
+	}
+}
+
+// ExtendFor extends the deadlines for an answer of so many bytes.
+func (d *Deadlines) ExtendFor(bytes int64) {
+	if all := d.received + bytes; all > FlushAt {
+		d.Extend(time.Duration(all) * time.Second / MinRate)
+	}
+}
+
+// Extend gives the work and the answer more time than they have from the start.
+func (d *Deadlines) Extend(more time.Duration) {
+	_ = http.NewResponseController(d.w).SetWriteDeadline(d.since.Add(AnswerTimeout + more))
+	if d.work != nil && d.work.Stop() {
+		d.work.Reset(WorkTimeout + more)
+	}
+}
+
+// Body returns a reader of a request's body, whose end clears the read deadline. The bytes
+// of a long one extend the deadlines. It fails with fault.Invalid where the body cannot be
+// read or comes too slowly.
+func (d *Deadlines) Body(r *http.Request, long bool) io.Reader { return &bodyReader{d, r, long, 0} }
+
+type bodyReader struct {
+	*Deadlines
+	r        *http.Request
+	long     bool
+	extended int64 // bytes that the deadlines were extended for
+}
+
+// Read reads a part of the body.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	n, err := b.r.Body.Read(p)
+	if b.long {
+		b.received += int64(n)
+	}
+	if b.received-b.extended >= MinRate {
+		b.extended = b.received
+		more := time.Duration(b.extended) * time.Second / MinRate
+		_ = http.NewResponseController(b.w).SetReadDeadline(b.since.Add(BodyTimeout + more))
+		b.Extend(more)
+	}
+	switch {
+	case err == nil:
+	case err == io.EOF:
+		b.clearRead()
+	case errors.Is(err, os.ErrDeadlineExceeded) && b.extended > 0:
+		err = fault.Wrap(fault.Invalid, err, "The body came more slowly than %d bytes a second", MinRate)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fault.Wrap(fault.Invalid, err, "The body did not come within %d seconds", int(BodyTimeout.Seconds()))
+	case b.r.Context().Err() != nil:
+		err = b.r.Context().Err()
+	default:
+		err = fault.Wrap(fault.Invalid, err, "The body could not be read")
+	}
+	return n, err
+}

@@ -1,0 +1,181 @@
+package stream
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"collab/adapters/httpapi/spool"
+	"collab/domain/fault"
+)
+
+// FlushAt is how much of an answer is gathered before it is sent, in bytes.
+const FlushAt = 32 << 10
+
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, 4<<10)
+	return &b
+}}
+
+// TakeBuffer returns an empty buffer.
+func TakeBuffer() *[]byte { return buffers.Get().(*[]byte) }
+
+// GiveBuffer takes a buffer back; one that grew large is left to the collector.
+func GiveBuffer(b *[]byte) {
+	if cap(*b) <= 2*FlushAt {
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
+}
+
+// How long a list that is being read waits for its client, all in all. A client that takes
+// it more slowly must not hold a connection of the database's meanwhile.
+const (
+	ListQueue    = 8 // parts of FlushAt bytes that wait in memory
+	ListPatience = 250 * time.Millisecond
+)
+
+// Client is the answer that a list is sent to.
+type Client interface {
+	http.ResponseWriter
+
+	// ExtendFor extends the deadlines for n more bytes.
+	ExtendFor(n int)
+
+	// Gone records that the client does not take the answer, and returns the error.
+	Gone(err error) error
+}
+
+// List sends a list while it is read. What the client is too slow for waits in memory, and
+// after ListPatience in a spool. A list whose reading holds no connection of the database
+// waits for its client instead.
+type List struct {
+	client Client
+	waits  bool
+	parts  chan *[]byte  // for the sender; nil: nothing was sent yet
+	sent   chan struct{} // closed when the sender has ended
+	err    error         // of the sender; read when it has ended
+	waited time.Duration // for the sender
+	full   bool          // the rest is spooled
+	rest   *spool.Spool
+}
+
+// NewList returns a list that waits for its client or, where waits is false, is spooled.
+func NewList(c Client, waits bool, r spool.Resources) *List {
+	return &List{client: c, waits: waits, rest: spool.New(r)}
+}
+
+// Begun reports whether a part was sent.
+func (l *List) Begun() bool { return l.parts != nil }
+
+// Put sends a part of the list and returns a buffer for the next.
+func (l *List) Put(part *[]byte) (*[]byte, error) {
+	if l.parts == nil {
+		l.client.Header()["Content-Type"] = []string{"application/json"}
+		l.parts, l.sent = make(chan *[]byte, ListQueue), make(chan struct{})
+		go l.send()
+	}
+	if !l.full {
+		switch taken, err := l.offer(part); {
+		case err != nil:
+			return part, err
+		case taken:
+			return TakeBuffer(), nil
+		}
+		l.full = true
+	}
+	if _, err := l.rest.Write(*part); err != nil {
+		return part, fault.Wrap(fault.Unavailable, err, "There is no room for the list now")
+	}
+	*part = (*part)[:0]
+	return part, nil
+}
+
+// offer gives the sender a part, unless the patience ends before.
+func (l *List) offer(part *[]byte) (taken bool, err error) {
+	select {
+	case l.parts <- part:
+		return true, nil
+	case <-l.sent:
+		return false, l.client.Gone(l.err)
+	default:
+	}
+	var expired <-chan time.Time
+	if !l.waits {
+		began := time.Now()
+		patience := time.NewTimer(ListPatience - l.waited)
+		defer func() {
+			patience.Stop()
+			l.waited += time.Since(began)
+		}()
+		expired = patience.C
+	}
+	select {
+	case l.parts <- part:
+		return true, nil
+	case <-l.sent:
+		return false, l.client.Gone(l.err)
+	case <-expired:
+		return false, nil
+	}
+}
+
+func (l *List) send() {
+	defer close(l.sent)
+	for part := range l.parts {
+		l.client.ExtendFor(len(*part))
+		if _, l.err = l.client.Write(*part); l.err != nil {
+			return
+		}
+		GiveBuffer(part)
+	}
+}
+
+// Finish sends what is left.
+func (l *List) Finish() error {
+	l.end()
+	if l.err != nil {
+		return l.client.Gone(l.err)
+	}
+	if !l.full {
+		return nil
+	}
+	if err := l.rest.Rewind(); err != nil {
+		return err
+	}
+	b := TakeBuffer()
+	defer GiveBuffer(b)
+	for part := (*b)[:cap(*b)]; ; {
+		n, err := l.rest.Read(part)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.client.ExtendFor(n)
+		if _, err := l.client.Write(part[:n]); err != nil {
+			return l.client.Gone(err)
+		}
+	}
+}
+
+// end waits for the sender, which gets no more parts.
+func (l *List) end() {
+	if l.parts != nil {
+		close(l.parts)
+		<-l.sent
+		l.parts = nil
+	}
+}
+
+// Close ends the sending, also of what was not sent, and releases the spool.
+func (l *List) Close() {
+	if l.parts != nil {
+		_ = http.NewResponseController(l.client).SetWriteDeadline(time.Unix(1, 0))
+		l.end()
+	}
+	_ = l.rest.Close() // of a file that has no name any more
+}

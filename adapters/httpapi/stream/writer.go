@@ -1,0 +1,183 @@
+// Package stream sends long answers: event streams, for which it hijacks connections, and
+// lists that are read while they are sent. It sets the deadlines of requests.
+package stream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Time that a client has.
+const (
+	WriteTimeout = 10 * time.Second       // for each write of an event stream
+	WriteSlack   = 5 * time.Second        // by which a deadline may be later, so that it is seldom set
+	EndTimeout   = 500 * time.Millisecond // for the last write of a stream that is ended
+)
+
+// maxUnsolicited is how much a client may send during a stream, in bytes.
+const maxUnsolicited = 4 << 10
+
+// EventStream is the media type of event streams.
+const EventStream = "text/event-stream"
+
+var noStore = []string{"no-store"}
+
+// SetHeaders sets the headers of an event stream, for clients and proxies.
+func SetHeaders(h http.Header) {
+	h["Content-Type"] = []string{EventStream}
+	h["Cache-Control"] = noStore
+	h["X-Accel-Buffering"] = []string{"no"}
+}
+
+// Writer sends an event stream to one client. Over HTTP/1.1 it hijacks the connection: what
+// net/http holds for one, and does for each write, is more than a stream needs that mostly
+// waits. Send and Finish must not be called concurrently.
+type Writer struct {
+	now      func() time.Time
+	conn     net.Conn                 // hijacked; nil where w is the way to the client
+	w        http.ResponseWriter      // else
+	control  *http.ResponseController // of w
+	head     []byte                   // of an answer on conn, until it is sent
+	deadline time.Time                // of the next write, as it was set
+	ending   atomic.Bool              // EndSoon was called
+	sent     int64                    // of texts on conn, in bytes
+}
+
+// Hijack returns the writer of a hijacked connection. It fails with errors.ErrUnsupported
+// where the protocol is not HTTP/1.1 or w cannot be hijacked.
+func Hijack(w http.ResponseWriter, r *http.Request, now func() time.Time) (*Writer, error) {
+	if r.ProtoMajor != 1 || r.ProtoMinor < 1 {
+		return nil, errors.ErrUnsupported
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, err
+	}
+	// The head as net/http writes it.
+	h := w.Header()
+	h["Date"] = []string{now().UTC().Format(http.TimeFormat)}
+	h["Connection"] = []string{"close"} // the stream's end is the connection's
+	h["Transfer-Encoding"] = []string{"chunked"}
+	var b bytes.Buffer
+	b.WriteString("HTTP/1.1 200 OK\r\n")
+	_ = h.Write(&b) // a buffer takes it all
+	b.WriteString("\r\n")
+	return &Writer{now: now, conn: conn, head: b.Bytes()}, nil
+}
+
+// NewWriter returns a writer through w, and sends the status 200.
+func NewWriter(w http.ResponseWriter, now func() time.Time) *Writer {
+	w.WriteHeader(http.StatusOK)
+	return &Writer{now: now, w: w, control: http.NewResponseController(w)}
+}
+
+// Hijacked reports whether the stream has a connection of its own.
+func (w *Writer) Hijacked() bool { return w.conn != nil }
+
+// Sent returns the number of bytes of events that were sent over a hijacked connection.
+func (w *Writer) Sent() int64 { return w.sent }
+
+// Send sends frames in one write, within WriteTimeout.
+func (w *Writer) Send(frames ...[]byte) error { return w.send(frames, "") }
+
+// Finish sends frames, if any, with the mark of a whole answer.
+func (w *Writer) Finish(frames ...[]byte) error {
+	if w.conn == nil && len(frames) == 0 {
+		return nil
+	}
+	return w.send(frames, lastChunk)
+}
+
+func (w *Writer) send(frames [][]byte, end string) error {
+	now := w.now()
+	// Setting a deadline costs more than one that passes while nothing is written, which a
+	// hijacked connection does not mind.
+	if w.conn == nil || w.deadline.Sub(now) < WriteTimeout {
+		w.deadline = now.Add(WriteTimeout + WriteSlack)
+		w.SetDeadline(w.deadline)
+		if w.ending.Load() {
+			w.SetDeadline(now.Add(EndTimeout))
+		}
+	}
+	if w.conn == nil {
+		end = ""
+		for i, f := range frames {
+			frames[i] = frameText(f)
+		}
+	} else {
+		for _, f := range frames {
+			w.sent += int64(len(f) - frameHead - frameTail)
+		}
+	}
+	out := w.head
+	if len(frames) == 1 && out == nil && end == "" {
+		out = frames[0]
+	} else {
+		b := TakeBuffer()
+		defer GiveBuffer(b)
+		*b = append(*b, w.head...)
+		for _, f := range frames {
+			*b = append(*b, f...)
+		}
+		*b = append(*b, end...)
+		out, w.head = *b, nil
+	}
+	if w.conn != nil {
+		_, err := w.conn.Write(out)
+		return err
+	}
+	if _, err := w.w.Write(out); err != nil {
+		return err
+	}
+	if err := w.control.Flush(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	w.SetDeadline(time.Time{}) // one that passes ends a stream of HTTP/2, written to or not
+	return nil
+}
+
+// SetDeadline sets the deadline of writes. A writer without a connection has none. It may be
+// called concurrently with Send.
+func (w *Writer) SetDeadline(t time.Time) {
+	if w.conn != nil {
+		_ = w.conn.SetWriteDeadline(t)
+		return
+	}
+	_ = w.control.SetWriteDeadline(t)
+}
+
+// EndSoon leaves EndTimeout for the present and the last write. It may be called
+// concurrently with Send.
+func (w *Writer) EndSoon() {
+	w.ending.Store(true)
+	w.SetDeadline(w.now().Add(EndTimeout))
+}
+
+// Departed reports whether the client has closed a hijacked connection, without waiting.
+func (w *Writer) Departed() bool { return w.conn != nil && departed(w.conn) }
+
+// WaitDeparted returns when the client has closed a hijacked connection, or has sent more
+// than maxUnsolicited bytes. The connection is closed when the context ends: a write that the
+// client does not take must not outlive the server.
+func (w *Writer) WaitDeparted(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() { _ = w.conn.Close() })()
+	var unsolicited [64]byte
+	for n, all := 0, 0; all <= maxUnsolicited; all += n {
+		var err error
+		if n, err = w.conn.Read(unsolicited[:]); err != nil {
+			return
+		}
+	}
+}
+
+// Close closes a hijacked connection.
+func (w *Writer) Close() {
+	if w.conn != nil {
+		_ = w.conn.Close()
+	}
+}
