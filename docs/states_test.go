@@ -44,11 +44,11 @@ func names[S ~string](of []S, all int) string {
 
 func subscriptions() string {
 	var b strings.Builder
-	b.WriteString("# States of a subscription\n\nPrinted from `domain/plan/machine.go` by a test. Every state meets every move in exactly one row.\n\n")
-	b.WriteString("ACTIVE is a paid plan that is paid for; FREE is the plan of that name, whose status is ACTIVE as well; NO_PLAN has the status CANCELED. " +
-		"*Managed externally* is whatever plan an operator has set. The payment provider's moves are named after what it says of the subscription now, whatever message told us to look; " +
-		"where it cannot say any more, the message's own word counts. Messages about another subscription than the one that counts change nothing.\n\n")
-	b.WriteString("Source: *specification* is a row of its table; *decided* is ours, where it is silent.\n\n")
+	b.WriteString("# States of a subscription\n\nPrinted from `domain/plan/machine.go` by a test. Each pair of state and move has exactly one row.\n\n")
+	b.WriteString("ACTIVE is a paid plan; FREE is the plan of that name, whose status is ACTIVE too; NO_PLAN has the status CANCELED. " +
+		"*Managed externally* is a plan set by an operator. The payment provider's moves are named after the subscription's current state at the provider, whatever event caused the read; " +
+		"if the provider no longer knows the subscription, the event's content counts. Events about other subscriptions change nothing.\n\n")
+	b.WriteString("Source: *specification* is a row of its table; *decided* is a choice of this project.\n\n")
 	b.WriteString("| From | Moved by | To | Also happens | Source |\n|---|---|---|---|---|\n")
 	for _, row := range plan.Table() {
 		to, also, source := string(row.To), row.Also, "specification"
@@ -66,7 +66,7 @@ func subscriptions() string {
 func connectors() string {
 	var b strings.Builder
 	b.WriteString("# States of a connector\n\nPrinted from `domain/connector/status.go` by a test. A move that has no row for a state is refused (409). " +
-		"The specification names the states and has no transitions: all are decided here.\n\n")
+		"The specification has the states without transitions; all are decided here.\n\n")
 	b.WriteString("| From | Moved by | To | Also happens |\n|---|---|---|---|\n")
 	for _, row := range connector.Table() {
 		from := names(row.From, len(connector.Statuses()))
