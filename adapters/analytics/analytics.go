@@ -1,5 +1,5 @@
-// Package analytics says what calls of models came to: in the log, to PostHog
-// and in OpenTelemetry. None of it has anything of what was said.
+// Package analytics records generations of models, without their content: in the log, at
+// PostHog, and as metrics and spans of OpenTelemetry.
 package analytics
 
 import (
@@ -16,13 +16,13 @@ var (
 	_ ports.Generations = Fan(nil)
 )
 
-// Log writes a line for each call.
+// Log writes a line for each generation.
 type Log struct{ log *slog.Logger }
 
-// NewLog returns the log's lines.
+// NewLog returns a Log that writes to l.
 func NewLog(l *slog.Logger) *Log { return &Log{log: l} }
 
-// Record writes the line of a call.
+// Record writes a line.
 func (l *Log) Record(g chat.Generation) {
 	l.log.LogAttrs(context.Background(), slog.LevelInfo, "generation",
 		slog.String("id", string(g.ID)), slog.String("org", string(g.Org)), slog.String("user", string(g.User)),
@@ -36,10 +36,10 @@ func (l *Log) Record(g chat.Generation) {
 	)
 }
 
-// Fan tells several of each call.
+// Fan passes each generation to all of its elements.
 type Fan []ports.Generations
 
-// Record tells each, in order.
+// Record passes the generation on, in order.
 func (f Fan) Record(g chat.Generation) {
 	for _, one := range f {
 		one.Record(g)
@@ -48,8 +48,8 @@ func (f Fan) Record(g chat.Generation) {
 
 const maxReason = 64 // bytes
 
-// reason returns why a model stopped, in the provider's words, as far as they
-// are a word: whatever else stood there could be part of an answer.
+// reason returns the provider's stop reason, or "other" for a text that is not a single
+// word and may be content.
 func reason(stop string) string {
 	word := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.'
@@ -60,8 +60,8 @@ func reason(stop string) string {
 	return stop
 }
 
-// failed returns what became of a call that is an error, empty for one that is
-// none: a client that went away is not the provider's fault.
+// failed returns the kind of error of a generation, empty if it has none. A client that
+// disconnects is no error.
 func failed(g chat.Generation) string {
 	switch g.Outcome {
 	case chat.Completed, chat.ClientGone:

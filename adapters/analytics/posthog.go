@@ -22,23 +22,23 @@ import (
 )
 
 const (
-	capacity       = 8192 // calls that wait to be told
+	capacity       = 8192 // calls in the queue
 	batchSize      = 100
-	interval       = 5 * time.Second // that a batch waits to become full
+	interval       = 5 * time.Second // after which a batch that is not full is sent
 	attemptTimeout = 10 * time.Second
-	maxPause       = time.Minute // that is waited when we are told to
-	maxAnswer      = 64 << 10    // bytes of an answer that are read
-	maxSaid        = 200         // bytes of it that are logged
+	maxPause       = time.Minute // limits Retry-After
+	maxResponse    = 64 << 10    // bytes of a response that are read
+	maxLogged      = 200         // bytes of it that are logged
 	cloud          = "https://us.i.posthog.com"
 )
 
-// backoff is how long a batch waits after each attempt that failed; after the
-// attempt that follows the last of them it is given up.
+// backoff has the pauses after failed attempts. The batch is dropped when the attempt after
+// the last pause fails.
 var backoff = []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
 var _ ports.Generations = (*PostHog)(nil)
 
-// Options say where to tell of calls. The passages of time are injected.
+// Options configure NewPostHog.
 type Options struct {
 	Key    string // of the project
 	URL    string // empty: PostHog's own
@@ -48,27 +48,27 @@ type Options struct {
 	After func(time.Duration) <-chan time.Time // nil: time.After
 }
 
-// PostHog tells a server that speaks PostHog's capture protocol, in the
-// background.
+// PostHog sends generations to a server with PostHog's capture API, in the background and
+// in batches.
 type PostHog struct {
 	Options
 	address string
 
-	ctx    context.Context // of all attempts
-	cancel context.CancelFunc
-	wake   chan struct{} // holds one when the queue has changed
-	ending chan struct{} // closed by Close
-	done   chan struct{} // closed when the worker has ended
+	ctx     context.Context // of all attempts
+	cancel  context.CancelFunc
+	wake    chan struct{} // has one element when the queue has grown
+	closing chan struct{} // closed by Close
+	done    chan struct{} // closed when the worker has ended
 
 	mu       sync.Mutex
 	queue    []chat.Generation
 	closed   bool
 	dropped  int64
-	told     int64
-	overflow int64 // what was dropped for want of room and is not in the log yet
+	sent     int64
+	overflow int64 // dropped because the queue was full, and not logged yet
 }
 
-// NewPostHog returns what tells PostHog and starts its worker, which Close ends.
+// NewPostHog starts a worker, which Close stops.
 func NewPostHog(o Options) (*PostHog, error) {
 	if o.Key = strings.TrimSpace(o.Key); o.Key == "" {
 		return nil, errors.New("COLLAB_POSTHOG_KEY: must not be empty")
@@ -88,14 +88,14 @@ func NewPostHog(o Options) (*PostHog, error) {
 	o.Client = &client
 	p := &PostHog{
 		Options: o, address: u.JoinPath("batch/").String(),
-		wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	go p.work()
 	return p, nil
 }
 
-// Record queues a call. What there is no room for is dropped.
+// Record queues a generation. It drops it if the queue is full.
 func (p *PostHog) Record(g chat.Generation) {
 	p.mu.Lock()
 	if p.closed || len(p.queue) >= capacity {
@@ -112,28 +112,28 @@ func (p *PostHog) Record(g chat.Generation) {
 	}
 }
 
-// Dropped returns how many calls were not told: for want of room, because the
-// server would not have them, or because the time to close was over.
+// Dropped returns the number of generations that were not sent, because the queue was full,
+// the server refused them, or Close ran out of time.
 func (p *PostHog) Dropped() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dropped
 }
 
-// Told returns how many calls the server has taken.
-func (p *PostHog) Told() int64 {
+// Sent returns the number of generations that the server has accepted.
+func (p *PostHog) Sent() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.told
+	return p.sent
 }
 
-// Close takes no more calls, tells of those that wait and ends. When ctx ends
-// first, the rest is dropped, and the error is ctx's cause.
+// Close sends what is queued and stops the worker. If ctx ends first, it drops the rest and
+// returns the cause of ctx.
 func (p *PostHog) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {
 		p.closed = true
-		close(p.ending)
+		close(p.closing)
 	}
 	p.mu.Unlock()
 	defer p.Client.CloseIdleConnections()
@@ -147,19 +147,19 @@ func (p *PostHog) Close(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// work tells of batches, one at a time.
+// work sends batches, one at a time.
 func (p *PostHog) work() {
 	defer close(p.done)
 	defer p.cancel()
-	for p.gather() {
-		batch := p.take()
+	for p.waitForBatch() {
+		batch := p.nextBatch()
 		err := p.deliver(batch)
-		overflow := p.settle(len(batch), err)
+		overflow := p.count(len(batch), err)
 		if err != nil {
-			p.Log.Error("analytics: calls not delivered", "calls", len(batch), "reason", err)
+			p.Log.Error("analytics batch failed", "calls", len(batch), "reason", err)
 		}
 		if overflow > 0 {
-			p.Log.Warn("analytics: calls dropped for want of room", "calls", overflow)
+			p.Log.Warn("analytics queue full", "calls", overflow)
 		}
 	}
 	p.mu.Lock()
@@ -168,32 +168,32 @@ func (p *PostHog) work() {
 	p.mu.Unlock()
 }
 
-// settle counts what became of a batch, and returns how many calls were dropped
-// meanwhile.
-func (p *PostHog) settle(calls int, err error) (overflow int64) {
+// count counts the generations of a batch as sent or dropped. It returns how many were
+// dropped meanwhile because the queue was full.
+func (p *PostHog) count(calls int, err error) (overflow int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
 		p.dropped += int64(calls)
 	} else {
-		p.told += int64(calls)
+		p.sent += int64(calls)
 	}
 	overflow, p.overflow = p.overflow, 0
 	return overflow
 }
 
-func (p *PostHog) waiting() int {
+func (p *PostHog) queued() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.queue)
 }
 
-// gather waits for a batch: a full one, or what has come within the interval
-// after the first. It reports whether there is one.
-func (p *PostHog) gather() bool {
+// waitForBatch waits until the queue has a full batch, or the interval since its first
+// element is over. It reports whether there is a batch to send.
+func (p *PostHog) waitForBatch() bool {
 	var late <-chan time.Time
 	for {
-		n := p.waiting()
+		n := p.queued()
 		if n >= batchSize {
 			return p.ctx.Err() == nil
 		}
@@ -204,25 +204,25 @@ func (p *PostHog) gather() bool {
 		case <-p.wake:
 		case <-late:
 			return true
-		case <-p.ending:
-			return p.waiting() > 0 && p.ctx.Err() == nil
+		case <-p.closing:
+			return p.queued() > 0 && p.ctx.Err() == nil
 		}
 	}
 }
 
-func (p *PostHog) take() []chat.Generation {
+func (p *PostHog) nextBatch() []chat.Generation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := min(len(p.queue), batchSize)
 	batch := p.queue[:n:n]
 	p.queue = p.queue[n:]
 	if len(p.queue) == 0 {
-		p.queue = nil // so that what was told does not stay in memory
+		p.queue = nil // releases the memory
 	}
 	return batch
 }
 
-// deliver sends a batch, again where it may help.
+// deliver sends a batch. It retries after errors that may be temporary.
 func (p *PostHog) deliver(batch []chat.Generation) error {
 	body, err := json.Marshal(p.batch(batch))
 	if err != nil {
@@ -241,8 +241,8 @@ func (p *PostHog) deliver(batch []chat.Generation) error {
 	}
 }
 
-// attempt sends a body once. It returns whether to try again, and how long the
-// server asks to wait before.
+// attempt sends a body once. It reports whether the error may be temporary, and returns the
+// pause that the server asks for.
 func (p *PostHog) attempt(body []byte) (pause time.Duration, again bool, err error) {
 	ctx, cancel := context.WithTimeout(p.ctx, attemptTimeout)
 	defer cancel()
@@ -256,7 +256,7 @@ func (p *PostHog) attempt(body []byte) (pause time.Duration, again bool, err err
 		return 0, true, err
 	}
 	defer res.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // to its end, so that the connection can be used again
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxResponse)) // to its end, so that the connection can be used again
 	switch {
 	case res.StatusCode >= 200 && res.StatusCode < 300:
 		return 0, false, nil
@@ -266,8 +266,8 @@ func (p *PostHog) attempt(body []byte) (pause time.Duration, again bool, err err
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		pause = min(time.Duration(min(seconds, 3600))*time.Second, maxPause)
 	}
-	said = bytes.ReplaceAll(said, []byte(p.Key), []byte("…"))
-	return pause, again, fmt.Errorf("status %d: %s", res.StatusCode, bytes.ToValidUTF8(said[:min(len(said), maxSaid)], nil))
+	answer = bytes.ReplaceAll(answer, []byte(p.Key), []byte("…"))
+	return pause, again, fmt.Errorf("status %d: %s", res.StatusCode, bytes.ToValidUTF8(answer[:min(len(answer), maxLogged)], nil))
 }
 
 // A batch and its events, in the capture protocol.
@@ -278,7 +278,7 @@ type (
 	}
 	event struct {
 		Event      string         `json:"event"`
-		UUID       string         `json:"uuid"` // by which an event that came twice is known
+		UUID       string         `json:"uuid"` // identifies duplicates
 		DistinctID string         `json:"distinct_id"`
 		Timestamp  string         `json:"timestamp"`
 		Properties map[string]any `json:"properties"`
@@ -297,7 +297,7 @@ func (p *PostHog) batch(calls []chat.Generation) batchBody {
 	return b
 }
 
-// properties returns what PostHog calls the figures of a call.
+// properties returns the properties of a generation by PostHog's names.
 func properties(g chat.Generation) map[string]any {
 	m := map[string]any{
 		"$lib":           "collab",

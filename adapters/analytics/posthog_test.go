@@ -27,7 +27,7 @@ const (
 	late = 30 * time.Second // is how long a test waits for what has to come
 )
 
-// told is a request that came to the server.
+// sent is a request that came to the server.
 type told struct {
 	body  string
 	batch []struct {
@@ -149,8 +149,8 @@ func end(t *testing.T, p *analytics.PostHog) {
 
 func counts(t *testing.T, p *analytics.PostHog, told, dropped int64) {
 	t.Helper()
-	if p.Told() != told || p.Dropped() != dropped {
-		t.Errorf("%d told and %d dropped, not %d and %d", p.Told(), p.Dropped(), told, dropped)
+	if p.Sent() != told || p.Dropped() != dropped {
+		t.Errorf("%d told and %d dropped, not %d and %d", p.Sent(), p.Dropped(), told, dropped)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestWhatThereIsNoRoomForIsDropped(t *testing.T) {
 	close(release)
 	end(t, p)
 	counts(t, p, 100+room, 7)
-	if strings.Count(log.String(), "want of room") != 1 || !strings.Contains(log.String(), "calls=7") {
+	if strings.Count(log.String(), "analytics queue full") != 1 || !strings.Contains(log.String(), "calls=7") {
 		t.Errorf("the log has %q", log.String())
 	}
 }
@@ -403,8 +403,8 @@ func TestClose(t *testing.T) {
 		server.next(t)
 		end(t, p)
 		all.Wait()
-		if n := p.Told() + p.Dropped(); n != 4000 {
-			t.Errorf("%d told and %d dropped of 4000", p.Told(), p.Dropped())
+		if n := p.Sent() + p.Dropped(); n != 4000 {
+			t.Errorf("%d told and %d dropped of 4000", p.Sent(), p.Dropped())
 		}
 	})
 }

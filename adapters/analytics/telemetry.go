@@ -22,7 +22,7 @@ var (
 	tokenBounds  = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
 )
 
-// Telemetry makes figures and spans after OpenTelemetry's GenAI conventions.
+// Telemetry records metrics and spans by OpenTelemetry's GenAI conventions.
 type Telemetry struct {
 	tracer   trace.Tracer // nil: no spans
 	duration metric.Float64Histogram
@@ -30,8 +30,7 @@ type Telemetry struct {
 	tokens   metric.Int64Histogram
 }
 
-// NewTelemetry returns what measures with the meter, and makes spans with the
-// tracer where there is one.
+// NewTelemetry returns a Telemetry that uses the meter and, unless it is nil, the tracer.
 func NewTelemetry(m metric.Meter, t trace.Tracer) (*Telemetry, error) {
 	duration, err1 := m.Float64Histogram("gen_ai.client.operation.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long calls of models took."), metric.WithExplicitBucketBoundaries(secondBounds...))
@@ -42,8 +41,8 @@ func NewTelemetry(m metric.Meter, t trace.Tracer) (*Telemetry, error) {
 	return &Telemetry{tracer: t, duration: duration, first: first, tokens: tokens}, errors.Join(err1, err2, err3)
 }
 
-// Record measures a call. Who made it is in the span only: figures by person
-// would be without number.
+// Record records a generation. The user is an attribute of the span alone, because metrics
+// need a bounded number of attribute values.
 func (t *Telemetry) Record(g chat.Generation) {
 	ctx := context.Background()
 	base := []attribute.KeyValue{
@@ -69,7 +68,7 @@ func (t *Telemetry) Record(g chat.Generation) {
 	}
 }
 
-// span makes the span of a call that is over.
+// span records the span of a finished generation.
 func (t *Telemetry) span(g chat.Generation, attributes []attribute.KeyValue) {
 	attributes = append(attributes,
 		attribute.Bool("gen_ai.request.stream", true),

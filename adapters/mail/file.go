@@ -17,28 +17,28 @@ import (
 
 var _ ports.Mailer = (*File)(nil)
 
-// File writes messages into a file instead of sending them, for development.
-// They hold secrets, so that the file is its owner's alone and the log says
-// nothing but where it is.
+// File appends messages to a file instead of sending them, for development. Messages have
+// secrets in them, so the file is readable by its owner alone and the log names just the
+// file.
 type File struct {
 	path  string
 	log   *slog.Logger
 	clock ports.Clock
-	mu    sync.Mutex // one message after the other
+	mu    sync.Mutex // serialises writes
 }
 
-// NewFile returns the mailer that appends to the file at path.
+// NewFile returns a mailer that appends to the file at path.
 func NewFile(path string, log *slog.Logger, clock ports.Clock) *File {
 	return &File{path: path, log: log, clock: clock}
 }
 
-// Send appends the message. Invalid for a recipient that is not an address.
+// Send appends the message. It returns Invalid for a recipient that is no address.
 func (f *File) Send(_ context.Context, m mail.Message) error {
 	err := f.write(m)
 	if err != nil {
-		f.log.Error("e-mail not written", "file", f.path, "reason", err)
+		f.log.Error("e-mail file write failed", "file", f.path, "reason", err)
 	} else {
-		f.log.Info("e-mail written to a file instead of sent", "file", f.path)
+		f.log.Info("e-mail written to file", "file", f.path)
 	}
 	return err
 }

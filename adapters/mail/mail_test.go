@@ -212,7 +212,7 @@ func TestTheConnectionIsAsSafeAsTheAddressSays(t *testing.T) {
 				t.Fatalf("arrived: %v: %s", arrived, l)
 			}
 			if !tt.arrives {
-				if s.heard("AUTH") > 0 || !strings.Contains(l.String(), "not delivered") {
+				if s.heard("AUTH") > 0 || !strings.Contains(l.String(), "delivery failed") {
 					t.Errorf("AUTH was sent %d times; the log is %s", s.heard("AUTH"), l)
 				}
 				return
@@ -235,7 +235,7 @@ func TestACertificateThatIsNotTrustedGetsNothing(t *testing.T) {
 	m := start(t, o)
 	send(t, m, "grace@example.org")
 	stop(t, m)
-	if len(s.arrived) != 0 || !strings.Contains(l.String(), "not delivered") {
+	if len(s.arrived) != 0 || !strings.Contains(l.String(), "delivery failed") {
 		t.Errorf("%d arrived; the log is %s", len(s.arrived), l)
 	}
 }
@@ -256,7 +256,7 @@ func TestFailuresThatMayPassAreTriedAgainLaterAndLater(t *testing.T) {
 			if len(c.waits) != 2 || c.waits[0] != time.Minute || c.waits[1] != time.Hour {
 				t.Errorf("waited %v", c.waits)
 			}
-			if log := l.String(); strings.Count(log, "not delivered yet") != 2 || !strings.Contains(log, "attempts=3") || strings.Contains(log, "grace") {
+			if log := l.String(); strings.Count(log, "delivery deferred") != 2 || !strings.Contains(log, "attempts=3") || strings.Contains(log, "grace") {
 				t.Errorf("the log is %s", log)
 			}
 		})
@@ -347,7 +347,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	if err := m.Send(context.Background(), message.Message{To: "grace@example.org"}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("one more gives %v", err)
 	}
-	if !strings.Contains(log.String(), "e-mail not taken") {
+	if !strings.Contains(log.String(), "e-mail not queued") {
 		t.Errorf("the log says nothing of it: %s", log)
 	}
 	close(release)

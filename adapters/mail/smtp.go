@@ -26,33 +26,33 @@ import (
 )
 
 const (
-	capacity       = 256 // messages that wait, for their first attempt or another
+	capacity       = 256 // messages in the queue
 	commandTimeout = 15 * time.Second
 	attemptTimeout = time.Minute
 )
 
-// backoff is how long a message waits after each attempt that failed; after
-// the attempt that follows the last of them it is given up.
+// backoff has the pauses after failed attempts. The message is dropped when the attempt
+// after the last pause fails.
 var backoff = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 
 var _ ports.Mailer = (*SMTP)(nil)
 
-// Options say where to deliver to. The passages of time are injected.
+// Options configure NewSMTP.
 type Options struct {
 	// URL is smtp://user:password@host:port or smtps://… (TLS from the start).
-	// Smtp uses STARTTLS when the server offers it, always with ?tls=required and
-	// never with ?tls=off; a password is never sent in the clear to another machine.
+	// With smtp, STARTTLS is used if the server offers it, always with ?tls=required and
+	// never with ?tls=off. A password is never sent unencrypted to another machine.
 	URL   string
 	From  string // an address, with or without a name: Collab <no-reply@example.com>
 	Log   *slog.Logger
 	Clock ports.Clock
 
 	After   func(time.Duration) <-chan time.Time // nil: time.After
-	Backoff []time.Duration                      // nil: over three quarters of an hour
-	TLS     *tls.Config                          // nil: the system's authorities
+	Backoff []time.Duration                      // nil: 42 minutes in all
+	TLS     *tls.Config                          // nil: the system's root certificates
 }
 
-// SMTP delivers messages to a mail server, one at a time, in the background.
+// SMTP delivers messages to a mail server in the background, one at a time.
 type SMTP struct {
 	Options
 	server server
@@ -60,23 +60,23 @@ type SMTP struct {
 
 	ctx    context.Context // of all attempts
 	cancel context.CancelFunc
-	wake   chan struct{} // holds one when the queue has changed
+	wake   chan struct{} // has one element when the queue has changed
 	done   chan struct{} // closed when the worker has ended
 
 	mu     sync.Mutex
-	queue  []*letter
+	queue  []*delivery
 	closed bool
 }
 
-// letter is a message that waits.
-type letter struct {
+// delivery is a message in the queue.
+type delivery struct {
 	message  *gomail.Msg
 	domain   string // of the recipient, all of it that is logged
 	due      time.Time
 	attempts int
 }
 
-// NewSMTP returns the mailer and starts its worker, which Close ends.
+// NewSMTP starts a worker, which Close stops.
 func NewSMTP(o Options) (*SMTP, error) {
 	server, err := parseServer(o.URL)
 	if err != nil {
@@ -98,18 +98,18 @@ func NewSMTP(o Options) (*SMTP, error) {
 	return s, nil
 }
 
-// Send takes the message over for delivery. Invalid for a recipient that is
-// not an address, Unavailable when too many messages wait or after Close.
+// Send queues the message. It returns Invalid for a recipient that is no address, and
+// Unavailable if the queue is full or closed.
 func (s *SMTP) Send(_ context.Context, m mail.Message) error {
-	err := s.queueUp(m)
+	err := s.enqueue(m)
 	if err != nil {
-		s.Log.Error("e-mail not taken", "reason", err)
+		s.Log.Error("e-mail not queued", "reason", err)
 	}
 	return err
 }
 
-func (s *SMTP) queueUp(m mail.Message) error {
-	l, err := s.letter(m)
+func (s *SMTP) enqueue(m mail.Message) error {
+	l, err := s.newDelivery(m)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *SMTP) queueUp(m mail.Message) error {
 	return nil
 }
 
-func (s *SMTP) letter(m mail.Message) (*letter, error) {
+func (s *SMTP) newDelivery(m mail.Message) (*delivery, error) {
 	to, err := recipient(m.To)
 	if err != nil {
 		return nil, err
@@ -138,10 +138,10 @@ func (s *SMTP) letter(m mail.Message) (*letter, error) {
 	// Ours, because the library's would tell the name of the machine.
 	message.SetMessageIDWithValue(rand.Text() + "@" + domain(s.from.Address))
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
-	return &letter{message: message, domain: domain(to.Address), due: s.Clock.Now()}, nil
+	return &delivery{message: message, domain: domain(to.Address), due: s.Clock.Now()}, nil
 }
 
-// recipient reads an address that is nothing but an address.
+// recipient parses an address without a display name.
 func recipient(s string) (*netmail.Address, error) {
 	a, err := netmail.ParseAddress(s)
 	if err != nil || a.Address != s {
@@ -161,9 +161,8 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// Close takes no more messages, tries what waits once more, and returns when
-// that is done or ctx is; what is left then is lost, and the error says how
-// much that is.
+// Close tries to deliver each queued message once more, until ctx ends, and stops the
+// worker. The error says how many messages are lost.
 func (s *SMTP) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -184,7 +183,7 @@ func (s *SMTP) Close(ctx context.Context) error {
 	return nil
 }
 
-// signal tells the worker to look at the queue again.
+// signal wakes the worker.
 func (s *SMTP) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -212,10 +211,10 @@ func (s *SMTP) work() {
 	}
 }
 
-// next takes the letter that is due from the queue, or says how long it is
-// until one is (zero when there is none), or that the work has ended. Once
-// closed, everything is due.
-func (s *SMTP) next() (l *letter, wait time.Duration, end bool) {
+// next removes and returns a due delivery. If none is due it returns the time until one is,
+// zero for an empty queue, or that the queue is closed and empty. In a closed queue every
+// delivery is due.
+func (s *SMTP) next() (l *delivery, wait time.Duration, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
@@ -235,9 +234,8 @@ func (s *SMTP) next() (l *letter, wait time.Duration, end bool) {
 	return l, 0, false
 }
 
-// deliver makes one attempt, and has the letter wait for another if there is to
-// be one.
-func (s *SMTP) deliver(l *letter) {
+// deliver makes an attempt and queues the delivery again if it should be retried.
+func (s *SMTP) deliver(l *delivery) {
 	l.attempts++
 	err := s.attempt(l.message)
 	log := s.Log.With("domain", l.domain, "attempts", l.attempts)
@@ -253,10 +251,10 @@ func (s *SMTP) deliver(l *letter) {
 			l.due = s.Clock.Now().Add(s.Backoff[l.attempts-1])
 		}
 		s.queue = append(s.queue, l)
-		log.Warn("e-mail not delivered yet", "reason", reason(err))
+		log.Warn("e-mail delivery deferred", "reason", reason(err))
 		return
 	}
-	log.Error("e-mail not delivered", "reason", reason(err))
+	log.Error("e-mail delivery failed", "reason", reason(err))
 }
 
 func (s *SMTP) attempt(message *gomail.Msg) error {
@@ -273,19 +271,19 @@ func (s *SMTP) attempt(message *gomail.Msg) error {
 	if err := client.SendWithSMTPClient(session, message); err != nil && !message.IsDelivered() {
 		return err
 	}
-	// The server has it: whatever goes wrong from here on, it is not sent again.
+	// The server has accepted the message: later errors do not matter.
 	_ = client.CloseWithSMTPClient(session)
 	return nil
 }
 
-// permanent reports whether the server will never take the message.
+// permanent reports whether retrying is useless.
 func permanent(err error) bool {
 	var e *gomail.SendError
 	return errors.As(err, &e) && e.ErrorCode() >= 500
 }
 
-// reason says why an attempt failed, without the addresses that a server's own
-// words may hold.
+// reason returns the cause of a failed attempt without text of the server, which may have
+// addresses in it.
 func reason(err error) string {
 	var send *gomail.SendError
 	var reply *textproto.Error
@@ -301,7 +299,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// server is where to deliver to, and how.
+// server is a parsed Options.URL.
 type server struct {
 	host     string
 	port     int
@@ -311,7 +309,8 @@ type server struct {
 	password string
 }
 
-// parseServer's errors hold nothing of the address, which has the password.
+// parseServer parses Options.URL. Its errors do not contain the address, which has the
+// password.
 func parseServer(address string) (server, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.Fragment != "" {
@@ -344,8 +343,7 @@ func parseServer(address string) (server, error) {
 	return s, nil
 }
 
-// client returns a client of the server whose connection ends with ctx, and
-// with it whatever the client waits for.
+// client returns a client of the server whose connection is closed when ctx ends.
 func (s server) client(ctx context.Context, trust *tls.Config) (*gomail.Client, error) {
 	if trust == nil {
 		trust = &tls.Config{}

@@ -1,6 +1,5 @@
-// Package natsbus tells the servers of a deployment of changes through NATS,
-// without persistence: a hint that is lost costs whoever waits for it a look at
-// the store.
+// Package natsbus implements ports.Bus with NATS, without persistence: servers also poll
+// the store, so a lost hint delays a change and does not lose it.
 package natsbus
 
 import (
@@ -34,14 +33,14 @@ const (
 	maxWaiting = 1 << 16
 	maxPending = 1 << 16
 
-	connectWithin = 2 * time.Second // for each server; the start waits no longer
-	writeWithin   = 5 * time.Second // after which a connection that takes nothing is given up
-	flushWithin   = 2 * time.Second
-	reconnectWait = 250 * time.Millisecond
+	connectTimeout = 2 * time.Second // for each server; the start waits no longer
+	writeTimeout   = 5 * time.Second // after which a connection that takes nothing is given up
+	flushTimeout   = 2 * time.Second
+	reconnectWait  = 250 * time.Millisecond
 )
 
-// Bus is ports.Bus through NATS. Publishing has a connection of its own, so that
-// a subscriber who is slow to read delays nothing that is to be sent.
+// Bus implements ports.Bus with NATS. It publishes on a connection of its own, so that slow
+// subscribers do not delay hints.
 type Bus struct {
 	subject string
 	log     *slog.Logger
@@ -50,15 +49,15 @@ type Bus struct {
 	mu      sync.Mutex
 	waiting map[id.Org]int64 // to be sent: the greatest of each organisation
 	closed  bool
-	wake    chan struct{} // has room for one
-	sending sync.WaitGroup
+	wake    chan struct{} // buffered
+	sender  sync.WaitGroup
 
 	published, received, dropped, malformed, slow, disconnects atomic.Int64
 }
 
 var _ ports.Bus = (*Bus)(nil)
 
-// Figures say what a bus has done since it was opened.
+// Figures are counts since a bus was opened.
 type Figures struct {
 	Published   int64 // hints handed to the server
 	Received    int64 // hints that came from it, for each subscription
@@ -89,7 +88,7 @@ func Open(address string, log *slog.Logger) (*Bus, error) {
 		b.out.Close()
 		return nil, err
 	}
-	b.sending.Go(b.send)
+	b.sender.Go(b.send)
 	return b, nil
 }
 
@@ -126,42 +125,42 @@ func (b *Bus) connect(servers, purpose string) (*nats.Conn, error) {
 	log := b.log.With("bus", purpose)
 	conn, err := nats.Connect(servers,
 		nats.Name("collab "+purpose),
-		nats.Timeout(connectWithin),
-		nats.FlusherTimeout(writeWithin),
+		nats.Timeout(connectTimeout),
+		nats.FlusherTimeout(writeTimeout),
 		nats.PingInterval(10*time.Second),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // whoever is let in no longer may be again
+		nats.IgnoreAuthErrorAbort(), // rights may be restored
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectWait, reconnectWait),
-		nats.ReconnectBufSize(-1), // a hint that waited for a server is worth nothing
+		nats.ReconnectBufSize(-1), // hints become stale
 		nats.ConnectHandler(func(c *nats.Conn) { log.Info("bus connected", "server", c.ConnectedUrlRedacted()) }),
-		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("bus connected again", "server", c.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("bus reconnected", "server", c.ConnectedUrlRedacted()) }),
 		nats.DisconnectErrHandler(func(c *nats.Conn, err error) {
 			if !c.IsClosed() {
 				b.disconnects.Add(1)
-				log.Warn("bus disconnected; changes of other servers come late until it is back", "reason", err)
+				log.Warn("bus disconnected", "reason", err)
 			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrSlowConsumer) {
 				b.slow.Add(1)
-				log.Warn("bus loses hints that a subscriber is too slow for")
+				log.Warn("bus subscriber too slow")
 				return
 			}
-			log.Warn("bus", "reason", err)
+			log.Warn("bus error", "reason", err)
 		}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to NATS: %w", err)
 	}
 	if !conn.IsConnected() {
-		log.Warn("bus not reachable; it is tried again until it is")
+		log.Warn("bus unreachable")
 	}
 	return conn, nil
 }
 
-// Publish notes the hint to be sent.
+// Publish queues the hint.
 func (b *Bus) Publish(h object.Hint) {
 	b.mu.Lock()
 	n, ok := b.waiting[h.Org]
@@ -172,17 +171,17 @@ func (b *Bus) Publish(h object.Hint) {
 	}
 	b.waiting[h.Org] = max(n, h.N)
 	b.mu.Unlock()
-	b.rouse()
+	b.signal()
 }
 
-func (b *Bus) rouse() {
+func (b *Bus) signal() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
 	}
 }
 
-// send sends what waits until the bus is closed.
+// send publishes queued hints until the bus is closed.
 func (b *Bus) send() {
 	for range b.wake {
 		b.mu.Lock()
@@ -203,8 +202,8 @@ func (b *Bus) send() {
 	}
 }
 
-// Subscribe calls fn from a goroutine of its own. Cancel waits for a call of fn
-// that is under way, and so is not for fn to call.
+// Subscribe calls fn in a goroutine of its own. Cancel waits for a running call of fn, so
+// fn must not call it.
 func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 	var calling sync.Mutex
 	ended := false // guarded by calling
@@ -229,8 +228,8 @@ func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 	}
 	// Hints come from when this returns, where there is a server to send them.
 	if b.in.IsConnected() {
-		if err := b.in.FlushTimeout(flushWithin); err != nil {
-			b.log.Warn("bus subscribes late", "reason", err)
+		if err := b.in.FlushTimeout(flushTimeout); err != nil {
+			b.log.Warn("bus subscription delayed", "reason", err)
 		}
 	}
 	return func() {
@@ -242,8 +241,7 @@ func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 	}, nil
 }
 
-// Ready returns nil while both connections are there. A server can work without
-// them.
+// Ready returns nil while both connections are up. A server works without them.
 func (b *Bus) Ready(context.Context) error {
 	for _, c := range []*nats.Conn{b.out, b.in} {
 		if !c.IsConnected() {
@@ -265,8 +263,8 @@ func (b *Bus) Figures() Figures {
 	}
 }
 
-// Close sends what waits, as far as that is possible at once, and ends the
-// connections and all subscriptions.
+// Close publishes queued hints if the bus is connected, and closes both connections and all
+// subscriptions.
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	closed := b.closed
@@ -275,11 +273,11 @@ func (b *Bus) Close() error {
 	if closed {
 		return nil
 	}
-	b.rouse()
-	b.sending.Wait()
+	b.signal()
+	b.sender.Wait()
 	var err error
 	if b.out.IsConnected() {
-		err = b.out.FlushTimeout(flushWithin)
+		err = b.out.FlushTimeout(flushTimeout)
 	}
 	b.out.Close()
 	b.in.Close()

@@ -28,7 +28,7 @@ func Probe(ctx context.Context, address string) (servers []string, took time.Dur
 	var subscriptions []*nats.Subscription
 	var first *nats.Conn
 	for i, server := range strings.Split(list, ",") {
-		conn, err := nats.Connect(server, nats.Name("collab doctor"), nats.Timeout(connectWithin), nats.NoReconnect(), nats.IgnoreDiscoveredServers())
+		conn, err := nats.Connect(server, nats.Name("collab doctor"), nats.Timeout(connectTimeout), nats.NoReconnect(), nats.IgnoreDiscoveredServers())
 		switch {
 		case errors.Is(err, nats.ErrAuthorization):
 			return servers, 0, fault.Wrap(fault.Unauthenticated, err, "Server %d of the bus does not let the user in", i+1)

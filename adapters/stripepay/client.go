@@ -29,8 +29,7 @@ const (
 	maxWord      = 64      // bytes of a name that the provider gives something
 )
 
-// backend returns the SDK's way to the provider, with nothing in it that is
-// shared.
+// backend returns a backend of the SDK without shared state.
 func backend(url string, c *http.Client, log *slog.Logger) stripe.Backend {
 	config := &stripe.BackendConfig{
 		EnableTelemetry:   stripe.Bool(false),
@@ -44,7 +43,7 @@ func backend(url string, c *http.Client, log *slog.Logger) stripe.Backend {
 	return stripe.GetBackendWithConfig(stripe.APIBackend, config)
 }
 
-// client returns a client with our bounds.
+// client returns the client with a timeout and transport.
 func client(c *http.Client) *http.Client {
 	if c == nil {
 		c = outbound.NewConfigured(connectLimit)
@@ -62,9 +61,8 @@ func client(c *http.Client) *http.Client {
 
 var errRedirect = errors.New("the answer is a redirect")
 
-// transport bounds answers, which the SDK reads to their end, and takes no
-// redirect for one: it would lead the key to whoever it names. It keeps the header
-// back in which the SDK tells the name of this machine.
+// transport limits responses, which the SDK reads to their end, refuses redirects, which
+// would leak the key, and removes the header with the name of this machine.
 type transport struct{ next http.RoundTripper }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -85,8 +83,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// retries has the SDK log that it tries again, and nothing else: its other
-// messages repeat what was asked and answered.
+// retries logs the SDK's warnings, which are about retries. Its other messages contain
+// requests and responses.
 type retries struct{ log *slog.Logger }
 
 func (retries) Debugf(string, ...any) {}
@@ -97,7 +95,7 @@ func (r retries) Warnf(format string, args ...any) {
 	r.log.Warn("payments: " + fmt.Sprintf(format, args...))
 }
 
-// answer is a body of the provider in a form of ours.
+// answer is a response body that decodes to T.
 type answer[T any] struct {
 	stripe.APIResource
 	body T
@@ -135,9 +133,9 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// spent reports whether the key gets the same refusal again: because it is
-// remembered, or because the key came with another request before.
-func (r *refusal) spent() bool {
+// unusable reports whether the idempotency key gives the same refusal again, because it was
+// replayed, or because the key was used with another request.
+func (r *refusal) unusable() bool {
 	return r.replayed || r.kind == string(stripe.ErrorTypeIdempotency) && r.status == http.StatusBadRequest
 }
 
@@ -169,13 +167,12 @@ func failure(ctx context.Context, err error) error {
 	return fault.Wrap(fault.Internal, r, "The payment provider refused the request")
 }
 
-// unreadable is the error for an answer that lacks what it must have.
+// unreadable is the error for a response without required fields.
 func unreadable(what string) error {
 	return fault.Wrap(fault.Unavailable, errors.New("the answer is "+what), "The payment provider gave no answer that can be read")
 }
 
-// lost says why there was no answer, as far as that can be said without what came
-// over the connection.
+// lost returns the cause of a missing response without received content.
 func lost(err error) error {
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError

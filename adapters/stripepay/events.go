@@ -28,7 +28,7 @@ const (
 
 var _ ports.PaymentEvents = (*Events)(nil)
 
-// Events reads messages that are signed with one of its secrets.
+// Events implements ports.PaymentEvents.
 type Events struct {
 	secrets []string
 	plans   map[string]plan.Plan
@@ -104,8 +104,7 @@ func (e *Events) verify(header func(name string) string, body []byte) (time.Time
 	return time.Time{}, bad
 }
 
-// parse returns the parts of a signature header that count: one time, and the
-// signatures of the version that we know.
+// parse returns the timestamp of a signature header, and its signatures of version v1.
 func parse(header string) (timestamp string, macs [][]byte, ok bool) {
 	if len(header) > maxSignature {
 		return "", nil, false
@@ -137,7 +136,7 @@ type envelope struct {
 	} `json:"data"`
 }
 
-// subjects are the types of messages that we act on, each with what reads it.
+// subjects has the readers of the message types that have an effect.
 var subjects = map[text]func(e *Events, object []byte, to *plan.Event) error{
 	"checkout.session.completed":    readCheckout,
 	"customer.subscription.created": readSubscription(plan.Changed),

@@ -126,8 +126,9 @@ func (s subscription) item(plans map[string]plan.Plan) item {
 
 func (i item) price() string { return string(first(i.Price, i.Plan)) }
 
-// ends reports whether the subscription is to end, however that is said.
-func (s subscription) ends() bool { return bool(s.CancelAtPeriodEnd) || !s.CancelAt.IsZero() }
+// cancelsAtEnd reports whether the subscription will end, by either of the fields that say
+// so.
+func (s subscription) cancelsAtEnd() bool { return bool(s.CancelAtPeriodEnd) || !s.CancelAt.IsZero() }
 
 func (s subscription) over() bool {
 	switch plan.RemoteStatus(s.Status) {
@@ -149,7 +150,7 @@ func (s subscription) remote(plans map[string]plan.Plan) plan.Remote {
 		PeriodStart:       first(s.Start, i.Start).pointer(),
 		PeriodEnd:         first(s.End, i.End).pointer(),
 		TrialEnd:          s.TrialEnd.pointer(),
-		CancelAtPeriodEnd: s.ends(),
+		CancelAtPeriodEnd: s.cancelsAtEnd(),
 		HasPaymentMethod:  first(s.DefaultPaymentMethod, s.DefaultSource, s.Customer.InvoiceSettings.DefaultPaymentMethod, s.Customer.DefaultSource) != "",
 	}
 	if p, known := plans[i.price()]; known {
@@ -176,7 +177,8 @@ func (i invoice) org() id.Org {
 	return orgOf(i.SubscriptionDetails.Metadata.Org, i.Parent.SubscriptionDetails.Metadata.Org)
 }
 
-// periodEnd returns how far the invoice pays. Its own period is the one before.
+// periodEnd returns the end of the period that the invoice pays for, which is that of a
+// line: the invoice's own period is the one before.
 func (i invoice) periodEnd() *time.Time {
 	var end instant
 	for _, l := range i.Lines.Data {
@@ -199,7 +201,7 @@ func orgOf(texts ...text) id.Org {
 	return ""
 }
 
-// first returns the first that says something.
+// first returns the first value that is not zero.
 func first[T comparable](all ...T) T {
 	var none T
 	for _, v := range all {
@@ -212,7 +214,7 @@ func first[T comparable](all ...T) T {
 
 var errNoObject = errors.New("no JSON object")
 
-// decode reads a JSON object. What has another type than ours counts as not said.
+// decode decodes a JSON object. Fields of another type are left unset.
 func decode(data []byte, v any) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		return errNoObject
@@ -232,7 +234,7 @@ func isID(s string) bool {
 	return s != "" && len(s) <= maxID && !strings.ContainsFunc(s, func(r rune) bool { return !in(r) })
 }
 
-// text is a string. Anything else that stands in its place counts as not said.
+// text is a string. Any other JSON value decodes to "".
 type text string
 
 func (t *text) UnmarshalJSON(data []byte) error {
@@ -243,7 +245,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// flag is true where that is said.
+// flag is true for the JSON value true.
 type flag bool
 
 func (f *flag) UnmarshalJSON(data []byte) error {
@@ -287,7 +289,7 @@ func (c *customer) UnmarshalJSON(data []byte) error {
 	return c.ID.UnmarshalJSON(data)
 }
 
-// seats are a quantity; nil: it is not said, or senseless.
+// seats is a quantity, nil if it is missing or invalid.
 type seats struct{ n *int }
 
 func (s *seats) UnmarshalJSON(data []byte) error {

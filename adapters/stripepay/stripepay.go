@@ -1,7 +1,7 @@
-// Package stripepay is payments at Stripe, or at a server that speaks its API.
-// The SDK makes the requests, with their keys, retries and errors; what comes
-// back, in answers and in webhook messages, is read here, because the SDK's own
-// forms lose the fields that other versions of the API keep elsewhere.
+// Package stripepay implements payments with Stripe, or a server that has its API. The SDK
+// makes the requests, with idempotency keys, retries and errors. Responses and webhook
+// messages are decoded here, because the SDK's types lack the fields that other versions
+// of the API have elsewhere.
 package stripepay
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	maxKeys = 3    // that one thing is asked for under
+	maxKeys = 3    // idempotency keys of one request
 	maxURL  = 4096 // bytes of an address that the provider gives
 
 	orgKey  = "org_id" // of metadata
@@ -34,7 +34,7 @@ var (
 	_ ports.Billing  = (*Payments)(nil)
 )
 
-// Options say where to pay, and for what.
+// Options configure New.
 type Options struct {
 	SecretKey  string
 	URL        string               // without /v1; empty: Stripe's own
@@ -45,7 +45,7 @@ type Options struct {
 	Log        *slog.Logger         // nil: none
 }
 
-// Payments are the provider's customers, payment pages and subscriptions.
+// Payments implements ports.Payments and ports.Billing.
 type Payments struct {
 	backend stripe.Backend
 	key     string
@@ -56,8 +56,8 @@ type Payments struct {
 	log     *slog.Logger
 }
 
-// New returns the payments. Nothing is read from the environment, and nothing of
-// the SDK's that others may set is used.
+// New returns the payments of an account. It uses neither the environment nor global
+// settings of the SDK.
 func New(o Options) (*Payments, error) {
 	key := strings.TrimSpace(o.SecretKey)
 	if key == "" || strings.ContainsAny(key, " \t\r\n") {
@@ -102,7 +102,7 @@ func plansOf(prices map[plan.Plan]string) map[string]plan.Plan {
 	return plans
 }
 
-// Customer makes the provider's record of an organisation.
+// Customer creates the provider's customer of an organisation.
 func (p *Payments) Customer(ctx context.Context, o id.Org, name string) (string, error) {
 	made, err := repeat(p, "customer:"+string(o), func(key string) (customer, error) {
 		params := &stripe.CustomerParams{Name: &name}
@@ -119,7 +119,7 @@ func (p *Payments) Customer(ctx context.Context, o id.Org, name string) (string,
 	return string(made.ID), nil
 }
 
-// Open makes a page to pay for a plan on.
+// Open creates a checkout session for a plan.
 func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
 	price, err := p.price(c.Plan)
 	if err != nil {
@@ -151,7 +151,7 @@ func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.C
 	return c, nil
 }
 
-// Session returns what became of a page.
+// Session returns a checkout session.
 func (p *Payments) Session(ctx context.Context, of string) (plan.Session, error) {
 	s, err := p.session(ctx, of)
 	if err != nil {
@@ -178,8 +178,8 @@ func (p *Payments) session(ctx context.Context, of string) (session, error) {
 	return s, err
 }
 
-// Expire closes a page. The provider refuses that for one that is closed, and
-// what it says of the page then tells why.
+// Expire expires a checkout session. The provider refuses that for one that is closed; its
+// status then decides about the error.
 func (p *Payments) Expire(ctx context.Context, of string) error {
 	if !isID(of) {
 		return fault.Missing("Checkout session")
@@ -200,8 +200,7 @@ func (p *Payments) Expire(ctx context.Context, of string) error {
 	return err
 }
 
-// Portal returns the address of the pages on which a customer looks after
-// payments.
+// Portal creates a session of the customer portal and returns its URL.
 func (p *Payments) Portal(ctx context.Context, customer, back string) (string, error) {
 	params := &stripe.BillingPortalSessionParams{Customer: &customer, ReturnURL: &back}
 	made, err := call[session](ctx, p, http.MethodPost, "/v1/billing_portal/sessions", params)
@@ -222,17 +221,16 @@ func (p *Payments) price(of plan.Plan) (string, error) {
 	return price, nil
 }
 
-// isPage reports whether people can be sent there.
+// isPage reports whether a browser can be redirected to the address.
 func isPage(address text) bool {
 	u, err := url.Parse(string(address))
 	return err == nil && len(address) <= maxURL && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// repeat asks for a thing under its key. Where the key is spent it asks under the
-// next: the provider remembers for a day what it answered, failures of its own
-// too, and refuses the key to a request that differs, as after an organisation was
-// renamed. What may have been made under a spent key nobody was told of. The keys
-// follow from the first, so that all who ask come to the same one.
+// repeat makes a request with an idempotency key, and again with the next key if the key is
+// unusable: the provider replays responses for a day, its own failures too, and refuses a
+// key with another request, as after an organisation was renamed. The keys derive from the
+// first one, so that concurrent callers use the same.
 func repeat[T any](p *Payments, key string, ask func(key string) (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		next := key
@@ -241,9 +239,9 @@ func repeat[T any](p *Payments, key string, ask func(key string) (T, error)) (T,
 		}
 		made, err := ask(next)
 		var refused *refusal
-		if n == maxKeys || !errors.As(err, &refused) || !refused.spent() {
+		if n == maxKeys || !errors.As(err, &refused) || !refused.unusable() {
 			return made, err
 		}
-		p.log.Warn("payments: a key is spent", "key", next, "error", err)
+		p.log.Warn("payment idempotency key replaced", "key", next, "error", err)
 	}
 }

@@ -37,7 +37,7 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Re
 	switch {
 	case s.over():
 		return plan.Remote{}, fault.New(fault.Conflict, "The subscription is over")
-	case item.price() == price && !s.ends():
+	case item.price() == price && !s.cancelsAtEnd():
 		return p.remote(s, nil)
 	case !isID(string(item.ID)):
 		return plan.Remote{}, unreadable("a subscription without an item")
@@ -47,7 +47,7 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Re
 		params.Items = []*stripe.SubscriptionItemsParams{{ID: stripe.String(string(item.ID)), Price: &price}}
 		params.ProrationBehavior = stripe.String(prorated)
 	}
-	if !bool(s.CancelAtPeriodEnd) && s.ends() {
+	if !bool(s.CancelAtPeriodEnd) && s.cancelsAtEnd() {
 		params.AddExtra("cancel_at", "") // the other way to say it has to be taken back the other way
 	} else {
 		params.CancelAtPeriodEnd = stripe.Bool(false)
@@ -58,7 +58,7 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Re
 // Cancel ends a subscription.
 func (p *Payments) Cancel(ctx context.Context, of string, atOnce bool) (plan.Remote, error) {
 	s, err := p.subscription(ctx, of)
-	if err != nil || s.over() || !atOnce && s.ends() {
+	if err != nil || s.over() || !atOnce && s.cancelsAtEnd() {
 		return p.remote(s, err)
 	}
 	if atOnce {

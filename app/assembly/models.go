@@ -113,7 +113,7 @@ func newAnalytics(lc fx.Lifecycle, c config.Config, log *slog.Logger, t telemetr
 		return nil
 	}))
 	return append(all, hog), t.count(
-		counter{"collab.analytics.told", "Generations that PostHog was told of.", hog.Told},
-		counter{"collab.analytics.dropped", "Generations that PostHog was not told of.", hog.Dropped},
+		counter{"collab.analytics.sent", "Generations sent to PostHog.", hog.Sent},
+		counter{"collab.analytics.dropped", "Generations not sent to PostHog.", hog.Dropped},
 	)
 }
