@@ -63,7 +63,7 @@ type membership struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// message is an event that is not delivered yet.
+// message is an event in the outbox.
 type message struct {
 	ID       string          `json:"id"`
 	Body     json.RawMessage `json:"body"`
@@ -73,16 +73,16 @@ type message struct {
 // maxAttempts is how often the delivery of an event is tried.
 const maxAttempts = 8
 
-// book is all that the provider knows, everything by its id.
-type book struct {
+// state has the provider's records by id, and its outbox.
+type state struct {
 	Accounts      map[string]account      `json:"accounts"`
 	Organisations map[string]organisation `json:"organisations"`
 	Memberships   map[string]membership   `json:"memberships"`
 	Outbox        []message               `json:"outbox"`
 }
 
-func (b book) clone() book {
-	return book{
+func (b state) clone() state {
+	return state{
 		Accounts:      maps.Clone(b.Accounts),
 		Organisations: maps.Clone(b.Organisations),
 		Memberships:   maps.Clone(b.Memberships),
@@ -90,16 +90,16 @@ func (b book) clone() book {
 	}
 }
 
-// wish is what somebody asks to be signed in as.
-type wish struct {
+// signInRequest is an account, organisation and role to sign in with.
+type signInRequest struct {
 	Email string
 	Name  string // empty: the present one, or one made of the address
 	Org   string // name, slug or id; empty: no organisation
 	Role  string // empty: the present one, else owner of what is new, else member
 }
 
-// checked returns the wish with its fields in their normal form.
-func (w wish) checked() (wish, error) {
+// checked returns the request with normalised fields.
+func (w signInRequest) checked() (signInRequest, error) {
 	var problems check.List
 	w.Email = problems.Email("email", w.Email)
 	w.Name = strings.Join(strings.Fields(w.Name), " ")
@@ -125,21 +125,21 @@ func roleName(s string) string {
 	return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "org:")
 }
 
-// session is somebody who is signed in; Org is zero without an organisation.
+// session is a signed-in account; Org is zero without an organisation.
 type session struct {
 	Account account
 	Org     organisation
 	Role    string
 }
 
-// signIn makes what the wish needs, adds it to the book and returns who is
-// signed in and what has happened, in its order.
-func (b *book) signIn(w wish, now time.Time) (session, []happening, error) {
+// signIn creates the missing records of a request and returns the session and its events in
+// order.
+func (b *state) signIn(w signInRequest, now time.Time) (session, []event, error) {
 	w, err := w.checked()
 	if err != nil {
 		return session{}, nil, err
 	}
-	var events []happening
+	var events []event
 	s := session{}
 	s.Account, events = b.account(w.Email, w.Name, now)
 	if w.Org == "" {
@@ -157,45 +157,44 @@ func (b *book) signIn(w wish, now time.Time) (session, []happening, error) {
 		slug := slugOf(w.Org)
 		s.Org = organisation{ID: derive("org_", slug), Name: w.Org, Slug: slug, CreatedAt: now, UpdatedAt: now}
 		if w.Role == owner {
-			// Services make the creator an owner, which nobody wants who asks for less.
+			// Services make the creator an owner, also one who asked for another role.
 			s.Org.CreatedBy = s.Account.ID
 		}
 		b.Organisations[s.Org.ID] = s.Org
-		events = append(events, happening{kind: "organization.created", org: s.Org})
+		events = append(events, event{kind: "organization.created", org: s.Org})
 	}
 	s.Role = w.Role
 	return s, append(events, b.join(s, false, now)...), nil
 }
 
-// accept makes the invited person a member and returns who is signed in and
-// what has happened.
-func (b *book) accept(i Invite, token, name string, now time.Time) (session, []happening, error) {
-	w, err := wish{Email: i.Email, Name: name, Org: cmp.Or(i.OrgName, i.OrgID), Role: i.Role}.checked()
+// accept makes the invited person a member and returns the session and its events.
+func (b *state) accept(i Invite, token, name string, now time.Time) (session, []event, error) {
+	w, err := signInRequest{Email: i.Email, Name: name, Org: cmp.Or(i.OrgName, i.OrgID), Role: i.Role}.checked()
 	if err != nil {
 		return session{}, nil, err
 	}
-	var events []happening
+	var events []event
 	s := session{Role: cmp.Or(w.Role, member)}
 	s.Account, events = b.account(w.Email, w.Name, now)
 	found, known := b.Organisations[i.OrgID]
 	if !known {
-		// The service knows it, from before this provider's file was made.
+		// The service knows it from before this provider's file was created.
 		found = organisation{ID: i.OrgID, Name: w.Org, Slug: cmp.Or(i.OrgSlug, slugOf(w.Org)), CreatedAt: now, UpdatedAt: now}
 		b.Organisations[found.ID] = found
 	}
 	s.Org = found
 	events = append(events, b.join(s, true, now)...)
-	return s, append(events, happening{kind: "organizationInvitation.accepted", account: s.Account, org: s.Org, invite: i, token: token}), nil
+	return s, append(events, event{kind: "organizationInvitation.accepted", account: s.Account, org: s.Org, invite: i, token: token}), nil
 }
 
 // accountOf finds the account with this address.
-func (b *book) accountOf(email string) (account, bool) {
+func (b *state) accountOf(email string) (account, bool) {
 	a, known := b.Accounts[accountID(email)]
 	return a, known
 }
 
-// account returns the account with this address, made or renamed as needed.
-func (b *book) account(email, name string, now time.Time) (account, []happening) {
+// account returns the account with this address, created or renamed as needed.
+func (b *state) account(email, name string, now time.Time) (account, []event) {
 	key := accountID(email)
 	a, known := b.Accounts[key]
 	switch {
@@ -208,15 +207,14 @@ func (b *book) account(email, name string, now time.Time) (account, []happening)
 	}
 	b.Accounts[key] = a
 	if !known {
-		return a, []happening{{kind: "user.created", account: a}}
+		return a, []event{{kind: "user.created", account: a}}
 	}
-	return a, []happening{{kind: "user.updated", account: a}}
+	return a, []event{{kind: "user.updated", account: a}}
 }
 
-// join makes s.Account a member with s.Role. Again says that the service is to
-// hear of it even when nothing has changed here: it may have removed the
-// member, which the provider is not told.
-func (b *book) join(s session, again bool, now time.Time) []happening {
+// join makes s.Account a member with s.Role. With always, there is an event also if nothing
+// has changed: the service may have removed the member without the provider's knowledge.
+func (b *state) join(s session, always bool, now time.Time) []event {
 	key := membershipID(s.Org.ID, s.Account.ID)
 	m, known := b.Memberships[key]
 	kind := "organizationMembership.updated"
@@ -224,17 +222,17 @@ func (b *book) join(s session, again bool, now time.Time) []happening {
 	case !known:
 		kind = "organizationMembership.created"
 		m = membership{ID: key, Account: s.Account.ID, Org: s.Org.ID, Role: s.Role, CreatedAt: now, UpdatedAt: now}
-	case m.Role != s.Role || again:
+	case m.Role != s.Role || always:
 		m.Role, m.UpdatedAt = s.Role, now
 	default:
 		return nil
 	}
 	b.Memberships[key] = m
-	return []happening{{kind: kind, account: s.Account, org: s.Org, membership: m}}
+	return []event{{kind: kind, account: s.Account, org: s.Org, membership: m}}
 }
 
 // findOrganisation finds an organisation by id, slug or name.
-func (b *book) findOrganisation(s string) (organisation, bool) {
+func (b *state) findOrganisation(s string) (organisation, bool) {
 	if o, known := b.Organisations[s]; known {
 		return o, true
 	}
@@ -252,7 +250,7 @@ func (b *book) findOrganisation(s string) (organisation, bool) {
 }
 
 // members counts the members of an organisation.
-func (b *book) members(org string) int {
+func (b *state) members(org string) int {
 	n := 0
 	for _, m := range b.Memberships {
 		if m.Org == org {
@@ -263,7 +261,7 @@ func (b *book) members(org string) int {
 }
 
 // recentAccounts returns at most limit accounts, the last used first.
-func (b *book) recentAccounts(limit int) []account {
+func (b *state) recentAccounts(limit int) []account {
 	list := slices.SortedFunc(maps.Values(b.Accounts), func(x, y account) int {
 		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email))
 	})
@@ -271,21 +269,21 @@ func (b *book) recentAccounts(limit int) []account {
 }
 
 // recentOrganisations returns at most limit organisations, the newest first.
-func (b *book) recentOrganisations(limit int) []organisation {
+func (b *state) recentOrganisations(limit int) []organisation {
 	list := slices.SortedFunc(maps.Values(b.Organisations), func(x, y organisation) int {
 		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name))
 	})
 	return list[:min(limit, len(list))]
 }
 
-// place is an organisation with the role that somebody has in it.
-type place struct {
+// joinedOrg is an organisation with the account's role in it.
+type joinedOrg struct {
 	Org  organisation
 	Role string
 }
 
-// places returns where the account is a member, in the order of joining.
-func (b *book) places(account string) []place {
+// joined returns the organisations of the account in the order of joining.
+func (b *state) joined(account string) []joinedOrg {
 	var joined []membership
 	for _, m := range b.Memberships {
 		if m.Account == account {
@@ -295,16 +293,16 @@ func (b *book) places(account string) []place {
 	slices.SortFunc(joined, func(x, y membership) int {
 		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
 	})
-	list := make([]place, len(joined))
+	list := make([]joinedOrg, len(joined))
 	for i, m := range joined {
-		list[i] = place{b.Organisations[m.Org], m.Role}
+		list[i] = joinedOrg{b.Organisations[m.Org], m.Role}
 	}
 	return list
 }
 
 const idLength = 27
 
-// derive returns an id as providers have them, the same for the same parts.
+// derive returns an id in the provider's form that is a function of the parts.
 func derive(prefix string, parts ...string) string {
 	sum := sha256.Sum256([]byte(prefix + "\x00" + strings.Join(parts, "\x00")))
 	digits := new(big.Int).SetBytes(sum[:20]).Text(62)
@@ -315,7 +313,7 @@ func accountID(email string) string { return derive("user_", identity.FoldEmail(
 
 func membershipID(org, account string) string { return derive("orgmem_", org, account) }
 
-// isOrgID reports whether s can be nothing but an organisation's id.
+// isOrgID reports whether s has the form of an organisation's id.
 func isOrgID(s string) bool {
 	digits, ok := strings.CutPrefix(s, "org_")
 	return ok && len(digits) == idLength && !strings.ContainsFunc(digits, func(r rune) bool {
@@ -350,7 +348,7 @@ func slugOf(name string) string {
 	return cmp.Or(slug.String(), "org") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// nameOf makes a person's name of an e-mail address.
+// nameOf derives a person's name from an e-mail address.
 func nameOf(email string) string {
 	local, _, _ := strings.Cut(email, "@")
 	words := strings.FieldsFunc(local, func(r rune) bool { return strings.ContainsRune("._-+", r) })
@@ -363,21 +361,21 @@ func nameOf(email string) string {
 }
 
 // check returns an error if the book was not written by this package.
-func (b book) check() error {
+func (b state) check() error {
 	if b.Accounts == nil || b.Organisations == nil || b.Memberships == nil {
 		return errors.New("accounts, organisations or memberships are missing")
 	}
 	return nil
 }
 
-func openAccounts(path string) (*atomicfile.Document[book], error) {
-	initial := book{Accounts: map[string]account{}, Organisations: map[string]organisation{}, Memberships: map[string]membership{}}
-	return atomicfile.OpenDocument(path, initial, book.check, book.clone)
+func openAccounts(path string) (*atomicfile.Document[state], error) {
+	initial := state{Accounts: map[string]account{}, Organisations: map[string]organisation{}, Memberships: map[string]membership{}}
+	return atomicfile.OpenDocument(path, initial, state.check, state.clone)
 }
 
 // attempted counts a delivery of the message, removes it from the outbox where nothing
 // is left to try, and reports whether it is given up.
-func (b *book) attempted(message string, delivered bool) (givenUp bool) {
+func (b *state) attempted(message string, delivered bool) (givenUp bool) {
 	for i := range b.Outbox {
 		m := &b.Outbox[i]
 		if m.ID != message {

@@ -23,7 +23,7 @@ const (
 	tokenLifetime = time.Hour
 )
 
-// request is an authorization request that may be answered by redirect.
+// request is an authorization request whose client and redirect URI are valid.
 type request struct {
 	redirect  string
 	state     string
@@ -33,15 +33,15 @@ type request struct {
 	silent    bool   // prompt=none: no page may be shown
 }
 
-// grant is what a code stands for.
+// grant belongs to an authorization code.
 type grant struct {
 	session
 	request
 	expires time.Time
 }
 
-// refusal is an error that the client is told by redirect.
-type refusal struct{ code, description string }
+// oauthError is an error of OAuth that the client receives by redirect.
+type oauthError struct{ code, description string }
 
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request, at location) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -72,7 +72,7 @@ func (p *Provider) keys(w http.ResponseWriter, _ *http.Request, _ location) erro
 	return nil
 }
 
-// redirects lists the exact addresses to which a sign-in may lead.
+// redirects lists the registered redirect URIs.
 func (p *Provider) redirects(at location) []string {
 	list := append([]string{at.public + callbackPath}, p.options.Redirects...)
 	if p.options.AppURL != "" {
@@ -83,9 +83,9 @@ func (p *Provider) redirects(at location) []string {
 
 var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// readRequest returns the authorization request in the query. An error means
-// that nothing of it may be trusted, least of all where it asks to go.
-func (p *Provider) readRequest(r *http.Request, at location) (request, *refusal, error) {
+// readRequest returns the authorization request in the query. After an error nothing of it
+// may be used, the redirect URI included.
+func (p *Provider) readRequest(r *http.Request, at location) (request, *oauthError, error) {
 	q := r.URL.Query()
 	if q.Get("client_id") != p.options.ClientID {
 		return request{}, nil, fault.Field("client_id", "is not a client of this provider")
@@ -103,26 +103,26 @@ func (p *Provider) readRequest(r *http.Request, at location) (request, *refusal,
 	}
 	for name, values := range q {
 		if len(values) > 1 {
-			return req, &refusal{"invalid_request", name + " is there more than once"}, nil
+			return req, &oauthError{"invalid_request", name + " is there more than once"}, nil
 		}
 	}
 	switch {
 	case q.Get("response_type") != "code":
-		return req, &refusal{"unsupported_response_type", "response_type must be code"}, nil
+		return req, &oauthError{"unsupported_response_type", "response_type must be code"}, nil
 	case q.Has("response_mode") && q.Get("response_mode") != "query":
-		return req, &refusal{"invalid_request", "response_mode must be query"}, nil
+		return req, &oauthError{"invalid_request", "response_mode must be query"}, nil
 	case !slices.Contains(strings.Fields(q.Get("scope")), "openid"):
-		return req, &refusal{"invalid_scope", "scope must contain openid"}, nil
+		return req, &oauthError{"invalid_scope", "scope must contain openid"}, nil
 	case q.Get("code_challenge_method") != "S256":
-		return req, &refusal{"invalid_request", "code_challenge_method must be S256"}, nil
+		return req, &oauthError{"invalid_request", "code_challenge_method must be S256"}, nil
 	case !challengeForm.MatchString(req.challenge):
-		return req, &refusal{"invalid_request", "code_challenge must be a SHA-256 in base64url"}, nil
+		return req, &oauthError{"invalid_request", "code_challenge must be a SHA-256 in base64url"}, nil
 	case q.Has("request"):
-		return req, &refusal{"request_not_supported", "request is not supported"}, nil
+		return req, &oauthError{"request_not_supported", "request is not supported"}, nil
 	case q.Has("request_uri"):
-		return req, &refusal{"request_uri_not_supported", "request_uri is not supported"}, nil
+		return req, &oauthError{"request_uri_not_supported", "request_uri is not supported"}, nil
 	case req.silent:
-		return req, &refusal{"login_required", "nobody is signed in here between requests"}, nil
+		return req, &oauthError{"login_required", "nobody is signed in here between requests"}, nil
 	}
 	return req, nil, nil
 }
@@ -133,7 +133,7 @@ func (p *Provider) authorizePage(w http.ResponseWriter, r *http.Request, at loca
 		return err
 	}
 	if refused != nil {
-		req.refuse(w, r, at, *refused)
+		req.redirectError(w, r, at, *refused)
 		return nil
 	}
 	p.showSignIn(w, r, at, http.StatusOK, signInView{request: &req, Email: req.hint})
@@ -150,13 +150,13 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request, at location
 		return err
 	}
 	if refused == nil && fields.Get("action") == "cancel" {
-		refused = &refusal{"access_denied", "the sign-in was cancelled"}
+		refused = &oauthError{"access_denied", "the sign-in was cancelled"}
 	}
 	if refused != nil {
-		req.refuse(w, r, at, *refused)
+		req.redirectError(w, r, at, *refused)
 		return nil
 	}
-	s, err := p.pick(r, at, fields)
+	s, err := p.signInPicked(r, at, fields)
 	if fault.Is(err, fault.Invalid) {
 		p.showSignIn(w, r, at, http.StatusBadRequest, viewOf(fields, err, &req))
 		return nil
@@ -174,16 +174,16 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request, at location
 	}
 	p.grants[sha256.Sum256([]byte(code))] = grant{s, req, now.Add(codeLifetime)}
 	p.mu.Unlock()
-	req.answer(w, r, at, url.Values{"code": {code}})
+	req.redirectBack(w, r, at, url.Values{"code": {code}})
 	return nil
 }
 
-func (req request) refuse(w http.ResponseWriter, r *http.Request, at location, why refusal) {
-	req.answer(w, r, at, url.Values{"error": {why.code}, "error_description": {why.description}})
+func (req request) redirectError(w http.ResponseWriter, r *http.Request, at location, why oauthError) {
+	req.redirectBack(w, r, at, url.Values{"error": {why.code}, "error_description": {why.description}})
 }
 
-// answer sends the browser back to the client, with our name (RFC 9207).
-func (req request) answer(w http.ResponseWriter, r *http.Request, at location, values url.Values) {
+// redirectBack redirects the browser to the client, with iss (RFC 9207).
+func (req request) redirectBack(w http.ResponseWriter, r *http.Request, at location, values url.Values) {
 	values.Set("iss", at.issuer)
 	if req.state != "" {
 		values.Set("state", req.state)
@@ -196,14 +196,14 @@ func (req request) answer(w http.ResponseWriter, r *http.Request, at location, v
 	http.Redirect(w, r, req.redirect+separator+values.Encode(), http.StatusSeeOther)
 }
 
-// token is the token endpoint, and without a grant_type the one for scripts.
+// token is the token endpoint. A request without grant_type is one of a script.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request, at location) error {
 	fields, err := devkit.Form(r)
 	if err != nil {
 		return err
 	}
 	if !fields.Has("grant_type") {
-		return p.script(w, r, at, fields)
+		return p.scriptToken(w, r, at, fields)
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && slices.ContainsFunc(p.redirects(at), func(uri string) bool { return devkit.Origin(uri) == origin }) {
 		w.Header().Set("Access-Control-Allow-Origin", origin)
@@ -231,14 +231,14 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request, at location) er
 	return nil
 }
 
-// redeem returns what the code stands for. A code is spent by its first use by
-// an authenticated client, a wrong one included.
-func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *refusal) {
+// redeem returns the grant of the code. The first use by an authenticated client
+// invalidates the code, also if it fails.
+func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *oauthError) {
 	if !p.authenticated(r, fields) {
-		return grant{}, &refusal{"invalid_client", "the client is not known or its secret is wrong"}
+		return grant{}, &oauthError{"invalid_client", "the client is not known or its secret is wrong"}
 	}
 	if fields.Get("grant_type") != "authorization_code" {
-		return grant{}, &refusal{"unsupported_grant_type", "grant_type must be authorization_code"}
+		return grant{}, &oauthError{"unsupported_grant_type", "grant_type must be authorization_code"}
 	}
 	hash := sha256.Sum256([]byte(fields.Get("code")))
 	p.mu.Lock()
@@ -248,11 +248,11 @@ func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *refusal) 
 	challenge := sha256.Sum256([]byte(fields.Get("code_verifier")))
 	switch {
 	case !known || !p.options.Clock.Now().Before(g.expires):
-		return grant{}, &refusal{"invalid_grant", "the code is not known, used or expired"}
+		return grant{}, &oauthError{"invalid_grant", "the code is not known, used or expired"}
 	case fields.Get("redirect_uri") != g.redirect:
-		return grant{}, &refusal{"invalid_grant", "redirect_uri is not the one that the code was sent to"}
+		return grant{}, &oauthError{"invalid_grant", "redirect_uri is not the one that the code was sent to"}
 	case subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(challenge[:])), []byte(g.challenge)) != 1:
-		return grant{}, &refusal{"invalid_grant", "code_verifier does not fit the code_challenge"}
+		return grant{}, &oauthError{"invalid_grant", "code_verifier does not fit the code_challenge"}
 	}
 	return g, nil
 }
@@ -290,15 +290,15 @@ func (p *Provider) issue(at location, s session, audience, nonce string) (string
 	return p.key.sign(c)
 }
 
-// script answers scripts with the token of the account that they name.
-func (p *Provider) script(w http.ResponseWriter, r *http.Request, at location, fields url.Values) error {
-	// A page of another site can send this form, and must not make accounts.
+// scriptToken answers a script with a token of the account that it names.
+func (p *Provider) scriptToken(w http.ResponseWriter, r *http.Request, at location, fields url.Values) error {
+	// Pages of other sites can send this form and must not create accounts.
 	if err := p.site.CheckOrigin(r); err != nil {
 		return err
 	}
 	s := session{}
-	err := p.enact(r, at, func(b *book, now time.Time) (events []happening, err error) {
-		s, events, err = b.signIn(wish{
+	err := p.update(r, at, func(b *state, now time.Time) (events []event, err error) {
+		s, events, err = b.signIn(signInRequest{
 			Email: fields.Get("email"), Name: fields.Get("name"), Org: fields.Get("org"), Role: fields.Get("role"),
 		}, now)
 		return events, err

@@ -1,7 +1,7 @@
-// Package devidp is the identity provider of a development server: OpenID
-// Connect with a sign-in page on which one picks or makes an account, an
-// organisation and a role, and with the signed events that a real provider
-// sends. It asks for no password, so it serves loopback alone.
+// Package devidp is the identity provider of a development server: OpenID Connect with a
+// sign-in page on which one selects or creates an account, an organisation and a role, and
+// with the signed webhook events of a real provider. It asks for no password, so it serves
+// loopback alone.
 package devidp
 
 import (
@@ -39,7 +39,7 @@ const (
 	exchangePath = "/api/v1/auth/exchange-token"
 )
 
-// Options are what a Provider needs. Log, AppURL, ClientID, ClientSecret,
+// Options configure New. Log, AppURL, ClientID, ClientSecret,
 // Redirects, Emit and Invitation may be left out.
 type Options struct {
 	Development bool   // whether the server runs in development mode
@@ -59,8 +59,8 @@ type Options struct {
 	Secrets ports.Secrets
 	Log     *slog.Logger
 
-	// Emit signs an event and delivers it to the service. An event whose
-	// delivery fails is tried again at later sign-ins.
+	// Emit signs an event and delivers it to the service. A failed delivery is retried
+	// at later sign-ins.
 	Emit func(ctx context.Context, messageID string, body []byte) error
 
 	// Invitation returns the pending invitation with this token, NotFound when
@@ -85,12 +85,12 @@ type Invite struct {
 type Provider struct {
 	options  Options
 	key      signingKey
-	accounts *atomicfile.Document[book]
+	accounts *atomicfile.Document[state]
 	csrfKey  []byte
 	site     *devkit.Site
 
 	location   atomic.Pointer[location]
-	delivering sync.Mutex // held while events go out, so that nobody overtakes them
+	delivering sync.Mutex // held while events are delivered, to keep their order
 
 	mu     sync.Mutex
 	grants map[[sha256.Size]byte]grant // by the hash of the code
@@ -160,8 +160,8 @@ func New(o Options) (*Provider, error) {
 	return p, nil
 }
 
-// Locate tells the provider the server's public URL, for servers that learn
-// it when they start to listen. It fails when the URL is not loopback.
+// Locate sets the server's public URL, for servers that know it only once they listen. It
+// fails if the URL is not loopback.
 func (p *Provider) Locate(publicURL string) error {
 	public, err := loopback.ParseBase(publicURL)
 	if err != nil {
@@ -179,7 +179,7 @@ func (p *Provider) Issuer() string {
 	return ""
 }
 
-// SignInURL returns the page for whoever wants a token by hand.
+// SignInURL returns the page that shows a token.
 func (p *Provider) SignInURL() string { return p.Issuer() + "/sign-in" }
 
 // InviteURL returns the page on which the invitation with this token is
@@ -210,7 +210,7 @@ func (p *Provider) home(w http.ResponseWriter, r *http.Request, _ location) erro
 
 const csrfCookie = "collab_dev_identity"
 
-// csrf returns the token that a form of this browser must carry.
+// csrf returns the CSRF token of the browser's forms.
 func (p *Provider) csrf(w http.ResponseWriter, r *http.Request, at location) string {
 	value := ""
 	if c, err := r.Cookie(csrfCookie); err == nil {
@@ -226,8 +226,8 @@ func (p *Provider) csrf(w http.ResponseWriter, r *http.Request, at location) str
 	return p.csrfToken(value)
 }
 
-// csrfToken binds a form to a cookie with a key, because any other server on
-// localhost can set this one's cookies.
+// csrfToken returns the token that belongs to a cookie. It is keyed, because other servers
+// on localhost can set this one's cookies.
 func (p *Provider) csrfToken(cookie string) string {
 	mac := hmac.New(sha256.New, p.csrfKey)
 	mac.Write([]byte(cookie))

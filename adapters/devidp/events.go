@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// deliveryTimeout bounds one delivery, as real providers do.
+// deliveryTimeout limits one delivery, as real providers do.
 const deliveryTimeout = 15 * time.Second
 
-// happening is an event before it is put into words; kind says which of the
-// other fields are set.
-type happening struct {
+// event is an event before it is encoded; kind decides which other fields are set.
+type event struct {
 	kind       string
 	account    account
 	org        organisation
@@ -25,10 +24,10 @@ type happening struct {
 	token      string // the invitation's
 }
 
-// enact changes the book, announces what has happened and returns only when
-// the service has heard of it, or could not be reached.
-func (p *Provider) enact(r *http.Request, at location, fn func(*book, time.Time) ([]happening, error)) error {
-	err := p.accounts.Update(func(b *book) (bool, error) {
+// update changes the state, puts its events into the outbox and tries to deliver them
+// before it returns.
+func (p *Provider) update(r *http.Request, at location, fn func(*state, time.Time) ([]event, error)) error {
+	err := p.accounts.Update(func(b *state) (bool, error) {
 		now := p.options.Clock.Now()
 		events, err := fn(b, now)
 		if err != nil {
@@ -50,7 +49,7 @@ func (p *Provider) enact(r *http.Request, at location, fn func(*book, time.Time)
 	return nil
 }
 
-// deliver sends every waiting event. It goes on when the caller has gone.
+// deliver tries to deliver the events of the outbox, also after the end of ctx.
 func (p *Provider) deliver(ctx context.Context) {
 	if p.options.Emit == nil {
 		return
@@ -59,16 +58,16 @@ func (p *Provider) deliver(ctx context.Context) {
 	p.delivering.Lock()
 	defer p.delivering.Unlock()
 	var waiting []message
-	p.accounts.Read(func(b *book) { waiting = slices.Clone(b.Outbox) })
+	p.accounts.Read(func(b *state) { waiting = slices.Clone(b.Outbox) })
 	for _, m := range waiting {
 		once, cancel := context.WithTimeout(ctx, deliveryTimeout)
 		err := p.options.Emit(once, m.ID, m.Body)
 		cancel()
 		var givenUp bool
 		// In memory alone: after a restart the event is delivered again, with the same id.
-		p.accounts.Read(func(b *book) { givenUp = b.attempted(m.ID, err == nil) })
+		p.accounts.Read(func(b *state) { givenUp = b.attempted(m.ID, err == nil) })
 		if err != nil {
-			p.options.Log.WarnContext(ctx, "identity event not delivered", "message", m.ID, "given_up", givenUp, "error", err)
+			p.options.Log.WarnContext(ctx, "identity event delivery failed", "message", m.ID, "given_up", givenUp, "error", err)
 		}
 	}
 }
@@ -92,7 +91,7 @@ type attributesData struct {
 	} `json:"http_request"`
 }
 
-func (p *Provider) envelope(r *http.Request, at location, b *book, h happening, now time.Time) envelopeData {
+func (p *Provider) envelope(r *http.Request, at location, b *state, h event, now time.Time) envelopeData {
 	e := envelopeData{Object: "event", Type: h.kind, Instance: derive("ins_", at.issuer), Timestamp: now.UnixMilli()}
 	e.Attributes.Request.ClientIP, _, _ = net.SplitHostPort(r.RemoteAddr)
 	e.Attributes.Request.UserAgent = r.UserAgent()
@@ -272,7 +271,7 @@ type invitationData struct {
 	UpdatedAt       int64           `json:"updated_at"`
 }
 
-func (at location) invitationData(h happening, now time.Time) invitationData {
+func (at location) invitationData(h event, now time.Time) invitationData {
 	role := cmp.Or(roleName(h.invite.Role), member)
 	data := invitationData{
 		Object: "organization_invitation",

@@ -73,8 +73,8 @@ func generateKey() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
-// claims are those of a provider with organisations in the compact form, its
-// version 2.
+// claims are those of version 2 of the provider's tokens, with the organisation in compact
+// form.
 type claims struct {
 	Issuer          string    `json:"iss"`
 	Subject         string    `json:"sub"`

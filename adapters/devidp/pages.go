@@ -23,8 +23,7 @@ const (
 	maxListed  = 50 // accounts, and organisations, that the page offers
 )
 
-// signInView is the sign-in page. The fields with capitals that a form also
-// has are what is filled in.
+// signInView is the sign-in page.
 type signInView struct {
 	Action string
 	CSRF   string
@@ -44,7 +43,7 @@ type signInView struct {
 
 type personView struct {
 	account
-	Places []place
+	Places []joinedOrg
 }
 
 func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at location, status int, v signInView) {
@@ -55,9 +54,9 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at locatio
 		// The command line's local server is where the service goes on to.
 		devkit.AllowForms(w, v.Client, "http://localhost:*", "http://127.0.0.1:*")
 	}
-	p.accounts.Read(func(b *book) {
+	p.accounts.Read(func(b *state) {
 		for _, a := range b.recentAccounts(maxListed) {
-			v.People = append(v.People, personView{a, b.places(a.ID)})
+			v.People = append(v.People, personView{a, b.joined(a.ID)})
 			if v.Account == "" && strings.EqualFold(a.Email, v.Email) {
 				v.Account = a.ID
 			}
@@ -71,7 +70,7 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at locatio
 		}
 	})
 	if len(v.People) == 0 && status == http.StatusOK {
-		// The very first page can be sent as it is.
+		// The first page is filled in completely.
 		v.Name, v.OrgName = "Ada Lovelace", "Example"
 		if v.Email == "" {
 			v.Email = "ada@example.com"
@@ -89,13 +88,13 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at locatio
 	p.site.Show(w, status, "sign-in", v)
 }
 
-// What stands for no record in the choices of the page.
+// Choices of the page that are no records.
 const (
 	choiceNew  = "new"
 	choiceNone = "none"
 )
 
-// viewOf fills the page with what was sent, and says what is wrong with it.
+// viewOf returns the page with the fields that were sent and the error of the first one.
 func viewOf(fields url.Values, err error, req *request) signInView {
 	v := signInView{
 		Account: fields.Get("account"), Name: fields.Get("name"), Email: fields.Get("email"),
@@ -118,11 +117,11 @@ var fieldNames = map[string]string{
 	"org": "The organisation", "orgName": "The organisation’s name", "role": "The role",
 }
 
-// pick signs in whoever the page's form names.
-func (p *Provider) pick(r *http.Request, at location, fields url.Values) (session, error) {
+// signInPicked signs in the account that the form selects.
+func (p *Provider) signInPicked(r *http.Request, at location, fields url.Values) (session, error) {
 	s := session{}
-	err := p.enact(r, at, func(b *book, now time.Time) (events []happening, err error) {
-		w := wish{Email: fields.Get("email"), Name: fields.Get("name"), Role: fields.Get("role")}
+	err := p.update(r, at, func(b *state, now time.Time) (events []event, err error) {
+		w := signInRequest{Email: fields.Get("email"), Name: fields.Get("name"), Role: fields.Get("role")}
 		if choice := fields.Get("account"); choice != choiceNew {
 			a, known := b.Accounts[choice]
 			if !known {
@@ -149,12 +148,12 @@ func (p *Provider) pick(r *http.Request, at location, fields url.Values) (sessio
 	if err != nil {
 		return s, err
 	}
-	return s, p.remember(s)
+	return s, p.saveChoice(s)
 }
 
-// remember makes the next page offer first what was picked on this one.
-func (p *Provider) remember(s session) error {
-	return p.accounts.Update(func(b *book) (bool, error) {
+// saveChoice makes the session the preselected one of the next page.
+func (p *Provider) saveChoice(s session) error {
+	return p.accounts.Update(func(b *state) (bool, error) {
 		a := b.Accounts[s.Account.ID]
 		a.SignedInAt, a.LastOrg = p.options.Clock.Now(), s.Org.ID
 		b.Accounts[a.ID] = a
@@ -196,7 +195,7 @@ func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, at locatio
 	if v.Name == "" {
 		v.Name = nameOf(invite.Email)
 	}
-	p.accounts.Read(func(b *book) {
+	p.accounts.Read(func(b *state) {
 		if a, known := b.accountOf(invite.Email); known {
 			v.Account = &a
 		}
@@ -225,7 +224,7 @@ func (p *Provider) signIn(w http.ResponseWriter, r *http.Request, at location) e
 	if r.URL.Query().Has("invite") {
 		return p.acceptInvite(w, r, at, fields)
 	}
-	s, err := p.pick(r, at, fields)
+	s, err := p.signInPicked(r, at, fields)
 	if fault.Is(err, fault.Invalid) {
 		p.showSignIn(w, r, at, http.StatusBadRequest, viewOf(fields, err, nil))
 		return nil
@@ -242,7 +241,7 @@ func (p *Provider) acceptInvite(w http.ResponseWriter, r *http.Request, at locat
 		return err
 	}
 	s := session{}
-	err = p.enact(r, at, func(b *book, now time.Time) (events []happening, err error) {
+	err = p.update(r, at, func(b *state, now time.Time) (events []event, err error) {
 		s, events, err = b.accept(invite, r.URL.Query().Get("invite"), fields.Get("name"), now)
 		return events, err
 	})
@@ -253,19 +252,19 @@ func (p *Provider) acceptInvite(w http.ResponseWriter, r *http.Request, at locat
 	if err != nil {
 		return err
 	}
-	if err := p.remember(s); err != nil {
+	if err := p.saveChoice(s); err != nil {
 		return err
 	}
 	return p.showSession(w, at, s, "Welcome to "+s.Org.Name)
 }
 
-// sessionView is the page after a sign-in that no client has asked for.
+// sessionView is the page after a sign-in without a client.
 type sessionView struct {
 	Title   string
 	Account account
 	Org     organisation
 	Role    string
-	Places  []place
+	Places  []joinedOrg
 	Token   string
 	Command string
 	App     string // empty: none
@@ -284,7 +283,7 @@ func (p *Provider) showSession(w http.ResponseWriter, at location, s session, ti
 		Title: title, Account: s.Account, Org: s.Org, Role: s.Role, Token: token, App: p.options.AppURL,
 		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", at.public, exchangePath, body),
 	}
-	p.accounts.Read(func(b *book) { v.Places = b.places(s.Account.ID) })
+	p.accounts.Read(func(b *state) { v.Places = b.joined(s.Account.ID) })
 	p.site.Show(w, http.StatusOK, "session", v)
 	return nil
 }
@@ -296,7 +295,7 @@ func (at location) picture(id string) string { return at.issuer + avatarPath + i
 func (p *Provider) avatar(w http.ResponseWriter, r *http.Request, _ location) error {
 	id, svg := strings.CutSuffix(r.PathValue("file"), ".svg")
 	name := ""
-	p.accounts.Read(func(b *book) { name = b.Accounts[id].Name + b.Organisations[id].Name })
+	p.accounts.Read(func(b *state) { name = b.Accounts[id].Name + b.Organisations[id].Name })
 	if !svg || name == "" {
 		return fault.Missing("Picture")
 	}

@@ -9,19 +9,19 @@ import (
 // deliveryTimeout bounds one attempt.
 const deliveryTimeout = 10 * time.Second
 
-// pauses are the times between the attempts to deliver an event, which is given
-// up after one more than there are pauses.
-var pauses = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
+// backoff has the pauses after failed deliveries of an event. The event is dropped when the
+// attempt after the last pause fails.
+var backoff = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
 
-// line is where the events of one subscription wait for each other. It is there
-// as long as its goroutine.
-type line struct {
-	awaiting []chan struct{} // closed when the next round is over
-	wake     chan struct{}   // ends a pause
+// queue delivers the events of one subscription in order. It exists as long as its
+// goroutine.
+type queue struct {
+	waiters []chan struct{} // closed after the next attempt
+	wake    chan struct{}   // interrupts a pause
 }
 
-// deliver begins a round of deliveries of a subscription's events, and returns
-// what is closed when it is over.
+// deliver starts the delivery of a subscription's events, and returns a channel that is
+// closed after the attempt.
 func (p *Provider) deliver(subscription string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,11 +30,11 @@ func (p *Provider) deliver(subscription string) <-chan struct{} {
 		close(over)
 		return over
 	}
-	l, there := p.waiting[subscription]
+	l, there := p.queues[subscription]
 	if !there {
-		l = p.newLine(subscription, 0)
+		l = p.startQueue(subscription, 0)
 	}
-	l.awaiting = append(l.awaiting, over)
+	l.waiters = append(l.waiters, over)
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -42,44 +42,44 @@ func (p *Provider) deliver(subscription string) <-chan struct{} {
 	return over
 }
 
-// resume begins with what an earlier process has left, after a pause in which
-// the service begins to listen.
+// resume starts the delivery of the events of an earlier process, after a pause in which the
+// service starts to listen.
 func (p *Provider) resume() {
 	if p.options.Emit == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.book.Read(func(b *book) {
+	p.state.Read(func(b *state) {
 		for _, m := range b.Outbox {
-			if _, there := p.waiting[m.Subscription]; !there {
-				p.newLine(m.Subscription, pauses[0])
+			if _, there := p.queues[m.Subscription]; !there {
+				p.startQueue(m.Subscription, backoff[0])
 			}
 		}
 	})
 }
 
-// newLine starts a line. The caller holds p.mu.
-func (p *Provider) newLine(subscription string, pause time.Duration) *line {
-	l := &line{wake: make(chan struct{}, 1)}
-	p.waiting[subscription] = l
-	p.lines.Go(func() { p.run(subscription, l, pause) })
+// startQueue starts a queue. The caller holds p.mu.
+func (p *Provider) startQueue(subscription string, pause time.Duration) *queue {
+	l := &queue{wake: make(chan struct{}, 1)}
+	p.queues[subscription] = l
+	p.workers.Go(func() { p.run(subscription, l, pause) })
 	return l
 }
 
-// run makes rounds of deliveries until nothing is left.
-func (p *Provider) run(subscription string, l *line, pause time.Duration) {
+// run delivers events until the outbox has none of the subscription.
+func (p *Provider) run(subscription string, l *queue, pause time.Duration) {
 	for {
 		if pause > 0 {
 			select {
 			case <-p.options.After(pause):
 			case <-l.wake:
-			case <-p.alive.Done():
+			case <-p.ctx.Done():
 			}
 		}
 		p.mu.Lock()
-		awaiting := l.awaiting
-		l.awaiting = nil
+		waiters := l.waiters
+		l.waiters = nil
 		select {
 		case <-l.wake: // for those who are awaiting this round
 		default:
@@ -87,61 +87,61 @@ func (p *Provider) run(subscription string, l *line, pause time.Duration) {
 		p.mu.Unlock()
 
 		var left bool
-		left, pause = p.round(subscription)
-		for _, over := range awaiting {
+		left, pause = p.deliverPending(subscription)
+		for _, over := range waiters {
 			close(over)
 		}
 
 		p.mu.Lock()
-		if p.closed || !left && len(l.awaiting) == 0 {
-			for _, over := range l.awaiting {
+		if p.closed || !left && len(l.waiters) == 0 {
+			for _, over := range l.waiters {
 				close(over)
 			}
-			delete(p.waiting, subscription)
+			delete(p.queues, subscription)
 			p.mu.Unlock()
 			return
 		}
-		if len(l.awaiting) > 0 {
+		if len(l.waiters) > 0 {
 			pause = 0
 		}
 		p.mu.Unlock()
 	}
 }
 
-// round delivers the subscription's events in their order until one cannot be
-// delivered, and says whether to try again after a pause.
-func (p *Provider) round(subscription string) (left bool, pause time.Duration) {
-	for p.alive.Err() == nil {
+// deliverPending delivers the subscription's events in order until a delivery fails. It
+// reports whether events are left, and the pause before the next attempt.
+func (p *Provider) deliverPending(subscription string) (left bool, pause time.Duration) {
+	for p.ctx.Err() == nil {
 		m, waits := p.first(subscription)
 		if !waits {
 			return false, 0
 		}
-		once, cancel := context.WithTimeout(p.alive, deliveryTimeout)
+		once, cancel := context.WithTimeout(p.ctx, deliveryTimeout)
 		failed := p.options.Emit(once, m.ID, m.Body)
 		cancel()
-		if failed != nil && p.alive.Err() != nil {
-			return true, 0 // it did not have its time
+		if failed != nil && p.ctx.Err() != nil {
+			return true, 0 // it was interrupted
 		}
 		m.Attempts++
-		givenUp := m.Attempts > len(pauses)
+		givenUp := m.Attempts > len(backoff)
 		if failed != nil {
-			p.options.Log.Warn("payment event not delivered", "message", m.ID, "given_up", givenUp, "error", failed)
+			p.options.Log.Warn("payment event delivery failed", "message", m.ID, "given_up", givenUp, "error", failed)
 		}
 		if err := p.attempted(m, failed == nil || givenUp); err != nil {
-			// Without a note of it, this would be delivered again and again.
-			p.options.Log.Error("development payment provider: deliveries stop until something happens", "subscription", subscription, "error", err)
+			// The attempt is not stored: retrying would deliver the event without end.
+			p.options.Log.Error("payment event delivery suspended", "subscription", subscription, "error", err)
 			return false, 0
 		}
 		if failed != nil && !givenUp {
-			return true, pauses[m.Attempts-1]
+			return true, backoff[m.Attempts-1]
 		}
 	}
 	return true, 0
 }
 
-// first returns the event of a subscription that is to be delivered next.
+// first returns the next event of a subscription.
 func (p *Provider) first(subscription string) (m message, found bool) {
-	p.book.Read(func(b *book) {
+	p.state.Read(func(b *state) {
 		i := slices.IndexFunc(b.Outbox, func(m message) bool { return m.Subscription == subscription })
 		if found = i >= 0; found {
 			m = b.Outbox[i]
@@ -150,9 +150,9 @@ func (p *Provider) first(subscription string) (m message, found bool) {
 	return m, found
 }
 
-// attempted notes an attempt, or that the event is done with.
+// attempted stores an attempt, or removes the event if it is done.
 func (p *Provider) attempted(m message, done bool) error {
-	return p.book.Update(func(b *book) (bool, error) {
+	return p.state.Update(func(b *state) (bool, error) {
 		i := slices.IndexFunc(b.Outbox, func(o message) bool { return o.ID == m.ID })
 		if i < 0 {
 			return false, nil
@@ -165,16 +165,15 @@ func (p *Provider) attempted(m message, done bool) error {
 	})
 }
 
-// Close ends the deliveries. What is left of them is delivered after the next
-// start.
+// Close stops the deliveries. The next process resumes them.
 func (p *Provider) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.finish()
+	p.cancel()
 	over := make(chan struct{})
 	go func() {
-		p.lines.Wait()
+		p.workers.Wait()
 		close(over)
 	}()
 	select {

@@ -32,7 +32,7 @@ const Prefix = "/dev/payments"
 // events have.
 const APIVersion = "2023-10-16"
 
-// Options are what a Provider needs. Log, AppURL, Emit and After may be left
+// Options configure New. Log, AppURL, Emit and After may be left
 // out.
 type Options struct {
 	Development bool   // whether the server runs in development mode
@@ -51,8 +51,8 @@ type Options struct {
 	// Emit signs an event and delivers it to the service.
 	Emit func(ctx context.Context, id string, body []byte) error
 
-	// After is how the time between two attempts of a delivery passes; time.After
-	// when it is nil.
+	// After returns a channel that gets a value after a pause between deliveries; nil:
+	// time.After.
 	After func(time.Duration) <-chan time.Time
 }
 
@@ -60,16 +60,16 @@ type Options struct {
 type Provider struct {
 	options Options
 	public  string // the public URL without a trailing slash
-	book    *atomicfile.Document[book]
+	state   *atomicfile.Document[state]
 	site    *devkit.Site
 
-	alive  context.Context // until Close
-	finish context.CancelFunc
-	lines  sync.WaitGroup
+	ctx     context.Context // until Close
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
 
-	mu      sync.Mutex
-	waiting map[string]*line // of deliveries, by subscription
-	closed  bool
+	mu     sync.Mutex
+	queues map[string]*queue // of deliveries, by subscription
+	closed bool
 }
 
 // New returns a provider, having read or made its file, and goes on with the
@@ -92,11 +92,11 @@ func New(o Options) (*Provider, error) {
 	if o.After == nil {
 		o.After = time.After
 	}
-	p := &Provider{options: o, public: public, waiting: map[string]*line{}}
-	if p.book, err = openBook(o.StateFile, "sk_dev_"+o.Secrets.Secret()); err != nil {
+	p := &Provider{options: o, public: public, queues: map[string]*queue{}}
+	if p.state, err = openState(o.StateFile, "sk_dev_"+o.Secrets.Secret()); err != nil {
 		return nil, fmt.Errorf("payments: %w", err)
 	}
-	p.alive, p.finish = context.WithCancel(context.Background())
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.site = p.routes(o.Log)
 	p.resume()
 	return p, nil
@@ -114,7 +114,7 @@ func (p *Provider) routes(log *slog.Logger) *devkit.Site {
 	site.HandleFunc("GET", "/v1/subscriptions/{id}", p.get(readSubscription))
 	site.HandleFunc("POST", "/v1/subscriptions/{id}", p.post(updateSubscription))
 	site.HandleFunc("DELETE", "/v1/subscriptions/{id}", p.post(cancelSubscription))
-	site.HandleFunc("POST", "/v1/billing_portal/sessions", p.post(createVisit))
+	site.HandleFunc("POST", "/v1/billing_portal/sessions", p.post(createPortalSession))
 	site.HandleFunc("", "/v1/", p.unknown)
 	site.Handle("/pay/{id}", map[string]devkit.Handler{"GET": p.showCheckout, "POST": p.checkout})
 	site.Handle("/portal/{id}", map[string]devkit.Handler{"GET": p.showPortal, "POST": p.portal})
@@ -127,7 +127,7 @@ func (p *Provider) APIURL() string { return p.public + Prefix }
 
 // Key returns the interface's secret key. It outlives restarts.
 func (p *Provider) Key() (key string) {
-	p.book.Read(func(b *book) { key = b.Key })
+	p.state.Read(func(b *state) { key = b.Key })
 	return key
 }
 
@@ -140,48 +140,47 @@ func (p *Provider) admit(r *http.Request) error {
 	if !loopback.IsRequest(r) {
 		return &devkit.Error{Status: http.StatusForbidden, Message: "The development payment provider answers on loopback names only"}
 	}
-	p.settle()
+	p.renewDue()
 	return nil
 }
 
-// refusal is an error that is said to whoever asked, in Stripe's words. The kind
-// is an invalid request where it is empty.
-type refusal struct {
+// apiError is an error of Stripe's API. An empty kind is an invalid request.
+type apiError struct {
 	status            int
 	kind, code, param string
 	message           string
 }
 
-func (e *refusal) Error() string { return e.message }
+func (e *apiError) Error() string { return e.message }
 
-var errFull = &refusal{status: http.StatusBadRequest, message: "The development payment provider has no room for more"}
+var errFull = &apiError{status: http.StatusBadRequest, message: "The development payment provider has no room for more"}
 
-// missing is the refusal of an id in a request's path.
-func missing(what, id string) *refusal {
-	return &refusal{status: http.StatusNotFound, code: "resource_missing", param: "id", message: fmt.Sprintf("No such %s: '%s'", what, id)}
+// notFound is the error for an unknown id in a path.
+func notFound(what, id string) *apiError {
+	return &apiError{status: http.StatusNotFound, code: "resource_missing", param: "id", message: fmt.Sprintf("No such %s: '%s'", what, id)}
 }
 
-// wrong is the refusal of a parameter.
-func wrong(param, code, format string, args ...any) *refusal {
-	return &refusal{status: http.StatusBadRequest, code: code, param: param, message: fmt.Sprintf(format, args...)}
+// invalidParam is the error for a parameter.
+func invalidParam(param, code, format string, args ...any) *apiError {
+	return &apiError{status: http.StatusBadRequest, code: code, param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// explain returns a refusal as an error of the site, nil for an internal one.
+// explain returns an apiError as an error of the site, nil for an internal one.
 func explain(err error) *devkit.Error {
-	e, ok := errors.AsType[*refusal](err)
+	e, ok := errors.AsType[*apiError](err)
 	if !ok {
 		return nil
 	}
 	return &devkit.Error{Status: e.status, Message: e.message}
 }
 
-// refused returns the refusal that err is; whatever else it is goes to the log.
-func (p *Provider) refused(r *http.Request, err error) *refusal {
-	if e, ok := errors.AsType[*refusal](err); ok {
+// apiErrorOf returns err as an apiError. Internal errors go to the log.
+func (p *Provider) apiErrorOf(r *http.Request, err error) *apiError {
+	if e, ok := errors.AsType[*apiError](err); ok {
 		return e
 	}
 	e := p.site.Explain(r, err)
-	refused := &refusal{status: e.Status, message: e.Message}
+	refused := &apiError{status: e.Status, message: e.Message}
 	if e.Status == http.StatusInternalServerError {
 		refused.kind = "api_error"
 	}

@@ -497,7 +497,7 @@ func TestFile(t *testing.T) {
 		folder := t.TempDir()
 		file := filepath.Join(folder, "payments.json")
 		st := set(t, folder, func(o *devpay.Options) {
-			book := map[string]any{"key": "sk_dev_1"}
+			state := map[string]any{"key": "sk_dev_1"}
 			for kind, record := range map[string]map[string]any{
 				"customers": {"createdAt": "2026-01-01T00:00:00Z"}, "answers": {"createdAt": "2026-01-31T11:00:00Z"},
 				"sessions": {"createdAt": "2026-01-01T00:00:00Z", "expired": true}, "visits": {"createdAt": "2026-01-31T11:00:00Z"},
@@ -507,11 +507,11 @@ func TestFile(t *testing.T) {
 				for i := range 1000 {
 					records[fmt.Sprint("old", i)] = record
 				}
-				book[kind] = records
+				state[kind] = records
 			}
-			book["customers"].(map[string]any)["cus_1"] = map[string]any{"id": "cus_1", "createdAt": "2025-01-01T00:00:00Z"}
-			book["subscriptions"].(map[string]any)["sub_1"] = map[string]any{"id": "sub_1", "customer": "cus_1", "status": "active", "anchor": "2025-01-01T00:00:00Z", "price": "price_s"}
-			text, _ := json.Marshal(book)
+			state["customers"].(map[string]any)["cus_1"] = map[string]any{"id": "cus_1", "createdAt": "2025-01-01T00:00:00Z"}
+			state["subscriptions"].(map[string]any)["sub_1"] = map[string]any{"id": "sub_1", "customer": "cus_1", "status": "active", "anchor": "2025-01-01T00:00:00Z", "price": "price_s"}
+			text, _ := json.Marshal(state)
 			os.WriteFile(file, text, 0o600)
 		})
 		if _, err := st.provider.Pay(t.Context(), st.session("cus_1").ID); err != nil {

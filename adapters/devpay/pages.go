@@ -30,16 +30,16 @@ type checkoutView struct {
 	Plan      string
 	Quantity  int
 	Name      string // the customer's
-	Next      string // where whoever has paid goes on
+	Next      string // the success URL
 	Back      string // empty: nowhere
 	ExpiresAt time.Time
 }
 
 // checkoutOf returns the view of a session.
-func (t *turn) checkoutOf(id string) (checkoutView, error) {
+func (t *tx) checkoutOf(id string) (checkoutView, error) {
 	s, known := t.Sessions[id]
 	if !known {
-		return checkoutView{}, &refusal{status: http.StatusNotFound, message: "There is no such checkout"}
+		return checkoutView{}, &apiError{status: http.StatusNotFound, message: "There is no such checkout"}
 	}
 	return checkoutView{
 		Status: s.status(t.now), Plan: t.planName(s.Price), Quantity: s.Quantity,
@@ -49,7 +49,7 @@ func (t *turn) checkoutOf(id string) (checkoutView, error) {
 }
 
 // planName returns what the price buys.
-func (t *turn) planName(price string) string {
+func (t *tx) planName(price string) string {
 	if name := t.p.options.Prices[price]; name != "" {
 		return name
 	}
@@ -57,7 +57,7 @@ func (t *turn) planName(price string) string {
 }
 
 func (p *Provider) checkoutView(r *http.Request) (v checkoutView, err error) {
-	err = p.read(func(t *turn) error {
+	err = p.read(func(t *tx) error {
 		v, err = t.checkoutOf(r.PathValue("id"))
 		return err
 	})
@@ -95,11 +95,11 @@ func (p *Provider) checkout(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case "cancel":
 		if v.Back == "" {
-			return &refusal{status: http.StatusBadRequest, message: "This checkout has nowhere to go back to"}
+			return &apiError{status: http.StatusBadRequest, message: "This checkout has nowhere to go back to"}
 		}
 		http.Redirect(w, r, v.Back, http.StatusSeeOther)
 	default:
-		return &refusal{status: http.StatusBadRequest, message: "A checkout can be paid or cancelled"}
+		return &apiError{status: http.StatusBadRequest, message: "A checkout can be paid or cancelled"}
 	}
 	return nil
 }
@@ -139,18 +139,18 @@ var buttons = map[Action]button{
 // states are the statuses' names on the page.
 var states = map[string]string{active: "Active", pastDue: "Past due", canceled: "Canceled", incomplete: "Incomplete"}
 
-// customerOf returns whose visit it is.
-func (t *turn) customerOf(secret string) (visit, error) {
+// customerOf returns the valid portal session with the secret.
+func (t *tx) customerOf(secret string) (portalSession, error) {
 	v, known := t.Visits[secret]
-	if !known || !t.now.Before(v.CreatedAt.Add(visitLifetime)) {
-		return visit{}, &refusal{status: http.StatusNotFound, message: "This way to the portal is not good any more"}
+	if !known || !t.now.Before(v.CreatedAt.Add(portalLifetime)) {
+		return portalSession{}, &apiError{status: http.StatusNotFound, message: "This way to the portal is not good any more"}
 	}
 	return v, nil
 }
 
 func (p *Provider) showPortal(w http.ResponseWriter, r *http.Request) error {
 	var view portalView
-	err := p.read(func(t *turn) error {
+	err := p.read(func(t *tx) error {
 		v, err := t.customerOf(r.PathValue("id"))
 		if err != nil {
 			return err
@@ -178,10 +178,10 @@ func (p *Provider) portal(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	subscription := fields.Get("subscription")
-	err = p.read(func(t *turn) error {
+	err = p.read(func(t *tx) error {
 		v, err := t.customerOf(r.PathValue("id"))
 		if err == nil && t.Subscriptions[subscription].Customer != v.Customer {
-			err = &refusal{status: http.StatusNotFound, message: "There is no such subscription"}
+			err = &apiError{status: http.StatusNotFound, message: "There is no such subscription"}
 		}
 		return err
 	})

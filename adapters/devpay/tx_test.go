@@ -26,11 +26,11 @@ func TestActions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := time.Unix(rapid.Int64Range(1_600_000_000, 2_000_000_000).Draw(r, "now"), 0).UTC()
 		p := &Provider{options: Options{Clock: still(at), IDs: &counted{}, Prices: map[string]string{"price_s": "STANDARD"}}}
-		b := &book{
+		b := &state{
 			Customers: map[string]customer{"cus_1": {ID: "cus_1", Name: "Engines"}}, Subscriptions: map[string]subscription{},
 			Sessions: map[string]session{"cs_1": {ID: "cs_1", Customer: "cus_1", Price: "price_s", Quantity: 1, ExpiresAt: at.Add(time.Hour)}},
 		}
-		page, err := p.turn(b).pay("cs_1")
+		page, err := p.tx(b).pay("cs_1")
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestActions(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(r, "actions") {
 			a := rapid.SampledFrom([]Action{Fail, Succeed, Schedule, Keep, Cancel, NextPeriod}).Draw(r, "action")
 			was, told := b.Subscriptions[id], len(b.Outbox)
-			err := p.turn(b).act(id, a)
+			err := p.tx(b).act(id, a)
 			is := b.Subscriptions[id]
 			switch {
 			case err != nil && len(b.Outbox) != told:
@@ -65,7 +65,7 @@ func TestActions(t *testing.T) {
 
 // lastTold returns the status of the subscription in the last event that has
 // one.
-func lastTold(r *rapid.T, b *book) (status string) {
+func lastTold(r *rapid.T, b *state) (status string) {
 	for _, m := range b.Outbox {
 		var e struct {
 			Data struct {

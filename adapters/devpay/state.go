@@ -14,7 +14,7 @@ import (
 // maxRecords is how many records of a kind the book keeps.
 const maxRecords = 1000
 
-// customer is somebody who pays.
+// customer is a paying customer.
 type customer struct {
 	ID          string            `json:"id"`
 	Name        string            `json:"name"`
@@ -24,7 +24,7 @@ type customer struct {
 	CreatedAt   time.Time         `json:"createdAt"`
 }
 
-// session is a page to pay on. Its id is the secret of its address.
+// session is a checkout session. Its id is the secret of its URL.
 type session struct {
 	ID                   string            `json:"id"`
 	Customer             string            `json:"customer"`
@@ -112,29 +112,28 @@ type invoice struct {
 	Attempts  int       `json:"attempts"`
 }
 
-// visit is somebody's way to the pages about their payments. It is known by the
-// secret of its address.
-type visit struct {
+// portalSession is a session of the customer portal. Its key is the secret of its URL.
+type portalSession struct {
 	ID        string    `json:"id"`
 	Customer  string    `json:"customer"`
 	Back      string    `json:"back"`
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// visitLifetime is how long the address of the portal is good.
-const visitLifetime = 24 * time.Hour
+// portalLifetime is how long a portal session is valid.
+const portalLifetime = 24 * time.Hour
 
-// answer is what a request with an idempotency key was answered.
-type answer struct {
+// storedResponse is the response to a request with an idempotency key.
+type storedResponse struct {
 	Request   string          `json:"request"` // its fingerprint
 	Body      json.RawMessage `json:"body"`
 	CreatedAt time.Time       `json:"createdAt"`
 }
 
-// answerLifetime is how long an idempotency key is remembered.
+// answerLifetime is how long a response is stored.
 const answerLifetime = 24 * time.Hour
 
-// message is an event that is not delivered yet.
+// message is an event in the outbox.
 type message struct {
 	ID           string          `json:"id"`
 	Subscription string          `json:"subscription"` // whose events wait for each other
@@ -142,21 +141,21 @@ type message struct {
 	Attempts     int             `json:"attempts"`
 }
 
-// book is all that the provider knows, everything by its id.
-type book struct {
-	Key           string                  `json:"key"` // of the API
-	Customers     map[string]customer     `json:"customers"`
-	Sessions      map[string]session      `json:"sessions"`
-	Subscriptions map[string]subscription `json:"subscriptions"`
-	Visits        map[string]visit        `json:"visits"`
-	Answers       map[string]answer       `json:"answers"`
-	Outbox        []message               `json:"outbox"`
+// state has the provider's records by id, and its outbox.
+type state struct {
+	Key           string                    `json:"key"` // of the API
+	Customers     map[string]customer       `json:"customers"`
+	Sessions      map[string]session        `json:"sessions"`
+	Subscriptions map[string]subscription   `json:"subscriptions"`
+	Visits        map[string]portalSession  `json:"visits"`
+	Answers       map[string]storedResponse `json:"answers"`
+	Outbox        []message                 `json:"outbox"`
 }
 
 // clone returns a copy whose maps are its own. The maps inside of the records
 // are never written to.
-func (b book) clone() book {
-	return book{
+func (b state) clone() state {
+	return state{
 		Key:           b.Key,
 		Customers:     maps.Clone(b.Customers),
 		Sessions:      maps.Clone(b.Sessions),
@@ -168,7 +167,7 @@ func (b book) clone() book {
 }
 
 // subscriptionsOf returns the customer's subscriptions, the newest first.
-func (b *book) subscriptionsOf(customer string) []subscription {
+func (b *state) subscriptionsOf(customer string) []subscription {
 	var list []subscription
 	for _, s := range b.Subscriptions {
 		if s.Customer == customer {
@@ -181,11 +180,11 @@ func (b *book) subscriptionsOf(customer string) []subscription {
 	return list
 }
 
-// bound forgets what is over, the oldest first, where there is too much of it.
-// It fails when everything is still needed.
-func (b *book) bound(now time.Time) error {
-	maps.DeleteFunc(b.Visits, func(_ string, v visit) bool { return !now.Before(v.CreatedAt.Add(visitLifetime)) })
-	maps.DeleteFunc(b.Answers, func(_ string, a answer) bool { return !now.Before(a.CreatedAt.Add(answerLifetime)) })
+// prune removes records that are no longer used, the oldest first, down to maxRecords of
+// each kind. It fails if more than that are used.
+func (b *state) prune(now time.Time) error {
+	maps.DeleteFunc(b.Visits, func(_ string, v portalSession) bool { return !now.Before(v.CreatedAt.Add(portalLifetime)) })
+	maps.DeleteFunc(b.Answers, func(_ string, a storedResponse) bool { return !now.Before(a.CreatedAt.Add(answerLifetime)) })
 	used := map[string]bool{}
 	for _, s := range b.Subscriptions {
 		used[s.Customer] = used[s.Customer] || s.Status != canceled
@@ -193,8 +192,8 @@ func (b *book) bound(now time.Time) error {
 	for _, s := range b.Sessions {
 		used[s.Customer] = used[s.Customer] || s.status(now) == open
 	}
-	trim(b.Visits, func(visit) bool { return true }, func(v visit) time.Time { return v.CreatedAt })
-	trim(b.Answers, func(answer) bool { return true }, func(a answer) time.Time { return a.CreatedAt })
+	trim(b.Visits, func(portalSession) bool { return true }, func(v portalSession) time.Time { return v.CreatedAt })
+	trim(b.Answers, func(storedResponse) bool { return true }, func(a storedResponse) time.Time { return a.CreatedAt })
 	trim(b.Sessions, func(s session) bool { return s.status(now) != open }, func(s session) time.Time { return s.CreatedAt })
 	trim(b.Subscriptions, func(s subscription) bool { return s.Status == canceled }, func(s subscription) time.Time { return s.Anchor })
 	trim(b.Customers, func(c customer) bool { return !used[c.ID] }, func(c customer) time.Time { return c.CreatedAt })
@@ -224,18 +223,18 @@ func trim[T any](records map[string]T, over func(T) bool, since func(T) time.Tim
 }
 
 // check returns an error if the book was not written by this package.
-func (b book) check() error {
+func (b state) check() error {
 	if b.Key == "" || b.Customers == nil || b.Sessions == nil || b.Subscriptions == nil || b.Visits == nil || b.Answers == nil {
 		return errors.New("the key, customers, sessions, subscriptions, visits or answers are missing")
 	}
 	return nil
 }
 
-// openBook reads the file, or makes one whose API key is key.
-func openBook(path, key string) (*atomicfile.Document[book], error) {
-	initial := book{
+// openState reads the file, or makes one whose API key is key.
+func openState(path, key string) (*atomicfile.Document[state], error) {
+	initial := state{
 		Key: key, Customers: map[string]customer{}, Sessions: map[string]session{}, Subscriptions: map[string]subscription{},
-		Visits: map[string]visit{}, Answers: map[string]answer{},
+		Visits: map[string]portalSession{}, Answers: map[string]storedResponse{},
 	}
-	return atomicfile.OpenDocument(path, initial, book.check, book.clone)
+	return atomicfile.OpenDocument(path, initial, state.check, state.clone)
 }

@@ -11,50 +11,49 @@ import (
 	"time"
 )
 
-// turn is one use of the book: what may be known and done in it.
-type turn struct {
-	*book
+// tx is one access to the state, for reading or changing.
+type tx struct {
+	*state
 	p   *Provider
 	now time.Time // in whole seconds, as Stripe's times are
 
-	told []string // the subscriptions that something has happened to
+	notified []string // the subscriptions with new events
 }
 
-func (p *Provider) turn(b *book) *turn {
-	return &turn{book: b, p: p, now: p.options.Clock.Now().Truncate(time.Second)}
+func (p *Provider) tx(b *state) *tx {
+	return &tx{state: b, p: p, now: p.options.Clock.Now().Truncate(time.Second)}
 }
 
 // read runs fn, which changes nothing.
-func (p *Provider) read(fn func(*turn) error) error {
+func (p *Provider) read(fn func(*tx) error) error {
 	var err error
-	p.book.Read(func(b *book) { err = fn(p.turn(b)) })
+	p.state.Read(func(b *state) { err = fn(p.tx(b)) })
 	return err
 }
 
-// change runs fn and keeps what it has changed, if it reports that it has. It
-// returns what is closed once everything that has happened was delivered, or
-// could not be.
-func (p *Provider) change(fn func(*turn) (bool, error)) (delivered []<-chan struct{}, err error) {
-	var told []string
-	err = p.book.Update(func(b *book) (bool, error) {
-		t := p.turn(b)
+// change runs fn and stores the state if fn reports a change. It returns a channel for each
+// subscription with new events, which is closed after an attempt to deliver them.
+func (p *Provider) change(fn func(*tx) (bool, error)) (delivered []<-chan struct{}, err error) {
+	var notified []string
+	err = p.state.Update(func(b *state) (bool, error) {
+		t := p.tx(b)
 		changed, err := fn(t)
 		if err != nil || !changed {
 			return false, err
 		}
-		told = t.told
-		return true, b.bound(t.now)
+		notified = t.notified
+		return true, b.prune(t.now)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range told {
+	for _, s := range notified {
 		delivered = append(delivered, p.deliver(s))
 	}
 	return delivered, nil
 }
 
-// await waits until everything was delivered, or nobody is interested any more.
+// await waits until all channels are closed or ctx ends.
 func await(ctx context.Context, delivered []<-chan struct{}) {
 	for _, done := range delivered {
 		select {
@@ -65,14 +64,14 @@ func await(ctx context.Context, delivered []<-chan struct{}) {
 	}
 }
 
-// newID returns an id as Stripe has them.
-func (t *turn) newID(prefix string) string {
+// newID returns an id in Stripe's form.
+func (t *tx) newID(prefix string) string {
 	return prefix + strings.ReplaceAll(t.p.options.IDs.New(), "-", "")
 }
 
-// tell adds an event about a subscription. Before are the fields of the object
-// that were different.
-func (t *turn) tell(kind, subscription string, o, before object) error {
+// addEvent puts an event about a subscription into the outbox. Before has the previous
+// values of the fields that changed.
+func (t *tx) addEvent(kind, subscription string, o, before object) error {
 	data := object{"object": o}
 	if before != nil {
 		data["previous_attributes"] = before
@@ -86,15 +85,14 @@ func (t *turn) tell(kind, subscription string, o, before object) error {
 		return err
 	}
 	t.Outbox = append(t.Outbox, message{ID: id, Subscription: subscription, Body: body})
-	if !slices.Contains(t.told, subscription) {
-		t.told = append(t.told, subscription)
+	if !slices.Contains(t.notified, subscription) {
+		t.notified = append(t.notified, subscription)
 	}
 	return nil
 }
 
-// put keeps a subscription and tells of what is different about it, if anything
-// is.
-func (t *turn) put(s subscription) error {
+// put stores a subscription, with an event if it has changed.
+func (t *tx) put(s subscription) error {
 	was, is := t.subscriptionObject(t.Subscriptions[s.ID]), t.subscriptionObject(s)
 	t.Subscriptions[s.ID] = s
 	before := object{}
@@ -106,19 +104,19 @@ func (t *turn) put(s subscription) error {
 	if len(before) == 0 {
 		return nil
 	}
-	return t.tell("customer.subscription.updated", s.ID, is, before)
+	return t.addEvent("customer.subscription.updated", s.ID, is, before)
 }
 
-// bill gives the subscription an invoice for what remains of its present period.
-func (t *turn) bill(s *subscription, reason string, from time.Time) {
+// addInvoice replaces the subscription's invoice by one for the rest of its period.
+func (t *tx) addInvoice(s *subscription, reason string, from time.Time) {
 	s.Invoice = invoice{
 		ID: t.newID("in_"), Reason: reason, Price: s.Price, Quantity: s.Quantity,
 		Start: from, End: s.periodEnd(), CreatedAt: t.now,
 	}
 }
 
-// charge makes one more attempt to have the invoice paid.
-func (t *turn) charge(s *subscription, works bool) {
+// charge counts an attempt to pay the invoice, and its outcome.
+func (t *tx) charge(s *subscription, works bool) {
 	s.Invoice.Attempts++
 	s.Status = pastDue
 	if works {
@@ -126,11 +124,11 @@ func (t *turn) charge(s *subscription, works bool) {
 	}
 }
 
-// pay pays on a page. It does nothing on one that was paid on.
-func (t *turn) pay(id string) (session, error) {
+// pay completes a checkout session. It does nothing to a completed one.
+func (t *tx) pay(id string) (session, error) {
 	page, known := t.Sessions[id]
 	if !known {
-		return session{}, missing("checkout.session", id)
+		return session{}, notFound("checkout.session", id)
 	}
 	switch page.status(t.now) {
 	case complete:
@@ -142,7 +140,7 @@ func (t *turn) pay(id string) (session, error) {
 		ID: t.newID("sub_"), Item: t.newID("si_"), Customer: page.Customer, Price: page.Price, Quantity: page.Quantity,
 		Metadata: page.SubscriptionMetadata, Status: incomplete, Anchor: t.now,
 	}
-	t.bill(&first, "subscription_create", t.now)
+	t.addInvoice(&first, "subscription_create", t.now)
 	t.Subscriptions[first.ID] = first
 	paid := first
 	paid.PaymentMethod = t.newID("pm_")
@@ -150,21 +148,21 @@ func (t *turn) pay(id string) (session, error) {
 	page.Subscription, page.Invoice = paid.ID, paid.Invoice.ID
 	t.Sessions[id] = page
 
-	if err := t.tell("checkout.session.completed", paid.ID, t.sessionObject(page), nil); err != nil {
+	if err := t.addEvent("checkout.session.completed", paid.ID, t.sessionObject(page), nil); err != nil {
 		return session{}, err
 	}
-	if err := t.tell("customer.subscription.created", paid.ID, t.subscriptionObject(first), nil); err != nil {
+	if err := t.addEvent("customer.subscription.created", paid.ID, t.subscriptionObject(first), nil); err != nil {
 		return session{}, err
 	}
 	if err := t.put(paid); err != nil {
 		return session{}, err
 	}
-	return page, t.tell("invoice.paid", paid.ID, t.invoiceObject(paid), nil)
+	return page, t.addEvent("invoice.paid", paid.ID, t.invoiceObject(paid), nil)
 }
 
-var errExpired = &refusal{status: http.StatusConflict, message: "This checkout is closed, and nobody can pay on it any more"}
+var errExpired = &apiError{status: http.StatusConflict, message: "This checkout is closed, and nobody can pay on it any more"}
 
-// Action is something that happens to a subscription, at the press of a button.
+// Action is a button of the portal.
 type Action string
 
 // The actions. Where a payment fails on a subscription that is paid, it is the
@@ -178,7 +176,7 @@ const (
 	NextPeriod Action = "nextPeriod" // its period is over
 )
 
-// actions returns what can happen to a subscription.
+// actions returns the actions that a subscription allows.
 func (s subscription) actions() []Action {
 	var list []Action
 	switch s.Status {
@@ -195,28 +193,28 @@ func (s subscription) actions() []Action {
 	return append(list, Schedule, Cancel)
 }
 
-// act makes an action happen to a subscription.
-func (t *turn) act(id string, a Action) error {
+// act applies an action to a subscription.
+func (t *tx) act(id string, a Action) error {
 	s, known := t.Subscriptions[id]
 	if !known {
-		return missing("subscription", id)
+		return notFound("subscription", id)
 	}
 	if !slices.Contains(s.actions(), a) {
-		return &refusal{status: http.StatusConflict, message: "That cannot happen to the subscription as it is now"}
+		return &apiError{status: http.StatusConflict, message: "That cannot happen to the subscription as it is now"}
 	}
 	switch a {
 	case Fail:
 		if s.Status == active {
 			s.Month++
-			t.bill(&s, "subscription_cycle", s.periodStart())
+			t.addInvoice(&s, "subscription_cycle", s.periodStart())
 		}
 		t.charge(&s, false)
-		if err := t.tell("invoice.payment_failed", id, t.invoiceObject(s), nil); err != nil {
+		if err := t.addEvent("invoice.payment_failed", id, t.invoiceObject(s), nil); err != nil {
 			return err
 		}
 	case Succeed:
 		t.charge(&s, true)
-		if err := t.tell("invoice.paid", id, t.invoiceObject(s), nil); err != nil {
+		if err := t.addEvent("invoice.paid", id, t.invoiceObject(s), nil); err != nil {
 			return err
 		}
 	case NextPeriod:
@@ -232,26 +230,26 @@ func (t *turn) act(id string, a Action) error {
 	return t.put(s)
 }
 
-// renew begins a month of the subscription, and has it paid.
-func (t *turn) renew(s subscription, month int) error {
+// renew starts a month of the subscription and pays for it.
+func (t *tx) renew(s subscription, month int) error {
 	s.Month = month
-	t.bill(&s, "subscription_cycle", s.periodStart())
+	t.addInvoice(&s, "subscription_cycle", s.periodStart())
 	t.charge(&s, true)
-	if err := t.tell("invoice.paid", s.ID, t.invoiceObject(s), nil); err != nil {
+	if err := t.addEvent("invoice.paid", s.ID, t.invoiceObject(s), nil); err != nil {
 		return err
 	}
 	return t.put(s)
 }
 
-// overdue reports whether the subscription's period is over and nothing has come
-// of that.
+// overdue reports whether the subscription's period has ended and must be renewed or
+// cancelled.
 func (s subscription) overdue(now time.Time) bool {
 	return (s.Status == active || s.Status == pastDue && s.CancelAtPeriodEnd) && !now.Before(s.periodEnd())
 }
 
-// settle does what time has brought: subscriptions whose period is over are
-// renewed, or end. Of several months that nobody has seen only the last is told.
-func (t *turn) settle() (err error) {
+// renewDue renews or ends the subscriptions whose period has ended. Of several missed months
+// only the last one has events.
+func (t *tx) renewDue() (err error) {
 	for _, id := range slices.Sorted(maps.Keys(t.Subscriptions)) {
 		s := t.Subscriptions[id]
 		switch {
@@ -272,7 +270,7 @@ func (t *turn) settle() (err error) {
 }
 
 // schedule says whether the subscription ends with its period.
-func (t *turn) schedule(s *subscription, ends bool) {
+func (t *tx) schedule(s *subscription, ends bool) {
 	switch {
 	case ends && !s.CancelAtPeriodEnd:
 		s.CanceledAt = t.now
@@ -283,50 +281,49 @@ func (t *turn) schedule(s *subscription, ends bool) {
 }
 
 // end ends the subscription.
-func (t *turn) end(s subscription) error {
+func (t *tx) end(s subscription) error {
 	s.Status, s.EndedAt = canceled, t.now
 	if s.CanceledAt.IsZero() {
 		s.CanceledAt = t.now
 	}
 	t.Subscriptions[s.ID] = s
-	return t.tell("customer.subscription.deleted", s.ID, t.subscriptionObject(s), nil)
+	return t.addEvent("customer.subscription.deleted", s.ID, t.subscriptionObject(s), nil)
 }
 
-// settle does what time has brought since it was last asked for. A failure is
-// in the log, and what it was about is tried again with the next request.
-func (p *Provider) settle() {
+// renewDue renews or ends the subscriptions that are overdue. After an error, which is
+// logged, the next request retries.
+func (p *Provider) renewDue() {
 	due := false
-	err := p.read(func(t *turn) error {
+	err := p.read(func(t *tx) error {
 		for _, s := range t.Subscriptions {
 			due = due || s.overdue(t.now)
 		}
 		return nil
 	})
 	if err == nil && due {
-		_, err = p.change(func(t *turn) (bool, error) { return true, t.settle() })
+		_, err = p.change(func(t *tx) (bool, error) { return true, t.renewDue() })
 	}
 	if err != nil {
-		p.options.Log.Error("development payment provider: renewals", "error", err)
+		p.options.Log.Error("development payment provider renewals failed", "error", err)
 	}
 }
 
-// Pay pays on the page of a checkout session and returns the address where
-// whoever has paid goes on. It returns when the service has heard of it, or could
-// not be reached.
+// Pay completes a checkout session and returns its success URL. It waits until delivery of
+// the events was attempted.
 func (p *Provider) Pay(ctx context.Context, id string) (next string, err error) {
-	delivered, err := p.change(func(t *turn) (bool, error) {
+	delivered, err := p.change(func(t *tx) (bool, error) {
 		page, err := t.pay(id)
 		next = strings.ReplaceAll(page.SuccessURL, sessionPlaceholder, id)
-		return len(t.told) > 0, err
+		return len(t.notified) > 0, err
 	})
 	await(ctx, delivered)
 	return next, err
 }
 
-// Act makes an action happen to a subscription. It returns when the service has
-// heard of it, or could not be reached.
+// Act applies an action to a subscription. It waits until delivery of the events was
+// attempted.
 func (p *Provider) Act(ctx context.Context, subscription string, a Action) error {
-	delivered, err := p.change(func(t *turn) (bool, error) { return true, t.act(subscription, a) })
+	delivered, err := p.change(func(t *tx) (bool, error) { return true, t.act(subscription, a) })
 	await(ctx, delivered)
 	return err
 }
