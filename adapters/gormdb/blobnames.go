@@ -40,7 +40,7 @@ func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time
 
 func (q blobNames) announce(ctx context.Context, o id.Org, name string, now time.Time) error {
 	r := blobNameRow{Name: name, At: now.UnixMilli()}
-	n, err := exec(ctx, q.write, "Blob", tenantSQL(o, announceBlob[q.dialect], bind(&r, blobAnnounced, nil)...))
+	n, err := exec(ctx, q.write, "Blob", inserting(o, announceBlob[q.dialect], &r, blobNameTable.rest))
 	if err == nil && n == 0 {
 		err = fault.New(fault.Conflict, "Blob is there already")
 	}

@@ -150,19 +150,11 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	if h, ok := q.heads[o]; ok {
 		return h, nil
 	}
-	var epoch int64
-	of := headTable.of(q.write, o).join("log_heads", ", (SELECT e.epoch FROM log_epoch e)", &epoch).held()
-	read := func(r *logHeadRow) (object.Head, error) {
-		return object.Head{N: r.N, Floor: r.Floor, Epoch: epoch}, nil
-	}
-	h, found, err := find(ctx, of, read)
+	lock := tenantSQL(o, lockHead[q.dialect])
+	h, found, err := queryRow(ctx, q.write, "Organisation", scanHead, lock)
 	if err == nil && !found {
-		_, err = exec(ctx, q.write, "Organisation", tenantSQL(o, beginLog))
-		if err == nil {
-			h, found, err = find(ctx, of, read)
-		}
-		if err == nil && !found {
-			err = fault.Missing("Organisation")
+		if _, err = exec(ctx, q.write, "Organisation", tenantSQL(o, beginLog)); err == nil {
+			h, err = queryGet(ctx, q.write, "Organisation", scanHead, lock)
 		}
 	}
 	if err != nil {
@@ -223,7 +215,7 @@ func (q changes) append(ctx context.Context, o id.Org, h object.Head, rows []cha
 	} else if _, err := headTable.of(q.write, o).set(ctx, "n = ?", h.N); err != nil {
 		return err
 	}
-	if _, err := changeTable.of(q.write, o).insertRecords(ctx, appendChanges, rows, changeAppended, args...); err != nil {
+	if _, err := changeTable.of(q.write, o).insertRecords(ctx, appendChanges, rows, changeTable.rest, args...); err != nil {
 		return err
 	}
 	for of, n := range moved {

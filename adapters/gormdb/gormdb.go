@@ -54,7 +54,7 @@ type DB struct {
 	pools   []*sql.DB
 	pause   func(ctx context.Context, attempt int) error
 	changed func(object.Hint)
-	line    line // for SQLite's writer
+	queue   writeQueue // for SQLite's writer
 
 	// migrator opens what migrations run on, and the lock that holds other
 	// servers off meanwhile.
@@ -190,7 +190,7 @@ func (db *DB) once(ctx context.Context, async bool, fn func(*conn) error) error 
 	c := &conn{dialect: db.dialect, db: db, async: async, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
 	run := db.alone
 	if db.dialect == onSQLite {
-		run = db.joined
+		run = db.grouped
 	}
 	if err := run(ctx, c, fn); err != nil {
 		return err

@@ -78,13 +78,13 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 	if err != nil {
 		return err
 	}
-	_, err = historyTable.of(q.write, o).insertRecords(ctx, insertHistory, rows, historyTable.but("org_id"))
+	_, err = historyTable.of(q.write, o).insertRecords(ctx, insertHistory, rows, historyTable.rest)
 	return err
 }
 
 var (
 	historyTable  = tenant[taskHistoryRow]("Change", nil)
-	insertHistory = historyTable.insertsRecords(historyTable.but("org_id"), "")
+	insertHistory = historyTable.insertsRecords(historyTable.rest, "")
 )
 
 func (r *taskHistoryRow) change() (task.Change, error) {

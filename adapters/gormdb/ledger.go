@@ -129,7 +129,7 @@ func (q ledger) Add(ctx context.Context, e usage.Entry) error {
 		models[i] = modelSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit).UnixMilli(), Model: e.Model, Lane: lane(e.User), Sums: sums}
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Entry", tenantSQL(e.Org, addUsage[c.dialect], bind(rowOfEntry(e), entryAdded, nil)...))
+		n, err := exec(ctx, c.write, "Entry", inserting(e.Org, addUsage[c.dialect], rowOfEntry(e), entryTable.rest))
 		if err == nil && n == 0 {
 			if _, err = (organisations{c}).Get(ctx, e.Org); err == nil {
 				err = fault.New(fault.Conflict, "Entry is there already")
@@ -150,12 +150,11 @@ func (q ledger) Add(ctx context.Context, e usage.Entry) error {
 
 // sum adds to rows of sums with a statement made by addSums.
 func sum[R any](ctx context.Context, t *tenantTable[R], c *conn, o id.Org, text string, rows ...R) error {
-	fields := t.but("org_id")
-	args := make([]any, 0, len(rows)*len(fields))
+	args := tenantParams(o, len(rows)*len(t.rest))
 	for i := range rows {
-		args = bind(&rows[i], fields, args)
+		args = bind(&rows[i], t.rest, args)
 	}
-	_, err := exec(ctx, c.write, t.what, tenantSQL(o, text, args...))
+	_, err := exec(ctx, c.write, t.what, args.sql(text))
 	return err
 }
 

@@ -52,7 +52,7 @@ func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membershi
 }
 
 func (q members) Epoch(ctx context.Context, o id.Org) (int64, error) {
-	found, err := get(ctx, epochs(q.read).key(string(o)), (*organisationRow).epoch)
+	found, err := queryGet(ctx, q.read, "Organisation", scanEpoch, sharedSQL(epochs+"= ?", string(o)))
 	return found.epoch, err
 }
 

@@ -92,8 +92,7 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 	if v.Scope == object.Personal {
 		placed, r.InWorkspaceID = nil, sql.NullString{}
 	}
-	args := append(bind(r, objectAdded, make([]any, 0, len(objectAdded)+5)),
-		list(q.dialect, object.Above(r.FoldedKey)), r.FoldedKey+"/", r.FoldedKey+"0") // 0 comes after /
+	args := append(make([]any, 0, 5), list(q.dialect, object.Above(r.FoldedKey)), r.FoldedKey+"/", r.FoldedKey+"0") // 0 comes after /
 	which := 0
 	if placed != nil {
 		which, args = which|1, append(args, string(*placed))
@@ -105,7 +104,7 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 		if _, err := (changes{c}).lock(ctx, o); err != nil {
 			return err
 		}
-		n, err := exec(ctx, c.write, "Object", tenantSQL(o, addObject[which][c.dialect], args...))
+		n, err := exec(ctx, c.write, "Object", inserting(o, addObject[which][c.dialect], r, objectTable.rest, args...))
 		if err != nil || n == 1 {
 			return err
 		}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"gorm.io/gorm"
-
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
@@ -32,8 +30,8 @@ type organisationRow struct {
 	Erased        sql.NullInt64 `gorm:"column:erased_at"`
 	LettersUntil  int64         `gorm:"not null"`
 
-	// Epochs is moved by Lock alone: no other statement writes it.
-	Epochs int64 `gorm:"->:false;column:epoch;not null"`
+	// Epoch is moved by Lock alone: no other statement writes it.
+	Epoch int64 `gorm:"->:false;not null"`
 }
 
 func (organisationRow) TableName() string { return "organisations" }
@@ -139,10 +137,9 @@ type epochOf struct {
 	epoch int64
 }
 
-func (r *organisationRow) epoch() (epochOf, error) { return epochOf{id.Org(r.ID), r.Epochs}, nil }
-
-func epochs(db *gorm.DB) selection[organisationRow] {
-	return organisationTable.on(db).read("id", "epoch")
+func scanEpoch(s scanner) (r epochOf, err error) {
+	err = s.Scan((*string)(&r.org), &r.epoch)
+	return r, err
 }
 
 type markRow struct {
@@ -185,15 +182,15 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 	case 0:
 		return found, nil
 	case 1:
-		r, ok, err := find(ctx, epochs(db.read).key(string(known[0])), (*organisationRow).epoch)
+		r, ok, err := queryRow(ctx, db.read, "Organisation", scanEpoch, sharedSQL(epochs+"= ?", string(known[0])))
 		if ok {
 			found[r.org] = r.epoch
 		}
 		return found, err
 	default:
-		return found, each(ctx, epochs(db.read).among("id", list(db.dialect, known)), (*organisationRow).epoch, func(r epochOf) error {
+		return found, queryEach(ctx, db.read, "Organisation", scanEpoch, func(r epochOf) error {
 			found[r.org] = r.epoch
 			return nil
-		})
+		}, sharedSQL(epochsIn[db.dialect], list(db.dialect, known)))
 	}
 }

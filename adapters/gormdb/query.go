@@ -38,7 +38,18 @@ const (
 
 // tenantSQL is a text about one organisation, which is @org in it.
 func tenantSQL(o id.Org, text string, args ...any) command {
-	return command{text, append(append(make([]any, 0, 1+len(args)), string(o)), args...), oneTenancy}
+	return tenantParams(o, len(args)).sql(text, args...)
+}
+
+// params are the parameters of a text about one organisation, the first of them.
+type params []any
+
+// tenantParams has room for so many parameters beside the organisation.
+func tenantParams(o id.Org, n int) params { return append(make(params, 0, 1+n), string(o)) }
+
+// sql is tenantSQL with the parameters, and more.
+func (p params) sql(text string, more ...any) command {
+	return command{text, append(p, more...), oneTenancy}
 }
 
 // crossTenantSQL is a text about all organisations, for a reason from crosstenant.go.

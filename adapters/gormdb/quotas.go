@@ -79,11 +79,11 @@ func (q quotas) reserve(ctx context.Context, statement string, holds []any, l qu
 		return 0, nil
 	}
 	user, day := string(l.User), millis(l.Day)
-	args := append(append(make([]any, 0, 15), user, day, most, most), holds...)
+	args := append(append(tenantParams(l.Org, 15), user, day, most, most), holds...)
 	args = append(args, user, day, string(l.ID), limit, limit, limit, n.Input)
 	if q.dialect == onPostgres {
 		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())
-		granted, found, err := queryRow(ctx, q.write, "Lease", scanInt, tenantSQL(l.Org, statement, args...))
+		granted, found, err := queryRow(ctx, q.write, "Lease", scanInt, args.sql(statement))
 		if err == nil && !found {
 			err = q.refused(ctx, l)
 		}
@@ -91,7 +91,7 @@ func (q quotas) reserve(ctx context.Context, statement string, holds []any, l qu
 	}
 	err = q.asynchronously(ctx, func(c *conn) error {
 		var found bool
-		granted, found, err = queryRow(ctx, c.write, "Lease", scanInt, tenantSQL(l.Org, statement, args...))
+		granted, found, err = queryRow(ctx, c.write, "Lease", scanInt, args.sql(statement))
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (q quotas) Settle(ctx context.Context, l quota.Lease, used int64) error {
 		if err != nil || !found {
 			return err
 		}
-		_, err = accountTable.of(c.write, l.Org).key(user, day).set(ctx, "reserved = reserved - ?", held)
+		_, err = exec(ctx, c.write, "Account", tenantSQL(l.Org, endReservation, held, user, day))
 		return err
 	})
 }

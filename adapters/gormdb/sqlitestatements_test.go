@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestKeptStatements(t *testing.T) {
+func TestCachedStatements(t *testing.T) {
 	ctx := t.Context()
 	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "kept.db"), "immediate", nil))
 	if err != nil {
@@ -27,14 +27,14 @@ func TestKeptStatements(t *testing.T) {
 	}
 	exec(t, "CREATE TABLE n (n INTEGER PRIMARY KEY); INSERT INTO n VALUES (1), (2), (3)") // several at once
 	// kept calls fn with the one connection.
-	kept := func(t *testing.T, fn func(*keepingConn)) {
+	kept := func(t *testing.T, fn func(*cachingConn)) {
 		t.Helper()
 		c, err := pool.Conn(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := c.Raw(func(raw any) error { fn(raw.(*keepingConn)); return nil }); err != nil {
+		if err := c.Raw(func(raw any) error { fn(raw.(*cachingConn)); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,10 +52,10 @@ func TestKeptStatements(t *testing.T) {
 
 	t.Run("a statement is prepared once and takes new arguments each time", func(t *testing.T) {
 		read(t, 1, "[1 2 3]")
-		var before, after *keptStatement
-		kept(t, func(c *keepingConn) { before = c.kept[query] })
+		var before, after *cachedStatement
+		kept(t, func(c *cachingConn) { before = c.cached[query] })
 		read(t, 3, "[3]")
-		kept(t, func(c *keepingConn) { after = c.kept[query] })
+		kept(t, func(c *cachingConn) { after = c.cached[query] })
 		if before == nil || before != after {
 			t.Errorf("%p became %p", before, after)
 		}
@@ -126,8 +126,8 @@ func TestKeptStatements(t *testing.T) {
 		if _, err := pool.QueryContext(ctx, "SELECT nothing"); err == nil {
 			t.Error("no error")
 		}
-		kept(t, func(c *keepingConn) {
-			if c.kept["SELECT nothing"] != nil {
+		kept(t, func(c *cachingConn) {
+			if c.cached["SELECT nothing"] != nil {
 				t.Error("kept")
 			}
 		})
@@ -137,9 +137,9 @@ func TestKeptStatements(t *testing.T) {
 		for i := range maxStatements + 10 {
 			exec(t, fmt.Sprintf("SELECT %d", i))
 		}
-		kept(t, func(c *keepingConn) {
-			if len(c.kept) != maxStatements {
-				t.Errorf("%d are kept", len(c.kept))
+		kept(t, func(c *cachingConn) {
+			if len(c.cached) != maxStatements {
+				t.Errorf("%d are kept", len(c.cached))
 			}
 		})
 		read(t, 5, "[5]")

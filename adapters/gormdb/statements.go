@@ -21,7 +21,7 @@ func addTaskWhere(condition string) [2]string {
 // reviseTasks writes back what Revise changed, from one parameter. It is an
 // INSERT that meets the rows which Revise holds, because then both databases go
 // from the parameter to the tasks; an UPDATE with a join may go the other way.
-var reviseTasks = taskTable.insertsRecords(taskTable.but("org_id"), taskTable.replacing(taskTable.changes))
+var reviseTasks = taskTable.insertsRecords(taskTable.rest, taskTable.replacing(taskTable.changes))
 
 // movePlacements writes a batch from one parameter, as reviseTasks does. What is
 // only inserted is never stored.
@@ -36,9 +36,6 @@ var movePlacements = func() (s [2]string) {
 	return s
 }()
 
-// objectAdded is what Add writes.
-var objectAdded = objectTable.but("org_id")
-
 // addObject is by whether the object is in a workspace (1) and in a team (2). It
 // sees in one statement that nothing is in the way and that they are there.
 var addObject = func() (s [4][2]string) {
@@ -52,7 +49,7 @@ var addObject = func() (s [4][2]string) {
 			if i&2 != 0 {
 				where += " AND EXISTS (SELECT 1 FROM teams t WHERE t.org_id = @org AND t.id = ?)"
 			}
-			s[i][d] = objectTable.inserts(objectAdded, "", "", where+" ON CONFLICT DO NOTHING")[d]
+			s[i][d] = objectTable.inserts(objectTable.rest, "", "", where+" ON CONFLICT DO NOTHING")[d]
 		}
 	}
 	return s
@@ -82,10 +79,7 @@ const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_
 
 // announceBlob says in the statement that a taken name is no error, which would end
 // a transaction on Postgres.
-var (
-	blobAnnounced = blobNameTable.but("org_id")
-	announceBlob  = blobNameTable.inserts(blobAnnounced, "", "", " WHERE 1 = 1 ON CONFLICT DO NOTHING")
-)
+var announceBlob = blobNameTable.inserts(blobNameTable.rest, "", "", " WHERE 1 = 1 ON CONFLICT DO NOTHING")
 
 // discardNames, discardObjects and knownBlobs are about many names at once: those of
 // a parameter, those that the organisation's objects have, and either.
@@ -104,6 +98,11 @@ var discardNames, discardObjects, knownBlobs = func() (names, objects, known [2]
 // of a mark is of one moment.
 const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0) FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
 
+// epochs is asked with nearly every request, for one column of many.
+const epochs = "SELECT id, epoch FROM organisations WHERE id "
+
+var epochsIn = [2]string{onSQLite: epochs + "IN (SELECT value FROM json_each(?))", onPostgres: epochs + "= ANY(?::uuid[])"}
+
 // heads reads the heads of logs, which are there before their first entries, with
 // the epoch that all have in common.
 const (
@@ -111,20 +110,22 @@ const (
 	headsOf = "SELECT h.org_id, COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON "
 )
 
+// lockHead holds the head of a log; on SQLite nobody else writes.
+var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgres.held()}
+
+const selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e) FROM log_heads h WHERE h.org_id = @org"
+
 // beginLog makes a log's head where the organisation is there.
 const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"
 
 // appendChanges writes all entries from one parameter. On Postgres it moves the
 // head and one object as well, which saves two ways to the server.
-var (
-	changeAppended = changeTable.but("org_id")
-	appendChanges  = func() [2]string {
-		s := changeTable.insertsRecords(changeAppended, "")
-		s[onPostgres] = "WITH head AS (UPDATE log_heads SET n = ? WHERE org_id = @org), " +
-			"moved AS (UPDATE objects SET n = ? WHERE org_id = @org AND id = ?) " + s[onPostgres]
-		return s
-	}()
-)
+var appendChanges = func() [2]string {
+	s := changeTable.insertsRecords(changeTable.rest, "")
+	s[onPostgres] = "WITH head AS (UPDATE log_heads SET n = ? WHERE org_id = @org), " +
+		"moved AS (UPDATE objects SET n = ? WHERE org_id = @org AND id = ?) " + s[onPostgres]
+	return s
+}()
 
 // entriesAndEpoch reads a page of a log and the organisation's epoch on Postgres, as
 // of one moment and in one way to the server. % is a coarse limit.
@@ -169,10 +170,13 @@ const alone = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
 
 var reserveAlone, reserveAtAlone = reserve[onPostgres] + alone, reserveAt[onPostgres] + alone
 
+// Each reservation runs some of these: they are made once.
 const (
 	addLease   = "INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at) VALUES (@org, ?, ?, ?, ?, ?)"
 	endLease   = "DELETE FROM quota_leases WHERE org_id = @org AND user_id = ? AND day = ? AND id = ? RETURNING tokens"
-	leaseKnown = "SELECT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?) FROM organisations o WHERE o.id = @org"
+	leaseKnown = "SELECT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?) " +
+		"FROM organisations o WHERE o.id = @org"
+	endReservation = "UPDATE quota_accounts SET reserved = reserved - ? WHERE org_id = @org AND user_id = ? AND day = ?"
 )
 
 // addUsed adds to an account, or makes one where the organisation is there.
@@ -206,10 +210,7 @@ var lockAccounts, lockLeases, extendLeases, takeLeases, giveBack = func() (accou
 }()
 
 // addUsage adds an entry where the organisation is there.
-var (
-	entryAdded = entryTable.but("org_id")
-	addUsage   = entryTable.inserts(entryAdded, "", "", " FROM organisations o WHERE o.id = @org ON CONFLICT DO NOTHING")
-)
+var addUsage = entryTable.inserts(entryTable.rest, "", "", " FROM organisations o WHERE o.id = @org ON CONFLICT DO NOTHING")
 
 // What adds to the sums of an entry, as many rows of each table as there are units.
 var (
@@ -219,7 +220,7 @@ var (
 )
 
 func addSums[R any](t *tenantTable[R], rows int) string {
-	fields := t.but("org_id")
+	fields := t.rest
 	row := "(@org" + strings.Repeat(", ?", len(fields)) + ")"
 	return "INSERT INTO " + t.name + " (org_id, " + join(fields, "%") + ") VALUES " + row + strings.Repeat(", "+row, rows-1) +
 		t.adding("input", "output", "requests")

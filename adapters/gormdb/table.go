@@ -1,10 +1,13 @@
 package gormdb
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -32,6 +35,7 @@ type table[R any] struct {
 	what    string // a record's name in errors
 	all     []field
 	fields  []field // which an INSERT names
+	rest    []field // the same without the organisation
 	reads   []field // which a SELECT names, without the organisation
 	changes []field // which save writes
 	org     *field  // nil: its rows belong to no organisation
@@ -107,6 +111,7 @@ func describe[R any](what string, read expressions) table[R] {
 		}
 	}
 	t.keys = strings.Join(keys, " AND ")
+	t.rest = t.but("org_id")
 	t.byKey = t.keys
 	if t.org != nil {
 		t.byKey = strings.TrimSuffix(t.ofOrg+" AND "+t.keys, " AND ")
@@ -215,17 +220,34 @@ func value(v reflect.Value) any {
 	return v.Interface()
 }
 
+// inserting is a text made by inserts with the parameters of its row, and more.
+func inserting[R any](o id.Org, text string, r *R, fields []field, more ...any) command {
+	return params(bind(r, fields, tenantParams(o, len(fields)+len(more)))).sql(text, more...)
+}
+
 // records writes rows as a JSON array of objects, for dialect.records.
 func records[R any](rows []R, fields []field) (string, error) {
-	list := make([]map[string]any, len(rows))
+	b := append(make([]byte, 0, 512), '[')
 	for i := range rows {
 		row := reflect.ValueOf(&rows[i]).Elem()
-		list[i] = make(map[string]any, len(fields))
-		for _, f := range fields {
-			list[i][f.name] = value(row.FieldByIndex(f.index))
+		for j, f := range fields {
+			b = append(append(append(b, "{,"[min(j, 1)], '"'), f.name...), '"', ':')
+			switch v := value(row.FieldByIndex(f.index)).(type) {
+			case nil:
+				b = append(b, "null"...)
+			case int64:
+				b = strconv.AppendInt(b, v, 10)
+			default:
+				text, err := json.Marshal(v)
+				if err != nil {
+					return "", err
+				}
+				b = append(b, text...)
+			}
 		}
+		b = append(b, '}', ',')
 	}
-	return written(list)
+	return string(append(bytes.TrimSuffix(b, []byte(",")), ']')), nil
 }
 
 // setOrg makes the row one of the organisation's.
@@ -426,14 +448,14 @@ func (s selection[R]) command() command {
 	if s.from != "" {
 		from = s.from
 	}
-	text := "SELECT " + list + s.more + " FROM " + from
+	where := ""
 	if s.where != "" {
-		text += " WHERE " + s.where
+		where = " WHERE "
 	}
 	if s.order == "" {
-		return s.made(text+s.lock, s.args)
+		return s.made("SELECT "+list+s.more+" FROM "+from+where+s.where+s.lock, s.args)
 	}
-	text, limit := d.page(text, s.order, s.limit)
+	text, limit := d.page("SELECT "+list+s.more+" FROM "+from+where+s.where, s.order, s.limit)
 	return s.made(text+s.lock, append(s.args, limit...))
 }
 
@@ -574,7 +596,8 @@ func (s selection[R]) save(ctx context.Context, r *R) error {
 
 // set changes the rows and returns how many they are.
 func (s selection[R]) set(ctx context.Context, sets string, args ...any) (int64, error) {
-	return exec(ctx, s.db, s.what, s.made("UPDATE "+s.name+" SET "+sets+" WHERE "+s.where, append(args, s.args...)))
+	all := append(append(make([]any, 0, len(args)+len(s.args)), args...), s.args...)
+	return exec(ctx, s.db, s.what, s.made("UPDATE "+s.name+" SET "+sets+" WHERE "+s.where, all))
 }
 
 // remove deletes the rows and returns how many they were.

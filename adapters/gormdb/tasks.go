@@ -184,13 +184,11 @@ func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (added task.Task,
 
 func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
 	t.Org = o
-	args := bind(rowOfTask(q.dialect, t), taskAdded, make([]any, 0, len(taskAdded)+1))
-	statement := addTask[0][q.dialect]
+	c := inserting(o, addTask[0][q.dialect], rowOfTask(q.dialect, t), taskAdded)
 	if t.Workspace != nil {
-		statement = addTask[1][q.dialect]
-		args = append(args, string(*t.Workspace))
+		c = inserting(o, addTask[1][q.dialect], rowOfTask(q.dialect, t), taskAdded, string(*t.Workspace))
 	}
-	place, added, err := queryRow(ctx, q.write, "Task", scanInt, tenantSQL(o, statement, args...))
+	place, added, err := queryRow(ctx, q.write, "Task", scanInt, c)
 	switch {
 	case err != nil:
 		return task.Task{}, err
@@ -258,7 +256,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	if err := q.hold(ctx, o, targets); err != nil {
 		return nil, err
 	}
-	n, err := taskTable.of(q.write, o).insertRecords(ctx, reviseTasks, rows, taskTable.but("org_id"))
+	n, err := taskTable.of(q.write, o).insertRecords(ctx, reviseTasks, rows, taskTable.rest)
 	if err == nil && n != int64(len(ids)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were written of %d", n, len(ids)), "The database failed")
 	}

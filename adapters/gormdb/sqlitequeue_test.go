@@ -117,9 +117,9 @@ func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 // awaitWaiting returns when so many wait for the writer.
 func awaitWaiting(db *DB, n int) {
 	for waiting := -1; waiting < n; runtime.Gosched() {
-		db.line.mu.Lock()
-		waiting = len(db.line.waiting)
-		db.line.mu.Unlock()
+		db.queue.mu.Lock()
+		waiting = len(db.queue.waiting)
+		db.queue.mu.Unlock()
 	}
 }
 
@@ -133,14 +133,14 @@ func synchronous(t *testing.T, c *conn) (level int64) {
 	return level
 }
 
-func TestThoseWhoWaitShareACommit(t *testing.T) {
+func TestGroupTransaction(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	o, u := seeded(t, db)
 	ctx := t.Context()
 	type part func(context.Context, ports.Records) error
 
-	// joined has all parts wait, in their order, while another has the turn, who is
-	// the first party, and returns what became of each, and last of the first.
+	// joined has all parts wait, in their order, while another has the writer, which is
+	// the first member, and returns the error of each, and last of the first.
 	joined := func(t *testing.T, contexts []context.Context, parts []part) []error {
 		t.Helper()
 		errs := make([]error, len(parts), len(parts)+1)
@@ -192,7 +192,7 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 		}
 	}
 
-	t.Run("parts are in one transaction, and who fails undoes its own alone", func(t *testing.T) {
+	t.Run("parts are in one transaction, and one that fails is rolled back alone", func(t *testing.T) {
 		stop := errors.New("stop")
 		var used []*conn
 		note := func(p part) part {
@@ -241,7 +241,7 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 		}
 		expect(t, map[int]bool{11: true, 12: false, 13: true})
 	})
-	t.Run("when SQLite gives up a transaction all but the cause run again", func(t *testing.T) {
+	t.Run("when SQLite rolls back a transaction, all but the cause run again", func(t *testing.T) {
 		errs := joined(t, same(4), []part{
 			add(21),
 			func(ctx context.Context, r ports.Records) error {
@@ -256,7 +256,7 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 		}
 		expect(t, map[int]bool{21: true, 23: true, 24: true})
 	})
-	t.Run("who stops waiting is not run, and the others are", func(t *testing.T) {
+	t.Run("a cancelled member in the queue is not run, and the others are", func(t *testing.T) {
 		stopped, stop := context.WithCancel(ctx)
 		contexts := same(3)
 		contexts[1] = stopped
@@ -315,8 +315,8 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 		}
 		expect(t, map[int]bool{51: true, 53: true})
 	})
-	t.Run("there are no more parties than so many to a transaction", func(t *testing.T) {
-		parts := make([]part, 2*maxParties)
+	t.Run("a group transaction has a bounded number of members", func(t *testing.T) {
+		parts := make([]part, 2*maxMembers)
 		used := map[any]int{}
 		for i := range parts {
 			parts[i] = func(ctx context.Context, r ports.Records) error {
@@ -330,12 +330,12 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 			}
 		}
 		for _, n := range used {
-			if n > maxParties {
-				t.Errorf("%d parties", n)
+			if n > maxMembers {
+				t.Errorf("%d members", n)
 			}
 		}
 	})
-	t.Run("who waits for the disk is in no transaction that does not", func(t *testing.T) {
+	t.Run("a part that waits for the disk is in no asynchronous transaction", func(t *testing.T) {
 		const async, lasting = 1, 2
 		kinds := []bool{true, true, false, true, true, false}
 		levels := make([]int64, len(kinds))
@@ -370,7 +370,7 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 			t.Errorf("a statement by itself is of the level %d", level)
 		}
 	})
-	t.Run("whoever comes in whatever order waits for the disk where he has to", func(t *testing.T) {
+	t.Run("a part waits for the disk if it has to, in any order", func(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
@@ -396,7 +396,7 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 		}
 		all.Wait()
 	})
-	t.Run("many who come and go leave nobody waiting", func(t *testing.T) {
+	t.Run("cancelled members leave nobody waiting", func(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() {
@@ -417,11 +417,11 @@ func TestThoseWhoWaitShareACommit(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if db.line.busy || len(db.line.waiting) > 0 || db.pools[0].Stats().InUse > 0 {
-			t.Errorf("the turn is taken: %t, %d wait", db.line.busy, len(db.line.waiting))
+		if db.queue.busy || len(db.queue.waiting) > 0 || db.pools[0].Stats().InUse > 0 {
+			t.Errorf("the writer is taken: %t, %d wait", db.queue.busy, len(db.queue.waiting))
 		}
 	})
-	t.Run("a closed database says so to all who wait", func(t *testing.T) {
+	t.Run("a closed database is an error for all members", func(t *testing.T) {
 		closed := migrated(t, databases[0].url(t))
 		if err := closed.Close(); err != nil {
 			t.Fatal(err)

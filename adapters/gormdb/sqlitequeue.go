@@ -1,0 +1,193 @@
+package gormdb
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"gorm.io/gorm"
+
+	"collab/domain/fault"
+)
+
+// maxMembers bounds how many share a group transaction: the first ones wait for the
+// last one.
+const maxMembers = 64
+
+// writeQueue is the queue for SQLite's one writer. A member of a group transaction
+// runs its part of it and hands off the writer and the transaction to the next in the
+// queue; the last one commits for all. A commit waits for the disk, which takes longer
+// than most parts, unless all members are asynchronous. With a commit for each part 16
+// clients at once upload 350 to 650 files a second instead of 1,200 to 2,400.
+type writeQueue struct {
+	mu      sync.Mutex
+	waiting []chan *groupTransaction
+	busy    bool // somebody has the writer
+}
+
+// groupTransaction is a transaction of several members. It belongs to the member that
+// has the writer until done is closed; err is then its result.
+type groupTransaction struct {
+	tx      *gorm.DB
+	async   bool // its commit does not wait for the disk
+	members int  // whose parts are in it
+	err     error
+	done    chan struct{}
+}
+
+// grouped runs fn as a part of a group transaction and returns when that is committed.
+// If fn fails, its part alone is rolled back.
+func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error {
+	j, err := db.queue.await(ctx)
+	if err != nil {
+		return err
+	}
+	if j != nil && j.async && !c.async {
+		// Its commit would not wait for the disk, and c's must.
+		j.commit()
+		j = nil
+	}
+	if j == nil {
+		// It belongs to all members and ends with the context of none.
+		tx := db.write.WithContext(withAsync(context.WithoutCancel(ctx), c.async)).Begin(db.dialect.isolation())
+		if tx.Error != nil {
+			db.queue.pass(nil)
+			return failed(ctx, tx.Error, "Record")
+		}
+		j = &groupTransaction{tx: tx, async: c.async, done: make(chan struct{})}
+	}
+	if err := db.part(ctx, j, c, fn); err != nil {
+		return err
+	}
+	<-j.done
+	return failed(ctx, j.err, "Record")
+}
+
+// part runs fn with the writer and passes that on, also when fn panics.
+func (db *DB) part(ctx context.Context, j *groupTransaction, c *conn, fn func(*conn) error) error {
+	done := false
+	defer func() {
+		if !done {
+			j = j.undo()
+		}
+		db.queue.pass(j)
+	}()
+	if err := j.savepoint("SAVEPOINT part"); err != nil {
+		return failed(ctx, err, "Record")
+	}
+	c.read, c.write = j.tx, j.tx
+	err := fn(c)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if err := j.savepoint("RELEASE part"); err != nil {
+		return failed(ctx, err, "Record")
+	}
+	done = true
+	j.members++
+	return nil
+}
+
+// savepoint sets or releases the savepoint before a part. The first part needs none: the
+// whole transaction is its own.
+func (j *groupTransaction) savepoint(statement string) error {
+	if j.members == 0 {
+		return nil
+	}
+	_, err := j.tx.Statement.ConnPool.ExecContext(context.Background(), statement)
+	return err
+}
+
+// undo rolls back the present part and returns the transaction, or nil if nothing of it
+// is left: SQLite rolls back all when it has no room, or when a statement that writes is
+// interrupted.
+func (j *groupTransaction) undo() *groupTransaction {
+	if j.members == 0 {
+		j.tx.Rollback()
+		return nil
+	}
+	if err := j.savepoint("ROLLBACK TO part; RELEASE part"); err != nil {
+		j.tx.Rollback()
+		j.end(fault.Wrap(fault.Unavailable, errors.Join(errUndone, err), "The database gave up the transaction"))
+		return nil
+	}
+	return j
+}
+
+// errUndone is the error of members whose transaction was rolled back because of another
+// member's part. They run again.
+var errUndone = errors.New("the transaction was undone with a part of it")
+
+func (j *groupTransaction) commit() { j.end(j.tx.Commit().Error) }
+
+func (j *groupTransaction) end(err error) {
+	j.err = err
+	close(j.done)
+}
+
+// await returns when the caller has the writer, with the group transaction that is open,
+// nil if none is.
+func (l *writeQueue) await(ctx context.Context) (*groupTransaction, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	if !l.busy {
+		l.busy = true
+		l.mu.Unlock()
+		return nil, nil
+	}
+	turn := make(chan *groupTransaction, 1)
+	l.waiting = append(l.waiting, turn)
+	l.mu.Unlock()
+	select {
+	case j := <-turn:
+		return j, nil
+	case <-ctx.Done():
+	}
+	if !l.leave(turn) {
+		l.pass(<-turn)
+	}
+	return nil, ctx.Err()
+}
+
+// leave takes a waiting member out of the queue. It reports whether it was in it.
+func (l *writeQueue) leave(turn chan *groupTransaction) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.Index(l.waiting, turn)
+	if at >= 0 {
+		l.waiting = slices.Delete(l.waiting, at, at+1)
+	}
+	return at >= 0
+}
+
+// pass hands off the writer with the open transaction, which is committed first if nobody
+// waits or if it is full.
+func (l *writeQueue) pass(j *groupTransaction) {
+	if j != nil {
+		if j.members < maxMembers && l.handOff(j) {
+			return
+		}
+		j.commit()
+	}
+	l.handOff(nil)
+}
+
+// handOff gives the writer to the member that has waited longest. If none waits, the
+// writer is free unless a transaction is open.
+func (l *writeQueue) handOff(j *groupTransaction) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 {
+		l.busy = j != nil
+		return false
+	}
+	l.waiting[0] <- j
+	l.waiting = slices.Delete(l.waiting, 0, 1)
+	return true
+}
