@@ -9,10 +9,11 @@ SCALAR   ?= 1.72.1
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 # How everything is built, tests and the servers that they build included, so that
-# no package is compiled in two ways: without this machine's paths, and without
-# gRPC, which the library of Google's storage leaves out with this tag. VERSION
+# no package is compiled in two ways: without this machine's paths, without gRPC,
+# which the library of Google's storage leaves out with the first tag, and without
+# the pages about it, whose templates make the linker keep all methods. VERSION
 # stands in for the version of app/assembly/version.go.
-TAGS    := disable_grpc_modules
+TAGS    := disable_grpc_modules,grpcnotrace
 LINK    := -s -w -X collab/app/assembly.built=$(VERSION)
 export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath -tags=$(TAGS)
 

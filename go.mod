@@ -7,6 +7,7 @@ require (
 	code.dny.dev/ssrf v0.3.0
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.3
 	github.com/Azure/azure-sdk-for-go/sdk/storage/azblob v1.8.0
+	github.com/DataDog/datadog-agent/pkg/template v0.85.2
 	github.com/Masterminds/semver/v3 v3.5.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.1
@@ -52,7 +53,7 @@ require (
 	golang.org/x/time v0.16.0
 	google.golang.org/api v0.297.0
 	gorm.io/driver/postgres v1.6.0
-	gorm.io/gorm v1.31.2
+	gorm.io/gorm v1.30.1
 	modernc.org/sqlite v1.60.1
 	pgregory.net/rapid v1.3.0
 )

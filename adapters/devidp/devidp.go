@@ -11,7 +11,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -19,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"collab/adapters/atomicfile"
 	"collab/adapters/devkit"

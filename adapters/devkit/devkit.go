@@ -1,6 +1,6 @@
 // Package devkit is what the providers of a development server share: routes under a
 // prefix, pages in one style, forms and errors. It is a leaf: it imports the standard
-// library alone.
+// library and a template engine alone.
 package devkit
 
 import (
@@ -8,7 +8,6 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"html/template"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -18,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 )
 
 const maxForm = 64 << 10 // bytes

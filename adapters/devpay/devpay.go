@@ -12,11 +12,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"collab/adapters/atomicfile"
 	"collab/adapters/devkit"

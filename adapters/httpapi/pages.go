@@ -5,7 +5,8 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"html/template"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 )
 
 //go:embed pages.css

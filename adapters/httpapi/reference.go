@@ -7,13 +7,13 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
-	"html/template"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 	"github.com/gorilla/mux"
 
 	"collab/domain/fault"

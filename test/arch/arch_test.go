@@ -28,6 +28,7 @@ func rules(groups []group, reasons map[string]string) map[string]func(*tree) []f
 		ruleNames:     checkNames,
 		ruleImports:   checkImports,
 		ruleFx:        checkFx,
+		ruleTemplates: checkTemplates,
 		ruleDownward:  checkDownward,
 		ruleClock:     checkClock,
 		ruleRandom:    checkRandom,

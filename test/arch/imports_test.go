@@ -38,6 +38,7 @@ var owners = []struct {
 	{"cloud.google.com/go", []string{"adapters/bucket", "test"}},
 	{"code.dny.dev/ssrf", []string{"adapters/outbound"}},
 	{"github.com/Azure/azure-sdk-for-go", []string{"adapters/bucket", "test"}},
+	{"github.com/DataDog/datadog-agent/pkg/template", []string{"adapters/devidp", "adapters/devkit", "adapters/devpay", "adapters/httpapi"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
 	{"github.com/fsouza/fake-gcs-server", []string{"test"}},
@@ -261,6 +262,23 @@ func checkFx(t *tree) []finding {
 	for _, f := range t.files {
 		for _, i := range f.imports() {
 			if (within(i.path, "go.uber.org/fx") || within(i.path, "go.uber.org/dig")) && f.dir != "app/assembly" && !f.under("cmd/collabd") {
+				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
+			}
+		}
+	}
+	return found
+}
+
+const ruleTemplates = "templates of the server call no methods"
+
+// checkTemplates finds the template engines of the standard library: they look methods
+// up by name, and the linker then keeps the methods of every type.
+func checkTemplates(t *tree) []finding {
+	var found []finding
+	report := t.reporter(ruleTemplates, &found)
+	for _, f := range t.files {
+		for _, i := range f.imports() {
+			if (i.path == "html/template" || i.path == "text/template") && !f.test && !f.under("test") {
 				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
 			}
 		}
