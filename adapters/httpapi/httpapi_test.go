@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,11 +27,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const publicURL = "https://collab.example"
 
+// documented is the OpenAPI document, which takes longer to make than all else that an
+// interface is built of.
+var documented = sync.OnceValues(docs.JSON)
+
 // options are those of an interface without use cases behind it, except that
 // a missing token is noticed.
 func options(t testing.TB) Options {
 	t.Helper()
-	document, err := docs.JSON()
+	document, err := documented()
 	if err != nil {
 		t.Fatal(err)
 	}
