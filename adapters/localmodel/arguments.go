@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is made for a schema, whose parts may name each other.
+// Limits of generated arguments, because schemas may be recursive.
 const (
 	maxNodes      = 200 // values
 	maxDepth      = 12
@@ -19,9 +19,8 @@ const (
 	maxText       = 200 // characters
 )
 
-// arguments returns arguments after a tool's schema, filled from the message:
-// what stands in quotes or else the message for texts, its numbers for numbers.
-// Patterns and conditions of a schema are not followed.
+// arguments returns arguments for a tool's schema from the message: quoted texts or the
+// whole message for strings, its numbers for numbers. It ignores patterns and conditions.
 func arguments(schema, message string) string {
 	d := json.NewDecoder(strings.NewReader(schema))
 	d.UseNumber() // a default must come back as it was written
@@ -105,7 +104,7 @@ func (f *filler) value(schema any, depth int) any {
 	return f.text(s)
 }
 
-// resolve returns the part of the schema that a reference within it names.
+// resolve returns the part of the schema that a local reference names.
 func (f *filler) resolve(ref string) any {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok {
@@ -125,8 +124,8 @@ func (f *filler) resolve(ref string) any {
 	return at
 }
 
-// joined returns the schema with its alternatives decided for the first that is
-// not null, or with all of its parts.
+// joined merges the schema with its first alternative that is not null, or for allOf with
+// all parts.
 func (f *filler) joined(s map[string]any, key string, parts []any) map[string]any {
 	one := map[string]any{}
 	properties := map[string]any{}

@@ -13,11 +13,11 @@ import (
 	"collab/domain/chat"
 )
 
-// limits is what everybody should know of this model.
+// limits is the model's description of itself.
 const limits = "I am the local model: I need no network, I know nothing of the world and understand nothing of what you write, and to the same words I always say the same. Configure a provider to talk to a model that thinks."
 
-// compose decides what is said to the last turn: what the tools answered, then
-// whatever the message asks for.
+// compose returns the answer to the last turn: about its tool results, then about its
+// message.
 func compose(c chat.Call) (chunks []chat.Chunk, stop string) {
 	say := func(format string, args ...any) {
 		chunks = append(chunks, chat.Chunk{Type: chat.TextChunk, Text: fmt.Sprintf(format, args...)})
@@ -42,7 +42,7 @@ func compose(c chat.Call) (chunks []chat.Chunk, stop string) {
 	case named, tool != nil && len(results) == 0 && (!searches || !c.WebSearch):
 		say("I call your tool %s with what I took from your message. ", tool.Name)
 		chunks = append(chunks, chat.Chunk{Type: chat.CallChunk, CallID: callID(c), Name: tool.Name, Args: arguments(tool.Schema, message)})
-		return chunks, calling
+		return chunks, toolUse
 	case searches && c.WebSearch:
 		say("I search for “%s”. ", query)
 		id := callID(c)
@@ -53,13 +53,13 @@ func compose(c chat.Call) (chunks []chat.Chunk, stop string) {
 	default:
 		comment(say, c, message)
 	}
-	return chunks, ended
+	return chunks, endTurn
 }
 
 // found is the result of any search.
 const found = `[{"title":"Example Domain","url":"https://example.com/"},{"title":"Reserved Top Level Domains","url":"https://www.rfc-editor.org/rfc/rfc2606"}]`
 
-// comment repeats the message and says what shows of the request.
+// comment quotes the message and describes the request.
 func comment(say func(string, ...any), c chat.Call, message string) {
 	say("You wrote: “%s”. ", excerpt(message, maxQuote))
 	sort := "a statement"
@@ -107,8 +107,7 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, ending)
 }
 
-// lastTurn returns what tools answered in the last turn, and what was said
-// there.
+// lastTurn returns the tool results and the text of the last turn.
 func lastTurn(turns []chat.Turn) (results []chat.Block, message string) {
 	if len(turns) == 0 {
 		return nil, ""
@@ -137,8 +136,8 @@ func nameOf(turns []chat.Turn, id string) string {
 	return "that you ran"
 }
 
-// wanted returns the tool that the message names, the longest name first, also
-// with spaces in it instead of _ and -; else the only one that there is.
+// wanted returns the tool with the longest name in the message, where spaces may stand for _
+// and -, else the only tool.
 func wanted(tools []chat.Tool, message string) (tool *chat.Tool, named bool) {
 	spaced := strings.NewReplacer("_", " ", "-", " ")
 	text := spaced.Replace(strings.ToLower(upTo(message, maxRead)))
@@ -196,9 +195,7 @@ func asksToSearch(message string) (query string, asks bool) {
 	return excerpt(query, maxQuery), true
 }
 
-// callID returns an id that no other call of the conversation has. Not all of
-// them are in the call, so it comes from all that was said so far, which grows
-// with each turn.
+// callID returns an id that is unique in the conversation: a digest of all turns so far.
 func callID(c chat.Call) string {
 	h := sha256.New()
 	for _, t := range c.Turns {

@@ -1,7 +1,5 @@
-// Package localmodel is a model that needs no network and no key: it answers
-// with every type of chunk that there is, so that a client can be tried against
-// it. It understands nothing, and the same conversation always gets the same
-// answer.
+// Package localmodel implements ports.Models without network and key, for development. Its
+// answers have every type of chunk and depend on the conversation alone.
 package localmodel
 
 import (
@@ -15,26 +13,25 @@ import (
 	"collab/ports"
 )
 
-// Why an answer ended.
+// Stop reasons.
 const (
-	ended    = "end_turn"
-	calling  = "tool_use"
-	cutShort = "max_tokens"
+	endTurn   = "end_turn"
+	toolUse   = "tool_use"
+	maxTokens = "max_tokens"
 )
 
 var _ ports.Models = (*Models)(nil)
 
-// Models is the one local model, under whatever id it is asked for.
+// Models implements ports.Models. The id of the model does not matter.
 type Models struct{ pace func(context.Context) error }
 
-// New returns the model. It calls pace before each word, which makes a stream of
-// what is otherwise there at once; nil: it does not wait.
+// New returns the model. It calls pace, unless it is nil, before each word.
 func New(pace func(context.Context) error) *Models { return &Models{pace: pace} }
 
-// Stream answers a call. Its tokens are our estimate of each word, so that the
-// usage is exact also where the answer is broken off.
+// Stream implements ports.Models. Usage is the estimate of the words sent, so that it is
+// exact also for an interrupted answer.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	s := &speech{ctx: ctx, pace: m.pace, to: to, left: int64(c.MaxTokens)}
+	s := &stream{ctx: ctx, pace: m.pace, to: to, left: int64(c.MaxTokens)}
 	s.reply.InputKnown, s.reply.OutputKnown = true, true
 	if ctx.Err() != nil {
 		return s.reply, context.Cause(ctx)
@@ -42,12 +39,12 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	s.reply.Usage.Input = c.Estimate()
 	chunks, stop := compose(c)
 	for _, chunk := range chunks {
-		over, err := s.say(chunk)
+		over, err := s.send(chunk)
 		if err != nil {
 			return s.reply, err
 		}
 		if over {
-			stop = cutShort
+			stop = maxTokens
 			break
 		}
 	}
@@ -55,8 +52,8 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	return s.reply, nil
 }
 
-// speech is an answer on its way out.
-type speech struct {
+// stream is an answer that is being sent.
+type stream struct {
 	ctx   context.Context
 	pace  func(context.Context) error
 	to    ports.Sink
@@ -64,15 +61,15 @@ type speech struct {
 	reply chat.Reply
 }
 
-// say hands on a chunk, a text word by word. It reports whether the limit has
-// cut it short; a call that does not fit is not made at all.
-func (s *speech) say(c chat.Chunk) (over bool, err error) {
+// send sends a chunk, text word by word. It reports whether the token limit was reached; a
+// tool call that exceeds it is not sent.
+func (s *stream) send(c chat.Chunk) (over bool, err error) {
 	switch c.Type {
 	case chat.TextChunk:
 		for word := range words(c.Text) {
 			fits := fitting(word, s.left)
 			if fits != "" {
-				if err := s.hand(chat.Chunk{Type: chat.TextChunk, Text: fits}, chat.EstimateText(fits)); err != nil {
+				if err := s.sendChunk(chat.Chunk{Type: chat.TextChunk, Text: fits}, chat.EstimateText(fits)); err != nil {
 					return false, err
 				}
 			}
@@ -86,7 +83,7 @@ func (s *speech) say(c chat.Chunk) (over bool, err error) {
 		if cost > s.left {
 			return true, nil
 		}
-		if err := s.hand(c, cost); err != nil {
+		if err := s.sendChunk(c, cost); err != nil {
 			return false, err
 		}
 		if c.ServerHandled {
@@ -94,11 +91,11 @@ func (s *speech) say(c chat.Chunk) (over bool, err error) {
 		}
 		return false, nil
 	default: // a result, which the model did not write
-		return false, s.hand(c, 0)
+		return false, s.sendChunk(c, 0)
 	}
 }
 
-func (s *speech) hand(c chat.Chunk, cost int64) error {
+func (s *stream) sendChunk(c chat.Chunk, cost int64) error {
 	if s.pace != nil {
 		if err := s.to.Wait(); err != nil {
 			return err
@@ -138,8 +135,7 @@ func words(text string) iter.Seq[string] {
 	}
 }
 
-// fitting returns as much of the word, in whole characters, as so many tokens
-// are enough for.
+// fitting returns the longest prefix of the word within a number of tokens.
 func fitting(word string, tokens int64) string {
 	for chat.EstimateText(word) > tokens {
 		_, size := utf8.DecodeLastRuneInString(word)
@@ -165,7 +161,7 @@ func excerpt(text string, most int) string {
 	return text
 }
 
-// upTo returns the beginning of a text, in whole characters.
+// upTo returns a prefix of at most that many bytes, in whole characters.
 func upTo(text string, most int) string {
 	if len(text) <= most {
 		return text

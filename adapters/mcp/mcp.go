@@ -1,5 +1,4 @@
-// Package mcp is this service as a client of the Model Context Protocol: it asks
-// tool servers what they offer, and is let in by them through OAuth. Nobody that
-// it speaks with is trusted: what they say is bounded, and none of it reaches
-// errors or logs, where it could bring secrets along.
+// Package mcp is a client of the Model Context Protocol: it lists the tools of tool servers
+// and gets their authorization through OAuth. Servers are not trusted: their responses are
+// limited, and errors and logs contain nothing of them, which could be secret.
 package mcp

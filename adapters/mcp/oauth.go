@@ -24,7 +24,7 @@ import (
 
 var _ ports.Authorizer = (*Authorizer)(nil)
 
-// Bounds of what is taken from servers.
+// Limits of server responses.
 const (
 	maxAnswer     = 64 << 10             // bytes of a document, or of an answer
 	maxChallenges = 8 << 10              // bytes of a 401's challenges
@@ -39,31 +39,31 @@ const (
 // defaultTimeout is that of a request.
 const defaultTimeout = 10 * time.Second
 
-// The servers that are asked, in messages.
+// Names of servers in errors.
 const (
 	toolServer = "tool server"
 	authServer = "authorization server"
 )
 
-// AuthorizerOptions are what an Authorizer works with.
+// AuthorizerOptions configure NewAuthorizer.
 type AuthorizerOptions struct {
-	Client  *http.Client     // refuses addresses that must not be called, also those it is redirected to
+	Client  *http.Client     // refuses addresses that must not be called, also after redirects
 	Blocked func(error) bool // reports whether an error of Client is such a refusal
 	Clock   ports.Clock
-	Plain   bool          // http is taken where https is demanded otherwise: for development
+	Plain   bool          // accepts http, for development
 	Timeout time.Duration // of a request; a discovery takes three times as long at most; zero: 10 seconds
-	Name    string        // of this service, by which registrations call it
-	Home    string        // its address, likewise; empty: none
+	Name    string        // of this service in registrations
+	Home    string        // its URL in registrations; empty: none
 }
 
-// Authorizer is a client of authorization servers, as the revision of 2026-07-28 of
-// the Model Context Protocol wants it.
+// Authorizer implements ports.Authorizer by revision 2026-07-28 of the Model Context
+// Protocol.
 type Authorizer struct {
 	AuthorizerOptions
 	direct *http.Client // follows no redirects
 }
 
-// NewAuthorizer returns an Authorizer. It keeps nothing from one call to the next.
+// NewAuthorizer returns an Authorizer. It has no state.
 func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
@@ -73,8 +73,8 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	return &Authorizer{o, &direct}
 }
 
-// address checks an address that somebody else told: it is absolute, by https or
-// where plain by http, and without user, password and fragment.
+// address parses a URL of a foreign server. It must be absolute, https or, with plain, http,
+// and have neither user nor fragment.
 func address(text string, plain bool) (*url.URL, bool) {
 	if len(text) > check.MaxURL || strings.Contains(text, "#") {
 		return nil, false
@@ -83,57 +83,56 @@ func address(text string, plain bool) (*url.URL, bool) {
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
 		return nil, false
 	}
-	// People are shown where they are sent: letters of other scripts look like others.
+	// Hosts are shown to people: letters of other scripts look alike.
 	if !isText(u.Host, false, check.MaxURL) {
 		return nil, false
 	}
 	return u, u.Scheme == "https" || plain && u.Scheme == "http"
 }
 
-// reply is what a server answered.
-type reply struct {
+// response is a complete HTTP response.
+type response struct {
 	status int
 	body   []byte
 }
 
-// ask makes a request and reads the whole answer.
-func (a *Authorizer) ask(client *http.Client, r *http.Request, who string) (reply, error) {
+// do makes a request and reads the response.
+func (a *Authorizer) do(client *http.Client, r *http.Request, who string) (response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.Timeout)
 	defer cancel()
 	r.Header.Set("Accept", "application/json")
-	answer, err := client.Do(r.WithContext(ctx))
+	res, err := client.Do(r.WithContext(ctx))
 	if err != nil {
-		return reply{}, a.unreachable(err, who)
+		return response{}, a.unreachable(err, who)
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
-		return reply{}, a.unreachable(err, who)
+		return response{}, a.unreachable(err, who)
 	}
-	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= http.StatusInternalServerError {
-		return reply{}, answered(answer.StatusCode, who)
+	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= http.StatusInternalServerError {
+		return response{}, statusError(res.StatusCode, who)
 	}
 	if len(body) > maxAnswer {
-		return reply{}, unusable(who)
+		return response{}, invalidResponse(who)
 	}
-	return reply{answer.StatusCode, body}, nil
+	return response{res.StatusCode, body}, nil
 }
 
-// post sends a body that may hold secrets, which is why it goes to this address
-// and is taken nowhere else by a redirect.
-func (a *Authorizer) post(ctx context.Context, to, contentType string, body []byte, sign func(*http.Request)) (reply, error) {
+// post sends a body, which may have secrets in it and so does not follow redirects.
+func (a *Authorizer) post(ctx context.Context, to, contentType string, body []byte, sign func(*http.Request)) (response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
-		return reply{}, refusedAddress(authServer) // the error quotes the address
+		return response{}, refusedAddress(authServer) // the error quotes the address
 	}
 	r.Header.Set("Content-Type", contentType)
 	if sign != nil {
 		sign(r)
 	}
-	return a.ask(a.direct, r, authServer)
+	return a.do(a.direct, r, authServer)
 }
 
-// unreachable is the error for a request that got no answer.
+// unreachable returns the error for a request without a response.
 func (a *Authorizer) unreachable(err error, who string) error {
 	if a.Blocked(err) {
 		return refusedAddress(who)
@@ -141,9 +140,8 @@ func (a *Authorizer) unreachable(err error, who string) error {
 	return fault.Wrap(fault.Unavailable, reason(err), "The %s cannot be reached", who)
 }
 
-// reason says why a request got no answer in words of its own, because errors of
-// net/http name addresses and quote what servers sent, and with it what these were
-// sent.
+// reason returns the cause of a missing response. Errors of net/http contain URLs and text
+// of servers, so it does not return them.
 func reason(err error) error {
 	var (
 		timeout interface{ Timeout() bool }
@@ -172,19 +170,19 @@ func refusedAddress(who string) error {
 	return fault.New(fault.Invalid, "The address of the %s is not one that may be called", who)
 }
 
-func answered(status int, who string) error {
+func statusError(status int, who string) error {
 	return fault.New(fault.Unavailable, "The %s answered with status %d", who, status)
 }
 
-func unusable(who string) error {
+func invalidResponse(who string) error {
 	return fault.New(fault.Unavailable, "The %s gave an answer that cannot be used", who)
 }
 
-// seconds is a number of seconds as servers write it: also as a text, and with a
-// fraction. Zero is for what is no number, and for what is below one.
+// seconds is a number of seconds, which may be a JSON string and have a fraction. It is zero
+// for other values and below one.
 type seconds int64
 
-// UnmarshalJSON takes everything.
+// UnmarshalJSON never fails.
 func (s *seconds) UnmarshalJSON(b []byte) error {
 	n, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
 	if err != nil || math.IsNaN(n) || n < 1 {
@@ -195,7 +193,7 @@ func (s *seconds) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// decode reads a JSON object. Its error quotes nothing.
+// decode decodes a JSON object. Its errors contain nothing of it.
 func decode(body []byte, v any) error {
 	if body = bytes.TrimSpace(body); len(body) == 0 || body[0] != '{' {
 		return errors.New("no JSON object")
@@ -206,8 +204,8 @@ func decode(body []byte, v any) error {
 	return nil
 }
 
-// isText reports whether a text has only visible ASCII, and the space where it is
-// said, and is no longer than the limit.
+// isText reports whether text has at most limit bytes of visible ASCII, and with spaces also
+// of spaces.
 func isText(text string, spaces bool, limit int) bool {
 	if len(text) > limit {
 		return false
@@ -217,5 +215,5 @@ func isText(text string, spaces bool, limit int) bool {
 	})
 }
 
-// status tells a log which answer a refusal was.
+// status returns the cause of a refusal for the log.
 func status(code int) error { return fmt.Errorf("status %d", code) }

@@ -13,12 +13,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// probe is the first request of a client that nobody let in yet. Its answer is the
-// challenge, from servers of every revision.
-const probe = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+// discoverRequest is a request without authorization. Servers of every revision answer it
+// with a challenge.
+const discoverRequest = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// Discover asks the tool server which authorization server lets people in (RFC
-// 9728), and that one how (RFC 8414, OpenID Connect Discovery).
+// Discover finds the authorization server of a tool server (RFC 9728) and reads its metadata
+// (RFC 8414, OpenID Connect Discovery).
 func (a *Authorizer) Discover(ctx context.Context, p connector.Provider, server string) (connector.AuthServer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*a.Timeout)
 	defer cancel()
@@ -50,18 +50,18 @@ func (a *Authorizer) Discover(ctx context.Context, p connector.Provider, server 
 	return connector.AuthServer{}, first
 }
 
-// challenge is what a tool server says to who is not let in.
+// challenge has the parameters of WWW-Authenticate.
 type challenge struct {
 	metadata string // the address of its description; empty: not said
 	scopes   []string
 }
 
-// challenge provokes the tool server's challenge. One that gives none may still
-// have a description.
+// challenge requests the tool server's challenge. A server without one may still have
+// metadata.
 func (a *Authorizer) challenge(ctx context.Context, t connector.Transport, u *url.URL) (challenge, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
-	method, body := http.MethodPost, probe
+	method, body := http.MethodPost, discoverRequest
 	if t == connector.SSE {
 		method, body = http.MethodGet, ""
 	}
@@ -76,23 +76,23 @@ func (a *Authorizer) challenge(ctx context.Context, t connector.Transport, u *ur
 		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 		r.Header.Set("Mcp-Method", "server/discover")
 	}
-	answer, err := a.direct.Do(r)
+	res, err := a.direct.Do(r)
 	if err != nil {
 		return challenge{}, a.unreachable(err, toolServer)
 	}
 	// The body may be a stream without an end, and nothing of it is wanted.
-	defer answer.Body.Close()
+	defer res.Body.Close()
 	switch {
-	case answer.StatusCode == http.StatusTooManyRequests, answer.StatusCode >= http.StatusInternalServerError:
-		return challenge{}, answered(answer.StatusCode, toolServer)
-	case answer.StatusCode != http.StatusUnauthorized:
+	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= http.StatusInternalServerError:
+		return challenge{}, statusError(res.StatusCode, toolServer)
+	case res.StatusCode != http.StatusUnauthorized:
 		return challenge{}, nil
 	}
-	return readChallenge(answer.Header.Values("WWW-Authenticate")), nil
+	return readChallenge(res.Header.Values("WWW-Authenticate")), nil
 }
 
-// readChallenge takes what matters from the headers. Of those that are malformed
-// or too long it takes nothing.
+// readChallenge parses the headers. The challenge is empty if they are malformed or too
+// long.
 func readChallenge(headers []string) challenge {
 	length := 0
 	for _, h := range headers {
@@ -119,14 +119,15 @@ func readChallenge(headers []string) challenge {
 	return c
 }
 
-// resource is what a tool server says of itself.
+// resource is the metadata of a tool server.
 type resource struct {
 	id      string
 	servers [][]string // issuers of authorization servers, each in the forms that it may have
 	scopes  []string
 }
 
-// description is where a tool server may describe itself, and as what.
+// description is a URL of a tool server's metadata, with the resource ids that are valid
+// there.
 type description struct {
 	address string
 	ids     []string
@@ -200,18 +201,18 @@ func (a *Authorizer) resource(ctx context.Context, u *url.URL, named string) (re
 	return resource{id: u.String(), servers: [][]string{{origin, origin + "/"}}}, nil
 }
 
-// document reads a JSON document. False: there is none at the address.
+// document reads a JSON document. It returns false if there is none.
 func (a *Authorizer) document(ctx context.Context, at, who string, v any) (bool, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return false, refusedAddress(who)
 	}
-	answer, err := a.ask(a.Client, r, who)
+	res, err := a.do(a.Client, r, who)
 	if err != nil {
 		return false, err
 	}
-	// Sites that answer everything with their page have no document there.
-	return answer.status == http.StatusOK && decode(answer.body, v) == nil, nil
+	// A site may answer every path with an HTML page.
+	return res.status == http.StatusOK && decode(res.body, v) == nil, nil
 }
 
 // server reads the metadata of the authorization server, which has to name one of
@@ -228,7 +229,7 @@ func (a *Authorizer) server(ctx context.Context, issuers []string) (connector.Au
 			return connector.AuthServer{}, nil, err
 		}
 		if there {
-			s, err := usable(m, issuers, a.Plain && u.Scheme == "http")
+			s, err := authServerOf(m, issuers, a.Plain && u.Scheme == "http")
 			return s, m.ScopesSupported, err
 		}
 	}
@@ -249,9 +250,9 @@ func metadataAddresses(issuer *url.URL) []string {
 	return all
 }
 
-// usable takes metadata over if it is one of the issuers', and offers what is
+// authServerOf takes metadata over if it is one of the issuers', and offers what is
 // needed at addresses that are safe.
-func usable(m oauthex.AuthServerMeta, issuers []string, plain bool) (connector.AuthServer, error) {
+func authServerOf(m oauthex.AuthServerMeta, issuers []string, plain bool) (connector.AuthServer, error) {
 	if !slices.Contains(issuers, m.Issuer) {
 		return connector.AuthServer{}, fault.New(fault.Invalid, "The authorization server's description is that of another server")
 	}
@@ -281,29 +282,27 @@ func usable(m oauthex.AuthServerMeta, issuers []string, plain bool) (connector.A
 	}, nil
 }
 
-// offline is the scope for refresh tokens, at servers that have one for them.
-const offline = "offline_access"
+// offlineAccess is the scope for refresh tokens, at servers that have one for them.
+const offlineAccess = "offline_access"
 
-// scopes returns what to ask for: what the challenge demands, else what the catalog
-// says, else what the tool server knows. With them goes offline_access where it is
-// offered; alone it would take the place of the scopes that the server gives who
-// asks for none.
+// scopes returns the scopes to request: those of the challenge, else of the catalog, else of
+// the tool server's metadata, and offline_access if it is offered. Without any of these it
+// returns none: offline_access alone would replace the server's default scopes.
 func scopes(demanded, catalog, known, offered []string) []string {
 	for _, from := range [][]string{demanded, catalog, known} {
 		all := validScopes(from)
 		if len(all) == 0 {
 			continue
 		}
-		if slices.Contains(offered, offline) && !slices.Contains(all, offline) {
-			all = append(all, offline)
+		if slices.Contains(offered, offlineAccess) && !slices.Contains(all, offlineAccess) {
+			all = append(all, offlineAccess)
 		}
 		return all
 	}
 	return nil
 }
 
-// validScopes leaves out what is no scope, what was there before, and what comes
-// after their length was reached.
+// validScopes returns the scopes without invalid and repeated ones, up to maxScopes bytes.
 func validScopes(all []string) []string {
 	var valid []string
 	length := 0

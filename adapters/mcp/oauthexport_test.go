@@ -19,5 +19,5 @@ func ReadMetadata(document []byte, issuer string) (connector.AuthServer, error) 
 	if err := decode(document, &m); err != nil {
 		return connector.AuthServer{}, err
 	}
-	return usable(m, []string{issuer}, false)
+	return authServerOf(m, []string{issuer}, false)
 }

@@ -19,21 +19,21 @@ import (
 
 // Methods of client authentication (RFC 7591, section 2).
 const (
-	byNothing = "none"
-	byHeader  = "client_secret_basic"
-	byForm    = "client_secret_post"
+	authNone  = "none"
+	authBasic = "client_secret_basic"
+	authPost  = "client_secret_post"
 )
 
-// authMethods returns those of a server's methods that this service has. A server
-// that names none has the one of RFC 8414.
+// authMethods returns the server's methods that this service supports. A server that names
+// none has the default of RFC 8414.
 func authMethods(named []string) []string {
 	if len(named) == 0 {
-		return []string{byHeader}
+		return []string{authBasic}
 	}
-	return slices.DeleteFunc([]string{byHeader, byForm, byNothing}, func(m string) bool { return !slices.Contains(named, m) })
+	return slices.DeleteFunc([]string{authBasic, authPost, authNone}, func(m string) bool { return !slices.Contains(named, m) })
 }
 
-// registered is the part of an answer to a registration that matters.
+// registered is a response to a registration.
 type registered struct {
 	ID        string   `json:"client_id"`
 	Secret    string   `json:"client_secret"`
@@ -61,23 +61,23 @@ func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redir
 	if err != nil {
 		return connector.Client{}, nil, err
 	}
-	answer, err := a.post(ctx, s.Registration, "application/json", body, nil)
+	res, err := a.post(ctx, s.Registration, "application/json", body, nil)
 	if err != nil {
 		return connector.Client{}, nil, err
 	}
-	if answer.status != http.StatusCreated && answer.status != http.StatusOK {
-		return connector.Client{}, nil, fault.Wrap(fault.Forbidden, status(answer.status), "The authorization server refuses to register this service")
+	if res.status != http.StatusCreated && res.status != http.StatusOK {
+		return connector.Client{}, nil, fault.Wrap(fault.Forbidden, status(res.status), "The authorization server refuses to register this service")
 	}
 	var r registered
-	if decode(answer.body, &r) != nil || !r.fits(redirect) {
-		return connector.Client{}, nil, unusable(authServer)
+	if decode(res.body, &r) != nil || !r.fits(redirect) {
+		return connector.Client{}, nil, invalidResponse(authServer)
 	}
 	c := connector.Client{ID: r.ID, Secret: r.Secret, Method: r.Method}
 	if c.Method == "" {
 		c.Method = s.AuthMethods[0]
 	}
-	if c.Secret == "" || c.Method == byNothing {
-		c.Secret, c.Method = "", byNothing
+	if c.Secret == "" || c.Method == authNone {
+		c.Secret, c.Method = "", authNone
 	}
 	if c.Secret == "" || r.ExpiresAt == 0 {
 		return c, nil, nil
@@ -86,16 +86,16 @@ func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redir
 	return c, &expires, nil
 }
 
-// fits reports whether it is a client of ours: servers may register something else
-// than they were asked for.
+// fits reports whether the registered client can be used: servers may change what was
+// requested.
 func (r registered) fits(redirect string) bool {
 	return r.ID != "" && isText(r.ID, true, maxClient) && isText(r.Secret, true, maxClient) &&
-		(r.Method == "" || slices.Contains([]string{byHeader, byForm, byNothing}, r.Method)) &&
+		(r.Method == "" || slices.Contains([]string{authBasic, authPost, authNone}, r.Method)) &&
 		(len(r.Redirects) == 0 || slices.Contains(r.Redirects, redirect))
 }
 
-// Page returns the address of the authorization server's page. Each parameter is
-// in it once, as OAuth demands; the endpoint's own are kept.
+// Page returns the URL of the authorization request. Parameters of the endpoint itself are
+// kept; each is there once, as OAuth requires.
 func (a *Authorizer) Page(s connector.AuthServer, c connector.Client, redirect, state, verifier string) (string, error) {
 	u, err := url.Parse(s.Authorization)
 	if err != nil {
@@ -119,11 +119,11 @@ func (a *Authorizer) Page(s connector.AuthServer, c connector.Client, redirect, 
 	return u.String(), nil
 }
 
-// renewalVersion is that of the form of renewals.
-const renewalVersion = 1
+// grantVersion is that of the form of renewals.
+const grantVersion = 1
 
-// renewal is what is kept to renew an authorization and to take it back.
-type renewal struct {
+// credentials is what is kept to renew an authorization and to take it back.
+type grant struct {
 	Version    int    `json:"version"`
 	Issuer     string `json:"issuer"`
 	Token      string `json:"tokenEndpoint"`
@@ -137,13 +137,13 @@ type renewal struct {
 	Access     string `json:"access,omitempty"`  // what is revoked where there is no refresh token
 }
 
-func readRenewal(text string) (renewal, error) {
-	var r renewal
+func parseGrant(text string) (grant, error) {
+	var r grant
 	if err := decode([]byte(text), &r); err != nil {
-		return renewal{}, err
+		return grant{}, err
 	}
-	if r.Version != renewalVersion {
-		return renewal{}, errors.New("a renewal of another version")
+	if r.Version != grantVersion {
+		return grant{}, errors.New("a grant of another version")
 	}
 	return r, nil
 }
@@ -156,8 +156,8 @@ type entries struct {
 	ExpiresAt   string `json:"expiresAt,omitempty"`
 }
 
-// answer is what a token endpoint answers, for better or worse.
-type answer struct {
+// tokenResponse is a response of a token endpoint, which may be an error.
+type tokenResponse struct {
 	Access    string  `json:"access_token"`
 	Type      string  `json:"token_type"`
 	Refresh   string  `json:"refresh_token"`
@@ -168,8 +168,8 @@ type answer struct {
 
 // Redeem exchanges a code.
 func (a *Authorizer) Redeem(ctx context.Context, s connector.AuthServer, c connector.Client, redirect, code, verifier string) (connector.Credentials, error) {
-	r := renewal{
-		Version: renewalVersion, Issuer: s.Issuer, Token: s.Token, Revocation: s.Revocation,
+	r := grant{
+		Version: grantVersion, Issuer: s.Issuer, Token: s.Token, Revocation: s.Revocation,
 		Client: c.ID, Secret: c.Secret, Method: method(s, c), Resource: s.Resource, Scope: strings.Join(s.Scopes, " "),
 	}
 	return a.exchange(ctx, r, url.Values{
@@ -177,24 +177,23 @@ func (a *Authorizer) Redeem(ctx context.Context, s connector.AuthServer, c conne
 	})
 }
 
-// method returns how a client authenticates: as it says, else as the server takes
-// it.
+// method returns the client's authentication method: its own, else one that the server
+// supports.
 func method(s connector.AuthServer, c connector.Client) string {
 	switch {
 	case c.Secret == "":
-		return byNothing
+		return authNone
 	case c.Method != "":
 		return c.Method
-	case slices.Contains(s.AuthMethods, byForm) && !slices.Contains(s.AuthMethods, byHeader):
-		return byForm
+	case slices.Contains(s.AuthMethods, authPost) && !slices.Contains(s.AuthMethods, authBasic):
+		return authPost
 	}
-	return byHeader
+	return authBasic
 }
 
-// Renew exchanges the refresh token. No scope is named, which means those that were
-// granted.
+// Renew exchanges the refresh token. Without a scope parameter the granted ones remain.
 func (a *Authorizer) Renew(ctx context.Context, text string) (connector.Credentials, error) {
-	r, err := readRenewal(text)
+	r, err := parseGrant(text)
 	if err != nil {
 		return connector.Credentials{}, err
 	}
@@ -204,68 +203,65 @@ func (a *Authorizer) Renew(ctx context.Context, text string) (connector.Credenti
 	return a.exchange(ctx, r, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {r.Refresh}})
 }
 
-// exchange asks for tokens, and returns them with what renews them next.
-//
-// This is not left to x/oauth2, which cannot send resource when it refreshes,
-// guesses methods of authentication by spending codes, and has the server's words
-// in its errors.
-func (a *Authorizer) exchange(ctx context.Context, r renewal, form url.Values) (connector.Credentials, error) {
+// exchange requests tokens. It does not use x/oauth2, which cannot send resource in
+// refreshes, tries authentication methods with the same code, and has text of the server in
+// its errors.
+func (a *Authorizer) exchange(ctx context.Context, r grant, form url.Values) (connector.Credentials, error) {
 	form.Set("resource", r.Resource)
-	// The time before the request, because the token's life begins before the
-	// answer comes.
+	// The token's lifetime begins before the response arrives.
 	asked := a.Clock.Now()
-	reply, err := a.submit(ctx, r, r.Token, form)
+	res, err := a.submit(ctx, r, r.Token, form)
 	if err != nil {
 		return connector.Credentials{}, err
 	}
-	var t answer
-	readable := decode(reply.body, &t) == nil
+	var t tokenResponse
+	readable := decode(res.body, &t) == nil
 	switch {
 	case readable && t.Error != "":
-		return connector.Credentials{}, r.refusal(t.Error, reply.status)
-	case reply.status/100 != 2:
-		return connector.Credentials{}, answered(reply.status, authServer)
+		return connector.Credentials{}, r.refusal(t.Error, res.status)
+	case res.status/100 != 2:
+		return connector.Credentials{}, statusError(res.status, authServer)
 	case !readable, !t.complete():
-		return connector.Credentials{}, unusable(authServer)
+		return connector.Credentials{}, invalidResponse(authServer)
 	}
-	return r.grant(t, asked)
+	return r.credentials(t, asked)
 }
 
-// submit posts a form to an endpoint, with the client's authentication.
-func (a *Authorizer) submit(ctx context.Context, r renewal, endpoint string, form url.Values) (reply, error) {
-	if r.Method != byHeader {
+// submit posts a form with the client's authentication.
+func (a *Authorizer) submit(ctx context.Context, r grant, endpoint string, form url.Values) (response, error) {
+	if r.Method != authBasic {
 		form.Set("client_id", r.Client)
 	}
-	if r.Method == byForm {
+	if r.Method == authPost {
 		form.Set("client_secret", r.Secret)
 	}
 	return a.post(ctx, endpoint, "application/x-www-form-urlencoded", []byte(form.Encode()), func(request *http.Request) {
-		if r.Method == byHeader {
+		if r.Method == authBasic {
 			request.SetBasicAuth(url.QueryEscape(r.Client), url.QueryEscape(r.Secret)) // RFC 6749, section 2.3.1
 		}
 	})
 }
 
-// complete reports whether the answer has tokens that can be used.
-func (t answer) complete() bool {
+// complete reports whether the response has valid tokens.
+func (t tokenResponse) complete() bool {
 	return t.Access != "" && isText(t.Access, false, maxToken) && isText(t.Refresh, true, maxToken) && strings.EqualFold(t.Type, "Bearer")
 }
 
-// refusal is the error for an answer with an error code. The code goes no further:
-// it is as much the server's text as the rest.
-func (r renewal) refusal(code string, got int) error {
+// refusal returns the error for an OAuth error code, without the code, which is text of the
+// server.
+func (r grant) refusal(code string, got int) error {
 	switch code {
 	case "invalid_client":
 		return fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: r.Issuer, Client: r.Client},
 			"The authorization server does not know this client any more")
 	case "server_error", "temporarily_unavailable", "slow_down":
-		return answered(got, authServer)
+		return statusError(got, authServer)
 	}
 	return fault.Wrap(fault.Forbidden, status(got), "The authorization server refuses the authorization")
 }
 
-// grant makes credentials of tokens that were asked for at a time.
-func (r renewal) grant(t answer, asked time.Time) (connector.Credentials, error) {
+// credentials returns the credentials of tokens that were requested at a time.
+func (r grant) credentials(t tokenResponse, asked time.Time) (connector.Credentials, error) {
 	if granted := validScopes(strings.Fields(t.Scope)); len(granted) > 0 {
 		r.Scope = strings.Join(granted, " ")
 	}
@@ -278,7 +274,7 @@ func (r renewal) grant(t answer, asked time.Time) (connector.Credentials, error)
 	}
 	c := connector.Credentials{Renewable: r.Refresh != ""}
 	e := entries{AccessToken: t.Access, TokenType: "Bearer", Scope: r.Scope}
-	// What lives for no time is taken to live for a time that is not told.
+	// Without a lifetime the expiry is unknown.
 	if t.ExpiresIn > 0 {
 		expires := asked.Add(time.Duration(min(int64(t.ExpiresIn), int64(maxLife/time.Second))) * time.Second)
 		c.ExpiresAt, e.ExpiresAt = &expires, expires.UTC().Format("2006-01-02T15:04:05.000Z")
@@ -298,10 +294,10 @@ func (r renewal) grant(t answer, asked time.Time) (connector.Credentials, error)
 	return c, nil
 }
 
-// Revoke takes the authorization back by RFC 7009: the refresh token, with which
-// servers take back what was made of it, else the access token.
+// Revoke revokes the refresh token (RFC 7009), and with it its access tokens, else the access
+// token.
 func (a *Authorizer) Revoke(ctx context.Context, text string) error {
-	r, err := readRenewal(text)
+	r, err := parseGrant(text)
 	if err != nil {
 		return err
 	}
@@ -312,18 +308,18 @@ func (a *Authorizer) Revoke(ctx context.Context, text string) error {
 	if r.Refresh == "" {
 		form = url.Values{"token": {r.Access}, "token_type_hint": {"access_token"}}
 	}
-	reply, err := a.submit(ctx, r, r.Revocation, form)
+	res, err := a.submit(ctx, r, r.Revocation, form)
 	if err != nil {
 		return err
 	}
-	var t answer
+	var t tokenResponse
 	switch {
-	case reply.status/100 == 2:
+	case res.status/100 == 2:
 		return nil
-	case decode(reply.body, &t) != nil || t.Error == "":
-		return fault.Wrap(fault.Forbidden, status(reply.status), "The authorization server does not take the authorization back")
+	case decode(res.body, &t) != nil || t.Error == "":
+		return fault.Wrap(fault.Forbidden, status(res.status), "The authorization server does not take the authorization back")
 	case t.Error == "invalid_token", t.Error == "invalid_grant":
 		return nil // it is gone already
 	}
-	return r.refusal(t.Error, reply.status)
+	return r.refusal(t.Error, res.status)
 }

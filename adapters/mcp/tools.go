@@ -17,37 +17,36 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// MaxAnswers is how many bytes are read of all answers to one look at a server
-// together.
+// MaxAnswers limits the bytes of all responses of one Tools call together.
 const MaxAnswers = 2 << 20
 
-// Further bounds of one look at a server.
+// Further limits of one Tools call.
 const (
 	toolsLimit  = 20 * time.Second
 	maxPages    = 20 // of a list of tools
-	maxRequests = 64 // of all kinds: a server can ask for answers
+	maxRequests = 64 // of all kinds: servers can send requests to the client
 )
 
-// initialized is the last version of the protocol that begins with initialize.
-// Those after it have no transport with server-sent events.
+// initialized is the last version of the protocol with the method initialize. Later ones
+// have no transport with server-sent events.
 const initialized = "2025-11-25"
 
-// ownCodes are those of errors of JSON-RPC that the SDK makes itself: the client
-// or the server is closing, or the transport refuses.
+// ownCodes are the JSON-RPC error codes of the SDK itself: the client or the server is
+// closing, or the transport refuses.
 var ownCodes = []int64{-32003, -32004, -32005}
 
 var _ ports.ToolServers = (*Servers)(nil)
 
-// Servers speaks with tool servers over HTTP.
+// Servers implements ports.ToolServers over HTTP.
 type Servers struct {
 	client  *http.Client
 	blocked func(error) bool
 	sdk     *sdk.Client
 }
 
-// NewServers returns them. The client decides which addresses may be called, and
-// blocked tells its refusals from other errors. It has to let answers of MaxAnswers
-// through; how long they take is seen to here.
+// NewServers returns Servers that use the client. Blocked reports whether an error of the
+// client refuses the address. The client must allow responses of MaxAnswers bytes; timeouts
+// are set here.
 func NewServers(client *http.Client, blocked func(error) bool) *Servers {
 	return &Servers{
 		client:  client,
@@ -59,9 +58,8 @@ func NewServers(client *http.Client, blocked func(error) bool) *Servers {
 	}
 }
 
-// Tools lists what the server offers, of names and descriptions without control
-// characters. It takes at most 20 s. Where ctx is done before, its error is the
-// cause.
+// Tools lists the tools of a server, with names and descriptions without control
+// characters. It takes at most 20 seconds.
 func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.Tool, error) {
 	address, err := addressOf(a.URL)
 	if err != nil {
@@ -95,7 +93,7 @@ func (s *Servers) list(ctx context.Context, t connector.Transport, address strin
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = session.Close() }() // it was of use, whatever the server makes of its end
+	defer func() { _ = session.Close() }()
 	tools := []connector.Tool{}
 	if c := session.InitializeResult().Capabilities; c == nil || c.Tools == nil {
 		return tools, nil
@@ -108,11 +106,11 @@ func (s *Servers) list(ctx context.Context, t connector.Transport, address strin
 			return nil, err
 		}
 		for _, tool := range page.Tools {
-			name := cleaned(tool.Name, connector.MaxToolName)
+			name := sanitized(tool.Name, connector.MaxToolName)
 			if name == "" {
 				continue
 			}
-			description := cleaned(tool.Description, connector.MaxToolText)
+			description := sanitized(tool.Description, connector.MaxToolText)
 			if length += len(name) + len(description); length > connector.MaxToolTexts {
 				return tools, nil
 			}
@@ -129,24 +127,24 @@ func (s *Servers) list(ctx context.Context, t connector.Transport, address strin
 	return tools, nil
 }
 
-// failure says what went wrong, by what was seen of the server beside err, whose
-// text is not fit to be read.
+// failure returns the error of a failed exchange. Err contains text of the server, so the
+// message depends on the outcome of the last request.
 func (s *Servers) failure(ctx context.Context, o outcome, err error) error {
 	if s.blocked(o.err) || s.blocked(err) {
-		return notCallable()
+		return addressRefused()
 	}
 	if ctx.Err() != nil {
 		return fault.Wrap(fault.Unavailable, ctx.Err(), "The server took too long")
 	}
 	var wire *jsonrpc.Error
 	switch {
-	case errors.Is(o.err, errElsewhere):
+	case errors.Is(o.err, errOtherOrigin):
 		return fault.New(fault.Unavailable, "The server sends its callers to another address")
-	case errors.Is(o.err, errTooMuch):
+	case errors.Is(o.err, errLimit):
 		return fault.New(fault.Unavailable, "The server says more than is listened to")
 	case o.err != nil && isTimeout(o.err):
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server took too long")
-	case o.err != nil && o.begun:
+	case o.err != nil && o.responded:
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server broke off its answer")
 	case o.err != nil:
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server could not be reached")
@@ -160,13 +158,13 @@ func (s *Servers) failure(ctx context.Context, o outcome, err error) error {
 	return fault.New(fault.Unavailable, "The server does not speak the Model Context Protocol")
 }
 
-func notCallable() error {
+func addressRefused() error {
 	return fault.New(fault.Invalid, "The server's address is not one that can be called")
 }
 
-// cleaned returns a text of a server as valid UTF-8 in one line, without control
-// characters and what is not seen, of at most limit characters.
-func cleaned(s string, limit int) string {
+// sanitized returns a server's text as one line of valid UTF-8 without control and format
+// characters, cut to limit characters.
+func sanitized(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):

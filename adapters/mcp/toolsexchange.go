@@ -13,31 +13,30 @@ import (
 )
 
 var (
-	errElsewhere = errors.New("another origin than the server's")
-	errTooMuch   = errors.New("more than is read of a server, or asked of it")
+	errOtherOrigin = errors.New("another origin than the server's")
+	errLimit       = errors.New("more than is read of a server, or asked of it")
 )
 
-// outcome is how the last request went.
+// outcome is the result of a request.
 type outcome struct {
-	status int   // unless it is a success
-	err    error // of the request, or of reading its answer
-	begun  bool  // there was an answer
+	status    int   // unless it is a success
+	err       error // of the request, or of reading its answer
+	responded bool  // there was an answer
 }
 
-// exchange is all requests of one look at a server. It gives them their headers,
-// bounds them and remembers how they went, which the SDK's errors tell by texts
-// alone.
+// exchange has the requests of one Tools call. It sets their headers, enforces limits and
+// records outcomes, which the SDK reports as text alone.
 type exchange struct {
-	ctx     context.Context // which all of it ends with
+	ctx     context.Context // ends all requests
 	guarded *http.Client
 	origin  string
 	headers http.Header
 
 	mu       sync.Mutex
 	last     outcome // guarded by mu
-	settled  bool    // guarded by mu; nothing that comes later says more about the server than last
+	final    bool    // guarded by mu; last does not change any more
 	requests int     // guarded by mu
-	bytes    int64   // guarded by mu; that are left of MaxAnswers
+	bytes    int64   // guarded by mu; the rest of MaxAnswers
 }
 
 func newExchange(ctx context.Context, guarded *http.Client, address *url.URL, headers http.Header) *exchange {
@@ -55,40 +54,38 @@ func (x *exchange) outcome() outcome {
 	return x.last
 }
 
-// note keeps how a request went. What comes after the exchange's end, or is about
-// the end of a session, says nothing about the server; nor does an answer that was
-// on its way when the exchange refused to go on, or when the stream of events broke
-// by which all answers come.
-func (x *exchange) note(r *http.Request, o outcome) {
+// record sets the last outcome. It ignores requests after the end of the exchange, those
+// that end a session, and those after a limit or a broken event stream.
+func (x *exchange) record(r *http.Request, o outcome) {
 	if r.Method == http.MethodDelete || x.ctx.Err() != nil {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.settled {
+	if !x.final {
 		x.last = o
-		x.settled = errors.Is(o.err, errTooMuch) || errors.Is(o.err, errElsewhere) ||
-			r.Method == http.MethodGet && o.begun && o.err != nil
+		x.final = errors.Is(o.err, errLimit) || errors.Is(o.err, errOtherOrigin) ||
+			r.Method == http.MethodGet && o.responded && o.err != nil
 	}
 }
 
-// RoundTrip makes one request to the server, and to nobody else.
+// RoundTrip makes a request, which must be to the server's origin.
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := x.send(r)
 	if err != nil {
-		x.note(r, outcome{err: err})
+		x.record(r, outcome{err: err})
 		return nil, err
 	}
-	o := outcome{begun: true}
+	o := outcome{responded: true}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		o.status = resp.StatusCode
 	}
-	x.note(r, o)
+	x.record(r, o)
 	return resp, nil
 }
 
 func (x *exchange) send(r *http.Request) (*http.Response, error) {
-	if err := x.admit(r); err != nil {
+	if err := x.check(r); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // as a RoundTripper does
 		}
@@ -110,25 +107,25 @@ func (x *exchange) send(r *http.Request) (*http.Response, error) {
 		end()
 		return nil, err
 	}
-	resp.Body = &heard{from: resp.Body, x: x, request: r, end: end}
+	resp.Body = &responseBody{from: resp.Body, x: x, request: r, end: end}
 	return resp, nil
 }
 
-// admit refuses what is not for the server, and what is too much.
-func (x *exchange) admit(r *http.Request) error {
+// check returns an error for another origin, and beyond the limit of requests.
+func (x *exchange) check(r *http.Request) error {
 	if originOf(r.URL) != x.origin {
-		return errElsewhere
+		return errOtherOrigin
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.requests++; x.requests > maxRequests {
-		return errTooMuch
+		return errLimit
 	}
 	return nil
 }
 
-// heard is the body of an answer.
-type heard struct {
+// responseBody is a body that counts bytes and records read errors.
+type responseBody struct {
 	from    io.ReadCloser
 	x       *exchange
 	request *http.Request
@@ -136,42 +133,41 @@ type heard struct {
 	closed  atomic.Bool
 }
 
-func (h *heard) Read(p []byte) (int, error) {
+func (h *responseBody) Read(p []byte) (int, error) {
 	n, err := h.from.Read(p)
 	h.x.mu.Lock()
 	h.x.bytes -= int64(n)
 	left := h.x.bytes
 	h.x.mu.Unlock()
 	if left < 0 {
-		n, err = 0, errTooMuch
+		n, err = 0, errLimit
 	}
 	if left == 0 && err != nil && err != io.EOF {
-		err = errTooMuch // which the guarded client has noticed first
+		err = errLimit // which the guarded client has noticed first
 	}
 	if err != nil && err != io.EOF && !h.closed.Load() {
-		h.x.note(h.request, outcome{err: err, begun: true})
+		h.x.record(h.request, outcome{err: err, responded: true})
 	}
 	return n, err
 }
 
-func (h *heard) Close() error {
+func (h *responseBody) Close() error {
 	h.closed.Store(true)
 	err := h.from.Close()
 	h.end()
 	return err
 }
 
-// addressOf reads the address of a server. Invalid where it is none to be called.
+// addressOf parses the URL of a server. It returns Invalid for one that cannot be called.
 func addressOf(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || originOf(u) == "" {
-		return nil, notCallable()
+		return nil, addressRefused()
 	}
 	return u, nil
 }
 
-// originOf returns the origin of an address over HTTP, empty for any other, and
-// for one that brings a user along.
+// originOf returns the origin of an HTTP URL, empty for other URLs and those with a user.
 func originOf(u *url.URL) string {
 	ports := map[string]string{"http": "80", "https": "443"}
 	port := ports[u.Scheme]

@@ -12,16 +12,14 @@ import (
 	"collab/domain/fault"
 )
 
-// reserved are headers that are the client's own: those of the protocol, and
-// those by which HTTP itself works.
+// reserved are the headers that the protocol and HTTP itself set.
 var reserved = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type",
 	"Expect", "Host", "Http2-Settings", "Keep-Alive", "Last-Event-Id", "Origin", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// headersFor returns the headers that carry the credentials of an access. Forbidden
-// for credentials that no header can carry, Invalid for carriers that are no
-// headers of their own.
+// headersFor returns the headers with the credentials. It returns Forbidden for credentials
+// that cannot be in a header, and Invalid for reserved headers.
 func headersFor(a connector.Access) (http.Header, error) {
 	entries, err := texts(a.Entries)
 	if err != nil {
@@ -33,31 +31,31 @@ func headersFor(a connector.Access) (http.Header, error) {
 		if !ok {
 			return nil, fault.New(fault.Invalid, "The connector's credentials go into a header that is not theirs")
 		}
-		value, ok := filled(a.Carriers[name], entries)
+		value, ok := expand(a.Carriers[name], entries)
 		if !ok {
 			continue
 		}
 		if value, ok = latin1(value); !ok {
-			return nil, notSendable()
+			return nil, credentialsNotSendable()
 		}
 		headers[key] = []string{value}
 	}
 	if token := entries[connector.AccessToken]; a.Auth.ByOAuth() && token != "" {
 		value, ok := latin1("Bearer " + token)
 		if !ok {
-			return nil, notSendable()
+			return nil, credentialsNotSendable()
 		}
 		headers["Authorization"] = []string{value}
 	}
 	return headers, nil
 }
 
-func notSendable() error {
+func credentialsNotSendable() error {
 	return fault.New(fault.Forbidden, "The credentials hold characters that cannot be sent")
 }
 
-// texts returns the entries of credentials that are texts, without space around
-// them, of which much comes along when people copy keys.
+// texts returns the credentials that are strings, without surrounding space, which copied
+// keys often have.
 func texts(entries string) (map[string]string, error) {
 	found := map[string]string{}
 	if entries == "" {
@@ -75,9 +73,9 @@ func texts(entries string) (map[string]string, error) {
 	return found, nil
 }
 
-// filled returns the pattern with each {name} replaced by the entry of that name,
-// in which nothing is replaced again. False: one of them is missing or empty.
-func filled(pattern string, entries map[string]string) (string, bool) {
+// expand replaces each {name} of the pattern by the entry of that name. It returns false if
+// one is missing or empty.
+func expand(pattern string, entries map[string]string) (string, bool) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(pattern, "{")

@@ -15,8 +15,7 @@ const (
 	maxHint = 1 + 16 + binary.MaxVarintLen64
 )
 
-// encode returns the hint's bytes; ok is false for an organisation whose id is
-// none.
+// encode returns the hint's bytes; ok is false if the organisation's id is invalid.
 func encode(h object.Hint) (b []byte, ok bool) {
 	if _, ok := id.Parse[id.Org](string(h.Org)); !ok || h.N < 0 {
 		return nil, false
@@ -30,8 +29,7 @@ func encode(h object.Hint) (b []byte, ok bool) {
 	return binary.AppendUvarint(b, uint64(h.N)), true
 }
 
-// decode reads what encode wrote, and nothing else: whoever reaches the server
-// may send anything.
+// decode decodes a hint. Any other message is not ok.
 func decode(b []byte) (h object.Hint, ok bool) {
 	if len(b) < 18 || len(b) > maxHint || b[0] != version {
 		return object.Hint{}, false

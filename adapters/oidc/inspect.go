@@ -10,15 +10,15 @@ import (
 	"collab/domain/fault"
 )
 
-// Findings are what the identity provider says of itself.
+// Findings are facts about the identity provider for the doctor.
 type Findings struct {
 	Keys       int      // that could sign a token for us
 	Algorithms []string // of those keys
 	Code       bool     // it has the authorization code flow
 }
 
-// Inspect reads the discovery document and the keys anew. Mismatch when the
-// document names another issuer, Unavailable when either cannot be read or used.
+// Inspect reads the discovery document and the keys. It returns Mismatch if the document has
+// another issuer, and Unavailable if either cannot be read.
 func (p *Provider) Inspect(ctx context.Context) (Findings, error) {
 	m, err := p.discover(ctx)
 	var other *gooidc.IssuerMismatchError

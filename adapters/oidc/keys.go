@@ -20,8 +20,7 @@ const (
 	maxKeys   = 64
 )
 
-// algorithms are the accepted ones: no HMAC, whose key would be a public one,
-// and never none.
+// algorithms are the accepted ones, without HMAC and none.
 var (
 	algorithms     = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 	algorithmNames = []string{string(jose.RS256), string(jose.ES256), string(jose.EdDSA)}
@@ -38,8 +37,7 @@ func (p *Provider) fetchKeys(ctx context.Context) (keys, error) {
 	return parseKeys(text)
 }
 
-// parseKeys skips the keys that are not for us, as a set may hold keys of kinds
-// yet to come (RFC 7517, section 5).
+// parseKeys skips keys that are not supported (RFC 7517, section 5).
 func parseKeys(text []byte) (keys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -60,8 +58,7 @@ func parseKeys(text []byte) (keys, error) {
 	return found, nil
 }
 
-// algorithmOf returns the one algorithm that a key is for, empty when it is
-// none of ours.
+// algorithmOf returns the algorithm of a key, empty if it is not accepted.
 func algorithmOf(k jose.JSONWebKey) string {
 	var a jose.SignatureAlgorithm
 	switch key := k.Key.(type) {
@@ -82,17 +79,17 @@ func algorithmOf(k jose.JSONWebKey) string {
 	return string(a)
 }
 
-// check is one try to verify a token's signature with the keys as they are.
-type check struct {
-	keys   keys
-	kid    string // the key id that the token names, empty when it names none
-	failed bool   // none of the keys signed the token
-	named  bool   // the token names one of them
+// keyVerifier verifies a token with a set of keys.
+type keyVerifier struct {
+	keys     keys
+	kid      string // the key id that the token names, empty when it names none
+	failed   bool   // none of the keys signed the token
+	keyFound bool   // the token names one of them
 }
 
 // VerifySignature returns the payload of a token that one of the keys signed:
 // the one that the token names, or any of the right kind if it names none.
-func (c *check) VerifySignature(_ context.Context, token string) ([]byte, error) {
+func (c *keyVerifier) VerifySignature(_ context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
 		return nil, err
@@ -103,7 +100,7 @@ func (c *check) VerifySignature(_ context.Context, token string) ([]byte, error)
 		if head.KeyID != "" && k.KeyID != head.KeyID || algorithmOf(k) != head.Algorithm {
 			continue
 		}
-		c.named = head.KeyID != ""
+		c.keyFound = head.KeyID != ""
 		if payload, err := jws.Verify(k.Key); err == nil {
 			return payload, nil
 		}

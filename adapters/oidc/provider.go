@@ -1,5 +1,5 @@
-// Package oidc verifies the identity provider's tokens and signs people in
-// through it, by OpenID Connect discovery.
+// Package oidc verifies tokens of the identity provider and implements sign-in, by OpenID
+// Connect discovery.
 package oidc
 
 import (
@@ -25,7 +25,7 @@ const (
 	discoverEvery = 5 * time.Second  // between attempts while the provider is down
 )
 
-// Options say which tokens are accepted.
+// Options configure New.
 type Options struct {
 	Issuer            string   // compared byte for byte
 	Audiences         []string // accepted aud values; empty: not checked
@@ -34,18 +34,17 @@ type Options struct {
 	Transport         http.RoundTripper // nil: the network
 }
 
-// Provider is the identity provider. Nothing is asked of it before the first
-// token or sign-in, so that we start while it is down.
+// Provider is the identity provider. It makes no request before the first token or sign-in,
+// so that the server starts while the provider is down.
 type Provider struct {
 	Options
 	client   *http.Client
-	metadata *source[metadata]
-	keys     *source[keys]
-	unknown  *lru.Cache[string, time.Time] // key ids that no published key had, with the time of that reading
+	metadata *refresher[metadata]
+	keys     *refresher[keys]
+	unknown  *lru.Cache[string, time.Time] // key ids without a published key, with the time of that snapshot
 }
 
-// metadata is what we use of the provider's discovery document. It is read
-// once.
+// metadata has the used parts of the discovery document, which is read once.
 type metadata struct {
 	endpoint      oauth2.Endpoint
 	keysURL       string
@@ -67,20 +66,19 @@ func New(o Options) (*Provider, error) {
 	}
 	p := &Provider{Options: o, unknown: unknown}
 	p.client = &http.Client{
-		Transport: bounded{o.Transport},
-		Timeout:   timeout,
-		// The documents are at their addresses; what is elsewhere is not the provider's.
+		Transport:     limitedTransport{o.Transport},
+		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the identity provider redirects") },
 	}
-	p.metadata = newSource(p.discover, discoverEvery, 1, o.Clock)
-	p.keys = newSource(p.fetchKeys, keysEvery, keysBurst, o.Clock)
+	p.metadata = newRefresher(p.discover, discoverEvery, 1, o.Clock)
+	p.keys = newRefresher(p.fetchKeys, keysEvery, keysBurst, o.Clock)
 	return p, nil
 }
 
-// bounded keeps an answer from filling the memory.
-type bounded struct{ http.RoundTripper }
+// limitedTransport limits the size of responses.
+type limitedTransport struct{ http.RoundTripper }
 
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
 		answer.Body = http.MaxBytesReader(nil, answer.Body, maxBody)
@@ -112,15 +110,15 @@ func (p *Provider) discover(ctx context.Context) (metadata, error) {
 		}
 	}
 	for _, address := range addresses {
-		if err := p.safe(address); err != nil {
+		if err := p.checkEndpoint(address); err != nil {
 			return metadata{}, err
 		}
 	}
 	return m, nil
 }
 
-// safe refuses an endpoint that would leave the issuer's encryption behind.
-func (p *Provider) safe(address string) error {
+// checkEndpoint returns an error for an endpoint without https of an issuer with it.
+func (p *Provider) checkEndpoint(address string) error {
 	if err := absolute(address); err != nil {
 		return fmt.Errorf("the discovery document's address %w", err)
 	}
@@ -145,7 +143,7 @@ func absolute(address string) error {
 	return nil
 }
 
-// get reads a document of the provider's.
+// get reads a document of the provider.
 func (p *Provider) get(ctx context.Context, address string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -28,7 +28,7 @@ type CodeSignIn struct {
 	secret   string // empty for a public client
 }
 
-// ByCode returns the sign-in as a client that is registered at the provider.
+// ByCode returns the sign-in of a client that is registered at the provider.
 func (p *Provider) ByCode(clientID, clientSecret string) *CodeSignIn {
 	return &CodeSignIn{p, clientID, clientSecret}
 }
@@ -38,7 +38,7 @@ func (s *CodeSignIn) config(m metadata, callback string) oauth2.Config {
 		ClientID: s.id, ClientSecret: s.secret, Endpoint: m.endpoint, RedirectURL: callback,
 		Scopes: []string{gooidc.ScopeOpenID, "profile", "email"},
 	}
-	// Said outright, because trying both ways would spend the code.
+	// Detection would try both styles, and the second time with a used code.
 	c.Endpoint.AuthStyle = oauth2.AuthStyleInHeader
 	if s.secret == "" || m.secretInPosts {
 		c.Endpoint.AuthStyle = oauth2.AuthStyleInParams
@@ -46,7 +46,7 @@ func (s *CodeSignIn) config(m metadata, callback string) oauth2.Config {
 	return c
 }
 
-// Start returns the provider's address to send the browser to.
+// Start returns the URL of the authorization request.
 func (s *CodeSignIn) Start(ctx context.Context, f identity.Flow, callback string) (string, error) {
 	m, err := s.metadata(ctx)
 	if err != nil {
@@ -67,16 +67,16 @@ func (s *CodeSignIn) metadata(ctx context.Context) (metadata, error) {
 	return r.value, nil
 }
 
-// Finish exchanges the code that the browser came back with.
+// Finish exchanges the code for an identity token.
 func (s *CodeSignIn) Finish(ctx context.Context, f identity.Flow, callback string, r identity.Return) (string, error) {
-	if !same(r.State, f.Own) {
+	if !secretsEqual(r.State, f.Own) {
 		return "", failed(errors.New("state is not the one of this sign-in"))
 	}
 	m, err := s.metadata(ctx)
 	if err != nil {
 		return "", err
 	}
-	// RFC 9207: the answer of another provider must not be taken to this one.
+	// RFC 9207: the response may be of another provider.
 	if r.Issuer != s.provider.Issuer && (r.Issuer != "" || m.namesItself) {
 		return "", failed(fmt.Errorf("iss is %.200q", r.Issuer))
 	}
@@ -94,7 +94,7 @@ func (s *CodeSignIn) Finish(ctx context.Context, f identity.Flow, callback strin
 	switch {
 	case err != nil:
 		return "", err
-	case !same(t.nonce, f.Nonce):
+	case !secretsEqual(t.nonce, f.Nonce):
 		return "", failed(errors.New("the token's nonce is not the one of this sign-in"))
 	case !contains(t.audience, s.id), t.party != "" && t.party != s.id:
 		return "", failed(fmt.Errorf("the token is for aud %q, azp %q", t.audience, t.party))
@@ -115,9 +115,8 @@ func (s *CodeSignIn) exchange(ctx context.Context, m metadata, f identity.Flow, 
 	return text, nil
 }
 
-// exchangeFault tells a code that does not count from a provider that does not
-// answer, and both from our being registered wrongly. The provider's answer
-// does not get into the log.
+// exchangeFault distinguishes an invalid code, an unavailable provider and a wrong
+// registration. The error has no text of the response.
 func exchangeFault(err error) error {
 	var refused *oauth2.RetrieveError
 	if !errors.As(err, &refused) {
@@ -133,8 +132,8 @@ func exchangeFault(err error) error {
 	return cause
 }
 
-// SessionSignIn is for a provider that keeps a session cookie on our domain
-// instead of handing out codes.
+// SessionSignIn is the sign-in at a provider that sets a session cookie on the service's
+// domain instead of returning codes.
 type SessionSignIn struct {
 	provider *Provider
 	page     *url.URL
@@ -152,7 +151,7 @@ func (p *Provider) BySession(page string) (*SessionSignIn, error) {
 	return &SessionSignIn{p, u}, nil
 }
 
-// Start returns the sign-in page's address, which knows where to come back to.
+// Start returns the URL of the sign-in page with the callback in its query.
 func (s *SessionSignIn) Start(_ context.Context, _ identity.Flow, callback string) (string, error) {
 	u := *s.page
 	q := u.Query()
@@ -161,7 +160,7 @@ func (s *SessionSignIn) Start(_ context.Context, _ identity.Flow, callback strin
 	return u.String(), nil
 }
 
-// Finish returns the session token when it verifies.
+// Finish verifies and returns the session token.
 func (s *SessionSignIn) Finish(ctx context.Context, _ identity.Flow, _ string, r identity.Return) (string, error) {
 	if r.Error != "" {
 		return "", failed(fmt.Errorf("error is %.200q", r.Error))
@@ -175,8 +174,8 @@ func (s *SessionSignIn) Finish(ctx context.Context, _ identity.Flow, _ string, r
 	return r.Session, nil
 }
 
-// same compares secrets; an empty one is like no other.
-func same(a, b string) bool {
+// secretsEqual compares in constant time. Empty secrets are never equal.
+func secretsEqual(a, b string) bool {
 	return b != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
 }
 

@@ -24,8 +24,7 @@ const (
 
 var _ ports.IdentityTokens = (*Provider)(nil)
 
-// token is a token that the provider signed and that is valid now. Whom it is
-// meant for is not decided yet.
+// token is a signed and currently valid token. Its audience is not verified yet.
 type token struct {
 	claims   identity.Claims
 	audience []string
@@ -33,7 +32,7 @@ type token struct {
 	nonce    string
 }
 
-// payload are the claims that we read beside those of OpenID Connect's core.
+// payload has the claims beside those of OpenID Connect Core.
 type payload struct {
 	Expires   *seconds `json:"exp"`
 	NotBefore *seconds `json:"nbf"`
@@ -53,8 +52,7 @@ type payload struct {
 	Picture string `json:"picture"`
 }
 
-// Verify returns the claims of a token that is signed by the provider, meant
-// for us and valid now.
+// Verify returns the claims of a token with a valid signature, audience and time.
 func (p *Provider) Verify(ctx context.Context, text string) (identity.Claims, error) {
 	t, err := p.verify(ctx, text)
 	if err != nil {
@@ -69,12 +67,12 @@ func (p *Provider) Verify(ctx context.Context, text string) (identity.Claims, er
 	return t.claims, nil
 }
 
-// verify does all of it but for whom the token is meant.
+// verify is Verify without the audience.
 func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 	if len(text) > maxToken {
 		return token{}, refuse(errors.New("the token is too long"))
 	}
-	if strings.ContainsFunc(text, notInTokens) {
+	if strings.ContainsFunc(text, notCompact) {
 		return token{}, refuse(errors.New("the token is not a JWT in compact form"))
 	}
 	signed, err := p.signature(ctx, text)
@@ -116,9 +114,8 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 	}, nil
 }
 
-// signature returns the token when the provider signed it. A token that no
-// known key signed has the keys read again, as the provider may have new ones,
-// unless they were read for its key id less than keysEvery ago.
+// signature verifies the signature. If no known key has signed the token it reads the keys
+// again, unless it did so for the same key id less than keysEvery ago.
 func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken, error) {
 	if _, err := p.metadata.need(ctx); err != nil {
 		return nil, err
@@ -130,25 +127,25 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 	if p.Clock.Now().Sub(known.at) > keysAge {
 		p.keys.begin() // for those who come later
 	}
-	c := &check{keys: known.value}
-	signed, err := p.try(ctx, c, text)
-	for began := false; c.failed && !began && !p.lookedFor(c.kid); {
-		var newer reading[keys]
+	c := &keyVerifier{keys: known.value}
+	signed, err := p.verifyWith(ctx, c, text)
+	for began := false; c.failed && !began && !p.isUnknown(c.kid); {
+		var newer snapshot[keys]
 		var failed error
 		newer, began, failed = p.keys.fresh(ctx)
 		if failed != nil {
 			return nil, unavailable(failed, keysEvery)
 		}
 		if newer.number == known.number {
-			if newer.err != nil && !c.named {
+			if newer.err != nil && !c.keyFound {
 				// The provider may have signed it with a key that could not be read.
 				return nil, unavailable(newer.err, keysEvery)
 			}
 			break
 		}
 		// The keys of an attempt that others began may be older than the token.
-		known, c = newer, &check{keys: newer.value}
-		signed, err = p.try(ctx, c, text)
+		known, c = newer, &keyVerifier{keys: newer.value}
+		signed, err = p.verifyWith(ctx, c, text)
 		if c.failed && began {
 			p.unknown.Add(c.kid, newer.at)
 		}
@@ -156,15 +153,15 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 	return signed, err
 }
 
-// lookedFor reports whether the keys were read for this key id less than
-// keysEvery ago and none of them verified the token.
-func (p *Provider) lookedFor(kid string) bool {
+// isUnknown reports whether the keys were read for the key id less than keysEvery ago
+// without finding one that verifies.
+func (p *Provider) isUnknown(kid string) bool {
 	at, ok := p.unknown.Get(kid)
 	age := p.Clock.Now().Sub(at)
 	return ok && age >= 0 && age < keysEvery
 }
 
-func (p *Provider) try(ctx context.Context, c *check, text string) (*gooidc.IDToken, error) {
+func (p *Provider) verifyWith(ctx context.Context, c *keyVerifier, text string) (*gooidc.IDToken, error) {
 	t, err := gooidc.NewVerifier(p.Issuer, c, &gooidc.Config{
 		SupportedSigningAlgs: algorithmNames,
 		SkipClientIDCheck:    true, // aud and azp: Verify
@@ -176,7 +173,7 @@ func (p *Provider) try(ctx context.Context, c *check, text string) (*gooidc.IDTo
 	return t, nil
 }
 
-// times checks that the token is valid at now, give or take the leeway.
+// times checks exp, iat and nbf with the leeway.
 func (c payload) times(now time.Time) error {
 	switch {
 	case c.Expires == nil || c.IssuedAt == nil:
@@ -191,8 +188,7 @@ func (c payload) times(now time.Time) error {
 	return nil
 }
 
-// fullRole undoes the abbreviation of the compact form, so that a role has one
-// name in tokens of both forms and in events.
+// fullRole returns the role with the prefix that the compact form omits.
 func fullRole(role string) string {
 	if role == "" || strings.HasPrefix(role, "org:") {
 		return role
@@ -200,7 +196,7 @@ func fullRole(role string) string {
 	return "org:" + role
 }
 
-// seconds is a NumericDate (RFC 7519). One that no calendar holds is an error.
+// seconds is a NumericDate (RFC 7519) before the year 10000.
 type seconds struct{ time.Time }
 
 func (s *seconds) UnmarshalJSON(data []byte) error {
@@ -212,7 +208,7 @@ func (s *seconds) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func notInTokens(r rune) bool {
+func notCompact(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
 }
 

@@ -17,8 +17,8 @@ func (r *refusal) Error() string { return r.message }
 
 func refuse(message string) error { return &refusal{message} }
 
-// Blocked reports whether a call failed because of its address, or because of one
-// that it was redirected to: calling it again will not help.
+// Blocked reports whether a call failed because its address, or one of a redirect, is
+// refused. Retrying is useless.
 func Blocked(err error) bool {
 	u, ok := errors.AsType[*url.Error](err)
 	return is[*refusal](err) || ok && u.Op == "parse"
@@ -39,8 +39,8 @@ func Cause(err error) error {
 	return u.Err
 }
 
-// failure is a call that failed. What it is made of is for errors.Is and errors.As
-// alone, because its text may quote the server.
+// failure is the error of a failed call. Its text has nothing of the cause, which may
+// contain text of the server.
 type failure struct {
 	what  string
 	cause error
@@ -55,7 +55,7 @@ func (f *failure) Timeout() bool {
 	return ok && e.Timeout()
 }
 
-// failed says what went wrong in our own words. A refusal stays as it is.
+// failed returns err as a failure. A refusal is returned unchanged.
 func failed(err error) error {
 	f := &failure{"the connection broke off, or the server does not speak HTTP", err}
 	switch {

@@ -56,10 +56,10 @@ func NewConfigured(timeout time.Duration) *http.Client {
 	}
 }
 
-// Options say how far a client may go.
+// Options configure New.
 type Options struct {
 	Insecure bool           // http as well as https, for development
-	Networks []netip.Prefix // those that are allowed though they are not public
+	Networks []netip.Prefix // allowed although they are not public
 	Resolver *net.Resolver  // nil: the system's
 	Roots    *x509.CertPool // nil: the system's
 	MaxBody  int64          // bytes of an answer's body, decompressed; zero: 1 MiB
@@ -73,15 +73,14 @@ type Options struct {
 //   - At most 3 redirects are followed, each checked in the same way. None goes
 //     from https to http, and none to another origin once a request of the call
 //     has a body, or a header that may be a credential.
-//   - It heeds no proxy of the environment, and keeps no cookies.
+//   - It uses no proxy of the environment and no cookies.
 //   - Connecting, the handshake and the head of the answer have limits of their
 //     own; the time of the whole call is the context's.
-//   - Reading a body that is longer than o.MaxBody fails. Who asks for a
-//     compressed one by a header of their own has its compressed bytes counted.
+//   - Reading a body beyond o.MaxBody fails. If the caller sets Accept-Encoding, the
+//     compressed bytes count.
 //
-// Blocked and Cause say what an error of the client is. A copy of the client, or
-// another client with its Transport, is guarded as it is. CloseIdleConnections
-// closes what is kept for later calls.
+// Blocked and Cause classify errors of the client. A copy of the client, or another client
+// with its Transport, has the same checks.
 func New(o Options) *http.Client {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody
@@ -125,7 +124,7 @@ func control(networks []netip.Prefix) func(network, address string, _ syscall.Ra
 	}
 }
 
-// guard is the transport of a client.
+// guard is the transport of New's clients.
 type guard struct {
 	insecure  bool
 	maxBody   int64
@@ -161,7 +160,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the connections that wait for another call.
 func (g *guard) CloseIdleConnections() { g.transport.CloseIdleConnections() }
 
-// check looks at all of a request that is known before there is a connection.
+// check checks the URL of a request and its redirects.
 func (g *guard) check(r *http.Request) error {
 	switch u := r.URL; {
 	case u.Scheme != "https" && !g.insecure:
@@ -176,8 +175,8 @@ func (g *guard) check(r *http.Request) error {
 	return checkRedirects(r)
 }
 
-// checkRedirects looks at the requests that led to this one, if any did. The last
-// of them are as they were sent, with what a layer above the guard added.
+// checkRedirects checks the redirects that led to the request. The earlier requests have the
+// headers that layers above the guard have added.
 func checkRedirects(r *http.Request) error {
 	redirects, elsewhere, carrying := 0, false, carries(r)
 	for at := r; at.Response != nil && at.Response.Request != nil; {
@@ -199,11 +198,11 @@ func checkRedirects(r *http.Request) error {
 	return nil
 }
 
-// harmless are the headers that tell a server nothing that another must not see.
+// harmless are the headers that may be sent to another origin.
 var harmless = []string{"Accept", "User-Agent", "Referer", "Mcp-Protocol-Version"}
 
-// carries reports whether a request may hold what is meant for one server alone.
-// Credentials come in headers of any name.
+// carries reports whether a request has a body or may have credentials, which can be in
+// headers of any name.
 func carries(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody {
 		return true
@@ -225,7 +224,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// body is that of an answer.
+// body is a response body whose read errors are described by failed.
 type body struct{ io.ReadCloser }
 
 func (b body) Read(p []byte) (int, error) {

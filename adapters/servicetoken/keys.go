@@ -68,7 +68,7 @@ func Parse(text []byte) (Keys, error) {
 
 func public(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
-// thumbprint names a key as RFC 7638 and RFC 8037 say.
+// thumbprint returns the thumbprint of a key (RFC 7638, RFC 8037).
 func thumbprint(key ed25519.PublicKey) string {
 	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + coordinate(key) + `"}`))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

@@ -1,5 +1,5 @@
-// Package servicetoken signs and reads our own tokens: JWTs with Ed25519
-// signatures, whose public keys are published as a JSON Web Key Set.
+// Package servicetoken issues and reads service tokens: JWTs with Ed25519 signatures, whose
+// public keys are published as a JSON Web Key Set.
 package servicetoken
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxToken is far more than any token of ours needs, in bytes.
+// maxToken limits tokens, in bytes.
 const maxToken = 4096
 
 var _ ports.ServiceTokens = (*Tokens)(nil)
 
-// Tokens signs with the first of its keys and reads what any of them signed.
+// Tokens implements ports.ServiceTokens. The first key signs, all keys verify.
 type Tokens struct {
 	issuer string
 	kid    string // of the signing key
@@ -92,8 +92,7 @@ func (t *Tokens) Issue(c session.Claims) (string, error) {
 	return token.SignedString(t.key)
 }
 
-// Ours reports whether the token names us as its issuer, which says nothing
-// about its signature.
+// Ours reports whether the token has this issuer. It does not verify the signature.
 func (t *Tokens) Ours(token string) bool {
 	if len(token) > maxToken {
 		return false
@@ -115,9 +114,8 @@ func (t *Tokens) Ours(token string) bool {
 
 var errUnknownKey = errors.New("the token's key is not one of ours")
 
-// Read returns the claims of a token that one of the keys signed, whatever its
-// age. Every other is Unauthenticated, a signed one that lacks its user or its
-// times included.
+// Read returns the claims of a token that one of the keys has signed, also of an expired
+// one. It returns Unauthenticated for other tokens and for missing claims.
 func (t *Tokens) Read(token string) (session.Claims, error) {
 	bad := func(cause error) (session.Claims, error) {
 		return session.Claims{}, fault.Wrap(fault.Unauthenticated, cause, "The token is not valid")

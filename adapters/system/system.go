@@ -1,5 +1,4 @@
-// Package system answers what the core asks of the machine it runs on: the
-// time, new identifiers and randomness.
+// Package system implements clock, ids, secrets and alarms with the operating system.
 package system
 
 import (
@@ -26,12 +25,10 @@ type Clock struct{}
 // Now returns the present in UTC, cut to whole milliseconds.
 func (Clock) Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// IDs makes UUIDv7. Its order is that of the whole process, whichever value
-// makes them, and holds when the machine's clock is set back.
+// IDs returns UUIDv7, which increase within the process also when the clock is set back.
 type IDs struct{}
 
-// New returns an identifier greater than all before it. It panics when the
-// machine has no randomness left to give, as nothing could go on then.
+// New returns an id greater than all before it. It panics if there is no randomness.
 func (IDs) New() string { return uuid.Must(uuid.NewV7()).String() }
 
 // Secrets draws from the machine's source of randomness.
@@ -44,8 +41,7 @@ func (Secrets) Secret() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Share returns a part of a duration that nobody knows before, so that those who
-// wait for the same do not come back at once.
+// Share returns a random part of a duration, as jitter for retries.
 func Share(of time.Duration) time.Duration { return mathrand.N(of) }
 
 // Alarms are the machine's timers.
@@ -58,7 +54,7 @@ func (Alarms) Set(after time.Duration, fn func()) ports.Alarm {
 
 type alarm struct{ timer *time.Timer }
 
-// Reset leaves one that went off alone, which time.Timer would start again.
+// Reset does nothing to an alarm that has fired, which time.Timer would restart.
 func (a alarm) Reset(after time.Duration) {
 	if a.timer.Stop() {
 		a.timer.Reset(after)

@@ -1,5 +1,4 @@
-// Package vault encrypts what must not be read where it is kept, and authenticates
-// what is only compared, with a Tink keyset.
+// Package vault encrypts and authenticates data with a Tink keyset.
 package vault
 
 import (
@@ -23,24 +22,22 @@ import (
 
 var _ ports.Sealer = (*Vault)(nil)
 
-// Vault seals with the primary key of its keyset and opens with all of them,
-// so that a key is rotated by adding a new primary one. What is sealed names
-// its key.
+// Vault implements ports.Sealer. It seals with the primary key of its keyset and opens with
+// all keys, so that keys are rotated by adding a new primary one.
 type Vault struct {
 	keys tink.AEAD
 
-	// What is sealed begins with the name of its key: with present, or with one of
-	// former by the keys that open only. Present is empty for a primary key whose
-	// prefix is RAW.
-	present []byte
-	former  [][]byte
+	// Sealed data begins with the prefix of its key. The primary key has none if its type is
+	// RAW.
+	primaryPrefix []byte
+	otherPrefixes [][]byte
 
 	primary uint32            // the id of the primary key
-	secrets map[uint32][]byte // of enabled keys by id: what HKDF derives keys of codes from
+	secrets map[uint32][]byte // key material of enabled keys by id, from which HKDF derives MAC keys
 }
 
-// New returns the vault of a Tink keyset of AEAD keys in JSON. Its errors never
-// hold anything of the keyset.
+// New returns the vault of a Tink keyset of AEAD keys in JSON. Its errors contain nothing of
+// the keyset.
 func New(text []byte) (*Vault, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
 	if err != nil {
@@ -60,16 +57,16 @@ func New(text []byte) (*Vault, error) {
 	for _, k := range info.KeyInfo {
 		switch name := prefix(k); {
 		case k.KeyId == info.PrimaryKeyId:
-			v.present = name
+			v.primaryPrefix = name
 		case len(name) > 0:
-			v.former = append(v.former, name)
+			v.otherPrefixes = append(v.otherPrefixes, name)
 		}
 	}
 	return v, nil
 }
 
-// prefix is what a key puts before what it seals: a byte for the kind of prefix
-// and its id. A RAW key puts nothing.
+// prefix returns the prefix of what a key seals: a byte for its type and the key id. RAW
+// keys have none.
 func prefix(k *tinkpb.KeysetInfo_KeyInfo) []byte {
 	var kind byte
 	switch k.OutputPrefixType {
@@ -100,7 +97,7 @@ func (v *Vault) Seal(plain, context []byte) ([]byte, error) {
 	return v.keys.Encrypt(plain, context)
 }
 
-// Open returns what was sealed with this context. Invalid for anything else.
+// Open returns what was sealed with the context, or Invalid.
 func (v *Vault) Open(sealed, context []byte) ([]byte, error) {
 	plain, err := v.keys.Decrypt(sealed, context)
 	if err != nil {
@@ -109,16 +106,14 @@ func (v *Vault) Open(sealed, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Old reports whether something was not sealed with the primary key, by the name
-// of a key that it begins with. What RAW keys seal has no such name: it is old
-// under a primary key that has one. Under a RAW primary key nothing is old but
-// what begins with the name of another; so such a keyset is rotated by a primary
-// key with a name, as those of Generate are.
+// Old reports whether data was sealed with another key than the primary one, by its prefix.
+// Under a RAW primary key only data with the prefix of another key is old, so that such a
+// keyset must be rotated to a primary key with a prefix, as Generate returns.
 func (v *Vault) Old(sealed []byte) bool {
-	if len(v.present) > 0 {
-		return !bytes.HasPrefix(sealed, v.present)
+	if len(v.primaryPrefix) > 0 {
+		return !bytes.HasPrefix(sealed, v.primaryPrefix)
 	}
-	return slices.ContainsFunc(v.former, func(name []byte) bool { return bytes.HasPrefix(sealed, name) })
+	return slices.ContainsFunc(v.otherPrefixes, func(name []byte) bool { return bytes.HasPrefix(sealed, name) })
 }
 
 // macSize is the size of what MAC returns in bytes: the key's id and an HMAC-SHA256.
