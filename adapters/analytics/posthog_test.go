@@ -27,7 +27,7 @@ const (
 	late = 30 * time.Second // is how long a test waits for what has to come
 )
 
-// sent is a request that came to the server.
+// told is a request that came to the server.
 type told struct {
 	body  string
 	batch []struct {

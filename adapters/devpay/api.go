@@ -82,8 +82,7 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 	})
 }
 
-// storedResponse returns the body of an operation's answer. The only thing that can be
-// asked for in the place of its id is the customer.
+// answer returns the response body of an operation. Only the customer can be expanded.
 func (t *tx) answer(serve operation, id string, fields url.Values) ([]byte, error) {
 	o, err := serve(t, id, fields)
 	if err != nil {

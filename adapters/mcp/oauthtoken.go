@@ -122,7 +122,7 @@ func (a *Authorizer) Page(s connector.AuthServer, c connector.Client, redirect, 
 // grantVersion is that of the form of renewals.
 const grantVersion = 1
 
-// credentials is what is kept to renew an authorization and to take it back.
+// grant has what is needed to renew and to revoke an authorization.
 type grant struct {
 	Version    int    `json:"version"`
 	Issuer     string `json:"issuer"`

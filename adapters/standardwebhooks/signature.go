@@ -1,6 +1,6 @@
-// Package standardwebhooks reads the identity provider's webhook messages:
-// signatures of the Standard Webhooks scheme (which Svix also sends, under
-// header names of its own), and bodies as Clerk's published schemas have them.
+// Package standardwebhooks verifies and decodes webhook messages of the identity provider:
+// signatures by Standard Webhooks, also with Svix's header names, and bodies by Clerk's
+// schemas.
 package standardwebhooks
 
 import (
@@ -37,7 +37,7 @@ const (
 
 var _ ports.IdentityEvents = (*Events)(nil)
 
-// Events reads messages that are signed with one of its secrets.
+// Events implements ports.IdentityEvents.
 type Events struct {
 	keys  [][]byte
 	clock ports.Clock
@@ -62,7 +62,7 @@ func New(secrets []string, clock ports.Clock) (*Events, error) {
 	return e, nil
 }
 
-// parseSecret's errors never hold the secret.
+// parseSecret decodes a secret. Its errors do not contain it.
 func parseSecret(s string) ([]byte, error) {
 	text, ok := strings.CutPrefix(s, secretPrefix)
 	if !ok {
@@ -105,7 +105,7 @@ func (e *Events) Read(header func(name string) string, body []byte) (identity.Ev
 	return translate(m, body)
 }
 
-// message is what the headers of a verified message say.
+// message has the id and the time of a verified message.
 type message struct {
 	id   string
 	sent time.Time

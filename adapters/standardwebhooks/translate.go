@@ -12,7 +12,7 @@ import (
 	"collab/domain/identity"
 )
 
-// envelope is what every message has around its data.
+// envelope has the fields that all messages have.
 type envelope struct {
 	Type      text            `json:"type"`
 	Timestamp instant         `json:"timestamp"`
@@ -72,8 +72,8 @@ type organizationInvitation struct {
 	UpdatedAt      instant      `json:"updated_at"`
 }
 
-// subject is one kind of data with what we do with it. Read fills the event's
-// parts from the data and returns when the data's record was updated.
+// subject is a type of message. Read sets the event's fields from the data and returns the
+// record's update time.
 type subject struct {
 	kind identity.Kind
 	rank int
@@ -98,7 +98,7 @@ var subjects = map[string]subject{
 	"organizationInvitation.revoked":  {identity.InvitationRevoked, identity.RankEnded, readInvitation},
 }
 
-// translate makes the event of a verified message.
+// translate returns the event of a verified message.
 func translate(m message, body []byte) (identity.Event, error) {
 	var v envelope
 	if err := decode("", body, &v); err != nil {
@@ -200,7 +200,6 @@ func readInvitation(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	}
 	email := identity.CleanEmail(string(i.Email))
 	if email == "" {
-		// What cannot be said who it is for cannot be kept as an invitation.
 		return time.Time{}, fault.Field("data.email_address", "must be an e-mail address")
 	}
 	i.Organization.ID = i.OrganizationID
@@ -253,8 +252,8 @@ func first(times ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// decode reads one JSON object. Its errors name the field that is wrong, which
-// is the whole body where field is empty and no part of it can be named.
+// decode decodes a JSON object. Its errors name the invalid field, or the body if field is
+// empty.
 func decode(field string, data []byte, v any) error {
 	whole := field
 	if whole == "" {
@@ -278,8 +277,8 @@ func decode(field string, data []byte, v any) error {
 	}
 }
 
-// text is a string of a message. Anything else that stands in its place counts
-// as not said, so that a message never fails on what we only show.
+// text is a string. Any other JSON value decodes to "", so that optional fields never make a
+// message invalid.
 type text string
 
 func (t *text) UnmarshalJSON(data []byte) error {
@@ -293,7 +292,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// flag is true or false in a message; anything else counts as false.
+// flag is true for the JSON value true.
 type flag bool
 
 func (f *flag) UnmarshalJSON(data []byte) error {
@@ -301,8 +300,8 @@ func (f *flag) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// instant is a time of a message in seconds or milliseconds since 1970. Zero,
-// and anything that is not such a time, counts as not said.
+// instant is a time in seconds or milliseconds since 1970. Any other JSON value decodes to
+// the zero time.
 type instant struct{ time.Time }
 
 const (

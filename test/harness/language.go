@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"collab/adapters/levenshtein"
 )
 
 // Bounds of a scenario.
@@ -539,7 +541,7 @@ func expand(text string, value func(name string) (string, bool)) string {
 func suggest(written string, words []string) string {
 	best, least := "", len(written)/2+1
 	for _, w := range words {
-		if d := distance(written, w); d < least {
+		if d := levenshtein.Distance(written, w); d < least {
 			best, least = w, d
 		}
 	}
@@ -547,28 +549,6 @@ func suggest(written string, words []string) string {
 		return ""
 	}
 	return fmt.Sprintf(", did you mean %q?", best)
-}
-
-// distance is how many letters have to be changed, added or left out to make one
-// word of the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost++
-			}
-			before = row[j+1]
-			row[j+1] = min(cost, before+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // part is one step of a path.

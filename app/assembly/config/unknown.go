@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"collab/adapters/levenshtein"
 )
 
 // Unknown is a variable that looks like one of the server's and is none.
@@ -30,29 +32,8 @@ func unknownVariables(environ []string) (all []Unknown) {
 		if !strings.HasPrefix(name, "COLLAB_") || strings.HasPrefix(name, "COLLAB_TEST_") || strings.HasPrefix(name, "COLLAB_SKIP_") || slices.Contains(names, name) {
 			continue
 		}
-		all = append(all, Unknown{name, slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })})
+		all = append(all, Unknown{name, slices.MinFunc(names, func(a, b string) int { return levenshtein.Distance(name, a) - levenshtein.Distance(name, b) })})
 	}
 	slices.SortFunc(all, func(a, b Unknown) int { return strings.Compare(a.Name, b.Name) })
 	return all
-}
-
-// distance returns the Levenshtein distance of two texts in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substituted := diagonal
-			if a[i] != b[j] {
-				substituted++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(row[j]+1, row[j+1]+1, substituted)
-		}
-	}
-	return row[len(b)]
 }

@@ -14,12 +14,4 @@ func TestVariablesThatThereAreNotAreNamedWithTheNearest(t *testing.T) {
 	if want := []Unknown{{"COLLAB_DATABSE_URL", "COLLAB_DATABASE_URL"}, {"COLLAB_LISTN", "COLLAB_LISTEN"}}; !slices.Equal(c.Unknown, want) {
 		t.Errorf("unknown are %v", c.Unknown)
 	}
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"LISTN", "LISTEN", 1}, {"ab", "ba", 2}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("%q is %d from %q, want %d", c.a, got, c.b, c.want)
-		}
-	}
 }
