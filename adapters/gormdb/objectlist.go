@@ -165,7 +165,7 @@ func folders(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 			}
 		}
 		if f.Workspace == "" {
-			for t := range viewer.Sight.Teams() {
+			for t := range viewer.Visibility.Teams() {
 				if f.Team == "" || f.Team == t {
 					inTeam(t)
 				}
@@ -178,7 +178,7 @@ func folders(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 				inWorkspace(f.Workspace)
 			}
 		default:
-			for _, w := range viewer.Sight.Workspaces() {
+			for _, w := range viewer.Visibility.Workspaces() {
 				inWorkspace(w)
 			}
 		}

@@ -846,14 +846,14 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 // someActor sees half of the workspaces of organisation 7, and one team.
 func someActor() org.Actor {
 	in := uid[id.Team](kindTeam, 7, 1)
-	sight := org.NewStructure([]id.Team{in}, func(yield func(id.Workspace, id.Team) bool) {
+	visibility := org.NewStructure([]id.Team{in}, func(yield func(id.Workspace, id.Team) bool) {
 		for n := 1; n <= workspacesN/2; n++ {
 			if !yield(uid[id.Workspace](kindWorkspace, 7, n), in) {
 				return
 			}
 		}
-	}).Sight(0, func(int) (visible, belongs bool) { return true, true })
-	return org.Actor{User: uid[id.User](kindUser, 7, 5), Org: uid[id.Org](kindOrg, 7, 0), Role: org.Member, Sight: sight}
+	}).Visibility(0, func(int) (visible, belongs bool) { return true, true })
+	return org.Actor{User: uid[id.User](kindUser, 7, 5), Org: uid[id.Org](kindOrg, 7, 0), Role: org.Member, Visibility: visibility}
 }
 
 // taskFilters are each filter alone and the usual pairs.

@@ -130,7 +130,7 @@ func visible(d dialect, s selection[taskRow], actor org.Actor, f task.Filter) (s
 		}
 	default:
 		ways = append([]string{"tasks.workspace_id IS NULL"}, ways...)
-		if seen := actor.Sight.Workspaces(); len(seen) > 0 {
+		if seen := actor.Visibility.Workspaces(); len(seen) > 0 {
 			ways, args = append(ways, d.in("tasks.workspace_id", "uuid")), append(args, list(d, seen))
 		}
 	}

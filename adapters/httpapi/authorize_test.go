@@ -95,7 +95,7 @@ func openEmbassy(t *testing.T, p connector.Provider, ada, organisation string, c
 		o.Connectors = connectors.New(connectors.Options{
 			Store: core.Store, Catalog: connector.NewCatalog([]connector.Provider{p}, nil), Authorizer: e.at, Sealer: newVault(t),
 			Clock: core.Clock, IDs: core.IDs, Secrets: &memory.Secrets{}, Log: o.Log,
-			Again: core.Access.Again, Locked: core.Access.Locked, Atomic: core.Access.Atomic,
+			Reauthorize: core.Access.Reauthorize, Locked: core.Access.Locked, Atomic: core.Access.Atomic,
 			Page: o.PublicURL + AuthorizePath, Callback: o.PublicURL + CallbackPath,
 		})
 	})...)

@@ -46,7 +46,7 @@ func (a *api) admitted(c *call, r chat.Request) (*chats.Call, error) {
 	if refused != nil {
 		return nil, refused
 	}
-	if is.Sight.Epoch == actor.Sight.Epoch {
+	if is.Visibility.Epoch == actor.Visibility.Epoch {
 		return nil, err
 	}
 	return a.Chats.Admit(c.r.Context(), is, r)

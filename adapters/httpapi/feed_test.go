@@ -53,10 +53,10 @@ func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
 	s := &streaming{TB: t, store: memory.NewStore(), ended: make(chan map[string]any, 10_000)}
 	bus := &memory.Bus{}
 	s.store.OnChange(bus.Publish)
-	again := access.New(access.Options{Store: s.store, Epochs: s.store, Clock: system.Clock{}}).Again
+	again := access.New(access.Options{Store: s.store, Epochs: s.store, Clock: system.Clock{}}).Reauthorize
 	s.feed = changes.New(changes.Options{
 		Store: s.store, Epochs: s.store, Bus: bus, Clock: system.Clock{}, Log: slog.New(slog.DiscardHandler),
-		Alarms: system.Alarms{}, Again: again, Encode: EncodeChange,
+		Alarms: system.Alarms{}, Reauthorize: again, Encode: EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
 	if err := s.feed.Start(tick.C); err != nil {

@@ -259,9 +259,9 @@ func (a *api) manifest(c *call) error {
 // sees of that, and of what was asked for.
 func manifestTag(actor org.Actor, q body.Query, h object.Head) string {
 	sum := sha256.Sum256([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.Values.Encode()))
-	var sight int64
-	if actor.Sight != nil {
-		sight = actor.Sight.Epoch
+	var visibility int64
+	if actor.Visibility != nil {
+		visibility = actor.Visibility.Epoch
 	}
-	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(sight, 10) + "-" + hex.EncodeToString(sum[:8]) + `"`
+	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(visibility, 10) + "-" + hex.EncodeToString(sum[:8]) + `"`
 }

@@ -19,10 +19,10 @@ import (
 // Bounds of what is remembered. A verified identity token is verified again
 // after trust, so that a key that the provider withdrew stops counting.
 const (
-	maxToken     = 16 << 10 // bytes
-	maxSightings = 64 << 20 // bytes
-	maxVerified  = 50_000
-	trust        = 5 * time.Minute
+	maxToken        = 16 << 10 // bytes
+	maxCachedActors = 64 << 20 // bytes
+	maxVerified     = 50_000
+	trust           = 5 * time.Minute
 )
 
 // Options are what Access needs.
@@ -47,15 +47,15 @@ type Options struct {
 // Access are the use cases of tokens.
 type Access struct {
 	Options
-	epochs    *epochs
-	verified  *cache[[sha256.Size]byte, verified]
-	sightings *sightings
-	sessions  *cache[id.Session, ongoing]
-	uses      uses
+	epochs     *epochs
+	verified   *cache[[sha256.Size]byte, verified]
+	actorCache *actorCache
+	sessions   *cache[id.Session, ongoing]
+	uses       uses
 }
 
-// seat names one user's place in one organisation.
-type seat struct {
+// memberKey names a user in one organisation.
+type memberKey struct {
 	org  id.Org
 	user id.User
 }
@@ -72,13 +72,13 @@ type Caller struct {
 	accepted time.Time      // from when on it is refused; an identity token's has identity.Leeway
 }
 
-func (c Caller) seat() seat { return seat{c.Org, c.User} }
+func (c Caller) key() memberKey { return memberKey{c.Org, c.User} }
 
 // service reports whether the token is one of ours.
 func (c Caller) service() bool { return c.claims.ID != "" }
 
-// named returns the actor with the session of the caller's token.
-func (c Caller) named(actor org.Actor) org.Actor {
+// withSession returns the actor with the session of the caller's token.
+func (c Caller) withSession(actor org.Actor) org.Actor {
 	if c.service() {
 		actor.Session = c.claims.Of()
 	}
@@ -91,9 +91,9 @@ type verified struct {
 	until time.Time // when an identity token is to be verified again; zero for a service token
 }
 
-// sighting is what was found for a seat at an epoch of its organisation. It
+// cachedActor is what was found for a member at an epoch of its organisation. It
 // counts as long as the epoch stands.
-type sighting struct {
+type cachedActor struct {
 	epoch int64
 	actor org.Actor
 	err   error // the refusal that was found instead
@@ -102,11 +102,11 @@ type sighting struct {
 // New returns the use cases.
 func New(o Options) *Access {
 	return &Access{
-		Options:   o,
-		epochs:    newEpochs(o.Epochs),
-		verified:  newCache[[sha256.Size]byte, verified](maxVerified),
-		sightings: newSightings(o.Store, maxSightings),
-		sessions:  newCache[id.Session, ongoing](maxSessions),
+		Options:    o,
+		epochs:     newEpochs(o.Epochs),
+		verified:   newCache[[sha256.Size]byte, verified](maxVerified),
+		actorCache: newActorCache(o.Store, maxCachedActors),
+		sessions:   newCache[id.Session, ongoing](maxSessions),
 	}
 }
 
@@ -116,7 +116,7 @@ func New(o Options) *Access {
 func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	v, err := a.verify(ctx, bearer)
 	if err == nil && v.Org == "" {
-		v.Org, err = a.roam(ctx, v.User)
+		v.Org, err = a.defaultOrg(ctx, v.User)
 	}
 	return v.Caller, err
 }
@@ -124,9 +124,9 @@ func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 // Presume returns the actor that was found for the caller last, as far as that is
 // remembered, without a look at the records. It may have changed since: nothing may be
 // done or said in its name but what asks whether the organisation's epoch is still
-// actor.Sight.Epoch.
+// actor.Visibility.Epoch.
 func (a *Access) Presume(c Caller) (actor org.Actor, known bool) {
-	s, known := a.sightings.get(c.seat())
+	s, known := a.actorCache.get(c.key())
 	if !known || s.err != nil {
 		return org.Actor{}, false
 	}
@@ -138,7 +138,7 @@ func (a *Access) Presume(c Caller) (actor org.Actor, known bool) {
 	}
 	actor = s.actor
 	actor.Until, actor.Presumed = c.expires, true
-	return c.named(actor), true
+	return c.withSession(actor), true
 }
 
 // Authorize returns the actor that the caller is by the records of this moment:
@@ -151,25 +151,25 @@ func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 	var actor org.Actor
 	var err error
 	if c.Org == "" {
-		actor.User, err = c.User, known(ctx, a.Store, c.User)
+		actor.User, err = c.User, checkUser(ctx, a.Store, c.User)
 	} else {
-		actor, err = a.look(ctx, c.seat())
+		actor, err = a.lookUp(ctx, c.key())
 	}
 	if err == nil && c.service() {
-		err = a.attend(ctx, c.claims, c.From, c.Org, actor.Mark.Epoch)
+		err = a.useSession(ctx, c.claims, c.From, c.Org, actor.Mark.Epoch)
 	}
 	actor.Until = c.expires
-	return c.named(actor), err
+	return c.withSession(actor), err
 }
 
-// Again returns the actor as the records say at this moment, for work that has
+// Reauthorize returns the actor as the records say at this moment, for work that has
 // gone on for a while since Authorize: Unauthenticated when the token has
 // expired or its session has ended meanwhile or the user is gone, Forbidden for a removed member.
-func (a *Access) Again(ctx context.Context, actor org.Actor) (org.Actor, error) {
+func (a *Access) Reauthorize(ctx context.Context, actor org.Actor) (org.Actor, error) {
 	if err := a.unexpired(actor); err != nil {
 		return org.Actor{}, err
 	}
-	is, err := a.look(ctx, seat{actor.Org, actor.User})
+	is, err := a.lookUp(ctx, memberKey{actor.Org, actor.User})
 	if err == nil && actor.Session != "" {
 		if err = a.ongoing(ctx, actor.Session, actor.Org, is.Mark.Epoch); fault.Is(err, fault.NotFound) {
 			err = badToken(err)
@@ -196,7 +196,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 	}
 	key := sha256.Sum256([]byte(bearer))
 	now := a.Clock.Now()
-	v, known, err := a.remember(key, now)
+	v, known, err := a.cached(key, now)
 	if known {
 		return v, err
 	}
@@ -214,7 +214,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 		if err != nil {
 			return verified{}, err
 		}
-		at, err := a.recognise(ctx, claims)
+		at, err := a.resolve(ctx, claims)
 		if err != nil {
 			return verified{}, err
 		}
@@ -228,8 +228,8 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 	return v, nil
 }
 
-// remember returns a token that need not be verified at this time.
-func (a *Access) remember(key [sha256.Size]byte, now time.Time) (v verified, known bool, err error) {
+// cached returns a token that need not be verified at this time.
+func (a *Access) cached(key [sha256.Size]byte, now time.Time) (v verified, known bool, err error) {
 	v, known = a.verified.get(key)
 	switch {
 	case !known, !v.until.IsZero() && !now.Before(v.until):
@@ -240,18 +240,18 @@ func (a *Access) remember(key [sha256.Size]byte, now time.Time) (v verified, kno
 	return v, true, nil
 }
 
-// recognise finds the records that an identity token names and makes those
+// resolve finds the records that an identity token names and makes those
 // that are not there yet.
-func (a *Access) recognise(ctx context.Context, claims identity.Claims) (seat, error) {
+func (a *Access) resolve(ctx context.Context, claims identity.Claims) (memberKey, error) {
 	dir := a.Store.Directory()
 	u, err := dir.Users().ByProvider(ctx, claims.Subject)
 	if err == nil {
 		if err := u.SignsIn(); err != nil {
-			return seat{}, err
+			return memberKey{}, err
 		}
 	}
 	if err == nil && claims.Org == "" {
-		return seat{user: u.ID}, nil
+		return memberKey{user: u.ID}, nil
 	}
 	if err == nil {
 		o, err := dir.Organisations().ByProvider(ctx, claims.Org)
@@ -259,43 +259,43 @@ func (a *Access) recognise(ctx context.Context, claims identity.Claims) (seat, e
 			_, err = dir.Members().Get(ctx, o.ID, u.ID)
 		}
 		if err == nil {
-			return seat{o.ID, u.ID}, nil
+			return memberKey{o.ID, u.ID}, nil
 		}
 		if !fault.Is(err, fault.NotFound) {
-			return seat{}, err
+			return memberKey{}, err
 		}
 	} else if !fault.Is(err, fault.NotFound) {
-		return seat{}, err
+		return memberKey{}, err
 	}
-	in, err := a.admit(ctx, claims, Exchange{}, false)
+	in, err := a.provision(ctx, claims, Exchange{}, false)
 	if err != nil {
-		return seat{}, err
+		return memberKey{}, err
 	}
 	switch {
 	case in.org != nil:
-		return seat{in.org.ID, in.user.ID}, nil
+		return memberKey{in.org.ID, in.user.ID}, nil
 	case claims.Org != "":
 		// The organisation is closed, or the membership was removed meanwhile.
-		return seat{}, notMember()
+		return memberKey{}, notMember()
 	}
-	return seat{user: in.user.ID}, nil
+	return memberKey{user: in.user.ID}, nil
 }
 
-// roam returns the organisation for a token without one: that of the most recently
+// defaultOrg returns the organisation for a token without one: that of the most recently
 // used membership, else none.
-func (a *Access) roam(ctx context.Context, user id.User) (id.Org, error) {
-	if err := known(ctx, a.Store, user); err != nil {
+func (a *Access) defaultOrg(ctx context.Context, user id.User) (id.Org, error) {
+	if err := checkUser(ctx, a.Store, user); err != nil {
 		return "", err
 	}
-	m, err := recent(ctx, a.Store, user)
+	m, err := lastUsed(ctx, a.Store, user)
 	if err != nil || m == nil {
 		return "", err
 	}
 	return m.Org, nil
 }
 
-// known decides whether the user is there and may sign in.
-func known(ctx context.Context, r ports.Records, user id.User) error {
+// checkUser returns an error unless the user exists and may sign in.
+func checkUser(ctx context.Context, r ports.Records, user id.User) error {
 	u, err := r.Directory().Users().Get(ctx, user)
 	if fault.Is(err, fault.NotFound) {
 		return badToken(nil)
@@ -306,9 +306,9 @@ func known(ctx context.Context, r ports.Records, user id.User) error {
 	return u.SignsIn()
 }
 
-// recent returns the membership in an open organisation that the user used
+// lastUsed returns the membership in an open organisation that the user used
 // last, nil when there is none.
-func recent(ctx context.Context, r ports.Records, user id.User) (*org.Membership, error) {
+func lastUsed(ctx context.Context, r ports.Records, user id.User) (*org.Membership, error) {
 	all, err := r.Directory().Users().Memberships(ctx, user)
 	if err != nil {
 		return nil, err
@@ -328,10 +328,10 @@ func recent(ctx context.Context, r ports.Records, user id.User) (*org.Membership
 	return nil, nil
 }
 
-// look returns the actor in a seat. What was found before is used again while
+// lookUp returns the actor of a member. What was found before is used again while
 // the organisation's epoch stands, which is asked of the store every time: so
-// whoever was removed before look began is refused, on every server.
-func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
+// whoever was removed before lookUp began is refused, on every server.
+func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	mark, ok, err := a.epochs.read(ctx, at.org)
 	if err != nil {
 		return org.Actor{}, err
@@ -339,31 +339,31 @@ func (a *Access) look(ctx context.Context, at seat) (org.Actor, error) {
 	if !ok {
 		return org.Actor{}, notMember()
 	}
-	if s, known := a.sightings.get(at); known && s.epoch == mark.Epoch {
+	if s, known := a.actorCache.get(at); known && s.epoch == mark.Epoch {
 		s.actor.Mark = mark
 		return s.actor, s.err
 	}
 	// Read after the epoch: what is found is at least as new as it.
 	var actor org.Actor
-	in, err := a.sightings.structure(ctx, at.org, mark.Epoch)
+	in, err := a.actorCache.structure(ctx, at.org, mark.Epoch)
 	if err == nil {
-		actor, err = observe(ctx, a.Store, in, at, mark.Epoch)
+		actor, err = readActor(ctx, a.Store, in, at, mark.Epoch)
 	}
 	switch fault.KindOf(err) {
 	case fault.Unauthenticated, fault.Forbidden:
-		a.sightings.put(at, sighting{mark.Epoch, actor, err})
+		a.actorCache.put(at, cachedActor{mark.Epoch, actor, err})
 	default:
 		if err == nil {
-			a.sightings.put(at, sighting{mark.Epoch, actor, nil})
+			a.actorCache.put(at, cachedActor{mark.Epoch, actor, nil})
 		}
 	}
 	actor.Mark = mark
 	return actor, err
 }
 
-// observe returns the actor in a seat by r's records, of which in is the structure.
-func observe(ctx context.Context, r ports.Records, in *structure, at seat, epoch int64) (org.Actor, error) {
-	if err := known(ctx, r, at.user); err != nil {
+// readActor returns the actor of a member by r's records, of which in is the structure.
+func readActor(ctx context.Context, r ports.Records, in *structure, at memberKey, epoch int64) (org.Actor, error) {
+	if err := checkUser(ctx, r, at.user); err != nil {
 		return org.Actor{}, err
 	}
 	m, err := r.Directory().Members().Get(ctx, at.org, at.user)
@@ -381,11 +381,11 @@ func observe(ctx context.Context, r ports.Records, in *structure, at seat, epoch
 	for _, t := range own {
 		joined[t] = true
 	}
-	sight := in.of.Sight(epoch, func(i int) (visible, belongs bool) {
+	visibility := in.of.Visibility(epoch, func(i int) (visible, belongs bool) {
 		t := in.teams[i]
 		return t.Visible(at.user, m.Role, joined[t.ID]), t.Includes(joined[t.ID])
 	})
-	return org.Actor{User: at.user, Org: at.org, Role: m.Role, Sight: sight}, nil
+	return org.Actor{User: at.user, Org: at.org, Role: m.Role, Visibility: visibility}, nil
 }
 
 func badToken(cause error) error {

@@ -65,7 +65,7 @@ func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	in, err := a.admit(ctx, claims, x, true)
+	in, err := a.provision(ctx, claims, x, true)
 	if err != nil {
 		return Session{}, err
 	}
@@ -107,8 +107,8 @@ func (a *Access) Me(ctx context.Context, actor org.Actor) (Session, error) {
 	return a.view(ctx, in)
 }
 
-// admitted is who came in: org and member are nil together.
-type admitted struct {
+// provisioned is who came in: org and member are nil together.
+type provisioned struct {
 	user   org.User
 	org    *org.Organisation
 	member *org.Membership
@@ -116,42 +116,42 @@ type admitted struct {
 
 // find reads a user and their place in the organisation, or, without one, in
 // the organisation that they used last. NotFound when any of it is gone.
-func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.Org) (admitted, error) {
+func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.Org) (provisioned, error) {
 	u, err := r.Directory().Users().Get(ctx, user)
 	if err != nil {
-		return admitted{}, err
+		return provisioned{}, err
 	}
 	if err := u.SignsIn(); err != nil {
-		return admitted{}, err
+		return provisioned{}, err
 	}
 	if o == "" {
-		m, err := recent(ctx, r, user)
+		m, err := lastUsed(ctx, r, user)
 		if err != nil || m == nil {
-			return admitted{user: u}, err
+			return provisioned{user: u}, err
 		}
 		o = m.Org
 	}
 	m, err := r.Directory().Members().Get(ctx, o, user)
 	if err != nil {
-		return admitted{}, err
+		return provisioned{}, err
 	}
 	of, err := r.Directory().Organisations().Get(ctx, o)
 	if err != nil {
-		return admitted{}, err
+		return provisioned{}, err
 	}
 	if !m.Active() || of.Closed() {
-		return admitted{}, fault.Missing("Member")
+		return provisioned{}, fault.Missing("Member")
 	}
-	return admitted{u, &of, &m}, nil
+	return provisioned{u, &of, &m}, nil
 }
 
 // errLock asks for another run that takes the organisation's lock first.
 var errLock = errors.New("the organisation's lock is needed")
 
-// admit brings the records up to what a verified token says: it makes those
+// provision brings the records up to what a verified token says: it makes those
 // that are not there, and, when the token is being exchanged, brings role and
 // use up to date. A membership that was removed stays removed.
-func (a *Access) admit(ctx context.Context, claims identity.Claims, hints Exchange, exchanged bool) (in admitted, err error) {
+func (a *Access) provision(ctx context.Context, claims identity.Claims, hints Exchange, exchanged bool) (in provisioned, err error) {
 	// A role or a membership changes under the organisation's lock, which makes
 	// every server forget what it knows of the organisation; the usual exchange
 	// changes neither and goes without.
@@ -168,22 +168,22 @@ func (a *Access) admit(ctx context.Context, claims identity.Claims, hints Exchan
 	return in, err
 }
 
-func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Claims, hints Exchange, exchanged, lock bool) (admitted, error) {
+func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Claims, hints Exchange, exchanged, lock bool) (provisioned, error) {
 	dir, now := r.Directory(), a.Clock.Now()
 	u, err := dir.Users().Upsert(ctx, org.User{ID: id.User(a.IDs.New()), ProviderID: claims.Subject, CreatedAt: now, UpdatedAt: now},
 		func(u org.User) (org.User, error) {
 			return u.Presented(claims, identity.UserFacts{Name: hints.UserName, Email: hints.UserEmail, AvatarURL: hints.UserAvatarURL}, now), nil
 		})
 	if err != nil {
-		return admitted{}, err
+		return provisioned{}, err
 	}
 	if err := u.SignsIn(); err != nil {
-		return admitted{}, err
+		return provisioned{}, err
 	}
-	in := admitted{user: u}
+	in := provisioned{user: u}
 	var o org.Organisation
 	if claims.Org == "" {
-		m, err := recent(ctx, r, u.ID)
+		m, err := lastUsed(ctx, r, u.ID)
 		if err != nil || m == nil {
 			return in, err
 		}
@@ -247,7 +247,7 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 
 // issue signs a token for who came in. It belongs to the session of the token that
 // was refreshed, nil for none, else to a new one.
-func (a *Access) issue(ctx context.Context, in admitted, refreshed *session.Claims, from session.Client) (Session, error) {
+func (a *Access) issue(ctx context.Context, in provisioned, refreshed *session.Claims, from session.Client) (Session, error) {
 	s, err := a.view(ctx, in)
 	if err != nil {
 		return Session{}, err
@@ -263,7 +263,7 @@ func (a *Access) issue(ctx context.Context, in admitted, refreshed *session.Clai
 		err = a.Store.Atomic(ctx, func(r ports.Records) error { return a.begin(ctx, r, session.Begin(claims, from, now)) })
 	} else {
 		claims = claims.In(refreshed.Of())
-		err = a.prolong(ctx, *refreshed, claims, from)
+		err = a.continueSession(ctx, *refreshed, claims, from)
 	}
 	if err != nil {
 		return Session{}, err
@@ -272,11 +272,11 @@ func (a *Access) issue(ctx context.Context, in admitted, refreshed *session.Clai
 	return s, err
 }
 
-// prolong has the session of a token go on with another that is issued now:
+// continueSession has the session of a token go on with another that is issued now:
 // Unauthenticated when the session has ended.
-func (a *Access) prolong(ctx context.Context, old, claims session.Claims, from session.Client) error {
+func (a *Access) continueSession(ctx context.Context, old, claims session.Claims, from session.Client) error {
 	if old.Session == "" {
-		if err := a.adopt(ctx, old, from); err != nil {
+		if err := a.beginUnnamed(ctx, old, from); err != nil {
 			return err
 		}
 	}
@@ -292,7 +292,7 @@ func (a *Access) prolong(ctx context.Context, old, claims session.Claims, from s
 	})
 }
 
-func (a *Access) view(ctx context.Context, in admitted) (Session, error) {
+func (a *Access) view(ctx context.Context, in provisioned) (Session, error) {
 	s := Session{User: in.user, Org: in.org}
 	if in.org == nil {
 		return s, nil

@@ -48,7 +48,7 @@ func (a *Access) ongoing(ctx context.Context, s id.Session, o id.Org, epoch int6
 	if now := a.Clock.Now(); now.Sub(was.used) >= session.UseInterval {
 		was.used = now
 		a.sessions.put(s, was)
-		a.uses.note(s, now)
+		a.uses.add(s, now)
 	}
 	return nil
 }
@@ -62,12 +62,12 @@ func unended(ctx context.Context, r ports.Records, s id.Session) (session.Sessio
 	return stored, err
 }
 
-// attend is ongoing for a token: Unauthenticated when its session ended. A token
+// useSession is ongoing for a token: Unauthenticated when its session ended. A token
 // that names no session begins one of its own at its first use.
-func (a *Access) attend(ctx context.Context, c session.Claims, from session.Client, o id.Org, epoch int64) error {
+func (a *Access) useSession(ctx context.Context, c session.Claims, from session.Client, o id.Org, epoch int64) error {
 	err := a.ongoing(ctx, c.Of(), o, epoch)
 	if fault.Is(err, fault.NotFound) && c.Session == "" {
-		if err = a.adopt(ctx, c, from); err == nil {
+		if err = a.beginUnnamed(ctx, c, from); err == nil {
 			err = a.ongoing(ctx, c.Of(), o, epoch)
 		}
 	}
@@ -77,8 +77,8 @@ func (a *Access) attend(ctx context.Context, c session.Claims, from session.Clie
 	return err
 }
 
-// adopt begins the session of a token that names none, unless it was begun before.
-func (a *Access) adopt(ctx context.Context, c session.Claims, from session.Client) error {
+// beginUnnamed begins the session of a token that names none, unless it was begun before.
+func (a *Access) beginUnnamed(ctx context.Context, c session.Claims, from session.Client) error {
 	return a.Store.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Journal().Sessions().Get(ctx, c.Of())
 		if !fault.Is(err, fault.NotFound) {
@@ -92,9 +92,9 @@ func (a *Access) adopt(ctx context.Context, c session.Claims, from session.Clien
 	})
 }
 
-// hold holds the record of a user who may sign in until the transaction ends, so that
+// lockUser locks the record of a user who may sign in until the transaction ends, so that
 // others who begin or end sessions of the user come before it or after it.
-func hold(ctx context.Context, r ports.Records, user id.User) error {
+func lockUser(ctx context.Context, r ports.Records, user id.User) error {
 	u, err := r.Directory().Users().Get(ctx, user)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func hold(ctx context.Context, r ports.Records, user id.User) error {
 // begin adds a session of a user who may sign in, and ends those of the user that are
 // too many. A ban that follows ends this session as well.
 func (a *Access) begin(ctx context.Context, r ports.Records, s session.Session) error {
-	if err := hold(ctx, r, s.User); err != nil {
+	if err := lockUser(ctx, r, s.User); err != nil {
 		return err
 	}
 	sessions := r.Journal().Sessions()
@@ -206,7 +206,7 @@ func (a *Access) EndOtherSessions(ctx context.Context, actor org.Actor) error {
 // end each other one stays.
 func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(session.Session) bool) (n int, err error) {
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
-		if err := hold(ctx, r, actor.User); err != nil {
+		if err := lockUser(ctx, r, actor.User); err != nil {
 			return err
 		}
 		all, err := r.Journal().Sessions().List(ctx, actor.User)
@@ -233,8 +233,8 @@ type uses struct {
 	all map[id.Session]time.Time // guarded by mu
 }
 
-// note notes a use. Beyond maxSessions uses are lost until the next write.
-func (u *uses) note(s id.Session, now time.Time) {
+// add records a use. Beyond maxSessions uses are lost until the next write.
+func (u *uses) add(s id.Session, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.all == nil {
@@ -271,7 +271,7 @@ func (a *Access) Keep(ctx context.Context) error {
 	if err != nil {
 		for s, at := range all {
 			if a.uses.of(s).IsZero() {
-				a.uses.note(s, at)
+				a.uses.add(s, at)
 			}
 		}
 	}

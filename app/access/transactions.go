@@ -11,7 +11,7 @@ import (
 
 // Locked runs fn in a transaction that holds the organisation's lock, with the actor
 // by the records that it holds: whatever was committed while the lock was waited for
-// counts. It fails as Again does.
+// counts. It fails as Reauthorize does.
 func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 	if err := actor.Belongs(); err != nil {
 		return err
@@ -30,12 +30,12 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 			return err
 		}
 		is := actor
-		if actor.Sight == nil || actor.Sight.Epoch+1 != epoch {
+		if actor.Visibility == nil || actor.Visibility.Epoch+1 != epoch {
 			in := &structure{}
 			if in.of, in.teams, err = read(ctx, r, actor.Org); err != nil {
 				return err
 			}
-			if is, err = observe(ctx, r, in, seat{actor.Org, actor.User}, epoch); err != nil {
+			if is, err = readActor(ctx, r, in, memberKey{actor.Org, actor.User}, epoch); err != nil {
 				return err
 			}
 			if actor.Session != "" {
@@ -60,7 +60,7 @@ var errMoved = errors.New("the organisation has moved on")
 // Atomic runs fn in a transaction which is committed only when the organisation's epoch,
 // read after all that fn waits for, is the one at which the actor was found. When it has
 // moved on, nothing is kept, and fn runs again with the actor by the records of then. It
-// fails as Again does. It is for transactions without the organisation's lock, which are
+// fails as Reauthorize does. It is for transactions without the organisation's lock, which are
 // many beside the few changes that move the epoch.
 func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 	if err := actor.Belongs(); err != nil {
@@ -71,7 +71,7 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 			refused := fn(r, actor)
 			epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
 			switch {
-			case err == nil && (actor.Sight == nil || actor.Sight.Epoch != epoch):
+			case err == nil && (actor.Visibility == nil || actor.Visibility.Epoch != epoch):
 				return errMoved
 			case refused != nil:
 				return refused
@@ -81,7 +81,7 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 		if !errors.Is(err, errMoved) {
 			return err
 		}
-		if actor, err = a.Again(ctx, actor); err != nil {
+		if actor, err = a.Reauthorize(ctx, actor); err != nil {
 			return err
 		}
 	}

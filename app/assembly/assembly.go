@@ -181,7 +181,7 @@ type objectsNeeds struct {
 func newObjects(n objectsNeeds) *objects.Objects {
 	return objects.New(objects.Options{
 		Store: n.Store, Blobs: n.Blobs, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
-		Again: n.Access.Again, Atomic: n.Access.Atomic, MaxSize: n.Config.MaxUpload,
+		Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, MaxSize: n.Config.MaxUpload,
 	})
 }
 
@@ -202,8 +202,8 @@ type feedNeeds struct {
 func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 	feed := changes.New(changes.Options{
 		Store: n.Store, Epochs: n.Epochs, Bus: n.Bus, Clock: n.Clock, Log: n.Log,
-		Alarms: n.Alarms,
-		Again:  n.Access.Again, Encode: httpapi.EncodeChange,
+		Alarms:      n.Alarms,
+		Reauthorize: n.Access.Reauthorize, Encode: httpapi.EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
 	lc.Append(fx.StartStopHook(

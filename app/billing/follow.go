@@ -16,11 +16,11 @@ import (
 var errChanged = errors.New("the subscription has changed meanwhile")
 
 // A fallback is what a subscription becomes of which the provider knows nothing.
-type fallback func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed)
+type fallback func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult)
 
 // lapsed ends the subscription, if that is still the one that counts.
 func lapsed(subscription string) fallback {
-	return func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed) {
+	return func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 		if was.ProviderID != subscription {
 			return was, plan.Superseded
 		}
@@ -46,7 +46,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 		if err != nil && !gone {
 			return err
 		}
-		heed := plan.Followed
+		result := plan.Followed
 		err = s.Store.Atomic(ctx, func(r ports.Records) error {
 			if before != nil {
 				if err := before(r); err != nil {
@@ -67,12 +67,12 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 			case !gone && was.State() == plan.External && remote.Live():
 				s.Log.Warn("the payment provider bills an organisation whose subscription is managed externally", "org", string(o), "subscription", subscription)
 			case !gone:
-				is, heed = was.Follow(remote, s.Clock.Now())
-				if heed == plan.Superseded && remote.Live() && !asked {
+				is, result = was.Follow(remote, s.Clock.Now())
+				if result == plan.Superseded && remote.Live() && !asked {
 					return errOther
 				}
 			case unknown != nil:
-				is, heed = unknown(s, was)
+				is, result = unknown(s, was)
 			}
 			if is.Customer != was.Customer {
 				whose, err := r.Directory().Subscriptions().ByCustomer(ctx, is.Customer)
@@ -94,22 +94,22 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 				return err
 			}
 		default:
-			s.tell(o, subscription, remote, heed, err)
+			s.logFollow(o, subscription, remote, result, err)
 			return err
 		}
 	}
 	return errBusy
 }
 
-// tell warns of what somebody should look at.
-func (s *Billing) tell(o id.Org, subscription string, r plan.Remote, heed plan.Heed, err error) {
+// logFollow warns of what somebody should look at.
+func (s *Billing) logFollow(o id.Org, subscription string, r plan.Remote, result plan.FollowResult, err error) {
 	switch {
 	case err != nil:
-	case heed == plan.UnknownPrice:
+	case result == plan.UnknownPrice:
 		s.Log.Error("a subscription has a price that is not configured", "org", string(o), "subscription", subscription)
-	case heed == plan.UnknownState:
+	case result == plan.UnknownState:
 		s.Log.Error("a subscription has a status that is not known", "org", string(o), "subscription", subscription, "status", string(r.Status))
-	case heed == plan.Superseded && r.Live():
+	case result == plan.Superseded && r.Live():
 		s.Log.Error("an organisation has a second live subscription, which counts for nothing", "org", string(o), "subscription", subscription)
 	}
 }
@@ -122,7 +122,7 @@ func (s *Billing) Hear(ctx context.Context, e plan.Event, before func(ports.Reco
 	}
 	o, err := s.concerned(ctx, e)
 	if err == nil {
-		word := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.Heed) {
+		word := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 			return was.Observed(e, s.Clock.Now())
 		}
 		err = s.follow(ctx, o, e.Subscription, s.byItself("by the payment provider"), word, before)

@@ -47,9 +47,9 @@ type Options struct {
 	Alarms ports.Alarms
 	Log    *slog.Logger
 
-	// Again returns an actor as the records say at this moment (see
-	// access.Access.Again).
-	Again func(context.Context, org.Actor) (org.Actor, error)
+	// Reauthorize returns an actor as the records say at this moment (see
+	// access.Access.Reauthorize).
+	Reauthorize func(context.Context, org.Actor) (org.Actor, error)
 
 	// Encode returns an entry as it is sent to everybody, with the place that it
 	// leads to. An entry of object.AccessChanged tells to look at all objects again.
@@ -385,10 +385,10 @@ func (f *Feed) note(err error) {
 	f.Log.Info("changes can be read again")
 }
 
-// epochOf is the epoch of the organisation that an actor's sight is of.
+// epochOf is the epoch of the organisation that an actor's visibility is of.
 func epochOf(a org.Actor) int64 {
-	if a.Sight == nil {
+	if a.Visibility == nil {
 		return 0
 	}
-	return a.Sight.Epoch
+	return a.Visibility.Epoch
 }

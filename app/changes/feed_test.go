@@ -336,7 +336,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 	})
 	in(t, "is out when nobody knows the organisation", func(w *world) {
 		f := w.feed(func(o *changes.Options) { o.Epochs = nobody{} }, func(o *changes.Options) {
-			o.Again = func(context.Context, org.Actor) (org.Actor, error) {
+			o.Reauthorize = func(context.Context, org.Actor) (org.Actor, error) {
 				return org.Actor{}, fault.New(fault.Forbidden, "Not a member")
 			}
 		})
@@ -431,8 +431,8 @@ func TestWhatCanFail(t *testing.T) {
 	in(t, "a look at the actor that fails is repeated, and hands out nothing before", func(w *world) {
 		var down atomic.Bool
 		f := w.feed(func(o *changes.Options) {
-			again := o.Again
-			o.Again = func(ctx context.Context, a org.Actor) (org.Actor, error) {
+			again := o.Reauthorize
+			o.Reauthorize = func(ctx context.Context, a org.Actor) (org.Actor, error) {
 				if down.Load() {
 					return org.Actor{}, errDown
 				}

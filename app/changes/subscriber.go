@@ -260,7 +260,7 @@ func (s *Subscriber) again(ctx context.Context) (org.Actor, error) {
 	s.mu.Lock()
 	was := s.actor
 	s.mu.Unlock()
-	actor, err := s.feed.Again(ctx, was)
+	actor, err := s.feed.Reauthorize(ctx, was)
 	switch {
 	case err == nil:
 		return actor, nil

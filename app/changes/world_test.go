@@ -176,7 +176,7 @@ func (w *world) feed(change ...func(*changes.Options)) *changes.Feed {
 	w.Helper()
 	o := changes.Options{
 		Store: w.store, Epochs: w.store, Bus: w.bus, Clock: system.Clock{}, Log: slog.New(slog.NewTextHandler(&w.events, nil)),
-		Alarms: system.Alarms{}, Again: w.access.Again, Encode: encode,
+		Alarms: system.Alarms{}, Reauthorize: w.access.Reauthorize, Encode: encode,
 	}
 	for _, fn := range change {
 		fn(&o)
@@ -199,7 +199,7 @@ func cut(o *changes.Options) { o.Bus = &memory.Bus{} }
 // actor is a member as access sees them.
 func (w *world) actor(o id.Org, u id.User) org.Actor {
 	w.Helper()
-	a, err := w.access.Again(w.Context(), org.Actor{Org: o, User: u})
+	a, err := w.access.Reauthorize(w.Context(), org.Actor{Org: o, User: u})
 	w.must(err)
 	return a
 }

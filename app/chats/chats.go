@@ -85,13 +85,13 @@ const maxKnown = 10_000
 // subscription returns the subscription of the actor's organisation as it was
 // when the actor was looked at, or later.
 func (s *Chats) subscription(ctx context.Context, actor org.Actor) (plan.Subscription, error) {
-	if actor.Sight == nil {
+	if actor.Visibility == nil {
 		return s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
 	}
 	s.mu.Lock()
 	k, ok := s.plans[actor.Org]
 	s.mu.Unlock()
-	if ok && k.epoch == actor.Sight.Epoch {
+	if ok && k.epoch == actor.Visibility.Epoch {
 		return k.Subscription, nil
 	}
 	sub, err := s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
@@ -103,7 +103,7 @@ func (s *Chats) subscription(ctx context.Context, actor org.Actor) (plan.Subscri
 	if len(s.plans) >= maxKnown {
 		clear(s.plans)
 	}
-	s.plans[actor.Org] = known{sub, actor.Sight.Epoch}
+	s.plans[actor.Org] = known{sub, actor.Visibility.Epoch}
 	return sub, nil
 }
 
@@ -159,7 +159,7 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 	defer over()
 	quotas := s.Store.Usage().Quotas()
 	if actor.Presumed {
-		lease.Tokens, err = quotas.ReserveAt(reserving, actor.Sight.Epoch, lease, limit, need)
+		lease.Tokens, err = quotas.ReserveAt(reserving, actor.Visibility.Epoch, lease, limit, need)
 	} else {
 		lease.Tokens, err = quotas.Reserve(reserving, lease, limit, need)
 	}

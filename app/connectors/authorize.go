@@ -372,7 +372,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 	case a.Error != "" || a.Code == "":
 		return fault.New(fault.Forbidden, "The provider's authorization server refused the authorization")
 	}
-	actor, err := s.Again(ctx, org.Actor{Org: f.Org, User: f.User})
+	actor, err := s.Reauthorize(ctx, org.Actor{Org: f.Org, User: f.User})
 	if err != nil {
 		return err
 	}

@@ -31,10 +31,10 @@ type Options struct {
 	Secrets    ports.Secrets
 	Log        *slog.Logger
 
-	// Again, Locked and Atomic are those of access.Access: Again returns the actor by
+	// Reauthorize, Locked and Atomic are those of access.Access: Reauthorize returns the actor by
 	// the records of now, Locked and Atomic run fn with the actor by the records that
 	// their transaction holds.
-	Again          func(ctx context.Context, actor org.Actor) (org.Actor, error)
+	Reauthorize    func(ctx context.Context, actor org.Actor) (org.Actor, error)
 	Locked, Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 
 	// Addresses of ours: of the page on which people confirm an authorization, and

@@ -36,8 +36,8 @@ type Options struct {
 	Clock   ports.Clock
 	IDs     ports.IDs
 	Secrets ports.Secrets
-	// Again returns an actor as the records say at this moment.
-	Again func(context.Context, org.Actor) (org.Actor, error)
+	// Reauthorize returns an actor as the records say at this moment.
+	Reauthorize func(context.Context, org.Actor) (org.Actor, error)
 	// Atomic runs fn in a transaction with the actor as the records say at its end, as
 	// access.Access.Atomic does.
 	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
@@ -162,14 +162,14 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		return o, err
 	}
 	// The content may have been long in coming.
-	is, err := s.Again(ctx, actor)
+	is, err := s.Reauthorize(ctx, actor)
 	if err == nil {
 		err = is.Writes()
 	}
 	if err != nil {
 		return o, err
 	}
-	same := actor.Sight != nil && is.Sight.Epoch == actor.Sight.Epoch
+	same := actor.Visibility != nil && is.Visibility.Epoch == actor.Visibility.Epoch
 	actor = is
 	var head object.Head
 	if now := s.Clock.Now(); there.Version > 0 && same {

@@ -268,7 +268,7 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 		return err
 	}
 	return s.store.Work().TaskSets().List(ctx, actor.Org, named, func(t task.Task) error {
-		if !t.Visible(actor) { // it was moved out of sight since
+		if !t.Visible(actor) { // it was moved out of the caller's visibility since
 			return nil
 		}
 		return each(t)

@@ -67,7 +67,7 @@ func (s *Workspaces) List(ctx context.Context, actor org.Actor, in id.Team, afte
 	if err != nil {
 		return err
 	}
-	sorted := order.Sort(actor.Sight.Workspaces())
+	sorted := order.Sort(actor.Visibility.Workspaces())
 	from := slices.Index(sorted, after.ID) + 1
 	if from == 0 {
 		from = max(0, min(after.Place, len(sorted)))
@@ -75,7 +75,7 @@ func (s *Workspaces) List(ctx context.Context, actor org.Actor, in id.Team, afte
 	places := make(map[id.Workspace]int)
 	var wanted []id.Workspace
 	for i, w := range sorted[from:] {
-		if in == "" || actor.Sight.Holds(in, w) {
+		if in == "" || actor.Visibility.Holds(in, w) {
 			places[w], wanted = from+i, append(wanted, w)
 		}
 	}
@@ -106,7 +106,7 @@ func (s *Workspaces) Get(ctx context.Context, actor org.Actor, w id.Workspace) (
 	if err != nil {
 		return Placed{}, err
 	}
-	return place(ctx, s.store, actor, found, actor.Sight.Workspaces())
+	return place(ctx, s.store, actor, found, actor.Visibility.Workspaces())
 }
 
 // Create makes a workspace in a team that the actor can see.
@@ -198,7 +198,7 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 		if err := r.Work().Workspaces().Put(ctx, actor.Org, next); err != nil {
 			return err
 		}
-		changed, err = place(ctx, r, actor, next, actor.Sight.Workspaces())
+		changed, err = place(ctx, r, actor, next, actor.Visibility.Workspaces())
 		return err
 	})
 	return changed, err

@@ -29,8 +29,8 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // member is who sees the team crew with the workspace desk, and no others.
 func member(u id.User, role org.Role) org.Actor {
-	return org.Actor{User: u, Org: office, Role: role, Sight: org.NewStructure([]id.Team{crew}, maps.All(map[id.Workspace]id.Team{desk: crew})).
-		Sight(0, func(int) (visible, belongs bool) { return true, true })}
+	return org.Actor{User: u, Org: office, Role: role, Visibility: org.NewStructure([]id.Team{crew}, maps.All(map[id.Workspace]id.Team{desk: crew})).
+		Visibility(0, func(int) (visible, belongs bool) { return true, true })}
 }
 
 func ref[T any](v T) *T { return &v }
@@ -186,7 +186,7 @@ func TestDocumentsAndMemoryFiles(t *testing.T) {
 		}
 	}
 	if _, err := object.Memory("o", actor, attic, "a"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a workspace out of sight: %v", err)
+		t.Errorf("a workspace out of visibility: %v", err)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestWhoSeesAnObject(t *testing.T) {
 		{"an owner who does not see the workspace sees none", object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: ref(attic)}, member(ben, org.Owner), false},
 		{"who sees the team sees its memory", object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: ref(crew)}, member(ben, org.Viewer), true},
 		{"an owner who does not see the team sees none", object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: ref(others)}, member(ben, org.Owner), false},
-		{"who has no sight sees no workspace's files", object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: ref(desk)}, org.Actor{User: ben, Role: org.Owner}, false},
+		{"who has no visibility sees no workspace's files", object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: ref(desk)}, org.Actor{User: ben, Role: org.Owner}, false},
 		{"one sees what is one's own", object.Place{Kind: object.Artifact, Scope: object.Personal, Owner: ref(ada)}, member(ada, org.Viewer), true},
 		{"one sees one's own without the workspace that it notes", object.Place{Kind: object.Artifact, Scope: object.Personal, Owner: ref(ada), Workspace: ref(attic)}, member(ada, org.Member), true},
 		{"an owner does not see another's", object.Place{Kind: object.Artifact, Scope: object.Personal, Owner: ref(ada)}, member(ben, org.Owner), false},

@@ -23,9 +23,9 @@ type Actor struct {
 	// Until is when the token expires that the request came with; zero for none.
 	Until time.Time
 
-	Sight *Sight
+	Visibility *Visibility
 
-	// Presumed is set for an actor whom a token stood for at the epoch in Sight and
+	// Presumed is set for an actor whom a token stood for at the epoch in Visibility and
 	// who was not looked at since. What it does has to depend on that epoch.
 	Presumed bool
 

@@ -54,19 +54,19 @@ func (r Remote) Live() bool {
 // Over reports whether it has ended for good.
 func (r Remote) Over() bool { return r.Status == IsCanceled || r.Status == IsExpired }
 
-// Heed says what became of something the provider said.
-type Heed uint8
+// FollowResult is what became of a state of the provider: whether the subscription took it.
+type FollowResult uint8
 
 // What becomes of it.
 const (
-	Followed     Heed = iota
-	Superseded        // it is about another subscription than the one that counts
-	UnknownPrice      // its price is not one of ours, and the plan was kept
-	UnknownState      // its status is one that nobody knows
+	Followed     FollowResult = iota
+	Superseded                // it is about another subscription than the one that counts
+	UnknownPrice              // its price is not one of ours, and the plan was kept
+	UnknownState              // its status is one that nobody knows
 )
 
 // Follow returns the subscription as the provider has it now.
-func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
+func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResult) {
 	by, known := movesOf[r.Status]
 	if !known {
 		return s, UnknownState
@@ -88,7 +88,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
 	if to == s.State() && !r.Live() {
 		return s, Followed
 	}
-	heed := Followed
+	result := Followed
 	s.ProviderID = r.ID
 	if r.Customer != "" {
 		s.Customer = r.Customer
@@ -96,7 +96,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
 	if r.Live() {
 		s.Checkout = nil // of one that is over there may be another page, to which somebody was sent since
 		if r.Plan == None {
-			heed = UnknownPrice
+			result = UnknownPrice
 		} else {
 			s.Plan = r.Plan
 		}
@@ -107,7 +107,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, Heed) {
 		}
 	}
 	s.HeardAt, s.Attempts = now, 0
-	return s.in(to, now), heed
+	return s.in(to, now), result
 }
 
 // Billed reports whether the provider bills the organisation.
@@ -149,20 +149,20 @@ type Event struct {
 // Observed returns the subscription after a message whose subscription the
 // provider cannot tell us of any more, so that the message's own word counts,
 // unless something later is known. An end is final and is heard whenever it was.
-func (s Subscription) Observed(e Event, now time.Time) (Subscription, Heed) {
+func (s Subscription) Observed(e Event, now time.Time) (Subscription, FollowResult) {
 	// The provider's times are whole seconds.
 	if e.Kind != Ended && e.At.Before(s.HeardAt.Truncate(time.Second)) {
 		return s, Superseded
 	}
 	was := s.HeardAt
-	s, heed := s.observed(e, now)
-	if s.HeardAt = was; heed != Superseded && e.At.After(was) {
+	s, result := s.observed(e, now)
+	if s.HeardAt = was; result != Superseded && e.At.After(was) {
 		s.HeardAt = e.At
 	}
-	return s, heed
+	return s, result
 }
 
-func (s Subscription) observed(e Event, now time.Time) (Subscription, Heed) {
+func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResult) {
 	own := e.Subscription != "" && e.Subscription == s.ProviderID
 	switch {
 	case e.Snapshot != nil && own && !s.Billed() && e.Kind != Ended:

@@ -26,11 +26,11 @@ func TestASubscriptionFollowsTheProviders(t *testing.T) {
 		for _, state := range []plan.State{plan.Unplanned, plan.OnTrial, plan.OnFree} {
 			was, r := in(state), remote("sub_1", status)
 			was.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard}
-			got, heed := was.Follow(r, noon)
-			if heed != plan.Followed || got.State() != want || got.Plan != plan.Standard || got.ProviderID != "sub_1" || got.Customer != "cus_1" ||
+			got, result := was.Follow(r, noon)
+			if result != plan.Followed || got.State() != want || got.Plan != plan.Standard || got.ProviderID != "sub_1" || got.Customer != "cus_1" ||
 				*got.PurchasedSeats != 3 || got.CurrentPeriodStart != r.PeriodStart || got.CurrentPeriodEnd != r.PeriodEnd || !got.HasPaymentMethod ||
 				got.Checkout != nil || got.EverPaid != (status == plan.IsActive) || !got.UpdatedAt.Equal(noon) || got.CancelAtPeriodEnd {
-				t.Errorf("%s by %s: %+v, %d", state, status, got, heed)
+				t.Errorf("%s by %s: %+v, %d", state, status, got, result)
 			}
 		}
 	}
@@ -41,10 +41,10 @@ func TestASubscriptionThatIsOverLeavesThePlanFree(t *testing.T) {
 		for _, state := range []plan.State{plan.ProviderTrial, plan.Paying, plan.Owing, plan.Suspended} {
 			was := in(state)
 			was.CancelAtPeriodEnd, was.EverPaid = true, true
-			got, heed := was.Follow(remote("sub_1", status), noon)
-			if heed != plan.Followed || got.State() != plan.OnFree || got.CurrentPeriodStart != nil || got.CurrentPeriodEnd != nil || got.PurchasedSeats != nil ||
+			got, result := was.Follow(remote("sub_1", status), noon)
+			if result != plan.Followed || got.State() != plan.OnFree || got.CurrentPeriodStart != nil || got.CurrentPeriodEnd != nil || got.PurchasedSeats != nil ||
 				got.CancelAtPeriodEnd || got.HasPaymentMethod || !got.EverPaid || got.ProviderID != "sub_1" || got.Customer != "cus_1" {
-				t.Errorf("%s by %s: %+v, %d", state, status, got, heed)
+				t.Errorf("%s by %s: %+v, %d", state, status, got, result)
 			}
 			if again, _ := got.Follow(remote("sub_1", status), noon.Add(time.Hour)); again != got {
 				t.Errorf("%s by %s twice: %+v", state, status, again)
@@ -57,8 +57,8 @@ func TestACheckoutThatIsNotPaidYetEndsNoTrial(t *testing.T) {
 	was := in(plan.OnTrial)
 	was.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard}
 	for _, status := range []plan.RemoteStatus{plan.IsIncomplete, plan.IsExpired} {
-		if got, heed := was.Follow(remote("sub_1", status), noon); got != was || heed != plan.Followed {
-			t.Errorf("%s: %+v, %d", status, got, heed)
+		if got, result := was.Follow(remote("sub_1", status), noon); got != was || result != plan.Followed {
+			t.Errorf("%s: %+v, %d", status, got, result)
 		}
 	}
 	for _, state := range plan.States() {
@@ -72,19 +72,19 @@ func TestASupersededSubscriptionChangesNothing(t *testing.T) {
 	for _, state := range []plan.State{plan.ProviderTrial, plan.Paying, plan.Owing, plan.Suspended} {
 		for _, status := range statuses[:8] {
 			was := in(state)
-			if got, heed := was.Follow(remote("sub_2", status), noon); got != was || heed != plan.Superseded {
-				t.Errorf("%s by %s of another: %+v, %d", state, status, got, heed)
+			if got, result := was.Follow(remote("sub_2", status), noon); got != was || result != plan.Superseded {
+				t.Errorf("%s by %s of another: %+v, %d", state, status, got, result)
 			}
 		}
 	}
 	over, _ := in(plan.Paying).Follow(remote("sub_1", plan.IsCanceled), noon)
 	for _, status := range []plan.RemoteStatus{plan.IsCanceled, plan.IsExpired, plan.IsIncomplete} {
-		if got, heed := over.Follow(remote("sub_2", status), noon); got != over || heed != plan.Superseded {
-			t.Errorf("over by %s of another: %+v, %d", status, got, heed)
+		if got, result := over.Follow(remote("sub_2", status), noon); got != over || result != plan.Superseded {
+			t.Errorf("over by %s of another: %+v, %d", status, got, result)
 		}
 	}
-	if got, heed := over.Follow(remote("sub_2", plan.IsActive), noon); heed != plan.Followed || got.State() != plan.Paying || got.ProviderID != "sub_2" {
-		t.Errorf("a new one after the end: %+v, %d", got, heed)
+	if got, result := over.Follow(remote("sub_2", plan.IsActive), noon); result != plan.Followed || got.State() != plan.Paying || got.ProviderID != "sub_2" {
+		t.Errorf("a new one after the end: %+v, %d", got, result)
 	}
 }
 
@@ -92,15 +92,15 @@ func TestAPriceThatIsNotOursKeepsThePlan(t *testing.T) {
 	r := remote("sub_1", plan.IsPastDue)
 	r.Plan = plan.None
 	was := in(plan.Paying)
-	if got, heed := was.Follow(r, noon); heed != plan.UnknownPrice || got.Plan != plan.Premium || got.State() != plan.Owing || got.CurrentPeriodEnd != r.PeriodEnd {
-		t.Errorf("%+v, %d", got, heed)
+	if got, result := was.Follow(r, noon); result != plan.UnknownPrice || got.Plan != plan.Premium || got.State() != plan.Owing || got.CurrentPeriodEnd != r.PeriodEnd {
+		t.Errorf("%+v, %d", got, result)
 	}
 	over, _ := was.Follow(remote("sub_1", plan.IsCanceled), noon)
 	for name, s := range map[string]plan.Subscription{"no plan": in(plan.Unplanned), "a trial": in(plan.OnTrial), "free": in(plan.OnFree), "over": over} {
 		for _, status := range []plan.RemoteStatus{plan.IsActive, plan.IsTrialing, plan.IsPastDue, plan.IsPaused} {
 			r.Status = status
-			if got, heed := s.Follow(r, noon); got != s || heed != plan.UnknownPrice {
-				t.Errorf("%s by %s: %+v, %d", name, status, got, heed)
+			if got, result := s.Follow(r, noon); got != s || result != plan.UnknownPrice {
+				t.Errorf("%s by %s: %+v, %d", name, status, got, result)
 			}
 		}
 	}
@@ -109,8 +109,8 @@ func TestAPriceThatIsNotOursKeepsThePlan(t *testing.T) {
 func TestAStatusThatNobodyKnowsChangesNothing(t *testing.T) {
 	for _, state := range plan.States() {
 		was := in(state)
-		if got, heed := was.Follow(remote("sub_1", "new"), noon); got != was || heed != plan.UnknownState {
-			t.Errorf("%s: %+v, %d", state, got, heed)
+		if got, result := was.Follow(remote("sub_1", "new"), noon); got != was || result != plan.UnknownState {
+			t.Errorf("%s: %+v, %d", state, got, result)
 		}
 	}
 }
@@ -215,11 +215,11 @@ func TestTheWordOfAMessageCountsUnlessSomethingLaterIsKnown(t *testing.T) {
 	}
 	over, _ := in(plan.Paying).Follow(dead, noon.Add(500*time.Millisecond))
 	for name, c := range map[string]struct {
-		was   plan.Subscription
-		e     plan.Event
-		to    plan.State
-		heed  plan.Heed
-		heard time.Time
+		was    plan.Subscription
+		e      plan.Event
+		to     plan.State
+		result plan.FollowResult
+		heard  time.Time
 	}{
 		"a failed payment":   {heard(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon.Add(time.Second)}, plan.Owing, plan.Followed, noon.Add(time.Second)},
 		"of the same second": {heard(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon}, plan.Owing, plan.Followed, noon.Add(500 * time.Millisecond)},
@@ -235,9 +235,9 @@ func TestTheWordOfAMessageCountsUnlessSomethingLaterIsKnown(t *testing.T) {
 		"an end of another":  {heard(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_2", At: later}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
 		"life after death":   {over, plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: later}, plan.OnFree, plan.Superseded, noon.Add(500 * time.Millisecond)},
 	} {
-		got, heed := c.was.Observed(c.e, later)
-		if got.State() != c.to || heed != c.heed || !got.HeardAt.Equal(c.heard) {
-			t.Errorf("%s: %s, %d, heard until %s", name, got.State(), heed, got.HeardAt)
+		got, result := c.was.Observed(c.e, later)
+		if got.State() != c.to || result != c.result || !got.HeardAt.Equal(c.heard) {
+			t.Errorf("%s: %s, %d, heard until %s", name, got.State(), result, got.HeardAt)
 		}
 	}
 }

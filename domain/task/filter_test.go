@@ -34,15 +34,15 @@ func due(t *testing.T, s string) *task.Due {
 	return &d
 }
 
-// ofOneTeam is the sight of the workspace w alone.
-func ofOneTeam() *org.Sight {
+// ofOneTeam is the visibility of the workspace w alone.
+func ofOneTeam() *org.Visibility {
 	return org.NewStructure([]id.Team{"team"}, maps.All(map[id.Workspace]id.Team{"w": "team"})).
-		Sight(0, func(int) (visible, belongs bool) { return true, true })
+		Visibility(0, func(int) (visible, belongs bool) { return true, true })
 }
 
 func TestFilters(t *testing.T) {
 	user, space := id.User("ada"), id.Workspace("w")
-	me := org.Actor{User: "me", Role: org.Member, Sight: ofOneTeam()}
+	me := org.Actor{User: "me", Role: org.Member, Visibility: ofOneTeam()}
 	plain := made(t, func(*task.Draft) {})
 	rich := made(t, func(d *task.Draft) {
 		d.Status, d.Priority, d.Assignee, d.Workspace, d.Tags = task.Done, task.High, &user, &space, []string{"a", "b"}
@@ -129,8 +129,8 @@ func TestWhoSeesATask(t *testing.T) {
 		want  bool
 	}{
 		{"anybody sees a task of the organisation", everybodys, org.Actor{User: "x"}, true},
-		{"who sees the workspace sees its tasks", ofSpace, org.Actor{User: "x", Sight: inside}, true},
-		{"who does not see the workspace sees none", ofSpace, org.Actor{User: "x", Role: org.Owner, Sight: &org.Sight{}}, false},
+		{"who sees the workspace sees its tasks", ofSpace, org.Actor{User: "x", Visibility: inside}, true},
+		{"who does not see the workspace sees none", ofSpace, org.Actor{User: "x", Role: org.Owner, Visibility: &org.Visibility{}}, false},
 		{"the assignee sees it anyhow", ofSpace, org.Actor{User: "ada"}, true},
 		{"the creator sees it anyhow", ofSpace, org.Actor{User: "maker"}, true},
 	} {

@@ -18,7 +18,7 @@ func TestOrderFollowsAnySequenceOfOrdersCreationsDeletionsAndMoves(t *testing.T)
 	rapid.Check(t, func(t *rapid.T) {
 		var order workspace.Order
 		var all []id.Workspace            // by creation
-		hidden := map[id.Workspace]bool{} // moved out of sight
+		hidden := map[id.Workspace]bool{} // not visible any more
 		var want []id.Workspace           // the member's view, in order
 		made := 0
 		visible := func(w id.Workspace) bool { return !hidden[w] && slices.Contains(all, w) }

@@ -424,16 +424,16 @@ func clone(p object.Place) object.Place {
 	return p
 }
 
-// seeing returns the actor with the sight of those teams and workspaces.
+// seeing returns the actor with the visibility of those teams and workspaces.
 func seeing(a org.Actor, teams []id.Team, workspaces []id.Workspace) org.Actor {
 	const beside = "of a team"
-	a.Sight = org.NewStructure(append(slices.Clone(teams), beside), func(yield func(id.Workspace, id.Team) bool) {
+	a.Visibility = org.NewStructure(append(slices.Clone(teams), beside), func(yield func(id.Workspace, id.Team) bool) {
 		for _, s := range workspaces {
 			if !yield(s, beside) {
 				return
 			}
 		}
-	}).Sight(0, func(int) (visible, belongs bool) { return true, true })
+	}).Visibility(0, func(int) (visible, belongs bool) { return true, true })
 	return a
 }
 

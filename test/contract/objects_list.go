@@ -159,7 +159,7 @@ func (l library) viewer(t *rapid.T) *org.Actor {
 		return nil
 	}
 	a := org.Actor{Org: l.org, User: rapid.SampledFrom(l.users).Draw(t, "viewer"), Role: org.Owner}
-	if rapid.IntRange(0, 9).Draw(t, "without sight") == 0 {
+	if rapid.IntRange(0, 9).Draw(t, "without visibility") == 0 {
 		return &a
 	}
 	var teams []id.Team

@@ -157,7 +157,7 @@ func benchDues(w *world) []task.Due {
 
 func (b bench) actor(t *rapid.T) org.Actor {
 	a := org.Actor{Org: b.org, User: rapid.SampledFrom(b.users).Draw(t, "actor"), Role: org.Member}
-	if rapid.IntRange(0, 9).Draw(t, "without sight") == 0 {
+	if rapid.IntRange(0, 9).Draw(t, "without visibility") == 0 {
 		return a
 	}
 	return seeing(a, nil, slices.DeleteFunc(slices.Clone(b.workspaces), func(id.Workspace) bool { return !rapid.Bool().Draw(t, "sees") }))

@@ -256,7 +256,7 @@ func listen(c *call) (any, error) {
 	}
 	actor := c.actor
 	c.run.feeds[c.who] = &feed{subscriber: s, org: actor.Org, may: func(ctx context.Context) error {
-		_, err := c.Access.Again(ctx, actor)
+		_, err := c.Access.Reauthorize(ctx, actor)
 		return err
 	}}
 	at, lost := s.Start()

@@ -67,8 +67,8 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	_, err = grouping.Create(ctx, actor, team.Draft{Name: "T"})
 	full(err)
 
-	actor.Sight = org.NewStructure([]id.Team{first.ID}, func(func(id.Workspace, id.Team) bool) {}).
-		Sight(0, func(int) (visible, belongs bool) { return true, true })
+	actor.Visibility = org.NewStructure([]id.Team{first.ID}, func(func(id.Workspace, id.Team) bool) {}).
+		Visibility(0, func(int) (visible, belongs bool) { return true, true })
 	for n := range workspace.MaxWorkspaces {
 		made, err := placing.Create(ctx, actor, workspace.Draft{Name: "W", Team: first.ID})
 		must(err)

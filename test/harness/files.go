@@ -107,7 +107,7 @@ func (f *Files) Join(ctx context.Context, organisation, user string, role org.Ro
 
 // Actor returns a member as a request of theirs at this moment would have them.
 func (f *Files) Actor(ctx context.Context, o id.Org, u id.User) (org.Actor, error) {
-	return f.Access.Again(ctx, org.Actor{Org: o, User: u})
+	return f.Access.Reauthorize(ctx, org.Actor{Org: o, User: u})
 }
 
 // Text is an upload of a text, as clients send small ones.

@@ -55,7 +55,7 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 				return a
 			}
 			again := func(a org.Actor) org.Actor {
-				is, err := w.Access.Again(ctx, a)
+				is, err := w.Access.Reauthorize(ctx, a)
 				if err != nil {
 					t.Fatal(err)
 				}

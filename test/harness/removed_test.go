@@ -34,7 +34,7 @@ func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 		func(u org.User) (org.User, error) { return u, nil }); err != nil {
 		t.Fatal(err)
 	}
-	actor := org.Actor{User: "u", Org: "o", Role: org.Owner, Sight: &org.Sight{}}
+	actor := org.Actor{User: "u", Org: "o", Role: org.Owner, Visibility: &org.Visibility{}}
 	m := org.Admitted("o", "u", "owner", start, org.Naming{}, start)
 	if err := c.Store.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Lock(ctx, "o")

@@ -125,7 +125,7 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 					t.Errorf("on server %d the other session: %v", i, err)
 				}
 			}
-			if _, err := two.Again(t.Context(), org.Actor{User: actor.User, Org: actor.Org, Session: gone}); actor.Org != "" && !fault.Is(err, fault.Unauthenticated) {
+			if _, err := two.Reauthorize(t.Context(), org.Actor{User: actor.User, Org: actor.Org, Session: gone}); actor.Org != "" && !fault.Is(err, fault.Unauthenticated) {
 				t.Errorf("what has gone on for a while: %v", err)
 			}
 			var entries []audit.Entry

@@ -158,7 +158,7 @@ func (w *World) Restart() error {
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
 	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked})
-	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Again: s.Access.Again, Atomic: s.Access.Atomic, MaxSize: MaxSize})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, MaxSize: MaxSize})
 	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
 	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked)
 	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
@@ -170,7 +170,7 @@ func (w *World) Restart() error {
 	s.Connectors = connectors.New(connectors.Options{
 		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Log: log,
 		Page: PublicURL + "/authorize", Callback: callback, Pause: pause,
-		Again: s.Access.Again, Locked: s.Access.Locked, Atomic: s.Access.Atomic,
+		Reauthorize: s.Access.Reauthorize, Locked: s.Access.Locked, Atomic: s.Access.Atomic,
 	})
 	s.Billing = billing.New(billing.Options{
 		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,
@@ -184,7 +184,7 @@ func (w *World) Restart() error {
 	s.Operator = operator.New(store, w.Clock, w.IDs)
 	s.Upkeep = upkeep.New(store, blobs, w.Clock, s.Connectors, Retention)
 	s.Feed = changes.New(changes.Options{
-		Store: store, Epochs: w.Store, Bus: w.Bus, Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, Log: log, Again: s.Access.Again, Encode: w.encode,
+		Store: store, Epochs: w.Store, Bus: w.Bus, Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, Log: log, Reauthorize: s.Access.Reauthorize, Encode: w.encode,
 	})
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // alone. It never changes: all who look at the organisation at one epoch share
 // it.
 type Structure struct {
-	teams      map[id.Team]int32 // the team's index in the bits of a Sight
+	teams      map[id.Team]int32 // the team's index in the bits of a Visibility
 	workspaces []id.Workspace    // by creation
 	in         []int32           // the index of each one's team, below zero where that is not known
 	places     map[id.Workspace]int32
@@ -37,9 +37,9 @@ func NewStructure(teams []id.Team, workspaces iter.Seq2[id.Workspace, id.Team]) 
 // Bytes estimates how much memory the structure takes.
 func (s *Structure) Bytes() int { return 256 + 128*len(s.teams) + 160*len(s.workspaces) }
 
-// Sight is what a member can see of an organisation's teams and workspaces. It
+// Visibility is what a member can see of an organisation's teams and workspaces. It
 // is shared between requests and never changed. The zero value sees nothing.
-type Sight struct {
+type Visibility struct {
 	Epoch int64 // of the organisation, when this was found
 
 	structure *Structure
@@ -47,27 +47,27 @@ type Sight struct {
 	belongs   bits
 }
 
-// Sight returns what a member sees of the structure at the epoch; look says of
+// Visibility returns what a member sees of the structure at the epoch; look says of
 // each team, by its place in the list that the structure was made of, whether the
 // member sees it and whether the member belongs to it.
-func (s *Structure) Sight(epoch int64, look func(team int) (visible, belongs bool)) *Sight {
-	sight := &Sight{Epoch: epoch, structure: s, visible: newBits(len(s.teams)), belongs: newBits(len(s.teams))}
+func (s *Structure) Visibility(epoch int64, look func(team int) (visible, belongs bool)) *Visibility {
+	visibility := &Visibility{Epoch: epoch, structure: s, visible: newBits(len(s.teams)), belongs: newBits(len(s.teams))}
 	for i := range len(s.teams) {
 		visible, belongs := look(i)
-		sight.visible.set(i, visible)
-		sight.belongs.set(i, belongs)
+		visibility.visible.set(i, visible)
+		visibility.belongs.set(i, belongs)
 	}
-	return sight
+	return visibility
 }
 
-// Structure returns what the sight shares with others; nil for the zero value.
-func (s *Sight) Structure() *Structure { return s.structure }
+// Structure returns what the visibility shares with others; nil for the zero value.
+func (s *Visibility) Structure() *Structure { return s.structure }
 
-// Bytes estimates how much memory the sight takes beside the structure.
-func (s *Sight) Bytes() int { return 128 + 8*(len(s.visible)+len(s.belongs)) }
+// Bytes estimates how much memory the visibility takes beside the structure.
+func (s *Visibility) Bytes() int { return 128 + 8*(len(s.visible)+len(s.belongs)) }
 
 // Teams returns the visible teams, in no order.
-func (s *Sight) Teams() iter.Seq[id.Team] {
+func (s *Visibility) Teams() iter.Seq[id.Team] {
 	return func(yield func(id.Team) bool) {
 		if s == nil || s.structure == nil {
 			return
@@ -81,7 +81,7 @@ func (s *Sight) Teams() iter.Seq[id.Team] {
 }
 
 // Workspaces returns the visible workspaces by creation.
-func (s *Sight) Workspaces() []id.Workspace {
+func (s *Visibility) Workspaces() []id.Workspace {
 	if s == nil || s.structure == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (s *Sight) Workspaces() []id.Workspace {
 }
 
 // Holds reports whether the member sees the workspace in the team.
-func (s *Sight) Holds(t id.Team, w id.Workspace) bool {
+func (s *Visibility) Holds(t id.Team, w id.Workspace) bool {
 	if visible, _ := s.team(t); !visible {
 		return false
 	}
@@ -104,7 +104,7 @@ func (s *Sight) Holds(t id.Team, w id.Workspace) bool {
 }
 
 // team reports whether the member sees the team, and whether they belong to it.
-func (s *Sight) team(t id.Team) (visible, belongs bool) {
+func (s *Visibility) team(t id.Team) (visible, belongs bool) {
 	if s == nil || s.structure == nil {
 		return false, false
 	}
@@ -114,23 +114,23 @@ func (s *Sight) team(t id.Team) (visible, belongs bool) {
 
 // SeesTeam reports whether the actor can see the team.
 func (a Actor) SeesTeam(t id.Team) bool {
-	visible, _ := a.Sight.team(t)
+	visible, _ := a.Visibility.team(t)
 	return visible
 }
 
 // BelongsTo reports whether the actor is a member of the team.
 func (a Actor) BelongsTo(t id.Team) bool {
-	_, belongs := a.Sight.team(t)
+	_, belongs := a.Visibility.team(t)
 	return belongs
 }
 
 // SeesWorkspace reports whether the actor can see the workspace.
 func (a Actor) SeesWorkspace(w id.Workspace) bool {
-	if a.Sight == nil || a.Sight.structure == nil {
+	if a.Visibility == nil || a.Visibility.structure == nil {
 		return false
 	}
-	i, ok := a.Sight.structure.places[w]
-	return ok && a.Sight.visible.has(a.Sight.structure.in[i])
+	i, ok := a.Visibility.structure.places[w]
+	return ok && a.Visibility.visible.has(a.Visibility.structure.in[i])
 }
 
 // bits is a set of small numbers.

@@ -11,29 +11,29 @@ import (
 	"collab/ports"
 )
 
-// sightings remembers of each organisation, at the newest epoch that was asked
+// actorCache remembers of each organisation, at the newest epoch that was asked
 // for, its teams and workspaces and what was found for members. The members'
-// sights share the structure, and nothing of an earlier epoch is kept. Beyond a
+// visibilities share the structure, and nothing of an earlier epoch is kept. Beyond a
 // limit in bytes it forgets organisations in no order.
-type sightings struct {
+type actorCache struct {
 	store ports.Store
 	limit int // bytes
 
 	mu      sync.Mutex
-	loading map[edition]*structure // which are read just now
+	loading map[orgEpoch]*structure // which are read just now
 	known   map[id.Org]*structure
 	bytes   int // of known
 }
 
-// edition is an organisation at one of its epochs.
-type edition struct {
+// orgEpoch is an organisation at one of its epochs.
+type orgEpoch struct {
 	org   id.Org
 	epoch int64
 }
 
-// structure is what all members' sights at an epoch are made from.
+// structure is what all members' visibilities at an epoch are made from.
 type structure struct {
-	edition
+	orgEpoch
 	done chan struct{}
 
 	// Written before done is closed.
@@ -41,21 +41,21 @@ type structure struct {
 	teams []team.Ref // those of the structure, in its order
 	err   error
 
-	// Guarded by sightings.mu.
-	members map[id.User]sighting
+	// Guarded by actorCache.mu.
+	members map[id.User]cachedActor
 	bytes   int
 }
 
-func newSightings(store ports.Store, limit int) *sightings {
-	return &sightings{store: store, limit: limit, loading: map[edition]*structure{}, known: map[id.Org]*structure{}}
+func newActorCache(store ports.Store, limit int) *actorCache {
+	return &actorCache{store: store, limit: limit, loading: map[orgEpoch]*structure{}, known: map[id.Org]*structure{}}
 }
 
 // structure returns the teams and workspaces of an organisation as they are at
 // the epoch or later, with Forbidden where there is no such organisation or it is
 // closed. Requests that ask for the same epoch share one read, which goes on when
 // the request that began it leaves.
-func (s *sightings) structure(ctx context.Context, o id.Org, epoch int64) (*structure, error) {
-	at := edition{o, epoch}
+func (s *actorCache) structure(ctx context.Context, o id.Org, epoch int64) (*structure, error) {
+	at := orgEpoch{o, epoch}
 	s.mu.Lock()
 	found := s.known[o]
 	if found == nil || found.epoch != epoch {
@@ -63,7 +63,7 @@ func (s *sightings) structure(ctx context.Context, o id.Org, epoch int64) (*stru
 	}
 	reads := found == nil
 	if reads {
-		found = &structure{edition: at, done: make(chan struct{})}
+		found = &structure{orgEpoch: at, done: make(chan struct{})}
 		s.loading[at] = found
 	}
 	s.mu.Unlock()
@@ -79,17 +79,17 @@ func (s *sightings) structure(ctx context.Context, o id.Org, epoch int64) (*stru
 }
 
 // load reads the structure and remembers it in the place of an older one.
-func (s *sightings) load(ctx context.Context, l *structure) {
+func (s *actorCache) load(ctx context.Context, l *structure) {
 	defer close(l.done)
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.loading, l.edition)
+		delete(s.loading, l.orgEpoch)
 		if was := s.known[l.org]; l.err != nil && !fault.Is(l.err, fault.Forbidden) || was != nil && was.epoch > l.epoch {
 			return
 		}
 		s.forget(l.org)
-		l.members = map[id.User]sighting{}
+		l.members = map[id.User]cachedActor{}
 		s.known[l.org] = l
 		bytes := 512 + 160*len(l.teams)
 		if l.of != nil {
@@ -133,12 +133,12 @@ func read(ctx context.Context, r ports.Records, o id.Org) (*org.Structure, []tea
 }
 
 // get returns what was found for a member last.
-func (s *sightings) get(at seat) (sighting, bool) {
+func (s *actorCache) get(at memberKey) (cachedActor, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := s.known[at.org]
 	if in == nil {
-		return sighting{}, false
+		return cachedActor{}, false
 	}
 	found, ok := in.members[at.user]
 	return found, ok
@@ -146,7 +146,7 @@ func (s *sightings) get(at seat) (sighting, bool) {
 
 // put remembers what was found for a member, while its epoch is the one that is
 // known of the organisation.
-func (s *sightings) put(at seat, found sighting) {
+func (s *actorCache) put(at memberKey, found cachedActor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := s.known[at.org]
@@ -161,17 +161,17 @@ func (s *sightings) put(at seat, found sighting) {
 	s.grow(in, bytes)
 }
 
-// bytes estimates how much memory it takes to remember the sighting.
-func (f sighting) bytes() int {
-	if f.actor.Sight == nil {
+// bytes estimates how much memory it takes to remember the cachedActor.
+func (f cachedActor) bytes() int {
+	if f.actor.Visibility == nil {
 		return 512
 	}
-	return 512 + f.actor.Sight.Bytes()
+	return 512 + f.actor.Visibility.Bytes()
 }
 
 // grow counts bytes more for an organisation that is known, and forgets others
 // until the limit is kept; one that is too large alone is forgotten too.
-func (s *sightings) grow(in *structure, bytes int) {
+func (s *actorCache) grow(in *structure, bytes int) {
 	s.bytes += bytes
 	in.bytes += bytes
 	for o := range s.known {
@@ -188,7 +188,7 @@ func (s *sightings) grow(in *structure, bytes int) {
 }
 
 // forget forgets the organisation.
-func (s *sightings) forget(o id.Org) {
+func (s *actorCache) forget(o id.Org) {
 	if in := s.known[o]; in != nil {
 		s.bytes -= in.bytes
 		delete(s.known, o)

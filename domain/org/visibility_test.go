@@ -11,7 +11,7 @@ import (
 	"collab/domain/org"
 )
 
-// A sight is checked against plain lists of what is visible.
+// A visibility is checked against plain lists of what is visible.
 func TestASightShowsWhatIsInItsVisibleTeams(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var teams []id.Team
@@ -39,29 +39,29 @@ func TestASightShowsWhatIsInItsVisibleTeams(t *testing.T) {
 				}
 			}
 		})
-		a := org.Actor{Sight: structure.Sight(7, func(i int) (bool, bool) { return visible[teams[i]], belongs[teams[i]] })}
+		a := org.Actor{Visibility: structure.Visibility(7, func(i int) (bool, bool) { return visible[teams[i]], belongs[teams[i]] })}
 		for _, tm := range append(teams, "gone") {
 			if a.SeesTeam(tm) != visible[tm] || a.BelongsTo(tm) != belongs[tm] {
 				t.Fatalf("of %s: sees %v, belongs %v", tm, a.SeesTeam(tm), a.BelongsTo(tm))
 			}
-			if slices.Contains(slices.Collect(a.Sight.Teams()), tm) != visible[tm] {
-				t.Fatalf("the visible teams are %v", slices.Collect(a.Sight.Teams()))
+			if slices.Contains(slices.Collect(a.Visibility.Teams()), tm) != visible[tm] {
+				t.Fatalf("the visible teams are %v", slices.Collect(a.Visibility.Teams()))
 			}
 		}
 		for _, w := range append(all, "gone") {
-			if a.SeesWorkspace(w) != visible[in[w]] || a.Sight.Holds("t0", w) != (visible["t0"] && in[w] == "t0") {
-				t.Fatalf("of %s: sees %v, in t0 %v", w, a.SeesWorkspace(w), a.Sight.Holds("t0", w))
+			if a.SeesWorkspace(w) != visible[in[w]] || a.Visibility.Holds("t0", w) != (visible["t0"] && in[w] == "t0") {
+				t.Fatalf("of %s: sees %v, in t0 %v", w, a.SeesWorkspace(w), a.Visibility.Holds("t0", w))
 			}
 		}
-		if got := a.Sight.Workspaces(); !slices.Equal(got, seen) {
+		if got := a.Visibility.Workspaces(); !slices.Equal(got, seen) {
 			t.Fatalf("the visible workspaces are %v, want %v", got, seen)
 		}
 	})
 }
 
 func TestWhoHasNoSightSeesNothing(t *testing.T) {
-	for _, a := range []org.Actor{{}, {Sight: &org.Sight{}}} {
-		if a.SeesTeam("t") || a.BelongsTo("t") || a.SeesWorkspace("w") || a.Sight.Holds("t", "w") || len(a.Sight.Workspaces()) > 0 || len(slices.Collect(a.Sight.Teams())) > 0 {
+	for _, a := range []org.Actor{{}, {Visibility: &org.Visibility{}}} {
+		if a.SeesTeam("t") || a.BelongsTo("t") || a.SeesWorkspace("w") || a.Visibility.Holds("t", "w") || len(a.Visibility.Workspaces()) > 0 || len(slices.Collect(a.Visibility.Teams())) > 0 {
 			t.Errorf("%+v sees something", a)
 		}
 	}

@@ -108,8 +108,8 @@ func (o *office) change(fn func(ports.Records) error) {
 	}))
 }
 
-func (o *office) look(ctx context.Context, u id.User) (org.Actor, error) {
-	return o.access.look(ctx, seat{o.org, u})
+func (o *office) lookUp(ctx context.Context, u id.User) (org.Actor, error) {
+	return o.access.lookUp(ctx, memberKey{o.org, u})
 }
 
 func nothing(ports.Records) error { return nil }
@@ -122,19 +122,19 @@ func TestAllMembersShareOneReadOfTheStructure(t *testing.T) {
 			o.gate = make(chan struct{})
 			var all sync.WaitGroup
 			leaving, leave := context.WithCancel(t.Context())
-			all.Go(func() { _, _ = o.look(leaving, o.users[0]) }) // begins the read
+			all.Go(func() { _, _ = o.lookUp(leaving, o.users[0]) }) // begins the read
 			synctest.Wait()
 			for _, u := range o.users[1:] {
 				all.Go(func() {
-					actor, err := o.look(t.Context(), u)
-					if err != nil || len(actor.Sight.Workspaces()) != 20 {
+					actor, err := o.lookUp(t.Context(), u)
+					if err != nil || len(actor.Visibility.Workspaces()) != 20 {
 						t.Errorf("%+v, %v", actor, err)
 					}
 				})
 			}
 			gone, goes := context.WithCancel(t.Context())
 			all.Go(func() {
-				if _, err := o.look(gone, o.users[0]); !errors.Is(err, context.Canceled) {
+				if _, err := o.lookUp(gone, o.users[0]); !errors.Is(err, context.Canceled) {
 					t.Errorf("a request that left got %v", err)
 				}
 			})
@@ -154,36 +154,36 @@ func TestAllMembersShareOneReadOfTheStructure(t *testing.T) {
 func TestAFailedReadIsReadAgain(t *testing.T) {
 	o := newOffice(t, 1, 1)
 	o.fail = errors.New("down")
-	if _, err := o.look(t.Context(), o.users[0]); !errors.Is(err, o.fail) {
+	if _, err := o.lookUp(t.Context(), o.users[0]); !errors.Is(err, o.fail) {
 		t.Errorf("%v", err)
 	}
 	o.fail = nil
-	if _, err := o.look(t.Context(), o.users[0]); err != nil {
+	if _, err := o.lookUp(t.Context(), o.users[0]); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestASightIsOfTheNewestEpoch(t *testing.T) {
 	o := newOffice(t, 2, 3)
-	was, err := o.look(t.Context(), o.users[0])
+	was, err := o.lookUp(t.Context(), o.users[0])
 	o.must(err)
 	added := workspace.Workspace{ID: id.Workspace(o.ids.New()), Org: o.org, Name: "New"}
-	for in := range was.Sight.Teams() {
+	for in := range was.Visibility.Teams() {
 		added.Team = in
 	}
 	o.change(func(r ports.Records) error { return r.Work().Workspaces().Add(t.Context(), o.org, added) })
 	for _, u := range o.users {
-		is, err := o.look(t.Context(), u)
-		if err != nil || !is.SeesWorkspace(added.ID) || len(is.Sight.Workspaces()) != 4 {
+		is, err := o.lookUp(t.Context(), u)
+		if err != nil || !is.SeesWorkspace(added.ID) || len(is.Visibility.Workspaces()) != 4 {
 			t.Errorf("%+v, %v", is, err)
 		}
 	}
-	if was.SeesWorkspace(added.ID) || len(was.Sight.Workspaces()) != 3 {
-		t.Error("a sight was changed after it was given out")
+	if was.SeesWorkspace(added.ID) || len(was.Visibility.Workspaces()) != 3 {
+		t.Error("a visibility was changed after it was given out")
 	}
 	// A look that began before the change takes nothing back.
-	o.access.sightings.put(seat{o.org, o.users[0]}, sighting{epoch: was.Sight.Epoch, actor: was})
-	if is, err := o.look(t.Context(), o.users[0]); err != nil || !is.SeesWorkspace(added.ID) {
+	o.access.actorCache.put(memberKey{o.org, o.users[0]}, cachedActor{epoch: was.Visibility.Epoch, actor: was})
+	if is, err := o.lookUp(t.Context(), o.users[0]); err != nil || !is.SeesWorkspace(added.ID) {
 		t.Errorf("%+v, %v", is, err)
 	}
 }
@@ -199,7 +199,7 @@ func TestAClosedOrganisationIsReadOnce(t *testing.T) {
 		return err
 	})
 	for range 3 {
-		if _, err := o.look(t.Context(), o.users[0]); !fault.Is(err, fault.Forbidden) {
+		if _, err := o.lookUp(t.Context(), o.users[0]); !fault.Is(err, fault.Forbidden) {
 			t.Error(err)
 		}
 	}
@@ -222,38 +222,38 @@ func TestSightsShareTheirMemory(t *testing.T) {
 	held := make([]org.Actor, members)
 	for i, u := range o.users {
 		var err error
-		held[i], err = o.look(t.Context(), u)
+		held[i], err = o.lookUp(t.Context(), u)
 		o.must(err)
 	}
 	used := int64(heap()) - int64(before)
-	t.Logf("%d members at %d workspaces: %.1f MiB, estimated as %.1f MiB", members, workspace.MaxWorkspaces, float64(used)/(1<<20), float64(o.access.sightings.bytes)/(1<<20))
+	t.Logf("%d members at %d workspaces: %.1f MiB, estimated as %.1f MiB", members, workspace.MaxWorkspaces, float64(used)/(1<<20), float64(o.access.actorCache.bytes)/(1<<20))
 	if used > bound {
-		t.Errorf("the sights take %d bytes, want at most %d", used, bound)
+		t.Errorf("the visibilities take %d bytes, want at most %d", used, bound)
 	}
 	runtime.KeepAlive(held)
 }
 
 func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 	o := newOffice(t, 200, 100)
-	first, err := o.look(t.Context(), o.users[0])
+	first, err := o.lookUp(t.Context(), o.users[0])
 	o.must(err)
-	alone := o.access.sightings.bytes
-	o.access.sightings.limit = 2 * alone
+	alone := o.access.actorCache.bytes
+	o.access.actorCache.limit = 2 * alone
 	for _, u := range o.users {
-		actor, err := o.look(t.Context(), u)
-		if err != nil || len(actor.Sight.Workspaces()) != len(first.Sight.Workspaces()) {
+		actor, err := o.lookUp(t.Context(), u)
+		if err != nil || len(actor.Visibility.Workspaces()) != len(first.Visibility.Workspaces()) {
 			t.Errorf("%+v, %v", actor, err)
 		}
 		sum := 0
-		for _, in := range o.access.sightings.known {
+		for _, in := range o.access.actorCache.known {
 			sum += in.bytes
 		}
-		if sum != o.access.sightings.bytes || sum > 2*alone {
-			t.Fatalf("%d bytes are kept and %d counted, of at most %d", sum, o.access.sightings.bytes, 2*alone)
+		if sum != o.access.actorCache.bytes || sum > 2*alone {
+			t.Fatalf("%d bytes are kept and %d counted, of at most %d", sum, o.access.actorCache.bytes, 2*alone)
 		}
 	}
-	o.access.sightings.limit = alone / 2 // too little for one
-	if _, err := o.look(t.Context(), o.users[0]); err != nil || o.access.sightings.bytes > alone/2 {
-		t.Errorf("%v, %d bytes", err, o.access.sightings.bytes)
+	o.access.actorCache.limit = alone / 2 // too little for one
+	if _, err := o.lookUp(t.Context(), o.users[0]); err != nil || o.access.actorCache.bytes > alone/2 {
+		t.Errorf("%v, %d bytes", err, o.access.actorCache.bytes)
 	}
 }
