@@ -33,7 +33,7 @@ func inspect(t *testing.T) inspector {
 	return inspector{t, d}
 }
 
-// operations calls fn with every operation and its name for people.
+// operations calls fn with every operation and its name for messages.
 func (i inspector) operations(fn func(name string, item *openapi3.PathItem, op *openapi3.Operation)) {
 	for path, item := range i.doc.Paths.Map() {
 		for method, op := range item.Operations() {
@@ -42,7 +42,7 @@ func (i inspector) operations(fn func(name string, item *openapi3.PathItem, op *
 	}
 }
 
-func TestEverySchemaIsDescribedAndEveryTextHasALimit(t *testing.T) {
+func TestSchemasAreDescribedAndStringsAreLimited(t *testing.T) {
 	i := inspect(t)
 	for name, s := range i.doc.Components.Schemas {
 		i.described(name, s)
@@ -76,7 +76,7 @@ func (i inspector) bodies(at string, content openapi3.Content) {
 	}
 }
 
-// described checks a schema of the document's own, and limited those inside others.
+// described checks that a component or a property has a description, and its limits.
 func (i inspector) described(at string, s *openapi3.SchemaRef) {
 	i.Helper()
 	if s.Ref == "" && s.Value.Description == "" {
@@ -85,8 +85,8 @@ func (i inspector) described(at string, s *openapi3.SchemaRef) {
 	i.limited(at, s)
 }
 
-// limited checks what a schema consists of. Those that are referred to are checked
-// where they are.
+// limited checks the limits of a schema and of those inside it. References are checked
+// where their targets are defined.
 func (i inspector) limited(at string, ref *openapi3.SchemaRef) {
 	i.Helper()
 	if ref == nil || ref.Ref != "" {
@@ -95,10 +95,10 @@ func (i inspector) limited(at string, ref *openapi3.SchemaRef) {
 	s := ref.Value
 	parts := slices.Concat(s.AllOf, s.AnyOf, s.OneOf)
 	if len(parts) == 0 && s.Type.Is("string") && s.MaxLength == nil && s.Enum == nil && s.Format == "" && s.Pattern == "" && s.Extensions[unlimited] == nil {
-		i.Errorf("%s is a text without a limit; %s says why it has none", at, unlimited)
+		i.Errorf("%s is a string without a limit; give one, or the reason in %s", at, unlimited)
 	}
 	if len(parts) == 0 && s.Type.Is("object") && len(s.Properties) == 0 && s.AdditionalProperties.Has == nil && s.AdditionalProperties.Schema == nil {
-		i.Errorf("%s is an object of which nobody knows what may be in it; additionalProperties says so", at)
+		i.Errorf("%s is an object without properties and additionalProperties", at)
 	}
 	for name, p := range s.Properties {
 		i.described(at+"."+name, p)
@@ -124,33 +124,33 @@ func TestEveryBodyHasAnExample(t *testing.T) {
 			}
 		}
 		if good == 0 {
-			t.Errorf("%s has no answer but errors", name)
+			t.Errorf("%s has no answer except errors", name)
 		}
 	})
 }
 
-// shown checks that there is an example of a body: beside its schema, or in it.
-// Pure bytes are their own.
+// shown checks that a body has an example, beside its schema or in it. Binary bodies
+// need none.
 func (i inspector) shown(at string, content openapi3.Content) {
 	for media, m := range content {
-		if m.Example == nil && len(m.Examples) == 0 && !exemplary(m.Schema) && m.Schema.Value.Format != "binary" {
+		if m.Example == nil && len(m.Examples) == 0 && !hasExample(m.Schema) && m.Schema.Value.Format != "binary" {
 			i.Errorf("%s %s has no example", at, media)
 		}
 	}
 }
 
-func exemplary(ref *openapi3.SchemaRef) bool {
+func hasExample(ref *openapi3.SchemaRef) bool {
 	s := ref.Value
 	switch {
 	case s.Example != nil:
 		return true
 	case s.Items != nil:
-		return exemplary(s.Items)
+		return hasExample(s.Items)
 	}
-	return slices.ContainsFunc(slices.Concat(s.AllOf, s.AnyOf, s.OneOf), exemplary)
+	return slices.ContainsFunc(slices.Concat(s.AllOf, s.AnyOf, s.OneOf), hasExample)
 }
 
-func TestEveryAnswerIsAsAllAre(t *testing.T) {
+func TestAnswersHaveCommonHeadersAndErrors(t *testing.T) {
 	i := inspect(t)
 	id := regexp.MustCompile(`^[a-z]+([A-Z][a-z]*)*$`)
 	i.operations(func(name string, _ *openapi3.PathItem, op *openapi3.Operation) {
@@ -161,13 +161,13 @@ func TestEveryAnswerIsAsAllAre(t *testing.T) {
 			at := name + " " + status
 			if status == "default" {
 				if media := r.Value.Content["application/json"]; media == nil || media.Schema.Ref != "#/components/schemas/Error" {
-					t.Errorf("%s is not in the form of all errors", at)
+					t.Errorf("%s does not have the schema Error", at)
 				}
 				continue
 			}
 			for _, h := range []string{"X-Request-Id", "X-Content-Type-Options", "Cache-Control"} {
 				if header := r.Value.Headers[h]; header == nil || !header.Value.Required {
-					t.Errorf("%s: the header %s is not told of", at, h)
+					t.Errorf("%s: the header %s is not described as required", at, h)
 				}
 			}
 			if status < "400" {
@@ -175,7 +175,7 @@ func TestEveryAnswerIsAsAllAre(t *testing.T) {
 			}
 			media := r.Value.Content["application/json"]
 			if media == nil || media.Schema.Ref != "#/components/schemas/Error" {
-				t.Errorf("%s is not in the form of all errors", at)
+				t.Errorf("%s does not have the schema Error", at)
 				continue
 			}
 			for n, example := range examples(media) {
@@ -187,7 +187,7 @@ func TestEveryAnswerIsAsAllAre(t *testing.T) {
 	})
 }
 
-// examples are those of a body by their names.
+// examples returns the examples of a body by name.
 func examples(m *openapi3.MediaType) map[string]any {
 	all := map[string]any{}
 	if m.Example != nil {
@@ -199,8 +199,8 @@ func examples(m *openapi3.MediaType) map[string]any {
 	return all
 }
 
-// The schema of a stream is that of the data of one event, as generators take it, and
-// its description shows a stream.
+// The schema of a stream is that of the data of one event, and its description has an
+// example of a stream.
 func TestStreamsNameTheirEvents(t *testing.T) {
 	i := inspect(t)
 	streams := 0
@@ -227,16 +227,16 @@ func TestStreamsNameTheirEvents(t *testing.T) {
 				}
 			}
 			if !slices.Equal(slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(schemas))) {
-				t.Errorf("%s: the description shows %v of the events %v", name, told, schemas)
+				t.Errorf("%s: the description shows the events %v, want %v", name, told, schemas)
 			}
 		}
 	})
 	if streams != 2 {
-		t.Errorf("there are %d streams", streams)
+		t.Errorf("the document has %d streams, want 2", streams)
 	}
 }
 
-// event checks the data of an event of a stream.
+// event checks the data of an event against its schema.
 func (i inspector) event(at string, schema any, data string) {
 	i.Helper()
 	ref, _ := schema.(map[string]any)
@@ -256,11 +256,11 @@ func (i inspector) event(at string, schema any, data string) {
 	}
 }
 
-func TestNothingIsDefinedInVain(t *testing.T) {
+func TestEveryComponentAndTagIsUsed(t *testing.T) {
 	i := inspect(t)
 	c := i.doc.Components
 	text := string(openAPI)
-	sections := map[string]string{} // of names, which generators make types of
+	sections := map[string]string{} // by name: generators make types of the names
 	for kind, names := range map[string][]string{
 		"headers": slices.Collect(maps.Keys(c.Headers)), "parameters": slices.Collect(maps.Keys(c.Parameters)),
 		"requestBodies": slices.Collect(maps.Keys(c.RequestBodies)), "responses": slices.Collect(maps.Keys(c.Responses)),
@@ -271,7 +271,7 @@ func TestNothingIsDefinedInVain(t *testing.T) {
 				t.Errorf("nothing refers to %s/%s", kind, name)
 			}
 			if other := sections[name]; other != "" {
-				t.Errorf("%s is a name in %s and in %s", name, other, kind)
+				t.Errorf("%s is the name of components in %s and in %s", name, other, kind)
 			}
 			sections[name] = kind
 		}

@@ -1,12 +1,8 @@
 package docs
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -54,22 +50,6 @@ func TestJSONHasWhatTheYAMLSays(t *testing.T) {
 	}
 	if texts[0] != texts[1] {
 		t.Error("openapi.yaml and JSON differ")
-	}
-}
-
-func TestPagesHaveNoConflictMarkers(t *testing.T) {
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if bytes.Contains(text, []byte("\n<<<<<<< ")) {
-			t.Errorf("%s has an unresolved conflict", path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

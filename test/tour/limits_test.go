@@ -53,7 +53,7 @@ func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 	for _, cells := range rows(read(t, "docs/limits.md")) {
 		numbers, ok := want[cells[0]]
 		if !ok {
-			continue // a variable's, or one that tests of its own hold
+			continue // the limit is a variable's, or tested elsewhere
 		}
 		delete(want, cells[0])
 		var got []int64

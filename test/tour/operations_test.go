@@ -45,7 +45,7 @@ func section(t *testing.T, file, heading string) string {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// names are what stands between backquotes.
+// names returns the texts between backquotes.
 func names(text string) (all []string) {
 	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -53,7 +53,7 @@ func names(text string) (all []string) {
 	return all
 }
 
-// rows are the cells of the tables in a text, without heads.
+// rows returns the cells of the tables in a text without their headers.
 func rows(text string) (all [][]string) {
 	inside := false
 	for line := range strings.Lines(text) {
@@ -74,13 +74,13 @@ func rows(text string) (all [][]string) {
 	return all
 }
 
-// family is a metric as a server shows it.
+// family is a metric of a server.
 type family struct {
 	kind   string
 	labels map[string]bool
 }
 
-// scrape reads the metrics of a server, without those that every program has.
+// scrape reads the metrics of a server except those of every Go program.
 func scrape(t *testing.T, url string) map[string]family {
 	t.Helper()
 	all := map[string]family{}
@@ -108,16 +108,15 @@ func scrape(t *testing.T, url string) map[string]family {
 	return all
 }
 
-// observed runs a server that has something to show of everything, and returns its
-// metrics and its log.
+// observed runs a server with every metric and kind of log line, and returns both.
 func observed(t *testing.T) (map[string]family, string) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // a PostHog and a collector that take everything
+		_, _ = io.Copy(io.Discard, r.Body) // PostHog and a collector
 	}))
 	t.Cleanup(elsewhere.Close)
 	s := development(t,
 		"COLLAB_BUS_URL="+nats.Start(t).URL, "COLLAB_POSTHOG_KEY=phc_tour", "COLLAB_POSTHOG_URL="+elsewhere.URL,
-		"OTEL_EXPORTER_OTLP_ENDPOINT="+elsewhere.URL, "COLLAB_HEARTBEAT=100ms") // which finds out who has left
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+elsewhere.URL, "COLLAB_HEARTBEAT=100ms") // detects disconnected clients
 	token := signIn(t, s.url, s.url)
 	api := s.url + "/api/v1"
 	call(t, "POST", api+"/billing/trial", "", bearer(token)...)
@@ -147,7 +146,7 @@ func observed(t *testing.T) (map[string]family, string) {
 	return metrics, s.written()
 }
 
-func TestThePageOnOperationsSaysWhatAServerShows(t *testing.T) {
+func TestThePageOnOperationsHasMetricsAlertsAndFields(t *testing.T) {
 	const page = "docs/operations.md"
 	metrics, log := observed(t)
 
@@ -159,7 +158,7 @@ func TestThePageOnOperationsSaysWhatAServerShows(t *testing.T) {
 			documented[name] = strings.Fields(cells[1])[0]
 			f, shown := metrics[name]
 			if !shown {
-				t.Errorf("no server shows %s", name)
+				t.Errorf("the server has no metric %s", name)
 				continue
 			}
 			if kind := strings.TrimSuffix(documented[name], ","); kind != f.kind {
@@ -167,13 +166,13 @@ func TestThePageOnOperationsSaysWhatAServerShows(t *testing.T) {
 			}
 			for label := range f.labels {
 				if label != "le" && !strings.Contains(text, "`"+label+"`") {
-					t.Errorf("%s has the label %s, which the page does not know", name, label)
+					t.Errorf("%s has the label %s, which the page does not have", name, label)
 				}
 			}
 		}
 		for name := range metrics {
 			if documented[name] == "" {
-				t.Errorf("the page does not know %s", name)
+				t.Errorf("the page does not have %s", name)
 			}
 		}
 	})
@@ -200,29 +199,29 @@ func TestThePageOnOperationsSaysWhatAServerShows(t *testing.T) {
 				t.Errorf("%s has no summary, or no severity", r.Alert)
 			}
 			if !strings.Contains(text, "`"+r.Alert+"`") {
-				t.Errorf("the page does not know %s", r.Alert)
+				t.Errorf("the page does not have %s", r.Alert)
 			}
 			asked := selector.FindAllStringSubmatch(r.Expr, -1)
 			if len(asked) == 0 {
-				t.Errorf("%s asks for nothing", r.Alert)
+				t.Errorf("%s queries no metric", r.Alert)
 			}
 			for _, m := range asked {
 				name := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(m[1], "")
 				f, shown := metrics[name]
 				if !shown && name != "up" && !strings.HasPrefix(name, "process_") {
-					t.Errorf("%s asks for %s, which no server shows", r.Alert, m[1])
+					t.Errorf("%s queries %s, which the server does not have", r.Alert, m[1])
 				}
 				for _, l := range regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`).FindAllStringSubmatch(m[2], -1) {
 					// A label of failures is there only when there was one.
 					if l[1] != "job" && l[1] != "error_type" && !f.labels[l[1]] {
-						t.Errorf("%s asks for the label %s, which %s does not have", r.Alert, l[1], name)
+						t.Errorf("%s queries the label %s, which %s does not have", r.Alert, l[1], name)
 					}
 				}
 			}
 		}
 		for _, name := range names(text) {
 			if regexp.MustCompile(`^Collab[A-Z]\w+$`).MatchString(name) && !known[name] {
-				t.Errorf("there is no alert %s", name)
+				t.Errorf("the alert %s does not exist", name)
 			}
 		}
 	})
@@ -284,9 +283,9 @@ type line struct {
 	fields  []string
 }
 
-// lines finds what the server's own source writes to the log: calls such as
-// log.Error("message", "field", value), and LogAttrs with slog's attributes. What
-// it does not find is a message that is put together.
+// lines returns the log lines in the server's source by message: calls such as
+// log.Error("message", "field", value), and LogAttrs with slog's attributes. Messages
+// that are not constants are left out.
 func lines(t *testing.T) map[string]line {
 	t.Helper()
 	all := map[string]line{}
@@ -369,7 +368,7 @@ func TestThePageOnOperationsHasEveryLineOfTheLog(t *testing.T) {
 		message, fields := names(cells[1])[0], names(cells[2])
 		written, ok := source[message]
 		if !ok && !documented[message] {
-			t.Errorf("nothing writes %q", message)
+			t.Errorf("the source has no message %q", message)
 			continue
 		}
 		if ok && !documented[message] && !slices.Equal(written.fields, fields) {
@@ -379,12 +378,12 @@ func TestThePageOnOperationsHasEveryLineOfTheLog(t *testing.T) {
 	}
 	for message := range source {
 		if !documented[message] {
-			t.Errorf("the page does not know %q", message)
+			t.Errorf("the page does not have %q", message)
 		}
 	}
 }
 
-func TestDocumentsNameVariablesThatThereAre(t *testing.T) {
+func TestVariablesOfDocumentsExist(t *testing.T) {
 	var help bytes.Buffer
 	config.Help(&help)
 	variable := regexp.MustCompile(`\b(?:COLLAB|OTEL)_[A-Z0-9_]*[A-Z0-9]\b`)
@@ -397,14 +396,14 @@ func TestDocumentsNameVariablesThatThereAre(t *testing.T) {
 		name := strings.Fields(line)[0]
 		known[name] = true
 		if !strings.Contains(deployment, "`"+name+"`") && !strings.Contains(deployment, "`"+name+"=") {
-			t.Errorf("docs/deployment.md says nothing of %s", name)
+			t.Errorf("docs/deployment.md does not have %s", name)
 		}
 	}
 	files := append(documents(t), "docs/deploy/Containerfile", "docs/deploy/compose.yaml", "docs/deploy/collabd.env", "docs/deploy/collabd.service")
 	for _, file := range files {
 		for _, name := range variable.FindAllString(read(t, file), -1) {
 			if !known[name] {
-				t.Errorf("%s names %s, which there is not", file, name)
+				t.Errorf("%s names %s, which does not exist", file, name)
 			}
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"collab/domain/replay"
 )
 
-// within reads a constant such as upkeepEvery = 10 * time.Minute, which has no name
-// outside of its package, from the source.
+// within reads an unexported constant such as upkeepEvery = 10 * time.Minute from the
+// source.
 func within(t *testing.T, folder, name string) time.Duration {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
@@ -51,12 +51,12 @@ func within(t *testing.T, folder, name string) time.Duration {
 	return 0
 }
 
-// said reads a time as pages have it: the first number in a text and its unit.
-func said(t *testing.T, text string) time.Duration {
+// duration returns the first number with a unit in a text of a page.
+func duration(t *testing.T, text string) time.Duration {
 	t.Helper()
 	m := regexp.MustCompile(`(\d+) (ms|s|minute|hour|day)`).FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("%q has no time", text)
+		t.Fatalf("%q has no duration", text)
 	}
 	n, err := strconv.Atoi(m[1])
 	if err != nil {
@@ -95,7 +95,7 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 				continue // the time is that of a variable
 			}
 			delete(want, name)
-			if got := said(t, cells[1]); got != d {
+			if got := duration(t, cells[1]); got != d {
 				t.Errorf("%s: %s is %v on the page and %v in the source", heading, name, got, d)
 			}
 		}

@@ -1,0 +1,172 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the root of the project; files are given by their paths from it.
+const root = ".."
+
+// read returns the content of a file.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documents returns the Markdown files at the root and those in docs.
+func documents(t *testing.T) (all []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		pages, err := fs.Glob(os.DirFS(root), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pages...)
+	}
+	return all
+}
+
+func TestPagesHaveNoConflictMarkers(t *testing.T) {
+	for _, file := range append(documents(t), "docs/openapi.yaml") {
+		if strings.Contains(read(t, file), "\n<<<<<<< ") {
+			t.Errorf("%s has an unresolved conflict", file)
+		}
+	}
+}
+
+func TestTargetsOfMakeExist(t *testing.T) {
+	makefile := read(t, "Makefile")
+	for _, file := range documents(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:`make ([a-z-]+)`|^make ([a-z-]+) +#)").FindAllStringSubmatch(read(t, file), -1) {
+			if target := m[1] + m[2]; !strings.Contains(makefile, "\n"+target+":") {
+				t.Errorf("%s has make %s, which does not exist", file, target)
+			}
+		}
+	}
+}
+
+func TestLinksHaveTargets(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, file := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			target, section, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			path := file
+			if target != "" {
+				path = filepath.Join(filepath.Dir(file), target)
+			}
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", file, m[1])
+				continue
+			}
+			if section != "" && !slices.Contains(sections(read(t, path)), section) {
+				t.Errorf("%s links to %s, a section that does not exist", file, m[1])
+			}
+		}
+	}
+}
+
+// sections returns the anchors of a document's headings.
+func sections(text string) (names []string) {
+	other := regexp.MustCompile(`[^\w\- ]`)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		names = append(names, strings.ReplaceAll(other.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return names
+}
+
+func TestDecisionsHaveUniqueIds(t *testing.T) {
+	begins := regexp.MustCompile(`(?m)^\*\*(\S+)`)
+	id := regexp.MustCompile(`^[A-Z]+-[1-9][0-9]*$`)
+	seen := map[string]string{}
+	for _, file := range documents(t) {
+		if !strings.HasPrefix(file, "docs/decisions/") {
+			continue
+		}
+		for _, m := range begins.FindAllStringSubmatch(read(t, file), -1) {
+			if !id.MatchString(m[1]) || seen[m[1]] != "" {
+				t.Errorf("%s: the decision %q has no id, or that of one in %s", file, m[1], seen[m[1]])
+			}
+			seen[m[1]] = file
+		}
+	}
+}
+
+func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
+	all := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			all[filepath.Dir(path)+" "+string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, named := "", 0
+	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(read(t, "docs/security.md"), -1) {
+		switch name := m[1]; {
+		case strings.HasPrefix(name, "test/script/testdata/"):
+			read(t, name)
+			named++
+		case regexp.MustCompile(`^(adapters|app|domain|test)/[\w/]+$`).MatchString(name):
+			folder = name
+			if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
+				t.Errorf("%s does not exist", name)
+			}
+		case regexp.MustCompile(`^(Test|Fuzz)[A-Z]\w+$`).MatchString(name):
+			named++
+			if !all[folder+" "+name] {
+				t.Errorf("%s has no %s", folder, name)
+			}
+		}
+	}
+	if named < 40 {
+		t.Errorf("the page names %d tests, want at least 40", named)
+	}
+}
+
+func TestFilesOfTheWalksExist(t *testing.T) {
+	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "\n## Three walks\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	folder, named := "", 0
+	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(text, -1) {
+		name := m[1]
+		if regexp.MustCompile(`^(adapters|app|domain|ports|test)/[\w/]+$`).MatchString(name) {
+			folder = name
+		}
+		if !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		named++
+		path := name
+		if strings.Contains(name, "/") {
+			folder = filepath.Dir(name)
+		} else {
+			path = filepath.Join(folder, name)
+		}
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			t.Errorf("%s does not exist", path)
+		}
+	}
+	if named < 12 {
+		t.Errorf("the walks name %d files, want at least 12", named)
+	}
+}
