@@ -90,9 +90,9 @@ modules:
 	$(GO) mod verify
 
 # Nothing in domain runs at once, and the other folders of test hold documents, clients
-# and tools. More cases of a property are no more interleavings, and vet has a target.
+# and tools. vet has a target of its own.
 race:
-	CGO_ENABLED=1 RAPID_CHECKS=10 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness ./adapters/... ./app/...
+	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness ./adapters/... ./app/...
 
 pages: ## print docs/routes.md, docs/profiles.md and docs/states.md anew
 	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update
