@@ -89,7 +89,7 @@ func TestEvents(t *testing.T) {
 		st := set(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "name", "Ada")
 		st.service.take()
-		st.clock.pass(time.Hour)
+		st.clock.Advance(time.Hour)
 		st.signedIn(t, "email", "ada@example.com", "name", "Augusta")
 		events := st.service.take()
 		if types(events) != "user.updated" {
@@ -104,7 +104,7 @@ func TestEvents(t *testing.T) {
 		st := set(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		st.service.take()
-		st.clock.pass(time.Hour)
+		st.clock.Advance(time.Hour)
 		if c := st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer"); c.Org.Role != "viewer" {
 			t.Errorf("token says %+v", c.Org)
 		}
@@ -138,7 +138,7 @@ func TestEvents(t *testing.T) {
 		if got := types(events); got != "user.created organization.created organizationMembership.created user.created" {
 			t.Errorf("events: %s", got)
 		}
-		if events[0].message != "msg_00000001" {
+		if events[0].message != "msg_00000000-0000-7000-8000-000000000001" {
 			t.Errorf("the first is %s now", events[0].message)
 		}
 		st.signedIn(t, "email", "bob@example.com")
@@ -153,7 +153,7 @@ func TestEvents(t *testing.T) {
 		st.signedIn(t, "email", "ada@example.com")
 		again := set(t, folder)
 		again.signedIn(t, "email", "ada@example.com")
-		if got := again.service.take(); types(got) != "user.created" || got[0].message != "msg_00000001" {
+		if got := again.service.take(); types(got) != "user.created" || got[0].message != "msg_00000000-0000-7000-8000-000000000001" {
 			t.Errorf("events: %s", types(got))
 		}
 	})
@@ -230,7 +230,7 @@ func TestInvitations(t *testing.T) {
 		st, b := set(t, t.TempDir()), newBrowser(t)
 		c := st.signedIn(t, "email", "bob@example.com", "name", "Robert", "org", "Engines", "role", "viewer")
 		st.service.take()
-		st.clock.pass(time.Hour)
+		st.clock.Advance(time.Hour)
 		st.invitations["1"] = invite(c.Org.ID)
 		p := b.open(st.provider.InviteURL("1"))
 		if !strings.Contains(p.text, "Robert") || strings.Contains(p.text, `name="name"`) {

@@ -2,10 +2,7 @@ package devidp_test
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"html"
 	"io"
 	"net/http"
@@ -22,6 +19,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"collab/adapters/devidp"
+	"collab/adapters/memory"
+	"collab/adapters/system"
 	"collab/domain/fault"
 )
 
@@ -30,7 +29,7 @@ type stage struct {
 	*httptest.Server
 	provider    *devidp.Provider
 	options     devidp.Options
-	clock       *clock
+	clock       *memory.Clock
 	service     *service
 	invitations map[string]devidp.Invite
 }
@@ -39,7 +38,7 @@ type stage struct {
 func set(t *testing.T, folder string, change ...func(*devidp.Options)) *stage {
 	t.Helper()
 	st := &stage{
-		clock:       &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+		clock:       memory.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		service:     &service{},
 		invitations: map[string]devidp.Invite{},
 	}
@@ -49,7 +48,7 @@ func set(t *testing.T, folder string, change ...func(*devidp.Options)) *stage {
 		Development: true, Listen: st.Listener.Addr().String(), PublicURL: st.URL,
 		AppURL:  "http://localhost:3000/welcome",
 		KeyFile: filepath.Join(folder, "identity.pem"), AccountsFile: filepath.Join(folder, "identity.json"),
-		Clock: st.clock, IDs: &ids{}, Secrets: secrets{},
+		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{},
 		Emit: st.service.emit,
 		Invitation: func(_ context.Context, token string) (devidp.Invite, error) {
 			if i, known := st.invitations[token]; known {
@@ -66,43 +65,6 @@ func set(t *testing.T, folder string, change ...func(*devidp.Options)) *stage {
 		t.Fatal(err)
 	}
 	return st
-}
-
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-type ids struct {
-	mu sync.Mutex
-	n  int
-}
-
-func (i *ids) New() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.n++
-	return fmt.Sprintf("%08d", i.n)
-}
-
-type secrets struct{}
-
-func (secrets) Secret() string {
-	b := make([]byte, 32)
-	rand.Read(b)
-	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 // service records the events that arrive; while down is set it refuses them.

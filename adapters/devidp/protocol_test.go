@@ -164,7 +164,7 @@ func TestRedemption(t *testing.T) {
 		"a wrong verifier":                 {func(_ *stage, c *party) { c.verifier = oauth2.GenerateVerifier() }, "invalid_grant"},
 		"an empty verifier":                {func(_ *stage, c *party) { c.verifier = "" }, "invalid_grant"},
 		"another redirect address":         {func(st *stage, c *party) { c.RedirectURL = st.options.AppURL }, "invalid_grant"},
-		"a code of 60 seconds":             {func(st *stage, _ *party) { st.clock.pass(time.Minute) }, "invalid_grant"},
+		"a code of 60 seconds":             {func(st *stage, _ *party) { st.clock.Advance(time.Minute) }, "invalid_grant"},
 		"another client":                   {func(_ *stage, c *party) { c.ClientID = "other" }, "invalid_client"},
 		"a secret where there is none":     {func(_ *stage, c *party) { c.ClientSecret = "guess" }, "invalid_client"},
 		"another client, without a header": {func(_ *stage, c *party) { c.ClientID, c.Endpoint.AuthStyle = "other", oauth2.AuthStyleInParams }, "invalid_client"},
@@ -184,7 +184,7 @@ func TestRedemption(t *testing.T) {
 		st := set(t, t.TempDir())
 		client := st.party(t)
 		code := client.code(t).Get("code")
-		st.clock.pass(59 * time.Second)
+		st.clock.Advance(59 * time.Second)
 		if _, err := client.Exchange(t.Context(), code, oauth2.VerifierOption(client.verifier)); err != nil {
 			t.Error(err)
 		}

@@ -140,11 +140,11 @@ func TestInterface(t *testing.T) {
 	t.Run("a session expires after a day by itself", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
-		st.clock.pass(24*time.Hour - time.Second)
+		st.clock.Advance(24*time.Hour - time.Second)
 		if is, _ := st.sessions().Get(s.ID, nil); is.Status != "open" {
 			t.Errorf("it is %s", is.Status)
 		}
-		st.clock.pass(time.Second)
+		st.clock.Advance(time.Second)
 		if is, _ := st.sessions().Get(s.ID, nil); is.Status != "expired" {
 			t.Errorf("it is %s", is.Status)
 		}
@@ -204,7 +204,7 @@ func TestIdempotency(t *testing.T) {
 	t.Run("a key is free again after a day, and after a refusal", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		first, _ := st.customers().New(keyed("Engines", "1"))
-		st.clock.pass(24 * time.Hour)
+		st.clock.Advance(24 * time.Hour)
 		if c, err := st.customers().New(keyed("Royal Society", "1")); err != nil || c.ID == first.ID {
 			t.Errorf("%v, %s again", err, first.ID)
 		}

@@ -18,6 +18,8 @@ import (
 	"github.com/stripe/stripe-go/v76"
 
 	"collab/adapters/devpay"
+	"collab/adapters/memory"
+	"collab/adapters/system"
 )
 
 func TestNew(t *testing.T) {
@@ -47,7 +49,7 @@ func TestNew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := devpay.Options{
 				Development: true, Listen: "127.0.0.1:8080", PublicURL: "http://127.0.0.1:8080", StateFile: filepath.Join(t.TempDir(), "payments.json"),
-				Clock: &clock{}, IDs: &ids{}, Secrets: secrets{},
+				Clock: system.Clock{}, IDs: &memory.IDs{}, Secrets: system.Secrets{},
 			}
 			tt.change(&o)
 			p, err := devpay.New(o)
@@ -163,7 +165,7 @@ func TestCheckoutPage(t *testing.T) {
 		if _, err := st.sessions().Expire(closed.ID, nil); err != nil {
 			t.Fatal(err)
 		}
-		st.clock.pass(24 * time.Hour)
+		st.clock.Advance(24 * time.Hour)
 		for _, s := range []*stripe.CheckoutSession{closed, old} {
 			if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.text, "nobody can pay on it any more") {
 				t.Errorf("answered %s:\n%s", p.Status, p.text)
@@ -271,7 +273,7 @@ func TestPortalPage(t *testing.T) {
 		if err := st.provider.Act(t.Context(), s.ID, devpay.Cancel); err != nil {
 			t.Fatal(err)
 		}
-		st.clock.pass(time.Hour)
+		st.clock.Advance(time.Hour)
 		other, err := st.sessions().New(order(s.Customer.ID, "price_p"))
 		if err != nil {
 			t.Fatal(err)
@@ -330,12 +332,12 @@ func TestPortalPage(t *testing.T) {
 			}
 		}
 		st.service.take()
-		st.clock.pass(28*24*time.Hour - time.Second)
+		st.clock.Advance(28*24*time.Hour - time.Second)
 		if is := st.subscription(goes.ID); is.CurrentPeriodEnd != goes.CurrentPeriodEnd {
 			t.Errorf("it was renewed until %d", is.CurrentPeriodEnd)
 		}
 		st.service.nothingMore(t)
-		st.clock.pass(100 * 24 * time.Hour) // to 8 June
+		st.clock.Advance(100 * 24 * time.Hour) // to 8 June
 		for range 2 {
 			if is := st.subscription(goes.ID); is.Status != "active" || time.Unix(is.CurrentPeriodStart, 0).UTC().Format(time.DateOnly) != "2026-05-31" || time.Unix(is.CurrentPeriodEnd, 0).UTC().Format(time.DateOnly) != "2026-06-30" {
 				t.Errorf("it is %s until %d", is.Status, is.CurrentPeriodEnd)
@@ -358,7 +360,7 @@ func TestPortalPage(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.subscribed()
 		portal := st.portal(s.Customer.ID)
-		st.clock.pass(24 * time.Hour)
+		st.clock.Advance(24 * time.Hour)
 		if p := st.open(portal); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "not good any more") {
 			t.Errorf("answered %s", p.Status)
 		}

@@ -3,8 +3,6 @@ package devpay_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -29,6 +27,8 @@ import (
 	"go.uber.org/goleak"
 
 	"collab/adapters/devpay"
+	"collab/adapters/memory"
+	"collab/adapters/system"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +43,7 @@ type stage struct {
 	t        *testing.T
 	provider *devpay.Provider
 	options  devpay.Options
-	clock    *clock
+	clock    *memory.Clock
 	service  *service
 	pauses   chan pause
 	client   *http.Client // keeps no cookies and follows no redirects
@@ -59,14 +59,14 @@ type pause struct {
 func set(t *testing.T, folder string, change ...func(*devpay.Options)) *stage {
 	t.Helper()
 	st := &stage{
-		t: t, clock: &clock{now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}, service: receive(t), pauses: make(chan pause, 100),
+		t: t, clock: memory.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), service: receive(t), pauses: make(chan pause, 100),
 		client: &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 	st.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { st.provider.ServeHTTP(w, r) }))
 	st.options = devpay.Options{
 		Development: true, Listen: st.Listener.Addr().String(), PublicURL: st.URL, AppURL: "http://localhost:3000/welcome",
 		StateFile: filepath.Join(folder, "payments.json"), Prices: map[string]string{"price_s": "STANDARD", "price_p": "PREMIUM"},
-		Clock: st.clock, IDs: &ids{}, Secrets: secrets{}, Emit: st.emit,
+		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{}, Emit: st.emit,
 		After: func(d time.Duration) <-chan time.Time {
 			p := pause{d, make(chan time.Time, 1)}
 			st.pauses <- p
@@ -322,43 +322,6 @@ func into[T any](t *testing.T, e stripe.Event) T {
 		t.Fatal(err)
 	}
 	return o
-}
-
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-type ids struct {
-	mu sync.Mutex
-	n  int
-}
-
-func (i *ids) New() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.n++
-	return fmt.Sprintf("%08d", i.n)
-}
-
-type secrets struct{}
-
-func (secrets) Secret() string {
-	b := make([]byte, 32)
-	rand.Read(b)
-	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 // page is an answer, read.

@@ -17,31 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/memory"
 	"collab/adapters/oidc"
 	"collab/domain/identity"
 
 	"github.com/go-jose/go-jose/v4"
 )
 
-// clock is moved by hand.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+func newClock() *memory.Clock { return memory.NewClock(time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)) }
 
 // signer is a key of an issuer.
 type signer struct {
@@ -182,7 +165,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (i *issuer) provider(t testing.TB, c *clock, change ...func(*oidc.Options)) *oidc.Provider {
+func (i *issuer) provider(t testing.TB, c *memory.Clock, change ...func(*oidc.Options)) *oidc.Provider {
 	t.Helper()
 	o := oidc.Options{Issuer: i.URL, Clock: c}
 	for _, fn := range change {
@@ -196,7 +179,7 @@ func (i *issuer) provider(t testing.TB, c *clock, change ...func(*oidc.Options))
 }
 
 // claims are those of a good token, with changes; nil removes.
-func (i *issuer) claims(c *clock, changes ...map[string]any) map[string]any {
+func (i *issuer) claims(c *memory.Clock, changes ...map[string]any) map[string]any {
 	now := c.Now().Unix()
 	all := map[string]any{"iss": i.URL, "sub": "user_1", "iat": now, "nbf": now - 10, "exp": now + 60}
 	for _, change := range changes {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/adapters/memory"
 	"collab/adapters/oidc"
 	"collab/domain/fault"
 	"collab/domain/identity"
@@ -55,7 +56,7 @@ func (i *issuer) consent(t *testing.T, address, answer string, status int) (code
 	return "code-1"
 }
 
-func idToken(t *testing.T, i *issuer, key signer, c *clock, changes map[string]any) string {
+func idToken(t *testing.T, i *issuer, key signer, c *memory.Clock, changes map[string]any) string {
 	token := key.token(t, i.claims(c, map[string]any{"aud": "collab-cli", "nonce": flow.Nonce}, changes))
 	return string(must(json.Marshal(map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": token})))
 }

@@ -320,12 +320,12 @@ func TestAFloodOfBadTokensReadsTheKeysFiveTimesAndThenOncePerHalfMinute(t *testi
 		if got := i.asked(); got != [2]int{1, n + 5} {
 			t.Fatalf("after %v: discovery and keys were read %v times", time.Duration(n)*30*time.Second, got)
 		}
-		c.advance(29999 * time.Millisecond)
+		c.Advance(29999 * time.Millisecond)
 		flood()
 		if got := i.asked(); got != [2]int{1, n + 5} {
 			t.Fatalf("within half a minute the keys were read again: %v", got)
 		}
-		c.advance(time.Millisecond)
+		c.Advance(time.Millisecond)
 	}
 }
 
@@ -336,7 +336,7 @@ func TestOnlyASignatureThatNoKeyMadeHasTheKeysReadAgain(t *testing.T) {
 	if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(time.Minute)
+	c.Advance(time.Minute)
 	for _, token := range []string{
 		"", "a.b.c", "not a token", key.sign(t, []byte("{")), key.token(t, i.claims(c, map[string]any{"exp": 1})), key.token(t, i.claims(c, map[string]any{"iss": "other"})),
 		signer{"r1", jose.RS512, rsaKey()}.token(t, i.claims(c)),
@@ -378,7 +378,7 @@ func TestAKeyIDThatNobodyPublishedIsLookedForOncePerHalfMinute(t *testing.T) {
 		if got := i.asked(); got != [2]int{1, n + 2} {
 			t.Errorf("discovery and keys were read %v times", got)
 		}
-		c.advance(30 * time.Second)
+		c.Advance(30 * time.Second)
 	}
 }
 
@@ -441,11 +441,11 @@ func TestNewKeysAreFoundAtTheNextReadingThatIsAllowed(t *testing.T) {
 		t.Fatal("before the rotation")
 	}
 	i.publish(newer, older)
-	c.advance(29 * time.Second)
+	c.Advance(29 * time.Second)
 	if accepts(newer) || !accepts(older) {
 		t.Error("the keys were read again for the same id before half a minute was over")
 	}
-	c.advance(time.Second)
+	c.Advance(time.Second)
 	if !accepts(newer) || !accepts(older) {
 		t.Error("the new key is not found")
 	}
@@ -455,7 +455,7 @@ func TestNewKeysAreFoundAtTheNextReadingThatIsAllowed(t *testing.T) {
 		t.Error("a key that was never published verifies")
 	}
 	i.publish(replaced)
-	c.advance(30 * time.Second)
+	c.Advance(30 * time.Second)
 	if !accepts(replaced) || accepts(newer) || accepts(older) {
 		t.Error("a key that was replaced under its id is not noticed")
 	}
@@ -472,11 +472,11 @@ func TestAWithdrawnKeyIsNoticedAfterAnHour(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.publish(newer)
-	c.advance(time.Hour)
+	c.Advance(time.Hour)
 	if _, err := verify(p, older.token(t, i.claims(c))); err != nil {
 		t.Errorf("within the hour: %v", err)
 	}
-	c.advance(time.Millisecond)
+	c.Advance(time.Millisecond)
 	// Whoever comes first does not wait for the reading that this begins.
 	if _, err := verify(p, older.token(t, i.claims(c))); err != nil {
 		t.Errorf("at the end of the hour: %v", err)
@@ -515,7 +515,7 @@ func TestTheProviderMayBeDownAtFirst(t *testing.T) {
 	if _, err := verify(p, token); !errors.As(err, &e) || e.RetryAfter != 5 || e.Cause == nil {
 		t.Errorf("got %+v", e)
 	}
-	c.advance(5 * time.Second)
+	c.Advance(5 * time.Second)
 	if _, err := verify(p, token); err != nil {
 		t.Errorf("after it came up: %v", err)
 	}
@@ -530,7 +530,7 @@ func TestKnownKeysVerifyWhileTheProviderIsDown(t *testing.T) {
 	}
 	i.set(func() { i.broken = true })
 	for range 5 {
-		c.advance(2 * time.Hour)
+		c.Advance(2 * time.Hour)
 		if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
 			t.Errorf("a token of a known key: %v", err)
 		}
@@ -544,7 +544,7 @@ func TestKnownKeysVerifyWhileTheProviderIsDown(t *testing.T) {
 	}
 	i.publish(key, newer)
 	i.set(func() { i.broken = false })
-	c.advance(30 * time.Second)
+	c.Advance(30 * time.Second)
 	if _, err := verify(p, newer.token(t, i.claims(c))); err != nil {
 		t.Errorf("after it came back: %v", err)
 	}
