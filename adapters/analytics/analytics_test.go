@@ -77,7 +77,7 @@ type kept []chat.Generation
 
 func (k *kept) Record(g chat.Generation) { *k = append(*k, g) }
 
-func TestAFanTellsEach(t *testing.T) {
+func TestAFanRecordsInEachElement(t *testing.T) {
 	var one, other kept
 	fan := analytics.Fan{&one, &other}
 	fan.Record(some())
@@ -138,7 +138,7 @@ func (c collected) figures(t *testing.T) (units map[string]string, bounds map[st
 	return units, bounds, sums
 }
 
-func TestTelemetryMeasuresCalls(t *testing.T) {
+func TestTelemetryRecordsMetrics(t *testing.T) {
 	c := collect(t)
 	c.Record(some())
 	c.Record(some())
@@ -174,7 +174,7 @@ func TestTelemetryMeasuresCalls(t *testing.T) {
 	}
 }
 
-func TestTelemetryMakesASpanOfACall(t *testing.T) {
+func TestTelemetryRecordsASpan(t *testing.T) {
 	c := collect(t)
 	c.Record(some())
 	c.Record(broken())
@@ -219,7 +219,7 @@ func TestTelemetryMakesASpanOfACall(t *testing.T) {
 }
 
 // Why a model stopped is in the provider's words, which could repeat an answer.
-func TestNothingThatWasSaidGetsOut(t *testing.T) {
+func TestContentIsNotRecorded(t *testing.T) {
 	const secret = "the secret"
 	for _, stop := range []string{secret, strings.Repeat("x", 65), "ünd", "a\n"} {
 		g := some()

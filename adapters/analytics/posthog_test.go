@@ -160,7 +160,7 @@ func record(p *analytics.PostHog, n int) {
 	}
 }
 
-func TestPostHogIsToldWhatACallCameTo(t *testing.T) {
+func TestPostHogReceivesGenerations(t *testing.T) {
 	server, tick := capture(t, nil)
 	p := open(t, server, tick, io.Discard)
 	p.Record(some())
@@ -325,7 +325,7 @@ func TestAnAttemptThatFails(t *testing.T) {
 	}
 }
 
-func TestWhatThereIsNoRoomForIsDropped(t *testing.T) {
+func TestAFullQueueDropsGenerations(t *testing.T) {
 	release := make(chan struct{})
 	server, tick := capture(t, func(n int, _ http.ResponseWriter, _ *http.Request) {
 		if n == 1 {
@@ -409,7 +409,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-func TestOptionsThatCannotBe(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	for want, o := range map[string]analytics.Options{
 		"COLLAB_POSTHOG_KEY": {Key: " ", URL: "https://example.com"},
 		"COLLAB_POSTHOG_URL": {Key: key, URL: "example.com"},

@@ -126,7 +126,7 @@ var streams = map[string]modelstream.Answer{
 	},
 }
 
-func TestUsageThatComesAgainOverwrites(t *testing.T) {
+func TestLaterUsageOverwritesEarlierUsage(t *testing.T) {
 	body := someStart + strings.ReplaceAll(someEnd, `"usage":{"output_tokens":9}`,
 		`"usage":{"input_tokens":4,"cache_read_input_tokens":200,"output_tokens":9,"server_tool_use":{"web_search_requests":2}}`)
 	reply, err := adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})
@@ -138,7 +138,7 @@ func TestUsageThatComesAgainOverwrites(t *testing.T) {
 	}
 }
 
-func TestUsageThatCannotBeIsNot(t *testing.T) {
+func TestInvalidUsageIsUnknown(t *testing.T) {
 	body := strings.ReplaceAll(someStart, `"input_tokens":3`, `"input_tokens":-5`) + strings.ReplaceAll(someEnd, `"output_tokens":9`, `"output_tokens":9223372036854775807`)
 	reply, err := adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})
 	if err != nil {
@@ -149,7 +149,7 @@ func TestUsageThatCannotBeIsNot(t *testing.T) {
 	}
 }
 
-func TestStreamsThatCannotBeAreBroken(t *testing.T) {
+func TestInvalidStreamsAreBroken(t *testing.T) {
 	block := func(format string, args ...any) string { return "data: " + fmt.Sprintf(format, args...) + "\n\n" }
 	use := `{"type":"content_block_start","index":%d,"content_block":{"type":"%s","id":"%s","name":"web_search","input":{}}}`
 	for name, body := range map[string]string{
@@ -171,7 +171,7 @@ func TestStreamsThatCannotBeAreBroken(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsBounded(t *testing.T) {
+func TestAResponseIsLimited(t *testing.T) {
 	begin := `data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"list","input":{}}}` + "\n\n"
 	grow := `data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"` + strings.Repeat(" ", 1<<20) + `"}}` + "\n\n"
 	blocks := func() io.Reader {
@@ -195,7 +195,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedFollowsTheModel(t *testing.T) {
+func TestRequestsDependOnTheModel(t *testing.T) {
 	sent := func(change func(*chat.Call)) map[string]any {
 		var body map[string]any
 		m, err := New(Options{APIKey: "k", Client: modelstream.Observe(func(r *http.Request) {
@@ -238,7 +238,7 @@ func TestWhatIsAskedFollowsTheModel(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentIsNotAsked(t *testing.T) {
+func TestTheEnvironmentIsNotUsed(t *testing.T) {
 	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"} {
 		t.Setenv(name, "leaked")
 	}
@@ -261,7 +261,7 @@ func TestTheEnvironmentIsNotAsked(t *testing.T) {
 	}
 }
 
-func TestAServerOfOnesOwnNeedsNoKey(t *testing.T) {
+func TestAConfiguredServerNeedsNoKey(t *testing.T) {
 	var seen *http.Request
 	m, err := New(Options{URL: "http://localhost:1", Client: modelstream.Observe(func(r *http.Request) { seen = r })})
 	if err != nil {
@@ -277,7 +277,7 @@ func TestAServerOfOnesOwnNeedsNoKey(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	for _, o := range []Options{{}, {APIKey: " "}, {APIKey: "k", URL: "localhost"}, {APIKey: "k", URL: "ftp://x"}, {APIKey: "k", URL: "http://"}, {APIKey: "k", URL: "http://a b"}, {URL: "localhost"}} {
 		if _, err := New(o); err == nil || !strings.HasPrefix(err.Error(), "COLLAB_ANTHROPIC_") {
 			t.Errorf("%+v: %v", o, err)

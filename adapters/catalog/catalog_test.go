@@ -272,7 +272,7 @@ func TestParseRefusesProviders(t *testing.T) {
 	}
 }
 
-func TestParseSaysWhatIsWrong(t *testing.T) {
+func TestParseReturnsPlainErrors(t *testing.T) {
 	season := `{"X-Season":"winter"}`
 	for _, c := range []struct{ about, record, want string }{
 		{
@@ -328,7 +328,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestParseTakesWhatIsWithinBounds(t *testing.T) {
+func TestParseAcceptsValuesAtTheLimits(t *testing.T) {
 	for _, c := range []struct{ record, field, value string }{
 		{cloud, "mcpUrl", ""}, {cloud, "mcpUrl", `"http://localhost:9000/mcp"`}, {cloud, "mcpUrl", `"http://127.0.0.1"`}, {cloud, "mcpUrl", `"http://[::1]/"`},
 		{cloud, "mcpUrl", `"https://owls.example/` + strings.Repeat("x", 2048-len("https://owls.example/")) + `"`},

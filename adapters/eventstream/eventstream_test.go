@@ -50,7 +50,7 @@ func receiver(events *[]string) Receiver {
 	}
 }
 
-func TestARequestHasItsHeadersAndNoOthers(t *testing.T) {
+func TestARequestHasTheGivenHeadersAlone(t *testing.T) {
 	for base, want := range map[string]string{
 		"http://models.invalid": "http://models.invalid/v1/x", "http://models.invalid/": "http://models.invalid/v1/x",
 		"http://models.invalid/proxy": "http://models.invalid/proxy/v1/x", "https://models.invalid/a%20b/": "https://models.invalid/a%20b/v1/x",
@@ -76,7 +76,7 @@ func TestARequestHasItsHeadersAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsNoneIsRefused(t *testing.T) {
+func TestAnInvalidAddressIsRefused(t *testing.T) {
 	for _, base := range []string{"", "localhost", "ftp://x", "http://", "http://a b"} {
 		if _, err := NewClient(base, nil, http.DefaultClient); err == nil {
 			t.Errorf("%q is taken", base)
@@ -96,7 +96,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestARefusalHasNamesAlone(t *testing.T) {
+func TestAStatusErrorHasIdentifiersAlone(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"type":"error","error":{"type":"overloaded_error","message":"secret"}}`: "status 529 overloaded_error - (request req_7)",
 		`{"error":{"code":503,"type":null,"message":"secret"}}`:                   "status 529 - 503 (request req_7)",
@@ -115,7 +115,7 @@ func TestARefusalHasNamesAlone(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNoStreamIsOfAnotherProtocol(t *testing.T) {
+func TestAResponseWithoutAStreamIsAProtocolError(t *testing.T) {
 	for _, s := range []server{answer(200, "application/json", "{}"), answer(204, "text/event-stream", "")} {
 		var events []string
 		if err := client(t, "http://models.invalid", s).Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, ErrProtocol) {
@@ -128,7 +128,7 @@ func TestAnAnswerThatIsNoStreamIsOfAnotherProtocol(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsCutOffIsTruncated(t *testing.T) {
+func TestAnIncompleteStreamIsTruncated(t *testing.T) {
 	for name, body := range map[string]string{"between events": "data: 1\n\n", "within one": "data: {\"a\":", "at once": ""} {
 		c := client(t, "http://models.invalid", answer(200, "text/event-stream", body))
 		to := receiver(new([]string))
@@ -144,7 +144,7 @@ func TestAStreamThatIsCutOffIsTruncated(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheReceiverIsReturnedAsItIs(t *testing.T) {
+func TestAnErrorOfTheReceiverIsReturnedUnchanged(t *testing.T) {
 	mine := errors.New("mine")
 	for name, change := range map[string]func(*Receiver){
 		"an event": func(to *Receiver) { to.Event = func([]byte) (bool, error) { return false, mine } },
@@ -180,7 +180,7 @@ func TestTheEndOfTheContextEndsTheRequest(t *testing.T) {
 	}
 }
 
-func TestMissingIsWhatIsNeitherInTheListNorByItself(t *testing.T) {
+func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {
 	status := 0
 	c := client(t, "http://models.invalid", func(r *http.Request) (*http.Response, error) {
 		switch {
@@ -205,7 +205,7 @@ func TestMissingIsWhatIsNeitherInTheListNorByItself(t *testing.T) {
 	}
 }
 
-func TestALongEventLeavesNoLongBuffer(t *testing.T) {
+func TestTheBufferShrinksAfterALongEvent(t *testing.T) {
 	long := `{"type":"` + strings.Repeat("x", 1<<20) + `"}`
 	r := newReader(iotest.HalfReader(io.MultiReader(strings.NewReader("data: "+long+"\n\n"), strings.NewReader("data: {}\n\n"))), func() error { return nil }, func() {})
 	for _, want := range []string{long, "{}"} {
@@ -222,7 +222,7 @@ func TestALongEventLeavesNoLongBuffer(t *testing.T) {
 	}
 }
 
-func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
+func TestEventsDoNotDependOnReadSizes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		lines := rapid.SliceOf(rapid.SampledFrom([]string{"data: a", "data:b", "data:  c", "event: x", ": comment", "", "", "data"})).Draw(rt, "lines")
 		end := rapid.SampledFrom([]string{"\n", "\r\n"}).Draw(rt, "end")

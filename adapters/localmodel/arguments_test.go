@@ -49,7 +49,7 @@ func TestArguments(t *testing.T) {
 }
 
 // What is made for a schema of the ordinary parts holds against it.
-func TestArgumentsHoldAgainstTheirSchema(t *testing.T) {
+func TestArgumentsAreValidBySchema(t *testing.T) {
 	var schema func(t *rapid.T, depth int) map[string]any
 	schema = func(t *rapid.T, depth int) map[string]any {
 		kinds := []string{"string", "integer", "number", "boolean", "enum", "default"}

@@ -174,7 +174,7 @@ func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
 	}
 }
 
-func TestTheConnectionIsAsSafeAsTheAddressSays(t *testing.T) {
+func TestTheURLDecidesAboutEncryption(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server  func(*mailServer)
 		query   string
@@ -228,7 +228,7 @@ func TestTheConnectionIsAsSafeAsTheAddressSays(t *testing.T) {
 	}
 }
 
-func TestACertificateThatIsNotTrustedGetsNothing(t *testing.T) {
+func TestNothingIsSentToAServerWithAnUntrustedCertificate(t *testing.T) {
 	s, l := newMailServer(t, func(s *mailServer) { s.implicit = true }), &logbook{}
 	o := s.options(newClock(), l)
 	o.TLS, o.Backoff = &tls.Config{RootCAs: nil}, []time.Duration{}
@@ -240,7 +240,7 @@ func TestACertificateThatIsNotTrustedGetsNothing(t *testing.T) {
 	}
 }
 
-func TestFailuresThatMayPassAreTriedAgainLaterAndLater(t *testing.T) {
+func TestTemporaryFailuresAreRetriedWithBackoff(t *testing.T) {
 	for command, reply := range map[string]string{
 		"CONNECT": "hang up", "MAIL": "451 try later", "RCPT": "450 greylisted grace@example.org", "DATA": "452 full", "END": "451 no", "NOOP": "hang up",
 	} {
@@ -263,7 +263,7 @@ func TestFailuresThatMayPassAreTriedAgainLaterAndLater(t *testing.T) {
 	}
 }
 
-func TestAFailureThatLastsIsGivenUpAndSaid(t *testing.T) {
+func TestALastingFailureIsLoggedAndDropped(t *testing.T) {
 	const line, busy = "RCPT TO:<grace@example.org>", "450 grace@example.org is busy"
 	s := newMailServer(t, func(s *mailServer) { s.replies[line] = []string{busy, busy, busy} })
 	l, c := &logbook{failed: make(chan struct{}, 9)}, newClock()
@@ -280,7 +280,7 @@ func TestAFailureThatLastsIsGivenUpAndSaid(t *testing.T) {
 	}
 }
 
-func TestAMessageThatWaitsKeepsNoOtherWaiting(t *testing.T) {
+func TestADeferredMessageDelaysNoOther(t *testing.T) {
 	s := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} })
 	o := s.options(newClock(), &logbook{})
 	waiting := make(chan struct{}, 9)
@@ -295,7 +295,7 @@ func TestAMessageThatWaitsKeepsNoOtherWaiting(t *testing.T) {
 	stop(t, m)
 }
 
-func TestWhatTheServerRefusesForGoodIsNotTriedAgain(t *testing.T) {
+func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	for command, reply := range map[string]string{"MAIL": "550 no", "RCPT": "550 5.1.1 no such user grace@example.org", "END": "554 spam"} {
 		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply} }), &logbook{}, newClock()
 		m := start(t, s.options(c, l))
@@ -312,7 +312,7 @@ func TestWhatTheServerRefusesForGoodIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatTheServerHasTakenIsNotSentAgain(t *testing.T) {
+func TestAnAcceptedMessageIsNotSentAgain(t *testing.T) {
 	for _, command := range []string{"RSET", "QUIT"} {
 		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{"hang up"} }), &logbook{}, newClock()
 		m := start(t, s.options(c, l))
@@ -361,7 +361,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	stop(t, m) // again is the same
 }
 
-func TestCloseTriesWhatWaitsOnceMore(t *testing.T) {
+func TestCloseTriesQueuedMessagesOnceMore(t *testing.T) {
 	s, l := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} }), &logbook{}
 	o := s.options(newClock(), l)
 	waiting := make(chan struct{}, 1)
@@ -375,7 +375,7 @@ func TestCloseTriesWhatWaitsOnceMore(t *testing.T) {
 	}
 }
 
-func TestCloseDoesNotWaitLongerThanItMay(t *testing.T) {
+func TestCloseEndsWithItsContext(t *testing.T) {
 	s, connected, release := stuck(t)
 	m := start(t, s.options(newClock(), &logbook{}))
 	send(t, m, "grace@example.org")
@@ -389,7 +389,7 @@ func TestCloseDoesNotWaitLongerThanItMay(t *testing.T) {
 	close(release)
 }
 
-func TestSendingAtOnceLosesNothing(t *testing.T) {
+func TestConcurrentSendsLoseNothing(t *testing.T) {
 	s := newMailServer(t)
 	m := start(t, s.options(newClock(), &logbook{}))
 	var wg sync.WaitGroup
@@ -403,7 +403,7 @@ func TestSendingAtOnceLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAddressesAreCheckedWithoutShowingThePassword(t *testing.T) {
+func TestErrorsOfTheURLDoNotContainThePassword(t *testing.T) {
 	for _, address := range []string{
 		"", "smtp://", "mail.example.com", "http://u:hunter2@mail.example.com", "smtp://u:hunter2@mail.example.com:0", "smtp://u:hunter2@mail.example.com:70000",
 		"smtp://u:hunter2@mail.example.com:port", "smtp://u:hunter2@mail.example.com/path", "smtp://u:hunter2@mail.example.com?tls=maybe", "smtp://u:hunter2@mail.example.com?ssl=on",

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAToolServerIsAskedInTheProtocolsWay(t *testing.T) {
+func TestDiscoverySendsARequestOfTheProtocol(t *testing.T) {
 	s := set(t, "")
 	s.discover(t)
 	want := []string{"POST /mcp", "GET /.well-known/oauth-protected-resource/mcp"}
@@ -153,7 +153,7 @@ func TestTheAuthorizationServerIsDescribedInFull(t *testing.T) {
 	}
 }
 
-func TestMetadataIsFoundInEachPlaceInItsTurn(t *testing.T) {
+func TestMetadataURLsAreTriedInOrder(t *testing.T) {
 	for _, path := range []string{"", "/tenant", "/a/b"} {
 		for _, place := range []authserver.Place{authserver.Inserted, authserver.OIDCInserted, authserver.OIDCAppended} {
 			t.Run(string(place)+" of "+path, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestADiscoveryFails(t *testing.T) {
 
 func (s *stage) silence() { s.tool.silence() }
 
-func TestAServerThatNeverAnswersIsNotWaitedFor(t *testing.T) {
+func TestDiscoveryHasATimeout(t *testing.T) {
 	quiet := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // a server sees who goes away once it has read all
 		<-r.Context().Done()
@@ -355,7 +355,7 @@ func TestAServerThatNeverAnswersIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestOnlyHTTPSWillDoOutsideOfDevelopment(t *testing.T) {
+func TestOnlyHTTPSIsAllowedOutsideDevelopment(t *testing.T) {
 	s := set(t, "", func(o *mcp.AuthorizerOptions) { o.Plain = false })
 	if _, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a tool server over http: %v", err)

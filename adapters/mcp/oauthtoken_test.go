@@ -24,7 +24,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAnAuthorizationGoesItsWay(t *testing.T) {
+func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 	for _, method := range []string{"none", "client_secret_basic", "client_secret_post"} {
 		for _, path := range []string{"", "/tenant"} {
 			t.Run(method+" at an issuer with path "+path, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestAClientIsRegistered(t *testing.T) {
 	}
 }
 
-func TestTheStrongestMethodThatAServerTakesIsRegistered(t *testing.T) {
+func TestTheStrongestSupportedMethodIsRegistered(t *testing.T) {
 	for name, test := range map[string]struct {
 		named []string
 		want  []string
@@ -251,7 +251,7 @@ func TestAPageHasEachParameterOnce(t *testing.T) {
 	})
 }
 
-func TestARefreshTokenLivesOnAsItsServerWants(t *testing.T) {
+func TestRefreshTokensAreRotatedOrKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		refreshing authserver.Refreshing
 		same       bool // the renewal stays as it is
@@ -352,7 +352,7 @@ func TestALifetimeIsBounded(t *testing.T) {
 	}
 }
 
-func TestTokensThatCannotBeUsedAreNotTaken(t *testing.T) {
+func TestInvalidTokensAreRefused(t *testing.T) {
 	for name, change := range map[string]func(map[string]any){
 		"no access token":                func(m map[string]any) { delete(m, "access_token") },
 		"another type":                   func(m map[string]any) { m["token_type"] = "DPoP" },
@@ -441,7 +441,7 @@ var outcomes = map[string]struct {
 	"a redirect to an address of no use": {authserver.Redirect("http://[::1"), fault.Invalid, false, false},
 }
 
-func TestARefusalIsToldFromABreakdown(t *testing.T) {
+func TestRefusalsAndOutagesAreDistinguished(t *testing.T) {
 	for name, test := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			s := set(t, "")
@@ -572,7 +572,7 @@ func TestAClientOfTheCatalogAuthenticatesAsTheServerTakesIt(t *testing.T) {
 	}
 }
 
-func TestADocumentWillDoForAClient(t *testing.T) {
+func TestAMetadataDocumentIdentifiesAClient(t *testing.T) {
 	s := set(t, "")
 	s.auth.Set(func(b *authserver.Script) { b.Documents = true })
 	at := s.tool.url + "/.well-known/client"
@@ -587,7 +587,7 @@ func TestADocumentWillDoForAClient(t *testing.T) {
 	}
 }
 
-func TestAMixedUpAnswerIsNotTaken(t *testing.T) {
+func TestAnInconsistentResponseIsRefused(t *testing.T) {
 	s := set(t, "")
 	server, client, _ := s.consent(t)
 	s.auth.Set(func(b *authserver.Script) { b.AnswersAs = "https://evil.example" })
@@ -604,7 +604,7 @@ func TestAMixedUpAnswerIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestARenewalOfNobodysMakingIsAnError(t *testing.T) {
+func TestAnInvalidGrantIsAnError(t *testing.T) {
 	s := set(t, "")
 	for _, text := range []string{"", "secret-renewal", `{"version":2}`, `{"version":"secret-renewal"}`, `[]`} {
 		_, renewed := s.Renew(t.Context(), text)
@@ -616,7 +616,7 @@ func TestARenewalOfNobodysMakingIsAnError(t *testing.T) {
 	}
 }
 
-func TestNoErrorHoldsASecret(t *testing.T) {
+func TestErrorsContainNoSecrets(t *testing.T) {
 	for name, test := range outcomes {
 		for _, method := range []string{"client_secret_basic", "client_secret_post"} {
 			t.Run(name+", "+method, func(t *testing.T) {

@@ -198,7 +198,7 @@ const (
 	ownError   = "The server answered with an error of its protocol"
 )
 
-func TestServersThatDoNotBehave(t *testing.T) {
+func TestServersThatViolateTheProtocol(t *testing.T) {
 	log := captured(t)
 	other := toolserver.Start(t)
 	for _, c := range []struct {
@@ -254,7 +254,7 @@ func TestServersThatDoNotBehave(t *testing.T) {
 	}
 }
 
-func TestServersWithEventsThatDoNotBehave(t *testing.T) {
+func TestEventStreamsThatViolateTheProtocol(t *testing.T) {
 	log := captured(t)
 	other := toolserver.Start(t)
 	for _, c := range []struct {
@@ -430,7 +430,7 @@ func (e events) Close() error {
 	return nil
 }
 
-func TestEventsBreakOffWhileAMessageIsTaken(t *testing.T) {
+func TestAnEventStreamEndsWhileAMessageIsSent(t *testing.T) {
 	stream := events{strings.NewReader("event: endpoint\ndata: /messages\n\n"), make(chan struct{}), make(chan struct{})}
 	network := roundTrip(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {

@@ -79,7 +79,7 @@ func TestHeadersCarryCredentials(t *testing.T) {
 	}
 }
 
-func TestCredentialsThatNoHeaderCarries(t *testing.T) {
+func TestCredentialsThatCannotBeInAHeader(t *testing.T) {
 	for _, c := range []struct {
 		about   string
 		auth    connector.AuthMode

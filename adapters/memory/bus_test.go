@@ -17,7 +17,7 @@ func TestBus(t *testing.T) {
 	})
 }
 
-func TestOfWaitingHintsTheGreatestIsKept(t *testing.T) {
+func TestTheGreatestPendingHintIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bus memory.Bus
 		release := make(chan struct{})
@@ -43,7 +43,7 @@ func TestOfWaitingHintsTheGreatestIsKept(t *testing.T) {
 	})
 }
 
-func TestCancelWaitsForTheCallUnderWayAndForNoOther(t *testing.T) {
+func TestCancelWaitsForTheRunningCallAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bus memory.Bus
 		release := make(chan struct{})

@@ -101,7 +101,7 @@ func TestListsCallEachOutsideTheLock(t *testing.T) {
 	}
 }
 
-func TestChangesAreToldAfterTheirCommit(t *testing.T) {
+func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 	s, o, ctx := stored(t)
 	var told []object.Hint
 	s.OnChange(func(h object.Hint) {
@@ -193,7 +193,7 @@ func TestCollectionsOfAnEndedTransactionFail(t *testing.T) {
 	}
 }
 
-func TestRevisionsThatMixUpTasksFail(t *testing.T) {
+func TestRevisionsThatReturnOtherTasksFail(t *testing.T) {
 	s, o, ctx := stored(t)
 	for name, fn := range map[string]func([]task.Task) []task.Task{
 		"fewer":   func([]task.Task) []task.Task { return nil },
@@ -206,7 +206,7 @@ func TestRevisionsThatMixUpTasksFail(t *testing.T) {
 	}
 }
 
-func TestAnUnknownOrganisationTakesNothing(t *testing.T) {
+func TestRecordsOfAnUnknownOrganisationAreRefused(t *testing.T) {
 	s, _, ctx := stored(t)
 	d, w := s.Directory(), s.Work()
 	_, added := w.Tasks().Add(ctx, "x", task.Task{ID: "v"})

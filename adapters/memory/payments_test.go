@@ -32,7 +32,7 @@ func TestPayments(t *testing.T) { contract.Payments(t, paid) }
 
 func TestBilling(t *testing.T) { contract.Billing(t, paid) }
 
-func TestAPageClosesWhenItsTimeIsOver(t *testing.T) {
+func TestACheckoutSessionExpires(t *testing.T) {
 	clock := memory.NewClock(start)
 	p := memory.NewPayments(clock)
 	customer, err := p.Customer(t.Context(), id.Org("o"), "O")

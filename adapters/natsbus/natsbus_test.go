@@ -115,7 +115,7 @@ func TestBus(t *testing.T) {
 	})
 }
 
-func TestServersThatGoAndComeBack(t *testing.T) {
+func TestTheBusReconnects(t *testing.T) {
 	server := natsserver.Start(t)
 	server.Stop()
 	a, log := open(t, server.URL)
@@ -171,7 +171,7 @@ func TestHintsWithoutAServerAreDropped(t *testing.T) {
 	}
 }
 
-func TestOthersMessagesAreNoHints(t *testing.T) {
+func TestForeignMessagesAreIgnored(t *testing.T) {
 	server := natsserver.Start(t)
 	b, _ := open(t, server.URL)
 	hints := heard(t, b)
@@ -197,7 +197,7 @@ func TestOthersMessagesAreNoHints(t *testing.T) {
 	}
 }
 
-func TestAServerThatTakesNothingHoldsNobodyUp(t *testing.T) {
+func TestAnUnresponsiveServerDelaysNoPublisher(t *testing.T) {
 	// Nobody answers who connects here.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -211,7 +211,7 @@ func TestAServerThatTakesNothingHoldsNobodyUp(t *testing.T) {
 	log.says(t, "bus unreachable", 2)
 }
 
-func TestASlowSubscriberIsNoticed(t *testing.T) {
+func TestASlowSubscriberIsCounted(t *testing.T) {
 	server := natsserver.Start(t)
 	b, log := open(t, server.URL)
 	release := make(chan struct{})

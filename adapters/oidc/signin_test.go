@@ -70,7 +70,7 @@ func start(t *testing.T, s ports.SignIn) string {
 	return address
 }
 
-func TestTheBrowserIsSentWithAllThatTheFlowNeeds(t *testing.T) {
+func TestTheAuthorizationRequestHasAllParameters(t *testing.T) {
 	i, c := newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
 	address := start(t, i.provider(t, c).ByCode("collab-cli", ""))
 	u := must(url.Parse(address))
@@ -127,7 +127,7 @@ func TestACodeIsExchangedOnceForAVerifiedToken(t *testing.T) {
 	}
 }
 
-func TestASignInThatIsNotTheOneBegunIsRefused(t *testing.T) {
+func TestAResponseToAnotherSignInIsRefused(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	for name, tt := range map[string]struct {
 		changes  map[string]any // of the token
@@ -195,7 +195,7 @@ func TestASignInThatIsNotTheOneBegunIsRefused(t *testing.T) {
 	}
 }
 
-func TestFailuresOfTheProviderAreToldApart(t *testing.T) {
+func TestFailuresOfTheProviderAreDistinguished(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int
 		answer string

@@ -130,7 +130,7 @@ func TestTimesHaveAMinuteOfLeeway(t *testing.T) {
 	}
 }
 
-func TestTokensThatAreNotForUsAreRefused(t *testing.T) {
+func TestTokensForAnotherAudienceAreRefused(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	i, c := newIssuer(t, key), newClock()
 	open := i.provider(t, c)
@@ -286,7 +286,7 @@ func TestKeysThatAreNotForSigningOrTooWeakVerifyNothing(t *testing.T) {
 	}
 }
 
-func TestAFloodOfBadTokensReadsTheKeysFiveTimesAndThenOncePerHalfMinute(t *testing.T) {
+func TestInvalidTokensRefreshTheKeysFiveTimesAndThenOncePerHalfMinute(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	i, c := newIssuer(t, key), newClock()
 	p := i.provider(t, c)
@@ -329,7 +329,7 @@ func TestAFloodOfBadTokensReadsTheKeysFiveTimesAndThenOncePerHalfMinute(t *testi
 	}
 }
 
-func TestOnlyASignatureThatNoKeyMadeHasTheKeysReadAgain(t *testing.T) {
+func TestOnlyAnUnknownSignatureRefreshesTheKeys(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	i, c := newIssuer(t, key), newClock()
 	p := i.provider(t, c)
@@ -350,7 +350,7 @@ func TestOnlyASignatureThatNoKeyMadeHasTheKeysReadAgain(t *testing.T) {
 	}
 }
 
-func TestAKeyRotatedInRightAfterAReadingIsFoundAtOnce(t *testing.T) {
+func TestAKeyAddedAfterARefreshIsFoundAtOnce(t *testing.T) {
 	i, c := newIssuer(t, signer{"k0", jose.EdDSA, edKey(10)}), newClock()
 	p := i.provider(t, c)
 	for n := range byte(5) {
@@ -365,7 +365,7 @@ func TestAKeyRotatedInRightAfterAReadingIsFoundAtOnce(t *testing.T) {
 	}
 }
 
-func TestAKeyIDThatNobodyPublishedIsLookedForOncePerHalfMinute(t *testing.T) {
+func TestAnUnknownKeyIDRefreshesTheKeysOncePerHalfMinute(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	i, c := newIssuer(t, key), newClock()
 	p := i.provider(t, c)
@@ -382,7 +382,7 @@ func TestAKeyIDThatNobodyPublishedIsLookedForOncePerHalfMinute(t *testing.T) {
 	}
 }
 
-func TestAKeyRotatedInDuringAReadingIsFoundByAnother(t *testing.T) {
+func TestAKeyAddedDuringARefreshIsFoundByTheNextOne(t *testing.T) {
 	const url = "https://id.example.com"
 	older, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.EdDSA, edKey(2)}
 	synctest.Test(t, func(t *testing.T) {
@@ -426,7 +426,7 @@ func TestAKeyRotatedInDuringAReadingIsFoundByAnother(t *testing.T) {
 	})
 }
 
-func TestNewKeysAreFoundAtTheNextReadingThatIsAllowed(t *testing.T) {
+func TestNewKeysAreFoundByTheNextAllowedRefresh(t *testing.T) {
 	older, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.RS256, rsaKey()}
 	i, c := newIssuer(t, older), newClock()
 	p := i.provider(t, c)
@@ -550,7 +550,7 @@ func TestKnownKeysVerifyWhileTheProviderIsDown(t *testing.T) {
 	}
 }
 
-func TestThoseWhoComeAtOnceShareOneReading(t *testing.T) {
+func TestConcurrentCallersShareOneRefresh(t *testing.T) {
 	key := signer{"k1", jose.RS256, rsaKey()}
 	i, c := newIssuer(t, key), newClock()
 	p := i.provider(t, c)
@@ -569,7 +569,7 @@ func TestThoseWhoComeAtOnceShareOneReading(t *testing.T) {
 	}
 }
 
-func TestACallerThatGoesAwayTakesNothingFromTheOthers(t *testing.T) {
+func TestACancelledCallerDoesNotCancelTheRefresh(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	i, c := newIssuer(t, key), newClock()
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
@@ -603,7 +603,7 @@ func TestACallerThatGoesAwayTakesNothingFromTheOthers(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreNotTheProvidersAreNotUsed(t *testing.T) {
+func TestInvalidResponsesAreNotUsed(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	for name, change := range map[string]func(*issuer){
 		"a discovery document of another issuer": func(i *issuer) { i.document["issuer"] = i.URL + "/" },
@@ -637,7 +637,7 @@ func TestAnswersThatAreNotTheProvidersAreNotUsed(t *testing.T) {
 	}
 }
 
-func TestAnEncryptedIssuersKeysAreReadEncrypted(t *testing.T) {
+func TestKeysOfAnHTTPSIssuerAreReadWithHTTPS(t *testing.T) {
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
 	for jwks, want := range map[string]bool{"https://id.example.com/keys": true, "http://id.example.com/keys": false} {
 		p, err := oidc.New(oidc.Options{Issuer: "https://id.example.com", Clock: c, Transport: transport(func(r *http.Request) (*http.Response, error) {

@@ -146,7 +146,7 @@ var streams = map[string]modelstream.Answer{
 	},
 }
 
-func TestUsageIsKnownOnceItIsOfAllOfTheAnswer(t *testing.T) {
+func TestUsageIsKnownWhenItCountsTheWholeResponse(t *testing.T) {
 	during := textEvent(head + `{"content":"Hi"},"finish_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}`)
 	for name, c := range map[string]struct {
 		body string
@@ -169,7 +169,7 @@ func TestUsageIsKnownOnceItIsOfAllOfTheAnswer(t *testing.T) {
 	}
 }
 
-func TestUsageOfWhatWasCutOffIsOfAPart(t *testing.T) {
+func TestUsageOfATruncatedResponseIsPartial(t *testing.T) {
 	body := someStart + textEvent(head+`{"content":"Hi"},"finish_reason":null}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}`)
 	reply, err := adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})
 	if want := (chat.Reply{Usage: chat.Usage{Input: 3, Output: 1}, InputKnown: true}); err == nil || reply != want {
@@ -207,7 +207,7 @@ func TestStreamsThatFail(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsBounded(t *testing.T) {
+func TestAResponseIsLimited(t *testing.T) {
 	grow := calling(`{"index":0,"id":"a","function":{"name":"list","arguments":"` + strings.Repeat(" ", 1<<20) + `"}}`)
 	calls := func() io.Reader {
 		var b strings.Builder
@@ -230,7 +230,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentIsNotAsked(t *testing.T) {
+func TestTheEnvironmentIsNotUsed(t *testing.T) {
 	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"} {
 		t.Setenv(name, "leaked")
 	}
@@ -251,7 +251,7 @@ func TestTheEnvironmentIsNotAsked(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	for _, url := range []string{"localhost", "ftp://x", "http://", "http://a b"} {
 		if _, err := New(Options{URL: url}); err == nil || !strings.HasPrefix(err.Error(), "COLLAB_OPENAI_URL") {
 			t.Errorf("%q: %v", url, err)
@@ -259,7 +259,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestTheLimitHasTheNameThatTheServerKnows(t *testing.T) {
+func TestTheTokenLimitHasTheNameThatTheServerSupports(t *testing.T) {
 	for url, want := range map[string]string{
 		"": "max_completion_tokens", "https://eu.api.openai.com/v1": "max_completion_tokens", "https://x.openai.azure.com/openai/v1": "max_completion_tokens",
 		"http://localhost:11434/v1": "max_tokens", "https://api.openai.com.example.com/v1": "max_tokens",
@@ -283,7 +283,7 @@ func TestTheLimitHasTheNameThatTheServerKnows(t *testing.T) {
 	}
 }
 
-func TestAWebSearchThatThereIsNotIsRefused(t *testing.T) {
+func TestWebSearchIsRefused(t *testing.T) {
 	call := someCall
 	call.WebSearch = true
 	_, err := adapter.Stream(t, call, strings.NewReader(someStart+someEnd), &modelstream.Recorder{})

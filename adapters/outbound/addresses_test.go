@@ -108,7 +108,7 @@ func TestAnAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
 	}
 }
 
-func TestWhateverAHostIsWrittenLikeItsAddressIsChecked(t *testing.T) {
+func TestTheAddressIsCheckedHoweverTheHostIsWritten(t *testing.T) {
 	names := newDNS(t, always(closed))
 	for _, host := range []string{
 		"localhost", "LOCALHOST", "localhost.", "sub.localhost", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "127.0.0.01",
@@ -126,7 +126,7 @@ func TestWhateverAHostIsWrittenLikeItsAddressIsChecked(t *testing.T) {
 	}
 }
 
-func TestAZoneOpensNothing(t *testing.T) {
+func TestAddressesWithAZoneAreRefused(t *testing.T) {
 	needs6(t, netip.IPv6Loopback())
 	for _, host := range []string{"[fe80::1%25lo]", "[::1%25lo]", "[::1%251]", "[fe80::1%25nothing]", "[2606:4700::1111%251]", "[64:ff9b::7f00:1%251]"} {
 		c := newClient(t, outbound.Options{Insecure: true, Networks: prefixes("fe81::/16", "fd00::/8")})
@@ -180,7 +180,7 @@ func TestNetworksOfTheOperatorAreCalled(t *testing.T) {
 	})
 }
 
-func TestANameThatTurnsPrivateIsNotFollowedThere(t *testing.T) {
+func TestANameThatChangesToAPrivateAddressIsRefused(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
 	private := trap(t, s)
 	names := newDNS(t, func(_ string, earlier int) []netip.Addr {
@@ -239,7 +239,7 @@ func TestOfManyAddressesOfANameOnlyPublicOnesAreTried(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsNoneForUsIsRefusedBeforeItsNameIsLookedUp(t *testing.T) {
+func TestAnInvalidURLIsRefusedBeforeItsNameIsResolved(t *testing.T) {
 	for name, tt := range map[string]struct {
 		insecure bool
 		address  string

@@ -43,7 +43,7 @@ func speak(t *testing.T, text string) string {
 	return l.Addr().String()
 }
 
-func TestErrorsHoldNothingOfTheAddressAndOfWhatTheServerSaid(t *testing.T) {
+func TestErrorsContainNeitherURLsNorResponses(t *testing.T) {
 	names := newDNS(t, func(name string, _ int) []netip.Addr {
 		if strings.HasPrefix(name, "nobody") {
 			return nil
@@ -80,7 +80,7 @@ func TestErrorsHoldNothingOfTheAddressAndOfWhatTheServerSaid(t *testing.T) {
 	}
 }
 
-func TestACallThatIsGivenUpSaysSo(t *testing.T) {
+func TestACancelledCallReturnsCanceled(t *testing.T) {
 	arrived := make(chan struct{})
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(arrived)

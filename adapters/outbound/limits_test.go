@@ -106,7 +106,7 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
-func TestTheTimeOfABodyIsTheCallers(t *testing.T) {
+func TestReadingABodyHasNoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, outbound.Options{Insecure: true})
 		piped(t, c, func(conn net.Conn) {
@@ -295,7 +295,7 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 // A name, because an address of loopback is never called over a proxy.
-func TestProxiesOfTheEnvironmentAreNotHeeded(t *testing.T) {
+func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("direct")) })
 	c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: newDNS(t, always(open)).resolver()})
 	if text, err := get(t, c, "http://name.test:"+port(s)+"/"); text != "direct" || err != nil {

@@ -170,7 +170,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-func TestCredentialsThatALayerAddsAreNotRedirectedElsewhere(t *testing.T) {
+func TestCredentialsAddedByATransportAreNotRedirectedToAnotherOrigin(t *testing.T) {
 	r := newRoad(t)
 	r.goals = map[string]string{"/away": "OTHER/2", "/stay": "/2"}
 	c := &http.Client{Transport: bearer{r.client(t).Transport}}
@@ -182,7 +182,7 @@ func TestCredentialsThatALayerAddsAreNotRedirectedElsewhere(t *testing.T) {
 	}
 }
 
-func TestASchemeThatIsNotAllowedIsNotAfterARedirectEither(t *testing.T) {
+func TestRedirectsToARefusedSchemeAreRefused(t *testing.T) {
 	r := newRoad(t)
 	r.goals = map[string]string{"/1": "PLAIN/2", "/3": "/4"}
 	c := newClient(t, outbound.Options{Networks: opened, Resolver: r.names.resolver(), Roots: r.roots})
@@ -225,7 +225,7 @@ func TestCredentialsGoToOneOrigin(t *testing.T) {
 	}
 }
 
-func TestWhoAsksTheClientAboutARedirectIsLeftToTheGuard(t *testing.T) {
+func TestCheckRedirectAllowsWhatTheTransportChecks(t *testing.T) {
 	if err := newClient(t, outbound.Options{}).CheckRedirect(nil, make([]*http.Request, 10)); err != nil {
 		t.Error(err)
 	}

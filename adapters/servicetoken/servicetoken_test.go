@@ -55,7 +55,7 @@ func header(t *testing.T, token string) map[string]any {
 	return h
 }
 
-func TestATokenSaysWhatItWasIssuedWith(t *testing.T) {
+func TestATokenHasTheClaimsItWasIssuedWith(t *testing.T) {
 	tokens := servicetoken.New(servicetoken.Keys{seeded(1)}, issuer)
 	none := session.Issue("jti-2", someone.User, "", "", someone.IssuedAt)
 	for _, c := range []session.Claims{someone, none} {
@@ -86,7 +86,7 @@ func TestATokenSaysWhatItWasIssuedWith(t *testing.T) {
 	}
 }
 
-func TestTheAgeOfATokenIsNotDecidedHere(t *testing.T) {
+func TestExpiredTokensAreRead(t *testing.T) {
 	tokens := servicetoken.New(servicetoken.Keys{seeded(1)}, issuer)
 	for _, at := range []time.Time{time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2990, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		c := session.Issue("jti", someone.User, someone.Org, someone.Role, at)
@@ -241,7 +241,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyOurIssuerIsOurs(t *testing.T) {
+func TestOursComparesTheIssuer(t *testing.T) {
 	tokens := servicetoken.New(servicetoken.Keys{seeded(1)}, issuer)
 	if forged := forge(t, jwt.SigningMethodEdDSA, seeded(2), nil, jwt.MapClaims{"iss": issuer}); !tokens.Ours(forged) {
 		t.Error("a token that names us is not ours: its bad signature would be tried with the provider's keys")

@@ -170,7 +170,7 @@ func TestMembersAreNamedByWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestStrangeTextsNeverFailAnEvent(t *testing.T) {
+func TestUnexpectedTextsDoNotFailAnEvent(t *testing.T) {
 	got, err := read(t, event("user.updated", `{"id":"u","first_name":"A\u0000d\na\ud800","last_name":"`+strings.Repeat("é", 500)+`","username":17,
 		"image_url":{},"email_addresses":[{"id":["x"],"email_address":"`+strings.Repeat("a", 300)+`@x.org"}]}`))
 	if err != nil {

@@ -60,7 +60,7 @@ func TestSignaturesAreTheProvidersOwn(t *testing.T) {
 	}
 }
 
-func TestWhatIsSignedIsReadAndNothingElse(t *testing.T) {
+func TestOnlySignedMessagesAreRead(t *testing.T) {
 	mac := strings.TrimPrefix(Sign(secret, present, []byte(ping)), "t=1790000000,v1=")
 	others := strings.TrimPrefix(Sign(otherSecret, present, []byte(ping)), "t=1790000000,v1=")
 	later := func(d time.Duration) string { return Sign(secret, present.Add(d), []byte(ping)) }
@@ -228,7 +228,7 @@ func TestAnEventHappenedBeforeItWasSent(t *testing.T) {
 	}
 }
 
-func TestTypesThatAreNoNamesAreNotKept(t *testing.T) {
+func TestInvalidTypesAreNotStored(t *testing.T) {
 	for _, kind := range []string{strings.Repeat("x", 65), `Ada <ada@example.org>`, `a\nb`, `é`} {
 		if got, err := read(`{"id":"evt_1","type":"` + kind + `"}`); err != nil || got.Type != "other" || got.Kind != plan.Unrelated {
 			t.Errorf("%q gives %+v, %v", kind, got, err)

@@ -63,7 +63,7 @@ var calls = map[string]func(ctx context.Context, p *Payments) error{
 	},
 }
 
-func TestEveryCallTellsWhatWentWrong(t *testing.T) {
+func TestEveryCallReturnsTheKindOfItsError(t *testing.T) {
 	for answer, kind := range map[string]fault.Kind{
 		missing: fault.NotFound,
 		`400 {"error":{"type":"invalid_request_error","code":"resource_missing","param":"customer"}}`:             fault.NotFound,
@@ -124,7 +124,7 @@ func TestEveryCallTellsWhatWentWrong(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyAnswersIsUnavailable(t *testing.T) {
+func TestCallsWithoutAResponseAreUnavailable(t *testing.T) {
 	for name, client := range map[string]*http.Client{
 		"silence": {Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
@@ -155,7 +155,7 @@ func handledSlowly() *http.Client {
 	})}
 }
 
-func TestACallThatIsGivenUpEnds(t *testing.T) {
+func TestACancelledCallEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("the client has gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -174,7 +174,7 @@ func TestACallThatIsGivenUpEnds(t *testing.T) {
 	})
 }
 
-func TestAnAnswerHasABound(t *testing.T) {
+func TestAResponseIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {active + strings.Repeat(" ", maxAnswer), `200 {"x":"` + strings.Repeat("x", maxAnswer) + `","id":"sub_1"}`}})
 		if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
@@ -186,7 +186,7 @@ func TestAnAnswerHasABound(t *testing.T) {
 	})
 }
 
-func TestWhatIsTriedAgainHasTheSameKey(t *testing.T) {
+func TestRetriesHaveTheSameIdempotencyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const busy = `503 {"error":{"type":"api_error"}}`
 		p, f, log := pretend(t, map[string][]string{
@@ -214,7 +214,7 @@ func TestWhatIsTriedAgainHasTheSameKey(t *testing.T) {
 	})
 }
 
-func TestASpentKeyIsFollowedByTheNext(t *testing.T) {
+func TestAnUnusableKeyIsReplacedByTheNext(t *testing.T) {
 	const failed = `500! {"error":{"type":"api_error"}}`
 	const other = `400 {"error":{"type":"idempotency_error"}}`
 	customerKey := "customer:" + string(org)
@@ -243,7 +243,7 @@ func TestASpentKeyIsFollowedByTheNext(t *testing.T) {
 	}
 }
 
-func TestNothingIsAskedAboutWhatIsNoID(t *testing.T) {
+func TestInvalidIDsAreNotRequested(t *testing.T) {
 	p, f, _ := pretend(t, nil)
 	for _, bad := range []string{"", ".", "..", "../customers", "a/b", "a?b=c", "a b", "é", "a\n", strings.Repeat("a", 256)} {
 		_, sessionErr := p.Session(t.Context(), bad)
@@ -296,7 +296,7 @@ func TestExpiringAPageThatIsClosed(t *testing.T) {
 	}
 }
 
-func TestAChangeAsksForWhatDiffers(t *testing.T) {
+func TestAChangeRequestsWhatDiffers(t *testing.T) {
 	for name, c := range map[string]struct {
 		is   string
 		to   plan.Plan
@@ -333,7 +333,7 @@ func TestAChangeAsksForWhatDiffers(t *testing.T) {
 	}
 }
 
-func TestAChangeOfWhatCannotChange(t *testing.T) {
+func TestASubscriptionThatHasEndedCannotChange(t *testing.T) {
 	for is, kind := range map[string]fault.Kind{
 		canceled: fault.Conflict,
 		`200 {"id":"sub_1","status":"incomplete_expired"}`:        fault.Conflict,
@@ -351,7 +351,7 @@ func TestAChangeOfWhatCannotChange(t *testing.T) {
 	}
 }
 
-func TestCancelDoesWhatIsLeftToDo(t *testing.T) {
+func TestCancelIsIdempotent(t *testing.T) {
 	for name, c := range map[string]struct {
 		is     []string
 		atOnce bool
@@ -411,7 +411,7 @@ func TestRequestsCarryTheKeyAndNothingOfThisMachine(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotWork(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	good := Options{SecretKey: secretKey, Prices: prices, SuccessURL: "https://x.example/s", CancelURL: "https://x.example/c"}
 	if _, err := New(good); err != nil {
 		t.Fatal(err)
@@ -435,7 +435,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestItsOwnClientReachesAServer(t *testing.T) {
+func TestTheDefaultClientReachesAServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/dev/payments/v1/subscriptions/sub_1" {
 			http.NotFound(w, r)

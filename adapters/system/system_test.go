@@ -32,7 +32,7 @@ func TestIDs(t *testing.T) {
 
 func TestSecrets(t *testing.T) { contract.Secrets(t, system.Secrets{}) }
 
-func TestSharesAreWithinTheWholeAndDiffer(t *testing.T) {
+func TestSharesAreRandomPartsOfTheDuration(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 1000 {
 		d := system.Share(time.Second)

@@ -193,7 +193,7 @@ func rotated(t *testing.T, first, second *tinkpb.KeyTemplate) (before, after *va
 	return open(t, text.Bytes()), after
 }
 
-func TestWhatIsOldShowsByTheNamesOfKeys(t *testing.T) {
+func TestOldComparesKeyPrefixes(t *testing.T) {
 	with := func(prefix tinkpb.OutputPrefixType) *tinkpb.KeyTemplate {
 		template := aead.AES256GCMKeyTemplate()
 		template.OutputPrefixType = prefix
@@ -226,7 +226,7 @@ func TestWhatIsOldShowsByTheNamesOfKeys(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoKeysetIsAnErrorThatKeepsItToItself(t *testing.T) {
+func TestErrorsOfInvalidKeysetsDoNotContainThem(t *testing.T) {
 	handle, err := keyset.NewHandle(signature.ED25519KeyTemplate())
 	if err != nil {
 		t.Fatal(err)
