@@ -29,6 +29,7 @@ func BenchmarkTasks(b *testing.B) {
 	b.Run("SQLite", func(b *testing.B) {
 		db := migrated(b, "sqlite://"+filepath.Join(b.TempDir(), "collab.db"))
 		stock(b, db, o, actor)
+		analyze(b, db)
 		benchmarkTasks(b, db, o, actor, nil)
 	})
 	b.Run("Postgres", func(b *testing.B) {

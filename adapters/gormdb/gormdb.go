@@ -226,6 +226,19 @@ func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
 	return c.db.transact(ctx, fn)
 }
 
+// atomically is atomic for what has a result.
+func atomically[T any](ctx context.Context, c *conn, fn func(*conn) (T, error)) (v T, err error) {
+	err = c.atomic(ctx, func(c *conn) error {
+		v, err = fn(c)
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return v, nil
+}
+
 // asynchronously runs fn as atomic does. What it changes may be undone by a crash of
 // the database, unless c is a transaction.
 func (c *conn) asynchronously(ctx context.Context, fn func(*conn) error) error {

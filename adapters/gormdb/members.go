@@ -5,16 +5,11 @@ import (
 	"database/sql"
 	"time"
 
-	"gorm.io/gorm/clause"
-
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/ports"
 )
-
-// replace makes an INSERT replace the row with the same primary key.
-var replace = clause.OnConflict{UpdateAll: true}
 
 type membershipRow struct {
 	OrgID               string `gorm:"type:uuid;primaryKey"`
@@ -129,7 +124,5 @@ func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.
 		n := counted[r.org]
 		counted[r.org] = org.Seats{Owners: n.Owners + r.Owners, Members: n.Members + r.Members, Pending: n.Pending + r.Pending}
 		return nil
-	}, taken.made("SELECT org_id, COUNT(*) FILTER (WHERE role = 'OWNER'), COUNT(*), 0 FROM memberships WHERE "+taken.where+
-		" AND removed_at IS NULL GROUP BY org_id UNION ALL SELECT org_id, 0, 0, COUNT(*) FROM invitations WHERE "+pending.where+
-		" AND status = 'PENDING' AND expires_at > ? GROUP BY org_id", append(append(taken.args, pending.args...), now.UnixMilli())))
+	}, taken.made(seatCounts(taken.where, pending.where), append(append(taken.args, pending.args...), now.UnixMilli())))
 }

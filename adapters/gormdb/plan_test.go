@@ -181,15 +181,18 @@ func load(t *testing.T, db *DB) {
 	}
 }
 
-func analyze(t *testing.T, db *DB) {
+func analyze(t testing.TB, db *DB) {
 	t.Helper()
 	if _, err := db.pools[0].ExecContext(t.Context(), "ANALYZE"); err != nil {
 		t.Fatal(err)
 	}
 	if db.dialect == onSQLite {
 		// Connections read the statistics when they open.
-		db.pools[1].SetMaxIdleConns(0)
-		db.pools[1].SetMaxIdleConns(8)
+		for _, pool := range db.pools {
+			idle := pool.Stats().MaxOpenConnections
+			pool.SetMaxIdleConns(0)
+			pool.SetMaxIdleConns(idle)
+		}
 	}
 }
 

@@ -140,27 +140,21 @@ func (q quotas) Account(ctx context.Context, o id.Org, user id.User, d quota.Day
 	return a, err
 }
 
-// leaseKey is what names a lease in a parameter that has several; without an
-// id, an account. Tokens are what the account gets back.
-type leaseKey struct {
-	Org    string `json:"org_id"`
-	User   string `json:"user_id"`
-	Day    int64  `json:"day"`
-	ID     string `json:"id,omitempty"`
-	Tokens int64  `json:"tokens,omitempty"`
+// What names leases, and what accounts get back, in a parameter that has several.
+var (
+	leaseKeys = leaseTable.only("org_id", "user_id", "day", "id")
+	givenBack = leaseTable.only("org_id", "user_id", "day", "tokens")
+)
+
+func (r *leaseRow) lease() (leaseRow, error) { return *r, nil }
+
+func compareAccounts(a, b leaseRow) int {
+	return cmp.Or(cmp.Compare(a.OrgID, b.OrgID), cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
 }
 
-func compareLeases(a, b leaseKey) int {
-	return cmp.Or(cmp.Compare(a.Org, b.Org), cmp.Compare(a.User, b.User), cmp.Compare(a.Day, b.Day), cmp.Compare(a.ID, b.ID))
-}
-
-func (r *leaseRow) named() (leaseKey, error) {
-	return leaseKey{Org: r.OrgID, User: r.UserID, Day: r.Day, ID: r.ID}, nil
-}
-
-func scanTaken(s scanner) (k leaseKey, err error) {
-	err = s.Scan(&k.Org, &k.User, &k.Day, &k.Tokens)
-	return k, err
+func scanTaken(s scanner) (r leaseRow, err error) {
+	err = s.Scan(dest(&r, givenBack)...)
+	return r, err
 }
 
 // lock takes the locks of several rows in their order, which those who change
@@ -175,16 +169,16 @@ func (q quotas) lock(ctx context.Context, statement [2]string, keys string) erro
 
 // Extend leaves out what cannot be there: Postgres compares no other ids.
 func (q quotas) Extend(ctx context.Context, leases []quota.Lease, until time.Time) error {
-	var keys []leaseKey
+	var keys []leaseRow
 	for _, l := range leases {
 		if len(ids([]string{string(l.Org), string(l.User), string(l.ID)})) == 3 {
-			keys = append(keys, leaseKey{Org: string(l.Org), User: string(l.User), Day: millis(l.Day), ID: string(l.ID)})
+			keys = append(keys, leaseRow{OrgID: string(l.Org), UserID: string(l.User), Day: millis(l.Day), ID: string(l.ID)})
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
-	these, err := written(keys)
+	these, err := records(keys, leaseKeys)
 	if err != nil {
 		return failed(ctx, err, "Lease")
 	}
@@ -203,11 +197,11 @@ func (q quotas) Sweep(ctx context.Context, now time.Time) error {
 	due := leaseTable.crossTenant(q.read, crossTenantLeases).filter("expires_at <= ?", now.UnixMilli()).
 		read("user_id", "day", "id").page("expires_at", sweptLeases)
 	for {
-		expired, err := all(ctx, due, (*leaseRow).named)
+		expired, err := all(ctx, due, (*leaseRow).lease)
 		if err != nil || len(expired) == 0 {
 			return err
 		}
-		these, err := written(expired)
+		these, err := records(expired, leaseKeys)
 		if err != nil {
 			return failed(ctx, err, "Lease")
 		}
@@ -228,16 +222,16 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 	if err != nil || len(taken) == 0 {
 		return err
 	}
-	slices.SortFunc(taken, compareLeases)
+	slices.SortFunc(taken, compareAccounts)
 	sums := taken[:1]
 	for _, k := range taken[1:] {
-		if last := &sums[len(sums)-1]; compareLeases(*last, k) == 0 {
+		if last := &sums[len(sums)-1]; compareAccounts(*last, k) == 0 {
 			last.Tokens += k.Tokens
 		} else {
 			sums = append(sums, k)
 		}
 	}
-	back, err := written(sums)
+	back, err := records(sums, givenBack)
 	if err != nil {
 		return failed(ctx, err, "Lease")
 	}

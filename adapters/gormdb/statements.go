@@ -98,6 +98,13 @@ var discardNames, discardObjects, knownBlobs = func() (names, objects, known [2]
 // of a mark is of one moment.
 const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0) FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
 
+// seatCounts asks two tables in one statement, so that they answer for one moment.
+func seatCounts(members, invitations string) string {
+	return "SELECT org_id, COUNT(*) FILTER (WHERE role = 'OWNER'), COUNT(*), 0 FROM memberships WHERE " + members +
+		" AND removed_at IS NULL GROUP BY org_id UNION ALL SELECT org_id, 0, 0, COUNT(*) FROM invitations WHERE " + invitations +
+		" AND status = 'PENDING' AND expires_at > ? GROUP BY org_id"
+}
+
 // epochs is asked with nearly every request, for one column of many.
 const epochs = "SELECT id, epoch FROM organisations WHERE id "
 
@@ -194,8 +201,7 @@ var addUsed = func() (s [2]string) {
 var lockAccounts, lockLeases, extendLeases, takeLeases, giveBack = func() (accounts, leases, extend, take, back [2]string) {
 	ofAccount := accountTable.sameKey()
 	ofLease := leaseTable.sameKey()
-	keys := columnsOf(leaseTable.only("org_id", "user_id", "day", "id"))
-	sums := columnsOf(leaseTable.only("org_id", "user_id", "day", "tokens"))
+	keys, sums := columnsOf(leaseKeys), columnsOf(givenBack)
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		accounts[d] = "SELECT 1 FROM quota_accounts JOIN " + d.records(keys) + " ON " + ofAccount +
 			" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + d.held()

@@ -155,15 +155,15 @@ func TestSweepTakesNothingThatWasExtended(t *testing.T) {
 		ctx := t.Context()
 		q := db.Usage().Quotas()
 		var leases []quota.Lease
-		var found []leaseKey
+		var found []leaseRow
 		for n := range 3 {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
 			if _, err := q.Reserve(ctx, l, 1000, quota.Need{Output: int64(1 + 9*n)}); err != nil {
 				t.Fatal(err)
 			}
-			leases, found = append(leases, l), append(found, leaseKey{Org: string(o), User: string(u), Day: millis(l.Day), ID: string(l.ID)})
+			leases, found = append(leases, l), append(found, leaseRow{OrgID: string(o), UserID: string(u), Day: millis(l.Day), ID: string(l.ID)})
 		}
-		these, err := written(found)
+		these, err := records(found, leaseKeys)
 		if err := errors.Join(err, q.Extend(ctx, leases[1:2], time.UnixMilli(11)), q.Settle(ctx, leases[2], 5)); err != nil {
 			t.Fatal(err)
 		}

@@ -4,17 +4,11 @@ import (
 	"context"
 	"database/sql"
 
-	"gorm.io/gorm/clause"
-
 	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/ports"
 )
-
-// nothing makes an INSERT pass over a row whose key is taken, which leaves a
-// transaction on Postgres usable, where an error would end it.
-var nothing = clause.OnConflict{DoNothing: true}
 
 type userRow struct {
 	ID         string `gorm:"type:uuid;primaryKey"`

@@ -1,0 +1,380 @@
+package gormdb
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+)
+
+// nothing makes an INSERT pass over a row whose key is taken, which leaves a
+// transaction on Postgres usable, where an error would end it. replace makes it
+// replace the row with the same primary key.
+var (
+	nothing = clause.OnConflict{DoNothing: true}
+	replace = clause.OnConflict{UpdateAll: true}
+)
+
+// selection is rows of a table that statements are about. Its methods that narrow
+// it return another one.
+type selection[R any] struct {
+	*table[R]
+	db       *gorm.DB
+	org      string // whose rows they are
+	crossing bool   // they may be anybody's: each has its organisation read, too
+	keyed    bool   // the condition is the primary key
+	where    string
+	args     []any
+	fields   []field // that are read; nil: all
+	from     string  // what stands after FROM; empty: the table
+	more     string  // what is read besides
+	to       []any   // where that goes
+	order    string
+	limit    int
+	lock     string
+}
+
+// key narrows the selection to the row with the primary key, the organisation
+// left out.
+func (s selection[R]) key(values ...any) selection[R] {
+	if s.crossing {
+		return s.filter(s.keys, values...)
+	}
+	s.where, s.keyed, s.args = s.byKey, true, append(s.args, values...)
+	return s
+}
+
+// filter adds a condition. Whatever it is, those before it hold, too.
+func (s selection[R]) filter(condition string, args ...any) selection[R] {
+	if s.where != "" {
+		condition = s.where + " AND (" + condition + ")"
+	}
+	s.where, s.keyed, s.args = condition, false, append(s.args, args...)
+	return s
+}
+
+// among adds the condition that a column is one of the values.
+func (s selection[R]) among(column, values string) selection[R] {
+	at := slices.IndexFunc(s.table.fields, func(f field) bool { return f.name == column })
+	return s.filter(dialectOf(s.db).in(s.name+"."+column, s.table.fields[at].kind), values)
+}
+
+// in adds the condition that a column is among those that another selection reads.
+func (s selection[R]) in(column string, of selection[R]) selection[R] {
+	c := of.command()
+	return s.filter(column+" IN ("+c.text+")", c.args...)
+}
+
+// after adds the condition that rows come after a place in the order, which is
+// that of the columns.
+func (s selection[R]) after(columns string, values ...any) selection[R] {
+	return s.filter("("+columns+") > ("+strings.Repeat("?, ", len(values)-1)+"?)", values...)
+}
+
+// page orders the rows and takes the first of them; limit 0 is all.
+func (s selection[R]) page(order string, limit int) selection[R] {
+	s.order, s.limit = order, limit
+	return s
+}
+
+// claim orders the rows, takes the first of them and holds these, and passes over
+// those that somebody else holds.
+func (s selection[R]) claim(order string, limit int) selection[R] {
+	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).claimed(), append(s.args, limit)
+	return s
+}
+
+// join reads from other tables, too, what more says, to the given places.
+func (s selection[R]) join(from, more string, to ...any) selection[R] {
+	s.from, s.more, s.to = from, more, to
+	return s
+}
+
+// read reads no more than the columns.
+func (s selection[R]) read(columns ...string) selection[R] {
+	s.fields = s.only(columns...)
+	return s
+}
+
+// held keeps the rows from other writers until the transaction ends, if lock.
+func (s selection[R]) held() selection[R] {
+	s.lock = dialectOf(s.db).held()
+	return s
+}
+
+// made is a command with the selection's condition in it.
+func (s selection[R]) made(text string, args []any) command {
+	return command{text, args, settledTenancy}
+}
+
+// command returns the SELECT.
+func (s selection[R]) command() command {
+	d := dialectOf(s.db)
+	if s.keyed && s.fields == nil && s.more == "" && s.from == "" {
+		return s.made(s.getByKey[d]+s.lock, s.args)
+	}
+	list := s.list[d]
+	if s.fields != nil {
+		list = s.selected(d, s.fields, nil)
+	}
+	if s.crossing {
+		list = strings.TrimSuffix(s.name+".org_id, "+list, ", ")
+	}
+	from := s.name
+	if s.from != "" {
+		from = s.from
+	}
+	where := ""
+	if s.where != "" {
+		where = " WHERE "
+	}
+	if s.order == "" {
+		return s.made("SELECT "+list+s.more+" FROM "+from+where+s.where+s.lock, s.args)
+	}
+	text, limit := d.page("SELECT "+list+s.more+" FROM "+from+where+s.where, s.order, s.limit)
+	return s.made(text+s.lock, append(s.args, limit...))
+}
+
+// scanned returns a scanner that reads every row into the same place, and the
+// row that it makes a record of.
+func scanned[R, T any](s selection[R], record func(*R) (T, error)) func(scanner) (T, error) {
+	var r R
+	fields := s.reads
+	if s.fields != nil {
+		fields = s.fields
+	}
+	if s.crossing {
+		fields = append([]field{*s.table.org}, fields...)
+	} else if s.table.org != nil {
+		s.setOrg(&r, s.org)
+	}
+	to := dest(&r, fields, s.to...)
+	return func(row scanner) (T, error) {
+		if err := row.Scan(to...); err != nil {
+			var none T
+			return none, err
+		}
+		return record(&r)
+	}
+}
+
+// each calls fn with the records, which stream. Fn's error ends it and comes back
+// as it is.
+func each[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error), fn func(T) error) error {
+	return queryEach(ctx, s.db, s.what, scanned(s, record), fn, s.command())
+}
+
+// all returns the records, for lists that are small by nature.
+func all[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error)) ([]T, error) {
+	return queryAll(ctx, s.db, s.what, scanned(s, record), s.command())
+}
+
+// named returns the records with the ids, in the order of these.
+func named[R, T any, K ~string](ctx context.Context, s selection[R], record func(*R) (T, error), key func(T) K, given []K) ([]T, error) {
+	places := make(map[K]int, len(given))
+	for i, k := range given {
+		places[k] = i
+	}
+	found, err := all(ctx, s.among("id", list(dialectOf(s.db), ids(given))), record)
+	slices.SortFunc(found, func(a, b T) int { return places[key(a)] - places[key(b)] })
+	return found, err
+}
+
+// find returns the only record, if there is any.
+func find[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error)) (T, bool, error) {
+	return queryRow(ctx, s.db, s.what, scanned(s, record), s.command())
+}
+
+// get returns the only record, or NotFound.
+func get[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error)) (T, error) {
+	v, found, err := find(ctx, s, record)
+	if err == nil && !found {
+		err = fault.Missing(s.what)
+	}
+	return v, err
+}
+
+// count returns how many rows there are.
+func (s selection[R]) count(ctx context.Context) (int, error) {
+	text := "SELECT COUNT(*) FROM " + s.name
+	if s.where != "" {
+		text += " WHERE " + s.where
+	}
+	n, _, err := queryRow(ctx, s.db, s.what, scanInt, s.made(text, s.args))
+	return int(n), err
+}
+
+// keep returns how many rows there are, and keeps them from being deleted until
+// the transaction ends: a reference that is broken would end it on Postgres.
+func (s selection[R]) keep(ctx context.Context) (int, error) {
+	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).shared()
+	found, err := queryAll(ctx, s.db, s.what, scanInt, s.made(text, s.args))
+	return len(found), err
+}
+
+// kept is keep for one row, which must be there.
+func (s selection[R]) kept(ctx context.Context) error {
+	n, err := s.keep(ctx)
+	return s.one(int64(n), err)
+}
+
+// add inserts a row; one whose key is taken is a Conflict that leaves the
+// transaction usable.
+func (s selection[R]) add(ctx context.Context, r *R) error {
+	n, err := s.create(ctx, r, nothing)
+	if err == nil && n == 0 {
+		err = fault.New(fault.Conflict, "%s is there already", s.what)
+	}
+	return err
+}
+
+// insertRecords runs what insertsRecords made for the fields of rows, after
+// parameters that it may have before them.
+func (s selection[R]) insertRecords(ctx context.Context, text [2]string, rows []R, fields []field, args ...any) (int64, error) {
+	written, err := records(rows, fields)
+	if err != nil {
+		return 0, failed(ctx, err, s.what)
+	}
+	c := sharedSQL(text[dialectOf(s.db)], append(args, written)...)
+	if s.org != "" {
+		c = tenantSQL(id.Org(s.org), c.text, c.args...)
+	}
+	return exec(ctx, s.db, s.what, c)
+}
+
+// put inserts a row or replaces the one with the same primary key.
+func (s selection[R]) put(ctx context.Context, r *R) error {
+	_, err := s.create(ctx, r, replace)
+	return err
+}
+
+func (s selection[R]) create(ctx context.Context, r *R, conflict clause.OnConflict) (int64, error) {
+	if s.org != "" {
+		s.setOrg(r, s.org)
+	}
+	tx := s.db.WithContext(ctx).Clauses(conflict).Create(r)
+	return tx.RowsAffected, failed(ctx, tx.Error, s.what)
+}
+
+// save writes what can change of a row over the one with the key. NotFound
+// without it.
+func (s selection[R]) save(ctx context.Context, r *R) error {
+	args := append(bind(r, s.changes, make([]any, 0, len(s.changes)+len(s.args))), s.args...)
+	text := s.putByKey
+	if !s.keyed {
+		text = "UPDATE " + s.name + " SET " + join(s.changes, "% = ?") + " WHERE " + s.where
+	}
+	return s.one(exec(ctx, s.db, s.what, s.made(text, args)))
+}
+
+// set changes the rows and returns how many they are.
+func (s selection[R]) set(ctx context.Context, sets string, args ...any) (int64, error) {
+	all := append(append(make([]any, 0, len(args)+len(s.args)), args...), s.args...)
+	return exec(ctx, s.db, s.what, s.made("UPDATE "+s.name+" SET "+sets+" WHERE "+s.where, all))
+}
+
+// remove deletes the rows and returns how many they were.
+func (s selection[R]) remove(ctx context.Context) (int64, error) {
+	return exec(ctx, s.db, s.what, s.made("DELETE FROM "+s.name+" WHERE "+s.where, s.args))
+}
+
+// one is NotFound where a statement changed nothing.
+func (s selection[R]) one(n int64, err error) error {
+	if err == nil && n == 0 {
+		err = fault.Missing(s.what)
+	}
+	return err
+}
+
+// update holds the only row and stores what fn makes of its record, in a
+// transaction. It returns what is stored.
+func update[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error), row func(T) (*R, error), fn func(T) (T, error)) (v T, err error) {
+	there, err := get(ctx, s.held(), record)
+	if err != nil {
+		return v, err
+	}
+	next, err := fn(there)
+	if err != nil {
+		return v, err
+	}
+	r, err := row(next)
+	if err != nil {
+		return v, failed(ctx, err, s.what)
+	}
+	if s.org != "" {
+		s.setOrg(r, s.org)
+	}
+	if err := s.save(ctx, r); err != nil {
+		return v, err
+	}
+	v, err = record(r)
+	return v, failed(ctx, err, s.what)
+}
+
+// change changes the only row and returns its record as it is then.
+func change[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error), sets string, args ...any) (T, error) {
+	text := "UPDATE " + s.name + " SET " + sets + " WHERE " + s.where + " RETURNING " + s.names
+	return queryGet(ctx, s.db, s.what, scanned(s, record), s.made(text, append(args, s.args...)))
+}
+
+// takeOver lets the key decide: the row is inserted, or replaces the one with its
+// primary key where the condition holds, and else that one's record comes back. It
+// may be gone by then, and then all begins again.
+func takeOver[R, T any](ctx context.Context, s selection[R], r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
+	put := s.made(s.replaces(condition)+" RETURNING "+s.names, append(bind(r, s.table.fields, nil), arg))
+	for range attempts {
+		for _, try := range []func() (T, bool, error){
+			func() (T, bool, error) { return queryRow(ctx, s.db, s.what, scanned(s, record), put) },
+			func() (T, bool, error) { return find(ctx, s.key(key...), record) },
+		} {
+			if v, found, err := try(); err != nil || found {
+				return v, err
+			}
+		}
+	}
+	return v, fault.New(fault.Unavailable, "%s is in use by too many at once", s.what)
+}
+
+// upsert finds the record by the provider's id, or adds fresh, and stores what fn
+// makes of it, in a transaction in which the record is held against others.
+func upsert[R, T any](ctx context.Context, s selection[R], provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
+	s = s.filter("provider_id = ?", provider)
+	there, found, err := find(ctx, s.held(), record)
+	if err != nil {
+		return fresh, err
+	}
+	if !found {
+		made, err := fn(fresh)
+		if err != nil {
+			return fresh, err
+		}
+		added := row(made)
+		if n, err := s.create(ctx, added, nothing); err != nil {
+			return fresh, err
+		} else if n == 1 {
+			return record(added)
+		}
+		// Another was faster, or the id is taken under another key.
+		there, found, err = find(ctx, s.held(), record)
+		if err == nil && !found {
+			err = fault.New(fault.Conflict, "%s is there already", s.what)
+		}
+		if err != nil {
+			return fresh, err
+		}
+	}
+	next, err := fn(there)
+	if err != nil {
+		return fresh, err
+	}
+	changed := row(next)
+	if err := s.save(ctx, changed); err != nil {
+		return fresh, err
+	}
+	return record(changed)
+}
