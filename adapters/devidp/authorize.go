@@ -74,7 +74,7 @@ func (p *Provider) keys(w http.ResponseWriter, _ *http.Request, _ location) erro
 
 // redirects lists the registered redirect URIs.
 func (p *Provider) redirects(at location) []string {
-	list := append([]string{at.public + callbackPath}, p.options.Redirects...)
+	list := append([]string{at.public + p.options.CallbackPath}, p.options.Redirects...)
 	if p.options.AppURL != "" {
 		list = append(list, p.options.AppURL)
 	}

@@ -35,11 +35,6 @@ const Prefix = "/dev/identity"
 // ClientID is the client that is registered unless Options name another.
 const ClientID = "collab"
 
-const (
-	callbackPath = "/api/v1/auth/cli-callback"
-	exchangePath = "/api/v1/auth/exchange-token"
-)
-
 // Options configure New. Log, AppURL, ClientID, ClientSecret,
 // Redirects, Emit and Invitation may be left out.
 type Options struct {
@@ -47,6 +42,9 @@ type Options struct {
 	Listen      string // the address that the server listens on
 	PublicURL   string // {base_url}; empty when it is not known yet, see Locate
 	AppURL      string // the application, to which sign-ins may lead too
+
+	// Paths of the service: where sign-ins lead, and where identity tokens are exchanged.
+	CallbackPath, ExchangePath string
 
 	ClientID     string   // ClientID when empty
 	ClientSecret string   // empty: a public client

@@ -46,6 +46,7 @@ func set(t *testing.T, folder string, change ...func(*devidp.Options)) *stage {
 	t.Cleanup(st.Close)
 	st.options = devidp.Options{
 		Development: true, Listen: st.Listener.Addr().String(), PublicURL: st.URL,
+		CallbackPath: "/api/v1/auth/cli-callback", ExchangePath: "/api/v1/auth/exchange-token",
 		AppURL:  "http://localhost:3000/welcome",
 		KeyFile: filepath.Join(folder, "identity.pem"), AccountsFile: filepath.Join(folder, "identity.json"),
 		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{},

@@ -281,7 +281,7 @@ func (p *Provider) showSession(w http.ResponseWriter, at location, s session, ti
 	}
 	v := sessionView{
 		Title: title, Account: s.Account, Org: s.Org, Role: s.Role, Token: token, App: p.options.AppURL,
-		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", at.public, exchangePath, body),
+		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", at.public, p.options.ExchangePath, body),
 	}
 	p.accounts.Read(func(b *state) { v.Places = b.joined(s.Account.ID) })
 	p.site.Show(w, http.StatusOK, "session", v)

@@ -13,14 +13,27 @@ import (
 	"collab/domain/object"
 )
 
-// prefix is where the versioned interface lives.
-const prefix = "/api/v1"
+// Prefix is where the versioned interface lives.
+const Prefix = "/api/v1"
+
+const prefix = Prefix
 
 // chatPath is where models are asked.
 const chatPath = prefix + "/chat"
 
-// CheckPath is where devices ask for updates. The answer is in memory.
-const CheckPath = prefix + "/updates/check"
+// Paths that other packages are given: CLICallbackPath is where sign-in pages send
+// browsers back to, ExchangePath takes identity tokens; the webhooks and the ends of a
+// checkout are for providers. CheckPath is where devices ask for updates; the answer is
+// in memory.
+const (
+	CLICallbackPath     = prefix + "/auth/cli-callback"
+	ExchangePath        = prefix + "/auth/exchange-token"
+	IdentityWebhookPath = prefix + "/auth/webhook"
+	PaymentWebhookPath  = prefix + "/billing/webhook"
+	CheckoutSuccessPath = prefix + "/billing/checkout/success"
+	CheckoutCancelPath  = prefix + "/billing/checkout/cancel"
+	CheckPath           = prefix + "/updates/check"
+)
 
 // CheckHeaders are the headers that an answer to that, or what is noted of it, may
 // depend on.

@@ -37,8 +37,8 @@ type Options struct {
 	IDs      ports.IDs
 	Secrets  ports.Secrets
 	Roles    org.RoleMap
-	// PublicURL is the address of the service without a trailing slash.
-	PublicURL string
+	// CallbackURL is where the provider's sign-in page sends browsers back to.
+	CallbackURL string
 	// SessionCookie is the name of the identity provider's session cookie where
 	// it signs in by session; empty where it works by authorization code.
 	SessionCookie string

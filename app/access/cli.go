@@ -115,11 +115,10 @@ func (a *Access) FinishCLI(ctx context.Context, cookie string, q CLIReturn) (red
 // provider that works by code compares it exactly, so that it carries nothing
 // there.
 func (a *Access) callback(f identity.Flow) string {
-	base := a.PublicURL + "/api/v1/auth/cli-callback"
 	if a.SessionCookie == "" {
-		return base
+		return a.CallbackURL
 	}
-	return base + "?" + url.Values{"port": {strconv.Itoa(f.Port)}, "state": {f.State}}.Encode()
+	return a.CallbackURL + "?" + url.Values{"port": {strconv.Itoa(f.Port)}, "state": {f.State}}.Encode()
 }
 
 func printable(s string) bool {

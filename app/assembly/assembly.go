@@ -141,7 +141,7 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 	a := access.New(access.Options{
 		Store: n.Store, Epochs: n.Epochs, Identity: n.Identity, Tokens: n.Tokens, SignIn: n.SignIn, Sealer: n.Sealer,
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
-		PublicURL: string(n.Base), SessionCookie: string(n.Cookie),
+		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, SessionCookie: string(n.Cookie),
 	})
 	failed := func(err error) { n.Log.Error("uses of sessions could not be written", "error", err) }
 	lc.Append(fx.StopHook(func(stop context.Context) {
@@ -344,7 +344,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 
 // greet says in a few lines where everything is.
 func greet(out io.Writer, base publicURL, page signInPage) {
-	fmt.Fprintf(out, "Collab %s is running.\n  Overview   %s/\n  API        %s/api/v1\n  Documents  %s/docs\n", Version(), base, base, base)
+	fmt.Fprintf(out, "Collab %s is running.\n  Overview   %s/\n  API        %s\n  Documents  %s/docs\n", Version(), base, string(base)+httpapi.Prefix, base)
 	if page != "" {
 		fmt.Fprintf(out, "  Sign in    %s\n", page)
 	}

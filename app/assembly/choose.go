@@ -15,6 +15,7 @@ import (
 	"collab/adapters/bucket"
 	"collab/adapters/devidp"
 	"collab/adapters/gormdb"
+	"collab/adapters/httpapi"
 	"collab/adapters/mail"
 	"collab/adapters/memory"
 	"collab/adapters/natsbus"
@@ -202,11 +203,13 @@ func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 		Listen:       string(n.Config.Listen),
 		PublicURL:    string(n.Base),
 		AppURL:       n.Config.AppURL.Text(),
+		CallbackPath: httpapi.CLICallbackPath,
+		ExchangePath: httpapi.ExchangePath,
 		KeyFile:      filepath.Join(n.Config.DataDir, "dev-identity-key.pem"),
 		AccountsFile: filepath.Join(n.Config.DataDir, "dev-identity-accounts.json"),
 		Clock:        n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,
 		Emit: func(ctx context.Context, message string, body []byte) error {
-			return emit(ctx, client, string(n.Base)+"/api/v1/auth/webhook", n.Signing.first(), message, n.Clock.Now(), body)
+			return emit(ctx, client, string(n.Base)+httpapi.IdentityWebhookPath, n.Signing.first(), message, n.Clock.Now(), body)
 		},
 		Invitation: func(ctx context.Context, token string) (devidp.Invite, error) {
 			offer, err := members.Lookup(ctx, n.Store, n.Clock, token)

@@ -16,6 +16,7 @@ import (
 
 	"collab/adapters/atomicfile"
 	"collab/adapters/devpay"
+	"collab/adapters/httpapi"
 	"collab/adapters/stripepay"
 	"collab/app/access"
 	"collab/app/assembly/config"
@@ -36,13 +37,6 @@ type payMounts mounts // of the development provider
 
 // paymentSigning are the secrets of the payment provider's messages.
 type paymentSigning []string
-
-// The ends of a checkout, under the versioned interface.
-const (
-	successPath = "/api/v1/billing/checkout/success"
-	cancelPath  = "/api/v1/billing/checkout/cancel"
-	paymentPath = "/api/v1/billing/webhook"
-)
 
 func choosePayments(c config.Config) choice {
 	ch := choice{group: "Payments, Billing, PaymentEvents", decided: "COLLAB_STRIPE_SECRET_KEY"}
@@ -71,7 +65,7 @@ func prices(c config.Config) map[plan.Plan]string {
 // stripeAt returns the payments at an address.
 func stripeAt(c config.Config, base publicURL, key, address string, log *slog.Logger) (*stripepay.Payments, error) {
 	return stripepay.New(stripepay.Options{
-		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + successPath, CancelURL: string(base) + cancelPath,
+		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + httpapi.CheckoutSuccessPath, CancelURL: string(base) + httpapi.CheckoutCancelPath,
 		Log: log,
 	})
 }
@@ -109,7 +103,7 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 			if len(n.Signing) == 0 {
 				return errors.New("COLLAB_STRIPE_WEBHOOK_SECRETS is empty: no message is accepted")
 			}
-			return tell(ctx, client, string(n.Base)+paymentPath, map[string]string{
+			return tell(ctx, client, string(n.Base)+httpapi.PaymentWebhookPath, map[string]string{
 				"Stripe-Signature": stripepay.Sign(n.Signing[0], n.Clock.Now(), body),
 			}, body)
 		},
@@ -161,7 +155,7 @@ type billingNeeds struct {
 func newBilling(lc fx.Lifecycle, n billingNeeds) *billing.Billing {
 	b := billing.New(billing.Options{
 		Store: n.Store, Payments: n.Payments, Provider: n.Provider, Clock: n.Clock, IDs: n.IDs, Log: n.Log,
-		Locked: n.Access.Locked, PaidURL: string(n.Base) + successPath, AppURL: appURL(n.Config, n.Base),
+		Locked: n.Access.Locked, PaidURL: string(n.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(n.Config, n.Base),
 	})
 	regularly(lc, billingEvery, b.Keep, func(err error) { n.Log.Error("subscriptions could not be looked after", "error", err) })
 	return b

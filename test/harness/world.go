@@ -154,7 +154,7 @@ func (w *World) Restart() error {
 	pause := func(ctx context.Context, _ int) error { return ctx.Err() }
 	s := &w.Server
 	s.Access = access.New(access.Options{
-		Store: store, Epochs: w.Store, Identity: w.Identity, Tokens: w.tokens, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, PublicURL: PublicURL,
+		Store: store, Epochs: w.Store, Identity: w.Identity, Tokens: w.tokens, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, CallbackURL: PublicURL + "/api/v1/auth/cli-callback",
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
 	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked})
