@@ -82,7 +82,7 @@ func request(c chat.Call, limits chat.Limits) (requestBody, error) {
 	case "off":
 		q.Thinking = &thinking{Type: "disabled"}
 	case "adaptive":
-		q.Thinking = &thinking{Type: "adaptive", Display: "omitted"} // nobody sees it: it need not come
+		q.Thinking = &thinking{Type: "adaptive", Display: "omitted"} // thinking is not shown
 	}
 	ids := chat.CallIDs(c.Turns, acceptedID.MatchString)
 	q.Messages = make([]message, len(c.Turns))

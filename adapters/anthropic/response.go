@@ -287,7 +287,7 @@ func (t *response) call(b *block, args string) error {
 		return t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args})
 	}
 	if b.name != chat.WebSearch {
-		return nil // which we did not ask for, and of which nobody here knows the results
+		return nil // a tool of the provider that was not requested
 	}
 	t.ids[b.id] = true
 	return t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args, ServerHandled: true})

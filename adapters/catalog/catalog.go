@@ -21,7 +21,7 @@ import (
 	"collab/domain/connector"
 )
 
-// Bounds of a catalog; of texts in characters, where nothing else is said.
+// Limits of a catalog, for texts in characters unless stated otherwise.
 const (
 	maxBytes       = 1 << 20
 	maxProviders   = 500
@@ -90,7 +90,7 @@ func Parse(data []byte) (connector.Catalog, error) {
 	return connector.NewCatalog(all, f.clients), nil
 }
 
-// file is what a catalog is made from.
+// file is a decoded catalog file.
 type file struct {
 	builtIn   bool
 	providers []connector.Provider
@@ -195,7 +195,7 @@ func checkClient(issuer string, c connector.Client, seen map[string]bool) error 
 	return nil
 }
 
-// entry is a provider as it is written: its carriers are headers or variables of
+// entry is a provider of the file: its carriers are headers or variables of
 // the environment, by its transport.
 type entry struct {
 	connector.Provider
@@ -264,7 +264,7 @@ func (e *entry) check() error {
 	return e.checkCredentials()
 }
 
-// local checks what a server beside the client is reached by.
+// local checks the fields of a server that runs beside the client.
 func (e *entry) local() error {
 	switch {
 	case e.Auth.ByOAuth():
@@ -293,7 +293,7 @@ func (e *entry) local() error {
 	return e.checkPlaceholders("env")
 }
 
-// cloud checks what a server at its provider is reached by.
+// cloud checks the fields of a server that runs at its provider.
 func (e *entry) cloud() error {
 	if e.seen["command"] {
 		return errors.New("command: must not be given without the transport STDIO")
@@ -343,7 +343,7 @@ func (e *entry) checkPlaceholders(carriers string) error {
 	return nil
 }
 
-// checkCredentials checks what the server lets its users in with.
+// checkCredentials checks the credentials and scopes.
 func (e *entry) checkCredentials() error {
 	if e.Auth != connector.APIKey && e.seen["credentials"] {
 		return errors.New("credentials: must not be given without the mode API_KEY")
@@ -385,8 +385,7 @@ func (e *entry) checkCredentials() error {
 	return nil
 }
 
-// address checks an absolute URL of a web server: https, or http to the machine
-// itself.
+// address checks an absolute URL of a web server: https, or http of a loopback host.
 func address(field, value string) error {
 	wrong := fmt.Errorf("%s: must be an https address of at most %d characters, without a user or a fragment; http only of this machine", field, check.MaxURL)
 	if len(value) > check.MaxURL || !visible(value, check.MaxURL) || strings.ContainsAny(value, " #") {
@@ -402,7 +401,7 @@ func address(field, value string) error {
 	return wrong
 }
 
-// text checks a text for people.
+// text checks a text that is shown.
 func text(field, value string, limit int) error {
 	if value == "" || value != strings.TrimSpace(value) || utf8.RuneCountInString(value) > limit || strings.ContainsFunc(value, unicode.IsControl) {
 		return fmt.Errorf("%s: must be 1 to %d characters without control characters or spaces around them", field, limit)

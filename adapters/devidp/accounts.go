@@ -49,7 +49,7 @@ type organisation struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	Slug      string    `json:"slug"`
-	CreatedBy string    `json:"createdBy,omitempty"` // account id; empty: nobody's in particular
+	CreatedBy string    `json:"createdBy,omitempty"` // account id; empty: not known
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 }

@@ -265,7 +265,7 @@ type invitationData struct {
 	UserID          string          `json:"user_id"`
 	PublicMetadata  metadata        `json:"public_metadata"`
 	PrivateMetadata metadata        `json:"private_metadata"`
-	URL             *string         `json:"url"` // never told: whoever has it can accept
+	URL             *string         `json:"url"` // always null, because its holder can accept
 	ExpiresAt       *int64          `json:"expires_at"`
 	CreatedAt       int64           `json:"created_at"`
 	UpdatedAt       int64           `json:"updated_at"`

@@ -51,7 +51,7 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at locatio
 	if v.request != nil {
 		v.Action = Prefix + "/authorize?" + r.URL.RawQuery
 		v.Client = devkit.Origin(v.request.redirect)
-		// The command line's local server is where the service goes on to.
+		// The service redirects to the local server of the command line.
 		devkit.AllowForms(w, v.Client, "http://localhost:*", "http://127.0.0.1:*")
 	}
 	p.accounts.Read(func(b *state) {

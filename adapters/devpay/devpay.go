@@ -1,11 +1,7 @@
-// Package devpay is the payment provider of a development server: the part of
-// Stripe's interface that the service uses, with a page on which nobody pays for
-// real, a portal page on which payments fail and periods pass at the press of a
-// button, and with the events that Stripe sends. Anybody can pay, so it serves
-// loopback alone.
-//
-// Money has no amounts here: every price is the same, and prorations are not
-// reckoned.
+// Package devpay is the payment provider of a development server: the part of Stripe's API
+// that the service uses, with a checkout page, a portal page whose buttons make payments
+// fail and periods end, and the webhook events of Stripe. Anybody can pay, so it serves
+// loopback alone. All prices are the same, and there are no prorations.
 package devpay
 
 import (
@@ -73,8 +69,8 @@ type Provider struct {
 	closed bool
 }
 
-// New returns a provider, having read or made its file, and goes on with the
-// deliveries that are left. It fails outside development mode and when the
+// New returns a provider, having read or created its file, and resumes pending
+// deliveries. It fails outside development mode and when the
 // listen address or the public URL is not loopback.
 func New(o Options) (*Provider, error) {
 	if !o.Development {

@@ -74,9 +74,9 @@ func (p *Provider) showCheckout(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkout pays, or goes back. Whoever knows the address of the page, which nobody can
-// guess, may do so: its form needs no other token, and scripts can send it. The page stays open for whoever goes back, as
-// Stripe's does.
+// checkout pays, or redirects to the cancel URL, after which the session stays open, as at
+// Stripe. The secret URL authorizes, so that the form needs no CSRF token and scripts can
+// send it.
 func (p *Provider) checkout(w http.ResponseWriter, r *http.Request) error {
 	fields, err := p.site.PostedForm(r)
 	if err != nil {

@@ -81,7 +81,7 @@ type subscription struct {
 	Anchor            time.Time         `json:"anchor"`
 	Month             int               `json:"month"` // of the present period
 	CancelAtPeriodEnd bool              `json:"cancelAtPeriodEnd,omitempty"`
-	CanceledAt        time.Time         `json:"canceledAt,omitzero"` // when somebody asked for the end
+	CanceledAt        time.Time         `json:"canceledAt,omitzero"` // when cancellation was requested
 	EndedAt           time.Time         `json:"endedAt,omitzero"`
 	Invoice           invoice           `json:"invoice"` // the last one
 }

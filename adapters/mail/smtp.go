@@ -131,11 +131,11 @@ func (s *SMTP) newDelivery(m mail.Message) (*delivery, error) {
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(s.from)
 	message.ToMailAddress(to)
-	// An encoded word in somebody's name would be decoded by the reader.
+	// An encoded word in a name must not be decoded by the recipient.
 	message.Subject(strings.ReplaceAll(oneLine(m.Subject), "=?", "= ?"))
 	message.SetBodyString(gomail.TypeTextPlain, m.Text)
 	message.SetDateWithValue(s.Clock.Now())
-	// Ours, because the library's would tell the name of the machine.
+	// The library's default has the name of the machine in it.
 	message.SetMessageIDWithValue(rand.Text() + "@" + domain(s.from.Address))
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
 	return &delivery{message: message, domain: domain(to.Address), due: s.Clock.Now()}, nil

@@ -52,7 +52,7 @@ func (a *Authorizer) Discover(ctx context.Context, p connector.Provider, server 
 
 // challenge has the parameters of WWW-Authenticate.
 type challenge struct {
-	metadata string // the address of its description; empty: not said
+	metadata string // the URL of the metadata; empty: none
 	scopes   []string
 }
 

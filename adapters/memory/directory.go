@@ -101,8 +101,7 @@ func (s organisations) Upsert(_ context.Context, fresh org.Organisation, fn func
 	})
 }
 
-// Lock has the store to itself anyway, as every transaction has, and moves the
-// epoch on at once: nobody sees it before the transaction ends.
+// Lock increments the epoch. It needs no lock, because transactions run one after the other.
 func (s organisations) Lock(_ context.Context, o id.Org) (org.Organisation, error) {
 	if !s.inside {
 		return org.Organisation{}, fault.New(fault.Internal, "An organisation was locked outside a transaction")

@@ -38,7 +38,7 @@ type page struct {
 	checkout     plan.Checkout
 	org          id.Org
 	customer     string
-	subscription string // empty: nobody has paid
+	subscription string // empty: not paid
 	closed       bool   // before its time
 }
 
@@ -54,7 +54,7 @@ func (p *Payments) next(kind string) string {
 	return fmt.Sprintf("%s_%d", kind, p.n)
 }
 
-// Customer makes the record of an organisation.
+// Customer returns the customer of an organisation, created when needed.
 func (p *Payments) Customer(_ context.Context, o id.Org, _ string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +73,7 @@ func (p *Payments) known(customer string) error {
 	return fault.Missing("Customer")
 }
 
-// Open makes a page to pay for a plan on.
+// Open creates a checkout session.
 func (p *Payments) Open(_ context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *Payments) Open(_ context.Context, o id.Org, customer string, c plan.Che
 	return c, nil
 }
 
-// Session returns what became of a page.
+// Session returns a checkout session.
 func (p *Payments) Session(_ context.Context, session string) (plan.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (g *page) status(now time.Time) string {
 	return "open"
 }
 
-// Expire closes a page.
+// Expire closes a checkout session.
 func (p *Payments) Expire(_ context.Context, session string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *Payments) Expire(_ context.Context, session string) error {
 	return nil
 }
 
-// Portal returns an address that leads nowhere.
+// Portal returns an invalid URL.
 func (p *Payments) Portal(_ context.Context, customer, back string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *Payments) Portal(_ context.Context, customer, back string) (string, err
 	return "https://payments.invalid/" + p.next("portal"), nil
 }
 
-// Subscription returns a subscription as it is now.
+// Subscription returns a subscription.
 func (p *Payments) Subscription(_ context.Context, subscription string) (plan.Remote, error) {
 	return p.revise(subscription, func(*plan.Remote) error { return nil })
 }
@@ -174,7 +174,7 @@ func (p *Payments) Cancel(_ context.Context, subscription string, atOnce bool) (
 	})
 }
 
-// revise changes a subscription, and returns it as it is then.
+// revise changes and returns a subscription.
 func (p *Payments) revise(subscription string, fn func(*plan.Remote) error) (plan.Remote, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,8 +188,8 @@ func (p *Payments) revise(subscription string, fn func(*plan.Remote) error) (pla
 	return cloneRemote(*r), nil
 }
 
-// Pay is what somebody does on a page: it makes a subscription that is active,
-// for a month. Conflict when the page cannot be paid on any more.
+// Pay completes a checkout session, with an active subscription for a month. It returns
+// Conflict for a closed session.
 func (p *Payments) Pay(session string) (subscription string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,8 +209,7 @@ func (p *Payments) Pay(session string) (subscription string, err error) {
 	return g.subscription, nil
 }
 
-// Fail is a payment that was due and was not made. Conflict when none is due any
-// more.
+// Fail makes a due payment fail. It returns Conflict for a subscription that has ended.
 func (p *Payments) Fail(subscription string) (plan.Remote, error) {
 	return p.revise(subscription, func(r *plan.Remote) error {
 		if !r.Live() {
@@ -221,8 +220,8 @@ func (p *Payments) Fail(subscription string) (plan.Remote, error) {
 	})
 }
 
-// Renew is the end of a period: of a subscription that is to end then, or the
-// beginning of the next, paid.
+// Renew ends a period: it pays for the next one, or ends a subscription that is cancelled at
+// period end.
 func (p *Payments) Renew(subscription string) (plan.Remote, error) {
 	return p.revise(subscription, func(r *plan.Remote) error {
 		switch {
@@ -237,14 +236,14 @@ func (p *Payments) Renew(subscription string) (plan.Remote, error) {
 	})
 }
 
-// Set makes a subscription be so, whether or not it was there.
+// Set stores a subscription.
 func (p *Payments) Set(r plan.Remote) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.subscriptions[r.ID] = new(cloneRemote(r))
 }
 
-// Forget takes a subscription away as if it had never been.
+// Forget removes a subscription.
 func (p *Payments) Forget(subscription string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -66,7 +66,7 @@ func (t *table[K, V]) add(x *tx, k K, v V) error {
 	return nil
 }
 
-// replace puts a record in the place of one that must be there, else NotFound.
+// replace stores a record over an existing one, NotFound when there is none.
 func (t *table[K, V]) replace(x *tx, k K, v V) error {
 	if !t.has(k) {
 		return t.missing()

@@ -13,12 +13,11 @@ import (
 	"collab/domain/fault"
 )
 
-// Probe connects to each of the servers at the address and sends a message from
-// the first to all of them, on a subject below the one of hints where nobody else
-// listens. It returns the servers, without credentials, and how long the message
-// took. Forbidden when the user may not use that subject, in which case the
-// subject is in the message; Unauthenticated when a server does not let the user
-// in; Unavailable for everything else.
+// Probe connects to each of the servers and sends a message from the first to all of them,
+// on an unused subject below that of hints. It returns the servers without credentials and
+// the time that the message took. It returns Forbidden, with the subject in the message, if
+// the user may not use the subject, Unauthenticated if a server refuses the user, and
+// Unavailable otherwise.
 func Probe(ctx context.Context, address string) (servers []string, took time.Duration, err error) {
 	list, subject, err := parse(address)
 	if err != nil {

@@ -24,10 +24,9 @@ func Blocked(err error) bool {
 	return is[*refusal](err) || ok && u.Op == "parse"
 }
 
-// Cause returns what is under the url.Error that net/http and net/url put around
-// their errors, whose text quotes the address with its query. What the clients'
-// errors have under it are words of our own: nothing of the address but perhaps
-// its host, and nothing that a server said.
+// Cause returns the error below a *url.Error, whose text has the URL with its query. Causes
+// of the clients' errors contain neither the URL, but perhaps its host, nor text of the
+// server.
 func Cause(err error) error {
 	u, ok := errors.AsType[*url.Error](err)
 	switch {

@@ -157,8 +157,8 @@ func failure(ctx context.Context, err error) error {
 		r.replayed = said.LastResponse.Header.Get("Idempotent-Replayed") == "true"
 	}
 	switch {
-	// A path that the provider does not have is 404 too, and says nothing of what
-	// is in it. A price that it does not know is a mistake of ours.
+	// Unknown paths are 404 too, without this code. An unknown price is a wrong
+	// configuration.
 	case said.Code == stripe.ErrorCodeResourceMissing && !strings.Contains(said.Param, "price"):
 		return fault.Wrap(fault.NotFound, r, "The payment provider knows nothing of it")
 	case r.status >= 500, r.status == http.StatusTooManyRequests, r.status == http.StatusConflict, said.Code == stripe.ErrorCodeLockTimeout:

@@ -17,7 +17,7 @@ import (
 const (
 	// HeaderSignature has the signature of a message.
 	HeaderSignature = "Payment-Signature"
-	// ProviderSignature has it where the provider is not told of another name.
+	// ProviderSignature is the provider's default name of the header.
 	ProviderSignature = "Stripe-Signature"
 
 	secretPrefix  = "whsec_"

@@ -12,9 +12,9 @@ import (
 	"collab/domain/plan"
 )
 
-// The forms have what we use, wherever the versions of the API keep it. Up to
-// 2025-02 a period is the subscription's, and an invoice names its subscription;
-// later a period is the item's, and the subscription is in the invoice's parent.
+// The types have the used fields of all versions of the API. Up to 2025-02 a period is in the
+// subscription, and an invoice names its subscription; later a period is in the item, and
+// the subscription in the invoice's parent.
 
 const (
 	maxID    = 255
@@ -300,8 +300,8 @@ func (s *seats) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// instant is a time in seconds since 1970. Zero, and anything that is not such a
-// time, counts as not said.
+// instant is a time in seconds since 1970. Any other JSON value
+// decodes to the zero time.
 type instant struct{ time.Time }
 
 const endOfTime = 253402300800 // the year 10000, which RFC 3339 cannot write

@@ -133,7 +133,7 @@ func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.C
 			ClientReferenceID: stripe.String(string(o)),
 			SuccessURL:        &p.success,
 			CancelURL:         &p.cancel,
-			// What comes of the session tells of the organisation by itself.
+			// The subscription has the organisation in its own metadata.
 			SubscriptionData: &stripe.CheckoutSessionSubscriptionDataParams{Metadata: map[string]string{orgKey: string(o)}},
 		}
 		params.AddMetadata(orgKey, string(o))

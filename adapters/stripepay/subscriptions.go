@@ -10,20 +10,18 @@ import (
 	"github.com/stripe/stripe-go/v76"
 )
 
-// prorated charges the difference when a plan changes, not with the next period:
-// the plan is better at once, and a debt that waits is lost when the subscription
-// is canceled before. What is too much becomes credit.
+// prorated charges the difference at once when a plan changes. With the next invoice it would
+// be lost if the subscription is canceled before. Negative differences become credit.
 const prorated = "always_invoice"
 
-// Subscription returns a subscription as it is now.
+// Subscription returns a subscription.
 func (p *Payments) Subscription(ctx context.Context, of string) (plan.Remote, error) {
 	return p.remote(p.subscription(ctx, of))
 }
 
-// Change moves a subscription to another plan at once. It goes on with one that
-// was to end. The key of the request is new each time, because one that was kept
-// would answer a later change to the same plan with this one; a change that was
-// made is seen before.
+// Change moves a subscription to another plan at once, and revokes its cancellation. It uses
+// a new idempotency key each time: a stored one would replay an earlier change to the same
+// plan.
 func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Remote, error) {
 	price, err := p.price(to)
 	if err != nil {
@@ -69,7 +67,7 @@ func (p *Payments) Cancel(ctx context.Context, of string, atOnce bool) (plan.Rem
 		s, err = p.update(ctx, of, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
 	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Internal) {
-		// One that ended meanwhile is refused.
+		// The subscription may have ended meanwhile.
 		if now, lookErr := p.subscription(ctx, of); lookErr == nil && now.over() {
 			return p.remote(now, nil)
 		}
