@@ -350,7 +350,7 @@ func TestAFullQueueDropsGenerations(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	t.Run("tells what waits at once, and takes no more", func(t *testing.T) {
+	t.Run("sends queued generations and accepts no more", func(t *testing.T) {
 		server, tick := capture(t, nil)
 		p := open(t, server, tick, io.Discard)
 		record(p, 130)
@@ -362,7 +362,7 @@ func TestClose(t *testing.T) {
 		}
 		counts(t, p, 130, 3)
 	})
-	t.Run("of one that was never told anything just ends", func(t *testing.T) {
+	t.Run("returns at once without generations", func(t *testing.T) {
 		server, tick := capture(t, nil)
 		p := open(t, server, tick, io.Discard)
 		end(t, p)

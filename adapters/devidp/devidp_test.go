@@ -95,7 +95,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("Cache-Control = %q", got)
 		}
 	})
-	t.Run("a name of somebody else's that resolves to loopback is refused", func(t *testing.T) {
+	t.Run("a foreign name that resolves to loopback is refused", func(t *testing.T) {
 		r, _ := http.NewRequest("POST", st.URL+devidp.Prefix+"/token", strings.NewReader("email=ada@example.com"))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Host = "rebound.example:8080"
@@ -127,7 +127,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("answered %s %s: %s", p.Status, p.Header.Get("Content-Type"), p.text)
 		}
 	})
-	t.Run("the picture of nobody is not found", func(t *testing.T) {
+	t.Run("an unknown picture is not found", func(t *testing.T) {
 		if p := newBrowser(t).open(st.provider.Issuer() + "/avatar/user_0.svg"); p.StatusCode != http.StatusNotFound {
 			t.Errorf("answered %s", p.Status)
 		}
@@ -265,7 +265,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s in %s became %s in %s", a.Subject, a.Org.ID, b.Subject, b.Org.ID)
 		}
 	})
-	t.Run("nobody else can read them", func(t *testing.T) {
+	t.Run("only the owner can read them", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com")
 		for _, path := range []string{st.options.KeyFile, st.options.AccountsFile} {
@@ -288,7 +288,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%v, %v", entries, err)
 		}
 	})
-	t.Run("a sign-in that cannot be kept fails and is told nobody", func(t *testing.T) {
+	t.Run("a sign-in that cannot be stored fails without events", func(t *testing.T) {
 		st := set(t, t.TempDir(), func(o *devidp.Options) {
 			o.AccountsFile = filepath.Join(filepath.Dir(o.AccountsFile), "accounts", "file")
 		})

@@ -45,7 +45,7 @@ func complete(t *testing.T, value any) {
 }
 
 func TestEvents(t *testing.T) {
-	t.Run("a first sign-in tells of the user, the organisation and the membership, in this order", func(t *testing.T) {
+	t.Run("a first sign-in has events of user, organisation and membership in this order", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		c := st.signedIn(t, "email", "ada@example.com", "name", "Ada  King Lovelace", "org", "Engines")
 		events := st.service.take()
@@ -76,7 +76,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("created_at = %d", created)
 		}
 	})
-	t.Run("the same sign-in again tells nothing", func(t *testing.T) {
+	t.Run("the same sign-in again has no events", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		for range 2 {
 			st.signedIn(t, "email", "ada@example.com", "name", "Ada", "org", "Engines")
@@ -85,7 +85,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("events: %s", got)
 		}
 	})
-	t.Run("another name is told, with its time", func(t *testing.T) {
+	t.Run("another name has an event with its time", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "name", "Ada")
 		st.service.take()
@@ -100,7 +100,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("user %v", user)
 		}
 	})
-	t.Run("another role is told, with its time", func(t *testing.T) {
+	t.Run("another role has an event with its time", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		st.service.take()
@@ -117,14 +117,14 @@ func TestEvents(t *testing.T) {
 			t.Errorf("membership %v", m)
 		}
 	})
-	t.Run("whoever asks for less than owner of a new organisation is not told to be its creator", func(t *testing.T) {
+	t.Run("an account with a lower role in a new organisation is not its creator", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer")
 		if _, said := st.service.take()[1].data(t)["created_by"]; said {
 			t.Error("created_by is said")
 		}
 	})
-	t.Run("when the service is down the sign-in works, and it is told later under the same message id", func(t *testing.T) {
+	t.Run("the sign-in works while the service is down, and its events follow with the same message ids", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		st.service.breakDown(errors.New("down"))
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
@@ -146,7 +146,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("events: %s", types(got))
 		}
 	})
-	t.Run("what could not be told outlives a restart", func(t *testing.T) {
+	t.Run("undelivered events survive a restart", func(t *testing.T) {
 		folder := t.TempDir()
 		st := set(t, folder)
 		st.service.breakDown(errors.New("down"))
@@ -173,7 +173,7 @@ func TestInvitations(t *testing.T) {
 	invite := func(orgID string) devidp.Invite {
 		return devidp.Invite{Email: "Bob@example.com", OrgID: orgID, OrgName: "Engines", OrgSlug: "engines", Role: "VIEWER"}
 	}
-	t.Run("the page says who is invited to what, and acceptance is told the service", func(t *testing.T) {
+	t.Run("the page shows the invitation, and acceptance has events", func(t *testing.T) {
 		st, b := set(t, t.TempDir()), newBrowser(t)
 		org := st.signedIn(t, "email", "ada@example.com", "org", "Engines").Org.ID
 		st.service.take()
@@ -226,7 +226,7 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("later its name means %+v", c.Org)
 		}
 	})
-	t.Run("whoever is a member here is told again, with the invited role", func(t *testing.T) {
+	t.Run("a member gets another event with the invited role", func(t *testing.T) {
 		st, b := set(t, t.TempDir()), newBrowser(t)
 		c := st.signedIn(t, "email", "bob@example.com", "name", "Robert", "org", "Engines", "role", "viewer")
 		st.service.take()
@@ -260,7 +260,7 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("events: %s", types(got))
 		}
 	})
-	t.Run("a name that cannot be is said on the page", func(t *testing.T) {
+	t.Run("the page shows an invalid name", func(t *testing.T) {
 		st, b := set(t, t.TempDir()), newBrowser(t)
 		st.invitations["1"] = invite("org_1")
 		p := b.submit(b.open(st.provider.InviteURL("1")), url.Values{"name": {strings.Repeat("x", 201)}})

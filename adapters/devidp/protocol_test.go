@@ -119,7 +119,7 @@ func TestCodeFlow(t *testing.T) {
 			t.Errorf("leads to %s", to)
 		}
 	})
-	t.Run("whoever cancels is sent back without a code", func(t *testing.T) {
+	t.Run("cancelling redirects without a code", func(t *testing.T) {
 		st, b := set(t, t.TempDir()), newBrowser(t)
 		client := st.party(t)
 		told := client.told(t, b.submit(b.open(client.address()), url.Values{"action": {"cancel"}}))
@@ -189,7 +189,7 @@ func TestRedemption(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("a code is good once, whoever came first", func(t *testing.T) {
+	t.Run("concurrent requests redeem a code once", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		client := st.party(t)
 		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
@@ -291,7 +291,7 @@ func TestAuthorizationRequest(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a parameter that is there twice is told the client", func(t *testing.T) {
+	t.Run("a repeated parameter is an error for the client", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		client := st.party(t)
 		if told := client.told(t, newBrowser(t).open(client.address()+"&nonce=2")); told.Get("error") != "invalid_request" {

@@ -49,7 +49,7 @@ func TestInterface(t *testing.T) {
 			t.Errorf("subscription %+v", s)
 		}
 	})
-	t.Run("another price is another plan, told once", func(t *testing.T) {
+	t.Run("another price is another plan, with one event", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.subscribed()
 		change := &stripe.SubscriptionParams{
@@ -149,7 +149,7 @@ func TestInterface(t *testing.T) {
 			t.Errorf("it is %s", is.Status)
 		}
 	})
-	t.Run("ids that nobody has are not found", func(t *testing.T) {
+	t.Run("unknown ids are not found", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		_, err := st.sessions().Get("cs_1", nil)
 		refusedBy(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)

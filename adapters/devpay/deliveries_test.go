@@ -17,7 +17,7 @@ import (
 const paid = "checkout.session.completed customer.subscription.created customer.subscription.updated invoice.paid"
 
 func TestDeliveries(t *testing.T) {
-	t.Run("when the service is down whoever pays goes on after one attempt, and it is told later, in order", func(t *testing.T) {
+	t.Run("while the service is down paying takes one attempt, and events follow in order", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
 		st.service.breakDown(true)
@@ -103,7 +103,7 @@ func TestDeliveries(t *testing.T) {
 			t.Errorf("%d events of another subscription", len(others))
 		}
 	})
-	t.Run("what could not be told outlives a restart, with its ids and in its order", func(t *testing.T) {
+	t.Run("undelivered events survive a restart with ids and order", func(t *testing.T) {
 		folder := t.TempDir()
 		st := set(t, folder)
 		s := st.session(st.customer("Engines"))
@@ -128,7 +128,7 @@ func TestDeliveries(t *testing.T) {
 			t.Errorf("events: %s, %s", types(events), ids)
 		}
 	})
-	t.Run("what was told is not told again after a restart", func(t *testing.T) {
+	t.Run("delivered events are not sent again after a restart", func(t *testing.T) {
 		folder := t.TempDir()
 		st := set(t, folder)
 		id := st.subscribed().ID
@@ -168,7 +168,7 @@ func TestDeliveries(t *testing.T) {
 			t.Errorf("events: %s", got)
 		}
 	})
-	t.Run("whoever has gone does not wait", func(t *testing.T) {
+	t.Run("a cancelled request does not wait", func(t *testing.T) {
 		hanging := make(chan bool)
 		st := set(t, t.TempDir(), func(o *devpay.Options) {
 			o.Emit = func(ctx context.Context, _ string, _ []byte) error {
@@ -224,7 +224,7 @@ func TestDeliveries(t *testing.T) {
 			t.Errorf("events: %s", got)
 		}
 	})
-	t.Run("events told while others are told keep their order", func(t *testing.T) {
+	t.Run("concurrent events keep their order", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		id := st.subscribed().ID
 		wait := sync.WaitGroup{}

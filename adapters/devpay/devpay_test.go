@@ -84,7 +84,7 @@ func TestCheckoutPage(t *testing.T) {
 			t.Errorf("answered %s %v", p.Status, p.Header)
 		}
 	})
-	t.Run("whoever pays goes on with the session's id, and the service has heard of it", func(t *testing.T) {
+	t.Run("paying redirects with the session's id after the events", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
 		p := st.press(s.URL, url.Values{"action": {"pay"}})
@@ -112,7 +112,7 @@ func TestCheckoutPage(t *testing.T) {
 			}
 		}
 	})
-	t.Run("whoever pays twice has paid once", func(t *testing.T) {
+	t.Run("paying twice pays once", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
 		for range 2 {
@@ -147,7 +147,7 @@ func TestCheckoutPage(t *testing.T) {
 			t.Errorf("the portal says:\n%s", p.text)
 		}
 	})
-	t.Run("whoever cancels goes back, and may pay later", func(t *testing.T) {
+	t.Run("cancelling redirects, and the session can be paid later", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
 		if p := st.press(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/cancel" {
@@ -158,7 +158,7 @@ func TestCheckoutPage(t *testing.T) {
 			t.Errorf("answered %s", p.Status)
 		}
 	})
-	t.Run("nobody can pay on a page that was expired, or is too old", func(t *testing.T) {
+	t.Run("an expired session cannot be paid", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		c := st.customer("Engines")
 		closed, old := st.session(c), st.session(c)
@@ -291,7 +291,7 @@ func TestPortalPage(t *testing.T) {
 			t.Errorf("the page says:\n%s", p.text)
 		}
 	})
-	t.Run("a customer without a subscription is told so, and goes back to the application by default", func(t *testing.T) {
+	t.Run("a customer without a subscription gets a page with a link to the application", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		v, err := st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(st.customer("Engines"))})
 		if err != nil {
@@ -323,7 +323,7 @@ func TestPortalPage(t *testing.T) {
 		}
 		st.service.nothingMore(t)
 	})
-	t.Run("time renews what goes on and ends what is to end, and tells of it once", func(t *testing.T) {
+	t.Run("subscriptions are renewed or ended in time, with one event", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		goes, ends, owed := st.subscribed(), st.subscribed(), st.subscribed()
 		for id, a := range map[string]devpay.Action{ends.ID: devpay.Schedule, owed.ID: devpay.Fail} {
@@ -383,7 +383,7 @@ func TestPages(t *testing.T) {
 	st := set(t, t.TempDir())
 	s := st.session(st.customer("Engines"))
 	portal := st.portal(s.Customer.ID)
-	t.Run("they run nothing, are framed nowhere and kept by nobody", func(t *testing.T) {
+	t.Run("they have no scripts and cannot be framed or cached", func(t *testing.T) {
 		for _, address := range []string{s.URL, portal, st.URL + "/dev/payments/nothing", st.URL + "/dev/payments/pay/cs_1"} {
 			p := st.open(address)
 			policy := p.Header.Get("Content-Security-Policy")
@@ -412,7 +412,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a name of somebody else's is refused", func(t *testing.T) {
+	t.Run("a foreign host name is refused", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", s.URL, nil)
 		r.Host = "evil.example"
 		if p := st.do(r); p.StatusCode != http.StatusForbidden {
@@ -425,7 +425,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("answered %s", p.Status)
 		}
 	})
-	t.Run("an action that is none is refused, and so is a huge form", func(t *testing.T) {
+	t.Run("unknown actions and huge forms are refused", func(t *testing.T) {
 		if p := st.press(s.URL, url.Values{"action": {"steal"}}); p.StatusCode != http.StatusBadRequest {
 			t.Errorf("answered %s", p.Status)
 		}
@@ -433,7 +433,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("answered %s", p.Status)
 		}
 	})
-	t.Run("whoever asks for no page is answered in the service's shape", func(t *testing.T) {
+	t.Run("errors are JSON unless HTML is accepted", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", st.URL+"/dev/payments/pay/cs_1", nil)
 		p := st.do(r)
 		var body struct{ StatusCode int }
@@ -465,7 +465,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("the portal answered %s", p.Status)
 		}
 	})
-	t.Run("nobody else can read it, and nothing else is left beside it", func(t *testing.T) {
+	t.Run("only the owner can read it, and no temporary file remains", func(t *testing.T) {
 		folder := t.TempDir()
 		st := set(t, folder)
 		st.subscribed()
@@ -477,7 +477,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
 	})
-	t.Run("a payment that cannot be kept is not made and told nobody", func(t *testing.T) {
+	t.Run("a payment that cannot be stored is not made and has no events", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "data")
 		st := set(t, folder)
 		s := st.session(st.customer("Engines"))

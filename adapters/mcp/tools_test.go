@@ -365,7 +365,7 @@ func TestTheNetworkFails(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	address := closed.URL
 	closed.Close()
-	t.Run("nobody is there", func(t *testing.T) {
+	t.Run("the connection is refused", func(t *testing.T) {
 		_, err := servers(t).Tools(t.Context(), bearer(connector.HTTP, address+"/"+secret))
 		wantFault(t, err, fault.Unavailable, "The server could not be reached")
 	})

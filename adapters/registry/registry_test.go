@@ -41,7 +41,7 @@ func TestTheBuiltInModels(t *testing.T) {
 			t.Errorf("the first is of %s and the last of %s", all[0].Provider, last.Provider)
 		}
 	})
-	t.Run("whoever takes tools in chat completions does not think", func(t *testing.T) {
+	t.Run("models of openai have thinking off", func(t *testing.T) {
 		for _, m := range all {
 			if m.Provider == "openai" && (m.Thinking != "off" || m.Can(chat.ExtendedThinking)) {
 				t.Errorf("%s thinks %q", m.ID, m.Thinking)
