@@ -165,17 +165,11 @@ func (a *api) endSession(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Access.EndSession(c.r.Context(), actor, of); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Access.EndSession(c.r.Context(), actor, of))
 }
 
 func (a *api) endOtherSessions(c *call, actor org.Actor) error {
-	if err := a.Access.EndOtherSessions(c.r.Context(), actor); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Access.EndOtherSessions(c.r.Context(), actor))
 }
 
 type onboardedView struct {

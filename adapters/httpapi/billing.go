@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"strings"
 
 	"collab/adapters/httpapi/body"
 	"collab/app/billing"
@@ -86,10 +85,7 @@ func (a *api) checkout(c *call) error {
 		return err
 	}
 	p := body.Required(o, "plan", asPlan)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
@@ -155,7 +151,7 @@ func (a *api) checkoutCancel(c *call) error {
 // comeBack sends somebody back to the application, with a page that says how it
 // went.
 func (a *api) comeBack(c *call, seen outcomeView, title, text string) error {
-	if accept := c.r.Header.Get("Accept"); strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
+	if named(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
 		return c.reply(http.StatusOK, seen)
 	}
 	return a.show(c, title, text)

@@ -150,6 +150,25 @@ func (c *call) reply(status int, view any) error {
 	return nil
 }
 
+// replyWith returns a function that answers with the view of a use case's result, or returns
+// its error.
+func replyWith[R, V any](c *call, status int, view func(R) V) func(R, error) error {
+	return func(result R, err error) error {
+		if err != nil {
+			return err
+		}
+		return c.reply(status, view(result))
+	}
+}
+
+// succeedUnless answers as succeed does where err is nil, and returns it else.
+func (c *call) succeedUnless(err error) error {
+	if err != nil {
+		return err
+	}
+	return c.succeed()
+}
+
 // succeed answers a deletion and whatever else has nothing to show.
 func (c *call) succeed() error {
 	c.send(http.StatusOK, success)

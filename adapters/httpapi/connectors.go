@@ -138,18 +138,11 @@ func (a *api) createConnector(c *call) error {
 		Provider: body.Required(o, "providerId", body.Text), Name: body.Optional(o, "name", body.Text),
 		Config: config.Text, URL: config.Texts["url"],
 	}
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	made, err := a.Connectors.Create(c.r.Context(), actor, d)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusCreated, viewConnector(made))
+	return replyWith(c, http.StatusCreated, viewConnector)(a.Connectors.Create(c.r.Context(), actor, d))
 }
 
 func (a *api) deleteConnector(c *call, actor org.Actor) error {
@@ -157,10 +150,7 @@ func (a *api) deleteConnector(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Connectors.Delete(c.r.Context(), actor, i); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Connectors.Delete(c.r.Context(), actor, i))
 }
 
 type credentialsView struct {
@@ -198,18 +188,11 @@ func (a *api) giveCredentials(c *call) error {
 		return err
 	}
 	given := body.Required(o, "credentials", body.ReadObject)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	now, err := a.Connectors.Give(c.r.Context(), actor, i, given.Text, given.Texts)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewConnector(now))
+	return replyWith(c, http.StatusOK, viewConnector)(a.Connectors.Give(c.r.Context(), actor, i, given.Text, given.Texts))
 }
 
 type begunView struct {
@@ -229,10 +212,7 @@ func (a *api) startAuthorization(c *call) error {
 	}
 	instance := body.OrZero(o, "instanceId", body.ID[id.Connector]("connector"))
 	provider := body.OrZero(o, "providerId", body.Text)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
@@ -267,9 +247,5 @@ func (a *api) pollAuthorization(c *call, actor org.Actor) error {
 	if state == "" {
 		return fault.Field("state", "must be given")
 	}
-	found, err := a.Connectors.Poll(c.r.Context(), actor, state)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewFlow(found))
+	return replyWith(c, http.StatusOK, viewFlow)(a.Connectors.Poll(c.r.Context(), actor, state))
 }

@@ -105,13 +105,8 @@ func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
 	}
 	own, _, _ := mime.ParseMediaType(o.MimeType)
 	bytes, best := false, 0.0
-	for one := range strings.SplitSeq(strings.Join(c.r.Header["Accept"], ","), ",") {
-		media, params, _ := mime.ParseMediaType(one) // what cannot be read names nothing
-		weight := 1.0
-		if q, given := params["q"]; given {
-			weight, _ = strconv.ParseFloat(q, 64)
-		}
-		if weight > best && weight <= 1 {
+	for media, weight := range weights(c.r.Header["Accept"]) {
+		if weight > best {
 			switch media {
 			case "application/json", "application/*", "*/*":
 				bytes, best = false, weight

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/stream"
@@ -84,7 +83,7 @@ func (a *api) fail(c *call, err error) {
 		// Otherwise net/http reads on before it sends the answer, for as long as the body takes.
 		c.Set("Connection", "close")
 	}
-	if c.route != nil && c.route.Guard == browser && strings.Contains(c.r.Header.Get("Accept"), "text/html") {
+	if c.route != nil && c.route.Guard == browser && c.prefersPage() {
 		c.refuseWithPage(r)
 		return
 	}

@@ -133,10 +133,7 @@ func (a *api) deleteFile(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Objects.Delete(c.r.Context(), actor, of, when.version); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Objects.Delete(c.r.Context(), actor, of, when.version))
 }
 
 func (a *api) readFile(c *call, actor org.Actor) error {

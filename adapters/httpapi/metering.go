@@ -66,19 +66,11 @@ func viewSummary(s usage.Summary) summaryView {
 }
 
 func (a *api) quotaToday(c *call, actor org.Actor) error {
-	s, err := a.Metering.Quota(c.r.Context(), actor)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewQuota(s))
+	return replyWith(c, http.StatusOK, viewQuota)(a.Metering.Quota(c.r.Context(), actor))
 }
 
 func (a *api) ownUsage(c *call, actor org.Actor) error {
-	s, err := a.Metering.Own(c.r.Context(), actor)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewSummary(s))
+	return replyWith(c, http.StatusOK, viewSummary)(a.Metering.Own(c.r.Context(), actor))
 }
 
 func viewUserSum(p usage.Part) userSumView { return userSumView{p.Of, viewSum(p.Sum)} }

@@ -50,11 +50,7 @@ func (a *api) getOrganisation(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	found, err := a.Operator.Organisation(c.r.Context(), actor, o)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewOverview(found))
+	return replyWith(c, http.StatusOK, viewOverview)(a.Operator.Organisation(c.r.Context(), actor, o))
 }
 
 func (a *api) grant(c *call) error {
@@ -71,18 +67,11 @@ func (a *api) grant(c *call) error {
 		Seats:     body.Optional(o, "seats", body.Count),
 		PeriodEnd: body.Optional(o, "currentPeriodEnd", body.Instant),
 	}
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	granted, err := a.Operator.Grant(c.r.Context(), actor, of, g)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewOverview(granted))
+	return replyWith(c, http.StatusOK, viewOverview)(a.Operator.Grant(c.r.Context(), actor, of, g))
 }
 
 func (a *api) setRole(c *call) error {
@@ -99,16 +88,9 @@ func (a *api) setRole(c *call) error {
 		return err
 	}
 	role := body.Required(o, "role", body.Text)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	changed, err := a.Operator.SetRole(c.r.Context(), actor, of, user, role)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewMember(changed))
+	return replyWith(c, http.StatusOK, viewMember)(a.Operator.SetRole(c.r.Context(), actor, of, user, role))
 }

@@ -97,18 +97,11 @@ func (a *api) changeRole(c *call) error {
 		return err
 	}
 	role := body.Required(o, "role", body.Text)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	changed, err := a.Members.ChangeRole(c.r.Context(), actor, user, role)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewMember(changed))
+	return replyWith(c, http.StatusOK, viewMember)(a.Members.ChangeRole(c.r.Context(), actor, user, role))
 }
 
 func (a *api) removeMember(c *call, actor org.Actor) error {
@@ -116,10 +109,7 @@ func (a *api) removeMember(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Members.Remove(c.r.Context(), actor, user); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Members.Remove(c.r.Context(), actor, user))
 }
 
 func (a *api) listInvites(c *call) error {
@@ -139,10 +129,7 @@ func (a *api) invite(c *call) error {
 		return err
 	}
 	email, role := body.Required(o, "email", body.Text), body.Required(o, "role", body.Text)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
@@ -178,10 +165,7 @@ func (a *api) withdrawInvite(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Members.Withdraw(c.r.Context(), actor, i); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Members.Withdraw(c.r.Context(), actor, i))
 }
 
 func (a *api) auditLog(c *call) error {

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -147,12 +146,7 @@ func (a *api) readRenderer(c *call) error {
 
 // takesGzip reports whether a client takes answers that are compressed with gzip.
 func takesGzip(header []string) (takes bool) {
-	for one := range strings.SplitSeq(strings.Join(header, ","), ",") {
-		coding, params, _ := mime.ParseMediaType(one) // what cannot be read names nothing
-		weight := 1.0
-		if q, given := params["q"]; given {
-			weight, _ = strconv.ParseFloat(q, 64)
-		}
+	for coding, weight := range weights(header) {
 		switch coding {
 		case "gzip", "x-gzip":
 			return weight > 0

@@ -239,18 +239,11 @@ func (a *api) publishRelease(c *call) error {
 		_, err := release.New("", d, a.Releases.Hosts, time.Time{})
 		return err
 	}
-	if err := o.Err(rules); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err(rules))
 	if err != nil {
 		return err
 	}
-	made, err := a.Releases.Publish(c.r.Context(), actor, d)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusCreated, viewRelease(made))
+	return replyWith(c, http.StatusCreated, viewRelease)(a.Releases.Publish(c.r.Context(), actor, d))
 }
 
 // asChannel reads the name of a channel. The empty one would stand for none.
@@ -283,18 +276,11 @@ func (a *api) changeRelease(c *call) error {
 		Mandatory: body.Field(o, "mandatory", body.Bool), Rollout: body.Field(o, "rolloutPercentage", body.Count), Active: body.Field(o, "active", body.Bool),
 		PublishedAt: body.Field(o, "publishedAt", body.Instant),
 	}
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	changed, err := a.Releases.Change(c.r.Context(), actor, r, p)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewRelease(changed))
+	return replyWith(c, http.StatusOK, viewRelease)(a.Releases.Change(c.r.Context(), actor, r, p))
 }
 
 func (a *api) listReleases(c *call) error {

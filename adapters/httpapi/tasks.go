@@ -299,10 +299,7 @@ func (a *api) deleteTask(c *call, actor org.Actor) error {
 		return err
 	}
 	c.deadlines.Extend(deletionWithin)
-	if err := a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)))
 }
 
 func (a *api) reorderTasks(c *call) error {

@@ -65,11 +65,7 @@ func (a *api) getTeam(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	found, err := a.Teams.Get(c.r.Context(), actor, t)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewTeam(found))
+	return replyWith(c, http.StatusOK, viewTeam)(a.Teams.Get(c.r.Context(), actor, t))
 }
 
 func (a *api) createTeam(c *call) error {
@@ -82,18 +78,11 @@ func (a *api) createTeam(c *call) error {
 		_, err := team.New("", "", team.Standard, "", d, time.Time{})
 		return err
 	}
-	if err := o.Err(rules); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err(rules))
 	if err != nil {
 		return err
 	}
-	made, err := a.Teams.Create(c.r.Context(), actor, d)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusCreated, viewTeam(made))
+	return replyWith(c, http.StatusCreated, viewTeam)(a.Teams.Create(c.r.Context(), actor, d))
 }
 
 func (a *api) updateTeam(c *call) error {
@@ -110,18 +99,11 @@ func (a *api) updateTeam(c *call) error {
 		_, err := team.Team{}.Apply(p, time.Time{})
 		return err
 	}
-	if err := o.Err(rules); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err(rules))
 	if err != nil {
 		return err
 	}
-	changed, err := a.Teams.Update(c.r.Context(), actor, t, p)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewTeam(changed))
+	return replyWith(c, http.StatusOK, viewTeam)(a.Teams.Update(c.r.Context(), actor, t, p))
 }
 
 func (a *api) deleteTeam(c *call, actor org.Actor) error {
@@ -130,10 +112,7 @@ func (a *api) deleteTeam(c *call, actor org.Actor) error {
 		return err
 	}
 	c.deadlines.Extend(deletionWithin)
-	if err := a.Teams.Delete(c.r.Context(), actor, t); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Teams.Delete(c.r.Context(), actor, t))
 }
 
 func (a *api) listTeamMembers(c *call) error {
@@ -161,18 +140,11 @@ func (a *api) addTeamMember(c *call) error {
 		return err
 	}
 	user := body.Required(o, "userId", asUser)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	added, err := a.Teams.AddMember(c.r.Context(), actor, t, user)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewTeamMember(added))
+	return replyWith(c, http.StatusOK, viewTeamMember)(a.Teams.AddMember(c.r.Context(), actor, t, user))
 }
 
 func (a *api) removeTeamMember(c *call, actor org.Actor) error {
@@ -184,8 +156,5 @@ func (a *api) removeTeamMember(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Teams.RemoveMember(c.r.Context(), actor, t, user); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Teams.RemoveMember(c.r.Context(), actor, t, user))
 }

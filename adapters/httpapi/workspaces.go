@@ -53,11 +53,7 @@ func (a *api) getWorkspace(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	found, err := a.Workspaces.Get(c.r.Context(), actor, w)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewWorkspace(found))
+	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Get(c.r.Context(), actor, w))
 }
 
 func (a *api) createWorkspace(c *call) error {
@@ -73,18 +69,11 @@ func (a *api) createWorkspace(c *call) error {
 		_, err := workspace.New("", "", "", d, time.Time{})
 		return err
 	}
-	if err := o.Err(rules); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err(rules))
 	if err != nil {
 		return err
 	}
-	made, err := a.Workspaces.Create(c.r.Context(), actor, d)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusCreated, viewWorkspace(made))
+	return replyWith(c, http.StatusCreated, viewWorkspace)(a.Workspaces.Create(c.r.Context(), actor, d))
 }
 
 func (a *api) updateWorkspace(c *call) error {
@@ -101,18 +90,11 @@ func (a *api) updateWorkspace(c *call) error {
 		_, err := workspace.Workspace{}.Apply(p, time.Time{})
 		return err
 	}
-	if err := o.Err(rules); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err(rules))
 	if err != nil {
 		return err
 	}
-	changed, err := a.Workspaces.Update(c.r.Context(), actor, w, p)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewWorkspace(changed))
+	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Update(c.r.Context(), actor, w, p))
 }
 
 // deletionWithin is how much more time there is for deleting what may have any
@@ -125,10 +107,7 @@ func (a *api) deleteWorkspace(c *call, actor org.Actor) error {
 		return err
 	}
 	c.deadlines.Extend(deletionWithin)
-	if err := a.Workspaces.Delete(c.r.Context(), actor, w); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Workspaces.Delete(c.r.Context(), actor, w))
 }
 
 func (a *api) moveWorkspace(c *call) error {
@@ -141,18 +120,11 @@ func (a *api) moveWorkspace(c *call) error {
 		return err
 	}
 	to := body.Required(o, "targetTeamId", asTeam)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	moved, err := a.Workspaces.Move(c.r.Context(), actor, w, to)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewWorkspace(moved))
+	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Move(c.r.Context(), actor, w, to))
 }
 
 func (a *api) orderWorkspaces(c *call) error {
@@ -161,15 +133,9 @@ func (a *api) orderWorkspaces(c *call) error {
 		return err
 	}
 	named := body.Operands[id.Workspace](o, "order", "Workspace")
-	if err := o.Err(); err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
+	actor, err := a.authorizeValid(c, o.Err())
 	if err != nil {
 		return err
 	}
-	if err := a.Workspaces.SetOrder(c.r.Context(), actor, named); err != nil {
-		return err
-	}
-	return c.succeed()
+	return c.succeedUnless(a.Workspaces.SetOrder(c.r.Context(), actor, named))
 }

@@ -1,0 +1,46 @@
+package httpapi
+
+import (
+	"iter"
+	"mime"
+	"strconv"
+	"strings"
+)
+
+// weights returns the entries of an Accept or Accept-Encoding header, without parameters,
+// and their weights between 0 and 1 (RFC 9110, section 12.4.2). An entry that cannot be read
+// has no name, and an invalid weight is 0.
+func weights(header []string) iter.Seq2[string, float64] {
+	return func(yield func(string, float64) bool) {
+		for one := range strings.SplitSeq(strings.Join(header, ","), ",") {
+			name, params, _ := mime.ParseMediaType(one)
+			weight := 1.0
+			if q, given := params["q"]; given {
+				var err error
+				if weight, err = strconv.ParseFloat(q, 64); err != nil || !(weight >= 0 && weight <= 1) {
+					weight = 0
+				}
+			}
+			if !yield(name, weight) {
+				return
+			}
+		}
+	}
+}
+
+// named returns the weight of the entry that names a media type, 0 where none does.
+func named(header []string, media string) (weight float64) {
+	for name, w := range weights(header) {
+		if name == media {
+			weight = max(weight, w)
+		}
+	}
+	return weight
+}
+
+// prefersPage reports whether the Accept header names text/html, and JSON not rather.
+func (c *call) prefersPage() bool {
+	accept := c.r.Header["Accept"]
+	page := named(accept, "text/html")
+	return page > 0 && page >= named(accept, "application/json")
+}
