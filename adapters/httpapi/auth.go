@@ -212,13 +212,13 @@ const unsignedCost = 10
 
 // identityWebhook takes a message of the identity provider.
 func (a *api) identityWebhook(c *call) error {
-	return a.message(c, a.Webhooks.Identity, refusedCredentials...)
+	return a.receiveMessage(c, a.Webhooks.Identity, refusedCredentials...)
 }
 
-// message hands a provider's message on exactly as it came, because its signature
+// receiveMessage hands a provider's message on exactly as it came, because its signature
 // is over those bytes. One that is refused with one of the kinds counts against
 // the address, and as much as unsignedCost others.
-func (a *api) message(c *call, take func(context.Context, func(string) string, []byte) error, unsigned ...fault.Kind) error {
+func (a *api) receiveMessage(c *call, take func(context.Context, func(string) string, []byte) error, unsigned ...fault.Kind) error {
 	body, err := c.read(maxMessage)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (a *api) message(c *call, take func(context.Context, func(string) string, [
 		if slices.ContainsFunc(unsigned, func(k fault.Kind) bool { return fault.Is(err, k) }) {
 			a.webhooks.Charge(limit.Network(c.address), unsignedCost-1)
 		}
-		return a.charged(c, err, unsigned...)
+		return a.chargeRefusal(c, err, unsigned...)
 	}
 	c.send(http.StatusOK, received)
 	return nil
@@ -237,10 +237,10 @@ func (a *api) message(c *call, take func(context.Context, func(string) string, [
 // browser which another site has sent keeps that site from having a token sent to a
 // local port that nobody chose.
 func (a *api) startCLI(c *call) error {
-	c.unseen()
+	c.hideAddress()
 	q := c.r.URL.Query()
 	port, state := q.Get("port"), q.Get("state")
-	if foreign(c.r) && !a.confirmedCLI(c.r, port, state) {
+	if crossSite(c.r) && !a.confirmedCLI(c.r, port, state) {
 		return a.askCLI(c, port, state)
 	}
 	to, cookie, err := a.Access.StartCLI(c.r.Context(), port, state)
@@ -252,8 +252,8 @@ func (a *api) startCLI(c *call) error {
 	return nil
 }
 
-// foreign reports whether a page began the navigation, as far as the browser tells.
-func foreign(r *http.Request) bool {
+// crossSite reports whether a page began the navigation, as far as the browser tells.
+func crossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "none" })
 }
 
@@ -267,8 +267,8 @@ func askedCLI(port, state string) string { return port + " " + state }
 // askCLI showed in this browser for this port and state.
 func (a *api) confirmedCLI(r *http.Request, port, state string) bool {
 	flow := askedCLI(port, state)
-	secret := cookieValue(r, a.held(cookieCLI, flow))
-	return secret != "" && same(r.URL.Query().Get("confirm"), confirmation(secret, flow))
+	secret := cookieValue(r, a.flowCookie(cookieCLI, flow))
+	return secret != "" && equalSecrets(r.URL.Query().Get("confirm"), confirmation(secret, flow))
 }
 
 // askCLI shows a page that names the port and asks for a click.
@@ -277,17 +277,17 @@ func (a *api) askCLI(c *call, port, state string) error {
 		return err
 	}
 	flow := askedCLI(port, state)
-	secret := cookieValue(c.r, a.held(cookieCLI, flow))
+	secret := cookieValue(c.r, a.flowCookie(cookieCLI, flow))
 	if secret == "" {
 		secret = rand.Text()
 	}
-	a.setHeld(c, cookieCLI, flow, secret)
+	a.setFlowCookie(c, cookieCLI, flow, secret)
 	link := url.URL{Path: c.r.URL.Path, RawQuery: url.Values{"port": {port}, "state": {state}, "confirm": {confirmation(secret, flow)}}.Encode()}
 	return c.page(http.StatusOK, "command line", map[string]any{"Port": port, "Link": link.String()}, "'none'")
 }
 
 func (a *api) finishCLI(c *call) error {
-	c.unseen()
+	c.hideAddress()
 	q := c.r.URL.Query()
 	back := access.CLIReturn{
 		Port: q.Get("port"), State: q.Get("state"), From: c.client(),
@@ -323,9 +323,9 @@ func (a *api) setFlow(c *call, value string, age int) {
 	})
 }
 
-// unseen keeps the addresses of a sign-in, which hold secrets, out of caches
+// hideAddress keeps the addresses of a sign-in, which hold secrets, out of caches
 // and out of what the browser tells the next site.
-func (c *call) unseen() {
+func (c *call) hideAddress() {
 	h := c.Header()
 	h["Cache-Control"], h["Referrer-Policy"] = noStore, noReferrer
 }

@@ -46,15 +46,15 @@ const (
 
 var noIndex = []string{"noindex"}
 
-// hidden keeps the pages of an authorization, whose addresses hold secrets, out of
+// hidePage keeps the pages of an authorization, whose addresses hold secrets, out of
 // caches, indexes and other sites' logs.
-func (c *call) hidden() {
-	c.unseen()
+func (c *call) hidePage() {
+	c.hideAddress()
 	c.Header()["X-Robots-Tag"] = noIndex
 }
 
-// short checks that parameters are not longer than anybody needs them.
-func short(values url.Values, limits map[string]int) error {
+// checkLengths checks that parameters are not longer than anybody needs them.
+func checkLengths(values url.Values, limits map[string]int) error {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		if len(values.Get(name)) > limits[name] {
 			return fault.Field(name, "must be at most %d bytes", limits[name])
@@ -69,12 +69,12 @@ func short(values url.Values, limits map[string]int) error {
 // askToAuthorize shows what somebody is about to allow, and who wants it. Its form
 // goes on to the provider.
 func (a *api) askToAuthorize(c *call) error {
-	c.hidden()
+	c.hidePage()
 	q, err := body.ParseForm(c.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	if err := short(q, map[string]int{"state": maxState}); err != nil {
+	if err := checkLengths(q, map[string]int{"state": maxState}); err != nil {
 		return err
 	}
 	state := q.Get("state")
@@ -84,11 +84,11 @@ func (a *api) askToAuthorize(c *call) error {
 	}
 	// Whoever opens the page again, or is made to, can still send it from where it is
 	// open already.
-	secret := cookieValue(c.r, a.held(cookieAsked, state))
+	secret := cookieValue(c.r, a.flowCookie(cookieAsked, state))
 	if secret == "" {
 		secret = rand.Text()
 	}
-	a.setHeld(c, cookieAsked, state, secret)
+	a.setFlowCookie(c, cookieAsked, state, secret)
 	// "no-referrer" would take the Origin from our own form.
 	c.Header()["Referrer-Policy"] = []string{"same-origin"}
 	// Browsers hold the whole chain of redirects after a form against form-action,
@@ -110,8 +110,8 @@ func derived(purpose, secret, state string) string {
 
 // confirmAuthorization sends the browser to the provider.
 func (a *api) confirmAuthorization(c *call) error {
-	c.hidden()
-	if err := a.ownForm(c.r); err != nil {
+	c.hidePage()
+	if err := a.checkOrigin(c.r); err != nil {
 		return err
 	}
 	text, err := c.read(maxForm)
@@ -122,12 +122,12 @@ func (a *api) confirmAuthorization(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := short(form, map[string]int{"state": maxState}); err != nil {
+	if err := checkLengths(form, map[string]int{"state": maxState}); err != nil {
 		return err
 	}
 	state := form.Get("state")
-	secret := cookieValue(c.r, a.held(cookieAsked, state))
-	if secret == "" || !same(form.Get("token"), confirmation(secret, state)) {
+	secret := cookieValue(c.r, a.flowCookie(cookieAsked, state))
+	if secret == "" || !equalSecrets(form.Get("token"), confirmation(secret, state)) {
 		return fault.New(fault.Forbidden, "This form is not of a page that was shown in this browser a moment ago")
 	}
 	// The same for each form of this page: of two that are sent at once, either may be
@@ -137,13 +137,13 @@ func (a *api) confirmAuthorization(c *call) error {
 	if err != nil {
 		return err
 	}
-	a.setHeld(c, cookieConfirmed, state, browser)
+	a.setFlowCookie(c, cookieConfirmed, state, browser)
 	c.redirect(http.StatusSeeOther, page)
 	return nil
 }
 
-// ownForm refuses a form that another site has sent, as far as the browser tells.
-func (a *api) ownForm(r *http.Request) error {
+// checkOrigin refuses a form that another site has sent, as far as the browser tells.
+func (a *api) checkOrigin(r *http.Request) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
 		return fault.New(fault.Unsupported, "The content type must be application/x-www-form-urlencoded")
 	}
@@ -157,21 +157,21 @@ func (a *api) ownForm(r *http.Request) error {
 
 // finishAuthorization takes a provider's answer.
 func (a *api) finishAuthorization(c *call) error {
-	c.hidden()
+	c.hidePage()
 	q, err := body.ParseForm(c.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	if err := short(q, map[string]int{"state": maxState, "code": maxCode, "iss": maxIssuer, "error": maxRefusal}); err != nil {
+	if err := checkLengths(q, map[string]int{"state": maxState, "code": maxCode, "iss": maxIssuer, "error": maxRefusal}); err != nil {
 		return err
 	}
 	answer := connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"), Redirect: a.PublicURL + c.r.URL.Path}
-	browser := cookieValue(c.r, a.held(cookieConfirmed, answer.State))
-	a.setHeld(c, cookieConfirmed, answer.State, "")
+	browser := cookieValue(c.r, a.flowCookie(cookieConfirmed, answer.State))
+	a.setFlowCookie(c, cookieConfirmed, answer.State, "")
 	if err := a.Connectors.Finish(c.r.Context(), answer, browser); err != nil {
 		return err
 	}
-	return a.show(c, "Connected", "The connector is authorised. You can close this window.")
+	return a.showOutcome(c, "Connected", "The connector is authorised. You can close this window.")
 }
 
 // originOf returns the origin of an address, as browsers write it.
@@ -190,9 +190,9 @@ func originOf(address string) (string, error) {
 	return u.Scheme + "://" + host, nil
 }
 
-// held is the name of a cookie for an authorization. A browser takes one of the
+// flowCookie is the name of a cookie for an authorization. A browser takes one of the
 // prefix only from us, whatever other servers have names below ours.
-func (a *api) held(kind, state string) string {
+func (a *api) flowCookie(kind, state string) string {
 	name := kind + connector.Digest(state)[:12]
 	if a.secure {
 		return "__Host-" + name
@@ -200,15 +200,15 @@ func (a *api) held(kind, state string) string {
 	return name
 }
 
-// setHeld sets a cookie for as long as the authorization may take; an empty value
+// setFlowCookie sets a cookie for as long as the authorization may take; an empty value
 // removes it.
-func (a *api) setHeld(c *call, kind, state, value string) {
+func (a *api) setFlowCookie(c *call, kind, state, value string) {
 	age := int(connector.FlowLifetime.Seconds())
 	if value == "" {
 		age = -1
 	}
 	http.SetCookie(c, &http.Cookie{
-		Name: a.held(kind, state), Value: value, Path: "/", MaxAge: age,
+		Name: a.flowCookie(kind, state), Value: value, Path: "/", MaxAge: age,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: a.secure,
 	})
 }

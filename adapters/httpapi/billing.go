@@ -107,7 +107,7 @@ func (a *api) portal(c *call, actor org.Actor) error {
 // paymentWebhook takes a message of the payment provider. One that is not signed
 // is Invalid.
 func (a *api) paymentWebhook(c *call) error {
-	return a.message(c, a.Webhooks.Payment, fault.Invalid)
+	return a.receiveMessage(c, a.Webhooks.Payment, fault.Invalid)
 }
 
 // outcomeView is what became of a checkout.
@@ -118,7 +118,7 @@ type outcomeView struct {
 
 // checkoutSuccess is where somebody comes back to who has paid.
 func (a *api) checkoutSuccess(c *call) error {
-	c.unseen()
+	c.hideAddress()
 	seen := outcomeView{Status: "unknown"}
 	if session := c.r.URL.Query().Get("session_id"); session != "" {
 		page, err := a.Billing.Return(c.r.Context(), session)
@@ -139,26 +139,26 @@ func (a *api) checkoutSuccess(c *call) error {
 	case seen.Status == "expired":
 		text = "The checkout has expired. Nothing was charged."
 	}
-	return a.comeBack(c, seen, "Thank you", text)
+	return a.replyOutcome(c, seen, "Thank you", text)
 }
 
 // checkoutCancel is where somebody comes back to who has not.
 func (a *api) checkoutCancel(c *call) error {
-	c.unseen()
-	return a.comeBack(c, outcomeView{Status: "cancelled"}, "Checkout cancelled", "Nothing was charged.")
+	c.hideAddress()
+	return a.replyOutcome(c, outcomeView{Status: "cancelled"}, "Checkout cancelled", "Nothing was charged.")
 }
 
-// comeBack sends somebody back to the application, with a page that says how it
+// replyOutcome sends somebody back to the application, with a page that says how it
 // went.
-func (a *api) comeBack(c *call, seen outcomeView, title, text string) error {
+func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error {
 	if named(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
 		return c.reply(http.StatusOK, seen)
 	}
-	return a.show(c, title, text)
+	return a.showOutcome(c, title, text)
 }
 
-// show answers with a page that says how it went, and leads back to the
+// showOutcome answers with a page that says how it went, and leads back to the
 // application.
-func (a *api) show(c *call, title, text string) error {
+func (a *api) showOutcome(c *call, title, text string) error {
 	return c.page(http.StatusOK, "outcome", map[string]string{"Title": title, "Text": text, "App": a.AppURL}, "'none'")
 }

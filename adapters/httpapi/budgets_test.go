@@ -147,7 +147,7 @@ func TestMessagesAreChargedBeforeTheyAreRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var a *api
 			a = serving(t, http.MethodPost, signed, func(c *call) error {
-				return a.message(c, func(context.Context, func(string) string, []byte) error { return test.err }, refusedCredentials...)
+				return a.receiveMessage(c, func(context.Context, func(string) string, []byte) error { return test.err }, refusedCredentials...)
 			}, limits)
 			for i := range test.allowed {
 				if w := send(a, post("/test", "{}")); w.Code == http.StatusTooManyRequests {
@@ -224,7 +224,7 @@ func TestLargeAnswersTakeMemoryOfCallersWhoAreNotKnown(t *testing.T) {
 		if used := a.budgets.anonymous.Used(); used != 0 {
 			t.Errorf("%s still holds %d bytes", path, used)
 		}
-		a.budgets.anonymous = limit.NewBudget(3 * requestCost)
+		a.budgets.anonymous = limit.NewBudget(3 * requestMemory)
 		w := send(a, get(path))
 		refused(t, w, http.StatusServiceUnavailable)
 		if w.Header().Get("Retry-After") != "1" || strings.Contains(w.Header().Get("Cache-Control"), "public") {
@@ -277,7 +277,7 @@ func TestMeasurementsThatAreTakenSlowlyKeepNobodyFromReading(t *testing.T) {
 	a := built(t, func(o *Options) {
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write(make([]byte, requestCost+1))
+			_, _ = w.Write(make([]byte, requestMemory+1))
 		})
 	})
 	writes, goOn := make(chan struct{}), make(chan struct{})
@@ -286,15 +286,15 @@ func TestMeasurementsThatAreTakenSlowlyKeepNobodyFromReading(t *testing.T) {
 		slow.Go(func() { a.ServeHTTP(untaken{httptest.NewRecorder(), writes, goOn}, get("/metrics")) })
 		<-writes
 	}
-	if w := send(a, get("/metrics")); w.Code != http.StatusOK || w.Body.Len() != requestCost+1 {
+	if w := send(a, get("/metrics")); w.Code != http.StatusOK || w.Body.Len() != requestMemory+1 {
 		t.Errorf("another is answered %d with %d bytes", w.Code, w.Body.Len())
 	}
-	if used := a.budgets.anonymous.Used(); used != maxScrapes*(requestCost+1) {
+	if used := a.budgets.anonymous.Used(); used != maxScrapes*(requestMemory+1) {
 		t.Errorf("they hold %d bytes", used)
 	}
 	close(goOn)
 	slow.Wait()
-	a.budgets.anonymous = limit.NewBudget(requestCost)
+	a.budgets.anonymous = limit.NewBudget(requestMemory)
 	w := send(a, get("/metrics"))
 	refused(t, w, http.StatusServiceUnavailable)
 	if w.Header().Get("Content-Encoding") != "" {
@@ -307,7 +307,7 @@ func TestACallGivesBackWhatItHoldsAtItsEnd(t *testing.T) {
 	if err := c.Hold(10); err != nil || !c.HoldDisk(20) || c.budgets.anonymous.Used() != 10 || c.budgets.spool.Used() != 20 {
 		t.Fatal(err)
 	}
-	if c.settle(); c.budgets.anonymous.Used() != 0 || c.budgets.spool.Used() != 0 {
+	if c.releaseAll(); c.budgets.anonymous.Used() != 0 || c.budgets.spool.Used() != 0 {
 		t.Errorf("%d and %d bytes are still held", c.budgets.anonymous.Used(), c.budgets.spool.Used())
 	}
 }

@@ -23,11 +23,11 @@ type call struct {
 	id    string    // the request's id
 	route *endpoint // nil until one matched
 
-	caller      access.Caller // whose token came with the request; the zero value for none
-	operator    bool          // the operator's secret came with it
-	provisional bool          // the caller was admitted and not looked at since
-	acting      bool          // authorize was called: nothing more is waited for
-	barred      bool          // authorize has refused the caller
+	caller        access.Caller // whose token came with the request; the zero value for none
+	operator      bool          // the operator's secret came with it
+	provisional   bool          // the caller was admitted and not looked at since
+	acting        bool          // authorize was called: nothing more is waited for
+	callerRefused bool          // authorize has refused the caller
 
 	address string // the client's network address without its port
 
@@ -54,7 +54,7 @@ type call struct {
 	used   int
 }
 
-// set sets a header, whose name is given in its canonical form.
+// Set sets a header, whose name is given in its canonical form.
 func (c *call) Set(name, value string) {
 	if c.used == len(c.values) {
 		c.Header()[name] = []string{value}

@@ -11,9 +11,9 @@ import (
 	"collab/domain/object"
 )
 
-// inJSON ends the entity tag of content that is part of a JSON object, which is
+// jsonTagSuffix ends the entity tag of content that is part of a JSON object, which is
 // another representation than the bytes.
-const inJSON = "-json"
+const jsonTagSuffix = "-json"
 
 // etag is the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
@@ -66,8 +66,8 @@ type condition struct {
 	version *int64 // nil: any
 }
 
-// present reports whether all that is expected is that something is there.
-func (w condition) present() bool { return w.given && w.version == nil }
+// anyVersion reports whether all that is expected is that something is there.
+func (w condition) anyVersion() bool { return w.given && w.version == nil }
 
 // condition reads If-Match, If-None-Match and the query's expectedVersion.
 func (c *call) condition() (when condition, err error) {
@@ -104,8 +104,8 @@ func (c *call) condition() (when condition, err error) {
 	return when, nil
 }
 
-// there makes a conflict of what is not there.
-func there(_ object.Object, found bool, err error) error {
+// mustExist makes a conflict of what is not there.
+func mustExist(_ object.Object, found bool, err error) error {
 	if err == nil && !found {
 		return fault.New(fault.Conflict, "Version conflict: any version was expected, and nothing is stored")
 	}
@@ -129,7 +129,7 @@ func versionOfTag(header []string) (*int64, bool) {
 		if text, quoted = strings.CutSuffix(tag, `"`); !quoted {
 			return nil, false
 		}
-		text = strings.TrimSuffix(text, inJSON)
+		text = strings.TrimSuffix(text, jsonTagSuffix)
 	}
 	version, err := parseVersion(text)
 	if err != nil || weak && !quoted {

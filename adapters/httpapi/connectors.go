@@ -122,7 +122,7 @@ func (a *api) listConnectors(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfConnector, viewed(viewConnector), func(actor org.Actor, each func(connector.Instance) error) error {
+	return list(a, c, q, p, keyOfConnector, appendViewed(viewConnector), func(actor org.Actor, each func(connector.Instance) error) error {
 		after := connector.Position{CreatedAt: p.After.At, ID: id.Connector(p.After.ID)}
 		return a.Connectors.List(c.r.Context(), actor, after, p.Fetch(), each)
 	})

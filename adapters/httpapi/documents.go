@@ -34,8 +34,8 @@ func (a *api) saveDocument(d object.Document) handler {
 		if err != nil {
 			return err
 		}
-		if when.present() {
-			if err := there(a.Objects.Find(c.r.Context(), actor, d)); err != nil {
+		if when.anyVersion() {
+			if err := mustExist(a.Objects.Find(c.r.Context(), actor, d)); err != nil {
 				return err
 			}
 		}
@@ -86,8 +86,8 @@ func (a *api) saveMemory(c *call) error {
 	if err != nil {
 		return err
 	}
-	if when.present() {
-		if err := there(a.Objects.Find(c.r.Context(), actor, d)); err != nil {
+	if when.anyVersion() {
+		if err := mustExist(a.Objects.Find(c.r.Context(), actor, d)); err != nil {
 			return err
 		}
 	}
@@ -112,8 +112,8 @@ func (a *api) saveWorkspaceMemory(c *call) error {
 	if err != nil {
 		return err
 	}
-	if when.present() {
-		if err := there(a.Objects.FindMemory(c.r.Context(), actor, w, name)); err != nil {
+	if when.anyVersion() {
+		if err := mustExist(a.Objects.FindMemory(c.r.Context(), actor, w, name)); err != nil {
 			return err
 		}
 	}

@@ -37,9 +37,9 @@ var metadataHeaders = []string{
 	"X-Collab-Created-By", "X-Collab-Updated-By", "X-Collab-Created-At", "X-Collab-Updated-At",
 }
 
-// describe sets the headers that bring the metadata record; what is null there
+// setMetadataHeaders sets the headers that bring the metadata record; what is null there
 // has none.
-func (c *call) describe(o object.Object) {
+func (c *call) setMetadataHeaders(o object.Object) {
 	values := [...]string{
 		string(o.ID), o.StorageKey(), o.Path, o.MimeType, strconv.FormatInt(o.Size, 10), o.Checksum, strconv.FormatInt(o.Version, 10),
 		string(o.Kind), string(o.Scope), orEmpty(o.Workspace), orEmpty(o.Team), orEmpty(o.Owner),
@@ -50,7 +50,7 @@ func (c *call) describe(o object.Object) {
 	h := c.Header()
 	for i, v := range values {
 		if v != "" {
-			lists[i] = visible(v)
+			lists[i] = percentEncode(v)
 			h[metadataHeaders[i]] = lists[i : i+1 : i+1]
 		}
 	}
@@ -63,8 +63,8 @@ func orEmpty[T ~string](s *T) string {
 	return string(*s)
 }
 
-// visible percent-encodes what is not visible ASCII.
-func visible(s string) string {
+// percentEncode percent-encodes what is not visible ASCII.
+func percentEncode(s string) string {
 	odd := func(b byte) bool { return b <= ' ' || b > '~' || b == '%' }
 	n := 0
 	for i := range len(s) {
@@ -129,7 +129,7 @@ func (a *api) sendBytes(c *call, o object.Object) error {
 		h := c.Header()
 		h["Accept-Ranges"] = byteRanges
 		h["Content-Security-Policy"] = contentPolicy // whatever it is, it runs nothing
-		c.describe(o)
+		c.setMetadataHeaders(o)
 		c.Set("Etag", tag)
 		c.Set("Content-Type", mimeType)
 		c.Set("Content-Disposition", "attachment; filename*=UTF-8''"+escapedName(o.Path))
@@ -145,18 +145,18 @@ func (a *api) sendBytes(c *call, o object.Object) error {
 	ranges, err := rangesOf(c.r.Header, tag, o.Size)
 	if err != nil {
 		c.Set("Content-Range", "bytes */"+strconv.FormatInt(o.Size, 10))
-		c.refuse(refusal{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
+		c.writeError(refusal{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
 		return nil
 	}
 	switch len(ranges) {
 	case 0:
-		return a.pour(c, c, o, span{0, o.Size}, func() error {
+		return a.sendContent(c, c, o, byteRange{0, o.Size}, func() error {
 			head(http.StatusOK, o.MimeType, o.Size)
 			return nil
 		})
 	case 1:
-		return a.pour(c, c, o, ranges[0], func() error {
-			c.Set("Content-Range", ranges[0].of(o.Size))
+		return a.sendContent(c, c, o, ranges[0], func() error {
+			c.Set("Content-Range", ranges[0].contentRange(o.Size))
 			head(http.StatusPartialContent, o.MimeType, ranges[0].length)
 			return nil
 		})
@@ -164,11 +164,11 @@ func (a *api) sendBytes(c *call, o object.Object) error {
 	parts := multipart.NewWriter(c)
 	for i, r := range ranges {
 		var part io.Writer
-		err := a.pour(c, writing(func(b []byte) (int, error) { return part.Write(b) }), o, r, func() (err error) {
+		err := a.sendContent(c, writerFunc(func(b []byte) (int, error) { return part.Write(b) }), o, r, func() (err error) {
 			if i == 0 {
 				head(http.StatusPartialContent, "multipart/byteranges; boundary="+parts.Boundary(), -1)
 			}
-			part, err = parts.CreatePart(textproto.MIMEHeader{"Content-Range": {r.of(o.Size)}, "Content-Type": {o.MimeType}})
+			part, err = parts.CreatePart(textproto.MIMEHeader{"Content-Range": {r.contentRange(o.Size)}, "Content-Type": {o.MimeType}})
 			return err
 		})
 		if err != nil {
@@ -195,18 +195,18 @@ func (a *api) sendStored(c *call, o object.Object) error {
 	if c.r.Method == http.MethodHead {
 		return head()
 	}
-	return a.pour(c, c, o, span{0, o.Size}, head)
+	return a.sendContent(c, c, o, byteRange{0, o.Size}, head)
 }
 
-type writing func([]byte) (int, error)
+type writerFunc func([]byte) (int, error)
 
-func (w writing) Write(b []byte) (int, error) { return w(b) }
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
-// pour reads a part of the content and writes it to w. Before that it calls
+// sendContent reads a part of the content and writes it to w. Before that it calls
 // first, when it is known that something can be read. What turns out to be
 // damaged ends in an error before the last of it was written, so that nobody
 // takes it for whole.
-func (a *api) pour(c *call, w io.Writer, o object.Object, s span, first func() error) error {
+func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, first func() error) error {
 	r, err := a.Objects.Open(c.r.Context(), o, s.start, s.length)
 	if err != nil {
 		return err
@@ -245,11 +245,11 @@ func (a *api) pour(c *call, w io.Writer, o object.Object, s span, first func() e
 	}
 }
 
-// span is a part of content, in bytes.
-type span struct{ start, length int64 }
+// byteRange is a part of content, in bytes.
+type byteRange struct{ start, length int64 }
 
-// of says where the span lies in content of the size.
-func (s span) of(size int64) string {
+// contentRange says where the span lies in content of the size.
+func (s byteRange) contentRange(size int64) string {
 	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
 }
 
@@ -257,7 +257,7 @@ func (s span) of(size int64) string {
 // It fails where there is no such part. Units other than bytes do not count, nor
 // do ranges of another version of the content, nor so many that they are more
 // than it.
-func rangesOf(h http.Header, tag string, size int64) (ranges []span, err error) {
+func rangesOf(h http.Header, tag string, size int64) (ranges []byteRange, err error) {
 	text, ok := strings.CutPrefix(h.Get("Range"), "bytes=")
 	if !ok {
 		return nil, nil
@@ -294,7 +294,7 @@ func rangesOf(h http.Header, tag string, size int64) (ranges []span, err error) 
 
 // parseSpan reads one range of content of the size; its length is 0 where it
 // lies beyond it.
-func parseSpan(text string, size int64) (s span, ok bool) {
+func parseSpan(text string, size int64) (s byteRange, ok bool) {
 	from, to, ok := strings.Cut(text, "-")
 	if !ok {
 		return s, false
@@ -307,7 +307,7 @@ func parseSpan(text string, size int64) (s span, ok bool) {
 	if from == "" { // so many at the end
 		n, ok := number(to)
 		n = min(n, size)
-		return span{size - n, n}, ok
+		return byteRange{size - n, n}, ok
 	}
 	if s.start, ok = number(from); !ok || s.start >= size {
 		return s, ok
@@ -353,7 +353,7 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 		w.length = len(w.out) + base64.StdEncoding.EncodedLen(int(o.Size)) + len(ending)
 	}
 	nothing := func() error { return nil }
-	if err := a.pour(c, &w, o, span{0, o.Size}, nothing); err != nil {
+	if err := a.sendContent(c, &w, o, byteRange{0, o.Size}, nothing); err != nil {
 		return err
 	}
 	w.out = base64.StdEncoding.AppendEncode(w.out, w.open[:w.opened])

@@ -16,9 +16,8 @@ import (
 // client went away before the answer. It is never sent.
 const statusGone = 499
 
-// comeBack is the Retry-After of an answer whose error does not know better,
-// in seconds.
-const comeBack = 5
+// defaultRetryAfter is the Retry-After of an answer whose error has none, in seconds.
+const defaultRetryAfter = 5
 
 // statuses is the one place where kinds of error become statuses.
 var statuses = [...]int{
@@ -44,13 +43,13 @@ type refusal struct {
 	RetryAfter int // seconds; 0: the header is not sent
 }
 
-// refuse decides what the client sees of an error. What nobody classified is
-// a 500 that says nothing about the inside.
-func refuse(err error) refusal {
+// refusalOf returns what the client sees of an error. An error without a kind is a 500
+// that says nothing about the inside.
+func refusalOf(err error) refusal {
 	var e *fault.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			return refusal{http.StatusServiceUnavailable, "The request took too long", comeBack}
+			return refusal{http.StatusServiceUnavailable, "The request took too long", defaultRetryAfter}
 		}
 		e = &fault.Error{}
 	}
@@ -63,7 +62,7 @@ func refuse(err error) refusal {
 		r.Message, r.RetryAfter = "Internal server error", 0
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if r.RetryAfter <= 0 {
-			r.RetryAfter = comeBack
+			r.RetryAfter = defaultRetryAfter
 		}
 	default:
 		r.RetryAfter = 0
@@ -74,7 +73,7 @@ func refuse(err error) refusal {
 // fail answers with an error. The cause of what is not the client's doing goes
 // to the log under the request's id.
 func (a *api) fail(c *call, err error) {
-	r := a.judge(c, err)
+	r := a.classify(c, err)
 	if c.sent {
 		// The status is out already: the client must not take what it has for whole.
 		panic(http.ErrAbortHandler)
@@ -84,19 +83,19 @@ func (a *api) fail(c *call, err error) {
 		c.Set("Connection", "close")
 	}
 	if c.route != nil && c.route.Guard == browser && c.prefersPage() {
-		c.refuseWithPage(r)
+		c.writeErrorPage(r)
 		return
 	}
-	c.refuse(r)
+	c.writeError(r)
 }
 
-// judge logs an error as far as it needs it and decides what the client sees.
-func (a *api) judge(c *call, err error) refusal {
+// classify logs an error as far as it needs it and decides what the client sees.
+func (a *api) classify(c *call, err error) refusal {
 	late := errors.Is(context.Cause(c.r.Context()), stream.ErrLate)
 	if late {
 		err = fault.Wrap(fault.Unavailable, err, "The request took too long")
 	}
-	r := refuse(err)
+	r := refusalOf(err)
 	switch {
 	case c.gone || !late && c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		c.gone = true
@@ -111,8 +110,8 @@ func (a *api) judge(c *call, err error) refusal {
 	return r
 }
 
-// refuse writes the error shape.
-func (c *call) refuse(r refusal) {
+// writeError writes the error shape.
+func (c *call) writeError(r refusal) {
 	h := c.Header()
 	delete(h, "Etag")
 	delete(h, "Link")
@@ -129,8 +128,8 @@ func (c *call) refuse(r refusal) {
 	stream.GiveBuffer(b)
 }
 
-// refuseWithPage says the same to a person.
-func (c *call) refuseWithPage(r refusal) {
+// writeErrorPage writes the error as a page.
+func (c *call) writeErrorPage(r refusal) {
 	if r.RetryAfter > 0 {
 		c.Set("Retry-After", strconv.Itoa(r.RetryAfter))
 	}

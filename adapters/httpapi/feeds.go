@@ -83,8 +83,8 @@ func (c *call) device() (d device, q releases.Check, err error) {
 	return d, q, nil
 }
 
-// rest reads what the paths of most feeds have.
-func (d device) rest(q *releases.Check) (err error) {
+// readTarget reads what the paths of most feeds have.
+func (d device) readTarget(q *releases.Check) (err error) {
 	if d.arch.Given {
 		if q.Arch, err = feedArch(d.arch.Text); err != nil {
 			return err
@@ -96,8 +96,8 @@ func (d device) rest(q *releases.Check) (err error) {
 	return err
 }
 
-// placed reads the device from a path that has its architecture and version.
-func (c *call) placed(platform release.Platform) (releases.Check, error) {
+// readDevice reads the device from a path that has its architecture and version.
+func (c *call) readDevice(platform release.Platform) (releases.Check, error) {
 	_, q, err := c.device()
 	if err != nil {
 		return q, err
@@ -153,8 +153,8 @@ func fileOf(address string) string {
 	return strings.ToLower(path[strings.LastIndexByte(path, '/')+1:])
 }
 
-// ends reports whether a name has one of the endings.
-func ends(name string, endings ...string) bool {
+// hasAnySuffix reports whether a name has one of the endings.
+func hasAnySuffix(name string, endings ...string) bool {
 	for _, e := range endings {
 		if strings.HasSuffix(name, e) {
 			return true
@@ -198,7 +198,7 @@ func (a *api) electronUpdates(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := d.rest(&q); err != nil {
+	if err := d.readTarget(&q); err != nil {
 		return err
 	}
 	if id := c.r.Header[staging]; len(id) > 0 {
@@ -246,9 +246,9 @@ func fitsElectron(r *release.Release) bool {
 	case r.SHA512 == nil:
 		return false
 	case r.Platform == release.Win32:
-		return !ends(name, ".nupkg")
+		return !hasAnySuffix(name, ".nupkg")
 	case r.Platform == release.Darwin:
-		return !ends(name, ".dmg", ".pkg")
+		return !hasAnySuffix(name, ".dmg", ".pkg")
 	}
 	return true
 }
@@ -304,12 +304,12 @@ type updateView struct {
 
 // macUpdates is the feed of Squirrel.Mac, which takes zip archives alone.
 func (a *api) macUpdates(c *call) error {
-	q, err := c.placed(release.Darwin)
+	q, err := c.readDevice(release.Darwin)
 	if err != nil {
 		return err
 	}
 	return c.update(q, a.Releases.Feed(q, func(r *release.Release) bool {
-		return !ends(fileOf(r.DownloadURL), ".dmg", ".pkg")
+		return !hasAnySuffix(fileOf(r.DownloadURL), ".dmg", ".pkg")
 	}), func(r *release.Release) updateView { return updateView{Name: r.Version.String()} })
 }
 
@@ -319,7 +319,7 @@ func (a *api) tauriUpdates(c *call) error {
 	if !ok {
 		return fault.Field("target", "must be one of darwin, linux, windows")
 	}
-	q, err := c.placed(platform)
+	q, err := c.readDevice(platform)
 	if err != nil {
 		return err
 	}
@@ -352,7 +352,7 @@ const nothingForWindows = "0000000000000000000000000000000000000000 none-0.0.0-f
 
 // windowsUpdates is the feed of Squirrel.Windows: a line for one full package.
 func (a *api) windowsUpdates(c *call) error {
-	q, err := c.placed(release.Win32)
+	q, err := c.readDevice(release.Win32)
 	if err != nil {
 		return err
 	}
@@ -429,7 +429,7 @@ func (a *api) appcastUpdates(c *call) error {
 		return err
 	}
 	q.Platform, q.Arch = release.Darwin, release.Universal
-	if err := d.rest(&q); err != nil {
+	if err := d.readTarget(&q); err != nil {
 		return err
 	}
 	cast := appcast{Version: "2.0", Sparkle: "http://www.andymatuschak.org/xml-namespaces/sparkle", Channel: appcastChannel{Title: "Updates"}}

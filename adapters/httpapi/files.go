@@ -157,7 +157,7 @@ func (a *api) readFile(c *call, actor org.Actor) error {
 	if bytes {
 		return a.sendBytes(c, o)
 	}
-	return a.sendRecord(c, o, strings.TrimSuffix(etag(o.Version), `"`)+inJSON+`"`)
+	return a.sendRecord(c, o, strings.TrimSuffix(etag(o.Version), `"`)+jsonTagSuffix+`"`)
 }
 
 // readObjectFilter reads the filters of a list of files.

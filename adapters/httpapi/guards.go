@@ -57,15 +57,15 @@ func (a *api) admit(c *call, g guard) error {
 		if g == signed {
 			limiter = a.webhooks
 		}
-		if err := limiter.Take(c, limit.Network(c.address)); err != nil || c.route.brief {
+		if err := limiter.Take(c, limit.Network(c.address)); err != nil || c.route.inMemory {
 			return err
 		}
-		return c.Hold(requestCost)
+		return c.Hold(requestMemory)
 	case operating:
 		if err := a.addresses.Take(c, limit.Network(c.address)); err != nil {
 			return err
 		}
-		if !same(c.r.Header.Get("X-Admin-Secret"), a.AdminSecret) {
+		if !equalSecrets(c.r.Header.Get("X-Admin-Secret"), a.AdminSecret) {
 			return fault.New(fault.Unauthenticated, "X-Admin-Secret is missing or wrong")
 		}
 		c.operator = true
@@ -73,7 +73,7 @@ func (a *api) admit(c *call, g guard) error {
 	}
 	caller, err := a.Access.Verify(c.r.Context(), bearer(c.r.Header["Authorization"]))
 	if err != nil {
-		return a.charged(c, err, refusedCredentials...)
+		return a.chargeRefusal(c, err, refusedCredentials...)
 	}
 	caller.From = c.client()
 	c.caller = caller
@@ -107,7 +107,7 @@ func (a *api) authorize(c *call) (org.Actor, error) {
 	if err == nil {
 		err = c.route.Guard.check(actor)
 	}
-	c.barred = err != nil
+	c.callerRefused = err != nil
 	return actor, err
 }
 
@@ -132,10 +132,10 @@ func (a *api) presume(c *call) (org.Actor, error) {
 	return actor, nil
 }
 
-// confirmed returns what is wrong with a request, or the refusal of a caller who was
+// recheck returns what is wrong with a request, or the refusal of a caller who was
 // admitted and has no part in it any more: nobody learns from a refusal what they may
 // not know.
-func (a *api) confirmed(c *call, err error) error {
+func (a *api) recheck(c *call, err error) error {
 	if err != nil && c.provisional {
 		if _, refused := a.authorize(c); refused != nil {
 			return refused
@@ -149,7 +149,7 @@ func (a *api) lookup(c *call) (org.Actor, error) {
 	actor, err := a.actorOf(c.r.Context(), c.caller)
 	if err != nil {
 		limit.RemoveHeaders(c.Header()) // of whom the caller was taken for
-		return org.Actor{}, a.charged(c, err, refusedCredentials...)
+		return org.Actor{}, a.chargeRefusal(c, err, refusedCredentials...)
 	}
 	actor.Address, actor.Request = c.address, c.id
 	return actor, nil
@@ -172,9 +172,9 @@ func (a *api) authorized(do action) handler {
 // refusedCredentials are the kinds of errors that say so of credentials.
 var refusedCredentials = []fault.Kind{fault.Unauthenticated, fault.Forbidden}
 
-// charged counts a request that was refused with one of the kinds against the
+// chargeRefusal counts a request that was refused with one of the kinds against the
 // client's address, and refuses it for that alone once there were too many.
-func (a *api) charged(c *call, err error, kinds ...fault.Kind) error {
+func (a *api) chargeRefusal(c *call, err error, kinds ...fault.Kind) error {
 	if slices.ContainsFunc(kinds, func(k fault.Kind) bool { return fault.Is(err, k) }) {
 		if limited := a.addresses.Take(c, limit.Network(c.address)); limited != nil {
 			return limited
@@ -211,8 +211,8 @@ func bearer(header []string) string {
 	return strings.TrimSpace(token)
 }
 
-// same compares secrets in a time that says nothing about them.
-func same(a, b string) bool {
+// equalSecrets compares secrets in a time that says nothing about them.
+func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }

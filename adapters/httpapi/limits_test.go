@@ -67,7 +67,7 @@ func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
 		t.Run(string(test.guard), func(t *testing.T) {
 			var a *api
 			a = serving(t, http.MethodPost, test.guard, func(c *call) error {
-				return a.charged(c, fault.New(fault.Unauthenticated, "Bad signature"), refusedCredentials...)
+				return a.chargeRefusal(c, fault.New(fault.Unauthenticated, "Bad signature"), refusedCredentials...)
 			}, everything, func(o *Options) {
 				o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}
 			})

@@ -14,9 +14,9 @@ import (
 	"collab/domain/fault"
 )
 
-// requestCost is what a request of a caller who is not known counts for before any
+// requestMemory is what a request of a caller who is not known counts for before any
 // of its body is read, in bytes: its headers, its goroutine and its buffers.
-const requestCost = 16 << 10
+const requestMemory = 16 << 10
 
 // known reports whether the request came with credentials that count.
 func (c *call) known() bool { return c.caller.User != "" || c.operator }
@@ -64,8 +64,8 @@ func (c *call) Hold(n int64) error {
 // Release gives n bytes back that were held for the same actor.
 func (c *call) Release(n int64) { c.account().Give(n) }
 
-// settle gives back what the call still holds.
-func (c *call) settle() {
+// releaseAll gives back what the call still holds.
+func (c *call) releaseAll() {
 	c.anonymous.Close()
 	c.bodies.Close()
 	c.files.Close()
@@ -79,7 +79,7 @@ func (a *api) mounted(to http.Handler) handler {
 			return err
 		}
 		limit.RemoveHeaders(c.Header())
-		if err := c.Hold(requestCost); err != nil {
+		if err := c.Hold(requestMemory); err != nil {
 			return err
 		}
 		body, err := c.read(body.MaxJSON)

@@ -77,7 +77,7 @@ func viewUserSum(p usage.Part) userSumView { return userSumView{p.Of, viewSum(p.
 
 // orgUsage streams the sums of the users, of whom there can be any number.
 func (a *api) orgUsage(c *call) error {
-	return listWithin(a, c, body.Query{}, body.Page{}, nil, viewed(viewUserSum), func(actor org.Actor, text func([]byte), each func(usage.Part) error) error {
+	return listWithin(a, c, body.Query{}, body.Page{}, nil, appendViewed(viewUserSum), func(actor org.Actor, text func([]byte), each func(usage.Part) error) error {
 		end := "}\n"
 		err := a.Metering.Organisation(c.r.Context(), actor, func(sum usage.Summary, byUser bool) error {
 			head, err := appendView(nil, viewSummary(sum))

@@ -55,13 +55,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // requestID returns the client's id of the request when it is sane, else a new
 // one.
 func (a *api) requestID(r *http.Request) string {
-	if v := r.Header["X-Request-Id"]; len(v) == 1 && saneID(v[0]) {
+	if v := r.Header["X-Request-Id"]; len(v) == 1 && isSafeID(v[0]) {
 		return v[0]
 	}
 	return a.NewID()
 }
 
-func saneID(s string) bool {
+func isSafeID(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
@@ -83,7 +83,7 @@ func (a *api) finish(c *call) {
 		a.Log.LogAttrs(c.r.Context(), slog.LevelError, "panic",
 			slog.String("request", c.id), slog.String("route", c.template()), slog.String("error", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 		if aborted = c.sent; !aborted {
-			c.refuse(refuse(nil))
+			c.writeError(refusalOf(nil))
 		}
 	}
 	if c.gone {
@@ -91,7 +91,7 @@ func (a *api) finish(c *call) {
 	} else if c.status == 0 {
 		c.status = http.StatusOK // a connection that was taken over, or an empty answer
 	}
-	c.settle()
+	c.releaseAll()
 	a.active.Add(-1)
 	ended := a.Now()
 	s := a.other

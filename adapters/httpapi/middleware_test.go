@@ -176,7 +176,7 @@ func TestKindsOfErrorHaveTheirStatus(t *testing.T) {
 			t.Errorf("%d says %q", status, e.Message)
 		}
 	}
-	if r := refuse(context.DeadlineExceeded); r.Status != 503 {
+	if r := refusalOf(context.DeadlineExceeded); r.Status != 503 {
 		t.Errorf("a deadline is %d", r.Status)
 	}
 }

@@ -40,7 +40,7 @@ func (a *api) listOrganisations(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfOverview, viewed(viewOverview), func(actor org.Actor, each func(operator.Overview) error) error {
+	return list(a, c, q, p, keyOfOverview, appendViewed(viewOverview), func(actor org.Actor, each func(operator.Overview) error) error {
 		return a.Operator.Organisations(c.r.Context(), actor, id.Org(p.After.ID), p.Fetch(), each)
 	})
 }

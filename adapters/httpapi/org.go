@@ -81,7 +81,7 @@ func (a *api) listMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfMember, viewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
+	return list(a, c, q, p, keyOfMember, appendViewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
 		after := org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}
 		return a.Members.List(c.r.Context(), actor, after, p.Fetch(), each)
 	})
@@ -117,7 +117,7 @@ func (a *api) listInvites(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfInvitation, viewed(a.viewInvitation), func(actor org.Actor, each func(invitation.Invitation) error) error {
+	return list(a, c, q, p, keyOfInvitation, appendViewed(a.viewInvitation), func(actor org.Actor, each func(invitation.Invitation) error) error {
 		after := invitation.Position{CreatedAt: p.After.At, ID: id.Invitation(p.After.ID)}
 		return a.Members.Invites(c.r.Context(), actor, after, p.Fetch(), each)
 	})
@@ -173,7 +173,7 @@ func (a *api) auditLog(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfEntry, viewed(viewEntry), func(actor org.Actor, each func(audit.Entry) error) error {
+	return list(a, c, q, p, keyOfEntry, appendViewed(viewEntry), func(actor org.Actor, each func(audit.Entry) error) error {
 		return a.Members.Audit(c.r.Context(), actor, id.Entry(p.After.ID), p.Fetch(), each)
 	})
 }

@@ -136,7 +136,7 @@ func TestPagesFollowTheirLinksThroughACompleteList(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return list(a, c, q, p, key, viewed(func(p place) string { return p.id }), placed(p, func() []place { return present }))
+		return list(a, c, q, p, key, appendViewed(func(p place) string { return p.id }), placed(p, func() []place { return present }))
 	})
 	seen := ""
 	next := "/test?colour=r%26b&limit=2"
@@ -183,7 +183,7 @@ func TestAPageOfLargeRecordsEndsEarly(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return list(a, c, q, p, key, viewed(func(p place) string { return p.id + strings.Repeat("x", size) }), placed(p, func() []place { return all }))
+		return list(a, c, q, p, key, appendViewed(func(p place) string { return p.id + strings.Repeat("x", size) }), placed(p, func() []place { return all }))
 	})
 	shown, pages := 0, 0
 	for next := "/test?limit=1000"; next != ""; pages++ {

@@ -95,15 +95,15 @@ func (a *api) readReference(c *call) error {
 // immutable is for what has a digest of its content in its name.
 var immutable = []string{"public, max-age=31536000, immutable"}
 
-// unpackCost is the memory that unpacking the renderer takes, in bytes.
-const unpackCost = 96 << 10
+// unpackMemory is the memory that unpacking the renderer takes, in bytes.
+const unpackMemory = 96 << 10
 
 // readRenderer answers with the renderer, compressed where the client takes that.
 func (a *api) readRenderer(c *call) error {
 	if mux.Vars(c.r)["file"] != a.reference.script {
 		return fault.Missing("File")
 	}
-	if err := c.Hold(unpackCost); err != nil {
+	if err := c.Hold(unpackMemory); err != nil {
 		return err
 	}
 	h := c.Header()
@@ -135,7 +135,7 @@ func (a *api) readRenderer(c *call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(writing(func(b []byte) (int, error) {
+	if _, err := io.Copy(writerFunc(func(b []byte) (int, error) {
 		c.ExtendFor(len(b))
 		return c.Write(b)
 	}), script); err != nil {

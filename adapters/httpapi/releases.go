@@ -146,7 +146,7 @@ func (a *api) checkForUpdate(c *call) error {
 		}
 	}
 	// A small answer is a part of what each connection may take.
-	if size := int64(len(told.before) + len(told.after)); size > requestCost {
+	if size := int64(len(told.before) + len(told.after)); size > requestMemory {
 		if err := c.Hold(size); err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func (a *api) listReleases(c *call) error {
 		return err
 	}
 	p.Waits = true // all of them may have gigabytes of notes
-	return list(a, c, q, p, keyOfRelease, viewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
+	return list(a, c, q, p, keyOfRelease, appendViewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
 		return a.Releases.List(c.r.Context(), actor, id.Release(p.After.ID), p.Fetch(), each)
 	})
 }
@@ -385,7 +385,7 @@ func (a *api) adoption(c *call) error {
 		return err
 	}
 	// Without a limit it is read in parts, as it may be long.
-	return list(a, c, q, p, keyOfTally, viewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
+	return list(a, c, q, p, keyOfTally, appendViewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
 		after, n := tallyAt(p.After), cmp.Or(p.Fetch(), body.MaxPage)
 		for {
 			part, err := a.Releases.Adoption(c.r.Context(), actor, first, last, of, after, n)

@@ -23,23 +23,23 @@ import (
 // maxKey is the longest idempotency key, in characters.
 const maxKey = 255
 
-// settleWithin bounds how long keeping an answer may take, whatever became of
+// settleTimeout bounds how long keeping an answer may take, whatever became of
 // the client.
-const settleWithin = 5 * time.Second
+const settleTimeout = 5 * time.Second
 
-// kept is an answer as it is remembered.
-type kept struct {
+// storedAnswer is an answer as it is remembered.
+type storedAnswer struct {
 	Status int               `json:"status"`
 	Header map[string]string `json:"header"`
 	Body   []byte            `json:"body"`
 	Long   bool              `json:"long,omitempty"` // the body was too long to be kept
 }
 
-// keptHeaders are those that belong to an answer rather than to its transport.
-var keptHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}
+// storedHeaders are those that belong to an answer rather than to its transport.
+var storedHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}
 
-// maxKept is the longest answer that is kept, in bytes.
-const maxKept = 1 << 20
+// maxStored is the longest answer that is kept, in bytes.
+const maxStored = 1 << 20
 
 // recorder holds an answer back until it is kept. An event stream is not held
 // back, and is kept when it was sent; nor is the rest of an answer that is too long
@@ -67,7 +67,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
-	if !r.long && r.body.Len()+len(b) > maxKept {
+	if !r.long && r.body.Len()+len(b) > maxStored {
 		r.long = true
 		held := r.body.Bytes()
 		r.body = bytes.Buffer{}
@@ -99,12 +99,12 @@ func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 	return http.NewResponseController(r.to).SetWriteDeadline(deadline)
 }
 
-// once answers a request that brings an idempotency key: with what was
+// idempotent answers a request that brings an idempotency key: with what was
 // answered first, or by handling it and keeping the answer. Answers of 500 and
 // above are not kept, nor those that ask to come back later or refuse the caller, so
 // that the request can be tried again; and of a request without a caller only a success
 // is, as anybody could have refusals kept.
-func (a *api) once(c *call, keys []string, handle handler) error {
+func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
 	}
@@ -113,7 +113,7 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		return err
 	}
 	defer done()
-	attempt, err := a.Idempotency.Begin(c.r.Context(), who(c), c.route.Method+" "+c.route.Path, keys[0], print)
+	attempt, err := a.Idempotency.Begin(c.r.Context(), keyOwner(c), c.route.Method+" "+c.route.Path, keys[0], print)
 	if err != nil {
 		return err
 	}
@@ -126,17 +126,17 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		return c.replay(answer)
 	}
 
-	renewed := a.renewing(c, attempt)
+	renewed := a.renewClaim(c, attempt)
 	settled := false
 	settle := func(fn func(context.Context) error) {
 		settled = true
 		renewed()
-		a.keeping(c, fn)
+		a.settleKey(c, fn)
 	}
 	connection := c.w
 	recorded := &recorder{to: connection}
 	finish := func(ctx context.Context) error {
-		answer, err := json.Marshal(keep(recorded))
+		answer, err := json.Marshal(answerOf(recorded))
 		if err != nil {
 			return err
 		}
@@ -155,15 +155,15 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 		}
 	}()
 	c.w = recorded
-	err = a.confirmed(c, handle(c))
+	err = a.recheck(c, handle(c))
 	if recorded.long && !recorded.events {
 		return err
 	}
 	if err != nil {
 		recorded.body.Reset()
-		c.refuse(a.judge(c, err))
+		c.writeError(a.classify(c, err))
 	}
-	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || !c.known() && recorded.status >= http.StatusMultipleChoices || c.barred || c.gone || c.broken || recorded.long {
+	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || !c.known() && recorded.status >= http.StatusMultipleChoices || c.callerRefused || c.gone || c.broken || recorded.long {
 		settle(attempt.Abandon)
 	} else {
 		settle(finish)
@@ -178,19 +178,19 @@ func (a *api) once(c *call, keys []string, handle handler) error {
 	return nil
 }
 
-// keeping does something with what is kept of a request, whatever became of its
+// settleKey does something with what is kept of a request, whatever became of its
 // client.
-func (a *api) keeping(c *call, fn func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), settleWithin)
+func (a *api) settleKey(c *call, fn func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), settleTimeout)
 	defer cancel()
 	if err := fn(ctx); err != nil {
 		a.Log.LogAttrs(ctx, slog.LevelError, "an idempotency key was not settled", slog.String("request", c.id), slog.String("error", err.Error()))
 	}
 }
 
-// renewing has the key stay claimed while the request runs, which may be longer
+// renewClaim has the key stay claimed while the request runs, which may be longer
 // than a claim holds. The function it returns ends that.
-func (a *api) renewing(c *call, attempt *idempotency.Attempt) (end func()) {
+func (a *api) renewClaim(c *call, attempt *idempotency.Attempt) (end func()) {
 	var mu sync.Mutex
 	mu.Lock()
 	defer mu.Unlock()
@@ -202,7 +202,7 @@ func (a *api) renewing(c *call, attempt *idempotency.Attempt) (end func()) {
 		if over {
 			return
 		}
-		a.keeping(c, attempt.Renew)
+		a.settleKey(c, attempt.Renew)
 		timer.Reset(idempotency.RenewEvery)
 	})
 	return func() {
@@ -213,9 +213,9 @@ func (a *api) renewing(c *call, attempt *idempotency.Attempt) (end func()) {
 	}
 }
 
-func keep(r *recorder) kept {
-	k := kept{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.long}
-	for _, name := range keptHeaders {
+func answerOf(r *recorder) storedAnswer {
+	k := storedAnswer{Status: r.status, Header: map[string]string{}, Body: r.body.Bytes(), Long: r.long}
+	for _, name := range storedHeaders {
 		if v := r.Header().Get(name); v != "" {
 			k.Header[name] = v
 		}
@@ -224,7 +224,7 @@ func keep(r *recorder) kept {
 }
 
 func (c *call) replay(answer []byte) error {
-	var k kept
+	var k storedAnswer
 	if err := json.Unmarshal(answer, &k); err != nil {
 		return err
 	}
@@ -241,8 +241,8 @@ func (c *call) replay(answer []byte) error {
 	return nil
 }
 
-// who is whose key it is: the caller's, or the address's where there is none.
-func who(c *call) string {
+// keyOwner is whose key it is: the caller's, or the address's where there is none.
+func keyOwner(c *call) string {
 	if c.caller.User != "" {
 		return "user " + string(c.caller.User) + " " + string(c.caller.Org)
 	}

@@ -227,14 +227,14 @@ func TestALongAnswerIsNotKept(t *testing.T) {
 	a, j := keyed(t, func(c *call) error {
 		calls++
 		for range 3 {
-			if _, err := c.Write(make([]byte, maxKept/2)); err != nil {
+			if _, err := c.Write(make([]byte, maxStored/2)); err != nil {
 				return err
 			}
 		}
 		return end
 	})
 	for n, e := range []error{nil, broken} {
-		key, body := fmt.Sprint("k", n), 3*(maxKept/2)
+		key, body := fmt.Sprint("k", n), 3*(maxStored/2)
 		end = e
 		func() {
 			defer func() { _ = recover() }() // an answer that broke off is aborted
@@ -315,7 +315,7 @@ func TestKeysBelongToTheirCaller(t *testing.T) {
 		{caller: access.Caller{User: "u", Org: "o"}}, {caller: access.Caller{User: "u", Org: "p"}}, {caller: access.Caller{User: "v", Org: "o"}},
 		{caller: access.Caller{User: "u"}}, {address: "u"}, {address: "192.0.2.1"},
 	} {
-		names[who(c)] = true
+		names[keyOwner(c)] = true
 	}
 	if len(names) != 6 {
 		t.Errorf("callers share a name: %v", names)

@@ -45,7 +45,7 @@ func appendView(dst []byte, view any) ([]byte, error) {
 	return w.Bytes()[:w.Len()-1], nil
 }
 
-// moment is a time in a view.
+// jsonTime is a time in a view.
 type jsonTime time.Time
 
 // MarshalJSON writes the time as the interface does.
@@ -53,7 +53,7 @@ func (m jsonTime) MarshalJSON() ([]byte, error) {
 	return encode.AppendTime(make([]byte, 0, 26), time.Time(m)), nil
 }
 
-// maybe is an optional time in a view.
+// timeOrNull is an optional time in a view.
 func timeOrNull(t *time.Time) *jsonTime {
 	if t == nil {
 		return nil
@@ -62,7 +62,7 @@ func timeOrNull(t *time.Time) *jsonTime {
 	return &m
 }
 
-// said is a text in a view whose empty value means that nobody said it.
+// textOrNull is a text in a view that is null where it is empty.
 func textOrNull[T ~string](s T) *string {
 	if s == "" {
 		return nil
@@ -74,8 +74,8 @@ func textOrNull[T ~string](s T) *string {
 // An appender appends one record of a list.
 type appender[T any] func(dst []byte, v T) ([]byte, error)
 
-// viewed is the appender of what view makes of a record.
-func viewed[T, V any](view func(T) V) appender[T] {
+// appendViewed is the appender of what view makes of a record.
+func appendViewed[T, V any](view func(T) V) appender[T] {
 	return func(dst []byte, v T) ([]byte, error) { return appendView(dst, view(v)) }
 }
 

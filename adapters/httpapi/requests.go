@@ -56,8 +56,8 @@ func (c *call) query(known ...string) (body.Query, error) {
 	return body.ParseQuery(c.r.URL.RawQuery, known...)
 }
 
-// bare is a handler of requests without parameters.
-func bare(h handler) handler {
+// withoutQuery is a handler of requests without parameters.
+func withoutQuery(h handler) handler {
 	return func(c *call) error {
 		if _, err := c.query(); err != nil {
 			return err

@@ -60,8 +60,8 @@ func (a *api) routes() []row {
 		{"GET", "/auth/cli-callback", browser, a.finishCLI},
 		{"POST", "/auth/exchange-token", open, a.exchange},
 		{"POST", "/auth/refresh", open, a.refresh},
-		{"GET", "/auth/me", caller, bare(a.authorized(a.me))},
-		{"GET", "/auth/sessions", caller, bare(a.authorized(a.listSessions))},
+		{"GET", "/auth/me", caller, withoutQuery(a.authorized(a.me))},
+		{"GET", "/auth/sessions", caller, withoutQuery(a.authorized(a.listSessions))},
 		{"DELETE", "/auth/sessions", caller, a.authorized(a.endOtherSessions)},
 		{"DELETE", "/auth/sessions/{id}", caller, a.authorized(a.endSession)},
 		{"POST", "/auth/onboarding-complete", member, a.authorized(a.completeOnboarding)},
@@ -81,14 +81,14 @@ func (a *api) routes() []row {
 		{"POST", "/tasks", writer, a.createTask},
 		{"POST", "/tasks/reorder", writer, a.reorderTasks},
 		{"POST", "/tasks/reprioritize", writer, a.reprioritizeTasks},
-		{"GET", "/tasks/{id}", member, bare(a.authorized(a.getTask))},
+		{"GET", "/tasks/{id}", member, withoutQuery(a.authorized(a.getTask))},
 		{"PATCH", "/tasks/{id}", writer, a.updateTask},
 		{"DELETE", "/tasks/{id}", writer, a.authorized(a.deleteTask)},
 		{"GET", "/tasks/{id}/history", member, a.taskHistory},
 
 		{"GET", "/teams", member, a.listTeams},
 		{"POST", "/teams", writer, a.createTeam},
-		{"GET", "/teams/{id}", member, bare(a.authorized(a.getTeam))},
+		{"GET", "/teams/{id}", member, withoutQuery(a.authorized(a.getTeam))},
 		{"PATCH", "/teams/{id}", writer, a.updateTeam},
 		{"DELETE", "/teams/{id}", writer, a.authorized(a.deleteTeam)},
 		{"GET", "/teams/{id}/members", member, a.listTeamMembers},
@@ -98,19 +98,19 @@ func (a *api) routes() []row {
 		{"GET", "/workspaces", member, a.listWorkspaces},
 		{"POST", "/workspaces", writer, a.createWorkspace},
 		{"PUT", "/workspaces/order", writer, a.orderWorkspaces},
-		{"GET", "/workspaces/{id}", member, bare(a.authorized(a.getWorkspace))},
+		{"GET", "/workspaces/{id}", member, withoutQuery(a.authorized(a.getWorkspace))},
 		{"PATCH", "/workspaces/{id}", writer, a.updateWorkspace},
 		{"DELETE", "/workspaces/{id}", writer, a.authorized(a.deleteWorkspace)},
 		{"POST", "/workspaces/{id}/move", writer, a.moveWorkspace},
 
-		{"GET", "/sync/profile", member, bare(a.authorized(a.readDocument(object.Profile)))},
+		{"GET", "/sync/profile", member, withoutQuery(a.authorized(a.readDocument(object.Profile)))},
 		{"PUT", "/sync/profile", writer, a.saveDocument(object.Profile)},
-		{"GET", "/sync/org-onboarding", member, bare(a.authorized(a.readDocument(object.OrgOnboarding)))},
+		{"GET", "/sync/org-onboarding", member, withoutQuery(a.authorized(a.readDocument(object.OrgOnboarding)))},
 		{"PUT", "/sync/org-onboarding", writer, a.saveDocument(object.OrgOnboarding)},
-		{"GET", "/sync/memory/{scope}", member, bare(a.authorized(a.readMemory))},
+		{"GET", "/sync/memory/{scope}", member, withoutQuery(a.authorized(a.readMemory))},
 		{"PUT", "/sync/memory/{scope}", writer, a.saveMemory},
 		{"GET", "/sync/memory/workspace/{workspaceId}", member, a.listWorkspaceMemory},
-		{"GET", "/sync/memory/workspace/{workspaceId}/{fileName}", member, bare(a.authorized(a.readWorkspaceMemory))},
+		{"GET", "/sync/memory/workspace/{workspaceId}/{fileName}", member, withoutQuery(a.authorized(a.readWorkspaceMemory))},
 		{"PUT", "/sync/memory/workspace/{workspaceId}/{fileName}", writer, a.saveWorkspaceMemory},
 		{"GET", "/sync/files", member, a.listFiles},
 		{"POST", "/sync/files", writer, a.createFile},
@@ -121,10 +121,10 @@ func (a *api) routes() []row {
 		{"GET", "/sync/changes", member, a.authorized(a.followChanges)},
 
 		{"POST", "/chat", writer, a.startChat},
-		{"GET", "/models", member, bare(a.authorized(a.listModels))},
+		{"GET", "/models", member, withoutQuery(a.authorized(a.listModels))},
 
-		{"GET", "/billing/status", member, bare(a.authorized(a.subscriptionGate))},
-		{"GET", "/billing/subscription", member, bare(a.authorized(a.subscription))},
+		{"GET", "/billing/status", member, withoutQuery(a.authorized(a.subscriptionGate))},
+		{"GET", "/billing/subscription", member, withoutQuery(a.authorized(a.subscription))},
 		{"POST", "/billing/trial", manager, a.authorized(a.startTrial)},
 		{"POST", "/billing/checkout", manager, a.checkout},
 		{"POST", "/billing/portal", manager, a.authorized(a.portal)},
@@ -133,14 +133,14 @@ func (a *api) routes() []row {
 		{"GET", "/billing/checkout/cancel", browser, a.checkoutCancel},
 		{"POST", "/billing/webhook", signed, a.paymentWebhook},
 
-		{"GET", "/metering/org", member, bare(a.orgUsage)},
-		{"GET", "/metering/user", member, bare(a.authorized(a.ownUsage))},
-		{"GET", "/metering/quota", member, bare(a.authorized(a.quotaToday))},
+		{"GET", "/metering/org", member, withoutQuery(a.orgUsage)},
+		{"GET", "/metering/user", member, withoutQuery(a.authorized(a.ownUsage))},
+		{"GET", "/metering/quota", member, withoutQuery(a.authorized(a.quotaToday))},
 
-		{"GET", "/connector-providers", open, bare(a.listProviders)},
+		{"GET", "/connector-providers", open, withoutQuery(a.listProviders)},
 		{"GET", "/connectors", member, a.listConnectors},
 		{"POST", "/connectors", writer, a.createConnector},
-		{"GET", "/connectors/{instanceId}/credentials", member, bare(a.authorized(a.readCredentials))},
+		{"GET", "/connectors/{instanceId}/credentials", member, withoutQuery(a.authorized(a.readCredentials))},
 		{"POST", "/connectors/{instanceId}/credentials", writer, a.giveCredentials},
 		{"DELETE", "/connectors/{instanceId}", writer, a.authorized(a.deleteConnector)},
 		{"POST", "/mcp-oauth/start", writer, a.startAuthorization},
@@ -165,7 +165,7 @@ func (a *api) routes() []row {
 		{"GET", "/updates/feeds/sparkle/appcast.xml", open, a.appcastUpdates},
 
 		{"GET", "/admin/organisations", operating, a.listOrganisations},
-		{"GET", "/admin/organisations/{id}", operating, bare(a.authorized(a.getOrganisation))},
+		{"GET", "/admin/organisations/{id}", operating, withoutQuery(a.authorized(a.getOrganisation))},
 		{"PUT", "/admin/organisations/{id}/subscription", operating, a.grant},
 		{"PUT", "/admin/organisations/{id}/members/{userId}/role", operating, a.setRole},
 
@@ -192,8 +192,8 @@ func (a *api) routes() []row {
 // endpoint is a row at work.
 type endpoint struct {
 	row
-	series *series
-	brief  bool // waits for nothing
+	series   *series
+	inMemory bool // waits for nothing
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -213,7 +213,7 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if e == nil {
 		c.Header()["Allow"] = p.allow
-		c.refuse(refusal{Status: http.StatusMethodNotAllowed, Message: "This endpoint allows only " + p.allow[0]})
+		c.writeError(refusal{Status: http.StatusMethodNotAllowed, Message: "This endpoint allows only " + p.allow[0]})
 		return
 	}
 	c.route = e
@@ -224,17 +224,17 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers a request.
 func (a *api) serve(c *call, e *endpoint) error {
-	if !e.brief {
+	if !e.inMemory {
 		ctx, end := c.deadlines.Context(c.r.Context())
 		defer end()
 		c.r = c.r.WithContext(ctx)
 	}
-	return a.confirmed(c, a.attend(c, e))
+	return a.recheck(c, a.handle(c, e))
 }
 
-// attend takes a request through its guard and, where it brings a key, through
+// handle takes a request through its guard and, where it brings a key, through
 // what is kept of its first answer.
-func (a *api) attend(c *call, e *endpoint) error {
+func (a *api) handle(c *call, e *endpoint) error {
 	if err := a.admit(c, e.Guard); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (a *api) attend(c *call, e *endpoint) error {
 		defer leave()
 	}
 	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard.keyed() {
-		return a.once(c, key, e.Handle)
+		return a.idempotent(c, key, e.Handle)
 	}
 	return e.Handle(c)
 }
@@ -293,7 +293,7 @@ func (a *api) router(table []row) (*router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		p.methods[r.Method] = &endpoint{row: r, series: a.newSeries(r.Path), brief: r.Path == CheckPath}
+		p.methods[r.Method] = &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == CheckPath}
 	}
 	literal := map[string]*path{}
 	groups := map[string]*mux.Router{}

@@ -365,12 +365,12 @@ func TestOnlyChecksForUpdatesHaveNoTimeLimit(t *testing.T) {
 	}
 	for template, p := range router.literal {
 		for method, e := range p.methods {
-			if want := method == "GET" && template == "/api/v1/updates/check"; e.brief != want {
-				t.Errorf("%s %s: %t", method, template, e.brief)
+			if want := method == "GET" && template == "/api/v1/updates/check"; e.inMemory != want {
+				t.Errorf("%s %s: %t", method, template, e.inMemory)
 			}
 		}
 	}
-	if p := router.literal["/api/v1/updates/check"]; p == nil || !p.methods["GET"].brief {
+	if p := router.literal["/api/v1/updates/check"]; p == nil || !p.methods["GET"].inMemory {
 		t.Error("checks are limited")
 	}
 }

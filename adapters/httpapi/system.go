@@ -20,14 +20,14 @@ func (a *api) alive(c *call) error {
 	return c.reply(http.StatusOK, stateView{"ok", a.Release})
 }
 
-// readyWithin is how long it may take to find out: who asks does not wait for
+// readyTimeout is how long it may take to find out: who asks does not wait for
 // a database that takes connections and then says nothing.
-const readyWithin = 5 * time.Second
+const readyTimeout = 5 * time.Second
 
 // ready answers whether requests can be served.
 func (a *api) ready(c *call) error {
 	c.Header()["Cache-Control"] = noStore
-	ctx, cancel := context.WithTimeout(c.r.Context(), readyWithin)
+	ctx, cancel := context.WithTimeout(c.r.Context(), readyTimeout)
 	defer cancel()
 	if err := a.Ready(ctx); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "The service is not ready")
@@ -66,7 +66,7 @@ func (a *api) metrics() handler {
 		if err != nil || made.live {
 			return err
 		}
-		if size := int64(made.body.Len()); size > requestCost {
+		if size := int64(made.body.Len()); size > requestMemory {
 			if err := c.Hold(size); err != nil {
 				c.Header().Del("Content-Encoding")
 				return err

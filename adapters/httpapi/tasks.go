@@ -152,9 +152,9 @@ func (c *call) replyTask(status int, t task.Task) error {
 	return nil
 }
 
-// streamTasks answers with the tasks that run changes and calls each with. Like
+// listChangedTasks answers with the tasks that run changes and calls each with. Like
 // other complete lists it takes its turn, before anything is changed.
-func (a *api) streamTasks(c *call, run func(actor org.Actor, each func(task.Task) error) error) error {
+func (a *api) listChangedTasks(c *call, run func(actor org.Actor, each func(task.Task) error) error) error {
 	return list(a, c, body.Query{}, body.Page{}, keyOfTask, appendTask, run)
 }
 
@@ -298,7 +298,7 @@ func (a *api) deleteTask(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	c.deadlines.Extend(deletionWithin)
+	c.deadlines.Extend(deletionTimeout)
 	return c.succeedUnless(a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)))
 }
 
@@ -311,7 +311,7 @@ func (a *api) reorderTasks(c *call) error {
 	if err := o.Err(); err != nil {
 		return err
 	}
-	return a.streamTasks(c, func(actor org.Actor, each func(task.Task) error) error {
+	return a.listChangedTasks(c, func(actor org.Actor, each func(task.Task) error) error {
 		return a.Tasks.Reorder(c.r.Context(), actor, named, each)
 	})
 }
@@ -325,7 +325,7 @@ func (a *api) reprioritizeTasks(c *call) error {
 	if err != nil {
 		return err
 	}
-	return a.streamTasks(c, func(actor org.Actor, each func(task.Task) error) error {
+	return a.listChangedTasks(c, func(actor org.Actor, each func(task.Task) error) error {
 		return a.Tasks.Reprioritize(c.r.Context(), actor, changes, each)
 	})
 }
@@ -368,7 +368,7 @@ func (a *api) taskHistory(c *call) error {
 		return err
 	}
 	after := task.ChangePosition{At: p.After.At, ID: id.Entry(p.After.ID)}
-	return list(a, c, q, p, keyOfChange, viewed(viewChange), func(actor org.Actor, each func(task.Change) error) error {
+	return list(a, c, q, p, keyOfChange, appendViewed(viewChange), func(actor org.Actor, each func(task.Change) error) error {
 		return a.Tasks.History(c.r.Context(), actor, t, after, p.Fetch(), each)
 	})
 }

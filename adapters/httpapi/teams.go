@@ -54,7 +54,7 @@ func (a *api) listTeams(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfTeam, viewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
+	return list(a, c, q, p, keyOfTeam, appendViewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
 		after := teams.Position{CreatedAt: p.After.At, ID: id.Team(p.After.ID)}
 		return a.Teams.List(c.r.Context(), actor, after, p.Fetch(), each)
 	})
@@ -111,7 +111,7 @@ func (a *api) deleteTeam(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	c.deadlines.Extend(deletionWithin)
+	c.deadlines.Extend(deletionTimeout)
 	return c.succeedUnless(a.Teams.Delete(c.r.Context(), actor, t))
 }
 
@@ -124,7 +124,7 @@ func (a *api) listTeamMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfTeamMember, viewed(viewTeamMember), func(actor org.Actor, each func(team.Profile) error) error {
+	return list(a, c, q, p, keyOfTeamMember, appendViewed(viewTeamMember), func(actor org.Actor, each func(team.Profile) error) error {
 		after := org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}
 		return a.Teams.Members(c.r.Context(), actor, t, after, p.Fetch(), each)
 	})

@@ -42,7 +42,7 @@ func (a *api) listWorkspaces(c *call) error {
 	if text, given := q.Get("teamId"); given {
 		in = body.IDParam[id.Team](text)
 	}
-	return list(a, c, q, p, keyOfWorkspace, viewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
+	return list(a, c, q, p, keyOfWorkspace, appendViewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
 		after := workspaces.Position{Place: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
 		return a.Workspaces.List(c.r.Context(), actor, in, after, p.Fetch(), each)
 	})
@@ -97,16 +97,16 @@ func (a *api) updateWorkspace(c *call) error {
 	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Update(c.r.Context(), actor, w, p))
 }
 
-// deletionWithin is how much more time there is for deleting what may have any
+// deletionTimeout is how much more time there is for deleting what may have any
 // number of records.
-const deletionWithin = 10 * time.Minute
+const deletionTimeout = 10 * time.Minute
 
 func (a *api) deleteWorkspace(c *call, actor org.Actor) error {
 	w, err := pathID[id.Workspace](c, "id", "Workspace")
 	if err != nil {
 		return err
 	}
-	c.deadlines.Extend(deletionWithin)
+	c.deadlines.Extend(deletionTimeout)
 	return c.succeedUnless(a.Workspaces.Delete(c.r.Context(), actor, w))
 }
 

@@ -77,7 +77,7 @@ func (l *Connections) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// weight is the memory that the headers of a request take, in bytes.
+// headerMemory returns the memory that the headers of a request take, in bytes.
 func headerMemory(r *http.Request) int64 {
 	n := len(r.RequestURI)
 	for name, values := range r.Header {
@@ -115,7 +115,7 @@ func (s *stream) end() {
 	all.lastEnded.Store(s.conn.limiter.now())
 }
 
-// note sets one of the stream's times to now, or to 0.
+// setTime sets one of the stream's times to now, or to 0.
 func (s *stream) setTime(at *int64, waits bool) {
 	s.conn.streams.mu.Lock()
 	defer s.conn.streams.mu.Unlock()
