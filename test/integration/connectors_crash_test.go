@@ -29,6 +29,7 @@ var crashRounds = soak.Count(50)
 // authorization, and of a renewal beside it. What it leaves behind is whole.
 func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 	race.Skip(t, "what a crash leaves is on the disk")
+	t.Parallel()
 	random := rand.New(rand.NewPCG(seeded(t), 0))
 	url := postgres.URL(t)
 	p := newPlant(t, url, "pgx", url, nil)

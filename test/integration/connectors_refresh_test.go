@@ -43,6 +43,7 @@ const refreshedBeside = 20
 // people read them at all servers. Their authorization server takes the
 // authorization back when a refresh token is used twice.
 func TestTwoServersRefreshAtTheSameInstant(t *testing.T) {
+	t.Parallel()
 	url := postgres.URL(t)
 	p := newPlant(t, url, "pgx", url, nil)
 	p.open(2)
@@ -117,6 +118,7 @@ type open struct{}
 func (open) Tools(context.Context, connector.Access) ([]connector.Tool, error) { return nil, nil }
 
 func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
+	t.Parallel()
 	twice := func(t *testing.T, url string) (stores [2]ports.Store) {
 		for n := range stores {
 			stores[n] = opened(t, url)
