@@ -18,9 +18,9 @@ import (
 	"collab/test/postgres"
 )
 
-// deploy returns a machine with docs/deploy/collabd.env as its settings, changed to
-// parts of the test's: a Postgres, a NATS server, an object store, and issuer, a
-// development server that is the identity provider.
+// deploy returns a machine with the settings of docs/deploy/collabd.env, changed to the
+// test's Postgres, NATS server and object store, and to issuer, a development server that
+// is the identity provider.
 func deploy(t *testing.T, issuer string) *machine {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,7 +44,7 @@ func deploy(t *testing.T, issuer string) *machine {
 	if err := os.WriteFile(s.file, []byte(s.instead.Replace(read(t, "docs/deploy/collabd.env"))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The bucket has the example's own name, in a store of the test's.
+	// The bucket has the name of the example.
 	store := objectstore.Start(t, "")
 	store.Bucket("collab-files")
 	s.environ = []string{objectstore.EnvHost + "=" + store.Host, "COLLAB_DATA_DIR=" + filepath.Join(dir, "var/lib/collab")}
@@ -56,7 +56,7 @@ func deploy(t *testing.T, issuer string) *machine {
 	return s
 }
 
-// development starts a server for development.
+// development starts a server in development mode.
 func development(t *testing.T, settings ...string) *service {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,10 +65,10 @@ func development(t *testing.T, settings ...string) *service {
 	}, settings...)...)
 }
 
-// bearer is the header of a token.
+// bearer returns the header of a token.
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// postgresTools has the programs of the installed Postgres found.
+// postgresTools adds the installed Postgres' programs to the machine's path.
 func postgresTools(t *testing.T, s *machine) {
 	t.Helper()
 	if _, err := exec.LookPath("pg_restore"); err == nil {
@@ -91,8 +91,8 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 	me := func(at *service, token string) int {
 		return call(t, "GET", at.url+"/api/v1/auth/me", "", bearer(token)...).status
 	}
-	// Another server with the same settings, which is restarted later than the first:
-	// what the first does meanwhile must mean something to it.
+	// Another server with the same settings that restarts later than the first and must
+	// understand what the first does meanwhile.
 	var other *service
 	catchUp := func() {
 		if other != nil {
@@ -103,7 +103,7 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 	expect := func(what string, got, want any) {
 		t.Helper()
 		if got != want {
-			t.Errorf("%s is %v, and should be %v", what, got, want)
+			t.Errorf("%s is %v, want %v", what, got, want)
 		}
 	}
 	keys := func() int {
@@ -129,7 +129,7 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 		return call(t, "POST", api()+"/billing/webhook", body, "Stripe-Signature", stripepay.Sign(secret, time.Now(), []byte(body))).status
 	}
 
-	// What is done before the block that has a text, and what holds after it.
+	// A hook runs before and after the block that contains its text.
 	type hook struct {
 		at            string
 		before, after func()
@@ -192,7 +192,7 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 			expect("a payment message by another secret", payment("whsec_c"), http.StatusBadRequest)
 		}},
 		{at: "pg_restore", before: func() {
-			// What comes after the copy was made is lost by going back to it.
+			// Changes after the backup are lost by the restore.
 			expect("a later team", call(t, "POST", api()+"/teams", `{"name": "Late"}`, bearer(old)...).status, http.StatusCreated)
 			s.running.stop(t)
 			s.set(t, map[string]string{"COLLAB_DATABASE_URL": postgres.URL(t)})
@@ -200,16 +200,16 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 			s.restart(t)
 			teams := call(t, "GET", api()+"/teams", "", bearer(old)...).body
 			if !strings.Contains(teams, "Builders") || strings.Contains(teams, "Late") {
-				t.Errorf("what was restored has the teams %s", teams)
+				t.Errorf("the restored server has the teams %s", teams)
 			}
 			files := call(t, "GET", api()+"/sync/files", "", bearer(old)...).body
 			if !strings.Contains(files, `"path":"a.txt"`) {
-				t.Errorf("what was restored has the files %s", files)
+				t.Errorf("the restored server has the files %s", files)
 			}
 			expect("going on at a place of before", call(t, "GET", api()+"/sync/manifest?since="+cursor, "", bearer(old)...).status, http.StatusGone)
 		}},
 	}
-	// SQLite is for a machine without these settings.
+	// SQLite is used without these settings.
 	hooks = append(hooks, hook{at: "collabd backup ", before: func() {
 		s.running.stop(t)
 		s.loaded = false
@@ -240,7 +240,7 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 		if at.before != nil {
 			at.before()
 		}
-		made := strings.Contains(b.text, "-o collabd ./cmd/collabd") // as the server of these tests is
+		made := strings.Contains(b.text, "-o collabd ./cmd/collabd") // the server of these tests is built already
 		if !made && b.notRun == "" && (b.language == "sh" || b.language == "console") {
 			s.run(t, b)
 		}

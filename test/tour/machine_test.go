@@ -21,16 +21,17 @@ import (
 	"collab/test/debian"
 )
 
-// folder has the server that built has made; empty: nothing was made.
+// folder contains the server that built has compiled; it is empty before that.
 var folder string
 
-// version is that of the server of these tests.
+// version is the version of the server of these tests.
 const version = "1.2.3"
 
-// build is how docs/deploy/Containerfile builds the server, into out.
+// build matches the command in docs/deploy/Containerfile that builds the server.
 var build = regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*) -o /out/collabd (\./cmd/collabd)$`)
 
-// built is the server as the container file builds it, once for all tests.
+// built compiles the server as the container file does, once for all tests, and returns
+// its folder.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "collab-tour-")
 	if err != nil {
@@ -54,7 +55,7 @@ var built = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// quick takes off a build what would have every package compiled once more.
+// quick removes the flag with which every package would be compiled again.
 func quick(line string) string { return strings.Replace(line, "-trimpath ", "", 1) }
 
 func TestMain(m *testing.M) {
@@ -68,7 +69,7 @@ func TestMain(m *testing.M) {
 // binaries returns the folder that the server is in.
 func binaries(t *testing.T) string {
 	t.Helper()
-	read(t, "cmd/collabd/main.go") // the test cache must see it change
+	read(t, "cmd/collabd/main.go") // makes the test cache depend on it
 	dir, err := built()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +80,7 @@ func binaries(t *testing.T) string {
 // service is a running server.
 type service struct {
 	url  string // http://localhost:port
-	make bool   // it was begun by make, which ends with an error of its own
+	make bool   // started by make, which exits with an error when its command is stopped
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the log has ended
@@ -91,7 +92,7 @@ type service struct {
 
 var listening = regexp.MustCompile(`\blistening\b.*\baddress["=:]+127\.0\.0\.1:(\d+)`)
 
-// launch runs lines that become a server, and waits until it listens.
+// launch runs shell commands that start a server, and waits until it listens.
 func launch(t *testing.T, dir, lines string, environ ...string) *service {
 	t.Helper()
 	s := &service{cmd: exec.Command("bash", "-c", lines), done: make(chan struct{})}
@@ -128,7 +129,7 @@ func launch(t *testing.T, dir, lines string, environ ...string) *service {
 	case p := <-port:
 		s.url = "http://localhost:" + p
 	case <-s.done:
-		t.Fatalf("the server ended before it listened:\n%s", s.written())
+		t.Fatalf("the server exited before it listened:\n%s", s.written())
 	case <-time.After(patience):
 		t.Fatalf("the server does not listen:\n%s", s.written())
 	}
@@ -142,7 +143,7 @@ func (s *service) written() string {
 	return s.log.String()
 }
 
-// until waits until the log has a text.
+// until waits until the log contains text.
 func (s *service) until(t *testing.T, text string) {
 	t.Helper()
 	late := time.Now().Add(patience)
@@ -158,7 +159,7 @@ func (s *service) until(t *testing.T, text string) {
 	}
 }
 
-// stop asks the server to end and waits until it has; again does nothing.
+// stop terminates the server and waits for its exit. It may be called repeatedly.
 func (s *service) stop(t *testing.T) {
 	t.Helper()
 	if s.cmd.ProcessState != nil {
@@ -173,19 +174,19 @@ func (s *service) stop(t *testing.T) {
 	}
 }
 
-// machine is what a document's commands are run on: its folders are
-// below a temporary one, and its one service is the server.
+// machine is the environment in which a document's commands are run: its folders are
+// below a temporary one, and its service is the server.
 type machine struct {
 	dir     string
-	path    string            // where programs are
-	file    string            // of the service's settings
-	environ []string          // beside these
-	instead *strings.Replacer // of what the document names, by what there is
-	loaded  bool              // a command has read the settings, as those after it go by
-	running *service          // nil: it does not run
+	path    string            // PATH
+	file    string            // the service's settings
+	environ []string          // further variables
+	instead *strings.Replacer // replaces the document's paths and addresses by the test's
+	loaded  bool              // a command has read the settings, which later ones use
+	running *service          // nil if it is stopped
 }
 
-// settings are what reads the settings.
+// settings returns the shell commands that read the settings.
 func (s *machine) settings() string { return "set -a; . " + s.file + "; set +a\n" }
 
 func (s *machine) environment() []string {
@@ -209,7 +210,7 @@ func (s *machine) shell(t *testing.T, lines string) (string, error) {
 
 var manages = regexp.MustCompile(`(?m)^systemctl (restart|enable --now) collabd$`)
 
-// run runs a block, and compares what a console shows.
+// run runs a block, and compares the output if it is a console's.
 func (s *machine) run(t *testing.T, b block) {
 	t.Helper()
 	if b.language == "console" {
@@ -246,7 +247,7 @@ func (s *machine) restart(t *testing.T) {
 	s.running = launch(t, s.dir, s.settings()+"exec collabd", s.environment()...)
 }
 
-// set changes variables in the file of settings, in which each must be.
+// set changes variables in the settings file, which must have each of them.
 func (s *machine) set(t *testing.T, values map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(s.file)
@@ -265,7 +266,7 @@ func (s *machine) set(t *testing.T, values map[string]string) {
 	}
 }
 
-// need finds a program, which it installs where it is missing and that is possible.
+// need installs a program if it is missing and the test runs as root.
 func need(t *testing.T, program, install string) {
 	t.Helper()
 	if _, err := debian.Program(t.Context(), program, install); err != nil {
@@ -273,14 +274,14 @@ func need(t *testing.T, program, install string) {
 	}
 }
 
-// answer is what a server says.
+// answer is the response of a server.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// call asks a server; headers are pairs of a name and a value.
+// call sends a request; headers are pairs of a name and a value.
 func call(t *testing.T, method, url, body string, headers ...string) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -307,7 +308,7 @@ func call(t *testing.T, method, url, body string, headers ...string) answer {
 	return answer{res.StatusCode, res.Header, string(text)}
 }
 
-// member returns a field of an answer in JSON.
+// member returns a string field of a JSON answer.
 func (a answer) member(t *testing.T, name string) string {
 	t.Helper()
 	var fields map[string]any
@@ -318,8 +319,8 @@ func (a answer) member(t *testing.T, name string) string {
 	return text
 }
 
-// signIn returns a service token that server gives for an account of the
-// development provider at issuer.
+// signIn returns a service token of server for an account of the development provider
+// at issuer.
 func signIn(t *testing.T, issuer, server string) string {
 	t.Helper()
 	identity := call(t, "POST", issuer+"/dev/identity/token", "email=ada%40example.com&name=Ada&org=Engines", "Content-Type", "application/x-www-form-urlencoded").member(t, "identityToken")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The page's first example is played as it says, with the answer that it shows.
-func TestTheFirstScenarioIsPlayed(t *testing.T) {
+// The page's first example has the output that the page shows.
+func TestTheFirstScenarioRuns(t *testing.T) {
 	dir := t.TempDir()
 	m := &machine{dir: dir, environ: os.Environ(), instead: strings.NewReplacer("trial.txt", filepath.Join(dir, "trial.txt"))}
 	all := blocks(t, "docs/scenarios.md")
@@ -19,7 +19,7 @@ func TestTheFirstScenarioIsPlayed(t *testing.T) {
 			continue
 		}
 		if b.text != "go run ./cmd/harness run trial.txt\n" || i == 0 || i+1 == len(all) {
-			t.Errorf("%s:%d: nothing runs this", b.file, b.line)
+			t.Errorf("%s:%d: this block is not run", b.file, b.line)
 			continue
 		}
 		played++
@@ -37,6 +37,6 @@ func TestTheFirstScenarioIsPlayed(t *testing.T) {
 		}
 	}
 	if played == 0 {
-		t.Error("the page plays no scenario")
+		t.Error("the page runs no scenario")
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	// What the programs are made of: the test cache must see it change.
+	// The code of the programs, on which the test cache must depend.
 	_ "collab/app/assembly"
 	_ "collab/test/harness"
 )
 
 const root = "../.."
 
-// patience bounds the whole tour; it is no measure of anything.
+// patience is the time limit of a tour.
 const patience = 5 * time.Minute
 
 // step is one command of a tour with the answer that the page shows.
@@ -55,7 +55,7 @@ func matches(got, shown string) bool {
 
 func TestTheToursAnswerAsShown(t *testing.T) {
 	for _, program := range []string{"Makefile", "cmd/collabd/main.go", "cmd/harness/main.go"} {
-		read(t, program) // the test cache must see it change
+		read(t, program) // makes the test cache depend on it
 	}
 	dir := t.TempDir()
 	var all []step
@@ -106,7 +106,7 @@ func take(t *testing.T, dir, script, mark, url string, all []step) {
 		t.Fatalf("%v\n%s", err, failures.String())
 	}
 	if failures.Len() > 0 {
-		t.Errorf("the shell says:\n%s", failures.String())
+		t.Errorf("the shell reports:\n%s", failures.String())
 	}
 	answers := strings.Split(string(out), mark)
 	for i, s := range all {
