@@ -1,7 +1,6 @@
 package gormdb
 
-// The statements that go across organisations on purpose, all of them, each
-// with the reason.
+// All reasons for statements on tenant tables that are not about one organisation.
 var (
 	crossTenantMemberships = crossTenant("memberships of one user: which organisations there are is the question")
 	crossTenantInvitations = crossTenant("an invitation's token is all that an invited person has")

@@ -134,22 +134,22 @@ func inspectPostgres(ctx context.Context, address string, ask []id.Org) (c Condi
 // refused sorts an error of a server that was asked, and says it without
 // addresses and credentials.
 func refused(ctx context.Context, err error) error {
-	var said *pgconn.PgError
+	var refusal *pgconn.PgError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case !errors.As(err, &said):
+	case !errors.As(err, &refusal):
 		return failed(ctx, err, "Database")
 	}
-	cause := errors.New(said.Message + " (" + said.Code + ")")
+	cause := errors.New(refusal.Message + " (" + refusal.Code + ")")
 	switch {
-	case strings.HasPrefix(said.Code, "28"):
+	case strings.HasPrefix(refusal.Code, "28"):
 		return fault.Wrap(fault.Unauthenticated, cause, "The database does not let the user in")
-	case said.Code == "3D000":
+	case refusal.Code == "3D000":
 		return fault.Wrap(fault.NotFound, cause, "The server has no such database")
-	case said.Code == "42501":
+	case refusal.Code == "42501":
 		return fault.Wrap(fault.Forbidden, cause, "The database withholds something from the user")
 	}
 	return fault.Wrap(fault.Unavailable, cause, "The database refuses")

@@ -283,6 +283,27 @@ func (s selection[R]) remove(ctx context.Context) (int64, error) {
 	return exec(ctx, s.db, s.what, s.made("DELETE FROM "+s.name+" WHERE "+s.where, s.args))
 }
 
+// removeEmpty deletes the only row if the conditions hold, that nothing refers to it.
+// It returns NotFound if there is no row, else Conflict with the message.
+func removeEmpty[R any](ctx context.Context, s selection[R], message string, conditions ...string) error {
+	empty := s
+	for _, condition := range conditions {
+		empty = empty.filter(condition)
+	}
+	n, err := empty.remove(ctx)
+	if fault.Is(err, fault.NotFound) {
+		// A reference was added meanwhile.
+		return fault.Wrap(fault.Conflict, err, "%s", message)
+	}
+	if err != nil || n == 1 {
+		return err
+	}
+	if there, err := s.count(ctx); err != nil || there == 0 {
+		return s.one(0, err)
+	}
+	return fault.New(fault.Conflict, "%s", message)
+}
+
 // one is NotFound where a statement changed nothing.
 func (s selection[R]) one(n int64, err error) error {
 	if err == nil && n == 0 {

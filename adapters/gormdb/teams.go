@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/team"
@@ -69,20 +68,9 @@ func (q teams) Put(ctx context.Context, o id.Org, t team.Team) error {
 
 func (q teams) Remove(ctx context.Context, o id.Org, t id.Team) error {
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := teamTable.of(c.write, o).key(string(t)).
-			filter("NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = teams.org_id AND w.team_id = teams.id)").
-			filter("NOT EXISTS (SELECT 1 FROM objects x WHERE x.org_id = teams.org_id AND x.team_id = teams.id)").remove(ctx)
-		if fault.Is(err, fault.NotFound) {
-			// One of them was added meanwhile, and its reference stands.
-			return fault.Wrap(fault.Conflict, err, "The team still has workspaces or stored objects")
-		}
-		if err != nil || n == 1 {
-			return err
-		}
-		if _, err := (teams{c}).Get(ctx, o, t); err != nil {
-			return err
-		}
-		return fault.New(fault.Conflict, "The team still has workspaces or stored objects")
+		return removeEmpty(ctx, teamTable.of(c.write, o).key(string(t)), "The team still has workspaces or stored objects",
+			"NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = teams.org_id AND w.team_id = teams.id)",
+			"NOT EXISTS (SELECT 1 FROM objects x WHERE x.org_id = teams.org_id AND x.team_id = teams.id)")
 	})
 }
 

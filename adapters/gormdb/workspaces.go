@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/workspace"
 	"collab/ports"
@@ -81,19 +80,8 @@ func (q workspaces) Put(ctx context.Context, o id.Org, w workspace.Workspace) er
 // tasks have waited for each other.
 func (q workspaces) Remove(ctx context.Context, o id.Org, w id.Workspace) error {
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := workspaceTable.of(c.write, o).key(string(w)).
-			filter("NOT EXISTS (SELECT 1 FROM objects x WHERE x.org_id = workspaces.org_id AND x.in_workspace_id = workspaces.id)").remove(ctx)
-		if fault.Is(err, fault.NotFound) {
-			// An object was added meanwhile, and its reference stands.
-			return fault.Wrap(fault.Conflict, err, "The workspace still has stored objects")
-		}
-		if err != nil || n == 1 {
-			return err
-		}
-		if _, err := (workspaces{c}).Get(ctx, o, w); err != nil {
-			return err
-		}
-		return fault.New(fault.Conflict, "The workspace still has stored objects")
+		return removeEmpty(ctx, workspaceTable.of(c.write, o).key(string(w)), "The workspace still has stored objects",
+			"NOT EXISTS (SELECT 1 FROM objects x WHERE x.org_id = workspaces.org_id AND x.in_workspace_id = workspaces.id)")
 	})
 }
 
