@@ -90,7 +90,7 @@ func (c *call) Write(b []byte) (int, error) {
 // flushing and taking it over.
 func (c *call) Unwrap() http.ResponseWriter { return c.w }
 
-// Flush sends what is buffered, for handlers that know only http.Flusher.
+// Flush implements http.Flusher.
 func (c *call) Flush() {
 	if !c.sent {
 		c.status, c.sent = http.StatusOK, true

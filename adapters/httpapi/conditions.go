@@ -18,7 +18,7 @@ const jsonTagSuffix = "-json"
 // etag is the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// unchanged answers a request whose client has the representation already.
+// unchanged answers 304 and returns true where If-None-Match names the tag.
 func (c *call) unchanged(tag string) bool {
 	header := c.r.Header["If-None-Match"]
 	if len(header) == 0 || !namesTag(header, tag, true) {

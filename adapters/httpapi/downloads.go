@@ -248,7 +248,7 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 // byteRange is a part of content, in bytes.
 type byteRange struct{ start, length int64 }
 
-// contentRange says where the span lies in content of the size.
+// contentRange returns the Content-Range of the range in content of the size.
 func (s byteRange) contentRange(size int64) string {
 	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
 }

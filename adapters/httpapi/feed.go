@@ -216,33 +216,26 @@ func (a *api) instrumentFeed() error {
 	if err != nil || a.Feed == nil {
 		return err
 	}
-	subscribers, err := a.Meter.Int64ObservableUpDownCounter("collab.feed.subscribers",
-		metric.WithUnit("{stream}"), metric.WithDescription("Change feeds that are open."))
-	if err != nil {
-		return err
+	_, err = a.Meter.Int64ObservableUpDownCounter("collab.feed.subscribers",
+		metric.WithUnit("{stream}"), metric.WithDescription("Change feeds that are open."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(a.Feed.Figures().Subscribers)
+			return nil
+		}))
+	for _, c := range []struct {
+		name, unit, description string
+		value                   func(changes.Figures) int64
+	}{
+		{"collab.feed.events", "{event}", "Events handed to subscribers.", func(f changes.Figures) int64 { return f.Delivered }},
+		{"collab.feed.backlog_reads", "{page}", "Pages of the log read for one subscriber who was behind.", func(f changes.Figures) int64 { return f.Reads }},
+		{"collab.feed.resyncs", "{stream}", "Places in the log that could not be gone on from.", func(f changes.Figures) int64 { return f.Resyncs }},
+	} {
+		_, failed := a.Meter.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description),
+			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+				o.Observe(c.value(a.Feed.Figures()))
+				return nil
+			}))
+		err = errors.Join(err, failed)
 	}
-	delivered, err := a.Meter.Int64ObservableCounter("collab.feed.events",
-		metric.WithUnit("{event}"), metric.WithDescription("Events handed to subscribers."))
-	if err != nil {
-		return err
-	}
-	reads, err := a.Meter.Int64ObservableCounter("collab.feed.backlog_reads",
-		metric.WithUnit("{page}"), metric.WithDescription("Pages of the log read for one subscriber who was behind."))
-	if err != nil {
-		return err
-	}
-	resyncs, err := a.Meter.Int64ObservableCounter("collab.feed.resyncs",
-		metric.WithUnit("{stream}"), metric.WithDescription("Places in the log that could not be gone on from."))
-	if err != nil {
-		return err
-	}
-	_, err = a.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		f := a.Feed.Figures()
-		o.ObserveInt64(subscribers, f.Subscribers)
-		o.ObserveInt64(delivered, f.Delivered)
-		o.ObserveInt64(reads, f.Reads)
-		o.ObserveInt64(resyncs, f.Resyncs)
-		return nil
-	}, subscribers, delivered, reads, resyncs)
 	return err
 }

@@ -41,7 +41,7 @@ func (g guard) token() bool {
 	return false
 }
 
-// admit lets a request in or says why not, and notes who it is from. Requests are
+// admit decides whether a request may go on, and sets its caller. Requests are
 // charged to their caller, and to the client's address where there is none or where
 // the credentials do not count.
 //
@@ -132,9 +132,9 @@ func (a *api) presume(c *call) (org.Actor, error) {
 	return actor, nil
 }
 
-// recheck returns what is wrong with a request, or the refusal of a caller who was
-// admitted and has no part in it any more: nobody learns from a refusal what they may
-// not know.
+// recheck returns the error of a request, or the refusal of its caller where the caller was
+// admitted provisionally and has no rights any more: the error could tell what such a caller
+// may not know.
 func (a *api) recheck(c *call, err error) error {
 	if err != nil && c.provisional {
 		if _, refused := a.authorize(c); refused != nil {
@@ -155,10 +155,10 @@ func (a *api) lookup(c *call) (org.Actor, error) {
 	return actor, nil
 }
 
-// action is a handler that waits for nothing before it acts.
+// action is a handler that needs neither a body nor a turn before it acts.
 type action func(*call, org.Actor) error
 
-// authorized is the handler of an action.
+// authorized returns a handler that authorizes the caller and runs the action.
 func (a *api) authorized(do action) handler {
 	return func(c *call) error {
 		actor, err := a.authorize(c)
@@ -211,7 +211,7 @@ func bearer(header []string) string {
 	return strings.TrimSpace(token)
 }
 
-// equalSecrets compares secrets in a time that says nothing about them.
+// equalSecrets compares secrets in constant time.
 func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -4,6 +4,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -135,20 +136,17 @@ func build(o Options) (*api, error) {
 	}
 	a := &api{Options: o, documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://"), actorOf: o.Access.Authorize}
 	var err error
-	if a.callers, err = limit.NewRateLimiter("caller", o.Rates.Caller, a.Now); err != nil {
-		return nil, err
-	}
-	if a.addresses, err = limit.NewRateLimiter("address", o.Rates.Address, a.Now); err != nil {
-		return nil, err
-	}
-	if a.chats, err = limit.NewRateLimiter("chat", o.Rates.Chat, a.Now); err != nil {
-		return nil, err
-	}
-	if a.credentials, err = limit.NewRateLimiter("credentials", o.Rates.Credentials, a.Now); err != nil {
-		return nil, err
-	}
-	if a.webhooks, err = limit.NewRateLimiter("webhook", o.Rates.Webhook, a.Now); err != nil {
-		return nil, err
+	for _, l := range []struct {
+		to   **limit.RateLimiter
+		name string
+		rate limit.Rate
+	}{
+		{&a.callers, "caller", o.Rates.Caller}, {&a.addresses, "address", o.Rates.Address}, {&a.chats, "chat", o.Rates.Chat},
+		{&a.credentials, "credentials", o.Rates.Credentials}, {&a.webhooks, "webhook", o.Rates.Webhook},
+	} {
+		if *l.to, err = limit.NewRateLimiter(l.name, l.rate, a.Now); err != nil {
+			return nil, err
+		}
 	}
 	a.budgets = newBudgets(o.Budgets)
 	if a.origin, err = originOf(o.PublicURL); err != nil {
@@ -160,13 +158,7 @@ func build(o Options) (*api, error) {
 	if a.reference, err = newReference(); err != nil {
 		return nil, err
 	}
-	if err := a.instrument(); err != nil {
-		return nil, err
-	}
-	if err := a.instrumentFeed(); err != nil {
-		return nil, err
-	}
-	if err := a.instrumentBudgets(); err != nil {
+	if err := errors.Join(a.instrument(), a.instrumentFeed(), a.instrumentBudgets()); err != nil {
 		return nil, err
 	}
 	router, err := a.router(a.routes())

@@ -42,7 +42,7 @@ func (c *call) HoldDisk(n int64) bool {
 	return c.files.Take(n)
 }
 
-// holder is whose share of a budget the request takes from.
+// holder returns the key of the share of a budget that the request takes from.
 func (c *call) holder() string {
 	if c.caller.User != "" {
 		return string(c.caller.User)
@@ -71,8 +71,8 @@ func (c *call) releaseAll() {
 	c.files.Close()
 }
 
-// mounted answers with a handler that is none of the interface's: its requests are
-// charged as those of anybody who sends messages.
+// mounted returns a handler of requests that another handler answers. They are charged as
+// webhooks are.
 func (a *api) mounted(to http.Handler) handler {
 	return func(c *call) error {
 		if err := a.webhooks.Take(c, limit.Network(c.address)); err != nil {

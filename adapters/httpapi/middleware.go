@@ -71,7 +71,7 @@ func isSafeID(s string) bool {
 	return len(s) >= 1 && len(s) <= 128
 }
 
-// finish is deferred around everything else: it answers a panic, and notes
+// finish is deferred around everything else: it answers a panic, and records
 // what became of the request.
 func (a *api) finish(c *call) {
 	aborted := false

@@ -241,7 +241,8 @@ func (c *call) replay(answer []byte) error {
 	return nil
 }
 
-// keyOwner is whose key it is: the caller's, or the address's where there is none.
+// keyOwner returns the owner of a request's key: its caller, or its address where there is
+// none.
 func keyOwner(c *call) string {
 	if c.caller.User != "" {
 		return "user " + string(c.caller.User) + " " + string(c.caller.Org)
@@ -285,7 +286,7 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	return fingerprint(c.r, said), func() { _ = kept.Close() }, nil
 }
 
-// fingerprint tells requests apart that come with the same key.
+// fingerprint returns a digest by which requests with the same key are told apart.
 func fingerprint(r *http.Request, body []byte) [32]byte {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery), body} {

@@ -26,8 +26,8 @@ const maxLists = 4
 // errPageFull ends the reading of a list behind a full page.
 var errPageFull = errors.New("the page is full")
 
-// public has caches keep the answer for everybody. It says nothing of the limits of
-// whoever happens to ask first.
+// public makes an answer cacheable for all clients, and removes the RateLimit headers, which
+// are those of one.
 func (c *call) public(caching []string) {
 	c.Header()["Cache-Control"] = caching
 	limit.RemoveHeaders(c.Header())
