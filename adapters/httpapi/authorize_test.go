@@ -435,7 +435,7 @@ func TestSecretsOfAnAuthorizationReachNeitherLogsNorTraces(t *testing.T) {
 	for _, s := range spans.Ended() {
 		seen += fmt.Sprintln(s.Name(), s.Attributes(), s.Events(), s.Status())
 	}
-	if !strings.Contains(seen, "GET /api/v1/mcp-oauth/callback") || !strings.Contains(seen, "an authorization failed") {
+	if !strings.Contains(seen, "GET /api/v1/mcp-oauth/callback") || !strings.Contains(seen, "connector authorization failed") {
 		t.Fatalf("nothing was noted: %s", seen)
 	}
 	for name, secret := range map[string]string{

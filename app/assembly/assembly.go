@@ -143,7 +143,7 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
 		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, SessionCookie: string(n.Cookie),
 	})
-	failed := func(err error) { n.Log.Error("uses of sessions could not be written", "error", err) }
+	failed := func(err error) { n.Log.Error("session use write failed", "error", err) }
 	lc.Append(fx.StopHook(func(stop context.Context) {
 		drain, over := within(stop, settleTime)
 		defer over()
@@ -213,7 +213,7 @@ func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 			drain, over := within(stop, drainTime)
 			defer over()
 			if err := feed.Close(drain); err != nil {
-				n.Log.Warn("change feeds were left behind", "error", err)
+				n.Log.Warn("change feeds not drained", "error", err)
 			}
 			return nil
 		},
@@ -241,12 +241,12 @@ func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
 		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Pause: backOff,
 	})
-	regularly(lc, chats.KeepEvery, c.Keep, func(err error) { n.Log.Error("leases could not be looked after", "error", err) })
+	regularly(lc, chats.KeepEvery, c.Keep, func(err error) { n.Log.Error("quota lease sweep failed", "error", err) })
 	lc.Append(fx.StopHook(func(stop context.Context) error {
 		drain, over := within(stop, settleTime)
 		defer over()
 		if err := c.Close(drain); err != nil {
-			n.Log.Error("calls of models were left behind", "error", err)
+			n.Log.Error("model calls not drained", "error", err)
 		}
 		return nil
 	}))
@@ -368,7 +368,7 @@ func Migrate(ctx context.Context, c config.Config, log io.Writer) (err error) {
 	}
 	err = errors.Join(db.Migrate(ctx), db.Close())
 	if err == nil {
-		logger.Info("the schema is up to date")
+		logger.Info("schema up to date")
 	}
 	return err
 }

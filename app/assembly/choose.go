@@ -346,7 +346,7 @@ func chooseMail(c config.Config) choice {
 			drain, cancel := within(stop, mailTime)
 			defer cancel()
 			if err := m.Close(drain); err != nil {
-				log.Error("e-mail was left behind", "error", err)
+				log.Error("e-mail queue not drained", "error", err)
 			}
 			return nil
 		}))

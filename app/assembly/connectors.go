@@ -97,7 +97,7 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 					case <-s.Woken():
 					}
 					if err := s.Work(ctx); err != nil && ctx.Err() == nil {
-						n.Log.Error("work on connectors could not be begun", "error", err)
+						n.Log.Error("connector work failed to start", "error", err)
 					}
 				}
 			}()
@@ -109,7 +109,7 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 			select {
 			case <-done:
 			case <-drain.Done():
-				n.Log.Error("work on connectors was left behind")
+				n.Log.Error("connector work not drained")
 			}
 			return nil
 		},

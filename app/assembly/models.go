@@ -108,7 +108,7 @@ func newAnalytics(lc fx.Lifecycle, c config.Config, log *slog.Logger, t telemetr
 		drain, over := within(stop, settleTime)
 		defer over()
 		if err := hog.Close(drain); err != nil {
-			log.Warn("analytics were left behind", "error", err)
+			log.Warn("analytics queue not drained", "error", err)
 		}
 		return nil
 	}))

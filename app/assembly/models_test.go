@@ -243,7 +243,7 @@ func TestAPostHogThatIsDownSlowsNothing(t *testing.T) {
 			if took := time.Since(began); took > slow {
 				t.Errorf("the end took %s", took)
 			}
-			if n := strings.Count(said.String(), "msg=generation"); n != 3 || !strings.Contains(said.String(), "analytics were left behind") {
+			if n := strings.Count(said.String(), "msg=generation"); n != 3 || !strings.Contains(said.String(), "analytics queue not drained") {
 				t.Errorf("%d generations are in the log:\n%s", n, said)
 			}
 		})

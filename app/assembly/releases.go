@@ -42,7 +42,7 @@ func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
 			drain, over := within(stop, settleTime)
 			defer over()
 			if err := s.Close(drain); err != nil {
-				n.Log.Error("checks for updates could not be counted", "error", err)
+				n.Log.Error("update check counts lost", "error", err)
 			}
 			return nil
 		},

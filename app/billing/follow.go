@@ -63,9 +63,9 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 			is := was
 			switch {
 			case !gone && remote.Org != "" && remote.Org != o:
-				s.Log.Warn("a message is about a subscription of another organisation", "org", string(o), "subscription", subscription)
+				s.Log.Warn("payment message names another organisation's subscription", "org", string(o), "subscription", subscription)
 			case !gone && was.State() == plan.External && remote.Live():
-				s.Log.Warn("the payment provider bills an organisation whose subscription is managed externally", "org", string(o), "subscription", subscription)
+				s.Log.Warn("externally managed organisation billed by payment provider", "org", string(o), "subscription", subscription)
 			case !gone:
 				is, result = was.Follow(remote, s.Clock.Now())
 				if result == plan.Superseded && remote.Live() && !asked {
@@ -77,7 +77,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 			if is.Customer != was.Customer {
 				whose, err := r.Directory().Subscriptions().ByCustomer(ctx, is.Customer)
 				if err == nil && whose != o {
-					s.Log.Error("a subscription names one organisation, and its customer is another", "org", string(o), "customer_org", string(whose), "subscription", subscription)
+					s.Log.Error("subscription and customer name different organisations", "org", string(o), "customer_org", string(whose), "subscription", subscription)
 					return nil
 				}
 				if err != nil && !fault.Is(err, fault.NotFound) {
@@ -106,11 +106,11 @@ func (s *Billing) logFollow(o id.Org, subscription string, r plan.Remote, result
 	switch {
 	case err != nil:
 	case result == plan.UnknownPrice:
-		s.Log.Error("a subscription has a price that is not configured", "org", string(o), "subscription", subscription)
+		s.Log.Error("subscription price not configured", "org", string(o), "subscription", subscription)
 	case result == plan.UnknownState:
-		s.Log.Error("a subscription has a status that is not known", "org", string(o), "subscription", subscription, "status", string(r.Status))
+		s.Log.Error("subscription status unknown", "org", string(o), "subscription", subscription, "status", string(r.Status))
 	case result == plan.Superseded && r.Live():
-		s.Log.Error("an organisation has a second live subscription, which counts for nothing", "org", string(o), "subscription", subscription)
+		s.Log.Error("second live subscription ignored", "org", string(o), "subscription", subscription)
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *Billing) Hear(ctx context.Context, e plan.Event, before func(ports.Reco
 		err = s.follow(ctx, o, e.Subscription, s.byItself("by the payment provider"), word, before)
 	}
 	if fault.Is(err, fault.NotFound) {
-		s.Log.Warn("a message of the payment provider is about nobody we know", "message", e.Message, "type", e.Type)
+		s.Log.Warn("payment message of unknown customer ignored", "message", e.Message, "type", e.Type)
 		return nil
 	}
 	return err

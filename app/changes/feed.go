@@ -379,10 +379,10 @@ func (f *Feed) note(err error) {
 		return
 	}
 	if failing {
-		f.Log.Warn("changes cannot be read", "error", err)
+		f.Log.Warn("change log read failed", "error", err)
 		return
 	}
-	f.Log.Info("changes can be read again")
+	f.Log.Info("change log readable again")
 }
 
 // epochOf is the epoch of the organisation that an actor's visibility is of.

@@ -424,7 +424,7 @@ func TestWhatCanFail(t *testing.T) {
 		by.down.Store(false)
 		time.Sleep(2 * changes.PollEvery)
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
-		if log := w.events.String(); strings.Count(log, "cannot be read") != 1 || strings.Count(log, "can be read again") != 1 {
+		if log := w.events.String(); strings.Count(log, "change log read failed") != 1 || strings.Count(log, "change log readable again") != 1 {
 			t.Errorf("the log is %s", log)
 		}
 	})

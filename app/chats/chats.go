@@ -294,7 +294,7 @@ func (c *Call) finish(out *outlet, g chat.Generation, err error) {
 			f = &chat.Failure{}
 		}
 		last = chat.Chunk{Type: chat.ErrorChunk, Text: f.Message()}
-		c.of.Log.Warn("a call of a model failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.actor.Request, "error", err)
+		c.of.Log.Warn("model call failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.actor.Request, "error", err)
 	}
 	if !out.lost && out.to.Chunk(last) == nil {
 		_ = out.to.Wait() // who is gone now has missed only the end
@@ -321,7 +321,7 @@ func (s *Chats) settle(ctx context.Context, c *Call, g chat.Generation) {
 			return
 		}
 		if attempt == attempts || s.Pause(ctx, attempt) != nil {
-			s.Log.Error("what a call used could not be kept", "call", string(g.ID), "org", string(g.Org), "tokens", g.Usage.Total(), "error", err)
+			s.Log.Error("model call settlement failed", "call", string(g.ID), "org", string(g.Org), "tokens", g.Usage.Total(), "error", err)
 			return
 		}
 	}

@@ -192,7 +192,7 @@ func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Clie
 	if !isUnreadable(err) {
 		return c, err
 	}
-	s.Log.Error("the secret of a client cannot be opened, and another client is registered", "issuer", issuer, "error", err)
+	s.Log.Error("client secret unreadable, new client registered", "issuer", issuer, "error", err)
 	if err := s.Store.Connections().Clients().Remove(ctx, issuer, kept.Redirect, kept.ID); err != nil {
 		return connector.Client{}, err
 	}
@@ -356,7 +356,7 @@ func (s *Connectors) Finish(ctx context.Context, a Answer, browser string) error
 	if errors.As(err, &fe) && fe.Kind != fault.Internal {
 		reason = fe.Message
 	}
-	s.Log.Warn("an authorization failed", "instance", string(f.Instance), "org", string(f.Org), "error", err)
+	s.Log.Warn("connector authorization failed", "instance", string(f.Instance), "org", string(f.Org), "error", err)
 	_, noted := s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Failed(reason), nil })
 	return errors.Join(err, noted)
 }

@@ -289,7 +289,7 @@ func (s *Connectors) takeBack(ctx context.Context, r ports.Records, i connector.
 	switch {
 	case isUnreadable(err):
 		// Nobody can take it back, and nobody can use it.
-		s.Log.Error("an authorization is not taken back at its provider", "instance", string(i.ID), "org", string(i.Org), "error", err)
+		s.Log.Error("authorization revocation skipped", "instance", string(i.ID), "org", string(i.Org), "error", err)
 	case err != nil:
 		return err
 	}

@@ -112,7 +112,7 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 				err = fmt.Errorf("panic: %v", p)
 			}
 			if err != nil && ctx.Err() == nil {
-				s.Log.Error("a connector could not be worked on", "instance", string(i), "org", string(o), "error", err)
+				s.Log.Error("connector work failed", "instance", string(i), "org", string(o), "error", err)
 			}
 			s.mu.Lock()
 			full := s.running == atOnce || s.shares[o] >= share
@@ -283,7 +283,7 @@ func (s *Connectors) notRenewed(ctx context.Context, claimed connector.Instance,
 	if ours != nil {
 		return ours
 	}
-	s.Log.Warn("a token could not be renewed", "instance", string(claimed.ID), "org", string(claimed.Org), "error", err)
+	s.Log.Warn("connector token refresh failed", "instance", string(claimed.ID), "org", string(claimed.Org), "error", err)
 	return errors.Join(s.forget(ctx, err), s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
 		if fault.Is(err, fault.Forbidden) {
 			return i.Withdrawn(reason)
@@ -393,6 +393,6 @@ func (s *Connectors) revoke(ctx context.Context, r connector.Revocation) error {
 	if more {
 		return revocations.Put(ctx, again)
 	}
-	s.Log.Error("an authorization could not be taken back at its provider", "instance", string(r.ID), "org", string(r.Org), "error", err)
+	s.Log.Error("authorization revocation failed", "instance", string(r.ID), "org", string(r.Org), "error", err)
 	return revocations.Remove(ctx, r.Org, r.ID)
 }

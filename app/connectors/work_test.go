@@ -432,7 +432,7 @@ func TestErasureTakesAuthorizationsBack(t *testing.T) {
 	if n := w.auth.count("revoke"); n != 2 || len(w.auth.valid) != 1 {
 		t.Errorf("%d authorizations were taken back, and %v are valid", n, w.auth.valid)
 	}
-	if strings.Count(w.log.String(), "is not taken back") != 2 { // in each of the attempts
+	if strings.Count(w.log.String(), "authorization revocation skipped") != 2 { // in each of the attempts
 		t.Errorf("the log has %s", w.log)
 	}
 	w.must(erase(nil)) // again is harmless
@@ -451,7 +451,7 @@ func TestAnAuthorizationThatCannotBeTakenBackIsGivenUp(t *testing.T) {
 		w.work()
 		w.clock.Advance(6 * time.Hour)
 	}
-	if n := w.auth.count("revoke"); n != 12 || strings.Count(w.log.String(), "could not be taken back") != 1 {
+	if n := w.auth.count("revoke"); n != 12 || strings.Count(w.log.String(), "authorization revocation failed") != 1 {
 		t.Errorf("%d attempts; the log has %s", n, w.log)
 	}
 }
@@ -531,7 +531,7 @@ func TestWhatIsOursIsNotBlamedOnTheServer(t *testing.T) {
 				}
 				w.clock.Advance(connector.Hold)
 			}
-			if n := strings.Count(w.log.String(), "could not be worked on"); n != 20 {
+			if n := strings.Count(w.log.String(), "connector work failed"); n != 20 {
 				t.Errorf("the log tells of %d failures", n)
 			}
 			w.tools.set(nil)
@@ -699,7 +699,7 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 	if _, err := w.store.Connections().Connectors().Get(t.Context(), w.org.Org, i); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the connector is there: %v", err)
 	}
-	if !strings.Contains(w.log.String(), "is not taken back") {
+	if !strings.Contains(w.log.String(), "authorization revocation skipped") {
 		t.Errorf("the log has %s", w.log)
 	}
 }

@@ -103,7 +103,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-poll:
 			case <-s.hints:
 			}
-			failing = s.timed(s.ctx, s.Refresh, failing, "releases could not be read")
+			failing = s.timed(s.ctx, s.Refresh, failing, "release read failed")
 		}
 	})
 	s.work.Go(func() {
@@ -113,7 +113,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-s.ctx.Done():
 				return
 			case <-count:
-				failing = s.timed(s.keeps, s.Keep, failing, "checks for updates could not be counted")
+				failing = s.timed(s.keeps, s.Keep, failing, "update check counts lost")
 			}
 		}
 	})

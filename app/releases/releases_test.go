@@ -441,7 +441,7 @@ func TestAServerGoesOnWithWhatItKnows(t *testing.T) {
 	if got := w.offered(s); got != "1.0.0" {
 		t.Errorf("without the store a device is offered %q", got)
 	}
-	if n := strings.Count(w.log.String(), "releases could not be read"); n != 1 {
+	if n := strings.Count(w.log.String(), "release read failed"); n != 1 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
 	// A change is made all the same, and known as soon as the store answers.
@@ -454,7 +454,7 @@ func TestAServerGoesOnWithWhatItKnows(t *testing.T) {
 	}
 	w.store.unread.Store(true)
 	tick(s.poll)
-	if n := strings.Count(w.log.String(), "releases could not be read"); n != 2 {
+	if n := strings.Count(w.log.String(), "release read failed"); n != 2 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
 	if _, err := w.listed(s, w.ada, "", 0); !errors.Is(err, errDown) {
@@ -579,7 +579,7 @@ func TestCountsOutliveAStoreThatFails(t *testing.T) {
 		s.Offer(check(t, "1.0.0", "a"))
 		tick(s.count)
 	}
-	if n := strings.Count(w.log.String(), "could not be counted"); n != 1 {
+	if n := strings.Count(w.log.String(), "update check counts lost"); n != 1 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
 	if _, err := s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0); !errors.Is(err, errDown) {

@@ -80,7 +80,7 @@ func (w *world) broken(t *testing.T) {
 		message     string // a part of it
 		remedy      string // likewise
 	}{
-		{"a port that is not ours", "address", []string{"COLLAB_LISTEN=192.0.2.1:80"}, "wrong", "192.0.2.1:80 cannot be listened at", "COLLAB_LISTEN"},
+		{"a port that is not ours", "address", []string{"COLLAB_LISTEN=192.0.2.1:80"}, "wrong", "cannot listen on 192.0.2.1:80", "COLLAB_LISTEN"},
 		{"a server at the address", "address", []string{"COLLAB_LISTEN=" + strings.TrimPrefix(strings.Replace(w.live.Base, "localhost", "127.0.0.1", 1), "http://")}, "note", "a server listens", "COLLAB_LISTEN"},
 		{"a public address without encryption", "public-url", []string{"COLLAB_PUBLIC_URL=" + w.gone}, "wrong", "is not https", "COLLAB_PUBLIC_URL"},
 		{"no database server", "database", []string{"COLLAB_DATABASE_URL=postgres://server:" + databasePassword + "@" + gone + "/world"}, "wrong", "connection refused", "start it"},
@@ -241,7 +241,7 @@ func (w *world) beside(t *testing.T) {
 	at := strings.Replace(strings.TrimPrefix(w.live.Base, "http://"), "localhost", "127.0.0.1", 1)
 	for range 3 {
 		code, all, text := examine(t, w.lived.with("COLLAB_LISTEN="+at, "COLLAB_PUBLIC_URL="+w.live.Base))
-		if code != 0 || !says(all, "address", "note", "a server listens at "+at) || !says(all, "public-url", "ok", "answers") {
+		if code != 0 || !says(all, "address", "note", "a server listens on "+at) || !says(all, "public-url", "ok", "answers") {
 			t.Errorf("the code is %d:\n%s", code, text)
 		}
 	}
@@ -389,7 +389,7 @@ func TestTheFormForPeople(t *testing.T) {
 		t.Errorf("the code is %d", code)
 	}
 	for _, want := range []string{
-		"ok    address           127.0.0.1:0 is free to listen at\n",
+		"ok    address           127.0.0.1:0 is free to listen on\n",
 		"note  database          nothing is kept: COLLAB_DATABASE_URL is memory://\n",
 		"wrong payment-webhooks  secret 1: must begin with whsec_\n" +
 			"                        → copy the secret of the endpoint from the payment provider to COLLAB_STRIPE_WEBHOOK_SECRETS\n",

@@ -558,7 +558,7 @@ func TestALifeOfPayments(t *testing.T) {
 	p.shows(granted, "ENTERPRISE ACTIVE")
 	granted.Must(t, 409, "POST", "/billing/checkout", map[string]string{"plan": "PREMIUM"}, nil)
 	granted.Must(t, 409, "POST", "/billing/downgrade", nil, nil)
-	if !strings.Contains(p.servers[0].Log()+p.servers[1].Log(), "managed externally") {
+	if !strings.Contains(p.servers[0].Log()+p.servers[1].Log(), "externally managed organisation") {
 		t.Error("nobody was told that the organisation pays for nothing")
 	}
 

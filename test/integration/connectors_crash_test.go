@@ -166,7 +166,7 @@ func TestToolServersThatAreHostile(t *testing.T) {
 			p.Logf("servers with work under way end after %v", took)
 		}
 		for _, s := range p.servers {
-			if strings.Contains(s.Log(), "left behind") {
+			if strings.Contains(s.Log(), "not drained") {
 				p.Errorf("a log has %s", s.Log())
 			}
 		}

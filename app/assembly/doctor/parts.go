@@ -45,7 +45,7 @@ func (d *doctor) address(ctx context.Context, l *lines) {
 		err = listens(net.JoinHostPort(host, "0"))
 	}
 	if err != nil {
-		l.wrong("set COLLAB_LISTEN to an address of this machine", "%s cannot be listened at: %s", d.c.Listen, err)
+		l.wrong("set COLLAB_LISTEN to an address of this machine", "cannot listen on %s: %s", d.c.Listen, err)
 		return
 	}
 	var taken error
@@ -61,13 +61,13 @@ func (d *doctor) address(ctx context.Context, l *lines) {
 	}
 	switch {
 	case taken == nil:
-		l.ok("%s is free to listen at", d.c.Listen)
+		l.ok("%s is free to listen on", d.c.Listen)
 	case errors.Is(taken, syscall.EADDRINUSE):
-		l.note("right if that is this server; otherwise end it, or set COLLAB_LISTEN", "a server listens at %s already", d.c.Listen)
+		l.note("right if that is this server; otherwise end it, or set COLLAB_LISTEN", "a server listens on %s already", d.c.Listen)
 	case errors.Is(taken, syscall.EACCES):
-		l.wrong("set COLLAB_LISTEN to a port above 1023, or give the service the right (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)", "%s may not be listened at", d.c.Listen)
+		l.wrong("set COLLAB_LISTEN to a port above 1023, or give the service the right (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)", "not permitted to listen on %s", d.c.Listen)
 	default:
-		l.wrong("set COLLAB_LISTEN", "%s cannot be listened at: %s", d.c.Listen, taken)
+		l.wrong("set COLLAB_LISTEN", "cannot listen on %s: %s", d.c.Listen, taken)
 	}
 }
 
