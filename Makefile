@@ -70,7 +70,7 @@ soak: ## run the tests that repeat what they try, or check properties, ten times
 test-browser: ## run the tests in a browser; starts Chromium, installing the package chromium where it is missing and one is root
 	$(GO) test -vet=off -timeout 20m -tags browser,$(TAGS) ./test/browser
 
-check: format vet staticcheck modules race ## check format, vet, staticcheck and modules, and run what runs at once with the race detector (needs a C compiler)
+check: format vet staticcheck modules race ## check format, vet, staticcheck and modules, and test concurrent code with the race detector (needs a C compiler)
 
 format:
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
