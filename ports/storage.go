@@ -18,7 +18,8 @@ type Storage interface {
 	// Replace stores an object's next content where it still has the content that
 	// was: it does, under the log's Lock, what Objects.Put does with c's object,
 	// BlobNames.Forget with the announced name of its blob, BlobNames.Discard at c's
-	// time with that of the blob before it, and Changes.Append with c. Conflict when
+	// time with that of the blob before it, and Changes.Append with c, which
+	// object.Written has made. Conflict when
 	// the object is not there any more or names another blob, and when the name is
 	// not announced.
 	Replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error)

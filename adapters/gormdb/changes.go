@@ -23,12 +23,6 @@ const (
 	prunedLogs    = 100 // whose organisations cannot write meanwhile
 )
 
-type logEpochRow struct {
-	Epoch int64 `gorm:"primaryKey;autoIncrement:false"`
-}
-
-func (logEpochRow) TableName() string { return "log_epoch" }
-
 type logHeadRow struct {
 	OrgID string `gorm:"type:uuid;primaryKey"`
 	N     int64  `gorm:"not null"`
@@ -97,7 +91,6 @@ type audienceRow struct {
 var (
 	changeTable = tenant[changeRow]("Change", nil)
 	headTable   = tenant[logHeadRow]("Log", nil)
-	_           = shared[logEpochRow]("Log")
 )
 
 func (r *changeRow) change() (object.Change, error) {
@@ -212,11 +205,14 @@ func (q changes) append(ctx context.Context, o id.Org, h object.Head, rows []cha
 				delete(moved, of)
 			}
 		}
-	} else if _, err := headTable.of(q.write, o).set(ctx, "n = ?", h.N); err != nil {
-		return err
 	}
 	if _, err := changeTable.of(q.write, o).insertRecords(ctx, appendChanges, rows, changeTable.rest, args...); err != nil {
 		return err
+	}
+	if q.dialect == onSQLite {
+		if _, err := headTable.of(q.write, o).set(ctx, "n = ?", h.N); err != nil {
+			return err
+		}
 	}
 	for of, n := range moved {
 		if _, err := objectTable.of(q.write, o).key(string(of)).set(ctx, "n = ?", n); err != nil {

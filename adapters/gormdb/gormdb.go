@@ -4,8 +4,8 @@
 //
 // What both have in common: times are milliseconds since 1970 in a BIGINT, ids
 // are the database's UUIDs or text, and every key and foreign key of a tenant's
-// table begins with the organisation. Statements that are run often are written
-// out and their rows scanned by hand; the rest is GORM's.
+// table begins with the organisation. Statements are made from one description per
+// record (table.go, selection.go); those that are SQL text are in statements.go.
 package gormdb
 
 import (

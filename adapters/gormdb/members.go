@@ -47,7 +47,7 @@ func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membershi
 }
 
 func (q members) Epoch(ctx context.Context, o id.Org) (int64, error) {
-	found, err := queryGet(ctx, q.read, "Organisation", scanEpoch, sharedSQL(epochs+"= ?", string(o)))
+	found, err := queryGet(ctx, q.read, "Organisation", scanEpoch, sharedSQL(epochs+"id = ?", string(o)))
 	return found.epoch, err
 }
 

@@ -182,7 +182,7 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 	case 0:
 		return found, nil
 	case 1:
-		r, ok, err := queryRow(ctx, db.read, "Organisation", scanEpoch, sharedSQL(epochs+"= ?", string(known[0])))
+		r, ok, err := queryRow(ctx, db.read, "Organisation", scanEpoch, sharedSQL(epochs+"id = ?", string(known[0])))
 		if ok {
 			found[r.org] = r.epoch
 		}
@@ -191,6 +191,6 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 		return found, queryEach(ctx, db.read, "Organisation", scanEpoch, func(r epochOf) error {
 			found[r.org] = r.epoch
 			return nil
-		}, sharedSQL(epochsIn[db.dialect], list(db.dialect, known)))
+		}, sharedSQL(epochs+db.dialect.in("id", "uuid"), list(db.dialect, known)))
 	}
 }

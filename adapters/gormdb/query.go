@@ -31,9 +31,10 @@ type command struct {
 type tenancy uint8
 
 const (
-	sharedTenancy  tenancy = iota // its tables have none
-	oneTenancy                    // it has one as its first parameter, @org in the text
-	settledTenancy                // made by a selection, or across all for a reason
+	sharedTenancy   tenancy = iota // its tables have none
+	oneTenancy                     // it has one as its first parameter, @org in the text
+	selectedTenancy                // made by a selection of one, whose parameter it is
+	crossTenancy                   // it is about all, for a reason
 )
 
 // tenantSQL is a text about one organisation, which is @org in it.
@@ -54,7 +55,7 @@ func (p params) sql(text string, more ...any) command {
 
 // crossTenantSQL is a text about all organisations, for a reason from crosstenant.go.
 func crossTenantSQL(_ crossTenant, text string, args ...any) command {
-	return command{text, args, settledTenancy}
+	return command{text, args, crossTenancy}
 }
 
 // sharedSQL is a text about tables whose rows belong to no organisation.
@@ -80,7 +81,7 @@ func (c command) prepare(d dialect) (string, error) {
 	if text, ok := prepared.Load(key); ok {
 		return text.(string), nil
 	}
-	if c.tenant == oneTenancy && !strings.Contains(c.text, "@org") || c.tenant == sharedTenancy && mentionsTenants(c.text) {
+	if !c.confined() {
 		return "", fault.Wrap(fault.Internal, fmt.Errorf("%w: %s", errNoOrganisation, c.text), "The database failed")
 	}
 	var b strings.Builder
@@ -118,11 +119,31 @@ func (c command) prepare(d dialect) (string, error) {
 	return b.String(), nil
 }
 
-// mentionsTenants reports whether a text names a tenant table.
-func mentionsTenants(text string) bool {
-	words := regexp.MustCompile(`\w+`).FindAllString(text, -1)
-	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(tenantTables, word) })
+// confined reports whether a text about one organisation confines each tenant table
+// that it names to it, by counting, and one of shared tables names none. It does not
+// see a table after a comma, nor an OR beside the condition.
+func (c command) confined() bool {
+	named := 0
+	for _, table := range tableName.FindAllStringSubmatch(c.text, -1) {
+		if slices.Contains(tenantTables, table[1]) {
+			named++
+		}
+	}
+	switch c.tenant {
+	case sharedTenancy:
+		return named == 0
+	case crossTenancy:
+		return true
+	}
+	return named <= len(confinement.FindAllString(c.text, -1)) && (c.tenant == selectedTenancy || strings.Contains(c.text, "@org"))
 }
+
+// tableName finds the tables that a text names, confinement what confines them: that
+// excluded has the same organisation, as in an upsert, says nothing.
+var (
+	tableName   = regexp.MustCompile(`(?i)\b(?:from|join|into|update|using)\s+"?(\w+)`)
+	confinement = regexp.MustCompile(`\borg_id = (?:@org|\?|[a-df-z]\w*\.org_id)|INTO \w+ \(org_id\b`)
+)
 
 // query runs a command that returns rows on a pool or a connection of db's. GORM
 // would copy its session and walk through its callbacks for each, which takes

@@ -79,7 +79,7 @@ func (q quotas) reserve(ctx context.Context, statement string, holds []any, l qu
 		return 0, nil
 	}
 	user, day := string(l.User), millis(l.Day)
-	args := append(append(tenantParams(l.Org, 15), user, day, most, most), holds...)
+	args := append(append(tenantParams(l.Org, 16), user, day, most, most), holds...)
 	args = append(args, user, day, string(l.ID), limit, limit, limit, n.Input)
 	if q.dialect == onPostgres {
 		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())

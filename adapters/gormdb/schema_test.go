@@ -10,6 +10,12 @@ import (
 
 func contains(all []string, s string) bool { return slices.Contains(all, s) }
 
+type logEpochRow struct {
+	Epoch int64 `gorm:"primaryKey;autoIncrement:false"`
+}
+
+func (logEpochRow) TableName() string { return "log_epoch" }
+
 // rowTypes are all rows that are kept.
 var rowTypes = []any{
 	userRow{}, organisationRow{}, membershipRow{}, invitationRow{}, subscriptionRow{}, teamRow{}, teamMemberRow{}, workspaceRow{}, orderRow{},

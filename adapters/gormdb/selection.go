@@ -45,16 +45,16 @@ func (s selection[R]) key(values ...any) selection[R] {
 	if s.crossing {
 		return s.filter(s.keys, values...)
 	}
-	s.where, s.keyed, s.args = s.byKey, true, append(s.args, values...)
+	s.where, s.keyed, s.args = s.byKey, true, slices.Concat(s.args, values)
 	return s
 }
 
 // filter adds a condition. Whatever it is, those before it hold, too.
 func (s selection[R]) filter(condition string, args ...any) selection[R] {
-	if s.where != "" {
-		condition = s.where + " AND (" + condition + ")"
+	if condition = "(" + condition + ")"; s.where != "" {
+		condition = s.where + " AND " + condition
 	}
-	s.where, s.keyed, s.args = condition, false, append(s.args, args...)
+	s.where, s.keyed, s.args = condition, false, slices.Concat(s.args, args)
 	return s
 }
 
@@ -85,7 +85,7 @@ func (s selection[R]) page(order string, limit int) selection[R] {
 // claim orders the rows, takes the first of them and holds these, and passes over
 // those that somebody else holds.
 func (s selection[R]) claim(order string, limit int) selection[R] {
-	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).claimed(), append(s.args, limit)
+	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).claimed(), slices.Concat(s.args, []any{limit})
 	return s
 }
 
@@ -101,7 +101,7 @@ func (s selection[R]) read(columns ...string) selection[R] {
 	return s
 }
 
-// held keeps the rows from other writers until the transaction ends, if lock.
+// held keeps the rows from other writers until the transaction ends.
 func (s selection[R]) held() selection[R] {
 	s.lock = dialectOf(s.db).held()
 	return s
@@ -109,7 +109,13 @@ func (s selection[R]) held() selection[R] {
 
 // made is a command with the selection's condition in it.
 func (s selection[R]) made(text string, args []any) command {
-	return command{text, args, settledTenancy}
+	tenant := selectedTenancy
+	if s.table.org == nil {
+		tenant = sharedTenancy
+	} else if s.crossing {
+		tenant = crossTenancy
+	}
+	return command{text, args, tenant}
 }
 
 // command returns the SELECT.
@@ -137,7 +143,7 @@ func (s selection[R]) command() command {
 		return s.made("SELECT "+list+s.more+" FROM "+from+where+s.where+s.lock, s.args)
 	}
 	text, limit := d.page("SELECT "+list+s.more+" FROM "+from+where+s.where, s.order, s.limit)
-	return s.made(text+s.lock, append(s.args, limit...))
+	return s.made(text+s.lock, slices.Concat(s.args, limit))
 }
 
 // scanned returns a scanner that reads every row into the same place, and the
@@ -349,13 +355,11 @@ func change[R, T any](ctx context.Context, s selection[R], record func(*R) (T, e
 func takeOver[R, T any](ctx context.Context, s selection[R], r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
 	put := s.made(s.replaces(condition)+" RETURNING "+s.names, append(bind(r, s.table.fields, nil), arg))
 	for range attempts {
-		for _, try := range []func() (T, bool, error){
-			func() (T, bool, error) { return queryRow(ctx, s.db, s.what, scanned(s, record), put) },
-			func() (T, bool, error) { return find(ctx, s.key(key...), record) },
-		} {
-			if v, found, err := try(); err != nil || found {
-				return v, err
-			}
+		if v, found, err := queryRow(ctx, s.db, s.what, scanned(s, record), put); err != nil || found {
+			return v, err
+		}
+		if v, found, err := find(ctx, s.key(key...), record); err != nil || found {
+			return v, err
 		}
 	}
 	return v, fault.New(fault.Unavailable, "%s is in use by too many at once", s.what)

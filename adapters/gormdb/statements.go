@@ -1,6 +1,9 @@
 package gormdb
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The statements that are SQL text, each with the reason why the descriptions of
 // the tables do not make it. In [2]string one stands for each dialect. @org is the
@@ -56,8 +59,7 @@ var addObject = func() (s [4][2]string) {
 }()
 
 // replaced are the columns that Replace changes; the number it counts itself.
-var replaced = objectTable.but("org_id", "id", "storage_key", "folded_key", "path", "kind", "scope", "workspace_id", "in_workspace_id", "team_id",
-	"owner_id", "created_by", "created_at", "n")
+var replaced = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
 
 // replaceObject does all of Replace in one statement, which on Postgres takes the
 // place of eight. Each part takes its rows from the one before, so that the log's
@@ -106,9 +108,7 @@ func seatCounts(members, invitations string) string {
 }
 
 // epochs is asked with nearly every request, for one column of many.
-const epochs = "SELECT id, epoch FROM organisations WHERE id "
-
-var epochsIn = [2]string{onSQLite: epochs + "IN (SELECT value FROM json_each(?))", onPostgres: epochs + "= ANY(?::uuid[])"}
+const epochs = "SELECT id, epoch FROM organisations WHERE "
 
 // heads reads the heads of logs, which are there before their first entries, with
 // the epoch that all have in common.

@@ -317,7 +317,7 @@ func (t *table[R]) adding(columns ...string) string {
 
 // of selects rows of one organisation.
 func (t *tenantTable[R]) of(db *gorm.DB, o id.Org) selection[R] {
-	return selection[R]{table: &t.table, db: db, org: string(o), where: t.ofOrg, args: append(make([]any, 0, 4), string(o))}
+	return selection[R]{table: &t.table, db: db, org: string(o), where: t.ofOrg, args: []any{string(o)}}
 }
 
 // crossTenant selects rows of all organisations.

@@ -20,6 +20,9 @@ func TestStatementsNameTheirOrganisation(t *testing.T) {
 			"one that is joined":                      sharedSQL("SELECT u.id FROM users u JOIN memberships m ON m.user_id = u.id"),
 			"one in quotation marks":                  sharedSQL(`DELETE FROM "tasks"`),
 			"a text that leaves the organisation out": tenantSQL(o, "SELECT id FROM tasks"),
+			"one that confines one table of two":      tenantSQL(o, "SELECT t.id FROM tasks t JOIN objects x ON x.blob = t.title WHERE t.org_id = @org"),
+			"a selection that asks another table":     teamTable.of(db.read, o).filter("NOT EXISTS (SELECT 1 FROM objects x WHERE x.team_id = teams.id)").command(),
+			"a shared one that is joined":             userTable.on(db.read).join("users JOIN memberships ON memberships.user_id = users.id", "").command(),
 			"one that names another column":           tenantSQL(o, "SELECT id FROM tasks WHERE id = ?", o),
 		} {
 			t.Run(name+" is refused", func(t *testing.T) {
@@ -102,7 +105,7 @@ func touchesPool(e ast.Expr) bool {
 	case *ast.CallExpr:
 		return touchesPool(e.Fun)
 	case *ast.SelectorExpr:
-		return e.Sel.Name == "read" || e.Sel.Name == "write" || e.Sel.Name == "pools" || touchesPool(e.X)
+		return contains([]string{"db", "read", "write", "pools"}, e.Sel.Name) || touchesPool(e.X)
 	case *ast.IndexExpr:
 		return touchesPool(e.X)
 	case *ast.Ident:
