@@ -163,7 +163,7 @@ func TestAFailedReadIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestASightIsOfTheNewestEpoch(t *testing.T) {
+func TestVisibilityIsOfTheNewestEpoch(t *testing.T) {
 	o := newOffice(t, 2, 3)
 	was, err := o.lookUp(t.Context(), o.users[0])
 	o.must(err)
@@ -209,7 +209,7 @@ func TestAClosedOrganisationIsReadOnce(t *testing.T) {
 }
 
 // A thousand members who see 2,000 workspaces take little more than one does.
-func TestSightsShareTheirMemory(t *testing.T) {
+func TestVisibilitiesShareTheirMemory(t *testing.T) {
 	const members, bound = 1000, 8 << 20
 	o := newOffice(t, members, workspace.MaxWorkspaces)
 	heap := func() uint64 {

@@ -363,7 +363,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 	})
 }
 
-func TestSightThatChanges(t *testing.T) {
+func TestVisibilityThatChanges(t *testing.T) {
 	in(t, "grows and shrinks with the membership of a team", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)

@@ -198,7 +198,7 @@ func TestWhoeverSeesATeamIsItsAudience(t *testing.T) {
 	}
 }
 
-func TestWhatARoleOrAReturnMakesOfSight(t *testing.T) {
+func TestWhatARoleOrAReturnChangesInVisibility(t *testing.T) {
 	was := func(r org.Role) org.Membership {
 		return org.Membership{Org: office, User: ben, Role: r, JoinedAt: noon}
 	}

@@ -112,9 +112,9 @@ func TestWhatAnActorMayDo(t *testing.T) {
 	}
 }
 
-func TestAnActorWithoutSightSeesNothing(t *testing.T) {
-	blind := in(org.Owner)
-	if blind.SeesTeam("t") || blind.SeesWorkspace("w") {
+func TestAnOwnerWithoutVisibilitySeesNothing(t *testing.T) {
+	owner := in(org.Owner)
+	if owner.SeesTeam("t") || owner.SeesWorkspace("w") {
 		t.Error("something is seen")
 	}
 }

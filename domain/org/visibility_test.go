@@ -12,7 +12,7 @@ import (
 )
 
 // A visibility is checked against plain lists of what is visible.
-func TestASightShowsWhatIsInItsVisibleTeams(t *testing.T) {
+func TestVisibilityHoldsTheWorkspacesOfVisibleTeams(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var teams []id.Team
 		for i := range rapid.IntRange(0, 130).Draw(t, "teams") {
@@ -59,7 +59,7 @@ func TestASightShowsWhatIsInItsVisibleTeams(t *testing.T) {
 	})
 }
 
-func TestWhoHasNoSightSeesNothing(t *testing.T) {
+func TestEmptyVisibilityShowsNothing(t *testing.T) {
 	for _, a := range []org.Actor{{}, {Visibility: &org.Visibility{}}} {
 		if a.SeesTeam("t") || a.BelongsTo("t") || a.SeesWorkspace("w") || a.Visibility.Holds("t", "w") || len(a.Visibility.Workspaces()) > 0 || len(slices.Collect(a.Visibility.Teams())) > 0 {
 			t.Errorf("%+v sees something", a)

@@ -166,7 +166,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			actor := org.Actor{User: by, Org: o.ID}
-			w.allOK(together(crowd, func(i int) error {
+			w.allOK(together(concurrent, func(i int) error {
 				if i%2 == 0 {
 					return w.store.Atomic(w.ctx, func(r ports.Records) error {
 						for range 3 {
@@ -187,7 +187,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return err
 			}))
-			same(w, len(w.listed(o.ID, actor, task.Filter{})), 3*crowd/2)
+			same(w, len(w.listed(o.ID, actor, task.Filter{})), 3*concurrent/2)
 		},
 	}.run(t, open)
 }

@@ -128,7 +128,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 				f.Browser += "x"
 				return f, nil
 			}
-			w.allOK(together(crowd, func(int) error {
+			w.allOK(together(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					next, err := r.Connections().Flows().Update(w.ctx, f.State, count)
 					if err != nil {
@@ -141,7 +141,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 			}))
-			same(w, len(that(w.flows().Get(w.ctx, f.State)).must(w).Browser), len(f.Browser)+crowd)
+			same(w, len(that(w.flows().Get(w.ctx, f.State)).must(w).Browser), len(f.Browser)+concurrent)
 		},
 		"swept are those of all organisations that expired before the time": func(w *world) {
 			i, theirs := w.connector(w.org().ID), w.connector(w.org().ID)

@@ -42,15 +42,15 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 		"of many who announce one name at once one does": func(w *world) {
 			o := w.org().ID
 			name := someName(o)
-			w.oneWins(together(crowd, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, at(i)) }), fault.Conflict)
+			w.oneWins(together(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, at(i)) }), fault.Conflict)
 		},
 		"many announce their names at once": func(w *world) {
 			o := w.org().ID
-			names := make([]string, crowd)
+			names := make([]string, concurrent)
 			for i := range names {
 				names[i] = someName(o)
 			}
-			w.allOK(together(crowd, func(i int) error { return w.blobNames().Announce(w.ctx, o, names[i], at(i)) }))
+			w.allOK(together(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, names[i], at(i)) }))
 			for i, b := range w.due(o) {
 				same(w, b, object.Blob{Org: o, Name: names[i], At: at(i)})
 			}

@@ -199,7 +199,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			}
 		},
 		"many at once write names of their own": func(s *shelf) {
-			s.allOK(together(crowd, func(i int) error {
+			s.allOK(together(concurrent, func(i int) error {
 				for n := range 5 {
 					name := s.name(fmt.Sprintf("f%d/%d/x@%d-x", i%3, n, i))
 					if err := s.Put(s.ctx, name, "text/plain", -1, strings.NewReader(name)); err != nil {
@@ -209,7 +209,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				return nil
 			}))
 			all := s.listed()
-			same(s.world, len(all), 5*crowd)
+			same(s.world, len(all), 5*concurrent)
 			for name := range all {
 				s.has(name, name)
 			}

@@ -156,8 +156,8 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 			const each = 20
 			ends := []ports.Bus{a, b}
 			ears := []*ear{listen(t, a), listen(t, b)}
-			orgs := several[id.Org](crowd)
-			errs := together(crowd, func(i int) error {
+			orgs := several[id.Org](concurrent)
+			errs := together(concurrent, func(i int) error {
 				for n := range int64(each) {
 					cancel, err := ends[i%2].Subscribe(func(object.Hint) {})
 					if err != nil {

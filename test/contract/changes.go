@@ -124,7 +124,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"the lock keeps others from appending until the transaction ends": func(w *world) {
 			tn := w.tenant()
-			w.allOK(together(crowd, func(int) error {
+			w.allOK(together(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					locked, err := r.Storage().Changes().Lock(w.ctx, tn.ID)
 					if err != nil {
@@ -137,7 +137,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 			}))
-			same(w, w.head(tn.ID).N, tn.drawer.N+crowd)
+			same(w, w.head(tn.ID).N, tn.drawer.N+concurrent)
 		},
 		"the lock of one organisation's log keeps nobody from another's": func(w *world) {
 			if !w.apart {

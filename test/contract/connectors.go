@@ -318,14 +318,14 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			i := w.connector(o)
 			w.flow(i)
-			w.oneWins(together(crowd, func(int) error { return w.connectors().Remove(w.ctx, o, i.ID) }), fault.NotFound)
+			w.oneWins(together(concurrent, func(int) error { return w.connectors().Remove(w.ctx, o, i.ID) }), fault.NotFound)
 		},
 		"flows that change while their instance is removed hinder nobody": func(w *world) {
 			o := w.org().ID
 			i := w.connector(o)
 			f := w.flow(i)
-			for n, err := range together(crowd, func(n int) error {
-				if n == crowd/2 {
+			for n, err := range together(concurrent, func(n int) error {
+				if n == concurrent/2 {
 					return w.connectors().Remove(w.ctx, o, i.ID)
 				}
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
@@ -337,7 +337,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 			}) {
-				if err != nil && (n == crowd/2 || !fault.Is(err, fault.NotFound)) {
+				if err != nil && (n == concurrent/2 || !fault.Is(err, fault.NotFound)) {
 					w.Errorf("number %d: %v", n, err)
 				}
 			}

@@ -43,11 +43,11 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"of many at once one is accepted": func(w *world) {
 			m := nextID()
-			w.oneWins(together(crowd, func(int) error { return w.inbox().Accept(w.ctx, "identity", m, at(0)) }), fault.Conflict)
+			w.oneWins(together(concurrent, func(int) error { return w.inbox().Accept(w.ctx, "identity", m, at(0)) }), fault.Conflict)
 		},
 		"of many transactions at once one has its effect": func(w *world) {
 			o, m := w.org(), nextID()
-			errs := together(crowd, func(int) error {
+			errs := together(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					if err := r.Journal().Audit().Add(w.ctx, someEntry(o.ID, "")); err != nil {
 						return err
@@ -220,8 +220,8 @@ func Replays(t *testing.T, open func(t *testing.T) Opened) {
 // must get the key.
 func beginAtOnce(w *world, r replay.Record, now time.Time, rival func(replay.Record) replay.Record) {
 	w.Helper()
-	mine, got := make([]replay.Record, crowd), make([]replay.Record, crowd)
-	w.allOK(together(crowd, func(i int) (err error) {
+	mine, got := make([]replay.Record, concurrent), make([]replay.Record, concurrent)
+	w.allOK(together(concurrent, func(i int) (err error) {
 		mine[i] = rival(r)
 		got[i], err = w.replays().Begin(w.ctx, mine[i], now)
 		return err
@@ -235,6 +235,6 @@ func beginAtOnce(w *world, r replay.Record, now time.Time, rival func(replay.Rec
 		}
 	}
 	if winners != 1 {
-		w.Fatalf("%d of %d at once took the key, want exactly one", winners, crowd)
+		w.Fatalf("%d of %d at once took the key, want exactly one", winners, concurrent)
 	}
 }

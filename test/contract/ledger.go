@@ -152,7 +152,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"of many who add one entry at once one does, and it counts once": func(w *world) {
 			e := someUsage(w.org().ID, fresh[id.User]())
-			w.oneWins(together(crowd, func(int) error { return w.ledger().Add(w.ctx, e) }), fault.Conflict)
+			w.oneWins(together(concurrent, func(int) error { return w.ledger().Add(w.ctx, e) }), fault.Conflict)
 			that(w.summary(e.Org, "", always)).is(w, recount([]usage.Entry{e}, "", always))
 		},
 		"every one of many that are added at once counts": func(w *world) {
@@ -174,7 +174,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			noon := quota.DayOf(at(0)).Start().Add(12 * time.Hour)
 			// One is cut out of the whole day's sums, the other is of entries alone.
 			early, late := usage.Period{Start: noon, End: noon.AddDate(0, 0, 1)}, usage.Period{Start: noon.Add(time.Hour), End: noon.Add(2 * time.Hour)}
-			w.allOK(together(crowd, func(i int) error {
+			w.allOK(together(concurrent, func(i int) error {
 				if i%2 == 0 {
 					e := someUsage(o, u)
 					e.At, e.Tokens = noon.Add(time.Hour), chat.Usage{Input: 1, Output: 2}
@@ -189,13 +189,13 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 					if err != nil {
 						return err
 					}
-					if s.Requests > crowd/2 || s.Input != s.Requests || s.Output != 2*s.Requests || s.Requests > 0 && (len(s.ByDay) != 1 || len(s.ByUser) != 1 || s.ByUser[0].Sum != s.Sum) {
+					if s.Requests > concurrent/2 || s.Input != s.Requests || s.Output != 2*s.Requests || s.Requests > 0 && (len(s.ByDay) != 1 || len(s.ByUser) != 1 || s.ByUser[0].Sum != s.Sum) {
 						return fault.New(fault.Internal, "the summary is %+v", s)
 					}
 				}
 				return nil
 			}))
-			same(w, that(w.summary(o, "", early)).must(w).Requests, crowd/2)
+			same(w, that(w.summary(o, "", early)).must(w).Requests, concurrent/2)
 		},
 	}.run(t, open)
 }

@@ -93,7 +93,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 		"what is held is not changed by others before the transaction ends": func(w *world) {
 			o := w.org()
 			m := w.join(o.ID, w.user().ID, org.Member, at(10))
-			errs := together(crowd, func(int) error {
+			errs := together(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					held, err := r.Directory().Members().Hold(w.ctx, o.ID, m.User)
 					if err != nil {
@@ -104,7 +104,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			})
 			w.allOK(errs)
-			m.Seen.Rank += crowd
+			m.Seen.Rank += concurrent
 			that(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
 		},
 		"list goes by the time of joining, then user id, and leaves removed ones out": func(w *world) {

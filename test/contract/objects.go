@@ -159,11 +159,11 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		"of many who add one path at once one does": func(w *world) {
 			tn := w.tenant()
 			paths := []string{"a.md", "A.md", "a.md/b", "A.MD/c"}
-			errs := together(crowd, func(i int) error {
+			errs := together(concurrent, func(i int) error {
 				return w.add(someObject(tn.ID, shelved, paths[i%2], tn.owner.ID))
 			})
 			w.oneWins(errs, fault.Conflict)
-			errs = together(crowd, func(i int) error {
+			errs = together(concurrent, func(i int) error {
 				return w.add(someObject(tn.ID, shelved, "x/"+paths[i%2*3], tn.owner.ID))
 			})
 			for _, err := range errs {

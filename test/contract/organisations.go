@@ -100,7 +100,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"many upserts of one provider id at once make one record and lose no update": func(w *world) {
 			providerID := "org_" + nextID()
-			errs := together(crowd, func(int) error {
+			errs := together(concurrent, func(int) error {
 				o := someOrg()
 				o.ProviderID, o.Seen.Rank = providerID, 0
 				_, err := w.organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) {
@@ -110,8 +110,8 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			})
 			w.allOK(errs)
-			if o := that(w.organisations().ByProvider(w.ctx, providerID)).must(w); o.Seen.Rank != crowd {
-				w.Fatalf("%d updates count, want %d", o.Seen.Rank, crowd)
+			if o := that(w.organisations().ByProvider(w.ctx, providerID)).must(w); o.Seen.Rank != concurrent {
+				w.Fatalf("%d updates count, want %d", o.Seen.Rank, concurrent)
 			}
 		},
 		"what is passed in and handed out is the caller's": func(w *world) {
@@ -164,7 +164,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"lock returns the organisation as it is then": func(w *world) {
 			o := w.org()
-			errs := together(crowd, func(int) error {
+			errs := together(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					locked, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
 					if err != nil {
@@ -178,7 +178,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			})
 			w.allOK(errs)
-			same(w, that(w.organisations().Get(w.ctx, o.ID)).must(w).Seen.Rank, o.Seen.Rank+crowd)
+			same(w, that(w.organisations().Get(w.ctx, o.ID)).must(w).Seen.Rank, o.Seen.Rank+concurrent)
 		},
 		"of two owners who demote each other under the lock one stays": func(w *world) {
 			for range 4 {
@@ -212,7 +212,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			const limit = 5
 			o := w.org()
 			by := w.member(o.ID, org.Owner)
-			errs := together(crowd, func(int) error {
+			errs := together(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
 						return err
@@ -379,9 +379,9 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 		"an epoch that comes with entries is that of the last one at least": func(w *world) {
 			o := w.org().ID
 			was := w.epoch(o)
-			w.allOK(together(crowd, func(i int) error {
+			w.allOK(together(concurrent, func(i int) error {
 				if i%4 > 0 {
-					for range crowd {
+					for range concurrent {
 						entries, epoch, err := w.epochs.Entries(w.ctx, o, 0, 100)
 						if err != nil {
 							return err
@@ -444,7 +444,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 		"many locks at once each count, and each is seen by who reads after its commit": func(w *world) {
 			o := w.org()
 			was := w.epoch(o.ID)
-			errs := together(crowd, func(int) error {
+			errs := together(concurrent, func(int) error {
 				seen, err := w.epochs.Epochs(w.ctx, []id.Org{o.ID})
 				if err != nil {
 					return err
@@ -459,7 +459,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			})
 			w.allOK(errs)
-			same(w, w.epoch(o.ID), was+crowd)
+			same(w, w.epoch(o.ID), was+concurrent)
 		},
 	}.run(t, open)
 }

@@ -93,7 +93,7 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 		"an organisation is one customer, whoever makes it at the same time": func(w *payer) {
 			o, made := fresh[id.Org](), make([]string, 8)
 			w.allOK(together(len(made), func(i int) (err error) {
-				made[i], err = w.Payments.Customer(w.ctx, o, "Crowd")
+				made[i], err = w.Payments.Customer(w.ctx, o, "Concurrent")
 				return err
 			}))
 			same(w.world, slices.Compact(made), made[:1])

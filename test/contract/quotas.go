@@ -139,7 +139,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"nobody reserves at an epoch once a commit has moved it on": func(w *world) {
 			o, u := w.org().ID, fresh[id.User]()
-			w.allOK(together(crowd, func(int) error {
+			w.allOK(together(concurrent, func(int) error {
 				seen, err := w.epochs.Epochs(w.ctx, []id.Org{o})
 				if err != nil {
 					return err
@@ -161,7 +161,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"of many who reserve for one lease at once one does": func(w *world) {
 			l := someLease(w.org().ID, fresh[id.User]())
-			w.oneWins(together(crowd, func(int) error {
+			w.oneWins(together(concurrent, func(int) error {
 				_, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 5})
 				return err
 			}), fault.Conflict)

@@ -188,12 +188,12 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"of many at once that add a version one succeeds": func(w *world) {
 			was := w.publishes()
-			v, all := someVersion(w), make([]release.Release, crowd)
+			v, all := someVersion(w), make([]release.Release, concurrent)
 			for i := range all {
 				all[i] = someRelease(w)
 				all[i].Version = v
 			}
-			winner := w.oneWins(together(crowd, func(i int) error { return w.releases().Add(w.ctx, all[i]) }), fault.Conflict)
+			winner := w.oneWins(together(concurrent, func(i int) error { return w.releases().Add(w.ctx, all[i]) }), fault.Conflict)
 			w.kept(was+1, all[winner])
 		},
 		"what is not there cannot be changed": func(w *world) {
@@ -289,7 +289,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			was := w.publishes()
 			shared := bareRelease(w)
 			w.ok(w.releases().Add(w.ctx, shared))
-			const many = 2 * crowd // of whom half change one release, and the others add one each, some of them two at once
+			const many = 2 * concurrent // of whom half change one release, and the others add one each, some of them two at once
 			ids := []id.Release{shared.ID}
 			fresh := make([][2]release.Release, many)
 			for i := range fresh {
@@ -362,7 +362,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			was := that(w.releases().Count(w.ctx)).must(w)
 			var mu sync.Mutex
 			var counts []int
-			w.allOK(together(crowd, func(int) error {
+			w.allOK(together(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					in := r.Deployment().Releases()
 					if err := in.Add(w.ctx, bareRelease(w)); err != nil {
@@ -377,7 +377,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			}))
 			slices.Sort(counts)
 			var want []int
-			for i := range crowd {
+			for i := range concurrent {
 				want = append(want, i+1)
 			}
 			same(w, counts, want)
@@ -499,7 +499,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				tally(e, release.Darwin, release.ARM64, release.Stable, "1.0.0", 5, 4), tally(e, release.Win32, release.X64, release.Canary, release.Other, 6, 5),
 			}
 			const times = 4
-			w.allOK(together(crowd, func(i int) error {
+			w.allOK(together(concurrent, func(i int) error {
 				mine := slices.Clone(all)
 				for n := range times {
 					if (i+n)%2 == 0 {
@@ -514,8 +514,8 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			}))
 			want := slices.Clone(all)
 			for i := range want {
-				want[i].Checks *= times * crowd
-				want[i].Offered *= times * crowd
+				want[i].Checks *= times * concurrent
+				want[i].Offered *= times * concurrent
 			}
 			that(w.adoption().List(w.ctx, d, e, anywhere, release.Tally{}, 0)).is(w, want)
 		},

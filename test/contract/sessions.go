@@ -91,7 +91,7 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 		"a session that a transaction has got is not removed meanwhile": func(w *world) {
 			s := someSession(w.user().ID, "")
 			w.ok(w.sessions().Put(w.ctx, s))
-			errs := together(crowd, func(i int) error {
+			errs := together(concurrent, func(i int) error {
 				if i == 0 {
 					return w.sessions().Remove(w.ctx, s.ID)
 				}

@@ -82,11 +82,11 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"of many at once one replaces": func(w *world) {
 			tn := w.tenant()
-			made := make([]object.Change, crowd)
+			made := make([]object.Change, concurrent)
 			for i := range made {
 				made[i] = w.successor(tn.shelf)
 			}
-			winner := w.oneWins(together(crowd, func(i int) error {
+			winner := w.oneWins(together(concurrent, func(i int) error {
 				_, err := w.store.Storage().Replace(w.ctx, tn.ID, tn.shelf.Content, made[i])
 				return err
 			}), fault.Conflict)
@@ -98,12 +98,12 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 		"many replace many at once, among others that append, and the log has all without gaps": func(w *world) {
 			tn := w.tenant()
 			var all []object.Object
-			for i := range crowd {
+			for i := range concurrent {
 				all = append(all, w.file(someObject(tn.ID, object.Place{Kind: object.Template, Scope: object.Shared}, string(rune('a'+i))+".md", tn.owner.ID)))
 			}
 			from := w.head(tn.ID).N
-			w.allOK(together(2*crowd, func(i int) error {
-				if i < crowd {
+			w.allOK(together(2*concurrent, func(i int) error {
+				if i < concurrent {
 					_, err := w.store.Storage().Replace(w.ctx, tn.ID, all[i].Content, w.successor(all[i]))
 					return err
 				}
@@ -113,9 +113,9 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			}))
 			log := w.log(tn.ID)[from:]
-			same(w, w.head(tn.ID).N, from+2*crowd)
-			same(w, len(log), 2*crowd)
-			there := folded(log, from+2*crowd)
+			same(w, w.head(tn.ID).N, from+2*concurrent)
+			same(w, len(log), 2*concurrent)
+			there := folded(log, from+2*concurrent)
 			for i, c := range log {
 				same(w, c.N, from+int64(i)+1)
 			}

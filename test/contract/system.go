@@ -75,7 +75,7 @@ func Alarms(t *testing.T, alarms ports.Alarms, pass func(time.Duration)) {
 // got, in its order.
 func made(next func() string) [][]string {
 	const each = 200
-	all := make([][]string, crowd)
+	all := make([][]string, concurrent)
 	var done sync.WaitGroup
 	for i := range all {
 		done.Go(func() {
@@ -258,7 +258,7 @@ func Sealer(t *testing.T, s ports.Sealer) {
 		}
 	})
 	t.Run("many seal and open at once", func(t *testing.T) {
-		for _, err := range together(crowd, func(i int) error {
+		for _, err := range together(concurrent, func(i int) error {
 			plain := bytes.Repeat([]byte{byte(i)}, 100)
 			sealed, err := s.Seal(plain, []byte("org/1"))
 			if err != nil {

@@ -145,8 +145,8 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			const each = 4
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
-			added := make([][]task.Task, crowd)
-			w.allOK(together(crowd, func(i int) error {
+			added := make([][]task.Task, concurrent)
+			w.allOK(together(concurrent, func(i int) error {
 				for range each {
 					v, err := w.tasks().Add(w.ctx, o.ID, someTask(o.ID, nil, by))
 					if err != nil {
@@ -310,11 +310,11 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"many who revise one task at once lose no change": func(w *world) {
 			tn := w.tenant()
-			w.allOK(together(crowd, func(int) error {
+			w.allOK(together(concurrent, func(int) error {
 				_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID}, touched)
 				return err
 			}))
-			same(w, that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).must(w).Version, tn.loose.Version+crowd)
+			same(w, that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).must(w).Version, tn.loose.Version+concurrent)
 		},
 		"many who revise the same tasks in different orders all come through": func(w *world) {
 			tn := w.tenant()
@@ -322,7 +322,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			for range 4 {
 				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
 			}
-			w.allOK(together(crowd, func(i int) error {
+			w.allOK(together(concurrent, func(i int) error {
 				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
 				if i%2 == 0 {
 					slices.Reverse(mine)
@@ -337,7 +337,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			}))
 			for _, i := range ids {
-				same(w, that(w.tasks().Get(w.ctx, tn.ID, i)).must(w).Version, 1+crowd)
+				same(w, that(w.tasks().Get(w.ctx, tn.ID, i)).must(w).Version, 1+concurrent)
 			}
 		},
 		"remove deletes the task and its history, and nothing else": func(w *world) {
@@ -373,7 +373,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 		"a condition on the version lets one of many removals and revisions through": func(w *world) {
 			tn := w.tenant()
 			stale := fault.New(fault.Stale, "Changed")
-			errs := together(crowd, func(i int) error {
+			errs := together(concurrent, func(i int) error {
 				if i%2 == 0 {
 					_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
 						if ts[0].Version != tn.loose.Version {
@@ -607,7 +607,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			for range 4 {
 				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
 			}
-			w.allOK(together(crowd, func(i int) error {
+			w.allOK(together(concurrent, func(i int) error {
 				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
 				if i%3 == 0 {
 					return w.store.Atomic(w.ctx, func(r ports.Records) error { return r.Work().TaskSets().Move(w.ctx, tn.ID, mine, at(99), stay) })
@@ -615,7 +615,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				return w.taskSets().Move(w.ctx, tn.ID, mine, at(99), stay)
 			}))
 			for _, v := range listed(w, tn.ID, ids...) {
-				same(w, v.Version, 1+crowd)
+				same(w, v.Version, 1+concurrent)
 			}
 		},
 		"list leaves out what is not there or is another organisation's, and ends with an error of each": func(w *world) {

@@ -116,8 +116,8 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 		"of many shared teams added at once one is there": func(w *world) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
-			teams := make([]team.Team, crowd)
-			winner := w.oneWins(together(crowd, func(i int) error {
+			teams := make([]team.Team, concurrent)
+			winner := w.oneWins(together(concurrent, func(i int) error {
 				teams[i] = someTeam(o.ID, team.Shared, by)
 				return w.teams().Add(w.ctx, o.ID, teams[i])
 			}), fault.Conflict)
@@ -126,7 +126,7 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 		"of many transactions that add a shared team at once one is committed": func(w *world) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
-			w.oneWins(together(crowd, func(int) error {
+			w.oneWins(together(concurrent, func(int) error {
 				shared := someTeam(o.ID, team.Shared, by)
 				inside := someWorkspace(o.ID, shared.ID, by)
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
@@ -307,7 +307,7 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			tm := w.team(o.ID, u.ID)
-			w.allOK(together(crowd, func(int) error {
+			w.allOK(together(concurrent, func(int) error {
 				return drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}))
 			}))
 			same(w, len(that(w.inTeam(o.ID, tm.ID)).must(w)), 1)

@@ -95,20 +95,20 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"many upserts of one provider id at once make one record and lose no update": func(w *world) {
 			providerID := "user_" + nextID()
-			errs := together(crowd, func(int) error {
+			errs := together(concurrent, func(int) error {
 				u := someUser()
 				u.ProviderID, u.Seen.Rank = providerID, 0
 				_, err := w.users().Upsert(w.ctx, u, counted)
 				return err
 			})
 			w.allOK(errs)
-			if u := that(w.users().ByProvider(w.ctx, providerID)).must(w); u.Seen.Rank != crowd {
-				w.Fatalf("%d updates count, want %d", u.Seen.Rank, crowd)
+			if u := that(w.users().ByProvider(w.ctx, providerID)).must(w); u.Seen.Rank != concurrent {
+				w.Fatalf("%d updates count, want %d", u.Seen.Rank, concurrent)
 			}
 		},
 		"an upsert in a transaction holds the record until its end": func(w *world) {
 			providerID := "user_" + nextID()
-			errs := together(crowd, func(int) error {
+			errs := together(concurrent, func(int) error {
 				u := someUser()
 				u.ProviderID, u.Seen.Rank = providerID, 0
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
@@ -120,8 +120,8 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			})
 			w.allOK(errs)
-			if u := that(w.users().ByProvider(w.ctx, providerID)).must(w); u.Seen.Rank != 2*crowd {
-				w.Fatalf("%d updates count, want %d", u.Seen.Rank, 2*crowd)
+			if u := that(w.users().ByProvider(w.ctx, providerID)).must(w); u.Seen.Rank != 2*concurrent {
+				w.Fatalf("%d updates count, want %d", u.Seen.Rank, 2*concurrent)
 			}
 		},
 		"what is passed in and handed out is the caller's": func(w *world) {

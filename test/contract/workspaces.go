@@ -228,8 +228,8 @@ func Orders(t *testing.T, open func(t *testing.T) Opened) {
 		"many updates at once are all kept": func(w *world) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
-			all := several[id.Workspace](crowd)
-			w.allOK(together(crowd, func(i int) error {
+			all := several[id.Workspace](concurrent)
+			w.allOK(together(concurrent, func(i int) error {
 				return w.orders().Update(w.ctx, o.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
 					return append(slices.Clone(given), all[i]), nil
 				})

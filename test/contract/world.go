@@ -22,9 +22,9 @@ import (
 	"collab/ports"
 )
 
-// crowd is how many do the same thing at once where a rule must hold against
-// that.
-const crowd = 32
+// concurrent is the number of calls made at the same time in the cases of rules
+// that must hold for concurrent calls.
+const concurrent = 32
 
 // nextID makes the ids of one run: they share a random beginning and count on,
 // so that they are new in every database and greater than those made before.

@@ -28,11 +28,11 @@ import (
 	"collab/test/tempdir"
 )
 
-// crowd is how many ask at the same moment.
-const crowd = 64
+// concurrent is the number of requests of a round, which are sent at the same time.
+const concurrent = 64
 
-// The size of it: members that servers have a crowd of with each plan, and crowds
-// on each database without servers.
+// servedMembers is the number of members who send a round through servers with each plan,
+// storedRounds the number of rounds on each database without servers.
 var (
 	servedMembers = soak.Count(70)
 	storedRounds  = soak.Count(1000)
@@ -60,15 +60,15 @@ const (
 	manners
 )
 
-// crowded makes the requests of a round, which need more than is left.
-func (b *book) crowded(random *rand.Rand, how manner, left int64) (asks []*ask, release func()) {
+// round makes the requests of a round, which need more than is left.
+func (b *book) round(random *rand.Rand, how manner, left int64) (asks []*ask, release func()) {
 	until := make(chan struct{})
 	release = func() {}
 	if how == held {
 		release = sync.OnceFunc(func() { close(until) })
 	}
-	each := (2 + random.Int64N(8)) * left / crowd // so that half of them fit at most
-	for range crowd {
+	each := (2 + random.Int64N(8)) * left / concurrent // so that half of them fit at most
+	for range concurrent {
 		a := b.ask(leastInput+random.Int64N(max(1, each/2)), 1+random.Int64N(each))
 		switch how {
 		case held:
@@ -186,8 +186,8 @@ func (b *book) exactly(about string, how asking, random *rand.Rand, who member, 
 	return used, admitted
 }
 
-// TestNoMoreIsAdmittedThanIsLeft lets crowds loose on members who have a little
-// left, through servers.
+// TestNoMoreIsAdmittedThanIsLeft sends rounds of requests through servers, for members
+// who have a little left.
 func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
 	seed := seeded(t)
 	talking(t, func(t *testing.T, w *talk) {
@@ -195,7 +195,7 @@ func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		var all []member
 		for i := range servedMembers {
-			all = append(all, w.member(fmt.Sprintf("Crowd %d", i%4), i/4))
+			all = append(all, w.member(fmt.Sprintf("Concurrent %d", i%4), i/4))
 		}
 		used := make([]int64, len(all))
 		var rounds, calls atomic.Int64
@@ -213,7 +213,7 @@ func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
 						if !spend(w, w.database, who, w.day, (system.IDs{}).New(), l.limit-used[i]-left) {
 							return
 						}
-						asks, release := w.crowded(random, how, left)
+						asks, release := w.round(random, how, left)
 						spent, admitted, _ := w.play(about, w.over, who, left, how, asks, release)
 						more, one := w.exactly(about, w.over, random, who, left-spent)
 						used[i] = l.limit - left + spent + more
@@ -236,7 +236,7 @@ func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
 		if n := int64(outcomes[chat.Completed] + outcomes[chat.Failed]); n != calls.Load() {
 			t.Errorf("%d calls were admitted, the ledger has %v", calls.Load(), outcomes)
 		}
-		t.Logf("%d rounds of %d in %s, %d calls: %v", rounds.Load(), crowd, time.Since(began).Round(time.Millisecond), calls.Load(), outcomes)
+		t.Logf("%d rounds of %d in %s, %d calls: %v", rounds.Load(), concurrent, time.Since(began).Round(time.Millisecond), calls.Load(), outcomes)
 	})
 }
 
@@ -298,19 +298,19 @@ type counted struct{ calls atomic.Int64 }
 
 func (c *counted) Record(chat.Generation) { c.calls.Add(1) }
 
-// TestCrowdsOnOneAccountShareIt lets thousands of crowds loose on the use cases
+// TestConcurrentCallsShareAnAccount sends thousands of rounds to the use cases
 // and a database, without servers between them.
-func TestCrowdsOnOneAccountShareIt(t *testing.T) {
+func TestConcurrentCallsShareAnAccount(t *testing.T) {
 	seed := seeded(t)
 	t.Run("on SQLite", func(t *testing.T) {
-		crowds(t, seed, "sqlite://"+filepath.Join(tempdir.New(t), "collab.db"), 1)
+		shareAnAccount(t, seed, "sqlite://"+filepath.Join(tempdir.New(t), "collab.db"), 1)
 	})
 	t.Run("on Postgres with two servers", func(t *testing.T) {
-		crowds(t, seed, postgres.URL(t), 2)
+		shareAnAccount(t, seed, postgres.URL(t), 2)
 	})
 }
 
-func crowds(t *testing.T, seed uint64, url string, servers int) {
+func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 	const orgs, workers = 8, 3
 	began := time.Now()
 	b := &book{TB: t, asks: map[string]*ask{}}
@@ -396,7 +396,7 @@ func crowds(t *testing.T, seed uint64, url string, servers int) {
 				if !spend(t, store, who, day, (system.IDs{}).New(), limit-left) {
 					return
 				}
-				asks, release := b.crowded(random, manner, left)
+				asks, release := b.round(random, manner, left)
 				spent, admitted, _ := b.play(about, how, who, left, manner, asks, release)
 				more, one := b.exactly(about, how, random, who, left-spent)
 				want := quota.Account{Used: limit - left + spent + more}
@@ -425,5 +425,5 @@ func crowds(t *testing.T, seed uint64, url string, servers int) {
 	if n := generations.calls.Load() - counts; n != calls.Load() {
 		t.Errorf("%d calls were admitted, analytics have %d", calls.Load(), n)
 	}
-	t.Logf("%d rounds of %d in %s, %d calls", storedRounds, crowd, time.Since(began).Round(time.Millisecond), calls.Load())
+	t.Logf("%d rounds of %d in %s, %d calls", storedRounds, concurrent, time.Since(began).Round(time.Millisecond), calls.Load())
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// crowd is how many ask the same thing at once.
-const crowd = 16
+// concurrent is the number of requests sent at the same time.
+const concurrent = 16
 
 // together sends the requests at the same time and returns the answers in
 // their order.
@@ -120,7 +120,7 @@ func testTogether(t *testing.T, s *server, check *contract) {
 
 	t.Run("many who seed an organisation at once make one set", func(t *testing.T) {
 		talk := begin(t, "* anna signs in to acme as owner\n* ben signs in to acme as member\n")
-		asks := repeated(crowd, request{method: "POST", target: "/api/v1/auth/seed-onboarding", as: "anna"})
+		asks := repeated(concurrent, request{method: "POST", target: "/api/v1/auth/seed-onboarding", as: "anna"})
 		for i := range asks {
 			if i%2 == 1 {
 				asks[i] = &request{method: "POST", target: "/api/v1/auth/seed-onboarding", as: "ben"}
@@ -149,22 +149,22 @@ func testTogether(t *testing.T, s *server, check *contract) {
 
 	t.Run("one of many changes to the same version is made", func(t *testing.T) {
 		talk := begin(t, "* anna signs in to acme as owner\n> POST /api/v1/tasks as anna\n> {\"title\": \"x\"}\n< 201\n< ETag: <etag:first>\n< {\"id\": \"<id:task>\", ...}\n")
-		got := count(ask(t, talk, repeated(crowd, request{
+		got := count(ask(t, talk, repeated(concurrent, request{
 			method: "PATCH", target: "/api/v1/tasks/<id:task>", as: "anna", body: `{"priority": "HIGH"}`,
 			headers: []header{{name: "If-Match", value: "<etag:first>"}},
 		})))
-		if got[200] != 1 || got[412] != crowd-1 {
+		if got[200] != 1 || got[412] != concurrent-1 {
 			t.Errorf("answers by status: %v", got)
 		}
 	})
 
 	t.Run("a key that many use at once makes one task", func(t *testing.T) {
 		talk := begin(t, "* anna signs in to acme as owner\n")
-		got := count(ask(t, talk, repeated(crowd, request{
+		got := count(ask(t, talk, repeated(concurrent, request{
 			method: "POST", target: "/api/v1/tasks", as: "anna", body: `{"title": "once"}`,
 			headers: []header{{name: "Idempotency-Key", value: "one-<unique>"}},
 		})))
-		if got[201] < 1 || got[201]+got[409] != crowd {
+		if got[201] < 1 || got[201]+got[409] != concurrent {
 			t.Errorf("answers by status: %v", got)
 		}
 		if all := list(t, talk, "/api/v1/tasks"); len(all) != 1 {
@@ -175,26 +175,26 @@ func testTogether(t *testing.T, s *server, check *contract) {
 	t.Run("tasks made at once are all there, and the next one goes behind them", func(t *testing.T) {
 		talk := begin(t, "* anna signs in to acme as owner\n")
 		create := request{method: "POST", target: "/api/v1/tasks", as: "anna", body: `{"title": "x"}`}
-		if got := count(ask(t, talk, repeated(crowd, create))); got[201] != crowd {
+		if got := count(ask(t, talk, repeated(concurrent, create))); got[201] != concurrent {
 			t.Errorf("answers by status: %v", got)
 		}
 		create.body = `{"title": "last"}`
 		ask(t, talk, []*request{&create})
 		all := list(t, talk, "/api/v1/tasks")
-		if len(all) != crowd+1 || all[crowd]["title"] != "last" {
+		if len(all) != concurrent+1 || all[concurrent]["title"] != "last" {
 			t.Errorf("the tasks are %v", all)
 		}
 	})
 
 	t.Run("one of many files for the same path is stored", func(t *testing.T) {
 		talk := begin(t, "* anna signs in to acme as owner\n* ben signs in to acme as member\n")
-		asks := repeated(crowd, request{method: "POST", target: "/api/v1/sync/files", as: "anna", body: `{"path": "a.md", "content": "Anna's"}`})
+		asks := repeated(concurrent, request{method: "POST", target: "/api/v1/sync/files", as: "anna", body: `{"path": "a.md", "content": "Anna's"}`})
 		for i := range asks {
 			if i%2 == 1 {
 				asks[i] = &request{method: "POST", target: "/api/v1/sync/files", as: "ben", body: `{"path": "A.MD", "content": "Ben's"}`}
 			}
 		}
-		if got := count(ask(t, talk, asks)); got[201] != 1 || got[409] != crowd-1 {
+		if got := count(ask(t, talk, asks)); got[201] != 1 || got[409] != concurrent-1 {
 			t.Errorf("answers by status: %v", got)
 		}
 		if all := list(t, talk, "/api/v1/sync/manifest"); len(all) != 1 {
@@ -205,11 +205,11 @@ func testTogether(t *testing.T, s *server, check *contract) {
 	t.Run("one of many who merge into the same version of a memory succeeds", func(t *testing.T) {
 		talk := begin(t, "* anna signs in to acme as owner\n")
 		for version := range 3 {
-			got := count(ask(t, talk, repeated(crowd, request{
+			got := count(ask(t, talk, repeated(concurrent, request{
 				method: "PUT", target: "/api/v1/sync/memory/org", as: "anna",
 				body: fmt.Sprintf(`{"content": "x", "expectedVersion": %d}`, version),
 			})))
-			if got[200] != 1 || got[409] != crowd-1 {
+			if got[200] != 1 || got[409] != concurrent-1 {
 				t.Errorf("answers by status after version %d: %v", version, got)
 			}
 		}
@@ -217,14 +217,14 @@ func testTogether(t *testing.T, s *server, check *contract) {
 
 	t.Run("changes made at once have a place each in the log", func(t *testing.T) {
 		talk := begin(t, "* anna signs in to acme as owner\n> GET /api/v1/sync/changes as anna open as feed\n< 200\n* feed begins\n< id: <int:epoch>-0\n")
-		asks := make([]*request, crowd)
+		asks := make([]*request, concurrent)
 		for i := range asks {
 			asks[i] = &request{method: "POST", target: "/api/v1/sync/files", as: "anna", body: fmt.Sprintf(`{"path": "%d.md", "content": "x"}`, i)}
 		}
-		if got := count(ask(t, talk, asks)); got[201] != crowd {
+		if got := count(ask(t, talk, asks)); got[201] != concurrent {
 			t.Errorf("answers by status: %v", got)
 		}
-		d, err := parse("replay", "== Replay\n> GET /api/v1/sync/changes as anna open as replay\n> Last-Event-ID: <int:epoch>-0\n< 200\n* replay begins\n"+brings(crowd))
+		d, err := parse("replay", "== Replay\n> GET /api/v1/sync/changes as anna open as replay\n> Last-Event-ID: <int:epoch>-0\n< 200\n* replay begins\n"+brings(concurrent))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,10 +252,10 @@ func testTogether(t *testing.T, s *server, check *contract) {
 
 	t.Run("an address that is invited many times at once is invited once", func(t *testing.T) {
 		talk := begin(t, "* anna signs in to acme as owner\n> PUT /api/v1/admin/organisations/<org:acme>/subscription as operator\n> {\"plan\": \"PREMIUM\"}\n< 200\n")
-		got := count(ask(t, talk, repeated(crowd, request{
+		got := count(ask(t, talk, repeated(concurrent, request{
 			method: "POST", target: "/api/v1/org/invite", as: "anna", body: `{"email": "carol-<unique>@example.com", "role": "MEMBER"}`,
 		})))
-		if got[201] != 1 || got[409] != crowd-1 {
+		if got[201] != 1 || got[409] != concurrent-1 {
 			t.Errorf("answers by status: %v", got)
 		}
 	})
@@ -272,12 +272,12 @@ func testTogether(t *testing.T, s *server, check *contract) {
 < {"id": "<id:two>", ...}
 `)
 		var asks []*request
-		for range crowd / 2 {
+		for range concurrent / 2 {
 			asks = append(asks,
 				&request{method: "POST", target: "/api/v1/tasks/reorder", as: "anna", body: `{"taskIds": ["<id:one>", "<id:two>"]}`},
 				&request{method: "POST", target: "/api/v1/tasks/reorder", as: "anna", body: `{"taskIds": ["<id:two>", "<id:one>"]}`})
 		}
-		if got := count(ask(t, talk, asks)); got[200] != crowd {
+		if got := count(ask(t, talk, asks)); got[200] != concurrent {
 			t.Errorf("answers by status: %v", got)
 		}
 		all := list(t, talk, "/api/v1/tasks")

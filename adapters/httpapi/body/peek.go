@@ -16,7 +16,7 @@ type peekReader struct {
 
 var peekReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, spool.BlockSize) }}
 
-// newPeekReader returns a reader whose buffer of blockSize bytes is charged to r.
+// newPeekReader returns a reader whose buffer of spool.BlockSize bytes is charged to r.
 func newPeekReader(from io.Reader, r spool.Resources) (*peekReader, error) {
 	if err := r.Hold(spool.BlockSize); err != nil {
 		return nil, err

@@ -354,7 +354,7 @@ type conn struct {
 	network netip.Prefix // that it counts for; zero: none
 
 	state        atomic.Int32 // an http.ConnState
-	readingSince atomic.Int64 // since when it waits for its client to send, as of Limiter.now; 0: it does not
+	readingSince atomic.Int64 // since when it waits for its client to send, as of Connections.now; 0: it does not
 	writingSince atomic.Int64 // since when it waits for its client to take a part of an answer; 0: it does not
 	streams      streams      // of HTTP/2
 	unwritten    atomic.Bool  // nothing has been sent since net/http began to serve it

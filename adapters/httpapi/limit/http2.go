@@ -19,7 +19,7 @@ type streams struct {
 	lastEnded atomic.Int64         // when one of them ended whose answer may still go out; 0: none did
 }
 
-// waitingSince returns the time, as of Limiter.now, since which one of the streams
+// waitingSince returns the time, as of Connections.now, since which one of the streams
 // waits for the client where all do, else 0.
 func (s *streams) waitingSince() (since int64) {
 	s.mu.Lock()
