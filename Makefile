@@ -90,9 +90,10 @@ modules:
 	$(GO) mod verify
 
 # Nothing in domain runs at once, and the other folders of test hold documents, clients
-# and tools. vet has a target of its own.
+# and tools. ./test/doctor has the checks of the command doctor, which run at once. vet has
+# a target of its own.
 race:
-	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness ./adapters/... ./app/...
+	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness ./test/doctor ./adapters/... ./app/...
 
 pages: ## print docs/routes.md, docs/profiles.md and docs/states.md anew
 	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update

@@ -325,6 +325,6 @@ func FuzzTextDelta(f *testing.F) {
 	})
 }
 
-func TestStreams(t *testing.T) { adapter.Test(t) }
+func TestStreams(t *testing.T) { modelstream.Test(t, adapter) }
 
 func BenchmarkText(b *testing.B) { adapter.Benchmark(b) }

@@ -336,6 +336,6 @@ func FuzzShape(f *testing.F) {
 	})
 }
 
-func TestStreams(t *testing.T) { adapter.Test(t) }
+func TestStreams(t *testing.T) { modelstream.Test(t, adapter) }
 
 func BenchmarkText(b *testing.B) { adapter.Benchmark(b) }

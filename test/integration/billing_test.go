@@ -473,7 +473,6 @@ func TestNobodyGetsAPlanByATrick(t *testing.T) {
 }
 
 func TestALifeOfPayments(t *testing.T) {
-	race.Skip(t, "its requests come one after another")
 	p := newTill(t)
 	c := p.owner("Life")
 	second := c.At(p.servers[1])

@@ -108,7 +108,6 @@ func (p *plant) attempt(s *collabd.Server, instance string) {
 const away = 8 * time.Second
 
 func TestToolServersThatAreHostile(t *testing.T) {
-	race.Skip(t, "its requests come one after another")
 	t.Parallel()
 	const key = "key-that-hostile-servers-repeat"
 	behaviours := map[string]toolserver.Behaviour{

@@ -435,7 +435,6 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 }
 
 func TestClientsOfAuthorizationServers(t *testing.T) {
-	race.Skip(t, "its requests come one after another")
 	connecting(t, func(p *plant) {
 		// One that an operator made is used, though a metadata document would do as well
 		// and registration too.

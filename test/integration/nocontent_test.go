@@ -21,7 +21,6 @@ import (
 
 	"collab/test/collabd"
 	"collab/test/contract/provider"
-	"collab/test/race"
 )
 
 // secret is in everything that is said, and must not be in anything that is told
@@ -177,7 +176,6 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 // what is said in whatever the server tells of it: its log, PostHog, OpenTelemetry
 // and the figures. The figures of each call are in all of them.
 func TestNothingThatIsSaidGetsIntoLogsOrAnalytics(t *testing.T) {
-	race.Skip(t, "its requests come one after another")
 	t.Parallel()
 	models := provider.Start(t)
 	models.Choose(func(r provider.Request) provider.Script {

@@ -114,8 +114,9 @@ func (a Adapter) through(t testing.TB, call chat.Call, f Transport, to ports.Sin
 	return m.Stream(context.Background(), call, to)
 }
 
-// Test runs the tests that every adapter passes.
-func (a Adapter) Test(t *testing.T) {
+// Test runs the tests that every adapter passes. It is a function, not a method, so that
+// test/soak/scaled finds the tests that call it.
+func Test(t *testing.T, a Adapter) {
 	t.Run("streams are read however they are written", a.written)
 	t.Run("the sink waits only while nothing more is there", func(t *testing.T) {
 		hi := a.Text("Hi")

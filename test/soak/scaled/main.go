@@ -1,8 +1,9 @@
 // Command scaled prints the arguments of go test for the tests that try more in a soak:
 // those that reach test/soak or check properties, and their packages. It parses the
 // module in the working directory and follows names of functions, methods and variables
-// through its packages. A name of which there are two stands for both, so that it finds
-// a test too many rather than one too few.
+// through its packages. A name of which there are two in a package stands for both, so
+// that it finds a test too many rather than one too few. Methods are followed only within
+// their package: what tests of other packages call to try more must be a function.
 package main
 
 import (
