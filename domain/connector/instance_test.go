@@ -88,16 +88,27 @@ func TestTheTableHasEveryMoveAndEachOnceForAState(t *testing.T) {
 	}
 }
 
-func TestMovesLeadWhereTheTableSays(t *testing.T) {
-	all := table()
+func TestMovesLeadToTheirStatesOrAreRefused(t *testing.T) {
+	const refused = connector.None
+	if len(moves) != len(connector.Moves())-2 { // those that make an instance
+		t.Errorf("%d moves are tried", len(moves))
+	}
+	after := map[connector.Move][5]connector.Status{ // DISCONNECTED, CONNECTING, CONNECTED, ERROR and none
+		connector.StoredCloud: {"CONNECTING", "CONNECTING", "CONNECTING", "CONNECTING", refused},
+		connector.StoredLocal: {"CONNECTED", "CONNECTED", "CONNECTED", "CONNECTED", refused},
+		connector.Renewed:     {refused, "CONNECTING", "CONNECTED", "CONNECTING", refused},
+		connector.Answered:    {refused, "CONNECTED", "CONNECTED", "CONNECTED", refused},
+		connector.Failed:      {refused, "ERROR", "ERROR", "ERROR", refused},
+		connector.Withdrawn:   {refused, "ERROR", "ERROR", "ERROR", refused},
+	}
 	for by, move := range moves {
-		for _, from := range append(connector.Statuses(), connector.None) {
-			was := in(from)
-			got, err := move(was)
-			to, ok := all[by][from]
-			if !ok {
-				if !fault.Is(err, fault.Conflict) {
-					t.Errorf("%s by %q: %v", from, by, err)
+		for n, from := range append(connector.Statuses(), connector.None) {
+			to := after[by][n]
+			got, err := move(in(from))
+			if to == refused {
+				want := fmt.Sprintf("A connector that is %s cannot change by this: %s", from, by)
+				if !fault.Is(err, fault.Conflict) || err.Error() != want {
+					t.Errorf("%s by %q: %v, want %q", from, by, err, want)
 				}
 				continue
 			}

@@ -167,4 +167,8 @@ func TestWhoMayInviteWhom(t *testing.T) {
 			}
 		})
 	}
+	err := invitation.Room(org.Seats{Members: 1, Pending: 500}, -1)
+	if want := "An organisation has at most 500 pending invitations"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
 }

@@ -15,13 +15,13 @@ const actorsFile = "adapters/httpapi/guards.go"
 // actor.
 var lookups = []string{"Authorize", "Presume", "Reauthorize", "actorOf"}
 
-// checkActor has adapters/httpapi get its actors in one file: no other makes one that
-// is not empty, changes one, keeps one, or asks app/access for one.
+// checkActor has adapters/httpapi, with the folders below it, get its actors in one file:
+// no other makes one that is not empty, changes one, keeps one, or asks app/access for one.
 func checkActor(t *tree) []finding {
 	var found []finding
 	report := t.reporter(ruleActor, &found)
 	for _, f := range t.files {
-		if f.test || f.dir != "adapters/httpapi" || f.path == actorsFile {
+		if f.test || !f.under("adapters/httpapi") || f.path == actorsFile {
 			continue
 		}
 		names := f.names()

@@ -56,7 +56,7 @@ var owners = []struct {
 	{"github.com/minio/minio-go", []string{"adapters/bucket"}},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"adapters/mcp", "test"}},
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
-	{"github.com/prometheus", []string{"adapters/httpapi", "adapters/telemetry", "app/assembly"}},
+	{"github.com/prometheus", []string{"adapters/httpapi", "app/assembly"}},
 	{"github.com/rs/cors", []string{"adapters/httpapi"}},
 	{"github.com/stripe/stripe-go", []string{"adapters/stripepay"}},
 	{"github.com/stripe/stripe-mock", nil}, // tests only
@@ -65,7 +65,7 @@ var owners = []struct {
 	{"github.com/nats-io/nats.go", []string{"adapters/natsbus", "test"}},
 	{"github.com/nats-io/nats-server", []string{"test"}},
 	{"google.golang.org/api", []string{"adapters/bucket"}},
-	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/gormdb", "adapters/telemetry", "app/assembly"}},
+	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/gormdb", "app/assembly"}},
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only
