@@ -32,6 +32,7 @@ func identityServer(t *testing.T, redirects ...string) *devidp.Provider {
 	var err error
 	provider, err = devidp.New(devidp.Options{
 		Development: true, Listen: server.Listener.Addr().String(), PublicURL: server.URL, Redirects: redirects,
+		CallbackPath: "/api/v1/auth/cli-callback", ExchangePath: "/api/v1/auth/exchange-token",
 		KeyFile: filepath.Join(folder, "key"), AccountsFile: filepath.Join(folder, "accounts"),
 		Clock: system{}, IDs: system{}, Secrets: system{},
 		Invitation: func(context.Context, string) (devidp.Invite, error) {
