@@ -11,18 +11,25 @@ import (
 	"strings"
 )
 
-// IsHost reports whether host, without port and brackets, is an address of the loopback
-// networks, localhost, or a name below localhost (RFC 6761).
+// IsHost reports whether host, without port and brackets, is localhost or an address of
+// the loopback networks. Names below localhost do not count: resolvers may map them to any
+// address.
 func IsHost(host string) bool {
-	host = strings.ToLower(host)
 	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
-// IsRequest reports whether a request names a loopback host. One that does not may come
-// from a page of another site whose name resolves to this machine.
+// isBrowserHost is IsHost for a host that browsers resolve. They map names below localhost
+// to this machine themselves (RFC 6761).
+func isBrowserHost(host string) bool {
+	return IsHost(host) || strings.HasSuffix(strings.ToLower(host), ".localhost")
+}
+
+// IsRequest reports whether a request names a loopback host, or a name below localhost.
+// One that does not may come from a page of another site whose name resolves to this
+// machine.
 func IsRequest(r *http.Request) bool {
-	return IsHost((&url.URL{Host: r.Host}).Hostname())
+	return isBrowserHost((&url.URL{Host: r.Host}).Hostname())
 }
 
 // CheckListen returns an error if listen, a host and a port, is not a loopback address.
@@ -38,7 +45,7 @@ func CheckListen(listen string) error {
 }
 
 // ParseBase returns the base URL without its trailing slash. It fails if that is more
-// than a scheme, a loopback host and a port.
+// than a scheme, a loopback host or a name below localhost, and a port.
 func ParseBase(base string) (string, error) {
 	trimmed := strings.TrimSuffix(base, "/")
 	u, err := url.Parse(trimmed)
@@ -47,7 +54,7 @@ func ParseBase(base string) (string, error) {
 		return "", fmt.Errorf("public URL: %w", err)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return "", fmt.Errorf("public URL %q: must be a scheme, a host and a port", base)
-	case !IsHost(u.Hostname()):
+	case !isBrowserHost(u.Hostname()):
 		return "", fmt.Errorf("public URL %q: must have a loopback host", base)
 	}
 	return trimmed, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"net/url"
 	"path/filepath"
@@ -123,30 +124,33 @@ func Read(environ []string) (Config, error) {
 			}
 		}
 	}
-	wrong := map[string]string{}
+	wrong := map[string][]string{}
 	for _, f := range fields() {
 		name := f.Tag.Get("env")
 		text, isSet := set[name]
 		if err := c.read(f, text, isSet); err != nil {
-			wrong[name] = err.Error()
+			wrong[name] = []string{err.Error()}
 		}
 	}
 	c.complete()
+	refused := maps.Clone(wrong)
 	c.contradictions(func(name, format string, args ...any) {
-		if wrong[name] == "" { // what was refused already explains nothing more
-			wrong[name] = fmt.Sprintf(format, args...)
+		if refused[name] == nil { // a refused value contradicts nothing
+			wrong[name] = append(wrong[name], fmt.Sprintf(format, args...))
 		}
 	})
 	if len(wrong) == 0 {
 		return c, nil
 	}
 	var lines []string
-	for name, text := range wrong {
-		between := ": "
-		if strings.HasPrefix(text, "must ") || strings.HasPrefix(text, "and ") || strings.HasPrefix(text, "or ") {
-			between = " "
+	for name, texts := range wrong {
+		for _, text := range texts {
+			between := ": "
+			if strings.HasPrefix(text, "must ") || strings.HasPrefix(text, "and ") || strings.HasPrefix(text, "or ") {
+				between = " "
+			}
+			lines = append(lines, name+between+text)
 		}
-		lines = append(lines, name+between+text)
 	}
 	slices.Sort(lines)
 	for _, u := range c.Unknown {

@@ -64,6 +64,7 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	}
 	read(t, mailing...)
 	read(t, complete...) // who sends no e-mail needs no sender
+	read(t, append(without(complete, "COLLAB_APP_URL"), "COLLAB_APP_URL=HTTPS://app.example.com")...)
 }
 
 func TestTheBuiltInModelIsForThisMachineAlone(t *testing.T) {
@@ -86,6 +87,7 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		{"COLLAB_LISTEN=8080", "COLLAB_LISTEN"},
 		{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_LISTEN"},                       // the development provider would be reachable
 		{"COLLAB_LISTEN=:8080", "COLLAB_LISTEN"},                              // likewise
+		{"COLLAB_LISTEN=a.localhost:8080", "COLLAB_LISTEN"},                   // likewise, where a resolver says so
 		{"COLLAB_PUBLIC_URL=https://collab.example.com", "COLLAB_PUBLIC_URL"}, // likewise
 		{"COLLAB_PUBLIC_URL=localhost", "COLLAB_PUBLIC_URL"},
 		{"COLLAB_PUBLIC_URL=http://localhost/path", "COLLAB_PUBLIC_URL"},
@@ -117,6 +119,13 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 		if _, err := Read([]string{c.set}); err == nil || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%s: %v", c.set, err)
 		}
+	}
+}
+
+func TestEveryReasonAgainstAValueIsNamed(t *testing.T) {
+	_, err := Read([]string{"COLLAB_LISTEN=0.0.0.0:8080"})
+	if err == nil || !strings.Contains(err.Error(), "COLLAB_ANTHROPIC_API_KEY") || !strings.Contains(err.Error(), "COLLAB_IDENTITY_ISSUER") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

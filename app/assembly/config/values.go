@@ -102,7 +102,7 @@ func (u URL) Text() string { return u.full.Value() }
 // Scheme returns what comes before "://", which is "postgres" for "postgresql" as well.
 func (u URL) Scheme() string {
 	s, _, _ := strings.Cut(u.Text(), "://")
-	if s == "postgresql" {
+	if s = strings.ToLower(s); s == "postgresql" {
 		return "postgres"
 	}
 	return s
