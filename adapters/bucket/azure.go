@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -41,6 +42,9 @@ func openAzure(name string, parameters url.Values, transport *http.Transport) (s
 	if err := allow("azblob", parameters, "domain", "localemu", "protocol", "storage_account"); err != nil {
 		return nil, err
 	}
+	if cdn, _ := strconv.ParseBool(os.Getenv("AZURE_STORAGE_IS_CDN")); cdn {
+		return nil, errors.New("azblob:// does not support AZURE_STORAGE_IS_CDN")
+	}
 	setting := func(parameter, variable, otherwise string) string {
 		return cmp.Or(parameters.Get(parameter), os.Getenv(variable), otherwise)
 	}
@@ -64,10 +68,11 @@ func openAzure(name string, parameters url.Values, transport *http.Transport) (s
 		return nil, errors.New("the protocol of azblob:// must be https or http, and its domain a host")
 	}
 	u.Path = "/" + name
-	switch emulated := setting("localemu", "AZURE_STORAGE_IS_LOCAL_EMULATOR", "false"); {
-	case emulated != "true" && emulated != "false":
+	emulated, err := strconv.ParseBool(setting("localemu", "AZURE_STORAGE_IS_LOCAL_EMULATOR", "false"))
+	switch {
+	case err != nil:
 		return nil, errors.New("localemu of azblob:// must be true or false")
-	case emulated == "true" || strings.HasPrefix(u.Host, "127.0.0.1") || strings.HasPrefix(u.Host, "localhost"):
+	case emulated || strings.HasPrefix(u.Host, "127.0.0.1") || strings.HasPrefix(u.Host, "localhost"):
 		u.Path = "/" + account + u.Path
 	default:
 		u.Host = account + "." + u.Host

@@ -47,7 +47,7 @@ func TestAzureAddresses(t *testing.T) {
 				t.Setenv(variable, value)
 			}
 			for _, parameters := range []string{
-				"", "?storage_account=y", "?domain=blob.core.chinacloudapi.cn", "?protocol=http&localemu=true&domain=azurite:10000", "?localemu=false",
+				"", "?storage_account=y", "?domain=blob.core.chinacloudapi.cn", "?protocol=http&localemu=true&domain=azurite:10000", "?localemu=0",
 			} {
 				opened(t, "azblob://container/some/prefix"+parameters)
 			}
@@ -65,6 +65,7 @@ func TestAzureAddresses(t *testing.T) {
 	}
 	for variable, want := range map[string]string{
 		"AZURE_CLIENT_CERTIFICATE_PATH=/x": "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME=x": "AZURE_USERNAME", "IMDS_ENDPOINT=http://x": "IMDS_ENDPOINT",
+		"MSI_ENDPOINT=http://x": "MSI_ENDPOINT", "AZURE_STORAGE_IS_CDN=1": "AZURE_STORAGE_IS_CDN",
 		"IDENTITY_SERVER_THUMBPRINT=x": "IDENTITY_SERVER_THUMBPRINT", "AZURE_STORAGE_ACCOUNT=": "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY=hunter2!": "",
 		"AZURE_CLIENT_SECRET=hunter2": "AZURE_TENANT_ID", "AZURE_STORAGE_PROTOCOL=ftp": "protocol", "AZURE_STORAGE_CONNECTION_STRING=hunter2": "",
 	} {
@@ -81,6 +82,7 @@ func TestAzureAddresses(t *testing.T) {
 	t.Run("take no characters in prefixes that the store changes", func(t *testing.T) {
 		t.Setenv("AZURE_STORAGE_ACCOUNT", "x")
 		refused(t, "azblob://container/a%3Fb", "prefix")
+		refused(t, "azblob://container/a../b", "prefix")
 	})
 }
 

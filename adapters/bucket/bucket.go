@@ -92,7 +92,10 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 		if scheme == "azblob" && strings.ContainsAny(o.prefix, `"#%?\`) {
 			return nil, errors.New("must have a prefix without quotes, #, %, ? and backslashes")
 		}
-		o.prefix += "/"
+		// gocloud.dev, which wrote the content of older deployments, had another key for these.
+		if o.prefix += "/"; scheme != "s3" && strings.Contains(o.prefix, "../") {
+			return nil, errors.New("must have a prefix without segments that end in two dots")
+		}
 	}
 	switch scheme {
 	case "gs":

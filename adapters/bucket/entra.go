@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,7 +32,7 @@ type entra struct {
 
 // unsupported are variables that stand for credentials of Azure's which openAzure does
 // not take.
-var unsupported = []string{"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "IDENTITY_SERVER_THUMBPRINT", "IMDS_ENDPOINT"}
+var unsupported = []string{"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "IDENTITY_SERVER_THUMBPRINT", "IMDS_ENDPOINT", "MSI_ENDPOINT"}
 
 // newEntra returns the credential that the environment has:
 //
@@ -77,12 +78,19 @@ func newEntra(client *discreet) (*entra, error) {
 		e.address += "?" + query.Encode()
 		transport := client.Transport.(*http.Transport).Clone()
 		transport.Proxy, transport.DisableKeepAlives = nil, true // what answers is the machine itself
+		dial := transport.DialContext
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return dial(ctx, network, address)
+		}
 		client = &discreet{http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}}
 	}
 	e.pipeline = runtime.NewPipeline("collab", "", runtime.PipelineOptions{}, &policy.ClientOptions{
 		Transport: client,
-		// 404 and 410 say that the identity of the machine is not ready.
-		Retry: policy.RetryOptions{StatusCodes: []int{404, 408, 410, 429, 500, 502, 503, 504}, MaxRetries: 5},
+		// 404 and 410 say that the identity of the machine is not ready. All tries together
+		// end before patience does, so that the last refusal is what the error says.
+		Retry: policy.RetryOptions{StatusCodes: []int{404, 408, 410, 429, 500, 502, 503, 504}, MaxRetries: 3, RetryDelay: 500 * time.Millisecond},
 	})
 	return e, nil
 }
