@@ -91,11 +91,14 @@ func (c *call) Write(b []byte) (int, error) {
 func (c *call) Unwrap() http.ResponseWriter { return c.w }
 
 // Flush implements http.Flusher.
-func (c *call) Flush() {
+func (c *call) Flush() { _ = c.FlushError() }
+
+// FlushError is Flush for http.ResponseController, which returns its error.
+func (c *call) FlushError() error {
 	if !c.sent {
 		c.status, c.sent = http.StatusOK, true
 	}
-	_ = http.NewResponseController(c.w).Flush()
+	return http.NewResponseController(c.w).Flush()
 }
 
 // ExtendFor extends the deadlines for n more bytes of the answer.

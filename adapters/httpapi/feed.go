@@ -195,7 +195,9 @@ func (f *follower) close(why changes.Reason) {
 	switch why {
 	case endGone, endSlow, endCrashed:
 	default:
-		f.to.EndSoon()
+		if f.to.Hijacked() { // a stream of HTTP/2 has nothing to write at its end
+			f.to.EndSoon()
+		}
 		_ = f.to.Finish() // it fails when the client is gone
 	}
 	f.to.Close()

@@ -259,3 +259,17 @@ func BenchmarkAppendTask(b *testing.B) {
 		buf, _ = appendTask(buf[:0], v)
 	}
 }
+
+var errFlush = errors.New("the connection is gone")
+
+// unflushable is an answer whose connection is gone.
+type unflushable struct{ *httptest.ResponseRecorder }
+
+func (unflushable) FlushError() error { return errFlush }
+
+func TestAFlushThatFailsIsReported(t *testing.T) {
+	c := &call{w: unflushable{httptest.NewRecorder()}}
+	if err := http.NewResponseController(c).Flush(); !errors.Is(err, errFlush) || c.status != http.StatusOK {
+		t.Errorf("the error is %v, the status %d", err, c.status)
+	}
+}

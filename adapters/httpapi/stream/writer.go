@@ -98,7 +98,9 @@ func (w *Writer) send(frames [][]byte, end string) error {
 	// Setting a deadline costs more than one that passes while nothing is written, which a
 	// hijacked connection does not mind.
 	if w.conn == nil || w.deadline.Sub(now) < WriteTimeout {
-		w.deadline = now.Add(WriteTimeout + WriteSlack)
+		if w.deadline = now.Add(WriteTimeout); w.conn != nil {
+			w.deadline = w.deadline.Add(WriteSlack)
+		}
 		w.SetDeadline(w.deadline)
 		if w.ending.Load() {
 			w.SetDeadline(now.Add(EndTimeout))
