@@ -86,7 +86,7 @@ func (w *world) broken(t *testing.T) {
 		{"no database server", "database", []string{"COLLAB_DATABASE_URL=postgres://server:" + databasePassword + "@" + gone + "/world"}, "wrong", "connection refused", "start it"},
 		{"a limit that the clients of a proxy share", "proxies", []string{"COLLAB_RATE_LIMITS=address=7/h"}, "note", "the limit of 7 requests in 3600 seconds", "COLLAB_TRUSTED_PROXIES"},
 		{"addresses that are the proxy's", "proxies", []string{"COLLAB_RATE_LIMITS=off"}, "note", "in the log", "COLLAB_TRUSTED_PROXIES"},
-		{"proxies that are believed", "proxies", []string{"COLLAB_TRUSTED_PROXIES=127.0.0.1,10.0.0.0/8"}, "ok", "2 addresses and networks", ""},
+		{"trusted proxies", "proxies", []string{"COLLAB_TRUSTED_PROXIES=127.0.0.1,10.0.0.0/8"}, "ok", "2 addresses and networks", ""},
 		{"a wrong password of the database", "database", []string{"COLLAB_DATABASE_URL=" + w.address("server", "pw-that-is-wrong", "world")}, "wrong", "password authentication failed", "user and password"},
 		{"a database that is not there", "database", []string{"COLLAB_DATABASE_URL=" + w.address("server", databasePassword, "nowhere")}, "wrong", `database "nowhere" does not exist`, "CREATE DATABASE"},
 		{"an address of a database that is none", "database", []string{"COLLAB_DATABASE_URL=postgres://server:pw-that-is-wrong@127.0.0.1:port/world"}, "wrong", "is not an address", "COLLAB_DATABASE_URL"},
@@ -160,7 +160,7 @@ func (w *world) broken(t *testing.T) {
 				t.Errorf("not said:\n%s", text)
 			}
 			if c.check == "database" {
-				return // what is in it cannot be told either
+				return // what is in it is unknown, too
 			}
 			if got, want := verdicts(all, c.check), verdicts(healthy, c.check); got != want {
 				t.Errorf("the others are\n%s\nwant\n%s", got, want)

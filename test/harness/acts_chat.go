@@ -67,7 +67,7 @@ var chatActs = []*act{
 	},
 	{
 		who: modeller, name: "always-say", on: "text?", args: "input output call args search",
-		does: "Every call answers so that no other answer was told for.",
+		does: "Every call for which no other answer is set answers with the text.",
 		do: func(c *call) (any, error) {
 			r := c.reply()
 			return only(c, func() error {

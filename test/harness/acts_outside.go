@@ -109,7 +109,7 @@ var outsideActs = slices.Concat([]*act{
 	},
 	{
 		who: idprovider, name: "end-invitation", on: "how", args: "email* role org",
-		does: "An invitation that was made there, and of which nothing was told, is accepted or revoked: organizationInvitation.accepted, organizationInvitation.revoked. Whoever accepted it comes by `join`.",
+		does: "An invitation that was made there, and was not reported, is accepted or revoked: organizationInvitation.accepted, organizationInvitation.revoked. Whoever accepted it comes by `join`.",
 		do: func(c *call) (any, error) {
 			t, err := c.tenant("org")
 			if err != nil {

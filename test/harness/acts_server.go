@@ -72,7 +72,7 @@ var serverActs = []*act{
 	},
 	{
 		who: server, name: "mail",
-		does: "Lists the letters that were sent, the oldest first: to, subject, text.",
+		does: "Lists the e-mails that were sent, the oldest first: to, subject, text.",
 		do:   func(c *call) (any, error) { return c.Mailer.Sent(), nil },
 	},
 }

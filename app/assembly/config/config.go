@@ -71,7 +71,7 @@ type Config struct {
 	ConnectorsFile    string         `env:"COLLAB_CONNECTORS_FILE" help:"catalog of tool servers, a JSON file" or:"built in"`
 	ConnectorNetworks []netip.Prefix `env:"COLLAB_CONNECTOR_NETWORKS" help:"networks that are not public where tool servers and their authorization servers may be, such as 10.1.0.0/16, comma separated"`
 
-	PostHogKey Secret `env:"COLLAB_POSTHOG_KEY" help:"project key of PostHog, which is told of every call of a model; empty: it is not"`
+	PostHogKey Secret `env:"COLLAB_POSTHOG_KEY" help:"project key of PostHog, which receives metadata of every call of a model; empty: PostHog is not used"`
 	PostHogURL URL    `env:"COLLAB_POSTHOG_URL" help:"address of a PostHog server" or:"PostHog's own" schemes:"http,https"`
 
 	AdminSecret  Secret                 `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
@@ -80,7 +80,7 @@ type Config struct {
 	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
 	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
 	Connections  limit.ConnectionLimits `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" default:"total=16384,address=512"`
-	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is believed, such as 127.0.0.1, comma separated; empty: nobody's"`
+	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is trusted, such as 127.0.0.1, comma separated; empty: the header is ignored"`
 	Heartbeat    time.Duration          `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" default:"30s" min:"100ms" max:"1h"`
 	Retention    time.Duration          `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" default:"168h" min:"1m"`
 	SMTPURL      URL                    `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder"`
@@ -92,7 +92,7 @@ type Config struct {
 	LogFormat    string                 `env:"COLLAB_LOG_FORMAT" help:"json or text" dev:"text" prod:"json" oneof:"json,text"`
 
 	OTLPEndpoint URL    `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
-	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces" default:"collabd"`
+	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces and metrics" default:"collabd"`
 
 	Unknown []Unknown // variables that are set and are none of these
 	headers []Secret  // of requests to the collector, which its exporter reads itself

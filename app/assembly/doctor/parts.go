@@ -107,14 +107,14 @@ func (d *doctor) publicURL(ctx context.Context, l *lines) {
 	}
 }
 
-// proxies says whose word on a client's address counts. In production there is a
-// proxy, as the server does not speak TLS.
+// proxies reports from whom X-Forwarded-For is trusted. In production there is a proxy,
+// as the server does not speak TLS.
 func (d *doctor) proxies(_ context.Context, l *lines) {
 	switch {
 	case len(d.c.Proxies) > 0:
-		l.ok("X-Forwarded-For is believed of %d addresses and networks", len(d.c.Proxies))
+		l.ok("X-Forwarded-For is trusted from %d addresses and networks", len(d.c.Proxies))
 	case !d.c.Production():
-		l.note("", "X-Forwarded-For is believed of nobody, as COLLAB_TRUSTED_PROXIES is not set")
+		l.note("", "X-Forwarded-For is ignored, as COLLAB_TRUSTED_PROXIES is not set")
 	default:
 		const remedy = "set COLLAB_TRUSTED_PROXIES to the addresses that the proxy comes from"
 		if rate := d.c.RateLimits.Address; rate.Count > 0 {
@@ -330,7 +330,7 @@ func (d *doctor) sqlite(l *lines, found gormdb.Condition, err error) {
 func (d *doctor) schema(l *lines, found gormdb.Condition) {
 	l.name = "schema"
 	if found.Postgres != nil && found.Postgres.Withheld > 0 {
-		l.note("", "not to be told as long as tables are withheld")
+		l.note("", "unknown, as the database user lacks rights on tables")
 		return
 	}
 	switch behind := found.Latest - found.Schema; {
@@ -359,7 +359,7 @@ func (d *doctor) publishers(l *lines, found gormdb.Condition) {
 	l.name = "releases"
 	switch {
 	case len(d.c.ReleaseOrgs) > 0 && found.Postgres != nil && found.Postgres.Withheld > 0:
-		l.note("", "not to be told as long as tables are withheld")
+		l.note("", "unknown, as the database user lacks rights on tables")
 	case len(d.c.ReleaseOrgs) == 0 && d.c.Production():
 		l.note("set COLLAB_RELEASE_ORGS where releases are published", "no organisation may publish releases")
 	case len(d.c.ReleaseOrgs) == 0:

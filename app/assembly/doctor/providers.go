@@ -326,7 +326,7 @@ func (d *doctor) traces(ctx context.Context, l *lines) {
 
 func (d *doctor) analytics(ctx context.Context, l *lines) {
 	if !d.c.PostHogKey.IsSet() {
-		l.note("", "PostHog is not told, as COLLAB_POSTHOG_KEY is not set")
+		l.note("", "PostHog receives nothing, as COLLAB_POSTHOG_KEY is not set")
 		return
 	}
 	at := urlOr(d.c.PostHogURL, "https://us.i.posthog.com")
