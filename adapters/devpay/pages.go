@@ -26,13 +26,12 @@ func (p *Provider) portalURL(secret string) string { return p.public + Prefix + 
 
 // checkoutView is the page of a checkout session.
 type checkoutView struct {
-	Status    string
-	Plan      string
-	Quantity  int
-	Name      string // the customer's
-	Next      string // the success URL
-	Back      string // empty: nowhere
-	ExpiresAt time.Time
+	Status   string
+	Plan     string
+	Quantity int
+	Name     string // the customer's
+	Next     string // the success URL
+	Back     string // empty: nowhere
 }
 
 // checkoutOf returns the view of a session.
@@ -43,7 +42,7 @@ func (t *tx) checkoutOf(id string) (checkoutView, error) {
 	}
 	return checkoutView{
 		Status: s.status(t.now), Plan: t.planName(s.Price), Quantity: s.Quantity,
-		Name: t.Customers[s.Customer].Name, ExpiresAt: s.ExpiresAt,
+		Name: t.Customers[s.Customer].Name,
 		Next: strings.ReplaceAll(s.SuccessURL, sessionPlaceholder, id), Back: s.CancelURL,
 	}, nil
 }

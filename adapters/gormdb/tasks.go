@@ -184,11 +184,11 @@ func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (added task.Task,
 
 func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
 	t.Org = o
-	c := inserting(o, addTask[0][q.dialect], rowOfTask(q.dialect, t), taskAdded)
+	text, within := addTask[0][q.dialect], []any(nil)
 	if t.Workspace != nil {
-		c = inserting(o, addTask[1][q.dialect], rowOfTask(q.dialect, t), taskAdded, string(*t.Workspace))
+		text, within = addTask[1][q.dialect], []any{string(*t.Workspace)}
 	}
-	place, added, err := queryRow(ctx, q.write, "Task", scanInt, c)
+	place, added, err := queryRow(ctx, q.write, "Task", scanInt, inserting(o, text, rowOfTask(q.dialect, t), taskAdded, within...))
 	switch {
 	case err != nil:
 		return task.Task{}, err

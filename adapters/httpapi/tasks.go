@@ -241,9 +241,7 @@ func (a *api) getTask(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
-	if header := c.r.Header["If-None-Match"]; len(header) > 0 && listsTag(header, found.Version, true) {
-		c.Set("Etag", etag(found.Version))
-		c.WriteHeader(http.StatusNotModified)
+	if c.unchanged(etag(found.Version)) {
 		return nil
 	}
 	return c.replyTask(http.StatusOK, found)
