@@ -160,11 +160,7 @@ func (a *api) listSessions(c *call, actor org.Actor) error {
 	return c.reply(http.StatusOK, views)
 }
 
-func (a *api) endSession(c *call, actor org.Actor) error {
-	of, err := pathID[id.Session](c, "id", "Session")
-	if err != nil {
-		return err
-	}
+func (a *api) endSession(c *call, actor org.Actor, of id.Session) error {
 	return c.succeedUnless(a.Access.EndSession(c.r.Context(), actor, of))
 }
 

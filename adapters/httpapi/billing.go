@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 
-	"collab/adapters/httpapi/body"
 	"collab/app/billing"
 	"collab/domain/fault"
 	"collab/domain/org"
@@ -19,7 +18,8 @@ type gateView struct {
 	TrialEndsAt          *jsonTime   `json:"trialEndsAt"`
 }
 
-func viewGate(s plan.Subscription) gateView {
+func viewGate(d billing.Details) gateView {
+	s := d.Subscription
 	return gateView{
 		Allowed: s.Allowed(), HasActivePlan: s.HasActivePlan(), HadPriorSubscription: s.EverPaid,
 		Plan: s.Plan, Status: s.Status(), TrialEndsAt: timeOrNull(s.TrialEnd),
@@ -52,56 +52,36 @@ type urlView struct {
 	URL string `json:"url"`
 }
 
-func (a *api) subscriptionGate(c *call, actor org.Actor) error {
-	d, err := a.Billing.Subscription(c.r.Context(), actor)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewGate(d.Subscription))
+func viewDetails(d billing.Details) subscriptionView {
+	return viewSubscription(d.Subscription, d.Seats)
 }
 
-func (c *call) replyDetails(d billing.Details, err error) error {
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, viewSubscription(d.Subscription, d.Seats))
+func (a *api) subscriptionGate(c *call, actor org.Actor) error {
+	return replyWith(c, http.StatusOK, viewGate)(a.Billing.Subscription(c.r.Context(), actor))
 }
 
 func (a *api) subscription(c *call, actor org.Actor) error {
-	return c.replyDetails(a.Billing.Subscription(c.r.Context(), actor))
+	return replyWith(c, http.StatusOK, viewDetails)(a.Billing.Subscription(c.r.Context(), actor))
 }
 
 func (a *api) startTrial(c *call, actor org.Actor) error {
-	return c.replyDetails(a.Billing.Trial(c.r.Context(), actor))
+	return replyWith(c, http.StatusOK, viewDetails)(a.Billing.Trial(c.r.Context(), actor))
 }
 
 func (a *api) downgrade(c *call, actor org.Actor) error {
-	return c.replyDetails(a.Billing.Downgrade(c.r.Context(), actor))
+	return replyWith(c, http.StatusOK, viewDetails)(a.Billing.Downgrade(c.r.Context(), actor))
 }
 
-func (a *api) checkout(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	p := body.Required(o, "plan", asPlan)
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
-	url, err := a.Billing.Checkout(c.r.Context(), actor, p)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, urlView{url})
+func viewURL(url string) urlView { return urlView{url} }
+
+var readPlan = oneField("plan", asPlan)
+
+func (a *api) checkout(c *call, actor org.Actor, p plan.Plan) error {
+	return replyWith(c, http.StatusOK, viewURL)(a.Billing.Checkout(c.r.Context(), actor, p))
 }
 
 func (a *api) portal(c *call, actor org.Actor) error {
-	url, err := a.Billing.Portal(c.r.Context(), actor)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, urlView{url})
+	return replyWith(c, http.StatusOK, viewURL)(a.Billing.Portal(c.r.Context(), actor))
 }
 
 // paymentWebhook takes a message of the payment provider. One that is not signed

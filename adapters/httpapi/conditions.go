@@ -35,16 +35,11 @@ func ifMatch(c *call) tasks.Match {
 	if len(header) == 0 {
 		return nil
 	}
-	return func(version int64) bool { return listsTag(header, version, false) }
+	return func(version int64) bool { return namesTag(header, etag(version), false) }
 }
 
-// listsTag reports whether a list of entity tags names the version: "*" names
-// every one, and a weak tag counts only where weak says so.
-func listsTag(header []string, version int64, weak bool) bool {
-	return namesTag(header, etag(version), weak)
-}
-
-// namesTag is listsTag for any strong tag.
+// namesTag reports whether a list of entity tags names a strong one: "*" names every one, and
+// a weak tag counts only where weak says so.
 func namesTag(header []string, tag string, weak bool) bool {
 	for _, line := range header {
 		for one := range strings.SplitSeq(line, ",") {

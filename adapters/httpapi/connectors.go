@@ -1,12 +1,12 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"encoding/json"
 	"net/http"
 
 	"collab/adapters/httpapi/body"
+	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -106,8 +106,7 @@ func (a *api) listProviders(c *call) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(body)
-	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	tag := tagOf(body)
 	c.public(shared)
 	if c.unchanged(tag) {
 		return nil
@@ -117,40 +116,37 @@ func (a *api) listProviders(c *call) error {
 	return nil
 }
 
-func (a *api) listConnectors(c *call) error {
-	q, p, err := c.listing()
-	if err != nil {
-		return err
-	}
-	return list(a, c, q, p, keyOfConnector, appendViewed(viewConnector), func(actor org.Actor, each func(connector.Instance) error) error {
-		after := connector.Position{CreatedAt: p.After.At, ID: id.Connector(p.After.ID)}
-		return a.Connectors.List(c.r.Context(), actor, after, p.Fetch(), each)
-	})
+func (a *api) listConnectors(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(connector.Instance) error) error {
+	return a.Connectors.List(ctx, actor, connector.Position{CreatedAt: after.At, ID: id.Connector(after.ID)}, limit, each)
 }
 
-func (a *api) createConnector(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
+func readConnector(o *body.Fields) (connector.Draft, error) {
 	config := body.OrZero(o, "config", body.ReadObject)
 	d := connector.Draft{
 		Provider: body.Required(o, "providerId", body.Text), Name: body.Optional(o, "name", body.Text),
 		Config: config.Text, URL: config.Texts["url"],
 	}
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
+	return d, o.Err()
+}
+
+func (a *api) createConnector(c *call, actor org.Actor, d connector.Draft) error {
 	return replyWith(c, http.StatusCreated, viewConnector)(a.Connectors.Create(c.r.Context(), actor, d))
 }
 
-func (a *api) deleteConnector(c *call, actor org.Actor) error {
-	i, err := pathID[id.Connector](c, "instanceId", "Connector")
-	if err != nil {
-		return err
-	}
+func (a *api) deleteConnector(c *call, actor org.Actor, i id.Connector) error {
 	return c.succeedUnless(a.Connectors.Delete(c.r.Context(), actor, i))
+}
+
+// limitedCredentials returns a handler whose answers are not stored and whose requests are
+// charged to the caller's rate of credentials.
+func (a *api) limitedCredentials(handle handler) handler {
+	return func(c *call) error {
+		c.Header()["Cache-Control"] = noStore
+		if err := a.credentials.Take(c, string(c.caller.User)); err != nil {
+			return err
+		}
+		return handle(c)
+	}
 }
 
 type credentialsView struct {
@@ -158,40 +154,17 @@ type credentialsView struct {
 	ExpiresAt   *jsonTime       `json:"expiresAt"`
 }
 
-func (a *api) readCredentials(c *call, actor org.Actor) error {
-	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.Take(c, string(actor.User)); err != nil {
-		return err
-	}
-	i, err := pathID[id.Connector](c, "instanceId", "Connector")
-	if err != nil {
-		return err
-	}
-	found, err := a.Connectors.Read(c.r.Context(), actor, i)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, credentialsView{json.RawMessage(found.Entries), timeOrNull(found.ExpiresAt)})
+func viewCredentials(s connector.Credentials) credentialsView {
+	return credentialsView{json.RawMessage(s.Entries), timeOrNull(s.ExpiresAt)}
 }
 
-func (a *api) giveCredentials(c *call) error {
-	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.Take(c, string(c.caller.User)); err != nil {
-		return err
-	}
-	i, err := pathID[id.Connector](c, "instanceId", "Connector")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	given := body.Required(o, "credentials", body.ReadObject)
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
+func (a *api) readCredentials(c *call, actor org.Actor, i id.Connector) error {
+	return replyWith(c, http.StatusOK, viewCredentials)(a.Connectors.Read(c.r.Context(), actor, i))
+}
+
+var readCredentials = oneField("credentials", body.ReadObject)
+
+func (a *api) giveCredentials(c *call, actor org.Actor, i id.Connector, given body.Object) error {
 	return replyWith(c, http.StatusOK, viewConnector)(a.Connectors.Give(c.r.Context(), actor, i, given.Text, given.Texts))
 }
 
@@ -201,26 +174,26 @@ type begunView struct {
 	InstanceID id.Connector `json:"instanceId"`
 }
 
-func (a *api) startAuthorization(c *call) error {
-	c.Header()["Cache-Control"] = noStore
-	if err := a.credentials.Take(c, string(c.caller.User)); err != nil {
-		return err
+func viewBegun(b connectors.Begun) begunView {
+	return begunView{AuthURL: b.URL, State: b.State, InstanceID: b.Instance}
+}
+
+// authorizationBody says what an authorization is for: an instance or a provider.
+type authorizationBody struct {
+	instance id.Connector
+	provider string
+}
+
+func readAuthorization(o *body.Fields) (authorizationBody, error) {
+	of := authorizationBody{
+		instance: body.OrZero(o, "instanceId", body.ID[id.Connector]("connector")),
+		provider: body.OrZero(o, "providerId", body.Text),
 	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	instance := body.OrZero(o, "instanceId", body.ID[id.Connector]("connector"))
-	provider := body.OrZero(o, "providerId", body.Text)
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
-	begun, err := a.Connectors.Start(c.r.Context(), actor, instance, provider)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, begunView{AuthURL: begun.URL, State: begun.State, InstanceID: begun.Instance})
+	return of, o.Err()
+}
+
+func (a *api) startAuthorization(c *call, actor org.Actor, of authorizationBody) error {
+	return replyWith(c, http.StatusOK, viewBegun)(a.Connectors.Start(c.r.Context(), actor, of.instance, of.provider))
 }
 
 type flowView struct {

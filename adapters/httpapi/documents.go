@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"mime"
 	"net/http"
 	"unicode/utf8"
@@ -19,7 +20,49 @@ import (
 // absent is the answer where nothing is stored.
 var absent = []byte("null\n")
 
-// saveDocument stores a JSON object byte for byte as it came.
+// slot is where one stored object of a known name is: a document or a memory.
+type slot struct {
+	find func(context.Context, org.Actor) (object.Object, bool, error)
+	save func(context.Context, org.Actor, *objects.Upload) (object.Object, error)
+}
+
+func (a *api) documentSlot(d object.Document) slot {
+	return slot{
+		find: func(ctx context.Context, actor org.Actor) (object.Object, bool, error) {
+			return a.Objects.Find(ctx, actor, d)
+		},
+		save: func(ctx context.Context, actor org.Actor, u *objects.Upload) (object.Object, error) {
+			return a.Objects.Save(ctx, actor, d, u)
+		},
+	}
+}
+
+// memorySlot returns the slot of a scope's memory.
+func (a *api) memorySlot(c *call) (slot, error) {
+	switch mux.Vars(c.r)["scope"] {
+	case "user":
+		return a.documentSlot(object.UserMemory), nil
+	case "org":
+		return a.documentSlot(object.OrgMemory), nil
+	}
+	return slot{}, fault.Missing("Memory")
+}
+
+// workspaceMemorySlot returns the slot of a memory of a workspace.
+func (a *api) workspaceMemorySlot(c *call) (slot, error) {
+	w, err := pathID[id.Workspace](c, "workspaceId", "Workspace")
+	name := mux.Vars(c.r)["fileName"]
+	return slot{
+		find: func(ctx context.Context, actor org.Actor) (object.Object, bool, error) {
+			return a.Objects.FindMemory(ctx, actor, w, name)
+		},
+		save: func(ctx context.Context, actor org.Actor, u *objects.Upload) (object.Object, error) {
+			return a.Objects.SaveMemory(ctx, actor, w, name, u)
+		},
+	}, err
+}
+
+// saveDocument returns a handler that stores a JSON object byte for byte as it came.
 func (a *api) saveDocument(d object.Document) handler {
 	return func(c *call) error {
 		when, err := c.condition()
@@ -29,109 +72,47 @@ func (a *api) saveDocument(d object.Document) handler {
 		if _, err := c.fields(); err != nil {
 			return err
 		}
-		u := objects.Upload{Content: bytes.NewReader(c.body), Size: int64(len(c.body)), Expected: when.version}
-		actor, err := a.authorize(c)
-		if err != nil {
-			return err
-		}
-		if when.anyVersion() {
-			if err := mustExist(a.Objects.Find(c.r.Context(), actor, d)); err != nil {
-				return err
-			}
-		}
-		saved, err := a.Objects.Save(c.r.Context(), actor, d, &u)
-		if err != nil {
-			return err
-		}
-		return c.replyObject(http.StatusOK, saved)
+		return a.save(c, a.documentSlot(d), when, c.body)
 	}
 }
 
-// readDocument answers with a document as it was stored.
-func (a *api) readDocument(d object.Document) action {
-	return func(c *call, actor org.Actor) error {
-		o, found, err := a.Objects.Find(c.r.Context(), actor, d)
+// saveMemory returns a handler that stores a text.
+func (a *api) saveMemory(in func(*call) (slot, error)) handler {
+	return func(c *call) error {
+		to, err := in(c)
 		if err != nil {
 			return err
 		}
-		if !found {
-			c.send(http.StatusOK, absent)
-			return nil
+		content, when, err := readMemory(c)
+		if err != nil {
+			return err
 		}
-		return a.sendStored(c, o)
+		return a.save(c, to, when, content)
 	}
 }
 
-// memoryOf is the document that a scope's memory is in.
-func memoryOf(c *call) (object.Document, error) {
-	switch mux.Vars(c.r)["scope"] {
-	case "user":
-		return object.UserMemory, nil
-	case "org":
-		return object.OrgMemory, nil
-	}
-	return object.Document{}, fault.Missing("Memory")
-}
-
-func (a *api) saveMemory(c *call) error {
-	d, err := memoryOf(c)
-	if err != nil {
-		return err
-	}
-	u, when, err := readMemory(c)
-	if err != nil {
-		return err
-	}
+// save stores content where there is what the condition expects.
+func (a *api) save(c *call, to slot, when condition, content []byte) error {
 	actor, err := a.authorize(c)
 	if err != nil {
 		return err
 	}
 	if when.anyVersion() {
-		if err := mustExist(a.Objects.Find(c.r.Context(), actor, d)); err != nil {
+		if err := mustExist(to.find(c.r.Context(), actor)); err != nil {
 			return err
 		}
 	}
-	saved, err := a.Objects.Save(c.r.Context(), actor, d, u)
-	if err != nil {
-		return err
-	}
-	return c.replyObject(http.StatusOK, saved)
-}
-
-func (a *api) saveWorkspaceMemory(c *call) error {
-	w, err := pathID[id.Workspace](c, "workspaceId", "Workspace")
-	if err != nil {
-		return err
-	}
-	name := mux.Vars(c.r)["fileName"]
-	u, when, err := readMemory(c)
-	if err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
-	if err != nil {
-		return err
-	}
-	if when.anyVersion() {
-		if err := mustExist(a.Objects.FindMemory(c.r.Context(), actor, w, name)); err != nil {
-			return err
-		}
-	}
-	saved, err := a.Objects.SaveMemory(c.r.Context(), actor, w, name, u)
-	if err != nil {
-		return err
-	}
-	return c.replyObject(http.StatusOK, saved)
+	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: when.version}
+	return c.replyObject(http.StatusOK)(to.save(c.r.Context(), actor, &u))
 }
 
 // readMemory reads the content of a memory: a field of a JSON object, or the
 // body itself where it is of any other type.
-func readMemory(c *call) (*objects.Upload, condition, error) {
-	when, err := c.condition()
+func readMemory(c *call) (content []byte, when condition, err error) {
+	when, err = c.condition()
 	if err != nil {
 		return nil, when, err
 	}
-	var content []byte
 	if media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); body.IsJSON(media) {
 		f, err := c.fields()
 		if err != nil {
@@ -159,36 +140,40 @@ func readMemory(c *call) (*objects.Upload, condition, error) {
 			return nil, when, fault.New(fault.Invalid, "The body must be text in UTF-8")
 		}
 	}
-	return &objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: when.version}, when, nil
+	return content, when, nil
 }
 
-func (a *api) readMemory(c *call, actor org.Actor) error {
-	d, err := memoryOf(c)
-	if err != nil {
-		return err
+// readDocument answers with a document as it was stored.
+func (a *api) readDocument(d object.Document) action {
+	return func(c *call, actor org.Actor) error {
+		return sendFound(c, a.sendStored)(a.Objects.Find(c.r.Context(), actor, d))
 	}
-	return a.replyMemory(c)(a.Objects.Find(c.r.Context(), actor, d))
 }
 
-func (a *api) readWorkspaceMemory(c *call, actor org.Actor) error {
-	w, err := pathID[id.Workspace](c, "workspaceId", "Workspace")
-	if err != nil {
-		return err
-	}
-	return a.replyMemory(c)(a.Objects.FindMemory(c.r.Context(), actor, w, mux.Vars(c.r)["fileName"]))
-}
-
-// replyMemory answers with what was found.
-func (a *api) replyMemory(c *call) func(object.Object, bool, error) error {
-	return func(o object.Object, found bool, err error) error {
+// readMemory returns an action that answers with a text and its metadata.
+func (a *api) readMemory(in func(*call) (slot, error)) action {
+	return func(c *call, actor org.Actor) error {
+		from, err := in(c)
 		if err != nil {
 			return err
 		}
-		if !found {
-			c.send(http.StatusOK, absent)
-			return nil
+		return sendFound(c, func(c *call, o object.Object) error {
+			return a.sendRecord(c, o, etag(o.Version))
+		})(from.find(c.r.Context(), actor))
+	}
+}
+
+// sendFound returns a function that sends the object that was found, or null where none was.
+func sendFound(c *call, send func(*call, object.Object) error) func(object.Object, bool, error) error {
+	return func(o object.Object, found bool, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case found:
+			return send(c, o)
 		}
-		return a.sendRecord(c, o, etag(o.Version))
+		c.send(http.StatusOK, absent)
+		return nil
 	}
 }
 

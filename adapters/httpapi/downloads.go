@@ -65,28 +65,20 @@ func orEmpty[T ~string](s *T) string {
 
 // percentEncode percent-encodes what is not visible ASCII.
 func percentEncode(s string) string {
-	odd := func(b byte) bool { return b <= ' ' || b > '~' || b == '%' }
-	n := 0
-	for i := range len(s) {
-		if odd(s[i]) {
-			n++
-		}
-	}
-	if n == 0 {
+	visible := func(r rune) bool { return r > ' ' && r <= '~' && r != '%' }
+	if !strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) {
 		return s
 	}
-	b := make([]byte, 0, len(s)+2*n)
+	b := make([]byte, 0, 2*len(s))
 	for i := range len(s) {
-		if odd(s[i]) {
-			b = append(b, '%', upperHex[s[i]>>4], upperHex[s[i]&15])
-		} else {
+		if visible(rune(s[i])) {
 			b = append(b, s[i])
+		} else {
+			b = fmt.Appendf(b, "%%%02X", s[i])
 		}
 	}
 	return string(b)
 }
-
-const upperHex = "0123456789ABCDEF"
 
 // escapedName returns a path's file name as RFC 8187 has values of parameters.
 func escapedName(path string) string {

@@ -3,9 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
 	"net/http"
@@ -46,45 +44,23 @@ func feedArch(name string) (release.Arch, error) {
 	return "", fault.Field("arch", "must be one of x64, arm64, universal")
 }
 
-// device is what a device tells of itself in the query. Updaters add more to it,
-// which is not looked at.
-type device struct{ arch, channel, client, version body.Parameter }
-
 // device reads the query of a feed into what is asked of the use cases. Both the
 // architecture and the version can be missing.
-func (c *call) device() (d device, q releases.Check, err error) {
+func (c *call) device() (d deviceQuery, q releases.Check, err error) {
 	err = body.ReadParameters(c.r.URL.RawQuery, func(name string) *body.Parameter {
-		switch name {
-		case "arch":
-			return &d.arch
-		case "channel":
-			return &d.channel
-		case "clientId":
-			return &d.client
-		case "version":
-			return &d.version
+		if name == "platform" {
+			return nil // the path has it
 		}
-		return nil
+		return d.parameter(name)
 	})
-	if err != nil {
-		return d, q, err
+	if err == nil {
+		err = d.readAudience(&q)
 	}
-	q.Channel = release.Stable
-	if d.channel.Given {
-		if q.Channel, err = release.ParseChannel("channel", d.channel.Text); err != nil {
-			return d, q, err
-		}
-	}
-	if d.client.Given {
-		if q.Client, err = release.ParseClient("clientId", d.client.Text); err != nil {
-			return d, q, err
-		}
-	}
-	return d, q, nil
+	return d, q, err
 }
 
-// readTarget reads what the paths of most feeds have.
-func (d device) readTarget(q *releases.Check) (err error) {
+// readTarget reads the architecture and the version, where they are given.
+func (d deviceQuery) readTarget(q *releases.Check) (err error) {
 	if d.arch.Given {
 		if q.Arch, err = feedArch(d.arch.Text); err != nil {
 			return err
@@ -132,8 +108,7 @@ func (c *call) feed(q releases.Check, mime []string, body []byte) error {
 		c.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	sum := sha256.Sum256(body)
-	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	tag := tagOf(body)
 	if c.unchanged(tag) {
 		return nil
 	}
@@ -153,14 +128,9 @@ func fileOf(address string) string {
 	return strings.ToLower(path[strings.LastIndexByte(path, '/')+1:])
 }
 
-// hasAnySuffix reports whether a name has one of the endings.
-func hasAnySuffix(name string, endings ...string) bool {
-	for _, e := range endings {
-		if strings.HasSuffix(name, e) {
-			return true
-		}
-	}
-	return false
+// isMacInstaller reports whether a file is an image or a package of macOS.
+func isMacInstaller(name string) bool {
+	return strings.HasSuffix(name, ".dmg") || strings.HasSuffix(name, ".pkg")
 }
 
 // electronFiles are the names that electron-updater makes for its feeds: those of
@@ -246,9 +216,9 @@ func fitsElectron(r *release.Release) bool {
 	case r.SHA512 == nil:
 		return false
 	case r.Platform == release.Win32:
-		return !hasAnySuffix(name, ".nupkg")
+		return !strings.HasSuffix(name, ".nupkg")
 	case r.Platform == release.Darwin:
-		return !hasAnySuffix(name, ".dmg", ".pkg")
+		return !isMacInstaller(name)
 	}
 	return true
 }
@@ -270,10 +240,10 @@ func viewElectron(at release.Version, all []*release.Release) electronFeed {
 		notes := yamlText(*first.Notes)
 		feed.ReleaseNotes = &notes
 	}
-	least := leastSystem(first)
+	least := orEmpty(first.MinOSVersion)
 	for _, r := range all {
 		feed.Files = append(feed.Files, electronFile{URL: yamlText(r.DownloadURL), SHA512: yamlText(release.Base64(*r.SHA512)), Size: r.FileSizeBytes})
-		if leastSystem(r) != least {
+		if orEmpty(r.MinOSVersion) != least {
 			least = ""
 		}
 	}
@@ -285,13 +255,6 @@ func viewElectron(at release.Version, all []*release.Release) electronFeed {
 }
 
 const milliseconds = "2006-01-02T15:04:05.000Z"
-
-func leastSystem(r *release.Release) string {
-	if r.MinOSVersion == nil {
-		return ""
-	}
-	return *r.MinOSVersion
-}
 
 type updateView struct {
 	Version   string  `json:"version,omitempty"` // Tauri's
@@ -309,7 +272,7 @@ func (a *api) macUpdates(c *call) error {
 		return err
 	}
 	return c.update(q, a.Releases.Feed(q, func(r *release.Release) bool {
-		return !hasAnySuffix(fileOf(r.DownloadURL), ".dmg", ".pkg")
+		return !isMacInstaller(fileOf(r.DownloadURL))
 	}), func(r *release.Release) updateView { return updateView{Name: r.Version.String()} })
 }
 
@@ -452,7 +415,7 @@ func viewAppcast(r *release.Release) appcastItem {
 		Title: version, PubDate: r.PublishedAt.UTC().Format(time.RFC1123Z), Version: version, ShortVersion: version,
 		Enclosure: appcastFile{URL: r.DownloadURL, Type: "application/octet-stream"},
 	}
-	if least := leastSystem(r); macVersion.MatchString(least) {
+	if least := orEmpty(r.MinOSVersion); macVersion.MatchString(least) {
 		item.MinimumOS = least
 	}
 	if r.Mandatory {

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,7 +9,6 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
-	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -71,13 +68,8 @@ func appendSince(dst []byte, c object.Change) ([]byte, error) {
 	return dst, nil
 }
 
-func (c *call) replyObject(status int, o object.Object) error {
-	b := stream.TakeBuffer()
-	defer stream.GiveBuffer(b)
-	*b = append(appendObject(*b, o), '\n')
-	c.Set("Etag", etag(o.Version))
-	c.send(status, *b)
-	return nil
+func (c *call) replyObject(status int) func(object.Object, error) error {
+	return replyTagged(c, status, appendListed, func(o object.Object) int64 { return o.Version })
 }
 
 func keyOfObject(o object.Object) body.Position { return body.Position{Key: o.StorageKey()} }
@@ -96,11 +88,10 @@ func (a *api) createFile(c *call) error {
 		return err
 	}
 	made, err := a.Objects.Create(c.r.Context(), actor, u.draft, &u.Upload)
-	if err != nil {
-		return err
+	if err == nil {
+		c.Set("Location", filesPath+"/"+string(made.ID))
 	}
-	c.Set("Location", filesPath+"/"+string(made.ID))
-	return c.replyObject(http.StatusCreated, made)
+	return c.replyObject(http.StatusCreated)(made, err)
 }
 
 func (a *api) replaceFile(c *call) error {
@@ -117,18 +108,10 @@ func (a *api) replaceFile(c *call) error {
 	if err != nil {
 		return err
 	}
-	replaced, err := a.Objects.Replace(c.r.Context(), actor, of, &u.Upload)
-	if err != nil {
-		return err
-	}
-	return c.replyObject(http.StatusOK, replaced)
+	return c.replyObject(http.StatusOK)(a.Objects.Replace(c.r.Context(), actor, of, &u.Upload))
 }
 
-func (a *api) deleteFile(c *call, actor org.Actor) error {
-	of, err := pathID[id.Object](c, "id", "File")
-	if err != nil {
-		return err
-	}
+func (a *api) deleteFile(c *call, actor org.Actor, of id.Object) error {
 	when, err := c.condition()
 	if err != nil {
 		return err
@@ -136,11 +119,7 @@ func (a *api) deleteFile(c *call, actor org.Actor) error {
 	return c.succeedUnless(a.Objects.Delete(c.r.Context(), actor, of, when.version))
 }
 
-func (a *api) readFile(c *call, actor org.Actor) error {
-	of, err := pathID[id.Object](c, "id", "File")
-	if err != nil {
-		return err
-	}
+func (a *api) readFile(c *call, actor org.Actor, of id.Object) error {
 	q, err := c.query("raw")
 	if err != nil {
 		return err
@@ -255,10 +234,10 @@ func (a *api) manifest(c *call) error {
 // manifestTag is the entity tag of a manifest: of what there is, of what the actor
 // sees of that, and of what was asked for.
 func manifestTag(actor org.Actor, q body.Query, h object.Head) string {
-	sum := sha256.Sum256([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.Values.Encode()))
+	reader := tagOf([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.Values.Encode()))
 	var visibility int64
 	if actor.Visibility != nil {
 		visibility = actor.Visibility.Epoch
 	}
-	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(visibility, 10) + "-" + hex.EncodeToString(sum[:8]) + `"`
+	return `"` + h.Cursor().String() + "-" + strconv.FormatInt(visibility, 10) + "-" + reader[1:]
 }

@@ -111,14 +111,6 @@ func (a *api) authorize(c *call) (org.Actor, error) {
 	return actor, err
 }
 
-// authorizeValid is authorize, unless the request is invalid for the reason of the error.
-func (a *api) authorizeValid(c *call, invalid error) (org.Actor, error) {
-	if invalid != nil {
-		return org.Actor{}, invalid
-	}
-	return a.authorize(c)
-}
-
 // presume is authorize for an act that compares the organisation's epoch itself. Where
 // the caller is remembered it returns that actor, which is Presumed, without a look at
 // the records. Any refusal of such an actor needs authorize first.

@@ -377,7 +377,7 @@ func BenchmarkChain(b *testing.B) {
 			table := a.routes()
 			for i, r := range table {
 				if r.Method == http.MethodGet && r.Path == "/api/v1/tasks/{id}" {
-					table[i].Guard, table[i].Handle = open, func(c *call) error { return c.replyTask(http.StatusOK, v) }
+					table[i].Guard, table[i].Handle = open, func(c *call) error { return c.replyTask(http.StatusOK)(v, nil) }
 				}
 			}
 			router, err := a.router(table)

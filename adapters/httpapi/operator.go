@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"collab/adapters/httpapi/body"
@@ -35,42 +36,24 @@ func keyOfOverview(o operator.Overview) body.Position { return body.Position{ID:
 
 var asPlan = body.OneOf(plan.Parse, plan.None, plan.Free, plan.Standard, plan.Premium, plan.Enterprise)
 
-func (a *api) listOrganisations(c *call) error {
-	q, p, err := c.listing()
-	if err != nil {
-		return err
-	}
-	return list(a, c, q, p, keyOfOverview, appendViewed(viewOverview), func(actor org.Actor, each func(operator.Overview) error) error {
-		return a.Operator.Organisations(c.r.Context(), actor, id.Org(p.After.ID), p.Fetch(), each)
-	})
+func (a *api) listOrganisations(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(operator.Overview) error) error {
+	return a.Operator.Organisations(ctx, actor, id.Org(after.ID), limit, each)
 }
 
-func (a *api) getOrganisation(c *call, actor org.Actor) error {
-	o, err := pathID[id.Org](c, "id", "Organisation")
-	if err != nil {
-		return err
-	}
+func (a *api) getOrganisation(c *call, actor org.Actor, o id.Org) error {
 	return replyWith(c, http.StatusOK, viewOverview)(a.Operator.Organisation(c.r.Context(), actor, o))
 }
 
-func (a *api) grant(c *call) error {
-	of, err := pathID[id.Org](c, "id", "Organisation")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
+func readGrant(o *body.Fields) (plan.Grant, error) {
 	g := plan.Grant{
 		Plan:      body.Required(o, "plan", asPlan),
 		Seats:     body.Optional(o, "seats", body.Count),
 		PeriodEnd: body.Optional(o, "currentPeriodEnd", body.Instant),
 	}
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
+	return g, o.Err()
+}
+
+func (a *api) grant(c *call, actor org.Actor, of id.Org, g plan.Grant) error {
 	return replyWith(c, http.StatusOK, viewOverview)(a.Operator.Grant(c.r.Context(), actor, of, g))
 }
 
@@ -79,18 +62,7 @@ func (a *api) setRole(c *call) error {
 	if err != nil {
 		return err
 	}
-	user, err := pathID[id.User](c, "userId", "Member")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	role := body.Required(o, "role", body.Text)
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
-	return replyWith(c, http.StatusOK, viewMember)(a.Operator.SetRole(c.r.Context(), actor, of, user, role))
+	return onRecordWithBody(a, "userId", "Member", readRole, func(c *call, actor org.Actor, user id.User, role string) error {
+		return replyWith(c, http.StatusOK, viewMember)(a.Operator.SetRole(c.r.Context(), actor, of, user, role))
+	})(c)
 }

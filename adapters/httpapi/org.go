@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"collab/adapters/httpapi/body"
@@ -76,104 +77,54 @@ func viewEntry(e audit.Entry) entryView {
 
 func keyOfEntry(e audit.Entry) body.Position { return body.Position{ID: string(e.ID)} }
 
-func (a *api) listMembers(c *call) error {
-	q, p, err := c.listing()
-	if err != nil {
-		return err
-	}
-	return list(a, c, q, p, keyOfMember, appendViewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
-		after := org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}
-		return a.Members.List(c.r.Context(), actor, after, p.Fetch(), each)
-	})
+func (a *api) listMembers(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
+	return a.Members.List(ctx, actor, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
 }
 
-func (a *api) changeRole(c *call) error {
-	user, err := pathID[id.User](c, "userId", "Member")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	role := body.Required(o, "role", body.Text)
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
+var readRole = oneField("role", body.Text)
+
+func (a *api) changeRole(c *call, actor org.Actor, user id.User, role string) error {
 	return replyWith(c, http.StatusOK, viewMember)(a.Members.ChangeRole(c.r.Context(), actor, user, role))
 }
 
-func (a *api) removeMember(c *call, actor org.Actor) error {
-	user, err := pathID[id.User](c, "userId", "Member")
-	if err != nil {
-		return err
-	}
+func (a *api) removeMember(c *call, actor org.Actor, user id.User) error {
 	return c.succeedUnless(a.Members.Remove(c.r.Context(), actor, user))
 }
 
-func (a *api) listInvites(c *call) error {
-	q, p, err := c.listing()
-	if err != nil {
-		return err
-	}
-	return list(a, c, q, p, keyOfInvitation, appendViewed(a.viewInvitation), func(actor org.Actor, each func(invitation.Invitation) error) error {
-		after := invitation.Position{CreatedAt: p.After.At, ID: id.Invitation(p.After.ID)}
-		return a.Members.Invites(c.r.Context(), actor, after, p.Fetch(), each)
-	})
+func (a *api) listInvites(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(invitation.Invitation) error) error {
+	return a.Members.Invites(ctx, actor, invitation.Position{CreatedAt: after.At, ID: id.Invitation(after.ID)}, limit, each)
 }
 
-func (a *api) invite(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	email, role := body.Required(o, "email", body.Text), body.Required(o, "role", body.Text)
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
-	made, err := a.Members.Invite(c.r.Context(), actor, email, role)
-	if err != nil {
-		return err
-	}
-	return a.replyInvited(c, http.StatusCreated, made)
+// invitationBody is the body of an invitation.
+type invitationBody struct{ email, role string }
+
+func readInvitation(o *body.Fields) (invitationBody, error) {
+	i := invitationBody{email: body.Required(o, "email", body.Text), role: body.Required(o, "role", body.Text)}
+	return i, o.Err()
 }
 
-func (a *api) resendInvite(c *call, actor org.Actor) error {
-	i, err := pathID[id.Invitation](c, "id", "Invitation")
-	if err != nil {
-		return err
-	}
-	again, err := a.Members.Resend(c.r.Context(), actor, i)
-	if err != nil {
-		return err
-	}
-	return a.replyInvited(c, http.StatusOK, again)
+func (a *api) invite(c *call, actor org.Actor, i invitationBody) error {
+	return a.replyInvited(c, http.StatusCreated)(a.Members.Invite(c.r.Context(), actor, i.email, i.role))
+}
+
+func (a *api) resendInvite(c *call, actor org.Actor, i id.Invitation) error {
+	return a.replyInvited(c, http.StatusOK)(a.Members.Resend(c.r.Context(), actor, i))
 }
 
 // replyInvited shows the invitation with its address, which holds a token.
-func (a *api) replyInvited(c *call, status int, i members.Invited) error {
-	c.Header()["Cache-Control"] = noStore
-	v := a.viewInvitation(i.Invitation)
-	v.InviteURL = i.URL
-	return c.reply(status, v)
+func (a *api) replyInvited(c *call, status int) func(members.Invited, error) error {
+	return replyWith(c, status, func(i members.Invited) invitationView {
+		c.Header()["Cache-Control"] = noStore
+		v := a.viewInvitation(i.Invitation)
+		v.InviteURL = i.URL
+		return v
+	})
 }
 
-func (a *api) withdrawInvite(c *call, actor org.Actor) error {
-	i, err := pathID[id.Invitation](c, "id", "Invitation")
-	if err != nil {
-		return err
-	}
+func (a *api) withdrawInvite(c *call, actor org.Actor, i id.Invitation) error {
 	return c.succeedUnless(a.Members.Withdraw(c.r.Context(), actor, i))
 }
 
-func (a *api) auditLog(c *call) error {
-	q, p, err := c.listing()
-	if err != nil {
-		return err
-	}
-	return list(a, c, q, p, keyOfEntry, appendViewed(viewEntry), func(actor org.Actor, each func(audit.Entry) error) error {
-		return a.Members.Audit(c.r.Context(), actor, id.Entry(p.After.ID), p.Fetch(), each)
-	})
+func (a *api) auditLog(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(audit.Entry) error) error {
+	return a.Members.Audit(ctx, actor, id.Entry(after.ID), limit, each)
 }

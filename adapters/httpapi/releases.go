@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"strings"
 	"sync"
@@ -124,8 +122,7 @@ func (a *api) offer(r *release.Release) (*answer, error) {
 		return nil, err
 	}
 	view[0] = ',' // the object has begun
-	sum := sha256.Sum256(view)
-	made := &answer{before: updateAvailable, after: append(view, '\n'), tag: `"` + hex.EncodeToString(sum[:8]) + `"`}
+	made := &answer{before: updateAvailable, tag: tagOf(view), after: append(view, '\n')}
 	known.answers.Store(r, made)
 	return made, nil
 }
@@ -167,63 +164,68 @@ func (a *api) checkForUpdate(c *call) error {
 	return nil
 }
 
+// deviceQuery is what a device tells of itself in a query. Updaters and caches add other
+// parameters, which are ignored.
+type deviceQuery struct{ version, platform, arch, channel, client body.Parameter }
+
+// parameter returns the place of a parameter, nil for one that is ignored.
+func (d *deviceQuery) parameter(name string) *body.Parameter {
+	switch name {
+	case "version":
+		return &d.version
+	case "platform":
+		return &d.platform
+	case "arch":
+		return &d.arch
+	case "channel":
+		return &d.channel
+	case "clientId":
+		return &d.client
+	}
+	return nil
+}
+
+// readAudience reads the channel, the stable one where none is given, and the device's id.
+func (d *deviceQuery) readAudience(q *releases.Check) (err error) {
+	q.Channel = release.Stable
+	if d.channel.Given {
+		if q.Channel, err = release.ParseChannel("channel", d.channel.Text); err != nil {
+			return err
+		}
+	}
+	if d.client.Given {
+		q.Client, err = release.ParseClient("clientId", d.client.Text)
+	}
+	return err
+}
+
 // readCheck reads the query of a check, and the version as it was written.
 func readCheck(query string) (q releases.Check, at string, err error) {
-	var given struct{ version, platform, arch, channel, client body.Parameter }
-	err = body.ReadParameters(query, func(name string) *body.Parameter {
-		switch name {
-		case "version":
-			return &given.version
-		case "platform":
-			return &given.platform
-		case "arch":
-			return &given.arch
-		case "channel":
-			return &given.channel
-		case "clientId":
-			return &given.client
-		}
-		return nil
-	})
-	if err != nil {
+	var d deviceQuery
+	if err := body.ReadParameters(query, d.parameter); err != nil {
 		return q, "", err
 	}
 	for _, p := range []struct {
 		name  string
 		given bool
-	}{{"version", given.version.Given}, {"platform", given.platform.Given}, {"arch", given.arch.Given}} {
+	}{{"version", d.version.Given}, {"platform", d.platform.Given}, {"arch", d.arch.Given}} {
 		if !p.given {
 			return q, "", fault.Field(p.name, "is required")
 		}
 	}
-	if q.Version, err = release.ParseVersion("version", given.version.Text); err != nil {
+	if q.Version, err = release.ParseVersion("version", d.version.Text); err != nil {
 		return q, "", err
 	}
-	if q.Platform, err = release.ParsePlatform("platform", given.platform.Text); err != nil {
+	if q.Platform, err = release.ParsePlatform("platform", d.platform.Text); err != nil {
 		return q, "", err
 	}
-	if q.Arch, err = release.ParseArch("arch", given.arch.Text); err != nil {
+	if q.Arch, err = release.ParseArch("arch", d.arch.Text); err != nil {
 		return q, "", err
 	}
-	q.Channel = release.Stable
-	if given.channel.Given {
-		if q.Channel, err = release.ParseChannel("channel", given.channel.Text); err != nil {
-			return q, "", err
-		}
-	}
-	if given.client.Given {
-		if q.Client, err = release.ParseClient("clientId", given.client.Text); err != nil {
-			return q, "", err
-		}
-	}
-	return q, given.version.Text, nil
+	return q, d.version.Text, d.readAudience(&q)
 }
 
-func (a *api) publishRelease(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
+func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
 	d := release.Draft{
 		Version: body.Required(o, "version", body.Text), Platform: body.Required(o, "platform", body.Text), Arch: body.Required(o, "arch", body.Text),
 		Channel: body.OrZero(o, "channel", asChannel),
@@ -235,14 +237,13 @@ func (a *api) publishRelease(c *call) error {
 		},
 		PublishedAt: body.Optional(o, "publishedAt", body.Instant),
 	}
-	rules := func() error {
+	return d, o.Err(func() error {
 		_, err := release.New("", d, a.Releases.Hosts, time.Time{})
 		return err
-	}
-	actor, err := a.authorizeValid(c, o.Err(rules))
-	if err != nil {
-		return err
-	}
+	})
+}
+
+func (a *api) publishRelease(c *call, actor org.Actor, d release.Draft) error {
 	return replyWith(c, http.StatusCreated, viewRelease)(a.Releases.Publish(c.r.Context(), actor, d))
 }
 
@@ -255,15 +256,7 @@ func asChannel(raw []byte) (string, string) {
 	return text, problem
 }
 
-func (a *api) changeRelease(c *call) error {
-	r, err := pathID[id.Release](c, "id", "Release")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
+func readReleasePatch(o *body.Fields) (release.Patch, error) {
 	for _, name := range []string{"version", "platform", "arch", "channel"} {
 		if _, given := o.Find(name); given {
 			o.Refuse(name, "cannot be changed: another one is another release")
@@ -276,10 +269,10 @@ func (a *api) changeRelease(c *call) error {
 		Mandatory: body.Field(o, "mandatory", body.Bool), Rollout: body.Field(o, "rolloutPercentage", body.Count), Active: body.Field(o, "active", body.Bool),
 		PublishedAt: body.Field(o, "publishedAt", body.Instant),
 	}
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
+	return p, o.Err()
+}
+
+func (a *api) changeRelease(c *call, actor org.Actor, r id.Release, p release.Patch) error {
 	return replyWith(c, http.StatusOK, viewRelease)(a.Releases.Change(c.r.Context(), actor, r, p))
 }
 
@@ -308,11 +301,7 @@ type (
 	}
 )
 
-func (a *api) explainRollout(c *call, actor org.Actor) error {
-	r, err := pathID[id.Release](c, "id", "Release")
-	if err != nil {
-		return err
-	}
+func (a *api) explainRollout(c *call, actor org.Actor, r id.Release) error {
 	q, err := c.query("clientIds")
 	if err != nil {
 		return err
@@ -426,20 +415,16 @@ func readReport(q body.Query, now time.Time) (first, last release.Day, of releas
 	case first < release.DayOf(end.AddDate(0, 0, 1-maxReportDays)):
 		return "", "", of, fault.Field("from", "must be at most %d days before to", maxReportDays-1)
 	}
-	if text, given := q.Get("platform"); given {
-		if of.Platform, err = release.ParsePlatform("platform", text); err != nil {
-			return "", "", of, err
-		}
+	return first, last, of, cmp.Or(
+		readParam(q, "platform", release.ParsePlatform, &of.Platform),
+		readParam(q, "arch", release.ParseArch, &of.Arch),
+		readParam(q, "channel", release.ParseChannel, &of.Channel))
+}
+
+// readParam sets to to what parse makes of a parameter, where it is given.
+func readParam[T any](q body.Query, name string, parse func(field, text string) (T, error), to *T) (err error) {
+	if text, given := q.Get(name); given {
+		*to, err = parse(name, text)
 	}
-	if text, given := q.Get("arch"); given {
-		if of.Arch, err = release.ParseArch("arch", text); err != nil {
-			return "", "", of, err
-		}
-	}
-	if text, given := q.Get("channel"); given {
-		if of.Channel, err = release.ParseChannel("channel", text); err != nil {
-			return "", "", of, err
-		}
-	}
-	return first, last, of, nil
+	return err
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -77,6 +78,39 @@ type appender[T any] func(dst []byte, v T) ([]byte, error)
 // appendViewed is the appender of what view makes of a record.
 func appendViewed[T, V any](view func(T) V) appender[T] {
 	return func(dst []byte, v T) ([]byte, error) { return appendView(dst, view(v)) }
+}
+
+// replyTagged returns a function that answers with a record and the entity tag of its version,
+// or returns the error.
+func replyTagged[R any](c *call, status int, write appender[R], version func(R) int64) func(R, error) error {
+	return func(result R, err error) error {
+		if err != nil {
+			return err
+		}
+		b := stream.TakeBuffer()
+		defer stream.GiveBuffer(b)
+		if *b, err = write(*b, result); err != nil {
+			return err
+		}
+		*b = append(*b, '\n')
+		c.Set("Etag", etag(version(result)))
+		c.send(status, *b)
+		return nil
+	}
+}
+
+// listed returns a handler of a list without filters: run calls each with the records after a
+// position, as many as limit, or all where it is 0.
+func listed[T, V any](a *api, key func(T) body.Position, view func(T) V, run func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error) handler {
+	return func(c *call) error {
+		q, p, err := c.listing()
+		if err != nil {
+			return err
+		}
+		return list(a, c, q, p, key, appendViewed(view), func(actor org.Actor, each func(T) error) error {
+			return run(c.r.Context(), actor, p.After, p.Fetch(), each)
+		})
+	}
 }
 
 // list answers with the array of what run calls each with, for the actor that

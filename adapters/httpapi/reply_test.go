@@ -208,7 +208,7 @@ func TestEntityTagsAreCompared(t *testing.T) {
 		{`W/"3"`, true, true}, {`"1",W/"3"`, true, true}, {`3`, true, false}, {``, false, false}, {`"3`, false, false},
 	} {
 		t.Run(test.header, func(t *testing.T) {
-			if got := listsTag([]string{test.header}, 3, test.weak); got != test.want {
+			if got := namesTag([]string{test.header}, etag(3), test.weak); got != test.want {
 				t.Errorf("weak %v: %v", test.weak, got)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"collab/adapters/httpapi/body"
+	"collab/domain/org"
 )
 
 // read returns the whole body, of at most limit bytes. It may be called again.
@@ -28,6 +29,57 @@ func (c *call) fields() (*body.Fields, error) {
 		return nil, err
 	}
 	return body.ParseFields(c.r.Header.Get("Content-Type"), data)
+}
+
+// onRecord returns an action on the record whose id the parameter of the path is; kind is
+// what errors call such a record.
+func onRecord[T ~string](param, kind string, do func(*call, org.Actor, T) error) action {
+	return func(c *call, actor org.Actor) error {
+		of, err := pathID[T](c, param, kind)
+		if err != nil {
+			return err
+		}
+		return do(c, actor, of)
+	}
+}
+
+// withBody returns a handler that reads the fields of the body, authorizes the caller, and
+// acts on what was read.
+func withBody[B any](a *api, read func(*body.Fields) (B, error), do func(*call, org.Actor, B) error) handler {
+	return func(c *call) error {
+		o, err := c.fields()
+		if err != nil {
+			return err
+		}
+		given, err := read(o)
+		if err != nil {
+			return err
+		}
+		actor, err := a.authorize(c)
+		if err != nil {
+			return err
+		}
+		return do(c, actor, given)
+	}
+}
+
+// onRecordWithBody is withBody for an act on a record, as in onRecord.
+func onRecordWithBody[T ~string, B any](a *api, param, kind string, read func(*body.Fields) (B, error), do func(*call, org.Actor, T, B) error) handler {
+	return func(c *call) error {
+		of, err := pathID[T](c, param, kind)
+		if err != nil {
+			return err
+		}
+		return withBody(a, read, func(c *call, actor org.Actor, given B) error { return do(c, actor, of, given) })(c)
+	}
+}
+
+// oneField returns the function that reads a body of one required field.
+func oneField[T any](name string, read body.Reader[T]) func(*body.Fields) (T, error) {
+	return func(o *body.Fields) (T, error) {
+		v := body.Required(o, name, read)
+		return v, o.Err()
+	}
 }
 
 // listing reads the query of a list: its own filters, and what pages it. A

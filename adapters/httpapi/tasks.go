@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -142,20 +143,8 @@ func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-func (c *call) replyTask(status int, t task.Task) error {
-	b := stream.TakeBuffer()
-	defer stream.GiveBuffer(b)
-	*b, _ = appendTask(*b, t)
-	*b = append(*b, '\n')
-	c.Set("Etag", etag(t.Version))
-	c.send(status, *b)
-	return nil
-}
-
-// listChangedTasks answers with the tasks that run changes and calls each with. Like
-// other complete lists it takes its turn, before anything is changed.
-func (a *api) listChangedTasks(c *call, run func(actor org.Actor, each func(task.Task) error) error) error {
-	return list(a, c, body.Query{}, body.Page{}, keyOfTask, appendTask, run)
+func (c *call) replyTask(status int) func(task.Task, error) error {
+	return replyTagged(c, status, appendTask, func(t task.Task) int64 { return t.Version })
 }
 
 func keyOfTask(t task.Task) body.Position {
@@ -232,100 +221,48 @@ func (a *api) listTasks(c *call) error {
 	})
 }
 
-func (a *api) getTask(c *call, actor org.Actor) error {
-	t, err := pathID[id.Task](c, "id", "Task")
-	if err != nil {
-		return err
-	}
+func (a *api) getTask(c *call, actor org.Actor, t id.Task) error {
 	found, err := a.Tasks.Get(c.r.Context(), actor, t)
-	if err != nil {
-		return err
-	}
-	if c.unchanged(etag(found.Version)) {
+	if err == nil && c.unchanged(etag(found.Version)) {
 		return nil
 	}
-	return c.replyTask(http.StatusOK, found)
+	return c.replyTask(http.StatusOK)(found, err)
 }
 
-func (a *api) createTask(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	d, err := readTaskDraft(o)
-	if err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
-	if err != nil {
-		return err
-	}
-	made, err := a.Tasks.Create(c.r.Context(), actor, d)
-	if err != nil {
-		return err
-	}
-	return c.replyTask(http.StatusCreated, made)
+func (a *api) createTask(c *call, actor org.Actor, d task.Draft) error {
+	return c.replyTask(http.StatusCreated)(a.Tasks.Create(c.r.Context(), actor, d))
 }
 
-func (a *api) updateTask(c *call) error {
-	t, err := pathID[id.Task](c, "id", "Task")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	p, err := readTaskPatch(o)
-	if err != nil {
-		return err
-	}
-	actor, err := a.authorize(c)
-	if err != nil {
-		return err
-	}
-	changed, err := a.Tasks.Update(c.r.Context(), actor, t, ifMatch(c), p)
-	if err != nil {
-		return err
-	}
-	return c.replyTask(http.StatusOK, changed)
+func (a *api) updateTask(c *call, actor org.Actor, t id.Task, p task.Patch) error {
+	return c.replyTask(http.StatusOK)(a.Tasks.Update(c.r.Context(), actor, t, ifMatch(c), p))
 }
 
-func (a *api) deleteTask(c *call, actor org.Actor) error {
-	t, err := pathID[id.Task](c, "id", "Task")
-	if err != nil {
-		return err
-	}
+func (a *api) deleteTask(c *call, actor org.Actor, t id.Task) error {
 	c.deadlines.Extend(deletionTimeout)
 	return c.succeedUnless(a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)))
 }
 
-func (a *api) reorderTasks(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
+// listChangedTasks returns a handler that reads the body and answers with the tasks that run
+// changes. Like other complete lists it takes its turn, before anything is changed.
+func listChangedTasks[B any](a *api, read func(*body.Fields) (B, error), run func(context.Context, org.Actor, B, func(task.Task) error) error) handler {
+	return func(c *call) error {
+		o, err := c.fields()
+		if err != nil {
+			return err
+		}
+		given, err := read(o)
+		if err != nil {
+			return err
+		}
+		return list(a, c, body.Query{}, body.Page{}, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
+			return run(c.r.Context(), actor, given, each)
+		})
 	}
-	named := body.Operands[id.Task](o, "taskIds", "Task")
-	if err := o.Err(); err != nil {
-		return err
-	}
-	return a.listChangedTasks(c, func(actor org.Actor, each func(task.Task) error) error {
-		return a.Tasks.Reorder(c.r.Context(), actor, named, each)
-	})
 }
 
-func (a *api) reprioritizeTasks(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	changes, err := readReprioritizations(o)
-	if err != nil {
-		return err
-	}
-	return a.listChangedTasks(c, func(actor org.Actor, each func(task.Task) error) error {
-		return a.Tasks.Reprioritize(c.r.Context(), actor, changes, each)
-	})
+func readTaskOrder(o *body.Fields) ([]id.Task, error) {
+	order := body.Operands[id.Task](o, "taskIds", "Task")
+	return order, o.Err()
 }
 
 type changeView struct {
@@ -361,12 +298,7 @@ func (a *api) taskHistory(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, p, err := c.listing()
-	if err != nil {
-		return err
-	}
-	after := task.ChangePosition{At: p.After.At, ID: id.Entry(p.After.ID)}
-	return list(a, c, q, p, keyOfChange, appendViewed(viewChange), func(actor org.Actor, each func(task.Change) error) error {
-		return a.Tasks.History(c.r.Context(), actor, t, after, p.Fetch(), each)
-	})
+	return listed(a, keyOfChange, viewChange, func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(task.Change) error) error {
+		return a.Tasks.History(ctx, actor, t, task.ChangePosition{At: after.At, ID: id.Entry(after.ID)}, limit, each)
+	})(c)
 }

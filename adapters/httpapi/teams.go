@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -49,68 +50,39 @@ func keyOfTeamMember(p team.Profile) body.Position {
 	return body.Position{At: p.JoinedAt, ID: string(p.User)}
 }
 
-func (a *api) listTeams(c *call) error {
-	q, p, err := c.listing()
-	if err != nil {
-		return err
-	}
-	return list(a, c, q, p, keyOfTeam, appendViewed(viewTeam), func(actor org.Actor, each func(team.Team) error) error {
-		after := teams.Position{CreatedAt: p.After.At, ID: id.Team(p.After.ID)}
-		return a.Teams.List(c.r.Context(), actor, after, p.Fetch(), each)
-	})
+func (a *api) listTeams(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(team.Team) error) error {
+	return a.Teams.List(ctx, actor, teams.Position{CreatedAt: after.At, ID: id.Team(after.ID)}, limit, each)
 }
 
-func (a *api) getTeam(c *call, actor org.Actor) error {
-	t, err := pathID[id.Team](c, "id", "Team")
-	if err != nil {
-		return err
-	}
+func (a *api) getTeam(c *call, actor org.Actor, t id.Team) error {
 	return replyWith(c, http.StatusOK, viewTeam)(a.Teams.Get(c.r.Context(), actor, t))
 }
 
-func (a *api) createTeam(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
+func readTeamDraft(o *body.Fields) (team.Draft, error) {
 	d := team.Draft{Name: body.Required(o, "name", body.Text), Description: body.Optional(o, "description", body.Text)}
-	rules := func() error {
+	return d, o.Err(func() error {
 		_, err := team.New("", "", team.Standard, "", d, time.Time{})
 		return err
-	}
-	actor, err := a.authorizeValid(c, o.Err(rules))
-	if err != nil {
-		return err
-	}
+	})
+}
+
+func (a *api) createTeam(c *call, actor org.Actor, d team.Draft) error {
 	return replyWith(c, http.StatusCreated, viewTeam)(a.Teams.Create(c.r.Context(), actor, d))
 }
 
-func (a *api) updateTeam(c *call) error {
-	t, err := pathID[id.Team](c, "id", "Team")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
+func readTeamPatch(o *body.Fields) (team.Patch, error) {
 	p := team.Patch{Name: body.Field(o, "name", body.Text), Description: body.Field(o, "description", body.Text)}
-	rules := func() error {
+	return p, o.Err(func() error {
 		_, err := team.Team{}.Apply(p, time.Time{})
 		return err
-	}
-	actor, err := a.authorizeValid(c, o.Err(rules))
-	if err != nil {
-		return err
-	}
+	})
+}
+
+func (a *api) updateTeam(c *call, actor org.Actor, t id.Team, p team.Patch) error {
 	return replyWith(c, http.StatusOK, viewTeam)(a.Teams.Update(c.r.Context(), actor, t, p))
 }
 
-func (a *api) deleteTeam(c *call, actor org.Actor) error {
-	t, err := pathID[id.Team](c, "id", "Team")
-	if err != nil {
-		return err
-	}
+func (a *api) deleteTeam(c *call, actor org.Actor, t id.Team) error {
 	c.deadlines.Extend(deletionTimeout)
 	return c.succeedUnless(a.Teams.Delete(c.r.Context(), actor, t))
 }
@@ -120,38 +92,16 @@ func (a *api) listTeamMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, p, err := c.listing()
-	if err != nil {
-		return err
-	}
-	return list(a, c, q, p, keyOfTeamMember, appendViewed(viewTeamMember), func(actor org.Actor, each func(team.Profile) error) error {
-		after := org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}
-		return a.Teams.Members(c.r.Context(), actor, t, after, p.Fetch(), each)
-	})
+	return listed(a, keyOfTeamMember, viewTeamMember, func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(team.Profile) error) error {
+		return a.Teams.Members(ctx, actor, t, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
+	})(c)
 }
 
-func (a *api) addTeamMember(c *call) error {
-	t, err := pathID[id.Team](c, "id", "Team")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	user := body.Required(o, "userId", asUser)
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
+func (a *api) addTeamMember(c *call, actor org.Actor, t id.Team, user id.User) error {
 	return replyWith(c, http.StatusOK, viewTeamMember)(a.Teams.AddMember(c.r.Context(), actor, t, user))
 }
 
-func (a *api) removeTeamMember(c *call, actor org.Actor) error {
-	t, err := pathID[id.Team](c, "id", "Team")
-	if err != nil {
-		return err
-	}
+func (a *api) removeTeamMember(c *call, actor org.Actor, t id.Team) error {
 	user, err := pathID[id.User](c, "userId", "Member")
 	if err != nil {
 		return err

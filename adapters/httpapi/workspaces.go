@@ -48,52 +48,34 @@ func (a *api) listWorkspaces(c *call) error {
 	})
 }
 
-func (a *api) getWorkspace(c *call, actor org.Actor) error {
-	w, err := pathID[id.Workspace](c, "id", "Workspace")
-	if err != nil {
-		return err
-	}
+func (a *api) getWorkspace(c *call, actor org.Actor, w id.Workspace) error {
 	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Get(c.r.Context(), actor, w))
 }
 
-func (a *api) createWorkspace(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
+func readWorkspaceDraft(o *body.Fields) (workspace.Draft, error) {
 	d := workspace.Draft{
 		Name: body.Required(o, "name", body.Text), Team: body.Required(o, "teamId", asTeam),
 		Description: body.Optional(o, "description", body.Text),
 	}
-	rules := func() error {
+	return d, o.Err(func() error {
 		_, err := workspace.New("", "", "", d, time.Time{})
 		return err
-	}
-	actor, err := a.authorizeValid(c, o.Err(rules))
-	if err != nil {
-		return err
-	}
+	})
+}
+
+func (a *api) createWorkspace(c *call, actor org.Actor, d workspace.Draft) error {
 	return replyWith(c, http.StatusCreated, viewWorkspace)(a.Workspaces.Create(c.r.Context(), actor, d))
 }
 
-func (a *api) updateWorkspace(c *call) error {
-	w, err := pathID[id.Workspace](c, "id", "Workspace")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
+func readWorkspacePatch(o *body.Fields) (workspace.Patch, error) {
 	p := workspace.Patch{Name: body.Field(o, "name", body.Text), Description: body.Field(o, "description", body.Text)}
-	rules := func() error {
+	return p, o.Err(func() error {
 		_, err := workspace.Workspace{}.Apply(p, time.Time{})
 		return err
-	}
-	actor, err := a.authorizeValid(c, o.Err(rules))
-	if err != nil {
-		return err
-	}
+	})
+}
+
+func (a *api) updateWorkspace(c *call, actor org.Actor, w id.Workspace, p workspace.Patch) error {
 	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Update(c.r.Context(), actor, w, p))
 }
 
@@ -101,41 +83,20 @@ func (a *api) updateWorkspace(c *call) error {
 // number of records.
 const deletionTimeout = 10 * time.Minute
 
-func (a *api) deleteWorkspace(c *call, actor org.Actor) error {
-	w, err := pathID[id.Workspace](c, "id", "Workspace")
-	if err != nil {
-		return err
-	}
+func (a *api) deleteWorkspace(c *call, actor org.Actor, w id.Workspace) error {
 	c.deadlines.Extend(deletionTimeout)
 	return c.succeedUnless(a.Workspaces.Delete(c.r.Context(), actor, w))
 }
 
-func (a *api) moveWorkspace(c *call) error {
-	w, err := pathID[id.Workspace](c, "id", "Workspace")
-	if err != nil {
-		return err
-	}
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	to := body.Required(o, "targetTeamId", asTeam)
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
+func (a *api) moveWorkspace(c *call, actor org.Actor, w id.Workspace, to id.Team) error {
 	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Move(c.r.Context(), actor, w, to))
 }
 
-func (a *api) orderWorkspaces(c *call) error {
-	o, err := c.fields()
-	if err != nil {
-		return err
-	}
-	named := body.Operands[id.Workspace](o, "order", "Workspace")
-	actor, err := a.authorizeValid(c, o.Err())
-	if err != nil {
-		return err
-	}
-	return c.succeedUnless(a.Workspaces.SetOrder(c.r.Context(), actor, named))
+func readWorkspaceOrder(o *body.Fields) ([]id.Workspace, error) {
+	order := body.Operands[id.Workspace](o, "order", "Workspace")
+	return order, o.Err()
+}
+
+func (a *api) orderWorkspaces(c *call, actor org.Actor, order []id.Workspace) error {
+	return c.succeedUnless(a.Workspaces.SetOrder(c.r.Context(), actor, order))
 }

@@ -302,7 +302,7 @@ const batch = 16
 
 // List calls each with the releases that follow after, the zero value: with all, at
 // most limit of them, 0: all. The highest version is first, as in
-// release.Snapshot.All.
+// release.Snapshot.All. It fails with Invalid where after is the id of no release.
 func (s *Releases) List(ctx context.Context, actor org.Actor, after id.Release, limit int, each func(release.Release) error) error {
 	if err := s.manages(actor); err != nil {
 		return err
@@ -314,7 +314,11 @@ func (s *Releases) List(ctx context.Context, actor org.Actor, after id.Release, 
 	for _, e := range s.snapshot.Load().All() {
 		ids = append(ids, e.ID)
 	}
-	ids = ids[slices.Index(ids, after)+1:]
+	at := slices.Index(ids, after)
+	if at < 0 && after != "" {
+		return fault.Field("cursor", "must be one that this list gave out")
+	}
+	ids = ids[at+1:]
 	if limit > 0 && limit < len(ids) {
 		ids = ids[:limit]
 	}

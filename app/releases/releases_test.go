@@ -494,6 +494,9 @@ func TestAListHasTheHighestVersionFirstWithAllThatDevicesAreTold(t *testing.T) {
 			same(got, err, want)
 		}
 	}
+	if _, err := w.listed(s, w.ada, "00000000-0000-7000-8000-000000000000", 1); !fault.Is(err, fault.Invalid) {
+		t.Errorf("after a release that is not there: %v", err)
+	}
 	no := errors.New("no")
 	if err := s.List(t.Context(), w.ada, "", 0, func(release.Release) error { return no }); !errors.Is(err, no) {
 		t.Errorf("a list that is broken off gives %v", err)

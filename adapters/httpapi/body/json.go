@@ -27,22 +27,10 @@ func parseObject(data []byte) ([]pair, error) {
 }
 
 // Elements returns the texts of a checked array's elements.
-func Elements(raw []byte) [][]byte {
-	s := scanner{data: raw, pos: 1}
-	var found [][]byte
-	for {
-		s.space()
-		if s.peek() == ']' {
-			return found
-		}
-		start := s.pos
-		s.value(0)
-		found = append(found, raw[start:s.pos])
-		s.space()
-		if s.peek() == ',' {
-			s.pos++
-		}
-	}
+func Elements(raw []byte) (found [][]byte) {
+	s := scanner{data: raw}
+	s.array(0, &found)
+	return found
 }
 
 // scanner checks JSON text in one pass. Its methods return false at the first error, which
@@ -124,7 +112,7 @@ func (s *scanner) value(depth int) bool {
 	case c == '{':
 		return s.object(depth, nil)
 	case c == '[':
-		return s.array(depth)
+		return s.array(depth, nil)
 	case c == '-' || c >= '0' && c <= '9':
 		return s.number()
 	case c == 't':
@@ -197,7 +185,8 @@ func (s *scanner) object(depth int, found *[]pair) bool {
 	}
 }
 
-func (s *scanner) array(depth int) bool {
+// array reads an array; found takes the texts of its elements where the caller wants them.
+func (s *scanner) array(depth int, found *[][]byte) bool {
 	s.pos++
 	s.space()
 	if s.peek() == ']' {
@@ -206,8 +195,12 @@ func (s *scanner) array(depth int) bool {
 	}
 	for {
 		s.space()
+		start := s.pos
 		if !s.value(depth + 1) {
 			return false
+		}
+		if found != nil {
+			*found = append(*found, s.data[start:s.pos])
 		}
 		s.space()
 		switch s.peek() {
