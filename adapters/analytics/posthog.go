@@ -21,6 +21,9 @@ import (
 	"collab/ports"
 )
 
+// DefaultURL is PostHog's server.
+const DefaultURL = "https://us.i.posthog.com"
+
 const (
 	capacity       = 8192 // calls in the queue
 	batchSize      = 100
@@ -29,7 +32,6 @@ const (
 	maxPause       = time.Minute // limits Retry-After
 	maxResponse    = 64 << 10    // bytes of a response that are read
 	maxLogged      = 200         // bytes of it that are logged
-	cloud          = "https://us.i.posthog.com"
 )
 
 // backoff has the pauses after failed attempts. The batch is dropped when the attempt after
@@ -74,7 +76,7 @@ func NewPostHog(o Options) (*PostHog, error) {
 		return nil, errors.New("COLLAB_POSTHOG_KEY: must not be empty")
 	}
 	if o.URL == "" {
-		o.URL = cloud
+		o.URL = DefaultURL
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {

@@ -16,8 +16,10 @@ import (
 	"collab/ports"
 )
 
+// DefaultURL is Anthropic's server.
+const DefaultURL = "https://api.anthropic.com"
+
 const (
-	defaultURL = "https://api.anthropic.com"
 	apiVersion = "2023-06-01"
 	maxPauses  = 8 // of one answer that are continued
 
@@ -46,17 +48,11 @@ func New(o Options) (*Models, error) {
 	if key != "" {
 		header.Set("X-Api-Key", key)
 	}
-	c, err := eventstream.NewClient(cmp.Or(o.URL, defaultURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
+	c, err := eventstream.NewClient(cmp.Or(o.URL, DefaultURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_ANTHROPIC_URL: %w", err)
 	}
 	return &Models{c}, nil
-}
-
-// Unknown returns the ids of which the provider has no model. An answer of the provider
-// that is an error is an *eventstream.StatusError.
-func (m *Models) Unknown(ctx context.Context, ids []string) ([]string, error) {
-	return m.client.Missing(ctx, "v1/models?limit=1000", "v1/models/", ids)
 }
 
 // Stream implements ports.Models. It continues an answer that the provider pauses while

@@ -14,62 +14,55 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"collab/adapters/loopback"
 	"collab/domain/fault"
 	"collab/domain/id"
 )
 
-// Condition is what Inspect finds of a database.
-type Condition struct {
-	Product  string        // with its version, such as Postgres 15.18
-	Where    string        // host, port and name, or the file; without credentials
-	Took     time.Duration // a statement's way there and back
-	Schema   int64         // version that was migrated to; zero: none, or withheld
-	Latest   int64         // version that this program knows
-	Missing  []id.Org      // of those that were asked for
-	Postgres *Postgres     // nil for SQLite
-	Damage   string        // that SQLite's quick_check found first; empty: none
+// condition is what is found of a database.
+type condition struct {
+	product  string           // with its version, such as Postgres 15.18
+	where    string           // host, port and name, or the file; without credentials
+	took     time.Duration    // a statement's way there and back
+	schema   int64            // version that was migrated to; zero: none, or withheld
+	latest   int64            // version that this program knows
+	missing  []id.Org         // of those that were asked for
+	postgres *serverCondition // nil for SQLite, and before a server has answered
+	damage   string           // that SQLite's quick_check found first; empty: none
 }
 
-// Postgres is what else there is to know of a server.
-type Postgres struct {
-	Now         time.Time // its clock, asked between Asked and Answered of ours
-	Asked       time.Time
-	Answered    time.Time
-	User        string
-	Pool        int  // connections that a server of ours opens at most
-	Room        int  // connections that this user may have, less those of other programs
-	Encrypted   bool // the connection
-	Volatile    bool // a commit may be lost in a crash: fsync or synchronous_commit is off
-	ReadOnly    bool // a standby, or set so
-	Creates     bool // the user may make tables, as migrations do
-	Withheld    int  // tables whose rows the user may not read and write; nothing is read of them then
-	UTF8        bool
-	SuperUser   bool
-	Application int // connections that our servers have now
+// serverCondition is what else is found of a server.
+type serverCondition struct {
+	now             time.Time // its clock, read between asked and answered of ours
+	asked, answered time.Time
+	user            string
+	local           bool // on this machine
+	pool            int  // connections that a server of ours opens at most
+	room            int  // connections that this user may have, less those of other programs
+	encrypted       bool // the connection
+	volatile        bool // a commit may be lost in a crash: fsync or synchronous_commit is off
+	readOnly        bool // a standby, or set so
+	creates         bool // the user may make tables, as migrations do
+	withheld        int  // tables whose rows the user may not read and write; nothing is read of them then
+	utf8            bool
+	superuser       bool
 }
 
-// Inspect looks at the database at the address without changing it: nothing is
-// made, and nothing is migrated. NotFound when the server has no such database
-// or there is no such file, Unauthenticated when it does not let the user in,
-// Unavailable when it does not answer. Errors hold nothing of the password.
-func Inspect(ctx context.Context, address string, ask []id.Org) (Condition, error) {
-	if strings.HasPrefix(address, "sqlite:") {
-		return inspectSQLite(ctx, address, ask)
-	}
-	return inspectPostgres(ctx, address, ask)
-}
-
-func inspectPostgres(ctx context.Context, address string, ask []id.Org) (c Condition, err error) {
+// readPostgres and readSQLite look at the database at the address without changing it:
+// nothing is made, and nothing is migrated. They return NotFound when the server has no
+// such database or there is no such file, Unauthenticated when it does not let the user in,
+// and Unavailable when it does not answer. Errors contain nothing of the password.
+func readPostgres(ctx context.Context, address string, ask []id.Org) (c condition, err error) {
 	config, pool, err := postgresConfig(address)
 	if err != nil {
 		return c, err
 	}
 	config.RuntimeParams["application_name"] = "collab doctor"
-	c.Where = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
+	c.where = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
 	if strings.HasPrefix(config.Host, "/") {
-		c.Where = config.Host + ", database " + config.Database
+		c.where = config.Host + ", database " + config.Database
 	}
-	if c.Latest, err = latest(onPostgres); err != nil {
+	if c.latest, err = latest(onPostgres); err != nil {
 		return c, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
@@ -77,14 +70,14 @@ func inspectPostgres(ctx context.Context, address string, ask []id.Org) (c Condi
 		return c, refused(ctx, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	p := &Postgres{Pool: pool}
-	c.Postgres = p
-	p.Asked = time.Now()
-	if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&p.Now); err != nil {
+	p := &serverCondition{pool: pool, local: strings.HasPrefix(config.Host, "/") || loopback.IsHost(config.Host)}
+	c.postgres = p
+	p.asked = time.Now()
+	if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&p.now); err != nil {
 		return c, refused(ctx, err)
 	}
-	p.Answered = time.Now()
-	c.Took = p.Answered.Sub(p.Asked)
+	p.answered = time.Now()
+	c.took = p.answered.Sub(p.asked)
 	var version string
 	err = conn.QueryRow(ctx, `SELECT split_part(current_setting('server_version'), ' ', 1), current_user,
 		least(
@@ -92,7 +85,6 @@ func inspectPostgres(ctx context.Context, address string, ask []id.Org) (c Condi
 			CASE WHEN r.rolconnlimit < 0 THEN 100000 ELSE r.rolconnlimit END,
 			CASE WHEN d.datconnlimit < 0 THEN 100000 ELSE d.datconnlimit END)
 			- (SELECT count(*)::int FROM pg_stat_activity a WHERE a.datid IS NOT NULL AND a.usesysid IS NOT NULL AND a.application_name NOT IN ('collab', 'collab doctor')),
-		(SELECT count(*)::int FROM pg_stat_activity a WHERE a.application_name = 'collab'),
 		COALESCE((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
 		current_setting('fsync') = 'off' OR current_setting('synchronous_commit') = 'off',
 		pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
@@ -101,22 +93,22 @@ func inspectPostgres(ctx context.Context, address string, ask []id.Org) (c Condi
 			SELECT bool_and(has_table_privilege(format('%I.%I', t.schemaname, t.tablename), p)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p)),
 		current_setting('server_encoding') = 'UTF8', r.rolsuper
 		FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`).Scan(
-		&version, &p.User, &p.Room, &p.Application, &p.Encrypted, &p.Volatile, &p.ReadOnly, &p.Creates, &p.Withheld, &p.UTF8, &p.SuperUser)
+		&version, &p.user, &p.room, &p.encrypted, &p.volatile, &p.readOnly, &p.creates, &p.withheld, &p.utf8, &p.superuser)
 	if err != nil {
 		return c, refused(ctx, err)
 	}
-	c.Product = "Postgres " + version
-	if p.Withheld > 0 {
+	c.product = "Postgres " + version
+	if p.withheld > 0 {
 		return c, nil
 	}
 	var table bool
 	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&table); err != nil || !table {
 		return c, refused(ctx, err)
 	}
-	if err := conn.QueryRow(ctx, selectVersion).Scan(&c.Schema); err != nil {
+	if err := conn.QueryRow(ctx, selectVersion).Scan(&c.schema); err != nil {
 		return c, refused(ctx, err)
 	}
-	if c.Schema == 0 {
+	if c.schema == 0 {
 		return c, nil
 	}
 	for _, o := range ask {
@@ -125,7 +117,7 @@ func inspectPostgres(ctx context.Context, address string, ask []id.Org) (c Condi
 			return c, refused(ctx, err)
 		}
 		if !there {
-			c.Missing = append(c.Missing, o)
+			c.missing = append(c.missing, o)
 		}
 	}
 	return c, nil
@@ -155,14 +147,14 @@ func refused(ctx context.Context, err error) error {
 	return fault.Wrap(fault.Unavailable, cause, "The database refuses")
 }
 
-func inspectSQLite(ctx context.Context, address string, ask []id.Org) (c Condition, err error) {
-	if c.Where, err = sqlitePath(address); err != nil {
+func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition, err error) {
+	if c.where, err = sqlitePath(address); err != nil {
 		return c, err
 	}
-	if c.Latest, err = latest(onSQLite); err != nil {
+	if c.latest, err = latest(onSQLite); err != nil {
 		return c, err
 	}
-	switch info, err := os.Stat(c.Where); {
+	switch info, err := os.Stat(c.where); {
 	case errors.Is(err, fs.ErrNotExist):
 		return c, fault.Wrap(fault.NotFound, err, "There is no such file")
 	case err != nil:
@@ -172,7 +164,7 @@ func inspectSQLite(ctx context.Context, address string, ask []id.Org) (c Conditi
 	}
 	// Opened for writing, as the last to close looks after the log that a crash
 	// left; a reader would leave files of its own there instead.
-	pool, err := sql.Open(driverName, sqliteDSN(c.Where, "deferred", []string{"busy_timeout(5000)", "query_only(1)"})+"&mode=rw")
+	pool, err := sql.Open(driverName, sqliteDSN(c.where, "deferred", []string{"busy_timeout(5000)", "query_only(1)"})+"&mode=rw")
 	if err != nil {
 		return c, failed(ctx, err, "Database")
 	}
@@ -185,21 +177,21 @@ func inspectSQLite(ctx context.Context, address string, ask []id.Org) (c Conditi
 	if err != nil {
 		return c, failed(ctx, err, "Database")
 	}
-	c.Product, c.Took = version, time.Since(asked)
+	c.product, c.took = version, time.Since(asked)
 	if table {
-		if err := pool.QueryRowContext(ctx, selectVersion).Scan(&c.Schema); err != nil {
+		if err := pool.QueryRowContext(ctx, selectVersion).Scan(&c.schema); err != nil {
 			return c, failed(ctx, err, "Database")
 		}
 	}
 	for _, o := range ask {
 		var there bool
-		if c.Schema > 0 {
+		if c.schema > 0 {
 			if err := pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM organisations WHERE id = ?)", string(o)).Scan(&there); err != nil {
 				return c, failed(ctx, err, "Database")
 			}
 		}
 		if !there {
-			c.Missing = append(c.Missing, o)
+			c.missing = append(c.missing, o)
 		}
 	}
 	var found string
@@ -207,7 +199,7 @@ func inspectSQLite(ctx context.Context, address string, ask []id.Org) (c Conditi
 		return c, failed(ctx, err, "Database")
 	}
 	if found != "ok" {
-		c.Damage = found
+		c.damage = found
 	}
 	return c, nil
 }

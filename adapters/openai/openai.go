@@ -18,10 +18,10 @@ import (
 	"collab/ports"
 )
 
-const (
-	defaultURL     = "https://api.openai.com/v1"
-	connectTimeout = 10 * time.Second
-)
+// DefaultURL is OpenAI's server.
+const DefaultURL = "https://api.openai.com/v1"
+
+const connectTimeout = 10 * time.Second
 
 var _ ports.Models = (*Models)(nil)
 
@@ -44,7 +44,7 @@ func New(o Options) (*Models, error) {
 	if key := strings.TrimSpace(o.APIKey); key != "" {
 		header.Set("Authorization", "Bearer "+key)
 	}
-	c, err := eventstream.NewClient(cmp.Or(o.URL, defaultURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
+	c, err := eventstream.NewClient(cmp.Or(o.URL, DefaultURL), header, cmp.Or(o.Client, outbound.NewConfigured(connectTimeout)))
 	if err != nil {
 		return nil, fmt.Errorf("COLLAB_OPENAI_URL: %w", err)
 	}
@@ -53,12 +53,6 @@ func New(o Options) (*Models, error) {
 		client: c,
 		openAI: host == "api.openai.com" || strings.HasSuffix(host, ".api.openai.com") || strings.HasSuffix(host, ".openai.azure.com"),
 	}, nil
-}
-
-// Unknown returns the ids of which the provider has no model. An answer of the provider
-// that is an error is an *eventstream.StatusError.
-func (m *Models) Unknown(ctx context.Context, ids []string) ([]string, error) {
-	return m.client.Missing(ctx, "models", "models/", ids)
 }
 
 // Stream implements ports.Models.

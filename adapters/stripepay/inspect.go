@@ -4,23 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
+	"unicode"
 
-	"collab/domain/fault"
+	"collab/adapters/inspect"
 	"collab/domain/plan"
 
 	"github.com/stripe/stripe-go/v76"
 )
-
-// Price is what the provider says of the price of a plan.
-type Price struct {
-	ID        string
-	Active    bool
-	Recurring bool
-	Licensed  bool   // by quantity, not by what was used
-	Interval  string // such as month
-	Currency  string // three small letters
-	Live      bool   // real money
-}
 
 type price struct {
 	ID        text `json:"id"`
@@ -33,35 +25,97 @@ type price struct {
 	} `json:"recurring"`
 }
 
-// Price asks for the price of a plan. Unauthenticated when the provider does not
-// know the key, Forbidden when the key may not read prices, NotFound when there
-// is no such price, Unavailable when there is no answer.
-func (p *Payments) Price(ctx context.Context, of plan.Plan) (Price, error) {
-	known, err := p.price(of)
-	if err != nil {
-		return Price{}, err
+// Inspect checks the key and the prices of both plans. At is the address to print.
+func Inspect(ctx context.Context, o Options, at inspect.Address, production bool) (f inspect.Findings) {
+	key := strings.TrimSpace(o.SecretKey)
+	test := strings.HasPrefix(key, "sk_test_") || strings.HasPrefix(key, "rk_test_")
+	switch live := strings.HasPrefix(key, "sk_live_") || strings.HasPrefix(key, "rk_live_"); {
+	case strings.HasPrefix(key, "pk_"):
+		f.Wrong("copy the secret key, sk_… or rk_…, to COLLAB_STRIPE_SECRET_KEY", "the key is the publishable one")
+		return f
+	case test && production:
+		f.Wrong("set COLLAB_STRIPE_SECRET_KEY to a live key, and the prices and webhook secrets that belong to it", "the key is one for tests: nobody pays in production")
+	case live && !production:
+		f.Note("use a test key in development", "the key is a live one: what is bought in development is paid for")
 	}
-	got, err := call[price](ctx, p, http.MethodGet, stripe.FormatURLPath("/v1/prices/%s", known), &stripe.PriceParams{})
-	var r *refusal
-	if errors.As(err, &r) {
-		switch r.status {
-		case http.StatusUnauthorized:
-			return Price{}, fault.Wrap(fault.Unauthenticated, r, "The payment provider does not know the key")
-		case http.StatusForbidden:
-			return Price{}, fault.Wrap(fault.Forbidden, r, "The key may not read prices")
-		case http.StatusNotFound:
-			return Price{}, fault.Wrap(fault.NotFound, r, "The payment provider does not know the price")
+	if at.Plaintext() {
+		f.Risk("set COLLAB_STRIPE_API_URL to an https:// address", "%s is not https: the key can be read on its way", at)
+	}
+	o.SuccessURL, o.CancelURL = "http://localhost/", "http://localhost/"
+	p, err := New(o)
+	if err != nil {
+		f.Wrong("look at the variable", "").Err = err
+		return f
+	}
+	currency := ""
+	for _, of := range []struct {
+		plan     plan.Plan
+		variable string
+	}{{plan.Standard, "COLLAB_STRIPE_PRICE_STANDARD"}, {plan.Premium, "COLLAB_STRIPE_PRICE_PREMIUM"}} {
+		id := p.prices[of.plan]
+		got, err := call[price](ctx, p, http.MethodGet, stripe.FormatURLPath("/v1/prices/%s", id), &stripe.PriceParams{})
+		status := 0
+		refused, ok := errors.AsType[*refusal](err)
+		if ok {
+			status = refused.status
+		} else if err == nil && !isID(string(got.ID)) {
+			err = unreadable("a price without an id")
+		}
+		remedy := "set " + of.variable + " to a price that is active, recurring and by quantity, in the mode of the key"
+		switch {
+		case status == http.StatusUnauthorized:
+			f.Wrong("set COLLAB_STRIPE_SECRET_KEY", "The payment provider does not know the key").Err = refused
+			return f
+		case status == http.StatusForbidden:
+			f.Wrong("give the restricted key the right to read prices, and to write customers, checkout sessions, subscriptions and portal sessions", "The key may not read prices").Err = refused
+			return f
+		case status == http.StatusNotFound:
+			f.Wrong(remedy, "%s: there is no price %s", of.plan, id)
+			continue
+		case err != nil:
+			f.Wrong("let this machine reach it, or try again later", "").Err = err
+			return f
+		}
+		inCurrency, usage := word(string(got.Currency)), string(got.Recurring.Usage)
+		switch {
+		case !bool(got.Active):
+			f.Wrong(remedy, "%s: the price %s is not active", of.plan, id)
+		case got.Recurring.Interval == "":
+			f.Wrong(remedy, "%s: the price %s is paid once, not again and again", of.plan, id)
+		case usage != "" && usage != "licensed":
+			f.Wrong(remedy, "%s: the price %s goes by what was used", of.plan, id)
+		case currency != "" && inCurrency != currency:
+			f.Wrong("set both prices to ones of the same currency: subscriptions go over from one to the other", "%s: the price %s is in %s, the other in %s", of.plan, id, inCurrency, currency)
+		case test && bool(got.Live):
+			f.Wrong(remedy, "%s: the price %s is a live one, the key one for tests", of.plan, id)
+		default:
+			mode := "for tests"
+			if got.Live {
+				mode = "live"
+			}
+			f.OK("%s: %s, in %s, each %s (%s)", of.plan, id, inCurrency, word(string(got.Recurring.Interval)), mode)
+		}
+		currency = inCurrency
+	}
+	return f
+}
+
+// InspectSecrets checks the form of the webhook secrets. Others are those of another
+// sender, which must differ.
+func InspectSecrets(secrets, others []string) inspect.Findings {
+	f := inspect.WebhookSecrets(secrets, "the payment provider", "COLLAB_STRIPE_WEBHOOK_SECRETS", func(secret string) error {
+		switch {
+		case !strings.HasPrefix(secret, "whsec_"):
+			return errors.New("must begin with whsec_")
+		case len(secret) < len("whsec_")+8 || strings.ContainsFunc(secret, unicode.IsSpace):
+			return errors.New("is not a whole one")
+		}
+		return nil
+	})
+	for _, s := range secrets {
+		if slices.Contains(others, s) {
+			f.Wrong("copy each from the endpoint that it belongs to", "one of them is a secret of the identity provider's messages as well")
 		}
 	}
-	if err != nil {
-		return Price{}, err
-	}
-	if !isID(string(got.ID)) {
-		return Price{}, unreadable("a price without an id")
-	}
-	usage := string(got.Recurring.Usage)
-	return Price{
-		ID: string(got.ID), Active: bool(got.Active), Recurring: got.Recurring.Interval != "", Licensed: usage == "" || usage == "licensed",
-		Interval: word(string(got.Recurring.Interval)), Currency: word(string(got.Currency)), Live: bool(got.Live),
-	}, nil
+	return f
 }

@@ -89,6 +89,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/atomicfile", "the development providers, the keys of a deployment and backups are files that must survive a crash"},
 	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors"},
+	{"adapters/inspect", "each adapter reports on the system that it is configured for in one form"},
 	{"adapters/levenshtein", "configuration and scenarios suggest the nearest name"},
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},
 	{"adapters/outbound", "every call to the outside has a client with limits, and foreign addresses are guarded in one place"},

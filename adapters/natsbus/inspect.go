@@ -10,15 +10,31 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"collab/adapters/inspect"
 	"collab/domain/fault"
 )
 
-// Probe connects to each of the servers and sends a message from the first to all of them,
-// on an unused subject below that of hints. It returns the servers without credentials and
-// the time that the message took. It returns Forbidden, with the subject in the message, if
-// the user may not use the subject, Unauthenticated if a server refuses the user, and
-// Unavailable otherwise.
-func Probe(ctx context.Context, address string) (servers []string, took time.Duration, err error) {
+// Inspect connects to each of the servers at the address and sends a message from the first
+// to all of them, on an unused subject below that of hints.
+func Inspect(ctx context.Context, address string) (f inspect.Findings) {
+	servers, took, err := probe(ctx, address)
+	switch {
+	case err == nil:
+		f.OK("%s: a message is there and back in %s", strings.Join(servers, ", "), inspect.Milliseconds(took))
+	case fault.Is(err, fault.Forbidden):
+		f.Note("allow it to publish and subscribe to that of the hints (collab.hints, or what the address says) and those below it (….>)", "no message was tried").Err = err
+	case fault.Is(err, fault.Unauthenticated):
+		f.Wrong("set the right user and password, or token, in COLLAB_BUS_URL", "").Err = err
+	default:
+		f.Wrong("start it, let this machine reach it, or set COLLAB_BUS_URL; until then servers hear of each other's changes a second late", "").Err = err
+	}
+	return f
+}
+
+// probe returns the servers without credentials and the time that the message took. It
+// returns Forbidden, with the subject in the message, if the user may not use the subject,
+// Unauthenticated if a server refuses the user, and Unavailable otherwise.
+func probe(ctx context.Context, address string) (servers []string, took time.Duration, err error) {
 	list, subject, err := parse(address)
 	if err != nil {
 		return nil, 0, fault.Wrap(fault.Invalid, err, "The address of the bus is not one")

@@ -1,16 +1,16 @@
-package doctor
+package inspect
 
 import "syscall"
 
-// networked are the file systems of other machines, by their magic numbers
+// networked has the file systems of other machines, by their magic numbers
 // (statfs(2)).
 var networked = map[uint32]string{
 	0x6969: "NFS", 0x517B: "SMB", 0xFE534D42: "SMB", 0xFF534D42: "CIFS", 0x01021997: "9P", 0x00C36400: "Ceph", 0x5346414F: "AFS",
 }
 
-// disk says how many bytes are free for us where a folder lies, and the name of
-// the file system if that is of another machine; ok is false where that cannot be
-// told.
+// disk returns how many bytes this process may use where a folder is, and the name of
+// the file system if it is on another machine; ok is false where that is not
+// known.
 func disk(folder string) (free uint64, network string, ok bool) {
 	var s syscall.Statfs_t
 	if syscall.Statfs(folder, &s) != nil {

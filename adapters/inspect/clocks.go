@@ -1,0 +1,105 @@
+package inspect
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxClockDifference is how far clocks may be apart.
+const maxClockDifference = 5 * time.Second
+
+// Clocks compares the clocks of other systems with this machine's.
+type Clocks struct {
+	Now     func() time.Time
+	Timeout time.Duration // of requests of its clients
+
+	mu       sync.Mutex
+	readings []reading
+}
+
+// reading is a time of another clock, read between two times of this machine's.
+type reading struct {
+	name          string
+	theirs        time.Time
+	precision     time.Duration // theirs is rounded down to a multiple of it
+	before, after time.Time
+}
+
+// difference returns how far the other clock is ahead at least; negative if it is behind.
+// The time that the messages took does not count.
+func (r reading) difference() time.Duration {
+	if ahead := r.theirs.Sub(r.after); ahead > 0 {
+		return ahead
+	}
+	if behind := r.before.Sub(r.theirs.Add(r.precision)); behind > 0 {
+		return -behind
+	}
+	return 0
+}
+
+// Add records the time of a system's clock, read between before and after. Only the first
+// reading of each system counts.
+func (c *Clocks) Add(name string, theirs time.Time, precision time.Duration, before, after time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range c.readings {
+		if known.name == name {
+			return
+		}
+	}
+	c.readings = append(c.readings, reading{name, theirs, precision, before, after})
+}
+
+// Inspect reports the clocks that differ from this machine's.
+func (c *Clocks) Inspect() (f Findings) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var agree []string
+	for _, r := range c.readings {
+		difference := r.difference().Round(100 * time.Millisecond)
+		if difference.Abs() <= maxClockDifference {
+			agree = append(agree, r.name)
+			continue
+		}
+		direction := "ahead of"
+		if difference < 0 {
+			direction = "behind"
+		}
+		f.Wrong("keep the time of both machines by NTP: tokens and signed messages that are off by minutes are refused",
+			"that of %s is %s %s this machine's", r.name, difference.Abs(), direction)
+	}
+	switch {
+	case len(c.readings) == 0:
+		f.Note("", "nothing to compare this machine's with")
+	case len(agree) > 0:
+		f.OK("this machine's agrees with %s", strings.Join(agree, ", "))
+	}
+	return f
+}
+
+// Client returns a client for the named system that adds the Date of each answer.
+func (c *Clocks) Client(name string) *http.Client {
+	return &http.Client{Transport: dated{c, name}, Timeout: c.Timeout}
+}
+
+type dated struct {
+	clocks *Clocks
+	name   string
+}
+
+func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
+	before := d.clocks.Now()
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	date, invalid := http.ParseTime(answer.Header.Get("Date"))
+	// A cache returns the Date of the answer that it stored.
+	age, _ := time.ParseDuration(answer.Header.Get("Age") + "s")
+	if invalid == nil && age >= 0 {
+		d.clocks.Add(d.name, date.Add(age), time.Second, before, d.clocks.Now())
+	}
+	return answer, nil
+}

@@ -1,0 +1,99 @@
+package inspect
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Free space, in bytes, below which writes are about to fail, and below which that is worth
+// a note.
+const (
+	minSpace = 100 << 20
+	lowSpace = 1 << 30
+)
+
+// Folder inspects a folder that is written to, or can be created if it does not exist. The
+// variable is where it is configured.
+func (f *Findings) Folder(path, variable string) (exists, ok bool) {
+	existing := path
+	for {
+		info, err := os.Stat(existing)
+		if err == nil && !info.IsDir() {
+			f.Wrong("set "+variable, "%s is not a folder", existing)
+			return false, false
+		}
+		if err == nil {
+			break
+		}
+		if parent := filepath.Dir(existing); errors.Is(err, fs.ErrNotExist) && parent != existing {
+			existing = parent
+			continue
+		}
+		f.Wrong("set "+variable, "%s cannot be reached", path).Err = err
+		return false, false
+	}
+	if err := CheckWritable(existing); err != nil {
+		f.Wrong("give it to the user that the server runs as (chown, chmod 700), or set "+variable, "%s cannot be written to", existing).Err = err
+		return false, false
+	}
+	f.Space(existing)
+	return existing == path, true
+}
+
+// CheckWritable creates a file in a folder and removes it.
+func CheckWritable(folder string) error {
+	f, err := os.CreateTemp(folder, ".collabd-doctor-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// Space inspects the free space of the disk that has a folder.
+func (f *Findings) Space(folder string) {
+	free, _, ok := disk(folder)
+	switch {
+	case ok && free < minSpace:
+		f.Wrong("make room: writes fail when there is none", "%d MiB are free at %s", free>>20, folder)
+	case ok && free < lowSpace:
+		f.Note("", "%d MiB are free at %s", free>>20, folder)
+	}
+}
+
+// NetworkFileSystem returns the name of the file system of a folder if it is on another
+// machine, else an empty string.
+func NetworkFileSystem(folder string) string {
+	_, network, _ := disk(folder)
+	return network
+}
+
+// KeyFile is a file of keys that an inspection reads.
+type KeyFile struct {
+	Path     string
+	Made     bool // the server creates it at its first start
+	Variable string
+	Remedy   string // for a file that has no keys
+}
+
+// Read returns the content of the file. If it cannot be read, ok is false and the findings
+// say why.
+func (k KeyFile) Read(f *Findings) (text []byte, ok bool) {
+	text, err := os.ReadFile(k.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && k.Made:
+		f.Note("", "%s is made at the first start", k.Path)
+		return nil, false
+	case errors.Is(err, fs.ErrNotExist):
+		f.Wrong(k.Remedy, "%s, the file of %s, is not there", k.Path, k.Variable)
+		return nil, false
+	case err != nil:
+		f.Wrong("let the user that the server runs as read it", "%s cannot be read", k.Path).Err = err
+		return nil, false
+	}
+	if info, err := os.Stat(k.Path); err == nil && info.Mode().Perm()&0o007 != 0 {
+		f.Wrong("chmod 600 "+k.Path, "%s can be read or written by everybody on this machine (%04o)", k.Path, info.Mode().Perm())
+	}
+	return text, true
+}

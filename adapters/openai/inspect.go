@@ -1,0 +1,27 @@
+package openai
+
+import (
+	"context"
+	"errors"
+
+	"collab/adapters/eventstream"
+	"collab/adapters/inspect"
+)
+
+// Inspect asks the server for the models of the registry. At is the address to print.
+func Inspect(ctx context.Context, o Options, at inspect.Address, models []string) (f inspect.Findings) {
+	m, err := New(o)
+	if err != nil {
+		f.Wrong("look at the variable", "").Err = err
+		return f
+	}
+	server := inspect.ModelServer{Address: at, KeyVariable: "COLLAB_OPENAI_API_KEY", URLVariable: "COLLAB_OPENAI_URL", Models: models}
+	unknown, err := m.client.Missing(ctx, "models", "models/", models)
+	if err == nil {
+		return server.Findings(unknown, 0, nil)
+	}
+	if refused, ok := errors.AsType[*eventstream.StatusError](err); ok {
+		return server.Findings(nil, refused.Status, refused)
+	}
+	return server.Findings(nil, 0, errors.New(eventstream.Reason(err)))
+}

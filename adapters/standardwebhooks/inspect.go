@@ -1,0 +1,11 @@
+package standardwebhooks
+
+import "collab/adapters/inspect"
+
+// Inspect checks the form of the secrets.
+func Inspect(secrets []string) inspect.Findings {
+	return inspect.WebhookSecrets(secrets, "the identity provider", variable, func(secret string) error {
+		_, err := parseSecret(secret)
+		return err
+	})
+}

@@ -1,0 +1,397 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+
+	"collab/adapters/analytics"
+	"collab/adapters/anthropic"
+	"collab/adapters/bucket"
+	"collab/adapters/gormdb"
+	"collab/adapters/httpapi"
+	"collab/adapters/inspect"
+	"collab/adapters/mail"
+	"collab/adapters/natsbus"
+	"collab/adapters/oidc"
+	"collab/adapters/openai"
+	"collab/adapters/servicetoken"
+	"collab/adapters/standardwebhooks"
+	"collab/adapters/stripepay"
+	"collab/adapters/system"
+	"collab/adapters/vault"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
+	"collab/domain/connector"
+)
+
+// serverTimeout is how long the doctor waits for a server of this program.
+const serverTimeout = 3 * time.Second
+
+// checks has all checks in the order in which they are printed.
+var checks = []struct {
+	name string
+	run  func(*doctor, context.Context) inspect.Findings
+}{
+	{"address", (*doctor).address},
+	{"public-url", (*doctor).publicURL},
+	{"proxies", (*doctor).proxies},
+	{"data", (*doctor).data},
+	{"database", (*doctor).database},
+	{"bucket", (*doctor).bucket},
+	{"bus", (*doctor).bus},
+	{"token-keys", (*doctor).tokenKeys},
+	{"secrets-keys", (*doctor).secretsKeys},
+	{"identity", (*doctor).identity},
+	{"identity-webhooks", (*doctor).identityWebhooks},
+	{"payments", (*doctor).payments},
+	{"payment-webhooks", (*doctor).paymentWebhooks},
+	{"models", (*doctor).models},
+	{"anthropic", (*doctor).anthropic},
+	{"openai", (*doctor).openai},
+	{"connectors", (*doctor).connectors},
+	{"mail", (*doctor).mail},
+	{"operator", (*doctor).operator},
+	{"traces", (*doctor).traces},
+	{"analytics", (*doctor).analytics},
+}
+
+// address listens for a moment. Where somebody listens already it only connects: a server
+// that starts meanwhile must find the address free.
+func (d *doctor) address(ctx context.Context) (f inspect.Findings) {
+	host, port, err := net.SplitHostPort(string(d.c.Listen))
+	if err == nil {
+		err = tryListen(net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		f.Wrong("set COLLAB_LISTEN to an address of this machine", "cannot listen on %s", d.c.Listen).Err = err
+		return f
+	}
+	if port != "0" {
+		conn, unreachable := (&net.Dialer{Timeout: serverTimeout}).DialContext(ctx, "tcp", string(d.c.Listen))
+		if unreachable == nil {
+			_ = conn.Close()
+			err = syscall.EADDRINUSE
+		}
+	}
+	if err == nil {
+		err = tryListen(string(d.c.Listen))
+	}
+	switch {
+	case err == nil:
+		f.OK("%s is free to listen on", d.c.Listen)
+	case errors.Is(err, syscall.EADDRINUSE):
+		f.Note("right if that is this server; otherwise end it, or set COLLAB_LISTEN", "a server listens on %s already", d.c.Listen)
+	case errors.Is(err, syscall.EACCES):
+		f.Wrong("set COLLAB_LISTEN to a port above 1023, or give the service the right (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)", "not permitted to listen on %s", d.c.Listen)
+	default:
+		f.Wrong("set COLLAB_LISTEN", "cannot listen on %s", d.c.Listen).Err = err
+	}
+	return f
+}
+
+func tryListen(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// publicURL requests the address that people and providers use.
+func (d *doctor) publicURL(ctx context.Context) inspect.Findings {
+	f := d.warnings("public-url")
+	if !d.c.PublicURL.IsSet() {
+		f.Note("", "http://localhost and the port, as COLLAB_PUBLIC_URL is not set")
+		return f
+	}
+	host := d.c.PublicURL.Hostname()
+	const later = "right before the first start; otherwise look at the name server's entry, the proxy and COLLAB_PUBLIC_URL"
+	to, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		f.Note(later, "%s is not to be found from here", host).Err = err
+		return f
+	}
+	// Its clock is not compared: it may be this machine's.
+	client := &http.Client{Timeout: serverTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	status, err := inspect.Get(ctx, client, d.c.PublicURL.Text()+"/healthz")
+	switch {
+	case err != nil:
+		f.Note(later, "%s (%s) does not answer", d.c.PublicURL.String(), strings.Join(to, ", ")).Err = err
+	case status != http.StatusOK:
+		f.Note(later, "%s answers %d for /healthz, which a server that runs does not", d.c.PublicURL.String(), status)
+	default:
+		f.OK("%s (%s) answers", d.c.PublicURL.String(), strings.Join(to, ", "))
+	}
+	return f
+}
+
+// proxies reports from whom X-Forwarded-For is trusted. In production there is a proxy,
+// as the server does not speak TLS.
+func (d *doctor) proxies(context.Context) (f inspect.Findings) {
+	const remedy = "set COLLAB_TRUSTED_PROXIES to the addresses that the proxy comes from"
+	rate := d.c.RateLimits.Address
+	switch {
+	case len(d.c.Proxies) > 0:
+		f.OK("X-Forwarded-For is trusted from %d addresses and networks", len(d.c.Proxies))
+	case !d.c.Production():
+		f.Note("", "X-Forwarded-For is ignored, as COLLAB_TRUSTED_PROXIES is not set")
+	case rate.Count > 0:
+		f.Note(remedy+", or leave address= and webhook= out of COLLAB_RATE_LIMITS", "all clients of a proxy have its address: they share the limit of %d requests in %g seconds", rate.Count, rate.Per.Seconds())
+	default:
+		f.Note(remedy, "all clients of a proxy have its address, in the log and the audit log")
+	}
+	return f
+}
+
+// data checks the folder of embedded state.
+func (d *doctor) data(context.Context) (f inspect.Findings) {
+	if d.c.Production() && d.c.SMTPURL.IsSet() {
+		f.Note("", "COLLAB_DATA_DIR is not used")
+		return f
+	}
+	switch exists, ok := f.Folder(d.c.DataDir, "COLLAB_DATA_DIR"); {
+	case ok && exists:
+		f.OK("%s can be written to", d.c.DataDir)
+	case ok:
+		f.Note("", "%s is made at the first start", d.c.DataDir)
+	}
+	return f
+}
+
+func (d *doctor) database(ctx context.Context) (f inspect.Findings) {
+	if d.c.Database() == "memory" {
+		f.Note("", "nothing is kept: COLLAB_DATABASE_URL is memory://")
+		return f
+	}
+	lock, err := d.lockDatabase()
+	if err != nil {
+		f.Wrong("wait for the end of that, and see that the user that the server runs as may write its files", "").Err = err
+		return f
+	}
+	defer lock.Close()
+	return gormdb.Inspect(ctx, gormdb.Inspection{
+		Address: d.c.DatabaseURL.Text(), Publishers: d.c.ReleaseOrgs, Production: d.c.Production(), Clocks: d.clocks,
+	})
+}
+
+// lockDatabase keeps a database on SQLite from being replaced while it is inspected. It
+// creates no file: where there is no lock file, nothing replaces the database.
+func (d *doctor) lockDatabase() (io.Closer, error) {
+	path, err := gormdb.SQLiteFile(d.c.DatabaseURL.Text())
+	if err == nil {
+		_, err = os.Stat(path + "-lock")
+	}
+	if err != nil {
+		return io.NopCloser(nil), nil
+	}
+	return datadir.LockDatabase(d.c, false)
+}
+
+func (d *doctor) bucket(ctx context.Context) inspect.Findings {
+	return bucket.Inspect(ctx, d.c.BlobURL, d.clocks)
+}
+
+func (d *doctor) bus(ctx context.Context) (f inspect.Findings) {
+	if d.c.BusURL.Scheme() == "local" {
+		f.Note("several servers on one database need COLLAB_BUS_URL=nats://…", "within one server")
+		return f
+	}
+	return natsbus.Inspect(ctx, d.c.BusURL.Text())
+}
+
+func (d *doctor) tokenKeys(context.Context) inspect.Findings {
+	return servicetoken.Inspect(d.keyFile("COLLAB_TOKEN_KEYS", d.c.TokenKeys, "token-keys.pem"))
+}
+
+func (d *doctor) secretsKeys(context.Context) inspect.Findings {
+	return vault.Inspect(d.keyFile("COLLAB_SECRETS_KEYS", d.c.SecretsKeys, "secrets-keys.json"))
+}
+
+// keyFile returns the configured file of keys, else that of the data folder.
+func (d *doctor) keyFile(variable, configured, own string) inspect.KeyFile {
+	if configured == "" {
+		return inspect.KeyFile{Path: filepath.Join(d.c.DataDir, own), Made: true, Variable: variable}
+	}
+	return inspect.KeyFile{Path: configured, Variable: variable}
+}
+
+func (d *doctor) identity(ctx context.Context) (f inspect.Findings) {
+	if !d.c.IdentityIssuer.IsSet() {
+		f.Note("set COLLAB_IDENTITY_ISSUER for people to sign in for real", "the built-in development provider")
+		return f
+	}
+	i := oidc.Inspection{
+		Options: oidc.Options{Issuer: d.c.IdentityIssuer.Text(), Clock: system.Clock{}},
+		Shown:   d.c.IdentityIssuer, ClientID: d.c.IdentityClientID, Client: d.clocks.Client,
+	}
+	if d.c.IdentitySignInURL.IsSet() {
+		i.SignIn = d.c.IdentitySignInURL
+	}
+	return append(oidc.Inspect(ctx, i), d.warnings("identity")...)
+}
+
+func (d *doctor) identityWebhooks(context.Context) inspect.Findings {
+	if !d.c.IdentityWebhooks.IsSet {
+		return secretIsMade()
+	}
+	return standardwebhooks.Inspect(d.c.IdentityWebhooks.Values())
+}
+
+func (d *doctor) paymentWebhooks(context.Context) inspect.Findings {
+	if !d.c.StripeWebhooks.IsSet {
+		return secretIsMade()
+	}
+	return stripepay.InspectSecrets(d.c.StripeWebhooks.Values(), d.c.IdentityWebhooks.Values())
+}
+
+func secretIsMade() (f inspect.Findings) {
+	f.Note("", "the server makes the secret at its first start, and keeps it in the data folder")
+	return f
+}
+
+func (d *doctor) payments(ctx context.Context) (f inspect.Findings) {
+	if !d.c.StripeKey.IsSet() {
+		f.Note("set COLLAB_STRIPE_SECRET_KEY to be paid for real", "the built-in development provider")
+		return f
+	}
+	return stripepay.Inspect(ctx, stripepay.Options{
+		SecretKey: d.c.StripeKey.Value(), URL: d.c.StripeURL.Text(), Prices: d.c.Prices(), Client: d.clocks.Client("the payment provider"),
+	}, d.c.StripeURL, d.c.Production())
+}
+
+func (d *doctor) models(context.Context) (f inspect.Findings) {
+	r, err := d.c.Models()
+	if err != nil {
+		f.Wrong("mend the file, or name one of its models whose provider is configured", "").Err = err
+		return f
+	}
+	f.OK("%d in the registry; chats that name none have %s", len(r), r[0].ID)
+	if d.c.LocalModel() && !d.c.Anthropic() && !d.c.OpenAI() {
+		f.Note("set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY for answers that are worth reading", "the built-in model alone")
+	}
+	return f
+}
+
+// modelsOf returns the ids of a provider's models in the registry, and reports if it has
+// none.
+func (d *doctor) modelsOf(provider string) (ids []string, f inspect.Findings) {
+	r, err := d.c.Models()
+	for _, m := range r {
+		if m.Provider == provider {
+			ids = append(ids, m.ID)
+		}
+	}
+	if err == nil && len(ids) == 0 {
+		f.Note("add some to COLLAB_MODELS_FILE", "the registry has none of its models")
+	}
+	return ids, f
+}
+
+func (d *doctor) anthropic(ctx context.Context) (f inspect.Findings) {
+	if !d.c.Anthropic() {
+		f.Note("", "not configured")
+		return f
+	}
+	ids, f := d.modelsOf(config.ProviderAnthropic)
+	o := anthropic.Options{APIKey: d.c.AnthropicKey.Value(), URL: d.c.AnthropicURL.Text(), Client: d.clocks.Client("Anthropic")}
+	return append(f, anthropic.Inspect(ctx, o, urlOr(d.c.AnthropicURL, anthropic.DefaultURL), ids)...)
+}
+
+func (d *doctor) openai(ctx context.Context) (f inspect.Findings) {
+	if !d.c.OpenAI() {
+		f.Note("", "not configured")
+		return f
+	}
+	ids, f := d.modelsOf(config.ProviderOpenAI)
+	o := openai.Options{APIKey: d.c.OpenAIKey.Value(), URL: d.c.OpenAIURL.Text(), Client: d.clocks.Client("OpenAI")}
+	return append(f, openai.Inspect(ctx, o, urlOr(d.c.OpenAIURL, openai.DefaultURL), ids)...)
+}
+
+// urlOr returns the configured address, else the provider's own.
+func urlOr(configured config.URL, own string) config.URL {
+	if configured.IsSet() {
+		return configured
+	}
+	return config.NewURL(own)
+}
+
+func (d *doctor) connectors(context.Context) (f inspect.Findings) {
+	known, err := d.c.Catalog()
+	switch {
+	case err != nil:
+		f.Wrong("mend the file, or set COLLAB_CONNECTORS_FILE to another", "").Err = err
+	case d.c.ConnectorsFile == "":
+		f.OK("the built-in catalog")
+	default:
+		if info, err := os.Stat(d.c.ConnectorsFile); err == nil && info.Mode()&fs.FileMode(0o007) != 0 {
+			f.Note("chmod 640 "+d.c.ConnectorsFile+" where it has secrets of clients", "%s can be read by everybody on this machine", d.c.ConnectorsFile)
+		}
+		f.OK("%s", d.c.ConnectorsFile)
+	}
+	for _, issuer := range known.Issuers() {
+		f.OK("%s, registered with our client of %s, is where that sends people back to", connector.Redirect(d.c.PublicURL.Text()+httpapi.CallbackPath, issuer), config.NewURL(issuer))
+	}
+	return f
+}
+
+func (d *doctor) mail(ctx context.Context) (f inspect.Findings) {
+	if !d.c.SMTPURL.IsSet() {
+		remedy := ""
+		if d.c.Production() {
+			remedy = "set COLLAB_SMTP_URL for people to get their invitations"
+		}
+		f.Note(remedy, "e-mail is written to mail.log in %s", d.c.DataDir)
+		return f
+	}
+	return mail.Inspect(ctx, mail.Options{URL: d.c.SMTPURL.Text(), From: d.c.MailFrom}, d.c.SMTPURL.Host())
+}
+
+func (d *doctor) operator(context.Context) (f inspect.Findings) {
+	if !d.c.AdminSecret.IsSet() {
+		f.Note("", "operator endpoints answer 404, as COLLAB_ADMIN_SECRET is not set")
+		return f
+	}
+	f.OK("operator endpoints are open to who has the secret")
+	return append(f, d.warnings("operator")...)
+}
+
+// traces sends an empty list to the collector, as the server sends traces.
+func (d *doctor) traces(ctx context.Context) (f inspect.Findings) {
+	if !d.c.OTLPEndpoint.IsSet() {
+		f.Note("", "not sent, as OTEL_EXPORTER_OTLP_ENDPOINT is not set")
+		return f
+	}
+	otel.SetLogger(logr.Discard()) // it would log invalid variables with their values, which may be keys
+	to := otlptracehttp.NewClient(otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
+	err := to.Start(ctx)
+	if err == nil {
+		err = errors.Join(to.UploadTraces(ctx, nil), to.Stop(ctx))
+	}
+	if err != nil {
+		f.Wrong("start the collector, let this machine reach it, or set OTEL_EXPORTER_OTLP_ENDPOINT; the server works without it", "%s", d.c.OTLPEndpoint.String()).Err = err
+		return f
+	}
+	f.OK("%s takes traces", d.c.OTLPEndpoint.String())
+	return f
+}
+
+func (d *doctor) analytics(ctx context.Context) (f inspect.Findings) {
+	if !d.c.PostHogKey.IsSet() {
+		f.Note("", "PostHog receives nothing, as COLLAB_POSTHOG_KEY is not set")
+		return f
+	}
+	return analytics.Inspect(ctx, d.clocks.Client("PostHog"), urlOr(d.c.PostHogURL, analytics.DefaultURL))
+}
