@@ -58,7 +58,6 @@ func testProfile(t *testing.T, p profile) {
 			})
 		}
 	})
-	t.Run("together", func(t *testing.T) { testTogether(t, shared, check) })
 	if p.name != inMemory.name { // whose contents nobody else can look at
 		t.Run("malformed requests", func(t *testing.T) {
 			race.Skip(t, "its requests come one after another")
