@@ -2,8 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"time"
 
 	"collab/domain/connector"
@@ -12,22 +10,20 @@ import (
 )
 
 type flowRow struct {
-	State       string `gorm:"primaryKey"`
-	OrgID       string `gorm:"<-:create;type:uuid;not null"`
-	ConnectorID string `gorm:"<-:create;type:uuid;not null"`
-	UserID      string `gorm:"type:uuid;not null"`
-	Status      string `gorm:"not null"`
-	Server      string `gorm:"not null"` // JSON of authServerRow
-	Client      string `gorm:"not null"`
-	Redirect    string `gorm:"not null"`
-	Verifier    []byte `gorm:"not null"`
-	Browser     string `gorm:"not null"`
-	Error       string `gorm:"not null"`
-	Created     int64  `gorm:"column:created_at;not null"`
-	Expires     int64  `gorm:"column:expires_at;not null"`
+	State       string       `gorm:"primaryKey"`
+	OrgID       id.Org       `gorm:"<-:create"`
+	ConnectorID id.Connector `gorm:"<-:create"`
+	UserID      id.User
+	Status      connector.FlowStatus
+	Server      authServerRow `gorm:"serializer:json"`
+	Client      string
+	Redirect    string
+	Verifier    []byte
+	Browser     string
+	Error       string
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
 }
-
-func (flowRow) TableName() string { return "connector_flows" }
 
 type authServerRow struct {
 	Issuer        string   `json:"issuer"`
@@ -42,41 +38,32 @@ type authServerRow struct {
 	Scopes        []string `json:"scopes,omitempty"`
 }
 
-func rowOfFlow(f connector.Flow) (*flowRow, error) {
-	server, err := written(authServerRow(f.Server))
+var flowTable = tenant[flowRow]("connector_flows", "Authorization")
+
+func rowOfFlow(f connector.Flow) *flowRow {
 	return &flowRow{
-		State: f.State, OrgID: string(f.Org), ConnectorID: string(f.Instance), UserID: string(f.User), Status: string(f.Status()), Server: server,
-		Client: f.Client, Redirect: f.Redirect, Verifier: f.Verifier, Browser: f.Browser, Error: f.Error,
-		Created: f.CreatedAt.UnixMilli(), Expires: f.ExpiresAt.UnixMilli(),
-	}, err
+		State: f.State, OrgID: f.Org, ConnectorID: f.Instance, UserID: f.User, Status: f.Status(), Server: authServerRow(f.Server), Client: f.Client,
+		Redirect: f.Redirect, Verifier: f.Verifier, Browser: f.Browser, Error: f.Error, CreatedAt: f.CreatedAt, ExpiresAt: f.ExpiresAt,
+	}
 }
 
 func (r *flowRow) flow() (connector.Flow, error) {
-	var server authServerRow
-	err := json.Unmarshal([]byte(r.Server), &server)
 	return connector.Flow{
-		State: r.State, Org: id.Org(r.OrgID), User: id.User(r.UserID), Instance: id.Connector(r.ConnectorID), Server: connector.AuthServer(server),
-		Client: r.Client, Redirect: r.Redirect, Verifier: r.Verifier, Browser: r.Browser, Error: r.Error,
-		CreatedAt: instant(r.Created), ExpiresAt: instant(r.Expires),
-	}.Restore(connector.FlowStatus(r.Status)), err
+		State: r.State, Org: r.OrgID, User: r.UserID, Instance: r.ConnectorID, Server: connector.AuthServer(r.Server), Client: r.Client,
+		Redirect: r.Redirect, Verifier: r.Verifier, Browser: r.Browser, Error: r.Error, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+	}.Restore(r.Status), nil
 }
-
-var flowTable = tenant[flowRow]("Authorization", nil)
 
 type flows struct{ *conn }
 
 var _ ports.Flows = flows{}
 
 func (q flows) Add(ctx context.Context, f connector.Flow) error {
-	r, err := rowOfFlow(f)
-	if err != nil {
-		return failed(ctx, err, "Authorization")
-	}
 	return q.atomic(ctx, func(c *conn) error {
 		if err := connectorTable.of(c.write, f.Org).key(string(f.Instance)).kept(ctx); err != nil {
 			return err
 		}
-		return flowTable.of(c.write, f.Org).add(ctx, r)
+		return flowTable.of(c.write, f.Org).add(ctx, rowOfFlow(f))
 	})
 }
 
@@ -96,24 +83,18 @@ func (q flows) Sweep(ctx context.Context, before time.Time) error {
 }
 
 type clientRow struct {
-	Issuer   string        `gorm:"primaryKey"`
-	Redirect string        `gorm:"primaryKey"`
-	ClientID string        `gorm:"not null"`
-	Secret   []byte        // null for a public client
-	Method   string        `gorm:"not null"`
-	Expires  sql.NullInt64 `gorm:"column:expires_at"`
-	Used     int64         `gorm:"column:used_at;not null"`
+	Issuer    string `gorm:"primaryKey"`
+	Redirect  string `gorm:"primaryKey"`
+	ID        string `gorm:"column:client_id"`
+	Secret    []byte `gorm:"default:null"` // null for a public client
+	Method    string
+	ExpiresAt *time.Time
+	UsedAt    time.Time
 }
 
-func (clientRow) TableName() string { return "connector_clients" }
+var clientTable = shared[clientRow]("connector_clients", "Client")
 
-var clientTable = shared[clientRow]("Client")
-
-func (r *clientRow) client() (connector.Registered, error) {
-	return connector.Registered{
-		Issuer: r.Issuer, Redirect: r.Redirect, ID: r.ClientID, Secret: r.Secret, Method: r.Method, ExpiresAt: optionalInstant(r.Expires), UsedAt: instant(r.Used),
-	}, nil
-}
+func (r *clientRow) client() (connector.Registered, error) { return connector.Registered(*r), nil }
 
 type clients struct{ *conn }
 
@@ -125,9 +106,8 @@ func (q clients) Get(ctx context.Context, issuer, redirect string) (connector.Re
 
 // Put takes over the row of a client that expires too soon.
 func (q clients) Put(ctx context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
-	return takeOver(ctx, clientTable.on(q.write), &clientRow{
-		Issuer: v.Issuer, Redirect: v.Redirect, ClientID: v.ID, Secret: v.Secret, Method: v.Method, Expires: optionalMillis(v.ExpiresAt), Used: v.UsedAt.UnixMilli(),
-	}, (*clientRow).client, "connector_clients.expires_at < ?", expires.UnixMilli(), v.Issuer, v.Redirect)
+	return takeOver(ctx, clientTable.on(q.write), (*clientRow)(&v), (*clientRow).client,
+		"connector_clients.expires_at < ?", expires.UnixMilli(), v.Issuer, v.Redirect)
 }
 
 func (q clients) Use(ctx context.Context, v connector.Registered) error {
@@ -153,25 +133,17 @@ func (q clients) Sweep(ctx context.Context, before time.Time, limit int) (int, e
 }
 
 type revocationRow struct {
-	OrgID    string `gorm:"type:uuid;primaryKey"`
-	ID       string `gorm:"type:uuid;primaryKey"`
-	Renewal  []byte `gorm:"not null"`
-	Attempts int64  `gorm:"not null"`
-	Due      int64  `gorm:"column:due_at;not null"`
+	ID       id.Connector `gorm:"primaryKey"`
+	Org      id.Org       `gorm:"column:org_id;primaryKey"`
+	Renewal  []byte
+	Attempts int
+	DueAt    time.Time
 }
 
-func (revocationRow) TableName() string { return "connector_revocations" }
-
-var revocationTable = tenant[revocationRow]("Revocation", nil)
-
-func rowOfRevocation(v connector.Revocation) *revocationRow {
-	return &revocationRow{ID: string(v.ID), Renewal: v.Renewal, Attempts: int64(v.Attempts), Due: v.DueAt.UnixMilli()}
-}
+var revocationTable = tenant[revocationRow]("connector_revocations", "Revocation")
 
 func (r *revocationRow) revocation() (connector.Revocation, error) {
-	return connector.Revocation{
-		ID: id.Connector(r.ID), Org: id.Org(r.OrgID), Renewal: r.Renewal, Attempts: int(r.Attempts), DueAt: instant(r.Due),
-	}, nil
+	return connector.Revocation(*r), nil
 }
 
 type revocations struct{ *conn }
@@ -179,7 +151,7 @@ type revocations struct{ *conn }
 var _ ports.Revocations = revocations{}
 
 func (q revocations) Add(ctx context.Context, v connector.Revocation) error {
-	return revocationTable.of(q.write, v.Org).add(ctx, rowOfRevocation(v))
+	return revocationTable.of(q.write, v.Org).add(ctx, (*revocationRow)(&v))
 }
 
 // Due puts off each by its key, as that of instances does.
@@ -195,7 +167,7 @@ func (q revocations) Due(ctx context.Context, now, until time.Time, limit int, w
 }
 
 func (q revocations) Put(ctx context.Context, v connector.Revocation) error {
-	return revocationTable.of(q.write, v.Org).key(string(v.ID)).save(ctx, rowOfRevocation(v))
+	return revocationTable.of(q.write, v.Org).key(string(v.ID)).save(ctx, (*revocationRow)(&v))
 }
 
 func (q revocations) Remove(ctx context.Context, o id.Org, i id.Connector) error {

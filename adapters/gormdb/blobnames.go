@@ -5,26 +5,21 @@ import (
 	"slices"
 	"time"
 
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/ports"
 )
 
 type blobNameRow struct {
-	OrgID       string `gorm:"type:uuid;not null"`
-	Name        string `gorm:"primaryKey"`
-	IsDiscarded bool   `gorm:"not null"`
-	At          int64  `gorm:"not null"`
+	Org       id.Org `gorm:"column:org_id"`
+	Name      string `gorm:"primaryKey"`
+	Discarded bool   `gorm:"column:is_discarded"`
+	At        time.Time
 }
 
-func (blobNameRow) TableName() string { return "blob_names" }
+var blobNameTable = tenant[blobNameRow]("blob_names", "Blob")
 
-var blobNameTable = tenant[blobNameRow]("Blob", nil)
-
-func (r *blobNameRow) blob() (object.Blob, error) {
-	return object.Blob{Org: id.Org(r.OrgID), Name: r.Name, Discarded: r.IsDiscarded, At: instant(r.At)}, nil
-}
+func (r *blobNameRow) blob() (object.Blob, error) { return object.Blob(*r), nil }
 
 type blobNames struct{ *conn }
 
@@ -32,19 +27,11 @@ var _ ports.BlobNames = blobNames{}
 
 // Announce shares a commit with others on SQLite.
 func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time.Time) error {
+	add := func(c *conn) error { return blobNameTable.of(c.write, o).add(ctx, &blobNameRow{Name: name, At: now}) }
 	if q.dialect != onSQLite {
-		return q.announce(ctx, o, name, now)
+		return add(q.conn)
 	}
-	return q.atomic(ctx, func(c *conn) error { return (blobNames{c}).announce(ctx, o, name, now) })
-}
-
-func (q blobNames) announce(ctx context.Context, o id.Org, name string, now time.Time) error {
-	r := blobNameRow{Name: name, At: now.UnixMilli()}
-	n, err := exec(ctx, q.write, "Blob", inserting(o, announceBlob[q.dialect], &r, blobNameTable.rest))
-	if err == nil && n == 0 {
-		err = fault.New(fault.Conflict, "Blob is there already")
-	}
-	return err
+	return q.atomic(ctx, add)
 }
 
 func (q blobNames) Forget(ctx context.Context, b object.Blob) error {
@@ -94,8 +81,9 @@ func (q blobNames) Known(ctx context.Context, names []string) (map[string]bool, 
 		return known, nil
 	}
 	of := list(q.dialect, names)
-	return known, queryEach(ctx, q.read, "Blob", scanText[string], func(name string) error {
+	var name string
+	return known, eachRow(ctx, q.read, "Blob", crossTenantSQL(crossTenantBlobs, knownBlobs[q.dialect], of, of), []any{&name}, func() error {
 		known[name] = true
 		return nil
-	}, crossTenantSQL(crossTenantBlobs, knownBlobs[q.dialect], of, of))
+	})
 }

@@ -3,7 +3,6 @@ package gormdb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -24,60 +23,47 @@ const (
 )
 
 type logHeadRow struct {
-	OrgID string `gorm:"type:uuid;primaryKey"`
-	N     int64  `gorm:"not null"`
-	Floor int64  `gorm:"not null"`
+	OrgID id.Org `gorm:"primaryKey"`
+	N     int64
+	Floor int64
 }
-
-func (logHeadRow) TableName() string { return "log_heads" }
 
 type changeRow struct {
-	OrgID    string         `gorm:"type:uuid;primaryKey"`
-	N        int64          `gorm:"primaryKey;autoIncrement:false"`
-	Type     string         `gorm:"not null"`
-	At       int64          `gorm:"not null"`
-	ByUser   sql.NullString `gorm:"type:uuid"`
-	Record   sql.NullString // a recordRow
-	Audience sql.NullString // an audienceRow
+	OrgID    id.Org `gorm:"primaryKey"`
+	N        int64  `gorm:"primaryKey"`
+	Type     object.ChangeType
+	At       time.Time
+	ByUser   id.User      `gorm:"default:null"`
+	Record   *recordRow   `gorm:"serializer:json"`
+	Audience *audienceRow `gorm:"serializer:json"`
 }
-
-func (changeRow) TableName() string { return "changes" }
 
 // recordRow is an object as an entry of the log has it.
 type recordRow struct {
-	ID        id.Object     `json:"id"`
-	Path      string        `json:"path"`
-	Kind      object.Kind   `json:"kind"`
-	Scope     object.Scope  `json:"scope"`
-	Workspace *id.Workspace `json:"workspace,omitempty"`
-	Team      *id.Team      `json:"team,omitempty"`
-	Owner     *id.User      `json:"owner,omitempty"`
-	MimeType  string        `json:"mimeType"`
-	Version   int64         `json:"version"`
-	CreatedBy id.User       `json:"createdBy"`
-	UpdatedBy id.User       `json:"updatedBy"`
-	Created   int64         `json:"createdAt"`
-	Updated   int64         `json:"updatedAt"`
-	Blob      string        `json:"blob"`
-	Size      int64         `json:"size"`
-	Checksum  string        `json:"checksum"`
-	IsText    bool          `json:"isText"`
-	N         int64         `json:"n"`
+	ID   id.Object `json:"id"`
+	Path string    `json:"path"`
+	placeRow
+	MimeType  string  `json:"mimeType"`
+	Version   int64   `json:"version"`
+	CreatedBy id.User `json:"createdBy"`
+	UpdatedBy id.User `json:"updatedBy"`
+	Created   int64   `json:"createdAt"`
+	Updated   int64   `json:"updatedAt"`
+	contentRow
+	N int64 `json:"n"`
 }
 
-func rowOfRecord(v object.Object) recordRow {
-	return recordRow{
-		v.ID, v.Path, v.Kind, v.Scope, v.Workspace, v.Team, v.Owner, v.MimeType, v.Version, v.CreatedBy, v.UpdatedBy,
-		v.CreatedAt.UnixMilli(), v.UpdatedAt.UnixMilli(), v.Blob, v.Size, v.Checksum, v.Text, v.N,
+func rowOfRecord(v object.Object) *recordRow {
+	return &recordRow{
+		v.ID, v.Path, placeRow(v.Place), v.MimeType, v.Version, v.CreatedBy, v.UpdatedBy, v.CreatedAt.UnixMilli(), v.UpdatedAt.UnixMilli(),
+		contentRow(v.Content), v.N,
 	}
 }
 
 func (r recordRow) object(o id.Org) object.Object {
 	return object.Object{
-		Place: object.Place{Kind: r.Kind, Scope: r.Scope, Workspace: r.Workspace, Team: r.Team, Owner: r.Owner},
-		ID:    r.ID, Org: o, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy, UpdatedBy: r.UpdatedBy,
-		CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
-		Content: object.Content{Blob: r.Blob, Size: r.Size, Checksum: r.Checksum, Text: r.IsText}, N: r.N,
+		Place: object.Place(r.placeRow), ID: r.ID, Org: o, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy,
+		UpdatedBy: r.UpdatedBy, CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated), Content: object.Content(r.contentRow), N: r.N,
 	}
 }
 
@@ -89,25 +75,14 @@ type audienceRow struct {
 }
 
 var (
-	changeTable = tenant[changeRow]("Change", nil)
-	headTable   = tenant[logHeadRow]("Log", nil)
+	changeTable = tenant[changeRow]("changes", "Change")
+	headTable   = tenant[logHeadRow]("log_heads", "Log")
 )
 
 func (r *changeRow) change() (object.Change, error) {
-	c := object.Change{N: r.N, Type: object.ChangeType(r.Type), By: id.User(r.ByUser.String), At: instant(r.At)}
-	if r.Record.Valid {
-		var record recordRow
-		if err := json.Unmarshal([]byte(r.Record.String), &record); err != nil {
-			return object.Change{}, err
-		}
-		c.Object = record.object(id.Org(r.OrgID))
-	}
-	if r.Audience.Valid {
-		var a audienceRow
-		if err := json.Unmarshal([]byte(r.Audience.String), &a); err != nil {
-			return object.Change{}, err
-		}
-		c.Audience = (*object.Audience)(&a)
+	c := object.Change{N: r.N, Type: r.Type, By: r.ByUser, At: r.At, Audience: (*object.Audience)(r.Audience)}
+	if r.Record != nil {
+		c.Object = r.Record.object(r.OrgID)
 	}
 	return c, nil
 }
@@ -116,14 +91,12 @@ type changes struct{ *conn }
 
 var _ ports.Changes = changes{}
 
-func scanHead(s scanner) (h object.Head, err error) {
-	err = s.Scan(&h.N, &h.Floor, &h.Epoch)
-	return h, err
-}
+// headDest are the places of what queries of a log's head read.
+func headDest(h *object.Head) []any { return []any{&h.N, &h.Floor, &h.Epoch} }
 
 // readHead reads the head of a log, which is there before its first entry.
-func readHead(ctx context.Context, db *gorm.DB, o id.Org) (object.Head, error) {
-	return queryGet(ctx, db, "Log", scanHead, tenantSQL(o, heads+"h.org_id = @org"))
+func readHead(ctx context.Context, db *gorm.DB, o id.Org) (h object.Head, err error) {
+	return h, getRow(ctx, db, "Log", tenantSQL(o, heads+"h.org_id = @org"), headDest(&h)...)
 }
 
 func (q changes) Lock(ctx context.Context, o id.Org) (object.Head, error) {
@@ -144,10 +117,11 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 		return h, nil
 	}
 	lock := tenantSQL(o, lockHead[q.dialect])
-	h, found, err := queryRow(ctx, q.write, "Organisation", scanHead, lock)
+	var h object.Head
+	found, err := oneRow(ctx, q.write, "Organisation", lock, headDest(&h)...)
 	if err == nil && !found {
 		if _, err = exec(ctx, q.write, "Organisation", tenantSQL(o, beginLog)); err == nil {
-			h, err = queryGet(ctx, q.write, "Organisation", scanHead, lock)
+			err = getRow(ctx, q.write, "Organisation", lock, headDest(&h)...)
 		}
 	}
 	if err != nil {
@@ -170,21 +144,12 @@ func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (o
 	moved := map[id.Object]int64{}
 	for i, c := range made {
 		h.N++
-		r := changeRow{N: h.N, Type: string(c.Type), At: c.At.UnixMilli(), ByUser: set(c.By)}
+		r := changeRow{N: h.N, Type: c.Type, At: c.At, ByUser: c.By, Audience: (*audienceRow)(c.Audience)}
 		if c.Type == object.Changed {
 			c.Object.N, moved[c.Object.ID] = h.N, h.N
 		}
 		if c.Type != object.AccessChanged {
-			r.Record.Valid = true
-			if r.Record.String, err = written(rowOfRecord(c.Object)); err != nil {
-				return object.Head{}, failed(ctx, err, "Change")
-			}
-		}
-		if c.Audience != nil {
-			r.Audience.Valid = true
-			if r.Audience.String, err = written(audienceRow(*c.Audience)); err != nil {
-				return object.Head{}, failed(ctx, err, "Change")
-			}
+			r.Record = rowOfRecord(c.Object)
 		}
 		rows[i] = r
 	}
@@ -206,7 +171,7 @@ func (q changes) append(ctx context.Context, o id.Org, h object.Head, rows []cha
 			}
 		}
 	}
-	if _, err := changeTable.of(q.write, o).insertRecords(ctx, appendChanges, rows, changeTable.rest, args...); err != nil {
+	if _, err := insertRecords(ctx, changeTable.of(q.write, o), appendChanges, rows, changeTable.rest, args...); err != nil {
 		return err
 	}
 	if q.dialect == onSQLite {
@@ -222,41 +187,29 @@ func (q changes) append(ctx context.Context, o id.Org, h object.Head, rows []cha
 	return nil
 }
 
-// written is a value as JSON.
-func written(v any) (string, error) {
-	b, err := json.Marshal(v)
-	return string(b), err
-}
-
-type orgHead struct {
-	org  sql.NullString
-	head object.Head
-}
-
-func scanOrgHead(s scanner) (h orgHead, err error) {
-	err = s.Scan(&h.org, &h.head.N, &h.head.Floor, &h.head.Epoch)
-	return h, err
-}
-
 func (q changes) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {
 	heads := make(map[id.Org]object.Head, len(orgs))
 	if len(orgs) == 0 {
 		return heads, nil
 	}
-	there, err := queryAll(ctx, q.read, "Log", scanOrgHead,
-		crossTenantSQL(crossTenantHeads, headsOf+q.dialect.in("h.org_id", "uuid"), list(q.dialect, ids(orgs))))
-	if err != nil {
+	var of sql.NullString
+	var head object.Head
+	none := true
+	c := crossTenantSQL(crossTenantHeads, headsOf+q.dialect.in("h.org_id", "uuid"), list(q.dialect, ids(orgs)))
+	if err := eachRow(ctx, q.read, "Log", c, append([]any{&of}, headDest(&head)...), func() error {
+		none = false
+		heads[id.Org(of.String)] = head
+		return nil
+	}); err != nil {
 		return nil, err
 	}
-	if len(there) == 0 {
+	if none {
 		return nil, failed(ctx, errors.New("log_epoch is empty"), "Log")
 	}
+	delete(heads, "") // of a row that has the epoch alone
 	for _, o := range orgs {
-		heads[o] = object.Head{Epoch: there[0].head.Epoch}
-	}
-	for _, h := range there {
-		if h.org.Valid {
-			heads[id.Org(h.org.String)] = h.head
+		if _, ok := heads[o]; !ok {
+			heads[o] = object.Head{Epoch: head.Epoch}
 		}
 	}
 	return heads, nil
@@ -288,18 +241,15 @@ func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (ent
 	}
 	found := false
 	query := strings.ReplaceAll(entriesAndEpoch, "%", strconv.Itoa(coarse(limit)))
-	err = queryEach(ctx, db.read, "Organisation", func(s scanner) (object.Change, error) {
-		r := changeRow{OrgID: string(o)}
-		if err := s.Scan(append([]any{&epoch}, dest(&r, changeTable.reads)...)...); err != nil {
-			return object.Change{}, err
+	r := changeRow{OrgID: o}
+	err = eachRow(ctx, db.read, "Organisation", tenantSQL(o, query, from, limit), append([]any{&epoch}, dest(&r, changeTable.reads)...), func() error {
+		if found = true; r.N == 0 {
+			return nil
 		}
-		return r.change()
-	}, func(c object.Change) error {
-		if found = true; c.N > 0 {
-			entries = append(entries, c)
-		}
-		return nil
-	}, tenantSQL(o, query, from, limit))
+		c, err := r.change()
+		entries = append(entries, c)
+		return err
+	})
 	if err == nil && !found {
 		err = fault.Missing("Organisation")
 	}
@@ -331,22 +281,21 @@ func (q changes) Since(ctx context.Context, o id.Org, after int64, head func(obj
 	})
 }
 
-type oldEntries struct {
-	org  id.Org
-	last int64
-}
-
-func scanOldEntries(s scanner) (r oldEntries, err error) {
-	err = s.Scan((*string)(&r.org), &r.last)
-	return r, err
-}
-
 // Prune looks for some of the oldest entries of all logs, and removes them with
 // what is before them in their logs, until there are none.
 func (q changes) Prune(ctx context.Context, before time.Time) error {
 	for {
-		old, err := queryAll(ctx, q.read, "Change", scanOldEntries,
-			crossTenantSQL(crossTenantLogs, oldestEntries, before.UnixMilli(), prunedEntries, prunedLogs))
+		type oldest struct {
+			org  id.Org
+			last int64
+		}
+		var one oldest
+		var old []oldest
+		c := crossTenantSQL(crossTenantLogs, oldestEntries, before.UnixMilli(), prunedEntries, prunedLogs)
+		err := eachRow(ctx, q.read, "Change", c, []any{&one.org, &one.last}, func() error {
+			old = append(old, one)
+			return nil
+		})
 		if err != nil || len(old) == 0 {
 			return err
 		}

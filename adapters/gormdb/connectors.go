@@ -2,8 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"time"
 
 	"collab/domain/connector"
@@ -12,72 +10,57 @@ import (
 )
 
 type connectorRow struct {
-	OrgID     string         `gorm:"type:uuid;primaryKey"`
-	ID        string         `gorm:"type:uuid;primaryKey"`
-	Provider  string         `gorm:"not null"`
-	Label     string         `gorm:"not null"`
-	Name      sql.NullString // as it was given
-	Config    string         `gorm:"not null"` // text, because it comes back byte for byte
-	URL       string         `gorm:"not null"`
-	Hosting   string         `gorm:"not null"`
-	Transport string         `gorm:"not null"`
-	Status    string         `gorm:"not null"`
-	CreatedBy string         `gorm:"type:uuid;not null"`
-	Created   int64          `gorm:"column:created_at;not null"`
-	LastUsed  sql.NullInt64  `gorm:"column:last_used_at"`
-	LastError string         `gorm:"not null"`
-	Tools     sql.NullString // a JSON array of toolRow; null for none
-	Failures  int64          `gorm:"not null"`
-	Version   int64          `gorm:"not null"`
-	Expires   sql.NullInt64  `gorm:"column:expires_at"`
-	Renew     sql.NullInt64  `gorm:"column:renew_at"`
-	Due       sql.NullInt64  `gorm:"column:due_at"`
+	OrgID      id.Org       `gorm:"primaryKey"`
+	ID         id.Connector `gorm:"primaryKey"`
+	Provider   string
+	Label      string
+	Name       *string // as it was given
+	Config     string  // text, because it comes back byte for byte
+	URL        string
+	Hosting    connector.Hosting
+	Transport  connector.Transport
+	Status     connector.Status
+	CreatedBy  id.User
+	CreatedAt  time.Time
+	LastUsedAt *time.Time
+	LastError  string
+	Tools      []toolRow `gorm:"serializer:json;default:null"`
+	Failures   int
+	Version    int64
+	ExpiresAt  *time.Time
+	RenewAt    *time.Time
+	DueAt      *time.Time
 }
-
-func (connectorRow) TableName() string { return "connectors" }
 
 type toolRow struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 }
 
-var connectorTable = tenant[connectorRow]("Connector", nil)
+var connectorTable = tenant[connectorRow]("connectors", "Connector")
 
-func rowOfConnector(i connector.Instance) (*connectorRow, error) {
+func rowOfConnector(i connector.Instance) *connectorRow {
 	r := &connectorRow{
-		ID: string(i.ID), Provider: i.Provider, Label: i.Label, Name: optional(i.Name), Config: i.Config, URL: i.URL,
-		Hosting: string(i.Hosting), Transport: string(i.Transport), Status: string(i.Status()), CreatedBy: string(i.CreatedBy), Created: i.CreatedAt.UnixMilli(),
-		LastUsed: optionalMillis(i.LastUsedAt), LastError: i.LastError, Failures: int64(i.Failures), Version: i.Version,
-		Expires: optionalMillis(i.ExpiresAt), Renew: optionalMillis(i.RenewAt), Due: optionalMillis(i.DueAt),
+		ID: i.ID, Provider: i.Provider, Label: i.Label, Name: i.Name, Config: i.Config, URL: i.URL, Hosting: i.Hosting, Transport: i.Transport,
+		Status: i.Status(), CreatedBy: i.CreatedBy, CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, LastError: i.LastError, Failures: i.Failures,
+		Version: i.Version, ExpiresAt: i.ExpiresAt, RenewAt: i.RenewAt, DueAt: i.DueAt,
 	}
-	if len(i.Tools) == 0 {
-		return r, nil
+	for _, t := range i.Tools {
+		r.Tools = append(r.Tools, toolRow(t))
 	}
-	tools := make([]toolRow, len(i.Tools))
-	for n, t := range i.Tools {
-		tools[n] = toolRow(t)
-	}
-	text, err := written(tools)
-	r.Tools = sql.NullString{String: text, Valid: true}
-	return r, err
+	return r
 }
 
 func (r *connectorRow) instance() (connector.Instance, error) {
 	i := connector.Instance{
-		ID: id.Connector(r.ID), Org: id.Org(r.OrgID), Provider: r.Provider, Label: r.Label, Name: pointer[string](r.Name), Config: r.Config, URL: r.URL,
-		Hosting: connector.Hosting(r.Hosting), Transport: connector.Transport(r.Transport), CreatedBy: id.User(r.CreatedBy), CreatedAt: instant(r.Created),
-		LastUsedAt: optionalInstant(r.LastUsed), LastError: r.LastError, Failures: int(r.Failures), Version: r.Version,
-		ExpiresAt: optionalInstant(r.Expires), RenewAt: optionalInstant(r.Renew), DueAt: optionalInstant(r.Due),
-	}.Restore(connector.Status(r.Status))
-	if !r.Tools.Valid {
-		return i, nil
-	}
-	var tools []toolRow
-	err := json.Unmarshal([]byte(r.Tools.String), &tools)
-	for _, t := range tools {
+		ID: r.ID, Org: r.OrgID, Provider: r.Provider, Label: r.Label, Name: r.Name, Config: r.Config, URL: r.URL, Hosting: r.Hosting,
+		Transport: r.Transport, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, LastError: r.LastError,
+		Failures: r.Failures, Version: r.Version, ExpiresAt: r.ExpiresAt, RenewAt: r.RenewAt, DueAt: r.DueAt,
+	}.Restore(r.Status)
+	for _, t := range r.Tools {
 		i.Tools = append(i.Tools, connector.Tool(t))
 	}
-	return i, err
+	return i, nil
 }
 
 type connectors struct{ *conn }
@@ -97,11 +80,7 @@ func (q connectors) List(ctx context.Context, o id.Org, after connector.Position
 }
 
 func (q connectors) Add(ctx context.Context, o id.Org, i connector.Instance) error {
-	r, err := rowOfConnector(i)
-	if err != nil {
-		return failed(ctx, err, "Connector")
-	}
-	return connectorTable.of(q.write, o).add(ctx, r)
+	return connectorTable.of(q.write, o).add(ctx, rowOfConnector(i))
 }
 
 func (q connectors) Update(ctx context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
@@ -132,7 +111,7 @@ func (q connectors) Due(ctx context.Context, now time.Time, limit int, without .
 		for n := 0; n < len(due) && err == nil; n++ {
 			i := &due[n]
 			if *i, err = i.Claimed(now); err == nil {
-				_, err = connectorTable.of(c.write, i.Org).key(string(i.ID)).set(ctx, "due_at = ?", optionalMillis(i.DueAt))
+				_, err = connectorTable.of(c.write, i.Org).key(string(i.ID)).set(ctx, "due_at = ?", i.DueAt.UnixMilli())
 			}
 		}
 		return due, err
@@ -141,27 +120,28 @@ func (q connectors) Due(ctx context.Context, now time.Time, limit int, without .
 
 // claimDue reads and holds rows that are due, of other organisations than some,
 // and passes over those that somebody else holds.
-func claimDue[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error), now time.Time, limit int, without []id.Org) ([]T, error) {
+func claimDue[R, T any](ctx context.Context, s selection, record func(*R) (T, error), now time.Time, limit int, without []id.Org) ([]T, error) {
 	d := dialectOf(s.db)
 	s = s.filter("due_at <= ? AND NOT ("+d.in("org_id", "uuid")+")", now.UnixMilli(), list(d, without))
 	return all(ctx, s.claim("due_at, org_id, id", limit), record)
 }
 
 type credentialsRow struct {
-	OrgID       string `gorm:"type:uuid;primaryKey"`
-	ConnectorID string `gorm:"type:uuid;primaryKey"`
-	Version     int64  `gorm:"not null"`
-	Entries     []byte `gorm:"not null"`
-	Renewal     []byte // null for none
+	OrgID  id.Org       `gorm:"primaryKey"`
+	Sealed sealedFields `gorm:"embedded"`
 }
 
-func (credentialsRow) TableName() string { return "connector_credentials" }
-
-var credentialsTable = tenant[credentialsRow]("Credentials", nil)
-
-func (r *credentialsRow) sealed() (connector.Sealed, error) {
-	return connector.Sealed{Instance: id.Connector(r.ConnectorID), Version: r.Version, Entries: r.Entries, Renewal: r.Renewal}, nil
+// sealedFields are those of connector.Sealed.
+type sealedFields struct {
+	Instance id.Connector `gorm:"column:connector_id;primaryKey"`
+	Version  int64
+	Entries  []byte
+	Renewal  []byte `gorm:"default:null"`
 }
+
+var credentialsTable = tenant[credentialsRow]("connector_credentials", "Credentials")
+
+func (r *credentialsRow) sealed() (connector.Sealed, error) { return connector.Sealed(r.Sealed), nil }
 
 type credentials struct{ *conn }
 
@@ -176,8 +156,6 @@ func (q credentials) Put(ctx context.Context, o id.Org, s connector.Sealed) erro
 		if err := connectorTable.of(c.write, o).key(string(s.Instance)).kept(ctx); err != nil {
 			return err
 		}
-		return credentialsTable.of(c.write, o).put(ctx, &credentialsRow{
-			ConnectorID: string(s.Instance), Version: s.Version, Entries: s.Entries, Renewal: s.Renewal,
-		})
+		return credentialsTable.of(c.write, o).put(ctx, &credentialsRow{Sealed: sealedFields(s)})
 	})
 }

@@ -2,8 +2,8 @@ package gormdb
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
+	"time"
 
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -12,16 +12,14 @@ import (
 )
 
 type taskHistoryRow struct {
-	OrgID  string `gorm:"type:uuid;primaryKey"`
-	ID     string `gorm:"type:uuid;primaryKey"`
-	TaskID string `gorm:"type:uuid;not null"`
-	At     int64  `gorm:"not null"`
-	ByUser string `gorm:"type:uuid;not null"`
-	Reason string `gorm:"not null"`
-	Fields string `gorm:"not null"` // a JSON array of deltaRow
+	OrgID  id.Org   `gorm:"primaryKey"`
+	ID     id.Entry `gorm:"primaryKey"`
+	TaskID id.Task
+	At     time.Time
+	ByUser id.User
+	Reason string
+	Fields []deltaRow `gorm:"serializer:json"`
 }
-
-func (taskHistoryRow) TableName() string { return "task_history" }
 
 type deltaRow struct {
 	Field string  `json:"field"`
@@ -57,15 +55,10 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 	var of []id.Task
 	known := map[id.Task]bool{}
 	for i, c := range changes {
-		deltas := make([]deltaRow, len(c.Fields))
+		rows[i] = taskHistoryRow{ID: c.ID, TaskID: c.Task, At: c.At, ByUser: c.By, Reason: c.Reason, Fields: make([]deltaRow, len(c.Fields))}
 		for j, d := range c.Fields {
-			deltas[j] = deltaRow(d)
+			rows[i].Fields[j] = deltaRow(d)
 		}
-		fields, err := json.Marshal(deltas)
-		if err != nil {
-			return failed(ctx, err, "Change")
-		}
-		rows[i] = taskHistoryRow{ID: string(c.ID), TaskID: string(c.Task), At: c.At.UnixMilli(), ByUser: string(c.By), Reason: c.Reason, Fields: string(fields)}
 		if !known[c.Task] {
 			known[c.Task] = true
 			of = append(of, c.Task)
@@ -78,23 +71,21 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 	if err != nil {
 		return err
 	}
-	_, err = historyTable.of(q.write, o).insertRecords(ctx, insertHistory, rows, historyTable.rest)
+	_, err = insertRecords(ctx, historyTable.of(q.write, o), insertHistory, rows, historyTable.rest)
 	return err
 }
 
 var (
-	historyTable  = tenant[taskHistoryRow]("Change", nil)
+	historyTable  = tenant[taskHistoryRow]("task_history", "Change")
 	insertHistory = historyTable.insertsRecords(historyTable.rest, "")
 )
 
 func (r *taskHistoryRow) change() (task.Change, error) {
-	c := task.Change{ID: id.Entry(r.ID), Org: id.Org(r.OrgID), Task: id.Task(r.TaskID), At: instant(r.At), By: id.User(r.ByUser), Reason: r.Reason}
-	var deltas []deltaRow
-	err := json.Unmarshal([]byte(r.Fields), &deltas)
-	for _, d := range deltas {
+	c := task.Change{ID: r.ID, Org: r.OrgID, Task: r.TaskID, At: r.At, By: r.ByUser, Reason: r.Reason}
+	for _, d := range r.Fields {
 		c.Fields = append(c.Fields, task.Delta(d))
 	}
-	return c, err
+	return c, nil
 }
 
 func (q taskHistory) Remove(ctx context.Context, o id.Org, t id.Task, limit int) (more bool, err error) {

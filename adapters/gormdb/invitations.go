@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"collab/domain/fault"
@@ -14,35 +13,37 @@ import (
 )
 
 type invitationRow struct {
-	OrgID     string         `gorm:"type:uuid;primaryKey"`
-	ID        string         `gorm:"type:uuid;primaryKey"`
-	Email     string         `gorm:"not null"`
-	EmailKey  string         `gorm:"->:false;<-;not null"` // the address as it is compared
-	Role      string         `gorm:"not null"`
-	Status    string         `gorm:"not null"`
-	TokenHash sql.NullString // null where there is no token, so that the others are unique
-	Expires   int64          `gorm:"column:expires_at;not null"`
-	Created   int64          `gorm:"column:created_at;not null"`
-	Accepted  sql.NullInt64  `gorm:"column:accepted_at"`
-	InvitedBy sql.NullString `gorm:"type:uuid"`
-
-	ResendsUntil int64 `gorm:"not null"`
-
-	ProviderID sql.NullString // null where the provider does not know of it
-	Seen       stampRow       `gorm:"embedded;embeddedPrefix:seen_"`
+	OrgID        id.Org        `gorm:"primaryKey"`
+	ID           id.Invitation `gorm:"primaryKey"`
+	Email        string
+	EmailKey     string `gorm:"->:false;<-"` // the address as it is compared
+	Role         org.Role
+	Status       invitation.Status
+	TokenHash    string `gorm:"default:null"` // null where there is no token, so that the others are unique
+	ExpiresAt    time.Time
+	CreatedAt    time.Time
+	AcceptedAt   *time.Time
+	InvitedBy    id.User `gorm:"default:null"`
+	ResendsUntil time.Time
+	ProviderID   string         `gorm:"default:null"` // null where the provider does not know of it
+	Seen         identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
 }
 
-func (invitationRow) TableName() string { return "invitations" }
+var invitationTable = tenant[invitationRow]("invitations", "Invitation")
 
-var invitationTable = tenant[invitationRow]("Invitation", nil)
+func rowOfInvitation(i invitation.Invitation) *invitationRow {
+	return &invitationRow{
+		ID: i.ID, Email: i.Email, EmailKey: identity.FoldEmail(i.Email), Role: i.Role, Status: i.Stored(), TokenHash: i.TokenHash,
+		ExpiresAt: i.ExpiresAt, CreatedAt: i.CreatedAt, AcceptedAt: i.AcceptedAt, InvitedBy: i.InvitedBy, ResendsUntil: i.ResendsUntil,
+		ProviderID: i.ProviderID, Seen: i.Seen,
+	}
+}
 
 func (r *invitationRow) invitation() (invitation.Invitation, error) {
 	return invitation.Invitation{
-		ID: id.Invitation(r.ID), Org: id.Org(r.OrgID), Email: r.Email, Role: org.Role(r.Role), TokenHash: r.TokenHash.String,
-		ExpiresAt: instant(r.Expires), CreatedAt: instant(r.Created), AcceptedAt: optionalInstant(r.Accepted), InvitedBy: id.User(r.InvitedBy.String),
-		ResendsUntil: instant(r.ResendsUntil),
-		ProviderID:   r.ProviderID.String, Seen: r.Seen.stamp(),
-	}.Restore(invitation.Status(r.Status)), nil
+		ID: r.ID, Org: r.OrgID, Email: r.Email, Role: r.Role, TokenHash: r.TokenHash, ExpiresAt: r.ExpiresAt, CreatedAt: r.CreatedAt,
+		AcceptedAt: r.AcceptedAt, InvitedBy: r.InvitedBy, ResendsUntil: r.ResendsUntil, ProviderID: r.ProviderID, Seen: r.Seen,
+	}.Restore(r.Status), nil
 }
 
 type invitations struct{ *conn }
@@ -62,7 +63,7 @@ func (q invitations) ByToken(ctx context.Context, tokenHash string) (invitation.
 	return get(ctx, s, (*invitationRow).invitation)
 }
 
-func (q invitations) pending(o id.Org, now time.Time) selection[invitationRow] {
+func (q invitations) pending(o id.Org, now time.Time) selection {
 	return invitationTable.of(q.read, o).filter("status = 'PENDING' AND expires_at > ?", now.UnixMilli())
 }
 
@@ -91,10 +92,6 @@ func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation)
 				return fault.New(fault.Conflict, "An invitation with this provider id is there already")
 			}
 		}
-		return invitationTable.of(c.write, o).put(ctx, &invitationRow{
-			ID: string(i.ID), Email: i.Email, EmailKey: identity.FoldEmail(i.Email), Role: string(i.Role), Status: string(i.Stored()),
-			TokenHash: set(i.TokenHash), Expires: i.ExpiresAt.UnixMilli(), Created: i.CreatedAt.UnixMilli(), Accepted: optionalMillis(i.AcceptedAt),
-			InvitedBy: set(i.InvitedBy), ResendsUntil: i.ResendsUntil.UnixMilli(), ProviderID: set(i.ProviderID), Seen: rowOfStamp(i.Seen),
-		})
+		return invitationTable.of(c.write, o).put(ctx, rowOfInvitation(i))
 	})
 }

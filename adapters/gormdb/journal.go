@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"collab/domain/audit"
@@ -14,19 +13,17 @@ import (
 type inboxRow struct {
 	Source  string `gorm:"primaryKey"`
 	Message string `gorm:"primaryKey"`
-	Noted   int64  `gorm:"column:noted_at;not null"`
+	NotedAt time.Time
 }
 
-func (inboxRow) TableName() string { return "inbox" }
-
-var inboxTable = shared[inboxRow]("Message")
+var inboxTable = shared[inboxRow]("inbox", "Message")
 
 type inbox struct{ *conn }
 
 var _ ports.Inbox = inbox{}
 
 func (q inbox) Accept(ctx context.Context, source, message string, now time.Time) error {
-	return inboxTable.on(q.write).add(ctx, &inboxRow{Source: source, Message: message, Noted: now.UnixMilli()})
+	return inboxTable.on(q.write).add(ctx, &inboxRow{Source: source, Message: message, NotedAt: now})
 }
 
 func (q inbox) Prune(ctx context.Context, before time.Time) error {
@@ -35,28 +32,21 @@ func (q inbox) Prune(ctx context.Context, before time.Time) error {
 }
 
 type auditRow struct {
-	ID         string         `gorm:"type:uuid;primaryKey"`
-	OrgID      sql.NullString `gorm:"type:uuid"` // null for what concerns the deployment
-	At         int64          `gorm:"not null"`
-	ActorID    sql.NullString `gorm:"type:uuid"`
-	IsOperator bool           `gorm:"not null"`
-	Action     string         `gorm:"not null"`
-	Target     string         `gorm:"not null"`
-	Detail     string         `gorm:"not null"`
-	Address    string         `gorm:"not null"`
-	Request    string         `gorm:"not null"`
+	ID       id.Entry `gorm:"primaryKey"`
+	Org      id.Org   `gorm:"column:org_id;default:null"` // null for what concerns the deployment
+	At       time.Time
+	Actor    id.User `gorm:"column:actor_id;default:null"`
+	Operator bool    `gorm:"column:is_operator"`
+	Action   audit.Action
+	Target   string
+	Detail   string
+	Address  string
+	Request  string
 }
 
-func (auditRow) TableName() string { return "audit" }
+var auditTable = tenant[auditRow]("audit", "Entry")
 
-var auditTable = tenant[auditRow]("Entry", nil)
-
-func (r *auditRow) entry() (audit.Entry, error) {
-	return audit.Entry{
-		ID: id.Entry(r.ID), Org: id.Org(r.OrgID.String), At: instant(r.At), Actor: id.User(r.ActorID.String), Operator: r.IsOperator,
-		Action: audit.Action(r.Action), Target: r.Target, Detail: r.Detail, Address: r.Address, Request: r.Request,
-	}, nil
-}
+func (r *auditRow) entry() (audit.Entry, error) { return audit.Entry(*r), nil }
 
 type auditLog struct{ *conn }
 
@@ -67,10 +57,7 @@ func (q auditLog) Add(ctx context.Context, e audit.Entry) error {
 	if e.Org == "" {
 		rows = auditTable.crossTenant(q.write, crossTenantAudit)
 	}
-	return rows.add(ctx, &auditRow{
-		ID: string(e.ID), At: e.At.UnixMilli(), ActorID: set(e.Actor), IsOperator: e.Operator,
-		Action: string(e.Action), Target: e.Target, Detail: e.Detail, Address: e.Address, Request: e.Request,
-	})
+	return rows.add(ctx, (*auditRow)(&e))
 }
 
 func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int, fn func(audit.Entry) error) error {
@@ -83,39 +70,31 @@ func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int,
 
 type replayRow struct {
 	Key         string `gorm:"primaryKey"`
-	Fingerprint string `gorm:"not null"`
-	Claim       string `gorm:"not null"`
-	IsDone      bool   `gorm:"not null"`
-	Answer      []byte
-	Expires     int64 `gorm:"column:expires_at;not null"`
+	Fingerprint string
+	Claim       string
+	Done        bool   `gorm:"column:is_done"`
+	Answer      []byte `gorm:"default:null"`
+	ExpiresAt   time.Time
 }
 
-func (replayRow) TableName() string { return "replays" }
+var replayTable = shared[replayRow]("replays", "Key")
 
-var replayTable = shared[replayRow]("Key")
-
-func rowOfReplay(r replay.Record) *replayRow {
-	return &replayRow{Key: r.Key, Fingerprint: r.Fingerprint, Claim: r.Claim, IsDone: r.Done, Answer: r.Answer, Expires: r.ExpiresAt.UnixMilli()}
-}
-
-func (r *replayRow) replay() (replay.Record, error) {
-	return replay.Record{Key: r.Key, Fingerprint: r.Fingerprint, Claim: r.Claim, Done: r.IsDone, Answer: r.Answer, ExpiresAt: instant(r.Expires)}, nil
-}
+func (r *replayRow) replay() (replay.Record, error) { return replay.Record(*r), nil }
 
 type replays struct{ *conn }
 
 var _ ports.Replays = replays{}
 
 func (q replays) Begin(ctx context.Context, r replay.Record, now time.Time) (replay.Record, error) {
-	return takeOver(ctx, replayTable.on(q.write), rowOfReplay(r), (*replayRow).replay, "replays.expires_at <= ?", now.UnixMilli(), r.Key)
+	return takeOver(ctx, replayTable.on(q.write), (*replayRow)(&r), (*replayRow).replay, "replays.expires_at <= ?", now.UnixMilli(), r.Key)
 }
 
-func (q replays) claimed(key, claim string) selection[replayRow] {
+func (q replays) claimed(key, claim string) selection {
 	return replayTable.on(q.write).filter("key = ? AND claim = ?", key, claim)
 }
 
 func (q replays) Finish(ctx context.Context, r replay.Record) error {
-	return q.claimed(r.Key, r.Claim).save(ctx, rowOfReplay(r))
+	return q.claimed(r.Key, r.Claim).save(ctx, (*replayRow)(&r))
 }
 
 func (q replays) Abandon(ctx context.Context, key, claim string) error {

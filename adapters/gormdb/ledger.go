@@ -16,84 +16,59 @@ import (
 )
 
 type entryRow struct {
-	OrgID      string `gorm:"type:uuid;primaryKey"`
-	ID         string `gorm:"type:uuid;primaryKey"`
-	UserID     string `gorm:"type:uuid;not null"`
-	At         int64  `gorm:"not null"`
-	Day        int64  `gorm:"->:false;<-;not null"`
-	Model      string `gorm:"not null"`
-	Provider   string `gorm:"not null"`
-	Input      int64  `gorm:"not null"`
-	Output     int64  `gorm:"not null"`
-	CacheRead  int64  `gorm:"not null"`
-	CacheMade  int64  `gorm:"not null"`
-	Searches   int64  `gorm:"not null"`
-	Provenance string `gorm:"not null"`
-	Outcome    string `gorm:"not null"`
+	Entry entryFields `gorm:"embedded"`
+	Day   time.Time   `gorm:"->:false;<-"`
 }
 
-func (entryRow) TableName() string { return "usage_entries" }
+// entryFields are those of usage.Entry.
+type entryFields struct {
+	ID         id.Request `gorm:"primaryKey"`
+	Org        id.Org     `gorm:"column:org_id;primaryKey"`
+	User       id.User    `gorm:"column:user_id"`
+	At         time.Time
+	Model      string
+	Provider   string
+	Tokens     chat.Usage `gorm:"embedded"`
+	Provenance chat.Provenance
+	Outcome    chat.Outcome
+}
 
 // sumRow is what the rows of sums have in common.
-type sumRow struct {
-	Input    int64 `gorm:"not null"`
-	Output   int64 `gorm:"not null"`
-	Requests int64 `gorm:"not null"`
-}
+type sumRow struct{ Input, Output, Requests int64 }
 
 type userModelSumRow struct {
-	OrgID  string `gorm:"type:uuid;primaryKey"`
-	UserID string `gorm:"type:uuid;primaryKey"`
-	Day    int64  `gorm:"primaryKey;autoIncrement:false"`
-	Model  string `gorm:"primaryKey"`
-	Sums   sumRow `gorm:"embedded"`
+	OrgID  id.Org    `gorm:"primaryKey"`
+	UserID id.User   `gorm:"primaryKey"`
+	Day    time.Time `gorm:"primaryKey"`
+	Model  string    `gorm:"primaryKey"`
+	Sums   sumRow    `gorm:"embedded"`
 }
-
-func (userModelSumRow) TableName() string { return "usage_user_models" }
 
 type userSumRow struct {
-	OrgID  string `gorm:"type:uuid;primaryKey"`
-	Unit   int64  `gorm:"primaryKey;autoIncrement:false"`
-	Since  int64  `gorm:"primaryKey;autoIncrement:false"`
-	UserID string `gorm:"type:uuid;primaryKey"`
-	Sums   sumRow `gorm:"embedded"`
+	OrgID  id.Org    `gorm:"primaryKey"`
+	Unit   int64     `gorm:"primaryKey"`
+	Since  time.Time `gorm:"primaryKey"`
+	UserID id.User   `gorm:"primaryKey"`
+	Sums   sumRow    `gorm:"embedded"`
 }
-
-func (userSumRow) TableName() string { return "usage_users" }
 
 type modelSumRow struct {
-	OrgID string `gorm:"type:uuid;primaryKey"`
-	Unit  int64  `gorm:"primaryKey;autoIncrement:false"`
-	Since int64  `gorm:"primaryKey;autoIncrement:false"`
-	Model string `gorm:"primaryKey"`
-	Lane  string `gorm:"primaryKey"`
-	Sums  sumRow `gorm:"embedded"`
+	OrgID id.Org    `gorm:"primaryKey"`
+	Unit  int64     `gorm:"primaryKey"`
+	Since time.Time `gorm:"primaryKey"`
+	Model string    `gorm:"primaryKey"`
+	Lane  string    `gorm:"primaryKey"`
+	Sums  sumRow    `gorm:"embedded"`
 }
-
-func (modelSumRow) TableName() string { return "usage_models" }
 
 var (
-	entryTable     = tenant[entryRow]("Entry", nil)
-	userModelTable = tenant[userModelSumRow]("Entry", nil)
-	userSumTable   = tenant[userSumRow]("Entry", nil)
-	modelSumTable  = tenant[modelSumRow]("Entry", nil)
+	entryTable     = tenant[entryRow]("usage_entries", "Entry")
+	userModelTable = tenant[userModelSumRow]("usage_user_models", "Entry")
+	userSumTable   = tenant[userSumRow]("usage_users", "Entry")
+	modelSumTable  = tenant[modelSumRow]("usage_models", "Entry")
 )
 
-func rowOfEntry(e usage.Entry) *entryRow {
-	return &entryRow{
-		ID: string(e.ID), UserID: string(e.User), At: e.At.UnixMilli(), Day: e.At.Truncate(day).UnixMilli(), Model: e.Model, Provider: e.Provider,
-		Input: e.Tokens.Input, Output: e.Tokens.Output, CacheRead: e.Tokens.CacheRead, CacheMade: e.Tokens.CacheMade, Searches: e.Tokens.Searches,
-		Provenance: string(e.Provenance), Outcome: string(e.Outcome),
-	}
-}
-
-func (r *entryRow) entry() (usage.Entry, error) {
-	return usage.Entry{
-		ID: id.Request(r.ID), Org: id.Org(r.OrgID), User: id.User(r.UserID), At: instant(r.At), Model: r.Model, Provider: r.Provider,
-		Tokens:     chat.Usage{Input: r.Input, Output: r.Output, CacheRead: r.CacheRead, CacheMade: r.CacheMade, Searches: r.Searches},
-		Provenance: chat.Provenance(r.Provenance), Outcome: chat.Outcome(r.Outcome),
-	}, nil
-}
+func (r *entryRow) entry() (usage.Entry, error) { return usage.Entry(r.Entry), nil }
 
 type ledger struct{ *conn }
 
@@ -119,24 +94,23 @@ func lane(user id.User) string { return string(user[max(0, len(user)-1):]) }
 
 // Add changes last what most others change too.
 func (q ledger) Add(ctx context.Context, e usage.Entry) error {
-	sums := sumRow{e.Tokens.Input, e.Tokens.Output, 1}
-	user, on := string(e.User), e.At.Truncate(day).UnixMilli()
+	sums, on := sumRow{e.Tokens.Input, e.Tokens.Output, 1}, e.At.Truncate(day)
 	users, models := make([]userSumRow, len(userUnits)), make([]modelSumRow, len(modelUnits))
 	for i, unit := range userUnits {
-		users[i] = userSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit).UnixMilli(), UserID: user, Sums: sums}
+		users[i] = userSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit), UserID: e.User, Sums: sums}
 	}
 	for i, unit := range modelUnits {
-		models[i] = modelSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit).UnixMilli(), Model: e.Model, Lane: lane(e.User), Sums: sums}
+		models[i] = modelSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit), Model: e.Model, Lane: lane(e.User), Sums: sums}
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Entry", inserting(e.Org, addUsage[c.dialect], rowOfEntry(e), entryTable.rest))
+		n, err := exec(ctx, c.write, "Entry", inserting(e.Org, addUsage[c.dialect], &entryRow{entryFields(e), on}, entryTable.rest))
 		if err == nil && n == 0 {
 			if _, err = (organisations{c}).Get(ctx, e.Org); err == nil {
 				err = fault.New(fault.Conflict, "Entry is there already")
 			}
 		}
 		if err == nil {
-			err = sum(ctx, userModelTable, c, e.Org, addUserModel, userModelSumRow{UserID: user, Day: on, Model: e.Model, Sums: sums})
+			err = sum(ctx, userModelTable, c, e.Org, addUserModel, userModelSumRow{UserID: e.User, Day: on, Model: e.Model, Sums: sums})
 		}
 		if err == nil {
 			err = sum(ctx, userSumTable, c, e.Org, addUsers, users...)
@@ -149,7 +123,7 @@ func (q ledger) Add(ctx context.Context, e usage.Entry) error {
 }
 
 // sum adds to rows of sums with a statement made by addSums.
-func sum[R any](ctx context.Context, t *tenantTable[R], c *conn, o id.Org, text string, rows ...R) error {
+func sum[R any](ctx context.Context, t *tenantTable, c *conn, o id.Org, text string, rows ...R) error {
 	args := tenantParams(o, len(rows)*len(t.rest))
 	for i := range rows {
 		args = bind(&rows[i], t.rest, args)
@@ -210,11 +184,6 @@ type sumsRow struct {
 	usage.Sum
 }
 
-func scanSums(s scanner) (r sumsRow, err error) {
-	err = s.Scan(&r.ofUser, &r.at, &r.of, &r.Input, &r.Output, &r.Requests)
-	return r, err
-}
-
 // rows builds a query for the rows that some sums are of, those of every stretch.
 type rows struct {
 	parts []string
@@ -235,7 +204,7 @@ func (r *rows) add(s stretch, of, from string, args ...any) {
 	r.args = append(r.args, args...)
 }
 
-// summed is the query for the rows' sums, as scanSums reads them.
+// summed is the query for the rows' sums, as Summary reads them.
 func (r rows) summed(of, by string) string {
 	return "SELECT " + of + ", CAST(SUM(x.input) AS BIGINT), CAST(SUM(x.output) AS BIGINT), CAST(SUM(x.requests) AS BIGINT)" +
 		" FROM (" + strings.Join(r.parts, " UNION ALL ") + ") x GROUP BY " + by
@@ -297,7 +266,9 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 		begun = true
 		return head(usage.Summary{Period: p, Sum: total, ByModel: parts(models), ByDay: parts(days)})
 	}
-	err := queryEach(ctx, q.read, "Entry", scanSums, func(r sumsRow) error {
+	var r sumsRow
+	to := []any{&r.ofUser, &r.at, &r.of, &r.Input, &r.Output, &r.Requests}
+	err := eachRow(ctx, q.read, "Entry", tenantSQL(o, query, sums.args...), to, func() error {
 		if !r.ofUser {
 			on := string(quota.DayOf(instant(r.at)))
 			total, models[r.of], days[on] = total.Plus(r.Sum), models[r.of].Plus(r.Sum), days[on].Plus(r.Sum)
@@ -312,7 +283,7 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 			return nil // they were taken off whole
 		}
 		return fn(usage.Part{Of: r.of, Sum: r.Sum})
-	}, tenantSQL(o, query, sums.args...))
+	})
 	if err == nil && !begun {
 		err = begin()
 	}

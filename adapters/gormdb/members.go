@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"collab/domain/id"
@@ -12,31 +11,23 @@ import (
 )
 
 type membershipRow struct {
-	OrgID               string `gorm:"type:uuid;primaryKey"`
-	UserID              string `gorm:"type:uuid;primaryKey"`
-	Role                string `gorm:"not null"`
-	OnboardingCompleted bool   `gorm:"not null"`
-	JoinedAt            int64  `gorm:"not null"`
-	UsedAt              int64  `gorm:"not null"`
+	Org                 id.Org  `gorm:"column:org_id;primaryKey"`
+	User                id.User `gorm:"column:user_id;primaryKey"`
+	Role                org.Role
+	OnboardingCompleted bool
+	JoinedAt            time.Time
+	UsedAt              time.Time
 
-	ProviderRole string        `gorm:"not null"`
-	RoleIssuedAt int64         `gorm:"not null"`
-	RoleSetHere  bool          `gorm:"not null"`
-	Seen         stampRow      `gorm:"embedded;embeddedPrefix:seen_"`
-	Removed      sql.NullInt64 `gorm:"column:removed_at"`
+	ProviderRole string
+	RoleIssuedAt time.Time
+	RoleSetHere  bool
+	Seen         identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
+	RemovedAt    *time.Time
 }
 
-func (membershipRow) TableName() string { return "memberships" }
+var memberTable = tenant[membershipRow]("memberships", "Member")
 
-var memberTable = tenant[membershipRow]("Member", nil)
-
-func (r *membershipRow) membership() (org.Membership, error) {
-	return org.Membership{
-		Org: id.Org(r.OrgID), User: id.User(r.UserID), Role: org.Role(r.Role), OnboardingCompleted: r.OnboardingCompleted,
-		JoinedAt: instant(r.JoinedAt), UsedAt: instant(r.UsedAt), ProviderRole: r.ProviderRole,
-		RoleIssuedAt: instant(r.RoleIssuedAt), RoleSetHere: r.RoleSetHere, Seen: r.Seen.stamp(), RemovedAt: optionalInstant(r.Removed),
-	}, nil
-}
+func (r *membershipRow) membership() (org.Membership, error) { return org.Membership(*r), nil }
 
 type members struct{ *conn }
 
@@ -46,9 +37,8 @@ func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membershi
 	return get(ctx, memberTable.of(q.read, o).key(string(user)), (*membershipRow).membership)
 }
 
-func (q members) Epoch(ctx context.Context, o id.Org) (int64, error) {
-	found, err := queryGet(ctx, q.read, "Organisation", scanEpoch, sharedSQL(epochs+"id = ?", string(o)))
-	return found.epoch, err
+func (q members) Epoch(ctx context.Context, o id.Org) (epoch int64, err error) {
+	return epoch, getRow(ctx, q.read, "Organisation", sharedSQL(epochs+"id = ?", string(o)), new(string), &epoch)
 }
 
 func (q members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
@@ -59,11 +49,7 @@ func (q members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membersh
 }
 
 func (q members) Put(ctx context.Context, o id.Org, m org.Membership) error {
-	return memberTable.of(q.write, o).put(ctx, &membershipRow{
-		UserID: string(m.User), Role: string(m.Role), OnboardingCompleted: m.OnboardingCompleted,
-		JoinedAt: m.JoinedAt.UnixMilli(), UsedAt: m.UsedAt.UnixMilli(), ProviderRole: m.ProviderRole,
-		RoleIssuedAt: m.RoleIssuedAt.UnixMilli(), RoleSetHere: m.RoleSetHere, Seen: rowOfStamp(m.Seen), Removed: optionalMillis(m.RemovedAt),
-	})
+	return memberTable.of(q.write, o).put(ctx, (*membershipRow)(&m))
 }
 
 func (q members) List(ctx context.Context, o id.Org, after org.Position, limit int, fn func(org.Profile) error) error {
@@ -79,7 +65,7 @@ func (q members) List(ctx context.Context, o id.Org, after org.Position, limit i
 
 // withUser reads the user with each row of a table that has user_id and joined_at,
 // in the order in which they joined.
-func withUser[R any](s selection[R], u *userRow, after org.Position, limit int) selection[R] {
+func withUser(s selection, u *userRow, after org.Position, limit int) selection {
 	order := "joined_at, user_id"
 	if after != (org.Position{}) {
 		s = s.after(order, after.JoinedAt.UnixMilli(), place(after.User))
@@ -98,17 +84,6 @@ type seats struct{ *conn }
 
 var _ ports.Seats = seats{}
 
-// seatsRow is what one of the two tables has of an organisation.
-type seatsRow struct {
-	org id.Org
-	org.Seats
-}
-
-func scanSeats(s scanner) (r seatsRow, err error) {
-	err = s.Scan((*string)(&r.org), &r.Owners, &r.Members, &r.Pending)
-	return r, err
-}
-
 // Count asks both tables in one statement, so that they answer for one moment.
 func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error) {
 	counted := make(map[id.Org]org.Seats, len(orgs))
@@ -120,9 +95,12 @@ func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.
 	if !some {
 		return counted, nil
 	}
-	return counted, queryEach(ctx, taken.db, "Organisation", scanSeats, func(r seatsRow) error {
-		n := counted[r.org]
-		counted[r.org] = org.Seats{Owners: n.Owners + r.Owners, Members: n.Members + r.Members, Pending: n.Pending + r.Pending}
+	c := taken.made(seatCounts(taken.where, pending.where), append(append(taken.args, pending.args...), now.UnixMilli()))
+	var o id.Org
+	var of org.Seats // what one of the two tables has of an organisation
+	return counted, eachRow(ctx, taken.db, "Organisation", c, []any{&o, &of.Owners, &of.Members, &of.Pending}, func() error {
+		n := counted[o]
+		counted[o] = org.Seats{Owners: n.Owners + of.Owners, Members: n.Members + of.Members, Pending: n.Pending + of.Pending}
 		return nil
-	}, taken.made(seatCounts(taken.where, pending.where), append(append(taken.args, pending.args...), now.UnixMilli())))
+	})
 }

@@ -71,7 +71,8 @@ func (db *DB) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, found, err := queryRow(ctx, db.read, "Schema", scanInt, sharedSQL(selectVersion))
+	var version int64
+	found, err := oneRow(ctx, db.read, "Schema", sharedSQL(selectVersion), &version)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -59,7 +59,7 @@ func (c *conn) snapshot(ctx context.Context, fn func(*gorm.DB) error) error {
 
 // objectList builds the query of a list; some is false when no object can be in
 // it.
-func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s selection[objectRow], some bool) {
+func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s selection, some bool) {
 	s = objectTable.of(db, o)
 	if f.Kind != "" {
 		if _, ok := object.ParseKind(string(f.Kind)); !ok {
@@ -89,7 +89,7 @@ func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s se
 // therefore come in the order of their keys without being sorted: from range to
 // range, and within one in the order of the index. CROSS keeps SQLite to that,
 // and Postgres the OFFSET, or where there is a limit one as coarse as page's.
-func ranged(s selection[objectRow], ranges []keyRange, limit int) selection[objectRow] {
+func ranged(s selection, ranges []keyRange, limit int) selection {
 	lows, highs := make([]string, len(ranges)), make([]string, len(ranges))
 	for i, r := range ranges {
 		lows[i], highs[i] = r.low, r.high

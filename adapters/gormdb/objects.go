@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"collab/domain/fault"
@@ -13,53 +14,54 @@ import (
 )
 
 type objectRow struct {
-	OrgID         string         `gorm:"type:uuid;primaryKey"`
-	ID            string         `gorm:"type:uuid;primaryKey"`
-	StorageKey    string         `gorm:"->:false;<-:create;not null"`
-	FoldedKey     string         `gorm:"->:false;<-:create;not null"` // the key as it is compared with others
-	Path          string         `gorm:"<-:create;not null"`
-	Kind          string         `gorm:"<-:create;not null"`
-	Scope         string         `gorm:"<-:create;not null"`
-	WorkspaceID   sql.NullString `gorm:"<-:create;type:uuid"`          // of a personal object only a note
-	InWorkspaceID sql.NullString `gorm:"->:false;<-:create;type:uuid"` // the same, of a shared one
-	TeamID        sql.NullString `gorm:"<-:create;type:uuid"`
-	OwnerID       sql.NullString `gorm:"<-:create;type:uuid"`
-	MimeType      string         `gorm:"not null"`
-	Version       int64          `gorm:"not null"`
-	CreatedBy     string         `gorm:"<-:create;type:uuid;not null"`
-	UpdatedBy     string         `gorm:"type:uuid;not null"`
-	Created       int64          `gorm:"<-:create;column:created_at;not null"`
-	Updated       int64          `gorm:"column:updated_at;not null"`
-	Blob          string         `gorm:"not null"`
-	Size          int64          `gorm:"not null"`
-	Checksum      string         `gorm:"not null"`
-	IsText        bool           `gorm:"not null"`
-	N             int64          `gorm:"not null"` // of the last change in the log
+	OrgID         id.Org        `gorm:"primaryKey"`
+	ID            id.Object     `gorm:"primaryKey"`
+	StorageKey    string        `gorm:"->:false;<-:create"`
+	FoldedKey     string        `gorm:"->:false;<-:create"` // the key as it is compared with others
+	Path          string        `gorm:"<-:create"`
+	Place         placeRow      `gorm:"embedded"`
+	InWorkspaceID *id.Workspace `gorm:"->:false;<-:create"` // the workspace of a shared one
+	MimeType      string
+	Version       int64
+	CreatedBy     id.User `gorm:"<-:create"`
+	UpdatedBy     id.User
+	CreatedAt     time.Time `gorm:"<-:create"`
+	UpdatedAt     time.Time
+	Content       contentRow `gorm:"embedded"`
+	N             int64      // of the last change in the log
 }
 
-func (objectRow) TableName() string { return "objects" }
+// placeRow is an object.Place, in a row and in an entry of the log.
+type placeRow struct {
+	Kind      object.Kind   `gorm:"<-:create" json:"kind"`
+	Scope     object.Scope  `gorm:"<-:create" json:"scope"`
+	Workspace *id.Workspace `gorm:"column:workspace_id;<-:create" json:"workspace,omitempty"`
+	Team      *id.Team      `gorm:"column:team_id;<-:create" json:"team,omitempty"`
+	Owner     *id.User      `gorm:"column:owner_id;<-:create" json:"owner,omitempty"`
+}
 
-var objectTable = tenant[objectRow]("Object", nil)
+// contentRow is an object.Content, in a row and in an entry of the log.
+type contentRow struct {
+	Blob     string `json:"blob"`
+	Size     int64  `json:"size"`
+	Checksum string `json:"checksum"`
+	Text     bool   `gorm:"column:is_text" json:"isText"`
+}
+
+var objectTable = tenant[objectRow]("objects", "Object")
 
 // rowOfObject leaves out the keys, which Add alone writes.
 func rowOfObject(v object.Object) *objectRow {
 	return &objectRow{
-		OrgID: string(v.Org), ID: string(v.ID), Path: v.Path, Kind: string(v.Kind), Scope: string(v.Scope), WorkspaceID: optional(v.Workspace),
-		TeamID: optional(v.Team), OwnerID: optional(v.Owner), MimeType: v.MimeType, Version: v.Version, CreatedBy: string(v.CreatedBy),
-		UpdatedBy: string(v.UpdatedBy), Created: v.CreatedAt.UnixMilli(), Updated: v.UpdatedAt.UnixMilli(),
-		Blob: v.Blob, Size: v.Size, Checksum: v.Checksum, IsText: v.Text, N: v.N,
+		OrgID: v.Org, ID: v.ID, Path: v.Path, Place: placeRow(v.Place), MimeType: v.MimeType, Version: v.Version, CreatedBy: v.CreatedBy,
+		UpdatedBy: v.UpdatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Content: contentRow(v.Content), N: v.N,
 	}
 }
 
 func (r *objectRow) object() (object.Object, error) {
 	return object.Object{
-		Place: object.Place{
-			Kind: object.Kind(r.Kind), Scope: object.Scope(r.Scope), Workspace: pointer[id.Workspace](r.WorkspaceID),
-			Team: pointer[id.Team](r.TeamID), Owner: pointer[id.User](r.OwnerID),
-		},
-		ID: id.Object(r.ID), Org: id.Org(r.OrgID), Path: r.Path, MimeType: r.MimeType, Version: r.Version,
-		CreatedBy: id.User(r.CreatedBy), UpdatedBy: id.User(r.UpdatedBy), CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
-		Content: object.Content{Blob: r.Blob, Size: r.Size, Checksum: r.Checksum, Text: r.IsText}, N: r.N,
+		Place: object.Place(r.Place), ID: r.ID, Org: r.OrgID, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy,
+		UpdatedBy: r.UpdatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Content: object.Content(r.Content), N: r.N,
 	}, nil
 }
 
@@ -86,12 +88,12 @@ func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRu
 func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 	v.Org = o
 	r := rowOfObject(v)
-	r.StorageKey, r.InWorkspaceID = v.StorageKey(), r.WorkspaceID
+	r.StorageKey = v.StorageKey()
 	r.FoldedKey = object.Fold(r.StorageKey)
-	placed := v.Workspace
-	if v.Scope == object.Personal {
-		placed, r.InWorkspaceID = nil, sql.NullString{}
+	if v.Scope != object.Personal {
+		r.InWorkspaceID = v.Workspace
 	}
+	placed := r.InWorkspaceID
 	args := append(make([]any, 0, 5), list(q.dialect, object.Above(r.FoldedKey)), r.FoldedKey+"/", r.FoldedKey+"0") // 0 comes after /
 	which := 0
 	if placed != nil {
@@ -187,14 +189,13 @@ func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c ob
 
 func (s storage) replaceAtOnce(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error) {
 	c.Object.N = 0
-	record, err := written(rowOfRecord(c.Object))
-	if err != nil {
-		return object.Head{}, failed(ctx, err, "Change")
-	}
+	record := written(rowOfRecord(c.Object))
 	args := bind(rowOfObject(c.Object), replaced, append(make([]any, 0, 24), string(c.Object.ID), was.Blob, c.Object.Blob))
+	by := sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, string(c.Object.ID), was.Blob, c.At.UnixMilli(),
-		string(c.Type), c.At.UnixMilli(), set(c.By), strings.TrimSuffix(record, "0}")) // the number is the record's last field
-	head, found, err := queryRow(ctx, s.write, "Object", scanHead, tenantSQL(o, replaceObject, args...))
+		string(c.Type), c.At.UnixMilli(), by, strings.TrimSuffix(record, "0}")) // the number is the record's last field
+	var head object.Head
+	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject, args...), headDest(&head)...)
 	if err == nil && !found {
 		err = changed()
 	}

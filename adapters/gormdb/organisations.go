@@ -2,56 +2,49 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/ports"
 )
 
 type organisationRow struct {
-	ID         string `gorm:"type:uuid;primaryKey"`
-	ProviderID string `gorm:"<-:create;not null"`
-	Name       string `gorm:"not null"`
-	Slug       string `gorm:"not null"`
-	Created    int64  `gorm:"column:created_at;not null"`
-	Updated    int64  `gorm:"column:updated_at;not null"`
-
-	IsFull       bool     `gorm:"not null"`
-	Seen         stampRow `gorm:"embedded;embeddedPrefix:seen_"`
-	SlugIssuedAt int64    `gorm:"not null"`
-
-	CreatedBy     string        `gorm:"not null"`
-	CreatedBySeen stampRow      `gorm:"embedded;embeddedPrefix:created_by_seen_"`
-	Closed        sql.NullInt64 `gorm:"column:closed_at"`
-	Erased        sql.NullInt64 `gorm:"column:erased_at"`
-	LettersUntil  int64         `gorm:"not null"`
-
-	// Epoch is moved by Lock alone: no other statement writes it.
-	Epoch int64 `gorm:"->:false;not null"`
+	Organisation organisationFields `gorm:"embedded"`
+	Epoch        int64              `gorm:"->:false"` // moved by Lock alone: no other statement writes it
 }
 
-func (organisationRow) TableName() string { return "organisations" }
+// organisationFields are those of org.Organisation.
+type organisationFields struct {
+	ID         id.Org `gorm:"primaryKey"`
+	ProviderID string `gorm:"<-:create"`
+	Name       string
+	Slug       string
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 
-var organisationTable = shared[organisationRow]("Organisation")
+	Full         bool           `gorm:"column:is_full"`
+	Seen         identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
+	SlugIssuedAt time.Time
+
+	CreatedBy     string
+	CreatedBySeen identity.Stamp `gorm:"embedded;embeddedPrefix:created_by_seen_"`
+	ClosedAt      *time.Time
+	ErasedAt      *time.Time
+	LettersUntil  time.Time
+}
+
+var organisationTable = shared[organisationRow]("organisations", "Organisation")
 
 func rowOfOrganisation(o org.Organisation) *organisationRow {
-	return &organisationRow{
-		ID: string(o.ID), ProviderID: o.ProviderID, Name: o.Name, Slug: o.Slug, Created: o.CreatedAt.UnixMilli(), Updated: o.UpdatedAt.UnixMilli(),
-		IsFull: o.Full, Seen: rowOfStamp(o.Seen), SlugIssuedAt: o.SlugIssuedAt.UnixMilli(), CreatedBy: o.CreatedBy, CreatedBySeen: rowOfStamp(o.CreatedBySeen),
-		Closed: optionalMillis(o.ClosedAt), Erased: optionalMillis(o.ErasedAt), LettersUntil: o.LettersUntil.UnixMilli(),
-	}
+	return &organisationRow{Organisation: organisationFields(o)}
 }
 
 func (r *organisationRow) organisation() (org.Organisation, error) {
-	return org.Organisation{
-		ID: id.Org(r.ID), ProviderID: r.ProviderID, Name: r.Name, Slug: r.Slug, CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
-		Full: r.IsFull, Seen: r.Seen.stamp(), SlugIssuedAt: instant(r.SlugIssuedAt), CreatedBy: r.CreatedBy, CreatedBySeen: r.CreatedBySeen.stamp(),
-		ClosedAt: optionalInstant(r.Closed), ErasedAt: optionalInstant(r.Erased), LettersUntil: instant(r.LettersUntil),
-	}, nil
+	return org.Organisation(r.Organisation), nil
 }
 
 type organisations struct{ *conn }
@@ -132,65 +125,46 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error
 	})
 }
 
-type epochOf struct {
-	org   id.Org
-	epoch int64
-}
-
-func scanEpoch(s scanner) (r epochOf, err error) {
-	err = s.Scan((*string)(&r.org), &r.epoch)
-	return r, err
-}
-
-type markRow struct {
-	org  id.Org
-	mark org.Mark
-}
-
-func scanMark(s scanner) (r markRow, err error) {
-	err = s.Scan((*string)(&r.org), &r.mark.Epoch, &r.mark.LogEpoch, &r.mark.LogN)
-	return r, err
-}
-
 // Marks is one statement, so that all of a mark is of one moment.
 func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
-	found := make(map[id.Org]org.Mark, len(orgs))
-	note := func(r markRow) error {
-		found[r.org] = r.mark
-		return nil
-	}
+	marked := make(map[id.Org]org.Mark, len(orgs))
+	var c command
 	switch known := ids(orgs); len(known) {
 	case 0:
-		return found, nil
+		return marked, nil
 	case 1:
-		r, ok, err := queryRow(ctx, db.read, "Organisation", scanMark, tenantSQL(known[0], marks+"@org WHERE o.id = @org"))
-		if ok {
-			found[r.org] = r.mark
-		}
-		return found, err
+		c = tenantSQL(known[0], marks+"@org WHERE o.id = @org")
 	default:
-		return found, queryEach(ctx, db.read, "Organisation", scanMark, note,
-			crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known)))
+		c = crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
 	}
+	var o id.Org
+	var m org.Mark
+	return marked, eachRow(ctx, db.read, "Organisation", c, []any{&o, &m.Epoch, &m.LogEpoch, &m.LogN}, func() error {
+		marked[o] = m
+		return nil
+	})
 }
 
 // Epochs asks for one organisation by its key and for several with one
 // parameter, so that there are two statements whatever their number.
 func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error) {
 	found := make(map[id.Org]int64, len(orgs))
+	var o string
+	var epoch int64
 	switch known := ids(orgs); len(known) {
 	case 0:
 		return found, nil
 	case 1:
-		r, ok, err := queryRow(ctx, db.read, "Organisation", scanEpoch, sharedSQL(epochs+"id = ?", string(known[0])))
-		if ok {
-			found[r.org] = r.epoch
+		there, err := oneRow(ctx, db.read, "Organisation", sharedSQL(epochs+"id = ?", string(known[0])), &o, &epoch)
+		if there {
+			found[id.Org(o)] = epoch
 		}
 		return found, err
 	default:
-		return found, queryEach(ctx, db.read, "Organisation", scanEpoch, func(r epochOf) error {
-			found[r.org] = r.epoch
+		c := sharedSQL(epochs+db.dialect.in("id", "uuid"), list(db.dialect, known))
+		return found, eachRow(ctx, db.read, "Organisation", c, []any{&o, &epoch}, func() error {
+			found[id.Org(o)] = epoch
 			return nil
-		}, sharedSQL(epochs+db.dialect.in("id", "uuid"), list(db.dialect, known)))
+		})
 	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/identity"
 )
 
 // command is a statement with its parameters. A selection makes one, and for SQL
@@ -178,95 +177,63 @@ func exec(ctx context.Context, db *gorm.DB, what string, c command) (n int64, er
 	return n, failed(ctx, err, what)
 }
 
-// scanner is a row that can be read.
-type scanner interface{ Scan(dest ...any) error }
-
-// queryEach runs a query and calls fn with its rows, which stream. Fn's error ends
-// it and comes back as it is.
-func queryEach[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), fn func(R) error, c command) error {
-	return queryEachOn(ctx, db, db.Statement.ConnPool, what, scan, fn, c)
+// eachRow runs a query, scans each row to the places and calls fn after it. Fn's
+// error ends it and comes back as it is.
+func eachRow(ctx context.Context, db *gorm.DB, what string, c command, to []any, fn func() error) error {
+	return eachRowOn(ctx, db, db.Statement.ConnPool, what, c, to, fn)
 }
 
-func queryEachOn[R any](ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, scan func(scanner) (R, error), fn func(R) error, c command) error {
+func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, c command, to []any, fn func() error) error {
 	rows, err := query(ctx, db, pool, c)
 	if err != nil {
 		return failed(ctx, err, what)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		r, err := scan(rows)
-		if err != nil {
+		if err := rows.Scan(to...); err != nil {
 			return failed(ctx, err, what)
 		}
-		if err := fn(r); err != nil {
+		if err := fn(); err != nil {
 			return err
 		}
 	}
 	return failed(ctx, rows.Err(), what)
 }
 
-// queryAll runs a query and returns its rows, for lists that are small by nature.
-func queryAll[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), c command) (rs []R, err error) {
-	err = queryEach(ctx, db, what, scan, func(r R) error {
-		rs = append(rs, r)
-		return nil
-	}, c)
-	if err != nil {
-		return nil, err
-	}
-	return rs, nil
-}
-
-// queryRow runs a query for at most one row, to its end: that is when a statement
-// that writes has written.
-func queryRow[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), c command) (r R, found bool, err error) {
-	note := func(one R) error {
-		r, found = one, true
+// oneRow scans the only row of a query, if there is any. It runs the query to its
+// end: that is when a statement that writes has written.
+func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any) (found bool, err error) {
+	note := func() error {
+		found = true
 		return nil
 	}
 	if _, ok := db.Dialector.(sqliteDialector); !ok {
-		err = queryEach(ctx, db, what, scan, note, c)
-		return r, found, err
+		err = eachRow(ctx, db, what, c, to, note)
+		return found, err
 	}
 	if err := ctx.Err(); err != nil {
-		return r, false, err
+		return false, err
 	}
 	pool := db.Statement.ConnPool
 	if p, ok := pool.(*sql.DB); ok && ctx.Done() != nil {
 		conn, err := p.Conn(ctx) // waits no longer than the context
 		if err != nil {
-			return r, false, failed(ctx, err, what)
+			return false, failed(ctx, err, what)
 		}
 		defer conn.Close()
 		pool = conn
 	}
-	err = queryEachOn(unwatched{ctx}, db, pool, what, scan, note, c)
-	return r, found, err
+	err = eachRowOn(unwatched{ctx}, db, pool, what, c, to, note)
+	return found, err
 }
 
-// queryGet is row for a record that must be there.
-func queryGet[R any](ctx context.Context, db *gorm.DB, what string, scan func(scanner) (R, error), c command) (R, error) {
-	r, found, err := queryRow(ctx, db, what, scan, c)
+// getRow is oneRow for a row that must be there.
+func getRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any) error {
+	found, err := oneRow(ctx, db, what, c, to...)
 	if err == nil && !found {
 		err = fault.Missing(what)
 	}
-	return r, err
-}
-
-func scanInt(s scanner) (n int64, err error) {
-	err = s.Scan(&n)
-	return n, err
-}
-
-func scanBool(s scanner) (b bool, err error) {
-	err = s.Scan(&b)
-	return b, err
-}
-
-func scanText[T ~string](s scanner) (T, error) {
-	var text string
-	err := s.Scan(&text)
-	return T(text), err
+	return err
 }
 
 // place is an id to compare others with. One that is no UUID, which Postgres
@@ -288,53 +255,3 @@ func ids[T ~string](given []T) []T {
 
 // instant is a time as it is kept, in milliseconds; the zero time survives it.
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-func optionalInstant(ms sql.NullInt64) *time.Time {
-	if !ms.Valid {
-		return nil
-	}
-	t := instant(ms.Int64)
-	return &t
-}
-
-func optionalMillis(t *time.Time) sql.NullInt64 {
-	if t == nil {
-		return sql.NullInt64{}
-	}
-	return sql.NullInt64{Int64: t.UnixMilli(), Valid: true}
-}
-
-// optional is a text that may be unset; set is one where empty means unset.
-func optional[T ~string](s *T) sql.NullString {
-	if s == nil {
-		return sql.NullString{}
-	}
-	return sql.NullString{String: string(*s), Valid: true}
-}
-
-func set[T ~string](s T) sql.NullString {
-	return sql.NullString{String: string(s), Valid: s != ""}
-}
-
-func pointer[T ~string](s sql.NullString) *T {
-	if !s.Valid {
-		return nil
-	}
-	t := T(s.String)
-	return &t
-}
-
-// stampRow is how the provider's stamps are kept.
-type stampRow struct {
-	At      int64  `gorm:"not null"`
-	Rank    int64  `gorm:"not null"`
-	Message string `gorm:"not null"`
-}
-
-func rowOfStamp(s identity.Stamp) stampRow {
-	return stampRow{s.At.UnixMilli(), int64(s.Rank), s.Message}
-}
-
-func (r stampRow) stamp() identity.Stamp {
-	return identity.Stamp{At: instant(r.At), Rank: int(r.Rank), Message: r.Message}
-}

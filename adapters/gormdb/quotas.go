@@ -17,30 +17,26 @@ import (
 const sweptLeases = 200
 
 type accountRow struct {
-	OrgID    string `gorm:"type:uuid;primaryKey"`
-	UserID   string `gorm:"type:uuid;primaryKey"`
-	Day      int64  `gorm:"primaryKey;autoIncrement:false"`
-	Used     int64  `gorm:"not null"`
-	Reserved int64  `gorm:"not null"`
-	Granted  int64  `gorm:"not null"`
+	OrgID    id.Org  `gorm:"primaryKey"`
+	UserID   id.User `gorm:"primaryKey"`
+	Day      int64   `gorm:"primaryKey"`
+	Used     int64
+	Reserved int64
+	Granted  int64
 }
-
-func (accountRow) TableName() string { return "quota_accounts" }
 
 type leaseRow struct {
-	OrgID   string `gorm:"type:uuid;primaryKey"`
-	UserID  string `gorm:"type:uuid;primaryKey"`
-	Day     int64  `gorm:"primaryKey;autoIncrement:false"`
-	ID      string `gorm:"type:uuid;primaryKey"`
-	Tokens  int64  `gorm:"not null"`
-	Expires int64  `gorm:"column:expires_at;not null"`
+	OrgID     id.Org     `gorm:"primaryKey"`
+	UserID    id.User    `gorm:"primaryKey"`
+	Day       int64      `gorm:"primaryKey"`
+	ID        id.Request `gorm:"primaryKey"`
+	Tokens    int64
+	ExpiresAt time.Time
 }
 
-func (leaseRow) TableName() string { return "quota_leases" }
-
 var (
-	accountTable = tenant[accountRow]("Account", nil)
-	leaseTable   = tenant[leaseRow]("Lease", nil)
+	accountTable = tenant[accountRow]("quota_accounts", "Account")
+	leaseTable   = tenant[leaseRow]("quota_leases", "Lease")
 )
 
 func (r *accountRow) account() (quota.Account, error) {
@@ -83,15 +79,14 @@ func (q quotas) reserve(ctx context.Context, statement string, holds []any, l qu
 	args = append(args, user, day, string(l.ID), limit, limit, limit, n.Input)
 	if q.dialect == onPostgres {
 		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())
-		granted, found, err := queryRow(ctx, q.write, "Lease", scanInt, args.sql(statement))
+		found, err := oneRow(ctx, q.write, "Lease", args.sql(statement), &granted)
 		if err == nil && !found {
 			err = q.refused(ctx, l)
 		}
 		return granted, err
 	}
 	err = q.asynchronously(ctx, func(c *conn) error {
-		var found bool
-		granted, found, err = queryRow(ctx, c.write, "Lease", scanInt, args.sql(statement))
+		found, err := oneRow(ctx, c.write, "Lease", args.sql(statement), &granted)
 		if err != nil {
 			return err
 		}
@@ -109,7 +104,8 @@ func (q quotas) reserve(ctx context.Context, statement string, holds []any, l qu
 
 // refused returns nil where nothing was granted because there is no room.
 func (q quotas) refused(ctx context.Context, l quota.Lease) error {
-	known, err := queryGet(ctx, q.write, "Organisation", scanBool, tenantSQL(l.Org, leaseKnown, string(l.User), millis(l.Day), string(l.ID)))
+	var known bool
+	err := getRow(ctx, q.write, "Organisation", tenantSQL(l.Org, leaseKnown, string(l.User), millis(l.Day), string(l.ID)), &known)
 	if err == nil && known {
 		err = fault.New(fault.Conflict, "Lease is there already")
 	}
@@ -126,7 +122,8 @@ func (q quotas) Settle(ctx context.Context, l quota.Lease, used int64) error {
 		if err != nil {
 			return err
 		}
-		held, found, err := queryRow(ctx, c.write, "Lease", scanInt, tenantSQL(l.Org, endLease, user, day, string(l.ID)))
+		var held int64
+		found, err := oneRow(ctx, c.write, "Lease", tenantSQL(l.Org, endLease, user, day, string(l.ID)), &held)
 		if err != nil || !found {
 			return err
 		}
@@ -152,19 +149,14 @@ func compareAccounts(a, b leaseRow) int {
 	return cmp.Or(cmp.Compare(a.OrgID, b.OrgID), cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
 }
 
-func scanTaken(s scanner) (r leaseRow, err error) {
-	err = s.Scan(dest(&r, givenBack)...)
-	return r, err
-}
-
 // lock takes the locks of several rows in their order, which those who change
 // them in one statement do not keep.
 func (q quotas) lock(ctx context.Context, statement [2]string, keys string) error {
 	if q.dialect != onPostgres {
 		return nil
 	}
-	_, err := queryAll(ctx, q.write, "Lease", scanInt, crossTenantSQL(crossTenantLeases, statement[onPostgres], keys))
-	return err
+	c := crossTenantSQL(crossTenantLeases, statement[onPostgres], keys)
+	return eachRow(ctx, q.write, "Lease", c, []any{new(int)}, func() error { return nil })
 }
 
 // Extend leaves out what cannot be there: Postgres compares no other ids.
@@ -172,16 +164,13 @@ func (q quotas) Extend(ctx context.Context, leases []quota.Lease, until time.Tim
 	var keys []leaseRow
 	for _, l := range leases {
 		if len(ids([]string{string(l.Org), string(l.User), string(l.ID)})) == 3 {
-			keys = append(keys, leaseRow{OrgID: string(l.Org), UserID: string(l.User), Day: millis(l.Day), ID: string(l.ID)})
+			keys = append(keys, leaseRow{OrgID: l.Org, UserID: l.User, Day: millis(l.Day), ID: l.ID})
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
-	these, err := records(keys, leaseKeys)
-	if err != nil {
-		return failed(ctx, err, "Lease")
-	}
+	these := records(keys, leaseKeys)
 	return q.atomic(ctx, func(c *conn) error {
 		if err := (quotas{c}).lock(ctx, lockLeases, these); err != nil {
 			return err
@@ -201,10 +190,7 @@ func (q quotas) Sweep(ctx context.Context, now time.Time) error {
 		if err != nil || len(expired) == 0 {
 			return err
 		}
-		these, err := records(expired, leaseKeys)
-		if err != nil {
-			return failed(ctx, err, "Lease")
-		}
+		these := records(expired, leaseKeys)
 		if err := q.atomic(ctx, func(c *conn) error { return (quotas{c}).sweep(ctx, these, now) }); err != nil {
 			return err
 		}
@@ -218,7 +204,13 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 	if err := q.lock(ctx, lockLeases, expired); err != nil {
 		return err
 	}
-	taken, err := queryAll(ctx, q.write, "Lease", scanTaken, crossTenantSQL(crossTenantLeases, takeLeases[q.dialect], now.UnixMilli(), expired))
+	var one leaseRow
+	var taken []leaseRow
+	c := crossTenantSQL(crossTenantLeases, takeLeases[q.dialect], now.UnixMilli(), expired)
+	err := eachRow(ctx, q.write, "Lease", c, dest(&one, givenBack), func() error {
+		taken = append(taken, one)
+		return nil
+	})
 	if err != nil || len(taken) == 0 {
 		return err
 	}
@@ -231,10 +223,6 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 			sums = append(sums, k)
 		}
 	}
-	back, err := records(sums, givenBack)
-	if err != nil {
-		return failed(ctx, err, "Lease")
-	}
-	_, err = exec(ctx, q.write, "Account", crossTenantSQL(crossTenantLeases, giveBack[q.dialect], back))
+	_, err = exec(ctx, q.write, "Account", crossTenantSQL(crossTenantLeases, giveBack[q.dialect], records(sums, givenBack)))
 	return err
 }

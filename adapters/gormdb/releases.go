@@ -3,8 +3,8 @@ package gormdb
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"slices"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/release"
@@ -12,72 +12,62 @@ import (
 )
 
 type releaseRow struct {
-	ID           string         `gorm:"type:uuid;primaryKey"`
-	Version      string         `gorm:"<-:create;not null"`
-	Key          string         `gorm:"->:false;<-:create;column:version_key;not null"`
-	Platform     string         `gorm:"<-:create;not null"`
-	Arch         string         `gorm:"<-:create;not null"`
-	Channel      string         `gorm:"<-:create;not null"`
-	DownloadURL  string         `gorm:"not null"`
-	SHA512       sql.NullString `gorm:"column:sha512"`
-	SHA1         sql.NullString `gorm:"column:sha1"`
-	FileSize     sql.NullInt64  `gorm:"column:file_size_bytes"`
-	Notes        sql.NullString
-	MinOSVersion sql.NullString
-	Signature    sql.NullString
-	IsMandatory  bool  `gorm:"not null"`
-	Rollout      int64 `gorm:"not null"`
-	IsActive     bool  `gorm:"not null"`
-	Published    int64 `gorm:"column:published_at;not null"`
-	Updated      int64 `gorm:"column:updated_at;not null;autoUpdateTime:false"`
-	Revision     int64 `gorm:"->:false;<-;not null"`
+	ID        id.Release  `gorm:"primaryKey"`
+	Version   string      `gorm:"<-:create"`
+	Key       string      `gorm:"->:false;<-:create;column:version_key"`
+	Target    targetRow   `gorm:"embedded"`
+	Settings  settingsRow `gorm:"embedded"`
+	Published time.Time   `gorm:"column:published_at"`
+	Updated   time.Time   `gorm:"column:updated_at"`
+	Revision  int64       `gorm:"->:false;<-"`
 }
 
-func (releaseRow) TableName() string { return "releases" }
+// targetRow is a release.Target.
+type targetRow struct {
+	Platform release.Platform `gorm:"<-:create"`
+	Arch     release.Arch     `gorm:"<-:create"`
+	Channel  release.Channel  `gorm:"<-:create"`
+}
+
+// settingsRow is a release.Settings.
+type settingsRow struct {
+	DownloadURL   string
+	SHA512        *string `gorm:"column:sha512"`
+	SHA1          *string `gorm:"column:sha1"`
+	FileSizeBytes *int64
+	Notes         *string
+	MinOSVersion  *string
+	Signature     *string
+	Mandatory     bool `gorm:"column:is_mandatory"`
+	Rollout       int
+	Active        bool `gorm:"column:is_active"`
+}
 
 // releaseRevisionRow is the only one in its table.
 type releaseRevisionRow struct {
-	One bool  `gorm:"primaryKey"`
-	N   int64 `gorm:"not null"`
+	One bool `gorm:"primaryKey"`
+	N   int64
 }
 
-func (releaseRevisionRow) TableName() string { return "release_revision" }
-
 var (
-	releaseTable  = shared[releaseRow]("Release")
-	revisionTable = shared[releaseRevisionRow]("Revision")
+	releaseTable  = shared[releaseRow]("releases", "Release")
+	revisionTable = shared[releaseRevisionRow]("release_revision", "Revision")
 )
 
 func (r *releaseRevisionRow) revision() (int64, error) { return r.N, nil }
 
 func rowOfRelease(r release.Release, revision int64) *releaseRow {
-	row := &releaseRow{
-		ID: string(r.ID), Version: r.Version.String(), Key: r.Version.Key(), Platform: string(r.Platform), Arch: string(r.Arch), Channel: string(r.Channel),
-		DownloadURL: r.DownloadURL, SHA512: optional(r.SHA512), SHA1: optional(r.SHA1), Notes: optional(r.Notes), MinOSVersion: optional(r.MinOSVersion),
-		Signature: optional(r.Signature), IsMandatory: r.Mandatory, Rollout: int64(r.Rollout), IsActive: r.Active,
-		Published: r.PublishedAt.UnixMilli(), Updated: r.UpdatedAt.UnixMilli(), Revision: revision,
+	return &releaseRow{
+		ID: r.ID, Version: r.Version.String(), Key: r.Version.Key(), Target: targetRow(r.Target), Settings: settingsRow(r.Settings),
+		Published: r.PublishedAt, Updated: r.UpdatedAt, Revision: revision,
 	}
-	if r.FileSizeBytes != nil {
-		row.FileSize = sql.NullInt64{Int64: *r.FileSizeBytes, Valid: true}
-	}
-	return row
 }
 
 func (r *releaseRow) release() (release.Release, error) {
 	version, err := release.ParseVersion("version", r.Version)
-	made := release.Release{
-		ID: id.Release(r.ID), Version: version,
-		Target: release.Target{Platform: release.Platform(r.Platform), Arch: release.Arch(r.Arch), Channel: release.Channel(r.Channel)},
-		Settings: release.Settings{
-			DownloadURL: r.DownloadURL, SHA512: pointer[string](r.SHA512), SHA1: pointer[string](r.SHA1), Notes: pointer[string](r.Notes),
-			MinOSVersion: pointer[string](r.MinOSVersion), Signature: pointer[string](r.Signature), Mandatory: r.IsMandatory, Rollout: int(r.Rollout), Active: r.IsActive,
-		},
-		PublishedAt: instant(r.Published), UpdatedAt: instant(r.Updated),
-	}
-	if size := r.FileSize.Int64; r.FileSize.Valid {
-		made.FileSizeBytes = &size
-	}
-	return made, err
+	return release.Release{
+		ID: r.ID, Version: version, Target: release.Target(r.Target), Settings: release.Settings(r.Settings), PublishedAt: r.Published, UpdatedAt: r.Updated,
+	}, err
 }
 
 type releases struct{ *conn }
@@ -118,7 +108,7 @@ func (q releases) Add(ctx context.Context, r release.Release) error {
 func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (updated release.Release, err error) {
 	err = q.revised(ctx, func(c *conn, revision int64) error {
 		updated, err = update(ctx, releaseTable.on(c.write).key(string(r)), (*releaseRow).release,
-			func(r release.Release) (*releaseRow, error) { return rowOfRelease(r, revision), nil }, fn)
+			func(r release.Release) *releaseRow { return rowOfRelease(r, revision) }, fn)
 		return err
 	})
 	if err != nil {
@@ -145,27 +135,23 @@ func (q releases) revised(ctx context.Context, change func(c *conn, revision int
 }
 
 type adoptionRow struct {
-	Day      string `gorm:"primaryKey"`
-	Platform string `gorm:"primaryKey"`
-	Arch     string `gorm:"primaryKey"`
-	Channel  string `gorm:"primaryKey"`
-	Version  string `gorm:"primaryKey"`
-	Checks   int64  `gorm:"not null"`
-	Offered  int64  `gorm:"not null"`
+	Day      release.Day      `gorm:"primaryKey"`
+	Platform release.Platform `gorm:"primaryKey"`
+	Arch     release.Arch     `gorm:"primaryKey"`
+	Channel  release.Channel  `gorm:"primaryKey"`
+	Version  string           `gorm:"primaryKey"`
+	Checks   int64
+	Offered  int64
 }
 
-func (adoptionRow) TableName() string { return "release_adoption" }
-
 var (
-	adoptionTable = shared[adoptionRow]("Count")
+	adoptionTable = shared[adoptionRow]("release_adoption", "Count")
 	addTallies    = adoptionTable.insertsRecords(adoptionTable.fields, adoptionTable.adding("checks", "offered"))
 )
 
 func (r *adoptionRow) tally() (release.Tally, error) {
-	return release.Tally{
-		Day: release.Day(r.Day), Target: release.Target{Platform: release.Platform(r.Platform), Arch: release.Arch(r.Arch), Channel: release.Channel(r.Channel)},
-		Version: r.Version, Checks: r.Checks, Offered: r.Offered,
-	}, nil
+	target := release.Target{Platform: r.Platform, Arch: r.Arch, Channel: r.Channel}
+	return release.Tally{Day: r.Day, Target: target, Version: r.Version, Checks: r.Checks, Offered: r.Offered}, nil
 }
 
 type adoption struct{ *conn }
@@ -182,7 +168,7 @@ func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
 	rows := make([]adoptionRow, 0, len(counts))
 	at := make(map[adoptionRow]int, len(counts))
 	for _, t := range counts {
-		key := adoptionRow{Day: string(t.Day), Platform: string(t.Platform), Arch: string(t.Arch), Channel: string(t.Channel), Version: t.Version}
+		key := adoptionRow{Day: t.Day, Platform: t.Platform, Arch: t.Arch, Channel: t.Channel, Version: t.Version}
 		i, ok := at[key]
 		if !ok {
 			i = len(rows)
@@ -197,7 +183,7 @@ func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
 			cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Version, b.Version))
 	})
 	return q.atomic(ctx, func(c *conn) error {
-		_, err := adoptionTable.on(c.write).insertRecords(ctx, addTallies, rows, adoptionTable.fields)
+		_, err := insertRecords(ctx, adoptionTable.on(c.write), addTallies, rows, adoptionTable.fields)
 		return err
 	})
 }

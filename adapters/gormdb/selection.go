@@ -2,30 +2,26 @@ package gormdb
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 
 	"collab/domain/fault"
 	"collab/domain/id"
 )
 
 // nothing makes an INSERT pass over a row whose key is taken, which leaves a
-// transaction on Postgres usable, where an error would end it. replace makes it
-// replace the row with the same primary key.
-var (
-	nothing = clause.OnConflict{DoNothing: true}
-	replace = clause.OnConflict{UpdateAll: true}
-)
+// transaction on Postgres usable, where an error would end it.
+const nothing = " ON CONFLICT DO NOTHING"
 
 // selection is rows of a table that statements are about. Its methods that narrow
 // it return another one.
-type selection[R any] struct {
-	*table[R]
+type selection struct {
+	*table
 	db       *gorm.DB
-	org      string // whose rows they are
+	org      id.Org // whose rows they are
 	crossing bool   // they may be anybody's: each has its organisation read, too
 	keyed    bool   // the condition is the primary key
 	where    string
@@ -41,7 +37,7 @@ type selection[R any] struct {
 
 // key narrows the selection to the row with the primary key, the organisation
 // left out.
-func (s selection[R]) key(values ...any) selection[R] {
+func (s selection) key(values ...any) selection {
 	if s.crossing {
 		return s.filter(s.keys, values...)
 	}
@@ -50,7 +46,7 @@ func (s selection[R]) key(values ...any) selection[R] {
 }
 
 // filter adds a condition. Whatever it is, those before it hold, too.
-func (s selection[R]) filter(condition string, args ...any) selection[R] {
+func (s selection) filter(condition string, args ...any) selection {
 	if condition = "(" + condition + ")"; s.where != "" {
 		condition = s.where + " AND " + condition
 	}
@@ -59,56 +55,56 @@ func (s selection[R]) filter(condition string, args ...any) selection[R] {
 }
 
 // among adds the condition that a column is one of the values.
-func (s selection[R]) among(column, values string) selection[R] {
+func (s selection) among(column, values string) selection {
 	at := slices.IndexFunc(s.table.fields, func(f field) bool { return f.name == column })
 	return s.filter(dialectOf(s.db).in(s.name+"."+column, s.table.fields[at].kind), values)
 }
 
 // in adds the condition that a column is among those that another selection reads.
-func (s selection[R]) in(column string, of selection[R]) selection[R] {
+func (s selection) in(column string, of selection) selection {
 	c := of.command()
 	return s.filter(column+" IN ("+c.text+")", c.args...)
 }
 
 // after adds the condition that rows come after a place in the order, which is
 // that of the columns.
-func (s selection[R]) after(columns string, values ...any) selection[R] {
+func (s selection) after(columns string, values ...any) selection {
 	return s.filter("("+columns+") > ("+strings.Repeat("?, ", len(values)-1)+"?)", values...)
 }
 
 // page orders the rows and takes the first of them; limit 0 is all.
-func (s selection[R]) page(order string, limit int) selection[R] {
+func (s selection) page(order string, limit int) selection {
 	s.order, s.limit = order, limit
 	return s
 }
 
 // claim orders the rows, takes the first of them and holds these, and passes over
 // those that somebody else holds.
-func (s selection[R]) claim(order string, limit int) selection[R] {
+func (s selection) claim(order string, limit int) selection {
 	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).claimed(), slices.Concat(s.args, []any{limit})
 	return s
 }
 
 // join reads from other tables, too, what more says, to the given places.
-func (s selection[R]) join(from, more string, to ...any) selection[R] {
+func (s selection) join(from, more string, to ...any) selection {
 	s.from, s.more, s.to = from, more, to
 	return s
 }
 
 // read reads no more than the columns.
-func (s selection[R]) read(columns ...string) selection[R] {
+func (s selection) read(columns ...string) selection {
 	s.fields = s.only(columns...)
 	return s
 }
 
 // held keeps the rows from other writers until the transaction ends.
-func (s selection[R]) held() selection[R] {
+func (s selection) held() selection {
 	s.lock = dialectOf(s.db).held()
 	return s
 }
 
 // made is a command with the selection's condition in it.
-func (s selection[R]) made(text string, args []any) command {
+func (s selection) made(text string, args []any) command {
 	tenant := selectedTenancy
 	if s.table.org == nil {
 		tenant = sharedTenancy
@@ -119,7 +115,7 @@ func (s selection[R]) made(text string, args []any) command {
 }
 
 // command returns the SELECT.
-func (s selection[R]) command() command {
+func (s selection) command() command {
 	d := dialectOf(s.db)
 	if s.keyed && s.fields == nil && s.more == "" && s.from == "" {
 		return s.made(s.getByKey[d]+s.lock, s.args)
@@ -146,10 +142,24 @@ func (s selection[R]) command() command {
 	return s.made(text+s.lock, slices.Concat(s.args, limit))
 }
 
-// scanned returns a scanner that reads every row into the same place, and the
-// row that it makes a record of.
-func scanned[R, T any](s selection[R], record func(*R) (T, error)) func(scanner) (T, error) {
+// each calls fn with the records, which stream. Fn's error ends it and comes back
+// as it is.
+func each[R, T any](ctx context.Context, s selection, record func(*R) (T, error), fn func(T) error) error {
+	if reflect.TypeFor[R]() != s.row {
+		panic(s.name + " has rows of another type")
+	}
 	var r R
+	return eachRow(ctx, s.db, s.what, s.command(), s.dest(&r), func() error {
+		v, err := record(&r)
+		if err != nil {
+			return failed(ctx, err, s.what)
+		}
+		return fn(v)
+	})
+}
+
+// dest returns the places of a row that what is read goes to, and the other places.
+func (s selection) dest(row any) []any {
 	fields := s.reads
 	if s.fields != nil {
 		fields = s.fields
@@ -157,31 +167,25 @@ func scanned[R, T any](s selection[R], record func(*R) (T, error)) func(scanner)
 	if s.crossing {
 		fields = append([]field{*s.table.org}, fields...)
 	} else if s.table.org != nil {
-		s.setOrg(&r, s.org)
+		s.setOrg(row, s.org)
 	}
-	to := dest(&r, fields, s.to...)
-	return func(row scanner) (T, error) {
-		if err := row.Scan(to...); err != nil {
-			var none T
-			return none, err
-		}
-		return record(&r)
-	}
-}
-
-// each calls fn with the records, which stream. Fn's error ends it and comes back
-// as it is.
-func each[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error), fn func(T) error) error {
-	return queryEach(ctx, s.db, s.what, scanned(s, record), fn, s.command())
+	return append(dest(row, fields), s.to...)
 }
 
 // all returns the records, for lists that are small by nature.
-func all[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error)) ([]T, error) {
-	return queryAll(ctx, s.db, s.what, scanned(s, record), s.command())
+func all[R, T any](ctx context.Context, s selection, record func(*R) (T, error)) (found []T, err error) {
+	err = each(ctx, s, record, func(v T) error {
+		found = append(found, v)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // named returns the records with the ids, in the order of these.
-func named[R, T any, K ~string](ctx context.Context, s selection[R], record func(*R) (T, error), key func(T) K, given []K) ([]T, error) {
+func named[R, T any, K ~string](ctx context.Context, s selection, record func(*R) (T, error), key func(T) K, given []K) ([]T, error) {
 	places := make(map[K]int, len(given))
 	for i, k := range given {
 		places[k] = i
@@ -192,12 +196,24 @@ func named[R, T any, K ~string](ctx context.Context, s selection[R], record func
 }
 
 // find returns the only record, if there is any.
-func find[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error)) (T, bool, error) {
-	return queryRow(ctx, s.db, s.what, scanned(s, record), s.command())
+func find[R, T any](ctx context.Context, s selection, record func(*R) (T, error)) (T, bool, error) {
+	return findWith(ctx, s, record, s.command())
+}
+
+// findWith is find with a command that reads what a SELECT of the selection would.
+func findWith[R, T any](ctx context.Context, s selection, record func(*R) (T, error), c command) (v T, found bool, err error) {
+	if reflect.TypeFor[R]() != s.row {
+		panic(s.name + " has rows of another type")
+	}
+	var r R
+	if found, err = oneRow(ctx, s.db, s.what, c, s.dest(&r)...); found && err == nil {
+		v, err = record(&r)
+	}
+	return v, found, failed(ctx, err, s.what)
 }
 
 // get returns the only record, or NotFound.
-func get[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error)) (T, error) {
+func get[R, T any](ctx context.Context, s selection, record func(*R) (T, error)) (T, error) {
 	v, found, err := find(ctx, s, record)
 	if err == nil && !found {
 		err = fault.Missing(s.what)
@@ -206,33 +222,36 @@ func get[R, T any](ctx context.Context, s selection[R], record func(*R) (T, erro
 }
 
 // count returns how many rows there are.
-func (s selection[R]) count(ctx context.Context) (int, error) {
+func (s selection) count(ctx context.Context) (n int, err error) {
 	text := "SELECT COUNT(*) FROM " + s.name
 	if s.where != "" {
 		text += " WHERE " + s.where
 	}
-	n, _, err := queryRow(ctx, s.db, s.what, scanInt, s.made(text, s.args))
-	return int(n), err
+	_, err = oneRow(ctx, s.db, s.what, s.made(text, s.args), &n)
+	return n, err
 }
 
 // keep returns how many rows there are, and keeps them from being deleted until
 // the transaction ends: a reference that is broken would end it on Postgres.
-func (s selection[R]) keep(ctx context.Context) (int, error) {
+func (s selection) keep(ctx context.Context) (n int, err error) {
 	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).shared()
-	found, err := queryAll(ctx, s.db, s.what, scanInt, s.made(text, s.args))
-	return len(found), err
+	err = eachRow(ctx, s.db, s.what, s.made(text, s.args), []any{new(int)}, func() error {
+		n++
+		return nil
+	})
+	return n, err
 }
 
 // kept is keep for one row, which must be there.
-func (s selection[R]) kept(ctx context.Context) error {
+func (s selection) kept(ctx context.Context) error {
 	n, err := s.keep(ctx)
 	return s.one(int64(n), err)
 }
 
 // add inserts a row; one whose key is taken is a Conflict that leaves the
 // transaction usable.
-func (s selection[R]) add(ctx context.Context, r *R) error {
-	n, err := s.create(ctx, r, nothing)
+func (s selection) add(ctx context.Context, row any) error {
+	n, err := s.insert(ctx, row, nothing)
 	if err == nil && n == 0 {
 		err = fault.New(fault.Conflict, "%s is there already", s.what)
 	}
@@ -241,36 +260,33 @@ func (s selection[R]) add(ctx context.Context, r *R) error {
 
 // insertRecords runs what insertsRecords made for the fields of rows, after
 // parameters that it may have before them.
-func (s selection[R]) insertRecords(ctx context.Context, text [2]string, rows []R, fields []field, args ...any) (int64, error) {
-	written, err := records(rows, fields)
-	if err != nil {
-		return 0, failed(ctx, err, s.what)
-	}
-	c := sharedSQL(text[dialectOf(s.db)], append(args, written)...)
+func insertRecords[R any](ctx context.Context, s selection, text [2]string, rows []R, fields []field, args ...any) (int64, error) {
+	c := sharedSQL(text[dialectOf(s.db)], append(args, records(rows, fields))...)
 	if s.org != "" {
-		c = tenantSQL(id.Org(s.org), c.text, c.args...)
+		c = tenantSQL(s.org, c.text, c.args...)
 	}
 	return exec(ctx, s.db, s.what, c)
 }
 
 // put inserts a row or replaces the one with the same primary key.
-func (s selection[R]) put(ctx context.Context, r *R) error {
-	_, err := s.create(ctx, r, replace)
+func (s selection) put(ctx context.Context, row any) error {
+	_, err := s.insert(ctx, row, s.replacing(s.changes))
 	return err
 }
 
-func (s selection[R]) create(ctx context.Context, r *R, conflict clause.OnConflict) (int64, error) {
+// insert inserts a row and returns how many rows it changed; conflict is what it
+// does about a taken key.
+func (s selection) insert(ctx context.Context, row any, conflict string) (int64, error) {
 	if s.org != "" {
-		s.setOrg(r, s.org)
+		s.setOrg(row, s.org)
 	}
-	tx := s.db.WithContext(ctx).Clauses(conflict).Create(r)
-	return tx.RowsAffected, failed(ctx, tx.Error, s.what)
+	return exec(ctx, s.db, s.what, s.made(s.insertRow+conflict, bind(row, s.table.fields, nil)))
 }
 
 // save writes what can change of a row over the one with the key. NotFound
 // without it.
-func (s selection[R]) save(ctx context.Context, r *R) error {
-	args := append(bind(r, s.changes, make([]any, 0, len(s.changes)+len(s.args))), s.args...)
+func (s selection) save(ctx context.Context, row any) error {
+	args := append(bind(row, s.changes, make([]any, 0, len(s.changes)+len(s.args))), s.args...)
 	text := s.putByKey
 	if !s.keyed {
 		text = "UPDATE " + s.name + " SET " + join(s.changes, "% = ?") + " WHERE " + s.where
@@ -279,19 +295,19 @@ func (s selection[R]) save(ctx context.Context, r *R) error {
 }
 
 // set changes the rows and returns how many they are.
-func (s selection[R]) set(ctx context.Context, sets string, args ...any) (int64, error) {
+func (s selection) set(ctx context.Context, sets string, args ...any) (int64, error) {
 	all := append(append(make([]any, 0, len(args)+len(s.args)), args...), s.args...)
 	return exec(ctx, s.db, s.what, s.made("UPDATE "+s.name+" SET "+sets+" WHERE "+s.where, all))
 }
 
 // remove deletes the rows and returns how many they were.
-func (s selection[R]) remove(ctx context.Context) (int64, error) {
+func (s selection) remove(ctx context.Context) (int64, error) {
 	return exec(ctx, s.db, s.what, s.made("DELETE FROM "+s.name+" WHERE "+s.where, s.args))
 }
 
 // removeEmpty deletes the only row if the conditions hold, that nothing refers to it.
 // It returns NotFound if there is no row, else Conflict with the message.
-func removeEmpty[R any](ctx context.Context, s selection[R], message string, conditions ...string) error {
+func (s selection) removeEmpty(ctx context.Context, message string, conditions ...string) error {
 	empty := s
 	for _, condition := range conditions {
 		empty = empty.filter(condition)
@@ -311,7 +327,7 @@ func removeEmpty[R any](ctx context.Context, s selection[R], message string, con
 }
 
 // one is NotFound where a statement changed nothing.
-func (s selection[R]) one(n int64, err error) error {
+func (s selection) one(n int64, err error) error {
 	if err == nil && n == 0 {
 		err = fault.Missing(s.what)
 	}
@@ -320,7 +336,7 @@ func (s selection[R]) one(n int64, err error) error {
 
 // update holds the only row and stores what fn makes of its record, in a
 // transaction. It returns what is stored.
-func update[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error), row func(T) (*R, error), fn func(T) (T, error)) (v T, err error) {
+func update[R, T any](ctx context.Context, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (v T, err error) {
 	there, err := get(ctx, s.held(), record)
 	if err != nil {
 		return v, err
@@ -329,10 +345,7 @@ func update[R, T any](ctx context.Context, s selection[R], record func(*R) (T, e
 	if err != nil {
 		return v, err
 	}
-	r, err := row(next)
-	if err != nil {
-		return v, failed(ctx, err, s.what)
-	}
+	r := row(next)
 	if s.org != "" {
 		s.setOrg(r, s.org)
 	}
@@ -344,18 +357,22 @@ func update[R, T any](ctx context.Context, s selection[R], record func(*R) (T, e
 }
 
 // change changes the only row and returns its record as it is then.
-func change[R, T any](ctx context.Context, s selection[R], record func(*R) (T, error), sets string, args ...any) (T, error) {
+func change[R, T any](ctx context.Context, s selection, record func(*R) (T, error), sets string) (T, error) {
 	text := "UPDATE " + s.name + " SET " + sets + " WHERE " + s.where + " RETURNING " + s.names
-	return queryGet(ctx, s.db, s.what, scanned(s, record), s.made(text, append(args, s.args...)))
+	v, found, err := findWith(ctx, s, record, s.made(text, s.args))
+	if err == nil && !found {
+		err = fault.Missing(s.what)
+	}
+	return v, err
 }
 
 // takeOver lets the key decide: the row is inserted, or replaces the one with its
 // primary key where the condition holds, and else that one's record comes back. It
 // may be gone by then, and then all begins again.
-func takeOver[R, T any](ctx context.Context, s selection[R], r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
-	put := s.made(s.replaces(condition)+" RETURNING "+s.names, append(bind(r, s.table.fields, nil), arg))
+func takeOver[R, T any](ctx context.Context, s selection, r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
+	put := s.insertRow + s.replacing(s.changes) + " WHERE " + condition + " RETURNING " + s.names
 	for range attempts {
-		if v, found, err := queryRow(ctx, s.db, s.what, scanned(s, record), put); err != nil || found {
+		if v, found, err := findWith(ctx, s, record, s.made(put, append(bind(r, s.table.fields, nil), arg))); err != nil || found {
 			return v, err
 		}
 		if v, found, err := find(ctx, s.key(key...), record); err != nil || found {
@@ -367,7 +384,7 @@ func takeOver[R, T any](ctx context.Context, s selection[R], r *R, record func(*
 
 // upsert finds the record by the provider's id, or adds fresh, and stores what fn
 // makes of it, in a transaction in which the record is held against others.
-func upsert[R, T any](ctx context.Context, s selection[R], provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
+func upsert[R, T any](ctx context.Context, s selection, provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
 	s = s.filter("provider_id = ?", provider)
 	there, found, err := find(ctx, s.held(), record)
 	if err != nil {
@@ -379,7 +396,7 @@ func upsert[R, T any](ctx context.Context, s selection[R], provider string, reco
 			return fresh, err
 		}
 		added := row(made)
-		if n, err := s.create(ctx, added, nothing); err != nil {
+		if n, err := s.insert(ctx, added, nothing); err != nil {
 			return fresh, err
 		} else if n == 1 {
 			return record(added)

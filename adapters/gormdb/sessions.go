@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"maps"
 	"slices"
 	"time"
@@ -14,34 +13,27 @@ import (
 )
 
 type sessionRow struct {
-	ID        string         `gorm:"primaryKey"`
-	OrgID     sql.NullString `gorm:"type:uuid"`
-	UserID    string         `gorm:"type:uuid;not null"`
-	Created   int64          `gorm:"column:created_at;not null"`
-	LastUsed  int64          `gorm:"column:last_used_at;not null"`
-	Expires   int64          `gorm:"column:expires_at;not null"`
-	Address   string         `gorm:"not null"`
-	UserAgent string         `gorm:"not null"`
-	IsUnnamed bool           `gorm:"not null"`
-	IsEnded   bool           `gorm:"not null"`
+	ID         id.Session `gorm:"type:text;primaryKey"`
+	User       id.User    `gorm:"column:user_id"`
+	Org        id.Org     `gorm:"column:org_id;default:null"`
+	CreatedAt  time.Time
+	LastUsedAt time.Time
+	ExpiresAt  time.Time
+	Address    string
+	UserAgent  string
+	Unnamed    bool `gorm:"column:is_unnamed"`
+	Ended      bool `gorm:"column:is_ended"`
 }
 
-func (sessionRow) TableName() string { return "sessions" }
+var sessionTable = tenant[sessionRow]("sessions", "Session")
 
-var sessionTable = tenant[sessionRow]("Session", nil)
-
-func (r *sessionRow) session() (session.Session, error) {
-	return session.Session{
-		ID: id.Session(r.ID), Org: id.Org(r.OrgID.String), User: id.User(r.UserID), CreatedAt: instant(r.Created), LastUsedAt: instant(r.LastUsed),
-		ExpiresAt: instant(r.Expires), Address: r.Address, UserAgent: r.UserAgent, Unnamed: r.IsUnnamed, Ended: r.IsEnded,
-	}, nil
-}
+func (r *sessionRow) session() (session.Session, error) { return session.Session(*r), nil }
 
 type sessions struct{ *conn }
 
 var _ ports.Sessions = sessions{}
 
-func (q sessions) rows() selection[sessionRow] {
+func (q sessions) rows() selection {
 	return sessionTable.crossTenant(q.write, crossTenantSessions)
 }
 
@@ -52,13 +44,8 @@ func (q sessions) Get(ctx context.Context, s id.Session) (session.Session, error
 	return get(ctx, q.rows().key(string(s)).held(), (*sessionRow).session)
 }
 
-var putSession = sessionTable.replaces("NOT sessions.is_ended")
-
 func (q sessions) Put(ctx context.Context, s session.Session) error {
-	n, err := exec(ctx, q.write, "Session", crossTenantSQL(crossTenantSessions, putSession, bind(&sessionRow{
-		ID: string(s.ID), OrgID: set(s.Org), UserID: string(s.User), Created: s.CreatedAt.UnixMilli(), LastUsed: s.LastUsedAt.UnixMilli(),
-		Expires: s.ExpiresAt.UnixMilli(), Address: s.Address, UserAgent: s.UserAgent, IsUnnamed: s.Unnamed, IsEnded: s.Ended,
-	}, sessionTable.fields, nil)...))
+	n, err := q.rows().insert(ctx, (*sessionRow)(&s), sessionTable.replacing(sessionTable.changes)+" WHERE NOT sessions.is_ended")
 	if err == nil && n == 0 {
 		err = fault.New(fault.Conflict, "The session has ended")
 	}

@@ -133,6 +133,5 @@ func (db *DB) RaiseEpoch(ctx context.Context, now time.Time) (epoch int64, err e
 	if err != nil {
 		return 0, err
 	}
-	epoch, _, err = queryRow(ctx, db.write, "Log", scanInt, sharedSQL("SELECT epoch FROM log_epoch"))
-	return epoch, err
+	return epoch, getRow(ctx, db.write, "Log", sharedSQL("SELECT epoch FROM log_epoch"), &epoch)
 }

@@ -36,14 +36,14 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	for name, run := range map[string]func(ctx context.Context) error{
 		"a list": func(ctx context.Context) error {
-			return queryEach(ctx, db.read, "Number", scanInt, func(int64) error { return nil }, sharedSQL(endless))
+			return eachRow(ctx, db.read, "Number", sharedSQL(endless), []any{new(int64)}, func() error { return nil })
 		},
 		"a record": func(ctx context.Context) error {
-			_, _, err := queryRow(ctx, db.read, "Number", scanInt, sharedSQL(endless))
+			_, err := oneRow(ctx, db.read, "Number", sharedSQL(endless), new(int64))
 			return err
 		},
 		"a record of the writer's": func(ctx context.Context) error {
-			_, _, err := queryRow(ctx, db.write, "Number", scanInt, sharedSQL(endless))
+			_, err := oneRow(ctx, db.write, "Number", sharedSQL(endless), new(int64))
 			return err
 		},
 		"a change": func(ctx context.Context) error {
@@ -77,7 +77,7 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 			if err := db.Journal().Inbox().Accept(t.Context(), "s", name, time.UnixMilli(1)); err != nil {
 				t.Error(err)
 			}
-			if n, _, err := queryRow(t.Context(), db.read, "Message", scanInt, sharedSQL("SELECT COUNT(*) FROM inbox WHERE message IN ('m', 'undone')")); err != nil || n != 0 {
+			if n, err := inboxTable.on(db.read).filter("message IN ('m', 'undone')").count(t.Context()); err != nil || n != 0 {
 				t.Errorf("%d messages stayed, %v", n, err)
 			}
 		})
@@ -107,7 +107,7 @@ func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 				}
 				end()
 			}()
-			if _, _, err := queryRow(ctx, pool, "Number", scanInt, sharedSQL("SELECT 1")); !errors.Is(err, context.Canceled) {
+			if _, err := oneRow(ctx, pool, "Number", sharedSQL("SELECT 1"), new(int64)); !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -31,9 +31,9 @@ var reviseTasks = taskTable.insertsRecords(taskTable.rest, taskTable.replacing(t
 var movePlacements = func() (s [2]string) {
 	fields := taskTable.only("id", "sort_order", "priority")
 	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = taskTable.insert(d, join(fields, "%")+", updated_at, title, status, created_by, created_at, version",
-			join(fields, "v.%")+", "+d.param(column{"updated_at", "bigint"})+", '', '', v.id, 0, 0") +
-			" FROM " + d.records(columnsOf(fields)) + " WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, " +
+		s[d] = taskTable.insertInto(d, join(fields, "%")+", updated_at, title, status, created_by, created_at, version",
+			join(fields, "v.%")+", "+d.param("bigint")+", '', '', v.id, 0, 0") +
+			" FROM " + d.records(fields) + " WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, " +
 			"priority = excluded.priority, updated_at = excluded.updated_at, version = tasks.version + 1"
 	}
 	return s
@@ -79,15 +79,11 @@ var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h
 const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
 	" WHERE NOT blob_names.is_discarded AND blob_names.org_id = excluded.org_id"
 
-// announceBlob says in the statement that a taken name is no error, which would end
-// a transaction on Postgres.
-var announceBlob = blobNameTable.inserts(blobNameTable.rest, "", "", " WHERE 1 = 1 ON CONFLICT DO NOTHING")
-
 // discardNames, discardObjects and knownBlobs are about many names at once: those of
 // a parameter, those that the organisation's objects have, and either.
 var discardNames, discardObjects, knownBlobs = func() (names, objects, known [2]string) {
 	for d, from := range map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"} {
-		bits := ", " + d.param(column{"is_discarded", "boolean"}) + ", " + d.param(column{"at", "bigint"})
+		bits := ", " + d.param("boolean") + ", " + d.param("bigint")
 		insert := "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT "
 		names[d] = insert + d.org() + ", value" + bits + " FROM " + from + " WHERE 1 = 1" + discarded
 		objects[d] = insert + "DISTINCT x.org_id, x.blob" + bits + " FROM objects x WHERE x.org_id = @org" + discarded
@@ -158,9 +154,9 @@ func granting(holds string) (s [2]string) {
 	for d, least := range map[dialect]string{onSQLite: "MIN", onPostgres: "LEAST"} {
 		left := "? - quota_accounts.used - quota_accounts.reserved"
 		granted := least + "(excluded.granted, " + left + ")"
-		tokens := d.param(column{"granted", "bigint"})
+		tokens := d.param("bigint")
 		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
-			d.param(column{"user_id", "uuid"}) + ", " + d.param(column{"day", "bigint"}) + ", 0, " + tokens + ", " + tokens +
+			d.param("uuid") + ", " + d.param("bigint") + ", 0, " + tokens + ", " + tokens +
 			" FROM organisations o WHERE o.id = @org" + holds +
 			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
 			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
@@ -190,7 +186,7 @@ const (
 var addUsed = func() (s [2]string) {
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
-			d.param(column{"user_id", "uuid"}) + ", " + d.param(column{"day", "bigint"}) + ", " + d.param(column{"used", "bigint"}) + ", 0, 0" +
+			d.param("uuid") + ", " + d.param("bigint") + ", " + d.param("bigint") + ", 0, 0" +
 			" FROM organisations o WHERE o.id = @org" + accountTable.adding("used")
 	}
 	return s
@@ -201,16 +197,15 @@ var addUsed = func() (s [2]string) {
 var lockAccounts, lockLeases, extendLeases, takeLeases, giveBack = func() (accounts, leases, extend, take, back [2]string) {
 	ofAccount := accountTable.sameKey()
 	ofLease := leaseTable.sameKey()
-	keys, sums := columnsOf(leaseKeys), columnsOf(givenBack)
 	for _, d := range []dialect{onSQLite, onPostgres} {
-		accounts[d] = "SELECT 1 FROM quota_accounts JOIN " + d.records(keys) + " ON " + ofAccount +
+		accounts[d] = "SELECT 1 FROM quota_accounts JOIN " + d.records(leaseKeys) + " ON " + ofAccount +
 			" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + d.held()
-		leases[d] = "SELECT 1 FROM quota_leases JOIN " + d.records(keys) + " ON " + ofLease +
+		leases[d] = "SELECT 1 FROM quota_leases JOIN " + d.records(leaseKeys) + " ON " + ofLease +
 			" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + d.held()
-		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(keys) + " WHERE " + ofLease
+		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + ofLease
 		take[d] = "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
-			d.records(keys) + ") RETURNING org_id, user_id, day, tokens"
-		back[d] = "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(sums) + " WHERE " + ofAccount
+			d.records(leaseKeys) + ") RETURNING org_id, user_id, day, tokens"
+		back[d] = "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(givenBack) + " WHERE " + ofAccount
 	}
 	return accounts, leases, extend, take, back
 }()
@@ -225,7 +220,7 @@ var (
 	addModels    = addSums(modelSumTable, len(modelUnits))
 )
 
-func addSums[R any](t *tenantTable[R], rows int) string {
+func addSums(t *tenantTable, rows int) string {
 	fields := t.rest
 	row := "(@org" + strings.Repeat(", ?", len(fields)) + ")"
 	return "INSERT INTO " + t.name + " (org_id, " + join(fields, "%") + ") VALUES " + row + strings.Repeat(", "+row, rows-1) +

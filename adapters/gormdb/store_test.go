@@ -271,15 +271,16 @@ func TestTransactions(t *testing.T) {
 			}
 			indexed := func(want ...string) {
 				t.Helper()
-				var got []taskTagRow
-				if err := db.read.WithContext(ctx).Where("org_id = ? AND task_id = ?", string(o), string(tagged.ID)).Order("tag").Find(&got).Error; err != nil {
+				of := taskTagTable.of(db.read, o).filter("task_id = ?", string(tagged.ID))
+				got, err := all(ctx, of, func(r *taskTagRow) (taskTagRow, error) { return *r, nil })
+				if err != nil {
 					t.Fatal(err)
 				}
 				if len(got) != len(want) {
 					t.Errorf("the tags are %v, want %q", got, want)
 				}
 				for _, r := range got {
-					if !contains(want, r.Tag) || r.SortOrder != tagged.SortOrder || r.Created != tagged.CreatedAt.UnixMilli() {
+					if !contains(want, r.Tag) || r.SortOrder != tagged.SortOrder || !r.CreatedAt.Equal(tagged.CreatedAt) {
 						t.Errorf("%+v is not of %+v with %q", r, tagged, want)
 					}
 				}

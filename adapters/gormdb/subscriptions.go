@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"gorm.io/gorm"
@@ -14,69 +13,61 @@ import (
 )
 
 type subscriptionRow struct {
-	OrgID           string         `gorm:"type:uuid;primaryKey"`
-	Plan            string         `gorm:"not null"`
-	Status          string         `gorm:"not null"`
-	PurchasedSeats  sql.NullInt64  `gorm:"column:purchased_seats"`
-	PeriodStart     sql.NullInt64  `gorm:"column:period_start"`
-	PeriodEnd       sql.NullInt64  `gorm:"column:period_end"`
-	IsExternal      bool           `gorm:"not null"`
-	Updated         int64          `gorm:"column:updated_at;not null"`
-	Cancels         bool           `gorm:"column:cancel_at_period_end;not null"`
-	TrialEnd        sql.NullInt64  `gorm:"column:trial_end"`
-	HasMethod       bool           `gorm:"column:has_payment_method;not null"`
-	EverPaid        bool           `gorm:"not null"`
-	Customer        sql.NullString `gorm:"column:customer"`
-	ProviderID      string         `gorm:"not null"`
-	Heard           int64          `gorm:"column:heard_at;not null"`
-	Attempts        int64          `gorm:"not null"`
-	Asked           int64          `gorm:"column:asked_at;not null"`
-	Revision        int64          `gorm:"not null"`
-	CheckoutKey     sql.NullString `gorm:"column:checkout_key"` // null: there is no checkout
-	CheckoutPlan    sql.NullString `gorm:"column:checkout_plan"`
-	CheckoutSession sql.NullString `gorm:"column:checkout_session"`
-	CheckoutURL     sql.NullString `gorm:"column:checkout_url"`
-	CheckoutExpires sql.NullInt64  `gorm:"column:checkout_expires_at"`
-	Due             sql.NullInt64  `gorm:"->:false;<-;column:due_at"` // follows from the others
+	OrgID          id.Org `gorm:"primaryKey"`
+	Plan           plan.Plan
+	Status         plan.Status
+	PurchasedSeats *int
+	PeriodStart    *time.Time
+	PeriodEnd      *time.Time
+	IsExternal     bool
+	UpdatedAt      time.Time
+	Cancels        bool `gorm:"column:cancel_at_period_end"`
+	TrialEnd       *time.Time
+	HasMethod      bool `gorm:"column:has_payment_method"`
+	EverPaid       bool
+	Customer       string `gorm:"default:null"`
+	ProviderID     string
+	HeardAt        time.Time
+	Attempts       int
+	AskedAt        time.Time
+	Revision       int64
+	Checkout       checkoutRow `gorm:"embedded;embeddedPrefix:checkout_"`
+	DueAt          *time.Time  `gorm:"->:false;<-"` // follows from the others
 }
 
-func (subscriptionRow) TableName() string { return "subscriptions" }
+// checkoutRow is a plan.Checkout; without a key there is none.
+type checkoutRow struct {
+	Key       string    `gorm:"default:null"`
+	Plan      plan.Plan `gorm:"default:null"`
+	Session   string    `gorm:"default:null"`
+	URL       string    `gorm:"default:null"`
+	ExpiresAt time.Time `gorm:"default:null"`
+}
 
-var subscriptionTable = tenant[subscriptionRow]("Subscription", nil)
+var subscriptionTable = tenant[subscriptionRow]("subscriptions", "Subscription")
 
 func rowOfSubscription(s plan.Subscription) *subscriptionRow {
 	r := &subscriptionRow{
-		Plan: string(s.Plan), Status: string(s.Status()), PeriodStart: optionalMillis(s.CurrentPeriodStart),
-		PeriodEnd: optionalMillis(s.CurrentPeriodEnd), IsExternal: s.ManagedExternally, Updated: s.UpdatedAt.UnixMilli(),
-		Cancels: s.CancelAtPeriodEnd, TrialEnd: optionalMillis(s.TrialEnd), HasMethod: s.HasPaymentMethod, EverPaid: s.EverPaid,
-		Customer: set(s.Customer), ProviderID: s.ProviderID, Heard: s.HeardAt.UnixMilli(), Attempts: int64(s.Attempts), Asked: s.AskedAt.UnixMilli(), Revision: s.Revision, Due: optionalMillis(s.Due()),
+		Plan: s.Plan, Status: s.Status(), PurchasedSeats: s.PurchasedSeats, PeriodStart: s.CurrentPeriodStart, PeriodEnd: s.CurrentPeriodEnd,
+		IsExternal: s.ManagedExternally, UpdatedAt: s.UpdatedAt, Cancels: s.CancelAtPeriodEnd, TrialEnd: s.TrialEnd, HasMethod: s.HasPaymentMethod,
+		EverPaid: s.EverPaid, Customer: s.Customer, ProviderID: s.ProviderID, HeardAt: s.HeardAt, Attempts: s.Attempts, AskedAt: s.AskedAt,
+		Revision: s.Revision, DueAt: s.Due(),
 	}
-	if s.PurchasedSeats != nil {
-		r.PurchasedSeats = sql.NullInt64{Int64: int64(*s.PurchasedSeats), Valid: true}
-	}
-	if c := s.Checkout; c != nil {
-		r.CheckoutKey, r.CheckoutPlan, r.CheckoutSession, r.CheckoutURL = optional(&c.Key), optional(&c.Plan), optional(&c.Session), optional(&c.URL)
-		r.CheckoutExpires = optionalMillis(&c.ExpiresAt)
+	if s.Checkout != nil {
+		r.Checkout = checkoutRow(*s.Checkout)
 	}
 	return r
 }
 
 func (r *subscriptionRow) subscription() (plan.Subscription, error) {
 	sub := plan.Subscription{
-		Org: id.Org(r.OrgID), Plan: plan.Plan(r.Plan), CurrentPeriodStart: optionalInstant(r.PeriodStart), CurrentPeriodEnd: optionalInstant(r.PeriodEnd),
-		ManagedExternally: r.IsExternal, UpdatedAt: instant(r.Updated), CancelAtPeriodEnd: r.Cancels, TrialEnd: optionalInstant(r.TrialEnd),
-		HasPaymentMethod: r.HasMethod, EverPaid: r.EverPaid, Customer: r.Customer.String, ProviderID: r.ProviderID, HeardAt: instant(r.Heard),
-		Attempts: int(r.Attempts), AskedAt: instant(r.Asked), Revision: r.Revision,
-	}.Restore(plan.Status(r.Status))
-	if r.PurchasedSeats.Valid {
-		seats := int(r.PurchasedSeats.Int64)
-		sub.PurchasedSeats = &seats
-	}
-	if r.CheckoutKey.Valid {
-		sub.Checkout = &plan.Checkout{
-			Key: r.CheckoutKey.String, Plan: plan.Plan(r.CheckoutPlan.String), Session: r.CheckoutSession.String, URL: r.CheckoutURL.String,
-			ExpiresAt: instant(r.CheckoutExpires.Int64),
-		}
+		Org: r.OrgID, Plan: r.Plan, PurchasedSeats: r.PurchasedSeats, CurrentPeriodStart: r.PeriodStart, CurrentPeriodEnd: r.PeriodEnd,
+		ManagedExternally: r.IsExternal, UpdatedAt: r.UpdatedAt, CancelAtPeriodEnd: r.Cancels, TrialEnd: r.TrialEnd, HasPaymentMethod: r.HasMethod,
+		EverPaid: r.EverPaid, Customer: r.Customer, ProviderID: r.ProviderID, HeardAt: r.HeardAt, Attempts: r.Attempts, AskedAt: r.AskedAt,
+		Revision: r.Revision,
+	}.Restore(r.Status)
+	if r.Checkout.Key != "" {
+		sub.Checkout = new(plan.Checkout(r.Checkout))
 	}
 	return sub, nil
 }
@@ -126,11 +117,11 @@ func (q subscriptions) Put(ctx context.Context, o id.Org, s plan.Subscription) e
 	})
 }
 
-func ofCustomer(db *gorm.DB, customer string) selection[subscriptionRow] {
+func ofCustomer(db *gorm.DB, customer string) selection {
 	return subscriptionTable.crossTenant(db, crossTenantCustomers).filter("customer = ?", customer)
 }
 
-func (r *subscriptionRow) subscriber() (id.Org, error) { return id.Org(r.OrgID), nil }
+func (r *subscriptionRow) subscriber() (id.Org, error) { return r.OrgID, nil }
 
 func (q subscriptions) ByCustomer(ctx context.Context, customer string) (id.Org, error) {
 	o, found, err := find(ctx, ofCustomer(q.read, customer), (*subscriptionRow).subscriber)

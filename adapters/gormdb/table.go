@@ -2,13 +2,14 @@ package gormdb
 
 import (
 	"bytes"
-	"database/sql"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -18,97 +19,117 @@ import (
 
 // field is a column of a table with the field of the row type that holds it.
 type field struct {
-	column
-	index []int
-	key   bool // part of the primary key
-	fixed bool // not changed by save: a part of the key, or <-:create
+	name     string
+	kind     string // its type on Postgres
+	index    []int
+	key      bool // part of the primary key
+	fixed    bool // not changed by save: a part of the key, or <-:create
+	null     bool // the empty value is NULL: default:null
+	nullable bool // it may be NULL
+	isJSON   bool // serializer:json
 }
 
-// table describes the records of one table. It is made once, from the row type R
-// and its gorm tags: a field with ->:false is written and not read, one with
-// <-:create stays as it was inserted.
-type table[R any] struct {
+// table describes the records of one table. It is made once, from a row type and
+// its gorm tags: a field with ->:false is written and not read, one with <-:create
+// stays as it was inserted, one with default:null is NULL where it is empty, and one
+// with serializer:json is kept as JSON. Times are milliseconds since 1970.
+type table struct {
 	name    string
 	what    string // a record's name in errors
+	row     reflect.Type
 	all     []field
-	fields  []field // which an INSERT names
+	fields  []field // which an INSERT names, the organisation first
 	rest    []field // the same without the organisation
 	reads   []field // which a SELECT names, without the organisation
 	changes []field // which save writes
 	org     *field  // nil: its rows belong to no organisation
 
-	list     [2]string // reads for a SELECT by dialect, with the table's name before each
-	names    string    // reads without it, for RETURNING
-	ofOrg    string    // the condition on the organisation
-	keys     string    // the condition on the primary key without the organisation
-	byKey    string    // the same after that on the organisation
-	getByKey [2]string // the SELECT of one row
-	putByKey string    // the UPDATE of one row
+	list      [2]string // reads for a SELECT by dialect, with the table's name before each
+	names     string    // reads without it, for RETURNING
+	ofOrg     string    // the condition on the organisation
+	keys      string    // the condition on the primary key without the organisation
+	byKey     string    // the same after that on the organisation
+	getByKey  [2]string // the SELECT of one row
+	putByKey  string    // the UPDATE of one row
+	insertRow string    // the INSERT of one row
 }
 
 // tenantTable is a table whose rows belong to organisations. Its statements are
 // made by of, for one organisation, or by crossTenant, for a reason from crosstenant.go.
-type tenantTable[R any] struct{ table[R] }
+type tenantTable struct{ table }
 
 // sharedTable is a table whose rows belong to no organisation.
-type sharedTable[R any] struct{ table[R] }
+type sharedTable struct{ table }
 
 // expressions are what is read in place of columns, by the column's name.
 type expressions map[string]func(d dialect) string
 
-// tenantTables are the names of those described by tenant.
-var tenantTables []string
+// tables are all that are described, tenantTables the names of those described by
+// tenant.
+var (
+	tables       []*table
+	tenantTables []string
+)
 
 // tenant describes a table whose row type has the column org_id.
-func tenant[R any](what string, read expressions) *tenantTable[R] {
-	t := &tenantTable[R]{describe[R](what, read)}
+func tenant[R any](name, what string) *tenantTable { return tenantReading[R](name, what, nil) }
+
+// tenantReading is tenant for a table with columns in whose place others are read.
+func tenantReading[R any](name, what string, read expressions) *tenantTable {
+	t := &tenantTable{describe(reflect.TypeFor[R](), name, what, read)}
 	if t.org == nil {
-		panic(t.name + " has no org_id")
+		panic(name + " has no org_id")
 	}
-	tenantTables = append(tenantTables, t.name)
+	tables, tenantTables = append(tables, &t.table), append(tenantTables, name)
 	return t
 }
 
 // shared describes a table whose row type has no column org_id.
-func shared[R any](what string) *sharedTable[R] {
-	t := &sharedTable[R]{describe[R](what, nil)}
+func shared[R any](name, what string) *sharedTable {
+	t := &sharedTable{describe(reflect.TypeFor[R](), name, what, nil)}
 	if t.org != nil {
-		panic(t.name + " has an org_id")
+		panic(name + " has an org_id")
 	}
+	tables = append(tables, &t.table)
 	return t
 }
 
-func describe[R any](what string, read expressions) table[R] {
-	s, err := schema.Parse(new(R), &sync.Map{}, schema.NamingStrategy{})
+func describe(row reflect.Type, name, what string, read expressions) table {
+	s, err := schema.Parse(reflect.New(row).Interface(), &sync.Map{}, schema.NamingStrategy{})
 	if err != nil {
 		panic(err)
 	}
-	t := table[R]{name: s.Table, what: what}
+	t := table{name: name, what: what, row: row}
 	var keys []string
 	for _, f := range s.Fields {
 		if f.DBName == "" {
 			continue
 		}
-		made := field{column{f.DBName, kindOf(f)}, f.StructField.Index, f.PrimaryKey, f.PrimaryKey || !f.Updatable}
+		made := field{
+			name: f.DBName, kind: kindOf(f), index: f.StructField.Index, key: f.PrimaryKey, fixed: f.PrimaryKey || !f.Updatable,
+			null: f.DefaultValue == "null", nullable: f.DefaultValue == "null" || f.FieldType.Kind() == reflect.Pointer, isJSON: f.Serializer != nil,
+		}
+		isOrg := f.DBName == "org_id"
 		t.all = append(t.all, made)
-		if f.Creatable {
-			t.fields = append(t.fields, made)
+		if f.Creatable && !isOrg {
+			t.rest = append(t.rest, made)
 		}
 		switch {
-		case f.DBName == "org_id":
-			t.org, t.ofOrg = &made, t.name+".org_id = ?"
+		case isOrg:
+			t.org, t.ofOrg = &made, name+".org_id = ?"
+			t.fields = append(t.fields, made)
 		case f.Readable:
 			t.reads = append(t.reads, made)
 		}
-		if made.key && f.DBName != "org_id" {
-			keys = append(keys, t.name+"."+f.DBName+" = ?")
+		if made.key && !isOrg {
+			keys = append(keys, name+"."+f.DBName+" = ?")
 		}
 		if !made.fixed {
 			t.changes = append(t.changes, made)
 		}
 	}
+	t.fields = append(t.fields, t.rest...)
 	t.keys = strings.Join(keys, " AND ")
-	t.rest = t.but("org_id")
 	t.byKey = t.keys
 	if t.org != nil {
 		t.byKey = strings.TrimSuffix(t.ofOrg+" AND "+t.keys, " AND ")
@@ -116,21 +137,26 @@ func describe[R any](what string, read expressions) table[R] {
 	t.names = join(t.reads, "%")
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		t.list[d] = t.selected(d, t.reads, read)
-		t.getByKey[d] = "SELECT " + t.list[d] + " FROM " + t.name + " WHERE " + t.byKey
+		t.getByKey[d] = "SELECT " + t.list[d] + " FROM " + name + " WHERE " + t.byKey
 	}
-	t.putByKey = "UPDATE " + t.name + " SET " + join(t.changes, "% = ?") + " WHERE " + t.byKey
+	t.putByKey = "UPDATE " + name + " SET " + join(t.changes, "% = ?") + " WHERE " + t.byKey
+	t.insertRow = "INSERT INTO " + name + " (" + join(t.fields, "%") + ") VALUES (?" + strings.Repeat(", ?", len(t.fields)-1) + ")"
 	return t
 }
 
-// kindOf is the column's type on Postgres.
+// kindOf is the column's type on Postgres: that of the tag, uuid for ids, or else that
+// of the field.
 func kindOf(f *schema.Field) string {
 	if kind := f.TagSettings["TYPE"]; kind != "" {
 		return kind
 	}
-	return map[schema.DataType]string{schema.String: "text", schema.Int: "bigint", schema.Bool: "boolean", schema.Bytes: "bytea"}[f.DataType]
+	if f.IndirectFieldType.PkgPath() == reflect.TypeFor[id.Org]().PkgPath() {
+		return "uuid"
+	}
+	return map[schema.DataType]string{schema.String: "text", schema.Int: "bigint", schema.Time: "bigint", schema.Bool: "boolean", schema.Bytes: "bytea"}[f.DataType]
 }
 
-func (t *table[R]) selected(d dialect, fields []field, read expressions) string {
+func (t *table) selected(d dialect, fields []field, read expressions) string {
 	list := make([]string, len(fields))
 	for i, f := range fields {
 		if list[i] = t.name + "." + f.name; read[f.name] != nil {
@@ -142,18 +168,16 @@ func (t *table[R]) selected(d dialect, fields []field, read expressions) string 
 
 // join writes the columns with commas between them, each as the form has it with
 // the column's name for %.
-func join[C interface{ title() string }](columns []C, form string) string {
+func join(columns []field, form string) string {
 	list := make([]string, len(columns))
-	for i, c := range columns {
-		list[i] = strings.ReplaceAll(form, "%", c.title())
+	for i, f := range columns {
+		list[i] = strings.ReplaceAll(form, "%", f.name)
 	}
 	return strings.Join(list, ", ")
 }
 
-func (c column) title() string { return c.name }
-
 // only returns the fields of the columns, in their order.
-func (t *table[R]) only(columns ...string) []field {
+func (t *table) only(columns ...string) []field {
 	found := make([]field, len(columns))
 	for i, name := range columns {
 		at := slices.IndexFunc(t.all, func(f field) bool { return f.name == name })
@@ -163,123 +187,176 @@ func (t *table[R]) only(columns ...string) []field {
 }
 
 // but returns the fields that an INSERT names, without those of the columns.
-func (t *table[R]) but(columns ...string) []field {
+func (t *table) but(columns ...string) []field {
 	return slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return slices.Contains(columns, f.name) })
 }
 
-// columnsOf are the fields as columns.
-func columnsOf(fields []field) []column {
-	columns := make([]column, len(fields))
+// dest returns the places that the fields of a row are scanned to.
+func dest(row any, fields []field) []any {
+	v := reflect.ValueOf(row).Elem()
+	to := make([]any, len(fields))
 	for i, f := range fields {
-		columns[i] = f.column
+		to[i] = f.dest(v.FieldByIndex(f.index).Addr())
 	}
-	return columns
+	return to
 }
 
-// dest returns the places that the fields of a row are scanned to.
-func dest[R any](r *R, fields []field, more ...any) []any {
-	row := reflect.ValueOf(r).Elem()
-	to := make([]any, len(fields), len(fields)+len(more))
-	for i, f := range fields {
-		to[i] = row.FieldByIndex(f.index).Addr().Interface()
+// scanFunc implements sql.Scanner.
+type scanFunc func(v any) error
+
+func (f scanFunc) Scan(v any) error { return f(v) }
+
+func (f field) dest(p reflect.Value) any {
+	switch to := p.Interface().(type) {
+	case *time.Time:
+		return scanFunc(func(v any) error {
+			ms, found, err := stored[int64](v)
+			if *to = (time.Time{}); found {
+				*to = instant(ms)
+			}
+			return err
+		})
+	case **time.Time:
+		return scanFunc(func(v any) error {
+			if *to = nil; v == nil {
+				return nil
+			}
+			ms, _, err := stored[int64](v)
+			*to = new(instant(ms))
+			return err
+		})
 	}
-	return append(to, more...)
+	switch {
+	case f.isJSON:
+		return scanFunc(func(v any) error {
+			text, found, err := stored[string](v)
+			if p.Elem().SetZero(); found {
+				err = unmarshal(text, p.Interface())
+			}
+			return err
+		})
+	case p.Elem().Kind() == reflect.String:
+		to := p.Convert(reflect.TypeFor[*string]()).Interface().(*string)
+		if !f.null {
+			return to
+		}
+		return scanFunc(func(v any) (err error) {
+			*to, _, err = stored[string](v)
+			return err
+		})
+	}
+	return p.Interface()
+}
+
+// stored returns a value of the driver's. It is not found where it is NULL.
+func stored[V any](v any) (is V, found bool, err error) {
+	if is, found = v.(V); !found && v != nil {
+		err = fmt.Errorf("a %T is stored where a %T should be", v, is)
+	}
+	return is, found, err
 }
 
 // bind appends what the fields of a row hold, as parameters. A nil is NULL.
-func bind[R any](r *R, fields []field, args []any) []any {
-	row := reflect.ValueOf(r).Elem()
+func bind(row any, fields []field, args []any) []any {
+	v := reflect.ValueOf(row).Elem()
 	for _, f := range fields {
-		args = append(args, value(row.FieldByIndex(f.index)))
+		args = append(args, f.value(v.FieldByIndex(f.index)))
 	}
 	return args
 }
 
-func value(v reflect.Value) any {
-	switch v := v.Addr().Interface().(type) {
-	case *string:
-		return *v
-	case *int64:
-		return *v
-	case *bool:
-		return *v
-	case *sql.NullString:
-		if v.Valid {
-			return v.String
+func (f field) value(v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return nil
 		}
-		return nil
-	case *sql.NullInt64:
-		if v.Valid {
-			return v.Int64
-		}
+		v = v.Elem()
+	}
+	if f.null && (v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0) {
 		return nil
 	}
-	return v.Interface()
+	switch v := v.Addr().Interface().(type) {
+	case *time.Time:
+		return v.UnixMilli()
+	case *[]byte:
+		return *v
+	case *[]string:
+		return array(*v)
+	}
+	switch {
+	case f.isJSON:
+		return written(v.Interface())
+	case v.Kind() == reflect.String:
+		return v.String()
+	case v.Kind() == reflect.Bool:
+		return v.Bool()
+	}
+	return v.Int()
+}
+
+// written is a value as JSON. Every value of these rows can be written.
+func written(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
 }
 
 // inserting is a text made by inserts with the parameters of its row, and more.
-func inserting[R any](o id.Org, text string, r *R, fields []field, more ...any) command {
+func inserting(o id.Org, text string, r any, fields []field, more ...any) command {
 	return params(bind(r, fields, tenantParams(o, len(fields)+len(more)))).sql(text, more...)
 }
 
 // records writes rows as a JSON array of objects, for dialect.records.
-func records[R any](rows []R, fields []field) (string, error) {
+func records[R any](rows []R, fields []field) string {
 	b := append(make([]byte, 0, 512), '[')
 	for i := range rows {
 		row := reflect.ValueOf(&rows[i]).Elem()
 		for j, f := range fields {
 			b = append(append(append(b, "{,"[min(j, 1)], '"'), f.name...), '"', ':')
-			switch v := value(row.FieldByIndex(f.index)).(type) {
+			switch v := f.value(row.FieldByIndex(f.index)).(type) {
 			case nil:
 				b = append(b, "null"...)
 			case int64:
 				b = strconv.AppendInt(b, v, 10)
 			default:
-				text, err := json.Marshal(v)
-				if err != nil {
-					return "", err
-				}
-				b = append(b, text...)
+				b = append(b, written(v)...)
 			}
 		}
 		b = append(b, '}', ',')
 	}
-	return string(append(bytes.TrimSuffix(b, []byte(",")), ']')), nil
+	return string(append(bytes.TrimSuffix(b, []byte(",")), ']'))
 }
 
 // setOrg makes the row one of the organisation's.
-func (t *table[R]) setOrg(r *R, o string) {
-	switch to := reflect.ValueOf(r).Elem().FieldByIndex(t.org.index).Addr().Interface().(type) {
-	case *string:
-		*to = o
-	case *sql.NullString:
-		*to = sql.NullString{String: o, Valid: true}
-	}
+func (t *table) setOrg(row any, o id.Org) {
+	reflect.ValueOf(row).Elem().FieldByIndex(t.org.index).SetString(string(o))
 }
 
 // inserts returns by dialect the INSERT of one row, which the parameters that bind
 // makes of the fields follow. Those columns besides get what an expression says.
-func (t *table[R]) inserts(fields []field, columns, expressions, end string) (s [2]string) {
+func (t *table) inserts(fields []field, columns, expressions, end string) (s [2]string) {
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		values := make([]string, len(fields))
 		for i, f := range fields {
-			values[i] = d.param(f.column)
+			values[i] = d.param(f.kind)
 		}
-		s[d] = t.insert(d, join(fields, "%")+columns, strings.Join(values, ", ")+expressions) + end
+		s[d] = t.insertInto(d, join(fields, "%")+columns, strings.Join(values, ", ")+expressions) + end
 	}
 	return s
 }
 
 // insertsRecords returns by dialect the INSERT of the rows that are in one
 // parameter made by records.
-func (t *table[R]) insertsRecords(fields []field, end string) (s [2]string) {
+func (t *table) insertsRecords(fields []field, end string) (s [2]string) {
 	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = t.insert(d, join(fields, "%"), join(fields, "v.%")) + " FROM " + d.records(columnsOf(fields)) + " WHERE 1 = 1" + end
+		s[d] = t.insertInto(d, join(fields, "%"), join(fields, "v.%")) + " FROM " + d.records(fields) + " WHERE 1 = 1" + end
 	}
 	return s
 }
 
-func (t *table[R]) insert(d dialect, names, values string) string {
+func (t *table) insertInto(d dialect, names, values string) string {
 	if t.org != nil {
 		names, values = "org_id, "+names, d.org()+", "+values
 	}
@@ -287,50 +364,43 @@ func (t *table[R]) insert(d dialect, names, values string) string {
 }
 
 // keyNames are the columns of the primary key.
-func (t *table[R]) keyNames() string {
+func (t *table) keyNames() string {
 	return join(slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return !f.key }), "%")
 }
 
 // replacing is what an INSERT does to the row with the same primary key.
-func (t *table[R]) replacing(changes []field) string {
+func (t *table) replacing(changes []field) string {
 	return " ON CONFLICT (" + t.keyNames() + ") DO UPDATE SET " + join(changes, "% = excluded.%")
 }
 
 // sameKey is the condition that a row has the primary key of a record in v.
-func (t *table[R]) sameKey() string {
+func (t *table) sameKey() string {
 	keys := slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return !f.key })
 	return strings.ReplaceAll(join(keys, t.name+".% = v.%"), ", ", " AND ")
 }
 
-// replaces is the INSERT of a row with all its fields, which replaces the one with
-// the same primary key where the condition holds.
-func (t *table[R]) replaces(condition string) string {
-	return "INSERT INTO " + t.name + " (" + join(t.fields, "%") + ") VALUES (?" + strings.Repeat(", ?", len(t.fields)-1) + ")" +
-		t.replacing(t.changes) + " WHERE " + condition
-}
-
 // adding is what an INSERT does instead to the row with the same primary key whose
 // columns are sums.
-func (t *table[R]) adding(columns ...string) string {
+func (t *table) adding(columns ...string) string {
 	return " ON CONFLICT (" + t.keyNames() + ") DO UPDATE SET " + join(t.only(columns...), "% = "+t.name+".% + excluded.%")
 }
 
 // of selects rows of one organisation.
-func (t *tenantTable[R]) of(db *gorm.DB, o id.Org) selection[R] {
-	return selection[R]{table: &t.table, db: db, org: string(o), where: t.ofOrg, args: []any{string(o)}}
+func (t *tenantTable) of(db *gorm.DB, o id.Org) selection {
+	return selection{table: &t.table, db: db, org: o, where: t.ofOrg, args: []any{string(o)}}
 }
 
 // crossTenant selects rows of all organisations.
-func (t *tenantTable[R]) crossTenant(db *gorm.DB, _ crossTenant) selection[R] {
-	return selection[R]{table: &t.table, db: db, crossing: true}
+func (t *tenantTable) crossTenant(db *gorm.DB, _ crossTenant) selection {
+	return selection{table: &t.table, db: db, crossing: true}
 }
 
 // ofEach selects rows of several organisations, which takes a reason, or of one.
 // It reports whether any of them can be there.
-func (t *tenantTable[R]) ofEach(db *gorm.DB, orgs []id.Org, reason crossTenant) (selection[R], bool) {
+func (t *tenantTable) ofEach(db *gorm.DB, orgs []id.Org, reason crossTenant) (selection, bool) {
 	switch known := ids(orgs); len(known) {
 	case 0:
-		return selection[R]{}, false
+		return selection{}, false
 	case 1:
 		s := t.of(db, known[0])
 		s.crossing = true
@@ -341,4 +411,4 @@ func (t *tenantTable[R]) ofEach(db *gorm.DB, orgs []id.Org, reason crossTenant) 
 }
 
 // on selects rows.
-func (t *sharedTable[R]) on(db *gorm.DB) selection[R] { return selection[R]{table: &t.table, db: db} }
+func (t *sharedTable) on(db *gorm.DB) selection { return selection{table: &t.table, db: db} }

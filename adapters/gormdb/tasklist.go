@@ -14,7 +14,7 @@ import (
 
 // ref adds a condition on an optional reference. It reports whether there can
 // be a row that meets it: an id that is no UUID is nobody's.
-func ref[T ~string, R any](s selection[R], column string, r task.Ref[T]) (selection[R], bool) {
+func ref[T ~string](s selection, column string, r task.Ref[T]) (selection, bool) {
 	switch {
 	case !r.Given:
 	case r.Unset:
@@ -29,7 +29,7 @@ func ref[T ~string, R any](s selection[R], column string, r task.Ref[T]) (select
 
 // is adds the condition that a column has an id; empty is any. It reports
 // whether there can be such a row.
-func (s selection[R]) is(column, value string) (selection[R], bool) {
+func (s selection) is(column, value string) (selection, bool) {
 	if value == "" {
 		return s, true
 	}
@@ -53,7 +53,7 @@ func (q tasks) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filte
 // organisation and one of the conditions, so that a page ends after its last
 // row however many tasks there are. All that is not in the index, who sees the
 // task above all, stays a filter.
-func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selection[taskRow], some bool) {
+func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selection, some bool) {
 	d := dialectOf(db)
 	s = taskTable.of(db, o)
 	order := "tasks.sort_order, tasks.created_at, tasks.id"
@@ -108,7 +108,7 @@ func (d dialect) tagged() string {
 // visible adds who sees a task, as far as the filter does not say so already.
 // Its alternatives stay a filter: IS TRUE keeps both planners from collecting
 // and sorting the rows of each.
-func visible(d dialect, s selection[taskRow], actor org.Actor, f task.Filter) (selection[taskRow], bool) {
+func visible(d dialect, s selection, actor org.Actor, f task.Filter) (selection, bool) {
 	var ways []string
 	var args []any
 	user, isUser := id.Parse[id.User](string(actor.User))

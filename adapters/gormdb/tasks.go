@@ -2,7 +2,6 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -13,51 +12,45 @@ import (
 )
 
 type taskRow struct {
-	OrgID       string `gorm:"type:uuid;primaryKey"`
-	ID          string `gorm:"type:uuid;primaryKey"`
-	Title       string `gorm:"not null"`
-	Description sql.NullString
-	Status      string         `gorm:"not null"`
-	Priority    string         `gorm:"not null"`
-	AssigneeID  sql.NullString `gorm:"type:uuid"`
-	WorkspaceID sql.NullString `gorm:"type:uuid"`
-	DueText     sql.NullString // as it came: a day or an instant
-	DueStart    sql.NullInt64  `gorm:"->:false;<-"` // the first and the last millisecond of it, for filters
-	DueEnd      sql.NullInt64  `gorm:"->:false;<-"`
-	Tags        sql.NullString // a JSON array; null for none. Triggers keep task_tags to it
-	Metadata    sql.NullString // text, because it comes back byte for byte; empty: see taskTextsRow
-	SortOrder   int64          `gorm:"not null"`
-	CreatedBy   string         `gorm:"type:uuid;not null"`
-	Created     int64          `gorm:"column:created_at;not null"`
-	Updated     int64          `gorm:"column:updated_at;not null"`
-	Completed   sql.NullInt64  `gorm:"column:completed_at"`
-	Version     int64          `gorm:"not null"`
+	OrgID       id.Org  `gorm:"primaryKey"`
+	ID          id.Task `gorm:"primaryKey"`
+	Title       string
+	Description *string
+	Status      task.Status
+	Priority    task.Priority
+	AssigneeID  *id.User
+	WorkspaceID *id.Workspace
+	DueText     string     `gorm:"default:null"` // as it came: a day or an instant
+	DueStart    *time.Time `gorm:"->:false;<-"`  // the first and the last millisecond of it, for filters
+	DueEnd      *time.Time `gorm:"->:false;<-"`
+	Tags        []string   `gorm:"serializer:json;default:null"` // triggers keep task_tags to it
+	Metadata    *string    // text, because it comes back byte for byte; empty: see taskTextsRow
+	SortOrder   int64
+	CreatedBy   id.User
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	CompletedAt *time.Time
+	Version     int64
 }
-
-func (taskRow) TableName() string { return "tasks" }
 
 // taskTagRow is the index of tags: a task's place in the order under each of its
 // tags. Triggers write it.
 type taskTagRow struct {
-	OrgID     string `gorm:"type:uuid;primaryKey"`
-	Tag       string `gorm:"primaryKey"`
-	SortOrder int64  `gorm:"primaryKey"`
-	Created   int64  `gorm:"column:created_at;primaryKey"`
-	TaskID    string `gorm:"type:uuid;primaryKey"`
+	OrgID     id.Org    `gorm:"primaryKey"`
+	Tag       string    `gorm:"primaryKey"`
+	SortOrder int64     `gorm:"primaryKey"`
+	CreatedAt time.Time `gorm:"primaryKey"`
+	TaskID    id.Task   `gorm:"primaryKey"`
 }
-
-func (taskTagRow) TableName() string { return "task_tags" }
 
 // taskTextsRow has the description and the metadata of a task that are longer
 // than maxInline together. Only SQLite has it, which reads and writes a row whole.
 type taskTextsRow struct {
-	OrgID       string `gorm:"type:uuid;primaryKey"`
-	TaskID      string `gorm:"type:uuid;primaryKey"`
-	Description sql.NullString
-	Metadata    sql.NullString
+	OrgID       id.Org  `gorm:"primaryKey"`
+	TaskID      id.Task `gorm:"primaryKey"`
+	Description *string
+	Metadata    string `gorm:"default:null"`
 }
-
-func (taskTextsRow) TableName() string { return "task_texts" }
 
 // maxInline is in bytes. The migration has it, too.
 const maxInline = 1024
@@ -71,14 +64,13 @@ func (d dialect) aside(t task.Task) bool {
 	return d == onSQLite && n > maxInline
 }
 
-// taskTable reads long texts from their own row on SQLite.
-var taskTable = tenant[taskRow]("Task", expressions{"description": inTexts("description"), "metadata": inTexts("metadata")})
-
 var (
-	taskTextsTable = tenant[taskTextsRow]("Task", nil)
-	_              = tenant[taskTagRow]("Task", nil)
+	taskTable      = tenantReading[taskRow]("tasks", "Task", expressions{"description": inTexts("description"), "metadata": inTexts("metadata")})
+	taskTextsTable = tenant[taskTextsRow]("task_texts", "Task")
+	taskTagTable   = tenant[taskTagRow]("task_tags", "Task")
 )
 
+// inTexts reads a long text from its own row on SQLite.
 func inTexts(column string) func(dialect) string {
 	return func(d dialect) string {
 		if d == onPostgres {
@@ -91,22 +83,20 @@ func inTexts(column string) func(dialect) string {
 
 func (r *taskRow) task() (task.Task, error) {
 	t := task.Task{
-		ID: id.Task(r.ID), Org: id.Org(r.OrgID), Title: r.Title, Description: pointer[string](r.Description), Priority: task.Priority(r.Priority),
-		Assignee: pointer[id.User](r.AssigneeID), Workspace: pointer[id.Workspace](r.WorkspaceID), Metadata: r.Metadata.String, SortOrder: r.SortOrder,
-		CreatedBy: id.User(r.CreatedBy), CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated), Version: r.Version,
+		ID: r.ID, Org: r.OrgID, Title: r.Title, Description: r.Description, Priority: r.Priority, Assignee: r.AssigneeID, Workspace: r.WorkspaceID,
+		Tags: r.Tags, SortOrder: r.SortOrder, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
 	}
-	var err error
-	if r.Tags.Valid {
-		t.Tags, err = texts[string](r.Tags.String)
+	if r.Metadata != nil {
+		t.Metadata = *r.Metadata
 	}
-	if r.DueText.Valid {
-		due, ok := task.ParseDue(r.DueText.String)
+	if r.DueText != "" {
+		due, ok := task.ParseDue(r.DueText)
 		if !ok {
-			err = fmt.Errorf("the due date %q of task %s cannot be read", r.DueText.String, r.ID)
+			return t, fmt.Errorf("the due date %q of task %s cannot be read", r.DueText, r.ID)
 		}
 		t.Due = &due
 	}
-	return t.Restore(task.Status(r.Status), optionalInstant(r.Completed)), err
+	return t.Restore(r.Status, r.CompletedAt), nil
 }
 
 // own returns the task with nothing in it that its caller could change.
@@ -126,19 +116,18 @@ func another[V any](v *V) *V {
 
 func rowOfTask(d dialect, t task.Task) *taskRow {
 	r := &taskRow{
-		OrgID: string(t.Org), ID: string(t.ID), Title: t.Title, Description: optional(t.Description), Status: string(t.Status()), Priority: string(t.Priority),
-		AssigneeID: optional(t.Assignee), WorkspaceID: optional(t.Workspace), Metadata: set(t.Metadata), SortOrder: t.SortOrder, CreatedBy: string(t.CreatedBy),
-		Created: t.CreatedAt.UnixMilli(), Updated: t.UpdatedAt.UnixMilli(), Completed: optionalMillis(t.CompletedAt()), Version: t.Version,
+		OrgID: t.Org, ID: t.ID, Title: t.Title, Description: t.Description, Status: t.Status(), Priority: t.Priority, AssigneeID: t.Assignee,
+		WorkspaceID: t.Workspace, Tags: t.Tags, SortOrder: t.SortOrder, CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		CompletedAt: t.CompletedAt(), Version: t.Version,
+	}
+	if t.Metadata != "" {
+		r.Metadata = &t.Metadata
 	}
 	if t.Due != nil {
-		start, end := t.Due.Start(), t.Due.End()
-		r.DueText, r.DueStart, r.DueEnd = set(t.Due.String()), optionalMillis(&start), optionalMillis(&end)
-	}
-	if len(t.Tags) > 0 {
-		r.Tags = set(array(t.Tags))
+		r.DueText, r.DueStart, r.DueEnd = t.Due.String(), new(t.Due.Start()), new(t.Due.End())
 	}
 	if d.aside(t) {
-		r.Description, r.Metadata = sql.NullString{}, sql.NullString{Valid: true}
+		r.Description, r.Metadata = nil, new("")
 	}
 	return r
 }
@@ -157,7 +146,7 @@ func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool)
 	texts := taskTextsTable.of(q.write, o)
 	switch {
 	case q.dialect.aside(t):
-		return texts.put(ctx, &taskTextsRow{TaskID: string(t.ID), Description: optional(t.Description), Metadata: set(t.Metadata)})
+		return texts.put(ctx, &taskTextsRow{TaskID: t.ID, Description: t.Description, Metadata: t.Metadata})
 	case before:
 		_, err := texts.key(string(t.ID)).remove(ctx)
 		return err
@@ -188,7 +177,8 @@ func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error
 	if t.Workspace != nil {
 		text, within = addTask[1][q.dialect], []any{string(*t.Workspace)}
 	}
-	place, added, err := queryRow(ctx, q.write, "Task", scanInt, inserting(o, text, rowOfTask(q.dialect, t), taskAdded, within...))
+	var place int64
+	added, err := oneRow(ctx, q.write, "Task", inserting(o, text, rowOfTask(q.dialect, t), taskAdded, within...), &place)
 	switch {
 	case err != nil:
 		return task.Task{}, err
@@ -256,7 +246,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	if err := q.hold(ctx, o, targets); err != nil {
 		return nil, err
 	}
-	n, err := taskTable.of(q.write, o).insertRecords(ctx, reviseTasks, rows, taskTable.rest)
+	n, err := insertRecords(ctx, taskTable.of(q.write, o), reviseTasks, rows, taskTable.rest)
 	if err == nil && n != int64(len(ids)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were written of %d", n, len(ids)), "The database failed")
 	}

@@ -26,8 +26,7 @@ var _ ports.TaskSets = taskSets{}
 
 func (r *taskRow) placement() (task.Placement, error) {
 	return task.Placement{
-		Task: id.Task(r.ID), Workspace: pointer[id.Workspace](r.WorkspaceID), Assignee: pointer[id.User](r.AssigneeID),
-		CreatedBy: id.User(r.CreatedBy), SortOrder: r.SortOrder, Priority: task.Priority(r.Priority),
+		Task: r.ID, Workspace: r.WorkspaceID, Assignee: r.AssigneeID, CreatedBy: r.CreatedBy, SortOrder: r.SortOrder, Priority: r.Priority,
 	}, nil
 }
 
@@ -56,7 +55,7 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 	err := each(ctx, held, (*taskRow).placement, func(was task.Placement) error {
 		was.Tags = tags
 		is, err := fn(was)
-		moved = append(moved, taskRow{ID: string(was.Task), SortOrder: is.SortOrder, Priority: string(is.Priority)})
+		moved = append(moved, taskRow{ID: was.Task, SortOrder: is.SortOrder, Priority: is.Priority})
 		return err
 	})
 	if err != nil {
@@ -65,7 +64,7 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 	if len(moved) != len(batch) {
 		return fault.Missing("Task")
 	}
-	n, err := taskTable.of(q.write, o).insertRecords(ctx, movePlacements, moved, taskTable.only("id", "sort_order", "priority"), now.UnixMilli())
+	n, err := insertRecords(ctx, taskTable.of(q.write, o), movePlacements, moved, taskTable.only("id", "sort_order", "priority"), now.UnixMilli())
 	if err == nil && n != int64(len(batch)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were moved of %d", n, len(batch)), "The database failed")
 	}
@@ -77,7 +76,7 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		in := taskTable.of(c.write, o).filter("workspace_id = ?", string(w)).page("sort_order, created_at, id", limit).read("id")
-		found, err := all(ctx, in, func(r *taskRow) (id.Task, error) { return id.Task(r.ID), nil })
+		found, err := all(ctx, in, func(r *taskRow) (id.Task, error) { return r.ID, nil })
 		if err != nil || len(found) == 0 {
 			more = false
 			return err

@@ -2,7 +2,7 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/org"
@@ -11,33 +11,19 @@ import (
 )
 
 type teamRow struct {
-	OrgID       string `gorm:"type:uuid;primaryKey"`
-	ID          string `gorm:"type:uuid;primaryKey"`
-	Name        string `gorm:"not null"`
-	Description sql.NullString
-	Kind        string `gorm:"not null"`
-	CreatedBy   string `gorm:"type:uuid;not null"`
-	Created     int64  `gorm:"column:created_at;not null"`
-	Updated     int64  `gorm:"column:updated_at;not null"`
+	ID          id.Team `gorm:"primaryKey"`
+	Org         id.Org  `gorm:"column:org_id;primaryKey"`
+	Name        string
+	Description *string
+	Kind        team.Kind
+	CreatedBy   id.User
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 }
 
-func (teamRow) TableName() string { return "teams" }
+var teamTable = tenant[teamRow]("teams", "Team")
 
-var teamTable = tenant[teamRow]("Team", nil)
-
-func rowOfTeam(t team.Team) *teamRow {
-	return &teamRow{
-		ID: string(t.ID), Name: t.Name, Description: optional(t.Description), Kind: string(t.Kind),
-		CreatedBy: string(t.CreatedBy), Created: t.CreatedAt.UnixMilli(), Updated: t.UpdatedAt.UnixMilli(),
-	}
-}
-
-func (r *teamRow) team() (team.Team, error) {
-	return team.Team{
-		ID: id.Team(r.ID), Org: id.Org(r.OrgID), Name: r.Name, Description: pointer[string](r.Description), Kind: team.Kind(r.Kind),
-		CreatedBy: id.User(r.CreatedBy), CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
-	}, nil
-}
+func (r *teamRow) team() (team.Team, error) { return team.Team(*r), nil }
 
 type teams struct{ *conn }
 
@@ -49,9 +35,7 @@ func (q teams) Get(ctx context.Context, o id.Org, t id.Team) (team.Team, error) 
 
 func (q teams) Refs(ctx context.Context, o id.Org) ([]team.Ref, error) {
 	refs := teamTable.of(q.read, o).read("id", "kind", "created_by", "created_at").page("created_at, id", 0)
-	return all(ctx, refs, func(r *teamRow) (team.Ref, error) {
-		return team.Ref{ID: id.Team(r.ID), Kind: team.Kind(r.Kind), CreatedBy: id.User(r.CreatedBy), CreatedAt: instant(r.Created)}, nil
-	})
+	return all(ctx, refs, func(r *teamRow) (team.Ref, error) { return team.Team(*r).Ref(), nil })
 }
 
 func (q teams) List(ctx context.Context, o id.Org, ts []id.Team) ([]team.Team, error) {
@@ -59,35 +43,36 @@ func (q teams) List(ctx context.Context, o id.Org, ts []id.Team) ([]team.Team, e
 }
 
 func (q teams) Add(ctx context.Context, o id.Org, t team.Team) error {
-	return teamTable.of(q.write, o).add(ctx, rowOfTeam(t))
+	return teamTable.of(q.write, o).add(ctx, (*teamRow)(&t))
 }
 
 func (q teams) Put(ctx context.Context, o id.Org, t team.Team) error {
-	return teamTable.of(q.write, o).key(string(t.ID)).save(ctx, rowOfTeam(t))
+	return teamTable.of(q.write, o).key(string(t.ID)).save(ctx, (*teamRow)(&t))
 }
 
 func (q teams) Remove(ctx context.Context, o id.Org, t id.Team) error {
 	return q.atomic(ctx, func(c *conn) error {
-		return removeEmpty(ctx, teamTable.of(c.write, o).key(string(t)), "The team still has workspaces or stored objects",
+		return teamTable.of(c.write, o).key(string(t)).removeEmpty(ctx, "The team still has workspaces or stored objects",
 			"NOT EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = teams.org_id AND w.team_id = teams.id)",
 			"NOT EXISTS (SELECT 1 FROM objects x WHERE x.org_id = teams.org_id AND x.team_id = teams.id)")
 	})
 }
 
 type teamMemberRow struct {
-	OrgID    string `gorm:"type:uuid;primaryKey"`
-	TeamID   string `gorm:"type:uuid;primaryKey"`
-	UserID   string `gorm:"type:uuid;primaryKey"`
-	JoinedAt int64  `gorm:"not null"`
+	OrgID  id.Org       `gorm:"primaryKey"`
+	Member memberFields `gorm:"embedded"`
 }
 
-func (teamMemberRow) TableName() string { return "team_members" }
-
-var teamMemberTable = tenant[teamMemberRow]("Team member", nil)
-
-func (r *teamMemberRow) member() (team.Member, error) {
-	return team.Member{Team: id.Team(r.TeamID), User: id.User(r.UserID), JoinedAt: instant(r.JoinedAt)}, nil
+// memberFields are those of team.Member.
+type memberFields struct {
+	Team     id.Team `gorm:"column:team_id;primaryKey"`
+	User     id.User `gorm:"column:user_id;primaryKey"`
+	JoinedAt time.Time
 }
+
+var teamMemberTable = tenant[teamMemberRow]("team_members", "Team member")
+
+func (r *teamMemberRow) member() (team.Member, error) { return team.Member(r.Member), nil }
 
 type teamMembers struct{ *conn }
 
@@ -115,8 +100,7 @@ func (q teamMembers) Put(ctx context.Context, o id.Org, m team.Member) (int, err
 			return 0, err
 		}
 		members := teamMemberTable.of(c.write, o)
-		row := teamMemberRow{TeamID: string(m.Team), UserID: string(m.User), JoinedAt: m.JoinedAt.UnixMilli()}
-		if _, err := members.create(ctx, &row, nothing); err != nil {
+		if _, err := members.insert(ctx, &teamMemberRow{Member: memberFields(m)}, nothing); err != nil {
 			return 0, err
 		}
 		return members.filter("team_id = ?", string(m.Team)).count(ctx)
@@ -130,7 +114,7 @@ func (q teamMembers) Remove(ctx context.Context, o id.Org, t id.Team, user id.Us
 
 func (q teamMembers) OfUser(ctx context.Context, o id.Org, user id.User) ([]id.Team, error) {
 	s := teamMemberTable.of(q.read, o).filter("user_id = ?", string(user)).read("team_id").page("team_id", 0)
-	return all(ctx, s, func(r *teamMemberRow) (id.Team, error) { return id.Team(r.TeamID), nil })
+	return all(ctx, s, func(r *teamMemberRow) (id.Team, error) { return r.Member.Team, nil })
 }
 
 func (q teamMembers) RemoveUser(ctx context.Context, o id.Org, user id.User) error {

@@ -80,12 +80,12 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 			"SELECT unit, since, CAST(user_id AS TEXT), '', input, output, requests FROM usage_users WHERE org_id = @org ORDER BY 1, 2, 3",
 			"SELECT unit, since, model, lane, input, output, requests FROM usage_models WHERE org_id = @org ORDER BY 1, 2, 3, 4",
 		} {
-			err := queryEach(t.Context(), db.read, "Sum", func(s scanner) (string, error) {
-				var of, lane string
-				var n [5]int64
-				err := s.Scan(&n[0], &n[1], &of, &lane, &n[2], &n[3], &n[4])
-				return fmt.Sprint(of, " ", lane, " ", n), err
-			}, func(s string) error { all = append(all, s); return nil }, tenantSQL(o, q))
+			var of, lane string
+			var n [5]int64
+			err := eachRow(t.Context(), db.read, "Sum", tenantSQL(o, q), []any{&n[0], &n[1], &of, &lane, &n[2], &n[3], &n[4]}, func() error {
+				all = append(all, fmt.Sprint(of, " ", lane, " ", n))
+				return nil
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,10 +161,10 @@ func TestSweepTakesNothingThatWasExtended(t *testing.T) {
 			if _, err := q.Reserve(ctx, l, 1000, quota.Need{Output: int64(1 + 9*n)}); err != nil {
 				t.Fatal(err)
 			}
-			leases, found = append(leases, l), append(found, leaseRow{OrgID: string(o), UserID: string(u), Day: millis(l.Day), ID: string(l.ID)})
+			leases, found = append(leases, l), append(found, leaseRow{OrgID: o, UserID: u, Day: millis(l.Day), ID: l.ID})
 		}
-		these, err := records(found, leaseKeys)
-		if err := errors.Join(err, q.Extend(ctx, leases[1:2], time.UnixMilli(11)), q.Settle(ctx, leases[2], 5)); err != nil {
+		these := records(found, leaseKeys)
+		if err := errors.Join(q.Extend(ctx, leases[1:2], time.UnixMilli(11)), q.Settle(ctx, leases[2], 5)); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -309,4 +309,39 @@ func TestErasureTakesLeasesAlong(t *testing.T) {
 			t.Errorf("%d leases are left, error %v", leases, err)
 		}
 	})
+}
+
+// ledgerEntries is the statement that makes entries that are even in time.
+func ledgerEntries(d dialect, o id.Org, start time.Time, users, days, requests int) string {
+	made := func(kind int, n string) string {
+		if d == onPostgres {
+			return fmt.Sprintf("('%08x-0007-7000-8000-' || lpad(to_hex(%s), 12, '0'))::uuid", kind, n)
+		}
+		return fmt.Sprintf("printf('%08x-0007-7000-8000-%%012x', %s)", kind, n)
+	}
+	return fmt.Sprintf(`INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome)
+		SELECT '%s', %s, %s, at, at - at %% %d, 'claude-model-' || (n * 31 %% 5), 'anthropic', n %% 9000, n %% 700, 0, 0, 0, 'provider', 'completed'
+		FROM (WITH RECURSIVE s(n) AS (SELECT CAST(0 AS BIGINT) UNION ALL SELECT n + 1 FROM s WHERE n + 1 < %d) SELECT n, %d + n * %d AS at FROM s) AS x`,
+		o, made(kindEntry, "n"), made(kindUser, fmt.Sprintf("n * 7919 / 5 %% %d + 1", users)), day.Milliseconds(), requests, start.UnixMilli(), int64(days)*day.Milliseconds()/int64(requests))
+}
+
+// ledgerSums are the statements that make the ledger's sums from it.
+func ledgerSums(d dialect) []string {
+	last := "substr(user_id, -1)"
+	if d == onPostgres {
+		last = "right(user_id::text, 1)"
+	}
+	const of = "SUM(input), SUM(output), COUNT(*) FROM usage_entries GROUP BY "
+	statements := []string{"INSERT INTO usage_user_models SELECT org_id, user_id, day, model, " + of + "org_id, user_id, day, model"}
+	since := func(unit time.Duration) string {
+		first := time.UnixMilli(0).Truncate(unit).UnixMilli()
+		return fmt.Sprintf("at - (at - %d) %% %d", first, unit.Milliseconds())
+	}
+	for _, unit := range userUnits {
+		statements = append(statements, fmt.Sprintf("INSERT INTO usage_users SELECT org_id, %d, %s, user_id, %s1, 3, 4", unit.Milliseconds(), since(unit), of))
+	}
+	for _, unit := range modelUnits {
+		statements = append(statements, fmt.Sprintf("INSERT INTO usage_models SELECT org_id, %d, %s, model, %s, %s1, 3, 4, 5", unit.Milliseconds(), since(unit), last, of))
+	}
+	return statements
 }

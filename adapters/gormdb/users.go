@@ -2,7 +2,7 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/identity"
@@ -11,45 +11,34 @@ import (
 )
 
 type userRow struct {
-	ID         string `gorm:"type:uuid;primaryKey"`
-	ProviderID string `gorm:"<-:create;not null"`
-	Name       string `gorm:"not null"`
-	Email      string `gorm:"not null"`
-	EmailKey   string `gorm:"->:false;<-;not null"` // the address as it is compared
-	AvatarURL  string `gorm:"not null"`
-	Created    int64  `gorm:"column:created_at;not null"`
-	Updated    int64  `gorm:"column:updated_at;not null"`
-
-	IsFull            bool          `gorm:"not null"`
-	IsBlocked         bool          `gorm:"not null"`
-	Seen              stampRow      `gorm:"embedded;embeddedPrefix:seen_"`
-	NameIssuedAt      int64         `gorm:"not null"`
-	EmailIssuedAt     int64         `gorm:"not null"`
-	AvatarURLIssuedAt int64         `gorm:"not null"`
-	Deleted           sql.NullInt64 `gorm:"column:deleted_at"`
+	User     userFields `gorm:"embedded"`
+	EmailKey string     `gorm:"->:false;<-"` // the address as it is compared
 }
 
-func (userRow) TableName() string { return "users" }
+// userFields are those of org.User.
+type userFields struct {
+	ID         id.User `gorm:"primaryKey"`
+	ProviderID string  `gorm:"<-:create"`
+	Name       string
+	Email      string
+	AvatarURL  string
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
 
-var userTable = shared[userRow]("User")
-
-func rowOfUser(u org.User) *userRow {
-	return &userRow{
-		ID: string(u.ID), ProviderID: u.ProviderID, Name: u.Name, Email: u.Email, EmailKey: identity.FoldEmail(u.Email), AvatarURL: u.AvatarURL,
-		Created: u.CreatedAt.UnixMilli(), Updated: u.UpdatedAt.UnixMilli(), IsFull: u.Full, IsBlocked: u.Blocked, Seen: rowOfStamp(u.Seen),
-		NameIssuedAt: u.NameIssuedAt.UnixMilli(), EmailIssuedAt: u.EmailIssuedAt.UnixMilli(), AvatarURLIssuedAt: u.AvatarURLIssuedAt.UnixMilli(),
-		Deleted: optionalMillis(u.DeletedAt),
-	}
+	Full              bool           `gorm:"column:is_full"`
+	Seen              identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
+	NameIssuedAt      time.Time
+	EmailIssuedAt     time.Time
+	AvatarURLIssuedAt time.Time
+	Blocked           bool `gorm:"column:is_blocked"`
+	DeletedAt         *time.Time
 }
 
-func (r *userRow) user() (org.User, error) {
-	return org.User{
-		ID: id.User(r.ID), ProviderID: r.ProviderID, Name: r.Name, Email: r.Email, AvatarURL: r.AvatarURL,
-		CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated), Full: r.IsFull, Blocked: r.IsBlocked, Seen: r.Seen.stamp(),
-		NameIssuedAt: instant(r.NameIssuedAt), EmailIssuedAt: instant(r.EmailIssuedAt), AvatarURLIssuedAt: instant(r.AvatarURLIssuedAt),
-		DeletedAt: optionalInstant(r.Deleted),
-	}, nil
-}
+var userTable = shared[userRow]("users", "User")
+
+func rowOfUser(u org.User) *userRow { return &userRow{userFields(u), identity.FoldEmail(u.Email)} }
+
+func (r *userRow) user() (org.User, error) { return org.User(r.User), nil }
 
 type users struct{ *conn }
 

@@ -2,7 +2,7 @@ package gormdb
 
 import (
 	"context"
-	"database/sql"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/workspace"
@@ -10,33 +10,19 @@ import (
 )
 
 type workspaceRow struct {
-	OrgID       string `gorm:"type:uuid;primaryKey"`
-	ID          string `gorm:"type:uuid;primaryKey"`
-	TeamID      string `gorm:"type:uuid;not null"`
-	Name        string `gorm:"not null"`
-	Description sql.NullString
-	CreatedBy   string `gorm:"type:uuid;not null"`
-	Created     int64  `gorm:"column:created_at;not null"`
-	Updated     int64  `gorm:"column:updated_at;not null"`
+	ID          id.Workspace `gorm:"primaryKey"`
+	Org         id.Org       `gorm:"column:org_id;primaryKey"`
+	Team        id.Team      `gorm:"column:team_id"`
+	Name        string
+	Description *string
+	CreatedBy   id.User
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 }
 
-func (workspaceRow) TableName() string { return "workspaces" }
+var workspaceTable = tenant[workspaceRow]("workspaces", "Workspace")
 
-var workspaceTable = tenant[workspaceRow]("Workspace", nil)
-
-func rowOfWorkspace(w workspace.Workspace) *workspaceRow {
-	return &workspaceRow{
-		ID: string(w.ID), TeamID: string(w.Team), Name: w.Name, Description: optional(w.Description),
-		CreatedBy: string(w.CreatedBy), Created: w.CreatedAt.UnixMilli(), Updated: w.UpdatedAt.UnixMilli(),
-	}
-}
-
-func (r *workspaceRow) workspace() (workspace.Workspace, error) {
-	return workspace.Workspace{
-		ID: id.Workspace(r.ID), Org: id.Org(r.OrgID), Team: id.Team(r.TeamID), Name: r.Name, Description: pointer[string](r.Description),
-		CreatedBy: id.User(r.CreatedBy), CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
-	}, nil
-}
+func (r *workspaceRow) workspace() (workspace.Workspace, error) { return workspace.Workspace(*r), nil }
 
 type workspaces struct{ *conn }
 
@@ -49,7 +35,7 @@ func (q workspaces) Get(ctx context.Context, o id.Org, w id.Workspace) (workspac
 func (q workspaces) Refs(ctx context.Context, o id.Org) ([]workspace.Ref, error) {
 	refs := workspaceTable.of(q.read, o).read("id", "team_id", "created_at").page("created_at, id", 0)
 	return all(ctx, refs, func(r *workspaceRow) (workspace.Ref, error) {
-		return workspace.Ref{ID: id.Workspace(r.ID), Team: id.Team(r.TeamID), CreatedAt: instant(r.Created)}, nil
+		return workspace.Ref{ID: r.ID, Team: r.Team, CreatedAt: r.CreatedAt}, nil
 	})
 }
 
@@ -62,7 +48,7 @@ func (q workspaces) Add(ctx context.Context, o id.Org, w workspace.Workspace) er
 		if err := teamTable.of(c.write, o).key(string(w.Team)).kept(ctx); err != nil {
 			return err
 		}
-		return workspaceTable.of(c.write, o).add(ctx, rowOfWorkspace(w))
+		return workspaceTable.of(c.write, o).add(ctx, (*workspaceRow)(&w))
 	})
 }
 
@@ -71,7 +57,7 @@ func (q workspaces) Put(ctx context.Context, o id.Org, w workspace.Workspace) er
 		if err := teamTable.of(c.write, o).key(string(w.Team)).kept(ctx); err != nil {
 			return err
 		}
-		return workspaceTable.of(c.write, o).key(string(w.ID)).save(ctx, rowOfWorkspace(w))
+		return workspaceTable.of(c.write, o).key(string(w.ID)).save(ctx, (*workspaceRow)(&w))
 	})
 }
 
@@ -80,34 +66,24 @@ func (q workspaces) Put(ctx context.Context, o id.Org, w workspace.Workspace) er
 // tasks have waited for each other.
 func (q workspaces) Remove(ctx context.Context, o id.Org, w id.Workspace) error {
 	return q.atomic(ctx, func(c *conn) error {
-		return removeEmpty(ctx, workspaceTable.of(c.write, o).key(string(w)), "The workspace still has stored objects",
+		return workspaceTable.of(c.write, o).key(string(w)).removeEmpty(ctx, "The workspace still has stored objects",
 			"NOT EXISTS (SELECT 1 FROM objects x WHERE x.org_id = workspaces.org_id AND x.in_workspace_id = workspaces.id)")
 	})
 }
 
 type orderRow struct {
-	OrgID        string `gorm:"type:uuid;primaryKey"`
-	UserID       string `gorm:"type:uuid;primaryKey"`
-	WorkspaceIDs string `gorm:"not null"` // a JSON array, first to last
+	OrgID        id.Org          `gorm:"primaryKey"`
+	UserID       id.User         `gorm:"primaryKey"`
+	WorkspaceIDs workspace.Order `gorm:"serializer:json"` // first to last
 }
 
-func (orderRow) TableName() string { return "workspace_orders" }
+var orderTable = tenant[orderRow]("workspace_orders", "Order")
+
+func (r *orderRow) order() (workspace.Order, error) { return r.WorkspaceIDs, nil }
 
 type orders struct{ *conn }
 
 var _ ports.Orders = orders{}
-
-var orderTable = tenant[orderRow]("Order", nil)
-
-func (r *orderRow) order() (workspace.Order, error) { return texts[id.Workspace](r.WorkspaceIDs) }
-
-func rowOfOrder(order workspace.Order) (*orderRow, error) {
-	ids := make([]string, len(order))
-	for i, w := range order {
-		ids[i] = string(w)
-	}
-	return &orderRow{WorkspaceIDs: array(ids)}, nil
-}
 
 func (q orders) Get(ctx context.Context, o id.Org, user id.User) (workspace.Order, error) {
 	order, _, err := find(ctx, orderTable.of(q.read, o).key(string(user)), (*orderRow).order)
@@ -119,10 +95,10 @@ func (q orders) Get(ctx context.Context, o id.Org, user id.User) (workspace.Orde
 func (q orders) Update(ctx context.Context, o id.Org, user id.User, fn func(workspace.Order) (workspace.Order, error)) error {
 	return q.atomic(ctx, func(c *conn) error {
 		rows := orderTable.of(c.write, o)
-		if _, err := rows.create(ctx, &orderRow{UserID: string(user), WorkspaceIDs: "[]"}, nothing); err != nil {
+		if _, err := rows.insert(ctx, &orderRow{UserID: user, WorkspaceIDs: workspace.Order{}}, nothing); err != nil {
 			return err
 		}
-		_, err := update(ctx, rows.key(string(user)), (*orderRow).order, rowOfOrder, fn)
+		_, err := update(ctx, rows.key(string(user)), (*orderRow).order, func(order workspace.Order) *orderRow { return &orderRow{WorkspaceIDs: order} }, fn)
 		return err
 	})
 }
