@@ -139,6 +139,22 @@ func TestATokenOfAClosedOrganisationActsInNoOther(t *testing.T) {
 	}
 }
 
+func TestATokenWithoutOrganisationActsInTheOneThatWasUsedLast(t *testing.T) {
+	c := core(t)
+	exchange := presenting(t, c)
+	var last id.Org
+	for i, organisation := range []string{"org_1", "org_2", "", "org_1", ""} {
+		at := start.Add(time.Duration(i) * time.Minute)
+		c.Clock.Set(at)
+		claims := identity.Claims{Subject: "user_1", Org: organisation, OrgRole: "member", IssuedAt: at, ExpiresAt: at.Add(time.Hour)}
+		s, err := exchange(claims).Exchange(t.Context(), access.Exchange{IdentityToken: "token"})
+		if err != nil || s.Org == nil || organisation == "" && s.Org.ID != last {
+			t.Fatalf("a token of minute %d for %q is for %+v, %v; want %s", i, organisation, s.Org, err, last)
+		}
+		last = s.Org.ID
+	}
+}
+
 func TestARoleThatATokenChangesIsInTheLogWhereItChangesWhatIsSeen(t *testing.T) {
 	c := core(t)
 	exchange := presenting(t, c)
