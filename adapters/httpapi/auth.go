@@ -149,11 +149,12 @@ func (a *api) listSessions(c *call, actor org.Actor) error {
 	if err != nil {
 		return err
 	}
+	own := access.FromContext(c.r.Context()).Session
 	views := make([]signInView, len(all))
 	for i, s := range all {
 		views[i] = signInView{
 			ID: s.ID, CreatedAt: jsonTime(s.CreatedAt), LastUsedAt: jsonTime(s.LastUsedAt), Address: textOrNull(s.Address), UserAgent: textOrNull(s.UserAgent),
-			Current: s.ID == actor.Session,
+			Current: s.ID == own,
 		}
 	}
 	c.Header()["Cache-Control"] = noStore

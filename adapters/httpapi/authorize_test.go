@@ -20,6 +20,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
@@ -95,7 +96,7 @@ func openEmbassy(t *testing.T, p connector.Provider, ada, organisation string, c
 		o.Connectors = connectors.New(connectors.Options{
 			Store: core.Store, Catalog: connector.NewCatalog([]connector.Provider{p}, nil), Authorizer: e.at, Sealer: newVault(t),
 			Clock: core.Clock, IDs: core.IDs, Secrets: &memory.Secrets{}, Log: o.Log,
-			Reauthorize: core.Access.Reauthorize, Locked: core.Access.Locked, Atomic: core.Access.Atomic,
+			Reauthorize: core.Access.Reauthorize, Locked: core.Access.Locked, Atomic: core.Access.Atomic, Origin: access.Origin,
 			Page: o.PublicURL + AuthorizePath, Callback: o.PublicURL + CallbackPath,
 		})
 	})...)

@@ -31,25 +31,26 @@ func (a *api) startChat(c *call) error {
 	return nil
 }
 
-// admitted admits a request. Where its caller is presumed and it is refused, the
-// caller is looked at, and what has changed of them decides anew.
+// admitted admits a request. If an unconfirmed actor is refused, the request is admitted
+// or refused again for the confirmed one, unless both are of the same epoch.
 func (a *api) admitted(c *call, r chat.Request) (*chats.Call, error) {
-	actor, err := a.presume(c)
+	cached, ok := a.unconfirmed(c)
+	var refused error
+	if ok {
+		ready, err := a.Chats.AdmitUnconfirmed(c.r.Context(), cached, r)
+		if err == nil {
+			return ready, nil
+		}
+		refused = err
+	}
+	actor, err := a.authorize(c)
 	if err != nil {
 		return nil, err
 	}
-	ready, err := a.Chats.Admit(c.r.Context(), actor, r)
-	if err == nil || !actor.Presumed {
-		return ready, err
-	}
-	is, refused := a.authorize(c)
-	if refused != nil {
+	if ok && actor.Visibility.Epoch == cached.Visibility.Epoch {
 		return nil, refused
 	}
-	if is.Visibility.Epoch == actor.Visibility.Epoch {
-		return nil, err
-	}
-	return a.Chats.Admit(c.r.Context(), is, r)
+	return a.Chats.Admit(c.r.Context(), actor, r)
 }
 
 // question reads the body.

@@ -22,6 +22,7 @@ import (
 	"collab/adapters/httpapi/stream"
 	"collab/adapters/memory"
 	"collab/adapters/system"
+	"collab/app/access"
 	"collab/app/chats"
 	"collab/app/idempotency"
 	"collab/app/metering"
@@ -81,7 +82,7 @@ func newConversing(t testing.TB, model acting, change ...func(*Options)) *conver
 	options := func(o *Options) {
 		o.Chats = chats.New(chats.Options{
 			Store: w.store, Registry: registry, Providers: map[string]ports.Models{"test": model}, Generations: w,
-			Clock: system.Clock{}, Alarms: system.Alarms{}, IDs: &memory.IDs{}, Log: slog.New(slog.DiscardHandler),
+			Clock: system.Clock{}, Alarms: system.Alarms{}, IDs: &memory.IDs{}, Log: slog.New(slog.DiscardHandler), Origin: access.Origin,
 			Pause: func(context.Context, int) error { return nil },
 		})
 		o.Metering = metering.New(w.store, system.Clock{})

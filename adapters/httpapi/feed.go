@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"collab/adapters/httpapi/stream"
+	"collab/app/access"
 	"collab/app/changes"
 	"collab/domain/org"
 )
@@ -61,7 +62,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	c.deadlines.Clear()
 	stream.SetHeaders(c.Header())
 	f := &follower{
-		api: a, sub: sub, began: c.since, until: actor.Until, beat: c.since.Add(a.heartbeat()),
+		api: a, sub: sub, began: c.since, until: access.FromContext(c.r.Context()).Expires, beat: c.since.Add(a.heartbeat()),
 		request: strings.Clone(c.id), address: c.address,
 	}
 	f.actor.user, f.actor.org = string(actor.User), string(actor.Org)

@@ -53,10 +53,10 @@ func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
 	s := &streaming{TB: t, store: memory.NewStore(), ended: make(chan map[string]any, 10_000)}
 	bus := &memory.Bus{}
 	s.store.OnChange(bus.Publish)
-	again := access.New(access.Options{Store: s.store, Epochs: s.store, Clock: system.Clock{}}).Reauthorize
+	people := access.New(access.Options{Store: s.store, Epochs: s.store, Clock: system.Clock{}})
 	s.feed = changes.New(changes.Options{
 		Store: s.store, Epochs: s.store, Bus: bus, Clock: system.Clock{}, Log: slog.New(slog.DiscardHandler),
-		Alarms: system.Alarms{}, Reauthorize: again, Encode: EncodeChange,
+		Alarms: system.Alarms{}, Reauthorizer: people.Reauthorizer, Encode: EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
 	if err := s.feed.Start(tick.C); err != nil {
@@ -74,7 +74,7 @@ func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
 		return errors.Join(err, r.Directory().Members().Put(t.Context(), someID, org.Membership{Org: someID, User: someID, Role: org.Member}))
 	})
 	var err error
-	if s.actor, err = again(t.Context(), s.actor); err != nil {
+	if s.actor, err = people.Reauthorize(t.Context(), s.actor); err != nil {
 		t.Fatal(err)
 	}
 	log := func(o *Options) { o.Feed, o.Log = s.feed, slog.New(slog.NewJSONHandler(s, nil)) }
@@ -357,7 +357,11 @@ func TestAStream(t *testing.T) {
 			}
 		})
 		in("ends when the token expires", func(s *streaming) {
-			s.actor.Until = time.Now().Add(45 * time.Second)
+			follow, expires := s.following, time.Now().Add(45*time.Second)
+			s.following = func(c *call) error {
+				c.carry(access.Request{Expires: expires})
+				return follow(c)
+			}
 			began := time.Now()
 			c := begin(s)
 			<-c.done

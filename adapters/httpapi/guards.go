@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"collab/adapters/httpapi/limit"
+	"collab/app/access"
+	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/org"
 )
@@ -69,6 +71,7 @@ func (a *api) admit(c *call, g guard) error {
 			return fault.New(fault.Unauthenticated, "X-Admin-Secret is missing or wrong")
 		}
 		c.operator = true
+		c.carry(access.Request{Origin: audit.Origin{Address: c.address, Request: c.id}})
 		return nil
 	}
 	caller, err := a.Access.Verify(c.r.Context(), bearer(c.r.Header["Authorization"]))
@@ -77,7 +80,8 @@ func (a *api) admit(c *call, g guard) error {
 	}
 	caller.From = c.client()
 	c.caller = caller
-	actor, known := a.Access.Presume(caller)
+	c.carry(caller.Request(c.id))
+	actor, known := a.Access.Cached(caller)
 	if c.provisional = known && g.check(actor) == nil; !c.provisional {
 		if actor, err = a.lookup(c); err != nil {
 			return err
@@ -101,7 +105,7 @@ func (a *api) admit(c *call, g guard) error {
 func (a *api) authorize(c *call) (org.Actor, error) {
 	c.provisional, c.acting = false, true
 	if c.operator {
-		return org.Actor{Operator: true, Address: c.address, Request: c.id}, nil
+		return org.Actor{Operator: true}, nil
 	}
 	actor, err := a.lookup(c)
 	if err == nil {
@@ -111,17 +115,21 @@ func (a *api) authorize(c *call) (org.Actor, error) {
 	return actor, err
 }
 
-// presume is authorize for an act that compares the organisation's epoch itself. Where
-// the caller is remembered it returns that actor, which is Presumed, without a look at
-// the records. Any refusal of such an actor needs authorize first.
-func (a *api) presume(c *call) (org.Actor, error) {
-	actor, known := a.Access.Presume(c.caller)
-	if !known || c.route.Guard.check(actor) != nil {
-		return a.authorize(c)
+// carry has the request's context carry r.
+func (c *call) carry(r access.Request) {
+	c.r = c.r.WithContext(access.NewContext(c.r.Context(), r))
+}
+
+// unconfirmed returns the caller's actor from the cache, for an act that compares the
+// organisation's epoch itself. Any refusal of such an actor needs authorize first. It returns
+// false if there is none, or none whom the route's guard lets pass.
+func (a *api) unconfirmed(c *call) (actor org.Actor, ok bool) {
+	actor, ok = a.Access.Cached(c.caller)
+	if !ok || c.route.Guard.check(actor) != nil {
+		return org.Actor{}, false
 	}
 	c.acting = true
-	actor.Address, actor.Request = c.address, c.id
-	return actor, nil
+	return actor, true
 }
 
 // recheck returns the error of a request, or the refusal of its caller where the caller was
@@ -143,7 +151,6 @@ func (a *api) lookup(c *call) (org.Actor, error) {
 		limit.RemoveHeaders(c.Header()) // of whom the caller was taken for
 		return org.Actor{}, a.chargeRefusal(c, err, refusedCredentials...)
 	}
-	actor.Address, actor.Request = c.address, c.id
 	return actor, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
+	"collab/app/access"
 	"collab/domain/org"
 	"collab/domain/session"
 )
@@ -75,7 +76,7 @@ func TestRightsAreThoseAfterTheBodyHasCome(t *testing.T) {
 							if err != nil {
 								return err
 							}
-							if actor.Role != org.Owner || actor.User != someID || actor.Address == "" {
+							if actor.Role != org.Owner || actor.User != someID || access.Origin(c.r.Context()).Address == "" {
 								t.Errorf("the actor is %+v", actor)
 							}
 							acts++

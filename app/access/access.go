@@ -8,9 +8,11 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/session"
 	"collab/ports"
@@ -77,12 +79,13 @@ func (c Caller) key() memberKey { return memberKey{c.Org, c.User} }
 // service reports whether the token is one of ours.
 func (c Caller) service() bool { return c.claims.ID != "" }
 
-// withSession returns the actor with the session of the caller's token.
-func (c Caller) withSession(actor org.Actor) org.Actor {
+// Request returns the request with this id of the caller.
+func (c Caller) Request(requestID string) Request {
+	r := Request{Origin: audit.Origin{Address: c.From.Address, Request: requestID}, Expires: c.expires}
 	if c.service() {
-		actor.Session = c.claims.Of()
+		r.Session = c.claims.Of()
 	}
-	return actor
+	return r
 }
 
 // verified is a token whose signature was checked.
@@ -121,24 +124,21 @@ func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	return v.Caller, err
 }
 
-// Presume returns the actor that was found for the caller last, as far as that is
-// remembered, without a look at the records. It may have changed since: nothing may be
-// done or said in its name but what asks whether the organisation's epoch is still
-// actor.Visibility.Epoch.
-func (a *Access) Presume(c Caller) (actor org.Actor, known bool) {
-	s, known := a.actorCache.get(c.key())
-	if !known || s.err != nil {
+// Cached returns the actor that Authorize last found for the caller, if that is in the
+// cache; it reads no records. The actor is unconfirmed: it may do only what compares the
+// organisation's epoch with actor.Visibility.Epoch, and is refused nothing.
+func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
+	s, ok := a.actorCache.get(c.key())
+	if !ok || s.err != nil {
 		return org.Actor{}, false
 	}
 	if c.service() {
-		went, known := a.sessions.get(c.claims.Of())
-		if !known || went.org != c.Org || went.epoch != s.epoch {
+		was, ok := a.sessions.get(c.claims.Of())
+		if !ok || was.org != c.Org || was.epoch != s.epoch {
 			return org.Actor{}, false
 		}
 	}
-	actor = s.actor
-	actor.Until, actor.Presumed = c.expires, true
-	return c.withSession(actor), true
+	return s.actor, true
 }
 
 // Authorize returns the actor that the caller is by the records of this moment:
@@ -156,35 +156,50 @@ func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 		actor, err = a.lookUp(ctx, c.key())
 	}
 	if err == nil && c.service() {
-		err = a.useSession(ctx, c.claims, c.From, c.Org, actor.Mark.Epoch)
+		err = a.useSession(ctx, c.claims, c.From, c.Org, actor.Epoch())
 	}
-	actor.Until = c.expires
-	return c.withSession(actor), err
+	return actor, err
 }
 
-// Reauthorize returns the actor as the records say at this moment, for work that has
-// gone on for a while since Authorize: Unauthenticated when the token has
-// expired or its session has ended meanwhile or the user is gone, Forbidden for a removed member.
+// Reauthorize returns the actor as the records say at this moment, for work that has gone on
+// for a while since Authorize: Unauthenticated when the token of the request that ctx carries
+// has expired or its session has ended, or the user is gone, Forbidden for a removed member.
 func (a *Access) Reauthorize(ctx context.Context, actor org.Actor) (org.Actor, error) {
-	if err := a.unexpired(actor); err != nil {
+	return a.reauthorize(ctx, FromContext(ctx), actor)
+}
+
+// Reauthorizer returns Reauthorize for work that outlives the request that ctx carries.
+// An expired token is the error session.ErrExpired.
+func (a *Access) Reauthorizer(ctx context.Context) func(context.Context, org.Actor) (org.Actor, error) {
+	of := FromContext(ctx)
+	return func(ctx context.Context, actor org.Actor) (org.Actor, error) { return a.reauthorize(ctx, of, actor) }
+}
+
+func (a *Access) reauthorize(ctx context.Context, of Request, actor org.Actor) (org.Actor, error) {
+	if err := a.unexpired(of); err != nil {
 		return org.Actor{}, err
 	}
 	is, err := a.lookUp(ctx, memberKey{actor.Org, actor.User})
-	if err == nil && actor.Session != "" {
-		if err = a.ongoing(ctx, actor.Session, actor.Org, is.Mark.Epoch); fault.Is(err, fault.NotFound) {
+	if err == nil && of.Session != "" {
+		if err = a.ongoing(ctx, of.Session, actor.Org, is.Epoch()); fault.Is(err, fault.NotFound) {
 			err = badToken(err)
 		}
 	}
-	return is.From(actor), err
+	return is, err
 }
 
-// unexpired refuses an actor whose token has expired.
-func (a *Access) unexpired(actor org.Actor) error {
-	if !actor.Until.IsZero() && !a.Clock.Now().Before(actor.Until) {
-		return badToken(nil)
+// unexpired returns an error if the request's token has expired.
+func (a *Access) unexpired(r Request) error {
+	if !r.Expires.IsZero() && !a.Clock.Now().Before(r.Expires) {
+		return badToken(session.ErrExpired)
 	}
 	return nil
 }
+
+// LogPosition returns a position of the organisation's log that was read by Authorize or
+// Reauthorize, and is at least as late as that read by any that has returned; ok is false
+// if none is in the cache.
+func (a *Access) LogPosition(o id.Org) (at object.Cursor, ok bool) { return a.actorCache.position(o) }
 
 // verify checks a token's signature and times, from memory where it can.
 func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
@@ -339,8 +354,7 @@ func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	if !ok {
 		return org.Actor{}, notMember()
 	}
-	if s, known := a.actorCache.get(at); known && s.epoch == mark.Epoch {
-		s.actor.Mark = mark
+	if s, known := a.actorCache.getAt(at, mark); known {
 		return s.actor, s.err
 	}
 	// Read after the epoch: what is found is at least as new as it.
@@ -349,15 +363,9 @@ func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	if err == nil {
 		actor, err = readActor(ctx, a.Store, in, at, mark.Epoch)
 	}
-	switch fault.KindOf(err) {
-	case fault.Unauthenticated, fault.Forbidden:
-		a.actorCache.put(at, cachedActor{mark.Epoch, actor, err})
-	default:
-		if err == nil {
-			a.actorCache.put(at, cachedActor{mark.Epoch, actor, nil})
-		}
+	if err == nil || fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+		a.actorCache.put(at, mark, cachedActor{mark.Epoch, actor, err})
 	}
-	actor.Mark = mark
 	return actor, err
 }
 

@@ -182,7 +182,7 @@ func TestVisibilityIsOfTheNewestEpoch(t *testing.T) {
 		t.Error("a visibility was changed after it was given out")
 	}
 	// A look that began before the change takes nothing back.
-	o.access.actorCache.put(memberKey{o.org, o.users[0]}, cachedActor{epoch: was.Visibility.Epoch, actor: was})
+	o.access.actorCache.put(memberKey{o.org, o.users[0]}, org.Mark{Epoch: was.Visibility.Epoch}, cachedActor{epoch: was.Visibility.Epoch, actor: was})
 	if is, err := o.lookUp(t.Context(), o.users[0]); err != nil || !is.SeesWorkspace(added.ID) {
 		t.Errorf("%+v, %v", is, err)
 	}

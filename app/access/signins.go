@@ -121,9 +121,9 @@ func (a *Access) begin(ctx context.Context, r ports.Records, s session.Session) 
 	if len(over) == 0 {
 		return nil
 	}
-	by := org.Actor{User: s.User, Address: s.Address}
+	by, from := org.Actor{User: s.User}, audit.Origin{Address: s.Address}
 	return end(ctx, r, s.User, over, func(e session.Session) audit.Entry {
-		return audit.By(by, id.Entry(a.IDs.New()), e.Org, audit.SessionEnded, string(e.ID), fmt.Sprintf("more than %d sessions", session.Max), a.Clock.Now())
+		return audit.By(by, from, id.Entry(a.IDs.New()), e.Org, audit.SessionEnded, string(e.ID), fmt.Sprintf("more than %d sessions", session.Max), a.Clock.Now())
 	})
 }
 
@@ -194,17 +194,19 @@ func (a *Access) EndSession(ctx context.Context, actor org.Actor, of id.Session)
 	return err
 }
 
-// EndOtherSessions ends all of the actor's sessions but the one that the request
-// belongs to.
+// EndOtherSessions ends all of the actor's sessions but that of the request that ctx
+// carries.
 func (a *Access) EndOtherSessions(ctx context.Context, actor org.Actor) error {
-	_, err := a.endSessions(ctx, actor, func(s session.Session) bool { return s.ID != actor.Session })
+	own := FromContext(ctx).Session
+	_, err := a.endSessions(ctx, actor, func(s session.Session) bool { return s.ID != own })
 	return err
 }
 
 // endSessions ends those of the actor's sessions that are chosen and returns how many
-// they are. Unauthenticated when the actor's own has ended meanwhile: of two sessions that
+// they are. Unauthenticated when the request's own has ended meanwhile: of two sessions that
 // end each other one stays.
 func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(session.Session) bool) (n int, err error) {
+	of := FromContext(ctx)
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
 		if err := lockUser(ctx, r, actor.User); err != nil {
 			return err
@@ -213,7 +215,7 @@ func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(s
 		if err != nil {
 			return err
 		}
-		if actor.Session != "" && !slices.ContainsFunc(all, func(s session.Session) bool { return s.ID == actor.Session }) {
+		if of.Session != "" && !slices.ContainsFunc(all, func(s session.Session) bool { return s.ID == of.Session }) {
 			return badToken(nil)
 		}
 		ended := slices.DeleteFunc(all, func(s session.Session) bool { return !chosen(s) })
@@ -221,7 +223,7 @@ func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(s
 			return nil
 		}
 		return end(ctx, r, actor.User, ended, func(s session.Session) audit.Entry {
-			return audit.By(actor, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "", a.Clock.Now())
+			return audit.By(actor, of.Origin, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "", a.Clock.Now())
 		})
 	})
 	return n, err

@@ -11,12 +11,13 @@ import (
 
 // Locked runs fn in a transaction that holds the organisation's lock, with the actor
 // by the records that it holds: whatever was committed while the lock was waited for
-// counts. It fails as Reauthorize does.
+// counts. It fails as Reauthorize does, and checks the same request.
 func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 	if err := actor.Belongs(); err != nil {
 		return err
 	}
-	if err := a.unexpired(actor); err != nil {
+	of := FromContext(ctx)
+	if err := a.unexpired(of); err != nil {
 		return err
 	}
 	return a.Store.Atomic(ctx, func(r ports.Records) error {
@@ -38,14 +39,13 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 			if is, err = readActor(ctx, r, in, memberKey{actor.Org, actor.User}, epoch); err != nil {
 				return err
 			}
-			if actor.Session != "" {
-				if _, err := unended(ctx, r, actor.Session); fault.Is(err, fault.NotFound) {
+			if of.Session != "" {
+				if _, err := unended(ctx, r, of.Session); fault.Is(err, fault.NotFound) {
 					return badToken(err)
 				} else if err != nil {
 					return err
 				}
 			}
-			is = is.From(actor)
 		}
 		return fn(r, is)
 	})

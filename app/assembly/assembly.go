@@ -112,7 +112,7 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 		fx.Provide(
 			listen, func(c config.Config) org.RoleMap { return c.IdentityRoles }, newTelemetry, newDraining, newConnLimiter,
 			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors, newReleases,
-			operator.New, idempotency.New, newUpkeep, newHandler,
+			newOperator, idempotency.New, newUpkeep, newHandler,
 		),
 		fx.Invoke(serve, keepUp),
 	)
@@ -156,7 +156,7 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 }
 
 func newMembers(store ports.Store, clock ports.Clock, ids ports.IDs, secrets ports.Secrets, mailer ports.Mailer, to inviteURL, a *access.Access) *members.Members {
-	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to, Locked: a.Locked})
+	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to, Locked: a.Locked, Origin: access.Origin})
 }
 
 func newOnboarding(clock ports.Clock, ids ports.IDs, a *access.Access) *onboarding.Onboarding {
@@ -181,7 +181,7 @@ type objectsNeeds struct {
 func newObjects(n objectsNeeds) *objects.Objects {
 	return objects.New(objects.Options{
 		Store: n.Store, Blobs: n.Blobs, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
-		Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, MaxSize: n.Config.MaxUpload,
+		Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, LogPosition: n.Access.LogPosition, MaxSize: n.Config.MaxUpload,
 	})
 }
 
@@ -202,8 +202,8 @@ type feedNeeds struct {
 func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 	feed := changes.New(changes.Options{
 		Store: n.Store, Epochs: n.Epochs, Bus: n.Bus, Clock: n.Clock, Log: n.Log,
-		Alarms:      n.Alarms,
-		Reauthorize: n.Access.Reauthorize, Encode: httpapi.EncodeChange,
+		Alarms:       n.Alarms,
+		Reauthorizer: n.Access.Reauthorizer, Encode: httpapi.EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
 	lc.Append(fx.StartStopHook(
@@ -239,7 +239,7 @@ type chatsNeeds struct {
 func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 	c := chats.New(chats.Options{
 		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
-		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Pause: backOff,
+		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Origin: access.Origin, Pause: backOff,
 	})
 	regularly(lc, chats.KeepEvery, c.Keep, func(err error) { n.Log.Error("quota lease sweep failed", "error", err) })
 	lc.Append(fx.StopHook(func(stop context.Context) error {
@@ -251,6 +251,10 @@ func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 		return nil
 	}))
 	return c
+}
+
+func newOperator(store ports.Store, clock ports.Clock, ids ports.IDs) *operator.Operator {
+	return operator.New(store, clock, ids, access.Origin)
 }
 
 func newTeams(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects, a *access.Access) *teams.Teams {

@@ -77,7 +77,7 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 	s := connectors.New(connectors.Options{
 		Store: n.Store, Catalog: n.Catalog, Servers: n.Servers, Authorizer: n.Authorizer, Sealer: n.Sealer,
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log, Pause: backOff,
-		Reauthorize: n.Access.Reauthorize, Locked: n.Access.Locked, Atomic: n.Access.Atomic,
+		Reauthorize: n.Access.Reauthorize, Locked: n.Access.Locked, Atomic: n.Access.Atomic, Origin: access.Origin,
 		Page: at(httpapi.AuthorizePath), Callback: at(httpapi.CallbackPath), Document: document,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -31,6 +31,8 @@ type Options struct {
 	// Locked runs fn under the organisation's lock with the actor as the records say
 	// then, as access.Access.Locked does.
 	Locked func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+	// Origin returns the origin of the request that ctx carries, for the audit log.
+	Origin func(ctx context.Context) audit.Origin
 
 	PaidURL string // where somebody who has paid comes back to
 	AppURL  string // where somebody comes back to from the portal
@@ -98,7 +100,7 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 		if _, err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.AtOnce); err != nil && !fault.Is(err, fault.NotFound) {
 			return Details{}, err
 		}
-		if err := s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed(is.ProviderID), nil); err != nil {
+		if err := s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil); err != nil {
 			return Details{}, err
 		}
 	}
@@ -124,16 +126,17 @@ func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
 // A note makes the entry of the audit log about a change.
 type note func(o id.Org, detail string) audit.Entry
 
-func (s *Billing) by(actor org.Actor) note {
+func (s *Billing) by(ctx context.Context, actor org.Actor) note {
+	from := s.Origin(ctx)
 	return func(o id.Org, detail string) audit.Entry {
-		return audit.By(actor, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail, s.Clock.Now())
+		return audit.By(actor, from, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail, s.Clock.Now())
 	}
 }
 
 // byItself notes what happened without a member's doing.
 func (s *Billing) byItself(why string) note {
 	return func(o id.Org, detail string) audit.Entry {
-		return audit.By(org.Actor{}, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail+" "+why, s.Clock.Now())
+		return audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail+" "+why, s.Clock.Now())
 	}
 }
 
@@ -151,7 +154,7 @@ func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subs
 		if is, err = fn(was); err != nil {
 			return err
 		}
-		return s.put(ctx, r, was, is, s.by(actor))
+		return s.put(ctx, r, was, is, s.by(ctx, actor))
 	})
 	return is, err
 }

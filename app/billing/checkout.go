@@ -41,17 +41,17 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 				return is.Checkout.URL, nil
 			}
 			if err == nil || fault.Is(err, fault.NotFound) {
-				err = s.closePage(ctx, actor.Org, s.by(actor), is)
+				err = s.closePage(ctx, actor.Org, s.by(ctx, actor), is)
 			}
 		case plan.ChangePlan:
 			if err = s.change(ctx, actor, is, p); err == nil {
 				return s.PaidURL, nil
 			}
 			if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // it is over, which is noted now
-				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed(is.ProviderID), nil)
+				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil)
 			}
 		case plan.OtherPage:
-			err = s.closePage(ctx, actor.Org, s.by(actor), is)
+			err = s.closePage(ctx, actor.Org, s.by(ctx, actor), is)
 		case plan.NewPage:
 			var url string
 			// What was asked for before may be an old page, which the next round looks at.
@@ -71,13 +71,13 @@ func (s *Billing) change(ctx context.Context, actor org.Actor, is plan.Subscript
 	if _, err := s.Provider.Change(ctx, is.ProviderID, p); err != nil {
 		return err
 	}
-	return s.follow(ctx, actor.Org, is.ProviderID, s.by(actor), lapsed(is.ProviderID), nil)
+	return s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil)
 }
 
 // openPage asks the provider for the page of the checkout. The address is empty
 // where another checkout has taken its place.
 func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscription) (url string, err error) {
-	customer, err := s.customer(ctx, actor.Org, s.by(actor), is)
+	customer, err := s.customer(ctx, actor.Org, s.by(ctx, actor), is)
 	if err != nil {
 		return "", err
 	}

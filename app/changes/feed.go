@@ -38,6 +38,9 @@ const (
 	patience   = 10 * time.Second // for one round of queries
 )
 
+// Reauthorize returns an actor as the records say at this moment.
+type Reauthorize = func(context.Context, org.Actor) (org.Actor, error)
+
 // Options are what a Feed needs.
 type Options struct {
 	Store  ports.Store
@@ -47,9 +50,9 @@ type Options struct {
 	Alarms ports.Alarms
 	Log    *slog.Logger
 
-	// Reauthorize returns an actor as the records say at this moment (see
-	// access.Access.Reauthorize).
-	Reauthorize func(context.Context, org.Actor) (org.Actor, error)
+	// Reauthorizer returns a function that returns an actor as the records say when it is
+	// called, for a request that ctx carries (see access.Access.Reauthorizer).
+	Reauthorizer func(ctx context.Context) Reauthorize
 
 	// Encode returns an entry as it is sent to everybody, with the place that it
 	// leads to. An entry of object.AccessChanged tells to look at all objects again.
@@ -180,7 +183,10 @@ func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resu
 	if err != nil {
 		return nil, err
 	}
-	s := &Subscriber{feed: f, user: actor.User, cursor: head.Cursor(), actor: actor, seen: epochOf(actor), wake: make(chan struct{}, 1)}
+	s := &Subscriber{
+		feed: f, user: actor.User, cursor: head.Cursor(), wake: make(chan struct{}, 1),
+		reauthorize: f.Reauthorizer(ctx), actor: actor, seen: actor.Epoch(),
+	}
 	if resumes {
 		if at, ok := object.ParseCursor(from); ok && head.Reaches(at) {
 			s.cursor = at
@@ -383,12 +389,4 @@ func (f *Feed) note(err error) {
 		return
 	}
 	f.Log.Info("change log readable again")
-}
-
-// epochOf is the epoch of the organisation that an actor's visibility is of.
-func epochOf(a org.Actor) int64 {
-	if a.Visibility == nil {
-		return 0
-	}
-	return a.Visibility.Epoch
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"collab/app/access"
 	"collab/app/changes"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -336,8 +337,10 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 	})
 	in(t, "is out when nobody knows the organisation", func(w *world) {
 		f := w.feed(func(o *changes.Options) { o.Epochs = nobody{} }, func(o *changes.Options) {
-			o.Reauthorize = func(context.Context, org.Actor) (org.Actor, error) {
-				return org.Actor{}, fault.New(fault.Forbidden, "Not a member")
+			o.Reauthorizer = func(context.Context) changes.Reauthorize {
+				return func(context.Context, org.Actor) (org.Actor, error) {
+					return org.Actor{}, fault.New(fault.Forbidden, "Not a member")
+				}
 			}
 		})
 		l := w.listen(f, w.user(w.org, org.Owner))
@@ -350,9 +353,8 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 	in(t, "ends as expired when it was the token", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
-		a := w.actor(w.org, member)
-		a.Until = time.Now().Add(time.Minute)
-		l := w.resume(f, a, "", false)
+		request := access.NewContext(w.Context(), access.Request{Expires: time.Now().Add(time.Minute)})
+		l := w.subscribe(request, f, w.actor(w.org, member), "", false)
 		time.Sleep(time.Minute)
 		w.user(w.org, org.Member) // moves the epoch
 		w.write(w.org, 1)
@@ -431,12 +433,15 @@ func TestWhatCanFail(t *testing.T) {
 	in(t, "a look at the actor that fails is repeated, and hands out nothing before", func(w *world) {
 		var down atomic.Bool
 		f := w.feed(func(o *changes.Options) {
-			again := o.Reauthorize
-			o.Reauthorize = func(ctx context.Context, a org.Actor) (org.Actor, error) {
-				if down.Load() {
-					return org.Actor{}, errDown
+			of := o.Reauthorizer
+			o.Reauthorizer = func(request context.Context) changes.Reauthorize {
+				again := of(request)
+				return func(ctx context.Context, a org.Actor) (org.Actor, error) {
+					if down.Load() {
+						return org.Actor{}, errDown
+					}
+					return again(ctx, a)
 				}
-				return again(ctx, a)
 			}
 		})
 		l := w.listen(f, w.user(w.org, org.Member))

@@ -2,12 +2,14 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/session"
 )
 
 // Reason says why a subscription ended.
@@ -33,6 +35,8 @@ type Subscriber struct {
 	lost    bool // it could not go on from where it was asked to
 	place   int  // among the channel's; guarded by channel.mu
 	wake    chan struct{}
+
+	reauthorize Reauthorize // with the session and expiry of the request that subscribed
 
 	// Of the one who takes.
 	cursor object.Cursor // everything up to there was handed out, as far as it is visible
@@ -210,7 +214,7 @@ func (s *Subscriber) review(ctx context.Context, access int64) error {
 	if err != nil || actor.User == "" {
 		return err
 	}
-	s.settle(func() { s.actor, s.seen = actor, max(access, epochOf(actor)) })
+	s.settle(func() { s.actor, s.seen = actor, max(access, actor.Epoch()) })
 	return nil
 }
 
@@ -250,7 +254,7 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 	if err != nil || actor.User == "" {
 		return err
 	}
-	s.settle(func() { s.actor, s.seen, s.page = actor, max(access, epochOf(actor)), page })
+	s.settle(func() { s.actor, s.seen, s.page = actor, max(access, actor.Epoch()), page })
 	return nil
 }
 
@@ -260,11 +264,11 @@ func (s *Subscriber) again(ctx context.Context) (org.Actor, error) {
 	s.mu.Lock()
 	was := s.actor
 	s.mu.Unlock()
-	actor, err := s.feed.Reauthorize(ctx, was)
+	actor, err := s.reauthorize(ctx, was)
 	switch {
 	case err == nil:
 		return actor, nil
-	case fault.Is(err, fault.Unauthenticated) && !was.Until.IsZero() && !s.feed.Clock.Now().Before(was.Until):
+	case errors.Is(err, session.ErrExpired):
 		s.finish(Expired)
 	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden):
 		s.finish(Removed)

@@ -176,7 +176,7 @@ func (w *world) feed(change ...func(*changes.Options)) *changes.Feed {
 	w.Helper()
 	o := changes.Options{
 		Store: w.store, Epochs: w.store, Bus: w.bus, Clock: system.Clock{}, Log: slog.New(slog.NewTextHandler(&w.events, nil)),
-		Alarms: system.Alarms{}, Reauthorize: w.access.Reauthorize, Encode: encode,
+		Alarms: system.Alarms{}, Reauthorizer: w.access.Reauthorizer, Encode: encode,
 	}
 	for _, fn := range change {
 		fn(&o)
@@ -222,7 +222,12 @@ func (w *world) listen(f *changes.Feed, u id.User) *listener {
 
 func (w *world) resume(f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
 	w.Helper()
-	sub, err := f.Subscribe(w.Context(), a, from, resumes)
+	return w.subscribe(w.Context(), f, a, from, resumes)
+}
+
+func (w *world) subscribe(ctx context.Context, f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
+	w.Helper()
+	sub, err := f.Subscribe(ctx, a, from, resumes)
 	w.must(err)
 	l := &listener{sub: sub, done: make(chan struct{})}
 	go l.run()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"collab/domain/audit"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -51,6 +52,8 @@ type Options struct {
 	Alarms      ports.Alarms
 	IDs         ports.IDs
 	Log         *slog.Logger
+	// Origin returns the origin of the request that ctx carries, for the log.
+	Origin func(ctx context.Context) audit.Origin
 	// Pause waits before a call is made again after the attempt-th time.
 	Pause func(ctx context.Context, attempt int) error
 }
@@ -114,20 +117,35 @@ func (s *Chats) Models(actor org.Actor) (chat.Registry, error) {
 
 // Call is a request that was admitted. It has to be run, once.
 type Call struct {
-	of    *Chats
-	actor org.Actor
-	call  chat.Call
-	lease quota.Lease
-	began time.Time
-	tools int
-	model ports.Models
+	of      *Chats
+	actor   org.Actor
+	request string // the id of the request
+	call    chat.Call
+	lease   quota.Lease
+	began   time.Time
+	tools   int
+	model   ports.Models
 }
 
 // Admit checks a request and reserves the tokens that it may use. Invalid for
 // what cannot be asked, Forbidden where the quota has no room, Unavailable when the
-// server is going away. For an actor who is presumed nothing is reserved once its
-// organisation has moved on, and any refusal may be for that alone.
+// server is going away.
 func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
+	return s.admit(ctx, actor, r, s.Store.Usage().Quotas().Reserve)
+}
+
+// AdmitUnconfirmed is Admit for an actor from the cache (access.Access.Cached). It reserves
+// nothing unless the organisation's epoch is actor.Visibility.Epoch, and any refusal may be
+// for that alone.
+func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
+	return s.admit(ctx, actor, r, func(ctx context.Context, lease quota.Lease, limit int64, need quota.Need) (int64, error) {
+		return s.Store.Usage().Quotas().ReserveAt(ctx, actor.Visibility.Epoch, lease, limit, need)
+	})
+}
+
+type reserve func(ctx context.Context, lease quota.Lease, limit int64, need quota.Need) (int64, error)
+
+func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, reserve reserve) (*Call, error) {
 	if err := actor.Writes(); err != nil {
 		return nil, err
 	}
@@ -157,13 +175,7 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 	// by the call that ends at once.
 	reserving, over := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer over()
-	quotas := s.Store.Usage().Quotas()
-	if actor.Presumed {
-		lease.Tokens, err = quotas.ReserveAt(reserving, actor.Visibility.Epoch, lease, limit, need)
-	} else {
-		lease.Tokens, err = quotas.Reserve(reserving, lease, limit, need)
-	}
-	if err != nil {
+	if lease.Tokens, err = reserve(reserving, lease, limit, need); err != nil {
 		s.leave(lease.ID)
 		return nil, err
 	}
@@ -172,7 +184,7 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 		return nil, quota.Exceeded(limit, day.End())
 	}
 	call, _ = call.Within(lease.Tokens) // a grant has room for output
-	return &Call{of: s, actor: actor, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
+	return &Call{of: s, actor: actor, request: s.Origin(ctx).Request, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
 }
 
 // Run makes the call and hands its chunks to the sink, the last of them done or
@@ -294,7 +306,7 @@ func (c *Call) finish(out *outlet, g chat.Generation, err error) {
 			f = &chat.Failure{}
 		}
 		last = chat.Chunk{Type: chat.ErrorChunk, Text: f.Message()}
-		c.of.Log.Warn("model call failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.actor.Request, "error", err)
+		c.of.Log.Warn("model call failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.request, "error", err)
 	}
 	if !out.lost && out.to.Chunk(last) == nil {
 		_ = out.to.Wait() // who is gone now has missed only the end

@@ -36,6 +36,8 @@ type Options struct {
 	// their transaction holds.
 	Reauthorize    func(ctx context.Context, actor org.Actor) (org.Actor, error)
 	Locked, Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+	// Origin returns the origin of the request that ctx carries, for the audit log.
+	Origin func(ctx context.Context) audit.Origin
 
 	// Addresses of ours: of the page on which people confirm an authorization, and
 	// those below which each issuer has its own, to which its answers go, and of the
@@ -142,7 +144,7 @@ func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, 
 }
 
 func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, i id.Connector, detail string) error {
-	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.IDs.New()), actor.Org, did, string(i), detail, s.Clock.Now()))
+	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, did, string(i), detail, s.Clock.Now()))
 }
 
 // Give stores credentials that a member has: a JSON object, whose entries that are

@@ -90,7 +90,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) another() *connectors.Connectors {
 	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: w.ids})
 	c := connectors.New(connectors.Options{
-		Reauthorize: a.Reauthorize, Locked: a.Locked, Atomic: a.Atomic,
+		Reauthorize: a.Reauthorize, Locked: a.Locked, Atomic: a.Atomic, Origin: access.Origin,
 		Store: w.store, Catalog: connector.NewCatalog(providers, w.clients), Servers: w.tools, Authorizer: w.auth, Sealer: w.seal,
 		Clock: w.clock, IDs: w.ids, Secrets: w.secrets, Log: slog.New(slog.NewJSONHandler(w.log, nil)),
 		Page: "https://collab.example.com/authorize", Callback: callback, Document: "https://collab.example.com/client",

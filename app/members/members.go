@@ -31,6 +31,8 @@ type Options struct {
 	// Locked runs fn under the organisation's lock with the actor as the records say
 	// then, as access.Access.Locked does.
 	Locked func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+	// Origin returns the origin of the request that ctx carries, for the audit log.
+	Origin func(ctx context.Context) audit.Origin
 }
 
 // Members are the use cases of members and invitations.
@@ -300,7 +302,7 @@ func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, li
 }
 
 func (s *Members) note(ctx context.Context, r ports.Records, actor org.Actor, a audit.Action, target, detail string) error {
-	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.IDs.New()), actor.Org, a, target, detail, s.Clock.Now()))
+	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, a, target, detail, s.Clock.Now()))
 }
 
 // active holds a membership that is in force; any other is not found.

@@ -41,6 +41,9 @@ type Options struct {
 	// Atomic runs fn in a transaction with the actor as the records say at its end, as
 	// access.Access.Atomic does.
 	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+	// LogPosition returns a position of an organisation's log that is no older than the last
+	// authorization of the actors whom Objects is called for; ok is false if none is known.
+	LogPosition func(id.Org) (at object.Cursor, ok bool)
 	// MaxSize is the largest content, in bytes.
 	MaxSize int64
 }
@@ -71,7 +74,7 @@ type Upload struct {
 // Create stores a new object. Conflict when its path is taken.
 func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		d.MimeType = u.MimeType
 		o, err := object.New(made, actor, d)
 		if err != nil || u.Size >= 0 && u.Size <= large {
@@ -97,7 +100,7 @@ func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u 
 			return o, err
 		}
 		return o.Typed(u.MimeType)
-	}, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+	}, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		return s.visible(ctx, r, actor, of)
 	})
 }
@@ -105,7 +108,7 @@ func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u 
 // Save stores the content of a document of the actor's or of the organisation's.
 func (s *Objects) Save(ctx context.Context, actor org.Actor, d object.Document, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		return s.present(ctx, r, actor, d.Object(made, actor))
 	})
 }
@@ -113,7 +116,7 @@ func (s *Objects) Save(ctx context.Context, actor org.Actor, d object.Document, 
 // SaveMemory stores the content of a workspace's memory file.
 func (s *Objects) SaveMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r ports.Records, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		fresh, err := object.Memory(made, actor, w, fileName)
 		if err != nil {
 			return fresh, err
@@ -124,7 +127,7 @@ func (s *Objects) SaveMemory(ctx context.Context, actor org.Actor, w id.Workspac
 
 // present returns the object that is stored in the place of a fresh one, else
 // the fresh one.
-func (s *Objects) present(ctx context.Context, r ports.Records, actor org.Actor, fresh object.Object) (object.Object, error) {
+func (s *Objects) present(ctx context.Context, r source, actor org.Actor, fresh object.Object) (object.Object, error) {
 	o, err := s.at(ctx, r, actor, fresh.StorageKey())
 	if fault.Is(err, fault.NotFound) {
 		return fresh, nil
@@ -135,7 +138,7 @@ func (s *Objects) present(ctx context.Context, r ports.Records, actor org.Actor,
 // target finds the object whose next content is being written: version 0 for a
 // new one. It is asked before the content is read, for what can be refused
 // early, and again in the transaction, for what counts.
-type target func(context.Context, ports.Records, org.Actor) (object.Object, error)
+type target func(context.Context, source, org.Actor) (object.Object, error)
 
 // asItIs is for objects that only their content changes of.
 func asItIs(o object.Object) (object.Object, error) { return o, nil }
@@ -146,7 +149,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	if err := actor.Writes(); err != nil {
 		return object.Object{}, err
 	}
-	there, err := find(ctx, s.Store, actor)
+	there, err := find(ctx, source{s.Store, true}, actor)
 	if err != nil {
 		return there, err
 	}
@@ -199,7 +202,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
 			return err
 		}
-		was, err := find(ctx, r, unremembered(actor))
+		was, err := find(ctx, source{r, false}, actor)
 		if err == nil {
 			was, err = prepare(was)
 		}
@@ -265,7 +268,7 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
 			return err
 		}
-		o, err := s.visible(ctx, r, unremembered(actor), of)
+		o, err := s.visible(ctx, source{r, false}, actor, of)
 		if err != nil {
 			return err
 		}
@@ -332,7 +335,7 @@ func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object
 }
 
 // visible reads an object that the actor sees; any other is not found.
-func (s *Objects) visible(ctx context.Context, r ports.Records, actor org.Actor, of id.Object) (object.Object, error) {
+func (s *Objects) visible(ctx context.Context, r source, actor org.Actor, of id.Object) (object.Object, error) {
 	o, err := s.get(ctx, r, actor, of)
 	if err == nil && !o.VisibleTo(actor) {
 		return object.Object{}, fault.Missing("File")

@@ -14,7 +14,7 @@ func (s *Objects) Get(ctx context.Context, actor org.Actor, of id.Object) (objec
 	if err := actor.Belongs(); err != nil {
 		return object.Object{}, err
 	}
-	return s.visible(ctx, s.Store, actor, of)
+	return s.visible(ctx, source{s.Store, true}, actor, of)
 }
 
 // Find returns a document; found is false where nothing is stored.
@@ -39,7 +39,7 @@ func (s *Objects) FindMemory(ctx context.Context, actor org.Actor, w id.Workspac
 }
 
 func (s *Objects) find(ctx context.Context, actor org.Actor, wanted object.Object) (object.Object, bool, error) {
-	o, err := s.at(ctx, s.Store, actor, wanted.StorageKey())
+	o, err := s.at(ctx, source{s.Store, true}, actor, wanted.StorageKey())
 	if fault.Is(err, fault.NotFound) {
 		return object.Object{}, false, nil
 	}

@@ -74,12 +74,12 @@ type name struct {
 	key string
 }
 
-// record is an object as it was at the mark of its organisation, or later. As
-// every change of an object moves the log on, it is what the store has for
-// whoever finds the log where it was.
+// record is an object as it was at a position of its organisation's log, or later. As
+// every change of an object appends to the log, the record is current while the log is
+// at that position.
 type record struct {
-	logEpoch, logN int64
-	object         object.Object
+	at     object.Cursor
+	object object.Object
 }
 
 func newRecords() *recent[name, record] {
@@ -93,44 +93,47 @@ func newContents() *recent[string, []byte] {
 	return newRecent(maxContents, func(blob string, content []byte) int { return besides + len(blob) + len(content) })
 }
 
-// get is Objects.Get of r, from memory where it can.
-func (s *Objects) get(ctx context.Context, r ports.Records, actor org.Actor, of id.Object) (object.Object, error) {
-	return s.recall(actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
+// source is where objects are read from: the store through the cache, or a transaction,
+// which does not use the cache as it may be rolled back.
+type source struct {
+	ports.Records
+	cached bool
 }
 
-// at is Objects.At of r, from memory where it can.
-func (s *Objects) at(ctx context.Context, r ports.Records, actor org.Actor, storageKey string) (object.Object, error) {
-	return s.recall(actor, storageKey, func() (object.Object, error) { return r.Storage().Objects().At(ctx, actor.Org, storageKey) })
+// get is Objects.Get of r.
+func (s *Objects) get(ctx context.Context, r source, actor org.Actor, of id.Object) (object.Object, error) {
+	return s.recall(r, actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
 }
 
-// recall returns the record that is remembered under the key, for an actor who
-// was looked at where the log stood when it was read; else it is read, and
-// remembered.
-func (s *Objects) recall(actor org.Actor, key string, read func() (object.Object, error)) (object.Object, error) {
-	if actor.Mark == (org.Mark{}) {
+// at is Objects.At of r.
+func (s *Objects) at(ctx context.Context, r source, actor org.Actor, storageKey string) (object.Object, error) {
+	return s.recall(r, actor, storageKey, func() (object.Object, error) { return r.Storage().Objects().At(ctx, actor.Org, storageKey) })
+}
+
+// recall returns the record that is cached under the key if the log is where it was when
+// the record was read; otherwise it reads the record and caches it.
+func (s *Objects) recall(r source, actor org.Actor, key string, read func() (object.Object, error)) (object.Object, error) {
+	if !r.cached {
+		return read()
+	}
+	at, ok := s.LogPosition(actor.Org)
+	if !ok {
 		return read()
 	}
 	n := name{actor.Org, key}
-	if r, ok := s.records.get(n); ok && r.logEpoch == actor.Mark.LogEpoch && r.logN == actor.Mark.LogN {
+	if r, ok := s.records.get(n); ok && r.at == at {
 		return r.object, nil
 	}
 	o, err := read()
 	if err == nil {
-		s.records.put(n, record{actor.Mark.LogEpoch, actor.Mark.LogN, o})
+		s.records.put(n, record{at, o})
 	}
 	return o, err
 }
 
-// unremembered is the actor for a transaction, which sees what is and keeps
-// nothing that might be undone.
-func unremembered(actor org.Actor) org.Actor {
-	actor.Mark = org.Mark{}
-	return actor
-}
-
 // note keeps the record that a change has made, which brought the log to head.
 func (s *Objects) note(o object.Object, head object.Head) {
-	r := record{head.Epoch, head.N, o}
+	r := record{head.Cursor(), o}
 	s.records.put(name{o.Org, string(o.ID)}, r)
 	s.records.put(name{o.Org, o.StorageKey()}, r)
 }

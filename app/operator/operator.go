@@ -16,14 +16,16 @@ import (
 
 // Operator are the use cases of operators.
 type Operator struct {
-	store ports.Store
-	clock ports.Clock
-	ids   ports.IDs
+	store  ports.Store
+	clock  ports.Clock
+	ids    ports.IDs
+	origin func(context.Context) audit.Origin
 }
 
-// New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs) *Operator {
-	return &Operator{store: store, clock: clock, ids: ids}
+// New returns the use cases over the store. Origin returns the origin of the request that a
+// context carries, for the audit log.
+func New(store ports.Store, clock ports.Clock, ids ports.IDs, origin func(context.Context) audit.Origin) *Operator {
+	return &Operator{store: store, clock: clock, ids: ids, origin: origin}
 }
 
 // Overview is an organisation as operators see it.
@@ -192,7 +194,7 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 }
 
 func (s *Operator) note(ctx context.Context, r ports.Records, actor org.Actor, o id.Org, a audit.Action, target, detail string) error {
-	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.ids.New()), o, a, target, detail, s.clock.Now()))
+	return r.Journal().Audit().Add(ctx, audit.By(actor, s.origin(ctx), id.Entry(s.ids.New()), o, a, target, detail, s.clock.Now()))
 }
 
 func operates(actor org.Actor) error {

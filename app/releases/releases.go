@@ -45,6 +45,8 @@ type Options struct {
 	// Atomic runs fn in a transaction with the actor as the records say at its end, as
 	// access.Access.Atomic does.
 	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+	// Origin returns the origin of the request that ctx carries, for the audit log.
+	Origin func(ctx context.Context) audit.Origin
 
 	Publishers []id.Org // whose owners and admins may manage releases
 	Anybody    bool     // those of every organisation may
@@ -285,7 +287,7 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 }
 
 func (s *Releases) audit(ctx context.Context, r ports.Records, actor org.Actor, did audit.Action, of release.Release, detail string) error {
-	return r.Journal().Audit().Add(ctx, audit.By(actor, id.Entry(s.IDs.New()), actor.Org, did, string(of.ID), detail, s.Clock.Now()))
+	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, did, string(of.ID), detail, s.Clock.Now()))
 }
 
 // tell has this server know of a change before it is answered for, and the others

@@ -78,7 +78,7 @@ func (w *world) member(o id.Org, role org.Role) org.Actor {
 	_, err := w.store.Directory().Users().Upsert(w.Context(), u, func(u org.User) (org.User, error) { return u, nil })
 	w.must(err)
 	w.put(org.Membership{Org: o, User: u.ID, Role: role, JoinedAt: start})
-	return org.Actor{User: u.ID, Org: o, Role: role, Address: "192.0.2.1", Request: "req-1"}
+	return org.Actor{User: u.ID, Org: o, Role: role}
 }
 
 func (w *world) put(m org.Membership) {
@@ -109,7 +109,7 @@ func (w *world) server() *server {
 func (w *world) idle() *server {
 	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: &w.ids})
 	return &server{releases.New(releases.Options{
-		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: &w.ids, Log: w.lines, Atomic: a.Atomic, Publishers: []id.Org{w.org},
+		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: &w.ids, Log: w.lines, Atomic: a.Atomic, Origin: access.Origin, Publishers: []id.Org{w.org},
 	}), make(chan time.Time), make(chan time.Time)}
 }
 
@@ -287,20 +287,19 @@ func TestWhoManagedReleasesAndDoesNoLongerChangesNone(t *testing.T) {
 	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.must(err)
 	m := org.Membership{Org: w.org, User: w.ada.User, Role: org.Member, JoinedAt: start}
-	ended := w.ada
-	ended.Session = "ended"
 	for _, c := range []struct {
-		actor org.Actor
-		put   func()
-		want  fault.Kind
+		session id.Session
+		put     func()
+		want    fault.Kind
 	}{
-		{ended, func() {}, fault.Unauthenticated},
-		{w.ada, func() { w.put(m) }, fault.Forbidden},
-		{w.ada, func() { w.put(m.Removed(start)) }, fault.Forbidden},
+		{"ended", func() {}, fault.Unauthenticated},
+		{"", func() { w.put(m) }, fault.Forbidden},
+		{"", func() { w.put(m.Removed(start)) }, fault.Forbidden},
 	} {
 		c.put()
-		_, publish := s.Publish(t.Context(), c.actor, draft("2.0.0"))
-		_, change := s.Change(t.Context(), c.actor, made.ID, release.Patch{Rollout: patch.Value(7)})
+		ctx := access.NewContext(t.Context(), access.Request{Session: c.session})
+		_, publish := s.Publish(ctx, w.ada, draft("2.0.0"))
+		_, change := s.Change(ctx, w.ada, made.ID, release.Patch{Rollout: patch.Value(7)})
 		if !fault.Is(publish, c.want) || !fault.Is(change, c.want) {
 			t.Errorf("publishing gives %v, a change %v", publish, change)
 		}
@@ -332,13 +331,14 @@ func TestAServerWhoseStoreBecomesAnOlderCopyReadsAllOfIt(t *testing.T) {
 func TestPublishingAndChangingAreRecorded(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
-	made, err := s.Publish(t.Context(), w.ada, draft("v1.0"))
+	ctx := access.NewContext(t.Context(), access.Request{Origin: audit.Origin{Address: "192.0.2.1", Request: "req-1"}})
+	made, err := s.Publish(ctx, w.ada, draft("v1.0"))
 	w.must(err)
 	if got := w.offered(s); got != "1.0.0" {
 		t.Errorf("after publishing a device is offered %q", got)
 	}
 	w.clock.Advance(time.Hour)
-	now, err := s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(0)})
+	now, err := s.Change(ctx, w.ada, made.ID, release.Patch{Rollout: patch.Value(0)})
 	w.must(err)
 	if now.Rollout != 0 || !now.UpdatedAt.Equal(start.Add(time.Hour)) || !now.PublishedAt.Equal(start) {
 		t.Errorf("it has become %+v", now)

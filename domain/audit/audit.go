@@ -56,10 +56,17 @@ func ByProvider(entryID id.Entry, o id.Org, action Action, target, detail string
 	return Entry{ID: entryID, Org: o, At: now, Action: action, Target: target, Detail: detail + "by the identity provider"}
 }
 
-// By makes an entry of what the actor did at now in the organisation.
-func By(actor org.Actor, entryID id.Entry, o id.Org, action Action, target, detail string, now time.Time) Entry {
+// Origin is where a request came from.
+type Origin struct {
+	Address string // the network address of the client
+	Request string // the request's id
+}
+
+// By makes an entry of what the actor did at now in the organisation, by a request from
+// the origin.
+func By(actor org.Actor, from Origin, entryID id.Entry, o id.Org, action Action, target, detail string, now time.Time) Entry {
 	return Entry{
 		ID: entryID, Org: o, At: now, Actor: actor.User, Operator: actor.Operator,
-		Action: action, Target: target, Detail: detail, Address: actor.Address, Request: actor.Request,
+		Action: action, Target: target, Detail: detail, Address: from.Address, Request: from.Request,
 	}
 }

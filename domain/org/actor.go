@@ -1,8 +1,6 @@
 package org
 
 import (
-	"time"
-
 	"collab/domain/fault"
 	"collab/domain/id"
 )
@@ -10,44 +8,32 @@ import (
 // Actor is who a request acts as. An actor without an organisation has an
 // empty Org and Role and may do only what needs none.
 type Actor struct {
-	User    id.User
-	Org     id.Org
-	Role    Role
-	Address string // the network address the request came from, for the audit log
-	Request string // the request's id
+	User id.User
+	Org  id.Org
+	Role Role
 
-	Session id.Session // of the service token that the request came with; empty for an identity token
 	// Operator is set for calls with the operator's secret, which have no user.
 	Operator bool
 
-	// Until is when the token expires that the request came with; zero for none.
-	Until time.Time
-
-	Visibility *Visibility
-
-	// Presumed is set for an actor whom a token stood for at the epoch in Visibility and
-	// who was not looked at since. What it does has to depend on that epoch.
-	Presumed bool
-
-	// Mark is the organisation's when the actor was looked at; zero for an actor
-	// that was not.
-	Mark Mark
+	Visibility *Visibility // nil without an organisation
 }
 
-// From returns the actor as who goes on with the request of another: that request's
-// address, id and token.
-func (a Actor) From(request Actor) Actor {
-	a.Session, a.Until, a.Address, a.Request = request.Session, request.Until, request.Address, request.Request
-	return a
+// Epoch returns the epoch of the organisation at which the actor's visibility was read, 0
+// without one.
+func (a Actor) Epoch() int64 {
+	if a.Visibility == nil {
+		return 0
+	}
+	return a.Visibility.Epoch
 }
 
-// Mark says how far an organisation has come. What was read of it at a mark, or
-// later, is as new as anybody needs it who finds the same mark.
+// Mark is the epoch of an organisation and the position of its log, read together.
+// Records that were read at a mark or later are current while the mark stays the same.
 type Mark struct {
-	Epoch int64 // moves with every change of who is in it, or who sees what
+	Epoch int64 // incremented by every change of members, of what they see, and of the plan
 
-	// Of its log of changes, which every change of a stored object is in: the log's
-	// epoch, and the number of the last entry, 0 where there is none.
+	// The position of the log of changes, which every change of a stored object is in:
+	// the log's epoch, and the number of the last entry, 0 for an empty log.
 	LogEpoch int64
 	LogN     int64
 }

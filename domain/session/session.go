@@ -3,6 +3,7 @@
 package session
 
 import (
+	"errors"
 	"time"
 
 	"collab/domain/id"
@@ -16,6 +17,9 @@ const (
 	// Grace is how long after its expiry a service token can still be refreshed.
 	Grace = 7 * 24 * time.Hour
 )
+
+// ErrExpired is why a token that was accepted is refused later.
+var ErrExpired = errors.New("the token has expired")
 
 // Claims are the contents of a service token. Org and Role are empty for a
 // user without an organisation; Role only informs the client.

@@ -13,7 +13,7 @@ const actorsFile = "adapters/httpapi/guards.go"
 
 // lookups are the methods of app/access, and what stands for them, that return an
 // actor.
-var lookups = []string{"Authorize", "Presume", "Reauthorize", "actorOf"}
+var lookups = []string{"Authorize", "Cached", "Reauthorize", "actorOf"}
 
 // checkActor has adapters/httpapi, with the folders below it, get its actors in one file:
 // no other makes one that is not empty, changes one, keeps one, or asks app/access for one.

@@ -254,9 +254,9 @@ func listen(c *call) (any, error) {
 	if was := c.run.feeds[c.who]; was != nil {
 		was.close()
 	}
-	actor := c.actor
+	actor, reauthorize := c.actor, c.Access.Reauthorizer(c.ctx)
 	c.run.feeds[c.who] = &feed{subscriber: s, org: actor.Org, may: func(ctx context.Context) error {
-		_, err := c.Access.Reauthorize(ctx, actor)
+		_, err := reauthorize(ctx, actor)
 		return err
 	}}
 	at, lost := s.Start()

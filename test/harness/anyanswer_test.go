@@ -19,6 +19,7 @@ import (
 	"collab/adapters/anthropic"
 	"collab/adapters/memory"
 	"collab/adapters/openai"
+	"collab/app/access"
 	"collab/app/chats"
 	"collab/domain/chat"
 	"collab/domain/fault"
@@ -54,7 +55,7 @@ func onStage(t *testing.T, models ports.Models, after time.Duration) *stage {
 	}
 	s.Chats = chats.New(chats.Options{
 		Store: c.Store, Registry: registry, Providers: map[string]ports.Models{"owls": models}, Generations: s,
-		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Origin: access.Origin,
 		Pause: func(ctx context.Context, _ int) error {
 			if s.pause != nil {
 				s.pause()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/billing"
 	"collab/app/members"
 	"collab/app/metering"
@@ -47,15 +48,15 @@ func openShop(t *testing.T) *shop {
 		s.servers[i] = billing.New(billing.Options{
 			Store: c.Store, Payments: s.provider, Provider: s.provider, Clock: c.Clock, IDs: c.IDs,
 			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), PaidURL: paidURL,
-			Locked: c.Access.Locked,
+			Locked: c.Access.Locked, Origin: access.Origin,
 		})
 	}
 	s.metering = metering.New(c.Store, c.Clock)
 	s.members = members.New(members.Options{
 		Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}, Mailer: &memory.Mailer{},
-		InviteURL: func(token string) string { return token }, Locked: c.Access.Locked,
+		InviteURL: func(token string) string { return token }, Locked: c.Access.Locked, Origin: access.Origin,
 	})
-	s.operator = operator.New(c.Store, c.Clock, c.IDs)
+	s.operator = operator.New(c.Store, c.Clock, c.IDs, access.Origin)
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/members"
 	"collab/app/teams"
 	"collab/app/workspaces"
@@ -115,7 +116,7 @@ func TestLettersOfAnOrganisationHaveARate(t *testing.T) {
 	must(dir.Subscriptions().Put(ctx, "o", sub))
 	inviting := members.New(members.Options{
 		Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}, Mailer: &memory.Mailer{}, InviteURL: func(token string) string { return token },
-		Locked: c.Access.Locked,
+		Locked: c.Access.Locked, Origin: access.Origin,
 	})
 	actor := org.Actor{User: "u", Org: "o", Role: org.Owner}
 	invite := func() error {

@@ -12,6 +12,7 @@ import (
 
 	"collab/adapters/anthropic"
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/chats"
 	"collab/app/metering"
 	"collab/domain/chat"
@@ -88,7 +89,7 @@ func talking(t *testing.T, scripts ...scripted.Script) *talk {
 	}
 	w.Chats = chats.New(chats.Options{
 		Store: c.Store, Registry: registry, Providers: map[string]ports.Models{"anthropic": models}, Generations: w.said,
-		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Origin: access.Origin,
 		Pause: func(context.Context, int) error {
 			w.pauses++
 			return nil

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/app/access"
 	"collab/app/objects"
 	"collab/domain/connector"
 	"collab/domain/fault"
@@ -38,7 +39,7 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 			return err
 		}, fault.Forbidden, fault.Forbidden},
 		"signed out": {func(w *harness.World, ada, ben org.Actor, _ id.Team) error {
-			return w.Access.EndSession(ctx, ben, ben.Session)
+			return w.Access.EndSession(ctx, ben, "laptop")
 		}, fault.Unauthenticated, fault.Unauthenticated},
 	} {
 		t.Run(about, func(t *testing.T) {
@@ -98,10 +99,10 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 				must(err)
 			}
 
-			ben.Session = "laptop"
 			must(w.Store.Journal().Sessions().Put(ctx, session.Begin(session.Issue("laptop", ben.User, ben.Org, ben.Role, start), session.Client{}, start)))
 			ben = again(ben)
 			must(change.do(w, ada, ben, crew.ID))
+			ctx := access.NewContext(ctx, access.Request{Session: "laptop"})
 
 			for name, do := range map[string]func() error{
 				"puts themselves back": func() error { _, err := w.Teams.AddMember(ctx, ben, crew.ID, ben.User); return err },

@@ -206,7 +206,7 @@ func newModelled(t *rapid.T, resyncs *int) *modelled {
 	m := &modelled{T: t, Files: f, users: map[string]id.User{}, named: map[id.User]string{}, resyncs: resyncs}
 	bus := &memory.Bus{}
 	f.Store.OnChange(bus.Publish)
-	m.feed = changes.New(changes.Options{Store: f.Store, Epochs: f.Store, Bus: bus, Clock: f.Clock, Log: slog.New(slog.DiscardHandler), Reauthorize: f.Access.Reauthorize, Encode: frame})
+	m.feed = changes.New(changes.Options{Store: f.Store, Epochs: f.Store, Bus: bus, Clock: f.Clock, Log: slog.New(slog.DiscardHandler), Reauthorizer: f.Access.Reauthorizer, Encode: frame})
 	m.must(m.feed.Start(make(chan time.Time)))
 	for i, name := range []string{"org_1", "org_2"} {
 		c := &company{name: name, roles: map[string]org.Role{}, teams: map[string]*crew{}, spaces: map[string]string{}, files: map[id.Object]*file{}}

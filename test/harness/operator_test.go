@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/operator"
 	"collab/domain/id"
 	"collab/domain/invitation"
@@ -88,12 +89,12 @@ func TestAnOperatorsListHasEachOrganisationsFiguresInTwoReads(t *testing.T) {
 		}
 	}
 	admin := org.Actor{Operator: true}
-	if _, err := operator.New(store, clock, ids).Grant(ctx, admin, "o2", plan.Grant{Plan: plan.Premium}); err != nil {
+	if _, err := operator.New(store, clock, ids, access.Origin).Grant(ctx, admin, "o2", plan.Grant{Plan: plan.Premium}); err != nil {
 		t.Fatal(err)
 	}
 	counted := &bulkReads{Store: store}
 	var list []operator.Overview
-	err := operator.New(counted, clock, ids).Organisations(ctx, admin, "", 0, func(o operator.Overview) error {
+	err := operator.New(counted, clock, ids, access.Origin).Organisations(ctx, admin, "", 0, func(o operator.Overview) error {
 		list = append(list, o)
 		return nil
 	})
@@ -129,7 +130,7 @@ func TestAnOperatorsListIsReadInParts(t *testing.T) {
 			after = name(page.after)
 		}
 		shown := 0
-		err := operator.New(store, clock, ids).Organisations(t.Context(), org.Actor{Operator: true}, after, page.limit, func(o operator.Overview) error {
+		err := operator.New(store, clock, ids, access.Origin).Organisations(t.Context(), org.Actor{Operator: true}, after, page.limit, func(o operator.Overview) error {
 			shown++
 			if want := name(page.after + shown); o.ID != want {
 				t.Errorf("%s comes instead of %s", o.ID, want)

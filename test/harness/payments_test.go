@@ -16,6 +16,7 @@ import (
 
 	"collab/adapters/memory"
 	"collab/adapters/stripepay"
+	"collab/app/access"
 	"collab/app/billing"
 	"collab/app/webhooks"
 	"collab/domain/fault"
@@ -200,6 +201,7 @@ func newMarket(t rapid.TB, buyers int) *market {
 	ids := &memory.IDs{}
 	m.billing = billing.New(billing.Options{
 		Store: watched{m.store, m}, Payments: counter{m}, Provider: counter{m}, Clock: m.clock, IDs: ids, Log: slog.New(slog.DiscardHandler), PaidURL: paidURL,
+		Origin: access.Origin,
 		// Who buys is nobody's member here.
 		Locked: func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 			return watched{m.store, m}.Atomic(ctx, func(r ports.Records) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"collab/app/access"
 	"collab/domain/fault"
 )
 
@@ -514,6 +515,7 @@ func (c *call) enter() error {
 	if err != nil {
 		return err
 	}
+	c.ctx = access.NewContext(c.ctx, caller.Request(""))
 	if c.actor, err = c.Access.Authorize(c.ctx, caller); err != nil || c.act.anywhere {
 		return err
 	}

@@ -65,13 +65,22 @@ func signIn(t *testing.T, a *access.Access) string {
 	return s.Token
 }
 
+// user is the actor of a request, with the request's session and context.
+type user struct {
+	org.Actor
+	session id.Session
+	ctx     context.Context
+}
+
 // use makes a request with a token.
-func use(t *testing.T, a *access.Access, token string) (org.Actor, error) {
+func use(t *testing.T, a *access.Access, token string) (user, error) {
 	caller, err := a.Verify(t.Context(), token)
 	if err != nil {
-		return org.Actor{}, err
+		return user{}, err
 	}
-	return a.Authorize(t.Context(), caller)
+	actor, err := a.Authorize(t.Context(), caller)
+	r := caller.Request("request")
+	return user{actor, r.Session, access.NewContext(t.Context(), r)}, err
 }
 
 func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing.T) {
@@ -98,18 +107,18 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := one.Sessions(t.Context(), actor)
+			all, err := one.Sessions(actor.ctx, actor.Actor)
 			if err != nil || len(all) != 2 {
 				t.Fatalf("got %+v, %v", all, err)
 			}
 			gone := all[0].ID
-			if gone == actor.Session {
+			if gone == actor.session {
 				gone = all[1].ID
 			}
-			if err := one.EndSession(t.Context(), actor, gone); err != nil {
+			if err := one.EndSession(actor.ctx, actor.Actor, gone); err != nil {
 				t.Fatal(err)
 			}
-			if err := one.EndSession(t.Context(), actor, gone); !fault.Is(err, fault.NotFound) {
+			if err := one.EndSession(actor.ctx, actor.Actor, gone); !fault.Is(err, fault.NotFound) {
 				t.Errorf("again: %v", err)
 			}
 			for i, a := range []*access.Access{one, two} {
@@ -125,7 +134,7 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 					t.Errorf("on server %d the other session: %v", i, err)
 				}
 			}
-			if _, err := two.Reauthorize(t.Context(), org.Actor{User: actor.User, Org: actor.Org, Session: gone}); actor.Org != "" && !fault.Is(err, fault.Unauthenticated) {
+			if _, err := two.Reauthorize(access.NewContext(t.Context(), access.Request{Session: gone}), actor.Actor); actor.Org != "" && !fault.Is(err, fault.Unauthenticated) {
 				t.Errorf("what has gone on for a while: %v", err)
 			}
 			var entries []audit.Entry
@@ -172,14 +181,14 @@ func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 			}
 		}
 	}
-	if all, err := a.Sessions(t.Context(), actor); err != nil || len(all) != 3 {
+	if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || len(all) != 3 {
 		t.Fatalf("there are %+v, %v", all, err)
 	}
 	first, err := use(t, a, old[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.EndSession(t.Context(), actor, first.Session); err != nil {
+	if err := a.EndSession(actor.ctx, actor.Actor, first.session); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -195,13 +204,13 @@ func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, err := use(t, a, s.Token)
-	if before, e := use(t, a, old[1]); err != nil || e != nil || before.Session != second.Session {
-		t.Errorf("refreshed, it is in %q and not in %q, %v, %v", second.Session, before.Session, err, e)
+	if before, e := use(t, a, old[1]); err != nil || e != nil || before.session != second.session {
+		t.Errorf("refreshed, it is in %q and not in %q, %v, %v", second.session, before.session, err, e)
 	}
-	if err := a.EndOtherSessions(t.Context(), second); err != nil {
+	if err := a.EndOtherSessions(second.ctx, second.Actor); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := a.Sessions(t.Context(), second); err != nil || len(all) != 1 || all[0].ID != second.Session {
+	if all, err := a.Sessions(second.ctx, second.Actor); err != nil || len(all) != 1 || all[0].ID != second.session {
 		t.Errorf("there are %+v, %v", all, err)
 	}
 }
@@ -217,18 +226,18 @@ func TestATransactionSeesThatTheSessionHasEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.EndSession(t.Context(), other, actor.Session); err != nil {
+	if err := a.EndSession(other.ctx, other.Actor, actor.session); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.EndOtherSessions(t.Context(), actor); !fault.Is(err, fault.Unauthenticated) {
+	if err := a.EndOtherSessions(actor.ctx, actor.Actor); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("an ended session ends others: %v", err)
 	}
-	if err := a.EndSession(t.Context(), actor, other.Session); !fault.Is(err, fault.Unauthenticated) {
+	if err := a.EndSession(actor.ctx, actor.Actor, other.session); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("an ended session ends another: %v", err)
 	}
 	for name, transaction := range map[string]func(context.Context, org.Actor, func(ports.Records, org.Actor) error) error{"locked": a.Locked, "atomic": a.Atomic} {
-		ran := func(actor org.Actor) (kept bool, err error) {
-			err = transaction(t.Context(), actor, func(ports.Records, org.Actor) error {
+		ran := func(by user) (kept bool, err error) {
+			err = transaction(by.ctx, by.Actor, func(ports.Records, org.Actor) error {
 				kept = true
 				return nil
 			})
@@ -258,7 +267,7 @@ func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all, err := a.Sessions(t.Context(), actor); err != nil || len(all) != session.Max {
+	if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || len(all) != session.Max {
 		t.Errorf("there are %d, %v", len(all), err)
 	}
 	var entries []audit.Entry
@@ -286,13 +295,13 @@ func TestAUseIsNotedNowAndThen(t *testing.T) {
 		if _, err := use(t, a, token); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := a.Sessions(t.Context(), actor); err != nil || !all[0].LastUsedAt.Equal(want) || all[0].Address != laptop.Address || all[0].UserAgent != laptop.UserAgent {
+		if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || !all[0].LastUsedAt.Equal(want) || all[0].Address != laptop.Address || all[0].UserAgent != laptop.UserAgent {
 			t.Errorf("got %+v, %v; want %v", all, err, want)
 		}
 		if err := a.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := c.Store.Journal().Sessions().Get(t.Context(), actor.Session); err != nil || !s.LastUsedAt.Equal(want) {
+		if s, err := c.Store.Journal().Sessions().Get(t.Context(), actor.session); err != nil || !s.LastUsedAt.Equal(want) {
 			t.Errorf("kept is %+v, %v; want %v", s, err, want)
 		}
 	}

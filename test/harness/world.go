@@ -157,34 +157,34 @@ func (w *World) Restart() error {
 		Store: store, Epochs: w.Store, Identity: w.Identity, Tokens: w.tokens, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, CallbackURL: PublicURL + "/api/v1/auth/cli-callback",
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
-	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked})
-	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, MaxSize: MaxSize})
+	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, Origin: access.Origin})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, MaxSize: MaxSize})
 	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
 	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked)
 	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Chats = chats.New(chats.Options{
 		Store: store, Registry: w.models, Providers: map[string]ports.Models{modelProvider: w.Model}, Generations: w.Model,
-		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Pause: pause,
+		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Origin: access.Origin, Pause: pause,
 	})
 	s.Metering = metering.New(store, w.Clock)
 	s.Connectors = connectors.New(connectors.Options{
 		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Log: log,
 		Page: PublicURL + "/authorize", Callback: callback, Pause: pause,
-		Reauthorize: s.Access.Reauthorize, Locked: s.Access.Locked, Atomic: s.Access.Atomic,
+		Reauthorize: s.Access.Reauthorize, Locked: s.Access.Locked, Atomic: s.Access.Atomic, Origin: access.Origin,
 	})
 	s.Billing = billing.New(billing.Options{
 		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,
-		Locked: s.Access.Locked,
+		Locked: s.Access.Locked, Origin: access.Origin,
 	})
-	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Atomic: s.Access.Atomic, Anybody: true})
+	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Atomic: s.Access.Atomic, Origin: access.Origin, Anybody: true})
 	s.Webhooks = webhooks.New(webhooks.Options{
 		Store: store, Identity: identities, Payments: stripepay.NewEvents([]string{PaymentSecret}, Prices, w.Clock), Clock: w.Clock, IDs: w.IDs,
 		Objects: s.Objects, Billing: s.Billing,
 	})
-	s.Operator = operator.New(store, w.Clock, w.IDs)
+	s.Operator = operator.New(store, w.Clock, w.IDs, access.Origin)
 	s.Upkeep = upkeep.New(store, blobs, w.Clock, s.Connectors, Retention)
 	s.Feed = changes.New(changes.Options{
-		Store: store, Epochs: w.Store, Bus: w.Bus, Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, Log: log, Reauthorize: s.Access.Reauthorize, Encode: w.encode,
+		Store: store, Epochs: w.Store, Bus: w.Bus, Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, Log: log, Reauthorizer: s.Access.Reauthorizer, Encode: w.encode,
 	})
 	return nil
 }

@@ -160,7 +160,7 @@ func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
 			for n := range servers {
 				a := access.New(access.Options{Store: both[n], Epochs: both[n].(ports.Epochs), Clock: clock, IDs: system.IDs{}})
 				servers[n] = connectors.New(connectors.Options{
-					Reauthorize: a.Reauthorize, Locked: a.Locked, Atomic: a.Atomic,
+					Reauthorize: a.Reauthorize, Locked: a.Locked, Atomic: a.Atomic, Origin: access.Origin,
 					Store: both[n], Catalog: catalog, Servers: open{}, Sealer: sealer, Clock: clock, IDs: system.IDs{}, Secrets: system.Secrets{}, Log: slog.New(slog.DiscardHandler),
 					Authorizer: mcp.NewAuthorizer(mcp.AuthorizerOptions{Client: client, Blocked: func(error) bool { return false }, Clock: clock, Plain: true, Name: "Collab"}),
 					Page:       "http://localhost/authorize", Callback: "http://localhost/callback",

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"collab/adapters/system"
+	"collab/app/access"
 	"collab/app/chats"
 	"collab/domain/chat"
 	"collab/domain/fault"
@@ -331,7 +332,7 @@ func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 		store = db
 		all = append(all, chats.New(chats.Options{
 			Store: db, Registry: registry, Providers: map[string]ports.Models{"p": b}, Generations: &generations,
-			Clock: system.Clock{}, Alarms: system.Alarms{}, IDs: system.IDs{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Clock: system.Clock{}, Alarms: system.Alarms{}, IDs: system.IDs{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Origin: access.Origin,
 			Pause: func(ctx context.Context, _ int) error { return ctx.Err() },
 		}))
 	}

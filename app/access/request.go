@@ -1,0 +1,33 @@
+package access
+
+import (
+	"context"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/id"
+)
+
+// Request is what is known of an authenticated request beside its actor.
+type Request struct {
+	Origin  audit.Origin
+	Session id.Session // of the service token; empty for an identity token
+	Expires time.Time  // of the token; zero: never
+}
+
+type requestKey struct{}
+
+// NewContext returns a context that carries the request. Reauthorize, Locked, Atomic and
+// EndOtherSessions check its token again.
+func NewContext(ctx context.Context, r Request) context.Context {
+	return context.WithValue(ctx, requestKey{}, r)
+}
+
+// FromContext returns the request that the context carries, the zero value if it carries none.
+func FromContext(ctx context.Context) Request {
+	r, _ := ctx.Value(requestKey{}).(Request)
+	return r
+}
+
+// Origin returns the origin of the request that the context carries, for the audit log.
+func Origin(ctx context.Context) audit.Origin { return FromContext(ctx).Origin }
