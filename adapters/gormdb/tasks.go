@@ -99,21 +99,6 @@ func (r *taskRow) task() (task.Task, error) {
 	return t.Restore(r.Status, r.CompletedAt), nil
 }
 
-// own returns the task with nothing in it that its caller could change.
-func own(t task.Task) task.Task {
-	t = t.Clone()
-	t.Description, t.Assignee, t.Workspace, t.Due = another(t.Description), another(t.Assignee), another(t.Workspace), another(t.Due)
-	return t.Restore(t.Status(), another(t.CompletedAt()))
-}
-
-func another[V any](v *V) *V {
-	if v == nil {
-		return nil
-	}
-	w := *v
-	return &w
-}
-
 func rowOfTask(d dialect, t task.Task) *taskRow {
 	r := &taskRow{
 		OrgID: t.Org, ID: t.ID, Title: t.Title, Description: t.Description, Status: t.Status(), Priority: t.Priority, AssigneeID: t.Assignee,
@@ -183,7 +168,7 @@ func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error
 	case err != nil:
 		return task.Task{}, err
 	case added:
-		t = own(t)
+		t = t.Clone()
 		t.SortOrder = place
 		return t, q.putTexts(ctx, o, t, false)
 	case t.Workspace != nil:
@@ -216,7 +201,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 		if !ok {
 			return nil, fault.Missing("Task")
 		}
-		given[i] = own(found)
+		given[i] = found.Clone()
 	}
 	next, err := fn(given)
 	if err != nil {
@@ -233,7 +218,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	known := map[id.Workspace]bool{}
 	revised := make([]task.Task, len(next))
 	for i, t := range next {
-		t = own(t)
+		t = t.Clone()
 		t.ID, t.Org = ids[i], o
 		revised[i] = t
 		rows[i] = *rowOfTask(q.dialect, t)

@@ -104,7 +104,7 @@ func (q taskSets) List(ctx context.Context, o id.Org, ids []id.Task, fn func(tas
 		}
 		for _, t := range batch {
 			if found, ok := there[t]; ok {
-				if err := fn(own(found)); err != nil {
+				if err := fn(found.Clone()); err != nil {
 					return err
 				}
 			}

@@ -49,34 +49,23 @@ func (c connectors) Get(_ context.Context, o id.Org, i id.Connector) (connector.
 }
 
 func (c connectors) List(_ context.Context, o id.Org, after connector.Position, limit int, each func(connector.Instance) error) error {
-	place := func(i connector.Instance) connector.Position {
-		return connector.Position{CreatedAt: i.CreatedAt, ID: i.ID}
-	}
-	compare := func(a, b connector.Position) int {
+	compare := func(a, b connector.Instance) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	}
 	found, err := result(c.run, func(x *tx) ([]connector.Instance, error) {
-		return x.tenant(o).connectors.list(func(i connector.Instance) bool {
-			return after == connector.Position{} || compare(place(i), after) > 0
-		}, func(a, b connector.Instance) int { return compare(place(a), place(b)) }, limit), nil
+		return x.tenant(o).connectors.page(every, compare, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil
 	})
 	return visit(found, err, each)
 }
 
 func (c connectors) Add(_ context.Context, o id.Org, i connector.Instance) error {
-	return c.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(o)
-		if err != nil {
-			return err
-		}
+	return c.run.in(o, func(x *tx, tenant *tenant) error {
 		return tenant.connectors.add(x, i.ID, i)
 	})
 }
 
 func (c connectors) Update(_ context.Context, o id.Org, i id.Connector, fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
-	return result(c.run, func(x *tx) (connector.Instance, error) {
-		return x.tenant(o).connectors.update(x, i, fn)
-	})
+	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).connectors.update(x, i, fn) })
 }
 
 func (c connectors) Remove(_ context.Context, o id.Org, i id.Connector) error {
@@ -97,7 +86,7 @@ func (c connectors) Due(_ context.Context, now time.Time, limit int, without ...
 		for _, t := range x.tenants.rows {
 			for _, i := range t.connectors.rows {
 				if i.DueAt != nil && !i.DueAt.After(now) && !slices.Contains(without, i.Org) {
-					due = append(due, cloneInstance(i))
+					due = append(due, clone(i))
 				}
 			}
 		}
@@ -155,9 +144,8 @@ func (s flows) Update(_ context.Context, state string, fn func(connector.Flow) (
 }
 
 func (s flows) Sweep(_ context.Context, before time.Time) error {
-	return s.run(func(x *tx) error {
+	return s.run.do(func(x *tx) {
 		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.ExpiresAt.Before(before) })
-		return nil
 	})
 }
 
@@ -175,7 +163,7 @@ func (c clients) Put(_ context.Context, v connector.Registered, expires time.Tim
 			return there, nil
 		}
 		x.clients.put(x, key, v)
-		return cloneRegistered(v), nil
+		return x.clients.get(key)
 	})
 }
 
@@ -221,7 +209,7 @@ type revocations struct{ run runner }
 
 func (s revocations) Add(_ context.Context, r connector.Revocation) error {
 	return s.run(func(x *tx) error {
-		if _, err := x.lookupTenant(r.Org); err != nil {
+		if _, err := x.tenants.get(r.Org); err != nil {
 			return err
 		}
 		return x.revocations.add(x, instance{r.Org, r.ID}, r)

@@ -118,17 +118,13 @@ func (s adoption) List(_ context.Context, first, last release.Day, of release.Ta
 			cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Version, b.Version))
 	}
 	return result(s.run, func(x *tx) ([]release.Tally, error) {
-		return x.adoption.list(func(t release.Tally) bool {
+		return x.adoption.page(func(t release.Tally) bool {
 			return t.Day >= first && t.Day <= last && (of.Platform == "" || of.Platform == t.Platform) &&
-				(of.Arch == "" || of.Arch == t.Arch) && (of.Channel == "" || of.Channel == t.Channel) &&
-				compare(t, after) > 0
-		}, compare, limit), nil
+				(of.Arch == "" || of.Arch == t.Arch) && (of.Channel == "" || of.Channel == t.Channel)
+		}, compare, after, limit), nil
 	})
 }
 
 func (s adoption) Prune(_ context.Context, before release.Day) error {
-	return s.run(func(x *tx) error {
-		x.adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before })
-		return nil
-	})
+	return s.run.do(func(x *tx) { x.adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before }) })
 }

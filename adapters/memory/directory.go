@@ -41,9 +41,7 @@ func (d directory) Subscriptions() ports.Subscriptions { return subscriptions{d.
 type users struct{ run runner }
 
 func (u users) Get(_ context.Context, user id.User) (org.User, error) {
-	return result(u.run, func(x *tx) (org.User, error) {
-		return x.users.get(user)
-	})
+	return result(u.run, func(x *tx) (org.User, error) { return x.users.get(user) })
 }
 
 func (u users) ByProvider(_ context.Context, providerID string) (org.User, error) {
@@ -78,9 +76,7 @@ func (u users) Memberships(_ context.Context, user id.User) ([]org.Membership, e
 type organisations records
 
 func (s organisations) Get(_ context.Context, o id.Org) (org.Organisation, error) {
-	return result(s.run, func(x *tx) (org.Organisation, error) {
-		return x.orgs.get(o)
-	})
+	return result(s.run, func(x *tx) (org.Organisation, error) { return x.orgs.get(o) })
 }
 
 func (s organisations) ByProvider(_ context.Context, providerID string) (org.Organisation, error) {
@@ -146,9 +142,7 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 type members struct{ run runner }
 
 func (m members) Get(_ context.Context, o id.Org, user id.User) (org.Membership, error) {
-	return result(m.run, func(x *tx) (org.Membership, error) {
-		return x.tenant(o).members.get(user)
-	})
+	return result(m.run, func(x *tx) (org.Membership, error) { return x.tenant(o).members.get(user) })
 }
 
 // Hold is Get: a transaction has the whole store to itself.
@@ -157,11 +151,7 @@ func (m members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membersh
 }
 
 func (m members) Put(_ context.Context, o id.Org, v org.Membership) error {
-	return m.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(o)
-		if err != nil {
-			return err
-		}
+	return m.run.in(o, func(x *tx, tenant *tenant) error {
 		if !x.users.has(v.User) {
 			return x.users.missing()
 		}
@@ -172,11 +162,11 @@ func (m members) Put(_ context.Context, o id.Org, v org.Membership) error {
 
 func (m members) List(_ context.Context, o id.Org, after org.Position, limit int, each func(org.Profile) error) error {
 	profiles, err := result(m.run, func(x *tx) ([]org.Profile, error) {
-		active := x.tenant(o).members.list(func(v org.Membership) bool {
-			return v.Active() && (after == org.Position{} || compareJoined(v.JoinedAt, v.User, after.JoinedAt, after.User) > 0)
-		}, func(a, b org.Membership) int {
-			return compareJoined(a.JoinedAt, a.User, b.JoinedAt, b.User)
-		}, limit)
+		compare := func(a, b org.Membership) int {
+			return cmp.Or(a.JoinedAt.Compare(b.JoinedAt), cmp.Compare(a.User, b.User))
+		}
+		from := org.Membership{JoinedAt: after.JoinedAt, User: after.User}
+		active := x.tenant(o).members.page(org.Membership.Active, compare, from, limit)
 		profiles := make([]org.Profile, len(active))
 		for i, v := range active {
 			profiles[i].Membership = v
@@ -185,11 +175,6 @@ func (m members) List(_ context.Context, o id.Org, after org.Position, limit int
 		return profiles, nil
 	})
 	return visit(profiles, err, each)
-}
-
-// compareJoined orders members by when they joined, then by user.
-func compareJoined(a time.Time, u id.User, b time.Time, v id.User) int {
-	return cmp.Or(a.Compare(b), cmp.Compare(u, v))
 }
 
 func (m members) ByEmail(_ context.Context, o id.Org, email string) (bool, error) {
@@ -242,9 +227,7 @@ func (t *tenant) seats(now time.Time) (n org.Seats) {
 type invitations struct{ run runner }
 
 func (i invitations) Get(_ context.Context, o id.Org, invited id.Invitation) (invitation.Invitation, error) {
-	return result(i.run, func(x *tx) (invitation.Invitation, error) {
-		return x.tenant(o).invitations.get(invited)
-	})
+	return result(i.run, func(x *tx) (invitation.Invitation, error) { return x.tenant(o).invitations.get(invited) })
 }
 
 func (i invitations) ByProvider(_ context.Context, o id.Org, providerID string) (invitation.Invitation, error) {
@@ -268,42 +251,32 @@ func (i invitations) ByToken(_ context.Context, tokenHash string) (invitation.In
 }
 
 func (i invitations) List(_ context.Context, o id.Org, now time.Time, after invitation.Position, limit int, each func(invitation.Invitation) error) error {
-	found, err := i.pending(o, now, limit, func(v invitation.Invitation) bool {
-		return after == invitation.Position{} || comparePlaces(placeOf(v), after) > 0
-	})
+	found, err := i.pending(o, now, after, limit, every)
 	return visit(found, err, each)
 }
 
 func (i invitations) Pending(_ context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {
-	return i.pending(o, now, 0, func(v invitation.Invitation) bool { return sameEmail(v.Email, email) })
+	return i.pending(o, now, invitation.Position{}, 0, func(v invitation.Invitation) bool { return sameEmail(v.Email, email) })
 }
 
-func (i invitations) pending(o id.Org, now time.Time, limit int, matches func(invitation.Invitation) bool) ([]invitation.Invitation, error) {
+func (i invitations) pending(
+	o id.Org, now time.Time, after invitation.Position, limit int, matches func(invitation.Invitation) bool,
+) ([]invitation.Invitation, error) {
+	isPending := func(v invitation.Invitation) bool { return v.Status(now) == invitation.Pending && matches(v) }
+	compare := func(a, b invitation.Invitation) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	}
+	from := invitation.Invitation{CreatedAt: after.CreatedAt, ID: after.ID}
 	return result(i.run, func(x *tx) ([]invitation.Invitation, error) {
-		return x.tenant(o).invitations.list(func(v invitation.Invitation) bool {
-			return v.Status(now) == invitation.Pending && matches(v)
-		}, func(a, b invitation.Invitation) int { return comparePlaces(placeOf(a), placeOf(b)) }, limit), nil
+		return x.tenant(o).invitations.page(isPending, compare, from, limit), nil
 	})
 }
 
-func placeOf(v invitation.Invitation) invitation.Position {
-	return invitation.Position{CreatedAt: v.CreatedAt, ID: v.ID}
-}
-
-func comparePlaces(a, b invitation.Position) int {
-	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-}
-
 func (i invitations) Put(_ context.Context, o id.Org, v invitation.Invitation) error {
-	return i.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(o)
-		if err != nil {
-			return err
-		}
-		_, err = tenant.invitations.find(func(there invitation.Invitation) bool {
+	return i.run.in(o, func(x *tx, tenant *tenant) error {
+		if _, err := tenant.invitations.find(func(there invitation.Invitation) bool {
 			return v.ProviderID != "" && there.ProviderID == v.ProviderID && there.ID != v.ID
-		})
-		if err == nil {
+		}); err == nil {
 			return fault.New(fault.Conflict, "Another invitation has this id of the identity provider")
 		}
 		tenant.invitations.put(x, v.ID, v)
@@ -314,9 +287,7 @@ func (i invitations) Put(_ context.Context, o id.Org, v invitation.Invitation) e
 type subscriptions struct{ run runner }
 
 func (s subscriptions) Get(_ context.Context, o id.Org) (plan.Subscription, error) {
-	return result(s.run, func(x *tx) (plan.Subscription, error) {
-		return x.tenant(o).subscription(o), nil
-	})
+	return result(s.run, func(x *tx) (plan.Subscription, error) { return x.tenant(o).subscription(o), nil })
 }
 
 func (s subscriptions) Of(_ context.Context, orgs []id.Org) (map[id.Org]plan.Subscription, error) {
@@ -338,11 +309,7 @@ func (t *tenant) subscription(o id.Org) plan.Subscription {
 }
 
 func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) error {
-	return s.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(o)
-		if err != nil {
-			return err
-		}
+	return s.run.in(o, func(x *tx, tenant *tenant) error {
 		if there, err := x.byCustomer(v.Customer); err == nil && there != o {
 			return fault.New(fault.Conflict, "Another organisation has this customer id of the payment provider")
 		}
@@ -353,9 +320,7 @@ func (s subscriptions) Put(_ context.Context, o id.Org, v plan.Subscription) err
 }
 
 func (s subscriptions) ByCustomer(_ context.Context, customer string) (id.Org, error) {
-	return result(s.run, func(x *tx) (id.Org, error) {
-		return x.byCustomer(customer)
-	})
+	return result(s.run, func(x *tx) (id.Org, error) { return x.byCustomer(customer) })
 }
 
 func (s *state) byCustomer(customer string) (id.Org, error) {

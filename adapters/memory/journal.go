@@ -37,10 +37,7 @@ func (i inbox) Accept(_ context.Context, source, m string, now time.Time) error 
 }
 
 func (i inbox) Prune(_ context.Context, before time.Time) error {
-	return i.run(func(x *tx) error {
-		x.inbox.removeWhere(x, func(noted time.Time) bool { return noted.Before(before) })
-		return nil
-	})
+	return i.run.do(func(x *tx) { x.inbox.removeWhere(x, func(noted time.Time) bool { return noted.Before(before) }) })
 }
 
 type auditLog struct{ run runner }
@@ -83,16 +80,14 @@ func (s replays) Finish(_ context.Context, r replay.Record) error {
 }
 
 func (s replays) Abandon(_ context.Context, key, claim string) error {
-	return s.run(func(x *tx) error {
+	return s.run.do(func(x *tx) {
 		x.replays.removeWhere(x, func(r replay.Record) bool { return r.Key == key && r.Claim == claim })
-		return nil
 	})
 }
 
 func (s replays) Prune(_ context.Context, before time.Time) error {
-	return s.run(func(x *tx) error {
+	return s.run.do(func(x *tx) {
 		x.replays.removeWhere(x, func(r replay.Record) bool { return r.ExpiresAt.Before(before) })
-		return nil
 	})
 }
 
@@ -136,8 +131,7 @@ func (s sessions) Use(_ context.Context, uses map[id.Session]time.Time) error {
 }
 
 func (s sessions) Prune(_ context.Context, before time.Time) error {
-	return s.run(func(x *tx) error {
+	return s.run.do(func(x *tx) {
 		x.sessions.removeWhere(x, func(v session.Session) bool { return v.ExpiresAt.Before(before) })
-		return nil
 	})
 }

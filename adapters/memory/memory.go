@@ -51,21 +51,21 @@ type Store struct {
 // NewStore returns an empty store.
 func NewStore() *Store {
 	s := &Store{state: state{
-		users:       newTable[id.User]("User", cloneUser),
-		orgs:        newTable[id.Org]("Organisation", cloneOrg),
-		epochs:      newTable[id.Org]("Organisation", asIs[int64]),
-		tenants:     newTable[id.Org]("Organisation", asIs[*tenant]),
-		inbox:       newTable[message]("Message", asIs[time.Time]),
-		audit:       newTable[id.Entry]("Entry", asIs[audit.Entry]),
-		replays:     newTable[string]("Key", cloneReplay),
-		sessions:    newTable[id.Session]("Session", asIs[session.Session]),
-		heads:       newTable[id.Org]("Log", asIs[object.Head]),
-		blobs:       newTable[string]("Blob", asIs[object.Blob]),
-		flows:       newTable[string]("Authorization", cloneFlow),
-		clients:     newTable[client]("Client", cloneRegistered),
-		revocations: newTable[instance]("Revocation", cloneRevocation),
-		releases:    newTable[id.Release]("Release", cloneRevised),
-		adoption:    newTable[counted]("Count", asIs[release.Tally]),
+		users:       newTable[id.User, org.User]("User"),
+		orgs:        newTable[id.Org, org.Organisation]("Organisation"),
+		epochs:      newTable[id.Org, int64]("Organisation"),
+		tenants:     newTable[id.Org, *tenant]("Organisation"),
+		inbox:       newTable[message, time.Time]("Message"),
+		audit:       newTable[id.Entry, audit.Entry]("Entry"),
+		replays:     newTable[string, replay.Record]("Key"),
+		sessions:    newTable[id.Session, session.Session]("Session"),
+		heads:       newTable[id.Org, object.Head]("Log"),
+		blobs:       newTable[string, object.Blob]("Blob"),
+		flows:       newTable[string, connector.Flow]("Authorization"),
+		clients:     newTable[client, connector.Registered]("Client"),
+		revocations: newTable[instance, connector.Revocation]("Revocation"),
+		releases:    newTable[id.Release, revised]("Release"),
+		adoption:    newTable[counted, release.Tally]("Count"),
 	}}
 	s.records = records{run: s.run}
 	return s
@@ -171,25 +171,28 @@ type tenant struct {
 
 func newTenant() *tenant {
 	return &tenant{
-		members:       newTable[id.User]("Member", cloneMembership),
-		invitations:   newTable[id.Invitation]("Invitation", cloneInvitation),
-		subscriptions: newTable[id.Org]("Subscription", cloneSubscription),
-		teams:         newTable[id.Team]("Team", cloneTeam),
-		teamMembers:   newTable[teamUser]("Member", asIs[team.Member]),
-		workspaces:    newTable[id.Workspace]("Workspace", cloneWorkspace),
-		orders:        newTable[id.User]("Order", slices.Clone[workspace.Order]),
-		tasks:         newTable[id.Task]("Task", cloneTask),
-		history:       newTable[id.Entry]("Change", cloneChange),
-		objects:       newTable[id.Object]("Object", cloneObject),
-		keys:          newTable[string]("Path", asIs[id.Object]),
-		log:           newTable[int64]("Change", cloneEntry),
-		accounts:      newTable[account]("Account", asIs[quota.Account]),
-		leases:        newTable[leaseKey]("Lease", asIs[quota.Lease]),
-		usage:         newTable[id.Request]("Entry", asIs[usage.Entry]),
-		connectors:    newTable[id.Connector]("Connector", cloneInstance),
-		credentials:   newTable[id.Connector]("Credentials", cloneSealed),
+		members:       newTable[id.User, org.Membership]("Member"),
+		invitations:   newTable[id.Invitation, invitation.Invitation]("Invitation"),
+		subscriptions: newTable[id.Org, plan.Subscription]("Subscription"),
+		teams:         newTable[id.Team, team.Team]("Team"),
+		teamMembers:   newTable[teamUser, team.Member]("Member"),
+		workspaces:    newTable[id.Workspace, workspace.Workspace]("Workspace"),
+		orders:        newTable[id.User, workspace.Order]("Order"),
+		tasks:         newTable[id.Task, task.Task]("Task"),
+		history:       newTable[id.Entry, task.Change]("Change"),
+		objects:       newTable[id.Object, object.Object]("Object"),
+		keys:          newTable[string, id.Object]("Path"),
+		log:           newTable[int64, object.Change]("Change"),
+		accounts:      newTable[account, quota.Account]("Account"),
+		leases:        newTable[leaseKey, quota.Lease]("Lease"),
+		usage:         newTable[id.Request, usage.Entry]("Entry"),
+		connectors:    newTable[id.Connector, connector.Instance]("Connector"),
+		credentials:   newTable[id.Connector, connector.Sealed]("Credentials"),
 	}
 }
+
+// Clone returns the tenant itself, whose tables store and return copies.
+func (t *tenant) Clone() *tenant { return t }
 
 // tenant returns the records of an organisation for reading. An unknown organisation has
 // none.
@@ -199,10 +202,6 @@ func (s *state) tenant(o id.Org) *tenant {
 	}
 	return newTenant()
 }
-
-// lookupTenant returns the records of an organisation for adding to them, NotFound for an unknown
-// one.
-func (s *state) lookupTenant(o id.Org) (*tenant, error) { return s.tenants.get(o) }
 
 // tx is a transaction over the state.
 type tx struct {
@@ -242,6 +241,17 @@ func (x *tx) notify(o id.Org, n int64) {
 
 // runner runs a function with the state: in a transaction of its own, or as a part of one.
 type runner func(fn func(*tx) error) error
+
+// in runs fn with the records of an organisation, NotFound for an unknown one.
+func (r runner) in(o id.Org, fn func(x *tx, t *tenant) error) error {
+	return r(func(x *tx) error {
+		t, err := x.tenants.get(o)
+		if err != nil {
+			return err
+		}
+		return fn(x, t)
+	})
+}
 
 // do runs fn, which cannot fail.
 func (r runner) do(fn func(*tx)) error {

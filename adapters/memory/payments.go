@@ -185,7 +185,7 @@ func (p *Payments) revise(subscription string, fn func(*plan.Remote) error) (pla
 	if err := fn(r); err != nil {
 		return plan.Remote{}, err
 	}
-	return cloneRemote(*r), nil
+	return clone(*r), nil
 }
 
 // Pay completes a checkout session, with an active subscription for a month. It returns
@@ -240,7 +240,7 @@ func (p *Payments) Renew(subscription string) (plan.Remote, error) {
 func (p *Payments) Set(r plan.Remote) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.subscriptions[r.ID] = new(cloneRemote(r))
+	p.subscriptions[r.ID] = new(clone(r))
 }
 
 // Forget removes a subscription.

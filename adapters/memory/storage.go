@@ -81,11 +81,7 @@ func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.F
 }
 
 func (s objects) Add(_ context.Context, o id.Org, v object.Object) error {
-	return s.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(o)
-		if err != nil {
-			return err
-		}
+	return s.run.in(o, func(x *tx, tenant *tenant) error {
 		key := object.Fold(v.StorageKey())
 		if err := tenant.free(key); err != nil {
 			return err
@@ -194,7 +190,7 @@ func (c changes) Lock(_ context.Context, o id.Org) (object.Head, error) {
 		return object.Head{}, fault.New(fault.Internal, "A log was locked outside a transaction")
 	}
 	return result(c.run, func(x *tx) (object.Head, error) {
-		_, err := x.lookupTenant(o)
+		_, err := x.tenants.get(o)
 		return x.head(o), err
 	})
 }
@@ -204,7 +200,7 @@ func (c changes) Append(_ context.Context, o id.Org, changes ...object.Change) (
 		return object.Head{}, fault.New(fault.Internal, "A change was appended outside a transaction")
 	}
 	return result(c.run, func(x *tx) (object.Head, error) {
-		tenant, err := x.lookupTenant(o)
+		tenant, err := x.tenants.get(o)
 		if err != nil {
 			return object.Head{}, err
 		}
@@ -240,9 +236,7 @@ func (c changes) Heads(_ context.Context, orgs []id.Org) (map[id.Org]object.Head
 }
 
 func (c changes) List(_ context.Context, o id.Org, after int64, limit int) ([]object.Change, error) {
-	return result(c.run, func(x *tx) ([]object.Change, error) {
-		return x.entries(o, after, limit, every), nil
-	})
+	return result(c.run, func(x *tx) ([]object.Change, error) { return x.entries(o, after, limit, every), nil })
 }
 
 // entries returns the log's entries after a number that match, at most limit.
@@ -251,7 +245,7 @@ func (s *state) entries(o id.Org, after int64, limit int, matches func(object.Ch
 	h, log := s.head(o), s.tenant(o).log
 	for n := max(after, h.Floor) + 1; n <= h.N && len(all) < limit; n++ {
 		if v := log.rows[n]; matches(v) {
-			all = append(all, cloneEntry(v))
+			all = append(all, clone(v))
 		}
 	}
 	return all

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"reflect"
 	"slices"
 
 	"collab/domain/fault"
@@ -8,13 +9,12 @@ import (
 
 // table has the records of one kind. It stores and returns copies.
 type table[K comparable, V any] struct {
-	what  string  // a record's name in errors
-	rows  map[K]V // read directly only where nothing is changed or returned
-	clone func(V) V
+	what string  // a record's name in errors
+	rows map[K]V // read directly only where nothing is changed or returned
 }
 
-func newTable[K comparable, V any](what string, clone func(V) V) *table[K, V] {
-	return &table[K, V]{what: what, rows: map[K]V{}, clone: clone}
+func newTable[K comparable, V any](what string) *table[K, V] {
+	return &table[K, V]{what: what, rows: map[K]V{}}
 }
 
 func (t *table[K, V]) missing() error { return fault.Missing(t.what) }
@@ -33,14 +33,14 @@ func (t *table[K, V]) get(k K) (V, error) {
 	if !ok {
 		return v, t.missing()
 	}
-	return t.clone(v), nil
+	return clone(v), nil
 }
 
 // find returns a record that matches, NotFound when there is none.
 func (t *table[K, V]) find(matches func(V) bool) (V, error) {
 	for _, v := range t.rows {
 		if matches(v) {
-			return t.clone(v), nil
+			return clone(v), nil
 		}
 	}
 	var zero V
@@ -51,7 +51,7 @@ func (t *table[K, V]) find(matches func(V) bool) (V, error) {
 func (t *table[K, V]) named(keys []K) (vs []V) {
 	for _, k := range keys {
 		if v, ok := t.rows[k]; ok {
-			vs = append(vs, t.clone(v))
+			vs = append(vs, clone(v))
 		}
 	}
 	return vs
@@ -87,7 +87,7 @@ func (t *table[K, V]) update(x *tx, k K, fn func(V) (V, error)) (V, error) {
 		return next, err
 	}
 	t.put(x, k, next)
-	return t.clone(next), nil
+	return clone(next), nil
 }
 
 // upsert updates the record that matches, or else fresh, whose key must be free. It
@@ -95,7 +95,7 @@ func (t *table[K, V]) update(x *tx, k K, fn func(V) (V, error)) (V, error) {
 func (t *table[K, V]) upsert(x *tx, key func(V) K, fresh V, matches func(V) bool, fn func(V) (V, error)) (v V, added bool, err error) {
 	was, err := t.find(matches)
 	if added = err != nil; added {
-		if was = t.clone(fresh); t.has(key(fresh)) {
+		if was = clone(fresh); t.has(key(fresh)) {
 			return was, true, t.taken()
 		}
 	}
@@ -103,7 +103,7 @@ func (t *table[K, V]) upsert(x *tx, key func(V) K, fresh V, matches func(V) bool
 	if err == nil {
 		t.put(x, key(next), next)
 	}
-	return t.clone(next), added, err
+	return clone(next), added, err
 }
 
 // list returns the records that match in the order of compare, at most limit;
@@ -120,15 +120,20 @@ func (t *table[K, V]) list(matches func(V) bool, compare func(a, b V) int, limit
 		vs = vs[:limit]
 	}
 	for i, v := range vs {
-		vs[i] = t.clone(v)
+		vs[i] = clone(v)
 	}
 	return vs
+}
+
+// page is list for the records after one that need not be there.
+func (t *table[K, V]) page(matches func(V) bool, compare func(a, b V) int, after V, limit int) []V {
+	return t.list(func(v V) bool { return matches(v) && compare(v, after) > 0 }, compare, limit)
 }
 
 // put adds or replaces a record.
 func (t *table[K, V]) put(x *tx, k K, v V) {
 	t.saveUndo(x, k)
-	t.rows[k] = t.clone(v)
+	t.rows[k] = clone(v)
 }
 
 // remove deletes the record, which may be absent.
@@ -169,3 +174,36 @@ func (t *table[K, V]) saveUndo(x *tx, k K) {
 
 // every matches every record.
 func every[V any](V) bool { return true }
+
+// clone returns a copy of a record that shares nothing with it that can be changed
+// from outside.
+func clone[V any](v V) V {
+	if own, ok := any(v).(interface{ Clone() V }); ok {
+		return own.Clone()
+	}
+	unshare(reflect.ValueOf(&v).Elem())
+	return v
+}
+
+// unshare gives a value its own copies of what its pointers and slices lead to.
+func unshare(v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() {
+				unshare(f)
+			}
+		}
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		own := reflect.New(v.Type().Elem())
+		own.Elem().Set(v.Elem())
+		unshare(own.Elem())
+		v.Set(own)
+	case v.Kind() == reflect.Slice && !v.IsNil():
+		own := reflect.AppendSlice(reflect.MakeSlice(v.Type(), 0, v.Len()), v)
+		for i := range own.Len() {
+			unshare(own.Index(i))
+		}
+		v.Set(own)
+	}
+}

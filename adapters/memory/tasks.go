@@ -33,7 +33,7 @@ func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter,
 
 func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) {
 	return result(s.run, func(x *tx) (task.Task, error) {
-		tenant, err := x.lookupTenant(o)
+		tenant, err := x.tenants.get(o)
 		if err != nil {
 			return t, err
 		}
@@ -44,7 +44,7 @@ func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) 
 		for _, v := range tenant.tasks.rows {
 			t.SortOrder = max(t.SortOrder, v.SortOrder+1)
 		}
-		return cloneTask(t), tenant.tasks.add(x, t.ID, t)
+		return clone(t), tenant.tasks.add(x, t.ID, t)
 	})
 }
 
@@ -74,7 +74,7 @@ func (s tasks) Revise(_ context.Context, o id.Org, ids []id.Task, fn func([]task
 				return nil, err
 			}
 			tenant.tasks.put(x, t.ID, t)
-			revised[i] = cloneTask(t)
+			revised[i] = clone(t)
 		}
 		return revised, nil
 	})
@@ -206,11 +206,9 @@ func (s taskHistory) Remove(_ context.Context, o id.Org, t id.Task, limit int) (
 
 func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
 	compare := func(a, b task.Change) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) }
-	last := task.Change{At: after.At, ID: after.ID}
 	selected, err := result(s.run, func(x *tx) ([]task.Change, error) {
-		return x.tenant(o).history.list(func(c task.Change) bool {
-			return c.Task == t && (after == task.ChangePosition{} || compare(c, last) > 0)
-		}, compare, limit), nil
+		of := func(c task.Change) bool { return c.Task == t }
+		return x.tenant(o).history.page(of, compare, task.Change{At: after.At, ID: after.ID}, limit), nil
 	})
 	return visit(selected, err, each)
 }

@@ -51,7 +51,7 @@ func (q quotas) ReserveAt(_ context.Context, epoch int64, l quota.Lease, limit i
 // reserve grants nothing at another epoch than the one that is given, if any.
 func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) (int64, error) {
 	return result(q.run, func(x *tx) (int64, error) {
-		tenant, err := x.lookupTenant(l.Org)
+		tenant, err := x.tenants.get(l.Org)
 		if err != nil {
 			return 0, err
 		}
@@ -71,11 +71,7 @@ func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) 
 }
 
 func (q quotas) Settle(_ context.Context, l quota.Lease, used int64) error {
-	return q.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(l.Org)
-		if err != nil {
-			return err
-		}
+	return q.run.in(l.Org, func(x *tx, tenant *tenant) error {
 		tenant.release(x, keyOfLease(l))
 		a := tenant.accounts.rows[accountOf(l)]
 		a.Used += used
@@ -93,9 +89,7 @@ func (t *tenant) release(x *tx, h leaseKey) {
 }
 
 func (q quotas) Account(_ context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error) {
-	return result(q.run, func(x *tx) (quota.Account, error) {
-		return x.tenant(o).accounts.rows[account{user, d}], nil
-	})
+	return result(q.run, func(x *tx) (quota.Account, error) { return x.tenant(o).accounts.rows[account{user, d}], nil })
 }
 
 func (q quotas) Extend(_ context.Context, leases []quota.Lease, until time.Time) error {
@@ -126,11 +120,7 @@ func (q quotas) Sweep(_ context.Context, now time.Time) error {
 type ledger struct{ run runner }
 
 func (s ledger) Add(_ context.Context, e usage.Entry) error {
-	return s.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(e.Org)
-		if err != nil {
-			return err
-		}
+	return s.run.in(e.Org, func(x *tx, tenant *tenant) error {
 		return tenant.usage.add(x, e.ID, e)
 	})
 }

@@ -40,13 +40,11 @@ func (s teams) Get(_ context.Context, o id.Org, t id.Team) (team.Team, error) {
 
 func (s teams) Refs(_ context.Context, o id.Org) ([]team.Ref, error) {
 	return result(s.run, func(x *tx) ([]team.Ref, error) {
+		compare := func(a, b team.Team) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) }
 		var refs []team.Ref
-		for _, t := range x.tenant(o).teams.rows {
+		for _, t := range x.tenant(o).teams.list(every, compare, 0) {
 			refs = append(refs, t.Ref())
 		}
-		slices.SortFunc(refs, func(a, b team.Ref) int {
-			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-		})
 		return refs, nil
 	})
 }
@@ -56,15 +54,10 @@ func (s teams) List(_ context.Context, o id.Org, ts []id.Team) ([]team.Team, err
 }
 
 func (s teams) Add(_ context.Context, o id.Org, t team.Team) error {
-	return s.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(o)
-		if err != nil {
-			return err
-		}
-		_, err = tenant.teams.find(func(v team.Team) bool {
+	return s.run.in(o, func(x *tx, tenant *tenant) error {
+		if _, err := tenant.teams.find(func(v team.Team) bool {
 			return v.Kind == t.Kind && (v.Kind == team.Shared || v.Kind == team.Personal && v.CreatedBy == t.CreatedBy)
-		})
-		if err == nil {
+		}); err == nil {
 			return fault.New(fault.Conflict, "There is a %s team already", t.Kind)
 		}
 		return tenant.teams.add(x, t.ID, t)
@@ -72,9 +65,7 @@ func (s teams) Add(_ context.Context, o id.Org, t team.Team) error {
 }
 
 func (s teams) Put(_ context.Context, o id.Org, t team.Team) error {
-	return s.run(func(x *tx) error {
-		return x.tenant(o).teams.replace(x, t.ID, t)
-	})
+	return s.run(func(x *tx) error { return x.tenant(o).teams.replace(x, t.ID, t) })
 }
 
 func (s teams) Remove(_ context.Context, o id.Org, t id.Team) error {
@@ -109,11 +100,9 @@ func (m teamMembers) Get(_ context.Context, o id.Org, t id.Team, user id.User) (
 
 func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
 	profiles, err := result(m.run, func(x *tx) ([]team.Profile, error) {
-		in := x.tenant(o).teamMembers.list(func(v team.Member) bool {
-			return v.Team == t && (after == org.Position{} || compareJoined(v.JoinedAt, v.User, after.JoinedAt, after.User) > 0)
-		}, func(a, b team.Member) int {
-			return compareJoined(a.JoinedAt, a.User, b.JoinedAt, b.User)
-		}, limit)
+		compare := func(a, b team.Member) int { return cmp.Or(a.JoinedAt.Compare(b.JoinedAt), cmp.Compare(a.User, b.User)) }
+		from := team.Member{JoinedAt: after.JoinedAt, User: after.User}
+		in := x.tenant(o).teamMembers.page(func(v team.Member) bool { return v.Team == t }, compare, from, limit)
 		profiles := make([]team.Profile, len(in))
 		for i, v := range in {
 			person, err := x.users.get(v.User)
@@ -149,9 +138,7 @@ func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error
 }
 
 func (m teamMembers) Remove(_ context.Context, o id.Org, t id.Team, user id.User) error {
-	return m.run(func(x *tx) error {
-		return x.tenant(o).teamMembers.delete(x, teamUser{t, user})
-	})
+	return m.run(func(x *tx) error { return x.tenant(o).teamMembers.delete(x, teamUser{t, user}) })
 }
 
 func (m teamMembers) OfUser(_ context.Context, o id.Org, user id.User) ([]id.Team, error) {
@@ -186,13 +173,13 @@ func (s workspaces) Get(_ context.Context, o id.Org, w id.Workspace) (workspace.
 
 func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
 	return result(s.run, func(x *tx) ([]workspace.Ref, error) {
+		compare := func(a, b workspace.Workspace) int {
+			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		}
 		var refs []workspace.Ref
-		for _, w := range x.tenant(o).workspaces.rows {
+		for _, w := range x.tenant(o).workspaces.list(every, compare, 0) {
 			refs = append(refs, workspace.Ref{ID: w.ID, Team: w.Team, CreatedAt: w.CreatedAt})
 		}
-		slices.SortFunc(refs, func(a, b workspace.Ref) int {
-			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-		})
 		return refs, nil
 	})
 }
@@ -243,17 +230,11 @@ func (s workspaces) Remove(_ context.Context, o id.Org, w id.Workspace) error {
 type orders struct{ run runner }
 
 func (s orders) Get(_ context.Context, o id.Org, user id.User) (workspace.Order, error) {
-	return result(s.run, func(x *tx) (workspace.Order, error) {
-		return x.tenant(o).order(user), nil
-	})
+	return result(s.run, func(x *tx) (workspace.Order, error) { return x.tenant(o).order(user), nil })
 }
 
 func (s orders) Update(_ context.Context, o id.Org, user id.User, fn func(workspace.Order) (workspace.Order, error)) error {
-	return s.run(func(x *tx) error {
-		tenant, err := x.lookupTenant(o)
-		if err != nil {
-			return err
-		}
+	return s.run.in(o, func(x *tx, tenant *tenant) error {
 		next, err := fn(tenant.order(user))
 		if err == nil {
 			tenant.orders.put(x, user, next)
@@ -264,5 +245,5 @@ func (s orders) Update(_ context.Context, o id.Org, user id.User, fn func(worksp
 
 // order returns a copy of the member's order, which may be empty.
 func (t *tenant) order(user id.User) workspace.Order {
-	return t.orders.clone(t.orders.rows[user])
+	return clone(t.orders.rows[user])
 }

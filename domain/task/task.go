@@ -96,11 +96,18 @@ func (t Task) Restore(s Status, completedAt *time.Time) Task {
 	return t
 }
 
-// Clone returns a copy with tags of its own. What the pointers lead to is never
-// changed, only replaced, and is shared.
+// Clone returns a copy that shares nothing with the task.
 func (t Task) Clone() Task {
-	t.Tags = slices.Clone(t.Tags)
+	t.Description, t.Assignee, t.Workspace = clone(t.Description), clone(t.Assignee), clone(t.Workspace)
+	t.Due, t.Tags, t.completedAt = clone(t.Due), slices.Clone(t.Tags), clone(t.completedAt)
 	return t
+}
+
+func clone[V any](v *V) *V {
+	if v == nil {
+		return nil
+	}
+	return new(*v)
 }
 
 // Draft is what a task is made from. The zero Status and Priority stand for
