@@ -6,14 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -21,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 
+	"collab/adapters/otlp"
+	"collab/adapters/prometheus"
 	"collab/app/assembly/config"
 )
 
@@ -39,10 +35,6 @@ type telemetry struct {
 	tracer trace.Tracer // nil when no collector is configured
 	scrape http.Handler
 }
-
-// muteOpenTelemetry ends the library's own log, which repeats what it cannot read of
-// its variables: keys are among it.
-func muteOpenTelemetry() { otel.SetLogger(logr.Discard()) }
 
 // counter is what is counted elsewhere.
 type counter struct {
@@ -65,22 +57,16 @@ func (t telemetry) count(counters ...counter) error {
 }
 
 func newTelemetry(lc fx.Lifecycle, c config.Config) (telemetry, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
-	if err != nil {
-		return telemetry{}, err
-	}
+	reader := sdkmetric.NewManualReader()
 	server := resource.NewSchemaless(attribute.String("service.name", c.ServiceName))
-	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(server))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(server))
 	lc.Append(fx.StopHook(meters.Shutdown))
-	t := telemetry{meters: meters, scrape: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
+	t := telemetry{meters: meters, scrape: prometheus.Handler(reader)}
 	if !c.OTLPEndpoint.IsSet() {
 		return t, nil
 	}
-	muteOpenTelemetry()
-	// The exporter reads the OTEL_EXPORTER_OTLP_* variables itself.
-	spans, err := otlptracehttp.New(context.Background())
+	// The client reads the OTEL_EXPORTER_OTLP_* variables itself.
+	spans, err := otlptrace.New(context.Background(), otlp.NewClient(true))
 	if err != nil {
 		return telemetry{}, err
 	}

@@ -47,7 +47,6 @@ var owners = []struct {
 	{"github.com/go-oauth2/oauth2", []string{"test"}},
 	{"github.com/golang-jwt/jwt", []string{"adapters/servicetoken"}},
 	{"github.com/google/go-cmp", []string{"test"}},
-	{"github.com/go-logr/logr", []string{"app/assembly"}},
 	{"github.com/google/uuid", []string{"adapters/system"}},
 	{"github.com/gorilla/mux", []string{"adapters/httpapi"}},
 	{"github.com/hashicorp/golang-lru", []string{"adapters/oidc", "adapters/httpapi"}},
@@ -56,7 +55,7 @@ var owners = []struct {
 	{"github.com/minio/minio-go", []string{"adapters/bucket"}},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"adapters/mcp", "test"}},
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
-	{"github.com/prometheus", []string{"adapters/httpapi", "app/assembly"}},
+	{"github.com/prometheus", nil}, // tests only
 	{"github.com/rs/cors", []string{"adapters/httpapi"}},
 	{"github.com/stripe/stripe-go", []string{"adapters/stripepay"}},
 	{"github.com/stripe/stripe-mock", nil}, // tests only
@@ -65,12 +64,13 @@ var owners = []struct {
 	{"github.com/nats-io/nats.go", []string{"adapters/natsbus", "test"}},
 	{"github.com/nats-io/nats-server", []string{"test"}},
 	{"google.golang.org/api", []string{"adapters/bucket"}},
-	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/gormdb", "app/assembly"}},
+	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/otlp", "adapters/prometheus", "app/assembly"}},
+	{"google.golang.org/protobuf", []string{"adapters/otlp"}},
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only
 	{"go.yaml.in/yaml", []string{"adapters/httpapi", "docs"}},
-	{"golang.org/x/net", nil}, // tests only
+	{"golang.org/x/net", []string{"adapters/otlp"}},
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
 	{"golang.org/x/sys", []string{"adapters/bucket", "app/assembly"}},

@@ -13,10 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-
 	"collab/adapters/analytics"
 	"collab/adapters/anthropic"
 	"collab/adapters/bucket"
@@ -27,6 +23,7 @@ import (
 	"collab/adapters/natsbus"
 	"collab/adapters/oidc"
 	"collab/adapters/openai"
+	"collab/adapters/otlp"
 	"collab/adapters/servicetoken"
 	"collab/adapters/standardwebhooks"
 	"collab/adapters/stripepay"
@@ -374,8 +371,7 @@ func (d *doctor) traces(ctx context.Context) (f inspect.Findings) {
 		f.Note("", "not sent, as OTEL_EXPORTER_OTLP_ENDPOINT is not set")
 		return f
 	}
-	otel.SetLogger(logr.Discard()) // it would log invalid variables with their values, which may be keys
-	to := otlptracehttp.NewClient(otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
+	to := otlp.NewClient(false)
 	err := to.Start(ctx)
 	if err == nil {
 		err = errors.Join(to.UploadTraces(ctx, nil), to.Stop(ctx))

@@ -1,0 +1,175 @@
+// Package prometheus answers scrapes in Prometheus' text format, version 0.0.4.
+package prometheus
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+// Handler answers with what the reader collects, under the names that OpenTelemetry's
+// conventions give it here, and with the figures of the process.
+func Handler(reader sdkmetric.Reader) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		families, err := collect(r.Context(), reader)
+		if err != nil {
+			http.Error(w, "The metrics cannot be collected: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		h.Add("Vary", "Accept-Encoding")
+		body := text(slices.Concat(families, runtimeFamilies(), processFamilies()))
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			h.Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(body) // the client is gone if it fails
+			_ = z.Close()
+			return
+		}
+		_, _ = w.Write(body)
+	})
+}
+
+// family is a metric with its samples.
+type family struct {
+	name, help, kind string
+	samples          []sample
+}
+
+// sample is a value of a family. The suffix follows its name; labels are written as the
+// format has them between its braces.
+type sample struct {
+	suffix, labels string
+	value          float64
+}
+
+// text writes the families in the order of their names.
+func text(families []family) []byte {
+	slices.SortFunc(families, func(a, b family) int { return cmp.Compare(a.name, b.name) })
+	var b bytes.Buffer
+	for _, f := range families {
+		b.WriteString("# HELP " + f.name + " " + escapeHelp.Replace(f.help) + "\n# TYPE " + f.name + " " + f.kind + "\n")
+		for _, s := range f.samples {
+			b.WriteString(f.name + s.suffix)
+			if s.labels != "" {
+				b.WriteString("{" + s.labels + "}")
+			}
+			b.WriteString(" " + float(s.value) + "\n")
+		}
+	}
+	return b.Bytes()
+}
+
+var (
+	escapeHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	escapeLabel = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+func float(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// collect returns the reader's metrics, and the resource that they are of.
+func collect(ctx context.Context, reader sdkmetric.Reader) ([]family, error) {
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(ctx, &all); err != nil {
+		return nil, err
+	}
+	families := []family{{"target_info", "Target metadata", "gauge", []sample{{"", labels(*all.Resource.Set()), 1}}}}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			f := family{metricName(m.Name, m.Unit), m.Description, "gauge", nil}
+			counts := false
+			switch data := m.Data.(type) {
+			case metricdata.Gauge[int64]:
+				f.samples = values(data.DataPoints)
+			case metricdata.Gauge[float64]:
+				f.samples = values(data.DataPoints)
+			case metricdata.Sum[int64]:
+				f.samples, counts = values(data.DataPoints), data.IsMonotonic
+			case metricdata.Sum[float64]:
+				f.samples, counts = values(data.DataPoints), data.IsMonotonic
+			case metricdata.Histogram[int64]:
+				f.samples, f.kind = buckets(data.DataPoints), "histogram"
+			case metricdata.Histogram[float64]:
+				f.samples, f.kind = buckets(data.DataPoints), "histogram"
+			default:
+				return nil, fmt.Errorf("%s is a %T", m.Name, m.Data)
+			}
+			if counts {
+				f.name, f.kind = strings.TrimSuffix(f.name, "_total")+"_total", "counter"
+			}
+			families = append(families, f)
+		}
+	}
+	return families, nil
+}
+
+// metricName returns the name of a metric with its unit, which is a count of something
+// between braces, or one of those below.
+func metricName(name, unit string) string {
+	name = identifier(name)
+	suffix := map[string]string{"s": "_seconds", "By": "_bytes"}[unit]
+	return strings.TrimSuffix(name, suffix) + suffix
+}
+
+// identifier returns a name with underscores for what names cannot have.
+func identifier(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// labels writes attributes, which are sorted.
+func labels(attributes attribute.Set) string {
+	var all []string
+	for _, a := range attributes.ToSlice() {
+		all = append(all, label(identifier(string(a.Key)), a.Value.String()))
+	}
+	return strings.Join(all, ",")
+}
+
+func label(name, value string) string { return name + `="` + escapeLabel.Replace(value) + `"` }
+
+func values[N int64 | float64](points []metricdata.DataPoint[N]) []sample {
+	samples := make([]sample, 0, len(points))
+	for _, p := range points {
+		samples = append(samples, sample{"", labels(p.Attributes), float64(p.Value)})
+	}
+	return samples
+}
+
+// buckets returns the samples of histograms. A bucket of the format has those below it
+// in its count.
+func buckets[N int64 | float64](points []metricdata.HistogramDataPoint[N]) (samples []sample) {
+	for _, p := range points {
+		own := labels(p.Attributes)
+		comma := ""
+		if own != "" {
+			comma = ","
+		}
+		count := uint64(0)
+		for i, n := range p.BucketCounts {
+			bound := "+Inf"
+			if i < len(p.Bounds) {
+				bound = float(p.Bounds[i])
+			}
+			count += n
+			samples = append(samples, sample{"_bucket", own + comma + label("le", bound), float64(count)})
+		}
+		samples = append(samples, sample{"_sum", own, float64(p.Sum)}, sample{"_count", own, float64(p.Count)})
+	}
+	return samples
+}
