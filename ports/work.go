@@ -138,10 +138,12 @@ type TaskSets interface {
 	// error of each ends the list and is returned.
 	List(ctx context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error
 
-	// RemoveIn deletes at most limit tasks of the workspace, the changes in their
-	// histories before them and at most limit times 10 of those, and reports whether
-	// there may be more. A workspace that is not there has none.
-	RemoveIn(ctx context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error)
+	// RemoveIn deletes at most limit tasks of the workspace, those that come next after
+	// the place in the order of lists, and the changes in their histories before them, at
+	// most limit times 10 of those. It returns the place to go on after, and whether there
+	// may be more behind it; the zero place is the start. A workspace that is not there
+	// has none.
+	RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after task.Position, limit int) (last task.Position, more bool, err error)
 }
 
 // TaskHistory holds what happened to tasks.

@@ -89,15 +89,15 @@ func (r *taskHistoryRow) change() (task.Change, error) {
 }
 
 func (q taskHistory) Remove(ctx context.Context, o id.Org, t id.Task, limit int) (more bool, err error) {
-	return q.remove(ctx, o, ids([]id.Task{t}), limit)
-}
-
-// remove deletes at most limit changes of the tasks.
-func (q taskHistory) remove(ctx context.Context, o id.Org, of []id.Task, limit int) (more bool, err error) {
-	if len(of) == 0 {
+	if len(ids([]id.Task{t})) == 0 {
 		return false, nil
 	}
-	first := historyTable.of(q.write, o).among("task_id", list(q.dialect, of)).read("id").page("task_id, at, id", limit)
+	return q.remove(ctx, o, historyTable.of(q.write, o).filter("task_id = ?", string(t)), limit)
+}
+
+// remove deletes at most limit of the changes.
+func (q taskHistory) remove(ctx context.Context, o id.Org, of selection, limit int) (more bool, err error) {
+	first := of.read("id").page("task_id, at, id", limit)
 	n, err := historyTable.of(q.write, o).in("id", first).remove(ctx)
 	return n == int64(limit), err
 }

@@ -30,6 +30,10 @@ func (r *taskRow) placement() (task.Placement, error) {
 	}, nil
 }
 
+func (r *taskRow) position() (task.Position, error) {
+	return task.Position{SortOrder: r.SortOrder, CreatedAt: r.CreatedAt, ID: r.ID}, nil
+}
+
 // Move takes two statements for each batch.
 func (q taskSets) Move(ctx context.Context, o id.Org, ids []id.Task, now time.Time, fn func(int, task.Placement) (task.Placement, error)) error {
 	index := make(map[id.Task]int, len(ids))
@@ -73,22 +77,33 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 
 // RemoveIn names the tasks, so that the indexes that lead to their histories and to
 // them are used on both databases.
-func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error) {
+func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after task.Position, limit int) (last task.Position, more bool, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
-		in := taskTable.of(c.write, o).filter("workspace_id = ?", string(w)).page("sort_order, created_at, id", limit).read("id")
-		found, err := all(ctx, in, func(r *taskRow) (id.Task, error) { return r.ID, nil })
+		const order = "sort_order, created_at, id"
+		last = after
+		in := taskTable.of(c.write, o).filter("workspace_id = ?", string(w)).page(order, limit).read("sort_order", "created_at", "id")
+		if after != (task.Position{}) {
+			in = in.after(order, after.SortOrder, after.CreatedAt.UnixMilli(), place(after.ID))
+		}
+		var found []id.Task
+		next := after
+		err := each(ctx, in, (*taskRow).position, func(p task.Position) error {
+			found, next = append(found, p.ID), p
+			return nil
+		})
 		if err != nil || len(found) == 0 {
 			more = false
 			return err
 		}
-		if more, err = (taskHistory{c}).remove(ctx, o, found, 10*limit); err != nil || more {
+		changes := historyTable.of(c.write, o).among("task_id", list(c.dialect, found))
+		if more, err = (taskHistory{c}).remove(ctx, o, changes, 10*limit); err != nil || more {
 			return err
 		}
-		more = len(found) == limit
+		last, more = next, len(found) == limit
 		_, err = taskTable.of(c.write, o).among("id", list(c.dialect, found)).remove(ctx)
 		return err
 	})
-	return more, err
+	return last, more, err
 }
 
 // List reads a batch at a time, and holds no connection while each is called.

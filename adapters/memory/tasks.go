@@ -161,21 +161,28 @@ func (s taskSets) Move(_ context.Context, o id.Org, ids []id.Task, now time.Time
 	})
 }
 
-func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, limit int) (more bool, err error) {
-	return result(s.run, func(x *tx) (bool, error) {
+func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, after task.Position, limit int) (last task.Position, more bool, err error) {
+	err = s.run.do(func(x *tx) {
 		tenant := x.tenant(o)
-		found := tenant.tasks.list(func(v task.Task) bool { return v.Workspace != nil && *v.Workspace == w }, task.Compare, limit)
+		place := task.Task{ID: after.ID, SortOrder: after.SortOrder, CreatedAt: after.CreatedAt}
+		found := tenant.tasks.list(func(v task.Task) bool {
+			return v.Workspace != nil && *v.Workspace == w && (after == task.Position{} || task.Compare(v, place) > 0)
+		}, task.Compare, limit)
+		last = after
 		left := 10 * limit
 		for _, v := range found {
 			if left -= tenant.forget(x, v.ID, left); left == 0 {
-				return true, nil
+				more = true
+				return
 			}
 		}
 		for _, v := range found {
 			tenant.removeTask(x, v.ID)
+			last = v.Position()
 		}
-		return len(found) == limit, nil
+		more = len(found) == limit
 	})
+	return last, more, err
 }
 
 func (s taskSets) List(_ context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error {

@@ -258,7 +258,7 @@ func newOperator(store ports.Store, clock ports.Clock, ids ports.IDs) *operator.
 }
 
 func newTeams(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects, a *access.Access) *teams.Teams {
-	return teams.New(store, clock, ids, o.Sweep, a.Locked)
+	return teams.New(store, clock, ids, o.Sweep, a.Locked, a.Atomic)
 }
 
 func newWorkspaces(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects, a *access.Access) *workspaces.Workspaces {

@@ -351,3 +351,57 @@ func TestWhoMayWrite(t *testing.T) {
 	w.replays(t, before, from)
 	w.collected(t, false)
 }
+
+func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
+	inDesk := func(w *office, path string) object.Draft { return w.draft(path) }
+	inTeam := func(w *office, path string) object.Draft {
+		return object.Draft{Path: path, Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}
+	}
+	deleteDesk := func(t *testing.T, w *office) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
+	deleteTeam := func(t *testing.T, w *office) error { return w.Teams.Delete(t.Context(), w.ada, w.crew) }
+	for _, c := range []struct {
+		about  string
+		draft  func(w *office, path string) object.Draft
+		before func(*testing.T, *office) error
+		delete func(*testing.T, *office) error
+		left   int // Ben's memory, and the team's where that stays
+	}{
+		{"a workspace", inDesk, func(*testing.T, *office) error { return nil }, deleteDesk, 2},
+		{"a team", inTeam, deleteDesk, deleteTeam, 1},
+	} {
+		for after := range 4 {
+			t.Run(fmt.Sprintf("%s, added after %d transactions", c.about, after+1), func(t *testing.T) {
+				w := open(t)
+				if err := c.before(t, w); err != nil {
+					t.Fatal(err)
+				}
+				w.again(t)
+				create := func(path string) {
+					if _, err := w.Objects.Create(t.Context(), w.ben, c.draft(w, path), harness.Text("x")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i := range 2*objects.SweepLimit + 50 {
+					create(fmt.Sprintf("file%03d.md", i))
+				}
+				before := after
+				var add func()
+				add = func() {
+					if before--; before >= 0 {
+						w.Line.Within("Atomic", add)
+						return
+					}
+					create("earlier.md")
+				}
+				w.Line.Within("Atomic", add)
+				if err := c.delete(t, w); err != nil || before >= 0 {
+					t.Fatalf("%v, %d transactions too few", err, before)
+				}
+				if left := w.all(t); len(left) != c.left {
+					t.Errorf("%d files are left, want %d", len(left), c.left)
+				}
+				w.whole(t)
+			})
+		}
+	}
+}

@@ -294,25 +294,31 @@ func audience(ctx context.Context, r ports.Records, o object.Object) (*object.Au
 	return &object.Audience{Teams: []id.Team{w.Team}}, err
 }
 
-// Sweep removes at most limit objects of the organisation that f selects, in r's
-// transaction: what remains of a workspace, a team or a user that goes. It
-// reports whether there may be more of them. By is empty where none of our users
-// does it. The audience says who is told of it, where the objects' places go with
-// them.
-func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience, limit int) (more bool, err error) {
+// SweepLimit is how many objects Sweep removes at most, so that others write in between.
+const SweepLimit = 200
+
+// Sweep removes the first objects of the organisation that f selects, in r's
+// transaction: what remains of a workspace, a team or a user that goes. It returns the
+// storage key of the last of them, which f.After is to be for those that follow, or
+// nothing if there are no more. By is empty where none of our users does it. The
+// audience says who is told of it, where the objects' places go with them.
+func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience) (last string, err error) {
 	if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
-		return false, err
+		return "", err
 	}
-	f.Limit = limit
+	f.Limit = SweepLimit
 	var found []object.Object
 	err = r.Storage().Objects().List(ctx, o, nil, f, nil, func(v object.Object) error {
 		found = append(found, v)
 		return nil
 	})
 	if err != nil || len(found) == 0 {
-		return false, err
+		return "", err
 	}
-	return len(found) == limit, remove(ctx, r, o, found, by, s.Clock.Now(), a)
+	if len(found) == SweepLimit {
+		last = found[SweepLimit-1].StorageKey()
+	}
+	return last, remove(ctx, r, o, found, by, s.Clock.Now(), a)
 }
 
 // remove deletes objects with their changes, under the log's lock.

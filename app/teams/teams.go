@@ -23,27 +23,22 @@ type Teams struct {
 	ids   ports.IDs
 	sweep Sweep
 
-	locked Transaction
+	locked, atomic Transaction
 }
 
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
-type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience, int) (more bool, err error)
+type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) (last string, err error)
 
-const (
-	// filesAtOnce is how many files one transaction deletes of a team, so that
-	// others write in between.
-	filesAtOnce = 200
-	// maxTold is how many members are noted with each file of a team that goes.
-	maxTold = 100
-)
+// maxTold is how many members are noted with each file of a team that goes.
+const maxTold = 100
 
-// Transaction runs fn under the organisation's lock with the actor as the records say
-// then, as access.Access.Locked does.
+// Transaction runs fn with the actor as the records say then: under the organisation's
+// lock as access.Access.Locked does, without it as Atomic does.
 type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 
 // New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep, locked Transaction) *Teams {
-	return &Teams{store: store, clock: clock, ids: ids, sweep: sweep, locked: locked}
+func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep, locked, atomic Transaction) *Teams {
+	return &Teams{store: store, clock: clock, ids: ids, sweep: sweep, locked: locked, atomic: atomic}
 }
 
 // batch is how many teams a list holds in memory.
@@ -150,54 +145,86 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	for more := true; more; {
-		err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) (err error) {
-			if err := actor.Writes(); err != nil {
-				return err
-			}
-			more, err = s.delete(ctx, r, actor, t)
+	for {
+		var last string
+		err := s.locked(ctx, actor, func(r ports.Records, is org.Actor) (err error) {
+			last, err = s.delete(ctx, r, is, t)
 			return err
 		})
-		if err != nil {
+		if err != nil || last == "" {
 			return err
 		}
+		for last != "" {
+			after := last
+			err := s.atomic(ctx, actor, func(r ports.Records, is org.Actor) (err error) {
+				actor = is
+				last, err = s.forget(ctx, r, is, t, after)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
 	}
-	return nil
 }
 
-// delete removes a part of what Delete does, and reports whether there is more.
-func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t id.Team) (more bool, err error) {
+// delete removes the team if it has no more files than one transaction deletes. Else
+// it deletes the first, and returns the storage key of the last of these.
+func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t id.Team) (last string, err error) {
+	if last, err = s.forget(ctx, r, actor, t, ""); err != nil || last != "" {
+		return last, err
+	}
+	was, err := r.Work().Teams().Get(ctx, actor.Org, t)
+	if err != nil {
+		return "", err
+	}
+	seen, err := s.audience(ctx, r, was, 0)
+	if err != nil {
+		return "", err
+	}
+	if _, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(seen, actor.User, s.clock.Now())); err != nil {
+		return "", err
+	}
+	return "", r.Work().Teams().Remove(ctx, actor.Org, t)
+}
+
+// forget deletes the team's files that come next after the storage key, if the actor
+// may delete the team, and returns as Sweep does.
+func (s *Teams) forget(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, after string) (last string, err error) {
+	if err := actor.Writes(); err != nil {
+		return "", err
+	}
 	was, err := visible(ctx, r, actor, t)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	workspaces, err := r.Work().Workspaces().Refs(ctx, actor.Org)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	held := slices.ContainsFunc(workspaces, func(w workspace.Ref) bool { return w.Team == t })
 	if err := was.Deletable(actor, held); err != nil {
-		return false, err
+		return "", err
 	}
-	seen := object.TeamAudience(was)
-	err = r.Work().TeamMembers().List(ctx, actor.Org, t, org.Position{}, 0, func(p team.Profile) error {
-		seen.Users = append(seen.Users, p.User)
-		return nil
-	})
+	seen, err := s.audience(ctx, r, was, maxTold+1)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	told := &seen
 	if len(seen.Users) > maxTold {
 		told = nil // the objects are the team's as long as it is there
 	}
-	if more, err = s.sweep(ctx, r, actor.Org, object.Filter{Team: t}, actor.User, told, filesAtOnce); err != nil || more {
-		return more, err
-	}
-	if _, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(seen, actor.User, s.clock.Now())); err != nil {
-		return false, err
-	}
-	return false, r.Work().Teams().Remove(ctx, actor.Org, t)
+	return s.sweep(ctx, r, actor.Org, object.Filter{Team: t, After: after}, actor.User, told)
+}
+
+// audience returns who sees the team's objects, with at most limit members; 0: all.
+func (s *Teams) audience(ctx context.Context, r ports.Records, t team.Team, limit int) (object.Audience, error) {
+	seen := object.TeamAudience(t)
+	err := r.Work().TeamMembers().List(ctx, t.Org, t.ID, org.Position{}, limit, func(p team.Profile) error {
+		seen.Users = append(seen.Users, p.User)
+		return nil
+	})
+	return seen, err
 }
 
 // Members calls each with a team's members by when they joined; after and limit

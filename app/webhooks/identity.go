@@ -18,6 +18,7 @@ import (
 	"collab/domain/invitation"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/task"
 	"collab/domain/team"
 	"collab/ports"
 )
@@ -226,81 +227,114 @@ func (w *Webhooks) leave(ctx context.Context, r ports.Records, o id.Org, u id.Us
 	return r.Work().Tasks().Unassign(ctx, o, u, w.Clock.Now())
 }
 
-// What one transaction deletes of what a user leaves, so that others write in between.
-const (
-	filesAtOnce = 200
-	tasksAtOnce = 100
-)
+// tasksAtOnce is how many tasks one transaction deletes, so that others write in between.
+const tasksAtOnce = 100
 
 // deleteUser ends the user everywhere: memberships and assignments, and what was the
 // user's alone, in several transactions where that is much. What the user made for
 // others stays. The last transaction notes the message: where one before it fails, the
 // provider sends the message again, and the rest is deleted then.
 func (w *Webhooks) deleteUser(ctx context.Context, e identity.Event) error {
-	for more := true; more; {
+	for {
+		var left *remainder
 		err := w.Store.Atomic(ctx, func(r ports.Records) (err error) {
-			if more, err = w.erase(ctx, r, e); err != nil || more {
+			if left, err = w.erase(ctx, r, e); err != nil || left != nil {
 				return err
 			}
 			return w.accept(ctx, r, identitySource, e.Message)
 		})
-		if err != nil {
+		if err != nil || left == nil {
 			return err
 		}
+		for left != nil {
+			from := *left
+			err := w.Store.Atomic(ctx, func(r ports.Records) (err error) {
+				left, err = w.remove(ctx, r, from)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
 	}
-	return nil
 }
 
-// erase ends the user, and removes a part of what was theirs alone. It reports whether
-// there is more.
-func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event) (more bool, err error) {
+// remainder is what one deletion has left for other transactions: the files that the
+// filter selects, or the tasks in a workspace after a place.
+type remainder struct {
+	org   id.Org
+	files object.Filter
+	told  *object.Audience
+	tasks id.Workspace
+	after task.Position
+}
+
+// remove deletes the first part of what is left. It returns nil if there is no more
+// after that.
+func (w *Webhooks) remove(ctx context.Context, r ports.Records, left remainder) (_ *remainder, err error) {
+	more := false
+	if left.tasks != "" {
+		left.after, more, err = r.Work().TaskSets().RemoveIn(ctx, left.org, left.tasks, left.after, tasksAtOnce)
+	} else {
+		left.files.After, err = w.Objects.Sweep(ctx, r, left.org, left.files, "", left.told)
+		more = left.files.After != ""
+	}
+	if err != nil || !more {
+		return nil, err
+	}
+	return &left, nil
+}
+
+// erase ends the user, and removes a part of what was theirs alone. It returns what is
+// left of that part, and nil if nothing of anything is.
+func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event) (*remainder, error) {
 	now := w.Clock.Now()
 	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Erased(now) })
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if err := access.SignOut(ctx, r, u.ID, now, w.IDs); err != nil {
-		return false, err
+		return nil, err
 	}
 	places, err := r.Directory().Users().Memberships(ctx, u.ID)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	slices.SortFunc(places, func(a, b org.Membership) int { return strings.Compare(string(a.Org), string(b.Org)) })
 	for _, m := range places {
 		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
-			return false, err
+			return nil, err
 		}
 		if err := w.put(ctx, r, m, m.Removed(now)); err != nil {
-			return false, err
+			return nil, err
 		}
 		if err := w.leave(ctx, r, m.Org, u.ID); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	for _, m := range places {
-		if more, err = w.erasePersonal(ctx, r, m.Org, u.ID); err != nil || more {
-			return more, err
+		if left, err := w.erasePersonal(ctx, r, m.Org, u.ID); err != nil || left != nil {
+			return left, err
 		}
 	}
-	return false, nil
+	return nil, nil
 }
 
 // erasePersonal removes a part of what is the user's alone in an organisation, with one
-// workspace at most, and reports whether there is more.
-func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) (more bool, err error) {
-	if more, err = w.Objects.Sweep(ctx, r, o, object.Filter{Owner: u}, "", nil, filesAtOnce); err != nil || more {
-		return more, err
+// workspace at most, and returns what is left, as erase does.
+func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) (*remainder, error) {
+	if left, err := w.remove(ctx, r, remainder{org: o, files: object.Filter{Owner: u}}); err != nil || left != nil {
+		return left, err
 	}
 	teams, err := r.Work().Teams().Refs(ctx, o)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	workspaces, err := r.Work().Workspaces().Refs(ctx, o)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	alone := object.Audience{Users: []id.User{u}}
+	alone := &object.Audience{Users: []id.User{u}}
 	gone := false
 	for _, t := range teams {
 		if t.Kind != team.Personal || t.CreatedBy != u {
@@ -310,30 +344,29 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 			if s.Team != t.ID {
 				continue
 			}
+			tasks := remainder{org: o, tasks: s.ID}
 			if gone {
-				return true, nil
+				return &tasks, nil
 			}
 			gone = true
-			files, err := w.Objects.Sweep(ctx, r, o, object.Filter{Workspace: s.ID, Scope: object.Shared}, "", &alone, filesAtOnce)
-			if err != nil {
-				return false, err
-			}
-			tasks, err := r.Work().TaskSets().RemoveIn(ctx, o, s.ID, tasksAtOnce)
-			if err != nil || files || tasks {
-				return true, err
+			files := remainder{org: o, files: object.Filter{Workspace: s.ID, Scope: object.Shared}, told: alone}
+			for _, all := range []remainder{files, tasks} {
+				if left, err := w.remove(ctx, r, all); err != nil || left != nil {
+					return left, err
+				}
 			}
 			if err := r.Work().Workspaces().Remove(ctx, o, s.ID); err != nil {
-				return false, err
+				return nil, err
 			}
 		}
-		if more, err = w.Objects.Sweep(ctx, r, o, object.Filter{Team: t.ID}, "", &alone, filesAtOnce); err != nil || more {
-			return more, err
+		if left, err := w.remove(ctx, r, remainder{org: o, files: object.Filter{Team: t.ID}, told: alone}); err != nil || left != nil {
+			return left, err
 		}
 		if err := r.Work().Teams().Remove(ctx, o, t.ID); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	return false, nil
+	return nil, nil
 }
 
 // invitation applies an event about an invitation. One that the provider did

@@ -10,6 +10,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/task"
 	"collab/domain/workspace"
 	"collab/ports"
 )
@@ -25,13 +26,10 @@ type Workspaces struct {
 }
 
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
-type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience, int) (more bool, err error)
+type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) (last string, err error)
 
-// What one transaction deletes of a workspace, so that others write in between.
-const (
-	filesAtOnce = 200
-	tasksAtOnce = 100
-)
+// tasksAtOnce is how many tasks one transaction deletes, so that others write in between.
+const tasksAtOnce = 100
 
 // Transaction runs fn with the actor as the records say then: under the organisation's
 // lock as access.Access.Locked does, without it as Atomic does.
@@ -184,10 +182,7 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 		return Placed{}, err
 	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := changes(actor, w); err != nil {
-			return err
-		}
-		was, err := r.Work().Workspaces().Get(ctx, actor.Org, w)
+		was, err := changeable(ctx, r, actor, w)
 		if err != nil {
 			return err
 		}
@@ -213,29 +208,71 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 	}
 	for more := true; more; {
 		err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-			if err := changes(actor, w); err != nil {
-				return err
-			}
-			of, err := r.Work().Workspaces().Get(ctx, actor.Org, w)
+			of, err := changeable(ctx, r, actor, w)
 			if err != nil {
 				return err
 			}
-			// Tasks first: Postgres passes over all files that have just been deleted whenever
-			// it looks for more of them.
-			if more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, tasksAtOnce); err != nil || more {
+			if _, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, task.Position{}, tasksAtOnce); err != nil || more {
 				return err
 			}
-			seen := object.Audience{Teams: []id.Team{of.Team}}
-			if more, err = s.sweep(ctx, r, actor.Org, object.Filter{Workspace: w, Scope: object.Shared}, actor.User, &seen, filesAtOnce); err != nil || more {
+			last, err := s.sweepIn(ctx, r, actor, of, "")
+			if more = last != ""; err != nil || more {
 				return err
 			}
 			return r.Work().Workspaces().Remove(ctx, actor.Org, w)
+		})
+		if err == nil && more {
+			err = s.empty(ctx, actor, w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty deletes tasks and files in transactions without the organisation's lock. Each
+// goes on after the last that was deleted, as Postgres passes over deleted rows. What is
+// added before that meanwhile remains for Delete.
+func (s *Workspaces) empty(ctx context.Context, actor org.Actor, w id.Workspace) error {
+	part := func(fn func(ports.Records, workspace.Workspace) error) error {
+		return s.atomic(ctx, actor, func(r ports.Records, is org.Actor) error {
+			actor = is
+			of, err := changeable(ctx, r, actor, w)
+			if err != nil {
+				return err
+			}
+			return fn(r, of)
+		})
+	}
+	var place task.Position
+	for more := true; more; {
+		after := place
+		err := part(func(r ports.Records, _ workspace.Workspace) (err error) {
+			place, more, err = r.Work().TaskSets().RemoveIn(ctx, actor.Org, w, after, tasksAtOnce)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for last, more := "", true; more; more = last != "" {
+		after := last
+		err := part(func(r ports.Records, of workspace.Workspace) (err error) {
+			last, err = s.sweepIn(ctx, r, actor, of, after)
+			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sweepIn removes files of the workspace as Sweep does.
+func (s *Workspaces) sweepIn(ctx context.Context, r ports.Records, actor org.Actor, w workspace.Workspace, after string) (last string, err error) {
+	f := object.Filter{Workspace: w.ID, Scope: object.Shared, After: after}
+	return s.sweep(ctx, r, actor.Org, f, actor.User, &object.Audience{Teams: []id.Team{w.Team}})
 }
 
 // SetOrder puts the named workspaces first in the actor's own order.
@@ -261,15 +298,15 @@ func (s *Workspaces) SetOrder(ctx context.Context, actor org.Actor, named []id.W
 	})
 }
 
-// changes decides whether the actor may change the workspace.
-func changes(actor org.Actor, w id.Workspace) error {
+// changeable returns the workspace if the actor may change it.
+func changeable(ctx context.Context, r ports.Records, actor org.Actor, w id.Workspace) (workspace.Workspace, error) {
 	if err := actor.Writes(); err != nil {
-		return err
+		return workspace.Workspace{}, err
 	}
 	if !actor.SeesWorkspace(w) {
-		return fault.Missing("Workspace")
+		return workspace.Workspace{}, fault.Missing("Workspace")
 	}
-	return nil
+	return r.Work().Workspaces().Get(ctx, actor.Org, w)
 }
 
 // place returns the workspace with its place among those that the actor sees,

@@ -635,18 +635,46 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				w.change(long)
 			}
 			w.change(third)
-			that(w.taskSets().RemoveIn(w.ctx, other.ID, in.ID, 9)).is(w, false)
-			that(w.taskSets().RemoveIn(w.ctx, tn.ID, fresh[id.Workspace](), 9)).is(w, false)
-			that(w.taskSets().RemoveIn(w.ctx, tn.ID, in.ID, 1)).is(w, true)
+			var start task.Position
+			w.removeIn(other.ID, in.ID, start, 9, start, false)
+			w.removeIn(tn.ID, fresh[id.Workspace](), start, 9, start, false)
+			w.removeIn(tn.ID, in.ID, start, 1, start, true)
 			same(w, len(that(w.historyOf(tn.ID, long.ID, task.ChangePosition{}, 0)).must(w)), 2)
 			same(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{long, second, third})
-			that(w.taskSets().RemoveIn(w.ctx, tn.ID, in.ID, 2)).is(w, true)
+			w.removeIn(tn.ID, in.ID, start, 2, second.Position(), true)
 			same(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{third})
-			that(w.taskSets().RemoveIn(w.ctx, tn.ID, in.ID, 2)).is(w, false)
+			w.removeIn(tn.ID, in.ID, start, 2, third.Position(), false)
 			same(w, listed(w, tn.ID, third.ID), nil)
-			that(w.taskSets().RemoveIn(w.ctx, tn.ID, in.ID, 2)).is(w, false)
+			w.removeIn(tn.ID, in.ID, start, 2, start, false)
 			same(w, w.content(tn), rest)
 			same(w, w.content(other), untouched)
+		},
+		"removeIn goes on after a place, and from the start it finds what came before that meanwhile": func(w *world) {
+			tn := w.tenant()
+			in := w.workspace(tn.ID, tn.team.ID, tn.owner.ID)
+			rest := w.content(tn)
+			var all []task.Task
+			var ids []id.Task
+			for range 11 {
+				v := w.task(tn.ID, &in.ID, tn.owner.ID)
+				all, ids = append(all, v), append(ids, v.ID)
+			}
+			w.change(all[10])
+			var start task.Position
+			w.removeIn(tn.ID, in.ID, start, 4, all[3].Position(), true)
+			first := func(_ int, p task.Placement) (task.Placement, error) {
+				p.SortOrder = all[0].SortOrder - 1
+				return p, nil
+			}
+			w.ok(w.taskSets().Move(w.ctx, tn.ID, ids[10:], at(99), first))
+			w.removeIn(tn.ID, in.ID, all[3].Position(), 3, all[6].Position(), true)
+			w.removeIn(tn.ID, in.ID, all[6].Position(), 3, all[9].Position(), true)
+			w.removeIn(tn.ID, in.ID, all[9].Position(), 3, all[9].Position(), false)
+			left := listed(w, tn.ID, ids...)
+			same(w, len(left), 1)
+			same(w, left[0].ID, ids[10])
+			w.removeIn(tn.ID, in.ID, start, 3, left[0].Position(), false)
+			same(w, w.content(tn), rest)
 		},
 		"what list hands out is the caller's": func(w *world) {
 			tn := w.tenant()
@@ -655,6 +683,15 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			same(w, listed(w, tn.ID, tn.inside.ID), []task.Task{tn.inside})
 		},
 	}.run(t, open)
+}
+
+// removeIn removes tasks of a workspace after a place, and compares what it returns.
+func (w *world) removeIn(o id.Org, in id.Workspace, after task.Position, limit int, last task.Position, more bool) {
+	w.Helper()
+	gotLast, gotMore, err := w.taskSets().RemoveIn(w.ctx, o, in, after, limit)
+	w.ok(err)
+	same(w, gotLast, last)
+	same(w, gotMore, more)
 }
 
 // TaskHistory is the suite of ports.TaskHistory.

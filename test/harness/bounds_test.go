@@ -54,7 +54,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 			return errors.Join(err, fn(r, actor))
 		})
 	}
-	grouping, placing := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, locked), workspaces.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, locked, locked)
+	grouping, placing := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, locked, locked), workspaces.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, locked, locked)
 	actor := org.Actor{User: user(0), Org: "o", Role: org.Owner}
 
 	var first team.Team

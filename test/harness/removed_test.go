@@ -46,7 +46,7 @@ func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 	boarding, inviting := onboarding.New(c.Clock, c.IDs, c.Access.Locked, c.Access.Atomic), members.New(members.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs, Locked: c.Access.Locked, Origin: access.Origin})
 	for about, do := range map[string]func() error{
 		"makes a team": func() error {
-			_, err := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, c.Access.Locked).Create(ctx, actor, team.Draft{Name: "Design"})
+			_, err := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, c.Access.Locked, c.Access.Atomic).Create(ctx, actor, team.Draft{Name: "Design"})
 			return err
 		},
 		"seeds":              func() error { _, err := boarding.Seed(ctx, actor); return err },
