@@ -58,7 +58,7 @@ func New(o Options) (*Models, error) {
 // Stream implements ports.Models. It continues an answer that the provider pauses while
 // the call's budget allows.
 func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	t := &response{to: to, resumable: c.WebSearch, ids: map[string]bool{}}
+	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, resumable: c.WebSearch, ids: map[string]bool{}}
 	var partial []any // the content before a pause
 	for pauses := 0; ; pauses++ {
 		limits, ok := c.Next(t.reply().Usage, t.usage)
@@ -77,13 +77,7 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 			q.Messages = append(q.Messages, message{partial, "assistant"})
 		}
 		if err := m.message(ctx, q, t); err != nil {
-			switch {
-			case t.sinkErr != nil:
-				err = t.sinkErr
-			case ctx.Err() != nil:
-				err = context.Cause(ctx)
-			}
-			return t.reply(), err
+			return t.reply(), t.Cause(ctx, err)
 		}
 		if t.stop != pauseTurn || t.toolCalled {
 			return t.reply(), nil
@@ -99,7 +93,7 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 
 // message streams one message.
 func (m *Models) message(ctx context.Context, q requestBody, t *response) error {
-	return failure(m.client.Stream(ctx, "v1/messages", q, eventstream.Receiver{Open: t.startMessage, Event: t.event, Wait: t.wait, Alive: t.to.Alive}))
+	return failure(m.client.Stream(ctx, "v1/messages", q, eventstream.Receiver{Open: t.startMessage, Event: t.event, Wait: t.Wait, Alive: t.To.Alive}))
 }
 
 func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {

@@ -9,7 +9,6 @@ import (
 
 	"collab/adapters/eventstream"
 	"collab/domain/chat"
-	"collab/ports"
 )
 
 const (
@@ -28,9 +27,7 @@ const (
 // response is the response to a call while it is received: one message or, where the
 // provider pauses, several.
 type response struct {
-	to      ports.Sink
-	sinkErr error // returned by the sink
-	pending bool  // a chunk was given to the sink since its last Wait
+	eventstream.Relay[chat.Chunk]
 
 	before      chat.Usage // of the messages before this one
 	usage       chat.Usage // of this one
@@ -71,23 +68,6 @@ func (t *response) startMessage() {
 
 func (t *response) reply() chat.Reply {
 	return chat.Reply{Usage: t.before.Plus(t.usage), InputKnown: t.inputKnown, OutputKnown: t.outputKnown, Stop: t.stop}
-}
-
-// chunk sends a chunk to the sink.
-func (t *response) chunk(c chat.Chunk) error {
-	t.pending = true
-	t.sinkErr = t.to.Chunk(c)
-	return t.sinkErr
-}
-
-// wait calls the sink's Wait once after the last chunk.
-func (t *response) wait() error {
-	if !t.pending {
-		return nil
-	}
-	t.pending = false
-	t.sinkErr = t.to.Wait()
-	return t.sinkErr
 }
 
 // event processes an event and reports whether it is the last.
@@ -165,7 +145,7 @@ func (t *response) text(index int64, s string) error {
 			return err
 		}
 	}
-	return t.chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
+	return t.Chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
 }
 
 func (t *response) blockStart(e event) error {
@@ -284,13 +264,13 @@ func (t *response) call(b *block, args string) error {
 	t.ids[b.id] = false
 	if b.kind == "tool_use" {
 		t.toolCalled = true
-		return t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args})
+		return t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args})
 	}
 	if b.name != chat.WebSearch {
 		return nil // a tool of the provider that was not requested
 	}
 	t.ids[b.id] = true
-	return t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args, ServerHandled: true})
+	return t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args, ServerHandled: true})
 }
 
 // source is one that a search found, as our clients see it.
@@ -324,7 +304,7 @@ func (t *response) searchResult(c content) error {
 	if err != nil {
 		return fail(chat.Broken, "a search cannot be written: %T", err)
 	}
-	return t.chunk(chat.Chunk{Type: chat.ResultChunk, CallID: c.ToolUseID, Result: string(text)})
+	return t.Chunk(chat.Chunk{Type: chat.ResultChunk, CallID: c.ToolUseID, Result: string(text)})
 }
 
 // messageDelta sets the stop reason and the usage, which counts the whole message so far

@@ -2,9 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,10 +10,15 @@ import (
 	"collab/adapters/eventstream"
 	"collab/domain/chat"
 	"collab/ports"
+	"collab/test/contract"
 	"collab/test/contract/modelstream"
+	"collab/test/contract/provider"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var someCall = chat.Call{
 	Model: chat.Model{ID: "m", SearchTool: basicSearch}, MaxTokens: 100, Budget: 1_000_000, WebSearch: true,
@@ -48,8 +51,8 @@ func textEvent(data string) string {
 
 var adapter = modelstream.Adapter{
 	Name: "anthropic", Call: someCall, Start: someStart, End: someEnd, Stop: "end_turn", Marker: "stop", RequestID: "Request-Id", Answers: streams,
-	New: func(key string, client *http.Client) (ports.Models, error) {
-		return New(Options{APIKey: key, Client: client})
+	New: func(key, url string, client *http.Client) (ports.Models, error) {
+		return New(Options{APIKey: key, URL: url, Client: client})
 	},
 	Text: func(text string) string {
 		return textEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + text + `"}}`)
@@ -161,12 +164,7 @@ func TestInvalidStreamsAreBroken(t *testing.T) {
 		"arguments after the end":          block(use, 1, "tool_use", "c1") + block(`{"type":"content_block_stop","index":1}`) + block(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
-			to := &modelstream.Recorder{}
-			_, err := adapter.Stream(t, someCall, strings.NewReader(someStart+body+someEnd), to)
-			var failure *chat.Failure
-			if !errors.As(err, &failure) || failure.Kind != chat.Broken || to.Wrong != "" {
-				t.Fatal(err, to.Wrong)
-			}
+			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.Broken)
 		})
 	}
 }
@@ -174,43 +172,22 @@ func TestInvalidStreamsAreBroken(t *testing.T) {
 func TestAResponseIsLimited(t *testing.T) {
 	begin := `data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"list","input":{}}}` + "\n\n"
 	grow := `data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"` + strings.Repeat(" ", 1<<20) + `"}}` + "\n\n"
-	blocks := func() io.Reader {
-		var b strings.Builder
-		for i := range maxBlocks + 1 {
-			fmt.Fprintf(&b, `data: {"type":"content_block_start","index":%d,"content_block":{"type":"text","text":""}}`+"\n\n", i+1)
-		}
-		return strings.NewReader(b.String())
+	var blocks strings.Builder
+	for i := range maxBlocks + 1 {
+		fmt.Fprintf(&blocks, `data: {"type":"content_block_start","index":%d,"content_block":{"type":"text","text":""}}`+"\n\n", i+1)
 	}
-	for name, body := range map[string]func() io.Reader{
-		"in bytes":  func() io.Reader { return strings.NewReader(begin + strings.Repeat(grow, 33)) },
-		"in blocks": blocks,
-	} {
+	for name, body := range map[string]string{"in bytes": begin + strings.Repeat(grow, 33), "in blocks": blocks.String()} {
 		t.Run(name, func(t *testing.T) {
-			_, err := adapter.Stream(t, someCall, io.MultiReader(strings.NewReader(someStart), body(), strings.NewReader(someEnd)), &modelstream.Recorder{})
-			var failure *chat.Failure
-			if !errors.As(err, &failure) || failure.Kind != chat.Broken {
-				t.Fatal(err)
-			}
+			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.Broken)
 		})
 	}
 }
 
 func TestRequestsDependOnTheModel(t *testing.T) {
 	sent := func(change func(*chat.Call)) map[string]any {
-		var body map[string]any
-		m, err := New(Options{APIKey: "k", Client: modelstream.Observe(func(r *http.Request) {
-			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-				t.Error(err)
-			}
-		})})
-		if err != nil {
-			t.Fatal(err)
-		}
 		call := someCall
 		change(&call)
-		if _, err := m.Stream(t.Context(), call, &modelstream.Recorder{}); err == nil {
-			t.Fatal("a 500 is an answer")
-		}
+		_, body := adapter.Sent(t, "k", "", call)
 		return body
 	}
 	for thinking, want := range map[string]any{
@@ -247,14 +224,7 @@ func TestTheEnvironmentIsNotUsed(t *testing.T) {
 	for url, want := range map[string]string{
 		"": "https://api.anthropic.com/v1/messages", "http://models.invalid": "http://models.invalid/v1/messages", "http://models.invalid/proxy/": "http://models.invalid/proxy/v1/messages",
 	} {
-		var seen *http.Request
-		m, err := New(Options{APIKey: " sk-ours\n", URL: url, Client: modelstream.Observe(func(r *http.Request) { seen = r })})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Stream(t.Context(), someCall, &modelstream.Recorder{}); err == nil {
-			t.Fatal("a 500 is an answer")
-		}
+		seen, _ := adapter.Sent(t, " sk-ours\n", url, someCall)
 		if text := fmt.Sprint(seen.URL, seen.Header); strings.Contains(text, "leaked") || seen.Header.Get("X-Api-Key") != "sk-ours" || seen.URL.String() != want {
 			t.Errorf("for %q it was asked %s", url, text)
 		}
@@ -262,14 +232,7 @@ func TestTheEnvironmentIsNotUsed(t *testing.T) {
 }
 
 func TestAConfiguredServerNeedsNoKey(t *testing.T) {
-	var seen *http.Request
-	m, err := New(Options{URL: "http://localhost:1", Client: modelstream.Observe(func(r *http.Request) { seen = r })})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Stream(t.Context(), someCall, &modelstream.Recorder{}); err == nil || seen == nil {
-		t.Fatal("nobody was asked")
-	}
+	seen, _ := adapter.Sent(t, "", "http://localhost:1", someCall)
 	for _, name := range []string{"X-Api-Key", "Authorization"} {
 		if _, sent := seen.Header[name]; sent {
 			t.Errorf("it was asked with %s", name)
@@ -321,6 +284,21 @@ func FuzzTextDelta(f *testing.F) {
 		}
 		if e.Type != "content_block_delta" || e.Delta.Type != "text_delta" || e.Index != int64(index) || e.Delta.Text != text {
 			t.Fatalf("%q was read as %d, %q", data, index, text)
+		}
+	})
+}
+
+var someModel = chat.Model{
+	ID: "claude-test", DisplayName: "Test", Provider: "anthropic", Tier: "small", ContextWindow: 200_000, MaxOutputTokens: 8_000,
+	Capabilities: []string{chat.WebSearch}, SearchTool: "web_search_20260318",
+}
+
+func TestModels(t *testing.T) {
+	contract.Models(t, func(t *testing.T, scripts ...provider.Script) contract.Provided {
+		s := provider.Start(t, scripts...)
+		return contract.Provided{
+			Models: adapter.Open(t, s.Anthropic()), Model: someModel, Server: s, Searches: true,
+			Unreachable: adapter.Open(t, "http://127.0.0.1:1"),
 		}
 	})
 }

@@ -72,234 +72,111 @@ func (p *Provider) deliver(ctx context.Context) {
 	}
 }
 
-// The shapes of the events are those of Clerk's published webhook schemas
-// (2025-04-15). Times are milliseconds since 1970.
+// object is a JSON object of an event. The shapes are those of Clerk's published webhook
+// schemas (2025-04-15). Times are milliseconds since 1970.
+type object map[string]any
 
-type envelopeData struct {
-	Object     string         `json:"object"`
-	Type       string         `json:"type"`
-	Instance   string         `json:"instance_id"`
-	Timestamp  int64          `json:"timestamp"`
-	Attributes attributesData `json:"event_attributes"`
-	Data       any            `json:"data"`
-}
-
-type attributesData struct {
-	Request struct {
-		ClientIP  string `json:"client_ip"`
-		UserAgent string `json:"user_agent"`
-	} `json:"http_request"`
-}
-
-func (p *Provider) envelope(r *http.Request, at location, b *state, h event, now time.Time) envelopeData {
-	e := envelopeData{Object: "event", Type: h.kind, Instance: derive("ins_", at.issuer), Timestamp: now.UnixMilli()}
-	e.Attributes.Request.ClientIP, _, _ = net.SplitHostPort(r.RemoteAddr)
-	e.Attributes.Request.UserAgent = r.UserAgent()
-	switch object, _, _ := strings.Cut(h.kind, "."); object {
+func (p *Provider) envelope(r *http.Request, at location, b *state, h event, now time.Time) object {
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	var data object
+	switch kind, _, _ := strings.Cut(h.kind, "."); kind {
 	case "user":
-		e.Data = at.userData(h.account)
+		data = at.userObject(h.account)
 	case "organization":
-		e.Data = at.organisationData(h.org, b.members(h.org.ID))
+		data = at.organisationObject(h.org, b.members(h.org.ID))
 	case "organizationMembership":
-		e.Data = at.membershipData(h.membership, h.account, h.org, b.members(h.org.ID))
+		data = at.membershipObject(h.membership, h.account, h.org, b.members(h.org.ID))
 	case "organizationInvitation":
-		e.Data = at.invitationData(h, now)
+		data = invitationObject(h, now)
 	}
-	return e
+	return object{
+		"object": "event", "type": h.kind, "instance_id": derive("ins_", at.issuer), "timestamp": now.UnixMilli(), "data": data,
+		"event_attributes": object{"http_request": object{"client_ip": address, "user_agent": r.UserAgent()}},
+	}
 }
 
-type metadata struct{}
-
-type userData struct {
-	Object           string      `json:"object"`
-	ID               string      `json:"id"`
-	ExternalID       *string     `json:"external_id"`
-	Username         *string     `json:"username"`
-	FirstName        *string     `json:"first_name"`
-	LastName         *string     `json:"last_name"`
-	ImageURL         string      `json:"image_url"`
-	HasImage         bool        `json:"has_image"`
-	PrimaryEmailID   string      `json:"primary_email_address_id"`
-	PrimaryPhoneID   *string     `json:"primary_phone_number_id"`
-	PrimaryWalletID  *string     `json:"primary_web3_wallet_id"`
-	EmailAddresses   []emailData `json:"email_addresses"`
-	PhoneNumbers     []metadata  `json:"phone_numbers"`
-	Wallets          []metadata  `json:"web3_wallets"`
-	Passkeys         []metadata  `json:"passkeys"`
-	ExternalAccounts []metadata  `json:"external_accounts"`
-	SAMLAccounts     []metadata  `json:"saml_accounts"`
-	Enterprise       []metadata  `json:"enterprise_accounts"`
-	PasswordEnabled  bool        `json:"password_enabled"`
-	TwoFactorEnabled bool        `json:"two_factor_enabled"`
-	TOTPEnabled      bool        `json:"totp_enabled"`
-	BackupEnabled    bool        `json:"backup_code_enabled"`
-	MFAEnabledAt     *int64      `json:"mfa_enabled_at"`
-	MFADisabledAt    *int64      `json:"mfa_disabled_at"`
-	PublicMetadata   metadata    `json:"public_metadata"`
-	PrivateMetadata  metadata    `json:"private_metadata"`
-	UnsafeMetadata   metadata    `json:"unsafe_metadata"`
-	LastSignInAt     *int64      `json:"last_sign_in_at"`
-	Banned           bool        `json:"banned"`
-	Locked           bool        `json:"locked"`
-	LockoutSeconds   *int64      `json:"lockout_expires_in_seconds"`
-	AttemptsLeft     *int64      `json:"verification_attempts_remaining"`
-	CreatedAt        int64       `json:"created_at"`
-	UpdatedAt        int64       `json:"updated_at"`
-	MayDeleteSelf    bool        `json:"delete_self_enabled"`
-	MayCreateOrg     bool        `json:"create_organization_enabled"`
-	LastActiveAt     *int64      `json:"last_active_at"`
-	LegalAcceptedAt  *int64      `json:"legal_accepted_at"`
-}
-
-type emailData struct {
-	Object       string           `json:"object"`
-	ID           string           `json:"id"`
-	Address      string           `json:"email_address"`
-	Reserved     bool             `json:"reserved"`
-	Verification verificationData `json:"verification"`
-	LinkedTo     []metadata       `json:"linked_to"`
-	CreatedAt    int64            `json:"created_at"`
-	UpdatedAt    int64            `json:"updated_at"`
-}
-
-type verificationData struct {
-	Object   string `json:"object"`
-	Status   string `json:"status"`
-	Strategy string `json:"strategy"`
-	Attempts *int64 `json:"attempts"`
-	ExpireAt *int64 `json:"expire_at"`
-}
-
-func (at location) userData(a account) userData {
+func (at location) userObject(a account) object {
 	first, last := splitName(a.Name)
-	address := derive("idn_", a.ID)
-	created, updated := a.CreatedAt.UnixMilli(), a.UpdatedAt.UnixMilli()
-	none := []metadata{}
-	return userData{
-		Object: "user", ID: a.ID, FirstName: first, LastName: last,
-		ImageURL: at.picture(a.ID), HasImage: true,
-		PrimaryEmailID: address,
-		EmailAddresses: []emailData{{
-			Object: "email_address", ID: address, Address: a.Email,
-			Verification: verificationData{Object: "verification_admin", Status: "verified", Strategy: "admin"},
-			LinkedTo:     none, CreatedAt: created, UpdatedAt: created,
-		}},
-		PhoneNumbers: none, Wallets: none, Passkeys: none,
-		ExternalAccounts: none, SAMLAccounts: none, Enterprise: none,
-		CreatedAt: created, UpdatedAt: updated, MayCreateOrg: true,
+	id := derive("idn_", a.ID)
+	created := a.CreatedAt.UnixMilli()
+	address := object{
+		"object": "email_address", "id": id, "email_address": a.Email, "reserved": false,
+		"verification": object{"object": "verification_admin", "status": "verified", "strategy": "admin", "attempts": nil, "expire_at": nil},
+		"linked_to":    []object{}, "created_at": created, "updated_at": created,
+	}
+	return object{
+		"object": "user", "id": a.ID, "external_id": nil, "username": nil, "first_name": first, "last_name": last,
+		"image_url": at.picture(a.ID), "has_image": true,
+		"primary_email_address_id": id, "primary_phone_number_id": nil, "primary_web3_wallet_id": nil,
+		"email_addresses": []object{address}, "phone_numbers": []object{}, "web3_wallets": []object{}, "passkeys": []object{},
+		"external_accounts": []object{}, "saml_accounts": []object{}, "enterprise_accounts": []object{},
+		"password_enabled": false, "two_factor_enabled": false, "totp_enabled": false, "backup_code_enabled": false,
+		"mfa_enabled_at": nil, "mfa_disabled_at": nil,
+		"public_metadata": object{}, "private_metadata": object{}, "unsafe_metadata": object{},
+		"last_sign_in_at": nil, "banned": false, "locked": false, "lockout_expires_in_seconds": nil, "verification_attempts_remaining": nil,
+		"created_at": created, "updated_at": a.UpdatedAt.UnixMilli(), "delete_self_enabled": false, "create_organization_enabled": true,
+		"last_active_at": nil, "legal_accepted_at": nil,
 	}
 }
 
-type organisationData struct {
-	Object          string   `json:"object"`
-	ID              string   `json:"id"`
-	Name            string   `json:"name"`
-	Slug            string   `json:"slug"`
-	ImageURL        string   `json:"image_url"`
-	HasImage        bool     `json:"has_image"`
-	MembersCount    int      `json:"members_count"`
-	MaxMemberships  int      `json:"max_allowed_memberships"` // 0: no maximum
-	AdminMayDelete  bool     `json:"admin_delete_enabled"`
-	PublicMetadata  metadata `json:"public_metadata"`
-	PrivateMetadata metadata `json:"private_metadata"`
-	CreatedBy       string   `json:"created_by,omitempty"`
-	CreatedAt       int64    `json:"created_at"`
-	UpdatedAt       int64    `json:"updated_at"`
-}
-
-func (at location) organisationData(o organisation, members int) organisationData {
-	return organisationData{
-		Object: "organization", ID: o.ID, Name: o.Name, Slug: o.Slug,
-		ImageURL: at.picture(o.ID), HasImage: true, MembersCount: members, AdminMayDelete: true,
-		CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt.UnixMilli(), UpdatedAt: o.UpdatedAt.UnixMilli(),
+// organisationObject returns an organisation. A maximum of 0 memberships is none.
+func (at location) organisationObject(o organisation, members int) object {
+	data := object{
+		"object": "organization", "id": o.ID, "name": o.Name, "slug": o.Slug, "image_url": at.picture(o.ID), "has_image": true,
+		"members_count": members, "max_allowed_memberships": 0, "admin_delete_enabled": true,
+		"public_metadata": object{}, "private_metadata": object{},
+		"created_at": o.CreatedAt.UnixMilli(), "updated_at": o.UpdatedAt.UnixMilli(),
 	}
+	if o.CreatedBy != "" {
+		data["created_by"] = o.CreatedBy
+	}
+	return data
 }
 
-type membershipData struct {
-	Object          string           `json:"object"`
-	ID              string           `json:"id"`
-	Role            string           `json:"role"`
-	RoleName        string           `json:"role_name"`
-	Permissions     []string         `json:"permissions"`
-	PublicMetadata  metadata         `json:"public_metadata"`
-	PrivateMetadata metadata         `json:"private_metadata"`
-	Organisation    organisationData `json:"organization"`
-	User            publicUserData   `json:"public_user_data"`
-	CreatedAt       int64            `json:"created_at"`
-	UpdatedAt       int64            `json:"updated_at"`
-}
-
-type publicUserData struct {
-	ID              string  `json:"user_id"`
-	FirstName       *string `json:"first_name"`
-	LastName        *string `json:"last_name"`
-	ProfileImageURL string  `json:"profile_image_url"`
-	ImageURL        string  `json:"image_url"`
-	HasImage        bool    `json:"has_image"`
-	Identifier      string  `json:"identifier"`
-}
-
-func (at location) membershipData(m membership, a account, o organisation, members int) membershipData {
+func (at location) membershipObject(m membership, a account, o organisation, members int) object {
 	first, last := splitName(a.Name)
-	return membershipData{
-		Object: "organization_membership", ID: m.ID, Role: "org:" + m.Role, RoleName: title(m.Role),
-		Permissions: []string{}, Organisation: at.organisationData(o, members),
-		User: publicUserData{
-			ID: a.ID, FirstName: first, LastName: last, Identifier: a.Email,
-			ProfileImageURL: at.picture(a.ID), ImageURL: at.picture(a.ID), HasImage: true,
+	picture := at.picture(a.ID)
+	return object{
+		"object": "organization_membership", "id": m.ID, "role": "org:" + m.Role, "role_name": title(m.Role), "permissions": []string{},
+		"public_metadata": object{}, "private_metadata": object{}, "organization": at.organisationObject(o, members),
+		"public_user_data": object{
+			"user_id": a.ID, "first_name": first, "last_name": last, "identifier": a.Email,
+			"profile_image_url": picture, "image_url": picture, "has_image": true,
 		},
-		CreatedAt: m.CreatedAt.UnixMilli(), UpdatedAt: m.UpdatedAt.UnixMilli(),
+		"created_at": m.CreatedAt.UnixMilli(), "updated_at": m.UpdatedAt.UnixMilli(),
 	}
 }
 
-type invitationData struct {
-	Object          string          `json:"object"`
-	ID              string          `json:"id"`
-	Email           string          `json:"email_address"`
-	Role            string          `json:"role"`
-	RoleName        string          `json:"role_name"`
-	OrganisationID  string          `json:"organization_id"`
-	Inviter         *string         `json:"inviter_id"`
-	PublicInviter   *publicUserData `json:"public_inviter_data"`
-	Status          string          `json:"status"`
-	UserID          string          `json:"user_id"`
-	PublicMetadata  metadata        `json:"public_metadata"`
-	PrivateMetadata metadata        `json:"private_metadata"`
-	URL             *string         `json:"url"` // always null, because its holder can accept
-	ExpiresAt       *int64          `json:"expires_at"`
-	CreatedAt       int64           `json:"created_at"`
-	UpdatedAt       int64           `json:"updated_at"`
-}
-
-func (at location) invitationData(h event, now time.Time) invitationData {
+// invitationObject returns an accepted invitation. Its URL is null, because its holder can
+// accept.
+func invitationObject(h event, now time.Time) object {
 	role := cmp.Or(roleName(h.invite.Role), member)
-	data := invitationData{
-		Object: "organization_invitation",
-		ID:     cmp.Or(h.invite.ProviderID, derive("orginv_", h.token)),
-		Email:  h.invite.Email, Role: "org:" + role, RoleName: title(role),
-		OrganisationID: h.org.ID, Status: "accepted", UserID: h.account.ID,
-		CreatedAt: now.UnixMilli(), UpdatedAt: now.UnixMilli(),
+	data := object{
+		"object": "organization_invitation", "id": cmp.Or(h.invite.ProviderID, derive("orginv_", h.token)),
+		"email_address": h.invite.Email, "role": "org:" + role, "role_name": title(role), "organization_id": h.org.ID,
+		"inviter_id": nil, "public_inviter_data": nil, "status": "accepted", "user_id": h.account.ID,
+		"public_metadata": object{}, "private_metadata": object{}, "url": nil, "expires_at": nil,
+		"created_at": now.UnixMilli(), "updated_at": now.UnixMilli(),
 	}
 	if h.invite.InviterID != "" {
-		data.Inviter = &h.invite.InviterID
+		data["inviter_id"] = h.invite.InviterID
 	}
 	if !h.invite.CreatedAt.IsZero() {
-		data.CreatedAt = h.invite.CreatedAt.UnixMilli()
+		data["created_at"] = h.invite.CreatedAt.UnixMilli()
 	}
 	if !h.invite.ExpiresAt.IsZero() {
-		expires := h.invite.ExpiresAt.UnixMilli()
-		data.ExpiresAt = &expires
+		data["expires_at"] = h.invite.ExpiresAt.UnixMilli()
 	}
 	return data
 }
 
 // splitName returns a name in two parts, nil for one that is not there.
-func splitName(name string) (first, last *string) {
-	a, b, two := strings.Cut(name, " ")
+func splitName(name string) (first string, last any) {
+	first, rest, two := strings.Cut(name, " ")
 	if !two {
-		return &a, nil
+		return first, nil
 	}
-	return &a, &b
+	return first, rest
 }
 
 func title(role string) string { return strings.ToUpper(role[:1]) + role[1:] }

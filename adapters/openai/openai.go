@@ -62,21 +62,8 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 		return chat.Reply{}, &chat.Failure{Kind: chat.Broken, Cause: err}
 	}
 	t := newResponse(c, to)
-	if err := m.completion(ctx, q, t); err != nil {
-		switch {
-		case t.sinkErr != nil:
-			err = t.sinkErr
-		case ctx.Err() != nil:
-			err = context.Cause(ctx)
-		}
-		return t.reply, err
-	}
-	return t.reply, nil
-}
-
-// completion streams one completion.
-func (m *Models) completion(ctx context.Context, q requestBody, t *response) error {
-	return failure(m.client.Stream(ctx, "chat/completions", q, eventstream.Receiver{Open: func() {}, Event: t.event, Wait: t.wait, Alive: t.to.Alive}))
+	err = failure(m.client.Stream(ctx, "chat/completions", q, eventstream.Receiver{Open: func() {}, Event: t.event, Wait: t.Wait, Alive: t.To.Alive}))
+	return t.reply, t.Cause(ctx, err)
 }
 
 func fail(kind chat.FailureKind, format string, args ...any) *chat.Failure {

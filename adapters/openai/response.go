@@ -23,9 +23,7 @@ var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
 
 // response is the response to a call while it is received.
 type response struct {
-	to      ports.Sink
-	sinkErr error // returned by the sink
-	pending bool  // a chunk was given to the sink since its last Wait
+	eventstream.Relay[chat.Chunk]
 
 	reply         chat.Reply
 	shape         shape
@@ -42,7 +40,7 @@ type call struct {
 }
 
 func newResponse(c chat.Call, to ports.Sink) *response {
-	t := &response{to: to, byIndex: map[int64]*call{}, ids: map[string]bool{}}
+	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, byIndex: map[int64]*call{}, ids: map[string]bool{}}
 	for _, turn := range c.Turns {
 		for _, b := range turn.Blocks {
 			if b.Kind == chat.ToolUse {
@@ -53,23 +51,6 @@ func newResponse(c chat.Call, to ports.Sink) *response {
 	return t
 }
 
-// chunk sends a chunk to the sink.
-func (t *response) chunk(c chat.Chunk) error {
-	t.pending = true
-	t.sinkErr = t.to.Chunk(c)
-	return t.sinkErr
-}
-
-// wait calls the sink's Wait once after the last chunk.
-func (t *response) wait() error {
-	if !t.pending {
-		return nil
-	}
-	t.pending = false
-	t.sinkErr = t.to.Wait()
-	return t.sinkErr
-}
-
 func (t *response) text(s string) error {
 	if s == "" {
 		return nil
@@ -77,7 +58,7 @@ func (t *response) text(s string) error {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\ufffd")
 	}
-	return t.chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
+	return t.Chunk(chat.Chunk{Type: chat.TextChunk, Text: s})
 }
 
 // event processes an event and reports whether it is the last.
@@ -180,7 +161,7 @@ func (t *response) finish(e event, reason string) error {
 		case !eventstream.IsObject(args):
 			return fail(chat.Broken, "the arguments of a call are no JSON object")
 		}
-		if err := t.chunk(chat.Chunk{Type: chat.CallChunk, CallID: t.callID(c.id), Name: c.name, Args: args}); err != nil {
+		if err := t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: t.callID(c.id), Name: c.name, Args: args}); err != nil {
 			return err
 		}
 	}

@@ -2,9 +2,7 @@ package openai
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,8 +10,14 @@ import (
 	"collab/adapters/eventstream"
 	"collab/domain/chat"
 	"collab/ports"
+	"collab/test/contract"
 	"collab/test/contract/modelstream"
+	"collab/test/contract/provider"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var someCall = chat.Call{
 	Model: chat.Model{ID: "m"}, MaxTokens: 100,
@@ -51,8 +55,8 @@ func calling(fragment string) string {
 
 var adapter = modelstream.Adapter{
 	Name: "openai", Call: someCall, Start: someStart, End: someEnd, Stop: "stop", Marker: "[DONE]", RequestID: "X-Request-Id", Answers: streams,
-	New: func(key string, client *http.Client) (ports.Models, error) {
-		return New(Options{APIKey: key, Client: client})
+	New: func(key, url string, client *http.Client) (ports.Models, error) {
+		return New(Options{APIKey: key, URL: url, Client: client})
 	},
 	Text: plain,
 }
@@ -197,35 +201,20 @@ func TestStreamsThatFail(t *testing.T) {
 		"an error of the server":         {problem(`{"message":"The server had an error","type":"server_error"}`), chat.Broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			to := &modelstream.Recorder{}
-			_, err := adapter.Stream(t, someCall, strings.NewReader(someStart+c.body), to)
-			var failure *chat.Failure
-			if !errors.As(err, &failure) || failure.Kind != c.want || to.Wrong != "" {
-				t.Fatal(err, to.Wrong)
-			}
+			adapter.Fails(t, someCall, strings.NewReader(someStart+c.body), c.want)
 		})
 	}
 }
 
 func TestAResponseIsLimited(t *testing.T) {
 	grow := calling(`{"index":0,"id":"a","function":{"name":"list","arguments":"` + strings.Repeat(" ", 1<<20) + `"}}`)
-	calls := func() io.Reader {
-		var b strings.Builder
-		for i := range maxCalls + 1 {
-			b.WriteString(calling(fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"list"}}`, i, i)))
-		}
-		return strings.NewReader(b.String())
+	var calls strings.Builder
+	for i := range maxCalls + 1 {
+		calls.WriteString(calling(fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"list"}}`, i, i)))
 	}
-	for name, body := range map[string]func() io.Reader{
-		"in bytes": func() io.Reader { return strings.NewReader(strings.Repeat(grow, 17)) },
-		"in calls": calls,
-	} {
+	for name, body := range map[string]string{"in bytes": strings.Repeat(grow, 17), "in calls": calls.String()} {
 		t.Run(name, func(t *testing.T) {
-			_, err := adapter.Stream(t, someCall, io.MultiReader(strings.NewReader(someStart), body(), strings.NewReader(someEnd)), &modelstream.Recorder{})
-			var failure *chat.Failure
-			if !errors.As(err, &failure) || failure.Kind != chat.Broken {
-				t.Fatal(err)
-			}
+			adapter.Fails(t, someCall, strings.NewReader(someStart+body+someEnd), chat.Broken)
 		})
 	}
 }
@@ -237,14 +226,7 @@ func TestTheEnvironmentIsNotUsed(t *testing.T) {
 	t.Setenv("OPENAI_BASE_URL", "http://leaked.invalid/v1")
 	t.Setenv("OPENAI_CUSTOM_HEADERS", "X-Leaked: leaked")
 	for key, want := range map[string]string{"": "", "sk-ours": "Bearer sk-ours"} {
-		var seen *http.Request
-		m, err := New(Options{APIKey: key, URL: "http://models.invalid/v1", Client: modelstream.Observe(func(r *http.Request) { seen = r })})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Stream(t.Context(), someCall, &modelstream.Recorder{}); err == nil {
-			t.Fatal("a 500 is an answer")
-		}
+		seen, _ := adapter.Sent(t, key, "http://models.invalid/v1", someCall)
 		if text := fmt.Sprint(seen.URL, seen.Header); strings.Contains(text, "leaked") || seen.Header.Get("Authorization") != want || seen.URL.String() != "http://models.invalid/v1/chat/completions" {
 			t.Errorf("with the key %q it was asked %s", key, text)
 		}
@@ -264,18 +246,7 @@ func TestTheTokenLimitHasTheNameThatTheServerSupports(t *testing.T) {
 		"": "max_completion_tokens", "https://eu.api.openai.com/v1": "max_completion_tokens", "https://x.openai.azure.com/openai/v1": "max_completion_tokens",
 		"http://localhost:11434/v1": "max_tokens", "https://api.openai.com.example.com/v1": "max_tokens",
 	} {
-		var body map[string]any
-		m, err := New(Options{URL: url, Client: modelstream.Observe(func(r *http.Request) {
-			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-				t.Error(err)
-			}
-		})})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Stream(t.Context(), someCall, &modelstream.Recorder{}); err == nil {
-			t.Fatal("a 500 is an answer")
-		}
+		_, body := adapter.Sent(t, "", url, someCall)
 		other := map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[want]
 		if body[want] != 100.0 || body[other] != nil {
 			t.Errorf("%q was sent %v", url, body)
@@ -286,11 +257,7 @@ func TestTheTokenLimitHasTheNameThatTheServerSupports(t *testing.T) {
 func TestWebSearchIsRefused(t *testing.T) {
 	call := someCall
 	call.WebSearch = true
-	_, err := adapter.Stream(t, call, strings.NewReader(someStart+someEnd), &modelstream.Recorder{})
-	var failure *chat.Failure
-	if !errors.As(err, &failure) || failure.Kind != chat.Broken {
-		t.Fatal(err)
-	}
+	adapter.Fails(t, call, strings.NewReader(someStart+someEnd), chat.Broken)
 }
 
 // FuzzStream holds whatever comes to the grammar, and a whole answer to its end
@@ -332,6 +299,20 @@ func FuzzShape(f *testing.F) {
 		c := e.Choices[0]
 		if len(e.Choices) != 1 || c.Delta.Content != text || len(c.Delta.ToolCalls) > 0 || c.Delta.Refusal != "" || c.FinishReason != "" || c.Index != 0 || e.Usage != nil {
 			t.Fatalf("after %q\n%q was read as %q", first, second, text)
+		}
+	})
+}
+
+var someModel = chat.Model{
+	ID: "gpt-test", DisplayName: "Test", Provider: "openai", Tier: "small", ContextWindow: 200_000, MaxOutputTokens: 8_000,
+}
+
+func TestModels(t *testing.T) {
+	contract.Models(t, func(t *testing.T, scripts ...provider.Script) contract.Provided {
+		s := provider.Start(t, scripts...)
+		return contract.Provided{
+			Models: adapter.Open(t, s.OpenAI()), Model: someModel, Server: s, KeepsUsage: true,
+			Unreachable: adapter.Open(t, "http://127.0.0.1:1/v1"),
 		}
 	})
 }

@@ -27,8 +27,8 @@ import (
 
 // Adapter is an adapter under test with events of its provider.
 type Adapter struct {
-	Name      string // in errors
-	New       func(key string, client *http.Client) (ports.Models, error)
+	Name      string                                                           // in errors
+	New       func(key, url string, client *http.Client) (ports.Models, error) // of the provider itself for an empty URL
 	Call      chat.Call
 	Start     string                   // the events before the text of an answer
 	Text      func(text string) string // an event with a text, as JSON writes it
@@ -87,12 +87,45 @@ type Transport func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f Transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Observe returns a client that shows each request to see and answers it with 500.
-func Observe(see func(*http.Request)) *http.Client {
-	return &http.Client{Transport: Transport(func(r *http.Request) (*http.Response, error) {
-		see(r)
+// Open returns models of a server, which close their connections with the test.
+func (a Adapter) Open(t testing.TB, url string) ports.Models {
+	t.Helper()
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	m, err := a.New("sk-test", url, &http.Client{Transport: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Sent returns the request that the adapter sends for a call, and its decoded body.
+func (a Adapter) Sent(t *testing.T, key, url string, call chat.Call) (r *http.Request, body map[string]any) {
+	t.Helper()
+	m, err := a.New(key, url, &http.Client{Transport: Transport(func(sent *http.Request) (*http.Response, error) {
+		r = sent
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
 		return &http.Response{StatusCode: 500, Body: http.NoBody, Request: r, Header: http.Header{}}, nil
-	})}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Stream(t.Context(), call, &Recorder{}); err == nil || r == nil {
+		t.Fatal("a 500 is an answer")
+	}
+	return r, body
+}
+
+// Fails checks that a stream ends in a failure of the kind, after valid chunks.
+func (a Adapter) Fails(t *testing.T, call chat.Call, body io.Reader, kind chat.FailureKind) {
+	t.Helper()
+	to := &Recorder{}
+	_, err := a.Stream(t, call, body, to)
+	if failure, ok := errors.AsType[*chat.Failure](err); !ok || failure.Kind != kind || to.Wrong != "" {
+		t.Fatal(err, to.Wrong)
+	}
 }
 
 // Stream has the adapter read a body.
@@ -107,7 +140,7 @@ func (a Adapter) Stream(t testing.TB, call chat.Call, body io.Reader, to ports.S
 
 func (a Adapter) through(t testing.TB, call chat.Call, f Transport, to ports.Sink) (chat.Reply, error) {
 	t.Helper()
-	m, err := a.New("sk-secret", &http.Client{Transport: f})
+	m, err := a.New("sk-secret", "", &http.Client{Transport: f})
 	if err != nil {
 		t.Fatal(err)
 	}
