@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,14 +14,14 @@ import (
 	"collab/domain/fault"
 	"collab/test/authserver"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 func TestDiscoverySendsARequestOfTheProtocol(t *testing.T) {
 	s := set(t, "")
 	s.discover(t)
 	want := []string{"POST /mcp", "GET /.well-known/oauth-protected-resource/mcp"}
-	if d := cmp.Diff(want, s.tool.requests()); d != "" {
+	if d := gocmp.Diff(want, s.tool.requests()); d != "" {
 		t.Error(d)
 	}
 	if r := s.tool.asked[0]; r.Header.Get("Authorization") != "" || r.Header.Get("Content-Type") != "application/json" ||
@@ -35,107 +36,68 @@ func TestDiscoverySendsARequestOfTheProtocol(t *testing.T) {
 	}
 }
 
+// The places of descriptions of tool servers.
+const (
+	ofOrigin = "/.well-known/oauth-protected-resource"
+	ofPath   = ofOrigin + "/mcp"
+)
+
+// fill puts the addresses of the tool server and its origin, and of the authorization
+// server, into a text.
+func (s *stage) fill(text string) string {
+	return strings.NewReplacer("TOOL", s.tool.address, "ORIGIN", s.tool.url, "AUTH", s.auth.URL).Replace(text)
+}
+
 func TestTheDescriptionOfAToolServerIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare  func(*stage)
-		resource func(*stage) string
+		address   string // of the tool server; empty: the usual one
+		place     string // of the description; empty: none
+		resource  string // in it and in what is found
+		status    int    // 0: 401
+		challenge string
+		issuer    string // empty: the usual one
 	}{
 		"where the challenge says": {
-			func(s *stage) {
-				s.tool.describe("/about", s.tool.address, s.auth.Issuer)
-				s.tool.say(401, `Basic realm="x", Bearer realm="y", resource_metadata="`+s.tool.url+`/about", scope="a b"`)
-			},
-			func(s *stage) string { return s.tool.address },
+			place: "/about", resource: "TOOL", challenge: `Basic realm="x", Bearer realm="y", resource_metadata="ORIGIN/about", scope="a b"`,
 		},
 		"in the place of its path, after a challenge that leads nowhere": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
-				s.tool.say(401, `Bearer resource_metadata="`+s.tool.url+`/.well-known/nothing"`)
-			},
-			func(s *stage) string { return s.tool.address },
+			place: ofPath, resource: "TOOL", challenge: `Bearer resource_metadata="ORIGIN/.well-known/nothing"`,
 		},
-		"in the place of its path, after a malformed challenge": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
-				s.tool.say(401, `Bearer resource_metadata="`)
-			},
-			func(s *stage) string { return s.tool.address },
-		},
-		"without a challenge": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
-				s.tool.say(200)
-			},
-			func(s *stage) string { return s.tool.address },
-		},
-		"without going where the tool server redirects to": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
-				s.tool.say(307)
-			},
-			func(s *stage) string { return s.tool.address },
-		},
-		"in the place of the origin, for the origin": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url, s.auth.Issuer)
-			},
-			func(s *stage) string { return s.tool.url },
-		},
-		"in the place of the origin, with a slash": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url+"/", s.auth.Issuer)
-			},
-			func(s *stage) string { return s.tool.url + "/" },
-		},
+		"in the place of its path, after a malformed challenge": {place: ofPath, resource: "TOOL", challenge: `Bearer resource_metadata="`},
+		"without a challenge":                              {place: ofPath, resource: "TOOL", status: 200},
+		"without going where the tool server redirects to": {place: ofPath, resource: "TOOL", status: 307},
+		"in the place of the origin, for the origin":       {place: ofOrigin, resource: "ORIGIN"},
+		"in the place of the origin, with a slash":         {place: ofOrigin, resource: "ORIGIN/"},
 		"in the place of the origin, for the address, where the challenge says so": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.address, s.auth.Issuer)
-				s.tool.say(401, `Bearer resource_metadata="`+s.tool.url+`/.well-known/oauth-protected-resource"`)
-			},
-			func(s *stage) string { return s.tool.address },
+			place: ofOrigin, resource: "TOOL", challenge: `Bearer resource_metadata="ORIGIN` + ofOrigin + `"`,
 		},
-		"behind a page that stands everywhere": {
-			func(s *stage) {
-				s.tool.put("/.well-known/oauth-protected-resource/mcp", "<!doctype html>")
-				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url, s.auth.Issuer)
-			},
-			func(s *stage) string { return s.tool.url },
-		},
-		"in the place of its path and query": {
-			func(s *stage) {
-				s.tool.address += "?team=a%20b"
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp?team=a%20b", s.tool.address, s.auth.Issuer)
-			},
-			func(s *stage) string { return s.tool.address },
-		},
-		"for an address that is an origin": {
-			func(s *stage) {
-				s.tool.address = s.tool.url + "/"
-				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.url, s.auth.Issuer)
-			},
-			func(s *stage) string { return s.tool.url },
-		},
-		"nowhere: its origin is the issuer": {
-			func(s *stage) { s.tool.address = s.auth.URL + "/mcp" },
-			func(s *stage) string { return s.auth.URL + "/mcp" },
-		},
-		"nowhere: its origin with a slash is the issuer": {
-			func(s *stage) {
-				s.tool.address = s.auth.URL + "/mcp"
-				s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" })
-			},
-			func(s *stage) string { return s.auth.URL + "/mcp" },
-		},
+		"in the place of its path and query":             {address: "TOOL?team=a%20b", place: ofPath + "?team=a%20b", resource: "TOOL"},
+		"for an address that is an origin":               {address: "ORIGIN/", place: ofOrigin, resource: "ORIGIN"},
+		"nowhere: its origin is the issuer":              {address: "AUTH/mcp", resource: "TOOL"},
+		"nowhere: its origin with a slash is the issuer": {address: "AUTH/mcp", resource: "TOOL", issuer: "AUTH/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := set(t, "")
 			s.tool.silence()
-			test.prepare(s)
-			if found := s.discover(t); found.Resource != test.resource(s) || found.Token != s.auth.Issuer+"/token" {
+			s.auth.Set(func(b *authserver.Script) { b.Issuer = cmp.Or(s.fill(test.issuer), b.Issuer) })
+			s.tool.address = cmp.Or(s.fill(test.address), s.tool.address)
+			if test.place != "" {
+				s.tool.describe(test.place, s.fill(test.resource), s.auth.Issuer)
+			}
+			s.tool.say(cmp.Or(test.status, 401), cmp.Or(s.fill(test.challenge), "Bearer"))
+			if found := s.discover(t); found.Resource != s.fill(test.resource) || found.Token != s.auth.Issuer+"/token" {
 				t.Errorf("found %+v", found)
 			}
 		})
 	}
+	t.Run("behind a page that stands everywhere", func(t *testing.T) {
+		s := set(t, "")
+		s.tool.put(ofPath, "<!doctype html>")
+		s.tool.describe(ofOrigin, s.tool.url, s.auth.Issuer)
+		if found := s.discover(t); found.Resource != s.tool.url {
+			t.Errorf("found %+v", found)
+		}
+	})
 }
 
 func TestTheAuthorizationServerIsDescribedInFull(t *testing.T) {
@@ -148,7 +110,7 @@ func TestTheAuthorizationServerIsDescribedInFull(t *testing.T) {
 		AuthMethods: []string{"client_secret_basic", "client_secret_post", "none"}, Documents: true, NamesItself: true,
 		Resource: s.tool.address, Scopes: []string{"read", "write", "offline_access"},
 	}
-	if d := cmp.Diff(want, s.discover(t)); d != "" {
+	if d := gocmp.Diff(want, s.discover(t)); d != "" {
 		t.Error(d)
 	}
 }
@@ -173,20 +135,20 @@ func TestMetadataURLsAreTriedInOrder(t *testing.T) {
 	want := []string{
 		"/.well-known/oauth-authorization-server/tenant", "/.well-known/openid-configuration/tenant", "/tenant/.well-known/openid-configuration",
 	}
-	if d := cmp.Diff(want, paths); d != "" {
+	if d := gocmp.Diff(want, paths); d != "" {
 		t.Error(d)
 	}
 }
 
 func TestTheFirstAuthorizationServerThatCanBeUsedIsTaken(t *testing.T) {
 	s := set(t, "")
-	s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, "", map[string]any{
+	s.tool.describe(ofPath, s.tool.address, "", map[string]any{
 		"authorization_servers": []string{"javascript:alert(1)", s.tool.url, s.auth.Issuer},
 	})
 	if found := s.discover(t); found.Issuer != s.auth.Issuer {
 		t.Errorf("took %s", found.Issuer)
 	}
-	s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, "", map[string]any{
+	s.tool.describe(ofPath, s.tool.address, "", map[string]any{
 		"authorization_servers": append(slices.Repeat([]string{s.tool.url}, 4), s.auth.Issuer),
 	})
 	if _, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Invalid) {
@@ -216,13 +178,13 @@ func TestScopesAreChosen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := set(t, "")
 			s.tool.say(401, test.challenge)
-			s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer, map[string]any{"scopes_supported": test.known})
+			s.tool.describe(ofPath, s.tool.address, s.auth.Issuer, map[string]any{"scopes_supported": test.known})
 			s.auth.Set(func(b *authserver.Script) { b.Scopes = test.offered })
 			found, err := s.Discover(t.Context(), connector.Provider{Scopes: test.catalog}, s.tool.address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(test.want, found.Scopes); d != "" {
+			if d := gocmp.Diff(test.want, found.Scopes); d != "" {
 				t.Error(d)
 			}
 		})
@@ -235,6 +197,9 @@ func TestADiscoveryFails(t *testing.T) {
 			s.auth.Set(func(b *authserver.Script) { b.Metadata = func(m map[string]any) { m[name] = value } })
 		}
 	}
+	described := func(place, resource, issuer string) func(*stage) {
+		return func(s *stage) { s.tool.describe(place, s.fill(resource), s.fill(issuer)) }
+	}
 	fails := func(f authserver.Fault) func(*stage) {
 		return func(s *stage) { s.auth.Fail(authserver.Metadata, f, -1) }
 	}
@@ -243,78 +208,52 @@ func TestADiscoveryFails(t *testing.T) {
 		want    fault.Kind
 		says    string
 	}{
-		"no PKCE":                       {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Challenges = nil }) }, fault.Invalid, "PKCE"},
-		"PKCE without S256":             {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Challenges = []string{"plain"} }) }, fault.Invalid, "PKCE"},
-		"another issuer":                {metadata("issuer", "https://evil.example"), fault.Invalid, "another server"},
-		"the issuer with a slash":       {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" }) }, fault.Invalid, "another server"},
-		"no issuer":                     {metadata("issuer", ""), fault.Invalid, "another server"},
-		"no endpoint to go to":          {metadata("authorization_endpoint", ""), fault.Invalid, "address"},
-		"an endpoint that is a script":  {metadata("authorization_endpoint", "javascript:alert(1)"), fault.Invalid, "address"},
-		"an endpoint in other letters":  {metadata("authorization_endpoint", "https://аccounts.example/"), fault.Invalid, "address"}, // the first letter is Cyrillic
-		"an endpoint with a fragment":   {metadata("authorization_endpoint", "http://127.0.0.1/a#b"), fault.Invalid, "address"},
-		"an endpoint with a user":       {metadata("token_endpoint", "http://a:b@127.0.0.1/"), fault.Invalid, "address"},
-		"an endpoint without a host":    {metadata("revocation_endpoint", "http:///revoke"), fault.Invalid, "address"},
-		"an endpoint that is too long":  {metadata("registration_endpoint", "http://a/"+strings.Repeat("b", 3000)), fault.Invalid, "address"},
-		"no metadata":                   {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Places = nil }) }, fault.Invalid, "does not describe itself"},
-		"metadata that is a page":       {fails(authserver.Status(200)), fault.Invalid, "does not describe itself"},
-		"enormous metadata":             {fails(authserver.Enormous), fault.Unavailable, "cannot be used"},
-		"metadata that is cut off":      {fails(authserver.Cut), fault.Unavailable, "cannot be reached"},
-		"metadata that is no HTTP":      {fails(authserver.Garble), fault.Unavailable, "cannot be reached"},
-		"a broken authorization server": {fails(authserver.Status(500)), fault.Unavailable, "status 500"},
-		"a busy authorization server":   {fails(authserver.Status(429)), fault.Unavailable, "status 429"},
-		"a redirect into a private network": {
-			fails(authserver.Redirect("http://10.0.0.1/.well-known/oauth-authorization-server")), fault.Invalid, "may be called",
-		},
-		"a redirect to the metadata service": {
-			fails(authserver.Redirect("http://169.254.169.254/latest/meta-data")), fault.Invalid, "may be called",
-		},
-		"an issuer in a private network": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, "http://10.0.0.1")
-			}, fault.Invalid, "may be called",
-		},
-		"an issuer with a query": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer+"?a=b")
-			}, fault.Invalid, "may be called",
-		},
-		"a description in a private network": {
-			func(s *stage) { s.tool.say(401, `Bearer resource_metadata="http://10.0.0.1/"`) }, fault.Invalid, "may be called",
-		},
-		"a description of another server": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp", "https://bank.example/mcp", s.auth.Issuer)
-			}, fault.Invalid, "another server",
-		},
-		"a description of the origin, in the place of the path": {
-			func(s *stage) {
-				s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.url, s.auth.Issuer)
-			}, fault.Invalid, "another server",
-		},
+		"no PKCE":                                               {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Challenges = nil }) }, fault.Invalid, "PKCE"},
+		"PKCE without S256":                                     {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Challenges = []string{"plain"} }) }, fault.Invalid, "PKCE"},
+		"another issuer":                                        {metadata("issuer", "https://evil.example"), fault.Invalid, "another server"},
+		"the issuer with a slash":                               {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" }) }, fault.Invalid, "another server"},
+		"no issuer":                                             {metadata("issuer", ""), fault.Invalid, "another server"},
+		"no endpoint to go to":                                  {metadata("authorization_endpoint", ""), fault.Invalid, "address"},
+		"an endpoint that is a script":                          {metadata("authorization_endpoint", "javascript:alert(1)"), fault.Invalid, "address"},
+		"an endpoint in other letters":                          {metadata("authorization_endpoint", "https://аccounts.example/"), fault.Invalid, "address"}, // the first letter is Cyrillic
+		"an endpoint with a fragment":                           {metadata("authorization_endpoint", "http://127.0.0.1/a#b"), fault.Invalid, "address"},
+		"an endpoint with a user":                               {metadata("token_endpoint", "http://a:b@127.0.0.1/"), fault.Invalid, "address"},
+		"an endpoint without a host":                            {metadata("revocation_endpoint", "http:///revoke"), fault.Invalid, "address"},
+		"an endpoint that is too long":                          {metadata("registration_endpoint", "http://a/"+strings.Repeat("b", 3000)), fault.Invalid, "address"},
+		"no metadata":                                           {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Places = nil }) }, fault.Invalid, "does not describe itself"},
+		"metadata that is a page":                               {fails(authserver.Status(200)), fault.Invalid, "does not describe itself"},
+		"enormous metadata":                                     {fails(authserver.Enormous), fault.Unavailable, "cannot be used"},
+		"metadata that is cut off":                              {fails(authserver.Cut), fault.Unavailable, "cannot be reached"},
+		"metadata that is no HTTP":                              {fails(authserver.Garble), fault.Unavailable, "cannot be reached"},
+		"a broken authorization server":                         {fails(authserver.Status(500)), fault.Unavailable, "status 500"},
+		"a busy authorization server":                           {fails(authserver.Status(429)), fault.Unavailable, "status 429"},
+		"a redirect into a private network":                     {fails(authserver.Redirect("http://10.0.0.1/.well-known/oauth-authorization-server")), fault.Invalid, "may be called"},
+		"a redirect to the metadata service":                    {fails(authserver.Redirect("http://169.254.169.254/latest/meta-data")), fault.Invalid, "may be called"},
+		"an issuer in a private network":                        {described(ofPath, "TOOL", "http://10.0.0.1"), fault.Invalid, "may be called"},
+		"an issuer with a query":                                {described(ofPath, "TOOL", "AUTH?a=b"), fault.Invalid, "may be called"},
+		"a description in a private network":                    {func(s *stage) { s.tool.say(401, `Bearer resource_metadata="http://10.0.0.1/"`) }, fault.Invalid, "may be called"},
+		"a description of another server":                       {described(ofPath, "https://bank.example/mcp", "AUTH"), fault.Invalid, "another server"},
+		"a description of the origin, in the place of the path": {described(ofPath, "ORIGIN", "AUTH"), fault.Invalid, "another server"},
 		"a description of the address, in the place of the origin": {
 			func(s *stage) {
 				s.tool.silence()
-				s.tool.describe("/.well-known/oauth-protected-resource", s.tool.address, s.auth.Issuer)
+				s.tool.describe(ofOrigin, s.tool.address, s.auth.Issuer)
 			}, fault.Invalid, "another server",
 		},
 		"a description of another server, though the origin could be the issuer": {
 			func(s *stage) {
 				s.tool.silence()
 				s.tool.put("/.well-known/oauth-authorization-server", `{"issuer":"`+s.tool.url+`"}`)
-				s.tool.describe("/.well-known/oauth-protected-resource", "https://bank.example/mcp", s.auth.Issuer)
+				s.tool.describe(ofOrigin, "https://bank.example/mcp", s.auth.Issuer)
 			}, fault.Invalid, "description is that of another server",
 		},
 		"a description without authorization servers": {
-			func(s *stage) {
-				s.tool.put("/.well-known/oauth-protected-resource/mcp", `{"resource":"`+s.tool.address+`"}`)
-			}, fault.Invalid, "names no authorization server",
+			func(s *stage) { s.tool.put(ofPath, s.fill(`{"resource":"TOOL"}`)) }, fault.Invalid, "names no authorization server",
 		},
 		"an enormous description": {
-			func(s *stage) {
-				s.tool.put("/.well-known/oauth-protected-resource/mcp", `{"resource":"`+strings.Repeat("x", 70_000)+`"}`)
-			}, fault.Unavailable, "cannot be used",
+			func(s *stage) { s.tool.put(ofPath, `{"resource":"`+strings.Repeat("x", 70_000)+`"}`) }, fault.Unavailable, "cannot be used",
 		},
-		"no description, and no metadata at the origin": {(*stage).silence, fault.Invalid, "does not describe itself"},
+		"no description, and no metadata at the origin": {func(s *stage) { s.tool.silence() }, fault.Invalid, "does not describe itself"},
 		"a broken tool server":                          {func(s *stage) { s.tool.say(503) }, fault.Unavailable, "tool server answered with status 503"},
 		"a busy tool server":                            {func(s *stage) { s.tool.say(429) }, fault.Unavailable, "tool server answered with status 429"},
 		"a tool server in a private network":            {func(s *stage) { s.tool.address = "http://192.168.1.1/mcp" }, fault.Invalid, "may be called"},
@@ -332,8 +271,6 @@ func TestADiscoveryFails(t *testing.T) {
 		})
 	}
 }
-
-func (s *stage) silence() { s.tool.silence() }
 
 func TestDiscoveryHasATimeout(t *testing.T) {
 	quiet := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

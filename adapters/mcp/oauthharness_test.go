@@ -113,6 +113,11 @@ func (s *stage) agree(t *testing.T, server connector.AuthServer, client connecto
 func (s *stage) authorise(t *testing.T) connector.Credentials {
 	t.Helper()
 	server, client, code := s.consent(t)
+	return s.redeem(t, server, client, code)
+}
+
+func (s *stage) redeem(t *testing.T, server connector.AuthServer, client connector.Client, code string) connector.Credentials {
+	t.Helper()
 	c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
 	if err != nil {
 		t.Fatal(err)

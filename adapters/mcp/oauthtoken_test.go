@@ -35,10 +35,7 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 				if client.Method != method || (client.Secret == "") != (method == "none") {
 					t.Fatalf("registered %+v", client)
 				}
-				first, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
-				if err != nil {
-					t.Fatal(err)
-				}
+				first := s.redeem(t, server, client, code)
 				expires := began.Add(time.Hour)
 				want := map[string]string{
 					"accessToken": fields(t, first.Entries)["accessToken"], "tokenType": "Bearer", "scope": "read write",
@@ -510,10 +507,7 @@ func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	s := set(t, "")
 	server, client, code := s.consent(t)
-	c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := s.redeem(t, server, client, code)
 	for _, e := range []authserver.Endpoint{authserver.Token, authserver.Registration, authserver.Revocation} {
 		s.auth.Fail(e, authserver.Redirect(elsewhere.URL), -1)
 	}
@@ -531,30 +525,24 @@ func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
 	}
 }
 
-func TestASecretThatExpiredIsThatOfAnUnknownClient(t *testing.T) {
-	s := set(t, "")
-	s.auth.Set(func(b *authserver.Script) { b.SecretEnds = time.Unix(1, 0) })
-	server, client, code := s.consent(t)
-	_, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
-	var unknown *connector.UnknownClient
-	if !fault.Is(err, fault.Forbidden) || !errors.As(err, &unknown) {
-		t.Errorf("got %v", err)
+func TestAClientWhoseSecretExpiredOrThatWasForgottenIsUnknown(t *testing.T) {
+	check := func(err error) {
+		t.Helper()
+		var unknown *connector.UnknownClient
+		if !fault.Is(err, fault.Forbidden) || !errors.As(err, &unknown) {
+			t.Errorf("got %v", err)
+		}
 	}
-}
-
-func TestAClientThatWasForgottenIsUnknown(t *testing.T) {
 	s := set(t, "")
 	server, client, code := s.consent(t)
-	c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := s.redeem(t, server, client, code)
 	s.auth.Forget(client.ID)
-	_, err = s.Renew(t.Context(), c.Renewal)
-	var unknown *connector.UnknownClient
-	if !fault.Is(err, fault.Forbidden) || !errors.As(err, &unknown) {
-		t.Errorf("got %v", err)
-	}
+	_, err := s.Renew(t.Context(), c.Renewal)
+	check(err)
+	s.auth.Set(func(b *authserver.Script) { b.SecretEnds = time.Unix(1, 0) })
+	server, client, code = s.consent(t)
+	_, err = s.Redeem(t.Context(), server, client, redirect, code, verifier)
+	check(err)
 }
 
 func TestAClientOfTheCatalogAuthenticatesAsTheServerTakesIt(t *testing.T) {
@@ -578,10 +566,7 @@ func TestAMetadataDocumentIdentifiesAClient(t *testing.T) {
 	at := s.tool.url + "/.well-known/client"
 	s.tool.put("/.well-known/client", `{"client_id":"`+at+`","redirect_uris":["`+redirect+`"],"token_endpoint_auth_method":"none"}`)
 	server, client := s.discover(t), connector.Client{ID: at}
-	c, err := s.Redeem(t.Context(), server, client, redirect, s.agree(t, server, client), verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := s.redeem(t, server, client, s.agree(t, server, client))
 	if _, err := s.Renew(t.Context(), c.Renewal); err != nil {
 		t.Error(err)
 	}
@@ -623,10 +608,7 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 				s := set(t, "")
 				s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
 				server, client, code := s.consent(t)
-				c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := s.redeem(t, server, client, code)
 				secrets := []string{
 					code, verifier, client.Secret, fields(t, c.Entries)["accessToken"], fields(t, c.Renewal)["refresh"],
 					base64.StdEncoding.EncodeToString([]byte(client.ID + ":" + client.Secret)),

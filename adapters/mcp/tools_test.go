@@ -48,6 +48,14 @@ func bearer(transport connector.Transport, address string) connector.Access {
 	}
 }
 
+// bearerOf is access to a server with a token.
+func bearerOf(transport connector.Transport, s *toolserver.Server) connector.Access {
+	if transport == connector.SSE {
+		return bearer(transport, s.SSE())
+	}
+	return bearer(transport, s.HTTP())
+}
+
 // open is access without credentials.
 func open(address string) connector.Access {
 	return connector.Access{URL: address, Transport: connector.HTTP, Auth: connector.NoAuth}
@@ -71,8 +79,7 @@ func TestTools(t *testing.T) {
 			s := toolserver.Start(t)
 			s.RequireBearer(func(token string) bool { return token == secret })
 			c.prepare(s)
-			address := map[connector.Transport]string{connector.HTTP: s.HTTP(), connector.SSE: s.SSE()}[c.transport]
-			got, err := servers(t).Tools(t.Context(), bearer(c.transport, address))
+			got, err := servers(t).Tools(t.Context(), bearerOf(c.transport, s))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,13 +152,8 @@ func TestCredentialsThatAreRevoked(t *testing.T) {
 		t.Run(string(transport), func(t *testing.T) {
 			s := toolserver.Start(t)
 			s.Require("X-Api-Key", secret)
-			a := connector.Access{
-				URL: s.HTTP(), Transport: transport, Auth: connector.APIKey,
-				Carriers: map[string]string{"X-Api-Key": "{key}"}, Entries: `{"key":"` + secret + `"}`,
-			}
-			if transport == connector.SSE {
-				a.URL = s.SSE()
-			}
+			a := bearerOf(transport, s)
+			a.Auth, a.Carriers, a.Entries = connector.APIKey, map[string]string{"X-Api-Key": "{key}"}, `{"key":"`+secret+`"}`
 			if _, err := servers(t).Tools(t.Context(), a); err != nil {
 				t.Fatal(err)
 			}
@@ -198,95 +200,78 @@ const (
 	ownError   = "The server answered with an error of its protocol"
 )
 
+// violation is what a server does wrong, and the error that comes of it.
+type violation struct {
+	about   string
+	what    string // see toolserver.Server.On
+	does    toolserver.Behaviour
+	kind    fault.Kind
+	message string
+}
+
 func TestServersThatViolateTheProtocol(t *testing.T) {
 	log := captured(t)
 	other := toolserver.Start(t)
-	for _, c := range []struct {
-		about   string
-		what    string // see toolserver.Server.On
-		does    toolserver.Behaviour
-		kind    fault.Kind
-		message string
-	}{
-		{"no credentials are taken", "", toolserver.Status(401), fault.Forbidden, "The server does not accept the credentials"},
-		{"the credentials do not suffice", "", toolserver.Status(403), fault.Forbidden, "The server does not accept the credentials"},
-		{"the credentials do not suffice for tools", "tools/list", toolserver.Status(403), fault.Forbidden, "The server does not accept the credentials"},
-		{"there is nothing", "", toolserver.Status(404), fault.Unavailable, "The server answered with status 404"},
-		{"it fails", "", toolserver.Status(500), fault.Unavailable, "The server answered with status 500"},
-		{"it is away", "", toolserver.Status(503), fault.Unavailable, "The server answered with status 503"},
-		{"it fails at tools", "tools/list", toolserver.Status(502), fault.Unavailable, "The server answered with status 502"},
-		{"a page for people", "", toolserver.Page, fault.Unavailable, noProtocol},
-		{"a page for people instead of tools", "tools/list", toolserver.Page, fault.Unavailable, noProtocol},
-		{"a message that is none", "", toolserver.Answer(`{"` + secret + `"`), fault.Unavailable, noProtocol},
-		{"a message that is none instead of tools", "tools/list", toolserver.Answer(`{"tools":"` + secret + `"}`), fault.Unavailable, noProtocol},
-		{"an error with the credentials in it", "", toolserver.Fault(`{"code":-32000,"message":"` + secret + `"}`), fault.Unavailable, ownError},
-		{"an error instead of tools", "tools/list", toolserver.Fault(`{"code":-32603,"message":"` + secret + `","data":"` + secret + `"}`), fault.Unavailable, ownError},
-		{"a stream of events without end", "", toolserver.Endless, fault.Unavailable, tooMuch},
-		{"a stream of events without end instead of tools", "tools/list", toolserver.Endless, fault.Unavailable, tooMuch},
-		{"an enormous event", "", toolserver.EnormousEvent, fault.Unavailable, tooMuch},
-		{"an enormous event instead of tools", "tools/list", toolserver.EnormousEvent, fault.Unavailable, tooMuch},
-		{"an enormous message", "", toolserver.EnormousBody, fault.Unavailable, tooMuch},
-		{"an enormous message instead of tools", "tools/list", toolserver.EnormousBody, fault.Unavailable, tooMuch},
-		{"questions without end", "tools/list", toolserver.Pings, fault.Unavailable, tooMuch},
-		{"the connection ends in the middle", "", toolserver.BreakOff, fault.Unavailable, brokenOff},
-		{"the connection ends in the middle of tools", "tools/list", toolserver.BreakOff, fault.Unavailable, brokenOff},
-		{"a stream that ends without the answer", "tools/list", toolserver.EndStream, fault.Unavailable, noProtocol},
-		{"a redirect to another origin", "", toolserver.Redirect(other.HTTP() + "?" + secret), fault.Unavailable, elsewhere},
-		{"a redirect to another origin for tools", "tools/list", toolserver.Redirect(other.HTTP()), fault.Unavailable, elsewhere},
-		{"a redirect into the network", "", toolserver.Redirect("http://169.254.169.254/latest/meta-data/"), fault.Unavailable, elsewhere},
-		{"a redirect out of HTTP", "", toolserver.Redirect("file:///etc/passwd"), fault.Unavailable, elsewhere},
+	for transport, violations := range map[connector.Transport][]violation{
+		connector.HTTP: {
+			{"no credentials are taken", "", toolserver.Status(401), fault.Forbidden, "The server does not accept the credentials"},
+			{"the credentials do not suffice", "", toolserver.Status(403), fault.Forbidden, "The server does not accept the credentials"},
+			{"the credentials do not suffice for tools", "tools/list", toolserver.Status(403), fault.Forbidden, "The server does not accept the credentials"},
+			{"there is nothing", "", toolserver.Status(404), fault.Unavailable, "The server answered with status 404"},
+			{"it fails", "", toolserver.Status(500), fault.Unavailable, "The server answered with status 500"},
+			{"it is away", "", toolserver.Status(503), fault.Unavailable, "The server answered with status 503"},
+			{"it fails at tools", "tools/list", toolserver.Status(502), fault.Unavailable, "The server answered with status 502"},
+			{"a page for people", "", toolserver.Page, fault.Unavailable, noProtocol},
+			{"a page for people instead of tools", "tools/list", toolserver.Page, fault.Unavailable, noProtocol},
+			{"a message that is none", "", toolserver.Answer(`{"` + secret + `"`), fault.Unavailable, noProtocol},
+			{"a message that is none instead of tools", "tools/list", toolserver.Answer(`{"tools":"` + secret + `"}`), fault.Unavailable, noProtocol},
+			{"an error with the credentials in it", "", toolserver.Fault(`{"code":-32000,"message":"` + secret + `"}`), fault.Unavailable, ownError},
+			{"an error instead of tools", "tools/list", toolserver.Fault(`{"code":-32603,"message":"` + secret + `","data":"` + secret + `"}`), fault.Unavailable, ownError},
+			{"a stream of events without end", "", toolserver.Endless, fault.Unavailable, tooMuch},
+			{"a stream of events without end instead of tools", "tools/list", toolserver.Endless, fault.Unavailable, tooMuch},
+			{"an enormous event", "", toolserver.EnormousEvent, fault.Unavailable, tooMuch},
+			{"an enormous event instead of tools", "tools/list", toolserver.EnormousEvent, fault.Unavailable, tooMuch},
+			{"an enormous message", "", toolserver.EnormousBody, fault.Unavailable, tooMuch},
+			{"an enormous message instead of tools", "tools/list", toolserver.EnormousBody, fault.Unavailable, tooMuch},
+			{"questions without end", "tools/list", toolserver.Pings, fault.Unavailable, tooMuch},
+			{"the connection ends in the middle", "", toolserver.BreakOff, fault.Unavailable, brokenOff},
+			{"the connection ends in the middle of tools", "tools/list", toolserver.BreakOff, fault.Unavailable, brokenOff},
+			{"a stream that ends without the answer", "tools/list", toolserver.EndStream, fault.Unavailable, noProtocol},
+			{"a redirect to another origin", "", toolserver.Redirect(other.HTTP() + "?" + secret), fault.Unavailable, elsewhere},
+			{"a redirect to another origin for tools", "tools/list", toolserver.Redirect(other.HTTP()), fault.Unavailable, elsewhere},
+			{"a redirect into the network", "", toolserver.Redirect("http://169.254.169.254/latest/meta-data/"), fault.Unavailable, elsewhere},
+			{"a redirect out of HTTP", "", toolserver.Redirect("file:///etc/passwd"), fault.Unavailable, elsewhere},
+		},
+		connector.SSE: {
+			{"no credentials are taken", "", toolserver.Status(401), fault.Forbidden, "The server does not accept the credentials"},
+			{"messages are not taken", "initialize", toolserver.Status(401), fault.Forbidden, "The server does not accept the credentials"},
+			{"it is away", "", toolserver.Status(503), fault.Unavailable, "The server answered with status 503"},
+			{"it is away for tools", "tools/list", toolserver.Status(503), fault.Unavailable, "The server answered with status 503"},
+			{"a page for people", "", toolserver.Page, fault.Unavailable, noProtocol},
+			{"another origin for messages", "GET", toolserver.Endpoint(other.HTTP() + "?" + secret), fault.Unavailable, elsewhere},
+			{"another host for messages", "GET", toolserver.Endpoint("//" + secret + ".example/"), fault.Unavailable, elsewhere},
+			{"another user for messages", "GET", func(w http.ResponseWriter, r toolserver.Request) {
+				toolserver.Endpoint("http://u:p@"+r.Host+"/sse")(w, r)
+			}, fault.Unavailable, elsewhere},
+			{"no address for messages", "GET", toolserver.Endpoint("http://[::" + secret), fault.Unavailable, noProtocol},
+			{"a stream of events without end", "GET", toolserver.Endless, fault.Unavailable, noProtocol},
+			{"an enormous event", "GET", toolserver.EnormousEvent, fault.Unavailable, tooMuch},
+			{"the connection ends in the middle", "GET", toolserver.BreakOff, fault.Unavailable, brokenOff},
+			{"a redirect to another origin", "", toolserver.Redirect(other.SSE()), fault.Unavailable, elsewhere},
+			{"a redirect to another origin for messages", "initialize", toolserver.Redirect(other.SSE()), fault.Unavailable, elsewhere},
+		},
 	} {
-		t.Run(c.about, func(t *testing.T) {
-			s := toolserver.Start(t)
-			s.On(c.what, c.does)
-			_, err := servers(t).Tools(t.Context(), bearer(connector.HTTP, s.HTTP()))
-			wantFault(t, err, c.kind, c.message)
-			if n := len(s.Requests()); n > 64 {
-				t.Errorf("%d requests were made", n)
-			}
-		})
-	}
-	if n := len(other.Requests()); n > 0 {
-		t.Errorf("%d requests went to another server", n)
-	}
-	if log.Len() > 0 {
-		t.Errorf("the log has %s", log)
-	}
-}
-
-func TestEventStreamsThatViolateTheProtocol(t *testing.T) {
-	log := captured(t)
-	other := toolserver.Start(t)
-	for _, c := range []struct {
-		about   string
-		what    string
-		does    toolserver.Behaviour
-		kind    fault.Kind
-		message string
-	}{
-		{"no credentials are taken", "", toolserver.Status(401), fault.Forbidden, "The server does not accept the credentials"},
-		{"messages are not taken", "initialize", toolserver.Status(401), fault.Forbidden, "The server does not accept the credentials"},
-		{"it is away", "", toolserver.Status(503), fault.Unavailable, "The server answered with status 503"},
-		{"it is away for tools", "tools/list", toolserver.Status(503), fault.Unavailable, "The server answered with status 503"},
-		{"a page for people", "", toolserver.Page, fault.Unavailable, noProtocol},
-		{"another origin for messages", "GET", toolserver.Endpoint(other.HTTP() + "?" + secret), fault.Unavailable, elsewhere},
-		{"another host for messages", "GET", toolserver.Endpoint("//" + secret + ".example/"), fault.Unavailable, elsewhere},
-		{"another user for messages", "GET", func(w http.ResponseWriter, r toolserver.Request) {
-			toolserver.Endpoint("http://u:p@"+r.Host+"/sse")(w, r)
-		}, fault.Unavailable, elsewhere},
-		{"no address for messages", "GET", toolserver.Endpoint("http://[::" + secret), fault.Unavailable, noProtocol},
-		{"a stream of events without end", "GET", toolserver.Endless, fault.Unavailable, noProtocol},
-		{"an enormous event", "GET", toolserver.EnormousEvent, fault.Unavailable, tooMuch},
-		{"the connection ends in the middle", "GET", toolserver.BreakOff, fault.Unavailable, brokenOff},
-		{"a redirect to another origin", "", toolserver.Redirect(other.SSE()), fault.Unavailable, elsewhere},
-		{"a redirect to another origin for messages", "initialize", toolserver.Redirect(other.SSE()), fault.Unavailable, elsewhere},
-	} {
-		t.Run(c.about, func(t *testing.T) {
-			s := toolserver.Start(t)
-			s.On(c.what, c.does)
-			_, err := servers(t).Tools(t.Context(), bearer(connector.SSE, s.SSE()))
-			wantFault(t, err, c.kind, c.message)
-		})
+		for _, c := range violations {
+			t.Run(string(transport)+", "+c.about, func(t *testing.T) {
+				s := toolserver.Start(t)
+				s.On(c.what, c.does)
+				_, err := servers(t).Tools(t.Context(), bearerOf(transport, s))
+				wantFault(t, err, c.kind, c.message)
+				if n := len(s.Requests()); n > 64 {
+					t.Errorf("%d requests were made", n)
+				}
+			})
+		}
 	}
 	if n := len(other.Requests()); n > 0 {
 		t.Errorf("%d requests went to another server", n)
@@ -320,11 +305,7 @@ func TestServersThatHang(t *testing.T) {
 				cancel()
 				c.does(w, r)
 			})
-			address := s.HTTP()
-			if c.transport == connector.SSE {
-				address = s.SSE()
-			}
-			_, err := servers(t).Tools(ctx, bearer(c.transport, address))
+			_, err := servers(t).Tools(ctx, bearerOf(c.transport, s))
 			wantFault(t, err, fault.Unavailable, "The server took too long")
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("the cause of %v is not that the caller gave up", err)
