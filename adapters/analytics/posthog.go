@@ -13,10 +13,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"collab/adapters/outbound"
+	"collab/adapters/retryqueue"
 	"collab/domain/chat"
 	"collab/ports"
 )
@@ -45,6 +46,7 @@ type Options struct {
 	Key    string // of the project
 	URL    string // empty: PostHog's own
 	Log    *slog.Logger
+	Clock  ports.Clock
 	Client *http.Client // nil: one of its own
 
 	After func(time.Duration) <-chan time.Time // nil: time.After
@@ -55,19 +57,10 @@ type Options struct {
 type PostHog struct {
 	Options
 	address string
+	queue   *retryqueue.Queue[chat.Generation]
 
-	ctx     context.Context // of all attempts
-	cancel  context.CancelFunc
-	wake    chan struct{} // has one element when the queue has grown
-	closing chan struct{} // closed by Close
-	done    chan struct{} // closed when the worker has ended
-
-	mu       sync.Mutex
-	queue    []chat.Generation
-	closed   bool
-	dropped  int64
-	sent     int64
-	overflow int64 // dropped because the queue was full, and not logged yet
+	dropped, sent atomic.Int64
+	overflow      atomic.Int64 // dropped because the queue was full, and not logged yet
 }
 
 // NewPostHog starts a worker, which Close stops.
@@ -82,171 +75,71 @@ func NewPostHog(o Options) (*PostHog, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("COLLAB_POSTHOG_URL: must be an http or https address without a query")
 	}
-	if o.After == nil {
-		o.After = time.After
-	}
 	client := *cmp.Or(o.Client, outbound.NewConfigured(attemptTimeout))
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would take the key along
 	o.Client = &client
-	p := &PostHog{
-		Options: o, address: u.JoinPath("batch/").String(),
-		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
-	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	go p.work()
+	p := &PostHog{Options: o, address: u.JoinPath("batch/").String()}
+	p.queue = retryqueue.New(retryqueue.Options[chat.Generation]{
+		Capacity: capacity, Batch: batchSize, Linger: interval, Backoff: backoff, Persist: true,
+		Now: o.Clock.Now, After: o.After, Deliver: p.deliver, Report: p.report,
+	})
 	return p, nil
 }
 
 // Record queues a generation. It drops it if the queue is full.
 func (p *PostHog) Record(g chat.Generation) {
-	p.mu.Lock()
-	if p.closed || len(p.queue) >= capacity {
-		p.dropped++
-		p.overflow++
-		p.mu.Unlock()
-		return
-	}
-	p.queue = append(p.queue, g)
-	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
+	if !p.queue.Add(g) {
+		p.dropped.Add(1)
+		p.overflow.Add(1)
 	}
 }
 
 // Dropped returns the number of generations that were not sent, because the queue was full,
 // the server refused them, or Close ran out of time.
-func (p *PostHog) Dropped() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.dropped
-}
+func (p *PostHog) Dropped() int64 { return p.dropped.Load() }
 
 // Sent returns the number of generations that the server has accepted.
-func (p *PostHog) Sent() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.sent
-}
+func (p *PostHog) Sent() int64 { return p.sent.Load() }
 
 // Close sends what is queued and stops the worker. If ctx ends first, it drops the rest and
 // returns the cause of ctx.
 func (p *PostHog) Close(ctx context.Context) error {
-	p.mu.Lock()
-	if !p.closed {
-		p.closed = true
-		close(p.closing)
-	}
-	p.mu.Unlock()
 	defer p.Client.CloseIdleConnections()
-	select {
-	case <-p.done:
+	left := p.queue.Close(ctx)
+	if left == 0 {
 		return nil
-	case <-ctx.Done():
 	}
-	p.cancel()
-	<-p.done
+	p.dropped.Add(int64(left))
 	return context.Cause(ctx)
 }
 
-// work sends batches, one at a time.
-func (p *PostHog) work() {
-	defer close(p.done)
-	defer p.cancel()
-	for p.waitForBatch() {
-		batch := p.nextBatch()
-		err := p.deliver(batch)
-		overflow := p.count(len(batch), err)
-		if err != nil {
-			p.Log.Error("analytics batch failed", "calls", len(batch), "reason", err)
-		}
-		if overflow > 0 {
-			p.Log.Warn("analytics queue full", "calls", overflow)
-		}
+func (p *PostHog) report(batch []chat.Generation, _ int, err error, again bool) {
+	switch {
+	case err == nil:
+		p.sent.Add(int64(len(batch)))
+	case !again:
+		p.dropped.Add(int64(len(batch)))
+		p.Log.Error("analytics batch failed", "calls", len(batch), "reason", err)
 	}
-	p.mu.Lock()
-	p.dropped += int64(len(p.queue))
-	p.queue = nil
-	p.mu.Unlock()
-}
-
-// count counts the generations of a batch as sent or dropped. It returns how many were
-// dropped meanwhile because the queue was full.
-func (p *PostHog) count(calls int, err error) (overflow int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil {
-		p.dropped += int64(calls)
-	} else {
-		p.sent += int64(calls)
-	}
-	overflow, p.overflow = p.overflow, 0
-	return overflow
-}
-
-func (p *PostHog) queued() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.queue)
-}
-
-// waitForBatch waits until the queue has a full batch, or the interval since its first
-// element is over. It reports whether there is a batch to send.
-func (p *PostHog) waitForBatch() bool {
-	var late <-chan time.Time
-	for {
-		n := p.queued()
-		if n >= batchSize {
-			return p.ctx.Err() == nil
-		}
-		if n > 0 && late == nil {
-			late = p.After(interval)
-		}
-		select {
-		case <-p.wake:
-		case <-late:
-			return true
-		case <-p.closing:
-			return p.queued() > 0 && p.ctx.Err() == nil
-		}
+	if overflow := p.overflow.Swap(0); overflow > 0 {
+		p.Log.Warn("analytics queue full", "calls", overflow)
 	}
 }
 
-func (p *PostHog) nextBatch() []chat.Generation {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := min(len(p.queue), batchSize)
-	batch := p.queue[:n:n]
-	p.queue = p.queue[n:]
-	if len(p.queue) == 0 {
-		p.queue = nil // releases the memory
-	}
-	return batch
-}
-
-// deliver sends a batch. It retries after errors that may be temporary.
-func (p *PostHog) deliver(batch []chat.Generation) error {
+// deliver sends a batch once.
+func (p *PostHog) deliver(ctx context.Context, batch []chat.Generation) retryqueue.Result {
 	body, err := json.Marshal(p.batch(batch))
 	if err != nil {
-		return err
+		return retryqueue.Result{Err: err, Permanent: true}
 	}
-	for attempt := 0; ; attempt++ {
-		pause, again, err := p.attempt(body)
-		if err == nil || !again || attempt == len(backoff) {
-			return err
-		}
-		select {
-		case <-p.After(max(pause, backoff[attempt])):
-		case <-p.ctx.Done():
-			return err
-		}
-	}
+	pause, again, err := p.attempt(ctx, body)
+	return retryqueue.Result{Err: err, Permanent: !again, Pause: pause}
 }
 
 // attempt sends a body once. It reports whether the error may be temporary, and returns the
 // pause that the server asks for.
-func (p *PostHog) attempt(body []byte) (pause time.Duration, again bool, err error) {
-	ctx, cancel := context.WithTimeout(p.ctx, attemptTimeout)
+func (p *PostHog) attempt(ctx context.Context, body []byte) (pause time.Duration, again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.address, bytes.NewReader(body))
 	if err != nil {

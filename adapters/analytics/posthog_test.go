@@ -93,7 +93,12 @@ func (c *capturing) next(t *testing.T) told {
 }
 
 // clock is moved by hand: it hands over what was asked of it.
-type clock struct{ asked chan alarm }
+type clock struct {
+	asked chan alarm
+	now   atomic.Int64
+}
+
+func (c *clock) Now() time.Time { return time.Unix(0, c.now.Load()) }
 
 type alarm struct {
 	after time.Duration
@@ -111,6 +116,7 @@ func (c *clock) ring(t *testing.T) time.Duration {
 	t.Helper()
 	select {
 	case a := <-c.asked:
+		c.now.Add(int64(a.after))
 		a.rings <- time.Time{}
 		return a.after
 	case <-time.After(late):
@@ -124,7 +130,7 @@ func (c *clock) ring(t *testing.T) time.Duration {
 func open(t *testing.T, server *capturing, tick *clock, log io.Writer) *analytics.PostHog {
 	t.Helper()
 	p, err := analytics.NewPostHog(analytics.Options{
-		Key: key, URL: server.URL + "/in", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: &http.Transport{}}, After: tick.after,
+		Key: key, URL: server.URL + "/in", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: &http.Transport{}}, Clock: tick, After: tick.after,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -206,6 +212,7 @@ func TestABatch(t *testing.T) {
 				if a.after != 5*time.Second {
 					t.Fatalf("somebody waits for %v", a.after)
 				}
+				tick.now.Add(int64(a.after))
 				a.rings <- time.Time{}
 			case b := <-server.batches:
 				if len(b.batch) != 50 {

@@ -389,20 +389,6 @@ func TestCloseEndsWithItsContext(t *testing.T) {
 	close(release)
 }
 
-func TestConcurrentSendsLoseNothing(t *testing.T) {
-	s := newMailServer(t)
-	m := start(t, s.options(newClock(), &logbook{}))
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() { send(t, m, "grace@example.org"); send(t, m, "edsger@example.net") })
-	}
-	wg.Wait()
-	stop(t, m)
-	if len(s.arrived) != 40 {
-		t.Errorf("%d arrived", len(s.arrived))
-	}
-}
-
 func TestErrorsOfTheURLDoNotContainThePassword(t *testing.T) {
 	for _, address := range []string{
 		"", "smtp://", "mail.example.com", "http://u:hunter2@mail.example.com", "smtp://u:hunter2@mail.example.com:0", "smtp://u:hunter2@mail.example.com:70000",

@@ -14,10 +14,10 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
+	"collab/adapters/retryqueue"
 	"collab/domain/fault"
 	"collab/domain/mail"
 	"collab/ports"
@@ -57,23 +57,13 @@ type SMTP struct {
 	Options
 	server server
 	from   *netmail.Address
-
-	ctx    context.Context // of all attempts
-	cancel context.CancelFunc
-	wake   chan struct{} // has one element when the queue has changed
-	done   chan struct{} // closed when the worker has ended
-
-	mu     sync.Mutex
-	queue  []*delivery
-	closed bool
+	queue  *retryqueue.Queue[delivery]
 }
 
 // delivery is a message in the queue.
 type delivery struct {
-	message  *gomail.Msg
-	domain   string // of the recipient, all of it that is logged
-	due      time.Time
-	attempts int
+	message *gomail.Msg
+	domain  string // of the recipient, all of it that is logged
 }
 
 // NewSMTP starts a worker, which Close stops.
@@ -86,15 +76,13 @@ func NewSMTP(o Options) (*SMTP, error) {
 	if err != nil {
 		return nil, errors.New("COLLAB_MAIL_FROM: must be an e-mail address")
 	}
-	if o.After == nil {
-		o.After = time.After
-	}
 	if o.Backoff == nil {
 		o.Backoff = backoff
 	}
-	s := &SMTP{Options: o, server: server, from: from, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	go s.work()
+	s := &SMTP{Options: o, server: server, from: from}
+	s.queue = retryqueue.New(retryqueue.Options[delivery]{
+		Capacity: capacity, Batch: 1, Backoff: o.Backoff, Now: o.Clock.Now, After: o.After, Deliver: s.deliver, Report: s.report,
+	})
 	return s, nil
 }
 
@@ -109,24 +97,17 @@ func (s *SMTP) Send(_ context.Context, m mail.Message) error {
 }
 
 func (s *SMTP) enqueue(m mail.Message) error {
-	l, err := s.newDelivery(m)
-	if err != nil {
-		return err
+	d, err := s.newDelivery(m)
+	if err == nil && !s.queue.Add(d) {
+		err = fault.New(fault.Unavailable, "No more e-mail can be taken at the moment")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(s.queue) >= capacity {
-		return fault.New(fault.Unavailable, "No more e-mail can be taken at the moment")
-	}
-	s.queue = append(s.queue, l)
-	s.signal()
-	return nil
+	return err
 }
 
-func (s *SMTP) newDelivery(m mail.Message) (*delivery, error) {
+func (s *SMTP) newDelivery(m mail.Message) (delivery, error) {
 	to, err := recipient(m.To)
 	if err != nil {
-		return nil, err
+		return delivery{}, err
 	}
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(s.from)
@@ -138,7 +119,7 @@ func (s *SMTP) newDelivery(m mail.Message) (*delivery, error) {
 	// The library's default has the name of the machine in it.
 	message.SetMessageIDWithValue(rand.Text() + "@" + domain(s.from.Address))
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
-	return &delivery{message: message, domain: domain(to.Address), due: s.Clock.Now()}, nil
+	return delivery{message, domain(to.Address)}, nil
 }
 
 // recipient parses an address without a display name.
@@ -164,101 +145,31 @@ func oneLine(s string) string {
 // Close tries to deliver each queued message once more, until ctx ends, and stops the
 // worker. The error says how many messages are lost.
 func (s *SMTP) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.signal()
-	s.mu.Unlock()
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-		s.cancel()
-		<-s.done
-	}
-	s.cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) > 0 {
-		return fmt.Errorf("%d e-mails were not delivered", len(s.queue))
+	if left := s.queue.Close(ctx); left > 0 {
+		return fmt.Errorf("%d e-mails were not delivered", left)
 	}
 	return nil
 }
 
-// signal wakes the worker.
-func (s *SMTP) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+func (s *SMTP) deliver(ctx context.Context, one []delivery) retryqueue.Result {
+	err := s.attempt(ctx, one[0].message)
+	return retryqueue.Result{Err: err, Permanent: permanent(err)}
 }
 
-func (s *SMTP) work() {
-	defer close(s.done)
-	for s.ctx.Err() == nil {
-		l, wait, end := s.next()
-		switch {
-		case end:
-			return
-		case l != nil:
-			s.deliver(l)
-		case wait > 0:
-			select {
-			case <-s.wake:
-			case <-s.After(wait):
-			}
-		default:
-			<-s.wake
-		}
-	}
-}
-
-// next removes and returns a due delivery. If none is due it returns the time until one is,
-// zero for an empty queue, or that the queue is closed and empty. In a closed queue every
-// delivery is due.
-func (s *SMTP) next() (l *delivery, wait time.Duration, end bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
-		return nil, 0, s.closed
-	}
-	first := 0
-	for i, l := range s.queue {
-		if l.due.Before(s.queue[first].due) {
-			first = i
-		}
-	}
-	l = s.queue[first]
-	if wait = l.due.Sub(s.Clock.Now()); wait > 0 && !s.closed {
-		return nil, wait, false
-	}
-	s.queue = append(s.queue[:first], s.queue[first+1:]...)
-	return l, 0, false
-}
-
-// deliver makes an attempt and queues the delivery again if it should be retried.
-func (s *SMTP) deliver(l *delivery) {
-	l.attempts++
-	err := s.attempt(l.message)
-	log := s.Log.With("domain", l.domain, "attempts", l.attempts)
-	if err == nil {
+func (s *SMTP) report(one []delivery, attempts int, err error, again bool) {
+	log := s.Log.With("domain", one[0].domain, "attempts", attempts)
+	switch {
+	case err == nil:
 		log.Info("e-mail delivered")
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	cut := s.ctx.Err() != nil // Close counts it
-	if again := l.attempts <= len(s.Backoff) && !s.closed; cut || again && !permanent(err) {
-		if again {
-			l.due = s.Clock.Now().Add(s.Backoff[l.attempts-1])
-		}
-		s.queue = append(s.queue, l)
+	case again:
 		log.Warn("e-mail delivery deferred", "reason", reason(err))
-		return
+	default:
+		log.Error("e-mail delivery failed", "reason", reason(err))
 	}
-	log.Error("e-mail delivery failed", "reason", reason(err))
 }
 
-func (s *SMTP) attempt(message *gomail.Msg) error {
-	ctx, cancel := context.WithTimeout(s.ctx, attemptTimeout)
+func (s *SMTP) attempt(ctx context.Context, message *gomail.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	client, err := s.server.client(ctx, s.TLS)
 	if err != nil {

@@ -100,7 +100,7 @@ func newAnalytics(lc fx.Lifecycle, c config.Config, log *slog.Logger, t telemetr
 	if !c.PostHogKey.IsSet() {
 		return all, nil
 	}
-	hog, err := analytics.NewPostHog(analytics.Options{Key: c.PostHogKey.Value(), URL: c.PostHogURL.Text(), Log: log})
+	hog, err := analytics.NewPostHog(analytics.Options{Key: c.PostHogKey.Value(), URL: c.PostHogURL.Text(), Log: log, Clock: system.Clock{}})
 	if err != nil {
 		return nil, err // it names the variable
 	}

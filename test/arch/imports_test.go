@@ -93,6 +93,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/levenshtein", "configuration and scenarios suggest the nearest name"},
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},
 	{"adapters/outbound", "every call to the outside has a client with limits, and foreign addresses are guarded in one place"},
+	{"adapters/retryqueue", "e-mail and analytics are delivered in the background and retried in one way"},
 	{"adapters/strictjson", "registry and catalog are files that people write, and refuse the same mistakes"},
 }
 
