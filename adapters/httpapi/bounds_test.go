@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -320,7 +319,5 @@ func TestAnUploadWithAKeyIsStoredOnce(t *testing.T) {
 			}
 		}
 	})
-	if left, err := filepath.Glob(os.Getenv("TMPDIR") + "/*"); err != nil || len(left) > 0 {
-		t.Errorf("files are left: %v %v", left, err)
-	}
+	tempEmpty(t)
 }

@@ -13,11 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
-	"collab/domain/org"
 )
 
 // late is a clock by which every request began so long ago that its body is
@@ -82,35 +79,20 @@ func TestABodyThatCameHasNoDeadlineLeft(t *testing.T) {
 }
 
 func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
-	read := 0
-	var a *api
-	a = serving(t, http.MethodGet, open, func(c *call) error {
-		key := func(int) body.Position { return body.Position{ID: someID} }
-		write := func(dst []byte, _ int) ([]byte, error) {
-			return encode.AppendString(dst, strings.Repeat("x", stream.FlushAt)), nil
-		}
-		return list(a, c, body.Query{}, body.Page{}, key, write, func(_ org.Actor, each func(int) error) error {
-			for ; read < 1<<20; read++ {
-				if err := each(read); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}, func(o *Options) {
+	l := serveTexts(t, 1<<20, stream.FlushAt, false, nil, func(o *Options) {
 		// So late that what was sent of the list does not earn it more time.
 		o.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
 	})
-	talk(t, a, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n")
-	if read > stream.ListQueue+2 {
-		t.Errorf("%d records were read for nobody", read)
+	talk(t, l.api, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n")
+	if l.read > stream.ListQueue+2 {
+		t.Errorf("%d records were read for nobody", l.read)
 	}
 }
 
 func TestALongAnswerHasTheTimeThatASlowClientNeeds(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	var deadlines []time.Time
-	a := listing(t, 100, stream.FlushAt, nil)
+	a := serveTexts(t, 100, stream.FlushAt, false, nil)
 	a.Now = func() time.Time { return began }
 	a.ServeHTTP(deadlined{httptest.NewRecorder(), nil, &deadlines}, get("/test"))
 	if len(deadlines) < 100 || !deadlines[0].Equal(began.Add(stream.AnswerTimeout)) {
@@ -161,13 +143,4 @@ func TestReadinessIsDecidedInTime(t *testing.T) {
 		})
 		refused(t, send(a, get("/readyz")), http.StatusServiceUnavailable)
 	})
-}
-
-func TestAnEncodedSlashIsNoSlash(t *testing.T) {
-	a := built(t, func(o *Options) { o.AdminSecret = "secret" })
-	for _, path := range []string{"/api/v1/admin%2forganisations", "/api/v1/tasks/" + someID + "%2Fhistory", "/api/v1/tasks%2freorder"} {
-		if e := refused(t, send(a, get(path)), http.StatusNotFound); e.Message != "There is no such endpoint" {
-			t.Errorf("%s: %s", path, e.Message)
-		}
-	}
 }

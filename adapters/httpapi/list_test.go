@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -41,32 +40,56 @@ func (r reluctant) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// counted serves a list of 100 records, and tells how many were read
-// and when the reading ended.
-type counted struct {
+// textList serves a list of texts, and tells how many were read and when the reading ended.
+type textList struct {
 	*api
 	read int
 	end  time.Time
 }
 
-func countedList(t *testing.T, p body.Page, size int, fail error) *counted {
-	l := &counted{}
+// serveTexts returns an interface with n texts of a size at /test, after which reading ends
+// with fail.
+func serveTexts(t testing.TB, n, size int, waits bool, fail error, change ...func(*Options)) *textList {
+	l := &textList{}
 	l.api = serving(t, http.MethodGet, open, func(c *call) error {
-		key := func(int) body.Position { return body.Position{ID: someID} }
+		q, p, err := c.listing()
+		if err != nil {
+			return err
+		}
+		p.Waits = waits
+		key := func(i int) body.Position { return body.Position{Rank: int64(i), ID: someID} }
 		write := func(dst []byte, _ int) ([]byte, error) {
 			return encode.AppendString(dst, strings.Repeat("x", size)), nil
 		}
-		return list(l.api, c, body.Query{}, p, key, write, func(_ org.Actor, each func(int) error) error {
+		return list(l.api, c, q, p, key, write, func(_ org.Actor, each func(int) error) error {
 			defer func() { l.end = time.Now() }()
-			for ; l.read < 100; l.read++ {
+			for ; l.read < n && (p.Limit == 0 || l.read < p.Fetch()); l.read++ {
 				if err := each(l.read); err != nil {
 					return err
 				}
 			}
 			return fail
 		})
-	})
+	}, change...)
 	return l
+}
+
+// serveTo serves the list to a client in the background, until answered is closed.
+func (l *textList) serveTo(client http.ResponseWriter) (answered chan struct{}) {
+	answered = make(chan struct{})
+	go func() {
+		defer close(answered)
+		l.ServeHTTP(client, get("/test"))
+	}()
+	return answered
+}
+
+// tempEmpty checks that no file is left where temporary ones are.
+func tempEmpty(t testing.TB) {
+	t.Helper()
+	if left, err := filepath.Glob(os.Getenv("TMPDIR") + "/*"); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v %v", left, err)
+	}
 }
 
 func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
@@ -74,14 +97,10 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 	for name, size := range map[string]int{"a short one": stream.FlushAt / 50, "a long one": stream.FlushAt} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := countedList(t, body.Page{}, size, nil)
+				l := serveTexts(t, 100, size, false, nil)
 				client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
-				answered := make(chan struct{})
 				began := time.Now()
-				go func() {
-					defer close(answered)
-					l.ServeHTTP(client, get("/test"))
-				}()
+				answered := l.serveTo(client)
 				time.Sleep(stream.AnswerTimeout / 2)
 				synctest.Wait()
 				if l.read != 100 || l.end.Sub(began) > stream.ListPatience {
@@ -89,13 +108,10 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 				}
 				close(client.let)
 				<-answered
-				var all []string
-				if err := json.Unmarshal(client.Body.Bytes(), &all); err != nil || len(all) != 100 {
-					t.Errorf("%d records came, %v", len(all), err)
+				if all := read[[]string](t, client.ResponseRecorder, 200); len(all) != 100 {
+					t.Errorf("%d records came", len(all))
 				}
-				if left, err := filepath.Glob(os.Getenv("TMPDIR") + "/*"); err != nil || len(left) > 0 {
-					t.Errorf("left behind: %v %v", left, err)
-				}
+				tempEmpty(t)
 			})
 		})
 	}
@@ -104,13 +120,9 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 func TestAListThatHoldsNothingWaitsForItsClient(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing")) // there is no room for what waits
 	synctest.Test(t, func(t *testing.T) {
-		l := countedList(t, body.Page{Waits: true}, stream.FlushAt, nil)
+		l := serveTexts(t, 100, stream.FlushAt, true, nil)
 		client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
-		answered := make(chan struct{})
-		go func() {
-			defer close(answered)
-			l.ServeHTTP(client, get("/test"))
-		}()
+		answered := l.serveTo(client)
 		time.Sleep(stream.AnswerTimeout / 2)
 		synctest.Wait()
 		if l.read > stream.ListQueue+2 {
@@ -118,9 +130,8 @@ func TestAListThatHoldsNothingWaitsForItsClient(t *testing.T) {
 		}
 		close(client.let)
 		<-answered
-		var all []string
-		if err := json.Unmarshal(client.Body.Bytes(), &all); err != nil || len(all) != 100 {
-			t.Errorf("%d records came, %v", len(all), err)
+		if all := read[[]string](t, client.ResponseRecorder, 200); len(all) != 100 {
+			t.Errorf("%d records came", len(all))
 		}
 	})
 }
@@ -140,7 +151,7 @@ func TestAListThatFailsDoesNotWaitForItsClient(t *testing.T) {
 						t.Errorf("recovered %v after %v", p, time.Since(began))
 					}
 				}()
-				countedList(t, body.Page{}, stream.FlushAt, fail).ServeHTTP(client, get("/test"))
+				serveTexts(t, 100, stream.FlushAt, false, fail).ServeHTTP(client, get("/test"))
 			})
 		})
 	}

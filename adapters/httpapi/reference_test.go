@@ -122,25 +122,3 @@ func TestTheRendererIsTheOneThatItsChecksumNames(t *testing.T) {
 		})
 	}
 }
-
-func TestWhatStaysTheSameIsNotSentTwice(t *testing.T) {
-	a := built(t)
-	for _, target := range []string{"/docs", "/api/v1/openapi.json"} {
-		t.Run(target, func(t *testing.T) {
-			first := send(a, get(target))
-			r := get(target)
-			r.Header.Set("If-None-Match", first.Header().Get("Etag"))
-			w := send(a, r)
-			if first.Code != http.StatusOK || w.Code != http.StatusNotModified || w.Body.Len() > 0 {
-				t.Errorf("%d, then %d with %d bytes", first.Code, w.Code, w.Body.Len())
-			}
-			if w.Header().Get("Cache-Control") != first.Header().Get("Cache-Control") {
-				t.Error("it may be kept for another time")
-			}
-			r.Header.Set("If-None-Match", `"other"`)
-			if w := send(a, r); w.Code != http.StatusOK {
-				t.Errorf("with another tag: %d", w.Code)
-			}
-		})
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
@@ -20,7 +19,6 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/limit"
 	"collab/app/releases"
 	"collab/domain/org"
 	"collab/domain/release"
@@ -229,45 +227,6 @@ func TestDevicesIDsAreNeitherLoggedNorTraced(t *testing.T) {
 	for _, span := range spans.Ended() {
 		if text := span.Name() + fmt.Sprint(span.Attributes(), span.Events()); strings.Contains(text, "hidden") {
 			t.Errorf("traced %s", text)
-		}
-	}
-}
-
-func TestDevicesAskWithinTheLimitOfTheirAddress(t *testing.T) {
-	s := knowing(t, nil)
-	a := built(t, func(o *Options) {
-		o.Releases = s
-		o.Rates = limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}
-	})
-	for _, status := range []int{200, 400, 429, 429} {
-		target := checked
-		if status == 400 {
-			target = "/api/v1/updates/check" // one that is refused counts as well
-		}
-		if w := send(a, get(target)); w.Code != status {
-			t.Errorf("%d, want %d", w.Code, status)
-		}
-	}
-	r := get(checked)
-	r.RemoteAddr = "198.51.100.7:1234"
-	if w := send(a, r); w.Code != 200 {
-		t.Errorf("another address gets %d", w.Code)
-	}
-}
-
-func TestOnlyAnswersForEverybodyAreShared(t *testing.T) {
-	a, _ := offering(t, released(t, "2.0.0", "linux/x64"))
-	for query, cached := range map[string]string{
-		"": "public, max-age=60", "&clientId=a": "private, no-cache", "&clientId=": "private, no-cache", "&channel=": "private, no-cache",
-	} {
-		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			w := send(a, httptest.NewRequest(method, checked+query, nil))
-			if got := w.Header().Get("Cache-Control"); got != cached {
-				t.Errorf("%s %s: %q", method, query, got)
-			}
-			if tag := w.Header().Get("Etag"); (tag != "") != (w.Code == 200) {
-				t.Errorf("%s %s: %d with the tag %q", method, query, w.Code, tag)
-			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,13 +11,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/org"
 	"collab/domain/patch"
 	"collab/domain/release"
 	"collab/domain/task"
@@ -66,13 +62,11 @@ func viewTask(t task.Task) taskView {
 }
 
 func encoded(t rapid.TB, v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	text, err := appendView(nil, v)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return string(text)
 }
 
 // anyText is any string, with what needs escaping more often than chance has it.
@@ -124,52 +118,24 @@ func TestTasksAreWrittenAsEncodingJSONWouldWriteThem(t *testing.T) {
 	})
 }
 
-// listing serves a list of n small or large records, whose last ones fail.
-func listing(t *testing.T, n, size int, fail error) *api {
-	var a *api
-	a = serving(t, http.MethodGet, open, func(c *call) error {
-		q, p, err := c.listing()
-		if err != nil {
-			return err
-		}
-		key := func(i int) body.Position { return body.Position{Rank: int64(i), ID: someID} }
-		write := func(dst []byte, i int) ([]byte, error) {
-			return append(encode.AppendString(dst, strings.Repeat("x", size)), ""...), nil
-		}
-		return list(a, c, q, p, key, write, func(_ org.Actor, each func(int) error) error {
-			for i := range n {
-				if p.Limit > 0 && i == p.Fetch() {
-					return nil
-				}
-				if err := each(i); err != nil {
-					return err
-				}
-			}
-			return fail
-		})
-	})
-	return a
-}
-
 func TestAListIsStreamed(t *testing.T) {
 	t.Run("an empty one is an empty array", func(t *testing.T) {
-		if w := send(listing(t, 0, 1, nil), get("/test")); w.Code != 200 || w.Body.String() != "[]\n" {
+		if w := send(serveTexts(t, 0, 1, false, nil), get("/test")); w.Code != 200 || w.Body.String() != "[]\n" {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	})
 	t.Run("a long one goes out in parts and is whole", func(t *testing.T) {
 		w := &counting{ResponseRecorder: httptest.NewRecorder()}
-		listing(t, 1000, 200, nil).ServeHTTP(w, get("/test"))
-		var all []string
-		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil || len(all) != 1000 {
-			t.Fatalf("%d records, %v", len(all), err)
+		serveTexts(t, 1000, 200, false, nil).ServeHTTP(w, get("/test"))
+		if all := read[[]string](t, w.ResponseRecorder, 200); len(all) != 1000 {
+			t.Fatalf("%d records", len(all))
 		}
 		if w.writes < 5 || w.most > stream.FlushAt+300 {
 			t.Errorf("%d writes of at most %d bytes", w.writes, w.most)
 		}
 	})
 	t.Run("an error before the first part is an ordinary one", func(t *testing.T) {
-		refused(t, send(listing(t, 3, 10, fault.New(fault.Unavailable, "Later")), get("/test")), 503)
+		refused(t, send(serveTexts(t, 3, 10, false, fault.New(fault.Unavailable, "Later")), get("/test")), 503)
 	})
 	t.Run("an error after the first part breaks the connection off", func(t *testing.T) {
 		defer func() {
@@ -177,10 +143,10 @@ func TestAListIsStreamed(t *testing.T) {
 				t.Errorf("recovered %v", p)
 			}
 		}()
-		send(listing(t, 1000, 200, errors.New("lost")), get("/test"))
+		send(serveTexts(t, 1000, 200, false, errors.New("lost")), get("/test"))
 	})
 	t.Run("a page is held back until its Link header is known", func(t *testing.T) {
-		w := send(listing(t, 1000, 200, nil), get("/test?limit=500"))
+		w := send(serveTexts(t, 1000, 200, false, nil), get("/test?limit=500"))
 		if link := w.Header().Get("Link"); w.Code != 200 || !strings.HasSuffix(link, `; rel="next"`) {
 			t.Errorf("%d %q", w.Code, link)
 		}
@@ -215,39 +181,62 @@ func TestEntityTagsAreCompared(t *testing.T) {
 	}
 }
 
-func TestAnswersForEverybodySayNothingOfTheLimitsOfWhoAsked(t *testing.T) {
-	s := knowing(t, []release.Release{released(t, "2.0.0", "win32/x64")})
+func TestAnswersForAllClientsAreCacheableAndHaveNoRateLimitHeaders(t *testing.T) {
+	s := knowing(t, []release.Release{released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "darwin/universal")})
 	a := built(t, func(o *Options) {
 		o.Releases, o.Rates = s, limit.Rates{Address: limit.Rate{Count: 1000, Per: time.Hour}}
 	})
 	const check = CheckPath + "?version=1.0.0&arch=x64&platform="
-	for target, public := range map[string]bool{
-		check + "win32": true, check + "linux": true, check + "win32&clientId=a": false,
-		feeds + "electron/latest.yml": true, feeds + "electron/latest.yml?clientId=a": false, feeds + "sparkle/appcast.xml": true,
-		feeds + "squirrel/darwin/x64/1.0.0": true, feeds + "squirrel/win32/x64/1.0.0/RELEASES": true, feeds + "tauri/linux/x86_64/1.0.0": true,
-		"/docs/" + a.reference.script: true,
+	const private, minute, short, forever = "private, no-cache", "public, max-age=60", "public, max-age=300", "public, max-age=31536000, immutable"
+	for _, c := range []struct {
+		target, caching string
+		status          int
+	}{
+		{check + "win32", minute, 200}, {check + "linux", minute, 200}, {check + "win32&clientId=a", private, 200},
+		{check + "win32&clientId=", private, 400}, {check + "win32&channel=", private, 400}, {CheckPath, private, 400},
+		{feeds + "electron/latest.yml", minute, 200}, {feeds + "electron/latest.yml?clientId=a", private, 200},
+		{feeds + "electron/latest-mac.yml?arch=x64", minute, 200}, {feeds + "electron/latest-mac.yml?arch=x64&clientId=a", private, 200},
+		{feeds + "electron/other.yml", private, 404}, {feeds + "sparkle/appcast.xml", minute, 200}, {feeds + "sparkle/appcast.xml?clientId=a", private, 200},
+		{feeds + "squirrel/darwin/x64/1.0.0", minute, 200}, {feeds + "squirrel/darwin/x64/1.0.0?clientId=a", private, 200},
+		{feeds + "squirrel/darwin/x64/2.0.0", minute, 204}, {feeds + "squirrel/win32/x64/1.0.0/RELEASES", minute, 200},
+		{feeds + "squirrel/win32/x64/1.0.0/RELEASES?clientId=a", private, 200}, {feeds + "tauri/windows/x86_64/1.0.0", minute, 200},
+		{feeds + "tauri/linux/x86_64/1.0.0?clientId=a", private, 204}, {"/docs/" + a.reference.script, forever, 200}, {"/docs/other.js", private, 404},
+		{"/docs", private, 200}, {prefix + "/openapi.json", short, 200},
 	} {
-		r := get(target)
-		for range 2 { // the second time it is not modified
-			w := send(a, r)
-			h := w.Header()
-			if got := strings.HasPrefix(h.Get("Cache-Control"), "public"); w.Code >= 400 || got != public || h.Get("X-Request-Id") == "" {
-				t.Errorf("%s: %d %v", target, w.Code, h)
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			r := httptest.NewRequest(method, c.target, nil)
+			first := send(a, r)
+			tag := first.Header().Get("Etag")
+			if first.Code != c.status || (tag != "") != (c.status == 200) {
+				t.Errorf("%s %s: %d with the tag %q", method, c.target, first.Code, tag)
 			}
-			for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
-				if told := h.Get(name) != ""; told == public {
-					t.Errorf("%s: %d says %s: %t", target, w.Code, name, told)
+			answers := []*httptest.ResponseRecorder{first}
+			if tag != "" {
+				r.Header.Set("If-None-Match", `"other"`)
+				answers = append(answers, send(a, r))
+				r.Header.Set("If-None-Match", tag)
+				answers = append(answers, send(a, r))
+				if again := answers[2]; answers[1].Code != 200 || again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+					t.Errorf("%s %s: with another tag %d, with its own %d %s", method, c.target, answers[1].Code, again.Code, again.Body)
 				}
 			}
-			if tag := h.Get("Etag"); tag != "" {
-				r.Header.Set("If-None-Match", tag)
+			for _, w := range answers {
+				if got := w.Header().Get("Cache-Control"); got != c.caching || w.Header().Get("X-Request-Id") == "" {
+					t.Errorf("%s %s: %d %v, want %s", method, c.target, w.Code, w.Header(), c.caching)
+				}
+				limited := c.caching == private && c.target != "/docs" // which has no limit
+				for _, name := range []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+					if w.Header().Get(name) != "" != limited {
+						t.Errorf("%s %s: %d has %s: %t", method, c.target, w.Code, name, !limited)
+					}
+				}
 			}
 		}
 	}
-	for target, status := range map[string]int{CheckPath: 400, feeds + "electron/other.yml": 404, "/docs/other.js": 404} {
-		if w := send(a, get(target)); w.Code != status || w.Header().Get("RateLimit-Remaining") == "" || w.Header().Get("Cache-Control") != "private, no-cache" {
-			t.Errorf("%s: %d %v", target, w.Code, w.Header())
-		}
+	r := get(feeds + "electron/latest.yml")
+	r.Header.Set(staging, "a")
+	if w := send(a, r); w.Header().Get("Cache-Control") != private || w.Header().Get("Vary") != staging {
+		t.Errorf("%v", w.Header())
 	}
 }
 
