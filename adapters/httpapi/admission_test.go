@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -76,14 +75,10 @@ func newKnown(t *testing.T, rates limit.Rates) *known {
 // change stores what fn makes of the membership that the member began with.
 func (w *known) change(fn func(org.Membership) org.Membership) {
 	w.Helper()
-	err := w.store.Atomic(w.Context(), func(r ports.Records) error {
-		_, err := r.Directory().Organisations().Lock(w.Context(), someID)
+	inOrganisation(w, w.store, func(r ports.Records) error {
 		m := org.Admitted(someID, someID, "owner", time.Now(), org.Naming{}, time.Now())
-		return errors.Join(err, r.Directory().Members().Put(w.Context(), someID, fn(m)))
+		return r.Directory().Members().Put(w.Context(), someID, fn(m))
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
 }
 
 func (w *known) remove() {
@@ -211,15 +206,14 @@ func TestWhoWasRefusedIsLookedAtFirst(t *testing.T) {
 func TestARequestWithAKeyIsOfSomebodyWhoWasLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newKnown(t, limit.Rates{})
-		key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "a") }
 		for range 2 {
-			if got := w.chat(hello, key); got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {
+			if got := w.chat(hello, key("a")); got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {
 				t.Errorf("got %d %s", got.Code, got.Body)
 			}
 		}
 		w.chats(1)
 		w.remove()
-		refused(t, w.chat(hello, key), http.StatusForbidden)
+		refused(t, w.chat(hello, key("a")), http.StatusForbidden)
 		if w.looks.n != 3 {
 			t.Errorf("the caller was looked at %d times", w.looks.n)
 		}

@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -54,6 +52,26 @@ func textEvent(text string) string { return `data: {"type":"text","text":"` + te
 
 func says(text string) chat.Chunk { return chat.Chunk{Type: chat.TextChunk, Text: text} }
 
+// say sends a text at once.
+func say(to ports.Sink, text string) error { return errors.Join(to.Chunk(says(text)), to.Wait()) }
+
+// Models of tests: answering has nothing to say, silent waits for its end, and talkative says
+// more than any client takes.
+var (
+	answering acting = func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil }
+	silent    acting = func(ctx context.Context, _ ports.Sink) (chat.Reply, error) {
+		<-ctx.Done()
+		return chat.Reply{}, context.Cause(ctx)
+	}
+	talkative acting = func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+		for {
+			if err := errors.Join(to.Chunk(says(strings.Repeat("x", stream.FlushAt))), context.Cause(ctx)); err != nil {
+				return chat.Reply{}, err
+			}
+		}
+	}
+)
+
 // conversing is an interface whose chat is at /test, for a member, over a model
 // of a test's own.
 type conversing struct {
@@ -66,8 +84,9 @@ type conversing struct {
 	chatting handler // startChat, for the actor
 	cancel   func()  // ends its requests
 
+	log *bytes.Buffer
+
 	mu          sync.Mutex
-	lines       []map[string]any  // of the log
 	generations []chat.Generation // as analytics had them
 }
 
@@ -75,6 +94,8 @@ func newConversing(t testing.TB, model acting, change ...func(*Options)) *conver
 	t.Helper()
 	w := &conversing{TB: t, store: memory.NewStore(), actor: org.Actor{User: someID, Org: someID, Role: org.Owner}}
 	w.subscribe(plan.Premium)
+	var logs func(*Options)
+	logs, w.log = logging(slog.LevelInfo)
 	registry, err := chat.NewRegistry([]chat.Model{testModel}, "", func(string) bool { return true })
 	if err != nil {
 		t.Fatal(err)
@@ -87,11 +108,10 @@ func newConversing(t testing.TB, model acting, change ...func(*Options)) *conver
 		})
 		o.Metering = metering.New(w.store, system.Clock{})
 		o.Idempotency = idempotency.New(w.store, newVault(t), system.Clock{}, &memory.Secrets{})
-		o.Log = slog.New(slog.NewJSONHandler(w, nil))
 	}
 	w.api = serving(t, http.MethodPost, open, func(c *call) error {
 		return w.chatting(c)
-	}, append([]func(*Options){options}, change...)...)
+	}, append([]func(*Options){options, logs}, change...)...)
 	w.chatting = w.as(&w.actor, w.startChat)
 	return w
 }
@@ -99,33 +119,30 @@ func newConversing(t testing.TB, model acting, change ...func(*Options)) *conver
 // subscribe puts the organisation on a plan.
 func (w *conversing) subscribe(p plan.Plan) {
 	w.Helper()
-	ctx := w.Context()
-	_, err := w.store.Directory().Organisations().Upsert(ctx, org.Organisation{ID: someID, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	if err != nil {
-		w.Fatal(err)
-	}
-	err = w.store.Atomic(ctx, func(r ports.Records) error {
-		if _, err := r.Directory().Organisations().Lock(ctx, someID); err != nil {
-			return err
-		}
+	inOrganisation(w, w.store, func(r ports.Records) error {
 		sub, err := plan.Unsubscribed(someID).Granted(plan.Grant{Plan: p}, time.Now())
-		return errors.Join(err, r.Directory().Subscriptions().Put(ctx, someID, sub))
+		return errors.Join(err, r.Directory().Subscriptions().Put(w.Context(), someID, sub))
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
 }
 
-// Write takes a line of the log.
-func (w *conversing) Write(line []byte) (int, error) {
-	var said map[string]any
-	if err := json.Unmarshal(line, &said); err != nil {
-		return 0, err
+// inOrganisation runs fn in a transaction in which the organisation someID, which is added
+// where it is not there, is locked.
+func inOrganisation(t testing.TB, store *memory.Store, fn func(ports.Records) error) {
+	t.Helper()
+	err := store.Atomic(t.Context(), func(r ports.Records) error {
+		all := r.Directory().Organisations()
+		_, err := all.Upsert(t.Context(), org.Organisation{ID: someID, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+		if err != nil {
+			return err
+		}
+		if _, err := all.Lock(t.Context(), someID); err != nil {
+			return err
+		}
+		return fn(r)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lines = append(w.lines, said)
-	return len(line), nil
 }
 
 // Record takes what analytics have.
@@ -139,13 +156,8 @@ func (w *conversing) Record(g chat.Generation) {
 // only chat.
 func (w *conversing) became(status int, outcome chat.Outcome) usage.Entry {
 	w.Helper()
-	var requests []map[string]any
+	requests := slices.DeleteFunc(lines(w, w.log), func(line map[string]any) bool { return line["msg"] != RequestLine })
 	w.mu.Lock()
-	for _, line := range w.lines {
-		if line["msg"] == "request" {
-			requests = append(requests, line)
-		}
-	}
 	generations := slices.Clone(w.generations)
 	w.mu.Unlock()
 	if len(requests) != 1 || requests[0]["status"] != float64(status) || requests[0]["user"] != someID {
@@ -240,25 +252,41 @@ func (w *conversing) listen(http2 bool) *http.Client {
 
 // listener is a client on its way through an answer.
 type listener struct {
+	answerText
 	answer *http.Response
 	leave  context.CancelFunc
+}
 
+// answerText is what a client has of an answer.
+type answerText struct {
 	mu   sync.Mutex
-	all  bytes.Buffer
-	end  error
-	done chan struct{}
+	all  bytes.Buffer  // guarded by mu
+	end  error         // of the answer, when done is closed
+	done chan struct{} // closed when nothing more is read
 }
 
-func (l *listener) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
+func (r *answerText) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all.String()
 }
 
-func (l *listener) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
+func (r *answerText) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all.Write(b)
+}
+
+// readFrom reads an answer in the background, or nothing of it.
+func (r *answerText) readFrom(answer io.Reader, reads bool) {
+	if !reads {
+		close(r.done)
+		return
+	}
+	go func() {
+		defer close(r.done)
+		_, r.end = io.Copy(r, answer)
+	}()
 }
 
 const hello = `{"message":"Hello"}`
@@ -267,7 +295,7 @@ const hello = `{"message":"Hello"}`
 // that does not read has no more of it than the head.
 func (w *conversing) ask(client *http.Client, reads bool, change ...func(*http.Request)) *listener {
 	w.Helper()
-	l := &listener{done: make(chan struct{})}
+	l := &listener{answerText: answerText{done: make(chan struct{})}}
 	var ctx context.Context
 	ctx, l.leave = context.WithCancel(context.Background())
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://collab/test", strings.NewReader(hello))
@@ -286,17 +314,7 @@ func (w *conversing) ask(client *http.Client, reads bool, change ...func(*http.R
 		_ = l.answer.Body.Close()
 		<-l.done
 	})
-	if !reads {
-		close(l.done)
-		return l
-	}
-	go func() {
-		defer close(l.done)
-		_, err := io.Copy(l, l.answer.Body)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.end = err
-	}()
+	l.readFrom(l.answer.Body, reads)
 	return l
 }
 
@@ -352,8 +370,7 @@ func TestAConversation(t *testing.T) {
 
 	within(t, "begins with the first chunk where that comes soon", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		time.Sleep(firstSilence - time.Millisecond)
-		_ = to.Chunk(says("a"))
-		_ = to.Wait()
+		_ = say(to, "a")
 		time.Sleep(chatSilence + time.Second)
 		_ = to.Chunk(says("b"))
 		return whole, to.Wait()
@@ -388,12 +405,10 @@ func TestAConversation(t *testing.T) {
 	within(t, "has comments while the model is silent, and none while it talks", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		for range 4 {
 			time.Sleep(10 * time.Second)
-			_ = to.Chunk(says("a"))
-			_ = to.Wait()
+			_ = say(to, "a")
 		}
 		time.Sleep(50 * time.Second)
-		_ = to.Chunk(says("b"))
-		_ = to.Wait()
+		_ = say(to, "b")
 		time.Sleep(14 * time.Second)
 		return whole, nil
 	}, func(w *conversing, client *http.Client) {
@@ -412,8 +427,7 @@ func TestAConversation(t *testing.T) {
 		for range 20 {
 			time.Sleep(80 * time.Second)
 			to.Alive()
-			_ = to.Chunk(says("a"))
-			_ = to.Wait()
+			_ = say(to, "a")
 		}
 		return whole, nil
 	}, func(w *conversing, client *http.Client) {
@@ -423,13 +437,7 @@ func TestAConversation(t *testing.T) {
 		w.became(http.StatusOK, chat.Completed)
 	})
 
-	within(t, "is given up when the client does not read", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
-		for {
-			if err := errors.Join(to.Chunk(says(strings.Repeat("x", stream.FlushAt))), context.Cause(ctx)); err != nil {
-				return chat.Reply{}, err
-			}
-		}
-	}, func(w *conversing, client *http.Client) {
+	within(t, "is given up when the client does not read", talkative, func(w *conversing, client *http.Client) {
 		began := time.Now()
 		w.ask(client, false)
 		time.Sleep(stream.WriteTimeout + stream.WriteSlack + time.Second)
@@ -443,10 +451,7 @@ func TestAConversation(t *testing.T) {
 		}
 	})
 
-	within(t, "is given up when the client does not take comments", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
-		<-ctx.Done()
-		return chat.Reply{}, context.Cause(ctx)
-	}, func(w *conversing, client *http.Client) {
+	within(t, "is given up when the client does not take comments", silent, func(w *conversing, client *http.Client) {
 		// Over HTTP/2 comments go through windows that are never full.
 		l := w.ask(client, false)
 		if l.answer.ProtoMajor == 2 {
@@ -458,10 +463,8 @@ func TestAConversation(t *testing.T) {
 	})
 
 	within(t, "ends the model's work when the client goes away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
-		_ = to.Chunk(says("a"))
-		_ = to.Wait()
-		<-ctx.Done()
-		return chat.Reply{}, context.Cause(ctx)
+		_ = say(to, "a")
+		return silent(ctx, to)
 	}, func(w *conversing, client *http.Client) {
 		l := w.ask(client, true)
 		synctest.Wait()
@@ -489,15 +492,14 @@ func TestAConversation(t *testing.T) {
 		if e := w.became(http.StatusOK, chat.Failed); e.Tokens.Output == 0 {
 			w.Errorf("the entry is %+v", e)
 		}
-		if !slices.ContainsFunc(w.lines, func(line map[string]any) bool { return line["msg"] == "panic" && line["error"] == "boom" }) {
-			w.Errorf("the log says %v", w.lines)
+		if !strings.Contains(w.log.String(), `"msg":"panic"`) || !strings.Contains(w.log.String(), `"error":"boom"`) {
+			w.Errorf("the log says %s", w.log)
 		}
 	})
 
 	within(t, "ends with an error when the server goes away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
 		_ = to.Chunk(says("a"))
-		<-ctx.Done()
-		return chat.Reply{}, context.Cause(ctx)
+		return silent(ctx, to)
 	}, func(w *conversing, client *http.Client) {
 		l := w.ask(client, true)
 		synctest.Wait()
@@ -510,13 +512,7 @@ func TestAConversation(t *testing.T) {
 		refused(w, send(w, post("/test", hello)), http.StatusServiceUnavailable)
 	})
 
-	within(t, "holds up no server that goes away, whatever its client does", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
-		for {
-			if err := errors.Join(to.Chunk(says(strings.Repeat("x", stream.FlushAt))), context.Cause(ctx)); err != nil {
-				return chat.Reply{}, err
-			}
-		}
-	}, func(w *conversing, client *http.Client) {
+	within(t, "holds up no server that goes away, whatever its client does", talkative, func(w *conversing, client *http.Client) {
 		w.ask(client, false)
 		synctest.Wait()
 		began := time.Now()
@@ -532,18 +528,13 @@ func TestAConversation(t *testing.T) {
 		w.became(statusGone, chat.ClientGone)
 	})
 
-	within(t, "ends with an error when the model falls silent", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
-		<-ctx.Done()
-		return chat.Reply{}, context.Cause(ctx)
-	}, func(w *conversing, client *http.Client) {
+	within(t, "ends with an error when the model falls silent", silent, func(w *conversing, client *http.Client) {
 		w.ask(client, true).heard(w, strings.Repeat(comment, 7)+errorEvent)
 		synctest.Wait()
 		w.became(http.StatusOK, chat.TimedOut)
 	}, func(o *Options) { o.Heartbeat = 14 * time.Second })
 
-	within(t, "is over for its client with the last chunk", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
-		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	within(t, "is over for its client with the last chunk", answering, func(w *conversing, client *http.Client) {
 		l := w.ask(client, true)
 		<-l.done
 		l.leave()
@@ -602,7 +593,7 @@ func (d discarding) Write(b []byte) (int, error) { return len(b), nil }
 func TestAClientThatLeavesWithTheLastChunkIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(context.Background())
-		w := newConversing(t, func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil })
+		w := newConversing(t, answering)
 		out := &leaving{lasting{ResponseWriter: discarding{http.Header{}}, t: t}, leave}
 		w.ServeHTTP(out, post("/test", hello).WithContext(ctx))
 		w.became(http.StatusOK, chat.Completed)
@@ -621,51 +612,46 @@ func (w *leaving) Write(b []byte) (int, error) {
 	return w.lasting.Write(b)
 }
 
-func TestAConversationOverHTTP10(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
-			return whole, to.Chunk(says("a"))
-		})
-		conn, err := w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		go func() {
-			_, _ = io.WriteString(conn, "POST /test HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)
-		}()
-		all, err := io.ReadAll(bufio.NewReader(conn))
-		if _, body, _ := strings.Cut(string(all), "\r\n\r\n"); err != nil || body != textEvent("a")+doneEvent {
-			t.Errorf("got %q, %v", all, err)
-		}
-	})
-}
-
-func TestTheHeadGoesOutWithTheFirstChunk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
-			return whole, to.Chunk(says("a"))
-		})
-		conn, err := w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := io.WriteString(conn, "POST /test HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello); err != nil {
-			t.Fatal(err)
-		}
+func TestChatOnTheWireOfHTTP1(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		request string
+		read    func(io.Reader) ([]byte, error)
+		head    string // of what is read
+	}{
+		"over HTTP/1.0 the end of the connection is that of the answer": {"POST /test HTTP/1.0\r\n", io.ReadAll, ""},
 		// What is read of a pipe at once was written at once.
-		written := make([]byte, 4096)
-		n, err := conn.Read(written)
-		if got := string(written[:n]); err != nil || !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || !strings.Contains(got, textEvent("a")) {
-			t.Errorf("at first there is %q, %v", got, err)
-		}
-	})
+		"the head goes out with the first chunk": {"POST /test HTTP/1.1\r\nHost: h\r\n", func(r io.Reader) ([]byte, error) {
+			b := make([]byte, 4096)
+			n, err := r.Read(b)
+			return b[:n], err
+		}, "HTTP/1.1 200 OK\r\n"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+					return whole, to.Chunk(says("a"))
+				})
+				conn, err := w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				go func() {
+					_, _ = io.WriteString(conn, c.request+"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)
+				}()
+				got, err := c.read(conn)
+				if err != nil || !strings.HasPrefix(string(got), c.head) || !strings.Contains(string(got), textEvent("a")) ||
+					c.head == "" && !strings.HasSuffix(string(got), "\r\n\r\n"+textEvent("a")+doneEvent) {
+					t.Errorf("got %q, %v", got, err)
+				}
+			})
+		})
+	}
 }
 
 func TestChatsAreLimitedPerCaller(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
-	w := newConversing(t, func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil }, func(o *Options) {
+	w := newConversing(t, answering, func(o *Options) {
 		o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 100, Per: time.Minute}, Chat: limit.Rate{Count: 2, Per: time.Minute}}
 	})
 	for left := 1; left >= 0; left-- {

@@ -15,7 +15,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,19 +99,7 @@ func (s *streaming) Write(line []byte) (int, error) {
 // regroup changes who is in the organisation.
 func (s *streaming) regroup(fn func(ports.Records) error) {
 	s.Helper()
-	err := s.store.Atomic(s.Context(), func(r ports.Records) error {
-		_, err := r.Directory().Organisations().Upsert(s.Context(), org.Organisation{ID: someID, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-		if err != nil {
-			return err
-		}
-		if _, err := r.Directory().Organisations().Lock(s.Context(), someID); err != nil {
-			return err
-		}
-		return fn(r)
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	inOrganisation(s, s.store, fn)
 }
 
 // write appends changes of files of the organisation; one that begins with a
@@ -149,28 +136,10 @@ func (t takable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // client is one that follows the feed.
 type client struct {
-	response *http.Response // on a connection that was taken over
-	header   http.Header
-	conn     net.Conn // of such a client
-	leave    context.CancelFunc
-
-	mu   sync.Mutex
-	all  bytes.Buffer
-	end  error
-	done chan struct{}
-}
-
-// text is what came so far.
-func (c *client) text() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.all.String()
-}
-
-func (c *client) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.all.Write(p)
+	answerText
+	header    http.Header
+	leave     context.CancelFunc
+	deadlines []time.Time // that were set, without a connection
 }
 
 // events are the frames that came, without their data's details.
@@ -200,21 +169,13 @@ func (s *streaming) connect(reads bool, change ...func(*http.Request)) *client {
 		fn(r)
 	}
 	near, far := net.Pipe()
-	c := &client{conn: near, done: make(chan struct{})}
 	s.ServeHTTP(takable{httptest.NewRecorder(), far}, r)
-	var err error
-	if c.response, err = http.ReadResponse(bufio.NewReaderSize(near, 16), r); err != nil {
+	answer, err := http.ReadResponse(bufio.NewReaderSize(near, 16), r)
+	if err != nil {
 		s.Fatal(err)
 	}
-	c.header = c.response.Header
-	if !reads {
-		close(c.done)
-		return c
-	}
-	go func() {
-		defer close(c.done)
-		_, c.end = io.Copy(c, c.response.Body)
-	}()
+	c := &client{answerText: answerText{done: make(chan struct{})}, header: answer.Header}
+	c.readFrom(answer.Body, reads)
 	return c
 }
 
@@ -224,7 +185,7 @@ func (s *streaming) attend(change ...func(*http.Request)) *client {
 	for _, fn := range change {
 		fn(r)
 	}
-	c := &client{done: make(chan struct{})}
+	c := &client{answerText: answerText{done: make(chan struct{})}}
 	var ctx context.Context
 	ctx, c.leave = context.WithCancel(r.Context())
 	w := &flushing{client: c, header: http.Header{}}
@@ -239,9 +200,8 @@ func (s *streaming) attend(change ...func(*http.Request)) *client {
 // flushing is a writer without a connection; what is not flushed is not there.
 type flushing struct {
 	*client
-	header    http.Header
-	waiting   bytes.Buffer
-	deadlines []time.Time
+	header  http.Header
+	waiting bytes.Buffer
 }
 
 func (p *flushing) Header() http.Header         { return p.header }
@@ -475,27 +435,21 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 func TestAWriterHasADeadlineForEachWriteAndNoneBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreaming(t)
-		c := &client{done: make(chan struct{})}
-		ctx, leave := context.WithCancel(t.Context())
-		w := &flushing{client: c, header: http.Header{}}
-		go func() {
-			defer close(c.done)
-			s.ServeHTTP(w, get("/test").WithContext(ctx))
-		}()
+		c := s.attend()
 		time.Sleep(time.Second)
 		s.write("a")
 		synctest.Wait()
-		leave()
+		c.leave()
 		<-c.done
 		s.finished("gone")
 		// The request's own comes first; then those of the greeting and the event.
-		for i, set := range w.deadlines[1:] {
+		for i, set := range c.deadlines[1:] {
 			if i%2 == 0 && set.Before(time.Now().Add(stream.WriteTimeout-time.Second)) || i%2 == 1 && !set.IsZero() {
 				t.Errorf("deadline %d is %v", i, set)
 			}
 		}
-		if len(w.deadlines) != 5 {
-			t.Errorf("%d deadlines were set", len(w.deadlines))
+		if len(c.deadlines) != 5 {
+			t.Errorf("%d deadlines were set", len(c.deadlines))
 		}
 	})
 }
@@ -616,15 +570,20 @@ func TestAStreamOverTheNetwork(t *testing.T) {
 			server.StartTLS()
 		},
 	} {
-		t.Run(name+" brings events and a clean end", func(t *testing.T) {
-			s := newStreaming(t)
+		begun := func(t *testing.T, change ...func(*Options)) (*streaming, *http.Response) {
+			t.Helper()
+			s := newStreaming(t, change...)
 			server := httptest.NewUnstartedServer(s)
 			start(server)
-			defer server.Close()
+			t.Cleanup(server.Close)
 			answer := begin(t, s, server)
 			if !strings.HasPrefix(name, answer.Proto) {
 				t.Fatalf("it is %s", answer.Proto)
 			}
+			return s, answer
+		}
+		t.Run(name+" brings events and a clean end", func(t *testing.T) {
+			s, answer := begun(t)
 			body := bufio.NewReader(answer.Body)
 			if id := event(t, body); id != "1-1" {
 				t.Errorf("the event is %s", id)
@@ -640,11 +599,7 @@ func TestAStreamOverTheNetwork(t *testing.T) {
 			s.finished("drained")
 		})
 		t.Run(name+" notices that the client has gone", func(t *testing.T) {
-			s := newStreaming(t, func(o *Options) { o.Heartbeat = 10 * time.Millisecond })
-			server := httptest.NewUnstartedServer(s)
-			start(server)
-			defer server.Close()
-			answer := begin(t, s, server)
+			s, answer := begun(t, func(o *Options) { o.Heartbeat = 10 * time.Millisecond })
 			event(t, bufio.NewReader(answer.Body))
 			_ = answer.Body.Close()
 			s.finished("gone")

@@ -86,10 +86,9 @@ func TestRightsAreThoseAfterTheBodyHasCome(t *testing.T) {
 					time.Sleep(session.Lifetime - time.Second)
 					w.request(`{}`, func() {})
 					acts = 0
-					key := func(r *http.Request) {
-						if keyed {
-							r.Header.Set("Idempotency-Key", "k")
-						}
+					key := key("k")
+					if !keyed {
+						key = func(*http.Request) {}
 					}
 					if got := w.request(c.body, func() { c.change(w) }, key); got.Code != c.status || (acts == 1) != c.acted {
 						t.Errorf("%d %s, it acted %d times", got.Code, got.Body, acts)
@@ -114,10 +113,9 @@ func TestWhoIsRefusedByAKeyMayUseItLater(t *testing.T) {
 			return a.authorized(func(c *call, _ org.Actor) error { return c.succeed() })
 		})
 		w.request(`{}`, func() {})
-		key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "k") }
-		refused(t, w.request(`{}`, w.remove, key), http.StatusForbidden)
+		refused(t, w.request(`{}`, w.remove, key("k")), http.StatusForbidden)
 		w.change(func(m org.Membership) org.Membership { return m })
-		if got := w.request(`{}`, func() {}, key); got.Code != 200 || got.Header().Get("Idempotent-Replayed") != "" {
+		if got := w.request(`{}`, func() {}, key("k")); got.Code != 200 || got.Header().Get("Idempotent-Replayed") != "" {
 			t.Errorf("%d %s %v", got.Code, got.Body, got.Header())
 		}
 	})

@@ -55,9 +55,9 @@ func logging(level slog.Level) (func(*Options), *bytes.Buffer) {
 	}, &b
 }
 
-func lines(t *testing.T, b *bytes.Buffer) (all []map[string]any) {
+func lines(t testing.TB, b *bytes.Buffer) (all []map[string]any) {
 	t.Helper()
-	s := bufio.NewScanner(b)
+	s := bufio.NewScanner(bytes.NewReader(b.Bytes()))
 	for s.Scan() {
 		var line map[string]any
 		if err := json.Unmarshal(s.Bytes(), &line); err != nil {

@@ -331,8 +331,7 @@ func TestAStreamWithAKey(t *testing.T) {
 	within(t, "is sent as it comes, and again byte for byte", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		for range 3 {
 			time.Sleep(10 * time.Second)
-			_ = to.Chunk(says("a"))
-			_ = to.Wait()
+			_ = say(to, "a")
 		}
 		time.Sleep(20 * time.Second)
 		return whole, nil
@@ -421,8 +420,7 @@ func TestAStreamWithAKey(t *testing.T) {
 		if calls++; calls%2 == 0 {
 			return whole, nil
 		}
-		<-ctx.Done()
-		return chat.Reply{}, context.Cause(ctx)
+		return silent(ctx, to)
 	}, func(w *conversing, client *http.Client) {
 		l := w.ask(client, true, key("k"))
 		l.leave()
@@ -446,9 +444,7 @@ func TestAStreamWithAKey(t *testing.T) {
 		}
 	})
 
-	within(t, "is refused in the same way again", func(context.Context, ports.Sink) (chat.Reply, error) {
-		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	within(t, "is refused in the same way again", answering, func(w *conversing, client *http.Client) {
 		w.actor.Role = org.Viewer
 		for n := range 2 {
 			l := w.ask(client, true, key("k"))
