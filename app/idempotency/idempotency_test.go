@@ -1,0 +1,95 @@
+package idempotency
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/adapters/memory"
+	"collab/domain/fault"
+	"collab/ports"
+)
+
+// sealer is a keyset of one key, whose number everything that it makes begins with.
+type sealer struct {
+	ports.Sealer // of which keys use what is below
+	key          byte
+}
+
+var errKey = errors.New("the key is not known")
+
+func (s sealer) Seal(plain, _ []byte) ([]byte, error) {
+	sealed := []byte{s.key}
+	for _, b := range plain {
+		sealed = append(sealed, b^0xff)
+	}
+	return sealed, nil
+}
+
+func (s sealer) Open(sealed, context []byte) ([]byte, error) {
+	if len(sealed) == 0 || sealed[0] != s.key {
+		return nil, errKey
+	}
+	plain, err := s.Seal(sealed[1:], context)
+	return plain[1:], err
+}
+
+func (s sealer) MAC(data, context []byte) ([]byte, error) {
+	sum := sha256.Sum256(slices.Concat([]byte{s.key}, context, data))
+	return append([]byte{s.key}, sum[:]...), nil
+}
+
+func (s sealer) Verify(mac, data, context []byte) (bool, error) {
+	if len(mac) != 1+sha256.Size || mac[0] != s.key {
+		return false, errKey
+	}
+	want, err := s.MAC(data, context)
+	return bytes.Equal(mac, want), err
+}
+
+func TestRecordsHaveNeitherPlainAnswersNorPlainFingerprints(t *testing.T) {
+	store, clock, claims := memory.NewStore(), memory.NewClock(time.Unix(1_800_000_000, 0)), &memory.Secrets{}
+	s := New(store, sealer{key: 1}, clock, claims)
+	request, answer := sha256.Sum256([]byte(`{"password":"hunter2"}`)), []byte("the answer")
+	begin := func(s *Idempotency, request [32]byte) (*Attempt, error) {
+		return s.Begin(t.Context(), "caller", "POST /test", "key", request)
+	}
+	first, err := begin(s, request)
+	if err == nil {
+		err = first.Finish(t.Context(), answer)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := begin(s, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, done := again.Answer(); !done || !bytes.Equal(got, answer) {
+		t.Errorf("the answer is %q, %v", got, done)
+	}
+	if r := again.record; strings.Contains(r.Fingerprint, hex.EncodeToString(request[:])) || bytes.Contains(r.Answer, answer) {
+		t.Errorf("stored is %+v", r)
+	}
+	if _, err := begin(s, sha256.Sum256([]byte(`{"password":"hunter3"}`))); !fault.Is(err, fault.Mismatch) {
+		t.Errorf("another request: %v", err)
+	}
+	if _, err := begin(New(store, sealer{key: 2}, clock, claims), request); !fault.Is(err, fault.Conflict) {
+		t.Errorf("without the key of the first: %v", err)
+	}
+	for _, earlier := range []string{strings.Repeat("0", 64), "no digest"} {
+		r := again.record
+		r.Fingerprint = earlier
+		if err := store.Journal().Replays().Finish(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := begin(s, request); !fault.Is(err, fault.Conflict) {
+			t.Errorf("with the fingerprint %s: %v", earlier, err)
+		}
+	}
+}
