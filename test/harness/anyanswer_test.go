@@ -35,9 +35,9 @@ import (
 type stage struct {
 	*harness.Core
 	*chats.Chats
-	ada   org.Actor
-	told  []chat.Generation
-	pause func() // what happens while a call waits to be made again
+	ada         org.Actor
+	generations []chat.Generation
+	pause       func() // what happens while a call waits to be made again
 }
 
 // onStage puts models on a stage whose clock stands some time after the start.
@@ -66,10 +66,10 @@ func onStage(t *testing.T, models ports.Models, after time.Duration) *stage {
 	return s
 }
 
-func (s *stage) Record(g chat.Generation) { s.told = append(s.told, g) }
+func (s *stage) Record(g chat.Generation) { s.generations = append(s.generations, g) }
 
 // entries are all that the ledger has, by the day that they count for.
-func (s *stage) entries(t *rapid.T) (all []usage.Entry, used map[quota.Day]int64) {
+func (s *stage) entries(t rapid.TB) (all []usage.Entry, used map[quota.Day]int64) {
 	now := s.Clock.Now()
 	used = map[quota.Day]int64{quota.DayOf(now): 0}
 	err := s.Store.Usage().Ledger().Entries(context.Background(), s.ada.Org, usage.Period{Start: now.AddDate(0, 0, -2), End: now.AddDate(0, 0, 1)}, func(e usage.Entry) error {
@@ -86,12 +86,12 @@ func (s *stage) entries(t *rapid.T) (all []usage.Entry, used map[quota.Day]int64
 // settled checks that each of the calls has one entry, which the analytics agree
 // with, and that the accounts have what the entries come to and hold nothing.
 // It returns the last entry.
-func (s *stage) settled(t *rapid.T, calls int) usage.Entry {
+func (s *stage) settled(t rapid.TB, calls int) usage.Entry {
 	all, used := s.entries(t)
-	if len(all) != calls || len(s.told) != calls {
-		t.Fatalf("%d calls have %d entries and %d generations", calls, len(all), len(s.told))
+	if len(all) != calls || len(s.generations) != calls {
+		t.Fatalf("%d calls have %d entries and %d generations", calls, len(all), len(s.generations))
 	}
-	g := s.told[calls-1]
+	g := s.generations[calls-1]
 	at := slices.IndexFunc(all, func(e usage.Entry) bool { return e.ID == g.ID })
 	if at < 0 {
 		t.Fatalf("the call %s has no entry", g.ID)
@@ -511,7 +511,7 @@ func (p *played) judge(t *rapid.T, calls int, panicked bool) {
 	if want == chat.DoneChunk && p.to.chunks[len(p.to.chunks)-1].Usage != e.Tokens {
 		t.Fatalf("done says %+v, the entry %+v", p.to.chunks[len(p.to.chunks)-1], e)
 	}
-	if g := p.told[calls-1]; p.sent || p.asked > 3 || p.again() || g.Attempts != p.asked || g.Took != p.Clock.Now().Sub(g.Began) || panicked != p.panics {
+	if g := p.generations[calls-1]; p.sent || p.asked > 3 || p.again() || g.Attempts != p.asked || g.Took != p.Clock.Now().Sub(g.Began) || panicked != p.panics {
 		t.Fatalf("in %s, of which analytics say %s, after %d attempts, of which analytics say %d: %v; chunks before the last: %v", p.Clock.Now().Sub(g.Began), g.Took, p.asked, g.Attempts, p.failed, p.sent)
 	}
 	tokens, from := p.used, chat.Provider
@@ -608,7 +608,7 @@ func overHTTP(t *rapid.T, s *stage, server *scripted.Server, p scripted.Protocol
 		t.Fatal(strings.Join(to.wrong, "\n"))
 	}
 	// A request that never left counts as an attempt too.
-	if g := s.told[0]; late || asked > 3 || g.Attempts < asked || g.Attempts > asked+1 {
+	if g := s.generations[0]; late || asked > 3 || g.Attempts < asked || g.Attempts > asked+1 {
 		t.Fatalf("%d were asked in %d attempts; chunks had come before: %v", asked, g.Attempts, late)
 	}
 	last := answers[max(0, min(asked, len(answers))-1)]

@@ -72,9 +72,8 @@ type World struct {
 	sealer  ports.Sealer
 	tokens  ports.ServiceTokens
 	models  chat.Registry
-	invites map[string]string             // the tokens of invitations, by their hashes
-	watch   func(ports.Store) ports.Store // put before what the server keeps; nil: nothing
-	ticks   chan time.Time                // on which the feed looks at the store; nil: it has not begun
+	invites map[string]string // the tokens of invitations, by their hashes
+	ticks   chan time.Time    // on which the feed looks at the store; nil: it has not begun
 
 	mu     sync.Mutex
 	frames []frame // that the feed has encoded; guarded by mu
@@ -147,9 +146,6 @@ func (w *World) Restart() error {
 	}
 	log := slog.New(slog.DiscardHandler)
 	var store ports.Store = lineStore{w.Store, w.Line}
-	if w.watch != nil {
-		store = w.watch(store)
-	}
 	blobs, payments := lineBlobs{w.Blobs, w.Line}, linePayments{w.Payments, w.Line}
 	pause := func(ctx context.Context, _ int) error { return ctx.Err() }
 	s := &w.Server
