@@ -63,8 +63,8 @@ func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			for o, p := range map[id.Org]plan.Plan{free: plan.Free, granted: plan.Enterprise, none: plan.None} {
-				want := plan.Subscription{Org: o, Plan: p, ManagedExternally: true, EverPaid: p == plan.Enterprise, UpdatedAt: instant(7), HeardAt: subs[o].HeardAt}
-				if got := subs[o]; got != want.Restore(plan.Active) || !got.HeardAt.IsZero() {
+				want := plan.Subscription{Org: o, Plan: p, ManagedExternally: true, EverPaid: p == plan.Enterprise, UpdatedAt: instant(7), SyncedAt: subs[o].SyncedAt}
+				if got := subs[o]; got != want.Restore(plan.Active) || !got.SyncedAt.IsZero() {
 					t.Errorf("%s: %+v", p, got)
 				}
 			}

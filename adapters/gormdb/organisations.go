@@ -34,7 +34,7 @@ type organisationFields struct {
 	CreatedBySeen identity.Stamp `gorm:"embedded;embeddedPrefix:created_by_seen_"`
 	ClosedAt      *time.Time
 	ErasedAt      *time.Time
-	LettersUntil  time.Time
+	EmailsUntil   time.Time `gorm:"column:letters_until"`
 }
 
 var organisationTable = shared[organisationRow]("organisations", "Organisation")

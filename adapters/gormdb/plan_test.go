@@ -639,7 +639,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			second.ID = uid[id.Object](kindObject, 7, 32)
 			fresh := uid[id.Org](kindOrg, 2000, 0)
 			_, err2 := q.Append(ctx, fresh)
-			return errors.Join(err, err2, drop(q.Lock(ctx, o)), drop(q.Append(ctx, o, object.Written(v))), drop(q.Append(ctx, o, object.Written(second), object.Written(v), object.Regrouped(object.Audience{}, "", now))),
+			return errors.Join(err, err2, drop(q.Lock(ctx, o)), drop(q.Append(ctx, o, object.Written(v))), drop(q.Append(ctx, o, object.Written(second), object.Written(v), object.NewAccessChange(object.Audience{}, "", now))),
 				drop(q.Heads(ctx, []id.Org{o})), drop(q.Heads(ctx, pageOfOrgs())), drop(q.List(ctx, o, 20_000, 100)), drop(db.Storage().Changes().List(ctx, other, 0, 100)),
 				q.Since(ctx, o, 20_000, func(object.Head) error { return nil }, func(object.Change) error { return nil }),
 				q.Prune(ctx, time.UnixMilli(0)), q.Prune(ctx, time.UnixMilli(103)))

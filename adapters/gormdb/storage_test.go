@@ -202,7 +202,7 @@ func logged(t *testing.T, db *DB, o id.Org, at time.Time, n int) {
 	t.Helper()
 	entries := make([]object.Change, n)
 	for i := range entries {
-		entries[i] = object.Regrouped(object.Audience{Everyone: true}, "", at)
+		entries[i] = object.NewAccessChange(object.Audience{Everyone: true}, "", at)
 	}
 	if err := db.Atomic(t.Context(), func(r ports.Records) error {
 		_, err := r.Storage().Changes().Append(t.Context(), o, entries...)

@@ -104,7 +104,7 @@ func TestTheFrameOfAChange(t *testing.T) {
 			`id: 1-7` + "\n" + `data: {"type":"file-deleted","storageKey":"` + someID + `/shared/templates/Notes/a.md","path":"Notes/a.md","timestamp":"2026-01-02T03:04:05.678Z"}` + "\n\n",
 		},
 		"another set of objects": {
-			object.Regrouped(object.Audience{Everyone: true}, "u", at),
+			object.NewAccessChange(object.Audience{Everyone: true}, "u", at),
 			"event: resync\nid: 1-7\n" + `data: {"id":"1-7"}` + "\n\n",
 		},
 	} {

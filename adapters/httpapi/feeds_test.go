@@ -576,7 +576,7 @@ func TestReadersOfFeedsAreCounted(t *testing.T) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	if err := s.Keep(t.Context()); err != nil {
+	if err := s.FlushCounts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	all, err := s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{}, release.Tally{}, 0)

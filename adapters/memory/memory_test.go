@@ -114,7 +114,7 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 	appending := func(orgs []id.Org, end func() error) error {
 		return s.Atomic(ctx, func(r ports.Records) error {
 			for _, in := range orgs {
-				if _, err := r.Storage().Changes().Append(ctx, in, object.Regrouped(object.Audience{Everyone: true}, "", time.UnixMilli(1))); err != nil {
+				if _, err := r.Storage().Changes().Append(ctx, in, object.NewAccessChange(object.Audience{Everyone: true}, "", time.UnixMilli(1))); err != nil {
 					return err
 				}
 			}

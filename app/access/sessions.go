@@ -229,7 +229,7 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 		}
 	}
 	if is.Role != was.Role && !was.JoinedAt.IsZero() {
-		if c, ok := object.Resighted(was, is, "", now); ok {
+		if c, ok := object.MembershipChange(was, is, "", now); ok {
 			if _, err := r.Storage().Changes().Append(ctx, o.ID, c); err != nil {
 				return in, err
 			}

@@ -18,8 +18,8 @@ import (
 
 const (
 	maxSessions = 50_000 // of which is remembered that they go on, and in each generation of uses
-	// KeepEvery is how often noted uses are written.
-	KeepEvery = time.Minute
+	// FlushEvery is how often noted uses are written.
+	FlushEvery = time.Minute
 )
 
 // ongoing is a session that had not ended at an epoch of an organisation.
@@ -262,9 +262,9 @@ func (u *uses) take() map[id.Session]time.Time {
 	return all
 }
 
-// Keep writes when sessions were used last. What could not be written is written
+// FlushUses writes when sessions were used last. What could not be written is written
 // the next time.
-func (a *Access) Keep(ctx context.Context) error {
+func (a *Access) FlushUses(ctx context.Context) error {
 	all := a.uses.take()
 	if len(all) == 0 {
 		return nil

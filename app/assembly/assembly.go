@@ -147,11 +147,11 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 	lc.Append(fx.StopHook(func(stop context.Context) {
 		drain, over := within(stop, settleTime)
 		defer over()
-		if err := a.Keep(drain); err != nil {
+		if err := a.FlushUses(drain); err != nil {
 			failed(err)
 		}
 	}))
-	regularly(lc, access.KeepEvery, a.Keep, failed)
+	regularly(lc, access.FlushEvery, a.FlushUses, failed)
 	return a
 }
 
@@ -241,7 +241,7 @@ func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
 		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Origin: access.Origin, Pause: backOff,
 	})
-	regularly(lc, chats.KeepEvery, c.Keep, func(err error) { n.Log.Error("quota lease sweep failed", "error", err) })
+	regularly(lc, chats.ExtendEvery, c.ExtendLeases, func(err error) { n.Log.Error("quota lease sweep failed", "error", err) })
 	lc.Append(fx.StopHook(func(stop context.Context) error {
 		drain, over := within(stop, settleTime)
 		defer over()

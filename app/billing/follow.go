@@ -114,9 +114,9 @@ func (s *Billing) logFollow(o id.Org, subscription string, r plan.Remote, result
 	}
 }
 
-// Hear takes a message of the provider. Before is called first in each
+// HandleEvent applies an event of the provider. Before is called first in each
 // transaction that it begins, and its error ends it.
-func (s *Billing) Hear(ctx context.Context, e plan.Event, before func(ports.Records) error) error {
+func (s *Billing) HandleEvent(ctx context.Context, e plan.Event, before func(ports.Records) error) error {
 	if e.Kind == plan.Unrelated || e.Subscription == "" || e.Unpaid {
 		return nil
 	}
@@ -149,13 +149,13 @@ func (s *Billing) concerned(ctx context.Context, e plan.Event) (id.Org, error) {
 // dueAtOnce is how many subscriptions one run looks after.
 const dueAtOnce = 500
 
-// Keep records the trials that are over, asks after subscriptions whose period is
-// over and of which nothing was heard, ends those of organisations that are
+// Reconcile records the trials that are over, asks after subscriptions whose period is
+// over and without an event, ends those of organisations that are
 // closed, and closes the pages to pay on of those whose subscription an operator
 // has granted since. Any number of servers may call it: each subscription is asked
 // after by one, and where the provider does not answer the others wait for the
 // next run.
-func (s *Billing) Keep(ctx context.Context) error {
+func (s *Billing) Reconcile(ctx context.Context) error {
 	failed := s.endClosed(ctx)
 	due, err := s.Store.Directory().Subscriptions().Due(ctx, s.Clock.Now(), dueAtOnce)
 	if err != nil {

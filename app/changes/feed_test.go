@@ -387,7 +387,7 @@ func TestVisibilityThatChanges(t *testing.T) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		l := w.listen(f, member)
-		again := object.Regrouped(object.Audience{Users: []id.User{member}}, "", time.Now())
+		again := object.NewAccessChange(object.Audience{Users: []id.User{member}}, "", time.Now())
 		w.append(w.org, w.shared("a"), again, again, w.shared("b"), again)
 		w.same(w.settled(l), "1-1 file-changed a", "1-2 resync", "1-4 file-changed b")
 		if at, moved := l.sub.Moved(); !moved || at.N != 5 {
@@ -399,7 +399,7 @@ func TestVisibilityThatChanges(t *testing.T) {
 	in(t, "nobody else is told to look again", func(w *world) {
 		f := w.feed()
 		l := w.listen(f, w.user(w.org, org.Owner))
-		w.append(w.org, object.Regrouped(object.Audience{Users: []id.User{w.user(w.org, org.Member)}}, "", time.Now()))
+		w.append(w.org, object.NewAccessChange(object.Audience{Users: []id.User{w.user(w.org, org.Member)}}, "", time.Now()))
 		w.same(w.settled(l))
 	})
 }

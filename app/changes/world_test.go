@@ -114,7 +114,7 @@ func (w *world) join(t id.Team, u id.User) {
 		if _, err := r.Work().TeamMembers().Put(w.Context(), w.org, team.Member{Team: t, User: u}); err != nil {
 			return err
 		}
-		_, err := r.Storage().Changes().Append(w.Context(), w.org, object.Regrouped(object.Audience{Users: []id.User{u}}, "", time.Now()))
+		_, err := r.Storage().Changes().Append(w.Context(), w.org, object.NewAccessChange(object.Audience{Users: []id.User{u}}, "", time.Now()))
 		return err
 	})
 }
@@ -125,7 +125,7 @@ func (w *world) leave(t id.Team, u id.User) {
 		if err := r.Work().TeamMembers().Remove(w.Context(), w.org, t, u); err != nil {
 			return err
 		}
-		_, err := r.Storage().Changes().Append(w.Context(), w.org, object.Regrouped(object.Audience{Users: []id.User{u}}, "", time.Now()))
+		_, err := r.Storage().Changes().Append(w.Context(), w.org, object.NewAccessChange(object.Audience{Users: []id.User{u}}, "", time.Now()))
 		return err
 	})
 }

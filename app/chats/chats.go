@@ -30,12 +30,12 @@ const (
 	attempts     = 3
 )
 
-// leaseFor is how long a reservation holds without being extended, which Keep
+// leaseFor is how long a reservation holds without being extended, which ExtendLeases
 // does in good time.
 const leaseFor = 3 * time.Minute
 
-// KeepEvery is how often Keep wants its tick.
-const KeepEvery = time.Minute
+// ExtendEvery is how often ExtendLeases is to be called.
+const ExtendEvery = time.Minute
 
 var (
 	errSilent   = errors.New("the provider fell silent")

@@ -76,7 +76,7 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 		if err := members.Put(ctx, actor.Org, changed.Membership); err != nil {
 			return err
 		}
-		if c, ok := object.Resighted(target, changed.Membership, actor.User, s.Clock.Now()); ok {
+		if c, ok := object.MembershipChange(target, changed.Membership, actor.User, s.Clock.Now()); ok {
 			if _, err := r.Storage().Changes().Append(ctx, actor.Org, c); err != nil {
 				return err
 			}
@@ -240,11 +240,11 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 		if organisation, err = r.Directory().Organisations().Get(ctx, actor.Org); err != nil {
 			return err
 		}
-		if organisation.LettersUntil, err = invitation.Letters.Take(organisation.LettersUntil, s.Clock.Now()); err != nil {
+		if organisation.EmailsUntil, err = invitation.Emails.Take(organisation.EmailsUntil, s.Clock.Now()); err != nil {
 			return err
 		}
 		spent := func(is org.Organisation) (org.Organisation, error) {
-			is.LettersUntil = organisation.LettersUntil
+			is.EmailsUntil = organisation.EmailsUntil
 			return is, nil
 		}
 		if _, err := r.Directory().Organisations().Upsert(ctx, organisation, spent); err != nil {

@@ -13,8 +13,8 @@ import (
 	"collab/domain/object"
 )
 
-// take stores the upload's content for the object and says what it was.
-func (s *Objects) take(ctx context.Context, o object.Object, u *Upload) (object.Content, error) {
+// store stores the upload's content for the object and says what it was.
+func (s *Objects) store(ctx context.Context, o object.Object, u *Upload) (object.Content, error) {
 	if u.Size > s.MaxSize {
 		return object.Content{}, s.tooLarge()
 	}

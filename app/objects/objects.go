@@ -160,7 +160,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	if err := o.Expect(u.Expected); err != nil {
 		return o, err
 	}
-	content, err := s.take(ctx, o, u)
+	content, err := s.store(ctx, o, u)
 	if err != nil {
 		return o, err
 	}

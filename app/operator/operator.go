@@ -151,7 +151,7 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 		if err := r.Directory().Members().Put(ctx, o, out.Membership); err != nil {
 			return err
 		}
-		if c, ok := object.Resighted(was, out.Membership, "", s.clock.Now()); ok {
+		if c, ok := object.MembershipChange(was, out.Membership, "", s.clock.Now()); ok {
 			if _, err := r.Storage().Changes().Append(ctx, o, c); err != nil {
 				return err
 			}

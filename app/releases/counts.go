@@ -11,7 +11,7 @@ import (
 // shards keep those who count at once out of each other's way.
 const shards = 16
 
-// counts are the checks that are not kept yet.
+// counts are the checks that are not written yet.
 type counts struct {
 	shards [shards]shard
 
@@ -19,7 +19,7 @@ type counts struct {
 	day     release.Day         // of unknown; guarded by mu
 	unknown map[string]struct{} // versions without a release that are counted one by one; guarded by mu
 
-	keeping sync.Mutex // held by who keeps them
+	flushing sync.Mutex // held while they are written
 }
 
 type shard struct {
@@ -109,10 +109,10 @@ func (c *counts) take() []release.Tally {
 	return all
 }
 
-// Keep adds what this server has counted to the store.
-func (s *Releases) Keep(ctx context.Context) error {
-	s.counts.keeping.Lock()
-	defer s.counts.keeping.Unlock()
+// FlushCounts adds what this server has counted to the store.
+func (s *Releases) FlushCounts(ctx context.Context) error {
+	s.counts.flushing.Lock()
+	defer s.counts.flushing.Unlock()
 	all := s.counts.take()
 	if len(all) == 0 {
 		return nil

@@ -115,7 +115,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-s.ctx.Done():
 				return
 			case <-count:
-				failing = s.timed(s.keeps, s.Keep, failing, "update check counts lost")
+				failing = s.timed(s.keeps, s.FlushCounts, failing, "update check counts lost")
 			}
 		}
 	})
@@ -154,7 +154,7 @@ func (s *Releases) Close(ctx context.Context) error {
 	defer s.giveUp()
 	defer context.AfterFunc(ctx, s.giveUp)()
 	s.work.Wait()
-	return s.Keep(ctx)
+	return s.FlushCounts(ctx)
 }
 
 // Refresh reads the releases that have changed.
@@ -377,7 +377,7 @@ func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last re
 	// Who no longer waits breaks nothing off, as in Close.
 	keep, over := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer over()
-	if err := s.Keep(keep); err != nil {
+	if err := s.FlushCounts(keep); err != nil {
 		return nil, err
 	}
 	return s.Store.Deployment().Adoption().List(ctx, first, last, of, after, limit)

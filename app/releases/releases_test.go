@@ -686,7 +686,7 @@ func TestVersionsThatAreNotThereAreCountedTogetherWhenTheyAreMany(t *testing.T) 
 	for n := range many { // each is of the one release
 		s.Offer(check(t, fmt.Sprintf("1.0.0+%d", n), "a"))
 	}
-	w.must(s.Keep(t.Context()))
+	w.must(s.FlushCounts(t.Context()))
 	byVersion := map[string]int64{}
 	for _, c := range w.kept() {
 		byVersion[c.Version] += c.Checks
@@ -721,7 +721,7 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 				}
 				s.Offer(current)
 				if n%50 == 0 {
-					if err := s.Keep(t.Context()); err != nil && !errors.Is(err, errDown) {
+					if err := s.FlushCounts(t.Context()); err != nil && !errors.Is(err, errDown) {
 						t.Error(err)
 					}
 				}
@@ -740,7 +740,7 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 		w.store.uncounted.Store(false)
 	})
 	all.Wait()
-	w.must(errors.Join(one.Keep(t.Context()), two.Keep(t.Context())))
+	w.must(errors.Join(one.FlushCounts(t.Context()), two.FlushCounts(t.Context())))
 	w.sameTallies(tally("2026-01-02", "0.9.0", askers*times, offers.Load()), tally("2026-01-02", "1.0.0", askers*times, 0))
 	if got, want := one.Snapshot().Revision, int64(51); got != want || two.Snapshot().Revision != want {
 		t.Errorf("the revisions are %d and %d, want %d", got, two.Snapshot().Revision, want)

@@ -182,7 +182,7 @@ func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t 
 	if err != nil {
 		return "", err
 	}
-	if _, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(seen, actor.User, s.clock.Now())); err != nil {
+	if _, err := r.Storage().Changes().Append(ctx, actor.Org, object.NewAccessChange(seen, actor.User, s.clock.Now())); err != nil {
 		return "", err
 	}
 	return "", r.Work().Teams().Remove(ctx, actor.Org, t)
@@ -323,7 +323,7 @@ func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, us
 
 // regroup tells a user's clients that the user sees other files from here on.
 func (s *Teams) regroup(ctx context.Context, r ports.Records, actor org.Actor, user id.User) error {
-	_, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(object.Audience{Users: []id.User{user}}, actor.User, s.clock.Now()))
+	_, err := r.Storage().Changes().Append(ctx, actor.Org, object.NewAccessChange(object.Audience{Users: []id.User{user}}, actor.User, s.clock.Now()))
 	return err
 }
 

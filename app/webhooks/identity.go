@@ -201,7 +201,7 @@ func (w *Webhooks) put(ctx context.Context, r ports.Records, was, is org.Members
 	if err := r.Directory().Members().Put(ctx, is.Org, is); err != nil || was.JoinedAt.IsZero() {
 		return err
 	}
-	if c, ok := object.Resighted(was, is, "", w.Clock.Now()); ok {
+	if c, ok := object.MembershipChange(was, is, "", w.Clock.Now()); ok {
 		if _, err := r.Storage().Changes().Append(ctx, is.Org, c); err != nil {
 			return err
 		}

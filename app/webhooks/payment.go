@@ -15,7 +15,7 @@ func (w *Webhooks) Payment(ctx context.Context, header func(string) string, body
 	if err != nil {
 		return err
 	}
-	err = w.Billing.Hear(ctx, e, func(r ports.Records) error { return w.accept(ctx, r, paymentSource, e.Message) })
+	err = w.Billing.HandleEvent(ctx, e, func(r ports.Records) error { return w.accept(ctx, r, paymentSource, e.Message) })
 	if errors.Is(err, errSeen) {
 		return nil
 	}

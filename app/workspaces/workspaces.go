@@ -172,7 +172,7 @@ func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, 
 			return was, nil
 		}
 		now := s.clock.Now()
-		_, err := r.Storage().Changes().Append(ctx, actor.Org, object.Regrouped(object.Audience{Teams: []id.Team{was.Team, to}}, actor.User, now))
+		_, err := r.Storage().Changes().Append(ctx, actor.Org, object.NewAccessChange(object.Audience{Teams: []id.Team{was.Team, to}}, actor.User, now))
 		return was.Moved(to, now), err
 	})
 }

@@ -13,11 +13,11 @@ type Rate struct {
 	Every time.Duration
 }
 
-// Rates of letters: how often one invitation is sent again, and how often an
+// Rates of invitation e-mails: how often one invitation is sent again, and how often an
 // organisation sends invitations, new ones and again.
 var (
 	Resends = Rate{3, 10 * time.Minute}
-	Letters = Rate{200, time.Minute}
+	Emails  = Rate{200, time.Minute}
 )
 
 // Take counts one more at now and returns when all that was counted is past,

@@ -58,18 +58,19 @@ func Removed(o Object, by id.User, now time.Time, a *Audience) Change {
 	return Change{Type: Deleted, Object: o, By: by, At: now, Audience: a}
 }
 
-// Regrouped is the change of what an audience sees.
-func Regrouped(a Audience, by id.User, now time.Time) Change {
+// NewAccessChange returns the entry that tells an audience to read all objects again,
+// because what it sees has changed.
+func NewAccessChange(a Audience, by id.User, now time.Time) Change {
 	return Change{Type: AccessChanged, By: by, At: now, Audience: &a}
 }
 
-// Resighted is the change that a member's role or return makes to what they
-// see; ok is false where it makes none.
-func Resighted(was, is org.Membership, by id.User, now time.Time) (c Change, ok bool) {
+// MembershipChange returns the entry that a changed role or a return of a member needs;
+// ok is false if what they see is the same.
+func MembershipChange(was, is org.Membership, by id.User, now time.Time) (c Change, ok bool) {
 	if !is.Active() || was.Active() && was.Role.MayManage() == is.Role.MayManage() {
 		return Change{}, false
 	}
-	return Regrouped(Audience{Users: []id.User{is.User}}, by, now), true
+	return NewAccessChange(Audience{Users: []id.User{is.User}}, by, now), true
 }
 
 // TeamAudience is who sees what is in a team beside the members that were put

@@ -133,7 +133,7 @@ func TestAudiences(t *testing.T) {
 			if got := c.audience.Includes(c.actor); got != c.want {
 				t.Errorf("includes: %v", got)
 			}
-			if got := object.Regrouped(c.audience, ben, noon).VisibleTo(c.actor); got != c.want {
+			if got := object.NewAccessChange(c.audience, ben, noon).VisibleTo(c.actor); got != c.want {
 				t.Errorf("is told: %v", got)
 			}
 		})
@@ -172,7 +172,7 @@ func TestWhatAChangeSays(t *testing.T) {
 	if c := object.Removed(o, ada, noon, &a); c.Type != object.Deleted || c.Object.ID != o.ID || c.By != ada || !c.At.Equal(noon) || c.Audience != &a {
 		t.Errorf("removed: %+v", c)
 	}
-	if c := object.Regrouped(a, ada, noon); c.Type != object.AccessChanged || c.Object.ID != "" || c.By != ada || !c.Audience.Managers {
+	if c := object.NewAccessChange(a, ada, noon); c.Type != object.AccessChanged || c.Object.ID != "" || c.By != ada || !c.Audience.Managers {
 		t.Errorf("regrouped: %+v", c)
 	}
 }
@@ -218,7 +218,7 @@ func TestWhatARoleOrAReturnChangesInVisibility(t *testing.T) {
 		{"a member stays away", was(org.Member).Removed(noon), was(org.Admin).Removed(noon), false, nil},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			change, ok := object.Resighted(c.was, c.is, ada, noon)
+			change, ok := object.MembershipChange(c.was, c.is, ada, noon)
 			if ok != c.another {
 				t.Fatalf("got %+v, %v", change, ok)
 			}

@@ -32,7 +32,7 @@ type Organisation struct {
 	ClosedAt *time.Time // set for good by the provider's deletion
 	ErasedAt *time.Time // when the data of the closed organisation was erased
 
-	LettersUntil time.Time // how far the rate of its invitations is spent, see invitation.Letters
+	EmailsUntil time.Time // when the rate of its invitation e-mails is unused again, see invitation.Emails
 }
 
 // Closed reports whether the provider has deleted the organisation.

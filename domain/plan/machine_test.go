@@ -123,7 +123,7 @@ func TestMovesLeadWhereTheTableSays(t *testing.T) {
 			return s, nil
 		}
 	}
-	heard := func(e plan.Event) move {
+	synced := func(e plan.Event) move {
 		e.Subscription, e.Customer, e.At = "sub_1", "cus_1", noon.Add(time.Hour)
 		return func(s plan.Subscription) (plan.Subscription, error) {
 			s, _ = s.Observed(e, e.At)
@@ -144,11 +144,11 @@ func TestMovesLeadWhereTheTableSays(t *testing.T) {
 		{plan.RemotePastDue, follow(plan.IsUnpaid), plan.Standard},
 		{plan.RemotePaused, follow(plan.IsPaused), plan.Standard},
 		{plan.RemoteCanceled, follow(plan.IsCanceled), plan.Free},
-		{plan.RemoteCanceled, heard(plan.Event{Kind: plan.Ended, Snapshot: &live}), plan.Free},
+		{plan.RemoteCanceled, synced(plan.Event{Kind: plan.Ended, Snapshot: &live}), plan.Free},
 		{plan.RemoteExpired, follow(plan.IsExpired), plan.Free},
 		{plan.RemoteWaiting, follow(plan.IsIncomplete), ""},
-		{plan.PaymentFailed, heard(plan.Event{Kind: plan.PayFailed}), ""},
-		{plan.PaymentReceived, heard(plan.Event{Kind: plan.Paid}), ""},
+		{plan.PaymentFailed, synced(plan.Event{Kind: plan.PayFailed}), ""},
+		{plan.PaymentReceived, synced(plan.Event{Kind: plan.Paid}), ""},
 		{plan.OperatorGrant, func(s plan.Subscription) (plan.Subscription, error) {
 			return s.Granted(plan.Grant{Plan: plan.Premium}, noon)
 		}, plan.Premium},

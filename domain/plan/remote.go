@@ -106,7 +106,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResul
 			s.TrialEnd = r.TrialEnd
 		}
 	}
-	s.HeardAt, s.Attempts = now, 0
+	s.SyncedAt, s.Attempts = now, 0
 	return s.in(to, now), result
 }
 
@@ -148,16 +148,16 @@ type Event struct {
 
 // Observed returns the subscription after a message whose subscription the
 // provider cannot tell us of any more, so that the message's own word counts,
-// unless something later is known. An end is final and is heard whenever it was.
+// unless something later is known. An end is final and counts whenever it was.
 func (s Subscription) Observed(e Event, now time.Time) (Subscription, FollowResult) {
 	// The provider's times are whole seconds.
-	if e.Kind != Ended && e.At.Before(s.HeardAt.Truncate(time.Second)) {
+	if e.Kind != Ended && e.At.Before(s.SyncedAt.Truncate(time.Second)) {
 		return s, Superseded
 	}
-	was := s.HeardAt
+	was := s.SyncedAt
 	s, result := s.observed(e, now)
-	if s.HeardAt = was; result != Superseded && e.At.After(was) {
-		s.HeardAt = e.At
+	if s.SyncedAt = was; result != Superseded && e.At.After(was) {
+		s.SyncedAt = e.At
 	}
 	return s, result
 }
@@ -285,7 +285,7 @@ func (s Subscription) Opened(c Checkout, now time.Time) (Subscription, bool) {
 }
 
 // How long after the end of its period the provider is asked after a subscription
-// of which nothing was heard.
+// without an event.
 const (
 	endOverdue     = 24 * time.Hour     // of one that was to end
 	renewalOverdue = 3 * 24 * time.Hour // of one that was to be renewed
@@ -307,7 +307,7 @@ func (s Subscription) Asked(now time.Time) Subscription {
 // askable returns when the provider may be asked again.
 func (s Subscription) askable() time.Time {
 	if s.Attempts == 0 {
-		return s.HeardAt.Add(askAgain)
+		return s.SyncedAt.Add(askAgain)
 	}
 	pause := retryFirst
 	for n := 1; n < s.Attempts && pause < askAgain; n++ {

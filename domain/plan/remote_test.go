@@ -208,9 +208,9 @@ func TestACancellationIsScheduledAndTakenBack(t *testing.T) {
 func TestTheWordOfAMessageCountsUnlessSomethingLaterIsKnown(t *testing.T) {
 	later := noon.Add(40 * 24 * time.Hour)
 	live, dead := remote("sub_1", plan.IsActive), remote("sub_1", plan.IsCanceled)
-	heard := func(state plan.State) plan.Subscription {
+	synced := func(state plan.State) plan.Subscription {
 		s := in(state)
-		s.HeardAt = noon.Add(500 * time.Millisecond)
+		s.SyncedAt = noon.Add(500 * time.Millisecond)
 		return s
 	}
 	over, _ := in(plan.Paying).Follow(dead, noon.Add(500*time.Millisecond))
@@ -219,25 +219,25 @@ func TestTheWordOfAMessageCountsUnlessSomethingLaterIsKnown(t *testing.T) {
 		e      plan.Event
 		to     plan.State
 		result plan.FollowResult
-		heard  time.Time
+		synced time.Time
 	}{
-		"a failed payment":   {heard(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon.Add(time.Second)}, plan.Owing, plan.Followed, noon.Add(time.Second)},
-		"of the same second": {heard(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon}, plan.Owing, plan.Followed, noon.Add(500 * time.Millisecond)},
-		"of before":          {heard(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon.Add(-time.Second)}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"of another":         {heard(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_2", At: later}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"of none":            {heard(plan.OnFree), plan.Event{Kind: plan.PayFailed, At: later}, plan.OnFree, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"a payment":          {heard(plan.Owing), plan.Event{Kind: plan.Paid, Subscription: "sub_1", At: later}, plan.Paying, plan.Followed, later},
-		"a snapshot":         {heard(plan.Owing), plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: later}, plan.Paying, plan.Followed, later},
-		"an old snapshot":    {heard(plan.Owing), plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: noon.Add(-time.Second)}, plan.Owing, plan.Superseded, noon.Add(500 * time.Millisecond)},
-		"an end":             {heard(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", Snapshot: &live, At: later}, plan.OnFree, plan.Followed, later},
-		"an end of before":   {heard(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", Snapshot: &dead, At: noon.Add(-time.Hour)}, plan.OnFree, plan.Followed, noon.Add(500 * time.Millisecond)},
-		"a bare end":         {heard(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", At: later}, plan.OnFree, plan.Followed, later},
-		"an end of another":  {heard(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_2", At: later}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"a failed payment":   {synced(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon.Add(time.Second)}, plan.Owing, plan.Followed, noon.Add(time.Second)},
+		"of the same second": {synced(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon}, plan.Owing, plan.Followed, noon.Add(500 * time.Millisecond)},
+		"of before":          {synced(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_1", At: noon.Add(-time.Second)}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"of another":         {synced(plan.Paying), plan.Event{Kind: plan.PayFailed, Subscription: "sub_2", At: later}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"of none":            {synced(plan.OnFree), plan.Event{Kind: plan.PayFailed, At: later}, plan.OnFree, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"a payment":          {synced(plan.Owing), plan.Event{Kind: plan.Paid, Subscription: "sub_1", At: later}, plan.Paying, plan.Followed, later},
+		"a snapshot":         {synced(plan.Owing), plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: later}, plan.Paying, plan.Followed, later},
+		"an old snapshot":    {synced(plan.Owing), plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: noon.Add(-time.Second)}, plan.Owing, plan.Superseded, noon.Add(500 * time.Millisecond)},
+		"an end":             {synced(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", Snapshot: &live, At: later}, plan.OnFree, plan.Followed, later},
+		"an end of before":   {synced(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", Snapshot: &dead, At: noon.Add(-time.Hour)}, plan.OnFree, plan.Followed, noon.Add(500 * time.Millisecond)},
+		"a bare end":         {synced(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_1", At: later}, plan.OnFree, plan.Followed, later},
+		"an end of another":  {synced(plan.Paying), plan.Event{Kind: plan.Ended, Subscription: "sub_2", At: later}, plan.Paying, plan.Superseded, noon.Add(500 * time.Millisecond)},
 		"life after death":   {over, plan.Event{Kind: plan.Changed, Subscription: "sub_1", Snapshot: &live, At: later}, plan.OnFree, plan.Superseded, noon.Add(500 * time.Millisecond)},
 	} {
 		got, result := c.was.Observed(c.e, later)
-		if got.State() != c.to || result != c.result || !got.HeardAt.Equal(c.heard) {
-			t.Errorf("%s: %s, %d, heard until %s", name, got.State(), result, got.HeardAt)
+		if got.State() != c.to || result != c.result || !got.SyncedAt.Equal(c.synced) {
+			t.Errorf("%s: %s, %d, synced at %s", name, got.State(), result, got.SyncedAt)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			unknown := fresh[id.Org]()
 			that(w.append(unknown, func(ports.Storage) ([]object.Change, error) { return nil, nil })).missing(w)
 			w.missing(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				_, err := r.Storage().Changes().Append(w.ctx, unknown, object.Regrouped(object.Audience{Everyone: true}, "", at(1)))
+				_, err := r.Storage().Changes().Append(w.ctx, unknown, object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)))
 				return err
 			}))
 			that(w.changes().List(w.ctx, unknown, 0, 10)).is(w, nil)
@@ -50,7 +50,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			})
 			same(w, w.logged(empty, func(ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.Regrouped(object.Audience{Everyone: true}, "", at(1))}, nil
+				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1))}, nil
 			}), object.Head{Epoch: epoch, N: 1})
 			that(w.changes().Heads(w.ctx, nil)).is(w, map[id.Org]object.Head{})
 		},
@@ -64,8 +64,8 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			users := []id.User{tn.owner.ID, tn.removed.ID}
 			made := []object.Change{
 				object.Written(someObject(tn.ID, shelved, "not stored.md", "")),
-				object.Regrouped(object.Audience{}, "", at(90)),
-				object.Regrouped(object.Audience{Everyone: true}, tn.owner.ID, at(89)),
+				object.NewAccessChange(object.Audience{}, "", at(90)),
+				object.NewAccessChange(object.Audience{Everyone: true}, tn.owner.ID, at(89)),
 				object.Removed(tn.shelf, "", at(91), &object.Audience{Users: users}),
 				object.Removed(tn.drawer, tn.owner.ID, at(91), &object.Audience{Managers: true, Users: users[:1]}),
 				object.Removed(tn.drawer, tn.owner.ID, at(91), &object.Audience{Teams: []id.Team{tn.team.ID}}),
@@ -177,7 +177,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 							undone = errors.New("no")
 						}
 						err := w.store.Atomic(w.ctx, func(r ports.Records) error {
-							c := object.Regrouped(object.Audience{Users: users[i : i+1]}, users[i], at(n))
+							c := object.NewAccessChange(object.Audience{Users: users[i : i+1]}, users[i], at(n))
 							_, err := r.Storage().Changes().Append(w.ctx, o, c, c)
 							return cmp.Or(err, undone)
 						})
@@ -215,7 +215,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			w.allOK(together(writers, func(i int) error {
 				for n := range each {
 					if _, err := w.append(o, func(ports.Storage) ([]object.Change, error) {
-						return []object.Change{object.Regrouped(object.Audience{}, users[i], at(n))}, nil
+						return []object.Change{object.NewAccessChange(object.Audience{}, users[i], at(n))}, nil
 					}); err != nil {
 						return err
 					}
@@ -238,7 +238,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.allOK(together(orgs*each, func(i int) error {
 				_, err := w.append(of[i%orgs], func(ports.Storage) ([]object.Change, error) {
-					return []object.Change{object.Regrouped(object.Audience{Everyone: true}, "", at(i))}, nil
+					return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(i))}, nil
 				})
 				return err
 			}))
@@ -297,7 +297,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"since tells nothing of another organisation": func(w *world) {
 			tn, other := w.tenant(), w.tenant()
 			w.logged(other.ID, func(ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.Regrouped(object.Audience{Everyone: true}, "", at(1)), object.Removed(other.drawer, "", at(1), nil)}, nil
+				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)), object.Removed(other.drawer, "", at(1), nil)}, nil
 			})
 			s := w.sinceOf(tn.ID, 0)
 			same(w, s.Head, w.head(tn.ID))
@@ -346,7 +346,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			appended := func(o id.Org, times ...int) {
 				w.logged(o, func(ports.Storage) (made []object.Change, err error) {
 					for _, ms := range times {
-						made = append(made, object.Regrouped(object.Audience{Everyone: true}, "", longAgo(ms)))
+						made = append(made, object.NewAccessChange(object.Audience{Everyone: true}, "", longAgo(ms)))
 					}
 					return made, nil
 				})
@@ -481,7 +481,7 @@ func (w *world) pruneWhileAppending() {
 			var err error
 			if i < writers {
 				_, err = w.append(o, func(ports.Storage) ([]object.Change, error) {
-					return []object.Change{object.Regrouped(object.Audience{}, "", longAgo(99)), object.Regrouped(object.Audience{}, "", at(1))}, nil
+					return []object.Change{object.NewAccessChange(object.Audience{}, "", longAgo(99)), object.NewAccessChange(object.Audience{}, "", at(1))}, nil
 				})
 			} else {
 				err = w.changes().Prune(w.ctx, longAgo(100))

@@ -62,7 +62,7 @@ func (c chronicle) draw(t *rapid.T) []object.Change {
 		switch {
 		case what == 0:
 			a := object.Audience{Everyone: rapid.Bool().Draw(t, "everyone"), Users: []id.User{c.by}}
-			made = append(made, object.Regrouped(a, c.by, at(n)))
+			made = append(made, object.NewAccessChange(a, c.by, at(n)))
 		case what == 1 && len(ids) < most || len(ids) == 0:
 			v := someObject(c.org, shelved, string(fresh[id.Object]()), c.by)
 			there[v.ID] = v

@@ -49,7 +49,7 @@ func someOrg() org.Organisation {
 	o := fresh[id.Org]()
 	return org.Organisation{
 		ID: o, ProviderID: "org_" + string(o), Name: "Łódź & Søn \"A/S\"", Slug: "lodz-son", CreatedAt: at(1), UpdatedAt: at(2),
-		Full: true, Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"}, SlugIssuedAt: at(5), LettersUntil: at(6),
+		Full: true, Seen: identity.Stamp{At: at(3), Rank: identity.RankUpdated, Message: "msg_1"}, SlugIssuedAt: at(5), EmailsUntil: at(6),
 		CreatedBy: "user_x", CreatedBySeen: identity.Stamp{At: at(4), Rank: identity.RankCreated, Message: "msg_2"},
 	}
 }
@@ -274,7 +274,7 @@ func someSubscription(o id.Org) plan.Subscription {
 	return plan.Subscription{
 		Org: o, Plan: plan.Premium, PurchasedSeats: new(7), CurrentPeriodStart: new(at(50)), CurrentPeriodEnd: new(at(51)),
 		CancelAtPeriodEnd: true, TrialEnd: new(at(53)), ManagedExternally: true, HasPaymentMethod: true, EverPaid: true, UpdatedAt: at(52),
-		Customer: "cus_" + string(o), ProviderID: "sub_ü", HeardAt: at(54), Attempts: 2, AskedAt: at(55), Revision: 3,
+		Customer: "cus_" + string(o), ProviderID: "sub_ü", SyncedAt: at(54), Attempts: 2, AskedAt: at(55), Revision: 3,
 		Checkout: &plan.Checkout{Key: "key 'x'", Plan: plan.Standard, Session: "cs_1", URL: "https://pay.example.com/a?b=c#d%20", ExpiresAt: at(55)},
 	}.Restore(plan.PastDue)
 }

@@ -393,7 +393,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 					return nil
 				}
 				return errors.Join(w.store.Atomic(w.ctx, func(r ports.Records) error { return lock(w, r, o) }), w.store.Atomic(w.ctx, func(r ports.Records) error {
-					_, err := r.Storage().Changes().Append(w.ctx, o, object.Regrouped(object.Audience{}, "", at(1)))
+					_, err := r.Storage().Changes().Append(w.ctx, o, object.NewAccessChange(object.Audience{}, "", at(1)))
 					return err
 				}))
 			}))

@@ -108,7 +108,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				}
 				_, err := w.append(tn.ID, func(ports.Storage) ([]object.Change, error) {
-					return []object.Change{object.Regrouped(object.Audience{Everyone: true}, "", at(90))}, nil
+					return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(90))}, nil
 				})
 				return err
 			}))

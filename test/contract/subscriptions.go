@@ -59,7 +59,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 				"ever paid":     func(s *plan.Subscription) { s.EverPaid = true },
 				"customer":      func(s *plan.Subscription) { s.Customer = "cus_" + string(o) },
 				"subscription":  func(s *plan.Subscription) { s.ProviderID = "sub_1" },
-				"heard":         func(s *plan.Subscription) { s.HeardAt = at(4) },
+				"synced":        func(s *plan.Subscription) { s.SyncedAt = at(4) },
 				"attempts":      func(s *plan.Subscription) { s.Attempts = 7 },
 				"asked":         func(s *plan.Subscription) { s.AskedAt = at(5) },
 				"checkout":      func(s *plan.Subscription) { s.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard} },

@@ -402,7 +402,7 @@ func someAnswer(t *rapid.T) attempt {
 			}))
 		case 8: // this server looks after its leases, or another one does
 			if rapid.Bool().Draw(t, "own") {
-				all = append(all, func(p *played) error { return p.Keep(context.Background()) })
+				all = append(all, func(p *played) error { return p.ExtendLeases(context.Background()) })
 			} else {
 				all = append(all, func(p *played) error {
 					return p.Store.Usage().Quotas().Sweep(context.Background(), p.Clock.Now())

@@ -107,7 +107,7 @@ func (s *shop) recorded(want plan.Plan, status plan.Status) {
 func (s *shop) keep() {
 	s.t.Helper()
 	for _, server := range s.servers {
-		if err := server.Keep(s.t.Context()); err != nil {
+		if err := server.Reconcile(s.t.Context()); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -289,7 +289,7 @@ func TestASubscriptionWhosePeriodIsOverIsAskedAfterByOneServer(t *testing.T) {
 		for range 4 {
 			for _, server := range s.servers {
 				group.Go(func() {
-					if err := server.Keep(t.Context()); err != nil && !fault.Is(err, fault.Unavailable) {
+					if err := server.Reconcile(t.Context()); err != nil && !fault.Is(err, fault.Unavailable) {
 						t.Error(err)
 					}
 				})

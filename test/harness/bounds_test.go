@@ -126,18 +126,18 @@ func TestLettersOfAnOrganisationHaveARate(t *testing.T) {
 		}
 		return inviting.Withdraw(ctx, actor, made.ID)
 	}
-	for range invitation.Letters.Burst {
+	for range invitation.Emails.Burst {
 		must(invite())
 	}
 	if err := invite(); !fault.Is(err, fault.Limited) {
 		t.Errorf("beyond the rate: %v", err)
 	}
-	c.Clock.Advance(invitation.Letters.Every)
+	c.Clock.Advance(invitation.Emails.Every)
 	must(invite())
 	if err := invite(); !fault.Is(err, fault.Limited) {
 		t.Errorf("a second one in the same minute: %v", err)
 	}
-	c.Clock.Advance(invitation.Letters.Every)
+	c.Clock.Advance(invitation.Emails.Every)
 	made, err := inviting.Invite(ctx, actor, "stranger@example.com", "MEMBER")
 	must(err)
 	if _, err := inviting.Resend(ctx, actor, made.ID); !fault.Is(err, fault.Limited) {

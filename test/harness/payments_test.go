@@ -382,7 +382,7 @@ func (m *market) step() {
 	case "portal":
 		_, err = m.billing.Portal(ctx, b.actor)
 	case "keep":
-		err = m.billing.Keep(ctx)
+		err = m.billing.Reconcile(ctx)
 	case "time":
 		m.clock.Advance(rapid.SampledFrom([]time.Duration{
 			time.Millisecond, time.Second, 10 * time.Minute, 25 * time.Hour, plan.TrialLength, 32 * 24 * time.Hour,
@@ -537,7 +537,7 @@ func (m *market) settle() {
 			m.t.Fatalf("%s: %v", n.body, err)
 		}
 	}
-	if err := m.billing.Keep(context.Background()); err != nil {
+	if err := m.billing.Reconcile(context.Background()); err != nil {
 		m.t.Fatal(err)
 	}
 	m.check()

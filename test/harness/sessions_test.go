@@ -298,7 +298,7 @@ func TestAUseIsNotedNowAndThen(t *testing.T) {
 		if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || !all[0].LastUsedAt.Equal(want) || all[0].Address != laptop.Address || all[0].UserAgent != laptop.UserAgent {
 			t.Errorf("got %+v, %v; want %v", all, err, want)
 		}
-		if err := a.Keep(t.Context()); err != nil {
+		if err := a.FlushUses(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := c.Store.Journal().Sessions().Get(t.Context(), actor.session); err != nil || !s.LastUsedAt.Equal(want) {

@@ -244,7 +244,7 @@ func (w *World) Pass(ctx context.Context, to time.Time) error {
 
 // Work is what the server does regularly, done once.
 func (w *World) Work(ctx context.Context) error {
-	err := errors.Join(w.Billing.Keep(ctx), w.Chats.Keep(ctx), w.Releases.Keep(ctx), w.Upkeep.Run(ctx))
+	err := errors.Join(w.Billing.Reconcile(ctx), w.Chats.ExtendLeases(ctx), w.Releases.FlushCounts(ctx), w.Upkeep.Run(ctx))
 	for range rounds {
 		if e := w.Connectors.Work(ctx); e != nil {
 			return errors.Join(err, e)

@@ -179,7 +179,7 @@ func TestAPeriodThatIsOverIsAskedAfterAtTheProvidersOwnMock(t *testing.T) {
 		asked  string
 		status plan.Status
 	}{{"", plan.PastDue}, {"GET /v1/subscriptions/sub_mock 200", plan.Active}, {"", plan.Active}} {
-		if err := b.Keep(t.Context()); err != nil {
+		if err := b.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		is, err := store.Directory().Subscriptions().Get(t.Context(), o.ID)

@@ -40,7 +40,7 @@ func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 		"Members of a team":                               {team.MaxMembers},
 		"Pending invitations of an organisation":          {invitation.MaxPending},
 		"Resending an invitation":                         {int64(invitation.Resends.Burst), int64(invitation.Resends.Every / time.Minute)},
-		"Invitation e-mails of an organisation":           {int64(invitation.Letters.Burst)},
+		"Invitation e-mails of an organisation":           {int64(invitation.Emails.Burst)},
 		"Message of a chat, and each text of its history": {chat.MaxMessage},
 		"Tokens of a member per day (UTC)": {
 			plan.Free.Limits().DailyTokens, plan.Standard.Limits().DailyTokens, plan.Enterprise.Limits().DailyTokens,

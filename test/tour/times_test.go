@@ -74,7 +74,7 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 			"changes":      changes.PollEvery,
 			"connectors":   within(t, "app/assembly", "workEvery"),
 			"checks":       releases.CountEvery,
-			"reservations": chats.KeepEvery,
+			"reservations": chats.ExtendEvery,
 			"billing":      within(t, "app/assembly", "billingEvery"),
 			"upkeep":       within(t, "app/assembly", "upkeepEvery"),
 		},

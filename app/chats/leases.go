@@ -78,10 +78,10 @@ func (s *Chats) left() <-chan struct{} {
 	return idle
 }
 
-// Keep extends the leases of the calls that are there, and gives back what the
+// ExtendLeases extends the leases of the calls that are there, and gives back what the
 // leases of others hold that have expired, whose servers are gone. It is to be
-// called each KeepEvery; any number of servers may.
-func (s *Chats) Keep(ctx context.Context) error {
+// called each ExtendEvery; any number of servers may.
+func (s *Chats) ExtendLeases(ctx context.Context) error {
 	s.mu.Lock()
 	all := make([]quota.Lease, 0, len(s.leases))
 	for _, l := range s.leases {
