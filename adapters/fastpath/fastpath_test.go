@@ -231,7 +231,7 @@ var pieces = []string{
 }
 
 // Whatever is sent in whatever parts, the answers are those of net/http alone.
-func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
+func TestAnswersMatchNetHTTP(t *testing.T) {
 	with, without := start(t, true), start(t, false)
 	rapid.Check(t, func(rt *rapid.T) {
 		stream := []byte(strings.Repeat(plain, rapid.IntRange(0, after+2).Draw(rt, "plain ones")))
@@ -251,7 +251,7 @@ func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 // A connection that goes back and is taken over again, with requests ahead of their
 // answers all the while, loses none. Nothing here ends it, as the rest of a stream
 // that a server does not read any more takes answers along that are on their way.
-func TestALongPipelineIsAnsweredWholly(t *testing.T) {
+func TestLongPipelineIsAnswered(t *testing.T) {
 	with, without := start(t, true), start(t, false)
 	stream := []byte(strings.Repeat(strings.Repeat(plain, 30*after)+"GET /other HTTP/1.1\r\nHost: x.example\r\n\r\n", 5))
 	want := answers(t, without, stream, nil)
@@ -280,7 +280,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-func TestAConnectionIsTakenOverForAStreakOfPlainRequests(t *testing.T) {
+func TestConnectionIsHijackedForPlainRequests(t *testing.T) {
 	s := start(t, true)
 	c := dial(t, s)
 	defer c.Close()
@@ -313,7 +313,7 @@ func TestAConnectionIsTakenOverForAStreakOfPlainRequests(t *testing.T) {
 	}
 }
 
-func TestDrainEndsWhatWaits(t *testing.T) {
+func TestDrainClosesIdleConnections(t *testing.T) {
 	s := start(t, true)
 	var waiting []*client
 	for range 5 {
@@ -340,7 +340,7 @@ func TestDrainEndsWhatWaits(t *testing.T) {
 	c.ended()
 }
 
-func TestAShutdownWaitsForNobodyWhoRests(t *testing.T) {
+func TestShutdownClosesIdleConnections(t *testing.T) {
 	s := start(t, true)
 	c := dial(t, s)
 	defer c.Close()
@@ -362,7 +362,7 @@ func TestAShutdownWaitsForNobodyWhoRests(t *testing.T) {
 
 // Connections are in every state: with net/http, taken over, on their way from one to
 // the other. What is answered is answered wholly.
-func TestAShutdownUnderLoadCutsNoAnswer(t *testing.T) {
+func TestShutdownUnderLoadTruncatesNoAnswer(t *testing.T) {
 	s := start(t, true)
 	var all sync.WaitGroup
 	var answered atomic.Int64
@@ -413,7 +413,7 @@ func TestAShutdownUnderLoadCutsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestTheAnswerDuringWhichAServerGoesAwayIsTheLast(t *testing.T) {
+func TestAnswerDuringShutdownIsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l *lane
 		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -428,7 +428,7 @@ func TestTheAnswerDuringWhichAServerGoesAwayIsTheLast(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatCameBackIsWrappedOnce(t *testing.T) {
+func TestReturnedConnectionIsWrappedOnce(t *testing.T) {
 	s := start(t, true)
 	c := dial(t, s)
 	defer c.Close()
@@ -460,7 +460,7 @@ func (t takable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return t.conn, bufio.NewReadWriter(bufio.NewReader(t.conn), nil), nil
 }
 
-func TestNothingThatWasReadAheadIsLost(t *testing.T) {
+func TestBufferedInputIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write([]byte(r.URL.RawQuery))
@@ -479,7 +479,7 @@ func TestNothingThatWasReadAheadIsLost(t *testing.T) {
 }
 
 // A stream looks at the connection's file to learn whether the client has left.
-func TestAConnectionThatCameBackShowsItsFile(t *testing.T) {
+func TestReturnedConnectionImplementsSyscallConn(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -514,7 +514,7 @@ func TestAConnectionThatCameBackShowsItsFile(t *testing.T) {
 	}
 }
 
-func TestAHandlerWritesIntoARequestOfItsOwn(t *testing.T) {
+func TestHandlerMayChangeItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write([]byte(r.FormValue("n")))
@@ -535,7 +535,7 @@ func TestAHandlerWritesIntoARequestOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatRestsHoldsNoLongAnswer(t *testing.T) {
+func TestIdleConnectionHoldsNoLongAnswer(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		conn, client := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, client) }()
@@ -552,7 +552,7 @@ func TestAConnectionThatRestsHoldsNoLongAnswer(t *testing.T) {
 	}
 }
 
-func TestALongBodyIsSentFromTheHandlersMemory(t *testing.T) {
+func TestLongBodyIsSentWithoutCopy(t *testing.T) {
 	const size = 1 << 20
 	synctest.Test(t, func(t *testing.T) {
 		body, ended := make([]byte, size), false
@@ -586,7 +586,7 @@ func laneOn(next http.Handler) (l *lane, client net.Conn) {
 	return &lane{path: p, conn: server, request: r, answer: answer{conn: server, gone: p.gone, header: http.Header{}}, in: make([]byte, 0, headSize)}, client
 }
 
-func TestAConnectionThatRestsIsClosedInTheEnd(t *testing.T) {
+func TestIdleConnectionTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
 		go l.run()
@@ -614,7 +614,7 @@ func TestAConnectionThatRestsIsClosedInTheEnd(t *testing.T) {
 	})
 }
 
-func TestAClientThatDoesNotReadIsLeft(t *testing.T) {
+func TestClientThatDoesNotReadTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(40 * time.Second))
@@ -642,7 +642,7 @@ func (c *counting) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-func TestDeadlinesAreSetSeldom(t *testing.T) {
+func TestDeadlinesAreSetRarely(t *testing.T) {
 	conn := &counting{}
 	a := answer{conn: conn}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -661,7 +661,7 @@ func TestDeadlinesAreSetSeldom(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatSaysAWrongLengthIsNotBelieved(t *testing.T) {
+func TestWrongContentLengthIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := laneOn(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "3")

@@ -2,7 +2,7 @@ package httpapi
 
 import "testing"
 
-func TestPagesAreForClientsThatNameThem(t *testing.T) {
+func TestPagesAreForClientsThatAcceptHTMLByName(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"":          false,
 		"*/*":       false,

@@ -21,42 +21,42 @@ import (
 	"collab/ports"
 )
 
-// ownTokens reads every token as the same one.
-type ownTokens struct {
+// fixedTokens reads every token as the same one.
+type fixedTokens struct {
 	ports.ServiceTokens
 	session.Claims
 }
 
-func (ownTokens) Ours(string) bool                      { return true }
-func (t ownTokens) Read(string) (session.Claims, error) { return t.Claims, nil }
+func (fixedTokens) Ours(string) bool                      { return true }
+func (t fixedTokens) Read(string) (session.Claims, error) { return t.Claims, nil }
 
-// looks counts how often somebody asks for marks.
-type looks struct {
+// markCounter counts how often somebody asks for marks.
+type markCounter struct {
 	*memory.Store
 	n int
 }
 
-func (l *looks) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
+func (l *markCounter) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
 	l.n++
 	return l.Store.Marks(ctx, orgs)
 }
 
-// known is an interface whose chat is where it belongs, behind its guard, for a
+// memberServer is an interface whose chat is where it belongs, behind its guard, for a
 // member with a token.
-type known struct {
-	*conversing
-	looks *looks
+type memberServer struct {
+	*chatServer
+	looks *markCounter
 	day   quota.Day // on which it began
 }
 
-func newKnown(t *testing.T, rates limit.Rates) *known {
+func newMemberServer(t *testing.T, rates limit.Rates) *memberServer {
 	t.Helper()
 	answer := func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, to.Chunk(says("Hello")) }
-	w := &known{conversing: newConversing(t, answer, func(o *Options) { o.Rates = rates }), day: quota.DayOf(time.Now())}
-	w.looks = &looks{Store: w.store}
+	w := &memberServer{chatServer: newChatServer(t, answer, func(o *Options) { o.Rates = rates }), day: quota.DayOf(time.Now())}
+	w.looks = &markCounter{Store: w.store}
 	w.Access = access.New(access.Options{
 		Store: w.store, Epochs: w.looks, Clock: system.Clock{},
-		Tokens: ownTokens{Claims: session.Issue("t", someID, someID, org.Owner, time.Now())},
+		Tokens: fixedTokens{Claims: session.Issue("t", someID, someID, org.Owner, time.Now())},
 	})
 	w.actorOf = w.Access.Authorize
 	router, err := w.router([]row{{http.MethodPost, chatPath, writer, w.startChat}})
@@ -73,7 +73,7 @@ func newKnown(t *testing.T, rates limit.Rates) *known {
 }
 
 // change stores what fn makes of the membership that the member began with.
-func (w *known) change(fn func(org.Membership) org.Membership) {
+func (w *memberServer) change(fn func(org.Membership) org.Membership) {
 	w.Helper()
 	inOrganisation(w, w.store, func(r ports.Records) error {
 		m := org.Admitted(someID, someID, "owner", time.Now(), org.Naming{}, time.Now())
@@ -81,11 +81,11 @@ func (w *known) change(fn func(org.Membership) org.Membership) {
 	})
 }
 
-func (w *known) remove() {
+func (w *memberServer) remove() {
 	w.change(func(m org.Membership) org.Membership { return m.Removed(time.Now()) })
 }
 
-func (w *known) chat(body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+func (w *memberServer) chat(body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	r := post(chatPath, body)
 	r.Header.Set("Authorization", "Bearer token")
 	for _, fn := range change {
@@ -95,7 +95,7 @@ func (w *known) chat(body string, change ...func(*http.Request)) *httptest.Respo
 }
 
 // chats checks how many chats there were, and that nothing is reserved for others.
-func (w *known) chats(want int) {
+func (w *memberServer) chats(want int) {
 	w.Helper()
 	all := w.entries()
 	a, err := w.store.Usage().Quotas().Account(w.Context(), someID, someID, w.day)
@@ -104,12 +104,12 @@ func (w *known) chats(want int) {
 	}
 }
 
-func TestAChatOfWhomATokenStoodForIsDecidedByWhatTheyAreNow(t *testing.T) {
+func TestChatOfCachedActorIsDecidedByCurrentRecords(t *testing.T) {
 	const nonsense = `{"message":7}`
 	for about, c := range map[string]struct {
 		rates  limit.Rates
 		first  plan.Plan // empty: PREMIUM
-		change func(w *known)
+		change func(w *memberServer)
 		body   string // empty: hello
 		status int
 		text   string // of the error
@@ -117,18 +117,20 @@ func TestAChatOfWhomATokenStoodForIsDecidedByWhatTheyAreNow(t *testing.T) {
 		limits string // the header RateLimit-Limit of the answer
 	}{
 		"nothing has changed":              {status: 200},
-		"the organisation has moved on":    {change: func(w *known) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1},
-		"they were removed":                {change: (*known).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1},
-		"they were removed, and ask wrong": {change: (*known).remove, body: nonsense, status: 403, text: "The caller is not a member of the organisation", looks: 1},
+		"the organisation has moved on":    {change: func(w *memberServer) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1},
+		"they were removed":                {change: (*memberServer).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1},
+		"they were removed, and ask wrong": {change: (*memberServer).remove, body: nonsense, status: 403, text: "The caller is not a member of the organisation", looks: 1},
 		"they ask wrong":                   {body: nonsense, status: 400, text: "message must be a string", looks: 1},
-		"the token has expired":            {change: func(*known) { time.Sleep(session.Lifetime) }, status: 401, text: "The token is invalid or expired"},
+		"the token has expired":            {change: func(*memberServer) { time.Sleep(session.Lifetime) }, status: 401, text: "The token is invalid or expired"},
 		"they are VIEWER": {
-			change: func(w *known) { w.change(func(m org.Membership) org.Membership { return m.WithRole(org.Viewer) }) },
+			change: func(w *memberServer) {
+				w.change(func(m org.Membership) org.Membership { return m.WithRole(org.Viewer) })
+			},
 			status: 403, text: "A VIEWER has read-only access", looks: 1,
 		},
-		"the plan has nothing":      {change: func(w *known) { w.subscribe(plan.None) }, status: 403, text: "The organisation's plan includes no tokens for the chat", looks: 1},
+		"the plan has nothing":      {change: func(w *memberServer) { w.subscribe(plan.None) }, status: 403, text: "The organisation's plan includes no tokens for the chat", looks: 1},
 		"the plan still has no use": {first: plan.None, status: 403, text: "The organisation's plan includes no tokens for the chat", looks: 1},
-		"the plan has something":    {first: plan.None, change: func(w *known) { w.subscribe(plan.Free) }, status: 200, looks: 1},
+		"the plan has something":    {first: plan.None, change: func(w *memberServer) { w.subscribe(plan.Free) }, status: 200, looks: 1},
 		"there were too many chats": {
 			rates: limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}, Chat: limit.Rate{Count: 1, Per: time.Hour}}, status: 429, text: "Too many requests", looks: 1, limits: "1",
 		},
@@ -136,20 +138,20 @@ func TestAChatOfWhomATokenStoodForIsDecidedByWhatTheyAreNow(t *testing.T) {
 			rates: limit.Rates{Caller: limit.Rate{Count: 1, Per: time.Hour}, Chat: limit.Rate{Count: 100, Per: time.Hour}}, status: 429, text: "Too many requests", looks: 1, limits: "1",
 		},
 		"they were removed, and there were too many chats": {
-			rates: limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}, Chat: limit.Rate{Count: 1, Per: time.Hour}}, change: (*known).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1,
+			rates: limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}, Chat: limit.Rate{Count: 1, Per: time.Hour}}, change: (*memberServer).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1,
 		},
 		"they were removed, and their address has a limit": {
-			rates: limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}, Address: limit.Rate{Count: 50, Per: time.Hour}}, change: (*known).remove,
+			rates: limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}, Address: limit.Rate{Count: 50, Per: time.Hour}}, change: (*memberServer).remove,
 			status: 403, text: "The caller is not a member of the organisation", looks: 1, limits: "50",
 		},
 		"their requests are counted once": {
 			rates:  limit.Rates{Caller: limit.Rate{Count: 2, Per: time.Hour}, Chat: limit.Rate{Count: 2, Per: time.Hour}},
-			change: func(w *known) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1, limits: "2",
+			change: func(w *memberServer) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1, limits: "2",
 		},
 	} {
 		t.Run(about, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newKnown(t, c.rates)
+				w := newMemberServer(t, c.rates)
 				want := 1
 				if c.first != "" {
 					w.subscribe(c.first)
@@ -187,9 +189,9 @@ func TestAChatOfWhomATokenStoodForIsDecidedByWhatTheyAreNow(t *testing.T) {
 	}
 }
 
-func TestWhoWasRefusedIsLookedAtFirst(t *testing.T) {
+func TestRefusedCallerIsAuthorizedBeforeRateLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newKnown(t, limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}})
+		w := newMemberServer(t, limit.Rates{Caller: limit.Rate{Count: 100, Per: time.Hour}})
 		w.chat(hello)
 		w.remove()
 		for range 3 {
@@ -203,9 +205,9 @@ func TestWhoWasRefusedIsLookedAtFirst(t *testing.T) {
 	})
 }
 
-func TestARequestWithAKeyIsOfSomebodyWhoWasLookedAt(t *testing.T) {
+func TestReplayedAnswerNeedsCurrentRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newKnown(t, limit.Rates{})
+		w := newMemberServer(t, limit.Rates{})
 		for range 2 {
 			if got := w.chat(hello, key("a")); got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {
 				t.Errorf("got %d %s", got.Code, got.Body)

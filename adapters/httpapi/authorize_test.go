@@ -29,47 +29,47 @@ import (
 	"collab/test/harness"
 )
 
-// mediator is an authorization server, as a test has it.
-type mediator struct {
+// fakeAuthorizer is an authorization server, as a test has it.
+type fakeAuthorizer struct {
 	ports.Authorizer
 	server connector.AuthServer
 	redeem func() (connector.Credentials, error)
 }
 
-func (m *mediator) Discover(context.Context, connector.Provider, string) (connector.AuthServer, error) {
+func (m *fakeAuthorizer) Discover(context.Context, connector.Provider, string) (connector.AuthServer, error) {
 	return m.server, nil
 }
 
-func (m *mediator) Register(context.Context, connector.AuthServer, string) (connector.Client, *time.Time, error) {
+func (m *fakeAuthorizer) Register(context.Context, connector.AuthServer, string) (connector.Client, *time.Time, error) {
 	return connector.Client{ID: "client", Method: "none"}, nil, nil
 }
 
-func (m *mediator) Page(s connector.AuthServer, _ connector.Client, redirect, state, verifier string) (string, error) {
+func (m *fakeAuthorizer) Page(s connector.AuthServer, _ connector.Client, redirect, state, verifier string) (string, error) {
 	return s.Authorization + "?" + url.Values{"redirect_uri": {redirect}, "state": {state}, "challenge": {connector.Digest(verifier)}}.Encode(), nil
 }
 
-func (m *mediator) Redeem(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
+func (m *fakeAuthorizer) Redeem(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
 	return m.redeem()
 }
 
-// embassy is the pages of authorizations, for a person who began one.
-type embassy struct {
+// authorizationPages is the pages of authorizations, for a person who began one.
+type authorizationPages struct {
 	*api
 	core  *harness.Files
 	ada   org.Actor
-	at    *mediator
+	at    *fakeAuthorizer
 	begun connectors.Begun
 }
 
-// openEmbassy returns an embassy where Ada of the organisation has begun to
+// newAuthorizationPages returns the pages where Ada of the organisation has begun to
 // authorise the provider.
-func openEmbassy(t *testing.T, p connector.Provider, ada, organisation string, change ...func(*Options)) *embassy {
+func newAuthorizationPages(t *testing.T, p connector.Provider, ada, organisation string, change ...func(*Options)) *authorizationPages {
 	t.Helper()
 	core, err := harness.NewFiles(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &embassy{core: core, at: &mediator{
+	e := &authorizationPages{core: core, at: &fakeAuthorizer{
 		server: connector.AuthServer{Issuer: "https://issuer.example", Authorization: "https://sign-in.example/authorize", Registration: "https://issuer.example/register"},
 		redeem: func() (connector.Credentials, error) {
 			return connector.Credentials{Entries: `{"accessToken":"token-of-ada"}`}, nil
@@ -109,7 +109,7 @@ func openEmbassy(t *testing.T, p connector.Provider, ada, organisation string, c
 var notes = connector.Provider{Name: "Notes"}
 
 // browse asks as a browser does.
-func (e *embassy) browse(method, target, body string, change ...func(http.Header)) *httptest.ResponseRecorder {
+func (e *authorizationPages) browse(method, target, body string, change ...func(http.Header)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	if method == http.MethodPost {
@@ -142,7 +142,7 @@ func cookie(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
 }
 
 // asked opens the page, and returns its form and its cookie.
-func (e *embassy) asked(t *testing.T) (form url.Values, held *http.Cookie) {
+func (e *authorizationPages) asked(t *testing.T) (form url.Values, held *http.Cookie) {
 	t.Helper()
 	w := e.browse(http.MethodGet, e.begun.URL, "")
 	if w.Code != http.StatusOK {
@@ -161,7 +161,7 @@ func (e *embassy) asked(t *testing.T) (form url.Values, held *http.Cookie) {
 }
 
 // confirmed goes on to the provider, and returns the cookie to come back with.
-func (e *embassy) confirmed(t *testing.T) *http.Cookie {
+func (e *authorizationPages) confirmed(t *testing.T) *http.Cookie {
 	t.Helper()
 	form, held := e.asked(t)
 	w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(held))
@@ -174,12 +174,12 @@ func (e *embassy) confirmed(t *testing.T) *http.Cookie {
 // answers is where the issuer's come to.
 var answers = connector.Redirect(CallbackPath, "https://issuer.example")
 
-func (e *embassy) back(code string) string {
+func (e *authorizationPages) back(code string) string {
 	return answers + "?" + url.Values{"state": {e.begun.State}, "code": {code}}.Encode()
 }
 
-// unseen checks that nobody keeps a page, or learns of it.
-func unseen(t *testing.T, w *httptest.ResponseRecorder, referrer string) {
+// checkHidden checks that nobody keeps a page, or learns of it.
+func checkHidden(t *testing.T, w *httptest.ResponseRecorder, referrer string) {
 	t.Helper()
 	for name, want := range map[string]string{
 		"Cache-Control": "no-store", "Referrer-Policy": referrer, "X-Robots-Tag": "noindex", "X-Content-Type-Options": "nosniff",
@@ -194,15 +194,15 @@ func unseen(t *testing.T, w *httptest.ResponseRecorder, referrer string) {
 	}
 }
 
-func TestThePageShowsNamesAsTheyAreWritten(t *testing.T) {
+func TestAuthorizationPageEscapesNames(t *testing.T) {
 	const evil = `</bdi><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;` + "\u202e"
-	e := openEmbassy(t, connector.Provider{Name: "provider" + evil}, "ada"+evil, "office"+evil)
+	e := newAuthorizationPages(t, connector.Provider{Name: "provider" + evil}, "ada"+evil, "office"+evil)
 	w := e.browse(http.MethodGet, e.begun.URL, "")
 	page := w.Body.String()
 	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html; charset=utf-8") {
 		t.Fatalf("%d %v", w.Code, w.Header())
 	}
-	unseen(t, w, "same-origin")
+	checkHidden(t, w, "same-origin")
 	for _, bad := range []string{"<script", "<img", "onerror='", "ZgotmplZ"} {
 		if strings.Contains(page, bad) {
 			t.Errorf("the page has %s", bad)
@@ -220,20 +220,20 @@ func TestThePageShowsNamesAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestAPageWithoutNamesSaysSo(t *testing.T) {
-	e := openEmbassy(t, notes, "", "")
+func TestAuthorizationPageWithoutNames(t *testing.T) {
+	e := newAuthorizationPages(t, notes, "", "")
 	page := e.browse(http.MethodGet, e.begun.URL, "").Body.String()
 	if !strings.Contains(page, "somebody without a name") || !strings.Contains(page, "<bdi>without a name</bdi>") {
 		t.Error(page)
 	}
 }
 
-func TestCookiesOfAnAuthorizationAreItsOwn(t *testing.T) {
+func TestAuthorizationCookieAttributes(t *testing.T) {
 	for public, want := range map[string]string{
 		publicURL:               "; Path=/; Max-Age=600; HttpOnly; Secure; SameSite=Lax",
 		"http://localhost:8080": "; Path=/; Max-Age=600; HttpOnly; SameSite=Lax",
 	} {
-		e := openEmbassy(t, notes, "Ada", "Office", func(o *Options) { o.PublicURL = public })
+		e := newAuthorizationPages(t, notes, "Ada", "Office", func(o *Options) { o.PublicURL = public })
 		prefix := ""
 		if e.secure {
 			prefix = "__Host-"
@@ -260,7 +260,7 @@ func TestCookiesOfAnAuthorizationAreItsOwn(t *testing.T) {
 		if to := w.Header().Get("Location"); !strings.HasPrefix(to, "https://sign-in.example/authorize?") {
 			t.Errorf("it leads to %s", to)
 		}
-		unseen(t, w, "no-referrer")
+		checkHidden(t, w, "no-referrer")
 		gone := cookie(t, e.browse(http.MethodGet, e.back("code"), "", carrying(confirmed)))
 		if gone.Name != confirmed.Name || gone.Value != "" || gone.MaxAge != -1 || gone.Secure != e.secure {
 			t.Errorf("the end sets %s", gone.Raw)
@@ -268,7 +268,7 @@ func TestCookiesOfAnAuthorizationAreItsOwn(t *testing.T) {
 	}
 }
 
-func TestTheFormIsTakenFromItsOwnPage(t *testing.T) {
+func TestAuthorizationFormIsAcceptedFromItsPageOnly(t *testing.T) {
 	set := func(name, value string) func(http.Header) {
 		return func(h http.Header) { h.Set(name, value) }
 	}
@@ -309,14 +309,14 @@ func TestTheFormIsTakenFromItsOwnPage(t *testing.T) {
 		"as nothing":                        {func(h http.Header) { h.Del("Content-Type") }, same, 415},
 	} {
 		t.Run(about, func(t *testing.T) {
-			e := openEmbassy(t, notes, "Ada", "Office")
+			e := newAuthorizationPages(t, notes, "Ada", "Office")
 			form, held := e.asked(t)
 			c.form(form)
 			w := e.browse(http.MethodPost, AuthorizePath, form.Encode(), carrying(held), c.header)
 			if w.Code != c.want {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
-			unseen(t, w, "no-referrer")
+			checkHidden(t, w, "no-referrer")
 			if taken := w.Code == http.StatusSeeOther; taken != (len(w.Result().Cookies()) == 1) || taken != (w.Header().Get("Location") != "") {
 				t.Errorf("%v", w.Header())
 			}
@@ -327,7 +327,7 @@ func TestTheFormIsTakenFromItsOwnPage(t *testing.T) {
 	}
 }
 
-func TestThePageAfterAnAuthorizationSaysHowItWent(t *testing.T) {
+func TestAuthorizationOutcomePage(t *testing.T) {
 	refusal := fault.Wrap(fault.Forbidden, errors.New("token-of-ada"), "The provider did not accept the authorization")
 	for about, c := range map[string]struct {
 		query  url.Values
@@ -351,7 +351,7 @@ func TestThePageAfterAnAuthorizationSaysHowItWent(t *testing.T) {
 		"with something more, and two": {url.Values{"code": {"code-of-ada"}, "more": {"a", "b"}}, nil, 400, "must not be repeated"},
 	} {
 		t.Run(about, func(t *testing.T) {
-			e := openEmbassy(t, notes, "Ada", "Office")
+			e := newAuthorizationPages(t, notes, "Ada", "Office")
 			if c.redeem != nil {
 				e.at.redeem = func() (connector.Credentials, error) { return connector.Credentials{}, c.redeem }
 			}
@@ -362,7 +362,7 @@ func TestThePageAfterAnAuthorizationSaysHowItWent(t *testing.T) {
 			if w.Code != c.want || !strings.Contains(page, c.says) || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
-			unseen(t, w, "no-referrer")
+			checkHidden(t, w, "no-referrer")
 			for _, secret := range []string{"code-of-ada", "token-of-ada", e.begun.State, held.Value, "<b>"} {
 				if strings.Contains(page, secret) {
 					t.Errorf("the page has %s", secret)
@@ -372,8 +372,8 @@ func TestThePageAfterAnAuthorizationSaysHowItWent(t *testing.T) {
 	}
 }
 
-func TestAnAnswerCountsInTheBrowserThatWentThere(t *testing.T) {
-	e := openEmbassy(t, notes, "Ada", "Office")
+func TestAuthorizationCallbackNeedsTheConfirmingBrowser(t *testing.T) {
+	e := newAuthorizationPages(t, notes, "Ada", "Office")
 	if w := e.browse(http.MethodGet, e.back("early"), ""); w.Code != http.StatusForbidden {
 		t.Errorf("before anybody agreed: %d %s", w.Code, w.Body)
 	}
@@ -399,8 +399,8 @@ func TestAnAnswerCountsInTheBrowserThatWentThere(t *testing.T) {
 	}
 }
 
-func TestAnAuthorizationTakesItsTime(t *testing.T) {
-	e := openEmbassy(t, notes, "Ada", "Office")
+func TestAuthorizationExpires(t *testing.T) {
+	e := newAuthorizationPages(t, notes, "Ada", "Office")
 	held := e.confirmed(t)
 	form, asked := e.asked(t)
 	e.core.Clock.Advance(connector.FlowLifetime)
@@ -415,10 +415,10 @@ func TestAnAuthorizationTakesItsTime(t *testing.T) {
 	}
 }
 
-func TestSecretsOfAnAuthorizationReachNeitherLogsNorTraces(t *testing.T) {
+func TestAuthorizationSecretsAreNeitherLoggedNorTraced(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	logs, b := logging(slog.LevelDebug)
-	e := openEmbassy(t, notes, "Ada", "Office", logs, func(o *Options) {
+	e := newAuthorizationPages(t, notes, "Ada", "Office", logs, func(o *Options) {
 		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
 	})
 	e.at.redeem = func() (connector.Credentials, error) {
@@ -448,7 +448,7 @@ func TestSecretsOfAnAuthorizationReachNeitherLogsNorTraces(t *testing.T) {
 	}
 }
 
-func TestAuthorizationServersReadWhoWeAre(t *testing.T) {
+func TestClientMetadataDocument(t *testing.T) {
 	key := connector.IssuerKey("https://issuer.example")
 	for path, callback := range map[string]string{"/" + key: "/document-" + key, ".json": ""} {
 		w := send(built(t), get(ClientDocumentPath+path))
@@ -466,7 +466,7 @@ func TestAuthorizationServersReadWhoWeAre(t *testing.T) {
 	}
 }
 
-func TestThePathsOfAuthorizationsAreInTheTable(t *testing.T) {
+func TestAuthorizationPathsAreInTheRouteTable(t *testing.T) {
 	for _, path := range []string{AuthorizePath, CallbackPath + "/{issuer}", ClientDocumentPath + "/{issuer}"} {
 		if !slices.ContainsFunc(built(t).routes(), func(r row) bool { return r.Path == path }) {
 			t.Errorf("%s is not there", path)
@@ -474,7 +474,7 @@ func TestThePathsOfAuthorizationsAreInTheTable(t *testing.T) {
 	}
 }
 
-func TestOriginsAreAsBrowsersWriteThem(t *testing.T) {
+func TestOriginOfPublicURL(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://collab.example": "https://collab.example", "https://Collab.Example:443/sub": "https://collab.example", "http://localhost:8080": "http://localhost:8080",
 		"http://[::1]:80": "http://[::1]", "https://collab.example:80": "https://collab.example:80", "collab.example": "", "": "", "https://%zz": "",
@@ -485,7 +485,7 @@ func TestOriginsAreAsBrowsersWriteThem(t *testing.T) {
 	}
 }
 
-func TestAFlowThatIsRedeemedIsPending(t *testing.T) {
+func TestFlowViewShowsRedeemingAsPending(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	redeemed, err := connector.Flow{Instance: "i", Browser: "b"}.Started(now).Redeemed("b", now)
 	if err != nil || redeemed.Status() != connector.Redeeming {
@@ -502,7 +502,7 @@ func TestAFlowThatIsRedeemedIsPending(t *testing.T) {
 	}
 }
 
-func TestAConnectorIsShownWithoutItsSecrets(t *testing.T) {
+func TestConnectorViewHasNoSecrets(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	made, err := connector.New("i", "o", "u", connector.Provider{ID: "notes", Auth: connector.RemoteOAuth, Transport: connector.SSE, URL: "https://notes.example/mcp"},
 		connector.Draft{Name: new("Ours"), Config: `{"a":"<&>","n":1.50}`}, at)
@@ -533,7 +533,7 @@ func TestAConnectorIsShownWithoutItsSecrets(t *testing.T) {
 	}
 }
 
-func TestTheTextsOfAnObjectAreRead(t *testing.T) {
+func TestReadObjectReturnsItsStrings(t *testing.T) {
 	d, problem := body.ReadObject([]byte(` {"a" : "\u00e9\n", "b": 1, "c": {"a": "inner"}, "d": "", "\u0065": "e"}`)[1:])
 	if want := `{"a":"\u00e9\n","b":1,"c":{"a":"inner"},"d":"","\u0065":"e"}`; d.Text != want || problem != "" {
 		t.Errorf("the text is %s, %s", d.Text, problem)
@@ -548,8 +548,8 @@ func TestTheTextsOfAnObjectAreRead(t *testing.T) {
 	}
 }
 
-func TestTheCatalogIsReadOnce(t *testing.T) {
-	e := openEmbassy(t, notes, "Ada", "Office")
+func TestCatalogHasAnEntityTag(t *testing.T) {
+	e := newAuthorizationPages(t, notes, "Ada", "Office")
 	w := send(e, get("/api/v1/connector-providers"))
 	body, err := io.ReadAll(w.Body)
 	want := `[{"serverId":"notes","displayName":"Notes","description":"","iconUrl":null,"category":null,"authMode":"SERVER_MEDIATED","mcpTransport":"HTTP",` +

@@ -23,9 +23,9 @@ import (
 	"collab/test/race"
 )
 
-// hollow keeps of blobs only how long they are: their content is all the same
+// sizeBlobs keeps of blobs only how long they are: their content is all the same
 // byte. It notes how large the heap becomes meanwhile.
-type hollow struct {
+type sizeBlobs struct {
 	ports.Blobs
 	sizes map[string]int64
 	most  uint64
@@ -39,7 +39,7 @@ func heapNow() uint64 {
 	return m.HeapAlloc
 }
 
-func (b *hollow) Put(_ context.Context, name, _ string, _ int64, r io.Reader) error {
+func (b *sizeBlobs) Put(_ context.Context, name, _ string, _ int64, r io.Reader) error {
 	block := make([]byte, 64<<10)
 	for measured := int64(0); ; {
 		n, err := r.Read(block)
@@ -56,7 +56,7 @@ func (b *hollow) Put(_ context.Context, name, _ string, _ int64, r io.Reader) er
 	}
 }
 
-func (b *hollow) Open(_ context.Context, name string, _, _ int64) (io.ReadCloser, error) {
+func (b *sizeBlobs) Open(_ context.Context, name string, _, _ int64) (io.ReadCloser, error) {
 	return io.NopCloser(io.LimitReader(fill{}, b.sizes[name])), nil
 }
 
@@ -67,12 +67,12 @@ var filled = bytes.Repeat([]byte{filling}, spool.BlockSize)
 
 func (fill) Read(p []byte) (int, error) { return copy(p, filled), nil }
 
-func TestLargeContentIsNeverInMemory(t *testing.T) {
+func TestLargeContentIsStreamed(t *testing.T) {
 	race.Skip(t, "it measures memory")
 	const growth = 32 << 20
 	const size = 256 << 20
-	b := &hollow{sizes: map[string]int64{}}
-	o := openOffice(t, func(o *objects.Options) { b.Blobs, o.Blobs, o.MaxSize = o.Blobs, b, size })
+	b := &sizeBlobs{sizes: map[string]int64{}}
+	o := newFileServer(t, func(o *objects.Options) { b.Blobs, o.Blobs, o.MaxSize = o.Blobs, b, size })
 	body := func(before string, content io.Reader, after string) io.Reader {
 		return io.MultiReader(strings.NewReader(before), content, strings.NewReader(after))
 	}
@@ -122,7 +122,7 @@ func TestLargeContentIsNeverInMemory(t *testing.T) {
 		t.Run("a download"+form, func(t *testing.T) {
 			runtime.GC()
 			base := heapNow()
-			w := &weighing{header: http.Header{}}
+			w := &discardWriter{header: http.Header{}}
 			o.ServeHTTP(w, request(http.MethodGet, "/files/"+stored.ID+form, nil))
 			if w.bytes < size || w.most > base+growth {
 				t.Errorf("of %d bytes the heap grew from %d to %d MiB", w.bytes, base>>20, w.most>>20)
@@ -143,18 +143,18 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// weighing is an answer that is thrown away, and notes how large the heap
+// discardWriter is an answer that is thrown away, and notes how large the heap
 // becomes meanwhile.
-type weighing struct {
+type discardWriter struct {
 	header  http.Header
 	bytes   int64
 	weighed int64
 	most    uint64
 }
 
-func (w *weighing) Header() http.Header { return w.header }
-func (w *weighing) WriteHeader(int)     {}
-func (w *weighing) Write(b []byte) (int, error) {
+func (w *discardWriter) Header() http.Header { return w.header }
+func (w *discardWriter) WriteHeader(int)     {}
+func (w *discardWriter) Write(b []byte) (int, error) {
 	w.bytes += int64(len(b))
 	if w.bytes-w.weighed > 8<<20 {
 		w.weighed, w.most = w.bytes, max(w.most, heapNow())
@@ -162,10 +162,10 @@ func (w *weighing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestAnUploadHasTheTimeThatASlowClientNeeds(t *testing.T) {
+func TestUploadExtendsDeadlines(t *testing.T) {
 	const size = 10 * stream.MinRate
 	began := time.Unix(1_800_000_000, 0)
-	o := openOffice(t)
+	o := newFileServer(t)
 	o.api.Now = func() time.Time { return began }
 	var reads, writes []time.Time
 	w := deadlined{httptest.NewRecorder(), &reads, &writes}
@@ -185,10 +185,10 @@ func TestAnUploadHasTheTimeThatASlowClientNeeds(t *testing.T) {
 	}
 }
 
-// trickle is content of which a little comes every second.
-type trickle struct{ left int }
+// slowBody is content of which a little comes every second.
+type slowBody struct{ left int }
 
-func (s *trickle) Read(p []byte) (int, error) {
+func (s *slowBody) Read(p []byte) (int, error) {
 	if s.left == 0 {
 		return 0, io.EOF
 	}
@@ -198,19 +198,19 @@ func (s *trickle) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestTheWorkGoesOnAsLongAsTheBodyComes(t *testing.T) {
-	o := openOffice(t, func(o *objects.Options) { o.MaxSize = 1 << 30 })
+func TestUploadMayOutlastWorkTimeout(t *testing.T) {
+	o := newFileServer(t, func(o *objects.Options) { o.MaxSize = 1 << 30 })
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		stored := read[record](t, send(o, request(http.MethodPost, "/files?path=p", &trickle{100 * stream.MinRate})), http.StatusCreated)
+		stored := read[record](t, send(o, request(http.MethodPost, "/files?path=p", &slowBody{100 * stream.MinRate})), http.StatusCreated)
 		if took := time.Since(began); took < 2*stream.WorkTimeout || stored.Size != 100*stream.MinRate {
 			t.Errorf("%d bytes after %v", stored.Size, took)
 		}
 	})
 }
 
-func TestAnUploadThatDoesNotComeIsGivenUp(t *testing.T) {
-	o := openOffice(t)
+func TestStalledUploadTimesOut(t *testing.T) {
+	o := newFileServer(t)
 	stuck := func(after int64) io.Reader {
 		return io.MultiReader(io.LimitReader(fill{}, after), iotest.ErrReader(os.ErrDeadlineExceeded))
 	}
@@ -240,12 +240,12 @@ func TestAnUploadThatDoesNotComeIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAnUploadWithAKeyIsStoredOnce(t *testing.T) {
+func TestUploadWithIdempotencyKeyIsStoredOnce(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	content := strings.Repeat("0123456789", 60_000) // more than is kept in memory
 	for form := range forms {
 		t.Run(form, func(t *testing.T) {
-			o := openOffice(t)
+			o := newFileServer(t)
 			contentType, query, body := forms[form](content, "content", "path=p")
 			ask := func(body []byte) *httptest.ResponseRecorder {
 				return send(o, request(http.MethodPost, "/files?"+query, bytes.NewReader(body), "Content-Type: "+contentType, "Idempotency-Key: k"))
@@ -280,7 +280,7 @@ func TestAnUploadWithAKeyIsStoredOnce(t *testing.T) {
 		"nothing is another form":                    {[4]string{"p", "f", "text/plain", ""}, 422},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := openOffice(t)
+			o := newFileServer(t)
 			ask := func(boundary string, say [4]string) *httptest.ResponseRecorder {
 				body := "--" + boundary + "\r\nContent-Disposition: form-data; name=path\r\n\r\n" + say[0] +
 					"\r\n--" + boundary + "\r\nContent-Disposition: form-data; name=file; filename=" + say[1] + "\r\nContent-Type: " + say[2] + "\r\n\r\n" + say[3] +
@@ -297,7 +297,7 @@ func TestAnUploadWithAKeyIsStoredOnce(t *testing.T) {
 		})
 	}
 	t.Run("bytes of another type are another upload", func(t *testing.T) {
-		o := openOffice(t)
+		o := newFileServer(t)
 		for _, of := range []struct {
 			mimeType string
 			code     int
@@ -308,7 +308,7 @@ func TestAnUploadWithAKeyIsStoredOnce(t *testing.T) {
 		}
 	})
 	t.Run("what is too large uses no key up", func(t *testing.T) {
-		o := openOffice(t)
+		o := newFileServer(t)
 		for _, size := range []int64{1<<20 + 1, 1 << 20} {
 			for _, length := range []int64{size, -1} {
 				r := request(http.MethodPost, "/files?path=p", io.LimitReader(fill{}, size), "Idempotency-Key: k")

@@ -19,14 +19,14 @@ import (
 	"collab/domain/release"
 )
 
-// halfSent is a body whose second half does not come before it is let.
-type halfSent struct {
+// stalledBody is a body whose second half does not come before it is let.
+type stalledBody struct {
 	first io.Reader
 	stuck chan struct{} // closed when the first half was read
 	let   chan struct{}
 }
 
-func (b *halfSent) Read(p []byte) (int, error) {
+func (b *stalledBody) Read(p []byte) (int, error) {
 	n, err := b.first.Read(p)
 	if err == io.EOF {
 		close(b.stuck)
@@ -43,7 +43,7 @@ func holding(t *testing.T, h http.Handler, most, size int, request func(io.Reade
 	let := make(chan struct{})
 	t.Cleanup(func() { close(let) })
 	for waiting := range most {
-		b := &halfSent{bytes.NewReader(bytes.Repeat([]byte{' '}, size)), make(chan struct{}), let}
+		b := &stalledBody{bytes.NewReader(bytes.Repeat([]byte{' '}, size)), make(chan struct{}), let}
 		answered := make(chan struct{})
 		w := httptest.NewRecorder()
 		go func() {
@@ -60,7 +60,7 @@ func holding(t *testing.T, h http.Handler, most, size int, request func(io.Reade
 	return nil, 0
 }
 
-func TestBodiesOfCallersWhoAreNotKnownShareABudget(t *testing.T) {
+func TestAnonymousBodiesShareABudget(t *testing.T) {
 	for _, g := range []guard{open, browser, signed} {
 		t.Run(string(g), func(t *testing.T) {
 			var a *api
@@ -101,7 +101,7 @@ func TestBodiesOfCallersWhoAreNotKnownShareABudget(t *testing.T) {
 	}
 }
 
-func TestBodiesOfACallerLeaveRoomForOthers(t *testing.T) {
+func TestCallersBodiesLeaveBudgetForOthers(t *testing.T) {
 	a := serving(t, http.MethodPost, free, func(c *call) error {
 		c.caller = access.Caller{User: "ada"}
 		if c.r.Header.Get("User") != "" {
@@ -132,7 +132,7 @@ func (b unread) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestMessagesAreChargedBeforeTheyAreRead(t *testing.T) {
+func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	limits := func(o *Options) {
 		o.Now, o.Rates = hand.now, limit.Rates{Webhook: limit.Rate{Count: 30, Per: time.Minute}}
@@ -168,7 +168,7 @@ func TestMessagesAreChargedBeforeTheyAreRead(t *testing.T) {
 	}
 }
 
-func TestMountsAreChargedLikeMessages(t *testing.T) {
+func TestMountedHandlersAreChargedAsWebhooks(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	a := built(t, func(o *Options) {
 		o.Now, o.Rates, o.Budgets.Anonymous = hand.now, limit.Rates{Webhook: limit.Rate{Count: 2, Per: time.Minute}}, 4<<20
@@ -194,8 +194,8 @@ func TestMountsAreChargedLikeMessages(t *testing.T) {
 	}
 }
 
-func TestDownloadsTakeMemoryOfTheirCaller(t *testing.T) {
-	o := openOffice(t)
+func TestDownloadsAreChargedToTheCaller(t *testing.T) {
+	o := newFileServer(t)
 	content := strings.Repeat("x", 2*spool.BlockSize)
 	path := "/files/" + o.store(t, "x", content).ID
 	o.api.budgets.callers = limit.NewBudget(3 * spool.BlockSize)
@@ -212,9 +212,9 @@ func TestDownloadsTakeMemoryOfTheirCaller(t *testing.T) {
 	}
 }
 
-func TestLargeAnswersTakeMemoryOfCallersWhoAreNotKnown(t *testing.T) {
+func TestLargeAnswersAreChargedToTheAnonymousBudget(t *testing.T) {
 	a := built(t, func(o *Options) {
-		o.Releases = knowing(t, []release.Release{released(t, "2.0.0", "darwin/universal", noted(strings.Repeat("x", 60_000)))})
+		o.Releases = newReleases(t, []release.Release{released(t, "2.0.0", "darwin/universal", noted(strings.Repeat("x", 60_000)))})
 	})
 	for _, path := range []string{feeds + "sparkle/appcast.xml?version=1.0.0", "/docs/" + a.reference.script, prefix + "/updates/check?version=1.0.0&platform=darwin&arch=universal"} {
 		a.budgets.anonymous = limit.NewBudget(4 << 20)
@@ -233,7 +233,7 @@ func TestLargeAnswersTakeMemoryOfCallersWhoAreNotKnown(t *testing.T) {
 	}
 }
 
-func TestMeasurementsAreReadByFewAtOnce(t *testing.T) {
+func TestConcurrentScrapesAreLimited(t *testing.T) {
 	within, goOn := make(chan struct{}), make(chan struct{})
 	a := built(t, func(o *Options) {
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -260,20 +260,20 @@ func TestMeasurementsAreReadByFewAtOnce(t *testing.T) {
 	}
 }
 
-// untaken is an answer that its client does not take until it goes on.
-type untaken struct {
+// blockedWriter is an answer that its client does not take until it goes on.
+type blockedWriter struct {
 	*httptest.ResponseRecorder
 	writes chan struct{} // a value when the answer goes out
 	goOn   chan struct{}
 }
 
-func (s untaken) Write(b []byte) (int, error) {
+func (s blockedWriter) Write(b []byte) (int, error) {
 	s.writes <- struct{}{}
 	<-s.goOn
 	return s.ResponseRecorder.Write(b)
 }
 
-func TestMeasurementsThatAreTakenSlowlyKeepNobodyFromReading(t *testing.T) {
+func TestSlowScrapesDoNotBlockOthers(t *testing.T) {
 	a := built(t, func(o *Options) {
 		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -283,7 +283,7 @@ func TestMeasurementsThatAreTakenSlowlyKeepNobodyFromReading(t *testing.T) {
 	writes, goOn := make(chan struct{}), make(chan struct{})
 	var slow sync.WaitGroup
 	for range maxScrapes {
-		slow.Go(func() { a.ServeHTTP(untaken{httptest.NewRecorder(), writes, goOn}, get("/metrics")) })
+		slow.Go(func() { a.ServeHTTP(blockedWriter{httptest.NewRecorder(), writes, goOn}, get("/metrics")) })
 		<-writes
 	}
 	if w := send(a, get("/metrics")); w.Code != http.StatusOK || w.Body.Len() != requestMemory+1 {
@@ -302,8 +302,8 @@ func TestMeasurementsThatAreTakenSlowlyKeepNobodyFromReading(t *testing.T) {
 	}
 }
 
-func TestACallGivesBackWhatItHoldsAtItsEnd(t *testing.T) {
-	c := lone(nil)
+func TestCallReleasesItsBudgets(t *testing.T) {
+	c := newCall(nil)
 	if err := c.Hold(10); err != nil || !c.HoldDisk(20) || c.budgets.anonymous.Used() != 10 || c.budgets.spool.Used() != 20 {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"collab/domain/org"
 )
 
-func TestWhereAClientLeftOff(t *testing.T) {
+func TestLastEventIDComesFromHeaderOrQuery(t *testing.T) {
 	for name, c := range map[string]struct {
 		header []string
 		query  string
@@ -84,7 +84,7 @@ func FuzzLastEventID(f *testing.F) {
 // frameText is the text inside a frame.
 func frameText(f []byte) []byte { return f[len("00000000\r\n") : len(f)-len("\r\n")] }
 
-func TestTheFrameOfAChange(t *testing.T) {
+func TestEncodeChange(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
 	file := object.Object{
 		Org: someID, Path: "Notes/a.md", Place: object.Place{Kind: object.Template, Scope: object.Shared}, Version: 3,
@@ -117,7 +117,7 @@ func TestTheFrameOfAChange(t *testing.T) {
 }
 
 // Whatever is in a record, its frame is one event and one chunk.
-func TestAFrameIsOneEventInOneChunk(t *testing.T) {
+func TestChangeFrameIsOneEventInOneChunk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching("[\\r\\n\u2028\u0085 :\"\\\\data]*"))
 		c := object.Change{Type: object.Changed, By: id.User(text.Draw(t, "by")), At: time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "at"))}
@@ -146,7 +146,7 @@ func TestAFrameIsOneEventInOneChunk(t *testing.T) {
 	})
 }
 
-func TestAFeedAskedForItsHeadersDoesNotStream(t *testing.T) {
+func TestHeadOfFeedDoesNotStream(t *testing.T) {
 	var a *api
 	a = serving(t, http.MethodGet, free, func(c *call) error { return a.followChanges(c, org.Actor{}) })
 	r := get("/test")

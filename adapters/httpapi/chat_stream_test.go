@@ -32,10 +32,10 @@ import (
 	"collab/ports"
 )
 
-// acting is a model that does what a test says.
-type acting func(ctx context.Context, to ports.Sink) (chat.Reply, error)
+// modelFunc is a model that does what a test says.
+type modelFunc func(ctx context.Context, to ports.Sink) (chat.Reply, error)
 
-func (fn acting) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (chat.Reply, error) {
+func (fn modelFunc) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (chat.Reply, error) {
 	to.Alive()
 	return fn(ctx, to)
 }
@@ -58,12 +58,12 @@ func say(to ports.Sink, text string) error { return errors.Join(to.Chunk(says(te
 // Models of tests: answering has nothing to say, silent waits for its end, and talkative says
 // more than any client takes.
 var (
-	answering acting = func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil }
-	silent    acting = func(ctx context.Context, _ ports.Sink) (chat.Reply, error) {
+	answering modelFunc = func(context.Context, ports.Sink) (chat.Reply, error) { return whole, nil }
+	silent    modelFunc = func(ctx context.Context, _ ports.Sink) (chat.Reply, error) {
 		<-ctx.Done()
 		return chat.Reply{}, context.Cause(ctx)
 	}
-	talkative acting = func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
+	talkative modelFunc = func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
 		for {
 			if err := errors.Join(to.Chunk(says(strings.Repeat("x", stream.FlushAt))), context.Cause(ctx)); err != nil {
 				return chat.Reply{}, err
@@ -72,9 +72,9 @@ var (
 	}
 )
 
-// conversing is an interface whose chat is at /test, for a member, over a model
+// chatServer is an interface whose chat is at /test, for a member, over a model
 // of a test's own.
-type conversing struct {
+type chatServer struct {
 	testing.TB
 	*api
 	store  *memory.Store
@@ -90,9 +90,9 @@ type conversing struct {
 	generations []chat.Generation // as analytics had them
 }
 
-func newConversing(t testing.TB, model acting, change ...func(*Options)) *conversing {
+func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *chatServer {
 	t.Helper()
-	w := &conversing{TB: t, store: memory.NewStore(), actor: org.Actor{User: someID, Org: someID, Role: org.Owner}}
+	w := &chatServer{TB: t, store: memory.NewStore(), actor: org.Actor{User: someID, Org: someID, Role: org.Owner}}
 	w.subscribe(plan.Premium)
 	var logs func(*Options)
 	logs, w.log = logging(slog.LevelInfo)
@@ -117,7 +117,7 @@ func newConversing(t testing.TB, model acting, change ...func(*Options)) *conver
 }
 
 // subscribe puts the organisation on a plan.
-func (w *conversing) subscribe(p plan.Plan) {
+func (w *chatServer) subscribe(p plan.Plan) {
 	w.Helper()
 	inOrganisation(w, w.store, func(r ports.Records) error {
 		sub, err := plan.Unsubscribed(someID).Granted(plan.Grant{Plan: p}, time.Now())
@@ -146,15 +146,15 @@ func inOrganisation(t testing.TB, store *memory.Store, fn func(ports.Records) er
 }
 
 // Record takes what analytics have.
-func (w *conversing) Record(g chat.Generation) {
+func (w *chatServer) Record(g chat.Generation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.generations = append(w.generations, g)
 }
 
-// became checks what the log, analytics, the ledger and the account say of the
+// checkUsage checks what the log, analytics, the ledger and the account say of the
 // only chat.
-func (w *conversing) became(status int, outcome chat.Outcome) usage.Entry {
+func (w *chatServer) checkUsage(status int, outcome chat.Outcome) usage.Entry {
 	w.Helper()
 	requests := slices.DeleteFunc(lines(w, w.log), func(line map[string]any) bool { return line["msg"] != RequestLine })
 	w.mu.Lock()
@@ -177,7 +177,7 @@ func (w *conversing) became(status int, outcome chat.Outcome) usage.Entry {
 	return all[0]
 }
 
-func (w *conversing) entries() (all []usage.Entry) {
+func (w *chatServer) entries() (all []usage.Entry) {
 	w.Helper()
 	now := time.Now()
 	err := w.store.Usage().Ledger().Entries(context.Background(), someID, usage.Period{Start: now.AddDate(-1, 0, 0), End: now.AddDate(1, 0, 0)}, func(e usage.Entry) error {
@@ -190,14 +190,14 @@ func (w *conversing) entries() (all []usage.Entry) {
 	return all
 }
 
-// pipes is a listener whose connections are pipes.
-type pipes struct {
+// pipeListener is a listener whose connections are pipes.
+type pipeListener struct {
 	waiting chan net.Conn
 	closed  chan struct{}
 	once    sync.Once
 }
 
-func (p *pipes) Accept() (net.Conn, error) {
+func (p *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-p.waiting:
 		return conn, nil
@@ -206,14 +206,14 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-func (p *pipes) Close() error {
+func (p *pipeListener) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	return nil
 }
 
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+func (p *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (p *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
 	case p.waiting <- far:
@@ -224,9 +224,9 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // listen serves over pipes, and returns a client for them.
-func (w *conversing) listen(http2 bool) *http.Client {
+func (w *chatServer) listen(http2 bool) *http.Client {
 	w.Helper()
-	p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
+	p := &pipeListener{waiting: make(chan net.Conn), closed: make(chan struct{})}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
@@ -250,8 +250,8 @@ func (w *conversing) listen(http2 bool) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// listener is a client on its way through an answer.
-type listener struct {
+// chatClient is a client on its way through an answer.
+type chatClient struct {
 	answerText
 	answer *http.Response
 	leave  context.CancelFunc
@@ -293,9 +293,9 @@ const hello = `{"message":"Hello"}`
 
 // ask begins a chat and returns when the head of its answer is there. A client
 // that does not read has no more of it than the head.
-func (w *conversing) ask(client *http.Client, reads bool, change ...func(*http.Request)) *listener {
+func (w *chatServer) ask(client *http.Client, reads bool, change ...func(*http.Request)) *chatClient {
 	w.Helper()
-	l := &listener{answerText: answerText{done: make(chan struct{})}}
+	l := &chatClient{answerText: answerText{done: make(chan struct{})}}
 	var ctx context.Context
 	ctx, l.leave = context.WithCancel(context.Background())
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://collab/test", strings.NewReader(hello))
@@ -319,7 +319,7 @@ func (w *conversing) ask(client *http.Client, reads bool, change ...func(*http.R
 }
 
 // heard waits for the end of the answer and checks it.
-func (l *listener) heard(t testing.TB, want string) {
+func (l *chatClient) heard(t testing.TB, want string) {
 	t.Helper()
 	<-l.done
 	if got := l.text(); got != want || l.end != nil {
@@ -328,19 +328,19 @@ func (l *listener) heard(t testing.TB, want string) {
 }
 
 // within runs a test over each protocol with a time of its own.
-func within(t *testing.T, name string, model acting, fn func(*conversing, *http.Client), change ...func(*Options)) {
+func within(t *testing.T, name string, model modelFunc, fn func(*chatServer, *http.Client), change ...func(*Options)) {
 	t.Helper()
 	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name+" over "+protocol, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newConversing(t, model, change...)
+				w := newChatServer(t, model, change...)
 				fn(w, w.listen(http2))
 			})
 		})
 	}
 }
 
-func TestAConversation(t *testing.T) {
+func TestChatStream(t *testing.T) {
 	within(t, "begins soon, and ends with what was used", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		time.Sleep(time.Second)
 		for _, text := range []string{"Hel", "lo"} {
@@ -349,7 +349,7 @@ func TestAConversation(t *testing.T) {
 			}
 		}
 		return whole, to.Wait()
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		began := time.Now()
 		l := w.ask(client, true)
 		synctest.Wait()
@@ -363,7 +363,7 @@ func TestAConversation(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if e := w.became(http.StatusOK, chat.Completed); e.Tokens != whole.Usage {
+		if e := w.checkUsage(http.StatusOK, chat.Completed); e.Tokens != whole.Usage {
 			w.Errorf("the entry is %+v", e)
 		}
 	})
@@ -374,7 +374,7 @@ func TestAConversation(t *testing.T) {
 		time.Sleep(chatSilence + time.Second)
 		_ = to.Chunk(says("b"))
 		return whole, to.Wait()
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		w.ask(client, true).heard(w, textEvent("a")+comment+textEvent("b")+doneEvent)
 	})
 
@@ -389,7 +389,7 @@ func TestAConversation(t *testing.T) {
 		_ = to.Chunk(says(strings.Repeat("d", stream.FlushAt)))
 		time.Sleep(time.Second)
 		return whole, to.Wait()
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		want := comment
 		for _, more := range []string{"", "", textEvent("a") + textEvent("b"), textEvent("c") + textEvent(strings.Repeat("d", stream.FlushAt))} {
@@ -411,7 +411,7 @@ func TestAConversation(t *testing.T) {
 		_ = say(to, "b")
 		time.Sleep(14 * time.Second)
 		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		l.heard(w, comment+strings.Repeat(textEvent("a"), 4)+strings.Repeat(comment, 3)+textEvent("b")+doneEvent)
 	})
@@ -419,7 +419,7 @@ func TestAConversation(t *testing.T) {
 	within(t, "has comments as often as streams are configured to", func(context.Context, ports.Sink) (chat.Reply, error) {
 		time.Sleep(3500 * time.Millisecond)
 		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		w.ask(client, true).heard(w, strings.Repeat(comment, 4)+doneEvent)
 	}, func(o *Options) { o.Heartbeat = time.Second })
 
@@ -430,19 +430,19 @@ func TestAConversation(t *testing.T) {
 			_ = say(to, "a")
 		}
 		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		l.heard(w, comment+strings.Repeat(strings.Repeat(comment, 5)+textEvent("a"), 20)+doneEvent)
 		synctest.Wait()
-		w.became(http.StatusOK, chat.Completed)
+		w.checkUsage(http.StatusOK, chat.Completed)
 	})
 
-	within(t, "is given up when the client does not read", talkative, func(w *conversing, client *http.Client) {
+	within(t, "is given up when the client does not read", talkative, func(w *chatServer, client *http.Client) {
 		began := time.Now()
 		w.ask(client, false)
 		time.Sleep(stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
-		e := w.became(statusGone, chat.ClientGone)
+		e := w.checkUsage(statusGone, chat.ClientGone)
 		if took := w.generations[0].Took; took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
 			w.Errorf("it had %v", took)
 		}
@@ -451,7 +451,7 @@ func TestAConversation(t *testing.T) {
 		}
 	})
 
-	within(t, "is given up when the client does not take comments", silent, func(w *conversing, client *http.Client) {
+	within(t, "is given up when the client does not take comments", silent, func(w *chatServer, client *http.Client) {
 		// Over HTTP/2 comments go through windows that are never full.
 		l := w.ask(client, false)
 		if l.answer.ProtoMajor == 2 {
@@ -459,20 +459,20 @@ func TestAConversation(t *testing.T) {
 		}
 		time.Sleep(chatSilence + stream.WriteTimeout + stream.WriteSlack + time.Second)
 		synctest.Wait()
-		w.became(statusGone, chat.ClientGone)
+		w.checkUsage(statusGone, chat.ClientGone)
 	})
 
 	within(t, "ends the model's work when the client goes away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
 		_ = say(to, "a")
 		return silent(ctx, to)
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		synctest.Wait()
 		began := time.Now()
 		l.leave()
 		<-l.done
 		synctest.Wait()
-		w.became(statusGone, chat.ClientGone)
+		w.checkUsage(statusGone, chat.ClientGone)
 		if took := time.Since(began); took != 0 {
 			w.Errorf("it took %v", took)
 		}
@@ -481,7 +481,7 @@ func TestAConversation(t *testing.T) {
 	within(t, "ends with an error after a panic, and is counted", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		_ = to.Chunk(says("a"))
 		panic("boom")
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		<-l.done
 		// What nobody but net/http can cut off is reset, after its end.
@@ -489,7 +489,7 @@ func TestAConversation(t *testing.T) {
 			w.Errorf("heard %q, %v", l.text(), l.end)
 		}
 		synctest.Wait()
-		if e := w.became(http.StatusOK, chat.Failed); e.Tokens.Output == 0 {
+		if e := w.checkUsage(http.StatusOK, chat.Failed); e.Tokens.Output == 0 {
 			w.Errorf("the entry is %+v", e)
 		}
 		if !strings.Contains(w.log.String(), `"msg":"panic"`) || !strings.Contains(w.log.String(), `"error":"boom"`) {
@@ -500,7 +500,7 @@ func TestAConversation(t *testing.T) {
 	within(t, "ends with an error when the server goes away", func(ctx context.Context, to ports.Sink) (chat.Reply, error) {
 		_ = to.Chunk(says("a"))
 		return silent(ctx, to)
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		synctest.Wait()
 		if err := w.Chats.Close(w.Context()); err != nil {
@@ -508,11 +508,11 @@ func TestAConversation(t *testing.T) {
 		}
 		l.heard(w, textEvent("a")+errorEvent)
 		synctest.Wait()
-		w.became(http.StatusOK, chat.ShutDown)
+		w.checkUsage(http.StatusOK, chat.ShutDown)
 		refused(w, send(w, post("/test", hello)), http.StatusServiceUnavailable)
 	})
 
-	within(t, "holds up no server that goes away, whatever its client does", talkative, func(w *conversing, client *http.Client) {
+	within(t, "holds up no server that goes away, whatever its client does", talkative, func(w *chatServer, client *http.Client) {
 		w.ask(client, false)
 		synctest.Wait()
 		began := time.Now()
@@ -525,34 +525,34 @@ func TestAConversation(t *testing.T) {
 			w.Errorf("it took %v", took)
 		}
 		synctest.Wait()
-		w.became(statusGone, chat.ClientGone)
+		w.checkUsage(statusGone, chat.ClientGone)
 	})
 
-	within(t, "ends with an error when the model falls silent", silent, func(w *conversing, client *http.Client) {
+	within(t, "ends with an error when the model falls silent", silent, func(w *chatServer, client *http.Client) {
 		w.ask(client, true).heard(w, strings.Repeat(comment, 7)+errorEvent)
 		synctest.Wait()
-		w.became(http.StatusOK, chat.TimedOut)
+		w.checkUsage(http.StatusOK, chat.TimedOut)
 	}, func(o *Options) { o.Heartbeat = 14 * time.Second })
 
-	within(t, "is over for its client with the last chunk", answering, func(w *conversing, client *http.Client) {
+	within(t, "is over for its client with the last chunk", answering, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		<-l.done
 		l.leave()
 		synctest.Wait()
-		w.became(http.StatusOK, chat.Completed)
+		w.checkUsage(http.StatusOK, chat.Completed)
 	})
 }
 
-// lasting is a writer that fails the test when it is written to after its
+// endedWriter is a writer that fails the test when it is written to after its
 // request was answered.
-type lasting struct {
+type endedWriter struct {
 	http.ResponseWriter
 	t    testing.TB
 	over bool // not guarded: a write that comes late is a race as well
 	n    int
 }
 
-func (w *lasting) Write(b []byte) (int, error) {
+func (w *endedWriter) Write(b []byte) (int, error) {
 	if w.over {
 		w.t.Errorf("%q is written when all is over", b)
 	}
@@ -560,19 +560,19 @@ func (w *lasting) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (w *lasting) Flush() {}
+func (w *endedWriter) Flush() {}
 
-func TestNothingIsWrittenWhenAConversationIsOver(t *testing.T) {
+func TestChatWritesNothingAfterItsEnd(t *testing.T) {
 	for _, heartbeat := range []time.Duration{time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+			w := newChatServer(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 				time.Sleep(min(firstSilence, heartbeat) + 9*heartbeat) // the next comment is due at the end
 				return whole, nil
 			}, func(o *Options) { o.Heartbeat = heartbeat })
 			var all sync.WaitGroup
 			for range 100 {
 				all.Go(func() {
-					out := &lasting{ResponseWriter: discarding{http.Header{}}, t: t}
+					out := &endedWriter{ResponseWriter: discarding{http.Header{}}, t: t}
 					w.ServeHTTP(out, post("/test", hello))
 					out.over = true
 				})
@@ -590,18 +590,18 @@ func (d discarding) WriteHeader(int)             {}
 func (d discarding) Write(b []byte) (int, error) { return len(b), nil }
 
 // Who closes the connection with the last chunk in hand was answered in full.
-func TestAClientThatLeavesWithTheLastChunkIsNotGone(t *testing.T) {
+func TestClientThatLeavesWithTheLastChunkIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(context.Background())
-		w := newConversing(t, answering)
-		out := &leaving{lasting{ResponseWriter: discarding{http.Header{}}, t: t}, leave}
+		w := newChatServer(t, answering)
+		out := &leaving{endedWriter{ResponseWriter: discarding{http.Header{}}, t: t}, leave}
 		w.ServeHTTP(out, post("/test", hello).WithContext(ctx))
-		w.became(http.StatusOK, chat.Completed)
+		w.checkUsage(http.StatusOK, chat.Completed)
 	})
 }
 
 type leaving struct {
-	lasting
+	endedWriter
 	leave context.CancelFunc
 }
 
@@ -609,10 +609,10 @@ func (w *leaving) Write(b []byte) (int, error) {
 	if strings.HasSuffix(string(b), doneEvent) {
 		w.leave()
 	}
-	return w.lasting.Write(b)
+	return w.endedWriter.Write(b)
 }
 
-func TestChatOnTheWireOfHTTP1(t *testing.T) {
+func TestChatOverHTTP1Wire(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		request string
 		read    func(io.Reader) ([]byte, error)
@@ -628,7 +628,7 @@ func TestChatOnTheWireOfHTTP1(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+				w := newChatServer(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 					return whole, to.Chunk(says("a"))
 				})
 				conn, err := w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")
@@ -649,9 +649,9 @@ func TestChatOnTheWireOfHTTP1(t *testing.T) {
 	}
 }
 
-func TestChatsAreLimitedPerCaller(t *testing.T) {
+func TestChatRateIsPerCaller(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
-	w := newConversing(t, answering, func(o *Options) {
+	w := newChatServer(t, answering, func(o *Options) {
 		o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 100, Per: time.Minute}, Chat: limit.Rate{Count: 2, Per: time.Minute}}
 	})
 	for left := 1; left >= 0; left-- {
@@ -687,8 +687,8 @@ func TestChatsAreLimitedPerCaller(t *testing.T) {
 	})
 }
 
-func TestWhatIsRefusedIsNoStream(t *testing.T) {
-	w := newConversing(t, func(context.Context, ports.Sink) (chat.Reply, error) { panic("it is not asked") })
+func TestRefusedChatIsAnOrdinaryError(t *testing.T) {
+	w := newChatServer(t, func(context.Context, ports.Sink) (chat.Reply, error) { panic("it is not asked") })
 	for body, status := range map[string]int{
 		`{}`: 400, `[`: 400, `{"message":"m","model":"two"}`: 400, `{"message":"m","maxTokens":0}`: 400, `{"message":""}`: 400,
 		`{"message":"m","tools":[{"name":"a","inputSchema":1}]}`:  400,

@@ -27,10 +27,10 @@ var testModel = chat.Model{
 // asked reads the body of a chat.
 func asked(t testing.TB, body string) (chat.Request, error) {
 	t.Helper()
-	return lone(post("/", body)).question()
+	return newCall(post("/", body)).question()
 }
 
-func TestAQuestionIsReadWhole(t *testing.T) {
+func TestChatRequestIsReadWhole(t *testing.T) {
 	got, err := asked(t, `{
 		"message": "Caf\u00e9 \ud83d\ude00", "model": "one", "maxTokens": 7, "systemPrompt": "Be\nbrief", "enableWebSearch": true, "unknown": [],
 		"history": [
@@ -83,7 +83,7 @@ func TestAQuestionIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestNullsOfAQuestionAreUnset(t *testing.T) {
+func TestNullFieldsOfChatRequestAreUnset(t *testing.T) {
 	for _, body := range []string{
 		`{"message":"m"}`,
 		`{"message":"m","model":null,"maxTokens":null,"systemPrompt":null,"enableWebSearch":null,"history":null,"tools":null}`,
@@ -99,7 +99,7 @@ func TestNullsOfAQuestionAreUnset(t *testing.T) {
 	}
 }
 
-func TestWhatAToolCameToIsText(t *testing.T) {
+func TestToolResultIsText(t *testing.T) {
 	for content, want := range map[string]string{
 		`"a\nb"`:                       "a\nb",
 		`""`:                           "",
@@ -128,7 +128,7 @@ func TestWhatAToolCameToIsText(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAQuestionIsNamedWithItsPlace(t *testing.T) {
+func TestChatRequestErrorsNameTheirField(t *testing.T) {
 	const use = `{"type":"tool_use","id":"a","name":"n","input":{}}`
 	history := func(turns ...string) string {
 		return `{"message":"m","history":[` + strings.Join(turns, ",") + `]}`
@@ -225,7 +225,7 @@ func TestWhatIsWrongWithAQuestionIsNamedWithItsPlace(t *testing.T) {
 	}
 }
 
-func TestOfCountlessProblemsAFewAreRemembered(t *testing.T) {
+func TestChatRequestProblemsAreBounded(t *testing.T) {
 	turn := `{"role":"user","content":[` + strings.TrimSuffix(strings.Repeat("7,", chat.MaxBlocks), ",") + `]},`
 	_, err := asked(t, `{"message":"m","history":[`+strings.TrimSuffix(strings.Repeat(turn, chat.MaxTurns), ",")+`]}`)
 	var e *fault.Error
@@ -234,7 +234,7 @@ func TestOfCountlessProblemsAFewAreRemembered(t *testing.T) {
 	}
 }
 
-func TestTheLargestQuestions(t *testing.T) {
+func TestChatRequestBounds(t *testing.T) {
 	for name, body := range map[string]string{
 		"2,000 turns":    `{"message":"m","history":[` + strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},{"role":"assistant","content":"y"},`, chat.MaxTurns/2), ",") + `]}`,
 		"deep arguments": `{"message":"m","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":` + strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat(`}`, 50) + `}]}]}`,
@@ -316,9 +316,9 @@ func isJSONObject(text string) bool {
 	return json.Unmarshal([]byte(text), &all) == nil && all != nil
 }
 
-// FuzzQuestion holds what is accepted to the providers' rules, and the texts to
+// FuzzChatRequest holds what is accepted to the providers' rules, and the texts to
 // what encoding/json reads from the same body.
-func FuzzQuestion(f *testing.F) {
+func FuzzChatRequest(f *testing.F) {
 	for _, body := range []string{
 		`{"message":"m"}`,
 		`{"message":"","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":{"a":[1]}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"t"}]}]}]}`,
@@ -457,7 +457,7 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-func TestChunksAreOneLineWhateverIsInThem(t *testing.T) {
+func TestChunkIsOneLine(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		value, err := json.MarshalIndent(map[string]any{rapid.String().Draw(r, "name"): rapid.SliceOf(rapid.String()).Draw(r, "values")}, "\r", "\n \t")
 		if err != nil {
@@ -467,7 +467,7 @@ func TestChunksAreOneLineWhateverIsInThem(t *testing.T) {
 	})
 }
 
-func TestChunksAreWrittenAsDocumented(t *testing.T) {
+func TestAppendChunk(t *testing.T) {
 	for want, k := range map[string]chat.Chunk{
 		`{"type":"text","text":"a"}`: {Type: chat.TextChunk, Text: "a"},
 		`{"type":"tool_call","toolCall":{"id":"i","name":"n","args":{"a": 1}}}`:                {Type: chat.CallChunk, CallID: "i", Name: "n", Args: `{"a": 1}`},
@@ -482,7 +482,7 @@ func TestChunksAreWrittenAsDocumented(t *testing.T) {
 	}
 }
 
-func TestModelsAreListedTheDefaultFirst(t *testing.T) {
+func TestModelListBeginsWithTheDefault(t *testing.T) {
 	plain := testModel
 	plain.ID, plain.Capabilities, plain.SearchTool = "two", nil, ""
 	registry, err := chat.NewRegistry([]chat.Model{testModel, plain}, "two", func(string) bool { return true })

@@ -41,7 +41,7 @@ func talk(t *testing.T, a *api, request string) string {
 	return string(answer)
 }
 
-func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
+func TestStalledBodyTimesOut(t *testing.T) {
 	const begun = " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
 	t.Run("while it is read", func(t *testing.T) {
 		var failure error
@@ -64,7 +64,7 @@ func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestABodyThatCameHasNoDeadlineLeft(t *testing.T) {
+func TestReadDeadlineIsClearedAfterTheBody(t *testing.T) {
 	var deadlines []time.Time
 	a := serving(t, http.MethodPost, open, func(c *call) error {
 		if _, err := c.fields(); err != nil {
@@ -78,7 +78,7 @@ func TestABodyThatCameHasNoDeadlineLeft(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
+func TestUnreadAnswerTimesOut(t *testing.T) {
 	l := serveTexts(t, 1<<20, stream.FlushAt, false, nil, func(o *Options) {
 		// So late that what was sent of the list does not earn it more time.
 		o.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
@@ -89,7 +89,7 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestALongAnswerHasTheTimeThatASlowClientNeeds(t *testing.T) {
+func TestLongAnswerExtendsWriteDeadline(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	var deadlines []time.Time
 	a := serveTexts(t, 100, stream.FlushAt, false, nil)
@@ -119,7 +119,7 @@ func note(all *[]time.Time, t time.Time) error {
 	return nil
 }
 
-func TestWorkThatDoesNotEndIsGivenUp(t *testing.T) {
+func TestHandlerTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := serving(t, http.MethodGet, open, func(c *call) error {
 			<-c.r.Context().Done() // as a database does that no longer answers
@@ -133,7 +133,7 @@ func TestWorkThatDoesNotEndIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestReadinessIsDecidedInTime(t *testing.T) {
+func TestReadinessTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := built(t, func(o *Options) {
 			o.Ready = func(ctx context.Context) error {

@@ -44,7 +44,7 @@ func draft(o *body.Fields) error {
 	return err
 }
 
-func TestBodiesHaveASizeATypeAndASyntax(t *testing.T) {
+func TestJSONBodySizeTypeAndSyntax(t *testing.T) {
 	accepted := func(*body.Fields) error { return nil }
 	for _, test := range []struct {
 		name, contentType, body string
@@ -84,7 +84,7 @@ func TestBodiesHaveASizeATypeAndASyntax(t *testing.T) {
 	}
 }
 
-func TestTheFirstProblemInTheOrderOfTheDocumentationIsNamed(t *testing.T) {
+func TestFirstProblemInDocumentedOrderIsNamed(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`:                               "title is required",
 		`{"title":null}`:                   "title is required",
@@ -131,14 +131,14 @@ func TestAllProblemsAreFound(t *testing.T) {
 
 func objectOf(t testing.TB, body string) *body.Fields {
 	t.Helper()
-	o, err := lone(post("/", body)).fields()
+	o, err := newCall(post("/", body)).fields()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
 
-func TestADraftIsReadWhole(t *testing.T) {
+func TestTaskDraftIsReadWhole(t *testing.T) {
 	d, err := readTaskDraft(objectOf(t, `{
 		"title": "Caf\u00e9 \ud83d\ude00", "description": "a\nb", "status": "DONE", "priority": "URGENT",
 		"assigneeId": "`+someID+`", "workspaceId": "`+otherID+`", "dueDate": "2026-01-31T10:00:00.1239+02:00",
@@ -158,7 +158,7 @@ func TestADraftIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestNullsOfADraftAreUnset(t *testing.T) {
+func TestNullFieldsOfTaskDraftAreUnset(t *testing.T) {
 	d, err := readTaskDraft(objectOf(t, `{"title":"t","description":null,"status":null,"priority":null,"assigneeId":null,"workspaceId":null,"dueDate":null,"tags":null,"metadata":null}`))
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestNullsOfADraftAreUnset(t *testing.T) {
 	}
 }
 
-func TestAPatchTellsAbsentFromNull(t *testing.T) {
+func TestTaskPatchTellsAbsentFromNull(t *testing.T) {
 	p, err := readTaskPatch(objectOf(t, `{"description":null,"tags":[],"dueDate":"2026-01-31","title":null}`))
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestAPatchTellsAbsentFromNull(t *testing.T) {
 	}
 }
 
-func TestOperandsThatAreNoIDsAreNotFound(t *testing.T) {
+func TestMalformedOperandIDsAreNotFound(t *testing.T) {
 	reorder := func(o *body.Fields) error {
 		body.Operands[string](o, "taskIds", "Task")
 		return o.Err()
@@ -253,7 +253,7 @@ func seedBodies(f *testing.F) {
 func FuzzTaskDraft(f *testing.F) {
 	seedBodies(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		o, err := lone(post("/", body)).fields()
+		o, err := newCall(post("/", body)).fields()
 		if err != nil {
 			return
 		}
@@ -290,7 +290,7 @@ func FuzzTaskDraft(f *testing.F) {
 func FuzzTaskPatch(f *testing.F) {
 	seedBodies(f)
 	f.Fuzz(func(t *testing.T, body string) {
-		o, err := lone(post("/", body)).fields()
+		o, err := newCall(post("/", body)).fields()
 		if err != nil {
 			return
 		}

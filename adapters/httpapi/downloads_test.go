@@ -26,8 +26,8 @@ import (
 	"collab/ports"
 )
 
-func TestAFileIsReadTogetherWithItsMetadata(t *testing.T) {
-	o := openOffice(t)
+func TestFileRecordHasMetadataAndContent(t *testing.T) {
+	o := newFileServer(t)
 	for name, content := range map[string]string{
 		"text":          "a\n\"\\\x00é文👩\u2028",
 		"bytes":         "\x00\xff\xfe",
@@ -71,8 +71,8 @@ func fromBase64(t testing.TB, text string) []byte {
 	return b
 }
 
-func TestAFilesBytesComeWithItsMetadataInHeaders(t *testing.T) {
-	o := openOffice(t)
+func TestRawFileHasMetadataHeaders(t *testing.T) {
+	o := newFileServer(t)
 	stored := o.store(t, url.QueryEscape("Büro/100% neu.html"), "<script>", "workspaceId="+string(o.desk))
 	w := o.get("/files/" + stored.ID + "?raw=1")
 	if w.Code != 200 || w.Body.String() != "<script>" {
@@ -104,8 +104,8 @@ func TestAFilesBytesComeWithItsMetadataInHeaders(t *testing.T) {
 	})
 }
 
-func TestTheRequestChoosesTheRepresentation(t *testing.T) {
-	o := openOffice(t)
+func TestFileRepresentationIsNegotiated(t *testing.T) {
+	o := newFileServer(t)
 	id := o.store(t, "a.png", "x").ID
 	document := o.store(t, "a.json", "{}").ID
 	for _, test := range []struct {
@@ -159,9 +159,9 @@ func (b *opened) Open(ctx context.Context, name string, offset, length int64) (i
 	return b.Blobs.Open(ctx, name, offset, length)
 }
 
-func TestContentIsNotOpenedForWhoHasItOrAsksForHeadersAlone(t *testing.T) {
+func TestContentIsNotOpenedForConditionalAndHeadRequests(t *testing.T) {
 	count := &opened{}
-	o := openOffice(t, func(o *objects.Options) { count.Blobs, o.Blobs = o.Blobs, count })
+	o := newFileServer(t, func(o *objects.Options) { count.Blobs, o.Blobs = o.Blobs, count })
 	id := o.store(t, "a.txt", "content").ID
 	read[record](t, o.put("/profile", "application/json", `{"a":1}`), 200)
 	read[record](t, o.put("/memory/user", "text/plain", `text`), 200)
@@ -195,8 +195,8 @@ func TestContentIsNotOpenedForWhoHasItOrAsksForHeadersAlone(t *testing.T) {
 	}
 }
 
-func TestPartsOfAFileAreRead(t *testing.T) {
-	o := openOffice(t)
+func TestFileRanges(t *testing.T) {
+	o := newFileServer(t)
 	content := "0123456789"
 	id := o.store(t, "a.txt", content).ID
 	for _, test := range []struct {
@@ -336,7 +336,7 @@ func FuzzRange(f *testing.F) {
 	})
 }
 
-func TestDamagedContentIsNeverTakenForWhole(t *testing.T) {
+func TestDamagedContentIsNeverComplete(t *testing.T) {
 	long := strings.Repeat("0123456789", 100_000)
 	for name, change := range map[string]func([]byte) []byte{
 		"a byte is another":  func(b []byte) []byte { b[0] ^= 1; return b },
@@ -345,7 +345,7 @@ func TestDamagedContentIsNeverTakenForWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			logs, lines := logging(slog.LevelError)
-			o := openOffice(t, func(o *objects.Options) { o.Blobs = tampered{o.Blobs, change} })
+			o := newFileServer(t, func(o *objects.Options) { o.Blobs = damagedBlobs{o.Blobs, change} })
 			logs(&o.api.Options)
 			server := httptest.NewServer(o)
 			defer server.Close()
@@ -377,8 +377,8 @@ func TestDamagedContentIsNeverTakenForWhole(t *testing.T) {
 	}
 }
 
-func TestWhatACallerDoesNotSeeIsNotFound(t *testing.T) {
-	o := openOffice(t)
+func TestInvisibleFilesAreNotFound(t *testing.T) {
+	o := newFileServer(t)
 	mine, ours, crews := o.store(t, "a", "x", "scope=PERSONAL"), o.store(t, "b", "x"), o.store(t, "c", "x", "workspaceId="+string(o.desk))
 	for _, test := range []struct {
 		of, who string

@@ -34,9 +34,9 @@ import (
 	"collab/ports"
 )
 
-// streaming is an interface with a feed of one organisation at /test, for a
+// feedServer is an interface with a feed of one organisation at /test, for a
 // member of it.
-type streaming struct {
+type feedServer struct {
 	testing.TB
 	*api
 	store *memory.Store
@@ -47,9 +47,9 @@ type streaming struct {
 	following handler // followChanges, for the actor
 }
 
-func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
+func newFeedServer(t testing.TB, change ...func(*Options)) *feedServer {
 	t.Helper()
-	s := &streaming{TB: t, store: memory.NewStore(), ended: make(chan map[string]any, 10_000)}
+	s := &feedServer{TB: t, store: memory.NewStore(), ended: make(chan map[string]any, 10_000)}
 	bus := &memory.Bus{}
 	s.store.OnChange(bus.Publish)
 	people := access.New(access.Options{Store: s.store, Epochs: s.store, Clock: system.Clock{}})
@@ -85,7 +85,7 @@ func newStreaming(t testing.TB, change ...func(*Options)) *streaming {
 }
 
 // Write takes a line of the log.
-func (s *streaming) Write(line []byte) (int, error) {
+func (s *feedServer) Write(line []byte) (int, error) {
 	var said map[string]any
 	if err := json.Unmarshal(line, &said); err != nil {
 		return 0, err
@@ -97,14 +97,14 @@ func (s *streaming) Write(line []byte) (int, error) {
 }
 
 // regroup changes who is in the organisation.
-func (s *streaming) regroup(fn func(ports.Records) error) {
+func (s *feedServer) regroup(fn func(ports.Records) error) {
 	s.Helper()
 	inOrganisation(s, s.store, fn)
 }
 
 // write appends changes of files of the organisation; one that begins with a
 // slash is another user's alone.
-func (s *streaming) write(paths ...string) {
+func (s *feedServer) write(paths ...string) {
 	s.Helper()
 	err := s.store.Atomic(s.Context(), func(r ports.Records) error {
 		for _, path := range paths {
@@ -123,14 +123,14 @@ func (s *streaming) write(paths ...string) {
 	}
 }
 
-// takable is a writer whose connection can be taken over: the server's end of a
+// hijackable is a writer whose connection can be taken over: the server's end of a
 // pipe.
-type takable struct {
+type hijackable struct {
 	*httptest.ResponseRecorder
 	conn net.Conn
 }
 
-func (t takable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (t hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return t.conn, bufio.NewReadWriter(bufio.NewReader(t.conn), bufio.NewWriter(t.conn)), nil
 }
 
@@ -162,14 +162,14 @@ func (c *client) events() []string {
 
 // connect begins a stream over a connection that is taken over. A client that
 // does not read gets the head of the answer and no more.
-func (s *streaming) connect(reads bool, change ...func(*http.Request)) *client {
+func (s *feedServer) connect(reads bool, change ...func(*http.Request)) *client {
 	s.Helper()
 	r := get("/test")
 	for _, fn := range change {
 		fn(r)
 	}
 	near, far := net.Pipe()
-	s.ServeHTTP(takable{httptest.NewRecorder(), far}, r)
+	s.ServeHTTP(hijackable{httptest.NewRecorder(), far}, r)
 	answer, err := http.ReadResponse(bufio.NewReaderSize(near, 16), r)
 	if err != nil {
 		s.Fatal(err)
@@ -180,7 +180,7 @@ func (s *streaming) connect(reads bool, change ...func(*http.Request)) *client {
 }
 
 // attend begins a stream through a writer that cannot be taken over.
-func (s *streaming) attend(change ...func(*http.Request)) *client {
+func (s *feedServer) attend(change ...func(*http.Request)) *client {
 	r := get("/test")
 	for _, fn := range change {
 		fn(r)
@@ -188,7 +188,7 @@ func (s *streaming) attend(change ...func(*http.Request)) *client {
 	c := &client{answerText: answerText{done: make(chan struct{})}}
 	var ctx context.Context
 	ctx, c.leave = context.WithCancel(r.Context())
-	w := &flushing{client: c, header: http.Header{}}
+	w := &flushWriter{client: c, header: http.Header{}}
 	go func() {
 		defer close(c.done)
 		s.ServeHTTP(w, r.WithContext(ctx))
@@ -197,18 +197,18 @@ func (s *streaming) attend(change ...func(*http.Request)) *client {
 	return c
 }
 
-// flushing is a writer without a connection; what is not flushed is not there.
-type flushing struct {
+// flushWriter is a writer without a connection; what is not flushed is not there.
+type flushWriter struct {
 	*client
 	header  http.Header
 	waiting bytes.Buffer
 }
 
-func (p *flushing) Header() http.Header         { return p.header }
-func (p *flushing) WriteHeader(int)             {}
-func (p *flushing) Write(b []byte) (int, error) { return p.waiting.Write(b) }
-func (p *flushing) Flush()                      { _, _ = p.waiting.WriteTo(p.client) }
-func (p *flushing) SetWriteDeadline(t time.Time) error {
+func (p *flushWriter) Header() http.Header         { return p.header }
+func (p *flushWriter) WriteHeader(int)             {}
+func (p *flushWriter) Write(b []byte) (int, error) { return p.waiting.Write(b) }
+func (p *flushWriter) Flush()                      { _, _ = p.waiting.WriteTo(p.client) }
+func (p *flushWriter) SetWriteDeadline(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.deadlines = append(p.deadlines, t)
@@ -219,7 +219,7 @@ func resuming(id string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Last-Event-ID", id) }
 }
 
-func (s *streaming) same(got []string, want ...string) {
+func (s *feedServer) same(got []string, want ...string) {
 	s.Helper()
 	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 		s.Errorf("got  %q\nwant %q", got, want)
@@ -227,7 +227,7 @@ func (s *streaming) same(got []string, want ...string) {
 }
 
 // finished waits for the line that says how a stream ended.
-func (s *streaming) finished(reason string) map[string]any {
+func (s *feedServer) finished(reason string) map[string]any {
 	s.Helper()
 	line := <-s.ended
 	if line["reason"] != reason {
@@ -238,18 +238,18 @@ func (s *streaming) finished(reason string) map[string]any {
 
 const greeting = "retry: 3000|: the changes of the organisation"
 
-func TestAStream(t *testing.T) {
-	ways := map[string]func(*streaming, ...func(*http.Request)) *client{
-		"over a connection that was taken over": func(s *streaming, change ...func(*http.Request)) *client { return s.connect(true, change...) },
-		"through the server":                    (*streaming).attend,
+func TestFeed(t *testing.T) {
+	ways := map[string]func(*feedServer, ...func(*http.Request)) *client{
+		"over a connection that was taken over": func(s *feedServer, change ...func(*http.Request)) *client { return s.connect(true, change...) },
+		"through the server":                    (*feedServer).attend,
 	}
 	for way, begin := range ways {
-		in := func(name string, fn func(*streaming), change ...func(*Options)) {
+		in := func(name string, fn func(*feedServer), change ...func(*Options)) {
 			t.Run(name+" "+way, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { fn(newStreaming(t, change...)) })
+				synctest.Test(t, func(t *testing.T) { fn(newFeedServer(t, change...)) })
 			})
 		}
-		in("begins with an id to go on from, and brings what happens", func(s *streaming) {
+		in("begins with an id to go on from, and brings what happens", func(s *feedServer) {
 			s.write("before")
 			c := begin(s)
 			synctest.Wait()
@@ -273,13 +273,13 @@ func TestAStream(t *testing.T) {
 				s.Errorf("the line is %v", line)
 			}
 		})
-		in("goes on from where the client left off", func(s *streaming) {
+		in("goes on from where the client left off", func(s *feedServer) {
 			s.write("a", "b", "c")
 			c := begin(s, resuming("1-1"))
 			synctest.Wait()
 			s.same(c.events(), greeting+"|id: 1-1", "id: 1-2|b", "id: 1-3|c")
 		})
-		in("says so when it cannot go on, and gives no other id before", func(s *streaming) {
+		in("says so when it cannot go on, and gives no other id before", func(s *feedServer) {
 			s.write("a")
 			c := begin(s, resuming("nowhere"))
 			synctest.Wait()
@@ -287,7 +287,7 @@ func TestAStream(t *testing.T) {
 			synctest.Wait()
 			s.same(c.events(), greeting, "event: resync|id: 1-1|1-1", "id: 1-2|b")
 		})
-		in("is kept open on a beat of its own, with the id that moved unseen", func(s *streaming) {
+		in("is kept open on a beat of its own, with the id that moved unseen", func(s *feedServer) {
 			c := begin(s)
 			time.Sleep(20 * time.Second)
 			s.write("a")
@@ -302,12 +302,12 @@ func TestAStream(t *testing.T) {
 			synctest.Wait()
 			s.same(c.events()[4:], ":")
 		})
-		in("beats as it is configured to", func(s *streaming) {
+		in("beats as it is configured to", func(s *feedServer) {
 			c := begin(s)
 			time.Sleep(3500 * time.Millisecond)
 			s.same(c.events(), greeting+"|id: 1-0", ":", ":", ":")
 		}, func(o *Options) { o.Heartbeat = time.Second })
-		in("outlives the time that work has", func(s *streaming) {
+		in("outlives the time that work has", func(s *feedServer) {
 			c := begin(s)
 			time.Sleep(10 * stream.WorkTimeout)
 			s.write("a")
@@ -316,7 +316,7 @@ func TestAStream(t *testing.T) {
 				s.Errorf("it got %q", all)
 			}
 		})
-		in("ends when the token expires", func(s *streaming) {
+		in("ends when the token expires", func(s *feedServer) {
 			follow, expires := s.following, time.Now().Add(45*time.Second)
 			s.following = func(c *call) error {
 				c.carry(access.Request{Expires: expires})
@@ -331,7 +331,7 @@ func TestAStream(t *testing.T) {
 			s.finished("expired")
 			s.same(c.events(), greeting+"|id: 1-0", ":")
 		})
-		in("ends with the membership, before what comes after it", func(s *streaming) {
+		in("ends with the membership, before what comes after it", func(s *feedServer) {
 			c := begin(s)
 			synctest.Wait()
 			s.regroup(func(r ports.Records) error {
@@ -346,13 +346,13 @@ func TestAStream(t *testing.T) {
 				s.Errorf("it ended in %v", c.end)
 			}
 		})
-		in("is refused when the server goes away", func(s *streaming) {
+		in("is refused when the server goes away", func(s *feedServer) {
 			s.feed.Drain()
 			r := get("/test")
 			r.ProtoMajor = 2
 			refused(s.TB, send(s, r), http.StatusServiceUnavailable)
 		})
-		in("brings many events in few writes", func(s *streaming) {
+		in("brings many events in few writes", func(s *feedServer) {
 			paths := make([]string, 1000)
 			for i := range paths {
 				paths[i] = fmt.Sprint("file ", i)
@@ -374,10 +374,10 @@ func TestAStream(t *testing.T) {
 	}
 }
 
-func TestAClientThatDoesNotRead(t *testing.T) {
+func TestFeedClientThatDoesNotRead(t *testing.T) {
 	t.Run("is disconnected, and misses nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStreaming(t)
+			s := newFeedServer(t)
 			began := time.Now()
 			s.connect(false)
 			s.write("a", "b")
@@ -396,7 +396,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	})
 	t.Run("holds up nobody", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStreaming(t)
+			s := newFeedServer(t)
 			for range 20 {
 				s.connect(false)
 			}
@@ -409,7 +409,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	})
 	t.Run("has little time when the server goes away", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStreaming(t)
+			s := newFeedServer(t)
 			for range 50 {
 				s.connect(false)
 			}
@@ -432,9 +432,9 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestAWriterHasADeadlineForEachWriteAndNoneBetween(t *testing.T) {
+func TestFeedSetsADeadlineForEachWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStreaming(t)
+		s := newFeedServer(t)
 		c := s.attend()
 		time.Sleep(time.Second)
 		s.write("a")
@@ -454,13 +454,13 @@ func TestAWriterHasADeadlineForEachWriteAndNoneBetween(t *testing.T) {
 	})
 }
 
-func TestAStreamThatPanicsEndsAlone(t *testing.T) {
+func TestFeedPanicEndsOneStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStreaming(t)
+		s := newFeedServer(t)
 		well := s.connect(true)
 		near, far := net.Pipe()
 		defer near.Close()
-		s.ServeHTTP(takable{httptest.NewRecorder(), exploding{far}}, get("/test"))
+		s.ServeHTTP(hijackable{httptest.NewRecorder(), panicConn{far}}, get("/test"))
 		if line := <-s.ended; line["msg"] != "panic" || line["error"] != "boom" {
 			t.Errorf("the log says %v", line)
 		}
@@ -471,13 +471,13 @@ func TestAStreamThatPanicsEndsAlone(t *testing.T) {
 	})
 }
 
-type exploding struct{ net.Conn }
+type panicConn struct{ net.Conn }
 
-func (exploding) Write([]byte) (int, error) { panic("boom") }
+func (panicConn) Write([]byte) (int, error) { panic("boom") }
 
-func TestAConnectionThatCannotBeTakenOverIsAnError(t *testing.T) {
+func TestFeedFailsWhereHijackFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStreaming(t)
+		s := newFeedServer(t)
 		w := stuck{httptest.NewRecorder()}
 		s.ServeHTTP(w, get("/test"))
 		refused(t, w.ResponseRecorder, http.StatusInternalServerError)
@@ -491,10 +491,10 @@ type stuck struct{ *httptest.ResponseRecorder }
 
 func (stuck) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, os.ErrClosed }
 
-func TestStreamsAreMeasured(t *testing.T) {
+func TestFeedMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
-		s := newStreaming(t, func(o *Options) { o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test") })
+		s := newFeedServer(t, func(o *Options) { o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test") })
 		a, b := s.connect(true), s.attend(resuming("elsewhere"))
 		synctest.Wait()
 		s.write("a", "b")
@@ -527,7 +527,7 @@ func TestStreamsAreMeasured(t *testing.T) {
 }
 
 // The same over sockets, where the protocols are those of net/http.
-func TestAStreamOverTheNetwork(t *testing.T) {
+func TestFeedOverTheNetwork(t *testing.T) {
 	// event reads on to the first event and returns its id.
 	event := func(t *testing.T, r *bufio.Reader) string {
 		t.Helper()
@@ -545,7 +545,7 @@ func TestAStreamOverTheNetwork(t *testing.T) {
 			}
 		}
 	}
-	begin := func(t *testing.T, s *streaming, server *httptest.Server) *http.Response {
+	begin := func(t *testing.T, s *feedServer, server *httptest.Server) *http.Response {
 		t.Helper()
 		s.write("a")
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/test?lastEventId=1-0", nil)
@@ -570,9 +570,9 @@ func TestAStreamOverTheNetwork(t *testing.T) {
 			server.StartTLS()
 		},
 	} {
-		begun := func(t *testing.T, change ...func(*Options)) (*streaming, *http.Response) {
+		begun := func(t *testing.T, change ...func(*Options)) (*feedServer, *http.Response) {
 			t.Helper()
-			s := newStreaming(t, change...)
+			s := newFeedServer(t, change...)
 			server := httptest.NewUnstartedServer(s)
 			start(server)
 			t.Cleanup(server.Close)
@@ -606,7 +606,7 @@ func TestAStreamOverTheNetwork(t *testing.T) {
 		})
 	}
 	t.Run("HTTP/1.0 is not chunked", func(t *testing.T) {
-		s := newStreaming(t)
+		s := newFeedServer(t)
 		server := httptest.NewServer(s)
 		defer server.Close()
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -627,7 +627,7 @@ func TestAStreamOverTheNetwork(t *testing.T) {
 		}
 	})
 	t.Run("what the client sends meanwhile is dropped", func(t *testing.T) {
-		s := newStreaming(t, func(o *Options) { o.Heartbeat = 5 * time.Millisecond })
+		s := newFeedServer(t, func(o *Options) { o.Heartbeat = 5 * time.Millisecond })
 		server := httptest.NewServer(s)
 		defer server.Close()
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())

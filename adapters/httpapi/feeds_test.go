@@ -33,7 +33,7 @@ const (
 	missed10  = "device-1" // not
 )
 
-func TestTheDevicesAreWhereTheyShouldBe(t *testing.T) {
+func TestDeviceBuckets(t *testing.T) {
 	if in, out := release.Bucket(reached10), release.Bucket(missed10); in >= 10 || out < 10 {
 		t.Fatalf("they are in %d and %d", in, out)
 	}
@@ -85,8 +85,8 @@ func signed64(r *release.Release) {
 	r.Signature = &signature
 }
 
-// knowing are the use cases where these are the releases.
-func knowing(t testing.TB, all []release.Release) *releases.Releases {
+// newReleases are the use cases where these are the releases.
+func newReleases(t testing.TB, all []release.Release) *releases.Releases {
 	t.Helper()
 	store := memory.NewStore()
 	s := releases.New(releases.Options{Store: store, Clock: memory.NewClock(published), Log: slog.New(slog.DiscardHandler)})
@@ -102,10 +102,10 @@ func knowing(t testing.TB, all []release.Release) *releases.Releases {
 	return s
 }
 
-// offering is an interface with these releases.
-func offering(t testing.TB, all ...release.Release) (*api, *releases.Releases) {
+// serveReleases is an interface with these releases.
+func serveReleases(t testing.TB, all ...release.Release) (*api, *releases.Releases) {
 	t.Helper()
-	s := knowing(t, all)
+	s := newReleases(t, all)
 	return built(t, func(o *Options) { o.Releases = s }), s
 }
 
@@ -134,7 +134,7 @@ func (f parsedElectron) files() string {
 	return strings.Join(all, " ")
 }
 
-func TestElectronFeedsHaveWhatADeviceIsOffered(t *testing.T) {
+func TestElectronFeed(t *testing.T) {
 	both := []release.Release{released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "win32/arm64")}
 	for name, test := range map[string]struct {
 		all    []release.Release
@@ -167,7 +167,7 @@ func TestElectronFeedsHaveWhatADeviceIsOffered(t *testing.T) {
 		"one of two cannot be taken by this updater": {all: []release.Release{both[0], released(t, "2.0.0", "win32/arm64", func(r *release.Release) { r.SHA512 = nil })}, file: "latest.yml"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, _ := offering(t, test.all...)
+			a, _ := serveReleases(t, test.all...)
 			r := get(feeds + "electron/" + test.file)
 			if test.header != "" {
 				r.Header.Set(staging, test.header)
@@ -202,7 +202,7 @@ func TestElectronFeedsHaveWhatADeviceIsOffered(t *testing.T) {
 	}
 }
 
-func TestElectronFeedsNameTheSystemOnlyWhereItsVersionIsTheKernels(t *testing.T) {
+func TestElectronFeedMinimumSystemVersion(t *testing.T) {
 	for _, test := range []struct {
 		all  []release.Release
 		file string
@@ -216,7 +216,7 @@ func TestElectronFeedsNameTheSystemOnlyWhereItsVersionIsTheKernels(t *testing.T)
 		{[]release.Release{released(t, "2.0.0", "win32/x64", least("10.0.19045")), released(t, "2.0.0", "win32/arm64", least("10.0.22000"))}, "latest.yml", ""},
 		{[]release.Release{released(t, "2.0.0", "win32/x64", least("10.0.22000")), released(t, "2.0.0", "win32/arm64", least("10.0.22000"))}, "latest.yml", "10.0.22000"},
 	} {
-		a, _ := offering(t, test.all...)
+		a, _ := serveReleases(t, test.all...)
 		var feed parsedElectron
 		if err := yaml.Unmarshal(send(a, get(feeds+"electron/"+test.file)).Body.Bytes(), &feed); err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func TestElectronFeedsNameTheSystemOnlyWhereItsVersionIsTheKernels(t *testing.T)
 	}
 }
 
-func TestElectronFeedsParseBackToWhatWentIn(t *testing.T) {
+func TestElectronFeedRoundTrips(t *testing.T) {
 	rapid.Check(t, func(tt *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 			"", " ", "~", "null", "yes", "0x10", "1_000", "2026-01-01", "'", `"`, `\`, "---", "...", "- a", "a: b", "# c", "%YAML 1.2", "&a", "*a", "!!binary YQ==", "|",
@@ -274,7 +274,7 @@ func parseUpdate(t testing.TB, body []byte) parsedUpdate {
 	return u
 }
 
-func TestFeedsInJSONHaveTheReleaseThatTheirUpdaterTakes(t *testing.T) {
+func TestSquirrelMacAndTauriFeeds(t *testing.T) {
 	unsigned, empty := func(r *release.Release) { r.Signature = nil }, func(r *release.Release) { r.Signature = new(string) }
 	const mac, tauri = `{"name":"2.0.0","url":"https://dl.example.com/App-2.0.0-%s"`, `{"version":"2.0.0","url":"https://dl.example.com/App-2.0.0-%s","signature":"c2lnbmVk"`
 	for name, test := range map[string]struct {
@@ -304,7 +304,7 @@ func TestFeedsInJSONHaveTheReleaseThatTheirUpdaterTakes(t *testing.T) {
 			if test.change != nil {
 				test.change(&all[0])
 			}
-			a, _ := offering(t, all...)
+			a, _ := serveReleases(t, all...)
 			w := send(a, get(feeds+test.path))
 			status, want := http.StatusNoContent, ""
 			if test.feed != "" {
@@ -317,9 +317,9 @@ func TestFeedsInJSONHaveTheReleaseThatTheirUpdaterTakes(t *testing.T) {
 	}
 }
 
-func TestUpdatesInJSONParseBackToWhatWentIn(t *testing.T) {
+func TestJSONFeedsRoundTrip(t *testing.T) {
 	for _, notes := range []string{"", `"`, `\`, `","url":"https://evil.example.com`, "</script>", "\r\n\t\x01\x7f", "\u2028\ufeffé😀", strings.Repeat("x", 64<<10)} {
-		a, _ := offering(t, released(t, "2.0.0", "darwin/x64", noted(notes), from(`https://dl.example.com/a?b="&<>`)))
+		a, _ := serveReleases(t, released(t, "2.0.0", "darwin/x64", noted(notes), from(`https://dl.example.com/a?b="&<>`)))
 		for _, path := range []string{"squirrel/darwin/x64/1.0.0", "tauri/darwin/x86_64/1.0.0"} {
 			u := parseUpdate(t, send(a, get(feeds+path)).Body.Bytes())
 			if u.Notes == nil || *u.Notes != notes || u.URL != `https://dl.example.com/a?b="&<>` {
@@ -355,7 +355,7 @@ func readSquirrel(t testing.TB, list string) (sha1, address, version string, siz
 	return m[1], m[2], squirrelVersion.FindString(squirrelSuffix.ReplaceAllString(name, "")), size
 }
 
-func TestSquirrelForWindowsIsToldOfPackages(t *testing.T) {
+func TestSquirrelWindowsFeed(t *testing.T) {
 	const address = "https://dl.example.com/a/App-2.0.0-full.nupkg"
 	pack := func(version, address string, change ...func(*release.Release)) []release.Release {
 		return []release.Release{released(t, version, "win32/x64", append([]func(*release.Release){from(address)}, change...)...)}
@@ -388,7 +388,7 @@ func TestSquirrelForWindowsIsToldOfPackages(t *testing.T) {
 		"an encoded name":              {all: pack("2.0.0", "https://dl.example.com/%3Aa-2.0.0-full.nupkg"), path: "x64/1.0.0/RELEASES"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, _ := offering(t, test.all...)
+			a, _ := serveReleases(t, test.all...)
 			w := send(a, get(feeds+"squirrel/win32/"+test.path))
 			if w.Code != http.StatusOK {
 				t.Fatalf("%d %s", w.Code, w.Body)
@@ -441,7 +441,7 @@ func parseAppcast(t testing.TB, body []byte) parsedAppcast {
 	return cast
 }
 
-func TestAppcastsHaveWhatADeviceIsOffered(t *testing.T) {
+func TestAppcast(t *testing.T) {
 	for name, test := range map[string]struct {
 		all   []release.Release
 		query string
@@ -456,7 +456,7 @@ func TestAppcastsHaveWhatADeviceIsOffered(t *testing.T) {
 		"an address with signs": {all: []release.Release{released(t, "2.0.0", "darwin/universal", from("https://dl.example.com/App.zip?a=1&b='2'"))}, url: "https://dl.example.com/App.zip?a=1&b='2'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, _ := offering(t, test.all...)
+			a, _ := serveReleases(t, test.all...)
 			w := send(a, get(feeds+"sparkle/appcast.xml"+test.query))
 			cast := parseAppcast(t, w.Body.Bytes())
 			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != rssType[0] || cast.Version != "2.0" {
@@ -479,7 +479,7 @@ func TestAppcastsHaveWhatADeviceIsOffered(t *testing.T) {
 		})
 	}
 	t.Run("with everything", func(t *testing.T) {
-		a, _ := offering(t, released(t, "2.0.0", "darwin/universal", signed64, least("13.0"), noted("*New*"), func(r *release.Release) { r.Mandatory = true }))
+		a, _ := serveReleases(t, released(t, "2.0.0", "darwin/universal", signed64, least("13.0"), noted("*New*"), func(r *release.Release) { r.Mandatory = true }))
 		w := send(a, get(feeds+"sparkle/appcast.xml"))
 		item := parseAppcast(t, w.Body.Bytes()).Items[0]
 		if item.Enclosure.Signature != strings.Repeat("A", 86)+"==" || item.Minimum != "13.0" || item.Critical == nil || item.Description == nil || item.Description.Format != "markdown" || item.Description.Text != "*New*" {
@@ -487,14 +487,14 @@ func TestAppcastsHaveWhatADeviceIsOffered(t *testing.T) {
 		}
 	})
 	t.Run("a version of no macOS", func(t *testing.T) {
-		a, _ := offering(t, released(t, "2.0.0", "darwin/universal", least("Ventura")))
+		a, _ := serveReleases(t, released(t, "2.0.0", "darwin/universal", least("Ventura")))
 		if item := parseAppcast(t, send(a, get(feeds+"sparkle/appcast.xml")).Body.Bytes()).Items[0]; item.Minimum != "" {
 			t.Fatalf("it is %+v", item)
 		}
 	})
 }
 
-func TestAppcastsParseBackToWhatWentIn(t *testing.T) {
+func TestAppcastRoundTrips(t *testing.T) {
 	// What XML cannot have is replaced.
 	inXML := func(r rune) rune {
 		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff {
@@ -520,8 +520,8 @@ func TestAppcastsParseBackToWhatWentIn(t *testing.T) {
 	})
 }
 
-func TestFeedsRefuseWhatTheyDoNotKnow(t *testing.T) {
-	a, _ := offering(t, released(t, "2.0.0", "win32/x64"))
+func TestUpdateFeedsRefuseInvalidRequests(t *testing.T) {
+	a, _ := serveReleases(t, released(t, "2.0.0", "win32/x64"))
 	long := strings.Repeat("x", 201)
 	for target, status := range map[string]int{
 		"electron/latest.yaml":                                           404,
@@ -566,8 +566,8 @@ func TestFeedsRefuseWhatTheyDoNotKnow(t *testing.T) {
 	}
 }
 
-func TestReadersOfFeedsAreCounted(t *testing.T) {
-	a, s := offering(t, released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "win32/arm64"), released(t, "2.0.0", "darwin/universal"), released(t, "1.0.0", "darwin/arm64"))
+func TestUpdateFeedsCountChecks(t *testing.T) {
+	a, s := serveReleases(t, released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "win32/arm64"), released(t, "2.0.0", "darwin/universal"), released(t, "1.0.0", "darwin/arm64"))
 	for _, path := range []string{
 		"electron/latest.yml", "electron/latest.yml?arch=arm64&version=1.0.0", "electron/latest-mac.yml?version=2.0.0",
 		"squirrel/darwin/arm64/1.0.0", "squirrel/win32/x64/1.0.0/RELEASES",
@@ -596,7 +596,7 @@ func TestReadersOfFeedsAreCounted(t *testing.T) {
 	}
 }
 
-func TestFeedsOfferNothingThatChecksDoNot(t *testing.T) {
+func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
 	a := built(t)
 	targets := map[string]string{"win32": "latest.yml", "darwin": "latest-mac.yml", "linux": "latest-linux.yml"}
 	tauri := map[string]string{"win32": "windows", "darwin": "darwin", "linux": "linux"}
@@ -616,7 +616,7 @@ func TestFeedsOfferNothingThatChecksDoNot(t *testing.T) {
 			r.Active = rapid.Bool().Draw(tt, "active")
 			all = append(all, r)
 		}
-		a.Releases = knowing(t, all)
+		a.Releases = newReleases(t, all)
 		query := "channel=" + channel.Draw(tt, "channel")
 		if client := rapid.SampledFrom([]string{"", reached10, missed10, "device-0"}).Draw(tt, "client"); client != "" {
 			query += "&clientId=" + client
@@ -683,8 +683,8 @@ func TestFeedsOfferNothingThatChecksDoNot(t *testing.T) {
 	}
 }
 
-// FuzzFeeds asks for anything below the feeds.
-func FuzzFeeds(f *testing.F) {
+// FuzzUpdateFeeds asks for anything below the feeds.
+func FuzzUpdateFeeds(f *testing.F) {
 	for _, path := range []string{
 		"electron/latest.yml?arch=x64", "electron/beta-linux-arm64.yml?clientId=a", "squirrel/darwin/arm64/1.0.0", "squirrel/win32/x64/v1.0/RELEASES?localVersion=1",
 		"tauri/windows/x86_64/1.0.0-rc.1%2B5", "sparkle/appcast.xml?version=1&channel=BETA", "electron/%2e%2e/x.yml", "tauri//x64/", "sparkle/appcast.xml?a=%zz;b",
@@ -692,7 +692,7 @@ func FuzzFeeds(f *testing.F) {
 		path, query, _ := strings.Cut(path, "?")
 		f.Add(path, query, "id")
 	}
-	a, _ := offering(f, released(f, "2.0.0", "win32/x64"), released(f, "2.0.0", "darwin/universal"), released(f, "2.0.0", "linux/arm64/beta"))
+	a, _ := serveReleases(f, released(f, "2.0.0", "win32/x64"), released(f, "2.0.0", "darwin/universal"), released(f, "2.0.0", "linux/arm64/beta"))
 	f.Fuzz(func(t *testing.T, path, query, client string) {
 		decoded, err := url.PathUnescape(path)
 		if err != nil {

@@ -41,7 +41,7 @@ var anyObject = rapid.Custom(func(t *rapid.T) object.Object {
 	return o
 })
 
-func TestRecordsAreWrittenAsEncodingJSONWouldWriteThem(t *testing.T) {
+func TestAppendObjectMatchesEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := anyObject.Draw(t, "object")
 		text := func(s string) *string { return &s }
@@ -83,8 +83,8 @@ func paths(t testing.TB, all []record) []string {
 	return found
 }
 
-func TestFilesAreListedByWhatIsAskedFor(t *testing.T) {
-	o := openOffice(t)
+func TestFileListFilters(t *testing.T) {
+	o := newFileServer(t)
 	desk := "workspaceId=" + string(o.desk)
 	org := strings.SplitN(o.store(t, "a", "x").StorageKey, "/", 2)[0]
 	o.store(t, "folder/b.md", "x")
@@ -156,7 +156,7 @@ func TestFilesAreListedByWhatIsAskedFor(t *testing.T) {
 	})
 }
 
-func TestACursorOfKeysSaysTheKeyAgain(t *testing.T) {
+func TestKeyCursorRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := body.Position{Key: rapid.StringN(1, 100, -1).Draw(t, "key")}
 		got, ok := body.ParseKeyCursor(p.Cursor())
@@ -171,8 +171,8 @@ func TestACursorOfKeysSaysTheKeyAgain(t *testing.T) {
 	}
 }
 
-func TestTheManifestSaysWhereItStands(t *testing.T) {
-	o := openOffice(t)
+func TestManifestCursorAndEntityTag(t *testing.T) {
+	o := newFileServer(t)
 	manifest := func(query, who string, headers ...string) (int, []string, string, string) {
 		t.Helper()
 		w := o.get("/manifest"+query, append(headers, "X-Actor: "+who)...)
@@ -261,8 +261,8 @@ func TestTheManifestSaysWhereItStands(t *testing.T) {
 	}
 }
 
-func TestDocumentsComeBackByteForByte(t *testing.T) {
-	o := openOffice(t)
+func TestDocumentsRoundTrip(t *testing.T) {
+	o := newFileServer(t)
 	for _, target := range []string{"/profile", "/org-onboarding"} {
 		t.Run(target, func(t *testing.T) {
 			if w := o.get(target); w.Code != 200 || w.Body.String() != "null\n" || w.Header().Get("Etag") != "" {
@@ -297,8 +297,8 @@ func TestDocumentsComeBackByteForByte(t *testing.T) {
 	}
 }
 
-func TestMemoriesAreTexts(t *testing.T) {
-	o := openOffice(t)
+func TestMemoriesRoundTrip(t *testing.T) {
+	o := newFileServer(t)
 	workspace := "/memory/workspace/" + string(o.desk)
 	for target, path := range map[string]string{"/memory/user": "user-memory.md", "/memory/org": "org-memory.md", workspace + "/plan%20%C3%A9.md": "plan é.md"} {
 		t.Run(target, func(t *testing.T) {
@@ -362,8 +362,8 @@ func TestMemoriesAreTexts(t *testing.T) {
 	}
 }
 
-func TestFilesAreDeleted(t *testing.T) {
-	o := openOffice(t)
+func TestDeleteFile(t *testing.T) {
+	o := newFileServer(t)
 	file := o.store(t, "a", "x")
 	if w := send(o, request(http.MethodDelete, "/files/"+file.ID, nil)); w.Code != 200 || w.Body.String() != string(success) {
 		t.Errorf("%d %s", w.Code, w.Body)

@@ -16,10 +16,10 @@ import (
 	"collab/domain/session"
 )
 
-// rowOf is an interface with a row of a test's own, for a member who is remembered.
-func rowOf(t *testing.T, method string, g guard, handle func(*api) handler) *known {
+// serveRow is an interface with a row of a test's own, for a member who is remembered.
+func serveRow(t *testing.T, method string, g guard, handle func(*api) handler) *memberServer {
 	t.Helper()
-	w := newKnown(t, limit.Rates{})
+	w := newMemberServer(t, limit.Rates{})
 	router, err := w.router([]row{{method, "/test", g, handle(w.api)}})
 	if err != nil {
 		t.Fatal(err)
@@ -29,9 +29,9 @@ func rowOf(t *testing.T, method string, g guard, handle func(*api) handler) *kno
 }
 
 // request sends a request whose body ends with a call of meanwhile.
-func (w *known) request(body string, meanwhile func(), change ...func(*http.Request)) *httptest.ResponseRecorder {
+func (w *memberServer) request(body string, meanwhile func(), change ...func(*http.Request)) *httptest.ResponseRecorder {
 	r := post("/test", "")
-	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), atEnd(meanwhile)))
+	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), endOfBody(meanwhile)))
 	r.ContentLength = int64(len(body))
 	r.Header.Set("Authorization", "Bearer token")
 	for _, fn := range change {
@@ -40,34 +40,36 @@ func (w *known) request(body string, meanwhile func(), change ...func(*http.Requ
 	return send(w, r)
 }
 
-// atEnd is the end of a body that does something when it is read.
-type atEnd func()
+// endOfBody is the end of a body that does something when it is read.
+type endOfBody func()
 
-func (r atEnd) Read([]byte) (int, error) {
+func (r endOfBody) Read([]byte) (int, error) {
 	r()
 	return 0, io.EOF
 }
 
 func TestRightsAreThoseAfterTheBodyHasCome(t *testing.T) {
 	for about, c := range map[string]struct {
-		change func(w *known)
+		change func(w *memberServer)
 		body   string
 		status int
 		acted  bool
 	}{
-		"nothing has changed":         {func(*known) {}, `{}`, 200, true},
-		"others have come":            {func(w *known) { w.change(func(m org.Membership) org.Membership { return m }) }, `{}`, 200, true},
-		"they were removed":           {(*known).remove, `{}`, 403, false},
-		"they were demoted":           {func(w *known) { w.change(func(m org.Membership) org.Membership { return m.WithRole(org.Member) }) }, `{}`, 403, false},
-		"the token has expired":       {func(*known) { time.Sleep(time.Second) }, `{}`, 401, false},
-		"they were removed, bad body": {(*known).remove, `{`, 403, false},
-		"a bad body":                  {func(*known) {}, `{`, 400, false},
+		"nothing has changed": {func(*memberServer) {}, `{}`, 200, true},
+		"others have come":    {func(w *memberServer) { w.change(func(m org.Membership) org.Membership { return m }) }, `{}`, 200, true},
+		"they were removed":   {(*memberServer).remove, `{}`, 403, false},
+		"they were demoted": {func(w *memberServer) {
+			w.change(func(m org.Membership) org.Membership { return m.WithRole(org.Member) })
+		}, `{}`, 403, false},
+		"the token has expired":       {func(*memberServer) { time.Sleep(time.Second) }, `{}`, 401, false},
+		"they were removed, bad body": {(*memberServer).remove, `{`, 403, false},
+		"a bad body":                  {func(*memberServer) {}, `{`, 400, false},
 	} {
 		for _, keyed := range []bool{false, true} {
 			t.Run(about, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					acts := 0
-					w := rowOf(t, http.MethodPost, owner, func(a *api) handler {
+					w := serveRow(t, http.MethodPost, owner, func(a *api) handler {
 						return func(c *call) error {
 							if _, err := c.fields(); err != nil {
 								return err
@@ -107,9 +109,9 @@ func TestRightsAreThoseAfterTheBodyHasCome(t *testing.T) {
 	}
 }
 
-func TestWhoIsRefusedByAKeyMayUseItLater(t *testing.T) {
+func TestForbiddenIsNotStoredForTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := rowOf(t, http.MethodPost, writer, func(a *api) handler {
+		w := serveRow(t, http.MethodPost, writer, func(a *api) handler {
 			return a.authorized(func(c *call, _ org.Actor) error { return c.succeed() })
 		})
 		w.request(`{}`, func() {})
@@ -121,10 +123,10 @@ func TestWhoIsRefusedByAKeyMayUseItLater(t *testing.T) {
 	})
 }
 
-func TestAListIsForWhomItsTurnFinds(t *testing.T) {
+func TestQueuedListIsAuthorizedAtItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		more := make(chan struct{})
-		w := rowOf(t, http.MethodPost, member, func(a *api) handler {
+		w := serveRow(t, http.MethodPost, member, func(a *api) handler {
 			return func(c *call) error {
 				return list(a, c, body.Query{}, body.Page{}, func(int) body.Position { return body.Position{} }, func(dst []byte, _ int) ([]byte, error) { return append(dst, '1'), nil },
 					func(_ org.Actor, each func(int) error) error {
@@ -157,7 +159,7 @@ func TestAListIsForWhomItsTurnFinds(t *testing.T) {
 	})
 }
 
-func TestABodyThatIsReadAfterItsCallerWasAuthorizedIsAMistake(t *testing.T) {
+func TestReadingBodyAfterAuthorizePanics(t *testing.T) {
 	a := serving(t, http.MethodPost, open, nil)
 	defer func() {
 		if recover() == nil {

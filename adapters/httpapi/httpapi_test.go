@@ -131,14 +131,14 @@ func refused(t testing.TB, w *httptest.ResponseRecorder, status int) errorBody {
 	return e
 }
 
-func TestNewNamesWhatIsMissing(t *testing.T) {
+func TestNewNamesMissingOptions(t *testing.T) {
 	_, err := New(Options{})
 	if err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Fatalf("got %v", err)
 	}
 }
 
-// lone is the call of a request that nobody serves, with budgets of its own.
-func lone(r *http.Request) *call {
+// newCall is the call of a request that nobody serves, with budgets of its own.
+func newCall(r *http.Request) *call {
 	return &call{r: r, budgets: newBudgets(limit.Budgets{Anonymous: 1 << 30, Callers: 1 << 30, Spool: 1 << 30})}
 }

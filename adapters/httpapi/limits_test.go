@@ -18,7 +18,7 @@ type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-func TestRequestsWithoutACallerAreLimitedPerAddress(t *testing.T) {
+func TestAnonymousRequestsAreLimitedPerAddress(t *testing.T) {
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	a := serving(t, http.MethodGet, open, (*call).succeed, func(o *Options) {
 		o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 3, Per: time.Minute}}
@@ -78,7 +78,7 @@ func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
 	}
 }
 
-func TestTheServersOwnEndpointsAreNotLimited(t *testing.T) {
+func TestFreeEndpointsAreNotLimited(t *testing.T) {
 	a := built(t, func(o *Options) { o.Rates = limit.Rates{Address: limit.Rate{Count: 1, Per: time.Hour}} })
 	for range 5 {
 		if w := send(a, get("/healthz")); w.Code != 200 || w.Header().Get("RateLimit-Limit") != "" {
@@ -88,7 +88,7 @@ func TestTheServersOwnEndpointsAreNotLimited(t *testing.T) {
 }
 
 // What is limited, logged and noted of an actor is the same address.
-func TestLimitsAndTheLogGoByTheForwardedAddress(t *testing.T) {
+func TestForwardedAddressIsLimitedAndLogged(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	a := serving(t, http.MethodGet, open, (*call).succeed, logs, func(o *Options) {
 		o.Rates, o.Proxies = limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}

@@ -17,14 +17,14 @@ import (
 	"collab/domain/org"
 )
 
-// reluctant is a client that takes nothing until it is let, or until its deadline
+// slowWriter is a client that takes nothing until it is let, or until its deadline
 // is over.
-type reluctant struct {
+type slowWriter struct {
 	*httptest.ResponseRecorder
 	let, late chan struct{}
 }
 
-func (r reluctant) Write(b []byte) (int, error) {
+func (r slowWriter) Write(b []byte) (int, error) {
 	select {
 	case <-r.let:
 		return r.ResponseRecorder.Write(b)
@@ -33,7 +33,7 @@ func (r reluctant) Write(b []byte) (int, error) {
 	}
 }
 
-func (r reluctant) SetWriteDeadline(t time.Time) error {
+func (r slowWriter) SetWriteDeadline(t time.Time) error {
 	if t.Before(time.Now()) {
 		close(r.late)
 	}
@@ -92,13 +92,13 @@ func tempEmpty(t testing.TB) {
 	}
 }
 
-func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
+func TestListIsReadToItsEndForASlowClient(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for name, size := range map[string]int{"a short one": stream.FlushAt / 50, "a long one": stream.FlushAt} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := serveTexts(t, 100, size, false, nil)
-				client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+				client := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 				began := time.Now()
 				answered := l.serveTo(client)
 				time.Sleep(stream.AnswerTimeout / 2)
@@ -117,11 +117,11 @@ func TestAListIsReadToItsEndThoughItsClientTakesNothing(t *testing.T) {
 	}
 }
 
-func TestAListThatHoldsNothingWaitsForItsClient(t *testing.T) {
+func TestWaitingListIsReadAtTheClientsPace(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing")) // there is no room for what waits
 	synctest.Test(t, func(t *testing.T) {
 		l := serveTexts(t, 100, stream.FlushAt, true, nil)
-		client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+		client := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 		answered := l.serveTo(client)
 		time.Sleep(stream.AnswerTimeout / 2)
 		synctest.Wait()
@@ -136,7 +136,7 @@ func TestAListThatHoldsNothingWaitsForItsClient(t *testing.T) {
 	})
 }
 
-func TestAListThatFailsDoesNotWaitForItsClient(t *testing.T) {
+func TestFailedListDoesNotWaitForItsClient(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for name, fail := range map[string]error{"when it cannot be read": errors.New("lost"), "when there is no room for it": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestAListThatFailsDoesNotWaitForItsClient(t *testing.T) {
 				t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing"))
 			}
 			synctest.Test(t, func(t *testing.T) {
-				client := reluctant{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+				client := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 				began := time.Now()
 				defer func() {
 					if p := recover(); p != http.ErrAbortHandler || time.Since(began) > stream.ListPatience {

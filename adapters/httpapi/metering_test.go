@@ -16,7 +16,7 @@ import (
 	"collab/ports"
 )
 
-func TestAQuotaIsShown(t *testing.T) {
+func TestQuotaView(t *testing.T) {
 	s := quota.Status{Used: 74, Limit: 1_000_000, Remaining: 999_926, ResetsAt: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)}
 	want := `{"used":74,"limit":1000000,"remaining":999926,"resetsAt":"2026-01-03T00:00:00.000Z"}`
 	if got, err := appendView(nil, viewQuota(s)); err != nil || string(got) != want {
@@ -24,7 +24,7 @@ func TestAQuotaIsShown(t *testing.T) {
 	}
 }
 
-func TestASummaryIsShown(t *testing.T) {
+func TestUsageSummaryView(t *testing.T) {
 	base := usage.Summary{
 		Period: usage.Period{Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)},
 		Sum:    usage.Sum{Input: 12, Output: 7, Requests: 2},
@@ -44,8 +44,8 @@ func TestASummaryIsShown(t *testing.T) {
 	}
 }
 
-// metered is an interface whose endpoint at /test shows what a member has used.
-func metered(t *testing.T, w *conversing, show func(*api) handler) *api {
+// serveUsage is an interface whose endpoint at /test shows what a member has used.
+func serveUsage(t *testing.T, w *chatServer, show func(*api) handler) *api {
 	t.Helper()
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
@@ -54,11 +54,11 @@ func metered(t *testing.T, w *conversing, show func(*api) handler) *api {
 	return a
 }
 
-func TestWhatChatsUsedIsShown(t *testing.T) {
-	w := newConversing(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, nil })
-	quotas := metered(t, w, func(a *api) handler { return a.authorized(a.quotaToday) })
-	own := metered(t, w, func(a *api) handler { return a.authorized(a.ownUsage) })
-	everyone := metered(t, w, func(a *api) handler { return a.orgUsage })
+func TestUsageOfChats(t *testing.T) {
+	w := newChatServer(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) { return whole, nil })
+	quotas := serveUsage(t, w, func(a *api) handler { return a.authorized(a.quotaToday) })
+	own := serveUsage(t, w, func(a *api) handler { return a.authorized(a.ownUsage) })
+	everyone := serveUsage(t, w, func(a *api) handler { return a.orgUsage })
 	shows := func(a *api, want string, not ...string) {
 		t.Helper()
 		r := send(a, get("/test"))

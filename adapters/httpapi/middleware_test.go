@@ -28,7 +28,7 @@ import (
 	"collab/domain/org"
 )
 
-func TestRequestIDsAreEchoedWhenTheyAreSane(t *testing.T) {
+func TestValidRequestIDsAreEchoed(t *testing.T) {
 	a := built(t)
 	for sent, echoed := range map[string]bool{
 		"abc-123_X.Z": true, "": false, "a b": false, "a\"b": false, "é": false, "a\nb": false,
@@ -68,7 +68,7 @@ func lines(t testing.TB, b *bytes.Buffer) (all []map[string]any) {
 	return all
 }
 
-func TestEveryRequestHasOneLineInTheLogWithoutSecrets(t *testing.T) {
+func TestRequestLogLine(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	a := serving(t, http.MethodPost, open, func(c *call) error {
@@ -96,7 +96,7 @@ func TestEveryRequestHasOneLineInTheLogWithoutSecrets(t *testing.T) {
 	}
 }
 
-func TestProbesAreLoggedForDebuggingOnly(t *testing.T) {
+func TestFreeEndpointsAreLoggedAtDebug(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	send(built(t, logs), get("/healthz"))
 	if b.Len() != 0 {
@@ -104,7 +104,7 @@ func TestProbesAreLoggedForDebuggingOnly(t *testing.T) {
 	}
 }
 
-func TestInnerErrorsAreInTheLogAndNowhereElse(t *testing.T) {
+func TestInternalErrorsAreLoggedAndNotSent(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle handler
 		status int
@@ -133,7 +133,7 @@ func TestInnerErrorsAreInTheLogAndNowhereElse(t *testing.T) {
 	}
 }
 
-func TestAPanicInTheMiddleOfAnAnswerBreaksTheConnectionOff(t *testing.T) {
+func TestPanicInAnAnswerAbortsTheConnection(t *testing.T) {
 	server := httptest.NewServer(serving(t, http.MethodGet, open, func(c *call) error {
 		_, _ = c.Write([]byte("half"))
 		c.Flush()
@@ -151,7 +151,7 @@ func TestAPanicInTheMiddleOfAnAnswerBreaksTheConnectionOff(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesAwayIsNoError(t *testing.T) {
+func TestCancelledRequestIsLoggedAs499(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -165,7 +165,7 @@ func TestAClientThatGoesAwayIsNoError(t *testing.T) {
 	}
 }
 
-func TestKindsOfErrorHaveTheirStatus(t *testing.T) {
+func TestStatusOfErrorKinds(t *testing.T) {
 	for kind, status := range map[fault.Kind]int{
 		fault.Invalid: 400, fault.Unauthenticated: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Gone: 410, fault.Conflict: 409, fault.Stale: 412,
 		fault.TooLarge: 413, fault.Unsupported: 415, fault.Mismatch: 422, fault.Limited: 429, fault.Internal: 500, fault.Unavailable: 503,
@@ -181,7 +181,7 @@ func TestKindsOfErrorHaveTheirStatus(t *testing.T) {
 	}
 }
 
-func TestRequestsAreMeasured(t *testing.T) {
+func TestRequestMetrics(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	collect := func(t *testing.T) (all metricdata.ResourceMetrics) {
@@ -224,7 +224,7 @@ func TestRequestsAreMeasured(t *testing.T) {
 	}
 }
 
-func TestRequestsAreTracedWithinTheCallersTrace(t *testing.T) {
+func TestRequestSpanContinuesTheTrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	logs, b := logging(slog.LevelInfo)
 	a := serving(t, http.MethodGet, open, func(*call) error { return errors.New("broken") }, logs, func(o *Options) {
@@ -249,7 +249,7 @@ func TestRequestsAreTracedWithinTheCallersTrace(t *testing.T) {
 	}
 }
 
-func TestOnlyConfiguredOriginsMayCall(t *testing.T) {
+func TestCORSAllowsConfiguredOriginsOnly(t *testing.T) {
 	a := built(t, func(o *Options) { o.Origins = []string{"https://app.example"} })
 	ask := func(origin string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodOptions, "/api/v1/tasks", nil)
@@ -285,7 +285,7 @@ func TestOnlyConfiguredOriginsMayCall(t *testing.T) {
 	}
 }
 
-func TestTheConnectionIsWithinReach(t *testing.T) {
+func TestResponseControllerReachesTheConnection(t *testing.T) {
 	server := httptest.NewServer(serving(t, http.MethodGet, open, func(c *call) error {
 		control := http.NewResponseController(c)
 		if err := control.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -312,7 +312,7 @@ func TestTheConnectionIsWithinReach(t *testing.T) {
 	}
 }
 
-func TestRolesDecide(t *testing.T) {
+func TestGuardsCheckRoles(t *testing.T) {
 	roles := append(org.Roles(), "")
 	for g, allowed := range map[guard][]org.Role{
 		caller:  roles,
@@ -334,7 +334,7 @@ func TestRolesDecide(t *testing.T) {
 	}
 }
 
-func TestBearerTokensAreRead(t *testing.T) {
+func TestBearer(t *testing.T) {
 	for header, want := range map[string]string{
 		"Bearer abc": "abc", "bearer abc": "abc", "BEARER  abc ": "abc", "Basic abc": "", "abc": "", "Bearer": "", "": "",
 	} {
@@ -347,7 +347,7 @@ func TestBearerTokensAreRead(t *testing.T) {
 	}
 }
 
-func TestErrorsInABrowserArePages(t *testing.T) {
+func TestBrowserErrorsArePages(t *testing.T) {
 	a := built(t)
 	r := get("/api/v1/auth/cli-auth?port=80&state=s")
 	r.Header.Set("Accept", "text/html,application/xhtml+xml")

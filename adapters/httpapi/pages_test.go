@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheFrontPageSaysWhatRuns(t *testing.T) {
+func TestFrontPage(t *testing.T) {
 	a := built(t, func(o *Options) { o.SignIn = "http://localhost/dev/identity/sign-in" })
 	r := get("/")
 	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")

@@ -17,7 +17,7 @@ import (
 	"collab/domain/task"
 )
 
-func TestACursorSaysAPositionAgain(t *testing.T) {
+func TestCursorRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := body.Position{Rank: rapid.Int64().Draw(t, "rank"), ID: someID}
 		if rapid.Bool().Draw(t, "timed") {
@@ -44,7 +44,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-func TestQueriesOfListsAreStrict(t *testing.T) {
+func TestListQueriesAreStrict(t *testing.T) {
 	var got task.Filter
 	a := serving(t, http.MethodGet, open, func(c *call) error {
 		q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter")
@@ -123,7 +123,7 @@ func placed(p body.Page, all func() []place) func(org.Actor, func(place) error) 
 	}
 }
 
-func TestPagesFollowTheirLinksThroughACompleteList(t *testing.T) {
+func TestLinksLeadThroughTheCompleteList(t *testing.T) {
 	var a *api
 	all := []place{}
 	for i := range 7 {
@@ -170,7 +170,7 @@ func TestPagesFollowTheirLinksThroughACompleteList(t *testing.T) {
 	}
 }
 
-func TestAPageOfLargeRecordsEndsEarly(t *testing.T) {
+func TestPageOfLargeRecordsEndsEarly(t *testing.T) {
 	const size = 100 << 10
 	var a *api
 	all := make([]place, 100)

@@ -22,7 +22,7 @@ func rendererPath(t *testing.T, a *api) string {
 	return found[1]
 }
 
-func TestTheReferencePageLoadsNothingFromElsewhere(t *testing.T) {
+func TestReferencePageLoadsOnlyOwnResources(t *testing.T) {
 	w := send(built(t), get("/docs"))
 	for name, want := range map[string]string{
 		"Content-Security-Policy": "default-src 'none'; script-src 'self' '" + sourceHash(referenceScript) + "'; style-src 'unsafe-inline'; " +
@@ -47,7 +47,7 @@ func TestTheReferencePageLoadsNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestTheRendererIsTheOneThatItsChecksumNames(t *testing.T) {
+func TestRendererMatchesItsChecksum(t *testing.T) {
 	a := built(t)
 	target := rendererPath(t, a)
 	want, from, _ := strings.Cut(strings.TrimSpace(rendererSum), "  ")

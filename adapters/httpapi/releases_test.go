@@ -66,7 +66,7 @@ func readsAsOthers(t rapid.TB, query string) {
 	}
 }
 
-func TestQueriesOfChecksAreReadAsAllOthers(t *testing.T) {
+func TestReadParametersMatchesParseQuery(t *testing.T) {
 	part := rapid.SampledFrom([]string{
 		"version", "arch", "clientId", "other", "=", "=", "&", "&", "&", "1.0.0", "+", "%20", "%2b", "%26", "%3D", "%", "%z", ";", "é", "\xff", "%ff", "v%65rsion", "",
 	})
@@ -86,7 +86,7 @@ func FuzzCheckQuery(f *testing.F) {
 	})
 }
 
-func TestAnswersSayWhatIsPublishedWhateverThatIs(t *testing.T) {
+func TestUpdateCheckRoundTrips(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `"`, "\\", "</script>\u2028", "\x00\x1f", `"}`}))
 	a := built(t)
 	rapid.Check(t, func(of *rapid.T) {
@@ -97,7 +97,7 @@ func TestAnswersSayWhatIsPublishedWhateverThatIs(t *testing.T) {
 		if rapid.Bool().Draw(of, "bare") {
 			r.SHA512, r.SHA1, r.Signature, r.FileSizeBytes, r.Notes, r.MinOSVersion = nil, nil, nil, nil, nil, nil
 		}
-		a.Releases = knowing(t, []release.Release{r})
+		a.Releases = newReleases(t, []release.Release{r})
 		for range 2 { // made, and remembered
 			w := send(a, get(strings.Replace(checked, "1.0.0", "1.0.0-a%2Bb", 1)))
 			if w.Code != http.StatusOK || w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) || w.Header().Get("Content-Type") != "application/json" {
@@ -125,10 +125,10 @@ func TestAnswersSayWhatIsPublishedWhateverThatIs(t *testing.T) {
 	})
 }
 
-func TestAnswersFollowTheReleasesWhileDevicesAsk(t *testing.T) {
+func TestUpdateChecksFollowReleases(t *testing.T) {
 	const changes, devices = 50, 8
 	r := released(t, "2.0.0", "linux/x64", noted("0"), func(r *release.Release) { *r.FileSizeBytes = 0 })
-	a, s := offering(t, r)
+	a, s := serveReleases(t, r)
 	published := s.Snapshot().All()[0].ID
 	ask := func() (n int64, tag string) {
 		w := send(a, get(checked))
@@ -189,8 +189,8 @@ func TestAnswersFollowTheReleasesWhileDevicesAsk(t *testing.T) {
 	}
 }
 
-func TestAnswersOfOneSnapshotAreMadeOnce(t *testing.T) {
-	a, s := offering(t, released(t, "2.0.0", "linux/x64"))
+func TestOfferIsCachedPerSnapshot(t *testing.T) {
+	a, s := serveReleases(t, released(t, "2.0.0", "linux/x64"))
 	check := releases.Check{Target: release.Target{Platform: release.Linux, Arch: release.X64, Channel: release.Stable}}
 	first, err := a.offer(s.Offer(check))
 	if err != nil {
@@ -201,10 +201,10 @@ func TestAnswersOfOneSnapshotAreMadeOnce(t *testing.T) {
 	}
 }
 
-func TestDevicesIDsAreNeitherLoggedNorTraced(t *testing.T) {
+func TestDeviceIDsAreNeitherLoggedNorTraced(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	logs, b := logging(slog.LevelDebug)
-	s := knowing(t, []release.Release{released(t, "2.0.0", "linux/x64", rollout(50))})
+	s := newReleases(t, []release.Release{released(t, "2.0.0", "linux/x64", rollout(50))})
 	a := built(t, logs, func(o *Options) {
 		o.Releases = s
 		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
@@ -231,8 +231,8 @@ func TestDevicesIDsAreNeitherLoggedNorTraced(t *testing.T) {
 	}
 }
 
-func TestReportsHavePages(t *testing.T) {
-	s := knowing(t, nil)
+func TestAdoptionPages(t *testing.T) {
+	s := newReleases(t, nil)
 	s.Anybody = true
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
@@ -281,7 +281,7 @@ func TestReportsHavePages(t *testing.T) {
 	}
 }
 
-func TestReportsAreOfDays(t *testing.T) {
+func TestAdoptionPeriod(t *testing.T) {
 	now := time.Date(2028, 3, 1, 23, 59, 59, 0, time.FixedZone("", 3600)) // 2028-03-01 in UTC, after a leap day
 	for query, want := range map[string]string{
 		"":                              "2028-02-01 2028-03-01   ",

@@ -71,7 +71,7 @@ func withKey(key, body string) *http.Request {
 	return r
 }
 
-func TestTheSameKeyGetsTheFirstAnswerAgain(t *testing.T) {
+func TestIdempotencyKeyReplaysTheFirstAnswer(t *testing.T) {
 	calls := 0
 	a, _ := keyed(t, open, func(c *call) error {
 		calls++
@@ -121,7 +121,7 @@ func TestTheSameKeyGetsTheFirstAnswerAgain(t *testing.T) {
 	})
 }
 
-func TestRefusalsAreKeptAndFailuresAreNot(t *testing.T) {
+func TestIdempotencyStoresRefusalsButNoFailures(t *testing.T) {
 	for _, test := range []struct {
 		err    error
 		status int
@@ -147,7 +147,7 @@ func TestRefusalsAreKeptAndFailuresAreNot(t *testing.T) {
 	}
 }
 
-func TestAPanicFreesTheKey(t *testing.T) {
+func TestPanicReleasesTheKey(t *testing.T) {
 	calls := 0
 	a, _ := keyed(t, open, func(c *call) error {
 		if calls++; calls == 1 {
@@ -161,7 +161,7 @@ func TestAPanicFreesTheKey(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatCannotBeKeptIsStillGiven(t *testing.T) {
+func TestAnswerIsSentWhereItCannotBeStored(t *testing.T) {
 	a, v := keyed(t, open, (*call).succeed)
 	v.broken = errors.New("disk full")
 	if w := send(a, withKey("k", "{}")); w.Code != 200 || w.Body.String() != string(success) {
@@ -169,7 +169,7 @@ func TestAnAnswerThatCannotBeKeptIsStillGiven(t *testing.T) {
 	}
 }
 
-func TestALongAnswerIsNotKept(t *testing.T) {
+func TestLongAnswerIsNotStored(t *testing.T) {
 	calls, broken := 0, errors.New("broken")
 	var end error
 	a, v := keyed(t, open, func(c *call) error {
@@ -202,7 +202,7 @@ func TestALongAnswerIsNotKept(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesAwayFreesTheKey(t *testing.T) {
+func TestCancelledRequestReleasesTheKey(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a, _ := keyed(t, open, func(c *call) error {
 		if c.r.Header.Get("Leaves") != "" {
@@ -219,7 +219,7 @@ func TestAClientThatGoesAwayFreesTheKey(t *testing.T) {
 	}
 }
 
-func TestOfManyAtOnceOneRunsAndTheRestAreToldSo(t *testing.T) {
+func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
 	const others = 8
 	started, finish := make(chan bool), make(chan bool)
 	a, _ := keyed(t, open, func(c *call) error {
@@ -248,7 +248,7 @@ func TestOfManyAtOnceOneRunsAndTheRestAreToldSo(t *testing.T) {
 	}
 }
 
-func TestKeysArePrintableAndShort(t *testing.T) {
+func TestIdempotencyKeyFormat(t *testing.T) {
 	a, _ := keyed(t, open, (*call).succeed)
 	for _, key := range []string{"", "a\tb", "é", "a\x7f", strings.Repeat("k", 256)} {
 		refused(t, send(a, withKey(key, "{}")), 400)
@@ -262,7 +262,7 @@ func TestKeysArePrintableAndShort(t *testing.T) {
 	refused(t, send(a, withKey("big", strings.Repeat(" ", body.MaxJSON+1))), 413)
 }
 
-func TestKeysBelongToTheirCaller(t *testing.T) {
+func TestIdempotencyKeyOwner(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range []*call{
 		{caller: access.Caller{User: "u", Org: "o"}}, {caller: access.Caller{User: "u", Org: "p"}}, {caller: access.Caller{User: "v", Org: "o"}},
@@ -280,7 +280,7 @@ func key(k string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Idempotency-Key", k) }
 }
 
-func TestAStreamWithAKey(t *testing.T) {
+func TestChatStreamWithIdempotencyKey(t *testing.T) {
 	within(t, "is sent as it comes, and again byte for byte", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 		for range 3 {
 			time.Sleep(10 * time.Second)
@@ -288,7 +288,7 @@ func TestAStreamWithAKey(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true, key("k"))
 		want := comment
 		for range 3 {
@@ -326,7 +326,7 @@ func TestAStreamWithAKey(t *testing.T) {
 			to.Alive()
 		}
 		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true, key("k"))
 		for range 24 {
 			time.Sleep(time.Minute)
@@ -347,7 +347,7 @@ func TestAStreamWithAKey(t *testing.T) {
 			return chat.Reply{}, &chat.Failure{Kind: chat.RateLimited}
 		}
 		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		w.ask(client, true, key("k")).heard(w, `data: {"type":"error","error":"Rate limit exceeded."}`+"\n\n")
 		w.ask(client, true, key("k")).heard(w, doneEvent)
 		if n := len(w.entries()); n != 2 {
@@ -360,7 +360,7 @@ func TestAStreamWithAKey(t *testing.T) {
 			panic("boom")
 		}
 		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true, key("k"))
 		if <-l.done; l.end == nil || l.text() != errorEvent {
 			w.Errorf("heard %q, %v", l.text(), l.end)
@@ -374,7 +374,7 @@ func TestAStreamWithAKey(t *testing.T) {
 			return whole, nil
 		}
 		return silent(ctx, to)
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true, key("k"))
 		l.leave()
 		<-l.done
@@ -388,7 +388,7 @@ func TestAStreamWithAKey(t *testing.T) {
 			_ = to.Chunk(says(long))
 		}
 		return whole, nil
-	}, func(w *conversing, client *http.Client) {
+	}, func(w *chatServer, client *http.Client) {
 		for n := range 2 {
 			w.ask(client, true, key("k")).heard(w, strings.Repeat(textEvent(long), 12)+doneEvent)
 			if got := len(w.entries()); got != n+1 {
@@ -397,7 +397,7 @@ func TestAStreamWithAKey(t *testing.T) {
 		}
 	})
 
-	within(t, "is refused in the same way again", answering, func(w *conversing, client *http.Client) {
+	within(t, "is refused in the same way again", answering, func(w *chatServer, client *http.Client) {
 		w.actor.Role = org.Viewer
 		for n := range 2 {
 			l := w.ask(client, true, key("k"))
@@ -408,7 +408,7 @@ func TestAStreamWithAKey(t *testing.T) {
 	})
 }
 
-func TestAKeyIsRenewedNoMoreOnceItIsSettled(t *testing.T) {
+func TestSettledKeyIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := serving(t, http.MethodPost, open, func(c *call) error {
 			time.Sleep(idempotency.RenewEvery) // to be renewed as it is settled
@@ -431,7 +431,7 @@ func TestAKeyIsRenewedNoMoreOnceItIsSettled(t *testing.T) {
 	})
 }
 
-func TestWithoutACallerOnlySuccessesAreKept(t *testing.T) {
+func TestAnonymousRequestsStoreSuccessesOnly(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		err   error

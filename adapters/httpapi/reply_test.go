@@ -105,7 +105,7 @@ var anyTask = rapid.Custom(func(t *rapid.T) task.Task {
 	return made
 })
 
-func TestTasksAreWrittenAsEncodingJSONWouldWriteThem(t *testing.T) {
+func TestAppendTaskMatchesEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := anyTask.Draw(t, "task")
 		got, err := appendTask([]byte("x"), v)
@@ -118,7 +118,7 @@ func TestTasksAreWrittenAsEncodingJSONWouldWriteThem(t *testing.T) {
 	})
 }
 
-func TestAListIsStreamed(t *testing.T) {
+func TestListResponse(t *testing.T) {
 	t.Run("an empty one is an empty array", func(t *testing.T) {
 		if w := send(serveTexts(t, 0, 1, false, nil), get("/test")); w.Code != 200 || w.Body.String() != "[]\n" {
 			t.Errorf("%d %s", w.Code, w.Body)
@@ -164,7 +164,7 @@ func (c *counting) Write(b []byte) (int, error) {
 	return c.ResponseRecorder.Write(b)
 }
 
-func TestEntityTagsAreCompared(t *testing.T) {
+func TestEntityTagComparison(t *testing.T) {
 	for _, test := range []struct {
 		header string
 		weak   bool
@@ -181,8 +181,8 @@ func TestEntityTagsAreCompared(t *testing.T) {
 	}
 }
 
-func TestAnswersForAllClientsAreCacheableAndHaveNoRateLimitHeaders(t *testing.T) {
-	s := knowing(t, []release.Release{released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "darwin/universal")})
+func TestPublicAnswersAreCacheableWithoutRateLimitHeaders(t *testing.T) {
+	s := newReleases(t, []release.Release{released(t, "2.0.0", "win32/x64"), released(t, "2.0.0", "darwin/universal")})
 	a := built(t, func(o *Options) {
 		o.Releases, o.Rates = s, limit.Rates{Address: limit.Rate{Count: 1000, Per: time.Hour}}
 	})
@@ -256,7 +256,7 @@ type unflushable struct{ *httptest.ResponseRecorder }
 
 func (unflushable) FlushError() error { return errFlush }
 
-func TestAFlushThatFailsIsReported(t *testing.T) {
+func TestFlushReturnsItsError(t *testing.T) {
 	c := &call{w: unflushable{httptest.NewRecorder()}}
 	if err := http.NewResponseController(c).Flush(); !errors.Is(err, errFlush) || c.status != http.StatusOK {
 		t.Errorf("the error is %v, the status %d", err, c.status)

@@ -28,7 +28,7 @@ func everything(o *Options) {
 	o.Metrics = http.NotFoundHandler()
 }
 
-func TestThePageOfRoutesIsTheTable(t *testing.T) {
+func TestRoutesPageMatchesTheTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Routes\n\nPrinted from `adapters/httpapi/routes.go` by its test. HEAD works wherever GET does.\n\n")
 	b.WriteString("Guards: `free` anyone, without limits; `open` anyone; `browser` anyone, with pages for errors; `signed` whoever signed the body; `caller` a valid token; `member` a member of the organisation; `writer` a member who is not VIEWER; `manager` OWNER or ADMIN; `owner` OWNER; `operator` the operator's secret.\n\n")
@@ -64,7 +64,7 @@ func describedRoutes(t *testing.T) (*api, *openapi3.T) {
 	return a, d
 }
 
-func TestTheTableEqualsTheDocument(t *testing.T) {
+func TestRouteTableMatchesOpenAPI(t *testing.T) {
 	a, d := describedRoutes(t)
 	described := map[string]*openapi3.Operation{}
 	for path, item := range d.Paths.Map() {
@@ -150,7 +150,7 @@ func answersOf(r row, body bool) []string {
 
 // What guards and keys answer is described for every route that has them, also where
 // no conversation leads there.
-func TestTheDocumentSaysWhatGuardsAndKeysAnswer(t *testing.T) {
+func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 	a, d := describedRoutes(t)
 	for _, r := range a.routes() {
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
@@ -197,7 +197,7 @@ func passesBy(r row) bool {
 	return r.Guard == free || r.Guard == browser || r.Path == CheckPath || r.Path == prefix+"/sync/changes" || strings.HasPrefix(r.Path, feeds) || r.Path == "/docs/{file}"
 }
 
-func TestParametersThatNobodyKnowsAreRefusedWhereSomebodyWritesCode(t *testing.T) {
+func TestUnknownParametersAreRefused(t *testing.T) {
 	a, d := describedRoutes(t)
 	for _, r := range a.routes() {
 		if r.Method != http.MethodGet {
@@ -230,7 +230,7 @@ func TestParametersThatNobodyKnowsAreRefusedWhereSomebodyWritesCode(t *testing.T
 	}
 }
 
-func TestEveryRouteAsksForItsCredentials(t *testing.T) {
+func TestEveryRouteNeedsItsCredentials(t *testing.T) {
 	a := built(t, everything)
 	for _, r := range a.routes() {
 		if !r.Guard.token() && r.Guard != operating {
@@ -246,7 +246,7 @@ func TestEveryRouteAsksForItsCredentials(t *testing.T) {
 	}
 }
 
-func TestPathsThatDoNotExistAre404WithoutARedirect(t *testing.T) {
+func TestUnknownPathsAre404WithoutRedirect(t *testing.T) {
 	a := built(t, everything)
 	for _, target := range []string{
 		"/", "/api", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v1/tasks/", "/api/v1//tasks", "//api/v1/tasks",
@@ -275,7 +275,7 @@ func TestPathsThatDoNotExistAre404WithoutARedirect(t *testing.T) {
 	}
 }
 
-func TestAWrongMethodIs405WithoutALookAtTheToken(t *testing.T) {
+func TestWrongMethodIs405BeforeAuthentication(t *testing.T) {
 	a := built(t)
 	for target, allow := range map[string]string{
 		"DELETE /api/v1/tasks":                    "GET, HEAD, POST",
@@ -312,7 +312,7 @@ func TestAWrongMethodIs405WithoutALookAtTheToken(t *testing.T) {
 	}
 }
 
-func TestWithoutASecretThereAreNoOperatorEndpoints(t *testing.T) {
+func TestOperatorEndpointsNeedAConfiguredSecret(t *testing.T) {
 	refused(t, send(built(t), get("/api/v1/admin/organisations")), http.StatusNotFound)
 
 	a := built(t, everything)
@@ -321,7 +321,7 @@ func TestWithoutASecretThereAreNoOperatorEndpoints(t *testing.T) {
 	refused(t, send(a, r), http.StatusUnauthorized)
 }
 
-func TestTheServersOwnEndpointsAnswer(t *testing.T) {
+func TestServerEndpoints(t *testing.T) {
 	a := built(t, func(o *Options) {
 		o.Mounts = map[string]http.Handler{"/dev/identity": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "mounted at ", r.URL.Path)
@@ -350,7 +350,7 @@ func TestTheServersOwnEndpointsAnswer(t *testing.T) {
 	refused(t, send(a, get("/metrics")), http.StatusNotFound)
 }
 
-func TestOnlyChecksForUpdatesHaveNoTimeLimit(t *testing.T) {
+func TestOnlyUpdateChecksHaveNoTimeout(t *testing.T) {
 	router, err := built(t).router(built(t, everything).routes())
 	if err != nil {
 		t.Fatal(err)

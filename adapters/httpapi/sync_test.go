@@ -29,18 +29,18 @@ import (
 	"collab/test/harness"
 )
 
-// office is the endpoints of files over the core, with who calls named by a
+// fileServer is the endpoints of files over the core, with who calls named by a
 // header in the place of a token.
-type office struct {
+type fileServer struct {
 	*api
 	core *harness.Files
 	desk id.Workspace
 	crew id.Team
 }
 
-// members of the office by name: vic is a VIEWER, eve is of another
+// actor returns the actor of a member by name: vic is a VIEWER, eve is of another
 // organisation.
-func (o *office) actor(t testing.TB, name string) org.Actor {
+func (o *fileServer) actor(t testing.TB, name string) org.Actor {
 	t.Helper()
 	organisation, role := "org_office", map[string]org.Role{"ada": org.Owner, "ben": org.Member, "vic": org.Viewer, "eve": org.Owner}[name]
 	if name == "eve" {
@@ -65,9 +65,9 @@ func (o *office) actor(t testing.TB, name string) org.Actor {
 	return actor
 }
 
-// openOffice returns an office whose objects the test may change before it
+// newFileServer returns a server whose objects the test may change before it
 // opens.
-func openOffice(t testing.TB, change ...func(*objects.Options)) *office {
+func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 	t.Helper()
 	core, err := harness.NewFiles(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if err != nil {
@@ -77,7 +77,7 @@ func openOffice(t testing.TB, change ...func(*objects.Options)) *office {
 	for _, fn := range change {
 		fn(&settings)
 	}
-	o := &office{core: core}
+	o := &fileServer{core: core}
 	o.api = built(t, func(options *Options) {
 		options.Objects = objects.New(settings)
 		options.Idempotency = idempotency.New(core.Store, newVault(t), core.Clock, &memory.Secrets{})
@@ -126,11 +126,11 @@ func request(method, target string, body io.Reader, headers ...string) *http.Req
 	return r
 }
 
-func (o *office) get(target string, headers ...string) *httptest.ResponseRecorder {
+func (o *fileServer) get(target string, headers ...string) *httptest.ResponseRecorder {
 	return send(o, request(http.MethodGet, target, nil, headers...))
 }
 
-func (o *office) put(target, contentType, body string, headers ...string) *httptest.ResponseRecorder {
+func (o *fileServer) put(target, contentType, body string, headers ...string) *httptest.ResponseRecorder {
 	r := request(http.MethodPut, target, strings.NewReader(body), headers...)
 	r.Header.Set("Content-Type", contentType)
 	return send(o, r)
@@ -178,7 +178,7 @@ func read[T any](t testing.TB, w *httptest.ResponseRecorder, status int) (v T) {
 }
 
 // store uploads a text under a path.
-func (o *office) store(t testing.TB, path, text string, query ...string) record {
+func (o *fileServer) store(t testing.TB, path, text string, query ...string) record {
 	t.Helper()
 	target := "/files?path=" + path
 	for _, q := range query {
@@ -188,7 +188,7 @@ func (o *office) store(t testing.TB, path, text string, query ...string) record 
 }
 
 // content reads a file's bytes.
-func (o *office) content(t testing.TB, of string) string {
+func (o *fileServer) content(t testing.TB, of string) string {
 	t.Helper()
 	w := o.get("/files/" + of + "?raw=1")
 	if w.Code != http.StatusOK {
@@ -275,13 +275,13 @@ func uploading(form, method, target, content string, fields ...string) *http.Req
 	return request(method, target, bytes.NewReader(body), "Content-Type: "+contentType)
 }
 
-// tampered hands content out in another form than it was stored in.
-type tampered struct {
+// damagedBlobs hands content out in another form than it was stored in.
+type damagedBlobs struct {
 	ports.Blobs
 	change func([]byte) []byte
 }
 
-func (b tampered) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+func (b damagedBlobs) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	r, err := b.Blobs.Open(ctx, name, 0, -1)
 	if err != nil {
 		return nil, err

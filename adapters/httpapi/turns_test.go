@@ -12,7 +12,7 @@ import (
 	"collab/domain/org"
 )
 
-func TestACallerWhoDoesNotTakeListsKeepsNobodyElseFromTheirs(t *testing.T) {
+func TestConcurrentListsAreLimitedPerCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := map[id.User]int{}
 		more := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 )
 
-func TestEveryFormOfAnUploadStoresTheSame(t *testing.T) {
+func TestUploadFormsStoreTheSame(t *testing.T) {
 	text := "Zeile 1\n\"zwei\"\t\\ é 文 👩\u2028\x00\x7f" + strings.Repeat("drei ", 100)
 	orders := map[string][]string{
 		"the content last":       {"path=a/b.md", "kind=ARTIFACT", "scope=SHARED", "workspaceId=%s", "mimeType=text/x-test", "checksum=%s", "expectedVersion=0", "encoding=", "content"},
@@ -22,7 +22,7 @@ func TestEveryFormOfAnUploadStoresTheSame(t *testing.T) {
 	for form := range forms {
 		for order, fields := range orders {
 			t.Run(form+" with "+order, func(t *testing.T) {
-				o := openOffice(t)
+				o := newFileServer(t)
 				filled := slices.Clone(fields)
 				for i, f := range filled {
 					switch name, value, _ := strings.Cut(f, "="); {
@@ -51,8 +51,8 @@ func TestEveryFormOfAnUploadStoresTheSame(t *testing.T) {
 	}
 }
 
-func TestWhatAnUploadDoesNotSayHasADefault(t *testing.T) {
-	o := openOffice(t)
+func TestUploadDefaults(t *testing.T) {
+	o := newFileServer(t)
 	form := func(header, content string) (string, string) {
 		return "multipart/form-data; boundary=b", "--b\r\n" + header + "\r\n\r\n" + content + "\r\n--b--\r\n"
 	}
@@ -95,10 +95,10 @@ func formField(name, value string) string {
 
 const filePart = "Content-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\ncontent"
 
-func TestAnUploadThatIsWrongIsRefusedAndStoresNothing(t *testing.T) {
+func TestInvalidUploadStoresNothing(t *testing.T) {
 	const multi, inJSON, raw = "multipart/form-data; boundary=b", "application/json", "application/octet-stream"
 	id := "0198a1b2-0000-7000-8000-000000000001"
-	o := openOffice(t)
+	o := newFileServer(t)
 	for _, test := range []struct {
 		contentType, query, body string
 		status                   int
@@ -207,9 +207,9 @@ func TestAnUploadThatIsWrongIsRefusedAndStoresNothing(t *testing.T) {
 	}
 }
 
-func TestContentHasALimitInEveryForm(t *testing.T) {
+func TestUploadSizeLimit(t *testing.T) {
 	const limit = 1 << 20 // harness.MaxSize
-	o := openOffice(t)
+	o := newFileServer(t)
 	for form := range forms {
 		for order, fields := range map[string][]string{
 			"passed on":  {"kind=ARTIFACT", "scope=SHARED", "encoding=", "content"},
@@ -245,7 +245,7 @@ func TestContentHasALimitInEveryForm(t *testing.T) {
 	})
 }
 
-func TestReplacingBumpsTheVersionInEveryForm(t *testing.T) {
+func TestReplaceIncrementsTheVersion(t *testing.T) {
 	for form := range forms {
 		for order, fields := range map[string][]string{
 			"what is said first":     {"checksum=%s", "expectedVersion=1", "mimeType=text/x-new", "encoding=", "content"},
@@ -253,7 +253,7 @@ func TestReplacingBumpsTheVersionInEveryForm(t *testing.T) {
 			"what places is ignored": {"path=../x", "kind=?", "content", "scope=?", "workspaceId=?", "mimeType=text/x-new"},
 		} {
 			t.Run(form+" with "+order, func(t *testing.T) {
-				o := openOffice(t)
+				o := newFileServer(t)
 				file := o.store(t, "a.md", "one")
 				filled := slices.Clone(fields)
 				for i := range filled {
@@ -274,7 +274,7 @@ func TestReplacingBumpsTheVersionInEveryForm(t *testing.T) {
 	}
 }
 
-func TestAWriteThatExpectsAnotherVersionIsAConflict(t *testing.T) {
+func TestExpectedVersionConflict(t *testing.T) {
 	const conflict = "Version conflict: version 7 was expected, and version 2 is stored"
 	const weak = "Version conflict: a weak entity tag names no version for certain, and version 2 is stored"
 	for _, test := range []struct {
@@ -305,7 +305,7 @@ func TestAWriteThatExpectsAnotherVersionIsAConflict(t *testing.T) {
 		{"both", "?expectedVersion=2", `"2"`, 400, "expectedVersion must be given only once"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := openOffice(t)
+			o := newFileServer(t)
 			var headers []string
 			if test.match != "" {
 				headers = []string{"If-Match: " + test.match}
@@ -338,8 +338,8 @@ func TestAWriteThatExpectsAnotherVersionIsAConflict(t *testing.T) {
 	}
 }
 
-func TestAMemorysBodyMayExpectAVersion(t *testing.T) {
-	o := openOffice(t)
+func TestMemoryExpectedVersion(t *testing.T) {
+	o := newFileServer(t)
 	for _, target := range []string{"/memory/user", "/memory/org", "/memory/workspace/" + string(o.desk) + "/plan.md"} {
 		t.Run(target, func(t *testing.T) {
 			put := func(body string, headers ...string) (int, string) {

@@ -113,7 +113,7 @@ func FuzzJSONUpload(f *testing.F) {
 	})
 }
 
-func TestLongTextsGoByWhole(t *testing.T) {
+func TestJSONFormStreamsLongTexts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("a\"\\\n\x00é\u2028😀\ufffd"))), rapid.SampledFrom([]string{strings.Repeat("x", spool.BlockSize-3), strings.Repeat("文", spool.BlockSize/3), strings.Repeat("\n", 1000)}))
 		text := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "text"), "")
@@ -227,7 +227,7 @@ func readMultipart(from io.Reader) (all []string, err error) {
 	}
 }
 
-func TestPartsAreReadAsTheyWereWritten(t *testing.T) {
+func TestMultipartRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		boundary := rapid.StringMatching(`[a-zA-Z0-9'()+_,./:=?-]{1,60}`).Draw(t, "boundary")
 		near := rapid.SampledFrom([]string{"\r", "\n", "\r\n", "\r\n--", "\r\n-", "--" + boundary, "\r\n--" + boundary[:len(boundary)-1], strings.Repeat("\r\n--", 100), strings.Repeat("x", spool.BlockSize-2), "\r\n--x"})

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestABodyIsOneStrictObject(t *testing.T) {
+func TestParseObjectIsStrict(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                            "unexpected end at byte 0",
 		`{`:                           "unexpected end at byte 1",
@@ -56,7 +56,7 @@ func TestABodyIsOneStrictObject(t *testing.T) {
 	}
 }
 
-func TestARepeatedNameIsNoticedAmongMany(t *testing.T) {
+func TestParseObjectRefusesRepeatedNames(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"n0":0`)
 	for i := 1; i < 1000; i++ {

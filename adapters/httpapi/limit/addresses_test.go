@@ -29,7 +29,7 @@ func forwarded(remote string, lines ...string) *http.Request {
 	return r
 }
 
-func TestTheClientIsWhoTheProxiesSay(t *testing.T) {
+func TestClientAddressBehindProxies(t *testing.T) {
 	const proxy = "10.0.0.1:4000"
 	many := func(n int) string { return strings.Repeat(", 10.0.0.9", n) }
 	for name, test := range map[string]struct {
@@ -74,7 +74,7 @@ func TestTheClientIsWhoTheProxiesSay(t *testing.T) {
 	}
 }
 
-func TestFormsOfForwardedAddresses(t *testing.T) {
+func TestParseForwarded(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.1":              "192.0.2.1",
 		" \t192.0.2.1 ":          "192.0.2.1",
@@ -118,7 +118,7 @@ func TestFormsOfForwardedAddresses(t *testing.T) {
 
 // Whatever a client sends, over however many of our proxies: it is the address
 // that the first of them saw.
-func TestNoClientChoosesItsAddress(t *testing.T) {
+func TestClientCannotChooseItsAddress(t *testing.T) {
 	proxies := networks("10.0.0.0/8 192.0.2.128/25 fd00::/8")
 	ours := rapid.SampledFrom([]string{"10.0.0.1", "10.255.1.2", "192.0.2.200", "fd00::1", "fd12:3456::ffff"})
 	theirs := rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.127", "198.51.100.7", "2001:db8::1", "fe80::1", "11.0.0.1", "::1"})
@@ -154,7 +154,7 @@ func TestNoClientChoosesItsAddress(t *testing.T) {
 	})
 }
 
-func FuzzClientOf(f *testing.F) {
+func FuzzClientAddress(f *testing.F) {
 	for _, lines := range []string{
 		"", "192.0.2.1", "192.0.2.1, 10.0.0.2", "192.0.2.1\n10.0.0.2", "[2001:db8::1]:5,10.0.0.2", "fe80::1%eth0", "::ffff:10.0.0.2",
 		",", "unknown, 10.0.0.2", strings.Repeat("10.0.0.2,", 40), "192.0.2.1:5, [fd00::1%x]",
@@ -195,7 +195,7 @@ func FuzzClientOf(f *testing.F) {
 	})
 }
 
-func TestFindingTheClientMakesNextToNoGarbage(t *testing.T) {
+func TestClientAddressAllocations(t *testing.T) {
 	direct := forwarded("192.0.2.9:4000", "198.51.100.1, 192.0.2.1")
 	behind := forwarded("10.0.0.1:4000", "198.51.100.1, [2001:db8::1]:5", "10.0.0.3:80, 10.0.0.2")
 	for _, test := range []struct {
@@ -214,7 +214,7 @@ func TestFindingTheClientMakesNextToNoGarbage(t *testing.T) {
 	}
 }
 
-func TestNetworksAreLimitedTogetherWhereTheyAreOneClient(t *testing.T) {
+func TestNetwork(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.1":           "192.0.2.1",
 		"2001:db8:1:2:3::4":   "2001:db8:1:2::/64",

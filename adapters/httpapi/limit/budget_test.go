@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAHolderHasAtMostAsMuchAsIsFree(t *testing.T) {
+func TestHolderHasAtMostWhatIsFree(t *testing.T) {
 	b := NewBudget(100)
 	if b.Take("a", 51) {
 		t.Error("a holder has more than half")
@@ -29,7 +29,7 @@ func TestAHolderHasAtMostAsMuchAsIsFree(t *testing.T) {
 	}
 }
 
-func TestWhatIsTakenStaysWithinTheBudgetAndIsGivenBack(t *testing.T) {
+func TestBudgetIsNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 1000).Draw(t, "size")
 		b := NewBudget(size)

@@ -2,7 +2,7 @@ package limit
 
 import "testing"
 
-func TestBudgetsAreParsed(t *testing.T) {
+func TestParseBudgets(t *testing.T) {
 	const upload = 100 << 20
 	defaults := Budgets{64 << 20, 256 << 20, 1600 << 20, 1 << 30}
 	for text, want := range map[string]Budgets{

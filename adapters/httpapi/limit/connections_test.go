@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestLimitsAreParsed(t *testing.T) {
+func TestParseConnections(t *testing.T) {
 	for text, want := range map[string]ConnectionLimits{
 		"": {16384, 512}, "total=9": {9, 512}, "address=7, total=8": {8, 7},
 	} {
@@ -40,23 +40,23 @@ type end struct {
 
 func (e end) RemoteAddr() net.Addr { return e.from }
 
-// entrance is a listener in memory.
-type entrance chan net.Conn
+// pipeListener is a listener in memory.
+type pipeListener chan net.Conn
 
-func (e entrance) Accept() (net.Conn, error) {
+func (e pipeListener) Accept() (net.Conn, error) {
 	c, ok := <-e
 	if !ok {
 		return nil, errors.New("closed")
 	}
 	return c, nil
 }
-func (e entrance) Close() error   { return nil }
-func (e entrance) Addr() net.Addr { return &net.TCPAddr{} }
+func (e pipeListener) Close() error   { return nil }
+func (e pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // server is a limiter and what it has let in.
 type server struct {
 	*Connections
-	doors    entrance
+	listener pipeListener
 	accepted chan net.Conn
 }
 
@@ -67,10 +67,10 @@ func open(t *testing.T, total, address int) *server {
 // within is open with so much memory for connections.
 func within(t *testing.T, total, address int, memory int64) *server {
 	l := NewConnections(ConnectionLimits{total, address}, NewBudget(memory), options(func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }))
-	s := &server{l, make(entrance), make(chan net.Conn, 1)}
-	t.Cleanup(func() { close(s.doors) })
+	s := &server{l, make(pipeListener), make(chan net.Conn, 1)}
+	t.Cleanup(func() { close(s.listener) })
 	go func() {
-		in := l.Listener(s.doors)
+		in := l.Listener(s.listener)
 		for c, err := in.Accept(); err == nil; c, err = in.Accept() {
 			s.accepted <- c
 		}
@@ -84,7 +84,7 @@ func (s *server) dial(t *testing.T, from string) (client, accepted net.Conn) {
 	t.Helper()
 	client, inner := net.Pipe()
 	t.Cleanup(func() { _ = client.Close() })
-	s.doors <- end{inner, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 4000))}
+	s.listener <- end{inner, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 4000))}
 	synctest.Wait()
 	select {
 	case accepted = <-s.accepted:
@@ -102,7 +102,7 @@ func closed(c net.Conn) bool {
 	return errors.Is(err, io.ErrClosedPipe)
 }
 
-func TestTheLongestIdleConnectionGoesFirst(t *testing.T) {
+func TestLongestIdleConnectionIsEvictedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, 3, 9)
 		var all []net.Conn
@@ -125,7 +125,7 @@ func TestTheLongestIdleConnectionGoesFirst(t *testing.T) {
 	})
 }
 
-func TestSlowConnectionsGoAfterIdleOnes(t *testing.T) {
+func TestSlowConnectionsAreEvictedAfterIdleOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, 4, 9)
 		_, head := s.dial(t, "192.0.2.1")
@@ -160,7 +160,7 @@ func TestSlowConnectionsGoAfterIdleOnes(t *testing.T) {
 	})
 }
 
-func TestABodyThatComesOnIsNotSlow(t *testing.T) {
+func TestUploadingConnectionIsNotSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, 1, 9)
 		_, c := s.dial(t, "192.0.2.1")
@@ -176,7 +176,7 @@ func TestABodyThatComesOnIsNotSlow(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatWasTakenOverIsIdleWhileItReads(t *testing.T) {
+func TestHijackedConnectionIsIdleWhileItReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, 1, 9)
 		client, c := s.dial(t, "192.0.2.1")
@@ -206,7 +206,7 @@ func TestAConnectionThatWasTakenOverIsIdleWhileItReads(t *testing.T) {
 	})
 }
 
-func TestAnAddressHasABoundOfItsOwn(t *testing.T) {
+func TestConnectionsPerAddressAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, 100, 2)
 		let := func(from string) net.Conn {
@@ -230,7 +230,7 @@ func TestAnAddressHasABoundOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestARefusedConnectionIsToldSo(t *testing.T) {
+func TestRefusedConnectionGets503(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, 1, 9)
 		_, first := s.dial(t, "192.0.2.1")
@@ -278,7 +278,7 @@ func (s *server) send(t *testing.T, from, head string) (c net.Conn, told string)
 	return c, told
 }
 
-func TestHeadersTakeMemoryOfTheirNetwork(t *testing.T) {
+func TestHeadersAreChargedToTheirNetwork(t *testing.T) {
 	for name, head := range map[string]string{"long ones": strings.Repeat("x", 64<<10), "many lines": strings.Repeat("a:\n", 200)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

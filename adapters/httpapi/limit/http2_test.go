@@ -17,38 +17,38 @@ import (
 
 // serve serves a handler behind a limiter, and returns a client of one protocol that
 // connects from an address.
-func serve(t *testing.T, l *Connections, version int, h http.HandlerFunc) (doors entrance, client *http.Client) {
-	doors = make(entrance)
+func serve(t *testing.T, l *Connections, version int, h http.HandlerFunc) (listener pipeListener, client *http.Client) {
+	listener = make(pipeListener)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(version == 1)
 	protocols.SetUnencryptedHTTP2(version == 2)
 	server := &http.Server{HTTP2: HTTP2(), Handler: l.Handler(h), ConnState: l.ConnState, ConnContext: l.ConnContext, Protocols: protocols}
-	go func() { _ = server.Serve(l.Listener(doors)) }()
+	go func() { _ = server.Serve(l.Listener(listener)) }()
 	transport := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return knock(doors), nil
+		return connect(listener), nil
 	}}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
-		close(doors)
+		close(listener)
 		_ = server.Close()
 	})
-	return doors, &http.Client{Transport: transport}
+	return listener, &http.Client{Transport: transport}
 }
 
-// knock connects, and returns the client's end.
-func knock(doors entrance) net.Conn {
+// connect connects, and returns the client's end.
+func connect(listener pipeListener) net.Conn {
 	client, inner := net.Pipe()
-	doors <- end{inner, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:4000"))}
+	listener <- end{inner, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:4000"))}
 	return client
 }
 
-func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
+func TestRequestsThatWaitForTheirClientAreEvicted(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		for path, want := range map[string]int64{"/body": 1, "/answer": 1, "/copy": 1, "/work": 0} {
 			t.Run(fmt.Sprintf("HTTP %d%s", version, path), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return false }))
-					doors, client := serve(t, l, version, func(w http.ResponseWriter, r *http.Request) {
+					listener, client := serve(t, l, version, func(w http.ResponseWriter, r *http.Request) {
 						switch r.URL.Path {
 						case "/body":
 							_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Hour))
@@ -79,7 +79,7 @@ func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
 						}
 					}()
 					time.Sleep(2 * slowAfter)
-					other := knock(doors)
+					other := connect(listener)
 					synctest.Wait()
 					if l.Evicted() != want || l.Refused() != 1-want || l.Open() != 1 {
 						t.Errorf("%d evicted, %d refused, %d open", l.Evicted(), l.Refused(), l.Open())
@@ -94,11 +94,11 @@ func TestRequestsThatWaitForTheirClientMakeRoom(t *testing.T) {
 	}
 }
 
-func TestAClientThatTakesALongAnswerIsNotSlow(t *testing.T) {
+func TestClientReadingALongAnswerIsNotSlow(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return false }))
-			doors, client := serve(t, l, version, func(w http.ResponseWriter, _ *http.Request) {
+			listener, client := serve(t, l, version, func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 64<<20))
 			})
 			answer, err := client.Get("http://server/")
@@ -111,7 +111,7 @@ func TestAClientThatTakesALongAnswerIsNotSlow(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			other := knock(doors)
+			other := connect(listener)
 			synctest.Wait()
 			if l.Evicted() != 0 || l.Refused() != 1 {
 				t.Errorf("HTTP/%d: %d evicted, %d refused", version, l.Evicted(), l.Refused())
@@ -122,7 +122,7 @@ func TestAClientThatTakesALongAnswerIsNotSlow(t *testing.T) {
 	}
 }
 
-func TestRequestsOfHTTP2TakeMemoryWithTheirHeaders(t *testing.T) {
+func TestHTTP2RequestsAreCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 60 << 10
 		memory := NewBudget(2 * (http2Memory + 10*(streamMemory+size)))
@@ -164,13 +164,13 @@ func TestRequestsOfHTTP2TakeMemoryWithTheirHeaders(t *testing.T) {
 	})
 }
 
-func TestAConnectionOfHTTP2TakesItsMemoryBeforeItsFirstRequest(t *testing.T) {
+func TestHTTP2ConnectionIsChargedBeforeItsFirstRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := NewBudget(3 * (http2Memory))
 		l := NewConnections(ConnectionLimits{10, 10}, memory, options(func(netip.Addr) bool { return false }))
-		doors, _ := serve(t, l, 2, nil)
+		listener, _ := serve(t, l, 2, nil)
 		begin := func() (open bool) {
-			c := knock(doors)
+			c := connect(listener)
 			go func() { _, _ = io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") }()
 			_, err := io.ReadFull(c, make([]byte, 9))
 			t.Cleanup(func() { _ = c.Close() })
@@ -186,14 +186,14 @@ func TestAConnectionOfHTTP2TakesItsMemoryBeforeItsFirstRequest(t *testing.T) {
 	})
 }
 
-func TestARequestThatIsRefusedBeforeItIsReadIsAnsweredOnce(t *testing.T) {
+func TestRequestWithoutHeaderMemoryIsAnsweredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		o := options(func(netip.Addr) bool { return false })
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		l := NewConnections(ConnectionLimits{9, 9}, NewBudget(headMemoryStep), o)
-		doors, _ := serve(t, l, 1, nil)
-		c := knock(doors)
+		listener, _ := serve(t, l, 1, nil)
+		c := connect(listener)
 		go func() {
 			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n")
 			_, _ = io.WriteString(c, strings.Repeat("x: y\r\n", 500))

@@ -6,7 +6,7 @@ import (
 	"collab/domain/fault"
 )
 
-func TestOneCallerHasABoundedNumberOfRequestsUnderWay(t *testing.T) {
+func TestInFlightIsLimitedPerCaller(t *testing.T) {
 	w := &InFlight{}
 	leaves := make([]func(), maxInFlight)
 	for i := range leaves {

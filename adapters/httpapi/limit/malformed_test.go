@@ -18,7 +18,7 @@ func options(exempt func(netip.Addr) bool) ConnectionOptions {
 	return ConnectionOptions{Exempt: exempt, NewID: func() string { return "made-1" }, Log: slog.New(slog.DiscardHandler)}
 }
 
-func TestRequestsThatCannotBeReadAreAnsweredInTheFormOfAllErrors(t *testing.T) {
+func TestMalformedRequestsGetTheErrorShape(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestRequestsThatCannotBeReadAreAnsweredInTheFormOfAllErrors(t *testing.T) {
 	})
 }
 
-func TestWhatHTTP2SendsAfterTheHandlersHaveEndedStaysAsItIs(t *testing.T) {
+func TestHTTP2FramesAreNotRewritten(t *testing.T) {
 	l := NewConnections(ConnectionLimits{9, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return true }))
 	client, inner := net.Pipe()
 	defer client.Close()

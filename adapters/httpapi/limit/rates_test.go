@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestRatesAreParsed(t *testing.T) {
+func TestParseRates(t *testing.T) {
 	for text, want := range map[string]Rates{
 		"off": {},
 		"caller=1200/m,address=600/m,chat=60/m,credentials=30/m,webhook=9/s": {Rate{1200, time.Minute}, Rate{600, time.Minute}, Rate{60, time.Minute}, Rate{30, time.Minute}, Rate{9, time.Second}},

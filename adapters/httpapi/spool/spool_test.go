@@ -33,7 +33,7 @@ func (r *resourcesOf) HoldDisk(n int64) bool {
 	return true
 }
 
-func TestASpoolGivesBackWhatItWasGiven(t *testing.T) {
+func TestSpoolRoundTrips(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for _, size := range []int{0, 1, BlockSize - 1, BlockSize, BlockSize + 1, 3*BlockSize + 7} {
 		for name, pieces := range map[string]func(io.Reader) io.Reader{"at once": func(r io.Reader) io.Reader { return r }, "in halves": iotest.HalfReader, "with its end": iotest.DataErrReader} {
@@ -88,7 +88,7 @@ func TestASpoolGivesBackWhatItWasGiven(t *testing.T) {
 	})
 }
 
-func TestSpoolsShareABudgetOfTheDisk(t *testing.T) {
+func TestSpoolsShareADiskBudget(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	r := &resourcesOf{most: 2 * BlockSize}
 	fits, none := New(r), New(r)
