@@ -28,11 +28,11 @@ func (l *Log) Record(g chat.Generation) {
 		slog.String("id", string(g.ID)), slog.String("org", string(g.Org)), slog.String("user", string(g.User)),
 		slog.String("model", g.Model), slog.String("provider", g.Provider),
 		slog.Time("began", g.Began), slog.Float64("first_chunk_seconds", g.FirstChunk.Seconds()), slog.Float64("duration_seconds", g.Took.Seconds()),
-		slog.Int64("inputTokens", g.Usage.Input), slog.Int64("outputTokens", g.Usage.Output),
-		slog.Int64("cacheReadTokens", g.Usage.CacheRead), slog.Int64("cacheMadeTokens", g.Usage.CacheMade),
-		slog.Int64("searches", g.Usage.Searches), slog.String("usageSource", string(g.Provenance)),
+		slog.Int64("input_tokens", g.Usage.Input), slog.Int64("output_tokens", g.Usage.Output),
+		slog.Int64("cache_read_tokens", g.Usage.CacheRead), slog.Int64("cache_made_tokens", g.Usage.CacheMade),
+		slog.Int64("searches", g.Usage.Searches), slog.String("usage_source", string(g.Provenance)),
 		slog.String("outcome", string(g.Outcome)), slog.String("failure", g.Failure), slog.String("stop", reason(g.Stop)),
-		slog.Int("tools", g.Tools), slog.Bool("webSearch", g.WebSearch), slog.Int("attempts", g.Attempts),
+		slog.Int("tools", g.Tools), slog.Bool("web_search", g.WebSearch), slog.Int("attempts", g.Attempts),
 	)
 }
 

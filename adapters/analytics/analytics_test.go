@@ -61,8 +61,8 @@ func TestTheLogHasALineForEachCall(t *testing.T) {
 		"level": "INFO", "msg": "generation",
 		"id": "019a0000-0000-7000-8000-000000000001", "org": "019a0000-0000-7000-8000-000000000002", "user": "019a0000-0000-7000-8000-000000000003",
 		"model": "claude-sonnet-5-5", "provider": "anthropic", "began": "2026-01-02T03:04:05.678Z", "first_chunk_seconds": 0.25, "duration_seconds": 1.5,
-		"inputTokens": 1230., "outputTokens": 45., "cacheReadTokens": 200., "cacheMadeTokens": 30., "searches": 2., "usageSource": "provider",
-		"outcome": "completed", "failure": "", "stop": "end_turn", "tools": 3., "webSearch": true, "attempts": 2.,
+		"input_tokens": 1230., "output_tokens": 45., "cache_read_tokens": 200., "cache_made_tokens": 30., "searches": 2., "usage_source": "provider",
+		"outcome": "completed", "failure": "", "stop": "end_turn", "tools": 3., "web_search": true, "attempts": 2.,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("another line (-want +got):\n%s", diff)

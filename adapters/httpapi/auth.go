@@ -130,7 +130,7 @@ func (a *api) me(c *call, actor org.Actor) error {
 	return c.reply(http.StatusOK, viewMe(s))
 }
 
-// client is where the request came from.
+// client returns the address and user agent of the request.
 func (c *call) client() session.Client {
 	return session.Client{Address: c.address, UserAgent: c.r.UserAgent()}
 }
@@ -204,17 +204,17 @@ func (a *api) seedOnboarding(c *call, actor org.Actor) error {
 
 var received = []byte(`{"received":true}` + "\n")
 
-// unsignedCost is how many messages one counts for whose signature is wrong.
+// unsignedCost is how many messages one with a wrong signature counts for.
 const unsignedCost = 10
 
-// identityWebhook takes a message of the identity provider.
+// identityWebhook handles a message of the identity provider.
 func (a *api) identityWebhook(c *call) error {
 	return a.receiveMessage(c, a.Webhooks.Identity, refusedCredentials...)
 }
 
-// receiveMessage hands a provider's message on exactly as it came, because its signature
-// is over those bytes. One that is refused with one of the kinds counts against
-// the address, and as much as unsignedCost others.
+// receiveMessage passes the bytes of a provider's message, which its signature is over, to take.
+// A message that is refused with one of the kinds counts against the address, and for
+// unsignedCost messages.
 func (a *api) receiveMessage(c *call, take func(context.Context, func(string) string, []byte) error, unsigned ...fault.Kind) error {
 	body, err := c.read(maxMessage)
 	if err != nil {
@@ -230,9 +230,9 @@ func (a *api) receiveMessage(c *call, take func(context.Context, func(string) st
 	return nil
 }
 
-// startCLI sends the browser to the identity provider. The page that it shows to a
-// browser which another site has sent keeps that site from having a token sent to a
-// local port that nobody chose.
+// startCLI redirects the browser to the identity provider. Where another site has led the
+// browser here it asks for confirmation first, as that site could have a token sent to a local
+// port of its choice.
 func (a *api) startCLI(c *call) error {
 	c.hideAddress()
 	q := c.r.URL.Query()
@@ -249,7 +249,7 @@ func (a *api) startCLI(c *call) error {
 	return nil
 }
 
-// crossSite reports whether a page began the navigation, as far as the browser tells.
+// crossSite reports whether Sec-Fetch-Site says that a page began the navigation.
 func crossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "none" })
 }
@@ -257,7 +257,7 @@ func crossSite(r *http.Request) bool {
 // cookieCLI is the cookie set by the page that asks before a command line's sign-in.
 const cookieCLI = "collab_cli_asked_"
 
-// askedCLI names the sign-in of a command line among those that a browser was asked about.
+// askedCLI returns the key of a command line's sign-in in cookies and confirmations.
 func askedCLI(port, state string) string { return port + " " + state }
 
 // confirmedCLI reports whether the request comes from the link of the page that
@@ -320,14 +320,14 @@ func (a *api) setFlow(c *call, value string, age int) {
 	})
 }
 
-// hideAddress keeps the addresses of a sign-in, which hold secrets, out of caches
-// and out of what the browser tells the next site.
+// hideAddress keeps the address of a sign-in, which has secrets, out of caches and Referer
+// headers.
 func (c *call) hideAddress() {
 	h := c.Header()
 	h["Cache-Control"], h["Referrer-Policy"] = noStore, noReferrer
 }
 
-// redirect sends the browser on.
+// redirect answers with a redirect.
 func (c *call) redirect(status int, to string) {
 	c.Set("Location", to)
 	c.Set("Content-Length", "0")

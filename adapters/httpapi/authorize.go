@@ -20,8 +20,9 @@ import (
 	"collab/domain/fault"
 )
 
-// Where an authorization takes people's browsers, and where authorization servers
-// read who asks. Below the last two each issuer has an address of its own.
+// Paths of an authorization: the page that browsers are sent to, the callback, and the client
+// metadata document that authorization servers read. Below the last two each issuer has a path
+// of its own.
 const (
 	AuthorizePath      = prefix + "/mcp-oauth/authorize"
 	CallbackPath       = prefix + "/mcp-oauth/callback"
@@ -53,7 +54,7 @@ func (c *call) hidePage() {
 	c.Header()["X-Robots-Tag"] = noIndex
 }
 
-// checkLengths checks that parameters are not longer than anybody needs them.
+// checkLengths checks that parameters are within their limits, in bytes, and that there is a state.
 func checkLengths(values url.Values, limits map[string]int) error {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		if len(values.Get(name)) > limits[name] {
@@ -66,8 +67,8 @@ func checkLengths(values url.Values, limits map[string]int) error {
 	return nil
 }
 
-// askToAuthorize shows what somebody is about to allow, and who wants it. Its form
-// goes on to the provider.
+// askToAuthorize shows the page that asks for confirmation of an authorization. Its form leads
+// to the provider.
 func (a *api) askToAuthorize(c *call) error {
 	c.hidePage()
 	q, err := body.ParseForm(c.r.URL.RawQuery)
@@ -82,8 +83,7 @@ func (a *api) askToAuthorize(c *call) error {
 	if err != nil {
 		return err
 	}
-	// Whoever opens the page again, or is made to, can still send it from where it is
-	// open already.
+	// A page that is open already stays valid when it is opened again.
 	secret := cookieValue(c.r, a.flowCookie(cookieAsked, state))
 	if secret == "" {
 		secret = rand.Text()
@@ -91,18 +91,18 @@ func (a *api) askToAuthorize(c *call) error {
 	a.setFlowCookie(c, cookieAsked, state, secret)
 	// "no-referrer" would take the Origin from our own form.
 	c.Header()["Referrer-Policy"] = []string{"same-origin"}
-	// Browsers hold the whole chain of redirects after a form against form-action,
-	// and where a provider leads people is its own business.
+	// Browsers check the whole chain of redirects after a form against form-action, and
+	// a provider may redirect to any site.
 	return c.page(http.StatusOK, "ask", map[string]any{
 		"Asked": asked, "App": a.AppURL, "Action": AuthorizePath, "State": state, "Token": confirmation(secret, state),
 	}, "'self' https: http:")
 }
 
-// confirmation is what a form carries that came with a cookie: no other site can
-// make one.
+// confirmation returns the token of a form that belongs to the cookie's secret. No other site
+// can make one.
 func confirmation(secret, state string) string { return derived("confirm", secret, state) }
 
-// derived is what a browser's secret and a state make together, for one purpose.
+// derived returns a digest of a browser's secret and a state, for one purpose.
 func derived(purpose, secret, state string) string {
 	sum := sha256.Sum256([]byte(purpose + "\n" + secret + "\n" + state))
 	return hex.EncodeToString(sum[:])
@@ -130,8 +130,7 @@ func (a *api) confirmAuthorization(c *call) error {
 	if secret == "" || !equalSecrets(form.Get("token"), confirmation(secret, state)) {
 		return fault.New(fault.Forbidden, "This form is not of a page that was shown in this browser a moment ago")
 	}
-	// The same for each form of this page: of two that are sent at once, either may be
-	// the last.
+	// The same for each form of this page, as two may be sent at once.
 	browser := derived("confirmed", secret, state)
 	page, err := a.Connectors.Confirm(c.r.Context(), state, browser)
 	if err != nil {
@@ -142,7 +141,7 @@ func (a *api) confirmAuthorization(c *call) error {
 	return nil
 }
 
-// checkOrigin refuses a form that another site has sent, as far as the browser tells.
+// checkOrigin refuses a form that the browser's headers say another site has sent.
 func (a *api) checkOrigin(r *http.Request) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
 		return fault.New(fault.Unsupported, "The content type must be application/x-www-form-urlencoded")
@@ -155,7 +154,7 @@ func (a *api) checkOrigin(r *http.Request) error {
 	return nil
 }
 
-// finishAuthorization takes a provider's answer.
+// finishAuthorization handles the callback of an authorization server.
 func (a *api) finishAuthorization(c *call) error {
 	c.hidePage()
 	q, err := body.ParseForm(c.r.URL.RawQuery)
@@ -190,8 +189,8 @@ func originOf(address string) (string, error) {
 	return u.Scheme + "://" + host, nil
 }
 
-// flowCookie is the name of a cookie for an authorization. A browser takes one of the
-// prefix only from us, whatever other servers have names below ours.
+// flowCookie returns the name of a cookie for an authorization. Browsers accept a cookie with
+// the prefix __Host- from this host only.
 func (a *api) flowCookie(kind, state string) string {
 	name := kind + connector.Digest(state)[:12]
 	if a.secure {
@@ -213,8 +212,7 @@ func (a *api) setFlowCookie(c *call, kind, state, value string) {
 	})
 }
 
-// clientView is who we are to authorization servers: a client id metadata document,
-// whose fields are those of RFC 7591.
+// clientView is a client id metadata document, with the fields of RFC 7591.
 type clientView struct {
 	ID            string   `json:"client_id"`
 	Name          string   `json:"client_name"`
@@ -226,7 +224,7 @@ type clientView struct {
 	Application   string   `json:"application_type"`
 }
 
-// describeClient describes us to the issuer of a key.
+// describeClient answers with the client metadata document for the issuer of a key.
 func (a *api) describeClient(c *call) error {
 	key := mux.Vars(c.r)["issuer"]
 	if !connector.IsIssuerKey(key) {
@@ -235,9 +233,8 @@ func (a *api) describeClient(c *call) error {
 	return a.describe(c, ClientDocumentPath+"/"+key, connector.DocumentRedirect(CallbackPath, key))
 }
 
-// describeFormerClient describes the client of authorizations that were made before
-// each issuer had a document of its own: their refreshes name it. Answers to its
-// address are refused.
+// describeFormerClient answers with the document of authorizations that were made before each
+// issuer had one of its own: their refreshes name it. Callbacks to its address are refused.
 func (a *api) describeFormerClient(c *call) error {
 	return a.describe(c, ClientDocumentPath+".json", CallbackPath)
 }

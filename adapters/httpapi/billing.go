@@ -90,13 +90,13 @@ func (a *api) paymentWebhook(c *call) error {
 	return a.receiveMessage(c, a.Webhooks.Payment, fault.Invalid)
 }
 
-// outcomeView is what became of a checkout.
+// outcomeView is the outcome of a checkout.
 type outcomeView struct {
 	Status string     `json:"status"` // open, complete, expired, cancelled or unknown
 	Plan   *plan.Plan `json:"plan"`
 }
 
-// checkoutSuccess is where somebody comes back to who has paid.
+// checkoutSuccess answers browsers that return from a checkout with a payment.
 func (a *api) checkoutSuccess(c *call) error {
 	c.hideAddress()
 	seen := outcomeView{Status: "unknown"}
@@ -122,14 +122,14 @@ func (a *api) checkoutSuccess(c *call) error {
 	return a.replyOutcome(c, seen, "Thank you", text)
 }
 
-// checkoutCancel is where somebody comes back to who has not.
+// checkoutCancel answers browsers that return from a checkout without one.
 func (a *api) checkoutCancel(c *call) error {
 	c.hideAddress()
 	return a.replyOutcome(c, outcomeView{Status: "cancelled"}, "Checkout cancelled", "Nothing was charged.")
 }
 
-// replyOutcome sends somebody back to the application, with a page that says how it
-// went.
+// replyOutcome answers with the outcome: JSON where the request accepts it by name, else a
+// page.
 func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error {
 	if named(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
 		return c.reply(http.StatusOK, seen)
@@ -137,8 +137,7 @@ func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error 
 	return a.showOutcome(c, title, text)
 }
 
-// showOutcome answers with a page that says how it went, and leads back to the
-// application.
+// showOutcome answers with a page of a title, a text and a link to the application.
 func (a *api) showOutcome(c *call, title, text string) error {
 	return c.page(http.StatusOK, "outcome", map[string]string{"Title": title, "Text": text, "App": a.AppURL}, "'none'")
 }

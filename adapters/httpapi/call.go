@@ -15,8 +15,7 @@ import (
 	"collab/domain/id"
 )
 
-// call is one request and its answer on their way through the chain. It is the
-// http.ResponseWriter that everything inside sees.
+// call is one request and the http.ResponseWriter of its answer.
 type call struct {
 	r     *http.Request
 	since time.Time // when it began
@@ -26,7 +25,7 @@ type call struct {
 	caller        access.Caller // whose token came with the request; the zero value for none
 	operator      bool          // the operator's secret came with it
 	provisional   bool          // the caller was admitted and not looked at since
-	acting        bool          // authorize was called: nothing more is waited for
+	acting        bool          // authorize was called: the body must not be read any more
 	callerRefused bool          // authorize has refused the caller
 
 	address string // the client's network address without its port
@@ -39,8 +38,8 @@ type call struct {
 	status    int                 // as sent
 	bytes     int64               // of the answer's body
 	sent      bool                // the status is out
-	gone      bool                // the client went away
-	broken    bool                // a stream that ended without its end
+	gone      bool                // the client left
+	broken    bool                // a stream ended before its last event
 	deadlines stream.Deadlines
 
 	budgets   *budgets
@@ -48,8 +47,7 @@ type call struct {
 	bodies    limit.Account // memory, of a known caller
 	files     limit.Account // disk
 
-	// Where the values of headers lie that differ from answer to answer, so that
-	// they take no memory of their own.
+	// Memory for the values of headers that Set sets.
 	values [8]string
 	used   int
 }

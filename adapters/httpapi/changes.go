@@ -12,11 +12,11 @@ import (
 	"collab/domain/org"
 )
 
-// cursorHeader says where in the log of changes an answer stands.
+// cursorHeader is the header with the feed cursor of an answer.
 const cursorHeader = "X-Sync-Cursor"
 
-// followChanges answers with the stream of changes, from the present on or from
-// where the client says that it left off.
+// followChanges answers with the stream of changes from now on, or after the client's last
+// event id.
 func (a *api) followChanges(c *call, actor org.Actor) error {
 	from, resumes := lastEventID(c.r.Header, c.r.URL.RawQuery)
 	if c.r.Method == http.MethodHead {
@@ -33,11 +33,10 @@ func (a *api) followChanges(c *call, actor org.Actor) error {
 	return a.follow(c, actor, sub, firstFrame(at, lost))
 }
 
-// lastEventID returns what the client says that it left off at. The header
-// counts more than the query, which is for clients that cannot set one; they
-// spell it in two ways, and add parameters of their own.
+// lastEventID returns the last event id of the header, or else of the query, which clients use
+// that cannot set headers: they spell it in two ways, and add parameters of their own.
 func lastEventID(header http.Header, query string) (from string, given bool) {
-	// More than one is none that we gave out.
+	// Several values joined are an id that no feed has.
 	if from = strings.Join(header["Last-Event-Id"], ","); from != "" {
 		return from, true
 	}
@@ -50,14 +49,13 @@ func lastEventID(header http.Header, query string) (from string, given bool) {
 			return from, true
 		}
 	}
-	// What could not be read may have been an id: better to look at everything
-	// again than to miss something.
+	// A query that cannot be parsed may have an id: a resync misses nothing.
 	return "", err != nil
 }
 
-// firstFrame is what a stream begins with. The id without data is what the
-// client goes on from when it is cut off before the first event; where that
-// place was lost, the event that says so brings the id.
+// firstFrame returns the first frame of a stream. Its id without data is what a client resumes
+// after when it is disconnected before the first event; where the cursor was lost, the resync
+// event has the id.
 func firstFrame(at object.Cursor, lost bool) []byte {
 	f := stream.OpenFrame(128)
 	f = append(f, "retry: 3000\n: the changes of the organisation\n"...)

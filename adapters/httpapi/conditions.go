@@ -15,7 +15,7 @@ import (
 // another representation than the bytes.
 const jsonTagSuffix = "-json"
 
-// etag is the entity tag of a version.
+// etag returns the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 // unchanged answers 304 and returns true where If-None-Match names the tag.
@@ -29,7 +29,7 @@ func (c *call) unchanged(tag string) bool {
 	return true
 }
 
-// ifMatch is the condition of the If-Match header, nil where there is none.
+// ifMatch returns the condition of the If-Match header, nil where there is none.
 func ifMatch(c *call) tasks.Match {
 	header := c.r.Header["If-Match"]
 	if len(header) == 0 {
@@ -99,7 +99,7 @@ func (c *call) condition() (when condition, err error) {
 	return when, nil
 }
 
-// mustExist makes a conflict of what is not there.
+// mustExist returns a conflict where no object was found.
 func mustExist(_ object.Object, found bool, err error) error {
 	if err == nil && !found {
 		return fault.New(fault.Conflict, "Version conflict: any version was expected, and nothing is stored")

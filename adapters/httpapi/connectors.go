@@ -205,7 +205,7 @@ type flowView struct {
 func viewFlow(f connector.Flow) flowView {
 	v := flowView{Status: f.Status(), InstanceID: f.Instance, Error: textOrNull(f.Error)}
 	if v.Status == connector.Redeeming {
-		v.Status = connector.Pending // to who waits there is no difference
+		v.Status = connector.Pending // clients that poll need no difference
 	}
 	return v
 }

@@ -20,8 +20,7 @@ import (
 	"collab/domain/object"
 )
 
-// maxRanges is how many ranges one request may ask for: each of them asks the
-// store.
+// maxRanges is how many ranges one request may have: each is a read of the store.
 const maxRanges = 16
 
 var (
@@ -29,8 +28,8 @@ var (
 	byteRanges    = []string{"bytes"}
 )
 
-// metadataHeaders bring the metadata record beside the bytes. Where a value has
-// other characters than visible ASCII ones, they and % are percent-encoded.
+// metadataHeaders are the headers of the metadata record beside the bytes. Characters of
+// values that are not visible ASCII, and %, are percent-encoded.
 var metadataHeaders = []string{
 	"X-Collab-Id", "X-Collab-Storage-Key", "X-Collab-Path", "X-Collab-Mime-Type", "X-Collab-Size", "X-Collab-Checksum", "X-Collab-Version",
 	"X-Collab-Kind", "X-Collab-Scope", "X-Collab-Workspace-Id", "X-Collab-Team-Id", "X-Collab-Owner-Id",
@@ -167,7 +166,7 @@ func (a *api) sendBytes(c *call, o object.Object) error {
 			return err
 		}
 	}
-	_ = parts.Close() // it fails when the client is gone, and there is nobody to tell
+	_ = parts.Close() // it fails when the client has left
 	return nil
 }
 
@@ -194,10 +193,9 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
-// sendContent reads a part of the content and writes it to w. Before that it calls
-// first, when it is known that something can be read. What turns out to be
-// damaged ends in an error before the last of it was written, so that nobody
-// takes it for whole.
+// sendContent copies a range of the content to w, and calls first before the first write, when
+// the content could be read. Content that turns out to be damaged is an error before its last
+// bytes are written, so that no client takes it for complete.
 func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, first func() error) error {
 	r, err := a.Objects.Open(c.r.Context(), o, s.start, s.length)
 	if err != nil {
@@ -315,8 +313,8 @@ func parseSpan(text string, size int64) (s byteRange, ok bool) {
 	return s, true
 }
 
-// writingAtOnce is how much content is put in JSON at once, in bytes: even if
-// every one of them is escaped, it fits into a block with what waits there.
+// writingAtOnce is how much content is escaped at once, in bytes: even if every byte is
+// escaped, it fits into a block.
 const writingAtOnce = 32 << 10
 
 // sendRecord answers with the metadata record and the content in it. Text is
@@ -359,15 +357,14 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 	return nil
 }
 
-// recordWriter writes content into the JSON that it gathers, and sends that on
-// when it is much.
+// recordWriter appends content to JSON in a block, which it sends when it is full.
 type recordWriter struct {
 	c      *call
 	out    []byte
 	text   bool
 	length int // of the answer; 0: not known
 
-	open   [3]byte // what waits for the rest of three bytes
+	open   [3]byte // bytes of an incomplete group of base64
 	opened int
 }
 

@@ -12,8 +12,8 @@ import (
 	"collab/domain/fault"
 )
 
-// statusGone is what the log and the measurements say of a request whose
-// client went away before the answer. It is never sent.
+// statusGone is the status that is logged and measured for a request whose client left before
+// the answer. It is never sent.
 const statusGone = 499
 
 // defaultRetryAfter is the Retry-After of an answer whose error has none, in seconds.
@@ -70,8 +70,7 @@ func refusalOf(err error) refusal {
 	return r
 }
 
-// fail answers with an error. The cause of what is not the client's doing goes
-// to the log under the request's id.
+// fail answers with an error. The cause of a 5xx is logged under the request's id.
 func (a *api) fail(c *call, err error) {
 	r := a.classify(c, err)
 	if c.sent {
@@ -89,7 +88,7 @@ func (a *api) fail(c *call, err error) {
 	c.writeError(r)
 }
 
-// classify logs an error as far as it needs it and decides what the client sees.
+// classify logs the error of a 5xx and returns what the client sees of it.
 func (a *api) classify(c *call, err error) refusal {
 	late := errors.Is(context.Cause(c.r.Context()), stream.ErrLate)
 	if late {

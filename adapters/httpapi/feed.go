@@ -24,9 +24,9 @@ import (
 // defaultHeartbeat is the time between comments that keep streams open.
 const defaultHeartbeat = 30 * time.Second
 
-// Why a stream ended, where it was not the feed that ended it.
+// Reasons for which a stream ended that are not the feed's.
 const (
-	endGone    changes.Reason = "gone"    // the client went away
+	endGone    changes.Reason = "gone"    // the client left
 	endSlow    changes.Reason = "slow"    // the client does not read
 	endCrashed changes.Reason = "crashed" // a panic
 )
@@ -230,8 +230,8 @@ func (a *api) instrumentFeed() error {
 		value                   func(changes.Figures) int64
 	}{
 		{"collab.feed.events", "{event}", "Events handed to subscribers.", func(f changes.Figures) int64 { return f.Delivered }},
-		{"collab.feed.backlog_reads", "{page}", "Pages of the log read for one subscriber who was behind.", func(f changes.Figures) int64 { return f.Reads }},
-		{"collab.feed.resyncs", "{stream}", "Places in the log that could not be gone on from.", func(f changes.Figures) int64 { return f.Resyncs }},
+		{"collab.feed.backlog_reads", "{page}", "Pages of the log read for a subscriber behind the buffer.", func(f changes.Figures) int64 { return f.Reads }},
+		{"collab.feed.resyncs", "{stream}", "Cursors that could not be resumed.", func(f changes.Figures) int64 { return f.Resyncs }},
 	} {
 		_, failed := a.Meter.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description),
 			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {

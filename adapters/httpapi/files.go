@@ -58,8 +58,7 @@ func appendObject(dst []byte, o object.Object) []byte {
 
 func appendListed(dst []byte, o object.Object) ([]byte, error) { return appendObject(dst, o), nil }
 
-// appendSince appends what a client learns of a change: the record, which says
-// so where the object is gone.
+// appendSince appends the record of a change's object, with "deleted" where it was deleted.
 func appendSince(dst []byte, c object.Change) ([]byte, error) {
 	dst = appendObject(dst, c.Object)
 	if c.Type == object.Deleted {
@@ -178,8 +177,8 @@ func (a *api) listFiles(c *call) error {
 	})
 }
 
-// manifest answers with all records that the caller sees, or with what became
-// of them since a place in the log.
+// manifest answers with all records that the caller sees, or with those that changed since a
+// cursor.
 func (a *api) manifest(c *call) error {
 	q, p, err := c.listingByKey("since")
 	if err != nil {
@@ -231,8 +230,8 @@ func (a *api) manifest(c *call) error {
 	})
 }
 
-// manifestTag is the entity tag of a manifest: of what there is, of what the actor
-// sees of that, and of what was asked for.
+// manifestTag returns the entity tag of a manifest, made of the log's head, the actor's
+// visibility, the actor and the query.
 func manifestTag(actor org.Actor, q body.Query, h object.Head) string {
 	reader := tagOf([]byte(string(actor.Org) + "\n" + string(actor.User) + "\n" + q.Values.Encode()))
 	var visibility int64

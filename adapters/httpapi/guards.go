@@ -13,7 +13,7 @@ import (
 	"collab/domain/org"
 )
 
-// guard says who may call an endpoint.
+// guard names the callers that an endpoint admits.
 type guard string
 
 // The guards.
@@ -21,7 +21,7 @@ const (
 	free      guard = "free"     // anyone, without limits on how often
 	open      guard = "open"     // anyone
 	browser   guard = "browser"  // anyone; errors are pages where Accept names text/html
-	signed    guard = "signed"   // who signed the body, which the use case verifies
+	signed    guard = "signed"   // the provider that signed the body, which the use case verifies
 	caller    guard = "caller"   // a valid token; the organisation may be absent
 	member    guard = "member"   // a valid token of a member
 	writer    guard = "writer"   // a member who is not VIEWER
@@ -30,8 +30,8 @@ const (
 	operating guard = "operator" // the operator's secret
 )
 
-// keyed reports whether a POST may bring an idempotency key. Messages have ids of
-// their own, and forms are for browsers, which bring none.
+// keyed reports whether a POST may have an idempotency key. Webhook messages have ids of
+// their own, and browsers send forms without keys.
 func (g guard) keyed() bool { return g != signed && g != browser }
 
 // token reports whether the guard asks for a bearer token.
@@ -168,7 +168,7 @@ func (a *api) authorized(do action) handler {
 	}
 }
 
-// refusedCredentials are the kinds of errors that say so of credentials.
+// refusedCredentials are the kinds of errors with which credentials are refused.
 var refusedCredentials = []fault.Kind{fault.Unauthenticated, fault.Forbidden}
 
 // chargeRefusal counts a request that was refused with one of the kinds against the
@@ -182,7 +182,7 @@ func (a *api) chargeRefusal(c *call, err error, kinds ...fault.Kind) error {
 	return err
 }
 
-// check decides by the role.
+// check returns an error where the actor's role is not the guard's.
 func (g guard) check(actor org.Actor) error {
 	switch g {
 	case member:

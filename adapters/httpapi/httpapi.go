@@ -62,9 +62,9 @@ type Options struct {
 	Tracer trace.Tracer // nil: no traces
 
 	PublicURL   string   // the address that clients use, without a trailing slash
-	AppURL      string   // the application, which people go back to; empty: no link
+	AppURL      string   // the application, which pages link to; empty: no link
 	SignIn      string   // the development provider's page; empty: no link
-	Release     string   // the running version, for people who look
+	Release     string   // the running version, which pages and probes show
 	AdminSecret string   // empty: there are no operator endpoints
 	Origins     []string // of browser clients; empty: none
 	Rates       limit.Rates
@@ -84,7 +84,7 @@ type Options struct {
 	Now   func() time.Time // nil: the wall clock
 }
 
-// api is the interface at work.
+// api serves the interface.
 type api struct {
 	Options
 
@@ -128,8 +128,8 @@ func New(o Options) (http.Handler, error) {
 	return build(o)
 }
 
-// build makes the interface without asking for the use cases, which is what
-// tests of its own parts need.
+// build returns the interface without checking that the use cases are there, for tests of
+// its parts.
 func build(o Options) (*api, error) {
 	if o.Now == nil {
 		o.Now = time.Now

@@ -14,11 +14,11 @@ import (
 	"collab/domain/fault"
 )
 
-// requestMemory is what a request of a caller who is not known counts for before any
-// of its body is read, in bytes: its headers, its goroutine and its buffers.
+// requestMemory is the memory that an anonymous request is charged before its body is read,
+// in bytes: its headers, its goroutine and its buffers.
 const requestMemory = 16 << 10
 
-// known reports whether the request came with credentials that count.
+// known reports whether the request has valid credentials.
 func (c *call) known() bool { return c.caller.User != "" || c.operator }
 
 // account returns the account of memory for what is read of the request.
@@ -71,8 +71,7 @@ func (c *call) releaseAll() {
 	c.files.Close()
 }
 
-// mounted returns a handler of requests that another handler answers. They are charged as
-// webhooks are.
+// mounted returns a handler that passes requests to another one, charged as webhooks are.
 func (a *api) mounted(to http.Handler) handler {
 	return func(c *call) error {
 		if err := a.webhooks.Take(c, limit.Network(c.address)); err != nil {

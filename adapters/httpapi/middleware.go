@@ -29,8 +29,8 @@ var (
 	noReferrer = []string{"no-referrer"}
 )
 
-// ServeHTTP takes a request through the chain: its id, recovery from panics,
-// the log line, the measurements and the trace around CORS and the routes.
+// ServeHTTP implements http.Handler. Around CORS and the routes it gives the request an id,
+// recovers from panics, and records a log line, a duration and a span.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r, since: a.Now(), address: limit.ClientAddress(r, a.Proxies), id: a.requestID(r), budgets: a.budgets}
 	c.deadlines = stream.Start(c, r, c.since)
@@ -52,8 +52,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.inner.ServeHTTP(c, c.r)
 }
 
-// requestID returns the client's id of the request when it is sane, else a new
-// one.
+// requestID returns the client's id of the request where it is safe to log, else a new one.
 func (a *api) requestID(r *http.Request) string {
 	if v := r.Header["X-Request-Id"]; len(v) == 1 && isSafeID(v[0]) {
 		return v[0]
@@ -71,8 +70,7 @@ func isSafeID(s string) bool {
 	return len(s) >= 1 && len(s) <= 128
 }
 
-// finish is deferred around everything else: it answers a panic, and records
-// what became of the request.
+// finish ends a request: it answers a panic, releases budgets, and records the outcome.
 func (a *api) finish(c *call) {
 	aborted := false
 	switch p := recover(); {
@@ -118,11 +116,11 @@ func isAbort(p any) bool {
 	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
-// RequestLine is the message of the line about a request.
+// RequestLine is the message of the log line of a request.
 const RequestLine = "request"
 
-// log writes the one line about a request. Nothing that could be secret is in
-// it: no query, header or body.
+// log writes the line of a request, which has no query, header or body, as they may have
+// secrets.
 func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handler, at time.Time) {
 	line := slog.NewRecord(at, level, RequestLine, 0)
 	line.AddAttrs(
@@ -139,7 +137,7 @@ func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handle
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		line.AddAttrs(slog.String("trace", span.TraceID().String()))
 	}
-	_ = to.Handle(ctx, line) // there is nobody to tell
+	_ = to.Handle(ctx, line) // a log that fails cannot be logged
 }
 
 func endSpan(span trace.Span, c *call) {
@@ -155,7 +153,7 @@ func endSpan(span trace.Span, c *call) {
 	span.End()
 }
 
-// methodLabel keeps methods that clients invent out of labels.
+// methodLabel returns the method as a label: _OTHER for one that is not known.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -183,8 +181,8 @@ func (a *api) instrument() error {
 	return err
 }
 
-// series is what is noted of the requests of one route. What is the same for each
-// method and status is made once, so that noting one makes little garbage.
+// series records the requests of one route. Attributes of a method and status are made once,
+// which saves allocations.
 type series struct {
 	route    string
 	log      slog.Handler

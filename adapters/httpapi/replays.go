@@ -27,7 +27,7 @@ const maxKey = 255
 // the client.
 const settleTimeout = 5 * time.Second
 
-// storedAnswer is an answer as it is remembered.
+// storedAnswer is the answer that is stored for an idempotency key.
 type storedAnswer struct {
 	Status int               `json:"status"`
 	Header map[string]string `json:"header"`
@@ -41,16 +41,15 @@ var storedHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "L
 // maxStored is the longest answer that is kept, in bytes.
 const maxStored = 1 << 20
 
-// recorder holds an answer back until it is kept. An event stream is not held
-// back, and is kept when it was sent; nor is the rest of an answer that is too long
-// to be kept.
+// recorder records an answer, which is sent once it is stored. Event streams are sent live
+// and stored at their end; an answer that is too long to be stored is sent live from there on.
 type recorder struct {
 	to     http.ResponseWriter
 	status int
 	body   bytes.Buffer
-	events bool // it is an event stream
-	live   bool // it goes out as it comes
-	long   bool // it is too long to be kept
+	events bool // the answer is an event stream
+	live   bool // the answer is sent as it is written
+	long   bool // the answer is too long to be stored
 }
 
 func (r *recorder) Header() http.Header { return r.to.Header() }
@@ -91,7 +90,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 // FlushError sends what is buffered of an event stream.
 func (r *recorder) FlushError() error { return http.NewResponseController(r.to).Flush() }
 
-// SetWriteDeadline is for what goes out as it comes: the rest does at the end.
+// SetWriteDeadline sets the deadline of an answer that is sent live.
 func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 	if !r.live {
 		return nil
@@ -184,12 +183,11 @@ func (a *api) settleKey(c *call, fn func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), settleTimeout)
 	defer cancel()
 	if err := fn(ctx); err != nil {
-		a.Log.LogAttrs(ctx, slog.LevelError, "an idempotency key was not settled", slog.String("request", c.id), slog.String("error", err.Error()))
+		a.Log.LogAttrs(ctx, slog.LevelError, "idempotency key not settled", slog.String("request", c.id), slog.String("error", err.Error()))
 	}
 }
 
-// renewClaim has the key stay claimed while the request runs, which may be longer
-// than a claim holds. The function it returns ends that.
+// renewClaim renews the claim of the key while the request runs, until end is called.
 func (a *api) renewClaim(c *call, attempt *idempotency.Attempt) (end func()) {
 	var mu sync.Mutex
 	mu.Lock()

@@ -19,12 +19,11 @@ import (
 // is in memory until its Link header is known.
 const maxPageBytes = 4 << 20
 
-// maxLists is how many complete lists one caller may be sent at once. Each takes a
-// connection of the database's while it is read, and room while it goes out: nobody may
-// have all of that.
+// maxLists is how many complete lists one caller may be sent at once. Each holds a connection
+// of the database while it is read, and memory or disk while it is sent.
 const maxLists = 4
 
-// errPageFull ends the reading of a list behind a full page.
+// errPageFull ends the reading of a list after a full page.
 var errPageFull = errors.New("the page is full")
 
 // public makes an answer cacheable for all clients, and removes the RateLimit headers, which
@@ -113,11 +112,11 @@ func listed[T, V any](a *api, key func(T) body.Position, view func(T) V, run fun
 	}
 }
 
-// list answers with the array of what run calls each with, for the actor that
-// authorize returns once it is the list's turn. The complete list goes out as it
-// comes, and run waits little for a client that is slow to take it, or as long as it
-// takes where p says so; a page is held back until it is known whether there is a
-// next one, as the header that says so comes first.
+// list answers with the array of the records that run calls each with. It authorizes the actor
+// after it has acquired the caller's semaphore for complete lists. A complete list is sent while
+// it is read, and run waits at most stream.ListPatience for a slow client, or without a limit
+// where p.Waits; a page is buffered until it is known whether there is a next one, for its Link
+// header.
 func list[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, each func(T) error) error) error {
 	return listWithin(a, c, q, p, key, write, func(actor org.Actor, text func([]byte), each func(T) error) error {
 		text([]byte{'['})

@@ -82,9 +82,8 @@ func oneField[T any](name string, read body.Reader[T]) func(*body.Fields) (T, er
 	}
 }
 
-// listing reads the query of a list: its own filters, and what pages it. A
-// parameter that the list does not know is refused, so that a misspelt filter
-// never selects everything.
+// listing reads the query of a list: its filters, limit and cursor. Unknown parameters are
+// refused, so that a misspelt filter never selects everything.
 func (c *call) listing(filters ...string) (body.Query, body.Page, error) {
 	return c.paged(body.ParseCursor, filters)
 }
@@ -108,7 +107,7 @@ func (c *call) query(known ...string) (body.Query, error) {
 	return body.ParseQuery(c.r.URL.RawQuery, known...)
 }
 
-// withoutQuery is a handler of requests without parameters.
+// withoutQuery returns a handler that refuses parameters.
 func withoutQuery(h handler) handler {
 	return func(c *call) error {
 		if _, err := c.query(); err != nil {
@@ -118,7 +117,7 @@ func withoutQuery(h handler) handler {
 	}
 }
 
-// next is the Link header to the page after last.
+// next returns the Link header of the page after last.
 func (a *api) next(c *call, q body.Query, last body.Position) string {
 	values := url.Values{}
 	for name, v := range q.Values {

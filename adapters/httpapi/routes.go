@@ -13,18 +13,17 @@ import (
 	"collab/domain/object"
 )
 
-// Prefix is where the versioned interface lives.
+// Prefix is the path prefix of the versioned interface.
 const Prefix = "/api/v1"
 
 const prefix = Prefix
 
-// chatPath is where models are asked.
+// chatPath is the path of chat requests.
 const chatPath = prefix + "/chat"
 
-// Paths that other packages are given: CLICallbackPath is where sign-in pages send
-// browsers back to, ExchangePath takes identity tokens; the webhooks and the ends of a
-// checkout are for providers. CheckPath is where devices ask for updates; the answer is
-// in memory.
+// Paths that other packages are given: sign-in pages redirect browsers to CLICallbackPath,
+// ExchangePath takes identity tokens, providers call the webhooks and redirect to the ends of
+// a checkout, and devices ask for updates at CheckPath.
 const (
 	CLICallbackPath     = prefix + "/auth/cli-callback"
 	ExchangePath        = prefix + "/auth/exchange-token"
@@ -35,8 +34,8 @@ const (
 	CheckPath           = prefix + "/updates/check"
 )
 
-// CheckHeaders are the headers that an answer to that, or what is noted of it, may
-// depend on.
+// CheckHeaders returns the request headers that an answer at CheckPath, its log line or its
+// span may depend on.
 func CheckHeaders() []string {
 	return []string{"If-None-Match", "Origin", "Traceparent", "Tracestate", "X-Forwarded-For", "X-Request-Id"}
 }
@@ -189,11 +188,11 @@ func (a *api) routes() []row {
 	)
 }
 
-// endpoint is a row at work.
+// endpoint is a row with what is measured of it.
 type endpoint struct {
 	row
 	series   *series
-	inMemory bool // waits for nothing
+	inMemory bool // the handler waits for nothing: it has no timeout and no budget
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -232,8 +231,8 @@ func (a *api) serve(c *call, e *endpoint) error {
 	return a.recheck(c, a.handle(c, e))
 }
 
-// handle takes a request through its guard and, where it brings a key, through
-// what is kept of its first answer.
+// handle admits a request by its guard and calls the handler, or replays the answer that is
+// stored for its idempotency key.
 func (a *api) handle(c *call, e *endpoint) error {
 	if err := a.admit(c, e.Guard); err != nil {
 		return err
@@ -267,15 +266,14 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.rest.ServeHTTP(w, r)
 }
 
-// router lays a table out for the multiplexer. Its routes are grouped by the
-// first segment of their path, which is compared as a plain prefix, so that a
-// request is held against the few patterns of its own group; methods are not
-// its business, so that a wrong one is noticed for every path.
+// router returns the router of a table. Routes are grouped by the first segment of their
+// path, which is compared as a plain prefix, so that a request is matched against the few
+// patterns of its group. Methods are left to path, so that a wrong one is 405 for every path.
 func (a *api) router(table []row) (*router, error) {
 	root := mux.NewRouter().SkipClean(true)
 	root.NotFoundHandler = http.HandlerFunc(a.unknown)
-	// A slash that is encoded is part of a segment, and none of ours has one: who
-	// guards paths before us must not be led past by it.
+	// An encoded slash is part of a segment, and no path has one: a proxy that guards
+	// paths must not be bypassed by it.
 	root.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
 		return strings.Contains(strings.ToLower(r.URL.RawPath), "%2f")
 	}).HandlerFunc(a.unknown)

@@ -14,17 +14,17 @@ type stateView struct {
 	Version string `json:"version"`
 }
 
-// alive answers as long as the process does.
+// alive answers 200 while the process runs.
 func (a *api) alive(c *call) error {
 	c.Header()["Cache-Control"] = noStore
 	return c.reply(http.StatusOK, stateView{"ok", a.Release})
 }
 
-// readyTimeout is how long it may take to find out: who asks does not wait for
-// a database that takes connections and then says nothing.
+// readyTimeout bounds the readiness check: load balancers do not wait for a database that
+// accepts connections and does not answer.
 const readyTimeout = 5 * time.Second
 
-// ready answers whether requests can be served.
+// ready answers 200 where requests can be served, else 503.
 func (a *api) ready(c *call) error {
 	c.Header()["Cache-Control"] = noStore
 	ctx, cancel := context.WithTimeout(c.r.Context(), readyTimeout)
@@ -40,9 +40,9 @@ func (a *api) ready(c *call) error {
 // all are used up.
 const maxScrapes = 8
 
-// metrics hands over to the measurements' own handler, nil where there is none. An answer
-// goes out when it is made, so that clients that take theirs slowly keep nobody from
-// reading; a long one counts in the budget for that time.
+// metrics returns the handler of /metrics, nil where there are none. An answer is sent when
+// it is complete, so that slow clients do not count for maxScrapes; a long one is charged to
+// the budget meanwhile.
 func (a *api) metrics() handler {
 	if a.Metrics == nil {
 		return nil

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// maxForwarded bounds how many entries of X-Forwarded-For are looked at.
+// maxForwarded is how many entries of X-Forwarded-For are read.
 const maxForwarded = 32
 
-// ClientAddress returns the network address of who sent a request, without its port:
-// the connection's other end, unless that is one of the proxies. What a proxy
-// says is then believed of the one before it, from the last entry of
-// X-Forwarded-For to the first that is no proxy's. Whatever a client puts in
-// front of that is not looked at.
+// ClientAddress returns the network address of the client of a request, without its port: the
+// remote address, unless it is one of the proxies. X-Forwarded-For is then read from its last
+// entry to the first that is no proxy's; entries before that are the client's own and are
+// ignored.
 func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 	lines := r.Header["X-Forwarded-For"]
 	if len(proxies) == 0 || len(lines) == 0 {

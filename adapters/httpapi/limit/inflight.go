@@ -7,8 +7,7 @@ import (
 )
 
 // maxInFlight is how many requests of one caller may be handled at once. Each holds a
-// connection, and what it has begun, for as long as its client takes: nobody may
-// have all of those.
+// connection and memory for as long as its client takes.
 const maxInFlight = 256
 
 // InFlight counts the requests of each caller that are being handled.
