@@ -222,22 +222,11 @@ func (q changes) List(ctx context.Context, o id.Org, after int64, limit int) ([]
 	return all(ctx, changeTable.of(q.read, o).filter("n > ?", after).page("n", limit), (*changeRow).change)
 }
 
-// Entries is one statement on Postgres, which sees one moment. On SQLite, where a
-// statement is a function call, the epoch is read after the entries.
+// Entries is one statement, which sees one moment.
 func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (entries []object.Change, epoch int64, err error) {
-	if db.dialect == onSQLite || limit <= 0 {
-		if entries, err = (changes{&db.conn}).List(ctx, o, from, limit); err != nil {
-			return nil, 0, err
-		}
-		epochs, err := db.Epochs(ctx, []id.Org{o})
-		if err != nil {
-			return nil, 0, err
-		}
-		epoch, there := epochs[o]
-		if !there {
-			return nil, 0, fault.Missing("Organisation")
-		}
-		return entries, epoch, nil
+	if limit <= 0 {
+		epoch, err = members{&db.conn}.Epoch(ctx, o)
+		return nil, epoch, err
 	}
 	found := false
 	query := strings.ReplaceAll(entriesAndEpoch, "%", strconv.Itoa(coarse(limit)))

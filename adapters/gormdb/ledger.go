@@ -224,25 +224,17 @@ func ofModels(user id.User, p usage.Period) (r rows) {
 		}
 		return r
 	}
-	for _, s := range cover(p, false, modelUnits) {
-		from, until := s.from.UnixMilli(), s.until.UnixMilli()
-		if s.unit > 0 {
-			r.add(s, "since AS at, model", "usage_models WHERE org_id = @org AND unit = ? AND since >= ? AND since < ?", s.unit.Milliseconds(), from, until)
-		} else {
-			r.add(s, "day AS at, model", "usage_entries WHERE org_id = @org AND at >= ? AND at < ?", from, until)
-		}
-	}
-	return r
+	return unitRows(p, modelUnits, "usage_models", "since AS at, model", "day AS at, model")
 }
 
-// ofUsers are the rows by user.
-func ofUsers(p usage.Period) (r rows) {
-	for _, s := range cover(p, false, userUnits) {
+// unitRows are the rows of all users: those of a table of sums by unit, and entries.
+func unitRows(p usage.Period, units []time.Duration, table, ofSums, ofEntries string) (r rows) {
+	for _, s := range cover(p, false, units) {
 		from, until := s.from.UnixMilli(), s.until.UnixMilli()
 		if s.unit > 0 {
-			r.add(s, "user_id", "usage_users WHERE org_id = @org AND unit = ? AND since >= ? AND since < ?", s.unit.Milliseconds(), from, until)
+			r.add(s, ofSums, table+" WHERE org_id = @org AND unit = ? AND since >= ? AND since < ?", s.unit.Milliseconds(), from, until)
 		} else {
-			r.add(s, "user_id", "usage_entries WHERE org_id = @org AND at >= ? AND at < ?", from, until)
+			r.add(s, ofEntries, "usage_entries WHERE org_id = @org AND at >= ? AND at < ?", from, until)
 		}
 	}
 	return r
@@ -257,7 +249,7 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 	}
 	query := sums.summed("false, x.at, x.model", "x.at, x.model")
 	if user == "" {
-		users := ofUsers(p)
+		users := unitRows(p, userUnits, "usage_users", "user_id", "user_id")
 		query, sums.args = query+" UNION ALL "+users.summed("true, 0, CAST(x.user_id AS TEXT)", "x.user_id")+" ORDER BY 1, 3", append(sums.args, users.args...)
 	}
 	var total usage.Sum

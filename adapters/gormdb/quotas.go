@@ -53,23 +53,15 @@ type quotas struct{ *conn }
 var _ ports.Quotas = quotas{}
 
 func (q quotas) Reserve(ctx context.Context, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
-	statement := reserve[q.dialect]
-	if q.dialect == onPostgres && !q.inside() {
-		statement = reserveAlone
-	}
-	return q.reserve(ctx, statement, nil, l, limit, n)
+	return q.reserve(ctx, reserve, nil, l, limit, n)
 }
 
 func (q quotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
-	statement := reserveAt[q.dialect]
-	if q.dialect == onPostgres && !q.inside() {
-		statement = reserveAtAlone
-	}
-	return q.reserve(ctx, statement, []any{epoch}, l, limit, n)
+	return q.reserve(ctx, reserveAt, []any{epoch}, l, limit, n)
 }
 
 // reserve runs one of the statements; holds are what it asks of the organisation.
-func (q quotas) reserve(ctx context.Context, statement string, holds []any, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
+func (q quotas) reserve(ctx context.Context, statements [2]string, holds []any, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
 	most := quota.Account{}.Grant(limit, n)
 	if most == 0 {
 		return 0, nil
@@ -77,7 +69,11 @@ func (q quotas) reserve(ctx context.Context, statement string, holds []any, l qu
 	user, day := string(l.User), millis(l.Day)
 	args := append(append(tenantParams(l.Org, 16), user, day, most, most), holds...)
 	args = append(args, user, day, string(l.ID), limit, limit, limit, n.Input)
+	statement := statements[q.dialect]
 	if q.dialect == onPostgres {
+		if !q.inside() {
+			statement += alone
+		}
 		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())
 		found, err := oneRow(ctx, q.write, "Lease", args.sql(statement), &granted)
 		if err == nil && !found {

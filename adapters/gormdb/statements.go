@@ -130,11 +130,19 @@ var appendChanges = func() [2]string {
 	return s
 }()
 
-// entriesAndEpoch reads a page of a log and the organisation's epoch on Postgres, as
-// of one moment and in one way to the server. % is a coarse limit.
-var entriesAndEpoch = "SELECT o.epoch, COALESCE(p.n, 0), COALESCE(p.type, ''), COALESCE(p.at, 0), p.by_user, p.record, p.audience " +
-	"FROM organisations o LEFT JOIN LATERAL (SELECT " + changeTable.names + " FROM changes WHERE org_id = @org AND n > ? ORDER BY n LIMIT %) AS p ON TRUE " +
-	"WHERE o.id = @org ORDER BY p.n LIMIT ?"
+// entriesAndEpoch reads a page of a log and the organisation's epoch, as of one moment
+// and in one way to the server. Without entries there is a row with the number 0. % is a
+// coarse limit.
+var entriesAndEpoch = func() string {
+	list := make([]string, len(changeTable.reads))
+	for i, f := range changeTable.reads {
+		if list[i] = "p." + f.name; !f.nullable {
+			list[i] = "COALESCE(p." + f.name + ", " + map[string]string{"bigint": "0", "text": "''"}[f.kind] + ")"
+		}
+	}
+	return "SELECT o.epoch, " + strings.Join(list, ", ") + " FROM organisations o LEFT JOIN (SELECT " + changeTable.names +
+		" FROM changes WHERE org_id = @org AND n > ? ORDER BY n LIMIT %) AS p ON TRUE WHERE o.id = @org ORDER BY p.n LIMIT ?"
+}()
 
 // oldestEntries finds the last of the oldest entries of all logs in each of them.
 const oldestEntries = "SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < ? ORDER BY c.at LIMIT ?) AS p " +
@@ -170,8 +178,6 @@ func granting(holds string) (s [2]string) {
 // alone has a statement on Postgres that is a transaction of its own not wait for
 // the disk when it commits.
 const alone = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
-
-var reserveAlone, reserveAtAlone = reserve[onPostgres] + alone, reserveAt[onPostgres] + alone
 
 // Each reservation runs some of these: they are made once.
 const (

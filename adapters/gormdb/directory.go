@@ -1,0 +1,403 @@
+package gormdb
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/invitation"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+type userRow struct {
+	User     userFields `gorm:"embedded"`
+	EmailKey string     `gorm:"->:false;<-"` // the address as it is compared
+}
+
+// userFields are those of org.User.
+type userFields struct {
+	ID         id.User `gorm:"primaryKey"`
+	ProviderID string  `gorm:"<-:create"`
+	Name       string
+	Email      string
+	AvatarURL  string
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+
+	Full              bool           `gorm:"column:is_full"`
+	Seen              identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
+	NameIssuedAt      time.Time
+	EmailIssuedAt     time.Time
+	AvatarURLIssuedAt time.Time
+	Blocked           bool `gorm:"column:is_blocked"`
+	DeletedAt         *time.Time
+}
+
+var userTable = shared[userRow]("users", "User")
+
+func rowOfUser(u org.User) *userRow { return &userRow{userFields(u), identity.FoldEmail(u.Email)} }
+
+func (r *userRow) user() (org.User, error) { return org.User(r.User), nil }
+
+type users struct{ *conn }
+
+var _ ports.Users = users{}
+
+func (q users) Get(ctx context.Context, user id.User) (org.User, error) {
+	return get(ctx, userTable.on(q.read).key(string(user)), (*userRow).user)
+}
+
+func (q users) ByProvider(ctx context.Context, providerID string) (org.User, error) {
+	return get(ctx, userTable.on(q.read).filter("provider_id = ?", providerID), (*userRow).user)
+}
+
+func (q users) Upsert(ctx context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error) {
+	return atomically(ctx, q.conn, func(c *conn) (org.User, error) {
+		return upsert(ctx, userTable.on(c.write), fresh.ProviderID, (*userRow).user, rowOfUser, fresh, fn)
+	})
+}
+
+func (q users) Memberships(ctx context.Context, user id.User) ([]org.Membership, error) {
+	theirs := memberTable.crossTenant(q.read, crossTenantMemberships).filter("user_id = ?", string(user))
+	return all(ctx, theirs.page("used_at DESC, joined_at DESC, org_id DESC", 0), (*membershipRow).membership)
+}
+
+type membershipRow struct {
+	Org                 id.Org  `gorm:"column:org_id;primaryKey"`
+	User                id.User `gorm:"column:user_id;primaryKey"`
+	Role                org.Role
+	OnboardingCompleted bool
+	JoinedAt            time.Time
+	UsedAt              time.Time
+
+	ProviderRole string
+	RoleIssuedAt time.Time
+	RoleSetHere  bool
+	Seen         identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
+	RemovedAt    *time.Time
+}
+
+var memberTable = tenant[membershipRow]("memberships", "Member")
+
+func (r *membershipRow) membership() (org.Membership, error) { return org.Membership(*r), nil }
+
+type members struct{ *conn }
+
+var _ ports.Members = members{}
+
+func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
+	return get(ctx, memberTable.of(q.read, o).key(string(user)), (*membershipRow).membership)
+}
+
+func (q members) Epoch(ctx context.Context, o id.Org) (epoch int64, err error) {
+	return epoch, getRow(ctx, q.read, "Organisation", sharedSQL(epochs+"id = ?", string(o)), new(string), &epoch)
+}
+
+func (q members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
+	if !q.inside() {
+		return q.Get(ctx, o, user)
+	}
+	return get(ctx, memberTable.of(q.write, o).key(string(user)).held(), (*membershipRow).membership)
+}
+
+func (q members) Put(ctx context.Context, o id.Org, m org.Membership) error {
+	return memberTable.of(q.write, o).put(ctx, (*membershipRow)(&m))
+}
+
+func (q members) List(ctx context.Context, o id.Org, after org.Position, limit int, fn func(org.Profile) error) error {
+	var u userRow
+	s := withUser(memberTable.of(q.read, o).filter("removed_at IS NULL"), &u, after, limit)
+	return each(ctx, s, func(m *membershipRow) (p org.Profile, err error) {
+		if p.Membership, err = m.membership(); err == nil {
+			p.Person, err = u.user()
+		}
+		return p, err
+	}, fn)
+}
+
+// withUser reads the user with each row of a table that has user_id and joined_at,
+// in the order in which they joined.
+func withUser(s selection, u *userRow, after org.Position, limit int) selection {
+	order := "joined_at, user_id"
+	if after != (org.Position{}) {
+		s = s.after(order, after.JoinedAt.UnixMilli(), place(after.User))
+	}
+	s = s.join(s.name+" JOIN users ON users.id = "+s.name+".user_id", ", "+userTable.list[dialectOf(s.db)], dest(u, userTable.reads)...)
+	return s.page(order, limit)
+}
+
+func (q members) ByEmail(ctx context.Context, o id.Org, email string) (bool, error) {
+	s := memberTable.of(q.read, o).filter("removed_at IS NULL AND users.email_key = ?", identity.FoldEmail(email))
+	_, found, err := find(ctx, s.join("memberships JOIN users ON users.id = memberships.user_id", ""), (*membershipRow).membership)
+	return found, err
+}
+
+type seats struct{ *conn }
+
+var _ ports.Seats = seats{}
+
+// Count asks both tables in one statement, so that they answer for one moment.
+func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error) {
+	counted := make(map[id.Org]org.Seats, len(orgs))
+	for _, o := range orgs {
+		counted[o] = org.Seats{}
+	}
+	taken, some := memberTable.ofEach(q.read, orgs, crossTenantOverview)
+	pending, _ := invitationTable.ofEach(q.read, orgs, crossTenantOverview)
+	if !some {
+		return counted, nil
+	}
+	c := taken.made(seatCounts(taken.where, pending.where), append(append(taken.args, pending.args...), now.UnixMilli()))
+	var o id.Org
+	var of org.Seats // what one of the two tables has of an organisation
+	return counted, eachRow(ctx, taken.db, "Organisation", c, []any{&o, &of.Owners, &of.Members, &of.Pending}, func() error {
+		n := counted[o]
+		counted[o] = org.Seats{Owners: n.Owners + of.Owners, Members: n.Members + of.Members, Pending: n.Pending + of.Pending}
+		return nil
+	})
+}
+
+type invitationRow struct {
+	OrgID        id.Org        `gorm:"primaryKey"`
+	ID           id.Invitation `gorm:"primaryKey"`
+	Email        string
+	EmailKey     string `gorm:"->:false;<-"` // the address as it is compared
+	Role         org.Role
+	Status       invitation.Status
+	TokenHash    string `gorm:"default:null"` // null where there is no token, so that the others are unique
+	ExpiresAt    time.Time
+	CreatedAt    time.Time
+	AcceptedAt   *time.Time
+	InvitedBy    id.User `gorm:"default:null"`
+	ResendsUntil time.Time
+	ProviderID   string         `gorm:"default:null"` // null where the provider does not know of it
+	Seen         identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
+}
+
+var invitationTable = tenant[invitationRow]("invitations", "Invitation")
+
+func rowOfInvitation(i invitation.Invitation) *invitationRow {
+	return &invitationRow{
+		ID: i.ID, Email: i.Email, EmailKey: identity.FoldEmail(i.Email), Role: i.Role, Status: i.Stored(), TokenHash: i.TokenHash,
+		ExpiresAt: i.ExpiresAt, CreatedAt: i.CreatedAt, AcceptedAt: i.AcceptedAt, InvitedBy: i.InvitedBy, ResendsUntil: i.ResendsUntil,
+		ProviderID: i.ProviderID, Seen: i.Seen,
+	}
+}
+
+func (r *invitationRow) invitation() (invitation.Invitation, error) {
+	return invitation.Invitation{
+		ID: r.ID, Org: r.OrgID, Email: r.Email, Role: r.Role, TokenHash: r.TokenHash, ExpiresAt: r.ExpiresAt, CreatedAt: r.CreatedAt,
+		AcceptedAt: r.AcceptedAt, InvitedBy: r.InvitedBy, ResendsUntil: r.ResendsUntil, ProviderID: r.ProviderID, Seen: r.Seen,
+	}.Restore(r.Status), nil
+}
+
+type invitations struct{ *conn }
+
+var _ ports.Invitations = invitations{}
+
+func (q invitations) Get(ctx context.Context, o id.Org, i id.Invitation) (invitation.Invitation, error) {
+	return get(ctx, invitationTable.of(q.read, o).key(string(i)), (*invitationRow).invitation)
+}
+
+func (q invitations) ByProvider(ctx context.Context, o id.Org, providerID string) (invitation.Invitation, error) {
+	return get(ctx, invitationTable.of(q.read, o).filter("provider_id = ?", providerID), (*invitationRow).invitation)
+}
+
+func (q invitations) ByToken(ctx context.Context, tokenHash string) (invitation.Invitation, error) {
+	s := invitationTable.crossTenant(q.read, crossTenantInvitations).filter("token_hash = ?", tokenHash)
+	return get(ctx, s, (*invitationRow).invitation)
+}
+
+func (q invitations) pending(o id.Org, now time.Time) selection {
+	return invitationTable.of(q.read, o).filter("status = 'PENDING' AND expires_at > ?", now.UnixMilli())
+}
+
+func (q invitations) List(ctx context.Context, o id.Org, now time.Time, after invitation.Position, limit int, fn func(invitation.Invitation) error) error {
+	s := q.pending(o, now)
+	if after != (invitation.Position{}) {
+		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), place(after.ID))
+	}
+	return each(ctx, s.page("created_at, id", limit), (*invitationRow).invitation, fn)
+}
+
+func (q invitations) Pending(ctx context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {
+	s := q.pending(o, now).filter("email_key = ?", identity.FoldEmail(email))
+	return all(ctx, s.page("created_at, id", 0), (*invitationRow).invitation)
+}
+
+func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation) error {
+	return q.atomic(ctx, func(c *conn) error {
+		if i.ProviderID != "" {
+			// Asked first, because a taken key would end a transaction on Postgres.
+			taken, err := invitationTable.of(c.read, o).filter("provider_id = ? AND id <> ?", i.ProviderID, string(i.ID)).count(ctx)
+			if err != nil {
+				return err
+			}
+			if taken > 0 {
+				return fault.New(fault.Conflict, "An invitation with this provider id is there already")
+			}
+		}
+		return invitationTable.of(c.write, o).put(ctx, rowOfInvitation(i))
+	})
+}
+
+type organisationRow struct {
+	Organisation organisationFields `gorm:"embedded"`
+	Epoch        int64              `gorm:"->:false"` // moved by Lock alone: no other statement writes it
+}
+
+// organisationFields are those of org.Organisation.
+type organisationFields struct {
+	ID         id.Org `gorm:"primaryKey"`
+	ProviderID string `gorm:"<-:create"`
+	Name       string
+	Slug       string
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+
+	Full         bool           `gorm:"column:is_full"`
+	Seen         identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
+	SlugIssuedAt time.Time
+
+	CreatedBy     string
+	CreatedBySeen identity.Stamp `gorm:"embedded;embeddedPrefix:created_by_seen_"`
+	ClosedAt      *time.Time
+	ErasedAt      *time.Time
+	EmailsUntil   time.Time `gorm:"column:letters_until"`
+}
+
+var organisationTable = shared[organisationRow]("organisations", "Organisation")
+
+func rowOfOrganisation(o org.Organisation) *organisationRow {
+	return &organisationRow{Organisation: organisationFields(o)}
+}
+
+func (r *organisationRow) organisation() (org.Organisation, error) {
+	return org.Organisation(r.Organisation), nil
+}
+
+type organisations struct{ *conn }
+
+var _ ports.Organisations = organisations{}
+
+func (q organisations) Get(ctx context.Context, o id.Org) (org.Organisation, error) {
+	return get(ctx, organisationTable.on(q.read).key(string(o)), (*organisationRow).organisation)
+}
+
+func (q organisations) ByProvider(ctx context.Context, providerID string) (org.Organisation, error) {
+	return get(ctx, organisationTable.on(q.read).filter("provider_id = ?", providerID), (*organisationRow).organisation)
+}
+
+func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error) {
+	return atomically(ctx, q.conn, func(c *conn) (org.Organisation, error) {
+		return upsert(ctx, organisationTable.on(c.write), fresh.ProviderID, (*organisationRow).organisation, rowOfOrganisation, fresh, fn)
+	})
+}
+
+// Lock takes the row by changing it. A transaction that has the lock already
+// only reads.
+func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, error) {
+	if !q.inside() {
+		return org.Organisation{}, fault.Wrap(fault.Internal, errors.New("an organisation is locked outside a transaction"), "The database failed")
+	}
+	if q.locked[o] {
+		return q.Get(ctx, o)
+	}
+	locked, err := change(ctx, organisationTable.on(q.write).key(string(o)), (*organisationRow).organisation, "epoch = epoch + 1")
+	if err == nil {
+		q.locked[o] = true
+	}
+	return locked, err
+}
+
+func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisation, error) {
+	s := organisationTable.on(q.read)
+	if f.After != "" {
+		s = s.after("id", place(f.After))
+	}
+	if f.ClosedBefore != nil {
+		s = s.filter("closed_at <= ? AND erased_at IS NULL", f.ClosedBefore.UnixMilli())
+	}
+	return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
+}
+
+// erased are the tables that Erase empties, in the order that their references
+// allow; what is not among them goes with them, but for revocations, which stay
+// until they are done.
+var erased = []string{
+	"objects", "changes", "log_heads", "tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
+	"quota_accounts", "usage_entries", "usage_user_models", "usage_users", "usage_models", "connectors", "sessions",
+}
+
+func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error {
+	return q.atomic(ctx, func(c *conn) error {
+		row := organisationTable.on(c.write).key(string(o))
+		there, err := get(ctx, row.held(), (*organisationRow).organisation)
+		if err != nil {
+			return err
+		}
+		// Nobody adds an object meanwhile.
+		if _, err := (changes{c}).lock(ctx, o); err != nil {
+			return err
+		}
+		if err := (blobNames{c}).discardAll(ctx, o, now); err != nil {
+			return err
+		}
+		for _, table := range erased {
+			if _, err := exec(ctx, c.write, "Organisation", tenantSQL(o, "DELETE FROM "+table+" WHERE org_id = @org")); err != nil {
+				return err
+			}
+		}
+		delete(c.heads, o)
+		delete(c.appended, o)
+		return row.save(ctx, rowOfOrganisation(there.Erased(now)))
+	})
+}
+
+// Marks is one statement, so that all of a mark is of one moment.
+func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
+	marked := make(map[id.Org]org.Mark, len(orgs))
+	var c command
+	switch known := ids(orgs); len(known) {
+	case 0:
+		return marked, nil
+	case 1:
+		c = tenantSQL(known[0], marks+"@org WHERE o.id = @org")
+	default:
+		c = crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
+	}
+	var o id.Org
+	var m org.Mark
+	return marked, eachRow(ctx, db.read, "Organisation", c, []any{&o, &m.Epoch, &m.LogEpoch, &m.LogN}, func() error {
+		marked[o] = m
+		return nil
+	})
+}
+
+// Epochs asks for one organisation by its key and for several with one
+// parameter, so that there are two statements whatever their number.
+func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error) {
+	found := make(map[id.Org]int64, len(orgs))
+	var o string
+	var epoch int64
+	switch known := ids(orgs); len(known) {
+	case 0:
+		return found, nil
+	case 1:
+		there, err := oneRow(ctx, db.read, "Organisation", sharedSQL(epochs+"id = ?", string(known[0])), &o, &epoch)
+		if there {
+			found[id.Org(o)] = epoch
+		}
+		return found, err
+	default:
+		c := sharedSQL(epochs+db.dialect.in("id", "uuid"), list(db.dialect, known))
+		return found, eachRow(ctx, db.read, "Organisation", c, []any{&o, &epoch}, func() error {
+			found[id.Org(o)] = epoch
+			return nil
+		})
+	}
+}
