@@ -121,11 +121,7 @@ func TestAzureKeys(t *testing.T) {
 		if got, err := read(b, "org/sas@1-x"); err != nil || got != "content" {
 			t.Errorf("got %q, %v", got, err)
 		}
-		away, err := bucket.OpenWithin(t.Context(), "azblob://collab?protocol=http&domain=127.0.0.1:1", 50*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer away.Close()
+		away := openedWithin(t, "azblob://collab?protocol=http&domain=127.0.0.1:1", 50*time.Millisecond)
 		err = away.Ready(t.Context())
 		unavailable(t, err)
 		if strings.Contains(fmt.Sprint(err), url.QueryEscape(signed.Signature())) {

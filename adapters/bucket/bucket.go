@@ -84,7 +84,7 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 		return nil, fmt.Errorf("must be %s://, the name of a bucket, and a prefix if need be", scheme)
 	}
 	// Two are in memory: one is on its way while the next is filled, or both are.
-	o := &objects{patience: patience, chunk: partSize}
+	o := &objects{patience: patience, chunk: partSize, page: 1000}
 	if o.prefix = strings.Trim(u.Path, "/"); o.prefix != "" {
 		if err := check(o.prefix); err != nil || len(o.prefix) > maxPrefix {
 			return nil, fmt.Errorf("must have a prefix of at most %d bytes, without empty segments or dots for segments", maxPrefix)

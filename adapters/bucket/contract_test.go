@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -22,7 +24,7 @@ import (
 const asStore = "COLLAB_TEST_OBJECT_STORE"
 
 func TestMain(m *testing.M) {
-	if folder := os.Getenv(asStore); folder != "" {
+	if folder, set := os.LookupEnv(asStore); set {
 		s, err := objectstore.Listen(folder)
 		if err != nil {
 			fmt.Println(err)
@@ -49,37 +51,71 @@ func opened(t testing.TB, address string) *bucket.Bucket {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAfter(t, b)
+	return b
+}
+
+// openedWithin opens a store that may take so long for each step.
+func openedWithin(t *testing.T, address string, patience time.Duration) *bucket.Bucket {
+	t.Helper()
+	b, err := bucket.OpenWithin(t.Context(), address, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, b)
+	return b
+}
+
+func closeAfter(t testing.TB, b *bucket.Bucket) {
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return b
 }
 
-// on starts an object store for the whole test and returns its bucket's
-// address.
-func on(t *testing.T) string {
-	t.Helper()
+// google starts a store that speaks Google's protocol, in this process.
+func google(t testing.TB) *objectstore.Store {
 	s := objectstore.Start(t, "")
-	t.Setenv(objectstore.EnvHost, s.Host)
-	return s.Bucket("collab")
+	return &objectstore.Store{Address: s.Bucket("collab"), Host: s.Host, Credentials: []string{objectstore.EnvHost + "=" + s.Host}}
 }
 
-func TestBlobs(t *testing.T) {
-	emulated := on(t)
-	for name, address := range map[string]string{
-		"files": "file://" + t.TempDir(), "memory": "mem://", "objects": emulated + "/a/long prefix!",
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := opened(t, address)
-			contract.Blobs(t, func(*testing.T) ports.Blobs { return b })
-		})
+// googleApart starts such a store in a process of its own, which keeps objects in the
+// folder, in memory where that is empty.
+func googleApart(t testing.TB, folder string) *objectstore.Store {
+	c := exec.Command(os.Args[0])
+	c.Env, c.Stderr = append(os.Environ(), asStore+"="+folder), os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := c.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	host, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	host = strings.TrimSpace(host)
+	return &objectstore.Store{Address: "gs://collab", Host: host, Credentials: []string{objectstore.EnvHost + "=" + host}}
 }
 
-// servers start the stores that run in processes of their own.
-var servers = map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure}
+// servers start stores that run in processes of their own.
+var servers = map[string]func(testing.TB) *objectstore.Store{
+	"Google": func(t testing.TB) *objectstore.Store { return googleApart(t, t.TempDir()) },
+	"S3":     objectstore.StartS3,
+	"Azure":  objectstore.StartAzure,
+}
 
 // below returns the address of a prefix in the bucket of an address.
 func below(prefix, address string) string {
@@ -87,8 +123,17 @@ func below(prefix, address string) string {
 	return bucket + "/" + prefix + "?" + parameters
 }
 
-func TestBlobsOnOtherProtocols(t *testing.T) {
-	for name, start := range servers {
+func TestBlobs(t *testing.T) {
+	named := kept(t)
+	bucket.Named(named)
+	for name, b := range map[string]*bucket.Bucket{"files": kept(t), "files with names": named, "memory": opened(t, "mem://")} {
+		t.Run(name, func(t *testing.T) {
+			contract.Blobs(t, func(*testing.T) ports.Blobs { return b })
+		})
+	}
+	all := maps.Clone(servers)
+	all["Google"] = func(t testing.TB) *objectstore.Store { return googleApart(t, "") } // folders have no long names
+	for name, start := range all {
 		t.Run(name, func(t *testing.T) {
 			store := start(t)
 			store.Setenv(t)
@@ -99,43 +144,7 @@ func TestBlobsOnOtherProtocols(t *testing.T) {
 	}
 }
 
-func TestBlobsInFilesWithNames(t *testing.T) {
+func TestBoundedBlobsInFiles(t *testing.T) {
 	b := kept(t)
-	bucket.Named(b)
-	contract.Blobs(t, func(*testing.T) ports.Blobs { return b })
-}
-
-func TestBoundedBlobs(t *testing.T) {
-	t.Run("files", func(t *testing.T) {
-		b := kept(t)
-		contract.BoundedBlobs(t, func(*testing.T) ports.Blobs { return b })
-	})
-	t.Run("objects", func(t *testing.T) {
-		c := exec.Command(os.Args[0])
-		c.Env, c.Stderr = append(os.Environ(), asStore+"="+t.TempDir()), os.Stderr
-		in, err := c.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = in.Close()
-			if err := c.Wait(); err != nil {
-				t.Error(err)
-			}
-		})
-		host, err := bufio.NewReader(out).ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv(objectstore.EnvHost, strings.TrimSpace(host))
-		b := opened(t, "gs://collab/prefix")
-		contract.BoundedBlobs(t, func(*testing.T) ports.Blobs { return b })
-	})
+	contract.BoundedBlobs(t, func(*testing.T) ports.Blobs { return b })
 }

@@ -22,6 +22,11 @@ func Named(b ports.Blobs) {
 	b.(*Bucket).Blobs.(*files).nameless = false
 }
 
+// Paged has lists of an object store read in pages of a size.
+func Paged(b ports.Blobs, size int) {
+	b.(*Bucket).Blobs.(*objects).page = size
+}
+
 // OpenAzure opens a container through a transport.
 func OpenAzure(name string, parameters url.Values, transport *http.Transport) (*Bucket, error) {
 	s, err := openAzure(name, parameters, transport)

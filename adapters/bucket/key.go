@@ -188,3 +188,11 @@ func isHashed(key string) bool {
 	last := key[strings.LastIndexByte(key, '/')+1:]
 	return len(last) == 1+2*sha256.Size && last[0] == '!' && strings.Trim(last[1:], "0123456789abcdef") == ""
 }
+
+// FileOf returns where the content of a name lies below the folder of a file://
+// store, with slashes. The name must be one that Put takes.
+func FileOf(name string) string { return keyOf(name) }
+
+// NameOfFile returns the name whose content lies there; ok is false where that
+// is none's, as of a path that leads out of the folder.
+func NameOfFile(path string) (name string, ok bool) { return nameOf(path) }

@@ -54,15 +54,13 @@ type entry struct {
 	written time.Time
 }
 
-// pageSize is how many entries of a list a store is asked for at once.
-const pageSize = 1000
-
 // objects keeps blobs in an object store.
 type objects struct {
 	store    store
 	prefix   string // empty, or ends with a slash
 	patience time.Duration
 	chunk    int // the most bytes that go out together
+	page     int // entries of a list that the store is asked for at once
 }
 
 var _ ports.Blobs = (*objects)(nil)
@@ -324,7 +322,7 @@ func (o *objects) List(ctx context.Context, each func(name string, size int64, w
 	}
 	s := o.steps(ctx)
 	defer s.end()
-	next, stop := iter.Pull2(o.store.list(s.ctx, o.prefix, pageSize))
+	next, stop := iter.Pull2(o.store.list(s.ctx, o.prefix, o.page))
 	defer stop()
 	for {
 		var object entry

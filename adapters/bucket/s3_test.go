@@ -2,16 +2,12 @@ package bucket_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +15,6 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"collab/adapters/bucket"
-	"collab/domain/fault"
 	"collab/test/objectstore"
 )
 
@@ -119,13 +114,7 @@ func TestS3Addresses(t *testing.T) {
 		"region=a&region=b", "ssetype=AES256",
 	} {
 		t.Run("is refused: "+parameters, func(t *testing.T) {
-			b, err := bucket.Open(t.Context(), "s3://bucket?"+parameters)
-			if err == nil {
-				t.Fatal("it was opened", b.Close())
-			}
-			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error tells: %v", err)
-			}
+			refused(t, "s3://bucket?"+parameters, "")
 		})
 	}
 }
@@ -152,85 +141,5 @@ func TestAnUploadToS3ThatFailsLeavesNoParts(t *testing.T) {
 	}
 	if got := list(t, b); len(got) != 1 || got[0] != "org/y@1-x" {
 		t.Errorf("the list is %q", got)
-	}
-}
-
-func TestAnUploadToS3IsSentAgain(t *testing.T) {
-	store := objectstore.StartS3(t)
-	store.Setenv(t)
-	behind := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", store.Host, r.In.Host // which is signed
-	}}
-	for sentence, first := range map[string]func(w http.ResponseWriter, r *http.Request){
-		"after a conflict": func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusConflict)
-			_, _ = io.WriteString(w, "<Error><Code>ConditionalRequestConflict</Code></Error>")
-		},
-		"when the answer was lost, which is no conflict": func(w http.ResponseWriter, r *http.Request) {
-			stored := recorder{header: http.Header{}}
-			behind.ServeHTTP(&stored, r)
-			if stored.status != http.StatusOK {
-				t.Errorf("the store says %d %s", stored.status, stored.body.String())
-			}
-			w.WriteHeader(http.StatusServiceUnavailable)
-		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			var sent atomic.Int64
-			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method == http.MethodPut && sent.Add(1) == 1 {
-					first(w, r)
-					return
-				}
-				behind.ServeHTTP(w, r)
-			}))
-			defer front.Close()
-			b := opened(t, strings.Replace(below(url.PathEscape(sentence), store.Address), "http://"+store.Host, front.URL, 1))
-			put(t, b, "org/x@1-x", "content")
-			if got, err := read(b, "org/x@1-x"); err != nil || got != "content" || sent.Load() < 2 {
-				t.Errorf("got %q, %v, sent %d times", got, err, sent.Load())
-			}
-			if err := b.Put(t.Context(), "org/x@1-x", "", 5, strings.NewReader("other")); !fault.Is(err, fault.Conflict) {
-				t.Errorf("the error is %v", err)
-			}
-		})
-	}
-}
-
-func TestOtherProtocols(t *testing.T) {
-	for name, start := range servers {
-		t.Run(name, func(t *testing.T) {
-			store := start(t)
-			store.Setenv(t)
-			t.Run("prefixes keep deployments apart", func(t *testing.T) {
-				a, b := opened(t, below("a", store.Address)), opened(t, below("ab", store.Address))
-				put(t, a, "org/x@1-x", "a's")
-				if got := list(t, b); len(got) > 0 {
-					t.Errorf("the list is %q", got)
-				}
-				if got, err := read(opened(t, store.Address), "a/org/x@1-x"); err != nil || got != "a's" {
-					t.Errorf("got %q, %v", got, err)
-				}
-			})
-			t.Run("a list has more than one page", func(t *testing.T) {
-				b := opened(t, below("pages", store.Address))
-				for i := range 1_050 {
-					put(t, b, fmt.Sprintf("org/%d/y@%d-x", i%7, i), "")
-				}
-				if got := list(t, b); len(got) != 1_050 {
-					t.Errorf("the list has %d names", len(got))
-				}
-			})
-			t.Run("a bucket that is not there does not answer", func(t *testing.T) {
-				b := opened(t, strings.Replace(store.Address, "://collab", "://other", 1))
-				err := b.Ready(t.Context())
-				unavailable(t, err)
-				if status := bucket.Status(err); status != http.StatusNotFound {
-					t.Errorf("the status is %d: %v", status, errors.Unwrap(err))
-				}
-				unavailable(t, b.Put(t.Context(), "x@1-x", "", 1, strings.NewReader("x")))
-				unavailable(t, b.List(t.Context(), func(string, int64, time.Time) error { return nil }))
-			})
-		})
 	}
 }
