@@ -78,7 +78,7 @@ func TestWhoGetsAChange(t *testing.T) {
 	})
 	in(t, "another organisation's changes go to others", func(w *world) {
 		f := w.feed()
-		other := w.organisation()
+		other := w.Organisation()
 		a := w.listen(f, w.user(w.org, org.Owner))
 		b := w.resume(f, w.actor(other, w.user(other, org.Owner)), "", false)
 		w.write(other, 1)
@@ -92,8 +92,7 @@ func TestWhatIsNotSeenMovesThePlaceOn(t *testing.T) {
 	in(t, "and is told of once", func(w *world) {
 		f := w.feed()
 		me, other := w.user(w.org, org.Member), w.user(w.org, org.Member)
-		sub, err := f.Subscribe(w.Context(), w.actor(w.org, me), "", false)
-		w.must(err)
+		sub := w.subscription(f, me)
 		defer sub.Close()
 		take := func() []string {
 			synctest.Wait()
@@ -167,7 +166,7 @@ func TestComingBack(t *testing.T) {
 			me := w.actor(w.org, w.user(w.org, org.Member))
 			w.write(w.org, 3)
 			time.Sleep(time.Hour)
-			w.must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
+			w.Must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
 			w.write(w.org, 2)
 			l := w.resume(f, me, from, true)
 			if at, lost := l.sub.Start(); at.String() != "1-5" || !lost {
@@ -186,7 +185,7 @@ func TestComingBack(t *testing.T) {
 		me := w.actor(w.org, w.user(w.org, org.Member))
 		w.write(w.org, 3)
 		time.Sleep(time.Hour)
-		w.must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
+		w.Must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
 		w.write(w.org, 1)
 		w.same(w.settled(w.resume(f, me, "1-3", true)), "1-4 file-changed a.md")
 		w.same(w.settled(w.resume(f, me, "1-4", true)))
@@ -211,9 +210,7 @@ func (w *world) settled(l *listener) []string {
 func TestWhoIsBehindReadsTheLog(t *testing.T) {
 	in(t, "when the ring went on without them", func(w *world) {
 		f := w.feed()
-		me := w.actor(w.org, w.user(w.org, org.Member))
-		sub, err := f.Subscribe(w.Context(), me, "", false)
-		w.must(err)
+		sub := w.subscription(f, w.user(w.org, org.Member))
 		const many = 3000 // more than a ring holds
 		for range many / 100 {
 			w.write(w.org, 100)
@@ -222,10 +219,8 @@ func TestWhoIsBehindReadsTheLog(t *testing.T) {
 		if n := f.Figures().Reads; n != 0 {
 			t.Fatalf("%d pages were read for nobody", n)
 		}
-		l := &listener{sub: sub, done: make(chan struct{})}
-		go l.run()
+		l := w.taking(sub)
 		got := w.settled(l)
-		l.close()
 		if len(got) != many || got[0] != "1-1 file-changed a.md" || got[many-1] != fmt.Sprintf("1-%d file-changed a.md", many) {
 			t.Fatalf("it got %d, from %q on", len(got), got[:1])
 		}
@@ -247,35 +242,28 @@ func TestWhoIsBehindReadsTheLog(t *testing.T) {
 		if waited := time.Since(began); waited > time.Second {
 			t.Errorf("it waited %v", waited)
 		}
-		l.close()
 	})
 	in(t, "when the ring rests", func(w *world) {
 		f := w.feed()
-		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
-		w.must(err)
+		sub := w.subscription(f, w.user(w.org, org.Member))
 		w.write(w.org, 2)
 		time.Sleep(time.Minute)
-		l := &listener{sub: sub, done: make(chan struct{})}
-		go l.run()
+		l := w.taking(sub)
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md")
 		w.write(w.org, 1)
 		w.same(w.settled(l)[2:], "1-3 file-changed a.md")
 		if n := f.Figures().Reads; n != 1 {
 			t.Errorf("%d pages were read", n)
 		}
-		l.close()
 	})
 	in(t, "and is told to look again when the log has forgotten", func(w *world) {
 		f := w.feed()
-		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
-		w.must(err)
+		sub := w.subscription(f, w.user(w.org, org.Member))
 		w.write(w.org, 5)
 		time.Sleep(time.Minute)
-		w.must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
-		l := &listener{sub: sub, done: make(chan struct{})}
-		go l.run()
+		w.Must(w.store.Storage().Changes().Prune(w.Context(), time.Now()))
+		l := w.taking(sub)
 		w.same(w.settled(l), "1-5 resync")
-		l.close()
 	})
 }
 
@@ -291,9 +279,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		synctest.Wait() // no time passes: it is the event that has it noticed
 		w.same(l.got(), "1-1 file-changed a.md")
 		w.same(stays.got(), "1-1 file-changed a.md", "1-2 file-changed a.md")
-		if why := l.sub.Ended(); why != changes.Removed {
-			t.Errorf("it ended with %q", why)
-		}
+		w.ended(l, changes.Removed)
 	})
 	in(t, "is out within a second when nothing happens", func(w *world) {
 		f := w.feed()
@@ -301,10 +287,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		l := w.listen(f, member)
 		w.remove(member)
 		time.Sleep(changes.PollEvery)
-		synctest.Wait()
-		if why := l.sub.Ended(); why != changes.Removed {
-			t.Errorf("it ended with %q", why)
-		}
+		w.ended(l, changes.Removed)
 	})
 	in(t, "gets no page of the log either", func(w *world) {
 		f := w.feed()
@@ -314,26 +297,14 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		w.remove(member)
 		l := w.resume(f, before, "1-0", true)
 		w.same(w.settled(l))
-		if why := l.sub.Ended(); why != changes.Removed {
-			t.Errorf("it ended with %q", why)
-		}
+		w.ended(l, changes.Removed)
 	})
 	in(t, "is out with the organisation", func(w *world) {
 		f := w.feed()
 		l := w.listen(f, w.user(w.org, org.Owner))
-		w.regroup(w.org, func(r ports.Records) error {
-			o, err := r.Directory().Organisations().Get(w.Context(), w.org)
-			if err != nil {
-				return err
-			}
-			_, err = r.Directory().Organisations().Upsert(w.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o.Close(time.Now()), nil })
-			return err
-		})
+		w.Close(w.org)
 		time.Sleep(changes.PollEvery)
-		synctest.Wait()
-		if why := l.sub.Ended(); why != changes.Removed {
-			t.Errorf("it ended with %q", why)
-		}
+		w.ended(l, changes.Removed)
 	})
 	in(t, "is out when nobody knows the organisation", func(w *world) {
 		f := w.feed(func(o *changes.Options) { o.Epochs = nobody{} }, func(o *changes.Options) {
@@ -345,10 +316,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		})
 		l := w.listen(f, w.user(w.org, org.Owner))
 		time.Sleep(changes.PollEvery)
-		synctest.Wait()
-		if why := l.sub.Ended(); why != changes.Removed {
-			t.Errorf("it ended with %q", why)
-		}
+		w.ended(l, changes.Removed)
 	})
 	in(t, "ends as expired when it was the token", func(w *world) {
 		f := w.feed()
@@ -359,9 +327,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		w.user(w.org, org.Member) // moves the epoch
 		w.write(w.org, 1)
 		w.same(w.settled(l))
-		if why := l.sub.Ended(); why != changes.Expired {
-			t.Errorf("it ended with %q", why)
-		}
+		w.ended(l, changes.Expired)
 	})
 }
 
@@ -604,7 +570,7 @@ func TestOrganisationsThatAlwaysHaveMoreKeepNobodyWaiting(t *testing.T) {
 		}
 		quiet := listen(w.org)
 		for range 10 {
-			o := w.organisation()
+			o := w.Organisation()
 			listen(o)
 			busy.Store(o, true)
 		}
@@ -681,18 +647,15 @@ func TestTheEnd(t *testing.T) {
 		f.Drain()
 		<-ended
 		<-l.done
-		if why := l.sub.Ended(); why != changes.Drained {
-			t.Errorf("it ended with %q", why)
-		}
+		w.ended(l, changes.Drained)
 		if _, err := f.Subscribe(w.Context(), a, "", false); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("a subscription of a draining feed: %v", err)
 		}
-		w.must(f.Close(w.Context()))
+		w.Must(f.Close(w.Context()))
 	})
 	in(t, "waits for those who have not left, as long as it may", func(w *world) {
 		f := w.feed()
-		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
-		w.must(err)
+		sub := w.subscription(f, w.user(w.org, org.Member))
 		short, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		if err := f.Close(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -704,19 +667,18 @@ func TestTheEnd(t *testing.T) {
 			t.Error("who asks after the end is not told")
 		}
 		sub.Close()
-		w.must(f.Close(w.Context()))
+		w.Must(f.Close(w.Context()))
 	})
 	in(t, "needs no time where nobody is left", func(w *world) {
 		none, cancel := context.WithCancel(w.Context())
 		cancel()
 		for range 50 {
-			w.must(w.feed().Close(none))
+			w.Must(w.feed().Close(none))
 		}
 	})
 	in(t, "is not told to who has left", func(w *world) {
 		f := w.feed()
-		sub, err := f.Subscribe(w.Context(), w.actor(w.org, w.user(w.org, org.Member)), "", false)
-		w.must(err)
+		sub := w.subscription(f, w.user(w.org, org.Member))
 		sub.OnEnd(func() { t.Error("it was called") })
 		sub.Close()
 		f.Drain()

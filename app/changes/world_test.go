@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -24,6 +25,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/directory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,78 +33,41 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is an organisation with everything that a feed of it needs. It lives in
 // a bubble of testing/synctest, whose time the system's clock shows.
 type world struct {
-	*testing.T
+	directory.Directory
 	store  *memory.Store
 	bus    *memory.Bus
 	access *access.Access
-	ids    memory.IDs
+	ids    *memory.IDs
 	org    id.Org
 	events strings.Builder // the feeds' log
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, store: memory.NewStore(), bus: &memory.Bus{}}
+	w := &world{store: memory.NewStore(), bus: &memory.Bus{}, ids: &memory.IDs{}}
+	w.Directory = directory.Directory{TB: t, Store: w.store, Clock: system.Clock{}, IDs: w.ids}
 	w.store.OnChange(w.bus.Publish)
 	w.access = access.New(access.Options{Store: w.store, Epochs: w.store, Clock: system.Clock{}})
-	w.org = w.organisation()
+	w.org = w.Organisation()
 	return w
-}
-
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) organisation() id.Org {
-	o := org.Organisation{ID: id.Org(w.ids.New())}
-	o.ProviderID = string(o.ID)
-	_, err := w.store.Directory().Organisations().Upsert(w.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	w.must(err)
-	return o.ID
 }
 
 // user adds a user who is a member.
 func (w *world) user(o id.Org, role org.Role) id.User {
-	u := org.User{ID: id.User(w.ids.New())}
-	u.ProviderID = string(u.ID)
-	_, err := w.store.Directory().Users().Upsert(w.Context(), u, func(u org.User) (org.User, error) { return u, nil })
-	w.must(err)
-	w.regroup(o, func(r ports.Records) error {
-		return r.Directory().Members().Put(w.Context(), o, org.Membership{Org: o, User: u.ID, Role: role, JoinedAt: time.Now()})
-	})
-	return u.ID
-}
-
-// regroup changes who is in an organisation or who sees what in it.
-func (w *world) regroup(o id.Org, fn func(ports.Records) error) {
 	w.Helper()
-	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
-		if _, err := r.Directory().Organisations().Lock(w.Context(), o); err != nil {
-			return err
-		}
-		return fn(r)
-	}))
+	return w.Member(o, role).User
 }
 
 // remove ends a membership.
 func (w *world) remove(u id.User) {
 	w.Helper()
-	w.regroup(w.org, func(r ports.Records) error {
-		m, err := r.Directory().Members().Get(w.Context(), w.org, u)
-		if err != nil {
-			return err
-		}
-		return r.Directory().Members().Put(w.Context(), w.org, m.Removed(time.Now()))
-	})
+	w.Remove(w.org, u)
 }
 
 // workspace adds a team with one workspace.
 func (w *world) workspace(by id.User) (id.Team, id.Workspace) {
 	t := team.Team{ID: id.Team(w.ids.New()), Org: w.org, Name: "Team", Kind: team.Standard, CreatedBy: by}
 	s := workspace.Workspace{ID: id.Workspace(w.ids.New()), Org: w.org, Team: t.ID, Name: "Workspace", CreatedBy: by}
-	w.regroup(w.org, func(r ports.Records) error {
+	w.Locked(w.org, func(r ports.Records) error {
 		return errors.Join(r.Work().Teams().Add(w.Context(), w.org, t), r.Work().Workspaces().Add(w.Context(), w.org, s))
 	})
 	return t.ID, s.ID
@@ -110,7 +75,7 @@ func (w *world) workspace(by id.User) (id.Team, id.Workspace) {
 
 // join makes a user a member of a team, and tells them to look again.
 func (w *world) join(t id.Team, u id.User) {
-	w.regroup(w.org, func(r ports.Records) error {
+	w.Locked(w.org, func(r ports.Records) error {
 		if _, err := r.Work().TeamMembers().Put(w.Context(), w.org, team.Member{Team: t, User: u}); err != nil {
 			return err
 		}
@@ -121,7 +86,7 @@ func (w *world) join(t id.Team, u id.User) {
 
 // leave is the opposite of join.
 func (w *world) leave(t id.Team, u id.User) {
-	w.regroup(w.org, func(r ports.Records) error {
+	w.Locked(w.org, func(r ports.Records) error {
 		if err := r.Work().TeamMembers().Remove(w.Context(), w.org, t, u); err != nil {
 			return err
 		}
@@ -133,7 +98,7 @@ func (w *world) leave(t id.Team, u id.User) {
 // append adds entries to an organisation's log.
 func (w *world) append(o id.Org, all ...object.Change) {
 	w.Helper()
-	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
+	w.Must(w.store.Atomic(w.Context(), func(r ports.Records) error {
 		_, err := r.Storage().Changes().Append(w.Context(), o, all...)
 		return err
 	}))
@@ -183,7 +148,7 @@ func (w *world) feed(change ...func(*changes.Options)) *changes.Feed {
 	}
 	f := changes.New(o)
 	tick := time.NewTicker(changes.PollEvery)
-	w.must(f.Start(tick.C))
+	w.Must(f.Start(tick.C))
 	w.Cleanup(func() {
 		tick.Stop()
 		if err := f.Close(context.Background()); err != nil {
@@ -200,7 +165,7 @@ func cut(o *changes.Options) { o.Bus = &memory.Bus{} }
 func (w *world) actor(o id.Org, u id.User) org.Actor {
 	w.Helper()
 	a, err := w.access.Reauthorize(w.Context(), org.Actor{Org: o, User: u})
-	w.must(err)
+	w.Must(err)
 	return a
 }
 
@@ -228,11 +193,33 @@ func (w *world) resume(f *changes.Feed, a org.Actor, from string, resumes bool) 
 func (w *world) subscribe(ctx context.Context, f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
 	w.Helper()
 	sub, err := f.Subscribe(ctx, a, from, resumes)
-	w.must(err)
+	w.Must(err)
+	return w.taking(sub)
+}
+
+// subscription subscribes a member, and takes nothing.
+func (w *world) subscription(f *changes.Feed, u id.User) *changes.Subscriber {
+	w.Helper()
+	sub, err := f.Subscribe(w.Context(), w.actor(w.org, u), "", false)
+	w.Must(err)
+	return sub
+}
+
+// taking takes what a subscription brings until the test ends.
+func (w *world) taking(sub *changes.Subscriber) *listener {
 	l := &listener{sub: sub, done: make(chan struct{})}
 	go l.run()
 	w.Cleanup(l.close)
 	return l
+}
+
+// ended checks why a subscription ended, once nothing moves any more.
+func (w *world) ended(l *listener, want changes.Reason) {
+	w.Helper()
+	synctest.Wait()
+	if why := l.sub.Ended(); why != want {
+		w.Errorf("it ended with %q, want %q", why, want)
+	}
 }
 
 func (l *listener) run() {

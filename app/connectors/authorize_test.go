@@ -26,7 +26,7 @@ func answered(b connectors.Begun) connectors.Answer {
 func (w *world) polled(b connectors.Begun, want connector.FlowStatus) connector.Flow {
 	w.Helper()
 	f, err := w.connectors.Poll(w.Context(), w.member, b.State)
-	w.must(err)
+	w.Must(err)
 	if f.Status() != want {
 		w.Errorf("the authorization is %s, want %s", f.Status(), want)
 	}
@@ -36,7 +36,7 @@ func (w *world) polled(b connectors.Begun, want connector.FlowStatus) connector.
 func TestAnAuthorization(t *testing.T) {
 	w := newWorld(t)
 	b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
-	w.must(err)
+	w.Must(err)
 	if b.URL != "https://collab.example.com/authorize?state="+b.State {
 		t.Errorf("the page is at %s", b.URL)
 	}
@@ -46,17 +46,17 @@ func TestAnAuthorization(t *testing.T) {
 		w.refused(err, fault.NotFound)
 	}
 	asked, err := w.connectors.Asked(t.Context(), b.State)
-	w.must(err)
+	w.Must(err)
 	if want := (connectors.Asked{Label: "Notes", Provider: "Notes", Host: "auth.example.com", Person: "Ada", Email: "ada@example.com", Organisation: "Office"}); asked != want {
 		t.Errorf("the page asks %+v, want %+v", asked, want)
 	}
 	const browser = "a secret of Ada's browser"
 	page, err := w.connectors.Confirm(t.Context(), b.State, browser)
-	w.must(err)
+	w.Must(err)
 	if page != issuer+"/authorize?client_id=client-1&state="+b.State {
 		t.Errorf("the provider's page is at %s", page)
 	}
-	w.must(w.connectors.Finish(t.Context(), answered(b), browser))
+	w.Must(w.connectors.Finish(t.Context(), answered(b), browser))
 	if f := w.polled(b, connector.Ready); f.Instance != b.Instance {
 		t.Errorf("it is for %s, want %s", f.Instance, b.Instance)
 	}
@@ -67,7 +67,7 @@ func TestAnAuthorization(t *testing.T) {
 	if err != nil || c.Entries != `{"accessToken":"access-2"}` || len(w.auth.verifier) < 43 || strings.Contains(page, w.auth.verifier) {
 		t.Errorf("%+v, %v", c, err)
 	}
-	w.must(w.connectors.Delete(t.Context(), w.org, b.Instance))
+	w.Must(w.connectors.Delete(t.Context(), w.org, b.Instance))
 	if got, want := w.acts(), []string{"connector.created notes", "connector.authorized ", "connector.credentials_read ", "connector.deleted notes"}; !slices.Equal(got, want) {
 		t.Errorf("the audit log has %q, want %q", got, want)
 	}
@@ -97,10 +97,10 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		"that is a no":       {func(_ *world, a *connectors.Answer, _ *string) { a.Code, a.Error = "", "access_denied" }, fault.Forbidden, connector.Refused},
 		"that is an error":   {func(_ *world, a *connectors.Answer, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
 		"without a code":     {func(_ *world, a *connectors.Answer, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
-		"of who was removed": {func(w *world, _ *connectors.Answer, _ *string) { w.removes(w.member) }, fault.Forbidden, connector.Refused},
-		"of who was in an organisation that is closed": {func(w *world, _ *connectors.Answer, _ *string) { w.closes(w.member.Org) }, fault.Forbidden, connector.Refused},
+		"of who was removed": {func(w *world, _ *connectors.Answer, _ *string) { w.Remove(w.member.Org, w.member.User) }, fault.Forbidden, connector.Refused},
+		"of who was in an organisation that is closed": {func(w *world, _ *connectors.Answer, _ *string) { w.Close(w.member.Org) }, fault.Forbidden, connector.Refused},
 		"of who may only read": {func(w *world, _ *connectors.Answer, _ *string) {
-			w.membership(org.Membership{Org: w.member.Org, User: w.member.User, Role: org.Viewer, JoinedAt: noon})
+			w.Put(org.Membership{Org: w.member.Org, User: w.member.User, Role: org.Viewer, JoinedAt: noon})
 		}, fault.Forbidden, connector.Refused},
 		"while the server is down": {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errDown }, fault.Unavailable, connector.Refused},
 		"while we are":             {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errOurs }, fault.Internal, connector.Refused},
@@ -145,7 +145,7 @@ func TestAnAnswerIsToldByItsAddress(t *testing.T) {
 				f.Redirect = of.kept
 				return f, nil
 			})
-			w.must(err)
+			w.Must(err)
 			w.refused(w.connectors.Finish(t.Context(), connectors.Answer{State: b.State, Code: "code", Redirect: of.came}, browser), of.kind)
 			w.polled(b, connector.Refused)
 			if w.auth.count("redeem") != 0 {
@@ -180,8 +180,8 @@ func TestAnAnswerCountsOnce(t *testing.T) {
 
 func TestWhatCannotBeKeptIsTakenBack(t *testing.T) {
 	for name, meanwhile := range map[string]func(w *world, i id.Connector){
-		"the connector is deleted": func(w *world, i id.Connector) { w.must(w.connectors.Delete(w.Context(), w.org, i)) },
-		"the member is removed":    func(w *world, _ id.Connector) { w.removes(w.member) },
+		"the connector is deleted": func(w *world, i id.Connector) { w.Must(w.connectors.Delete(w.Context(), w.org, i)) },
+		"the member is removed":    func(w *world, _ id.Connector) { w.Remove(w.member.Org, w.member.User) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -209,7 +209,7 @@ func TestABrowserThatGoesAwayLosesNoCode(t *testing.T) {
 	b, browser := w.begun("", "notes")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.must(w.connectors.Finish(ctx, answered(b), browser))
+	w.Must(w.connectors.Finish(ctx, answered(b), browser))
 	w.polled(b, connector.Ready)
 }
 
@@ -222,7 +222,7 @@ func TestWhichClientIsUsed(t *testing.T) {
 		if w.auth.server.TakesDocuments() && w.clients == nil {
 			a.Redirect = connector.DocumentRedirect(callback, connector.IssuerKey(issuer))
 		}
-		w.must(w.connectors.Finish(t.Context(), a, browser))
+		w.Must(w.connectors.Finish(t.Context(), a, browser))
 		return w.auth.calls[len(w.auth.calls)-1]
 	}
 	w.auth.server.Documents = true
@@ -253,12 +253,12 @@ func TestAClientWhoseSecretEndsServesTheFlowsThatItBegan(t *testing.T) {
 			w := newWorld(t)
 			w.auth.secretIn = secretIn
 			b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
-			w.must(err)
+			w.Must(err)
 			w.clock.Advance(3 * time.Minute)
 			const browser = "a secret of Ada's browser"
 			_, err = w.connectors.Confirm(t.Context(), b.State, browser)
-			w.must(err)
-			w.must(w.connectors.Finish(t.Context(), answered(b), browser))
+			w.Must(err)
+			w.Must(w.connectors.Finish(t.Context(), answered(b), browser))
 			if w.auth.count("register") != 1 {
 				t.Errorf("the calls were %v", w.auth.calls)
 			}
@@ -273,7 +273,7 @@ func TestAClientWhoseSecretEndsServesTheFlowsThatItBegan(t *testing.T) {
 func TestAFlowWhoseClientWasForgottenHasToBeStartedAgain(t *testing.T) {
 	w := newWorld(t)
 	b, browser := w.begun("", "notes")
-	w.must(w.store.Connections().Clients().Remove(t.Context(), issuer, redirect, "client-1"))
+	w.Must(w.store.Connections().Clients().Remove(t.Context(), issuer, redirect, "client-1"))
 	w.refused(w.connectors.Finish(t.Context(), answered(b), browser), fault.Conflict)
 	_, err := w.connectors.Confirm(t.Context(), b.State, browser)
 	w.refused(err, fault.NotFound)
@@ -342,12 +342,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 			w.refused(do(w.viewer), fault.Forbidden)
 			w.refused(do(org.Actor{User: w.member.User, Role: org.Owner}), fault.Forbidden)
 			before := w.acts()
-			w.removes(gone) // since its request began
+			w.Remove(gone.Org, gone.User) // since its request began
 			w.refused(do(gone), fault.Forbidden)
 			if !slices.Equal(before, w.acts()) {
 				t.Errorf("the audit log has %q", w.acts())
 			}
-			w.membership(org.Membership{Org: gone.Org, User: gone.User, Role: gone.Role, JoinedAt: noon})
+			w.Put(org.Membership{Org: gone.Org, User: gone.User, Role: gone.Role, JoinedAt: noon})
 		})
 	}
 	for name, do := range map[string]func() error{
@@ -424,13 +424,13 @@ func TestAClientThatIsUsedIsKept(t *testing.T) {
 	used := func() time.Time {
 		t.Helper()
 		c, err := kept.Get(t.Context(), issuer, redirect)
-		w.must(err)
+		w.Must(err)
 		return c.UsedAt
 	}
 	begun := func() {
 		t.Helper()
 		_, err := w.connectors.Start(t.Context(), w.member, "", "notes")
-		w.must(err)
+		w.Must(err)
 	}
 	begun()
 	for _, step := range []struct {
@@ -450,7 +450,7 @@ func TestAClientThatIsUsedIsKept(t *testing.T) {
 	// What was authorised does not need it.
 	i := w.authorised("calendar")
 	_, err := kept.Sweep(t.Context(), w.clock.Now().Add(time.Hour), 10)
-	w.must(err)
+	w.Must(err)
 	w.clock.Advance(time.Hour)
 	w.work()
 	if now := w.is(i, connector.Connected, ""); now.Version != 2 {

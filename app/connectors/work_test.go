@@ -23,7 +23,7 @@ import (
 func (w *world) given(i id.Connector) {
 	w.Helper()
 	_, err := w.connectors.Give(w.Context(), w.member, i, `{"apiKey":"key"}`, map[string]string{"apiKey": "key"})
-	w.must(err)
+	w.Must(err)
 }
 
 var errRefused = fault.New(fault.Forbidden, "The server does not accept the credentials")
@@ -113,9 +113,9 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	at := map[time.Duration]int{}
 	for n := range 60 {
 		b, err := w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes", Name: new(fmt.Sprint("Notes ", n))})
-		w.must(err)
+		w.Must(err)
 		begun, browser := w.begun(b.ID, "")
-		w.must(w.connectors.Finish(t.Context(), answered(begun), browser))
+		w.Must(w.connectors.Finish(t.Context(), answered(begun), browser))
 		now := w.now(b.ID)
 		after := now.RenewAt.Sub(w.clock.Now())
 		if after < 45*time.Minute || after > 51*time.Minute {
@@ -132,7 +132,7 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 		w.work()
 	}
 	all, err := w.listed(w.member)
-	w.must(err)
+	w.Must(err)
 	for _, i := range all {
 		if i.Version != 2 || i.Status() != connector.Connected || i.Expired(w.clock.Now()) {
 			t.Errorf("the connector is %+v", i)
@@ -191,7 +191,7 @@ func TestRenewalsThatFail(t *testing.T) {
 		t.Errorf("its credentials are read with %v", err)
 	}
 	again, browser := w.begun(i, "")
-	w.must(w.connectors.Finish(t.Context(), answered(again), browser))
+	w.Must(w.connectors.Finish(t.Context(), answered(again), browser))
 	w.work()
 	w.is(i, connector.Connected, "")
 }
@@ -285,8 +285,8 @@ func TestClaimsOfTwoServersAreApart(t *testing.T) {
 	other := w.another()
 	for range 20 {
 		var group sync.WaitGroup
-		group.Go(func() { w.must(w.connectors.Work(t.Context())) })
-		group.Go(func() { w.must(other.Work(t.Context())) })
+		group.Go(func() { w.Must(w.connectors.Work(t.Context())) })
+		group.Go(func() { w.Must(other.Work(t.Context())) })
 		group.Wait()
 		w.connectors.Wait()
 		other.Wait()
@@ -329,7 +329,7 @@ func TestAServerThatGoesAwayLosesNoToken(t *testing.T) {
 	w.clock.Advance(time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.auth.set(func() { w.auth.before = func(string) { cancel() } })
-	w.must(w.connectors.Work(ctx))
+	w.Must(w.connectors.Work(ctx))
 	w.connectors.Wait()
 	if now := w.now(i); now.Version != 2 || w.auth.reused != 0 {
 		t.Errorf("the connector is %+v", now)
@@ -356,7 +356,7 @@ func TestWorkEndsSoonAfterItsContext(t *testing.T) {
 		w.clock.Advance(time.Hour)
 		w.connectors.Authorizer = hanging{w.auth}
 		ctx, cancel := context.WithCancel(t.Context())
-		w.must(w.connectors.Work(ctx))
+		w.Must(w.connectors.Work(ctx))
 		synctest.Wait()
 		began := time.Now()
 		cancel()
@@ -382,7 +382,7 @@ func TestDeletionTakesAnAuthorizationBack(t *testing.T) {
 	i := w.authorised("notes")
 	w.work()
 	w.auth.set(func() { w.auth.fail = errDown })
-	w.must(w.connectors.Delete(t.Context(), w.member, i))
+	w.Must(w.connectors.Delete(t.Context(), w.member, i))
 	wait := time.Minute
 	for n := range 11 {
 		w.work()
@@ -410,13 +410,13 @@ func TestErasureTakesAuthorizationsBack(t *testing.T) {
 	lost := w.authorised("desk")
 	w.given(w.made("search").ID)
 	w.made("shell")
-	w.must(w.store.Connections().Credentials().Put(t.Context(), w.org.Org, connector.Sealed{Instance: lost, Version: 1, Entries: []byte{1}}))
+	w.Must(w.store.Connections().Credentials().Put(t.Context(), w.org.Org, connector.Sealed{Instance: lost, Version: 1, Entries: []byte{1}}))
 	w.work()
-	w.closes(w.org.Org)
+	w.Close(w.org.Org)
 	erase := func(end error) error {
 		return w.store.Atomic(t.Context(), func(r ports.Records) error {
-			w.must(w.connectors.Leave(t.Context(), r, w.org.Org))
-			w.must(r.Directory().Organisations().Erase(t.Context(), w.org.Org, w.clock.Now()))
+			w.Must(w.connectors.Leave(t.Context(), r, w.org.Org))
+			w.Must(r.Directory().Organisations().Erase(t.Context(), w.org.Org, w.clock.Now()))
 			return end
 		})
 	}
@@ -427,7 +427,7 @@ func TestErasureTakesAuthorizationsBack(t *testing.T) {
 	if n := w.auth.count("revoke"); n != 0 {
 		t.Errorf("%d authorizations were taken back of who was not erased", n)
 	}
-	w.must(erase(nil))
+	w.Must(erase(nil))
 	w.work()
 	if n := w.auth.count("revoke"); n != 2 || len(w.auth.valid) != 1 {
 		t.Errorf("%d authorizations were taken back, and %v are valid", n, w.auth.valid)
@@ -435,7 +435,7 @@ func TestErasureTakesAuthorizationsBack(t *testing.T) {
 	if strings.Count(w.log.String(), "authorization revocation skipped") != 2 { // in each of the attempts
 		t.Errorf("the log has %s", w.log)
 	}
-	w.must(erase(nil)) // again is harmless
+	w.Must(erase(nil)) // again is harmless
 	w.work()
 	if n := w.auth.count("revoke"); n != 2 {
 		t.Errorf("%d attempts", n)
@@ -446,7 +446,7 @@ func TestAnAuthorizationThatCannotBeTakenBackIsGivenUp(t *testing.T) {
 	w := newWorld(t)
 	i := w.authorised("notes")
 	w.auth.set(func() { w.auth.fail = errDown })
-	w.must(w.connectors.Delete(t.Context(), w.member, i))
+	w.Must(w.connectors.Delete(t.Context(), w.member, i))
 	for range 40 {
 		w.work()
 		w.clock.Advance(6 * time.Hour)
@@ -464,7 +464,7 @@ func TestDeletionWhileATokenIsRenewed(t *testing.T) {
 	w.auth.set(func() {
 		w.auth.before = func(call string) {
 			if strings.HasPrefix(call, "renew") {
-				w.must(w.connectors.Delete(t.Context(), w.member, i))
+				w.Must(w.connectors.Delete(t.Context(), w.member, i))
 			}
 		}
 	})
@@ -500,7 +500,7 @@ func TestOtherCredentialsWhileATokenIsRenewed(t *testing.T) {
 		w.auth.before = func(call string) {
 			if strings.HasPrefix(call, "renew") {
 				_, err := w.connectors.Give(t.Context(), w.member, i, given, map[string]string{"accessToken": "given"})
-				w.must(err)
+				w.Must(err)
 			}
 		}
 	})
@@ -558,10 +558,10 @@ func TestRoom(t *testing.T) {
 			w.many(20)
 		}
 		<-w.connectors.Woken() // the instances
-		w.must(w.connectors.Work(t.Context()))
+		w.Must(w.connectors.Work(t.Context()))
 		<-w.connectors.Woken() // as many were begun as are in one go
 		for range 5 {
-			w.must(w.connectors.Work(t.Context()))
+			w.Must(w.connectors.Work(t.Context()))
 		}
 		synctest.Wait()
 		if n := running.Load(); n != 16 {
@@ -576,12 +576,12 @@ func TestRoom(t *testing.T) {
 			select {
 			case open <- struct{}{}:
 			case <-w.connectors.Woken(): // when there is room again
-				w.must(w.connectors.Work(t.Context()))
+				w.Must(w.connectors.Work(t.Context()))
 				synctest.Wait()
 			}
 		}
 		for range 100 {
-			w.must(w.connectors.Work(t.Context()))
+			w.Must(w.connectors.Work(t.Context()))
 			select {
 			case open <- struct{}{}:
 			default:
@@ -599,10 +599,10 @@ func TestRoom(t *testing.T) {
 // many has another organisation make instances, so many.
 func (w *world) many(n int) (of org.Actor) {
 	w.Helper()
-	of = w.person(w.organisation(), org.Owner)
+	of = w.Member(w.Organisation(), org.Owner)
 	for range n {
 		_, err := w.connectors.Create(w.Context(), of, connector.Draft{Provider: "weather"})
-		w.must(err)
+		w.Must(err)
 	}
 	return of
 }
@@ -629,24 +629,24 @@ func TestAnOrganisationLeavesRoomToOthers(t *testing.T) {
 			}
 		}
 		greedy := w.many(100)
-		w.must(w.connectors.Work(t.Context()))
+		w.Must(w.connectors.Work(t.Context()))
 		begun(4)
 		w.many(1)
-		w.must(w.connectors.Work(t.Context()))
+		w.Must(w.connectors.Work(t.Context()))
 		begun(5)
 
 		// What is deleted takes its part until its work has ended.
 		all, err := w.listed(greedy)
-		w.must(err)
+		w.Must(err)
 		for _, i := range all[:10] {
-			w.must(w.connectors.Delete(t.Context(), greedy, i.ID))
+			w.Must(w.connectors.Delete(t.Context(), greedy, i.ID))
 		}
-		w.must(w.connectors.Work(t.Context()))
+		w.Must(w.connectors.Work(t.Context()))
 		begun(5)
 		for range 3 {
 			w.many(10)
 		}
-		w.must(w.connectors.Work(t.Context()))
+		w.Must(w.connectors.Work(t.Context()))
 		begun(16)
 		<-w.connectors.Woken()
 		hang <- struct{}{}
@@ -661,7 +661,7 @@ func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
 	i := w.authorised("notes")
 	key := func() []byte {
 		s, err := w.store.Connections().Credentials().Get(t.Context(), w.org.Org, i)
-		w.must(err)
+		w.Must(err)
 		return []byte{s.Entries[0], s.Renewal[0]}
 	}
 	w.seal.set(2, false)
@@ -671,7 +671,7 @@ func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
 	}
 	w.seal.set(3, false)
 	c, err := w.connectors.Read(t.Context(), w.member, i)
-	w.must(err)
+	w.Must(err)
 	if got := key(); !slices.Equal(got, []byte{3, 3}) || !strings.Contains(c.Entries, "access-2") {
 		t.Errorf("after a reader they are sealed by %v, and are %v", got, c)
 	}
@@ -695,7 +695,7 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 	}
 	_, err := w.connectors.Read(t.Context(), w.member, i)
 	w.refused(err, fault.Internal)
-	w.must(w.connectors.Delete(t.Context(), w.member, i))
+	w.Must(w.connectors.Delete(t.Context(), w.member, i))
 	if _, err := w.store.Connections().Connectors().Get(t.Context(), w.org.Org, i); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the connector is there: %v", err)
 	}
@@ -725,7 +725,7 @@ func TestAConnectorIsConnectedAgainAfterItsKeyWasLost(t *testing.T) {
 	w.is(key, connector.Failing, unreadable)
 	w.given(key)
 	again, browser := w.begun(i, "") // the secret of the client is lost as well
-	w.must(w.connectors.Finish(t.Context(), answered(again), browser))
+	w.Must(w.connectors.Finish(t.Context(), answered(again), browser))
 	w.work()
 	w.is(key, connector.Connected, "")
 	w.is(i, connector.Connected, "")
@@ -740,7 +740,7 @@ func TestTokensOfAClosedOrganisationAreNotRenewed(t *testing.T) {
 	i, beside := w.authorised("notes"), w.made("weather").ID
 	w.work()
 	asked := w.tools.calls()
-	w.closes(w.org.Org)
+	w.Close(w.org.Org)
 	for range 3 {
 		w.clock.Advance(24 * time.Hour)
 		w.work()
@@ -786,9 +786,9 @@ func TestCredentialsOfAnEarlierVersionDoNotCount(t *testing.T) {
 	w.given(i)
 	kept := w.store.Connections().Credentials()
 	old, err := kept.Get(t.Context(), w.org.Org, i)
-	w.must(err)
+	w.Must(err)
 	w.given(i)
-	w.must(kept.Put(t.Context(), w.org.Org, old))
+	w.Must(kept.Put(t.Context(), w.org.Org, old))
 	_, err = w.connectors.Read(t.Context(), w.member, i)
 	w.refused(err, fault.Internal)
 }
@@ -805,7 +805,7 @@ func TestAClientThatIsKnownNoMore(t *testing.T) {
 	w.due(i, -1)
 	w.auth.set(func() { w.auth.fail = nil })
 	again, browser := w.begun(i, "")
-	w.must(w.connectors.Finish(t.Context(), answered(again), browser))
+	w.Must(w.connectors.Finish(t.Context(), answered(again), browser))
 	if w.auth.count("register") != 2 {
 		t.Errorf("the calls were %v", w.auth.calls)
 	}
@@ -835,7 +835,7 @@ func TestAClientThatIsKnownNoMore(t *testing.T) {
 func TestNothingIsKeptForAClosedOrganisation(t *testing.T) {
 	w := newWorld(t)
 	i, notes := w.made("search").ID, w.made("notes").ID
-	w.closes(w.org.Org)
+	w.Close(w.org.Org)
 	_, made := w.connectors.Create(t.Context(), w.org, connector.Draft{Provider: "search"})
 	_, given := w.connectors.Give(t.Context(), w.org, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 	_, begun := w.connectors.Start(t.Context(), w.org, notes, "")

@@ -25,6 +25,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/directory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,7 +54,7 @@ var providers = []connector.Provider{
 
 // world is an organisation with people, and servers that are told what to do.
 type world struct {
-	*testing.T
+	directory.Directory
 	store   *memory.Store
 	clock   *memory.Clock
 	ids     *memory.IDs
@@ -74,15 +75,16 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		T: t, store: memory.NewStore(), clock: memory.NewClock(noon), ids: &memory.IDs{}, secrets: &memory.Secrets{}, seal: &sealer{key: 1}, tools: &servers{}, log: &buffer{},
+		store: memory.NewStore(), clock: memory.NewClock(noon), ids: &memory.IDs{}, secrets: &memory.Secrets{}, seal: &sealer{key: 1}, tools: &servers{}, log: &buffer{},
 	}
 	w.auth = &authorizer{clock: w.clock, valid: map[string]bool{}, server: connector.AuthServer{
 		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", NamesItself: true,
 	}, lifetime: time.Hour}
+	w.Directory = directory.Directory{TB: t, Store: w.store, Clock: w.clock, IDs: w.ids}
 	w.connectors = w.another()
-	first, second := w.organisation(), w.organisation()
-	w.org, w.member, w.viewer = w.person(first, org.Owner), w.person(first, org.Member), w.person(first, org.Viewer)
-	w.stranger = w.person(second, org.Owner)
+	first, second := w.Organisation(), w.Organisation()
+	w.org, w.member, w.viewer = w.Member(first, org.Owner), w.Member(first, org.Member), w.Member(first, org.Viewer)
+	w.stranger = w.Member(second, org.Owner)
 	return w
 }
 
@@ -103,13 +105,6 @@ func (w *world) another() *connectors.Connectors {
 	return c
 }
 
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
 // refused checks that an error is of a kind.
 func (w *world) refused(err error, kind fault.Kind) {
 	w.Helper()
@@ -118,60 +113,10 @@ func (w *world) refused(err error, kind fault.Kind) {
 	}
 }
 
-func (w *world) organisation() id.Org {
-	o := org.Organisation{ID: id.Org(w.ids.New()), Name: "Office"}
-	o.ProviderID = string(o.ID)
-	_, err := w.store.Directory().Organisations().Upsert(w.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	w.must(err)
-	return o.ID
-}
-
-// closes closes the organisation, as its provider's deletion does.
-func (w *world) closes(o id.Org) {
-	w.Helper()
-	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
-		organisations := r.Directory().Organisations()
-		_, err := organisations.Upsert(w.Context(), org.Organisation{ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) {
-			return o.Close(w.clock.Now()), nil
-		})
-		if err == nil {
-			_, err = organisations.Lock(w.Context(), o)
-		}
-		return err
-	}))
-}
-
-func (w *world) person(o id.Org, role org.Role) org.Actor {
-	u := org.User{ID: id.User(w.ids.New()), Name: "Ada", Email: "ada@example.com"}
-	u.ProviderID = string(u.ID)
-	_, err := w.store.Directory().Users().Upsert(w.Context(), u, func(u org.User) (org.User, error) { return u, nil })
-	w.must(err)
-	w.membership(org.Membership{Org: o, User: u.ID, Role: role, JoinedAt: noon})
-	return org.Actor{User: u.ID, Org: o, Role: role}
-}
-
-func (w *world) membership(m org.Membership) {
-	w.Helper()
-	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
-		if _, err := r.Directory().Organisations().Lock(w.Context(), m.Org); err != nil {
-			return err
-		}
-		return r.Directory().Members().Put(w.Context(), m.Org, m)
-	}))
-}
-
-// removes ends a membership.
-func (w *world) removes(a org.Actor) {
-	w.Helper()
-	m, err := w.store.Directory().Members().Get(w.Context(), a.Org, a.User)
-	w.must(err)
-	w.membership(m.Removed(w.clock.Now()))
-}
-
 // work does all that is due, on one server.
 func (w *world) work() {
 	w.Helper()
-	w.must(w.connectors.Work(w.Context()))
+	w.Must(w.connectors.Work(w.Context()))
 	w.connectors.Wait()
 }
 
@@ -179,7 +124,7 @@ func (w *world) work() {
 func (w *world) made(provider string) connector.Instance {
 	w.Helper()
 	i, err := w.connectors.Create(w.Context(), w.member, connector.Draft{Provider: provider})
-	w.must(err)
+	w.Must(err)
 	return i
 }
 
@@ -187,7 +132,7 @@ func (w *world) made(provider string) connector.Instance {
 func (w *world) now(i id.Connector) connector.Instance {
 	w.Helper()
 	now, err := w.store.Connections().Connectors().Get(w.Context(), w.org.Org, i)
-	w.must(err)
+	w.Must(err)
 	return now
 }
 
@@ -217,10 +162,10 @@ func (w *world) due(i id.Connector, in time.Duration) {
 func (w *world) begun(instance id.Connector, provider string) (connectors.Begun, string) {
 	w.Helper()
 	b, err := w.connectors.Start(w.Context(), w.member, instance, provider)
-	w.must(err)
+	w.Must(err)
 	browser := "the browser of " + b.State
 	_, err = w.connectors.Confirm(w.Context(), b.State, browser)
-	w.must(err)
+	w.Must(err)
 	return b, browser
 }
 
@@ -228,7 +173,7 @@ func (w *world) begun(instance id.Connector, provider string) (connectors.Begun,
 func (w *world) authorised(provider string) id.Connector {
 	w.Helper()
 	b, browser := w.begun("", provider)
-	w.must(w.connectors.Finish(w.Context(), answered(b), browser))
+	w.Must(w.connectors.Finish(w.Context(), answered(b), browser))
 	return b.Instance
 }
 
@@ -236,7 +181,7 @@ func (w *world) authorised(provider string) id.Connector {
 func (w *world) acts() []string {
 	w.Helper()
 	var all []audit.Entry
-	w.must(w.store.Journal().Audit().List(w.Context(), w.org.Org, "", 0, func(e audit.Entry) error {
+	w.Must(w.store.Journal().Audit().List(w.Context(), w.org.Org, "", 0, func(e audit.Entry) error {
 		all = append(all, e)
 		return nil
 	}))

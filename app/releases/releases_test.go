@@ -26,6 +26,7 @@ import (
 	"collab/domain/patch"
 	"collab/domain/release"
 	"collab/ports"
+	"collab/test/directory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,10 +37,10 @@ var mac = release.Target{Platform: release.Darwin, Arch: release.ARM64, Channel:
 
 // world is a deployment with one organisation, whose releases are managed.
 type world struct {
-	*testing.T
+	directory.Directory
 	store *store
 	clock *memory.Clock
-	ids   memory.IDs
+	ids   *memory.IDs
 	bus   ports.Bus
 	log   strings.Builder
 	lines *slog.Logger // to log
@@ -48,47 +49,12 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, store: &store{Store: memory.NewStore()}, clock: memory.NewClock(start), bus: deaf{}}
+	w := &world{store: &store{Store: memory.NewStore()}, clock: memory.NewClock(start), ids: &memory.IDs{}, bus: deaf{}}
+	w.Directory = directory.Directory{TB: t, Store: w.store, Clock: w.clock, IDs: w.ids}
 	w.lines = slog.New(slog.NewTextHandler(&w.log, nil))
-	w.org = w.organisation()
-	w.ada = w.member(w.org, org.Owner)
+	w.org = w.Organisation()
+	w.ada = w.Member(w.org, org.Owner)
 	return w
-}
-
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) organisation() id.Org {
-	o := org.Organisation{ID: id.Org(w.ids.New())}
-	o.ProviderID = string(o.ID)
-	_, err := w.store.Directory().Organisations().Upsert(w.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	w.must(err)
-	return o.ID
-}
-
-// member adds a user with a role.
-func (w *world) member(o id.Org, role org.Role) org.Actor {
-	w.Helper()
-	u := org.User{ID: id.User(w.ids.New())}
-	u.ProviderID = string(u.ID)
-	_, err := w.store.Directory().Users().Upsert(w.Context(), u, func(u org.User) (org.User, error) { return u, nil })
-	w.must(err)
-	w.put(org.Membership{Org: o, User: u.ID, Role: role, JoinedAt: start})
-	return org.Actor{User: u.ID, Org: o, Role: role}
-}
-
-func (w *world) put(m org.Membership) {
-	w.Helper()
-	w.must(w.store.Atomic(w.Context(), func(r ports.Records) error {
-		if _, err := r.Directory().Organisations().Lock(w.Context(), m.Org); err != nil {
-			return err
-		}
-		return r.Directory().Members().Put(w.Context(), m.Org, m)
-	}))
 }
 
 // server is one of the deployment, whose ticks a test gives.
@@ -100,16 +66,16 @@ type server struct {
 func (w *world) server() *server {
 	w.Helper()
 	s := w.idle()
-	w.must(s.Start(w.Context(), s.poll, s.count))
-	w.Cleanup(func() { w.must(s.Close(context.WithoutCancel(w.Context()))) })
+	w.Must(s.Start(w.Context(), s.poll, s.count))
+	w.Cleanup(func() { w.Must(s.Close(context.WithoutCancel(w.Context()))) })
 	return s
 }
 
 // idle is a server that was not started.
 func (w *world) idle() *server {
-	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: &w.ids})
+	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: w.ids})
 	return &server{releases.New(releases.Options{
-		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: &w.ids, Log: w.lines, Atomic: a.Atomic, Origin: access.Origin, Publishers: []id.Org{w.org},
+		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: w.ids, Log: w.lines, Atomic: a.Atomic, Origin: access.Origin, Publishers: []id.Org{w.org},
 	}), make(chan time.Time), make(chan time.Time)}
 }
 
@@ -155,7 +121,7 @@ func (w *world) listed(s *server, actor org.Actor, after id.Release, limit int) 
 func (w *world) kept() []release.Tally {
 	w.Helper()
 	all, err := w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)
-	w.must(err)
+	w.Must(err)
 	return all
 }
 
@@ -241,9 +207,9 @@ func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
 
 func TestWhoManagesReleases(t *testing.T) {
 	w := newWorld(t)
-	other := w.organisation()
+	other := w.Organisation()
 	made, err := w.server().Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.must(err)
+	w.Must(err)
 	for _, c := range []struct {
 		about      string
 		actor      org.Actor
@@ -252,13 +218,13 @@ func TestWhoManagesReleases(t *testing.T) {
 		may        bool
 	}{
 		{"an owner of a publisher", w.ada, []id.Org{other, w.org}, false, true},
-		{"an admin of a publisher", w.member(w.org, org.Admin), []id.Org{w.org}, false, true},
-		{"a member of a publisher", w.member(w.org, org.Member), []id.Org{w.org}, false, false},
-		{"a viewer of a publisher", w.member(w.org, org.Viewer), []id.Org{w.org}, false, false},
-		{"an owner of another organisation", w.member(other, org.Owner), []id.Org{w.org}, false, false},
+		{"an admin of a publisher", w.Member(w.org, org.Admin), []id.Org{w.org}, false, true},
+		{"a member of a publisher", w.Member(w.org, org.Member), []id.Org{w.org}, false, false},
+		{"a viewer of a publisher", w.Member(w.org, org.Viewer), []id.Org{w.org}, false, false},
+		{"an owner of another organisation", w.Member(other, org.Owner), []id.Org{w.org}, false, false},
 		{"an owner where nobody publishes", w.ada, nil, false, false},
-		{"an owner where anybody does", w.member(other, org.Owner), nil, true, true},
-		{"a member where anybody does", w.member(other, org.Member), nil, true, false},
+		{"an owner where anybody does", w.Member(other, org.Owner), nil, true, true},
+		{"a member where anybody does", w.Member(other, org.Member), nil, true, false},
 		{"somebody without an organisation", org.Actor{User: w.ada.User, Role: org.Owner}, []id.Org{""}, true, false},
 	} {
 		s := w.idle()
@@ -285,7 +251,7 @@ func TestWhoManagedReleasesAndDoesNoLongerChangesNone(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.must(err)
+	w.Must(err)
 	m := org.Membership{Org: w.org, User: w.ada.User, Role: org.Member, JoinedAt: start}
 	for _, c := range []struct {
 		session id.Session
@@ -293,8 +259,8 @@ func TestWhoManagedReleasesAndDoesNoLongerChangesNone(t *testing.T) {
 		want    fault.Kind
 	}{
 		{"ended", func() {}, fault.Unauthenticated},
-		{"", func() { w.put(m) }, fault.Forbidden},
-		{"", func() { w.put(m.Removed(start)) }, fault.Forbidden},
+		{"", func() { w.Put(m) }, fault.Forbidden},
+		{"", func() { w.Put(m.Removed(start)) }, fault.Forbidden},
 	} {
 		c.put()
 		ctx := access.NewContext(t.Context(), access.Request{Session: c.session})
@@ -313,16 +279,16 @@ func TestAServerWhoseStoreBecomesAnOlderCopyReadsAllOfIt(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.must(err)
+	w.Must(err)
 	for n := range 3 {
 		_, err := s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n)})
-		w.must(err)
+		w.Must(err)
 	}
 	older := newWorld(t)
 	_, err = older.server().Publish(t.Context(), older.ada, draft("0.9.0"))
-	w.must(err)
+	w.Must(err)
 	s.Store = older.store
-	w.must(s.Refresh(t.Context()))
+	w.Must(s.Refresh(t.Context()))
 	if now := s.Snapshot(); now.Revision != 1 || len(now.All()) != 1 || now.All()[0].Version.String() != "0.9.0" {
 		t.Errorf("it knows %+v", now.All())
 	}
@@ -333,13 +299,13 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 	s := w.server()
 	ctx := access.NewContext(t.Context(), access.Request{Origin: audit.Origin{Address: "192.0.2.1", Request: "req-1"}})
 	made, err := s.Publish(ctx, w.ada, draft("v1.0"))
-	w.must(err)
+	w.Must(err)
 	if got := w.offered(s); got != "1.0.0" {
 		t.Errorf("after publishing a device is offered %q", got)
 	}
 	w.clock.Advance(time.Hour)
 	now, err := s.Change(ctx, w.ada, made.ID, release.Patch{Rollout: patch.Value(0)})
-	w.must(err)
+	w.Must(err)
 	if now.Rollout != 0 || !now.UpdatedAt.Equal(start.Add(time.Hour)) || !now.PublishedAt.Equal(start) {
 		t.Errorf("it has become %+v", now)
 	}
@@ -364,7 +330,7 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 		}
 	}
 	var all []audit.Entry
-	w.must(w.store.Journal().Audit().List(t.Context(), w.org, "", 0, func(e audit.Entry) error {
+	w.Must(w.store.Journal().Audit().List(t.Context(), w.org, "", 0, func(e audit.Entry) error {
 		all = append(all, e)
 		return nil
 	}))
@@ -389,7 +355,7 @@ func TestAServerFindsWhatNobodyToldItOf(t *testing.T) {
 	w := newWorld(t)
 	one, two := w.server(), w.server()
 	_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.must(err)
+	w.Must(err)
 	if got := w.offered(two); got != "" {
 		t.Fatalf("the bus lost nothing: %q", got)
 	}
@@ -398,7 +364,7 @@ func TestAServerFindsWhatNobodyToldItOf(t *testing.T) {
 		t.Errorf("after a look a device is offered %q", got)
 	}
 	_, err = one.Publish(t.Context(), w.ada, draft("1.1.0"))
-	w.must(err)
+	w.Must(err)
 	if all, err := w.listed(two, w.ada, "", 0); err != nil || len(all) != 2 || all[0].Version.String() != "1.1.0" || w.offered(two) != "1.1.0" {
 		t.Errorf("a list has %v, %v", all, err)
 	}
@@ -410,7 +376,7 @@ func TestAServerHearsOfChanges(t *testing.T) {
 		w.bus = &memory.Bus{}
 		one, two := w.server(), w.server()
 		_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
-		w.must(err)
+		w.Must(err)
 		synctest.Wait()
 		if got := w.offered(two); got != "1.0.0" {
 			t.Errorf("a device is offered %q", got)
@@ -434,7 +400,7 @@ func TestAServerGoesOnWithWhatItKnows(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.must(err)
+	w.Must(err)
 	w.store.unread.Store(true)
 	tick(s.poll)
 	tick(s.poll)
@@ -446,7 +412,7 @@ func TestAServerGoesOnWithWhatItKnows(t *testing.T) {
 	}
 	// A change is made all the same, and known as soon as the store answers.
 	_, err = s.Publish(t.Context(), w.ada, draft("1.1.0"))
-	w.must(err)
+	w.Must(err)
 	w.store.unread.Store(false)
 	tick(s.poll)
 	if got := w.offered(s); got != "1.1.0" {
@@ -472,7 +438,7 @@ func TestAListHasTheHighestVersionFirstWithAllThatDevicesAreTold(t *testing.T) {
 		d.Settings.Notes = &notes
 		var err error
 		made[n-1-i], err = s.Publish(t.Context(), w.ada, d)
-		w.must(err)
+		w.Must(err)
 	}
 	same := func(got []release.Release, err error, want []release.Release) {
 		t.Helper()
@@ -508,7 +474,7 @@ func TestThereAreSoManyReleasesAndNoMore(t *testing.T) {
 	w.store.others = release.MaxReleases - 1
 	s := w.server()
 	last, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.must(err)
+	w.Must(err)
 	if _, err := s.Publish(t.Context(), w.ada, draft("2.0.0")); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "10000") {
 		t.Errorf("one more gives %v", err)
 	}
@@ -527,7 +493,7 @@ func TestAServerThatCannotReadDoesNotStart(t *testing.T) {
 	if err := s.Start(t.Context(), s.poll, s.count); !errors.Is(err, errDown) {
 		t.Errorf("it gives %v", err)
 	}
-	w.must(s.Close(t.Context()))
+	w.Must(s.Close(t.Context()))
 }
 
 func TestTheRolloutOfARelease(t *testing.T) {
@@ -536,7 +502,7 @@ func TestTheRolloutOfARelease(t *testing.T) {
 	d := draft("1.0.0")
 	d.Settings.Rollout = 50
 	made, err := s.Publish(t.Context(), w.ada, d)
-	w.must(err)
+	w.Must(err)
 	of, all, err := s.Rollout(t.Context(), w.ada, made.ID, []string{"a", "b", "c", ""})
 	if err != nil || of.ID != made.ID || len(all) != 4 {
 		t.Fatalf("it is %v, %v, %v", of, all, err)
@@ -559,7 +525,7 @@ func TestChecksAreCounted(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0+b1"))
-	w.must(err)
+	w.Must(err)
 	s.Offer(check(t, "1.0.0", "a"))
 	s.Offer(check(t, "v1.0+b2", "a"))
 	s.Offer(check(t, "0.9.0", "a"))
@@ -599,9 +565,9 @@ func TestCountsOutliveAStoreThatFails(t *testing.T) {
 func TestCloseKeepsWhatWasCounted(t *testing.T) {
 	w := newWorld(t)
 	s := w.idle()
-	w.must(s.Start(t.Context(), s.poll, s.count))
+	w.Must(s.Start(t.Context(), s.poll, s.count))
 	s.Offer(check(t, "1.0.0", "a"))
-	w.must(s.Close(t.Context()))
+	w.Must(s.Close(t.Context()))
 	w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
 	s.Offer(check(t, "1.0.0", "a"))
 	w.store.uncounted.Store(true)
@@ -615,7 +581,7 @@ func TestCloseWaitsForWhatIsBeingKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.idle()
-		w.must(s.Start(t.Context(), s.poll, s.count))
+		w.Must(s.Start(t.Context(), s.poll, s.count))
 		stored := make(chan struct{})
 		w.store.answer = func(ctx context.Context) error {
 			w.store.answer = nil
@@ -632,7 +598,7 @@ func TestCloseWaitsForWhatIsBeingKept(t *testing.T) {
 		go func() { closed <- s.Close(t.Context()) }()
 		synctest.Wait()
 		close(stored)
-		w.must(<-closed)
+		w.Must(<-closed)
 		w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
 	})
 }
@@ -656,7 +622,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.idle()
-		w.must(s.Start(t.Context(), s.poll, s.count))
+		w.Must(s.Start(t.Context(), s.poll, s.count))
 		w.store.answer = func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -676,7 +642,7 @@ func TestVersionsThatAreNotThereAreCountedTogetherWhenTheyAreMany(t *testing.T) 
 	w := newWorld(t)
 	s := w.server()
 	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.must(err)
+	w.Must(err)
 	const many = release.MaxUnknown + 50
 	for range 2 {
 		for n := range many {
@@ -686,7 +652,7 @@ func TestVersionsThatAreNotThereAreCountedTogetherWhenTheyAreMany(t *testing.T) 
 	for n := range many { // each is of the one release
 		s.Offer(check(t, fmt.Sprintf("1.0.0+%d", n), "a"))
 	}
-	w.must(s.FlushCounts(t.Context()))
+	w.Must(s.FlushCounts(t.Context()))
 	byVersion := map[string]int64{}
 	for _, c := range w.kept() {
 		byVersion[c.Version] += c.Checks
@@ -707,7 +673,7 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 	w := newWorld(t)
 	one, two := w.server(), w.server()
 	made, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.must(err)
+	w.Must(err)
 	const askers, times = 16, 200
 	var offers atomic.Int64
 	var all sync.WaitGroup
@@ -740,7 +706,7 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 		w.store.uncounted.Store(false)
 	})
 	all.Wait()
-	w.must(errors.Join(one.FlushCounts(t.Context()), two.FlushCounts(t.Context())))
+	w.Must(errors.Join(one.FlushCounts(t.Context()), two.FlushCounts(t.Context())))
 	w.sameTallies(tally("2026-01-02", "0.9.0", askers*times, offers.Load()), tally("2026-01-02", "1.0.0", askers*times, 0))
 	if got, want := one.Snapshot().Revision, int64(51); got != want || two.Snapshot().Revision != want {
 		t.Errorf("the revisions are %d and %d, want %d", got, two.Snapshot().Revision, want)
@@ -749,19 +715,10 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 
 func TestAClosedOrganisationPublishesNothing(t *testing.T) {
 	w := newWorld(t)
-	s, owner := w.server(), w.member(w.org, org.Owner)
+	s, owner := w.server(), w.Member(w.org, org.Owner)
 	there, err := s.Publish(t.Context(), owner, draft("1.0.0"))
-	w.must(err)
-	w.must(w.store.Atomic(t.Context(), func(r ports.Records) error {
-		organisations := r.Directory().Organisations()
-		_, err := organisations.Upsert(t.Context(), org.Organisation{ProviderID: string(w.org)}, func(o org.Organisation) (org.Organisation, error) {
-			return o.Close(w.clock.Now()), nil
-		})
-		if err == nil {
-			_, err = organisations.Lock(t.Context(), w.org)
-		}
-		return err
-	}))
+	w.Must(err)
+	w.Close(w.org)
 	_, published := s.Publish(t.Context(), owner, draft("1.0.1"))
 	_, changed := s.Change(t.Context(), owner, there.ID, release.Patch{})
 	for _, err := range []error{published, changed} {
