@@ -8,46 +8,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"collab/test/pages"
 )
 
 // root is the root of the project; files are given by their paths from it.
 const root = ".."
 
-// read returns the content of a file.
-func read(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// documents returns the Markdown files at the root and those in docs.
-func documents(t *testing.T) (all []string) {
-	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		pages, err := fs.Glob(os.DirFS(root), pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, pages...)
-	}
-	return all
-}
-
 func TestPagesHaveNoConflictMarkers(t *testing.T) {
-	for _, file := range append(documents(t), "docs/openapi.yaml") {
-		if strings.Contains(read(t, file), "\n<<<<<<< ") {
+	for _, file := range append(pages.Markdown(t), "docs/openapi.yaml") {
+		if strings.Contains(pages.Read(t, file), "\n<<<<<<< ") {
 			t.Errorf("%s has an unresolved conflict", file)
 		}
 	}
 }
 
 func TestTargetsOfMakeExist(t *testing.T) {
-	makefile := read(t, "Makefile")
-	for _, file := range documents(t) {
-		for _, m := range regexp.MustCompile("(?m)(?:`make ([a-z-]+)`|^make ([a-z-]+) +#)").FindAllStringSubmatch(read(t, file), -1) {
+	makefile := pages.Read(t, "Makefile")
+	for _, file := range pages.Markdown(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:`make ([a-z-]+)`|^make ([a-z-]+) +#)").FindAllStringSubmatch(pages.Read(t, file), -1) {
 			if target := m[1] + m[2]; !strings.Contains(makefile, "\n"+target+":") {
 				t.Errorf("%s has make %s, which does not exist", file, target)
 			}
@@ -57,8 +36,8 @@ func TestTargetsOfMakeExist(t *testing.T) {
 
 func TestLinksHaveTargets(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	for _, file := range documents(t) {
-		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+	for _, file := range pages.Markdown(t) {
+		for _, m := range link.FindAllStringSubmatch(pages.Read(t, file), -1) {
 			target, section, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, "://") {
 				continue
@@ -71,7 +50,7 @@ func TestLinksHaveTargets(t *testing.T) {
 				t.Errorf("%s links to %s, which does not exist", file, m[1])
 				continue
 			}
-			if section != "" && !slices.Contains(sections(read(t, path)), section) {
+			if section != "" && !slices.Contains(sections(pages.Read(t, path)), section) {
 				t.Errorf("%s links to %s, a section that does not exist", file, m[1])
 			}
 		}
@@ -91,11 +70,11 @@ func TestDecisionsHaveUniqueIds(t *testing.T) {
 	begins := regexp.MustCompile(`(?m)^\*\*(\S+)`)
 	id := regexp.MustCompile(`^[A-Z]+-[1-9][0-9]*$`)
 	seen := map[string]string{}
-	for _, file := range documents(t) {
+	for _, file := range pages.Markdown(t) {
 		if !strings.HasPrefix(file, "docs/decisions/") {
 			continue
 		}
-		for _, m := range begins.FindAllStringSubmatch(read(t, file), -1) {
+		for _, m := range begins.FindAllStringSubmatch(pages.Read(t, file), -1) {
 			if !id.MatchString(m[1]) || seen[m[1]] != "" {
 				t.Errorf("%s: the decision %q has no id, or that of one in %s", file, m[1], seen[m[1]])
 			}
@@ -121,10 +100,10 @@ func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder, named := "", 0
-	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(read(t, "docs/security.md"), -1) {
+	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(pages.Read(t, "docs/security.md"), -1) {
 		switch name := m[1]; {
 		case strings.HasPrefix(name, "test/script/testdata/"):
-			read(t, name)
+			pages.Read(t, name)
 			named++
 		case regexp.MustCompile(`^(adapters|app|domain|test)/[\w/]+$`).MatchString(name):
 			folder = name
@@ -144,7 +123,7 @@ func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
 }
 
 func TestFilesOfTheWalksExist(t *testing.T) {
-	_, text, _ := strings.Cut(read(t, "docs/architecture.md"), "\n## Three walks\n")
+	_, text, _ := strings.Cut(pages.Read(t, "docs/architecture.md"), "\n## Three walks\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	folder, named := "", 0
 	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(text, -1) {

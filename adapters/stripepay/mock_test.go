@@ -7,15 +7,14 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stripe/stripe-go/v76"
 	"github.com/stripe/stripe-mock/embedded"
-	"github.com/stripe/stripe-mock/server"
 
 	"collab/domain/plan"
+	"collab/test/stripemock"
 )
 
 // recorder keeps the last request that went on to the next handler.
@@ -40,31 +39,11 @@ func (h *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r)
 }
 
-var stub = sync.OnceValues(func() (http.Handler, error) {
-	spec, err := server.LoadSpec(embedded.OpenAPISpec, "")
-	if err != nil {
-		return nil, err
-	}
-	fixtures, err := server.LoadFixtures(embedded.OpenAPIFixtures, "")
-	if err != nil {
-		return nil, err
-	}
-	s, err := server.NewStubServer(fixtures, spec, true, false)
-	if err != nil {
-		return nil, err
-	}
-	return &server.DoubleSlashFixHandler{Mux: http.HandlerFunc(s.HandleRequest)}, nil
-})
-
 // mocked returns payments at the provider's own mock, which holds every
 // parameter against the published description of the API.
 func mocked(t testing.TB) (*Payments, *recorder) {
 	t.Helper()
-	mock, err := stub()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &recorder{next: mock}
+	r := &recorder{next: stripemock.Handler(t)}
 	p := payments(t, handled(r), t.Output())
 	// The price of the mock's subscription, so that it is one of ours.
 	var fixtures struct{ Resources map[string]json.RawMessage }

@@ -58,7 +58,7 @@ var owners = []struct {
 	{"github.com/prometheus", nil}, // tests only
 	{"github.com/rs/cors", []string{"adapters/httpapi"}},
 	{"github.com/stripe/stripe-go", []string{"adapters/stripepay"}},
-	{"github.com/stripe/stripe-mock", nil}, // tests only
+	{"github.com/stripe/stripe-mock", []string{"test"}},
 	{"github.com/tink-crypto/tink-go", []string{"adapters/vault"}},
 	{"github.com/wneessen/go-mail", []string{"adapters/mail"}},
 	{"github.com/nats-io/nats.go", []string{"adapters/natsbus", "test"}},
@@ -140,7 +140,7 @@ var table = []row{
 //   - an adapter is tested by the suites under test, and against adapters, so
 //     that both ends of a protocol meet; app stays out of it except in httpapi,
 //     which is tested over the whole;
-//   - docs print the tables of domain;
+//   - docs print the tables of domain, and are read as test/pages does;
 //   - cmd and test are free.
 var tests = []row{
 	{who: "domain"},
@@ -150,7 +150,7 @@ var tests = []row{
 	{who: "adapters/httpapi", anything: true, local: []string{"test"}},
 	{who: "adapters", local: []string{"adapters", "test"}, except: []string{"adapters/httpapi"}},
 	{who: "cmd", anything: true, local: []string{"test"}},
-	{who: "docs", local: []string{"domain"}},
+	{who: "docs", local: []string{"domain", "test/pages"}},
 	{who: "test", anything: true, local: []string{"test"}},
 }
 

@@ -113,7 +113,8 @@ type Server struct {
 	URL string // its address, http://host:port
 	Dir string // its data folder
 
-	settings []string
+	given    []string // to Start
+	settings []string // given over the defaults
 	cmd      *exec.Cmd
 	done     chan struct{} // closed when its log has ended
 	mu       sync.Mutex
@@ -125,7 +126,7 @@ type Server struct {
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	dir := tempdir.New(t)
-	s := &Server{Dir: filepath.Join(dir, "data")}
+	s := &Server{Dir: filepath.Join(dir, "data"), given: settings}
 	s.settings = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
 		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off", "COLLAB_LOG_FORMAT=json",
@@ -137,6 +138,27 @@ func Start(t testing.TB, settings ...string) *Server {
 	s.URL = url
 	t.Cleanup(func() { s.Stop(t) })
 	return s
+}
+
+// StartSeveral starts n servers of one deployment: the first, and peers of it. The
+// settings name a database that several can use where n is more than 1.
+func StartSeveral(t testing.TB, n int, settings ...string) []*Server {
+	t.Helper()
+	all := []*Server{Start(t, settings...)}
+	for len(all) < n {
+		all = append(all, all[0].Peer(t))
+	}
+	return all
+}
+
+// Peer starts another server of the same deployment: with the settings, the public
+// address and the keys of s, and with more settings over them.
+func (s *Server) Peer(t testing.TB, more ...string) *Server {
+	t.Helper()
+	return Start(t, slices.Concat(s.given, []string{
+		"COLLAB_PUBLIC_URL=" + s.URL,
+		"COLLAB_TOKEN_KEYS=" + filepath.Join(s.Dir, "token-keys.pem"), "COLLAB_SECRETS_KEYS=" + filepath.Join(s.Dir, "secrets-keys.json"),
+	}, more)...)
 }
 
 // Restart starts the server again after Stop or Kill, on the same data and

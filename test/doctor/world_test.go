@@ -26,8 +26,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/stripe/stripe-mock/embedded"
-	stripemock "github.com/stripe/stripe-mock/server"
 
 	"collab/app/assembly"
 	"collab/app/assembly/config"
@@ -37,6 +35,7 @@ import (
 	"collab/test/loopback"
 	"collab/test/objectstore"
 	"collab/test/postgres"
+	"collab/test/stripemock"
 )
 
 // The secrets of the world, none of which is ever to be printed.
@@ -120,14 +119,8 @@ func examine(t *testing.T, s settings) (code int, all []finding, text string) {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{files: t.TempDir()}
-	var parts sync.WaitGroup
-	parts.Go(func() { w.openDatabase(t) })
-	parts.Go(func() { w.stripe = newStripe(t) })
-	parts.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	w := &world{files: t.TempDir(), stripe: newStripe(t)}
+	w.openDatabase(t)
 	t.Setenv(objectstore.EnvHost, newStore(t)) // which Google's client reads
 	bus := newBus(t)
 	w.lived = settings{
@@ -231,20 +224,17 @@ func (w *world) address(user, password, database string) string {
 func (w *world) openDatabase(t *testing.T) {
 	folder, err := os.MkdirTemp("", "doctor-*")
 	if err != nil {
-		t.Error(err)
-		return
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	hba := filepath.Join(folder, "hba.conf")
 	err = errors.Join(os.Chmod(folder, 0o755), os.WriteFile(hba, []byte("host all collab 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"), 0o644))
 	if err != nil {
-		t.Error(err)
-		return
+		t.Fatal(err)
 	}
 	ctx := context.Background()
 	if w.database, err = postgres.Start(ctx, postgres.Options{Settings: map[string]string{"hba_file": hba}}); err != nil {
-		t.Error(err)
-		return
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.database.Close() })
 	w.name = "world"
@@ -260,7 +250,7 @@ func (w *world) openDatabase(t *testing.T) {
 		err = w.run(ctx, "old", "DELETE FROM goose_db_version WHERE version_id > 3")
 	}
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
 }
 
@@ -332,22 +322,7 @@ func newStore(t *testing.T) (host string) {
 // newStripe starts the payment provider's own mock behind what it lacks: keys
 // that it does not know, prices that are not there, and such as cannot be used.
 func newStripe(t *testing.T) string {
-	spec, err := stripemock.LoadSpec(embedded.OpenAPISpec, "")
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	fixtures, err := stripemock.LoadFixtures(embedded.OpenAPIFixtures, "")
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	stub, err := stripemock.NewStubServer(fixtures, spec, true, false)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	mock := &stripemock.DoubleSlashFixHandler{Mux: http.HandlerFunc(stub.HandleRequest)}
+	mock := stripemock.Handler(t)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		refuse := func(status int, kind, code, param string) {
 			w.WriteHeader(status)

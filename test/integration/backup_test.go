@@ -59,9 +59,9 @@ type kept struct {
 	acked int // how many were acknowledged before it began
 }
 
-// scribe is one who writes, replaces and deletes files of their own, and adds
+// backupWriter is one who writes, replaces and deletes files of their own, and adds
 // tasks.
-type scribe struct {
+type backupWriter struct {
 	user collabd.Client
 	name string
 
@@ -73,7 +73,7 @@ type scribe struct {
 
 // state returns, by path, how many states there are and how many were
 // acknowledged.
-func (s *scribe) state() (begun, acked map[string]int, tasks []string) {
+func (s *backupWriter) state() (begun, acked map[string]int, tasks []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	begun = map[string]int{}
@@ -83,7 +83,7 @@ func (s *scribe) state() (begun, acked map[string]int, tasks []string) {
 	return begun, maps.Clone(s.acked), append([]string(nil), s.tasks...)
 }
 
-func (s *scribe) write(t *testing.T, stop <-chan struct{}) {
+func (s *backupWriter) write(t *testing.T, stop <-chan struct{}) {
 	ids := map[string]string{}
 	for n := 0; ; n++ {
 		select {
@@ -168,11 +168,11 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 	ada := s.SignIn(t, "ada@example.com", "Backups", "owner")
 	ada.Must(t, 200, "PUT", "/sync/profile", map[string]string{"a": "b"}, nil)
 	ran(t, s, true, "version") // it is built before anybody writes
-	scribes := make([]*scribe, 3)
+	scribes := make([]*backupWriter, 3)
 	stop := make(chan struct{})
 	var all sync.WaitGroup
 	for i := range scribes {
-		scribes[i] = &scribe{user: ada, name: fmt.Sprintf("scribe%d", i), files: map[string][]string{}, acked: map[string]int{}}
+		scribes[i] = &backupWriter{user: ada, name: fmt.Sprintf("backupWriter%d", i), files: map[string][]string{}, acked: map[string]int{}}
 		all.Go(func() { scribes[i].write(t, stop) })
 	}
 	cursor := header(t, ada, "/sync/manifest", "X-Sync-Cursor")

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"collab/adapters/gormdb"
 	"collab/adapters/stripepay"
 	"collab/domain/id"
 	"collab/domain/plan"
@@ -25,39 +24,35 @@ import (
 	"collab/test/race"
 )
 
-// till is two servers on one database, and the first one's development provider,
+// billingTest is two servers on one database, and the first one's development provider,
 // at which both of them have their organisations pay.
-type till struct {
+type billingTest struct {
 	testing.TB
 	servers  []*collabd.Server
 	database string
-	book     string // the provider's file
+	file     string // the provider's file
 	client   *http.Client
 }
 
-func newTill(t *testing.T) *till {
-	till := &till{TB: t, database: postgres.URL(t), client: &http.Client{
+func newBillingTest(t *testing.T) *billingTest {
+	p := &billingTest{TB: t, database: postgres.URL(t), client: &http.Client{
 		// Nobody goes on from the page to pay on.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       time.Minute,
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 50},
 	}}
-	common := []string{"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS=" + collabd.PaymentSecret, "COLLAB_DATABASE_URL=" + till.database}
-	first := collabd.Start(t, common...)
-	till.book = filepath.Join(first.Dir, "dev-payments.json")
-	second := collabd.Start(t, append(common, listen(t),
-		"COLLAB_PUBLIC_URL="+first.URL,
-		"COLLAB_TOKEN_KEYS="+filepath.Join(first.Dir, "token-keys.pem"),
-		"COLLAB_SECRETS_KEYS="+filepath.Join(first.Dir, "secrets-keys.json"),
-		"COLLAB_STRIPE_SECRET_KEY="+till.read().Key,
+	first := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS="+collabd.PaymentSecret, "COLLAB_DATABASE_URL="+p.database)
+	p.file = filepath.Join(first.Dir, "dev-payments.json")
+	second := first.Peer(t, listen(t),
+		"COLLAB_STRIPE_SECRET_KEY="+p.read().Key,
 		"COLLAB_STRIPE_API_URL="+first.URL+"/dev/payments",
-		"COLLAB_STRIPE_PRICE_STANDARD=price_standard", "COLLAB_STRIPE_PRICE_PREMIUM=price_premium")...)
-	till.servers = []*collabd.Server{first, second}
-	return till
+		"COLLAB_STRIPE_PRICE_STANDARD=price_standard", "COLLAB_STRIPE_PRICE_PREMIUM=price_premium")
+	p.servers = []*collabd.Server{first, second}
+	return p
 }
 
-// sales is what the provider knows.
-type sales struct {
+// providerState is what the provider knows.
+type providerState struct {
 	Key           string
 	Subscriptions map[string]struct {
 		ID, Customer, Price, Status string
@@ -65,9 +60,9 @@ type sales struct {
 	}
 }
 
-func (p *till) read() (b sales) {
+func (p *billingTest) read() (b providerState) {
 	p.Helper()
-	text, err := os.ReadFile(p.book)
+	text, err := os.ReadFile(p.file)
 	if err == nil {
 		err = json.Unmarshal(text, &b)
 	}
@@ -78,7 +73,7 @@ func (p *till) read() (b sales) {
 }
 
 // live returns the ids of an organisation's subscriptions that are not over.
-func (p *till) live(org string) (ids []string) {
+func (p *billingTest) live(org string) (ids []string) {
 	p.Helper()
 	for id, s := range p.read().Subscriptions {
 		if s.Metadata["org_id"] == org && s.Status != "canceled" {
@@ -89,12 +84,12 @@ func (p *till) live(org string) (ids []string) {
 }
 
 // owner returns the owner of a new organisation.
-func (p *till) owner(name string) collabd.Client {
+func (p *billingTest) owner(name string) collabd.Client {
 	return p.servers[0].SignIn(p, "owner@"+strings.ReplaceAll(name, " ", "-")+".example.com", name, "owner")
 }
 
 // do sends a form to a page of the provider.
-func (p *till) do(page, action string, more ...string) (status int, err error) {
+func (p *billingTest) do(page, action string, more ...string) (status int, err error) {
 	fields := url.Values{"action": {action}}
 	if len(more) > 0 {
 		fields.Set("subscription", more[0])
@@ -109,7 +104,7 @@ func (p *till) do(page, action string, more ...string) (status int, err error) {
 
 // act has something happen to the organisation's subscription, on the pages that
 // the portal leads to.
-func (p *till) act(c collabd.Client, subscription, action string) {
+func (p *billingTest) act(c collabd.Client, subscription, action string) {
 	p.Helper()
 	var portal struct{ URL string }
 	c.Must(p, 200, "POST", "/billing/portal", nil, &portal)
@@ -119,7 +114,7 @@ func (p *till) act(c collabd.Client, subscription, action string) {
 }
 
 // checkout returns the address that somebody is sent to.
-func (p *till) checkout(c collabd.Client, plan string) (status int, to string, err error) {
+func (p *billingTest) checkout(c collabd.Client, plan string) (status int, to string, err error) {
 	status, body, err := c.Do("POST", "/billing/checkout", map[string]string{"plan": plan})
 	var answer struct{ URL string }
 	if err == nil && status == 200 {
@@ -129,7 +124,7 @@ func (p *till) checkout(c collabd.Client, plan string) (status int, to string, e
 }
 
 // buy has an organisation subscribe to a plan.
-func (p *till) buy(c collabd.Client, plan string) {
+func (p *billingTest) buy(c collabd.Client, plan string) {
 	p.Helper()
 	status, page, err := p.checkout(c, plan)
 	if err != nil || status != 200 {
@@ -142,7 +137,7 @@ func (p *till) buy(c collabd.Client, plan string) {
 }
 
 // shows fails unless both servers say so, in both forms.
-func (p *till) shows(c collabd.Client, want string) {
+func (p *billingTest) shows(c collabd.Client, want string) {
 	p.Helper()
 	for i, s := range p.servers {
 		for _, path := range []string{"/billing/status", "/billing/subscription"} {
@@ -156,7 +151,7 @@ func (p *till) shows(c collabd.Client, want string) {
 }
 
 // changes returns what the audit log says of the subscription.
-func (p *till) changes(c collabd.Client) (details []string) {
+func (p *billingTest) changes(c collabd.Client) (details []string) {
 	p.Helper()
 	var entries []struct{ Action, Detail string }
 	c.Must(p, 200, "GET", "/org/audit", nil, &entries)
@@ -170,14 +165,9 @@ func (p *till) changes(c collabd.Client) (details []string) {
 }
 
 // record returns the organisation's subscription as the database has it.
-func (p *till) record(c collabd.Client) plan.Subscription {
+func (p *billingTest) record(c collabd.Client) plan.Subscription {
 	p.Helper()
-	db, err := gormdb.Open(p.Context(), gormdb.Options{URL: p.database})
-	if err != nil {
-		p.Fatal(err)
-	}
-	defer db.Close()
-	s, err := db.Directory().Subscriptions().Get(p.Context(), id.Org(c.Org))
+	s, err := opened(p, p.database).Directory().Subscriptions().Get(p.Context(), id.Org(c.Org))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -185,7 +175,7 @@ func (p *till) record(c collabd.Client) plan.Subscription {
 }
 
 // hook sends a message of the provider to a server.
-func (p *till) hook(s *collabd.Server, body string, headers ...string) (int, []byte, error) {
+func (p *billingTest) hook(s *collabd.Server, body string, headers ...string) (int, []byte, error) {
 	r, err := http.NewRequest("POST", s.URL+"/api/v1/billing/webhook", strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -216,7 +206,7 @@ func changed(message, kind, subscription, customer, org, price, status string) s
 }
 
 func TestFiftyTrialsAtOnceStartOne(t *testing.T) {
-	p := newTill(t)
+	p := newBillingTest(t)
 	c := p.owner("Trials")
 	statuses := atOnce(t, 50, func(i int) (int, []byte, error) { return c.At(by(p.servers, i)).Do("POST", "/billing/trial", nil) })
 	if statuses[200] != 1 || statuses[409] != 49 {
@@ -232,7 +222,7 @@ func TestFiftyTrialsAtOnceStartOne(t *testing.T) {
 }
 
 func TestCheckoutsAtOnceMakeOneSubscription(t *testing.T) {
-	p := newTill(t)
+	p := newBillingTest(t)
 	both := []string{"STANDARD", "PREMIUM"}
 	for _, c := range []struct {
 		name  string
@@ -295,7 +285,7 @@ func TestCheckoutsAtOnceMakeOneSubscription(t *testing.T) {
 }
 
 func TestTwoHundredCopiesOfOnePaymentMessageHaveOneEffect(t *testing.T) {
-	p := newTill(t)
+	p := newBillingTest(t)
 	c := p.owner("Copies")
 	message := changed("evt_copies", "customer.subscription.created", "sub_copies", "cus_copies", c.Org, "price_premium", "active")
 	if statuses := atOnce(t, 200, func(i int) (int, []byte, error) { return p.hook(by(p.servers, i), message) }); statuses[200] != 200 {
@@ -338,7 +328,7 @@ func TestTwoHundredCopiesOfOnePaymentMessageHaveOneEffect(t *testing.T) {
 
 func TestAServerThatIsKilledWithPaymentMessagesLosesNone(t *testing.T) {
 	race.Skip(t, "what a crash leaves is on the disk")
-	p := newTill(t)
+	p := newBillingTest(t)
 	victim := p.servers[1]
 	const orgs = 8
 	for round := range 4 {
@@ -390,7 +380,7 @@ func TestAServerThatIsKilledWithPaymentMessagesLosesNone(t *testing.T) {
 
 func TestNobodyGetsAPlanByATrick(t *testing.T) {
 	race.Skip(t, "its requests come one after another")
-	p := newTill(t)
+	p := newBillingTest(t)
 	rich, poor := p.owner("Rich"), p.owner("Poor")
 	p.buy(rich, "PREMIUM")
 	live := p.live(rich.Org)[0]
@@ -473,7 +463,7 @@ func TestNobodyGetsAPlanByATrick(t *testing.T) {
 }
 
 func TestALifeOfPayments(t *testing.T) {
-	p := newTill(t)
+	p := newBillingTest(t)
 	c := p.owner("Life")
 	second := c.At(p.servers[1])
 
@@ -585,7 +575,7 @@ func unless503(status int) int {
 }
 
 // provider makes a call of the provider's interface.
-func (p *till) provider(method, path string, fields url.Values) (answer map[string]any) {
+func (p *billingTest) provider(method, path string, fields url.Values) (answer map[string]any) {
 	p.Helper()
 	r, err := http.NewRequest(method, p.servers[0].URL+"/dev/payments"+path, strings.NewReader(fields.Encode()))
 	if err != nil {
@@ -609,7 +599,7 @@ func (p *till) provider(method, path string, fields url.Values) (answer map[stri
 }
 
 // item returns the id of what the subscription is for.
-func (p *till) item(subscription string) string {
+func (p *billingTest) item(subscription string) string {
 	p.Helper()
 	items, _ := p.provider("GET", "/v1/subscriptions/"+subscription, nil)["items"].(map[string]any)
 	data, _ := items["data"].([]any)
@@ -622,7 +612,7 @@ func (p *till) item(subscription string) string {
 }
 
 // await waits until the provider's message has come.
-func (p *till) await(c collabd.Client, want string) {
+func (p *billingTest) await(c collabd.Client, want string) {
 	p.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		var is struct{ Plan, Status string }
@@ -630,7 +620,7 @@ func (p *till) await(c collabd.Client, want string) {
 		if is.Plan+" "+is.Status == want {
 			break
 		}
-		<-time.After(calm)
+		<-time.After(retryDelay)
 	}
 	p.shows(c, want)
 }

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,26 +12,13 @@ import (
 	"time"
 
 	"collab/test/collabd"
-	"collab/test/postgres"
 )
 
-// onBoth runs a test on SQLite with one server and on Postgres with two, which
+// withServers runs a test on SQLite with one server and on Postgres with two, which
 // the test reaches by turns.
-func onBoth(t *testing.T, test func(t *testing.T, servers []*collabd.Server)) {
-	common := []string{"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS=" + collabd.WebhookSecret}
-	t.Run("on SQLite with one server", func(t *testing.T) {
-		test(t, []*collabd.Server{collabd.Start(t, common...)})
-	})
-	t.Run("on Postgres with two servers", func(t *testing.T) {
-		common := append(slices.Clone(common), "COLLAB_DATABASE_URL="+postgres.URL(t))
-		first := collabd.Start(t, common...)
-		// The second server goes by the first one's address and keys, as servers
-		// behind one address do.
-		second := collabd.Start(t, append(common,
-			"COLLAB_PUBLIC_URL="+first.URL,
-			"COLLAB_TOKEN_KEYS="+filepath.Join(first.Dir, "token-keys.pem"),
-			"COLLAB_SECRETS_KEYS="+filepath.Join(first.Dir, "secrets-keys.json"))...)
-		test(t, []*collabd.Server{first, second})
+func withServers(t *testing.T, test func(t *testing.T, servers []*collabd.Server)) {
+	onBoth(t, func(t *testing.T, d database) {
+		test(t, d.start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret))
 	})
 }
 
@@ -67,7 +53,7 @@ func atOnce(t *testing.T, n int, call func(i int) (int, []byte, error)) map[int]
 func by(servers []*collabd.Server, i int) *collabd.Server { return servers[i%len(servers)] }
 
 func TestFiftySimultaneousSeedingsMakeOneSet(t *testing.T) {
-	onBoth(t, func(t *testing.T, servers []*collabd.Server) {
+	withServers(t, func(t *testing.T, servers []*collabd.Server) {
 		ada := servers[0].SignIn(t, "ada@example.com", "Seeds", "owner")
 		var made atomic.Int32
 		statuses := atOnce(t, 50, func(i int) (int, []byte, error) {
@@ -91,7 +77,7 @@ func TestFiftySimultaneousSeedingsMakeOneSet(t *testing.T) {
 }
 
 func TestTwoHundredCopiesOfOneMessageHaveOneEffect(t *testing.T) {
-	onBoth(t, func(t *testing.T, servers []*collabd.Server) {
+	withServers(t, func(t *testing.T, servers []*collabd.Server) {
 		ada := servers[0].SignIn(t, "ada@example.com", "Copies", "owner")
 		now := time.Now()
 		body := fmt.Sprintf(`{"object":"event","type":"organizationMembership.created","timestamp":%d,"data":{"id":"orgmem_g","role":"org:member",
@@ -122,7 +108,7 @@ func TestTwoHundredCopiesOfOneMessageHaveOneEffect(t *testing.T) {
 }
 
 func TestTwoOwnersWhoDemoteEachOtherLeaveOneOwner(t *testing.T) {
-	onBoth(t, func(t *testing.T, servers []*collabd.Server) {
+	withServers(t, func(t *testing.T, servers []*collabd.Server) {
 		for round := range 8 {
 			name := fmt.Sprintf("Owners %d", round)
 			ada := servers[0].SignIn(t, "ada@example.com", name, "owner")
@@ -150,7 +136,7 @@ func TestTwoOwnersWhoDemoteEachOtherLeaveOneOwner(t *testing.T) {
 }
 
 func TestAHundredInvitationsStayWithinTheLimit(t *testing.T) {
-	onBoth(t, func(t *testing.T, servers []*collabd.Server) {
+	withServers(t, func(t *testing.T, servers []*collabd.Server) {
 		ada := servers[0].SignIn(t, "ada@example.com", "Limits", "owner")
 		invite := func(i int) (int, []byte, error) {
 			return ada.At(by(servers, i)).Do("POST", "/org/invite", map[string]string{"email": fmt.Sprintf("guest%d@example.com", i), "role": "MEMBER"})
@@ -179,7 +165,7 @@ func TestAHundredInvitationsStayWithinTheLimit(t *testing.T) {
 }
 
 func TestReordersAmongCreatesKeepATotalOrder(t *testing.T) {
-	onBoth(t, func(t *testing.T, servers []*collabd.Server) {
+	withServers(t, func(t *testing.T, servers []*collabd.Server) {
 		ada := servers[0].SignIn(t, "ada@example.com", "Order", "owner")
 		type record struct {
 			ID, CreatedAt string
@@ -239,7 +225,7 @@ func TestReordersAmongCreatesKeepATotalOrder(t *testing.T) {
 // Each of the sessions ends all others at once: one of them goes on, as an ended one ends
 // nothing any more.
 func TestOfSessionsThatEndEachOtherOneGoesOn(t *testing.T) {
-	onBoth(t, func(t *testing.T, servers []*collabd.Server) {
+	withServers(t, func(t *testing.T, servers []*collabd.Server) {
 		for range 5 {
 			var all []collabd.Client
 			for i := range 8 {

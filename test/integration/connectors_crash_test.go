@@ -12,7 +12,6 @@ import (
 	"collab/domain/connector"
 	"collab/test/authserver"
 	"collab/test/collabd"
-	"collab/test/postgres"
 	"collab/test/race"
 	"collab/test/soak"
 	"collab/test/toolserver"
@@ -31,14 +30,13 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 	race.Skip(t, "what a crash leaves is on the disk")
 	t.Parallel()
 	random := rand.New(rand.NewPCG(seeded(t), 0))
-	url := postgres.URL(t)
-	p := newPlant(t, url, "pgx", url, nil)
-	p.open(2)
+	p := newConnectorTest(t, postgresDatabase(t))
+	p.open()
 	states := map[string]int{}
 	for round := range crashRounds {
 		victim, other := p.server(round), p.server(round+1)
 		old := p.authorised(p.ada.At(other), map[string]any{"providerId": "notes"})
-		i := p.made(p.ada.At(other), map[string]any{"providerId": "notes"}).ID
+		i := p.create(p.ada.At(other), map[string]any{"providerId": "notes"}).ID
 		p.change("UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '" + old + "'")
 		var group sync.WaitGroup
 		after := time.Duration(random.Int64N(int64(crashWithin)))
@@ -56,14 +54,14 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 		ready := p.count("SELECT count(*) FROM connector_flows WHERE status = 'ready' AND connector_id = '" + i + "'")
 		kept := p.count("SELECT count(*) FROM connectors c JOIN connector_credentials s ON s.org_id = c.org_id AND s.connector_id = c.id AND s.version = c.version WHERE c.id = '" + i + "'")
 		version := p.count("SELECT version FROM connectors WHERE id = '" + i + "'")
-		now := p.look(p.ada.At(victim), i)
+		now := p.get(p.ada.At(victim), i)
 		if ready != kept || version != kept || now.HasCredentials != (kept == 1) || (now.Status == "DISCONNECTED") != (kept == 0) {
 			t.Fatalf("round %d: %d flows are ready, there are %d credentials of version %d, and the connector is %+v", round, ready, kept, version, now)
 		}
 		states[now.Status]++
 		if kept == 1 {
 			p.change("UPDATE connectors SET due_at = 1000 WHERE due_at IS NOT NULL AND id = '" + i + "'") // who has it is gone
-			p.becomes(p.ada.At(victim), i, "CONNECTED")
+			p.awaitStatus(p.ada.At(victim), i, "CONNECTED")
 			if token := p.token(p.ada.At(victim), i); !p.auth.Valid(token) {
 				t.Errorf("round %d: the token does not let in", round)
 			}
@@ -86,7 +84,7 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 }
 
 // attempt goes through an authorization as far as the server does.
-func (p *plant) attempt(s *collabd.Server, instance string) {
+func (p *connectorTest) attempt(s *collabd.Server, instance string) {
 	status, data, err := p.ada.At(s).Do("POST", "/mcp-oauth/start", map[string]any{"instanceId": instance})
 	var f flow
 	if err != nil || status != 200 || json.Unmarshal(data, &f) != nil {
@@ -103,9 +101,9 @@ func (p *plant) attempt(s *collabd.Server, instance string) {
 	}
 }
 
-// away bounds how long a server takes to end beside others that give no answer: it
+// stopLimit bounds how long a server takes to end beside others that give no answer: it
 // waits for none of them, of which each has 10 s at least.
-const away = 8 * time.Second
+const stopLimit = 8 * time.Second
 
 func TestToolServersThatAreHostile(t *testing.T) {
 	t.Parallel()
@@ -117,20 +115,20 @@ func TestToolServersThatAreHostile(t *testing.T) {
 		"a redirect to private": toolserver.Redirect("http://10.0.0.1/mcp"), "a redirect to metadata": toolserver.Redirect("http://169.254.169.254/latest/meta-data/"),
 		"an error of the protocol": toolserver.Fault(`{"code":-32000,"message":"` + key + `"}`), "no result": toolserver.Answer(`"` + key + `"`),
 	}
-	connecting(t, func(p *plant) {
+	withConnectors(t, func(p *connectorTest) {
 		made := map[string]string{}
 		for name, b := range behaviours {
 			s := toolserver.Start(p)
 			s.On("", b)
-			i := p.made(p.ada, map[string]any{"providerId": "elsewhere", "name": name, "config": map[string]any{"url": s.HTTP()}})
+			i := p.create(p.ada, map[string]any{"providerId": "elsewhere", "name": name, "config": map[string]any{"url": s.HTTP()}})
 			p.ada.Must(p, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": key}}, nil)
 			made[name] = i.ID
 		}
-		good := p.made(p.ada, map[string]any{"providerId": "search"}).ID
+		good := p.create(p.ada, map[string]any{"providerId": "search"}).ID
 		p.ada.Must(p, 200, "POST", "/connectors/"+good+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": toolsKey}}, nil)
-		p.becomes(p.ada.At(p.server(1)), good, "CONNECTED")
+		p.awaitStatus(p.ada.At(p.server(1)), good, "CONNECTED")
 		for name, i := range made {
-			now := p.becomes(p.ada, i, "ERROR")
+			now := p.awaitStatus(p.ada, i, "ERROR")
 			if text := now.error(); text == "" || strings.Contains(text, key) || strings.Contains(text, "who") || strings.Contains(text, "Bearer") || len(text) > 200 {
 				p.Errorf("%s: the error is %q", name, text)
 			}
@@ -146,7 +144,7 @@ func TestToolServersThatAreHostile(t *testing.T) {
 		slow := p.authorisedBefore()
 		hung := toolserver.Start(p)
 		hung.On("", toolserver.Hang)
-		i := p.made(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": hung.HTTP()}})
+		i := p.create(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": hung.HTTP()}})
 		p.ada.Must(p, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": key}}, nil)
 		asked := len(p.auth.Requests(authserver.Token))
 		p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+slow+"'")
@@ -159,7 +157,7 @@ func TestToolServersThatAreHostile(t *testing.T) {
 			group.Go(func() { s.Stop(p) }) // which has to end with 0
 		}
 		group.Wait()
-		if took := time.Since(began); took > away {
+		if took := time.Since(began); took > stopLimit {
 			p.Errorf("servers with work under way end after %v", took)
 		} else {
 			p.Logf("servers with work under way end after %v", took)
@@ -194,7 +192,7 @@ func TestToolServersThatAreHostile(t *testing.T) {
 
 // authorisedBefore is a connector that was authorised before its authorization
 // server ceased to answer.
-func (p *plant) authorisedBefore() string {
+func (p *connectorTest) authorisedBefore() string {
 	p.Helper()
 	p.auth.Fail(authserver.Token, nil, 0)
 	i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
@@ -207,12 +205,12 @@ func TestAddressesThatAreNotPublicAreNotCalled(t *testing.T) {
 	tools := toolserver.Start(t)
 	s := collabd.Start(t)
 	ada := s.SignIn(t, "ada@example.com", "Plant", "owner")
-	p := &plant{TB: t}
+	p := &connectorTest{TB: t}
 	for _, address := range []string{tools.HTTP(), strings.Replace(tools.HTTP(), "127.0.0.1", "localhost", 1), "http://10.0.0.1/mcp", "http://169.254.169.254/", "http://[::1]:1/mcp", "http://2130706433/"} {
 		var i instance
 		ada.Must(t, 201, "POST", "/connectors", map[string]any{"providerId": "custom-http", "config": map[string]any{"url": address}}, &i)
 		ada.Must(t, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": "key"}}, nil)
-		if got := p.becomes(ada, i.ID, "ERROR"); got.error() == "" {
+		if got := p.awaitStatus(ada, i.ID, "ERROR"); got.error() == "" {
 			t.Errorf("%s: the connector is %+v", address, got)
 		}
 		ada.Must(t, 201, "POST", "/connectors", map[string]any{"providerId": "custom-oauth", "config": map[string]any{"url": address}}, &i)

@@ -44,9 +44,8 @@ const refreshedBeside = 20
 // authorization back when a refresh token is used twice.
 func TestTwoServersRefreshAtTheSameInstant(t *testing.T) {
 	t.Parallel()
-	url := postgres.URL(t)
-	p := newPlant(t, url, "pgx", url, nil)
-	p.open(2)
+	p := newConnectorTest(t, postgresDatabase(t))
+	p.open()
 	var group sync.WaitGroup
 	for range refreshedBeside {
 		i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
@@ -58,7 +57,7 @@ func TestTwoServersRefreshAtTheSameInstant(t *testing.T) {
 
 // refresh has the token of a connector expire, and be read at all servers, so many
 // times.
-func (p *plant) refresh(i string, rounds int) {
+func (p *connectorTest) refresh(i string, rounds int) {
 	before := p.token(p.ada, i)
 	for round := range rounds {
 		// Not while a server is at work on it, which is not disturbed in life either.
@@ -96,7 +95,7 @@ func (p *plant) refresh(i string, rounds int) {
 	if !p.auth.Valid(before) {
 		p.Error("the last token does not let in")
 	}
-	p.becomes(p.ada, i, "CONNECTED")
+	p.awaitStatus(p.ada, i, "CONNECTED")
 }
 
 func refreshedOnce(t *testing.T, auth *authserver.Server, want int) {
@@ -258,7 +257,7 @@ func joined(t *testing.T, s ports.Store) org.Actor {
 func TestAuthorizationServersThatRefreshBadly(t *testing.T) {
 	race.Skip(t, "its requests come one after another")
 	t.Parallel()
-	connecting(t, func(p *plant) {
+	withConnectors(t, func(p *connectorTest) {
 		i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
 		version := func() int { return p.count("SELECT version FROM connectors WHERE id = '" + i + "'") }
 		asked := func() int { return len(p.auth.Requests(authserver.Token)) }
@@ -277,7 +276,7 @@ func TestAuthorizationServersThatRefreshBadly(t *testing.T) {
 			if token := p.token(p.ada, i); !p.auth.Valid(token) {
 				p.Errorf("the token %s does not let in", token)
 			}
-			p.becomes(p.ada, i, "CONNECTED")
+			p.awaitStatus(p.ada, i, "CONNECTED")
 		}
 
 		// One that forgets the refresh token means that the last one stays.
@@ -295,7 +294,7 @@ func TestAuthorizationServersThatRefreshBadly(t *testing.T) {
 		before := version()
 		renewal(10 * time.Minute)
 		p.until("the failure is noted", func() bool { return p.count("SELECT failures FROM connectors WHERE id = '"+i+"'") == 1 })
-		if now := p.look(p.ada, i); now.Status != "CONNECTED" || version() != before {
+		if now := p.get(p.ada, i); now.Status != "CONNECTED" || version() != before {
 			p.Errorf("the connector is %+v", now)
 		}
 		p.exec(1, "UPDATE connectors SET due_at = 1000")
@@ -304,7 +303,7 @@ func TestAuthorizationServersThatRefreshBadly(t *testing.T) {
 		p.auth.Fail(authserver.Token, authserver.Status(500), 1)
 		before = version()
 		renewal(-time.Minute)
-		if now := p.becomes(p.ada, i, "ERROR"); now.error() != "The authorization server answered with status 500" {
+		if now := p.awaitStatus(p.ada, i, "ERROR"); now.error() != "The authorization server answered with status 500" {
 			p.Errorf("the error is %q", now.error())
 		}
 		p.exec(1, "UPDATE connectors SET due_at = 1000")
@@ -313,7 +312,7 @@ func TestAuthorizationServersThatRefreshBadly(t *testing.T) {
 		// One that says no is not asked again.
 		p.auth.Withdraw()
 		renewal(-time.Minute)
-		if now := p.becomes(p.ada, i, "ERROR"); now.error() != "The authorization server refuses the authorization" {
+		if now := p.awaitStatus(p.ada, i, "ERROR"); now.error() != "The authorization server refuses the authorization" {
 			p.Errorf("the error is %q", now.error())
 		}
 		n := asked()

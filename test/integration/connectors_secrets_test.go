@@ -20,13 +20,13 @@ import (
 	"collab/test/toolserver"
 )
 
-// vial collects secrets, by what they are.
-type vial struct {
+// secretSet collects secrets, by what they are.
+type secretSet struct {
 	mu  sync.Mutex
 	all map[string]string // what each is
 }
 
-func (v *vial) add(what string, secrets ...string) {
+func (v *secretSet) add(what string, secrets ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, s := range secrets {
@@ -37,7 +37,7 @@ func (v *vial) add(what string, secrets ...string) {
 }
 
 // of adds what an authorization server was sent.
-func (v *vial) of(s *authserver.Server) {
+func (v *secretSet) of(s *authserver.Server) {
 	for _, e := range []authserver.Endpoint{authserver.Token, authserver.Revocation} {
 		for _, r := range s.Requests(e) {
 			for _, name := range []string{"code", "code_verifier", "refresh_token", "client_secret", "token"} {
@@ -54,7 +54,7 @@ func (v *vial) of(s *authserver.Server) {
 }
 
 // within looks for all secrets in a text, in the forms in which they might be there.
-func (v *vial) within(t testing.TB, where string, text []byte) {
+func (v *secretSet) within(t testing.TB, where string, text []byte) {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,8 +75,8 @@ func (v *vial) within(t testing.TB, where string, text []byte) {
 func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 	race.Skip(t, "its requests come one after another")
 	collector := recording(t)
-	connecting(t, func(p *plant) {
-		v := &vial{all: map[string]string{}}
+	withConnectors(t, func(p *connectorTest) {
+		v := &secretSet{all: map[string]string{}}
 		v.add("an API key", toolsKey)
 		v.add("client_secret", "secret-of-ours-9f3c")
 		for _, s := range []*authserver.Server{p.auth, p.preferred} {
@@ -126,12 +126,12 @@ func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 		good := answers("notes", p.auth, 200, asItIs).InstanceID
 		ours := answers("known", p.preferred, 200, asItIs).InstanceID
 		for _, i := range []string{good, ours} {
-			p.becomes(p.ada, i, "CONNECTED")
+			p.awaitStatus(p.ada, i, "CONNECTED")
 			v.add("an access token", p.token(p.ada, i))
 		}
-		key := p.made(p.ada, map[string]any{"providerId": "search"}).ID
+		key := p.create(p.ada, map[string]any{"providerId": "search"}).ID
 		p.ada.Must(t, 200, "POST", "/connectors/"+key+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": toolsKey}}, nil)
-		p.becomes(p.ada, key, "CONNECTED")
+		p.awaitStatus(p.ada, key, "CONNECTED")
 
 		// What does not.
 		answers("notes", p.auth, 403, func(q url.Values) { q.Set("iss", "https://"+q.Get("code")+".example.com") })
@@ -159,9 +159,9 @@ func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 		echoing := toolserver.Start(t)
 		for _, b := range []toolserver.Behaviour{toolserver.Status(401), toolserver.Status(500), toolserver.Page} {
 			echoing.On("", b)
-			i := p.made(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": echoing.HTTP()}})
+			i := p.create(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": echoing.HTTP()}})
 			p.ada.Must(t, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": toolsKey}}, nil)
-			told.WriteString(p.becomes(p.ada, i.ID, "ERROR").error())
+			told.WriteString(p.awaitStatus(p.ada, i.ID, "ERROR").error())
 		}
 		fails(p.ada, "POST", "/connectors/"+good+"/credentials", map[string]any{"credentials": map[string]any{"accessToken": toolsKey}})
 		fails(p.ada, "POST", "/connectors/"+key+"/credentials", map[string]any{"credentials": map[string]any{toolsKey: toolsKey}})
@@ -169,7 +169,7 @@ func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 			p.auth.Fail(authserver.Token, f, -1)
 			p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+good+"'")
 			fails(p.ada, "GET", "/connectors/"+good+"/credentials", nil)
-			told.WriteString(p.becomes(p.ada, good, "ERROR").error())
+			told.WriteString(p.awaitStatus(p.ada, good, "ERROR").error())
 		}
 		p.auth.Fail(authserver.Token, nil, 0)
 		p.preferred.Fail(authserver.Revocation, authserver.Echo(400, ""), 1)
@@ -220,11 +220,11 @@ func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 }
 
 // dump is all that is in the database, as it is kept.
-func (p *plant) dump() []byte {
+func (p *connectorTest) dump() []byte {
 	p.Helper()
 	var all bytes.Buffer
 	if !p.postgres {
-		files, err := filepath.Glob(strings.TrimPrefix(p.database, "sqlite://") + "*")
+		files, err := filepath.Glob(strings.TrimPrefix(p.database.url, "sqlite://") + "*")
 		if err != nil || len(files) == 0 {
 			p.Fatalf("the database has the files %v: %v", files, err)
 		}
@@ -246,7 +246,7 @@ func (p *plant) dump() []byte {
 }
 
 // texts are the first column of a query.
-func (p *plant) texts(query string) (all []string) {
+func (p *connectorTest) texts(query string) (all []string) {
 	p.Helper()
 	rows, err := p.rows.QueryContext(p.Context(), query)
 	if err != nil {

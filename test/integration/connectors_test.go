@@ -28,16 +28,14 @@ import (
 	"collab/domain/connector"
 	"collab/test/authserver"
 	"collab/test/collabd"
-	"collab/test/postgres"
 	"collab/test/race"
-	"collab/test/tempdir"
 	"collab/test/toolserver"
 )
 
 // toolsKey lets in at the tool server that takes a key.
 const toolsKey = "key-of-the-tools-of-the-integration-tests"
 
-// plant is servers of ours, the database under them, and whom they connect to:
+// connectorTest is servers of ours, the database under them, and whom they connect to:
 //
 //	notes, calendar  let people in by the authorization server
 //	known            does by another one, at which we are known beforehand
@@ -45,11 +43,11 @@ const toolsKey = "key-of-the-tools-of-the-integration-tests"
 //	search           takes the key
 //	elsewhere        has its address in config.url, and takes any key
 //	weather          is open
-type plant struct {
+type connectorTest struct {
 	testing.TB
 	servers   []*collabd.Server
 	first     *collabd.Server
-	database  string
+	database  database
 	rows      *sql.DB
 	auth      *authserver.Server
 	preferred *authserver.Server
@@ -64,29 +62,21 @@ type plant struct {
 	behind    atomic.Pointer[httputil.ReverseProxy] // of front
 }
 
-// connecting runs a test on SQLite with one server and on Postgres with two, side by
+// withConnectors runs a test on SQLite with one server and on Postgres with two, side by
 // side: most of it is waiting.
-func connecting(t *testing.T, test func(p *plant), settings ...string) {
-	t.Run("on SQLite with one server", func(t *testing.T) {
+func withConnectors(t *testing.T, test func(p *connectorTest), settings ...string) {
+	onBoth(t, func(t *testing.T, d database) {
 		t.Parallel()
-		path := filepath.Join(tempdir.New(t), "collab.db")
-		p := newPlant(t, "sqlite://"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)", settings)
-		p.open(1)
-		test(p)
-	})
-	t.Run("on Postgres with two servers", func(t *testing.T) {
-		t.Parallel()
-		url := postgres.URL(t)
-		p := newPlant(t, url, "pgx", url, settings)
-		p.open(2)
+		p := newConnectorTest(t, d, settings...)
+		p.open()
 		test(p)
 	})
 }
 
-func newPlant(t *testing.T, database, driver, source string, settings []string) *plant {
+func newConnectorTest(t *testing.T, d database, settings ...string) *connectorTest {
 	t.Helper()
-	p := &plant{
-		TB: t, database: database, postgres: driver == "pgx", auth: authserver.Start(t, "/tenant"), preferred: authserver.Start(t, ""), hostile: authserver.Start(t, "/evil"),
+	p := &connectorTest{
+		TB: t, database: d, rows: d.rows(t), postgres: d.driver == "pgx", auth: authserver.Start(t, "/tenant"), preferred: authserver.Start(t, ""), hostile: authserver.Start(t, "/evil"),
 		notes: toolserver.Start(t), search: toolserver.Start(t),
 	}
 	p.notes.Protect(p.auth.Issuer, "notes:read")
@@ -116,29 +106,16 @@ func newPlant(t *testing.T, database, driver, source string, settings []string) 
 	if err := os.WriteFile(catalog, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	if p.rows, err = sql.Open(driver, source); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.rows.Close() })
 	p.settings = append([]string{
-		"COLLAB_DATABASE_URL=" + database, "COLLAB_CONNECTORS_FILE=" + catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128", "COLLAB_ADMIN_SECRET=" + collabd.AdminSecret,
+		"COLLAB_CONNECTORS_FILE=" + catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128", "COLLAB_ADMIN_SECRET=" + collabd.AdminSecret,
 	}, settings...)
 	return p
 }
 
 // open starts the servers and signs people in.
-func (p *plant) open(servers int) {
+func (p *connectorTest) open() {
 	p.Helper()
-	settings := p.settings
-	for range servers {
-		s := collabd.Start(p, settings...)
-		if len(p.servers) == 0 {
-			settings = append(slices.Clone(settings), "COLLAB_PUBLIC_URL="+s.URL,
-				"COLLAB_TOKEN_KEYS="+filepath.Join(s.Dir, "token-keys.pem"), "COLLAB_SECRETS_KEYS="+filepath.Join(s.Dir, "secrets-keys.json"))
-		}
-		p.servers = append(p.servers, s)
-	}
+	p.servers = p.database.start(p, p.settings...)
 	p.first = p.servers[0]
 	if p.front != nil {
 		to, err := url.Parse(p.first.URL)
@@ -156,22 +133,22 @@ func (p *plant) open(servers int) {
 }
 
 // callback is where an issuer sends people back to.
-func (p *plant) callback(issuer string) string {
+func (p *connectorTest) callback(issuer string) string {
 	return connector.Redirect(p.first.URL+"/api/v1/mcp-oauth/callback", issuer)
 }
 
 // server is one of the servers, by turns.
-func (p *plant) server(n int) *collabd.Server { return by(p.servers, n) }
+func (p *connectorTest) server(n int) *collabd.Server { return by(p.servers, n) }
 
 // exec changes the database, which has to change rows so many.
-func (p *plant) exec(rows int64, statement string) {
+func (p *connectorTest) exec(rows int64, statement string) {
 	p.Helper()
 	if n := p.change(statement); n != rows {
 		p.Fatalf("%s changed %d rows, want %d", statement, n, rows)
 	}
 }
 
-func (p *plant) change(statement string) int64 {
+func (p *connectorTest) change(statement string) int64 {
 	p.Helper()
 	done, err := p.rows.ExecContext(p.Context(), statement)
 	if err != nil {
@@ -185,7 +162,7 @@ func (p *plant) change(statement string) int64 {
 }
 
 // count returns the number that a query has.
-func (p *plant) count(query string) (n int) {
+func (p *connectorTest) count(query string) (n int) {
 	p.Helper()
 	if err := p.rows.QueryRowContext(context.WithoutCancel(p.Context()), query).Scan(&n); err != nil {
 		p.Fatalf("%s: %v", query, err)
@@ -194,9 +171,9 @@ func (p *plant) count(query string) (n int) {
 }
 
 // until waits for something that is to happen in a moment.
-func (p *plant) until(about string, is func() bool) {
+func (p *connectorTest) until(about string, is func() bool) {
 	p.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(calm) {
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(retryDelay) {
 		if time.Now().After(deadline) {
 			p.Fatalf("it does not come to pass that %s", about)
 		}
@@ -218,13 +195,13 @@ func (i instance) error() string {
 	return *i.LastError
 }
 
-func (p *plant) made(c collabd.Client, body map[string]any) (i instance) {
+func (p *connectorTest) create(c collabd.Client, body map[string]any) (i instance) {
 	p.Helper()
 	c.Must(p, 201, "POST", "/connectors", body, &i)
 	return i
 }
 
-func (p *plant) look(c collabd.Client, id string) instance {
+func (p *connectorTest) get(c collabd.Client, id string) instance {
 	p.Helper()
 	var all []instance
 	c.Must(p, 200, "GET", "/connectors", nil, &all)
@@ -235,11 +212,11 @@ func (p *plant) look(c collabd.Client, id string) instance {
 	return all[at]
 }
 
-// becomes waits for a status.
-func (p *plant) becomes(c collabd.Client, id, status string) (i instance) {
+// awaitStatus waits for a status.
+func (p *connectorTest) awaitStatus(c collabd.Client, id, status string) (i instance) {
 	p.Helper()
 	p.until("the connector is "+status, func() bool {
-		i = p.look(c, id)
+		i = p.get(c, id)
 		return i.Status == status
 	})
 	return i
@@ -248,7 +225,7 @@ func (p *plant) becomes(c collabd.Client, id, status string) (i instance) {
 type flow struct{ AuthURL, State, InstanceID string }
 
 // start begins an authorization.
-func (p *plant) start(c collabd.Client, body map[string]any) (f flow) {
+func (p *connectorTest) start(c collabd.Client, body map[string]any) (f flow) {
 	p.Helper()
 	c.Must(p, 200, "POST", "/mcp-oauth/start", body, &f)
 	return f
@@ -259,7 +236,7 @@ type polled struct {
 	Error              *string
 }
 
-func (p *plant) poll(c collabd.Client, f flow) (was polled) {
+func (p *connectorTest) poll(c collabd.Client, f flow) (was polled) {
 	p.Helper()
 	c.Must(p, 200, "GET", "/mcp-oauth/poll?state="+url.QueryEscape(f.State), nil, &was)
 	return was
@@ -272,7 +249,7 @@ type browser struct {
 }
 
 // newBrowser is a browser that takes the certificate of the proxy.
-func (p *plant) newBrowser() *browser {
+func (p *connectorTest) newBrowser() *browser {
 	b := newBrowser(p)
 	if p.front != nil {
 		b.Transport = p.front.Client().Transport
@@ -338,7 +315,7 @@ func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL
 }
 
 // confirmed is confirm where nothing may go wrong.
-func (p *plant) confirmed(b *browser, page string, shown, pressed *collabd.Server) *url.URL {
+func (p *connectorTest) confirmed(b *browser, page string, shown, pressed *collabd.Server) *url.URL {
 	p.Helper()
 	to, err := b.confirm(page, shown, pressed)
 	if err != nil {
@@ -358,7 +335,7 @@ func (b *browser) finish(address string, s *collabd.Server) (int, string, error)
 	return answer.StatusCode, string(text), err
 }
 
-func (p *plant) finished(b *browser, address string, s *collabd.Server, want int) string {
+func (p *connectorTest) finished(b *browser, address string, s *collabd.Server, want int) string {
 	p.Helper()
 	status, text, err := b.finish(address, s)
 	if err != nil || status != want {
@@ -368,7 +345,7 @@ func (p *plant) finished(b *browser, address string, s *collabd.Server, want int
 }
 
 // approved is a callback of who goes through an authorization.
-func (p *plant) approved(of *authserver.Server, b *browser, f flow) *url.URL {
+func (p *connectorTest) approved(of *authserver.Server, b *browser, f flow) *url.URL {
 	p.Helper()
 	back, err := of.Approve(p.confirmed(b, f.AuthURL, p.server(1), p.server(0)).String())
 	if err != nil {
@@ -378,16 +355,16 @@ func (p *plant) approved(of *authserver.Server, b *browser, f flow) *url.URL {
 }
 
 // authorised is a connector that went through it.
-func (p *plant) authorised(c collabd.Client, body map[string]any) string {
+func (p *connectorTest) authorised(c collabd.Client, body map[string]any) string {
 	p.Helper()
 	f, b := p.start(c, body), newBrowser(p)
 	p.finished(b, p.approved(p.auth, b, f).String(), p.first, 200)
-	p.becomes(c, f.InstanceID, "CONNECTED")
+	p.awaitStatus(c, f.InstanceID, "CONNECTED")
 	return f.InstanceID
 }
 
 // token is the access token that a member reads.
-func (p *plant) token(c collabd.Client, id string) string {
+func (p *connectorTest) token(c collabd.Client, id string) string {
 	p.Helper()
 	var read struct{ Credentials struct{ AccessToken string } }
 	c.Must(p, 200, "GET", "/connectors/"+id+"/credentials", nil, &read)
@@ -395,7 +372,7 @@ func (p *plant) token(c collabd.Client, id string) string {
 }
 
 func TestAnAuthorizationOverServers(t *testing.T) {
-	connecting(t, func(p *plant) {
+	withConnectors(t, func(p *connectorTest) {
 		one, two := p.server(0), p.server(1)
 		f, b := p.start(p.ada.At(one), map[string]any{"providerId": "notes"}), newBrowser(p)
 		if got := p.poll(p.ada.At(two), f); got.Status != "pending" || got.InstanceID != f.InstanceID {
@@ -410,7 +387,7 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 		if got := p.poll(p.ada.At(two), f); got.Status != "ready" || got.InstanceID != f.InstanceID {
 			p.Errorf("it is %+v", got)
 		}
-		if i := p.becomes(p.ben.At(two), f.InstanceID, "CONNECTED"); len(i.Tools) != 1 || i.Tools[0].Name != "echo" || !i.HasCredentials {
+		if i := p.awaitStatus(p.ben.At(two), f.InstanceID, "CONNECTED"); len(i.Tools) != 1 || i.Tools[0].Name != "echo" || !i.HasCredentials {
 			p.Errorf("the connector is %+v", i)
 		}
 		token := p.token(p.ben.At(two), f.InstanceID)
@@ -435,13 +412,13 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 }
 
 func TestClientsOfAuthorizationServers(t *testing.T) {
-	connecting(t, func(p *plant) {
+	withConnectors(t, func(p *connectorTest) {
 		// One that an operator made is used, though a metadata document would do as well
 		// and registration too.
 		f, b := p.start(p.ada, map[string]any{"providerId": "known"}), newBrowser(p)
 		back := p.approved(p.preferred, b, f)
 		p.finished(b, back.String(), p.first, 200)
-		p.becomes(p.ada, f.InstanceID, "CONNECTED")
+		p.awaitStatus(p.ada, f.InstanceID, "CONNECTED")
 		if n := len(p.preferred.Requests(authserver.Registration)); n != 0 {
 			p.Errorf("%d clients were registered", n)
 		}
@@ -449,7 +426,7 @@ func TestClientsOfAuthorizationServers(t *testing.T) {
 		// No server could read our metadata document at an address of plain http, and so
 		// none is told it, whatever it says that it takes.
 		p.auth.Set(func(s *authserver.Script) { s.Documents = true })
-		i := p.made(p.ada, map[string]any{"providerId": "notes"})
+		i := p.create(p.ada, map[string]any{"providerId": "notes"})
 		flows := make([]flow, 20)
 		var group sync.WaitGroup
 		for n := range flows {
@@ -492,14 +469,14 @@ func TestClientsOfAuthorizationServers(t *testing.T) {
 		if n := len(p.auth.Requests(authserver.Registration)); n != before+1 {
 			p.Errorf("%d clients were registered, want one more than %d", n, before)
 		}
-		p.becomes(p.ada, i.ID, "CONNECTED")
+		p.awaitStatus(p.ada, i.ID, "CONNECTED")
 	})
 }
 
 // mixedUp has a hostile authorization server send people on to the honest one, so
 // that its code comes back in the flow of the hostile one (RFC 9700, section 4.4),
 // whoever of the two names itself in its answers. The honest one stays usable.
-func (p *plant) mixedUp() {
+func (p *connectorTest) mixedUp() {
 	p.Helper()
 	for _, silent := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
 		about := fmt.Sprintf("the honest server without iss: %t, the hostile one: %t", silent[0], silent[1])
@@ -551,8 +528,8 @@ func (p *plant) mixedUp() {
 // know us by a document, which they fetch over TLS.
 func TestAuthorizationsByMetadataDocumentsThatAreAttacked(t *testing.T) {
 	race.Skip(t, "its requests come one after another")
-	path, certificate := filepath.Join(tempdir.New(t), "collab.db"), filepath.Join(t.TempDir(), "front.pem")
-	var p *plant
+	certificate := filepath.Join(t.TempDir(), "front.pem")
+	var p *connectorTest
 	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.behind.Load().ServeHTTP(w, r) }))
 	t.Cleanup(front.Close)
 	roots := x509.NewCertPool()
@@ -560,9 +537,9 @@ func TestAuthorizationsByMetadataDocumentsThatAreAttacked(t *testing.T) {
 	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p = newPlant(t, "sqlite://"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)", []string{"COLLAB_PUBLIC_URL=" + front.URL, "SSL_CERT_FILE=" + certificate})
+	p = newConnectorTest(t, sqliteDatabase(t), "COLLAB_PUBLIC_URL="+front.URL, "SSL_CERT_FILE="+certificate)
 	p.front = front
-	p.open(1)
+	p.open()
 	for _, of := range []*authserver.Server{p.auth, p.hostile} {
 		of.Trust(roots)
 		of.Set(func(s *authserver.Script) { s.Documents = true })
@@ -576,7 +553,7 @@ func TestAuthorizationsByMetadataDocumentsThatAreAttacked(t *testing.T) {
 
 func TestAuthorizationsThatAreAttacked(t *testing.T) {
 	race.Skip(t, "its requests come one after another")
-	connecting(t, func(p *plant) {
+	withConnectors(t, func(p *connectorTest) {
 		victim := newBrowser(p)
 		redeemed := func() int { return len(p.auth.Redeemed()) }
 		nothing := func(about string, f flow, c collabd.Client, status string) {
@@ -584,7 +561,7 @@ func TestAuthorizationsThatAreAttacked(t *testing.T) {
 			if got := p.poll(c, f); got.Status != status {
 				p.Errorf("%s: it is %+v, want %s", about, got, status)
 			}
-			if i := p.look(c, f.InstanceID); i.Status != "DISCONNECTED" || i.HasCredentials {
+			if i := p.get(c, f.InstanceID); i.Status != "DISCONNECTED" || i.HasCredentials {
 				p.Errorf("%s: the connector is %+v", about, i)
 			}
 		}
@@ -690,7 +667,7 @@ func TestAuthorizationsThatAreAttacked(t *testing.T) {
 			back = p.approved(p.auth, b, f)
 			change()
 			p.finished(b, back.String(), p.server(1), 403)
-			if i := p.look(p.ada, f.InstanceID); i.HasCredentials || redeemed() != before {
+			if i := p.get(p.ada, f.InstanceID); i.HasCredentials || redeemed() != before {
 				p.Errorf("the connector is %+v", i)
 			}
 			p.ben = p.first.SignIn(p, "ben@example.com", "Plant", "member")

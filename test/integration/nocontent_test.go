@@ -30,8 +30,8 @@ const secret = "quagga"
 // posthogKey is told to PostHog and to nobody else.
 const posthogKey = "phc_key_of_the_project"
 
-// thinks is how long a provider takes before it says anything.
-const thinks = 20 * time.Millisecond
+// thinkTime is how long a provider takes before it says anything.
+const thinkTime = 20 * time.Millisecond
 
 // recorder is a server that takes everything and keeps it.
 type recorder struct {
@@ -134,7 +134,7 @@ func question(model, name string) map[string]any {
 	}
 }
 
-// hear asks and returns the stream. It leaves at the first chunk where that is
+// hear requests and returns the stream. It leaves at the first chunk where that is
 // said.
 func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	t.Helper()
@@ -182,7 +182,7 @@ func TestNothingThatIsSaidGetsIntoLogsOrAnalytics(t *testing.T) {
 		name := strings.TrimPrefix(r.Message, secret+" ")
 		script := answered[name].script
 		if name == "whole" { // the others may take less time than a clock shows
-			return slices.Insert(slices.Clone(script), 1, provider.Pace(time.After(thinks), secret))
+			return slices.Insert(slices.Clone(script), 1, provider.Pace(time.After(thinkTime), secret))
 		}
 		return script
 	})

@@ -15,10 +15,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,25 +36,25 @@ import (
 
 // The size of it.
 const (
-	fleetWriters = 50
-	fleetReaders = 200
-	fleetOrgs    = 4
-	fleetUsers   = 5 // of each organisation
+	clusterWriters = 50
+	clusterReaders = 200
+	clusterOrgs    = 4
+	clusterUsers   = 5 // of each organisation
 )
 
 var (
-	fleetWrites = soak.Count(20_000)     // in all
-	troubles    = max(4, soak.Count(16)) // how often something is killed or stopped, each kind as often
+	clusterWrites = soak.Count(20_000)     // in all
+	faults        = max(4, soak.Count(16)) // how often something is killed or stopped, each kind as often
 )
 
 // envSeed names the variable with the seed of an earlier run.
 const envSeed = "COLLAB_SEED"
 
-// calm is how long somebody waits who was refused or cut off.
-const calm = 25 * time.Millisecond
+// retryDelay is how long somebody waits who was refused or cut off.
+const retryDelay = 25 * time.Millisecond
 
-// company is one organisation of the fleet.
-type company struct {
+// tenant is one organisation of the cluster.
+type tenant struct {
 	users  []collabd.Client
 	common string           // a workspace that all see
 	circle string           // a workspace that the first, the second and the third see
@@ -76,30 +73,23 @@ type ack struct {
 	checksum string // empty: a deletion
 }
 
-type fleet struct {
+type cluster struct {
 	testing.TB
-	seed      uint64
-	servers   []*collabd.Server
-	companies []*company
-	acked     atomic.Int64
-	written   chan struct{} // has room for one; told of each acknowledged write
-	client    *http.Client
-	streams   *http.Client
-	hash      maphash.Seed
+	seed    uint64
+	servers []*collabd.Server
+	tenants []*tenant
+	acked   atomic.Int64
+	written chan struct{} // has room for one; told of each acknowledged write
+	client  *http.Client
+	streams *http.Client
+	hash    maphash.Seed
 }
 
 // TestNothingIsLost is the proof of the contract: whatever is killed, each write
 // that was acknowledged is there, and each reader of a feed is told of every
 // change that is theirs once and in order, and of no other.
 func TestNothingIsLost(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv(envSeed); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("%s: %v", envSeed, err)
-		}
-	}
-	t.Logf("%s=%d", envSeed, seed)
+	seed := seeded(t)
 	db, err := postgres.Start(t.Context(), postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
 	if err != nil {
 		t.Fatal(err)
@@ -109,40 +99,34 @@ func TestNothingIsLost(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	database, err := db.Database(context.Background(), "fleet")
+	database, err := db.Database(context.Background(), "cluster")
 	if err != nil {
 		t.Fatal(err)
 	}
 	bus := nats.Start(t)
 	store := objectstore.Start(t, tempdir.New(t)) // in memory, each object would be looked for among all
-	common := []string{
-		"COLLAB_DATABASE_URL=" + database, "COLLAB_BUS_URL=" + bus.URL, "COLLAB_BLOB_URL=" + store.Bucket("fleet"),
-		objectstore.EnvHost + "=" + store.Host, "COLLAB_HEARTBEAT=2s",
-	}
-	first := collabd.Start(t, append(common, listen(t))...)
-	second := collabd.Start(t, append(common, listen(t),
-		"COLLAB_PUBLIC_URL="+first.URL,
-		"COLLAB_TOKEN_KEYS="+filepath.Join(first.Dir, "token-keys.pem"),
-		"COLLAB_SECRETS_KEYS="+filepath.Join(first.Dir, "secrets-keys.json"))...)
+	first := collabd.Start(t, "COLLAB_DATABASE_URL="+database, "COLLAB_BUS_URL="+bus.URL, "COLLAB_BLOB_URL="+store.Bucket("cluster"),
+		objectstore.EnvHost+"="+store.Host, "COLLAB_HEARTBEAT=2s", listen(t))
+	second := first.Peer(t, listen(t))
 
-	f := &fleet{
+	f := &cluster{
 		TB: t, seed: seed, servers: []*collabd.Server{first, second}, written: make(chan struct{}, 1), hash: maphash.MakeSeed(),
-		client:  &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: fleetWriters}},
+		client:  &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clusterWriters}},
 		streams: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
-	for i := range fleetOrgs {
-		f.companies = append(f.companies, f.company(fmt.Sprintf("Company %d", i)))
+	for i := range clusterOrgs {
+		f.tenants = append(f.tenants, f.tenant(fmt.Sprintf("Company %d", i)))
 	}
 
 	// Everybody begins.
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	var reading, writing sync.WaitGroup
-	readers := make([]*reader, fleetReaders)
-	started := make(chan struct{}, fleetReaders)
+	readers := make([]*reader, clusterReaders)
+	started := make(chan struct{}, clusterReaders)
 	for i := range readers {
-		c := f.companies[i%fleetOrgs]
-		readers[i] = &reader{fleet: f, company: c, user: c.users[i/fleetOrgs%fleetUsers], random: rand.New(rand.NewPCG(seed, uint64(i))), start: -1, started: sync.OnceFunc(func() { started <- struct{}{} })}
+		c := f.tenants[i%clusterOrgs]
+		readers[i] = &reader{cluster: f, tenant: c, user: c.users[i/clusterOrgs%clusterUsers], random: rand.New(rand.NewPCG(seed, uint64(i))), start: -1, started: sync.OnceFunc(func() { started <- struct{}{} })}
 		readers[i].target.Store(-1)
 		reading.Go(func() { readers[i].run(ctx) })
 	}
@@ -154,13 +138,13 @@ func TestNothingIsLost(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	for i := range fleetWriters {
+	for i := range clusterWriters {
 		writing.Go(func() {
-			w := &writer{fleet: f, company: f.companies[i%fleetOrgs], n: i, random: rand.New(rand.NewPCG(seed, uint64(1000+i)))}
-			w.run(ctx, fleetWrites/fleetWriters)
+			w := &writer{cluster: f, tenant: f.tenants[i%clusterOrgs], n: i, random: rand.New(rand.NewPCG(seed, uint64(1000+i)))}
+			w.run(ctx, clusterWrites/clusterWriters)
 		})
 	}
-	f.trouble(ctx, db, bus)
+	f.injectFaults(ctx, db, bus)
 	writing.Wait()
 	took := time.Since(began)
 	if t.Failed() || ctx.Err() != nil {
@@ -170,12 +154,12 @@ func TestNothingIsLost(t *testing.T) {
 	}
 
 	// Readers go on until they have come to the end of what is theirs.
-	logs := make([][]object.Change, fleetOrgs)
-	for i, c := range f.companies {
+	logs := make([][]object.Change, clusterOrgs)
+	for i, c := range f.tenants {
 		logs[i] = f.log(database, id.Org(c.users[0].Org))
 	}
 	for i, r := range readers {
-		log := logs[i%fleetOrgs]
+		log := logs[i%clusterOrgs]
 		last := int64(0)
 		for _, e := range log {
 			if r.sees(e) {
@@ -196,11 +180,11 @@ func TestNothingIsLost(t *testing.T) {
 	}
 	events, connections, resumes := 0, 0, 0
 	for i, r := range readers {
-		r.check(logs[i%fleetOrgs])
+		r.check(logs[i%clusterOrgs])
 		events, connections, resumes = events+len(r.events), connections+r.connections, resumes+r.cut
 	}
 	var checking sync.WaitGroup
-	for i, c := range f.companies {
+	for i, c := range f.tenants {
 		checking.Go(func() { f.check(c, logs[i]) })
 	}
 	checking.Wait()
@@ -217,9 +201,9 @@ func listen(t testing.TB) string {
 	return fmt.Sprintf("COLLAB_LISTEN=127.0.0.1:%d", port)
 }
 
-func (f *fleet) company(name string) *company {
-	c := &company{inside: map[id.User]bool{}, sums: map[int64]uint64{}, told: map[int64]string{}}
-	for i := range fleetUsers {
+func (f *cluster) tenant(name string) *tenant {
+	c := &tenant{inside: map[id.User]bool{}, sums: map[int64]uint64{}, told: map[int64]string{}}
+	for i := range clusterUsers {
 		role := []string{"owner", "member", "member", "viewer", "member"}[i]
 		c.users = append(c.users, f.servers[0].SignIn(f, fmt.Sprintf("user%d@%s.example.com", i, strings.ReplaceAll(name, " ", "")), name, role))
 	}
@@ -247,16 +231,16 @@ func (f *fleet) company(name string) *company {
 	return c
 }
 
-// trouble kills and stops what the fleet stands on, evenly over the writes.
-func (f *fleet) trouble(ctx context.Context, db *postgres.Server, bus *nats.Server) {
+// injectFaults kills and stops what the cluster stands on, evenly over the writes.
+func (f *cluster) injectFaults(ctx context.Context, db *postgres.Server, bus *nats.Server) {
 	random := rand.New(rand.NewPCG(f.seed, 1<<32))
 	var plan []string
-	for len(plan) < troubles {
+	for len(plan) < faults {
 		plan = append(plan, "first server", "second server", "database", "bus")
 	}
 	random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
 	for i, what := range plan {
-		for f.acked.Load() < int64((i+1)*fleetWrites/(troubles+1)) {
+		for f.acked.Load() < int64((i+1)*clusterWrites/(faults+1)) {
 			select {
 			case <-f.written:
 			case <-ctx.Done():
@@ -280,7 +264,7 @@ func (f *fleet) trouble(ctx context.Context, db *postgres.Server, bus *nats.Serv
 		case "bus":
 			bus.Stop()
 			// The servers go on without it for a while.
-			for until := f.acked.Load() + int64(fleetWrites)/200; f.acked.Load() < until && ctx.Err() == nil && !f.Failed(); {
+			for until := f.acked.Load() + int64(clusterWrites)/200; f.acked.Load() < until && ctx.Err() == nil && !f.Failed(); {
 				select {
 				case <-f.written:
 				case <-ctx.Done():
@@ -297,18 +281,18 @@ func (f *fleet) trouble(ctx context.Context, db *postgres.Server, bus *nats.Serv
 
 // writer is one program that writes.
 type writer struct {
-	*fleet
-	company *company
-	n       int
-	random  *rand.Rand
-	writes  int
-	made    map[string]string // ids of files that are there, by path
+	*cluster
+	tenant *tenant
+	n      int
+	random *rand.Rand
+	writes int
+	made   map[string]string // ids of files that are there, by path
 }
 
 func (w *writer) run(ctx context.Context, writes int) {
 	w.made = map[string]string{}
 	for w.writes < writes && ctx.Err() == nil && !w.Failed() {
-		c := w.company
+		c := w.tenant
 		text := fmt.Sprintf("write %d of writer %d, %x", w.writes, w.n, w.random.Uint64())
 		name := fmt.Sprintf("w%02d-%d.md", w.n, w.random.IntN(8))
 		switch k := w.random.IntN(100); {
@@ -327,7 +311,7 @@ func (w *writer) run(ctx context.Context, writes int) {
 }
 
 func (w *writer) author(among ...int) collabd.Client {
-	return w.company.users[among[w.random.IntN(len(among))]]
+	return w.tenant.users[among[w.random.IntN(len(among))]]
 }
 
 // send sends a request to either server until one answers for good; again says
@@ -351,7 +335,7 @@ func (w *writer) send(ctx context.Context, u collabd.Client, method, path, body 
 			}
 		}
 		at++
-		time.Sleep(calm)
+		time.Sleep(retryDelay)
 	}
 	return 0, nil, again
 }
@@ -374,7 +358,7 @@ func (w *writer) note(ctx context.Context, what string, status int, answer []byt
 		w.Errorf("%s: %v, %s", what, err, answer)
 		return record{}
 	}
-	w.company.ack(ack{r.StorageKey, r.Version, checksum})
+	w.tenant.ack(ack{r.StorageKey, r.Version, checksum})
 	w.done()
 	return r
 }
@@ -388,7 +372,7 @@ func (w *writer) done() {
 	}
 }
 
-func (c *company) ack(a ack) {
+func (c *tenant) ack(a ack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acks = append(c.acks, a)
@@ -418,7 +402,7 @@ func (w *writer) remove(ctx context.Context, u collabd.Client, path string) {
 	case ctx.Err() != nil || w.Failed():
 	case status == http.StatusOK || status == http.StatusNotFound && again:
 		delete(w.made, path)
-		w.company.ack(ack{key: u.Org + "/shared/artifacts/" + path})
+		w.tenant.ack(ack{key: u.Org + "/shared/artifacts/" + path})
 		w.done()
 	default:
 		w.Errorf("DELETE %s is %d: %s", path, status, answer)
@@ -432,8 +416,8 @@ func sum(text string) string {
 
 // reader is one program that follows a feed, and is cut off all the time.
 type reader struct {
-	*fleet
-	company *company
+	*cluster
+	tenant  *tenant
 	user    collabd.Client
 	random  *rand.Rand
 	started func()
@@ -466,7 +450,7 @@ func (r *reader) run(ctx context.Context) {
 		}
 		if err := r.follow(ctx); err != nil {
 			r.cut++
-			time.Sleep(calm)
+			time.Sleep(retryDelay)
 		}
 	}
 }
@@ -565,12 +549,12 @@ func (r *reader) take(event, at, data string) error {
 	}
 	r.events = append(r.events, c.N)
 	h := maphash.String(r.hash, data)
-	r.company.mu.Lock()
-	defer r.company.mu.Unlock()
-	if before, known := r.company.sums[c.N]; !known {
-		r.company.sums[c.N], r.company.told[c.N] = h, data
+	r.tenant.mu.Lock()
+	defer r.tenant.mu.Unlock()
+	if before, known := r.tenant.sums[c.N]; !known {
+		r.tenant.sums[c.N], r.tenant.told[c.N] = h, data
 	} else if before != h {
-		return fmt.Errorf("one reader was told %s, another %s", r.company.told[c.N], data)
+		return fmt.Errorf("one reader was told %s, another %s", r.tenant.told[c.N], data)
 	}
 	return nil
 }
@@ -581,8 +565,8 @@ func (r *reader) sees(e object.Change) bool {
 	switch {
 	case e.Object.Scope == object.Personal:
 		return *e.Object.Owner == user
-	case e.Object.Workspace != nil && string(*e.Object.Workspace) == r.company.circle:
-		return r.company.inside[user]
+	case e.Object.Workspace != nil && string(*e.Object.Workspace) == r.tenant.circle:
+		return r.tenant.inside[user]
 	}
 	return true
 }
@@ -602,7 +586,7 @@ func (r *reader) check(log []object.Change) {
 }
 
 // log reads an organisation's whole log from the database.
-func (f *fleet) log(database string, o id.Org) []object.Change {
+func (f *cluster) log(database string, o id.Org) []object.Change {
 	db, err := gormdb.Open(f.Context(), gormdb.Options{URL: database})
 	if err != nil {
 		f.Fatal(err)
@@ -627,7 +611,7 @@ func (f *fleet) log(database string, o id.Org) []object.Change {
 
 // check holds the log, what was acknowledged, what was told and what is there
 // against each other.
-func (f *fleet) check(c *company, log []object.Change) {
+func (f *cluster) check(c *tenant, log []object.Change) {
 	type content struct {
 		version  int64
 		checksum string

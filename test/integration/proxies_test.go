@@ -12,7 +12,7 @@ import (
 	"collab/test/race"
 )
 
-// A trusted proxy asks for many devices over one connection, which the server
+// A trusted proxy requests for many devices over one connection, which the server
 // takes over from net/http meanwhile: each device has the limit of its own
 // address, whatever it says of itself, and the log has it.
 func TestDevicesBehindAProxyHaveLimitsOfTheirOwn(t *testing.T) {

@@ -47,7 +47,7 @@ var limits = []struct {
 
 // asking sends a request and says what it came to. It calls answered once it is
 // known whether the request was admitted.
-type asking func(n int, who member, a *ask, answered func(admitted bool)) (chat.Usage, error)
+type asking func(n int, who member, a *chatRequest, answered func(admitted bool)) (chat.Usage, error)
 
 // manner is how the requests of a round behave.
 type manner int
@@ -62,7 +62,7 @@ const (
 )
 
 // round makes the requests of a round, which need more than is left.
-func (b *book) round(random *rand.Rand, how manner, left int64) (asks []*ask, release func()) {
+func (b *chatRequests) round(random *rand.Rand, how manner, left int64) (requests []*chatRequest, release func()) {
 	until := make(chan struct{})
 	release = func() {}
 	if how == held {
@@ -70,7 +70,7 @@ func (b *book) round(random *rand.Rand, how manner, left int64) (asks []*ask, re
 	}
 	each := (2 + random.Int64N(8)) * left / concurrent // so that half of them fit at most
 	for range concurrent {
-		a := b.ask(leastInput+random.Int64N(max(1, each/2)), 1+random.Int64N(each))
+		a := b.request(minInput+random.Int64N(max(1, each/2)), 1+random.Int64N(each))
 		switch how {
 		case held:
 			a.held = until
@@ -78,18 +78,18 @@ func (b *book) round(random *rand.Rand, how manner, left int64) (asks []*ask, re
 			a.refused = random.IntN(8) == 0
 			a.said, a.part = a.input-random.Int64N(a.input/2), random.Int64N(101)
 		}
-		asks = append(asks, a)
+		requests = append(requests, a)
 	}
-	return asks, release
+	return requests, release
 }
 
 // play has somebody with so much left ask all at the same moment. It returns
 // what that used, how many were admitted, and how many of those in full.
-func (b *book) play(about string, how asking, who member, left int64, manner manner, asks []*ask, release func()) (used int64, admitted, full int) {
-	took, came := make([]bool, len(asks)), make([]chat.Usage, len(asks))
+func (b *chatRequests) play(about string, how asking, who member, left int64, manner manner, requests []*chatRequest, release func()) (used int64, admitted, full int) {
+	took, came := make([]bool, len(requests)), make([]chat.Usage, len(requests))
 	begin := make(chan struct{})
 	var answers, all sync.WaitGroup
-	for i, a := range asks {
+	for i, a := range requests {
 		answers.Add(1)
 		all.Go(func() {
 			answered := sync.OnceFunc(answers.Done)
@@ -108,7 +108,7 @@ func (b *book) play(about string, how asking, who member, left int64, manner man
 	close(begin)
 	answers.Wait()
 	if manner == held {
-		for i, a := range asks {
+		for i, a := range requests {
 			if took[i] && !a.saw(b) {
 				break
 			}
@@ -119,7 +119,7 @@ func (b *book) play(about string, how asking, who member, left int64, manner man
 
 	var granted int64 // in sum
 	turned, clamped := int64(1<<62), false
-	for i, a := range asks {
+	for i, a := range requests {
 		allowed := a.allowed.Load()
 		if took[i] != (allowed > 0) {
 			b.Errorf("%s: request %d is admitted: %t, and the provider was allowed %d", about, i, took[i], allowed)
@@ -164,24 +164,24 @@ func (b *book) play(about string, how asking, who member, left int64, manner man
 
 // exactly has somebody ask for exactly what is left, which is admitted, and then
 // for the least, which is not. It returns what that used.
-func (b *book) exactly(about string, how asking, random *rand.Rand, who member, left int64) (used int64, admitted int) {
+func (b *chatRequests) exactly(about string, how asking, random *rand.Rand, who member, left int64) (used int64, admitted int) {
 	one := func(input, output int64) (ok bool) {
-		a := b.ask(input, output)
+		a := b.request(input, output)
 		u, err := how(random.IntN(4), who, a, func(admitted bool) { ok = admitted })
 		if err != nil || ok && (a.allowed.Load() != output || u.Total() != input+output) {
 			b.Errorf("%s: of %d, %d and %d were needed: %d allowed, %+v used, %v", about, left, input, output, a.allowed.Load(), u, err)
 		}
 		return ok
 	}
-	if left > leastInput {
-		input := leastInput + random.Int64N(left-leastInput)
+	if left > minInput {
+		input := minInput + random.Int64N(left-minInput)
 		if !one(input, left-input) {
 			b.Errorf("%s: exactly the %d that are left were refused", about, left)
 			return 0, 0
 		}
 		used, admitted = left, 1
 	}
-	if left-used <= leastInput && one(leastInput, 1) {
+	if left-used <= minInput && one(minInput, 1) {
 		b.Errorf("%s: with %d left the least was admitted", about, left-used)
 	}
 	return used, admitted
@@ -191,7 +191,7 @@ func (b *book) exactly(about string, how asking, random *rand.Rand, who member, 
 // who have a little left.
 func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
 	seed := seeded(t)
-	talking(t, func(t *testing.T, w *talk) {
+	withChats(t, func(t *testing.T, w *chatTest) {
 		began := time.Now()
 		random := rand.New(rand.NewPCG(seed, 0))
 		var all []member
@@ -214,8 +214,8 @@ func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
 						if !spend(w, w.database, who, w.day, (system.IDs{}).New(), l.limit-used[i]-left) {
 							return
 						}
-						asks, release := w.round(random, how, left)
-						spent, admitted, _ := w.play(about, w.over, who, left, how, asks, release)
+						requests, release := w.round(random, how, left)
+						spent, admitted, _ := w.play(about, w.over, who, left, how, requests, release)
 						more, one := w.exactly(about, w.over, random, who, left-spent)
 						used[i] = l.limit - left + spent + more
 						rounds.Add(1)
@@ -249,16 +249,16 @@ type share struct{ left, input, output int64 }
 var twenties = []share{{500, 73, 2}, {50_000, 2_500, 5_000}}
 
 // twenty has twenty ask at once.
-func (b *book) twenty(t *testing.T, how asking, who member, s share) {
+func (b *chatRequests) twenty(t *testing.T, how asking, who member, s share) {
 	t.Helper()
 	until := make(chan struct{})
-	var asks []*ask
+	var requests []*chatRequest
 	for range 20 {
-		a := b.ask(s.input, s.output)
+		a := b.request(s.input, s.output)
 		a.held = until
-		asks = append(asks, a)
+		requests = append(requests, a)
 	}
-	used, admitted, full := b.play("twenty at once", how, who, s.left, held, asks, func() { close(until) })
+	used, admitted, full := b.play("twenty at once", how, who, s.left, held, requests, func() { close(until) })
 	// What is left for a seventh is granted where its input leaves room.
 	rest, want := s.left-6*(s.input+s.output), 6
 	if rest > s.input {
@@ -270,7 +270,7 @@ func (b *book) twenty(t *testing.T, how asking, who member, s share) {
 }
 
 func TestOfTwentyThatNeed75Of500SixAreAdmittedInFull(t *testing.T) {
-	talking(t, func(t *testing.T, w *talk) {
+	withChats(t, func(t *testing.T, w *chatTest) {
 		var all []member
 		for i, c := range twenties {
 			who := w.member(fmt.Sprintf("Twenty %d", i), 0)
@@ -314,7 +314,7 @@ func TestConcurrentCallsShareAnAccount(t *testing.T) {
 func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 	const orgs, workers = 8, 3
 	began := time.Now()
-	b := &book{TB: t, asks: map[string]*ask{}}
+	b := &chatRequests{TB: t, requests: map[string]*chatRequest{}}
 	registry, err := chat.NewRegistry([]chat.Model{{
 		ID: "m", DisplayName: "M", Provider: "p", Tier: "standard", ContextWindow: 1_000_000, MaxOutputTokens: 128_000,
 	}}, "", func(string) bool { return true })
@@ -337,10 +337,10 @@ func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 		}))
 	}
 	day := today(t)
-	companies := make([]id.Org, orgs+1) // the last one is the twenties'
-	for i := range companies {
+	tenants := make([]id.Org, orgs+1) // the last one is the twenties'
+	for i := range tenants {
 		o := id.Org((system.IDs{}).New())
-		companies[i] = o
+		tenants[i] = o
 		if _, err := store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +359,7 @@ func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 		}
 	}
 	limit := limits[0].limit
-	how := func(n int, who member, a *ask, answered func(bool)) (chat.Usage, error) {
+	how := func(n int, who member, a *chatRequest, answered func(bool)) (chat.Usage, error) {
 		output := int(a.output)
 		actor := org.Actor{User: who.user, Org: who.org, Role: org.Member}
 		call, err := all[n%len(all)].Admit(t.Context(), actor, chat.Request{Message: a.text, MaxTokens: &output})
@@ -376,7 +376,7 @@ func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 		return to.last.Usage, nil
 	}
 	for _, c := range twenties {
-		who := member{org: companies[orgs], user: id.User((system.IDs{}).New())}
+		who := member{org: tenants[orgs], user: id.User((system.IDs{}).New())}
 		if spend(t, store, who, day, (system.IDs{}).New(), limit-c.left) {
 			b.twenty(t, how, who, c)
 		}
@@ -391,14 +391,14 @@ func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 		working.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(n)))
 			for rounds.Add(1) <= int64(storedRounds) && !t.Failed() {
-				who := member{org: companies[random.IntN(orgs)], user: id.User((system.IDs{}).New())}
+				who := member{org: tenants[random.IntN(orgs)], user: id.User((system.IDs{}).New())}
 				left, manner := 1000+random.Int64N(50_000), manner(random.IntN(int(manners)))
 				about := fmt.Sprintf("worker %d, %d left, manner %d", n, left, manner)
 				if !spend(t, store, who, day, (system.IDs{}).New(), limit-left) {
 					return
 				}
-				asks, release := b.round(random, manner, left)
-				spent, admitted, _ := b.play(about, how, who, left, manner, asks, release)
+				requests, release := b.round(random, manner, left)
+				spent, admitted, _ := b.play(about, how, who, left, manner, requests, release)
 				more, one := b.exactly(about, how, random, who, left-spent)
 				want := quota.Account{Used: limit - left + spent + more}
 				if a := account(t, store, who, day); a != want || a.Used > limit {
@@ -413,7 +413,7 @@ func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 		})
 	}
 	working.Wait()
-	for _, o := range companies[:orgs] {
+	for _, o := range tenants[:orgs] {
 		var used int64
 		of := entries(t, store, o, day)
 		for _, e := range of {

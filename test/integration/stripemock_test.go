@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stripe/stripe-mock/embedded"
-	"github.com/stripe/stripe-mock/server"
 
 	inmemory "collab/adapters/memory"
 	"collab/adapters/stripepay"
@@ -22,6 +21,7 @@ import (
 	"collab/domain/plan"
 	"collab/test/collabd"
 	"collab/test/race"
+	"collab/test/stripemock"
 )
 
 // providersMock is the payment provider's own mock, which holds every request to
@@ -37,19 +37,7 @@ type providersMock struct {
 
 func newProvidersMock(t *testing.T) *providersMock {
 	t.Helper()
-	spec, err := server.LoadSpec(embedded.OpenAPISpec, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fixtures, err := server.LoadFixtures(embedded.OpenAPIFixtures, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stub, err := server.NewStubServer(fixtures, spec, true, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mock := &server.DoubleSlashFixHandler{Mux: http.HandlerFunc(stub.HandleRequest)}
+	mock := stripemock.Handler(t)
 	m := &providersMock{}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := httptest.NewRecorder()

@@ -14,7 +14,7 @@ import (
 	"collab/test/collabd"
 )
 
-// A proxy asks for many devices over one connection, which the server takes over
+// A proxy requests for many devices over one connection, which the server takes over
 // from net/http meanwhile, and sends other requests over it as well. Nobody can
 // tell, and a server that goes away does not wait for it.
 func TestOneConnectionAsksForManyDevices(t *testing.T) {

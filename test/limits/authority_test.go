@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -303,27 +302,11 @@ func records(t *testing.T, db *sql.DB, tables string) map[string][]string {
 	return found
 }
 
-// guards returns the guard of each row of docs/routes.md.
-func guards(t *testing.T) map[string]string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/routes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]string{}
-	for line := range strings.Lines(string(page)) {
-		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 3 && strings.HasPrefix(cells[1], "`/") {
-			found[cells[0]+" "+strings.Trim(cells[1], "`")] = cells[2]
-		}
-	}
-	return found
-}
-
 // TestRightsAreThoseOfTheActOnEveryRow takes rights from a caller while the bodies of
 // requests to every row are held: their answers are those of new requests, and
 // nothing has changed.
 func TestRightsAreThoseOfTheActOnEveryRow(t *testing.T) {
-	guards := guards(t)
+	_, guards := routeTable(t)
 	for row, guard := range guards {
 		if _, known := acts[row]; !known && slices.Contains([]string{"caller", "member", "writer", "manager", "owner"}, guard) {
 			t.Errorf("%s (%s) is not tried", row, guard)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"collab/domain/release"
 	"collab/test/collabd"
+	"collab/test/pages"
 	"collab/test/soak"
 )
 
@@ -238,22 +238,20 @@ func anonymous(t testing.TB, pid int, field string) int64 {
 	return figures[field] - figures["RssFile"] - figures["RssShmem"]
 }
 
-// routeTable reads the rows that docs/routes.md has.
-func routeTable(t testing.TB) (rows []string) {
+// routeTable reads the rows that docs/routes.md has, and the guard of each.
+func routeTable(t testing.TB) (rows []string, guards map[string]string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/routes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(page)) {
-		if cells := strings.Split(line, " | "); len(cells) == 3 && strings.Contains(cells[1], "`") {
-			rows = append(rows, strings.TrimPrefix(cells[0], "| ")+" "+strings.Trim(cells[1], "`"))
+	guards = map[string]string{}
+	for line := range strings.Lines(pages.Read(t, "docs/routes.md")) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 3 && strings.HasPrefix(cells[1], "`/") {
+			row := cells[0] + " " + strings.Trim(cells[1], "`")
+			rows, guards[row] = append(rows, row), cells[2]
 		}
 	}
 	if len(rows) < 100 {
 		t.Fatalf("docs/routes.md has %d rows", len(rows))
 	}
-	return rows
+	return rows, guards
 }
 
 // differences compares the rows with those that requests are known of.

@@ -21,7 +21,7 @@ func TestCallersWithoutATokenTakeBoundedMemory(t *testing.T) {
 		size   = 512 << 10
 		budget = 64 << 20
 	)
-	rows := routeTable(t)
+	rows, _ := routeTable(t)
 	s := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
 	u := s.SignIn(t, "ada@example.com", "Flooded", "owner")
 	before := anonymous(t, s.PID(), "VmRSS")

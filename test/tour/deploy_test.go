@@ -14,12 +14,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"collab/app/assembly/config"
+	"collab/test/pages"
 )
 
 // settings are the lines NAME=value of a file, as systemd reads them.
 func settings(t *testing.T, file string) (all []string) {
 	t.Helper()
-	for line := range strings.Lines(read(t, file)) {
+	for line := range strings.Lines(pages.Read(t, file)) {
 		line = strings.TrimSpace(line)
 		if name, value, found := strings.Cut(line, "="); found && !strings.HasPrefix(line, "#") {
 			all = append(all, name+"="+strings.Trim(value, `"`))
@@ -55,7 +56,7 @@ type composed struct {
 }
 
 func TestTheComposeFileIsComplete(t *testing.T) {
-	text := read(t, "docs/deploy/compose.yaml")
+	text := pages.Read(t, "docs/deploy/compose.yaml")
 	given := map[string]string{"VERSION": "1.0.0", "HOST": "collab.example.com", "POSTGRES_PASSWORD": "secret"}
 	for _, m := range regexp.MustCompile(`\$\{(\w+)`).FindAllStringSubmatch(text, -1) {
 		if given[m[1]] == "" {
@@ -131,7 +132,7 @@ func TestTheComposeFileIsComplete(t *testing.T) {
 // instructions are those of a container file, each with its argument.
 func instructions(t *testing.T, file string) (all [][2]string) {
 	t.Helper()
-	for line := range strings.Lines(strings.ReplaceAll(read(t, file), "\\\n", " ")) {
+	for line := range strings.Lines(strings.ReplaceAll(pages.Read(t, file), "\\\n", " ")) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -201,13 +202,13 @@ func TestTheContainerFileBuilds(t *testing.T) {
 			t.Errorf("the server has %s, which gRPC or a second SQLite needs", module.Path)
 		}
 	}
-	m := build.FindStringSubmatch(read(t, "docs/deploy/Containerfile"))
+	m := build.FindStringSubmatch(pages.Read(t, "docs/deploy/Containerfile"))
 	for _, flags := range []string{" -trimpath -tags=" + tags(t) + " ", ` -ldflags "-s -w -X collab/app/assembly.built=`} {
 		if !strings.Contains(m[1], flags) {
 			t.Errorf("the container file does not build the server with%s, as the Makefile does", flags)
 		}
 	}
-	if line := strings.Replace(m[1], "$VERSION", "1.0.0", 1) + " -o collabd " + m[2] + "\n"; !strings.Contains(read(t, "docs/deployment.md"), "\n"+line) {
+	if line := strings.Replace(m[1], "$VERSION", "1.0.0", 1) + " -o collabd " + m[2] + "\n"; !strings.Contains(pages.Read(t, "docs/deployment.md"), "\n"+line) {
 		t.Errorf("docs/deployment.md does not build the server as the container file does: %s", line)
 	}
 
@@ -228,7 +229,7 @@ func TestTheContainerFileBuilds(t *testing.T) {
 // tags returns the build tags of the Makefile.
 func tags(t *testing.T) string {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^TAGS +:= (\S+)$`).FindStringSubmatch(read(t, "Makefile"))
+	m := regexp.MustCompile(`(?m)^TAGS +:= (\S+)$`).FindStringSubmatch(pages.Read(t, "Makefile"))
 	if m == nil {
 		t.Fatal("the Makefile has no TAGS")
 	}
@@ -238,7 +239,7 @@ func tags(t *testing.T) string {
 func TestTheUnitIsInstalledAsDescribed(t *testing.T) {
 	const file = "docs/deploy/collabd.service"
 	unit := map[string]string{}
-	for line := range strings.Lines(read(t, file)) {
+	for line := range strings.Lines(pages.Read(t, file)) {
 		if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(name, "#") {
 			unit[name] = value
 		}
@@ -265,7 +266,7 @@ func TestTheUnitIsInstalledAsDescribed(t *testing.T) {
 		t.Skip("there is no systemd-analyze here")
 	}
 	copied := filepath.Join(t.TempDir(), "collabd.service")
-	text := strings.Replace(read(t, file), "ExecStart="+unit["ExecStart"], "ExecStart="+filepath.Join(binaries(t), "collabd"), 1)
+	text := strings.Replace(pages.Read(t, file), "ExecStart="+unit["ExecStart"], "ExecStart="+filepath.Join(binaries(t), "collabd"), 1)
 	if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"collab/test/loopback"
 	"collab/test/nats"
 	"collab/test/objectstore"
+	"collab/test/pages"
 	"collab/test/postgres"
 )
 
@@ -41,7 +42,7 @@ func deploy(t *testing.T, issuer string) *machine {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(s.file, []byte(s.instead.Replace(read(t, "docs/deploy/collabd.env"))), 0o600); err != nil {
+	if err := os.WriteFile(s.file, []byte(s.instead.Replace(pages.Read(t, "docs/deploy/collabd.env"))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// The bucket has the name of the example.

@@ -1,13 +1,12 @@
 package tour
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"collab/test/pages"
 )
 
 // block is a fenced block of a document.
@@ -30,7 +29,7 @@ func blocks(t *testing.T, file string) (all []block) {
 	var open *block
 	before := ""
 	n := 0
-	for line := range strings.Lines(read(t, file)) {
+	for line := range strings.Lines(pages.Read(t, file)) {
 		n++
 		line = strings.TrimSuffix(line, "\n")
 		m := fence.FindStringSubmatch(line)
@@ -54,37 +53,13 @@ func blocks(t *testing.T, file string) (all []block) {
 	return all
 }
 
-// read returns the content of a file, given by its path from the root.
-func read(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// documents returns the Markdown files at the root and those in docs, named from
-// the root.
-func documents(t *testing.T) (all []string) {
-	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		pages, err := fs.Glob(os.DirFS(root), pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, pages...)
-	}
-	return all
-}
-
 // run has the documents whose commands are run by tests of this package.
 var run = []string{"README.md", "docs/tour.md", "docs/deployment.md", "docs/operations.md", "docs/scenarios.md"}
 
 func TestEveryCommandIsRunOrSaysWhyNot(t *testing.T) {
 	// Languages of blocks without commands.
 	still := []string{"", "ini", "js", "json", "nginx", "sql", "text", "xml", "yaml"}
-	for _, file := range documents(t) {
+	for _, file := range pages.Markdown(t) {
 		for _, b := range blocks(t, file) {
 			command := b.language == "sh" || b.language == "console"
 			switch {

@@ -18,6 +18,7 @@ import (
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
+	"collab/test/pages"
 )
 
 func TestThePageOnLimitsHasTheConstants(t *testing.T) {
@@ -50,7 +51,7 @@ func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 		"Trial":         {int64(plan.TrialLength / day)},
 	}
 	number := regexp.MustCompile(`\d[\d,]*`)
-	for _, cells := range rows(read(t, "docs/limits.md")) {
+	for _, cells := range rows(pages.Read(t, "docs/limits.md")) {
 		numbers, ok := want[cells[0]]
 		if !ok {
 			continue // the limit is a variable's, or tested elsewhere

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"collab/test/debian"
+	"collab/test/pages"
 )
 
 // folder contains the server that built has compiled; it is empty before that.
@@ -69,7 +70,7 @@ func TestMain(m *testing.M) {
 // binaries returns the folder that the server is in.
 func binaries(t *testing.T) string {
 	t.Helper()
-	read(t, "cmd/collabd/main.go") // makes the test cache depend on it
+	pages.Read(t, "cmd/collabd/main.go") // makes the test cache depend on it
 	dir, err := built()
 	if err != nil {
 		t.Fatal(err)

@@ -26,13 +26,14 @@ import (
 
 	"collab/app/assembly/config"
 	"collab/test/nats"
+	"collab/test/pages"
 )
 
 // section returns the text under a heading of a document, such as "### request", up to
 // the next heading of its level or a higher one.
 func section(t *testing.T, file, heading string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(read(t, file), "\n"+heading+"\n")
+	_, rest, found := strings.Cut(pages.Read(t, file), "\n"+heading+"\n")
 	if !found {
 		t.Fatalf("%s has no %q", file, heading)
 	}
@@ -187,10 +188,10 @@ func TestThePageOnOperationsHasMetricsAlertsAndFields(t *testing.T) {
 				}
 			}
 		}
-		if err := yaml.Unmarshal([]byte(read(t, "docs/deploy/alerts.yaml")), &rules); err != nil {
+		if err := yaml.Unmarshal([]byte(pages.Read(t, "docs/deploy/alerts.yaml")), &rules); err != nil {
 			t.Fatal(err)
 		}
-		text := read(t, page)
+		text := pages.Read(t, page)
 		known := map[string]bool{}
 		selector := regexp.MustCompile(`(\w+)\{([^}]*)\}`)
 		for _, r := range rules.Groups[0].Rules {
@@ -391,7 +392,7 @@ func TestVariablesOfDocumentsExist(t *testing.T) {
 		// Not the server's own.
 		"COLLAB_SKIP_NODE": true, "COLLAB_SKIP_S3": true, "COLLAB_TEST_POSTGRES_URL": true, "OTEL_EXPORTER_OTLP_HEADERS": true,
 	}
-	deployment := read(t, "docs/deployment.md")
+	deployment := pages.Read(t, "docs/deployment.md")
 	for line := range strings.Lines(help.String()) {
 		name := strings.Fields(line)[0]
 		known[name] = true
@@ -399,9 +400,9 @@ func TestVariablesOfDocumentsExist(t *testing.T) {
 			t.Errorf("docs/deployment.md does not have %s", name)
 		}
 	}
-	files := append(documents(t), "docs/deploy/Containerfile", "docs/deploy/compose.yaml", "docs/deploy/collabd.env", "docs/deploy/collabd.service")
+	files := append(pages.Markdown(t), "docs/deploy/Containerfile", "docs/deploy/compose.yaml", "docs/deploy/collabd.env", "docs/deploy/collabd.service")
 	for _, file := range files {
-		for _, name := range variable.FindAllString(read(t, file), -1) {
+		for _, name := range variable.FindAllString(pages.Read(t, file), -1) {
 			if !known[name] {
 				t.Errorf("%s names %s, which does not exist", file, name)
 			}

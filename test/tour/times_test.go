@@ -16,6 +16,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/release"
 	"collab/domain/replay"
+	"collab/test/pages"
 )
 
 // within reads an unexported constant such as upkeepEvery = 10 * time.Minute from the
@@ -33,7 +34,7 @@ func within(t *testing.T, folder, name string) time.Duration {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := constant.FindStringSubmatch(read(t, rel))
+		m := constant.FindStringSubmatch(pages.Read(t, rel))
 		if m == nil {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	// The code of the programs, on which the test cache must depend.
 	_ "collab/app/assembly"
 	_ "collab/test/harness"
+	"collab/test/pages"
 )
 
 const root = "../.."
@@ -55,7 +56,7 @@ func matches(got, shown string) bool {
 
 func TestTheToursAnswerAsShown(t *testing.T) {
 	for _, program := range []string{"Makefile", "cmd/collabd/main.go", "cmd/harness/main.go"} {
-		read(t, program) // makes the test cache depend on it
+		pages.Read(t, program) // makes the test cache depend on it
 	}
 	dir := t.TempDir()
 	var all []step

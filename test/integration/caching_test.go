@@ -8,14 +8,11 @@ import (
 	"time"
 
 	"collab/test/collabd"
-	"collab/test/postgres"
 )
 
 func TestWhatOneServerKnowsTheOtherChanges(t *testing.T) {
-	common := []string{"COLLAB_DATABASE_URL=" + postgres.URL(t), "COLLAB_BLOB_URL=file://" + t.TempDir()}
-	first := collabd.Start(t, common...)
-	servers := []*collabd.Server{first, collabd.Start(t, append(common,
-		"COLLAB_PUBLIC_URL="+first.URL, "COLLAB_TOKEN_KEYS="+filepath.Join(first.Dir, "token-keys.pem"), "COLLAB_SECRETS_KEYS="+filepath.Join(first.Dir, "secrets-keys.json"))...)}
+	servers := postgresDatabase(t).start(t, "COLLAB_BLOB_URL=file://"+t.TempDir())
+	first := servers[0]
 	ada, ben := first.SignIn(t, "ada@example.com", "Known", "owner"), first.SignIn(t, "ben@example.com", "Known", "member")
 
 	var file, own struct{ ID, Content string }

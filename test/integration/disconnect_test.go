@@ -19,7 +19,6 @@ import (
 	"collab/domain/plan"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
-	"collab/test/postgres"
 	"collab/test/race"
 	"collab/test/soak"
 )
@@ -45,15 +44,15 @@ func init() {
 	}
 }
 
-// line is a stream on a connection of its own.
-type line struct {
+// stream is a stream on a connection of its own.
+type stream struct {
 	net.Conn
 	*bufio.Reader               // of the connection
 	events        *bufio.Reader // once the head has come
 }
 
 // open sends a request.
-func (w *talk) open(s *collabd.Server, model string, who member, a *ask) (*line, error) {
+func (w *chatTest) open(s *collabd.Server, model string, who member, a *chatRequest) (*stream, error) {
 	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
 	conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {
@@ -69,11 +68,11 @@ func (w *talk) open(s *collabd.Server, model string, who member, a *ask) (*line,
 		conn.Close()
 		return nil, err
 	}
-	return &line{Conn: conn, Reader: bufio.NewReader(conn)}, nil
+	return &stream{Conn: conn, Reader: bufio.NewReader(conn)}, nil
 }
 
 // head reads the head, which says that the request was admitted.
-func (l *line) head(t testing.TB) bool {
+func (l *stream) head(t testing.TB) bool {
 	res, err := http.ReadResponse(l.Reader, nil)
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Errorf("the head is %+v, %v", res, err)
@@ -84,7 +83,7 @@ func (l *line) head(t testing.TB) bool {
 }
 
 // leave closes the connection, in order or not, and returns when it did.
-func (l *line) leave(abruptly bool) time.Time {
+func (l *stream) leave(abruptly bool) time.Time {
 	if c, ok := l.Conn.(*net.TCPConn); ok && abruptly {
 		_ = c.SetLinger(0)
 	}
@@ -93,16 +92,16 @@ func (l *line) leave(abruptly bool) time.Time {
 	return now
 }
 
-// moment is one at which a client leaves: what the provider does, which never
+// departure is a moment at which a client leaves: what the provider does, which never
 // comes to its end, and how far the client reads.
-type moment struct {
+type departure struct {
 	about string
 	steps provider.Script
-	until func(l *line, random *rand.Rand) error
+	until func(l *stream, random *rand.Rand) error
 }
 
-func chunks(n int) func(*line, *rand.Rand) error {
-	return func(l *line, _ *rand.Rand) error {
+func chunks(n int) func(*stream, *rand.Rand) error {
+	return func(l *stream, _ *rand.Rand) error {
 		for range n {
 			if f, err := next(l.events); err != nil || f.Type != "text" {
 				return err
@@ -117,12 +116,12 @@ var several = provider.Script{
 	provider.Silence(),
 }
 
-var moments = []moment{
+var departures = []departure{
 	{"before the provider's head", provider.Script{provider.HoldBack(nil)}, chunks(0)},
 	{"before the first chunk", provider.Script{provider.Silence()}, chunks(0)},
-	{"between chunks", several, func(l *line, random *rand.Rand) error { return chunks(1+random.IntN(5))(l, random) }},
+	{"between chunks", several, func(l *stream, random *rand.Rand) error { return chunks(1+random.IntN(5))(l, random) }},
 	{"while chunks come", several, chunks(0)},
-	{"during a burst", provider.Script{provider.Flood(20_000, "drop "), provider.Silence()}, func(l *line, random *rand.Rand) error {
+	{"during a burst", provider.Script{provider.Flood(20_000, "drop "), provider.Silence()}, func(l *stream, random *rand.Rand) error {
 		_, err := io.CopyN(io.Discard, l.events, random.Int64N(64<<10))
 		return err
 	}},
@@ -135,25 +134,25 @@ var moments = []moment{
 // moment of a stream.
 func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
 	seed := seeded(t)
-	talking(t, func(t *testing.T, w *talk) {
+	withChats(t, func(t *testing.T, w *chatTest) {
 		var all []member
 		for i := range 5 {
 			all = append(all, w.member("Leavers", i))
 		}
 		all[0].client.Grant(t, string(plan.Enterprise))
 		took := make([]time.Duration, leavers)
-		byMoment := make([][]time.Duration, len(moments))
+		byDeparture := make([][]time.Duration, len(departures))
 		began := time.Now()
 		for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
 			var batch sync.WaitGroup
 			for i := from; i < min(from+leaversAtOnce, leavers); i++ {
 				batch.Go(func() {
 					random := rand.New(rand.NewPCG(seed, uint64(i)))
-					m := moments[i%len(moments)]
-					a := w.ask(leastInput, 1000)
+					m := departures[i%len(departures)]
+					a := w.request(minInput, 1000)
 					ended := make(chan time.Time, 1)
 					a.steps = append(provider.Script{provider.Ended(func() { ended <- time.Now() })}, m.steps...)
-					l, err := w.open(w.servers[random.IntN(len(w.servers))], spoken[random.IntN(2)], all[random.IntN(len(all))], a)
+					l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], a)
 					if err != nil {
 						t.Error(err)
 						return
@@ -191,10 +190,10 @@ func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
 			t.Errorf("of %d who left the ledger has %v", leavers, outcomes)
 		}
 		for i, d := range took {
-			byMoment[i%len(moments)] = append(byMoment[i%len(moments)], d)
+			byDeparture[i%len(departures)] = append(byDeparture[i%len(departures)], d)
 		}
-		for i, m := range moments {
-			t.Logf("%-36s median %v, longest %v", m.about, middle(byMoment[i], 50), slices.Max(byMoment[i]))
+		for i, m := range departures {
+			t.Logf("%-36s median %v, longest %v", m.about, middle(byDeparture[i], 50), slices.Max(byDeparture[i]))
 		}
 		if most := slices.Max(took); most > soon {
 			t.Errorf("the provider went on for %v after its client had left", most)
@@ -214,18 +213,18 @@ func middle(all []time.Duration, percent int) time.Duration {
 // the moment at which they are admitted.
 func TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind(t *testing.T) {
 	seed := seeded(t)
-	talking(t, func(t *testing.T, w *talk) {
+	withChats(t, func(t *testing.T, w *chatTest) {
 		all := []member{w.member("Hasty", 0), w.member("Hasty", 1)}
 		all[0].client.Grant(t, string(plan.Enterprise))
-		asks := make([]*ask, leavers)
+		requests := make([]*chatRequest, leavers)
 		for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
 			var batch sync.WaitGroup
 			for i := from; i < min(from+leaversAtOnce, leavers); i++ {
 				batch.Go(func() {
 					random := rand.New(rand.NewPCG(seed, uint64(i)))
-					asks[i] = w.ask(leastInput, 1000)
-					asks[i].steps = provider.Script{provider.Text("Hello"), provider.Silence()}
-					l, err := w.open(w.servers[random.IntN(len(w.servers))], spoken[random.IntN(2)], all[random.IntN(len(all))], asks[i])
+					requests[i] = w.request(minInput, 1000)
+					requests[i].steps = provider.Script{provider.Text("Hello"), provider.Silence()}
+					l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], requests[i])
 					if err != nil {
 						t.Error(err)
 						return
@@ -247,7 +246,7 @@ func TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind(t *testing.T) {
 		}
 		outcomes := w.settled(all...)
 		seen := 0
-		for _, a := range asks {
+		for _, a := range requests {
 			select {
 			case <-a.seen:
 				seen++
@@ -270,14 +269,14 @@ func total(outcomes map[chat.Outcome]int) (n int) {
 }
 
 // streams opens some that are held, and returns how they end.
-func (w *talk) streams(s *collabd.Server, who member, n int, input, output int64, held <-chan struct{}) (ends func() []frame) {
+func (w *chatTest) streams(s *collabd.Server, who member, n int, input, output int64, held <-chan struct{}) (ends func() []frame) {
 	w.Helper()
 	frames := make([]frame, n)
 	var all sync.WaitGroup
 	for i := range n {
-		a := w.ask(input, output)
+		a := w.request(input, output)
 		a.held = held
-		l, err := w.open(s, spoken[i%2], who, a)
+		l, err := w.open(s, chatModels[i%2], who, a)
 		if err != nil || !a.saw(w) || !l.head(w) {
 			w.Fatalf("no stream: %v", err)
 		}
@@ -296,8 +295,7 @@ func (w *talk) streams(s *collabd.Server, who member, n int, input, output int64
 // TestWhatAKilledServerHeldComesBackOnce kills one server of two.
 func TestWhatAKilledServerHeldComesBackOnce(t *testing.T) {
 	seed := seeded(t)
-	url := postgres.URL(t)
-	w := newTalk(t, 2, url, "pgx", url)
+	w := newChatTest(t, postgresDatabase(t))
 	const lost, kept = 20, 5
 	random := rand.New(rand.NewPCG(seed, 0))
 	first, second := w.servers[0], w.servers[1]
@@ -316,8 +314,8 @@ func TestWhatAKilledServerHeldComesBackOnce(t *testing.T) {
 		}
 	}
 	// What the others hold is not theirs who ask now, and nothing is used.
-	onSecond := func(n int, who member, a *ask, answered func(bool)) (chat.Usage, error) {
-		return w.at(second, spoken[n%2], who, a, answered)
+	onSecond := func(n int, who member, a *chatRequest, answered func(bool)) (chat.Usage, error) {
+		return w.at(second, chatModels[n%2], who, a, answered)
 	}
 	left -= lost*1000 + kept*1500
 	used, _ := w.exactly("after the kill", onSecond, random, ada, left)
@@ -365,7 +363,7 @@ func TestWhatAKilledServerHeldComesBackOnce(t *testing.T) {
 // TestWhoseLeaseWasGivenBackGivesNothingBack has leases swept under calls that
 // are running, as those of a server that stood still.
 func TestWhoseLeaseWasGivenBackGivesNothingBack(t *testing.T) {
-	talking(t, func(t *testing.T, w *talk) {
+	withChats(t, func(t *testing.T, w *chatTest) {
 		ada := w.member("Asleep", 0)
 		ada.client.Grant(t, string(plan.Free))
 		until := make(chan struct{})
@@ -397,7 +395,7 @@ func TestWhoseLeaseWasGivenBackGivesNothingBack(t *testing.T) {
 // TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed stops a server in
 // order while it streams.
 func TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed(t *testing.T) {
-	talking(t, func(t *testing.T, w *talk) {
+	withChats(t, func(t *testing.T, w *chatTest) {
 		const streams = 50 // the loud ones come last, as they leave little time to others
 		all := []member{w.member("Stopped", 0), w.member("Stopped", 1)}
 		all[0].client.Grant(t, string(plan.Enterprise))
@@ -407,13 +405,13 @@ func TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed(t *testing.T) {
 		var stopped atomic.Int64 // of the provider's work
 		ends := make([]frame, streams)
 		for i := range ends {
-			a := w.ask(leastInput, 1000)
+			a := w.request(minInput, 1000)
 			steps := quiet[i%len(quiet)]
 			if i >= streams-loud {
 				steps = provider.Script{provider.Flood(1<<30, "drop ")}
 			}
 			a.steps = append(provider.Script{provider.Ended(func() { stopped.Add(1) })}, steps...)
-			l, err := w.open(s, spoken[i%2], all[i%2], a)
+			l, err := w.open(s, chatModels[i%2], all[i%2], a)
 			if err != nil || !a.saw(t) || !l.head(t) {
 				t.Fatalf("no stream: %v", err)
 			}

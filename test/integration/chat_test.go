@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,10 +25,6 @@ import (
 	"collab/ports"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
-	"collab/test/postgres"
-	"collab/test/tempdir"
-
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
 // patience bounds what a test waits for that is to happen at once; it measures
@@ -37,7 +32,7 @@ import (
 const patience = time.Minute
 
 // Models of the built-in registry, one for each protocol.
-var spoken = []string{"claude-haiku-5-5", "gpt-6-luna"}
+var chatModels = []string{"claude-haiku-5-5", "gpt-6-luna"}
 
 // seeded returns the seed of the test, by which it can be run again.
 func seeded(t testing.TB) uint64 {
@@ -52,19 +47,19 @@ func seeded(t testing.TB) uint64 {
 	return seed
 }
 
-// member is somebody who asks.
+// member is somebody who requests.
 type member struct {
 	org    id.Org
 	user   id.User
 	client collabd.Client // of those who ask a server
 }
 
-// ask is one request to a model, and what the provider makes of it.
-type ask struct {
+// chatRequest is one request to a model, and what the provider makes of it.
+type chatRequest struct {
 	key    string // what its text begins with
 	text   string
 	input  int64 // what its text comes to
-	output int64 // what it asks for
+	output int64 // what it requests for
 
 	said    int64           // the input that the provider says
 	part    int64           // percent of the output that it is allowed which the provider puts out
@@ -77,57 +72,57 @@ type ask struct {
 }
 
 // uses is what it comes to.
-func (a *ask) uses() chat.Usage {
+func (a *chatRequest) uses() chat.Usage {
 	if a.refused {
 		return chat.Usage{}
 	}
 	return chat.Usage{Input: a.said, Output: a.allowed.Load() * a.part / 100}
 }
 
-// book has all requests of a test.
-type book struct {
+// chatRequests has all requests of a test.
+type chatRequests struct {
 	testing.TB
-	mu   sync.Mutex
-	asks map[string]*ask // guarded by mu
+	mu       sync.Mutex
+	requests map[string]*chatRequest // guarded by mu
 }
 
-// comesTo is what we take a text for.
-func comesTo(text string) int64 {
+// estimate is what we take a text for.
+func estimate(text string) int64 {
 	return chat.Call{Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: text}}}}}.Estimate()
 }
 
-// leastInput is what the shortest text comes to that any request can be named in.
-var leastInput = comesTo("zzzzzz")
+// minInput is what the shortest text comes to that any request can be named in.
+var minInput = estimate("zzzzzz")
 
-// ask makes a request whose text comes to the input.
-func (b *book) ask(input, output int64) *ask {
+// request makes a request whose text comes to the input.
+func (b *chatRequests) request(input, output int64) *chatRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := strconv.FormatInt(int64(len(b.asks)), 36)
-	text := key + strings.Repeat(".", max(0, 3*int(input-comesTo(""))-len(key)))
-	a := &ask{key: key, text: text, input: comesTo(text), output: output, said: input, part: 100, seen: make(chan struct{})}
+	key := strconv.FormatInt(int64(len(b.requests)), 36)
+	text := key + strings.Repeat(".", max(0, 3*int(input-estimate(""))-len(key)))
+	a := &chatRequest{key: key, text: text, input: estimate(text), output: output, said: input, part: 100, seen: make(chan struct{})}
 	if a.input != input {
 		b.Errorf("the text of %d comes to %d", input, a.input)
 	}
-	b.asks[key] = a
+	b.requests[key] = a
 	return a
 }
 
 // taken notes that the provider was asked.
-func (b *book) taken(message string, allowed int64) *ask {
+func (b *chatRequests) taken(message string, allowed int64) *chatRequest {
 	b.mu.Lock()
-	a := b.asks[strings.TrimRight(message, ".")]
+	a := b.requests[strings.TrimRight(message, ".")]
 	b.mu.Unlock()
 	if a == nil || !a.allowed.CompareAndSwap(0, allowed) {
 		b.Errorf("the provider was asked %.20q, which is unknown or was asked before", message)
-		return &ask{refused: true}
+		return &chatRequest{refused: true}
 	}
 	close(a.seen)
 	return a
 }
 
 // saw waits for the provider to see it.
-func (a *ask) saw(t testing.TB) bool {
+func (a *chatRequest) saw(t testing.TB) bool {
 	select {
 	case <-a.seen:
 		return true
@@ -138,7 +133,7 @@ func (a *ask) saw(t testing.TB) bool {
 }
 
 // plan is what the provider does.
-func (b *book) plan(r provider.Request) provider.Script {
+func (b *chatRequests) plan(r provider.Request) provider.Script {
 	switch a := b.taken(r.Message, r.MaxTokens); {
 	case a.steps != nil:
 		return a.steps
@@ -154,66 +149,29 @@ func (b *book) plan(r provider.Request) provider.Script {
 	}
 }
 
-// talk is servers, the provider that they ask, and the database under them.
-type talk struct {
-	book
+// chatTest is servers, the provider that they ask, and the database under them.
+type chatTest struct {
+	chatRequests
 	servers  []*collabd.Server
 	database *gormdb.DB
 	rows     *sql.DB
 	day      quota.Day
 }
 
-// talking runs a test on SQLite with one server and on Postgres with two.
-func talking(t *testing.T, test func(t *testing.T, w *talk)) {
-	t.Run("on SQLite with one server", func(t *testing.T) {
-		path := filepath.Join(tempdir.New(t), "collab.db")
-		test(t, newTalk(t, 1, "sqlite://"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"))
-	})
-	t.Run("on Postgres with two servers", func(t *testing.T) {
-		url := postgres.URL(t)
-		test(t, newTalk(t, 2, url, "pgx", url))
-	})
+// withChats runs a test on SQLite with one server and on Postgres with two.
+func withChats(t *testing.T, test func(t *testing.T, w *chatTest)) {
+	onBoth(t, func(t *testing.T, d database) { test(t, newChatTest(t, d)) })
 }
 
-func newTalk(t *testing.T, servers int, database, driver, source string) *talk {
+func newChatTest(t *testing.T, d database) *chatTest {
 	t.Helper()
-	w := &talk{book: book{TB: t, asks: map[string]*ask{}}, day: today(t)}
+	w := &chatTest{chatRequests: chatRequests{TB: t, requests: map[string]*chatRequest{}}, day: today(t)}
 	model := provider.Start(t)
 	model.Choose(w.plan)
-	settings := []string{
-		"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret, "COLLAB_DATABASE_URL=" + database,
-		"COLLAB_ANTHROPIC_API_KEY=key", "COLLAB_ANTHROPIC_URL=" + model.Anthropic(), "COLLAB_OPENAI_URL=" + model.OpenAI(),
-	}
-	for range servers {
-		s := collabd.Start(t, settings...)
-		if len(w.servers) == 0 {
-			settings = append(settings, "COLLAB_PUBLIC_URL="+s.URL,
-				"COLLAB_TOKEN_KEYS="+filepath.Join(s.Dir, "token-keys.pem"), "COLLAB_SECRETS_KEYS="+filepath.Join(s.Dir, "secrets-keys.json"))
-		}
-		w.servers = append(w.servers, s)
-	}
-	w.database = opened(t, database)
-	var err error
-	if w.rows, err = sql.Open(driver, source); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.rows.Close() })
+	w.servers = d.start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret,
+		"COLLAB_ANTHROPIC_API_KEY=key", "COLLAB_ANTHROPIC_URL="+model.Anthropic(), "COLLAB_OPENAI_URL="+model.OpenAI())
+	w.database, w.rows = opened(t, d.url), d.rows(t)
 	return w
-}
-
-// opened opens a database beside the servers.
-func opened(t testing.TB, url string) *gormdb.DB {
-	t.Helper()
-	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
 }
 
 // today is the day of the test. Accounts end with it, so that a test that could
@@ -229,7 +187,7 @@ func today(t testing.TB) quota.Day {
 }
 
 // member signs somebody in.
-func (w *talk) member(organisation string, n int) member {
+func (w *chatTest) member(organisation string, n int) member {
 	w.Helper()
 	role := "member"
 	if n == 0 {
@@ -240,7 +198,7 @@ func (w *talk) member(organisation string, n int) member {
 }
 
 // body is the request as clients send it.
-func (a *ask) body(model string) []byte {
+func (a *chatRequest) body(model string) []byte {
 	text, _ := json.Marshal(map[string]any{"message": a.text, "maxTokens": a.output, "model": model}) // a map of texts and numbers
 	return text
 }
@@ -291,22 +249,22 @@ func last(lines *bufio.Reader) (f frame, err error) {
 	}
 }
 
-// talkers is the client of all; each caller may have as many requests at once.
-var talkers = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+// chatClient is the client of all; each caller may have as many requests at once.
+var chatClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
 // over sends requests to the servers by turns, in both protocols by turns.
-func (w *talk) over(n int, who member, a *ask, answered func(admitted bool)) (chat.Usage, error) {
-	return w.at(w.servers[n%len(w.servers)], spoken[n/2%2], who, a, answered)
+func (w *chatTest) over(n int, who member, a *chatRequest, answered func(admitted bool)) (chat.Usage, error) {
+	return w.at(w.servers[n%len(w.servers)], chatModels[n/2%2], who, a, answered)
 }
 
-func (w *talk) at(s *collabd.Server, model string, who member, a *ask, answered func(admitted bool)) (u chat.Usage, err error) {
+func (w *chatTest) at(s *collabd.Server, model string, who member, a *chatRequest, answered func(admitted bool)) (u chat.Usage, err error) {
 	r, err := http.NewRequestWithContext(w.Context(), "POST", s.URL+"/api/v1/chat", bytes.NewReader(a.body(model)))
 	if err != nil {
 		return u, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+who.client.Token)
-	res, err := talkers.Do(r)
+	res, err := chatClient.Do(r)
 	if err != nil {
 		return u, err
 	}
@@ -376,7 +334,7 @@ func account(t testing.TB, store ports.Store, who member, day quota.Day) quota.A
 }
 
 // leases counts those that are there.
-func (w *talk) leases() (n int) {
+func (w *chatTest) leases() (n int) {
 	w.Helper()
 	if err := w.rows.QueryRowContext(w.Context(), "SELECT COUNT(*) FROM quota_leases").Scan(&n); err != nil {
 		w.Error(err)
@@ -388,16 +346,16 @@ func (w *talk) leases() (n int) {
 // the log for each entry of the ledger, that each account is the sum of its
 // entries, and that servers say so. It returns the entries by their outcomes,
 // without what was spent before.
-func (w *talk) settled(all ...member) map[chat.Outcome]int {
+func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 	w.Helper()
 	for deadline := time.Now().Add(patience); w.leases() > 0 && time.Now().Before(deadline); {
-		time.Sleep(calm)
+		time.Sleep(retryDelay)
 	}
 	if n := w.leases(); n > 0 {
 		w.Errorf("%d leases are left", n)
 	}
 	logged := map[string]string{}
-	for deadline := time.Now().Add(patience); ; time.Sleep(calm) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(retryDelay) {
 		clear(logged)
 		lines := 0
 		for _, s := range w.servers {
@@ -450,7 +408,7 @@ func (w *talk) settled(all ...member) map[chat.Outcome]int {
 }
 
 // generations is how many calls have an entry.
-func (w *talk) generations(all []member) (n int) {
+func (w *chatTest) generations(all []member) (n int) {
 	for o := range organisations(all) {
 		for _, e := range entries(w, w.database, o, w.day) {
 			if e.Model != "before" {
@@ -484,10 +442,10 @@ func within(t testing.TB, what string, wait func()) {
 	}
 }
 
-var _ ports.Models = (*book)(nil)
+var _ ports.Models = (*chatRequests)(nil)
 
 // Stream answers as the provider would, without one.
-func (b *book) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
+func (b *chatRequests) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
 	a := b.taken(c.Turns[0].Blocks[0].Text, int64(c.MaxTokens))
 	if a.refused {
 		return chat.Reply{}, &chat.Failure{Kind: chat.Broken}

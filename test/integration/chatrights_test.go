@@ -13,12 +13,12 @@ import (
 	"collab/test/race"
 )
 
-// chat asks once, and checks that the request is answered with the status. Of
+// chat requests once, and checks that the request is answered with the status. Of
 // one that is refused nothing reaches the provider.
-func (w *talk) chat(n int, who member, status int) {
+func (w *chatTest) chat(n int, who member, status int) {
 	w.Helper()
-	a := w.ask(leastInput, 10)
-	got, body, err := who.client.At(w.servers[n%len(w.servers)]).Do("POST", "/chat", json.RawMessage(a.body(spoken[0])))
+	a := w.request(minInput, 10)
+	got, body, err := who.client.At(w.servers[n%len(w.servers)]).Do("POST", "/chat", json.RawMessage(a.body(chatModels[0])))
 	if err != nil || got != status {
 		w.Errorf("request %d is answered with %d %s, %v; want %d", n, got, body, err, status)
 	}
@@ -31,7 +31,7 @@ func (w *talk) chat(n int, who member, status int) {
 // another change what they may. Nothing is left of a chat that is refused.
 func TestWhatBecomesOfAMemberIsFeltByTheNextChat(t *testing.T) {
 	race.Skip(t, "its requests come one after another")
-	talking(t, func(t *testing.T, w *talk) {
+	withChats(t, func(t *testing.T, w *chatTest) {
 		const rounds = 5
 		owner := w.member("Standing", 0)
 		owner.client.Grant(t, string(plan.Free))
@@ -70,7 +70,7 @@ func TestWhatBecomesOfAMemberIsFeltByTheNextChat(t *testing.T) {
 			t.Errorf("the ledger has %v, want %d completed", outcomes, 4*rounds)
 		}
 		for _, who := range all[1:] {
-			if a, want := account(t, w.database, who, w.day), (quota.Account{Used: 4 * (leastInput + 10)}); a != want {
+			if a, want := account(t, w.database, who, w.day), (quota.Account{Used: 4 * (minInput + 10)}); a != want {
 				t.Errorf("the account of %s is %+v, want %+v", who.user, a, want)
 			}
 		}
@@ -80,12 +80,12 @@ func TestWhatBecomesOfAMemberIsFeltByTheNextChat(t *testing.T) {
 // TestAnAnswerThatHasBegunGoesOnWhenItsSessionEnds ends the session of a chat on
 // another server than the one that answers it.
 func TestAnAnswerThatHasBegunGoesOnWhenItsSessionEnds(t *testing.T) {
-	talking(t, func(t *testing.T, w *talk) {
+	withChats(t, func(t *testing.T, w *chatTest) {
 		who, again := w.member("Signed out", 0), w.member("Signed out", 0)
 		who.client.Grant(t, string(plan.Free))
-		a, ended := w.ask(leastInput, 10), make(chan struct{})
+		a, ended := w.request(minInput, 10), make(chan struct{})
 		a.steps = provider.Script{provider.Text("one"), provider.Hold(ended), provider.Text("two")}
-		l, err := w.open(w.servers[0], spoken[0], who, a)
+		l, err := w.open(w.servers[0], chatModels[0], who, a)
 		if err != nil || !l.head(t) {
 			t.Fatal(err)
 		}

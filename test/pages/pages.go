@@ -1,0 +1,46 @@
+// Package pages reads the project's documents for tests. Files are named by their
+// paths from the project's root.
+package pages
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Root returns the path to the project's root from the working directory.
+func Root(t testing.TB) string {
+	t.Helper()
+	for root := "."; strings.Count(root, "..") < 5; root = filepath.Join(root, "..") {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			return root
+		}
+	}
+	t.Fatal("there is no go.mod above this folder")
+	return ""
+}
+
+// Read returns the content of a file.
+func Read(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root(t), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Markdown returns the Markdown files at the root and those in docs.
+func Markdown(t testing.TB) (all []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := fs.Glob(os.DirFS(Root(t)), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, found...)
+	}
+	return all
+}
