@@ -19,6 +19,7 @@ import (
 
 	"collab/adapters/memory"
 	"collab/adapters/oidc"
+	"collab/domain/fault"
 	"collab/domain/identity"
 
 	"github.com/go-jose/go-jose/v4"
@@ -122,11 +123,14 @@ func (i *issuer) set(fn func()) {
 	fn()
 }
 
-// asked returns how often the discovery document and the keys were read.
-func (i *issuer) asked() [2]int {
+// wantAsked checks how often the discovery document and the keys were read.
+func (i *issuer) wantAsked(t *testing.T, discoveries, keys int) {
+	t.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return [2]int{i.discoveries, i.fetches}
+	if i.discoveries != discoveries || i.fetches != keys {
+		t.Errorf("discovery was read %d times and keys %d times, want %d and %d", i.discoveries, i.fetches, discoveries, keys)
+	}
 }
 
 func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -197,16 +201,39 @@ func verify(p *oidc.Provider, token string) (identity.Claims, error) {
 	return p.Verify(context.Background(), token)
 }
 
+// wantVerify checks that a token is accepted (kind 0), or refused with an error of the kind.
+func wantVerify(t *testing.T, p *oidc.Provider, token string, kind fault.Kind) {
+	t.Helper()
+	if _, err := verify(p, token); (err == nil) != (kind == 0) || err != nil && !fault.Is(err, kind) {
+		t.Errorf("got %v, want kind %d", err, kind)
+	}
+}
+
+// set returns a provider and its issuer, which has one key.
+func set(t *testing.T) (signer, *issuer, *memory.Clock, *oidc.Provider) {
+	t.Helper()
+	key := signer{"k1", jose.EdDSA, edKey(1)}
+	i, c := newIssuer(t, key), newClock()
+	return key, i, c, i.provider(t, c)
+}
+
+// published is an issuer without a network, whose key is that of each reading.
+func published(issuer, keys string, key func() signer) transport {
+	return func(r *http.Request) (*http.Response, error) {
+		document := any(map[string]string{"issuer": issuer, "jwks_uri": keys})
+		if isKeys(r) {
+			document = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key().public()}}
+		}
+		w := httptest.NewRecorder()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(document)
+		return w.Result(), nil
+	}
+}
+
 // transport answers without a network.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func answer(body string) *http.Response {
-	w := httptest.NewRecorder()
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write([]byte(body))
-	return w.Result()
-}
 
 func isKeys(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/keys") }

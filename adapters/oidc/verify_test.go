@@ -31,9 +31,7 @@ import (
 )
 
 func TestClaimsOfBothShapesAreRead(t *testing.T) {
-	key := signer{"k1", jose.EdDSA, edKey(1)}
-	i, c := newIssuer(t, key), newClock()
-	p := i.provider(t, c)
+	key, i, c, p := set(t)
 	for name, tt := range map[string]struct {
 		claims map[string]any
 		want   identity.Claims
@@ -93,47 +91,13 @@ func TestTheThreeAlgorithmsAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	if got := i.asked(); got != [2]int{1, 1} {
-		t.Errorf("discovery and keys were read %v times", got)
-	}
+	i.wantAsked(t, 1, 1)
 }
 
-func TestTimesHaveAMinuteOfLeeway(t *testing.T) {
+func TestInvalidClaimsAreRefused(t *testing.T) {
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	i, c := newIssuer(t, key), newClock()
-	p, now := i.provider(t, c), c.Now().Unix()
-	for name, tt := range map[string]struct {
-		claims map[string]any
-		want   bool
-	}{
-		"expired 59 seconds ago":        {map[string]any{"exp": now - 59}, true},
-		"expired a minute ago":          {map[string]any{"exp": now - 60}, false},
-		"issued in a minute":            {map[string]any{"iat": now + 60}, true},
-		"issued in 61 seconds":          {map[string]any{"iat": now + 61}, false},
-		"issued in a year":              {map[string]any{"iat": now + 365*86400, "exp": now + 366*86400}, false},
-		"valid from a minute on":        {map[string]any{"nbf": now + 60}, true},
-		"valid from 61 seconds on":      {map[string]any{"nbf": now + 61}, false},
-		"without nbf":                   {map[string]any{"nbf": nil}, true},
-		"without exp":                   {map[string]any{"exp": nil}, false},
-		"without iat":                   {map[string]any{"iat": nil}, false},
-		"with an exp of null":           {map[string]any{"exp": json.RawMessage("null")}, false},
-		"with an exp in words":          {map[string]any{"exp": "tomorrow"}, false},
-		"with an exp in no calendar":    {map[string]any{"exp": 1e18}, false},
-		"with an exp beyond all":        {map[string]any{"exp": json.RawMessage("1e400")}, false},
-		"with an iat below zero":        {map[string]any{"iat": -1}, false},
-		"with an nbf that is no number": {map[string]any{"nbf": true}, false},
-	} {
-		_, err := verify(p, key.token(t, i.claims(c, tt.claims)))
-		if tt.want && err != nil || !tt.want && !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("a token %s: %v", name, err)
-		}
-	}
-}
-
-func TestTokensForAnotherAudienceAreRefused(t *testing.T) {
-	key := signer{"k1", jose.EdDSA, edKey(1)}
-	i, c := newIssuer(t, key), newClock()
-	open := i.provider(t, c)
+	open, now := i.provider(t, c), c.Now().Unix()
 	forAudience := i.provider(t, c, func(o *oidc.Options) { o.Audiences = []string{"collab", "collab-cli"} })
 	forParty := i.provider(t, c, func(o *oidc.Options) { o.AuthorizedParties = []string{"https://app.example.com", "collab-cli"} })
 	for name, tt := range map[string]struct {
@@ -169,34 +133,42 @@ func TestTokensForAnotherAudienceAreRefused(t *testing.T) {
 		"an organisation that is no string":        {open, map[string]any{"org_id": 1}, false},
 		"a compact organisation that is no object": {open, map[string]any{"o": "org_1"}, false},
 		"a sign-in that is not complete":           {open, map[string]any{"sts": "pending"}, false},
+		"a time: expired 59 seconds ago":           {open, map[string]any{"exp": now - 59}, true},
+		"a time: expired a minute ago":             {open, map[string]any{"exp": now - 60}, false},
+		"a time: issued in a minute":               {open, map[string]any{"iat": now + 60}, true},
+		"a time: issued in 61 seconds":             {open, map[string]any{"iat": now + 61}, false},
+		"a time: issued in a year":                 {open, map[string]any{"iat": now + 365*86400, "exp": now + 366*86400}, false},
+		"a time: valid from a minute on":           {open, map[string]any{"nbf": now + 60}, true},
+		"a time: valid from 61 seconds on":         {open, map[string]any{"nbf": now + 61}, false},
+		"a time: without nbf":                      {open, map[string]any{"nbf": nil}, true},
+		"a time: without exp":                      {open, map[string]any{"exp": nil}, false},
+		"a time: without iat":                      {open, map[string]any{"iat": nil}, false},
+		"a time: with an exp of null":              {open, map[string]any{"exp": json.RawMessage("null")}, false},
+		"a time: with an exp in words":             {open, map[string]any{"exp": "tomorrow"}, false},
+		"a time: with an exp in no calendar":       {open, map[string]any{"exp": 1e18}, false},
+		"a time: with an exp beyond all":           {open, map[string]any{"exp": json.RawMessage("1e400")}, false},
+		"a time: with an iat below zero":           {open, map[string]any{"iat": -1}, false},
+		"a time: with an nbf that is no number":    {open, map[string]any{"nbf": true}, false},
 		"a payload over the limit":                 {open, map[string]any{"x": strings.Repeat("x", 16<<10)}, false},
 	} {
 		got, err := verify(tt.p, key.token(t, i.claims(c, tt.claims)))
 		if tt.want && err != nil || !tt.want && (!fault.Is(err, fault.Unauthenticated) || got != identity.Claims{}) {
-			t.Errorf("a token with %s: %+v, %v", name, got, err)
+			t.Errorf("a time: with %s: %+v, %v", name, got, err)
 		}
 	}
 }
 
 func TestGooglesSecondNameIsNotTheIssuer(t *testing.T) {
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
-	p, err := oidc.New(oidc.Options{Issuer: "https://accounts.google.com", Clock: c, Transport: transport(func(r *http.Request) (*http.Response, error) {
-		if isKeys(r) {
-			return answer(string(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.public()}})))), nil
-		}
-		return answer(`{"issuer":"https://accounts.google.com","jwks_uri":"https://accounts.google.com/keys"}`), nil
-	})})
+	const google = "https://accounts.google.com"
+	p, err := oidc.New(oidc.Options{Issuer: google, Clock: c, Transport: published(google, google+"/keys", func() signer { return key })})
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := (&issuer{Server: &httptest.Server{URL: "https://accounts.google.com"}}).claims(c)
-	if _, err := verify(p, key.token(t, claims)); err != nil {
-		t.Fatal(err)
-	}
+	claims := (&issuer{Server: &httptest.Server{URL: google}}).claims(c)
+	wantVerify(t, p, key.token(t, claims), 0)
 	claims["iss"] = "accounts.google.com"
-	if _, err := verify(p, key.token(t, claims)); !fault.Is(err, fault.Unauthenticated) {
-		t.Errorf("got %v", err)
-	}
+	wantVerify(t, p, key.token(t, claims), fault.Unauthenticated)
 }
 
 func TestForgedTokensAreRefused(t *testing.T) {
@@ -213,9 +185,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		return must(must(maker.Sign(must(json.Marshal(i.claims(c))))).CompactSerialize())
 	}
 	full := must(jose.ParseSignedCompact(good, []jose.SignatureAlgorithm{jose.EdDSA})).FullSerialize()
-	if _, err := verify(p, good); err != nil {
-		t.Fatal(err)
-	}
+	wantVerify(t, p, good, 0)
 	for name, token := range map[string]string{
 		"nothing":                          "",
 		"dots":                             "..",
@@ -243,7 +213,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	} {
 		got, err := verify(p, token)
 		if !fault.Is(err, fault.Unauthenticated) || got != (identity.Claims{}) {
-			t.Errorf("a token with %s: %+v, %v", name, got, err)
+			t.Errorf("a time: with %s: %+v, %v", name, got, err)
 		}
 	}
 }
@@ -268,9 +238,7 @@ func TestKeysThatAreNotForSigningOrTooWeakVerifyNothing(t *testing.T) {
 		good.public(),
 	}
 	p := i.provider(t, c)
-	if _, err := verify(p, good.token(t, i.claims(c))); err != nil {
-		t.Fatalf("the good key among them is not used: %v", err)
-	}
+	wantVerify(t, p, good.token(t, i.claims(c)), 0)
 	oct := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte("secret, but of enough bytes for HS256")}, nil))
 	for name, token := range map[string]string{
 		"for encryption":       signer{"for encryption", jose.EdDSA, edKey(2)}.token(t, i.claims(c)),
@@ -287,9 +255,7 @@ func TestKeysThatAreNotForSigningOrTooWeakVerifyNothing(t *testing.T) {
 }
 
 func TestInvalidTokensRefreshTheKeysFiveTimesAndThenOncePerHalfMinute(t *testing.T) {
-	key := signer{"k1", jose.EdDSA, edKey(1)}
-	i, c := newIssuer(t, key), newClock()
-	p := i.provider(t, c)
+	key, i, c, p := set(t)
 	flood := func() {
 		t.Helper()
 		var wg sync.WaitGroup
@@ -317,25 +283,17 @@ func TestInvalidTokensRefreshTheKeysFiveTimesAndThenOncePerHalfMinute(t *testing
 	}
 	for n := range 4 {
 		flood()
-		if got := i.asked(); got != [2]int{1, n + 5} {
-			t.Fatalf("after %v: discovery and keys were read %v times", time.Duration(n)*30*time.Second, got)
-		}
+		i.wantAsked(t, 1, n+5)
 		c.Advance(29999 * time.Millisecond)
 		flood()
-		if got := i.asked(); got != [2]int{1, n + 5} {
-			t.Fatalf("within half a minute the keys were read again: %v", got)
-		}
+		i.wantAsked(t, 1, n+5)
 		c.Advance(time.Millisecond)
 	}
 }
 
 func TestOnlyAnUnknownSignatureRefreshesTheKeys(t *testing.T) {
-	key := signer{"k1", jose.EdDSA, edKey(1)}
-	i, c := newIssuer(t, key), newClock()
-	p := i.provider(t, c)
-	if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
-		t.Fatal(err)
-	}
+	key, i, c, p := set(t)
+	wantVerify(t, p, key.token(t, i.claims(c)), 0)
 	c.Advance(time.Minute)
 	for _, token := range []string{
 		"", "a.b.c", "not a token", key.sign(t, []byte("{")), key.token(t, i.claims(c, map[string]any{"exp": 1})), key.token(t, i.claims(c, map[string]any{"iss": "other"})),
@@ -345,9 +303,7 @@ func TestOnlyAnUnknownSignatureRefreshesTheKeys(t *testing.T) {
 			t.Errorf("%q gives %v", token, err)
 		}
 	}
-	if got := i.asked(); got != [2]int{1, 1} {
-		t.Errorf("discovery and keys were read %v times", got)
-	}
+	i.wantAsked(t, 1, 1)
 }
 
 func TestAKeyAddedAfterARefreshIsFoundAtOnce(t *testing.T) {
@@ -357,27 +313,19 @@ func TestAKeyAddedAfterARefreshIsFoundAtOnce(t *testing.T) {
 		key := signer{fmt.Sprintf("k%d", n), jose.EdDSA, edKey(10 + n)}
 		i.publish(key)
 		if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
-			t.Errorf("a token of key %d: %v", n, err)
+			t.Errorf("a time: of key %d: %v", n, err)
 		}
-		if got := i.asked(); got != [2]int{1, int(n) + 1} {
-			t.Errorf("discovery and keys were read %v times for %d keys", got, n+1)
-		}
+		i.wantAsked(t, 1, int(n)+1)
 	}
 }
 
 func TestAnUnknownKeyIDRefreshesTheKeysOncePerHalfMinute(t *testing.T) {
-	key := signer{"k1", jose.EdDSA, edKey(1)}
-	i, c := newIssuer(t, key), newClock()
-	p := i.provider(t, c)
+	_, i, c, p := set(t)
 	for n := range 3 {
 		for range 20 {
-			if _, err := verify(p, signer{"nobody's", jose.EdDSA, edKey(2)}.token(t, i.claims(c))); !fault.Is(err, fault.Unauthenticated) {
-				t.Fatalf("got %v", err)
-			}
+			wantVerify(t, p, signer{"nobody's", jose.EdDSA, edKey(2)}.token(t, i.claims(c)), fault.Unauthenticated)
 		}
-		if got := i.asked(); got != [2]int{1, n + 2} {
-			t.Errorf("discovery and keys were read %v times", got)
-		}
+		i.wantAsked(t, 1, n+2)
 		c.Advance(30 * time.Second)
 	}
 }
@@ -387,19 +335,14 @@ func TestAKeyAddedDuringARefreshIsFoundByTheNextOne(t *testing.T) {
 	older, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.EdDSA, edKey(2)}
 	synctest.Test(t, func(t *testing.T) {
 		c, reads, release := newClock(), 0, make(chan struct{})
-		p := must(oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: transport(func(r *http.Request) (*http.Response, error) {
-			if !isKeys(r) {
-				return answer(`{"issuer":"` + url + `","jwks_uri":"` + url + `/keys"}`), nil
-			}
-			reads++
-			published := older
-			switch reads {
+		p := must(oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: published(url, url+"/keys", func() signer {
+			switch reads++; reads {
 			case 2:
 				<-release
 			case 3:
-				published = newer
+				return newer
 			}
-			return answer(string(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{published.public()}})))), nil
+			return older
 		})}))
 		now := c.Now().Unix()
 		results := map[string]chan error{}
@@ -459,84 +402,58 @@ func TestNewKeysAreFoundByTheNextAllowedRefresh(t *testing.T) {
 	if !accepts(replaced) || accepts(newer) || accepts(older) {
 		t.Error("a key that was replaced under its id is not noticed")
 	}
-	if got := i.asked(); got != [2]int{1, 7} {
-		t.Errorf("discovery and keys were read %v times", got)
-	}
+	i.wantAsked(t, 1, 7)
 }
 
 func TestAWithdrawnKeyIsNoticedAfterAnHour(t *testing.T) {
 	older, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.EdDSA, edKey(2)}
 	i, c := newIssuer(t, older), newClock()
 	p := i.provider(t, c)
-	if _, err := verify(p, older.token(t, i.claims(c))); err != nil {
-		t.Fatal(err)
-	}
+	wantVerify(t, p, older.token(t, i.claims(c)), 0)
 	i.publish(newer)
 	c.Advance(time.Hour)
-	if _, err := verify(p, older.token(t, i.claims(c))); err != nil {
-		t.Errorf("within the hour: %v", err)
-	}
+	wantVerify(t, p, older.token(t, i.claims(c)), 0)
 	c.Advance(time.Millisecond)
 	// Whoever comes first does not wait for the reading that this begins.
-	if _, err := verify(p, older.token(t, i.claims(c))); err != nil {
-		t.Errorf("at the end of the hour: %v", err)
-	}
+	wantVerify(t, p, older.token(t, i.claims(c)), 0)
 	p.Settle()
-	if _, err := verify(p, older.token(t, i.claims(c))); !fault.Is(err, fault.Unauthenticated) {
-		t.Errorf("after the hour: %v", err)
-	}
-	if _, err := verify(p, newer.token(t, i.claims(c))); err != nil {
-		t.Errorf("the new key: %v", err)
-	}
+	wantVerify(t, p, older.token(t, i.claims(c)), fault.Unauthenticated)
+	wantVerify(t, p, newer.token(t, i.claims(c)), 0)
 }
 
 func TestTheProviderMayBeDownAtFirst(t *testing.T) {
-	key := signer{"k1", jose.EdDSA, edKey(1)}
-	i, c := newIssuer(t, key), newClock()
-	p := i.provider(t, c)
-	if got := i.asked(); got != [2]int{} {
-		t.Errorf("the provider is asked before it is needed: %v", got)
-	}
+	key, i, c, p := set(t)
+	i.wantAsked(t, 0, 0)
 	i.set(func() { i.broken = true })
 	token := key.token(t, i.claims(c))
 	for range 20 {
-		if _, err := verify(p, token); !fault.Is(err, fault.Unavailable) {
-			t.Fatalf("got %v", err)
-		}
+		wantVerify(t, p, token, fault.Unavailable)
 	}
-	if got := i.asked(); got != [2]int{1, 0} {
-		t.Errorf("discovery and keys were read %v times", got)
-	}
+	i.wantAsked(t, 1, 0)
 	i.set(func() { i.broken = false })
-	if _, err := verify(p, token); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("tried again at once: %v", err)
-	}
+	wantVerify(t, p, token, fault.Unavailable)
 	var e *fault.Error
 	if _, err := verify(p, token); !errors.As(err, &e) || e.RetryAfter != 5 || e.Cause == nil {
 		t.Errorf("got %+v", e)
 	}
 	c.Advance(5 * time.Second)
-	if _, err := verify(p, token); err != nil {
-		t.Errorf("after it came up: %v", err)
-	}
+	wantVerify(t, p, token, 0)
 }
 
 func TestKnownKeysVerifyWhileTheProviderIsDown(t *testing.T) {
 	key, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.EdDSA, edKey(2)}
 	i, c := newIssuer(t, key), newClock()
 	p := i.provider(t, c)
-	if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
-		t.Fatal(err)
-	}
+	wantVerify(t, p, key.token(t, i.claims(c)), 0)
 	i.set(func() { i.broken = true })
 	for range 5 {
 		c.Advance(2 * time.Hour)
 		if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
-			t.Errorf("a token of a known key: %v", err)
+			t.Errorf("a time: of a known key: %v", err)
 		}
 		p.Settle()
 		if _, err := verify(p, newer.token(t, i.claims(c))); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("a token that a new key may have signed: %v", err)
+			t.Errorf("a time: that a new key may have signed: %v", err)
 		}
 		if _, err := verify(p, signer{"k1", jose.EdDSA, edKey(3)}.token(t, i.claims(c))); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("a forged token of a known key: %v", err)
@@ -545,9 +462,7 @@ func TestKnownKeysVerifyWhileTheProviderIsDown(t *testing.T) {
 	i.publish(key, newer)
 	i.set(func() { i.broken = false })
 	c.Advance(30 * time.Second)
-	if _, err := verify(p, newer.token(t, i.claims(c))); err != nil {
-		t.Errorf("after it came back: %v", err)
-	}
+	wantVerify(t, p, newer.token(t, i.claims(c)), 0)
 }
 
 func TestConcurrentCallersShareOneRefresh(t *testing.T) {
@@ -564,9 +479,7 @@ func TestConcurrentCallersShareOneRefresh(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := i.asked(); got != [2]int{1, 1} {
-		t.Errorf("discovery and keys were read %v times", got)
-	}
+	i.wantAsked(t, 1, 1)
 }
 
 func TestACancelledCallerDoesNotCancelTheRefresh(t *testing.T) {
@@ -595,12 +508,8 @@ func TestACancelledCallerDoesNotCancelTheRefresh(t *testing.T) {
 		t.Errorf("who went away gets %v", err)
 	}
 	close(release)
-	if _, err := verify(p, token); err != nil {
-		t.Errorf("who stayed gets %v", err)
-	}
-	if got := i.asked(); got != [2]int{1, 1} {
-		t.Errorf("discovery and keys were read %v times", got)
-	}
+	wantVerify(t, p, token, 0)
+	i.wantAsked(t, 1, 1)
 }
 
 func TestInvalidResponsesAreNotUsed(t *testing.T) {
@@ -632,20 +541,13 @@ func TestInvalidResponsesAreNotUsed(t *testing.T) {
 			return http.DefaultTransport.RoundTrip(r)
 		})
 	})
-	if _, err := verify(p, key.token(t, i.claims(c))); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("keys behind a redirect: %v", err)
-	}
+	wantVerify(t, p, key.token(t, i.claims(c)), fault.Unavailable)
 }
 
 func TestKeysOfAnHTTPSIssuerAreReadWithHTTPS(t *testing.T) {
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
 	for jwks, want := range map[string]bool{"https://id.example.com/keys": true, "http://id.example.com/keys": false} {
-		p, err := oidc.New(oidc.Options{Issuer: "https://id.example.com", Clock: c, Transport: transport(func(r *http.Request) (*http.Response, error) {
-			if isKeys(r) {
-				return answer(string(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.public()}})))), nil
-			}
-			return answer(string(must(json.Marshal(map[string]string{"issuer": "https://id.example.com", "jwks_uri": jwks})))), nil
-		})})
+		p, err := oidc.New(oidc.Options{Issuer: "https://id.example.com", Clock: c, Transport: published("https://id.example.com", jwks, func() signer { return key })})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -670,13 +572,7 @@ func TestAnIssuerIsAnAddress(t *testing.T) {
 func FuzzVerify(f *testing.F) {
 	const url = "https://id.example.com"
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
-	set := string(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.public()}})))
-	p, err := oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: transport(func(r *http.Request) (*http.Response, error) {
-		if isKeys(r) {
-			return answer(set), nil
-		}
-		return answer(`{"issuer":"` + url + `","jwks_uri":"` + url + `/keys"}`), nil
-	})})
+	p, err := oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: published(url, url+"/keys", func() signer { return key })})
 	if err != nil {
 		f.Fatal(err)
 	}
