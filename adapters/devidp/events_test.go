@@ -81,9 +81,7 @@ func TestEvents(t *testing.T) {
 		for range 2 {
 			st.signedIn(t, "email", "ada@example.com", "name", "Ada", "org", "Engines")
 		}
-		if got := types(st.service.take()); got != "user.created organization.created organizationMembership.created" {
-			t.Errorf("events: %s", got)
-		}
+		st.service.wants(t, "user.created organization.created organizationMembership.created")
 	})
 	t.Run("another name has an event with its time", func(t *testing.T) {
 		st := set(t, t.TempDir())
@@ -142,9 +140,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("the first is %s now", events[0].message)
 		}
 		st.signedIn(t, "email", "bob@example.com")
-		if got := st.service.take(); len(got) != 0 {
-			t.Errorf("events: %s", types(got))
-		}
+		st.service.wants(t, "")
 	})
 	t.Run("undelivered events survive a restart", func(t *testing.T) {
 		folder := t.TempDir()
@@ -253,12 +249,8 @@ func TestInvitations(t *testing.T) {
 		st.invitations["1"] = invite("org_1")
 		p := b.open(st.provider.InviteURL("1"))
 		delete(st.invitations, "1")
-		if p := b.submit(p, url.Values{}); p.StatusCode != http.StatusNotFound {
-			t.Errorf("answered %s", p.Status)
-		}
-		if got := st.service.take(); len(got) != 0 {
-			t.Errorf("events: %s", types(got))
-		}
+		b.submit(p, url.Values{}).wants(t, http.StatusNotFound)
+		st.service.wants(t, "")
 	})
 	t.Run("the page shows an invalid name", func(t *testing.T) {
 		st, b := set(t, t.TempDir()), newBrowser(t)
@@ -271,8 +263,7 @@ func TestInvitations(t *testing.T) {
 	t.Run("a form from elsewhere accepts nothing", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		st.invitations["1"] = invite("org_1")
-		r, _ := http.NewRequest("POST", st.provider.InviteURL("1"), strings.NewReader("name=Bob"))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r := form(st.provider.InviteURL("1"), "name=Bob")
 		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
 			t.Errorf("answered %s", p.Status)
 		}

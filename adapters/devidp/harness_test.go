@@ -116,6 +116,14 @@ func (s *service) take() []arrival {
 	return list
 }
 
+// wants checks the types of the events that have arrived since the last time.
+func (s *service) wants(t *testing.T, want string) {
+	t.Helper()
+	if got := types(s.take()); got != want {
+		t.Errorf("events: %s", got)
+	}
+}
+
 func types(list []arrival) string {
 	var names []string
 	for _, a := range list {
@@ -156,6 +164,22 @@ func newBrowser(t *testing.T) *browser {
 type page struct {
 	*http.Response
 	text string
+}
+
+// wants checks the status.
+func (p page) wants(t *testing.T, status int) {
+	t.Helper()
+	if p.StatusCode != status {
+		t.Errorf("answered %s", p.Status)
+	}
+}
+
+// form is a request that posts fields.
+func form(address, fields string) *http.Request {
+	r := httptest.NewRequest("POST", address, strings.NewReader(fields))
+	r.RequestURI = ""
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return r
 }
 
 func (b *browser) do(r *http.Request) page {
@@ -199,11 +223,7 @@ func (b *browser) submit(p page, fields url.Values) page {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	r, err := http.NewRequest("POST", target.String(), strings.NewReader(fields.Encode()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r := form(target.String(), fields.Encode())
 	r.Header.Set("Origin", target.Scheme+"://"+target.Host)
 	return b.do(r)
 }

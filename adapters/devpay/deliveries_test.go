@@ -21,26 +21,20 @@ func TestDeliveries(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
 		st.service.breakDown(true)
-		if _, err := st.provider.Pay(t.Context(), s.ID); err != nil {
-			t.Fatal(err)
-		}
+		st.pay(s.ID)
 		if n := st.service.tried(); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
 		st.service.breakDown(false)
 		st.elapse()
-		if got := types(st.service.await(t, 4)); got != paid {
-			t.Errorf("events: %s", got)
-		}
+		st.service.awaits(t, 4, paid)
 	})
 	t.Run("the pauses grow, and an event is given up after the seventh attempt; the next has its own", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		id := st.subscribed().ID
 		before := st.service.tried()
 		st.service.breakDown(true)
-		if err := st.provider.Act(t.Context(), id, devpay.Fail); err != nil {
-			t.Fatal(err)
-		}
+		st.act(id, devpay.Fail)
 		growing := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
 		for range 2 {
 			for _, want := range growing {
@@ -51,27 +45,17 @@ func TestDeliveries(t *testing.T) {
 		}
 		st.service.reach(t, before+14)
 		st.service.breakDown(false)
-		if err := st.provider.Act(t.Context(), id, devpay.Succeed); err != nil {
-			t.Fatal(err)
-		}
-		if got := types(st.service.await(t, 2)); got != "invoice.paid customer.subscription.updated" {
-			t.Errorf("events: %s", got)
-		}
+		st.act(id, devpay.Succeed)
+		st.service.awaits(t, 2, "invoice.paid customer.subscription.updated")
 	})
 	t.Run("what happens next ends a pause, and comes after what had happened before", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		id := st.subscribed().ID
 		st.service.breakDown(true)
-		if err := st.provider.Act(t.Context(), id, devpay.Schedule); err != nil {
-			t.Fatal(err)
-		}
+		st.act(id, devpay.Schedule)
 		st.service.breakDown(false)
-		if err := st.provider.Act(t.Context(), id, devpay.Cancel); err != nil {
-			t.Fatal(err)
-		}
-		if got := types(st.service.take()); got != "customer.subscription.updated customer.subscription.deleted" {
-			t.Errorf("events: %s", got)
-		}
+		st.act(id, devpay.Cancel)
+		st.service.wants(t, "customer.subscription.updated customer.subscription.deleted")
 	})
 	t.Run("subscriptions do not wait for each other", func(t *testing.T) {
 		refused, others := errors.New("refused"), make(chan string, 20)
@@ -92,9 +76,7 @@ func TestDeliveries(t *testing.T) {
 		mu.Lock()
 		stuck = first.ID
 		mu.Unlock()
-		if err := st.provider.Act(t.Context(), first.ID, devpay.Cancel); err != nil {
-			t.Fatal(err)
-		}
+		st.act(first.ID, devpay.Cancel)
 		for len(others) > 0 {
 			<-others
 		}
@@ -108,9 +90,7 @@ func TestDeliveries(t *testing.T) {
 		st := set(t, folder)
 		s := st.session(st.customer("Engines"))
 		st.service.breakDown(true)
-		if _, err := st.provider.Pay(t.Context(), s.ID); err != nil {
-			t.Fatal(err)
-		}
+		st.pay(s.ID)
 		if err := st.provider.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -133,12 +113,8 @@ func TestDeliveries(t *testing.T) {
 		st := set(t, folder)
 		id := st.subscribed().ID
 		again := set(t, folder)
-		if err := again.provider.Act(t.Context(), id, devpay.Cancel); err != nil {
-			t.Fatal(err)
-		}
-		if got := types(again.service.take()); got != "customer.subscription.deleted" {
-			t.Errorf("events: %s", got)
-		}
+		again.act(id, devpay.Cancel)
+		again.service.wants(t, "customer.subscription.deleted")
 	})
 	t.Run("the end of the server ends an attempt that hangs, which does not count", func(t *testing.T) {
 		hanging, folder := make(chan bool, 1), t.TempDir()
@@ -164,9 +140,7 @@ func TestDeliveries(t *testing.T) {
 		}
 		again := set(t, folder)
 		again.elapse()
-		if got := types(again.service.await(t, 4)); got != paid {
-			t.Errorf("events: %s", got)
-		}
+		again.service.awaits(t, 4, paid)
 	})
 	t.Run("a cancelled request does not wait", func(t *testing.T) {
 		hanging := make(chan bool)
@@ -204,12 +178,8 @@ func TestDeliveries(t *testing.T) {
 			}
 		})
 		s := st.session(st.customer("Engines"))
-		if _, err := st.provider.Pay(t.Context(), s.ID); err != nil {
-			t.Fatal(err)
-		}
-		if got := types(st.service.take()); got != "checkout.session.completed" {
-			t.Errorf("events: %s", got)
-		}
+		st.pay(s.ID)
+		st.service.wants(t, "checkout.session.completed")
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -217,12 +187,8 @@ func TestDeliveries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := st.provider.Act(t.Context(), s.Subscription.ID, devpay.Cancel); err != nil {
-			t.Fatal(err)
-		}
-		if got := types(st.service.take()); got != paid+" customer.subscription.deleted" {
-			t.Errorf("events: %s", got)
-		}
+		st.act(s.Subscription.ID, devpay.Cancel)
+		st.service.wants(t, paid+" customer.subscription.deleted")
 	})
 	t.Run("concurrent events keep their order", func(t *testing.T) {
 		st := set(t, t.TempDir())

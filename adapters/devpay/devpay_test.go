@@ -28,20 +28,10 @@ func TestNew(t *testing.T) {
 		fails  bool
 	}{
 		"development on loopback is allowed":           {func(*devpay.Options) {}, false},
-		"the name localhost is allowed":                {func(o *devpay.Options) { o.Listen, o.PublicURL = "localhost:8080", "http://localhost:8080/" }, false},
-		"version 6 of loopback is allowed":             {func(o *devpay.Options) { o.Listen, o.PublicURL = "[::1]:8080", "http://[::1]:8080" }, false},
 		"nobody to tell is allowed":                    {func(o *devpay.Options) { o.Emit, o.After, o.Log = nil, nil, nil }, false},
 		"outside development it is refused":            {func(o *devpay.Options) { o.Development = false }, true},
-		"listening on every address is refused":        {func(o *devpay.Options) { o.Listen = ":8080" }, true},
-		"listening on the zero address is refused":     {func(o *devpay.Options) { o.Listen = "0.0.0.0:8080" }, true},
 		"listening on a network address is refused":    {func(o *devpay.Options) { o.Listen = "192.168.1.4:8080" }, true},
-		"listening on no address is refused":           {func(o *devpay.Options) { o.Listen = "" }, true},
-		"no public URL is refused":                     {func(o *devpay.Options) { o.PublicURL = "" }, true},
 		"a public URL elsewhere is refused":            {func(o *devpay.Options) { o.PublicURL = "https://collab.example" }, true},
-		"a public URL that looks like it is refused":   {func(o *devpay.Options) { o.PublicURL = "http://localhost.example" }, true},
-		"a public URL with a user's name is refused":   {func(o *devpay.Options) { o.PublicURL = "http://localhost@example.com" }, true},
-		"a public URL with a path is refused":          {func(o *devpay.Options) { o.PublicURL = "http://localhost:8080/collab" }, true},
-		"a public URL of another scheme is refused":    {func(o *devpay.Options) { o.PublicURL = "ftp://localhost" }, true},
 		"a file that cannot be is refused":             {func(o *devpay.Options) { o.StateFile = filepath.Join(os.DevNull, "file") }, true},
 		"a file with something else inside is refused": {func(o *devpay.Options) { os.WriteFile(o.StateFile, []byte("{}"), 0o600) }, true},
 		"a file that is cut off is refused":            {func(o *devpay.Options) { os.WriteFile(o.StateFile, []byte(`{"key":"sk`), 0o600) }, true},
@@ -134,9 +124,7 @@ func TestCheckoutPage(t *testing.T) {
 		wait := sync.WaitGroup{}
 		for range 10 {
 			wait.Go(func() {
-				if _, err := st.provider.Pay(context.Background(), s.ID); err != nil {
-					t.Error(err)
-				}
+				st.pay(s.ID)
 			})
 		}
 		wait.Wait()
@@ -153,10 +141,8 @@ func TestCheckoutPage(t *testing.T) {
 		if p := st.press(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/cancel" {
 			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
 		}
-		st.service.nothingMore(t)
-		if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusSeeOther {
-			t.Errorf("answered %s", p.Status)
-		}
+		st.service.wants(t, "")
+		st.press(s.URL, url.Values{"action": {"pay"}}).wants(t, http.StatusSeeOther)
 	})
 	t.Run("an expired session cannot be paid", func(t *testing.T) {
 		st := set(t, t.TempDir())
@@ -174,7 +160,7 @@ func TestCheckoutPage(t *testing.T) {
 				t.Errorf("the page says:\n%s", p.text)
 			}
 		}
-		st.service.nothingMore(t)
+		st.service.wants(t, "")
 	})
 	t.Run("a session without a way back has no button for it", func(t *testing.T) {
 		st := set(t, t.TempDir())
@@ -187,9 +173,7 @@ func TestCheckoutPage(t *testing.T) {
 		if p := st.open(s.URL); strings.Contains(p.text, ">Cancel<") {
 			t.Errorf("the page says:\n%s", p.text)
 		}
-		if p := st.press(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusBadRequest {
-			t.Errorf("answered %s", p.Status)
-		}
+		st.press(s.URL, url.Values{"action": {"cancel"}}).wants(t, http.StatusBadRequest)
 	})
 }
 
@@ -257,9 +241,7 @@ func TestPortalPage(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.subscribed()
 		for attempt := range int64(2) {
-			if err := st.provider.Act(t.Context(), s.ID, devpay.Fail); err != nil {
-				t.Fatal(err)
-			}
+			st.act(s.ID, devpay.Fail)
 			i := into[stripe.Invoice](t, st.service.take()[0])
 			if i.AttemptCount != attempt+1 || i.Paid || i.Status != "open" || i.AmountRemaining == 0 || i.BillingReason != "subscription_cycle" ||
 				i.Lines.Data[0].Period.Start != s.CurrentPeriodEnd || i.PeriodStart != s.CurrentPeriodStart || i.PeriodEnd != s.CurrentPeriodEnd {
@@ -270,17 +252,13 @@ func TestPortalPage(t *testing.T) {
 	t.Run("it shows every subscription of the customer, and the way back", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		s := st.subscribed()
-		if err := st.provider.Act(t.Context(), s.ID, devpay.Cancel); err != nil {
-			t.Fatal(err)
-		}
+		st.act(s.ID, devpay.Cancel)
 		st.clock.Advance(time.Hour)
 		other, err := st.sessions().New(order(s.Customer.ID, "price_p"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := st.provider.Pay(t.Context(), other.ID); err != nil {
-			t.Fatal(err)
-		}
+		st.pay(other.ID)
 		p := st.open(st.portal(s.Customer.ID))
 		for _, want := range []string{"10.00 USD, every month", `class="danger">Cancel now<`, "<strong>Payment fails</strong> declines the next payment"} {
 			if !strings.Contains(p.text, want) {
@@ -321,22 +299,20 @@ func TestPortalPage(t *testing.T) {
 				t.Errorf("%s: answered %s", name, p.Status)
 			}
 		}
-		st.service.nothingMore(t)
+		st.service.wants(t, "")
 	})
 	t.Run("subscriptions are renewed or ended in time, with one event", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		goes, ends, owed := st.subscribed(), st.subscribed(), st.subscribed()
 		for id, a := range map[string]devpay.Action{ends.ID: devpay.Schedule, owed.ID: devpay.Fail} {
-			if err := st.provider.Act(t.Context(), id, a); err != nil {
-				t.Fatal(err)
-			}
+			st.act(id, a)
 		}
 		st.service.take()
 		st.clock.Advance(28*24*time.Hour - time.Second)
 		if is := st.subscription(goes.ID); is.CurrentPeriodEnd != goes.CurrentPeriodEnd {
 			t.Errorf("it was renewed until %d", is.CurrentPeriodEnd)
 		}
-		st.service.nothingMore(t)
+		st.service.wants(t, "")
 		st.clock.Advance(100 * 24 * time.Hour) // to 8 June
 		for range 2 {
 			if is := st.subscription(goes.ID); is.Status != "active" || time.Unix(is.CurrentPeriodStart, 0).UTC().Format(time.DateOnly) != "2026-05-31" || time.Unix(is.CurrentPeriodEnd, 0).UTC().Format(time.DateOnly) != "2026-06-30" {
@@ -354,7 +330,7 @@ func TestPortalPage(t *testing.T) {
 		if got := strings.Join(told, " "); got != "customer.subscription.deleted customer.subscription.updated invoice.paid" {
 			t.Errorf("events: %s", got)
 		}
-		st.service.nothingMore(t)
+		st.service.wants(t, "")
 	})
 	t.Run("its address is good for a day", func(t *testing.T) {
 		st := set(t, t.TempDir())
@@ -364,9 +340,7 @@ func TestPortalPage(t *testing.T) {
 		if p := st.open(portal); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "not good any more") {
 			t.Errorf("answered %s", p.Status)
 		}
-		if p := st.press(portal, url.Values{"subscription": {s.ID}, "action": {"cancel"}}); p.StatusCode != http.StatusNotFound {
-			t.Errorf("answered %s", p.Status)
-		}
+		st.press(portal, url.Values{"subscription": {s.ID}, "action": {"cancel"}}).wants(t, http.StatusNotFound)
 	})
 }
 
@@ -386,8 +360,8 @@ func TestPages(t *testing.T) {
 	t.Run("they have no scripts and cannot be framed or cached", func(t *testing.T) {
 		for _, address := range []string{s.URL, portal, st.URL + "/dev/payments/nothing", st.URL + "/dev/payments/pay/cs_1"} {
 			p := st.open(address)
-			policy := p.Header.Get("Content-Security-Policy")
-			if !strings.HasPrefix(policy, "default-src 'none'; style-src 'self';") || !strings.Contains(policy, "frame-ancestors 'none'") ||
+			const policy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+			if !strings.HasPrefix(p.Header.Get("Content-Security-Policy"), policy) || p.Header.Get("X-Frame-Options") != "DENY" ||
 				p.Header.Get("Cache-Control") != "no-store" || p.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(p.text, "<script") {
 				t.Errorf("%s: %v", address, p.Header)
 			}
@@ -407,17 +381,13 @@ func TestPages(t *testing.T) {
 	})
 	t.Run("a form from another site is refused", func(t *testing.T) {
 		for _, address := range []string{s.URL, portal} {
-			if p := st.pressFrom(address, url.Values{"action": {"pay"}}, "https://evil.example"); p.StatusCode != http.StatusForbidden {
-				t.Errorf("answered %s", p.Status)
-			}
+			st.pressFrom(address, url.Values{"action": {"pay"}}, "https://evil.example").wants(t, http.StatusForbidden)
 		}
 	})
 	t.Run("a foreign host name is refused", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", s.URL, nil)
 		r.Host = "evil.example"
-		if p := st.do(r); p.StatusCode != http.StatusForbidden {
-			t.Errorf("answered %s", p.Status)
-		}
+		st.do(r).wants(t, http.StatusForbidden)
 	})
 	t.Run("another method is refused", func(t *testing.T) {
 		r, _ := http.NewRequest("PUT", s.URL, nil)
@@ -426,12 +396,8 @@ func TestPages(t *testing.T) {
 		}
 	})
 	t.Run("unknown actions and huge forms are refused", func(t *testing.T) {
-		if p := st.press(s.URL, url.Values{"action": {"steal"}}); p.StatusCode != http.StatusBadRequest {
-			t.Errorf("answered %s", p.Status)
-		}
-		if p := st.press(s.URL, url.Values{"action": {strings.Repeat("x", 70_000)}}); p.StatusCode != http.StatusRequestEntityTooLarge {
-			t.Errorf("answered %s", p.Status)
-		}
+		st.press(s.URL, url.Values{"action": {"steal"}}).wants(t, http.StatusBadRequest)
+		st.press(s.URL, url.Values{"action": {strings.Repeat("x", 70_000)}}).wants(t, http.StatusRequestEntityTooLarge)
 	})
 	t.Run("errors are JSON unless HTML is accepted", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", st.URL+"/dev/payments/pay/cs_1", nil)
@@ -441,7 +407,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("answered %s: %s", p.Status, p.text)
 		}
 	})
-	st.service.nothingMore(t)
+	st.service.wants(t, "")
 }
 
 func TestFile(t *testing.T) {
@@ -458,9 +424,7 @@ func TestFile(t *testing.T) {
 		if is := again.subscription(s.ID); is.Status != "active" || is.CurrentPeriodEnd != s.CurrentPeriodEnd || is.Items.Data[0].ID != s.Items.Data[0].ID {
 			t.Errorf("subscription %+v", is)
 		}
-		if _, err := again.provider.Pay(t.Context(), page.ID); err != nil {
-			t.Error(err)
-		}
+		again.pay(page.ID)
 		if p := again.open(strings.Replace(portal, st.URL, again.URL, 1)); p.StatusCode != http.StatusOK {
 			t.Errorf("the portal answered %s", p.Status)
 		}
@@ -493,7 +457,7 @@ func TestFile(t *testing.T) {
 		if is, err := st.sessions().Get(s.ID, nil); err != nil || is.Status != "open" {
 			t.Errorf("%v, %+v", err, is)
 		}
-		st.service.nothingMore(t)
+		st.service.wants(t, "")
 	})
 	t.Run("it does not grow without an end, and what is alive stays", func(t *testing.T) {
 		folder := t.TempDir()
@@ -516,9 +480,7 @@ func TestFile(t *testing.T) {
 			text, _ := json.Marshal(state)
 			os.WriteFile(file, text, 0o600)
 		})
-		if _, err := st.provider.Pay(t.Context(), st.session("cus_1").ID); err != nil {
-			t.Fatal(err)
-		}
+		st.pay(st.session("cus_1").ID)
 		st.portal("cus_1")
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -553,6 +515,6 @@ func TestFile(t *testing.T) {
 		if p := st.press(st.session("cus_1").URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, "no room for more") {
 			t.Errorf("answered %s:\n%s", p.Status, p.text)
 		}
-		st.service.nothingMore(t)
+		st.service.wants(t, "")
 	})
 }

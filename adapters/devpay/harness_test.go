@@ -182,15 +182,29 @@ func (st *stage) session(customer string) *stripe.CheckoutSession {
 func (st *stage) subscribed() *stripe.Subscription {
 	st.t.Helper()
 	s := st.session(st.customer("Analytical Engines"))
-	if _, err := st.provider.Pay(st.t.Context(), s.ID); err != nil {
-		st.t.Fatal(err)
-	}
+	st.pay(s.ID)
 	s, err := st.sessions().Get(s.ID, nil)
 	if err != nil {
 		st.t.Fatal(err)
 	}
 	st.service.take()
 	return st.subscription(s.Subscription.ID)
+}
+
+// pay completes a session.
+func (st *stage) pay(session string) {
+	st.t.Helper()
+	if _, err := st.provider.Pay(st.t.Context(), session); err != nil {
+		st.t.Fatal(err)
+	}
+}
+
+// act applies an action to a subscription.
+func (st *stage) act(subscription string, a devpay.Action) {
+	st.t.Helper()
+	if err := st.provider.Act(st.t.Context(), subscription, a); err != nil {
+		st.t.Fatal(err)
+	}
 }
 
 func (st *stage) subscription(id string) *stripe.Subscription {
@@ -298,11 +312,19 @@ func (s *service) await(t *testing.T, n int) []stripe.Event {
 	return list
 }
 
-// nothingMore checks that no event has arrived.
-func (s *service) nothingMore(t *testing.T) {
+// wants checks the types of the events that have arrived since the last time.
+func (s *service) wants(t *testing.T, want string) {
 	t.Helper()
-	if list := s.take(); len(list) > 0 {
-		t.Errorf("events: %s", types(list))
+	if got := types(s.take()); got != want {
+		t.Errorf("events: %s", got)
+	}
+}
+
+// awaits checks the types of the next n events.
+func (s *service) awaits(t *testing.T, n int, want string) {
+	t.Helper()
+	if got := types(s.await(t, n)); got != want {
+		t.Errorf("events: %s", got)
 	}
 }
 
@@ -328,6 +350,14 @@ func into[T any](t *testing.T, e stripe.Event) T {
 type page struct {
 	*http.Response
 	text string
+}
+
+// wants checks the status.
+func (p page) wants(t *testing.T, status int) {
+	t.Helper()
+	if p.StatusCode != status {
+		t.Errorf("answered %s", p.Status)
+	}
 }
 
 func (st *stage) do(r *http.Request) page {

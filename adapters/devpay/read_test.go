@@ -42,16 +42,12 @@ func TestEventsAreUnderstood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := st.provider.Pay(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
+	st.pay(s.ID)
 	if s, err = st.sessions().Get(s.ID, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []devpay.Action{devpay.Fail, devpay.Succeed, devpay.Schedule, devpay.NextPeriod} {
-		if err := st.provider.Act(t.Context(), s.Subscription.ID, a); err != nil {
-			t.Fatal(err)
-		}
+		st.act(s.Subscription.ID, a)
 	}
 	var got []string
 	for _, e := range read {

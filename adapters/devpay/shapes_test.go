@@ -1,7 +1,6 @@
 package devpay_test
 
 import (
-	"context"
 	"encoding/json"
 	"sync"
 	"testing"
@@ -75,9 +74,7 @@ func TestShapes(t *testing.T) {
 	answered("POST", "/v1/checkout/sessions/"+closed+"/expire", "")
 	answered("GET", "/v1/checkout/sessions/"+closed, "")
 	page := answered("POST", "/v1/checkout/sessions", form+"&cancel_url=http://localhost/c&client_reference_id=org-1&line_items[0][quantity]=2&expand[]=customer")
-	if _, err := st.provider.Pay(context.Background(), page); err != nil {
-		t.Fatal(err)
-	}
+	st.pay(page)
 	answered("GET", "/v1/checkout/sessions/"+page, "")
 	done, _ := st.sessions().Get(page, nil)
 	s := done.Subscription.ID
@@ -85,9 +82,7 @@ func TestShapes(t *testing.T) {
 	item := st.subscription(s).Items.Data[0].ID
 	answered("POST", "/v1/subscriptions/"+s, "items[0][id]="+item+"&items[0][price]=price_p&proration_behavior=always_invoice")
 	for _, a := range []devpay.Action{devpay.NextPeriod, devpay.Fail, devpay.Succeed, devpay.Schedule, devpay.Keep, devpay.Schedule} {
-		if err := st.provider.Act(context.Background(), s, a); err != nil {
-			t.Fatal(err)
-		}
+		st.act(s, a)
 		answered("GET", "/v1/subscriptions/"+s, "")
 	}
 	answered("POST", "/v1/billing_portal/sessions", "customer="+c)
@@ -96,5 +91,5 @@ func TestShapes(t *testing.T) {
 	for _, e := range events {
 		conforms(t, e.Data.Raw)
 	}
-	st.service.nothingMore(t)
+	st.service.wants(t, "")
 }
