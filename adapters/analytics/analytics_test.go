@@ -72,7 +72,7 @@ func TestTheLogHasALineForEachCall(t *testing.T) {
 	}
 }
 
-// kept keeps what it is told.
+// kept keeps what it records.
 type kept []chat.Generation
 
 func (k *kept) Record(g chat.Generation) { *k = append(*k, g) }
@@ -84,12 +84,12 @@ func TestAFanRecordsInEachElement(t *testing.T) {
 	fan.Record(broken())
 	for _, k := range []kept{one, other} {
 		if diff := cmp.Diff([]chat.Generation{some(), broken()}, []chat.Generation(k)); diff != "" {
-			t.Errorf("another was told (-want +got):\n%s", diff)
+			t.Errorf("another was recorded (-want +got):\n%s", diff)
 		}
 	}
 }
 
-// collected is what OpenTelemetry was told.
+// collected is what OpenTelemetry has recorded.
 type collected struct {
 	*analytics.Telemetry
 	reader *sdkmetric.ManualReader

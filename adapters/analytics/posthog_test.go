@@ -27,8 +27,8 @@ const (
 	late = 30 * time.Second // is how long a test waits for what has to come
 )
 
-// told is a request that came to the server.
-type told struct {
+// captured is a request that came to the server.
+type captured struct {
 	body  string
 	batch []struct {
 		Event      string         `json:"event"`
@@ -42,13 +42,13 @@ type told struct {
 // capturing is a server that takes events as PostHog does.
 type capturing struct {
 	*httptest.Server
-	batches chan told // what was sent, whatever the answer
+	batches chan captured // what was sent, whatever the answer
 }
 
-// capture starts a server that answers as told, 200 without.
+// capture starts a server that answers with the function, 200 without one.
 func capture(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Request)) (*capturing, *clock) {
 	t.Helper()
-	c := &capturing{batches: make(chan told, 1000)}
+	c := &capturing{batches: make(chan captured, 1000)}
 	var n atomic.Int64
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
@@ -59,7 +59,7 @@ func capture(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Req
 			Key   string `json:"api_key"`
 			Batch json.RawMessage
 		}
-		got := told{body: string(b)}
+		got := captured{body: string(b)}
 		if err := json.Unmarshal(b, &body); err != nil || body.Key != key || json.Unmarshal(body.Batch, &got.batch) != nil || len(got.batch) == 0 {
 			t.Errorf("%s is no batch: %v", b, err)
 		}
@@ -81,14 +81,14 @@ func capture(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Req
 	return c, &clock{asked: make(chan alarm, 10_000)}
 }
 
-func (c *capturing) next(t *testing.T) told {
+func (c *capturing) next(t *testing.T) captured {
 	t.Helper()
 	select {
 	case b := <-c.batches:
 		return b
 	case <-time.After(late):
 		t.Fatal("no batch came")
-		return told{}
+		return captured{}
 	}
 }
 
@@ -125,7 +125,7 @@ func (c *clock) ring(t *testing.T) time.Duration {
 	}
 }
 
-// open returns what tells the server, and writes its log to the buffer once it
+// open returns a PostHog of the server, which writes its log to the buffer once it
 // has ended.
 func open(t *testing.T, server *capturing, tick *clock, log io.Writer) *analytics.PostHog {
 	t.Helper()
@@ -153,10 +153,10 @@ func end(t *testing.T, p *analytics.PostHog) {
 	}
 }
 
-func counts(t *testing.T, p *analytics.PostHog, told, dropped int64) {
+func counts(t *testing.T, p *analytics.PostHog, sent, dropped int64) {
 	t.Helper()
-	if p.Sent() != told || p.Dropped() != dropped {
-		t.Errorf("%d told and %d dropped, not %d and %d", p.Sent(), p.Dropped(), told, dropped)
+	if p.Sent() != sent || p.Dropped() != dropped {
+		t.Errorf("%d sent and %d dropped, not %d and %d", p.Sent(), p.Dropped(), sent, dropped)
 	}
 }
 
@@ -411,7 +411,7 @@ func TestClose(t *testing.T) {
 		end(t, p)
 		all.Wait()
 		if n := p.Sent() + p.Dropped(); n != 4000 {
-			t.Errorf("%d told and %d dropped of 4000", p.Sent(), p.Dropped())
+			t.Errorf("%d sent and %d dropped of 4000", p.Sent(), p.Dropped())
 		}
 	})
 }

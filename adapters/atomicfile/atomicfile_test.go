@@ -3,7 +3,6 @@ package atomicfile_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,7 +107,7 @@ func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
 				return errEmpty
 			}
 			return nil
-		}, maps.Clone)
+		})
 	}
 	d, err := open()
 	if err != nil {

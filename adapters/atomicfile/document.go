@@ -13,17 +13,16 @@ import (
 // Document is a JSON document that is kept in memory and in a file, which one process
 // at a time owns. It is safe for concurrent use.
 type Document[T any] struct {
-	path  string
-	clone func(T) T
+	path string
 
 	mu    sync.Mutex
 	value T
 }
 
 // OpenDocument reads the document at path, which check accepts or refuses, or creates
-// it with the value initial. Update changes a clone of the value.
-func OpenDocument[T any](path string, initial T, check func(T) error, clone func(T) T) (*Document[T], error) {
-	d := &Document[T]{path: path, clone: clone}
+// it with the value initial.
+func OpenDocument[T any](path string, initial T, check func(T) error) (*Document[T], error) {
+	d := &Document[T]{path: path}
 	content, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -51,12 +50,19 @@ func (d *Document[T]) Read(fn func(*T)) {
 	fn(&d.value)
 }
 
-// Update calls fn with a clone of the value, which becomes the value once it is on
-// disk. If fn reports no change, or fails, nothing is stored.
+// Update calls fn with a copy of the value, decoded from its JSON, which becomes the value
+// once it is on disk. If fn reports no change, or fails, nothing is stored.
 func (d *Document[T]) Update(fn func(*T) (changed bool, err error)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := d.clone(d.value)
+	content, err := json.Marshal(d.value)
+	if err != nil {
+		return err
+	}
+	var next T
+	if err := json.Unmarshal(content, &next); err != nil {
+		return err
+	}
 	changed, err := fn(&next)
 	if err != nil || !changed {
 		return err

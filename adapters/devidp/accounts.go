@@ -81,15 +81,6 @@ type state struct {
 	Outbox        []message               `json:"outbox"`
 }
 
-func (b state) clone() state {
-	return state{
-		Accounts:      maps.Clone(b.Accounts),
-		Organisations: maps.Clone(b.Organisations),
-		Memberships:   maps.Clone(b.Memberships),
-		Outbox:        slices.Clone(b.Outbox),
-	}
-}
-
 // signInRequest is an account, organisation and role to sign in with.
 type signInRequest struct {
 	Email string
@@ -370,7 +361,7 @@ func (b state) check() error {
 
 func openAccounts(path string) (*atomicfile.Document[state], error) {
 	initial := state{Accounts: map[string]account{}, Organisations: map[string]organisation{}, Memberships: map[string]membership{}}
-	return atomicfile.OpenDocument(path, initial, state.check, state.clone)
+	return atomicfile.OpenDocument(path, initial, state.check)
 }
 
 // attempted counts a delivery of the message, removes it from the outbox where nothing

@@ -46,15 +46,15 @@ func ada() url.Values {
 	return url.Values{"account": {"new"}, "name": {"Ada Lovelace"}, "email": {"ada@example.com"}, "org": {"new"}, "orgName": {"Engines"}, "role": {"admin"}}
 }
 
-// code signs ada in on the page and returns what the client is told.
+// code signs ada in on the page and returns the response to the client.
 func (c party) code(t *testing.T) url.Values {
 	t.Helper()
 	b := newBrowser(t)
-	return c.told(t, b.submit(b.open(c.address()), ada()))
+	return c.response(t, b.submit(b.open(c.address()), ada()))
 }
 
-// told returns what the redirect to the client says.
-func (c party) told(t *testing.T, p page) url.Values {
+// response returns the parameters of the redirect to the client.
+func (c party) response(t *testing.T, p page) url.Values {
 	t.Helper()
 	to, err := p.Location()
 	if err != nil || p.StatusCode != http.StatusSeeOther {
@@ -74,11 +74,11 @@ func TestCodeFlow(t *testing.T) {
 			st := set(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = secret })
 			client := st.party(t)
 			client.ClientSecret = secret
-			told := client.code(t)
-			if told.Get("state") != client.state || told.Get("iss") != st.provider.Issuer() || told.Has("error") {
-				t.Errorf("the client is told %v", told)
+			got := client.code(t)
+			if got.Get("state") != client.state || got.Get("iss") != st.provider.Issuer() || got.Has("error") {
+				t.Errorf("the client gets %v", got)
 			}
-			tokens, err := client.Exchange(t.Context(), told.Get("code"), oauth2.VerifierOption(client.verifier))
+			tokens, err := client.Exchange(t.Context(), got.Get("code"), oauth2.VerifierOption(client.verifier))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,8 +106,8 @@ func TestCodeFlow(t *testing.T) {
 		st := set(t, t.TempDir())
 		client := st.party(t)
 		client.RedirectURL = st.options.AppURL
-		if told := client.code(t); told.Get("code") == "" {
-			t.Errorf("the client is told %v", told)
+		if got := client.code(t); got.Get("code") == "" {
+			t.Errorf("the client gets %v", got)
 		}
 	})
 	t.Run("a registered address with a query keeps it", func(t *testing.T) {
@@ -122,9 +122,9 @@ func TestCodeFlow(t *testing.T) {
 	t.Run("cancelling redirects without a code", func(t *testing.T) {
 		st, b := set(t, t.TempDir()), newBrowser(t)
 		client := st.party(t)
-		told := client.told(t, b.submit(b.open(client.address()), url.Values{"action": {"cancel"}}))
-		if told.Get("error") != "access_denied" || told.Get("state") != client.state || told.Has("code") {
-			t.Errorf("the client is told %v", told)
+		got := client.response(t, b.submit(b.open(client.address()), url.Values{"action": {"cancel"}}))
+		if got.Get("error") != "access_denied" || got.Get("state") != client.state || got.Has("code") {
+			t.Errorf("the client gets %v", got)
 		}
 	})
 	t.Run("the expected address is filled in", func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestCodeFlow(t *testing.T) {
 		if p.StatusCode != http.StatusBadRequest {
 			t.Fatalf("answered %s", p.Status)
 		}
-		if told := client.told(t, b.submit(p, ada())); told.Get("code") == "" {
-			t.Errorf("the client is told %v", told)
+		if got := client.response(t, b.submit(p, ada())); got.Get("code") == "" {
+			t.Errorf("the client gets %v", got)
 		}
 	})
 	t.Run("a form from elsewhere gets no code", func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestAuthorizationRequest(t *testing.T) {
 		"the right address with a query":       {"redirect_uri", "http://localhost:3000/welcome?x=1"},
 		"the right address on another port":    {"redirect_uri", "http://localhost:3001/welcome"},
 	} {
-		t.Run(name+" is told on a page and never by redirect", func(t *testing.T) {
+		t.Run(name+" is an error on a page and never by redirect", func(t *testing.T) {
 			st := set(t, t.TempDir())
 			p := newBrowser(t).open(st.party(t).address(oauth2.SetAuthURLParam(tt.field, tt.value)))
 			if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.text, tt.field) {
@@ -280,20 +280,20 @@ func TestAuthorizationRequest(t *testing.T) {
 		"a request by reference":    {"request_uri", "https://evil.example", "request_uri_not_supported"},
 		"a silent request":          {"prompt", "none", "login_required"},
 	} {
-		t.Run(name+" is told the client", func(t *testing.T) {
+		t.Run(name+" is an error for the client", func(t *testing.T) {
 			st := set(t, t.TempDir())
 			client := st.party(t)
-			told := client.told(t, newBrowser(t).open(client.address(oauth2.SetAuthURLParam(tt.field, tt.value))))
-			if told.Get("error") != tt.error || told.Get("state") != client.state || told.Get("iss") != st.provider.Issuer() {
-				t.Errorf("the client is told %v", told)
+			got := client.response(t, newBrowser(t).open(client.address(oauth2.SetAuthURLParam(tt.field, tt.value))))
+			if got.Get("error") != tt.error || got.Get("state") != client.state || got.Get("iss") != st.provider.Issuer() {
+				t.Errorf("the client gets %v", got)
 			}
 		})
 	}
 	t.Run("a repeated parameter is an error for the client", func(t *testing.T) {
 		st := set(t, t.TempDir())
 		client := st.party(t)
-		if told := client.told(t, newBrowser(t).open(client.address()+"&nonce=2")); told.Get("error") != "invalid_request" {
-			t.Errorf("the client is told %v", told)
+		if got := client.response(t, newBrowser(t).open(client.address()+"&nonce=2")); got.Get("error") != "invalid_request" {
+			t.Errorf("the client gets %v", got)
 		}
 	})
 }

@@ -92,11 +92,11 @@ func (t *tx) answer(serve operation, id string, fields url.Values) ([]byte, erro
 		if !strings.HasPrefix(name, "expand[") {
 			continue
 		}
-		whose, has := o["customer"].(string)
+		customerID, has := o["customer"].(string)
 		if !has || slices.ContainsFunc(values, func(v string) bool { return v != "customer" }) {
 			return nil, invalidParam("expand", "", "This property cannot be expanded (%s).", strings.Join(values, ", "))
 		}
-		if c, known := t.Customers[whose]; known {
+		if c, known := t.Customers[customerID]; known {
 			o["customer"] = customerObject(c)
 		}
 	}

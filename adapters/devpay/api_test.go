@@ -66,8 +66,8 @@ func TestInterface(t *testing.T) {
 			}
 		}
 		events := st.service.await(t, 1)
-		if told := into[stripe.Subscription](t, events[0]); types(events) != "customer.subscription.updated" || told.Items.Data[0].Price.ID != "price_p" || events[0].Data.PreviousAttributes["items"] == nil {
-			t.Errorf("events %s, %+v", types(events), told.Items.Data)
+		if sent := into[stripe.Subscription](t, events[0]); types(events) != "customer.subscription.updated" || sent.Items.Data[0].Price.ID != "price_p" || events[0].Data.PreviousAttributes["items"] == nil {
+			t.Errorf("events %s, %+v", types(events), sent.Items.Data)
 		}
 		st.service.wants(t, "")
 	})

@@ -174,7 +174,7 @@ func TestDeliveries(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				return st.emit(ctx, id, body)
+				return st.service.emit(ctx, id, body)
 			}
 		})
 		s := st.session(st.customer("Engines"))

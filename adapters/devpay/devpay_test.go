@@ -178,10 +178,10 @@ func TestCheckoutPage(t *testing.T) {
 }
 
 func TestPortalPage(t *testing.T) {
-	// steps are what is pressed, what is told, and what becomes of it.
+	// steps are buttons, the events of each, and the subscription after it.
 	type step struct {
 		press  devpay.Action
-		told   string
+		events string
 		status stripe.SubscriptionStatus
 		ends   string // the end of the period
 		offers string
@@ -224,8 +224,8 @@ func TestPortalPage(t *testing.T) {
 				if p.StatusCode != http.StatusSeeOther || st.URL+p.Header.Get("Location") != portal {
 					t.Fatalf("%s answered %s, %s:\n%s", step.press, p.Status, p.Header.Get("Location"), p.text)
 				}
-				if got := types(st.service.take()); got != step.told {
-					t.Errorf("%s told %s", step.press, got)
+				if got := types(st.service.take()); got != step.events {
+					t.Errorf("%s has the events %s", step.press, got)
 				}
 				now := st.subscription(s.ID)
 				if end := time.Unix(now.CurrentPeriodEnd, 0).UTC().Format(time.DateOnly); now.Status != step.status || end != step.ends {
@@ -325,9 +325,9 @@ func TestPortalPage(t *testing.T) {
 				t.Errorf("what is owed is %s", is.Status)
 			}
 		}
-		told := strings.Fields(types(st.service.await(t, 3)))
-		slices.Sort(told)
-		if got := strings.Join(told, " "); got != "customer.subscription.deleted customer.subscription.updated invoice.paid" {
+		sent := strings.Fields(types(st.service.await(t, 3)))
+		slices.Sort(sent)
+		if got := strings.Join(sent, " "); got != "customer.subscription.deleted customer.subscription.updated invoice.paid" {
 			t.Errorf("events: %s", got)
 		}
 		st.service.wants(t, "")

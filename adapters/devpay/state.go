@@ -152,20 +152,6 @@ type state struct {
 	Outbox        []message                 `json:"outbox"`
 }
 
-// clone returns a copy whose maps are its own. The maps inside of the records
-// are never written to.
-func (b state) clone() state {
-	return state{
-		Key:           b.Key,
-		Customers:     maps.Clone(b.Customers),
-		Sessions:      maps.Clone(b.Sessions),
-		Subscriptions: maps.Clone(b.Subscriptions),
-		Visits:        maps.Clone(b.Visits),
-		Answers:       maps.Clone(b.Answers),
-		Outbox:        slices.Clone(b.Outbox),
-	}
-}
-
 // subscriptionsOf returns the customer's subscriptions, the newest first.
 func (b *state) subscriptionsOf(customer string) []subscription {
 	var list []subscription
@@ -236,5 +222,5 @@ func openState(path, key string) (*atomicfile.Document[state], error) {
 		Key: key, Customers: map[string]customer{}, Sessions: map[string]session{}, Subscriptions: map[string]subscription{},
 		Visits: map[string]portalSession{}, Answers: map[string]storedResponse{},
 	}
-	return atomicfile.OpenDocument(path, initial, state.check, state.clone)
+	return atomicfile.OpenDocument(path, initial, state.check)
 }

@@ -21,7 +21,7 @@ func (c *counted) New() string {
 }
 
 // TestActions holds any sequence of actions to what a subscription is, and what
-// is told of it to what it is.
+// its events say to what it is.
 func TestActions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := time.Unix(rapid.Int64Range(1_600_000_000, 2_000_000_000).Draw(r, "now"), 0).UTC()
@@ -37,16 +37,16 @@ func TestActions(t *testing.T) {
 		id := page.Subscription
 		for range rapid.IntRange(1, 12).Draw(r, "actions") {
 			a := rapid.SampledFrom([]Action{Fail, Succeed, Schedule, Keep, Cancel, NextPeriod}).Draw(r, "action")
-			was, told := b.Subscriptions[id], len(b.Outbox)
+			was, sent := b.Subscriptions[id], len(b.Outbox)
 			err := p.tx(b).act(id, a)
 			is := b.Subscriptions[id]
 			switch {
-			case err != nil && len(b.Outbox) != told:
-				r.Fatalf("%s was refused and told", a)
+			case err != nil && len(b.Outbox) != sent:
+				r.Fatalf("%s was refused and has an event", a)
 			case err == nil && was.Status == canceled:
 				r.Fatalf("%s happened to what is over", a)
-			case err == nil && len(b.Outbox) == told:
-				r.Fatalf("%s was told nobody", a)
+			case err == nil && len(b.Outbox) == sent:
+				r.Fatalf("%s has no event", a)
 			case is.periodEnd().Before(was.periodEnd()):
 				r.Fatalf("%s took a period away", a)
 			case (is.Status == canceled) == is.EndedAt.IsZero():
@@ -57,15 +57,15 @@ func TestActions(t *testing.T) {
 				r.Fatalf("%s left no time at which somebody asked for the end", a)
 			}
 		}
-		if last := lastTold(r, b); last != b.Subscriptions[id].Status {
-			r.Fatalf("it is %s, and %s was told", b.Subscriptions[id].Status, last)
+		if last := lastSent(r, b); last != b.Subscriptions[id].Status {
+			r.Fatalf("it is %s, and the last event says %s", b.Subscriptions[id].Status, last)
 		}
 	})
 }
 
-// lastTold returns the status of the subscription in the last event that has
+// lastSent returns the status of the subscription in the last event that has
 // one.
-func lastTold(r *rapid.T, b *state) (status string) {
+func lastSent(r *rapid.T, b *state) (status string) {
 	for _, m := range b.Outbox {
 		var e struct {
 			Data struct {

@@ -30,22 +30,22 @@ func TestModels(t *testing.T) {
 	})
 }
 
-// hearer is a sink that keeps what it is given.
-type hearer struct {
+// recorder is a sink that keeps what it is given.
+type recorder struct {
 	chunks []chat.Chunk
 	order  []string
 	alive  int
 }
 
-func (h *hearer) Chunk(c chat.Chunk) error {
+func (h *recorder) Chunk(c chat.Chunk) error {
 	h.chunks = append(h.chunks, c)
 	h.order = append(h.order, "chunk")
 	return nil
 }
-func (h *hearer) Alive()      { h.alive++ }
-func (h *hearer) Wait() error { h.order = append(h.order, "wait"); return nil }
+func (h *recorder) Alive()      { h.alive++ }
+func (h *recorder) Wait() error { h.order = append(h.order, "wait"); return nil }
 
-func (h *hearer) text() string {
+func (h *recorder) text() string {
 	var b strings.Builder
 	for _, c := range h.chunks {
 		b.WriteString(c.Text)
@@ -54,7 +54,7 @@ func (h *hearer) text() string {
 }
 
 // of returns the chunks of a type.
-func (h *hearer) of(want chat.ChunkType) (some []chat.Chunk) {
+func (h *recorder) of(want chat.ChunkType) (some []chat.Chunk) {
 	for _, c := range h.chunks {
 		if c.Type == want {
 			some = append(some, c)
@@ -63,14 +63,14 @@ func (h *hearer) of(want chat.ChunkType) (some []chat.Chunk) {
 	return some
 }
 
-// asks makes a request as a client does and returns what was heard.
-func asks(t testing.TB, r chat.Request) (*hearer, chat.Reply) {
+// stream makes a request as a client does and returns the chunks and the reply.
+func stream(t testing.TB, r chat.Request) (*recorder, chat.Reply) {
 	t.Helper()
 	call, err := r.Call(someModel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hearer{}
+	h := &recorder{}
 	reply, err := localmodel.New(nil).Stream(context.Background(), call, h)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ var (
 )
 
 func TestAnAnswer(t *testing.T) {
-	h, reply := asks(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
+	h, reply := stream(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
 	for _, want := range []string{"“What is the matter, then?”", "a question of 5 words", "the 1st of", "prompt of 9 characters", "I am the local model"} {
 		if !strings.Contains(h.text(), want) {
 			t.Errorf("%q is not in %q", want, h.text())
@@ -98,12 +98,12 @@ func TestAnAnswer(t *testing.T) {
 			t.Errorf("%+v is not one word", c)
 		}
 	}
-	again, _ := asks(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
+	again, _ := stream(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
 	if diff := cmp.Diff(h.chunks, again.chunks); diff != "" {
 		t.Errorf("another answer to the same words:\n%s", diff)
 	}
 	t.Run("to a long message repeats its beginning", func(t *testing.T) {
-		h, _ := asks(t, chat.Request{Message: strings.Repeat("ö", chat.MaxMessage)})
+		h, _ := stream(t, chat.Request{Message: strings.Repeat("ö", chat.MaxMessage)})
 		if n := len(h.text()); n > 2000 || !strings.Contains(h.text(), "öö…”") {
 			t.Errorf("%d bytes: %.200s", n, h.text())
 		}
@@ -124,7 +124,7 @@ func TestATool(t *testing.T) {
 		"is not called when there is none":         {"call the tool list", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, reply := asks(t, chat.Request{Message: c.message, Tools: c.tools})
+			h, reply := stream(t, chat.Request{Message: c.message, Tools: c.tools})
 			called, stop := "", "end_turn"
 			for _, call := range h.of(chat.CallChunk) {
 				called, stop = called+call.Name, "tool_use"
@@ -138,7 +138,7 @@ func TestATool(t *testing.T) {
 		})
 	}
 	t.Run("takes its arguments from the message", func(t *testing.T) {
-		h, _ := asks(t, chat.Request{Message: `read_file "a/b.txt", 12 lines`, Tools: []chat.Tool{readFile, list}})
+		h, _ := stream(t, chat.Request{Message: `read_file "a/b.txt", 12 lines`, Tools: []chat.Tool{readFile, list}})
 		if got := h.of(chat.CallChunk)[0].Args; got != `{"lines":12,"path":"a/b.txt"}` {
 			t.Errorf("the arguments are %s", got)
 		}
@@ -147,7 +147,7 @@ func TestATool(t *testing.T) {
 
 func TestASearch(t *testing.T) {
 	t.Run("is a call that is taken care of, its result and words about it", func(t *testing.T) {
-		h, reply := asks(t, chat.Request{Message: `Search the web for "owls", please!`, WebSearch: true, Tools: []chat.Tool{list}})
+		h, reply := stream(t, chat.Request{Message: `Search the web for "owls", please!`, WebSearch: true, Tools: []chat.Tool{list}})
 		calls, results := h.of(chat.CallChunk), h.of(chat.ResultChunk)
 		if len(calls) != 1 || len(results) != 1 || calls[0].CallID != results[0].CallID || !calls[0].ServerHandled || calls[0].Name != chat.WebSearch {
 			t.Fatalf("%+v\n%+v", calls, results)
@@ -169,7 +169,7 @@ func TestASearch(t *testing.T) {
 		}
 	})
 	t.Run("of nothing in particular is of the message", func(t *testing.T) {
-		h, _ := asks(t, chat.Request{Message: "Please search.", WebSearch: true})
+		h, _ := stream(t, chat.Request{Message: "Please search.", WebSearch: true})
 		if got := h.of(chat.CallChunk)[0].Args; got != `{"query":"Please search."}` {
 			t.Errorf("the arguments are %s", got)
 		}
@@ -179,7 +179,7 @@ func TestASearch(t *testing.T) {
 		"is not made when nobody asks for one": {Message: "research is what I do", WebSearch: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if h, reply := asks(t, r); len(h.of(chat.CallChunk)) > 0 || reply.Usage.Searches > 0 {
+			if h, reply := stream(t, r); len(h.of(chat.CallChunk)) > 0 || reply.Usage.Searches > 0 {
 				t.Errorf("%+v", h.chunks)
 			}
 		})
@@ -191,9 +191,9 @@ func TestASearch(t *testing.T) {
 // twice.
 func TestAConversation(t *testing.T) {
 	r := chat.Request{Message: "Search for owls", WebSearch: true, Tools: []chat.Tool{readFile, list}}
-	goOn := func(message string, results ...chat.Block) *hearer {
+	goOn := func(message string, results ...chat.Block) *recorder {
 		t.Helper()
-		h, _ := asks(t, r)
+		h, _ := stream(t, r)
 		answer := chat.Turn{Role: chat.Assistant}
 		for _, c := range h.chunks {
 			switch c.Type {
@@ -252,7 +252,7 @@ func TestTheLimit(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		h := &hearer{}
+		h := &recorder{}
 		reply, err := localmodel.New(nil).Stream(context.Background(), call, h)
 		if err != nil {
 			t.Fatal(err)
@@ -270,7 +270,7 @@ func TestTheLimit(t *testing.T) {
 		}
 		whole, _ := r.Call(someModel)
 		whole.MaxTokens = someModel.MaxOutputTokens
-		all := &hearer{}
+		all := &recorder{}
 		full, err := localmodel.New(nil).Stream(context.Background(), whole, all)
 		if err != nil {
 			t.Fatal(err)
@@ -290,7 +290,7 @@ func TestThePace(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("is waited for before each chunk, once what came is out", func(t *testing.T) {
-		h := &hearer{}
+		h := &recorder{}
 		m := localmodel.New(func(context.Context) error { h.order = append(h.order, "pace"); return nil })
 		if _, err := m.Stream(t.Context(), call, h); err != nil {
 			t.Fatal(err)
@@ -307,7 +307,7 @@ func TestThePace(t *testing.T) {
 		cause := errors.New("the client went away")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		h := &hearer{}
+		h := &recorder{}
 		m := localmodel.New(func(ctx context.Context) error {
 			if len(h.chunks) == 3 {
 				cancel(cause)
@@ -328,7 +328,7 @@ func TestThePace(t *testing.T) {
 	})
 	t.Run("that fails is a failure of the model", func(t *testing.T) {
 		broken := errors.New("no more ticks")
-		_, err := localmodel.New(func(context.Context) error { return broken }).Stream(t.Context(), call, &hearer{})
+		_, err := localmodel.New(func(context.Context) error { return broken }).Stream(t.Context(), call, &recorder{})
 		var failure *chat.Failure
 		if !errors.As(err, &failure) || !errors.Is(err, broken) {
 			t.Errorf("%v", err)

@@ -169,7 +169,7 @@ func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
 		}
 	}
 	stop(t, m)
-	if n := s.heard("RCPT"); n != 4 {
+	if n := s.count("RCPT"); n != 4 {
 		t.Errorf("%d recipients", n)
 	}
 }
@@ -212,8 +212,8 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 				t.Fatalf("arrived: %v: %s", arrived, l)
 			}
 			if !tt.arrives {
-				if s.heard("AUTH") > 0 || !strings.Contains(l.String(), "delivery failed") {
-					t.Errorf("AUTH was sent %d times; the log is %s", s.heard("AUTH"), l)
+				if s.count("AUTH") > 0 || !strings.Contains(l.String(), "delivery failed") {
+					t.Errorf("AUTH was sent %d times; the log is %s", s.count("AUTH"), l)
 				}
 				return
 			}
@@ -275,7 +275,7 @@ func TestALastingFailureIsLoggedAndDropped(t *testing.T) {
 	got := <-s.arrived
 	<-l.failed
 	stop(t, m)
-	if !strings.Contains(got.to, "edsger") || len(s.arrived) != 0 || len(c.waits) == 0 || s.heard("RCPT") != 4 || strings.Contains(l.String(), "grace") {
+	if !strings.Contains(got.to, "edsger") || len(s.arrived) != 0 || len(c.waits) == 0 || s.count("RCPT") != 4 || strings.Contains(l.String(), "grace") {
 		t.Errorf("got %+v; the log is %s", got, l)
 	}
 }
@@ -303,7 +303,7 @@ func TestPermanentFailuresAreNotRetried(t *testing.T) {
 		send(t, m, "edsger@example.net")
 		got := <-s.arrived
 		stop(t, m)
-		if !strings.Contains(got.to, "edsger") || len(c.waits) != 0 || s.heard(command) != 2 {
+		if !strings.Contains(got.to, "edsger") || len(c.waits) != 0 || s.count(command) != 2 {
 			t.Errorf("%s: got %+v after %v", command, got, c.waits)
 		}
 		if log := l.String(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, reply[:3]) || strings.Contains(log, "grace") {
@@ -321,8 +321,8 @@ func TestAnAcceptedMessageIsNotSentAgain(t *testing.T) {
 			<-s.arrived
 		}
 		stop(t, m)
-		if len(s.arrived) != 0 || len(c.waits) != 0 || s.heard("MAIL") != 2 {
-			t.Errorf("with the connection lost at %s two messages were sent %d times", command, s.heard("MAIL"))
+		if len(s.arrived) != 0 || len(c.waits) != 0 || s.count("MAIL") != 2 {
+			t.Errorf("with the connection lost at %s two messages were sent %d times", command, s.count("MAIL"))
 		}
 	}
 }

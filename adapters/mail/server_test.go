@@ -86,7 +86,7 @@ func (s *mailServer) reply(line, usual string) string {
 	return usual
 }
 
-func (s *mailServer) heard(command string) (n int) {
+func (s *mailServer) count(command string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.commands {

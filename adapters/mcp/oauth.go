@@ -97,24 +97,24 @@ type response struct {
 }
 
 // do makes a request and reads the response.
-func (a *Authorizer) do(client *http.Client, r *http.Request, who string) (response, error) {
+func (a *Authorizer) do(client *http.Client, r *http.Request, server string) (response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.Timeout)
 	defer cancel()
 	r.Header.Set("Accept", "application/json")
 	res, err := client.Do(r.WithContext(ctx))
 	if err != nil {
-		return response{}, a.unreachable(err, who)
+		return response{}, a.unreachable(err, server)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
-		return response{}, a.unreachable(err, who)
+		return response{}, a.unreachable(err, server)
 	}
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= http.StatusInternalServerError {
-		return response{}, statusError(res.StatusCode, who)
+		return response{}, statusError(res.StatusCode, server)
 	}
 	if len(body) > maxAnswer {
-		return response{}, invalidResponse(who)
+		return response{}, invalidResponse(server)
 	}
 	return response{res.StatusCode, body}, nil
 }
@@ -133,11 +133,11 @@ func (a *Authorizer) post(ctx context.Context, to, contentType string, body []by
 }
 
 // unreachable returns the error for a request without a response.
-func (a *Authorizer) unreachable(err error, who string) error {
+func (a *Authorizer) unreachable(err error, server string) error {
 	if a.Blocked(err) {
-		return refusedAddress(who)
+		return refusedAddress(server)
 	}
-	return fault.Wrap(fault.Unavailable, reason(err), "The %s cannot be reached", who)
+	return fault.Wrap(fault.Unavailable, reason(err), "The %s cannot be reached", server)
 }
 
 // reason returns the cause of a missing response. Errors of net/http contain URLs and text
@@ -166,16 +166,16 @@ func reason(err error) error {
 	return errors.New("it does not speak HTTP as it should")
 }
 
-func refusedAddress(who string) error {
-	return fault.New(fault.Invalid, "The address of the %s is not one that may be called", who)
+func refusedAddress(server string) error {
+	return fault.New(fault.Invalid, "The address of the %s is not one that may be called", server)
 }
 
-func statusError(status int, who string) error {
-	return fault.New(fault.Unavailable, "The %s answered with status %d", who, status)
+func statusError(status int, server string) error {
+	return fault.New(fault.Unavailable, "The %s answered with status %d", server, status)
 }
 
-func invalidResponse(who string) error {
-	return fault.New(fault.Unavailable, "The %s gave an answer that cannot be used", who)
+func invalidResponse(server string) error {
+	return fault.New(fault.Unavailable, "The %s gave an answer that cannot be used", server)
 }
 
 // seconds is a number of seconds, which may be a JSON string and have a fraction. It is zero

@@ -202,12 +202,12 @@ func (a *Authorizer) resource(ctx context.Context, u *url.URL, named string) (re
 }
 
 // document reads a JSON document. It returns false if there is none.
-func (a *Authorizer) document(ctx context.Context, at, who string, v any) (bool, error) {
+func (a *Authorizer) document(ctx context.Context, at, server string, v any) (bool, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return false, refusedAddress(who)
+		return false, refusedAddress(server)
 	}
-	res, err := a.do(a.Client, r, who)
+	res, err := a.do(a.Client, r, server)
 	if err != nil {
 		return false, err
 	}

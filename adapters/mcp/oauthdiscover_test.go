@@ -280,13 +280,13 @@ func TestDiscoveryHasATimeout(t *testing.T) {
 	t.Cleanup(quiet.Close)
 	s := set(t, "")
 	for name, transport := range map[string]connector.Transport{"over HTTP": connector.HTTP, "over SSE": connector.SSE} {
-		if _, err := s.hasty.Discover(t.Context(), connector.Provider{Transport: transport}, quiet.URL+"/mcp"); !fault.Is(err, fault.Unavailable) {
+		if _, err := s.brief.Discover(t.Context(), connector.Provider{Transport: transport}, quiet.URL+"/mcp"); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, f := range map[string]authserver.Fault{"none": authserver.Hang, "half of one": authserver.Stall} {
 		s.auth.Fail(authserver.Metadata, f, -1)
-		if _, err := s.hasty.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Unavailable) {
+		if _, err := s.brief.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

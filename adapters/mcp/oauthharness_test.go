@@ -37,7 +37,7 @@ func (stopped) Now() time.Time { return began }
 // and who is tested, with a guarded client that may call this machine.
 type stage struct {
 	*mcp.Authorizer
-	hasty *mcp.Authorizer // soon gives up, for servers that never answer
+	brief *mcp.Authorizer // with a short timeout, for servers that never answer
 	auth  *authserver.Server
 	tool  *tool
 }
@@ -53,17 +53,17 @@ func set(t *testing.T, path string, change ...func(*mcp.AuthorizerOptions)) *sta
 	for _, c := range change {
 		c(&o)
 	}
-	patient := mcp.NewAuthorizer(o)
+	authorizer := mcp.NewAuthorizer(o)
 	o.Timeout = 50 * time.Millisecond
-	s := &stage{patient, mcp.NewAuthorizer(o), authserver.Start(t, path), openTool(t)}
+	s := &stage{authorizer, mcp.NewAuthorizer(o), authserver.Start(t, path), openTool(t)}
 	s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
 	return s
 }
 
-// against returns who meets a fault: where that gives no answer, the hasty one.
+// against returns who meets a fault: where that gives no answer, the one with the short timeout.
 func (s *stage) against(hangs bool) *mcp.Authorizer {
 	if hangs {
-		return s.hasty
+		return s.brief
 	}
 	return s.Authorizer
 }

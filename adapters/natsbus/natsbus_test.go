@@ -45,8 +45,8 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-// says waits until the log holds the text so many times.
-func (j *journal) says(t *testing.T, text string, times int) {
+// waitFor waits until the log holds the text so many times.
+func (j *journal) waitFor(t *testing.T, text string, times int) {
 	t.Helper()
 	end := time.After(late)
 	for {
@@ -79,8 +79,8 @@ func open(t *testing.T, address string) (*Bus, *journal) {
 	return b, j
 }
 
-// heard subscribes and returns what comes.
-func heard(t *testing.T, b *Bus) <-chan object.Hint {
+// subscribe returns the hints of a bus.
+func subscribe(t *testing.T, b *Bus) <-chan object.Hint {
 	t.Helper()
 	hints := make(chan object.Hint, 100)
 	cancel, err := b.Subscribe(func(h object.Hint) { hints <- h })
@@ -120,15 +120,15 @@ func TestTheBusReconnects(t *testing.T) {
 	server.Stop()
 	a, log := open(t, server.URL)
 	b, other := open(t, server.URL)
-	log.says(t, "bus unreachable", 2)
+	log.waitFor(t, "bus unreachable", 2)
 	if err := a.Ready(t.Context()); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("without a server Ready is %v", err)
 	}
-	hints := heard(t, b)
+	hints := subscribe(t, b)
 	for n := range int64(2) {
 		server.Restart(t)
 		for _, j := range []*journal{log, other} {
-			j.says(t, []string{"bus connected", "bus reconnected"}[n], 2)
+			j.waitFor(t, []string{"bus connected", "bus reconnected"}[n], 2)
 		}
 		for _, end := range []*Bus{a, b} {
 			if err := end.Ready(t.Context()); err != nil {
@@ -147,7 +147,7 @@ func TestTheBusReconnects(t *testing.T) {
 		}
 		server.Stop()
 		for _, j := range []*journal{log, other} {
-			j.says(t, "bus disconnected", 2*(int(n)+1))
+			j.waitFor(t, "bus disconnected", 2*(int(n)+1))
 		}
 	}
 	if f := a.Figures(); f.Published != 2 || f.Dropped != 0 || f.Disconnects != 4 {
@@ -174,7 +174,7 @@ func TestHintsWithoutAServerAreDropped(t *testing.T) {
 func TestForeignMessagesAreIgnored(t *testing.T) {
 	server := natsserver.Start(t)
 	b, _ := open(t, server.URL)
-	hints := heard(t, b)
+	hints := subscribe(t, b)
 	conn, err := nats.Connect(server.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestAnUnresponsiveServerDelaysNoPublisher(t *testing.T) {
 	for n := range int64(100_000) {
 		b.Publish(object.Hint{Org: someOrg, N: n})
 	}
-	log.says(t, "bus unreachable", 2)
+	log.waitFor(t, "bus unreachable", 2)
 }
 
 func TestASlowSubscriberIsCounted(t *testing.T) {
@@ -230,7 +230,7 @@ func TestASlowSubscriberIsCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	log.says(t, "too slow", 1)
+	log.waitFor(t, "too slow", 1)
 	close(release)
 	cancel()
 	if f := b.Figures(); f.Slow == 0 {
@@ -242,7 +242,7 @@ func TestClosing(t *testing.T) {
 	server := natsserver.Start(t)
 	a, _ := open(t, server.URL)
 	b, _ := open(t, server.URL)
-	hints := heard(t, b)
+	hints := subscribe(t, b)
 	a.Publish(object.Hint{Org: someOrg, N: 1})
 	if err := a.Close(); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package standardwebhooks
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -110,7 +111,7 @@ func translate(m message, body []byte) (identity.Event, error) {
 	}
 	s, known := subjects[string(v.Type)]
 	e.Kind = s.kind
-	e.Stamp = identity.Stamp{At: first(v.Timestamp.Time, m.sent), Rank: s.rank, Message: m.id}
+	e.Stamp = identity.Stamp{At: cmp.Or(v.Timestamp.Time, m.sent), Rank: s.rank, Message: m.id}
 	if !known {
 		return e, nil
 	}
@@ -118,7 +119,7 @@ func translate(m message, body []byte) (identity.Event, error) {
 	if err != nil {
 		return identity.Event{}, err
 	}
-	e.Stamp.At = first(updated, e.Stamp.At)
+	e.Stamp.At = cmp.Or(updated, e.Stamp.At)
 	if e.Org.ProviderID != "" && e.Org.Stamp.IsZero() {
 		e.Org.Stamp = e.Stamp
 	}
@@ -241,15 +242,6 @@ func optionalID(s text) string {
 		return ""
 	}
 	return string(s)
-}
-
-func first(times ...time.Time) time.Time {
-	for _, t := range times {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return time.Time{}
 }
 
 // decode decodes a JSON object. Its errors name the invalid field, or the body if field is

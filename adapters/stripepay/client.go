@@ -142,8 +142,8 @@ func (r *refusal) unusable() bool {
 // failure returns the error of a call that failed. It keeps nothing of the
 // request, which has the key.
 func failure(ctx context.Context, err error) error {
-	var said *stripe.Error
-	if !errors.As(err, &said) {
+	var apiError *stripe.Error
+	if !errors.As(err, &apiError) {
 		cause := lost(err)
 		if ctx.Err() != nil {
 			cause = context.Cause(ctx)
@@ -151,17 +151,18 @@ func failure(ctx context.Context, err error) error {
 		return fault.Wrap(fault.Unavailable, cause, "The payment provider does not answer")
 	}
 	r := &refusal{
-		status: said.HTTPStatusCode, kind: string(said.Type), code: string(said.Code), param: said.Param, request: said.RequestID,
+		status: apiError.HTTPStatusCode, kind: string(apiError.Type), code: string(apiError.Code), param: apiError.Param,
+		request: apiError.RequestID,
 	}
-	if said.LastResponse != nil {
-		r.replayed = said.LastResponse.Header.Get("Idempotent-Replayed") == "true"
+	if apiError.LastResponse != nil {
+		r.replayed = apiError.LastResponse.Header.Get("Idempotent-Replayed") == "true"
 	}
 	switch {
 	// Unknown paths are 404 too, without this code. An unknown price is a wrong
 	// configuration.
-	case said.Code == stripe.ErrorCodeResourceMissing && !strings.Contains(said.Param, "price"):
+	case apiError.Code == stripe.ErrorCodeResourceMissing && !strings.Contains(apiError.Param, "price"):
 		return fault.Wrap(fault.NotFound, r, "The payment provider knows nothing of it")
-	case r.status >= 500, r.status == http.StatusTooManyRequests, r.status == http.StatusConflict, said.Code == stripe.ErrorCodeLockTimeout:
+	case r.status >= 500, r.status == http.StatusTooManyRequests, r.status == http.StatusConflict, apiError.Code == stripe.ErrorCodeLockTimeout:
 		return fault.Wrap(fault.Unavailable, r, "The payment provider cannot answer now")
 	}
 	return fault.Wrap(fault.Internal, r, "The payment provider refused the request")

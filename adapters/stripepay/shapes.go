@@ -2,6 +2,7 @@ package stripepay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -124,7 +125,7 @@ func (s subscription) item(plans map[string]plan.Plan) item {
 	return item{}
 }
 
-func (i item) price() string { return string(first(i.Price, i.Plan)) }
+func (i item) price() string { return string(cmp.Or(i.Price, i.Plan)) }
 
 // cancelsAtEnd reports whether the subscription will end, by either of the fields that say
 // so.
@@ -147,11 +148,11 @@ func (s subscription) remote(plans map[string]plan.Plan) plan.Remote {
 		Status:            plan.RemoteStatus(word(string(s.Status))),
 		Plan:              plan.None,
 		Seats:             i.Quantity.n,
-		PeriodStart:       first(s.Start, i.Start).pointer(),
-		PeriodEnd:         first(s.End, i.End).pointer(),
+		PeriodStart:       cmp.Or(s.Start, i.Start).pointer(),
+		PeriodEnd:         cmp.Or(s.End, i.End).pointer(),
 		TrialEnd:          s.TrialEnd.pointer(),
 		CancelAtPeriodEnd: s.cancelsAtEnd(),
-		HasPaymentMethod:  first(s.DefaultPaymentMethod, s.DefaultSource, s.Customer.InvoiceSettings.DefaultPaymentMethod, s.Customer.DefaultSource) != "",
+		HasPaymentMethod:  cmp.Or(s.DefaultPaymentMethod, s.DefaultSource, s.Customer.InvoiceSettings.DefaultPaymentMethod, s.Customer.DefaultSource) != "",
 	}
 	if p, known := plans[i.price()]; known {
 		r.Plan = p
@@ -170,7 +171,7 @@ func (s session) plan() plan.Plan {
 
 // subscription returns the id of what the invoice is for; empty: something else.
 func (i invoice) subscription() string {
-	return string(first(i.Subscription, i.Parent.SubscriptionDetails.Subscription, i.SubscriptionDetails.Subscription))
+	return string(cmp.Or(i.Subscription, i.Parent.SubscriptionDetails.Subscription, i.SubscriptionDetails.Subscription))
 }
 
 func (i invoice) org() id.Org {
@@ -183,7 +184,7 @@ func (i invoice) periodEnd() *time.Time {
 	var end instant
 	for _, l := range i.Lines.Data {
 		ofSubscription := l.Type == "subscription" || l.Parent.Type == "subscription_item_details"
-		of := first(l.Subscription, l.Parent.Item.Subscription)
+		of := cmp.Or(l.Subscription, l.Parent.Item.Subscription)
 		if ofSubscription && (of == "" || string(of) == i.subscription()) && l.Period.End.After(end.Time) {
 			end = l.Period.End
 		}
@@ -199,17 +200,6 @@ func orgOf(texts ...text) id.Org {
 		}
 	}
 	return ""
-}
-
-// first returns the first value that is not zero.
-func first[T comparable](all ...T) T {
-	var none T
-	for _, v := range all {
-		if v != none {
-			return v
-		}
-	}
-	return none
 }
 
 var errNoObject = errors.New("no JSON object")
