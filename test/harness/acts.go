@@ -373,6 +373,23 @@ func answered[V any](c *call, do func() (V, error)) (any, error) {
 	return v, nil
 }
 
+// answers makes an act of one that needs no other arguments than texts.
+func answers[V any](do func(*call) (V, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) { return answered(c, func() (V, error) { return do(c) }) }
+}
+
+// does is answers for an act that has nothing to say.
+func does(do func(*call) error) func(*call) (any, error) {
+	return func(c *call) (any, error) { return only(c, func() error { return do(c) }) }
+}
+
+// lists is answers for an act that hands over what it lists one by one.
+func lists[V any](do func(c *call, each func(V) error) error) func(*call) (any, error) {
+	return answers(func(c *call) ([]V, error) {
+		return collect(func(each func(V) error) error { return do(c, each) })
+	})
+}
+
 // only is answered for an act that has nothing to say.
 func only(c *call, do func() error) (any, error) {
 	return answered(c, func() (record, error) { return done, do() })

@@ -14,16 +14,12 @@ var billingActs = []*act{
 	{
 		who: person, name: "billing",
 		does: "Answers with the subscription: plan, status, seats, purchasedSeats, currentPeriodStart, currentPeriodEnd, cancelAtPeriodEnd, trialEnd, managedExternally, hasPaymentMethod, allowed, hasActivePlan, hadPriorSubscription (GET /billing/subscription, GET /billing/status).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (billing.Details, error) { return c.Billing.Subscription(c.ctx, c.actor) })
-		},
+		do:   answers(func(c *call) (billing.Details, error) { return c.Billing.Subscription(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "start-trial",
 		does: "Starts the trial, and answers as `billing` does (POST /billing/trial).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (billing.Details, error) { return c.Billing.Trial(c.ctx, c.actor) })
-		},
+		do:   answers(func(c *call) (billing.Details, error) { return c.Billing.Trial(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "checkout", args: "plan*",
@@ -46,16 +42,12 @@ var billingActs = []*act{
 	{
 		who: person, name: "come-back", on: "session", open: true,
 		does: "Comes back from a page, paid or not: status and plan (GET /billing/checkout/success).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (plan.Session, error) { return c.Billing.Return(c.ctx, c.subject()) })
-		},
+		do:   answers(func(c *call) (plan.Session, error) { return c.Billing.Return(c.ctx, c.subject()) }),
 	},
 	{
 		who: person, name: "downgrade",
 		does: "Ends a trial at once and a paid plan when its period ends, and answers as `billing` does (POST /billing/downgrade).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (billing.Details, error) { return c.Billing.Downgrade(c.ctx, c.actor) })
-		},
+		do:   answers(func(c *call) (billing.Details, error) { return c.Billing.Downgrade(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "portal",
@@ -157,13 +149,9 @@ var billingActs = []*act{
 	{
 		who: operating, name: "organisations",
 		does: "Lists all organisations: id, name, slug, owners, members, pendingInvitations, subscription, closedAt (GET /admin/organisations).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]operator.Overview, error) {
-				return collect(func(each func(operator.Overview) error) error {
-					return c.Operator.Organisations(c.ctx, anOperator, "", 0, each)
-				})
-			})
-		},
+		do: lists(func(c *call, each func(operator.Overview) error) error {
+			return c.Operator.Organisations(c.ctx, anOperator, "", 0, each)
+		}),
 	},
 	{
 		who: operating, name: "organisation", on: "org?",

@@ -18,16 +18,12 @@ var chatActs = []*act{
 	{
 		who: person, name: "models",
 		does: "Lists the models, the default one first: id, displayName, provider, tier, contextWindow, maxOutputTokens, capabilities (GET /models).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (chat.Registry, error) { return c.Chats.Models(c.actor) })
-		},
+		do:   answers(func(c *call) (chat.Registry, error) { return c.Chats.Models(c.actor) }),
 	},
 	{
 		who: person, name: "quota",
 		does: "Answers with used, limit, remaining and resetsAt (GET /metering/quota).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (quota.Status, error) { return c.Metering.Quota(c.ctx, c.actor) })
-		},
+		do:   answers(func(c *call) (quota.Status, error) { return c.Metering.Quota(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "usage",

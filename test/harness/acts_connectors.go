@@ -20,9 +20,7 @@ var connectorActs = []*act{
 	{
 		who: person, name: "connectors",
 		does: "Lists the instances: id, serverId, label, name, config, hosting, transport, status, lastError, lastUsedAt, createdBy, createdAt, tools, credentialsVersion, credentialsExpireAt (GET /connectors).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]connector.Instance, error) { return instances(c) })
-		},
+		do:   answers(func(c *call) ([]connector.Instance, error) { return instances(c) }),
 	},
 	{
 		who: person, name: "get-connector", on: "connector",
@@ -76,18 +74,14 @@ var connectorActs = []*act{
 	{
 		who: person, name: "remove-connector", on: "connector",
 		does: "Removes an instance with its credentials (DELETE /connectors/:instanceId).",
-		do: func(c *call) (any, error) {
-			return only(c, func() error { return c.Connectors.Delete(c.ctx, c.actor, id.Connector(c.subject())) })
-		},
+		do:   does(func(c *call) error { return c.Connectors.Delete(c.ctx, c.actor, id.Connector(c.subject())) }),
 	},
 	{
 		who: person, name: "authorize", args: "instanceId providerId",
 		does: "Begins an authorization for an instance, or for one of a provider: authUrl, state, instanceId (POST /mcp-oauth/start).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (connectors.Begun, error) {
-				return c.Connectors.Start(c.ctx, c.actor, id.Connector(c.text("instanceId")), c.text("providerId"))
-			})
-		},
+		do: answers(func(c *call) (connectors.Begun, error) {
+			return c.Connectors.Start(c.ctx, c.actor, id.Connector(c.text("instanceId")), c.text("providerId"))
+		}),
 	},
 	{
 		who: person, name: "confirm", on: "state", open: true,
@@ -117,9 +111,7 @@ var connectorActs = []*act{
 	{
 		who: person, name: "poll", on: "state",
 		does: "Asks how far an authorization is: status (pending, redeeming, ready or error), instanceId, error (GET /mcp-oauth/poll).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (connector.Flow, error) { return c.Connectors.Poll(c.ctx, c.actor, c.subject()) })
-		},
+		do:   answers(func(c *call) (connector.Flow, error) { return c.Connectors.Poll(c.ctx, c.actor, c.subject()) }),
 	},
 
 	{

@@ -130,13 +130,9 @@ var fileActs = []*act{
 	{
 		who: person, name: "memories", on: "workspace",
 		does: "Lists the records of a workspace's memory files (GET /sync/memory/workspace/:workspaceId).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]object.Object, error) {
-				return collect(func(each func(object.Object) error) error {
-					return c.Objects.ListMemory(c.ctx, c.actor, id.Workspace(c.subject()), object.Filter{}, each)
-				})
-			})
-		},
+		do: lists(func(c *call, each func(object.Object) error) error {
+			return c.Objects.ListMemory(c.ctx, c.actor, id.Workspace(c.subject()), object.Filter{}, each)
+		}),
 	},
 	{
 		who: person, name: "listen", args: "since",

@@ -61,37 +61,27 @@ var peopleActs = []*act{
 	{
 		who: person, name: "me", anywhere: true,
 		does: "Answers with the profile: user, org, role, onboardingCompleted, onboardingSeeded (GET /auth/me).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (access.Session, error) { return c.Access.Me(c.ctx, c.actor) })
-		},
+		do:   answers(func(c *call) (access.Session, error) { return c.Access.Me(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "sessions", anywhere: true,
 		does: "Lists where the person is signed in, the most recently used first (GET /auth/sessions).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]session.Session, error) { return c.Access.Sessions(c.ctx, c.actor) })
-		},
+		do:   answers(func(c *call) ([]session.Session, error) { return c.Access.Sessions(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "end-session", on: "session", anywhere: true,
 		does: "Ends one of the person's sessions (DELETE /auth/sessions/:id).",
-		do: func(c *call) (any, error) {
-			return only(c, func() error { return c.Access.EndSession(c.ctx, c.actor, id.Session(c.subject())) })
-		},
+		do:   does(func(c *call) error { return c.Access.EndSession(c.ctx, c.actor, id.Session(c.subject())) }),
 	},
 	{
 		who: person, name: "end-other-sessions", anywhere: true,
 		does: "Ends all of the person's sessions but the one that they are in (DELETE /auth/sessions).",
-		do: func(c *call) (any, error) {
-			return only(c, func() error { return c.Access.EndOtherSessions(c.ctx, c.actor) })
-		},
+		do:   does(func(c *call) error { return c.Access.EndOtherSessions(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "complete-onboarding",
 		does: "Marks the person's onboarding complete (POST /auth/onboarding-complete).",
-		do: func(c *call) (any, error) {
-			return only(c, func() error { return c.Onboarding.Complete(c.ctx, c.actor) })
-		},
+		do:   does(func(c *call) error { return c.Onboarding.Complete(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "seed",
@@ -222,63 +212,47 @@ var orgActs = []*act{
 	{
 		who: person, name: "members",
 		does: "Lists the members by when they joined: userId, name, email, avatarUrl, role, onboardingCompleted, joinedAt (GET /org/members).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]org.Profile, error) {
-				return collect(func(each func(org.Profile) error) error {
-					return c.Members.List(c.ctx, c.actor, org.Position{}, 0, each)
-				})
-			})
-		},
+		do: lists(func(c *call, each func(org.Profile) error) error {
+			return c.Members.List(c.ctx, c.actor, org.Position{}, 0, each)
+		}),
 	},
 	{
 		who: person, name: "change-role", on: "user", args: "role*",
 		does: "Gives a member another role, and answers with the member (PATCH /org/members/:userId/role).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (org.Profile, error) {
-				return c.Members.ChangeRole(c.ctx, c.actor, id.User(c.subject()), c.text("role"))
-			})
-		},
+		do: answers(func(c *call) (org.Profile, error) {
+			return c.Members.ChangeRole(c.ctx, c.actor, id.User(c.subject()), c.text("role"))
+		}),
 	},
 	{
 		who: person, name: "remove-member", on: "user",
 		does: "Ends a membership; one's own is leaving (DELETE /org/members/:userId).",
-		do: func(c *call) (any, error) {
-			return only(c, func() error { return c.Members.Remove(c.ctx, c.actor, id.User(c.subject())) })
-		},
+		do:   does(func(c *call) error { return c.Members.Remove(c.ctx, c.actor, id.User(c.subject())) }),
 	},
 	{
 		who: person, name: "invite", args: "email* role*",
 		does: "Makes an invitation: id, email, role, status, expiresAt, createdAt, acceptedAt, invitedBy, inviteUrl (POST /org/invite).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (members.Invited, error) {
-				return c.Members.Invite(c.ctx, c.actor, c.text("email"), c.text("role"))
-			})
-		},
+		do: answers(func(c *call) (members.Invited, error) {
+			return c.Members.Invite(c.ctx, c.actor, c.text("email"), c.text("role"))
+		}),
 	},
 	{
 		who: person, name: "invites",
 		does: "Lists the invitations that are pending and not expired (GET /org/invites).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]invitation.Invitation, error) {
-				return collect(func(each func(invitation.Invitation) error) error {
-					return c.Members.Invites(c.ctx, c.actor, invitation.Position{}, 0, each)
-				})
-			})
-		},
+		do: lists(func(c *call, each func(invitation.Invitation) error) error {
+			return c.Members.Invites(c.ctx, c.actor, invitation.Position{}, 0, each)
+		}),
 	},
 	{
 		who: person, name: "resend", on: "invitation",
 		does: "Gives an invitation a new link and 24 hours from now, and answers with it (POST /org/invite/:id/resend).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (members.Invited, error) { return c.Members.Resend(c.ctx, c.actor, id.Invitation(c.subject())) })
-		},
+		do: answers(func(c *call) (members.Invited, error) {
+			return c.Members.Resend(c.ctx, c.actor, id.Invitation(c.subject()))
+		}),
 	},
 	{
 		who: person, name: "withdraw", on: "invitation",
 		does: "Deletes an invitation (DELETE /org/invite/:id).",
-		do: func(c *call) (any, error) {
-			return only(c, func() error { return c.Members.Withdraw(c.ctx, c.actor, id.Invitation(c.subject())) })
-		},
+		do:   does(func(c *call) error { return c.Members.Withdraw(c.ctx, c.actor, id.Invitation(c.subject())) }),
 	},
 	{
 		who: person, name: "open-invitation", on: "inviteUrl", open: true,

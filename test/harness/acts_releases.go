@@ -37,11 +37,9 @@ var releaseActs = []*act{
 	{
 		who: person, name: "releases",
 		does: "Lists all releases, the highest version first (GET /updates/releases).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]release.Release, error) {
-				return collect(func(each func(release.Release) error) error { return c.Releases.List(c.ctx, c.actor, "", 0, each) })
-			})
-		},
+		do: lists(func(c *call, each func(release.Release) error) error {
+			return c.Releases.List(c.ctx, c.actor, "", 0, each)
+		}),
 	},
 	{
 		who: person, name: "explain-rollout", on: "release", args: "clientIds*",

@@ -16,7 +16,7 @@ var serverActs = []*act{
 	{
 		who: server, name: "work",
 		does: "Does the regular work at once: trials that are over, connectors, counts, upkeep, garbage. Moving the clock does it too.",
-		do:   func(c *call) (any, error) { return only(c, func() error { return c.Work(c.ctx) }) },
+		do:   does(func(c *call) error { return c.Work(c.ctx) }),
 	},
 	{
 		who: server, name: "restart",

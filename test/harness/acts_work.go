@@ -38,9 +38,7 @@ var workActs = []*act{
 	{
 		who: person, name: "get-task", on: "task",
 		does: "Answers with a task (GET /tasks/:id).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (task.Task, error) { return c.Tasks.Get(c.ctx, c.actor, id.Task(c.subject())) })
-		},
+		do:   answers(func(c *call) (task.Task, error) { return c.Tasks.Get(c.ctx, c.actor, id.Task(c.subject())) }),
 	},
 	{
 		who: person, name: "change-task", on: "task", args: "title " + taskFields + " ifVersion",
@@ -91,32 +89,22 @@ var workActs = []*act{
 	{
 		who: person, name: "task-history", on: "task",
 		does: "Lists what happened to a task, the oldest first: changedBy, changedAt, reason, changes (GET /tasks/:id/history).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]task.Change, error) {
-				return collect(func(each func(task.Change) error) error {
-					return c.Tasks.History(c.ctx, c.actor, id.Task(c.subject()), task.ChangePosition{}, 0, each)
-				})
-			})
-		},
+		do: lists(func(c *call, each func(task.Change) error) error {
+			return c.Tasks.History(c.ctx, c.actor, id.Task(c.subject()), task.ChangePosition{}, 0, each)
+		}),
 	},
 
 	{
 		who: person, name: "teams",
 		does: "Lists the teams that the person belongs to: id, name, description, kind, createdBy, createdAt, updatedAt (GET /teams).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]team.Team, error) {
-				return collect(func(each func(team.Team) error) error {
-					return c.Teams.List(c.ctx, c.actor, teams.Position{}, 0, each)
-				})
-			})
-		},
+		do: lists(func(c *call, each func(team.Team) error) error {
+			return c.Teams.List(c.ctx, c.actor, teams.Position{}, 0, each)
+		}),
 	},
 	{
 		who: person, name: "get-team", on: "team",
 		does: "Answers with a team (GET /teams/:id).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (team.Team, error) { return c.Teams.Get(c.ctx, c.actor, id.Team(c.subject())) })
-		},
+		do:   answers(func(c *call) (team.Team, error) { return c.Teams.Get(c.ctx, c.actor, id.Team(c.subject())) }),
 	},
 	{
 		who: person, name: "add-team", args: "name* description",
@@ -137,29 +125,21 @@ var workActs = []*act{
 	{
 		who: person, name: "delete-team", on: "team",
 		does: "Removes a team without workspaces, with its memory (DELETE /teams/:id).",
-		do: func(c *call) (any, error) {
-			return only(c, func() error { return c.Teams.Delete(c.ctx, c.actor, id.Team(c.subject())) })
-		},
+		do:   does(func(c *call) error { return c.Teams.Delete(c.ctx, c.actor, id.Team(c.subject())) }),
 	},
 	{
 		who: person, name: "team-members", on: "team",
 		does: "Lists a team's members: userId, name, email, avatarUrl, joinedAt (GET /teams/:id/members).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]team.Profile, error) {
-				return collect(func(each func(team.Profile) error) error {
-					return c.Teams.Members(c.ctx, c.actor, id.Team(c.subject()), org.Position{}, 0, each)
-				})
-			})
-		},
+		do: lists(func(c *call, each func(team.Profile) error) error {
+			return c.Teams.Members(c.ctx, c.actor, id.Team(c.subject()), org.Position{}, 0, each)
+		}),
 	},
 	{
 		who: person, name: "add-team-member", on: "team", args: "userId*",
 		does: "Puts a member of the organisation into a team (POST /teams/:id/members).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (team.Profile, error) {
-				return c.Teams.AddMember(c.ctx, c.actor, id.Team(c.subject()), id.User(c.text("userId")))
-			})
-		},
+		do: answers(func(c *call) (team.Profile, error) {
+			return c.Teams.AddMember(c.ctx, c.actor, id.Team(c.subject()), id.User(c.text("userId")))
+		}),
 	},
 	{
 		who: person, name: "remove-team-member", on: "team", args: "userId*",
@@ -174,20 +154,16 @@ var workActs = []*act{
 	{
 		who: person, name: "workspaces", args: "teamId",
 		does: "Lists the workspaces that the person sees, in the person's own order: id, teamId, name, description, sortOrder, createdBy, createdAt, updatedAt (GET /workspaces).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() ([]workspaces.Placed, error) {
-				return collect(func(each func(workspaces.Placed) error) error {
-					return c.Workspaces.List(c.ctx, c.actor, id.Team(c.text("teamId")), workspaces.Position{}, 0, each)
-				})
-			})
-		},
+		do: lists(func(c *call, each func(workspaces.Placed) error) error {
+			return c.Workspaces.List(c.ctx, c.actor, id.Team(c.text("teamId")), workspaces.Position{}, 0, each)
+		}),
 	},
 	{
 		who: person, name: "get-workspace", on: "workspace",
 		does: "Answers with a workspace (GET /workspaces/:id).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (workspaces.Placed, error) { return c.Workspaces.Get(c.ctx, c.actor, id.Workspace(c.subject())) })
-		},
+		do: answers(func(c *call) (workspaces.Placed, error) {
+			return c.Workspaces.Get(c.ctx, c.actor, id.Workspace(c.subject()))
+		}),
 	},
 	{
 		who: person, name: "add-workspace", args: "name* teamId* description",
@@ -210,18 +186,14 @@ var workActs = []*act{
 	{
 		who: person, name: "delete-workspace", on: "workspace",
 		does: "Removes a workspace with its tasks and files (DELETE /workspaces/:id).",
-		do: func(c *call) (any, error) {
-			return only(c, func() error { return c.Workspaces.Delete(c.ctx, c.actor, id.Workspace(c.subject())) })
-		},
+		do:   does(func(c *call) error { return c.Workspaces.Delete(c.ctx, c.actor, id.Workspace(c.subject())) }),
 	},
 	{
 		who: person, name: "move-workspace", on: "workspace", args: "targetTeamId*",
 		does: "Puts a workspace into another team (POST /workspaces/:id/move).",
-		do: func(c *call) (any, error) {
-			return answered(c, func() (workspaces.Placed, error) {
-				return c.Workspaces.Move(c.ctx, c.actor, id.Workspace(c.subject()), id.Team(c.text("targetTeamId")))
-			})
-		},
+		do: answers(func(c *call) (workspaces.Placed, error) {
+			return c.Workspaces.Move(c.ctx, c.actor, id.Workspace(c.subject()), id.Team(c.text("targetTeamId")))
+		}),
 	},
 	{
 		who: person, name: "order-workspaces", on: "workspaces",
