@@ -55,7 +55,7 @@ func (m *fakeAuthorizer) Redeem(context.Context, connector.AuthServer, connector
 // authorizationPages is the pages of authorizations, for a person who began one.
 type authorizationPages struct {
 	*api
-	core  *harness.Files
+	core  *harness.World
 	ada   org.Actor
 	at    *fakeAuthorizer
 	begun connectors.Begun
@@ -65,7 +65,7 @@ type authorizationPages struct {
 // authorise the provider.
 func newAuthorizationPages(t *testing.T, p connector.Provider, ada, organisation string, change ...func(*Options)) *authorizationPages {
 	t.Helper()
-	core, err := harness.NewFiles(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	core, err := harness.NewWorld(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // office is an organisation with an owner and a member, a team of both with a
 // workspace, and files.
 type office struct {
-	*harness.Files
+	*harness.World
 	ada, ben org.Actor
 	crew     id.Team
 	desk     id.Workspace
@@ -35,12 +35,12 @@ type office struct {
 
 func open(t testing.TB) *office {
 	t.Helper()
-	f, err := harness.NewFiles(start)
+	f, err := harness.NewWorld(start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	w := &office{Files: f}
+	w := &office{World: f}
 	if w.ada, err = f.Join(ctx, "org_office", "user_ada", org.Owner); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // deleted, announced and written, announced and not written, and known to
 // nobody.
 type yard struct {
-	*harness.Files
+	*harness.World
 	ada  org.Actor
 	live map[string]bool          // by name
 	due  map[string]upkeep.Reason // why blobs will be garbage, by name
@@ -39,11 +39,11 @@ const (
 
 func open(t testing.TB) *yard {
 	t.Helper()
-	f, err := harness.NewFiles(start)
+	f, err := harness.NewWorld(start)
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := &yard{Files: f, live: map[string]bool{}, due: map[string]upkeep.Reason{}, made: map[string]object.Object{}, text: map[string]string{}}
+	y := &yard{World: f, live: map[string]bool{}, due: map[string]upkeep.Reason{}, made: map[string]object.Object{}, text: map[string]string{}}
 	ctx := t.Context()
 	if y.ada, err = f.Join(ctx, "org_yard", "user_ada", org.Owner); err != nil {
 		t.Fatal(err)
@@ -458,7 +458,7 @@ func TestAStoreOfBlobsThatIsAnotherDatabasesIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := harness.NewFiles(other.Clock.Now())
+	fresh, err := harness.NewWorld(other.Clock.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ import (
 
 // stage is the use cases of models, whose analytics and pauses can be looked at.
 type stage struct {
-	*harness.Core
+	*harness.World
 	*chats.Chats
 	ada         org.Actor
 	generations []chat.Generation
@@ -44,7 +44,7 @@ type stage struct {
 func onStage(t *testing.T, models ports.Models, after time.Duration) *stage {
 	t.Helper()
 	c := core(t)
-	s := &stage{Core: c, ada: office(t, c)}
+	s := &stage{World: c, ada: office(t, c)}
 	c.Clock.Advance(after)
 	registry, err := chat.NewRegistry([]chat.Model{{
 		ID: "owl", DisplayName: "Owl", Provider: "owls", Tier: "standard", ContextWindow: 200_000, MaxOutputTokens: 1000,
@@ -479,7 +479,7 @@ func TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce(t *testing.T) {
 			cancel()
 			p.judge(rt, calls, panicked)
 		}
-		if err := p.Close(t.Context()); err != nil {
+		if err := p.Chats.Close(t.Context()); err != nil {
 			rt.Fatal(err)
 		}
 		if _, err := p.Admit(t.Context(), p.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {

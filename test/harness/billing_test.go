@@ -12,9 +12,6 @@ import (
 	"collab/adapters/memory"
 	"collab/app/access"
 	"collab/app/billing"
-	"collab/app/members"
-	"collab/app/metering"
-	"collab/app/operator"
 	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -27,20 +24,17 @@ import (
 
 // shop is an organisation without a plan, and everybody who reads what it has.
 type shop struct {
-	*harness.Core
+	*harness.World
 	t        *testing.T
 	ada      org.Actor
 	provider *memory.Payments
 	servers  [2]*billing.Billing // on one store
-	metering *metering.Metering
-	members  *members.Members
-	operator *operator.Operator
 }
 
 func openShop(t *testing.T) *shop {
 	t.Helper()
 	c := core(t)
-	s := &shop{Core: c, t: t, ada: office(t, c), provider: memory.NewPayments(c.Clock)}
+	s := &shop{World: c, t: t, ada: office(t, c), provider: memory.NewPayments(c.Clock)}
 	if err := c.Store.Directory().Subscriptions().Put(t.Context(), s.ada.Org, plan.Unsubscribed(s.ada.Org)); err != nil {
 		t.Fatal(err)
 	}
@@ -51,12 +45,6 @@ func openShop(t *testing.T) *shop {
 			Locked: c.Access.Locked, Origin: access.Origin,
 		})
 	}
-	s.metering = metering.New(c.Store, c.Clock)
-	s.members = members.New(members.Options{
-		Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}, Mailer: &memory.Mailer{},
-		InviteURL: func(token string) string { return token }, Locked: c.Access.Locked, Origin: access.Origin,
-	})
-	s.operator = operator.New(c.Store, c.Clock, c.IDs, access.Origin)
 	return s
 }
 
@@ -71,24 +59,24 @@ func (s *shop) reads(want plan.Plan, status plan.Status, period usage.Period) {
 			s.t.Errorf("billing has %s %s, %v; want %s %s", d.Plan, d.Status(), err, want, status)
 		}
 	}
-	quota, err := s.metering.Quota(ctx, s.ada)
+	quota, err := s.Metering.Quota(ctx, s.ada)
 	if err != nil || quota.Limit != want.Limits().DailyTokens {
 		s.t.Errorf("the quota is %d, %v; want %d", quota.Limit, err, want.Limits().DailyTokens)
 	}
-	summary, err := s.metering.Own(ctx, s.ada)
+	summary, err := s.Metering.Own(ctx, s.ada)
 	if err != nil || summary.Period != period {
 		s.t.Errorf("the period is %+v, %v; want %+v", summary.Period, err, period)
 	}
-	seen, err := s.operator.Organisation(ctx, org.Actor{Operator: true}, s.ada.Org)
+	seen, err := s.Operator.Organisation(ctx, org.Actor{Operator: true}, s.ada.Org)
 	if err != nil || seen.Subscription.Plan != want || seen.Subscription.Status() != status {
 		s.t.Errorf("the operator sees %s %s, %v", seen.Subscription.Plan, seen.Subscription.Status(), err)
 	}
-	invited, err := s.members.Invite(ctx, s.ada, "grace@example.com", "MEMBER")
+	invited, err := s.Members.Invite(ctx, s.ada, "grace@example.com", "MEMBER")
 	if room := want.Limits().Members == plan.Unlimited; room && err != nil || !room && !fault.Is(err, fault.Forbidden) {
 		s.t.Errorf("an invitation on %s: %v", want, err)
 	}
 	if err == nil {
-		if err := s.members.Withdraw(ctx, s.ada, invited.ID); err != nil {
+		if err := s.Members.Withdraw(ctx, s.ada, invited.ID); err != nil {
 			s.t.Error(err)
 		}
 	}
@@ -381,7 +369,7 @@ func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := s.operator.Grant(ctx, org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise}); err != nil {
+			if _, err := s.Operator.Grant(ctx, org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise}); err != nil {
 				t.Fatal(err)
 			}
 			if test.paid {

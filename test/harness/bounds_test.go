@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"testing"
 
-	"collab/adapters/memory"
-	"collab/app/access"
-	"collab/app/members"
 	"collab/app/teams"
 	"collab/app/workspaces"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/org"
-	"collab/domain/plan"
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
@@ -97,34 +93,20 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 // Making and deleting an invitation writes as many letters as sending it again.
 func TestLettersOfAnOrganisationHaveARate(t *testing.T) {
 	c := core(t)
-	ctx, dir := context.Background(), c.Store.Directory()
+	ctx := t.Context()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := dir.Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "org_1"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	must(err)
-	_, err = dir.Users().Upsert(ctx, org.User{ID: "u", ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
-	must(err)
-	must(dir.Members().Put(ctx, "o", org.Membership{Org: "o", User: "u", Role: org.Owner, JoinedAt: start}))
-	sub, err := dir.Subscriptions().Get(ctx, "o")
-	must(err)
-	sub, err = sub.Granted(plan.Grant{Plan: plan.Enterprise}, c.Clock.Now())
-	must(err)
-	must(dir.Subscriptions().Put(ctx, "o", sub))
-	inviting := members.New(members.Options{
-		Store: c.Store, Clock: c.Clock, IDs: c.IDs, Secrets: &memory.Secrets{}, Mailer: &memory.Mailer{}, InviteURL: func(token string) string { return token },
-		Locked: c.Access.Locked, Origin: access.Origin,
-	})
-	actor := org.Actor{User: "u", Org: "o", Role: org.Owner}
+	actor := office(t, c)
 	invite := func() error {
-		made, err := inviting.Invite(ctx, actor, "stranger@example.com", "MEMBER")
+		made, err := c.Members.Invite(ctx, actor, "stranger@example.com", "MEMBER")
 		if err != nil {
 			return err
 		}
-		return inviting.Withdraw(ctx, actor, made.ID)
+		return c.Members.Withdraw(ctx, actor, made.ID)
 	}
 	for range invitation.Emails.Burst {
 		must(invite())
@@ -138,9 +120,9 @@ func TestLettersOfAnOrganisationHaveARate(t *testing.T) {
 		t.Errorf("a second one in the same minute: %v", err)
 	}
 	c.Clock.Advance(invitation.Emails.Every)
-	made, err := inviting.Invite(ctx, actor, "stranger@example.com", "MEMBER")
+	made, err := c.Members.Invite(ctx, actor, "stranger@example.com", "MEMBER")
 	must(err)
-	if _, err := inviting.Resend(ctx, actor, made.ID); !fault.Is(err, fault.Limited) {
+	if _, err := c.Members.Resend(ctx, actor, made.ID); !fault.Is(err, fault.Limited) {
 		t.Errorf("sent again beyond the organisation's rate: %v", err)
 	}
 }

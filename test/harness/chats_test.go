@@ -48,7 +48,7 @@ func TestAServerThatGoesAwayWaitsForEveryCallThatWasAdmitted(t *testing.T) {
 	call := s.admit(t) // it is not running yet
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := s.Close(ctx); !errors.Is(err, context.Canceled) {
+	if err := s.Chats.Close(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a call to come it closed with %v", err)
 	}
 	if _, err := s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
@@ -56,7 +56,7 @@ func TestAServerThatGoesAwayWaitsForEveryCallThatWasAdmitted(t *testing.T) {
 	}
 	both := make(chan error, 2)
 	for range cap(both) {
-		go func() { both <- s.Close(t.Context()) }()
+		go func() { both <- s.Chats.Close(t.Context()) }()
 	}
 	to := &listener{}
 	call.Run(t.Context(), to)
@@ -68,7 +68,7 @@ func TestAServerThatGoesAwayWaitsForEveryCallThatWasAdmitted(t *testing.T) {
 	if e := s.settled(t, 1); e.Outcome != chat.ShutDown || e.Tokens.Total() != 0 || to.end() != chat.ErrorChunk {
 		t.Errorf("the entry is %+v, the chunks %+v", e, to.chunks)
 	}
-	if err := s.Close(t.Context()); err != nil {
+	if err := s.Chats.Close(t.Context()); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 }
@@ -76,22 +76,22 @@ func TestAServerThatGoesAwayWaitsForEveryCallThatWasAdmitted(t *testing.T) {
 func TestACallThatWasRefusedIsNotWaitedFor(t *testing.T) {
 	s := onStage(t, model(nil), 0)
 	ctx := t.Context()
-	sub, err := s.Core.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
+	sub, err := s.World.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lease := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
-	if _, err := s.Core.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()}); err != nil {
+	if _, err := s.World.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Admit(ctx, s.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Forbidden) {
 		t.Fatal(err)
 	}
-	s.Chats.Store = brokenQuotas{s.Core.Store}
+	s.Chats.Store = brokenQuotas{s.World.Store}
 	if _, err := s.Admit(ctx, s.ada, chat.Request{Message: "Hello"}); !errors.Is(err, errBroken) {
 		t.Fatal(err)
 	}
-	if err := s.Close(ctx); err != nil {
+	if err := s.Chats.Close(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,7 +123,7 @@ func TestWhatWasUsedIsKeptWhenTheStoreFailsForAWhile(t *testing.T) {
 			}), 0)
 			pauses := 0
 			s.pause = func() { pauses++ }
-			s.Chats.Store = &failingStore{Store: s.Core.Store, fails: test.fails, after: test.after}
+			s.Chats.Store = &failingStore{Store: s.World.Store, fails: test.fails, after: test.after}
 			to := &listener{}
 			s.admit(t).Run(t.Context(), to)
 			if to.end() != chat.DoneChunk || pauses != test.pauses {

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"collab/adapters/standardwebhooks"
 	"collab/domain/fault"
 	"collab/domain/invitation"
 	"collab/domain/org"
@@ -96,7 +95,7 @@ type view struct {
 	Invitations map[string]string
 }
 
-func look(t *rapid.T, c *harness.Core) view {
+func look(t *rapid.T, c *harness.World) view {
 	ctx := context.Background()
 	dir := c.Store.Directory()
 	v := view{Users: map[string]string{}, Members: map[string]string{}, Invitations: map[string]string{}}
@@ -144,11 +143,7 @@ func look(t *rapid.T, c *harness.Core) view {
 // deliver sends the messages in an order of their own, some of them several
 // times.
 func deliver(t *rapid.T, label string, messages []message) view {
-	roles, err := org.ParseRoleMap("odd=VIEWER")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := harness.New(start.Add(time.Hour), roles)
+	c, err := harness.NewWorld(start.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,12 +152,7 @@ func deliver(t *rapid.T, label string, messages []message) view {
 		sent = append(sent, rapid.SampledFrom(messages).Draw(t, label+" copy"))
 	}
 	for _, m := range rapid.Permutation(sent).Draw(t, label) {
-		signature, err := standardwebhooks.Sign(harness.WebhookSecret, m.id, c.Clock.Now(), m.body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		headers := map[string]string{"svix-id": m.id, "svix-timestamp": fmt.Sprint(c.Clock.Now().Unix()), "svix-signature": signature}
-		if err := c.Webhooks.Identity(context.Background(), func(name string) string { return headers[name] }, m.body); err != nil {
+		if err := c.Receive(context.Background(), m.id, m.body); err != nil {
 			t.Fatalf("%s: %v", m.body, err)
 		}
 	}

@@ -18,6 +18,21 @@ import (
 	"collab/ports"
 )
 
+// WebhookSecret signs the identity provider's messages.
+const WebhookSecret = "whsec_c2VjcmV0LW9mLXRoZS1vZmZsaW5lLWhhcm5lc3M="
+
+// Receive has the server receive a message of the identity provider, which is signed
+// at this moment.
+func (w *World) Receive(ctx context.Context, id string, body []byte) error {
+	now := w.Clock.Now()
+	signature, err := standardwebhooks.Sign(WebhookSecret, id, now, body)
+	if err != nil {
+		return err
+	}
+	headers := map[string]string{"svix-id": id, "svix-timestamp": strconv.FormatInt(now.Unix(), 10), "svix-signature": signature}
+	return w.Webhooks.Identity(ctx, func(name string) string { return headers[name] }, body)
+}
+
 // tokenLifetime is how long the identity provider's tokens are good for.
 const tokenLifetime = time.Minute
 
@@ -59,15 +74,7 @@ type tenant struct {
 
 func newIdentity(w *World) *Identity {
 	p := &Identity{world: w, accounts: map[string]*account{}, tenants: map[string]*tenant{}, tokens: map[string]identity.Claims{}}
-	p.outbox.send = func(ctx context.Context, m message) error {
-		now := w.Clock.Now()
-		signature, err := standardwebhooks.Sign(WebhookSecret, m.ID, now, m.body)
-		if err != nil {
-			return err
-		}
-		headers := map[string]string{"svix-id": m.ID, "svix-timestamp": strconv.FormatInt(now.Unix(), 10), "svix-signature": signature}
-		return w.Webhooks.Identity(ctx, func(name string) string { return headers[name] }, m.body)
-	}
+	p.outbox.send = func(ctx context.Context, m message) error { return w.Receive(ctx, m.ID, m.body) }
 	return p
 }
 

@@ -47,9 +47,8 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := &harness.Files{Line: w.Line, Store: w.Store, Clock: w.Clock, IDs: w.IDs, Access: w.Access, Webhooks: w.Webhooks}
 			join := func(user string, role org.Role) org.Actor {
-				a, err := f.Join(ctx, "org_office", user, role)
+				a, err := w.Join(ctx, "org_office", user, role)
 				if err != nil {
 					t.Fatal(err)
 				}

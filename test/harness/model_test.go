@@ -176,7 +176,7 @@ func (c *company) at(key string) (f *file, blocked bool) {
 
 type modelled struct {
 	*rapid.T
-	*harness.Files
+	*harness.World
 	feed      *changes.Feed
 	companies []*company
 	users     map[string]id.User
@@ -199,11 +199,11 @@ func (m *modelled) must(err error) {
 }
 
 func newModelled(t *rapid.T, resyncs *int) *modelled {
-	f, err := harness.NewFiles(start)
+	f, err := harness.NewWorld(start)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &modelled{T: t, Files: f, users: map[string]id.User{}, named: map[id.User]string{}, resyncs: resyncs}
+	m := &modelled{T: t, World: f, users: map[string]id.User{}, named: map[id.User]string{}, resyncs: resyncs}
 	bus := &memory.Bus{}
 	f.Store.OnChange(bus.Publish)
 	m.feed = changes.New(changes.Options{Store: f.Store, Epochs: f.Store, Bus: bus, Clock: f.Clock, Log: slog.New(slog.DiscardHandler), Reauthorizer: f.Access.Reauthorizer, Encode: frame})

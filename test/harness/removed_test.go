@@ -8,9 +8,6 @@ import (
 
 	"collab/adapters/servicetoken"
 	"collab/app/access"
-	"collab/app/members"
-	"collab/app/onboarding"
-	"collab/app/teams"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
@@ -25,39 +22,28 @@ import (
 // begins must not put them back into anything.
 func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 	c := core(t)
-	ctx, dir := context.Background(), c.Store.Directory()
-	if _, err := dir.Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "org_1", CreatedAt: start, UpdatedAt: start},
-		func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := dir.Users().Upsert(ctx, org.User{ID: "u", ProviderID: "user_1", CreatedAt: start, UpdatedAt: start},
-		func(u org.User) (org.User, error) { return u, nil }); err != nil {
-		t.Fatal(err)
-	}
-	actor := org.Actor{User: "u", Org: "o", Role: org.Owner, Visibility: &org.Visibility{}}
-	m := org.Admitted("o", "u", "owner", start, org.Naming{}, start)
+	ctx, actor := t.Context(), office(t, c)
+	m := org.Admitted(actor.Org, actor.User, "owner", start, org.Naming{}, start)
 	if err := c.Store.Atomic(ctx, func(r ports.Records) error {
-		_, err := r.Directory().Organisations().Lock(ctx, "o")
-		return errors.Join(err, r.Directory().Members().Put(ctx, "o", m.Removed(start)))
+		_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
+		return errors.Join(err, r.Directory().Members().Put(ctx, actor.Org, m.Removed(start)))
 	}); err != nil {
 		t.Fatal(err)
 	}
-
-	boarding, inviting := onboarding.New(c.Clock, c.IDs, c.Access.Locked, c.Access.Atomic), members.New(members.Options{Store: c.Store, Clock: c.Clock, IDs: c.IDs, Locked: c.Access.Locked, Origin: access.Origin})
 	for about, do := range map[string]func() error{
 		"makes a team": func() error {
-			_, err := teams.New(c.Store, c.Clock, c.IDs, c.Objects.Sweep, c.Access.Locked, c.Access.Atomic).Create(ctx, actor, team.Draft{Name: "Design"})
+			_, err := c.Teams.Create(ctx, actor, team.Draft{Name: "Design"})
 			return err
 		},
-		"seeds":              func() error { _, err := boarding.Seed(ctx, actor); return err },
-		"completes":          func() error { return boarding.Complete(ctx, actor) },
-		"changes their role": func() error { _, err := inviting.ChangeRole(ctx, actor, "u", "OWNER"); return err },
+		"seeds":              func() error { _, err := c.Onboarding.Seed(ctx, actor); return err },
+		"completes":          func() error { return c.Onboarding.Complete(ctx, actor) },
+		"changes their role": func() error { _, err := c.Members.ChangeRole(ctx, actor, actor.User, "OWNER"); return err },
 	} {
 		if err := do(); !fault.Is(err, fault.Forbidden) {
 			t.Errorf("who was removed %s: %v", about, err)
 		}
 	}
-	if all, err := c.Store.Work().Teams().Refs(ctx, "o"); err != nil || len(all) != 0 {
+	if all, err := c.Store.Work().Teams().Refs(ctx, actor.Org); err != nil || len(all) != 0 {
 		t.Errorf("there are teams %v, %v", all, err)
 	}
 }
@@ -71,7 +57,7 @@ func (p provider) Verify(context.Context, string) (identity.Claims, error) {
 
 // presenting returns the use cases of tokens where every identity token has these
 // claims.
-func presenting(t *testing.T, c *harness.Core) func(identity.Claims) *access.Access {
+func presenting(t *testing.T, c *harness.World) func(identity.Claims) *access.Access {
 	text, err := servicetoken.Generate()
 	if err != nil {
 		t.Fatal(err)

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
-	"collab/adapters/standardwebhooks"
 	"collab/app/access"
 	"collab/domain/audit"
 	"collab/domain/fault"
@@ -50,7 +48,7 @@ func (c countingSessions) Get(ctx context.Context, s id.Session) (session.Sessio
 
 var laptop = session.Client{Address: "192.0.2.1", UserAgent: "Laptop/1.0"}
 
-func claimsOf(c *harness.Core, user, organisation string) identity.Claims {
+func claimsOf(c *harness.World, user, organisation string) identity.Claims {
 	now := c.Clock.Now()
 	return identity.Claims{Subject: user, Org: organisation, OrgRole: "member", IssuedAt: now, ExpiresAt: now.Add(time.Hour)}
 }
@@ -314,7 +312,7 @@ func TestAUseIsNotedNowAndThen(t *testing.T) {
 
 // say has the provider say of the user whether they are banned or locked, in its n-th
 // message.
-func say(t *testing.T, c *harness.Core, n int, word string, blocked bool) {
+func say(t *testing.T, c *harness.World, n int, word string, blocked bool) {
 	t.Helper()
 	now := c.Clock.Now()
 	body, err := json.Marshal(object{"type": "user.updated", "timestamp": now.UnixMilli(), "data": object{
@@ -323,13 +321,7 @@ func say(t *testing.T, c *harness.Core, n int, word string, blocked bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := fmt.Sprint("msg_", n)
-	signature, err := standardwebhooks.Sign(harness.WebhookSecret, id, now, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	headers := map[string]string{"svix-id": id, "svix-timestamp": strconv.FormatInt(now.Unix(), 10), "svix-signature": signature}
-	if err := c.Webhooks.Identity(t.Context(), func(name string) string { return headers[name] }, body); err != nil {
+	if err := c.Receive(t.Context(), fmt.Sprint("msg_", n), body); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,3 +1,6 @@
+// Package harness is the whole core in one process, offline: the use cases over
+// the memory adapters, with a clock that is moved by hand and ids that are
+// counted.
 package harness
 
 import (
@@ -74,6 +77,8 @@ type World struct {
 	models  chat.Registry
 	invites map[string]string // the tokens of invitations, by their hashes
 	ticks   chan time.Time    // on which the feed looks at the store; nil: it has not begun
+
+	messages int // that Tell has delivered
 
 	mu     sync.Mutex
 	frames []frame // that the feed has encoded; guarded by mu
