@@ -64,7 +64,7 @@ var _ otlptrace.Client = (*Client)(nil)
 func NewClient(retries bool) *Client {
 	c := &Client{
 		url:       url.URL{Scheme: "https", Host: "localhost:4318", Path: "/v1/traces"},
-		header:    http.Header{},
+		header:    parseHeaders(setting("HEADERS")),
 		transport: http.DefaultTransport.(*http.Transport).Clone(),
 		retries:   retries,
 	}
@@ -84,29 +84,20 @@ func NewClient(retries bool) *Client {
 			c.url.Scheme = "http"
 		}
 	}
-	for _, value := range variables("INSECURE") {
+	switch insecure := setting("INSECURE"); {
+	case strings.EqualFold(insecure, "true"):
+		c.url.Scheme = "http"
+	case insecure != "":
 		c.url.Scheme = "https"
-		if strings.EqualFold(value, "true") {
-			c.url.Scheme = "http"
-		}
-	}
-	for _, value := range variables("HEADERS") {
-		c.header = parseHeaders(value)
 	}
 	if c.header.Get("User-Agent") == "" {
 		c.header.Set("User-Agent", "OTel OTLP Exporter Go/"+otlptrace.Version())
 	}
 	c.header.Set("Content-Type", contentTypeProtobuf)
-	for _, value := range variables("PROTOCOL") {
-		c.header.Set("Content-Type", contentTypeProtobuf)
-		if value == "http/json" {
-			c.header.Set("Content-Type", contentTypeJSON)
-		}
+	if setting("PROTOCOL") == "http/json" {
+		c.header.Set("Content-Type", contentTypeJSON)
 	}
-	for _, value := range variables("COMPRESSION") {
-		c.gzip = value == "gzip"
-	}
-	if c.gzip {
+	if c.gzip = setting("COMPRESSION") == "gzip"; c.gzip {
 		c.header.Set("Content-Encoding", "gzip")
 	}
 	for _, value := range variables("TIMEOUT") {
@@ -129,6 +120,13 @@ func variables(name string) iter.Seq2[bool, string] {
 			}
 		}
 	}
+}
+
+// setting returns the value that counts most, empty if none is set.
+func setting(name string) (value string) {
+	for _, value = range variables(name) {
+	}
+	return value
 }
 
 // parseHeaders reads a list of name=value, the values with percent signs as in
