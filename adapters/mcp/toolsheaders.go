@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 
+	"golang.org/x/net/http/httpguts"
+
 	"collab/domain/connector"
 	"collab/domain/fault"
 )
@@ -99,16 +101,11 @@ func expand(pattern string, entries map[string]string) (string, bool) {
 // headerName returns the canonical form of a header's name; false for what is
 // none, or is reserved.
 func headerName(name string) (string, bool) {
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return !isTokenChar(r) }) {
+	if !httpguts.ValidHeaderFieldName(name) {
 		return "", false
 	}
 	key := http.CanonicalHeaderKey(name)
 	return key, !slices.Contains(reserved, key) && !strings.HasPrefix(key, "Mcp-") && !strings.HasPrefix(key, "Proxy-") && !strings.HasPrefix(key, "Sec-")
-}
-
-// isTokenChar reports whether r may be in a token of HTTP (RFC 9110, 5.6.2).
-func isTokenChar(r rune) bool {
-	return r < unicode.MaxASCII && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
 }
 
 // latin1 returns a header's value in ISO 8859-1, which is what HTTP has for

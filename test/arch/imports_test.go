@@ -70,7 +70,7 @@ var owners = []struct {
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},
 	{"go.uber.org/goleak", nil}, // tests only
 	{"go.yaml.in/yaml", []string{"adapters/httpapi", "docs"}},
-	{"golang.org/x/net", []string{"adapters/otlp"}},
+	{"golang.org/x/net", []string{"adapters/httpapi", "adapters/mcp", "adapters/otlp"}},
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
 	{"golang.org/x/sys", []string{"adapters/bucket", "app/assembly"}},

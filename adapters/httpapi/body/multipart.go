@@ -7,6 +7,8 @@ import (
 	"mime"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"collab/domain/fault"
 )
 
@@ -154,7 +156,7 @@ func readPartHeader(header string) (p part, err error) {
 	for line := range strings.SplitSeq(header, "\r\n") {
 		name, value, ok := strings.Cut(line, ":")
 		name = strings.ToLower(name)
-		if _, repeated := seen[name]; !ok || repeated || !isToken(name) || strings.ContainsFunc(value, isControl) {
+		if _, repeated := seen[name]; !ok || repeated || !httpguts.ValidHeaderFieldName(name) || strings.ContainsFunc(value, isControl) {
 			return p, badMultipart("a part's header cannot be read")
 		}
 		seen[name] = strings.Trim(value, " \t")
@@ -171,14 +173,6 @@ func readPartHeader(header string) (p part, err error) {
 	p = part{name: params["name"], fileName: params["filename"], mimeType: seen["content-type"]}
 	_, p.file = params["filename"]
 	return p, nil
-}
-
-// isToken reports whether a text is the name of a header (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	odd := func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	}
-	return s != "" && !strings.ContainsFunc(s, odd)
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
