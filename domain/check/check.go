@@ -5,11 +5,13 @@ package check
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"collab/domain/fault"
+	"collab/domain/patch"
 )
 
 // Bounds of strings, in characters (not bytes).
@@ -50,6 +52,23 @@ func (l *List) Note(err error) {
 	for _, p := range f.Problems {
 		l.Add(p.Field, "%s", p.Message)
 	}
+}
+
+// Given returns the value of a field that cannot be removed; ok is false if the field is
+// absent or null. It notes a null as a problem.
+func Given[T any](l *List, name string, f patch.Field[T]) (v T, ok bool) {
+	if f.IsNull() {
+		l.Add(name, "must not be null")
+	}
+	return f.Get()
+}
+
+// OneOf returns s as one of the names, which it must equal exactly; ok is false otherwise.
+func OneOf[T ~string](s string, names ...T) (name T, ok bool) {
+	if !slices.Contains(names, T(s)) {
+		return "", false
+	}
+	return T(s), true
 }
 
 // Err returns nil when nothing was found, else one Invalid error whose message

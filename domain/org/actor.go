@@ -48,33 +48,25 @@ func (a Actor) Belongs() error {
 
 // Writes decides whether the actor may change anything in its organisation.
 func (a Actor) Writes() error {
-	if err := a.Belongs(); err != nil {
-		return err
-	}
-	if !a.Role.MayWrite() {
-		return fault.New(fault.Forbidden, "A VIEWER has read-only access")
-	}
-	return nil
+	return a.allowed(a.Role.MayWrite(), "A VIEWER has read-only access")
 }
 
 // Owns decides whether the actor is an owner of the organisation.
 func (a Actor) Owns() error {
-	if err := a.Belongs(); err != nil {
-		return err
-	}
-	if a.Role != Owner {
-		return fault.New(fault.Forbidden, "This needs the role OWNER")
-	}
-	return nil
+	return a.allowed(a.Role == Owner, "This needs the role OWNER")
 }
 
 // Manages decides whether the actor may manage members and settings.
 func (a Actor) Manages() error {
+	return a.allowed(a.Role.MayManage(), "This needs the role OWNER or ADMIN")
+}
+
+func (a Actor) allowed(may bool, refusal string) error {
 	if err := a.Belongs(); err != nil {
 		return err
 	}
-	if !a.Role.MayManage() {
-		return fault.New(fault.Forbidden, "This needs the role OWNER or ADMIN")
+	if !may {
+		return fault.New(fault.Forbidden, "%s", refusal)
 	}
 	return nil
 }

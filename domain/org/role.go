@@ -3,6 +3,8 @@ package org
 import (
 	"fmt"
 	"strings"
+
+	"collab/domain/check"
 )
 
 // Role is what a member may do in an organisation.
@@ -23,13 +25,7 @@ func Roles() []Role { return []Role{Owner, Admin, Member, Viewer} }
 const RoleRule = "must be one of OWNER, ADMIN, MEMBER, VIEWER"
 
 // ParseRole returns the role written exactly as in the interface.
-func ParseRole(s string) (Role, bool) {
-	switch r := Role(s); r {
-	case Owner, Admin, Member, Viewer:
-		return r, true
-	}
-	return "", false
-}
+func ParseRole(s string) (Role, bool) { return check.OneOf(s, Roles()...) }
 
 // MayManage reports whether r may change members and invitations at all.
 func (r Role) MayManage() bool { return r == Owner || r == Admin }

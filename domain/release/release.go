@@ -234,15 +234,9 @@ func kept(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // set changes a setting that cannot be null.
 func set[T any](c *check.List, field string, p patch.Field[T], to *T) {
-	if !p.Present() {
-		return
+	if v, ok := check.Given(c, field, p); ok {
+		*to = v
 	}
-	v, ok := p.Get()
-	if !ok {
-		c.Add(field, "must not be null")
-		return
-	}
-	*to = v
 }
 
 // check checks the settings, and brings the digests into one form.

@@ -32,13 +32,7 @@ const (
 )
 
 // ParseStatus returns the status written exactly as in the interface.
-func ParseStatus(s string) (Status, bool) {
-	switch v := Status(s); v {
-	case Todo, InProgress, Done, Cancelled:
-		return v, true
-	}
-	return "", false
-}
+func ParseStatus(s string) (Status, bool) { return check.OneOf(s, Todo, InProgress, Done, Cancelled) }
 
 // Priority is how urgent a task is.
 type Priority string
@@ -52,13 +46,7 @@ const (
 )
 
 // ParsePriority returns the priority written exactly as in the interface.
-func ParsePriority(s string) (Priority, bool) {
-	switch v := Priority(s); v {
-	case Low, Medium, High, Urgent:
-		return v, true
-	}
-	return "", false
-}
+func ParsePriority(s string) (Priority, bool) { return check.OneOf(s, Low, Medium, High, Urgent) }
 
 // Task is a piece of work. Optional fields are nil or empty where unset. Tags
 // are in the order they were given, without repetitions.
@@ -160,26 +148,14 @@ func New(taskID id.Task, o id.Org, creator id.User, d Draft, now time.Time) (Tas
 // Apply returns the task after a partial update at now.
 func (t Task) Apply(p Patch, now time.Time) (Task, error) {
 	var c check.List
-	if p.Title.Present() {
-		if v, ok := p.Title.Get(); ok {
-			t.Title = c.Name("title", v)
-		} else {
-			c.Add("title", "must not be null")
-		}
+	if v, ok := check.Given(&c, "title", p.Title); ok {
+		t.Title = c.Name("title", v)
 	}
-	if p.Status.Present() {
-		if v, ok := p.Status.Get(); ok {
-			t = t.moved(v, now)
-		} else {
-			c.Add("status", "must not be null")
-		}
+	if v, ok := check.Given(&c, "status", p.Status); ok {
+		t = t.moved(v, now)
 	}
-	if p.Priority.Present() {
-		if v, ok := p.Priority.Get(); ok {
-			t.Priority = v
-		} else {
-			c.Add("priority", "must not be null")
-		}
+	if v, ok := check.Given(&c, "priority", p.Priority); ok {
+		t.Priority = v
 	}
 	t.Description = p.Description.Over(t.Description)
 	t.Assignee = p.Assignee.Over(t.Assignee)

@@ -88,13 +88,8 @@ func New(teamID id.Team, o id.Org, kind Kind, creator id.User, d Draft, now time
 // Apply returns the team after a partial update at now.
 func (t Team) Apply(p Patch, now time.Time) (Team, error) {
 	var c check.List
-	if p.Name.Present() {
-		v, ok := p.Name.Get()
-		if !ok {
-			c.Add("name", "must not be null")
-		} else {
-			t.Name = c.Name("name", v)
-		}
+	if v, ok := check.Given(&c, "name", p.Name); ok {
+		t.Name = c.Name("name", v)
 	}
 	if v, ok := p.Description.Get(); ok {
 		c.Text("description", v, check.MaxDescription)

@@ -67,13 +67,8 @@ func New(workspaceID id.Workspace, o id.Org, creator id.User, d Draft, now time.
 // Apply returns the workspace after a partial update at now.
 func (w Workspace) Apply(p Patch, now time.Time) (Workspace, error) {
 	var c check.List
-	if p.Name.Present() {
-		v, ok := p.Name.Get()
-		if !ok {
-			c.Add("name", "must not be null")
-		} else {
-			w.Name = c.Name("name", v)
-		}
+	if v, ok := check.Given(&c, "name", p.Name); ok {
+		w.Name = c.Name("name", v)
 	}
 	if v, ok := p.Description.Get(); ok {
 		c.Text("description", v, check.MaxDescription)
