@@ -32,7 +32,7 @@ func runtimeFamilies() []family {
 		gauge("go_gc_gogc_percent", "Growth of the heap at which a collection begins (GOGC).", setting(0)),
 		gauge("go_gc_gomemlimit_bytes", "Memory that the runtime tries to stay below (GOMEMLIMIT).", setting(1)),
 		gauge("go_goroutines", "Goroutines that exist.", uint64(runtime.NumGoroutine())),
-		{"go_info", "Version of Go.", "gauge", []sample{{"", label("version", runtime.Version()), 1}}},
+		{"go_info", "Version of Go.", "gauge", []sample{{labels: label("version", runtime.Version()), value: 1}}},
 		gauge("go_memstats_alloc_bytes", "Allocated on the heap and in use.", m.Alloc),
 		counter("go_memstats_alloc_bytes_total", "Allocated on the heap since the start.", m.TotalAlloc),
 		gauge("go_memstats_buck_hash_sys_bytes", "Memory of the profiler's tables.", m.BuckHashSys),
@@ -66,9 +66,9 @@ func pauses() family {
 	debug.ReadGCStats(&stats)
 	f := family{name: "go_gc_duration_seconds", help: "Pauses of the program for collections.", kind: "summary"}
 	for i, pause := range stats.PauseQuantiles {
-		f.samples = append(f.samples, sample{"", label("quantile", float(float64(i)/4)), pause.Seconds()})
+		f.samples = append(f.samples, sample{labels: label("quantile", float(float64(i)/4)), value: pause.Seconds()})
 	}
-	f.samples = append(f.samples, sample{"_sum", "", stats.PauseTotal.Seconds()}, sample{"_count", "", float64(stats.NumGC)})
+	f.samples = append(f.samples, sample{suffix: "_sum", value: stats.PauseTotal.Seconds()}, sample{suffix: "_count", value: float64(stats.NumGC)})
 	return f
 }
 

@@ -48,10 +48,10 @@ type family struct {
 }
 
 // sample is a value of a family. The suffix follows its name; labels are written as the
-// format has them between its braces.
+// format has them between its braces, before the bound of a histogram's bucket.
 type sample struct {
-	suffix, labels string
-	value          float64
+	suffix, labels, bound string
+	value                 float64
 }
 
 // text writes the families in the order of their names.
@@ -61,6 +61,9 @@ func text(families []family) []byte {
 	for _, f := range families {
 		b.WriteString("# HELP " + f.name + " " + escapeHelp.Replace(f.help) + "\n# TYPE " + f.name + " " + f.kind + "\n")
 		for _, s := range f.samples {
+			if s.bound != "" {
+				s.labels = strings.TrimPrefix(s.labels+","+label("le", s.bound), ",")
+			}
 			b.WriteString(f.name + s.suffix)
 			if s.labels != "" {
 				b.WriteString("{" + s.labels + "}")
@@ -84,7 +87,7 @@ func collect(ctx context.Context, reader sdkmetric.Reader) ([]family, error) {
 	if err := reader.Collect(ctx, &all); err != nil {
 		return nil, err
 	}
-	families := []family{{"target_info", "Target metadata", "gauge", []sample{{"", labels(*all.Resource.Set()), 1}}}}
+	families := []family{{"target_info", "Target metadata", "gauge", []sample{{labels: labels(*all.Resource.Set()), value: 1}}}}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			f := family{metricName(m.Name, m.Unit), m.Description, "gauge", nil}
@@ -108,6 +111,7 @@ func collect(ctx context.Context, reader sdkmetric.Reader) ([]family, error) {
 			if counts {
 				f.name, f.kind = strings.TrimSuffix(f.name, "_total")+"_total", "counter"
 			}
+			slices.SortStableFunc(f.samples, func(a, b sample) int { return cmp.Compare(a.labels, b.labels) })
 			families = append(families, f)
 		}
 	}
@@ -146,7 +150,7 @@ func label(name, value string) string { return name + `="` + escapeLabel.Replace
 func values[N int64 | float64](points []metricdata.DataPoint[N]) []sample {
 	samples := make([]sample, 0, len(points))
 	for _, p := range points {
-		samples = append(samples, sample{"", labels(p.Attributes), float64(p.Value)})
+		samples = append(samples, sample{labels: labels(p.Attributes), value: float64(p.Value)})
 	}
 	return samples
 }
@@ -155,21 +159,16 @@ func values[N int64 | float64](points []metricdata.DataPoint[N]) []sample {
 // in its count.
 func buckets[N int64 | float64](points []metricdata.HistogramDataPoint[N]) (samples []sample) {
 	for _, p := range points {
-		own := labels(p.Attributes)
-		comma := ""
-		if own != "" {
-			comma = ","
-		}
-		count := uint64(0)
+		own, count := labels(p.Attributes), uint64(0)
 		for i, n := range p.BucketCounts {
 			bound := "+Inf"
 			if i < len(p.Bounds) {
 				bound = float(p.Bounds[i])
 			}
 			count += n
-			samples = append(samples, sample{"_bucket", own + comma + label("le", bound), float64(count)})
+			samples = append(samples, sample{"_bucket", own, bound, float64(count)})
 		}
-		samples = append(samples, sample{"_sum", own, float64(p.Sum)}, sample{"_count", own, float64(p.Count)})
+		samples = append(samples, sample{"_sum", own, "", float64(p.Sum)}, sample{"_count", own, "", float64(p.Count)})
 	}
 	return samples
 }

@@ -192,6 +192,21 @@ func TestAnswersAreCompressedForThoseThatTakeIt(t *testing.T) {
 	}
 }
 
+func TestSeriesAreInTheOrderOfTheirLabels(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	things := must(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test").Int64Counter("things"))(t)
+	want := ""
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		things.Add(t.Context(), 1, metric.WithAttributes(attribute.String("name", name)))
+		want += "things_total{name=\"" + name + "\"} 1\n"
+	}
+	w := httptest.NewRecorder()
+	prometheus.Handler(reader).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if !strings.HasSuffix(w.Body.String(), "# TYPE things_total counter\n"+want) {
+		t.Errorf("the answer is\n%s", w.Body)
+	}
+}
+
 func TestAnErrorIsAnswered(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
