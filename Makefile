@@ -95,8 +95,9 @@ modules:
 race:
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness ./test/doctor ./adapters/... ./app/...
 
-pages: ## print docs/routes.md, docs/profiles.md and docs/states.md anew
+pages: ## print docs/routes.md, docs/profiles.md, docs/states.md and docs/scenarios.md anew
 	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update
+	$(GO) test ./test/harness -run TestThePageOfScenariosIsTrue -update
 
 # The page needs nothing else of the package: the standalone script has all of it.
 renderer: ## fetch the renderer of the page at /docs anew, in the version SCALAR (1.72.1); needs npm

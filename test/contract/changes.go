@@ -54,7 +54,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			}), object.Head{Epoch: epoch, N: 1})
 			that(w.changes().Heads(w.ctx, nil)).is(w, map[id.Org]object.Head{})
 		},
-		"the heads of a thousand logs are told at once": func(w *world) {
+		"the heads of a thousand logs are read in one call": func(w *world) {
 			tn := w.tenant()
 			orgs := append(several[id.Org](999), tn.ID)
 			same(w, that(w.changes().Heads(w.ctx, orgs)).must(w)[tn.ID], w.head(tn.ID))
@@ -423,7 +423,7 @@ func present(v object.Object) object.Change {
 	return object.Change{N: v.N, Type: object.Changed, Object: v}
 }
 
-// observed is what Since tells, each sort in the order in which it was told.
+// observed is what Since returns, each sort in its order.
 type observed struct {
 	Head                        object.Head
 	Regrouped, Changed, Deleted []object.Change
@@ -438,7 +438,7 @@ func (w *world) since(o id.Org, after int64) (s observed, err error) {
 	}, func(c object.Change) error {
 		switch {
 		case headed != 1:
-			return fmt.Errorf("the head was told %d times before the first change", headed)
+			return fmt.Errorf("the head came %d times before the first change", headed)
 		case c.Type == object.Changed:
 			s.Changed = append(s.Changed, c)
 		case c.Type == object.Deleted:

@@ -210,7 +210,7 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Pr
 			t.Parallel()
 			p := open(t)
 			if scripted && p.Server == nil {
-				t.Skip("these models have no server that could be told what to say")
+				t.Skip("these models have no server whose answers could be set")
 			}
 			if can != nil && !can(p) {
 				t.Skip("these models have no " + lacks)
@@ -393,7 +393,7 @@ var scriptedModels = map[string]func(*asked){
 			a.Fatalf("got %+v\nwant %+v", reply, want)
 		}
 	},
-	"the provider is told how much it may say": func(a *asked) {
+	"the request has the maximum of the output": func(a *asked) {
 		a.Server.Play(provider.Script{provider.UsesAll(5), provider.Text("Hello."), provider.Stop("max_tokens")})
 		c := a.call()
 		c.MaxTokens = 77

@@ -47,7 +47,7 @@ type act struct {
 	on     string // what the argument without a name is; empty: there is none; with a ? it may be left out
 	args   string // the names of the others, those with a * are needed
 	does   string // what it does and answers with, for people
-	open   bool   // nobody has to be signed in
+	open   bool   // without a token
 	begins bool   // somebody may come with it
 	// It needs no organisation, as every other act of somebody who is signed in does.
 	anywhere bool

@@ -8,7 +8,7 @@ import (
 	"collab/domain/usage"
 )
 
-// chatActs are what people ask of models, and what the models are told to say.
+// chatActs are what people ask of models, and what the models are set to answer.
 var chatActs = []*act{
 	{
 		who: person, name: "chat", on: "message", args: "model maxTokens systemPrompt enableWebSearch tool leave",
@@ -58,7 +58,7 @@ var chatActs = []*act{
 		does: "The next call (the next `times` calls) of a model answers with the text. `input` and `output` are the tokens that the provider counts, at most what was asked for; without them they follow from the texts. `call` names a tool of the client's that the model calls, with `args` as a JSON object; `search` is what it looks for in the web.",
 		do: func(c *call) (any, error) {
 			r := c.reply()
-			return only(c, func() error { return c.told(r) })
+			return only(c, func() error { return c.queue(r) })
 		},
 	},
 	{
@@ -81,7 +81,7 @@ var chatActs = []*act{
 				return nil, &misuse{"a model fails overloaded, rate-limited, network or broken"}
 			}
 			r := reply{text: c.text("after"), input: c.number("input", -1), fails: true, failure: kind}
-			return only(c, func() error { return c.told(r) })
+			return only(c, func() error { return c.queue(r) })
 		},
 	},
 	{
@@ -89,7 +89,7 @@ var chatActs = []*act{
 		does: "The stream of the next call breaks off after the text.",
 		do: func(c *call) (any, error) {
 			r := reply{text: c.subject(), input: c.number("input", -1), vanishes: true}
-			return only(c, func() error { return c.told(r) })
+			return only(c, func() error { return c.queue(r) })
 		},
 	},
 	{
@@ -97,7 +97,7 @@ var chatActs = []*act{
 		does: "The next call says the text and then nothing more, for ten minutes, which pass.",
 		do: func(c *call) (any, error) {
 			r := reply{text: c.subject(), input: c.number("input", -1), silent: true}
-			return only(c, func() error { return c.told(r) })
+			return only(c, func() error { return c.queue(r) })
 		},
 	},
 	{
@@ -111,14 +111,14 @@ var failures = map[string]chat.FailureKind{
 	"overloaded": chat.Overloaded, "rate-limited": chat.RateLimited, "network": chat.Network, "broken": chat.Broken,
 }
 
-// maxTold is how many answers a model can be told beforehand.
-const maxTold = 10_000
+// maxQueued is how many answers can be set beforehand.
+const maxQueued = 10_000
 
-// told has the next calls answered so.
-func (c *call) told(r reply) error {
+// queue sets the answer of the next calls.
+func (c *call) queue(r reply) error {
 	times := c.number("times", 1)
-	if times < 1 || times > maxTold-int64(len(c.Model.next)) {
-		return &misuse{"a model is told at most 10000 answers beforehand"}
+	if times < 1 || times > maxQueued-int64(len(c.Model.next)) {
+		return &misuse{"at most 10000 answers are set beforehand"}
 	}
 	for range times {
 		c.Model.next = append(c.Model.next, r)

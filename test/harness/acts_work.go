@@ -32,7 +32,7 @@ var workActs = []*act{
 	},
 	{
 		who: person, name: "tasks", args: "status priority assigneeId workspaceId tags dueBefore dueAfter",
-		does: "Lists the tasks that the person sees, filtered as GET /tasks filters them; `assigneeId=none` are those of nobody.",
+		does: "Lists the tasks that the person sees, filtered as GET /tasks filters them; `assigneeId=none` are those without an assignee.",
 		do:   listTasks,
 	},
 	{

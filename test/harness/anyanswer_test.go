@@ -266,7 +266,7 @@ type played struct {
 	panics  bool
 	failed  error
 	used    chat.Usage
-	input   bool  // all answers that were begun told of their input
+	input   bool  // all answers that were begun reported their input
 	output  bool  // and of all of their output
 	began   bool  // an answer was
 	left    bool  // the client did not take something, before the end of the answers
@@ -467,7 +467,7 @@ func TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce(t *testing.T) {
 					p.leave()
 				}
 			}
-			p.to.ended = func() { p.settled(rt, calls) } // before the end is told
+			p.to.ended = func() { p.settled(rt, calls) } // before the end is sent
 			call, err := p.Admit(ctx, p.ada, chat.Request{Message: "Hello", WebSearch: true})
 			if err != nil {
 				rt.Fatal(err)

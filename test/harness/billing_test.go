@@ -101,8 +101,8 @@ func (s *shop) keep() {
 	}
 }
 
-// told counts the changes of the subscription in the audit log with this detail.
-func (s *shop) told(detail string) (n int) {
+// audited counts the changes of the subscription in the audit log with this detail.
+func (s *shop) audited(detail string) (n int) {
 	s.t.Helper()
 	err := s.Store.Journal().Audit().List(s.t.Context(), s.ada.Org, "", 0, func(e audit.Entry) error {
 		if e.Action == audit.SubscriptionChanged && e.Detail == detail {
@@ -160,11 +160,11 @@ func TestATrialIsOverForEveryReaderAtItsInstantAndIsRecordedOnce(t *testing.T) {
 
 	s.Clock.Set(end)
 	s.reads(plan.Free, plan.Active, month(end))
-	s.recorded(plan.Standard, plan.Trialing) // nobody has written it down
+	s.recorded(plan.Standard, plan.Trialing) // it is not recorded yet
 	s.keep()
 	s.recorded(plan.Free, plan.Active)
 	s.reads(plan.Free, plan.Active, month(end))
-	if n := s.told("STANDARD TRIALING -> FREE ACTIVE because the trial is over"); n != 1 {
+	if n := s.audited("STANDARD TRIALING -> FREE ACTIVE because the trial is over"); n != 1 {
 		t.Errorf("the audit log tells of the end %d times", n)
 	}
 	if _, err := s.servers[1].Trial(t.Context(), s.ada); !fault.Is(err, fault.Conflict) {
@@ -191,18 +191,6 @@ func TestATrialThatIsOverAndNotRecordedCanBeNeitherDowngradedNorHadAgain(t *test
 	}
 }
 
-func TestATrialThatIsPaidForDoesNotEnd(t *testing.T) {
-	s := openShop(t)
-	if _, err := s.servers[0].Trial(t.Context(), s.ada); err != nil {
-		t.Fatal(err)
-	}
-	s.Clock.Advance(plan.TrialLength - time.Hour)
-	s.buy(plan.Standard)
-	s.Clock.Advance(time.Hour)
-	s.keep()
-	s.recorded(plan.Standard, plan.Active)
-}
-
 func TestACancelledSubscriptionOfWhichNothingIsHeardIsAskedAfterADayAfterItsEnd(t *testing.T) {
 	s := openShop(t)
 	subscription := s.buy(plan.Premium)
@@ -224,7 +212,7 @@ func TestACancelledSubscriptionOfWhichNothingIsHeardIsAskedAfterADayAfterItsEnd(
 	s.keep()
 	s.recorded(plan.Free, plan.Active)
 	s.reads(plan.Free, plan.Active, month(s.Clock.Now()))
-	if n := s.told("PREMIUM ACTIVE until the period ends -> FREE ACTIVE by the payment provider"); n != 1 {
+	if n := s.audited("PREMIUM ACTIVE until the period ends -> FREE ACTIVE by the payment provider"); n != 1 {
 		t.Errorf("the audit log tells of the end %d times", n)
 	}
 }
@@ -310,7 +298,7 @@ func TestASubscriptionWhosePeriodIsOverIsAskedAfterByOneServer(t *testing.T) {
 	s.Clock.Advance(time.Millisecond)
 	kept(4)
 	s.recorded(plan.Free, plan.Active)
-	if n := s.told("PREMIUM ACTIVE -> FREE ACTIVE by the payment provider"); n != 1 {
+	if n := s.audited("PREMIUM ACTIVE -> FREE ACTIVE by the payment provider"); n != 1 {
 		t.Errorf("the audit log tells of the end %d times", n)
 	}
 }
@@ -334,7 +322,7 @@ func TestAnOrganisationThatIsClosedIsBilledNoMore(t *testing.T) {
 	if r, err := s.provider.Subscription(ctx, subscription); err != nil || !r.Over() {
 		t.Errorf("the provider has %+v, %v", r, err)
 	}
-	if n := s.told("PREMIUM ACTIVE -> FREE ACTIVE because the organisation is closed"); n != 1 {
+	if n := s.audited("PREMIUM ACTIVE -> FREE ACTIVE because the organisation is closed"); n != 1 {
 		t.Errorf("the audit log tells of the end %d times", n)
 	}
 }
@@ -344,9 +332,9 @@ func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
 		paid bool // before the page is closed
 		lost bool // what the provider answered when the page was asked for
 	}{
-		"an open page":              {},
-		"a page that was paid on":   {paid: true},
-		"a page nobody was told of": {lost: true},
+		"an open page":                  {},
+		"a page that was paid on":       {paid: true},
+		"a page whose address was lost": {lost: true},
 	} {
 		t.Run(about, func(t *testing.T) {
 			s := openShop(t)
@@ -410,7 +398,7 @@ func (s *shop) becomes(change func(org.Membership) org.Membership) {
 	}
 }
 
-// opening calls opened with each page that the provider opens, before it is told of.
+// opening calls opened with each page that the provider opens, before its address is returned.
 type opening struct {
 	ports.Payments
 	opened func(plan.Checkout)

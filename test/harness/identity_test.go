@@ -117,7 +117,7 @@ func look(t *rapid.T, c *harness.World) view {
 		t.Fatal(err)
 	}
 	if v.Closed = o.Closed(); v.Closed {
-		return v // nobody is in it and nobody is asked
+		return v // which has no members and no invitations
 	}
 	v.Name, v.Slug, v.Creator = o.Name, o.Slug, o.CreatedBy
 	if err := dir.Members().List(ctx, o.ID, org.Position{}, 0, func(p org.Profile) error {

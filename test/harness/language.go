@@ -19,7 +19,7 @@ const (
 	maxRepeat = 100_000
 	maxSteps  = 1_000_000 // acts of one run
 	maxNames  = 100_000   // that one run gives
-	maxErrors = 20        // that are told of one file
+	maxErrors = 20        // that are reported of one file
 )
 
 // Scenario is a file of acts and of what is expected of them.
@@ -88,7 +88,7 @@ type word struct {
 
 var signs = []string{"=", "!=", "~", "!~", "<", "<=", ">", ">="}
 
-// Parse reads a scenario. All errors are told, as *SyntaxError joined in a list.
+// Parse reads a scenario. All errors are returned, as *SyntaxError joined in a list.
 func Parse(file, text string) (*Scenario, []error) {
 	p := &parser{file: file}
 	if len(text) > maxFile {

@@ -30,7 +30,7 @@ const (
 var Failures = []Failure{Refused, Unheard, KilledBefore, KilledAfter, Repeated}
 
 // Line is the way from the core to its store and its blobs: it notes each call
-// that files need, and lets one of them fail as it is told. A server dies by the
+// that files need, and lets one of them fail as planned. A server dies by the
 // end of the goroutine that called.
 type Line struct {
 	mu      sync.Mutex

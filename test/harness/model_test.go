@@ -50,8 +50,8 @@ type crew struct {
 	members map[string]bool
 }
 
-// told is who is told of a change whose place does not say it.
-type told struct {
+// audience is who receives a change whose place does not say it.
+type audience struct {
 	everyone, managers bool
 	users              map[string]bool
 }
@@ -60,7 +60,7 @@ type event struct {
 	kind stored.ChangeType
 	file file
 	by   string
-	to   *told
+	to   *audience
 	at   time.Time
 }
 
@@ -123,13 +123,13 @@ func (c *company) isTold(u string, e event) bool {
 }
 
 // audience is who sees what is in the team.
-func (c *company) audience(t string) *told {
+func (c *company) audience(t string) *audience {
 	of := c.teams[t]
-	return &told{of.kind == team.Shared, of.kind != team.Personal, maps.Clone(of.members)}
+	return &audience{of.kind == team.Shared, of.kind != team.Personal, maps.Clone(of.members)}
 }
 
 // around is who sees the file, as far as that may be forgotten when it is gone.
-func (c *company) around(f file) *told {
+func (c *company) around(f file) *audience {
 	switch {
 	case f.owner != "":
 		return nil
@@ -456,13 +456,13 @@ func (m *modelled) remove(c *company) {
 	}
 }
 
-func (m *modelled) gone(c *company, u string, f *file, to *told) {
+func (m *modelled) gone(c *company, u string, f *file, to *audience) {
 	delete(c.files, f.id)
 	c.note(event{kind: stored.Deleted, file: *f, by: u, to: to, at: m.Clock.Now()})
 }
 
 // swept removes the files that match, as when the place that they are in goes.
-func (m *modelled) swept(c *company, u string, to *told, matches func(*file) bool) {
+func (m *modelled) swept(c *company, u string, to *audience, matches func(*file) bool) {
 	var all []*file
 	for _, f := range c.files {
 		if matches(f) {
@@ -483,7 +483,7 @@ func (m *modelled) makeTeam(c *company) {
 	}
 }
 
-func (m *modelled) regroup(c *company, by string, to *told) {
+func (m *modelled) regroup(c *company, by string, to *audience) {
 	c.note(event{kind: stored.AccessChanged, by: by, to: to, at: m.Clock.Now()})
 }
 
@@ -491,7 +491,7 @@ func (m *modelled) changeTeam(c *company) {
 	u, t, whom := m.member(c), m.pick("team", slices.Sorted(maps.Keys(c.teams))), m.member(c)
 	of := c.teams[t]
 	refused := first(!c.roles[u].MayWrite(), fault.Forbidden, !c.seesTeam(u, t), fault.NotFound)
-	alone := &told{users: map[string]bool{whom: true}}
+	alone := &audience{users: map[string]bool{whom: true}}
 	switch rapid.SampledFrom([]string{"in", "in", "out", "delete"}).Draw(m.T, "change") {
 	case "in":
 		_, err := m.Teams.AddMember(context.Background(), m.actor(c, u), id.Team(t), m.users[whom])
@@ -556,7 +556,7 @@ func (m *modelled) changeMember(c *company) {
 		all = people[1:3]
 	}
 	u := m.pick("whom", all)
-	alone := &told{users: map[string]bool{u: true}}
+	alone := &audience{users: map[string]bool{u: true}}
 	was, in := c.roles[u]
 	if !in {
 		role := rapid.SampledFrom([]org.Role{org.Admin, org.Member, org.Viewer}).Draw(m.T, "role")
@@ -687,7 +687,7 @@ func (m *modelled) takeAll(c *company, k *client) {
 }
 
 // since has a client read what has changed, and the whole where that is not
-// told any more.
+// in the log any more.
 func (m *modelled) since(c *company, k *client) {
 	next := k.from
 	fresh := maps.Clone(k.copy)
@@ -783,16 +783,16 @@ func (m *modelled) feeds(c *company) {
 			want = append(want, read{at, string(e.kind), e.file.key, harness.Checksum(e.file.text), by, e.file.version})
 		}
 	}
-	told := ""
+	resynced := ""
 	for _, r := range all {
 		if r.Type != string(stored.AccessChanged) {
 			got = append(got, r)
-		} else if told == "" {
-			told = r.ID
+		} else if resynced == "" {
+			resynced = r.ID
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" || told != resync {
-		m.Fatalf("%s is told from %s on, to look again at %q, the model says %q:\n%s", u, from, told, resync, diff)
+	if diff := cmp.Diff(want, got); diff != "" || resynced != resync {
+		m.Fatalf("%s receives from %s on, with a resync at %q, the model has %q:\n%s", u, from, resynced, resync, diff)
 	}
 }
 

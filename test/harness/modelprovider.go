@@ -36,11 +36,11 @@ type reply struct {
 	vanishes bool // the stream ends without its end marker
 }
 
-// Model is a provider whose models say what they were told to say.
+// Model is a provider whose models give the answers that were set.
 type Model struct {
 	clock       *memory.Clock
-	always      reply   // when nothing else was told
-	next        []reply // what was told, the first first
+	always      reply   // where no other is set
+	next        []reply // that were set, the first first
 	calls       int
 	generations []chat.Generation
 	last        chat.Call

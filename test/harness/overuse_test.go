@@ -118,7 +118,7 @@ func (o *overuser) nextDay(ctx context.Context, left int64) (limit int64, err er
 	return limit, o.stage.Store.Usage().Quotas().Settle(ctx, l, limit-left)
 }
 
-// unrecorded are analytics of calls that run at the same time, which nobody reads.
+// unrecorded are analytics of calls that run at the same time, which are not read.
 type unrecorded struct{}
 
 func (unrecorded) Record(chat.Generation) {}

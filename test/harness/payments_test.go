@@ -202,7 +202,7 @@ func newMarket(t rapid.TB, buyers int) *market {
 	m.billing = billing.New(billing.Options{
 		Store: watched{m.store, m}, Payments: counter{m}, Provider: counter{m}, Clock: m.clock, IDs: ids, Log: slog.New(slog.DiscardHandler), PaidURL: paidURL,
 		Origin: access.Origin,
-		// Who buys is nobody's member here.
+		// The buyer has no membership here.
 		Locked: func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 			return watched{m.store, m}.Atomic(ctx, func(r ports.Records) error {
 				_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
@@ -513,7 +513,7 @@ func (m *market) check() {
 			m.t.Fatalf("%s %s without a payment", s.Plan, s.Status())
 		}
 		if s.EverPaid && !b.sold && !b.granted {
-			m.t.Fatal("a paid plan was active that nobody paid for")
+			m.t.Fatal("a paid plan was active without a payment")
 		}
 		now := m.clock.Now()
 		if s.State() == plan.OnTrial && (b.trialEnd.IsZero() || !now.Before(b.trialEnd)) {
@@ -588,7 +588,7 @@ func (m *market) buy(b *buyer, p plan.Plan) {
 		}
 	default:
 		if page := b.pages[len(b.pages)-1]; !m.pay(b, page, false) {
-			m.t.Fatalf("nobody can pay on %s", page)
+			m.t.Fatalf("%s cannot be paid on", page)
 		}
 	}
 	m.look()
@@ -625,7 +625,7 @@ func (m *market) pays(b *buyer, p plan.Plan) string {
 		m.t.Fatal(err)
 	}
 	if page := b.pages[len(b.pages)-1]; !m.pay(b, page, false) {
-		m.t.Fatalf("nobody can pay on %s", page)
+		m.t.Fatalf("%s cannot be paid on", page)
 	}
 	return m.deeds[len(m.deeds)-1].ID
 }

@@ -22,7 +22,7 @@ type Payments struct {
 	world    *World
 	outbox   outbox
 	messages int
-	known    []plan.Remote   // every subscription as it was told of last
+	known    []plan.Remote   // every subscription as it was reported last
 	declined map[id.Org]bool // whose payments fail
 }
 

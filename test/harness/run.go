@@ -492,7 +492,7 @@ func (c *call) enter() error {
 	c.person = c.Identity.accounts[c.who]
 	if c.person == nil {
 		if !c.act.begins {
-			return &misuse{fmt.Sprintf("nobody is called %s yet: people come by sign-up, join or accept", c.who)}
+			return &misuse{fmt.Sprintf("%s has no account yet: people come by sign-up, join or accept", c.who)}
 		}
 		if _, taken := c.run.names[c.who]; taken {
 			return &misuse{fmt.Sprintf("@%s is something else already", c.who)}

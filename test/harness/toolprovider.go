@@ -71,7 +71,7 @@ func (t *Tools) set(slug string, a answer) error {
 	return nil
 }
 
-// Tools lists what a server was told to offer.
+// Tools lists what a server was set to offer.
 func (t *Tools) Tools(_ context.Context, a connector.Access) ([]connector.Tool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -53,8 +53,8 @@ const (
 var Prices = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
 
 // World is everything that a deployment is, in one process: the use cases of a
-// server over what it keeps, and those outside whom it deals with. Nobody does
-// anything in it by themselves, and no time passes, unless it is told.
+// server over what it keeps, and those outside whom it deals with. Nothing
+// happens in it, and no time passes, without a call.
 type World struct {
 	Line  *Line // between the server and what it depends on
 	Store *memory.Store

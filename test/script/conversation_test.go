@@ -57,7 +57,7 @@ import (
 //	< 200
 //
 // is a request whose answer is a stream of events that stays open under a name.
-// What comes over it is told by steps of their own, with an id, the event's type
+// What comes over it is stated by steps of their own, with an id, the event's type
 // where it has one, and its data as JSON:
 //
 //   - feed begins
@@ -95,7 +95,7 @@ import (
 // when a user's last text is the given one is a script, in the words that are in
 // provider_test.go; the next script for the same text is for the next time, and
 // the last one for all times after. What it was asked is looked at in order, and
-// where a script says that it waits, it goes on when it is told to.
+// where a script says that it waits, a step lets it go on.
 //
 //	> GET /api/v1/metering/user as anna until so
 //
@@ -136,7 +136,7 @@ type step struct {
 	http2    bool
 	request  *request
 	response *response
-	told     *told
+	frame    *expectedFrame
 	provider *provision
 }
 
@@ -151,8 +151,8 @@ type provision struct {
 	body    string
 }
 
-// told is what a stream is expected to do.
-type told struct {
+// expectedFrame is what a stream is expected to do.
+type expectedFrame struct {
 	stream string
 	does   string // "begins", "brings", "beats", "ends" or "hangs up"
 	fields []header
@@ -279,14 +279,14 @@ func parse(path, text string) (*document, error) {
 				} else if rest == "calls go over HTTP/2" {
 					next.http2 = true
 				} else if m := streamLine.FindStringSubmatch(rest); m != nil {
-					next.told = &told{stream: m[1], does: m[2]}
+					next.frame = &expectedFrame{stream: m[1], does: m[2]}
 				} else if m := providerLine.FindStringSubmatch(rest); m != nil && (m[2] == "" || m[1] == "was asked") {
 					next.provider = &provision{does: m[1], message: m[3], times: -1}
 					if m[2] != "" {
 						next.provider.times, _ = strconv.Atoi(m[2])
 					}
 				} else {
-					return nil, fail("nobody understands %q", rest)
+					return nil, fail("unknown statement %q", rest)
 				}
 				c.steps = append(c.steps, next)
 				s = &c.steps[len(c.steps)-1]
@@ -306,8 +306,8 @@ func parse(path, text string) (*document, error) {
 				}
 				addTo(&s.request.headers, &s.request.body, rest, number)
 			case '<':
-				if s != nil && s.told != nil && (previous == '*' || previous == '<') {
-					addTo(&s.told.fields, &s.told.body, rest, number)
+				if s != nil && s.frame != nil && (previous == '*' || previous == '<') {
+					addTo(&s.frame.fields, &s.frame.body, rest, number)
 					break
 				}
 				if s != nil && s.provider != nil && (previous == '*' || previous == '<') {
@@ -381,7 +381,7 @@ func addTo(headers *[]header, body *string, line string, number int) {
 func parseRequest(line string) (*request, error) {
 	m := requestLine.FindStringSubmatch(line)
 	if m == nil {
-		return nil, fmt.Errorf("nobody understands the request %q", line)
+		return nil, fmt.Errorf("unknown request %q", line)
 	}
 	r := &request{method: m[1], target: m[2], as: m[3], identity: m[4] != "", stream: m[5], until: m[6] != ""}
 	if m[7] != "" || m[9] != "" {

@@ -28,10 +28,10 @@ func TestMistakesInTheFormatAreNamedWithTheirLine(t *testing.T) {
 		"== A\n> GET /x\n< 200\n\n< 200\n":    "x.txt:5: an answer begins with its status, once",
 		"== A\n> GET /x\n< fine\n":            "x.txt:3: an answer begins with its status, once",
 		"== A\n>GET /x\n":                     "x.txt:2: a space is missing after '>'",
-		"== A\n> GET /x like anna\n":          `x.txt:2: nobody understands the request "GET /x like anna"`,
+		"== A\n> GET /x like anna\n":          `x.txt:2: unknown request "GET /x like anna"`,
 		"== A\n* feed ends\n\n< {}\n":         "x.txt:4: an answer without a request",
-		"== A\n* anna leaves\n":               `x.txt:2: nobody understands "anna leaves"`,
-		"== A\n* the provider sings\n":        `x.txt:2: nobody understands "the provider sings"`,
+		"== A\n* anna leaves\n":               `x.txt:2: unknown statement "anna leaves"`,
+		"== A\n* the provider sings\n":        `x.txt:2: unknown statement "the provider sings"`,
 		"> GET /x\n":                          "x.txt:1: this belongs to no conversation",
 		"== A\n$ COLLAB_X=1\n":                "x.txt:2: a setting is NAME=value before the first conversation",
 	} {
@@ -190,7 +190,7 @@ func TestConversationsAreHeld(t *testing.T) {
 		}},
 		{"A stream that brings something in place of a beat ends the conversation", "> GET /stream open as feed\n< 200\n* feed begins\n* feed beats\n* feed beats\n* feed beats\n* feed ends\n", []string{`7: feed beats: it brings "{\"a\":1}" with the id 7-2`}},
 		{"A stream without an end ends the conversation", "> GET /cut open as feed\n< 200\n* feed brings\n* feed brings\n< event: resync\n* feed ends\n", []string{"7: feed ends: unexpected EOF"}},
-		{"A stream that nobody opened ends the conversation", "* feed ends\n", []string{"2: no stream is called feed"}},
+		{"A stream that was not opened ends the conversation", "* feed ends\n", []string{"2: no stream is called feed"}},
 		{"What a stream tells otherwise is reported", `
 > POST /chat
 > Content-Type: text/plain
@@ -228,7 +228,7 @@ func TestConversationsAreHeld(t *testing.T) {
 			"23: POST /chat\n\tthe stream ends before event 2",
 			"30: POST /chat\n\tevent 1: .type: want error, got done",
 		}},
-		{"The provider does what it is told, and tells what it was asked", `
+		{"A question that is not the expected one is reported", `
 * the provider hears Hello <unique>
 < says It is |warm.
 * the provider hears Hello <unique>

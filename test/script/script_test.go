@@ -58,7 +58,7 @@ func testProfile(t *testing.T, p profile) {
 			})
 		}
 	})
-	if p.name != inMemory.name { // whose contents nobody else can look at
+	if p.name != inMemory.name { // whose contents no other process can read
 		t.Run("malformed requests", func(t *testing.T) {
 			race.Skip(t, "its requests come one after another")
 			testMalformed(t, p)

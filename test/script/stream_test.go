@@ -162,7 +162,7 @@ func textOf(data []byte) (string, bool) {
 }
 
 // follow compares what a stream does with what it is expected to do.
-func (t *talk) follow(line int, want *told) []trouble {
+func (t *talk) follow(line int, want *expectedFrame) []trouble {
 	s := t.streams[want.stream]
 	if s == nil {
 		return []trouble{{line, fmt.Sprintf("no stream is called %s", want.stream), true}}
@@ -222,7 +222,7 @@ func (t *talk) follow(line int, want *told) []trouble {
 		got := map[string]string{"id": seen.id, "event": seen.event, "retry": seen.retry}
 		value, known := got[field.name]
 		if !known {
-			return stop("nobody understands %s", field.name)
+			return stop("a frame has no %s", field.name)
 		}
 		if field.name == "event" {
 			event = field.value

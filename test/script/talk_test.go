@@ -101,8 +101,8 @@ func (t *talk) hold(c conversation) []trouble {
 			if err := t.signIn(*s.signIn); err != nil {
 				found = []trouble{{s.line, err.Error(), true}}
 			}
-		case s.told != nil:
-			found = t.follow(s.line, s.told)
+		case s.frame != nil:
+			found = t.follow(s.line, s.frame)
 		case s.provider != nil:
 			found = t.provide(s.line, s.provider)
 		case s.request.stream != "":

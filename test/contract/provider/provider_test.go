@@ -48,22 +48,6 @@ func whole(t *testing.T, res *http.Response) string {
 	return string(b)
 }
 
-func TestScriptsFollowOneAnotherAndTheLastIsRepeated(t *testing.T) {
-	s := provider.Start(t, provider.Script{provider.Text("one")}, provider.Script{provider.Text("two")})
-	for i, want := range []string{"one", "two", "two"} {
-		if got := whole(t, ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)); !strings.Contains(got, want) || !strings.HasSuffix(got, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n") {
-			t.Errorf("answer %d is %q", i, got)
-		}
-	}
-	if got := whole(t, ask(t, t.Context(), s.OpenAI()+"/chat/completions", chat)); !strings.Contains(got, `"content":"two"`) || !strings.HasSuffix(got, "data: [DONE]\n\n") {
-		t.Errorf("by chat completions it is %q", got)
-	}
-	requests := s.Requests()
-	if r := requests[3]; len(requests) != 4 || r.Protocol != provider.ChatCompletions || r.Model != "m" || r.MaxTokens != 9 || r.Message != "Hello" || string(r.Body) != chat {
-		t.Errorf("it remembers %+v", requests)
-	}
-}
-
 func TestAFloodIsAsLongAsItSays(t *testing.T) {
 	for _, n := range []int{2, 3, 64, 66, 67, 1000} {
 		s := provider.Start(t, provider.Script{provider.Flood(n, "drop ")})
@@ -92,37 +76,6 @@ func TestThePaceIsTheTicks(t *testing.T) {
 	tick <- time.Time{}
 	next("two")
 	next("[DONE]")
-}
-
-func TestWhoLeavesIsNoted(t *testing.T) {
-	s := provider.Start(t, provider.Script{provider.Text("Hello"), provider.Silence()}, provider.Script{provider.Text("Hello")})
-	ctx, cancel := context.WithCancel(t.Context())
-	ask(t, ctx, s.Anthropic()+"/v1/messages", question)
-	cancel()
-	<-s.Left()
-	whole(t, ask(t, t.Context(), s.Anthropic()+"/v1/messages", question))
-	select {
-	case <-s.Left():
-		t.Error("one who stayed to the end is said to have left")
-	default:
-	}
-}
-
-func TestTheEndOfAnAnswerIsTold(t *testing.T) {
-	over := make(chan struct{})
-	end := provider.Ended(func() { over <- struct{}{} })
-	s := provider.Start(t, provider.Script{end, provider.Text("Hello"), provider.Silence()}, provider.Script{end, provider.Text("Hello")})
-	ctx, cancel := context.WithCancel(t.Context())
-	ask(t, ctx, s.Anthropic()+"/v1/messages", question)
-	select {
-	case <-over:
-		t.Error("it is told before the caller left")
-	default:
-	}
-	cancel()
-	<-over
-	ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)
-	<-over
 }
 
 func TestTheEndOfTheServerIsNobodysLeaving(t *testing.T) {
