@@ -19,10 +19,23 @@ var databases = []struct {
 	{"Postgres", postgres.URL},
 }
 
+// onEach runs a test with the address of an empty database of each kind.
+func onEach(t *testing.T, test func(t *testing.T, url string)) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) { test(t, d.url(t)) })
+	}
+}
+
 // onBoth runs a test on a fresh, migrated database of each kind.
 func onBoth(t *testing.T, test func(t *testing.T, db *DB)) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) { test(t, migrated(t, d.url(t))) })
+	onEach(t, func(t *testing.T, url string) { test(t, migrated(t, url)) })
+}
+
+// run executes a statement.
+func run(t testing.TB, db *DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.pools[0].ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%v in %s", err, statement)
 	}
 }
 
@@ -58,42 +71,39 @@ func TestStore(t *testing.T) {
 }
 
 func TestMigrateByManyAtOnce(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			url := d.url(t)
-			dbs := make([]*DB, 8)
-			for i := range dbs {
-				dbs[i] = opened(t, url)
-			}
-			if err := dbs[0].Ready(t.Context()); err == nil {
-				t.Fatal("an empty database is ready")
-			}
-			errs := make([]error, len(dbs))
-			var all sync.WaitGroup
-			for i, db := range dbs {
-				all.Go(func() {
-					if errs[i] = db.Migrate(t.Context()); errs[i] == nil {
-						errs[i] = db.Ready(t.Context())
-					}
-				})
-			}
-			all.Wait()
-			for i, err := range errs {
-				if err != nil {
-					t.Errorf("server %d: %v", i, err)
+	onEach(t, func(t *testing.T, url string) {
+		dbs := make([]*DB, 8)
+		for i := range dbs {
+			dbs[i] = opened(t, url)
+		}
+		if err := dbs[0].Ready(t.Context()); err == nil {
+			t.Fatal("an empty database is ready")
+		}
+		errs := make([]error, len(dbs))
+		var all sync.WaitGroup
+		for i, db := range dbs {
+			all.Go(func() {
+				if errs[i] = db.Migrate(t.Context()); errs[i] == nil {
+					errs[i] = db.Ready(t.Context())
 				}
-			}
-			var applied int64
-			if err := dbs[0].read.Raw("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0").Row().Scan(&applied); err != nil {
-				t.Fatal(err)
-			}
-			newest, err := latest(dbs[0].dialect)
+			})
+		}
+		all.Wait()
+		for i, err := range errs {
 			if err != nil {
-				t.Fatal(err)
+				t.Errorf("server %d: %v", i, err)
 			}
-			if applied != newest {
-				t.Errorf("%d migrations were applied, want each of %d once", applied, newest)
-			}
-		})
-	}
+		}
+		var applied int64
+		if err := dbs[0].read.Raw("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0").Row().Scan(&applied); err != nil {
+			t.Fatal(err)
+		}
+		newest, err := latest(dbs[0].dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if applied != newest {
+			t.Errorf("%d migrations were applied, want each of %d once", applied, newest)
+		}
+	})
 }

@@ -36,88 +36,71 @@ func migratedTo(t *testing.T, url string, version int64) *DB {
 	return db
 }
 
+// addOrganisation inserts an organisation in the columns of the first version.
+func addOrganisation(t *testing.T, db *DB, o id.Org) {
+	t.Helper()
+	run(t, db, "INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, "+
+		"created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) "+
+		"VALUES ('"+string(o)+"', '"+string(o)+"', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')")
+}
+
 func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			db := migratedTo(t, d.url(t), 3)
-			free, granted, none := uid[id.Org](kindOrg, 1, 0), uid[id.Org](kindOrg, 2, 0), uid[id.Org](kindOrg, 3, 0)
-			add := func(o id.Org, p plan.Plan) {
-				for _, statement := range []string{
-					"INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) " +
-						"VALUES ('" + string(o) + "', '" + string(o) + "', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')",
-					"INSERT INTO subscriptions (org_id, plan, status, is_external, updated_at) VALUES ('" + string(o) + "', '" + string(p) + "', 'ACTIVE', true, 7)",
-				} {
-					if _, err := db.pools[0].ExecContext(t.Context(), statement); err != nil {
-						t.Fatal(err)
-					}
-				}
+	onEach(t, func(t *testing.T, url string) {
+		db := migratedTo(t, url, 3)
+		free, granted, none := uid[id.Org](kindOrg, 1, 0), uid[id.Org](kindOrg, 2, 0), uid[id.Org](kindOrg, 3, 0)
+		add := func(o id.Org, p plan.Plan) {
+			addOrganisation(t, db, o)
+			run(t, db, "INSERT INTO subscriptions (org_id, plan, status, is_external, updated_at) VALUES ('"+string(o)+"', '"+string(p)+"', 'ACTIVE', true, 7)")
+		}
+		add(free, plan.Free)
+		add(granted, plan.Enterprise)
+		add(none, plan.None)
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		subs, err := db.Directory().Subscriptions().Of(t.Context(), []id.Org{free, granted, none})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for o, p := range map[id.Org]plan.Plan{free: plan.Free, granted: plan.Enterprise, none: plan.None} {
+			want := plan.Subscription{Org: o, Plan: p, ManagedExternally: true, EverPaid: p == plan.Enterprise, UpdatedAt: instant(7), SyncedAt: subs[o].SyncedAt}
+			if got := subs[o]; got != want.Restore(plan.Active) || !got.SyncedAt.IsZero() {
+				t.Errorf("%s: %+v", p, got)
 			}
-			add(free, plan.Free)
-			add(granted, plan.Enterprise)
-			add(none, plan.None)
-			if err := db.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			subs, err := db.Directory().Subscriptions().Of(t.Context(), []id.Org{free, granted, none})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for o, p := range map[id.Org]plan.Plan{free: plan.Free, granted: plan.Enterprise, none: plan.None} {
-				want := plan.Subscription{Org: o, Plan: p, ManagedExternally: true, EverPaid: p == plan.Enterprise, UpdatedAt: instant(7), SyncedAt: subs[o].SyncedAt}
-				if got := subs[o]; got != want.Restore(plan.Active) || !got.SyncedAt.IsZero() {
-					t.Errorf("%s: %+v", p, got)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 func TestSubscriptionsOfBeforeTheyAreAskedAfterAreDue(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			db := migratedTo(t, d.url(t), 9)
-			const day = 24 * 60 * 60 * 1000
-			due := uid[id.Org](kindOrg, 1, 0)
-			for o, values := range map[id.Org]string{
-				due:                        "'PREMIUM', 'PAST_DUE', false, 'sub_1', 86400000",
-				uid[id.Org](kindOrg, 2, 0): "'ENTERPRISE', 'ACTIVE', true, 'sub_2', 86400000",
-				uid[id.Org](kindOrg, 3, 0): "'FREE', 'ACTIVE', false, 'sub_3', NULL",
-				uid[id.Org](kindOrg, 4, 0): "'STANDARD', 'TRIALING', false, '', 86400000",
-			} {
-				for _, statement := range []string{
-					"INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) " +
-						"VALUES ('" + string(o) + "', '" + string(o) + "', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')",
-					"INSERT INTO subscriptions (org_id, updated_at, plan, status, is_external, provider_id, period_end) VALUES ('" + string(o) + "', 7, " + values + ")",
-				} {
-					if _, err := db.pools[0].ExecContext(t.Context(), statement); err != nil {
-						t.Fatal(err)
-					}
-				}
+	onEach(t, func(t *testing.T, url string) {
+		db := migratedTo(t, url, 9)
+		const day = 24 * 60 * 60 * 1000
+		due := uid[id.Org](kindOrg, 1, 0)
+		for o, values := range map[id.Org]string{
+			due:                        "'PREMIUM', 'PAST_DUE', false, 'sub_1', 86400000",
+			uid[id.Org](kindOrg, 2, 0): "'ENTERPRISE', 'ACTIVE', true, 'sub_2', 86400000",
+			uid[id.Org](kindOrg, 3, 0): "'FREE', 'ACTIVE', false, 'sub_3', NULL",
+			uid[id.Org](kindOrg, 4, 0): "'STANDARD', 'TRIALING', false, '', 86400000",
+		} {
+			addOrganisation(t, db, o)
+			run(t, db, "INSERT INTO subscriptions (org_id, updated_at, plan, status, is_external, provider_id, period_end) VALUES ('"+string(o)+"', 7, "+values+")")
+		}
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for now, want := range map[int64][]id.Org{4*day - 1: nil, 4 * day: {due}} {
+			if got, err := db.Directory().Subscriptions().Due(t.Context(), instant(now), 10); err != nil || !slices.Equal(got, want) {
+				t.Errorf("at %d %v are due, %v", now, got, err)
 			}
-			if err := db.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			for now, want := range map[int64][]id.Org{4*day - 1: nil, 4 * day: {due}} {
-				if got, err := db.Directory().Subscriptions().Due(t.Context(), instant(now), 10); err != nil || !slices.Equal(got, want) {
-					t.Errorf("at %d %v are due, %v", now, got, err)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // Postgres keeps long texts where they were.
 func TestLongTextsOfTasksAreTheSameAfterTheyMoved(t *testing.T) {
 	db := migratedTo(t, databases[0].url(t), 9)
 	o := uid[id.Org](kindOrg, 1, 0)
-	run := func(statement string, args ...any) {
-		t.Helper()
-		if _, err := db.pools[0].ExecContext(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run("INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) "+
-		"VALUES (?, 'o', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')", o)
+	addOrganisation(t, db, o)
 	longest := `{"a":"` + strings.Repeat("x", 65_536-len(`{"a":""}`)) + `"}`
 	tests := []struct {
 		description, metadata any // nil: there is none
@@ -134,7 +117,7 @@ func TestLongTextsOfTasksAreTheSameAfterTheyMoved(t *testing.T) {
 	}
 	moved := 0
 	for i, test := range tests {
-		run("INSERT INTO tasks (org_id, id, title, description, metadata, status, priority, sort_order, created_by, created_at, updated_at, version) VALUES (?, ?, 'T', ?, ?, 'TODO', 'LOW', ?, 'u', 1, 1, 1)",
+		run(t, db, "INSERT INTO tasks (org_id, id, title, description, metadata, status, priority, sort_order, created_by, created_at, updated_at, version) VALUES (?, ?, 'T', ?, ?, 'TODO', 'LOW', ?, 'u', 1, 1, 1)",
 			o, uid[id.Task](kindTask, 1, i), test.description, test.metadata, i)
 		if test.moves {
 			moved++
@@ -163,21 +146,17 @@ func TestLongTextsOfTasksAreTheSameAfterTheyMoved(t *testing.T) {
 }
 
 func TestClientsOfBeforeTheyAreForgottenCountAsUsedNow(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			db := migratedTo(t, d.url(t), 7)
-			const add = "INSERT INTO connector_clients (issuer, redirect, client_id, method) VALUES ('i', 'r', 'c', 'none')"
-			if _, err := db.pools[0].ExecContext(t.Context(), add); err != nil {
-				t.Fatal(err)
-			}
-			before := time.Now().Add(-time.Minute) // the database has a clock of its own
-			if err := db.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			c, err := db.Connections().Clients().Get(t.Context(), "i", "r")
-			if err != nil || c.UsedAt.Before(before) || c.UsedAt.After(time.Now().Add(time.Minute)) {
-				t.Errorf("%+v, %v", c, err)
-			}
-		})
-	}
+	onEach(t, func(t *testing.T, url string) {
+		db := migratedTo(t, url, 7)
+		const add = "INSERT INTO connector_clients (issuer, redirect, client_id, method) VALUES ('i', 'r', 'c', 'none')"
+		run(t, db, add)
+		before := time.Now().Add(-time.Minute) // the database has a clock of its own
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c, err := db.Connections().Clients().Get(t.Context(), "i", "r")
+		if err != nil || c.UsedAt.Before(before) || c.UsedAt.After(time.Now().Add(time.Minute)) {
+			t.Errorf("%+v, %v", c, err)
+		}
+	})
 }

@@ -175,17 +175,13 @@ func load(t *testing.T, db *DB) {
 			", o || '.' || n || '.0', o || '.' || n || '.0', 'LINUX', 'X64', 'STABLE', 'https://a/b', false, 100, true, n, n, 0 " + each(3),
 		"INSERT INTO release_adoption (day, platform, arch, channel, version, checks, offered) SELECT '20' || (10 + n / 3) || '-01-01', 'LINUX', 'X64', 'STABLE', o || '.' || n || '.0', n, 0 " + each(200),
 	}, ledgerSums(db.dialect)...) {
-		if _, err := db.pools[0].ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%v in %s", err, statement)
-		}
+		run(t, db, statement)
 	}
 }
 
 func analyze(t testing.TB, db *DB) {
 	t.Helper()
-	if _, err := db.pools[0].ExecContext(t.Context(), "ANALYZE"); err != nil {
-		t.Fatal(err)
-	}
+	run(t, db, "ANALYZE")
 	if db.dialect == onSQLite {
 		// Connections read the statistics when they open.
 		for _, pool := range db.pools {

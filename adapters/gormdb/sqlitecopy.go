@@ -75,7 +75,7 @@ func (c *Copy) examine(ctx context.Context) error {
 	if verdict != "ok" {
 		return errors.New(verdict)
 	}
-	return c.pool.QueryRowContext(ctx, "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&c.Schema)
+	return c.pool.QueryRowContext(ctx, selectVersion).Scan(&c.Schema)
 }
 
 // Close closes the file.

@@ -63,7 +63,7 @@ type cachingConn struct {
 	unsafe bool // its commits may not wait for the disk though they should
 }
 
-// asyncKey is of a context with which a async transaction begins.
+// asyncKey is of a context with which an async transaction begins.
 type asyncKey struct{}
 
 func withAsync(ctx context.Context, async bool) context.Context {
@@ -73,7 +73,7 @@ func withAsync(ctx context.Context, async bool) context.Context {
 	return ctx
 }
 
-// Every commit waits for the disk but that of a async transaction: the first
+// Every commit waits for the disk but that of an async transaction: the first
 // that waits after it takes it along. No statement is kept for these, as SQLite
 // obeys them when they are parsed, and only between transactions.
 const (

@@ -16,7 +16,6 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
-	"collab/domain/org"
 	"collab/ports"
 )
 
@@ -39,16 +38,8 @@ func store(ctx context.Context, r ports.Records, o id.Org, u id.User, n int) err
 	return err
 }
 
-// another organisation beside the seeded one.
-func besides(t *testing.T, db *DB) id.Org {
-	t.Helper()
-	o := uid[id.Org](kindOrg, 2, 2)
-	_, err := db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: "besides"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
+// besides adds another organisation beside the seeded one.
+func besides(t *testing.T, db *DB) id.Org { return organisation(t, db, uid[id.Org](kindOrg, 2, 2)) }
 
 func TestHints(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
@@ -155,46 +146,44 @@ func TestHints(t *testing.T) {
 }
 
 func TestTheEpochIsOfTheDatabase(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			before := time.Now().Unix()
-			db := migrated(t, d.url(t))
-			o, u := seeded(t, db)
-			other := besides(t, db)
-			if err := db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, o, u, 1) }); err != nil {
-				t.Fatal(err)
-			}
-			heads, err := db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if now := time.Now().Unix(); heads[o].Epoch < before-1 || heads[o].Epoch > now+1 || heads[o].Epoch != heads[other].Epoch || heads[o].N != 1 || heads[other].N != 0 {
-				t.Errorf("the heads are %+v, from %d on to %d", heads, before, now)
-			}
-			// Whoever restores a copy writes another, which holds for every server at
-			// once.
-			if err := db.write.Exec("UPDATE log_epoch SET epoch = epoch + 1").Error; err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			want := heads[o]
-			want.Epoch++
-			var got [4]object.Head
-			note := func(i int) func(object.Head) error { return func(h object.Head) error { got[i] = h; return nil } }
-			err = db.Atomic(t.Context(), func(r ports.Records) error {
-				got[0], err = r.Storage().Changes().Lock(t.Context(), o)
-				got[1], err = r.Storage().Changes().Append(t.Context(), o)
-				return err
-			})
-			err = errors.Join(err, db.Storage().Objects().List(t.Context(), o, nil, object.Filter{}, note(2), func(object.Object) error { return nil }),
-				db.Storage().Changes().Since(t.Context(), o, 0, note(3), func(object.Change) error { return nil }))
-			if err != nil || got != [4]object.Head{want, want, want, want} {
-				t.Errorf("the heads are %+v, want %+v, error %v", got, want, err)
-			}
+	onEach(t, func(t *testing.T, url string) {
+		before := time.Now().Unix()
+		db := migrated(t, url)
+		o, u := seeded(t, db)
+		other := besides(t, db)
+		if err := db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, o, u, 1) }); err != nil {
+			t.Fatal(err)
+		}
+		heads, err := db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := time.Now().Unix(); heads[o].Epoch < before-1 || heads[o].Epoch > now+1 || heads[o].Epoch != heads[other].Epoch || heads[o].N != 1 || heads[other].N != 0 {
+			t.Errorf("the heads are %+v, from %d on to %d", heads, before, now)
+		}
+		// Whoever restores a copy writes another, which holds for every server at
+		// once.
+		if err := db.write.Exec("UPDATE log_epoch SET epoch = epoch + 1").Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := heads[o]
+		want.Epoch++
+		var got [4]object.Head
+		note := func(i int) func(object.Head) error { return func(h object.Head) error { got[i] = h; return nil } }
+		err = db.Atomic(t.Context(), func(r ports.Records) error {
+			got[0], err = r.Storage().Changes().Lock(t.Context(), o)
+			got[1], err = r.Storage().Changes().Append(t.Context(), o)
+			return err
 		})
-	}
+		err = errors.Join(err, db.Storage().Objects().List(t.Context(), o, nil, object.Filter{}, note(2), func(object.Object) error { return nil }),
+			db.Storage().Changes().Since(t.Context(), o, 0, note(3), func(object.Change) error { return nil }))
+		if err != nil || got != [4]object.Head{want, want, want, want} {
+			t.Errorf("the heads are %+v, want %+v, error %v", got, want, err)
+		}
+	})
 }
 
 // logged writes so many entries without objects into a log, in one transaction.

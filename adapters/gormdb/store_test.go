@@ -90,14 +90,23 @@ func TestOpen(t *testing.T) {
 	})
 }
 
+// organisation adds an organisation.
+func organisation(t *testing.T, db *DB, o id.Org) id.Org {
+	t.Helper()
+	_, err := db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
 // seeded is an organisation with a member.
 func seeded(t *testing.T, db *DB) (id.Org, id.User) {
 	t.Helper()
-	o, u := uid[id.Org](kindOrg, 1, 1), uid[id.User](kindUser, 1, 1)
+	o, u := organisation(t, db, uid[id.Org](kindOrg, 1, 1)), uid[id.User](kindUser, 1, 1)
 	at := time.UnixMilli(1).UTC()
-	_, err := db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	_, err2 := db.Directory().Users().Upsert(t.Context(), org.User{ID: u, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
-	if err := errors.Join(err, err2, db.Directory().Members().Put(t.Context(), o, org.Membership{Org: o, User: u, Role: org.Owner, JoinedAt: at})); err != nil {
+	_, err := db.Directory().Users().Upsert(t.Context(), org.User{ID: u, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
+	if err := errors.Join(err, db.Directory().Members().Put(t.Context(), o, org.Membership{Org: o, User: u, Role: org.Owner, JoinedAt: at})); err != nil {
 		t.Fatal(err)
 	}
 	return o, u
@@ -445,20 +454,18 @@ func TestAServerThatRefusesIsUnavailable(t *testing.T) {
 }
 
 func TestTheLogHasFailedStatementsWithoutTheirValues(t *testing.T) {
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			var text strings.Builder
-			db, err := Open(t.Context(), Options{URL: d.url(t), Logger: slog.New(slog.NewTextHandler(&text, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			if err := db.write.Exec("UPDATE nowhere SET title = ?", "private").Error; err == nil {
-				t.Fatal("no error")
-			}
-			if got := text.String(); !strings.Contains(got, "UPDATE nowhere SET title") || strings.Contains(got, "private") {
-				t.Errorf("the log is %q", got)
-			}
-		})
-	}
+	onEach(t, func(t *testing.T, url string) {
+		var text strings.Builder
+		db, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.write.Exec("UPDATE nowhere SET title = ?", "private").Error; err == nil {
+			t.Fatal("no error")
+		}
+		if got := text.String(); !strings.Contains(got, "UPDATE nowhere SET title") || strings.Contains(got, "private") {
+			t.Errorf("the log is %q", got)
+		}
+	})
 }

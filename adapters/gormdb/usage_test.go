@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/domain/id"
-	"collab/domain/org"
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
@@ -95,15 +94,11 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			before, added := migratedTo(t, d.url(t), 4), migrated(t, d.url(t))
-			if _, err := before.pools[0].ExecContext(t.Context(), ledgerEntries(before.dialect, o, start, 3, 20, 500)); err != nil {
-				t.Fatal(err)
-			}
+			run(t, before, ledgerEntries(before.dialect, o, start, 3, 20, 500))
 			if err := before.Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := added.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
-				t.Fatal(err)
-			}
+			organisation(t, added, o)
 			err := added.Atomic(t.Context(), func(r ports.Records) error {
 				return before.Usage().Ledger().Entries(t.Context(), o, usage.Period{Start: start, End: start.AddDate(0, 0, 20)}, func(e usage.Entry) error {
 					return r.Usage().Ledger().Add(t.Context(), e)
@@ -201,18 +196,14 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 			}
 		}
 		for _, s := range statements {
-			if _, err := db.pools[0].ExecContext(ctx, s); err != nil {
-				t.Fatal(err)
-			}
+			run(t, db, s)
 		}
 		waits := "on"
 		if db.dialect == onPostgres {
 			// All statements have one connection, which would show a setting that stays.
 			db.pools[0].SetMaxOpenConns(1)
 			waits = "local"
-			if _, err := db.pools[0].ExecContext(ctx, "SET synchronous_commit = 'local'"); err != nil {
-				t.Fatal(err)
-			}
+			run(t, db, "SET synchronous_commit = 'local'")
 		}
 		lease := func(n int) quota.Lease {
 			return quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
@@ -245,9 +236,7 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 				if err := db.pools[0].QueryRowContext(ctx, "SELECT MIN(setting), MAX(setting) FROM noted").Scan(&least, &most); err != nil || least != c.want || most != c.want {
 					t.Errorf("the setting is %s to %s instead of %s, error %v", least, most, c.want, err)
 				}
-				if _, err := db.pools[0].ExecContext(ctx, "DELETE FROM noted"); err != nil {
-					t.Fatal(err)
-				}
+				run(t, db, "DELETE FROM noted")
 			})
 		}
 	})
