@@ -61,7 +61,7 @@ release: ## build dist/collabd_VERSION_OS_ARCH.tar.gz for Linux and macOS with d
 	cd dist; sha256sum *.tar.gz > SHA256SUMS
 
 test: ## run all tests; those on Postgres start temporary servers, those of updaters and of the OpenAPI document run Node, those of documents jq and wget, installing the packages postgresql, nodejs, npm, jq and wget where they are missing and one is root; without Node set COLLAB_SKIP_NODE; those of object stores build versitygw once, without it set COLLAB_SKIP_S3
-	$(GO) test -timeout 20m $(PACKAGES)
+	$(GO) test -vet=off -timeout 20m $(PACKAGES)
 
 soak: ## run the tests that repeat what they try, or check properties, ten times as often as make test does; the others it leaves out
 	@set -e; more=$$($(GO) run ./test/soak/scaled); \
@@ -70,7 +70,9 @@ soak: ## run the tests that repeat what they try, or check properties, ten times
 test-browser: ## run the tests in a browser; starts Chromium, installing the package chromium where it is missing and one is root
 	$(GO) test -vet=off -timeout 20m -tags browser,$(TAGS) ./test/browser
 
-check: format vet staticcheck modules race ## check format, vet, staticcheck and modules, and test concurrent code with the race detector (needs a C compiler)
+# The race detector waits a lot, and the analyses run beside it.
+check: format modules ## check format, vet, staticcheck and modules, and test concurrent code with the race detector (needs a C compiler)
+	@$(MAKE) --no-print-directory -j 2 race vet staticcheck
 
 format:
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
@@ -90,10 +92,12 @@ modules:
 	$(GO) mod verify
 
 # Nothing in domain runs at once, and the other folders of test hold documents, clients
-# and tools. ./test/doctor has the checks of the command doctor, which run at once. vet has
-# a target of its own.
+# and tools. ./test/doctor has the checks of the command doctor, which run at once. Of
+# adapters and app it is the packages whose files, those of tests included, start
+# goroutines or servers, pass or lock something, or use what is under test.
 race:
-	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness ./test/doctor ./adapters/... ./app/...
+	@set -e; concurrent=$$(grep -lrE --include='*.go' '^[[:space:]]*go |\.Go\(|chan |"sync|"collab/test/|net/http/httptest' adapters app | xargs -n1 dirname | sort -u | sed 's|^|./|'); \
+	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness ./test/doctor $$concurrent
 
 pages: ## print docs/routes.md, docs/profiles.md, docs/states.md and docs/scenarios.md anew
 	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update
