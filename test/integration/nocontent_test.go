@@ -288,8 +288,8 @@ func inLog(t *testing.T, log []byte, ada collabd.Client) {
 		if e["model"] == "m-messages" && e["outcome"] == "completed" {
 			whole = true
 			has(t, "the log", e, map[string]any{
-				"provider": "anthropic", "inputTokens": 47, "outputTokens": 70, "cacheReadTokens": 30, "cacheMadeTokens": 5,
-				"searches": 1, "usageSource": "provider", "tools": 1, "webSearch": true, "attempts": 1,
+				"provider": "anthropic", "input_tokens": 47, "output_tokens": 70, "cache_read_tokens": 30, "cache_made_tokens": 5,
+				"searches": 1, "usage_source": "provider", "tools": 1, "web_search": true, "attempts": 1,
 			}, "first_chunk_seconds", "duration_seconds")
 		}
 	}
