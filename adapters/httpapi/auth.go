@@ -21,12 +21,17 @@ import (
 const maxMessage = 512 << 10
 
 type sessionView struct {
-	Token               string     `json:"token"`
-	User                personView `json:"user"`
-	Org                 *orgView   `json:"org"`
-	Role                *string    `json:"role"`
-	OnboardingCompleted bool       `json:"onboardingCompleted"`
-	OnboardingSeeded    bool       `json:"onboardingSeeded"`
+	Token string     `json:"token"`
+	User  personView `json:"user"`
+	standingView
+}
+
+// standingView is what a user is in their organisation.
+type standingView struct {
+	Org                 *orgView `json:"org"`
+	Role                *string  `json:"role"`
+	OnboardingCompleted bool     `json:"onboardingCompleted"`
+	OnboardingSeeded    bool     `json:"onboardingSeeded"`
 }
 
 type personView struct {
@@ -42,11 +47,8 @@ type orgView struct {
 }
 
 type meView struct {
-	User                profileView `json:"user"`
-	Org                 *orgView    `json:"org"`
-	Role                *string     `json:"role"`
-	OnboardingCompleted bool        `json:"onboardingCompleted"`
-	OnboardingSeeded    bool        `json:"onboardingSeeded"`
+	User profileView `json:"user"`
+	standingView
 }
 
 type profileView struct {
@@ -65,18 +67,18 @@ func viewOrg(o *org.Organisation) *orgView {
 	return &orgView{ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug)}
 }
 
-func viewSession(s access.Session) sessionView {
-	return sessionView{
-		Token: s.Token, User: viewPerson(s.User), Org: viewOrg(s.Org), Role: textOrNull(s.Role),
-		OnboardingCompleted: s.OnboardingCompleted, OnboardingSeeded: s.OnboardingSeeded,
+func viewStanding(s access.Session) standingView {
+	return standingView{
+		Org: viewOrg(s.Org), Role: textOrNull(s.Role), OnboardingCompleted: s.OnboardingCompleted, OnboardingSeeded: s.OnboardingSeeded,
 	}
 }
 
+func viewSession(s access.Session) sessionView {
+	return sessionView{s.Token, viewPerson(s.User), viewStanding(s)}
+}
+
 func viewMe(s access.Session) meView {
-	return meView{
-		User: profileView{viewPerson(s.User), textOrNull(s.User.AvatarURL)}, Org: viewOrg(s.Org), Role: textOrNull(s.Role),
-		OnboardingCompleted: s.OnboardingCompleted, OnboardingSeeded: s.OnboardingSeeded,
-	}
+	return meView{profileView{viewPerson(s.User), textOrNull(s.User.AvatarURL)}, viewStanding(s)}
 }
 
 func (a *api) exchange(c *call) error {
@@ -96,38 +98,27 @@ func (a *api) exchange(c *call) error {
 	if err := o.Err(); err != nil {
 		return err
 	}
-	s, err := a.Access.Exchange(c.r.Context(), x)
-	if err != nil {
-		return err
-	}
-	c.Header()["Cache-Control"] = noStore
-	return c.reply(http.StatusOK, viewSession(s))
+	return replyUnstored(c, viewSession)(a.Access.Exchange(c.r.Context(), x))
 }
 
 func (a *api) refresh(c *call) error {
-	o, err := c.fields()
+	token, err := readBody(c, oneField("token", body.Text))
 	if err != nil {
 		return err
 	}
-	token := body.Required(o, "token", body.Text)
-	if err := o.Err(); err != nil {
-		return err
-	}
-	s, err := a.Access.Refresh(c.r.Context(), token, c.client())
-	if err != nil {
-		return err
-	}
-	c.Header()["Cache-Control"] = noStore
-	return c.reply(http.StatusOK, viewSession(s))
+	return replyUnstored(c, viewSession)(a.Access.Refresh(c.r.Context(), token, c.client()))
 }
 
 func (a *api) me(c *call, actor org.Actor) error {
-	s, err := a.Access.Me(c.r.Context(), actor)
-	if err != nil {
-		return err
-	}
-	c.Header()["Cache-Control"] = noStore
-	return c.reply(http.StatusOK, viewMe(s))
+	return replyUnstored(c, viewMe)(a.Access.Me(c.r.Context(), actor))
+}
+
+// replyUnstored is replyWith for answers that caches must not store.
+func replyUnstored[R, V any](c *call, view func(R) V) func(R, error) error {
+	return replyWith(c, http.StatusOK, func(r R) V {
+		c.Header()["Cache-Control"] = noStore
+		return view(r)
+	})
 }
 
 // client returns the address and user agent of the request.

@@ -444,19 +444,6 @@ func checkChunks(t testing.TB, text, id, raw string, input, output int64) {
 	}
 }
 
-// FuzzChunk sends any texts as chunks.
-func FuzzChunk(f *testing.F) {
-	for _, raw := range []string{`{}`, "{\n\"a\":\r\n1}", "{\"a\":\"\u2028\u2029\\n\"}", "{\"\xff\":\"\xed\xa0\x80\"}", `[1e400,"\ud83d\ude00"]`, `null`, ``} {
-		f.Add("a\n\r\u2028\x00\xff\"\\", "call_1", raw, int64(1), int64(-1))
-	}
-	f.Fuzz(func(t *testing.T, text, id, raw string, input, output int64) {
-		if !json.Valid([]byte(raw)) {
-			raw = "{}"
-		}
-		checkChunks(t, text, id, raw, input, output)
-	})
-}
-
 func TestChunkIsOneLine(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		value, err := json.MarshalIndent(map[string]any{rapid.String().Draw(r, "name"): rapid.SliceOf(rapid.String()).Draw(r, "values")}, "\r", "\n \t")

@@ -1,8 +1,8 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -239,106 +239,35 @@ func TestInstantsAreDatesOrTimes(t *testing.T) {
 	}
 }
 
-func seedBodies(f *testing.F) {
-	for _, body := range []string{
-		`{"title":"t"}`, `{"title":"t","tags":["a"],"metadata":{"a":[1,{"b":null}]},"dueDate":"2026-01-31"}`,
-		`{"title":"\u00e9\ud83d\ude00","status":"DONE","assigneeId":"` + someID + `"}`, `{"description":null}`, `{"title":5}`,
-		`{"changes":[{"taskId":"` + someID + `","reason":"r"}]}`, `[`, ``,
-	} {
-		f.Add(body)
-	}
-}
-
-// FuzzTaskDraft holds the draft to what encoding/json reads from the same body.
-func FuzzTaskDraft(f *testing.F) {
-	seedBodies(f)
-	f.Fuzz(func(t *testing.T, body string) {
-		o, err := newCall(post("/", body)).fields()
-		if err != nil {
-			return
-		}
-		d, err := readTaskDraft(o)
-		if err != nil {
-			if fault.KindOf(err) != fault.Invalid {
-				t.Fatalf("%v", err)
-			}
-			return
-		}
-		var want map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(body), &want); err != nil {
-			t.Fatalf("%q was read, but %v", body, err)
-		}
-		var title string
-		if err := json.Unmarshal(want["title"], &title); err != nil || title != d.Title {
-			t.Fatalf("title is %q, want %q (%v)", d.Title, title, err)
-		}
-		var tags []string
-		if raw := want["tags"]; raw != nil {
-			if err := json.Unmarshal(raw, &tags); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if diff := cmp.Diff(tags, d.Tags); diff != "" && len(tags)+len(d.Tags) > 0 {
-			t.Fatal(diff)
-		}
-		if d.Metadata != "" && (!json.Valid([]byte(d.Metadata)) || d.Metadata[0] != '{') {
-			t.Fatalf("metadata is %q", d.Metadata)
-		}
-	})
-}
-
-func FuzzTaskPatch(f *testing.F) {
-	seedBodies(f)
-	f.Fuzz(func(t *testing.T, body string) {
-		o, err := newCall(post("/", body)).fields()
-		if err != nil {
-			return
-		}
-		p, err := readTaskPatch(o)
-		if err != nil {
-			if fault.KindOf(err) != fault.Invalid {
-				t.Fatalf("%v", err)
-			}
-			return
-		}
-		var want map[string]any
-		if err := json.Unmarshal([]byte(body), &want); err != nil {
-			t.Fatalf("%q was read, but %v", body, err)
-		}
-		for name, field := range map[string]interface {
-			Present() bool
-			IsNull() bool
-		}{
-			"title": p.Title, "description": p.Description, "status": p.Status, "priority": p.Priority, "assigneeId": p.Assignee,
-			"workspaceId": p.Workspace, "dueDate": p.Due, "tags": p.Tags, "metadata": p.Metadata,
-		} {
-			v, present := want[name]
-			if field.Present() != present || field.IsNull() != (present && v == nil) {
-				t.Fatalf("%s of %q: present %v, null %v", name, body, field.Present(), field.IsNull())
-			}
-		}
-	})
-}
-
-// FuzzPath sends any path through the routes: there is always one answer in
-// the error shape, and never a redirect.
+// FuzzPath sends any path and query through the routes: there is one answer, which is a feed or
+// has the error shape.
 func FuzzPath(f *testing.F) {
-	for _, p := range []string{"tasks", "tasks/" + someID, "tasks/../x", "teams/a/members/b", "%2F", "tasks//", "org/members/é/role", ";", "tasks/\x00"} {
-		f.Add(p)
+	for _, target := range []string{
+		"tasks", "tasks/" + someID, "tasks/../x", "teams/a/members/b", "%2F", "tasks//", "org/members/é/role", ";", "tasks/\x00",
+		"updates/feeds/electron/latest.yml?arch=x64", "updates/feeds/electron/beta-linux-arm64.yml?clientId=a", "updates/feeds/squirrel/darwin/arm64/1.0.0",
+		"updates/feeds/squirrel/win32/x64/v1.0/RELEASES?localVersion=1", "updates/feeds/tauri/windows/x86_64/1.0.0-rc.1%2B5", "updates/feeds/tauri//x64/",
+		"updates/feeds/sparkle/appcast.xml?version=1&channel=BETA", "updates/feeds/electron/%2e%2e/x.yml", "updates/feeds/sparkle/appcast.xml?a=%zz;b",
+	} {
+		path, query, _ := strings.Cut(target, "?")
+		f.Add(path, query, "id")
 	}
-	a := built(f)
-	f.Fuzz(func(t *testing.T, path string) {
+	a, _ := serveReleases(f, released(f, "2.0.0", "win32/x64"), released(f, "2.0.0", "darwin/universal"), released(f, "2.0.0", "linux/arm64/beta"))
+	f.Fuzz(func(t *testing.T, path, query, client string) {
 		r := get("/")
-		r.URL.Path = prefix + "/" + path
-		if r.URL.Path == prefix+"/openapi.json" {
-			return
+		r.URL.Path, r.URL.RawQuery = prefix+"/"+path, query
+		if decoded, err := url.PathUnescape(path); err == nil {
+			r.URL.Path, r.URL.RawPath = prefix+"/"+decoded, prefix+"/"+path
 		}
-		w := send(a, r)
-		switch w.Code {
+		r.Header[staging] = []string{client}
+		switch w := send(a, r); w.Code {
+		case http.StatusOK, http.StatusNoContent:
+			if !strings.HasPrefix(r.URL.Path, feeds) && r.URL.Path != prefix+"/openapi.json" && r.URL.Path != CheckPath {
+				t.Fatalf("%q %q: %s", path, query, w.Body)
+			}
 		case http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed:
 			refused(t, w, w.Code)
 		default:
-			t.Fatalf("%q is %d", path, w.Code)
+			t.Fatalf("%q %q: %d %s", path, query, w.Code, w.Body)
 		}
 	})
 }

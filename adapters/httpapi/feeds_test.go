@@ -682,37 +682,3 @@ func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
 		t.Error("no case had an update")
 	}
 }
-
-// FuzzUpdateFeeds asks for anything below the feeds.
-func FuzzUpdateFeeds(f *testing.F) {
-	for _, path := range []string{
-		"electron/latest.yml?arch=x64", "electron/beta-linux-arm64.yml?clientId=a", "squirrel/darwin/arm64/1.0.0", "squirrel/win32/x64/v1.0/RELEASES?localVersion=1",
-		"tauri/windows/x86_64/1.0.0-rc.1%2B5", "sparkle/appcast.xml?version=1&channel=BETA", "electron/%2e%2e/x.yml", "tauri//x64/", "sparkle/appcast.xml?a=%zz;b",
-	} {
-		path, query, _ := strings.Cut(path, "?")
-		f.Add(path, query, "id")
-	}
-	a, _ := serveReleases(f, released(f, "2.0.0", "win32/x64"), released(f, "2.0.0", "darwin/universal"), released(f, "2.0.0", "linux/arm64/beta"))
-	f.Fuzz(func(t *testing.T, path, query, client string) {
-		decoded, err := url.PathUnescape(path)
-		if err != nil {
-			return
-		}
-		r := get(feeds)
-		r.URL.Path, r.URL.RawPath, r.URL.RawQuery = feeds+decoded, feeds+path, query
-		r.Header[staging] = []string{client}
-		switch w := send(a, r); w.Code {
-		case http.StatusOK:
-			if !strings.Contains(w.Body.String(), "2.0.0") && !strings.Contains(w.Body.String(), "0.0.0") && !strings.Contains(w.Body.String(), "<channel>") && !strings.Contains(w.Body.String(), "stagingPercentage: 0") {
-				t.Fatalf("%q %q: %s", path, query, w.Body)
-			}
-		case http.StatusNoContent:
-		case http.StatusMovedPermanently, http.StatusBadRequest, http.StatusNotFound:
-			if w.Code != http.StatusMovedPermanently {
-				refused(t, w, w.Code)
-			}
-		default:
-			t.Fatalf("%q %q: %d %s", path, query, w.Code, w.Body)
-		}
-	})
-}

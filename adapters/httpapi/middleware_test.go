@@ -22,7 +22,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"collab/adapters/httpapi/limit"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/org"
@@ -364,44 +363,3 @@ func TestBrowserErrorsArePages(t *testing.T) {
 		t.Errorf("the cookie is not removed: %s", got)
 	}
 }
-
-func BenchmarkChain(b *testing.B) {
-	for name, level := range map[string]slog.Level{"logged": slog.LevelInfo, "quiet": slog.LevelWarn} {
-		b.Run(name, func(b *testing.B) {
-			v := anyTask.Example(7)
-			a := built(b, func(o *Options) {
-				o.Log = slog.New(slog.NewJSONHandler(discard{}, &slog.HandlerOptions{Level: level}))
-				o.Rates = limit.Rates{Address: limit.Rate{Count: 1_000_000, Per: time.Second}}
-				o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())).Meter("test")
-			})
-			table := a.routes()
-			for i, r := range table {
-				if r.Method == http.MethodGet && r.Path == "/api/v1/tasks/{id}" {
-					table[i].Guard, table[i].Handle = open, func(c *call) error { return c.replyTask(http.StatusOK)(v, nil) }
-				}
-			}
-			router, err := a.router(table)
-			if err != nil {
-				b.Fatal(err)
-			}
-			a.inner = router
-			r := get("/api/v1/tasks/" + someID)
-			w := &sink{header: http.Header{}}
-			b.ReportAllocs()
-			for b.Loop() {
-				clear(w.header)
-				a.ServeHTTP(w, r)
-			}
-		})
-	}
-}
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
-
-type sink struct{ header http.Header }
-
-func (s *sink) Header() http.Header         { return s.header }
-func (s *sink) WriteHeader(int)             {}
-func (s *sink) Write(b []byte) (int, error) { return len(b), nil }

@@ -75,17 +75,6 @@ func TestReadParametersMatchesParseQuery(t *testing.T) {
 	})
 }
 
-func FuzzCheckQuery(f *testing.F) {
-	f.Add("version=1.0.0&platform=linux&arch=x64&clientId=a%20b")
-	f.Add("version=1.0.0&&version=2;arch=%zz&=&+=")
-	f.Fuzz(func(t *testing.T, query string) {
-		if len(query) < 1<<10 {
-			readsAsOthers(t, query)
-		}
-		_, _, _ = readCheck(query)
-	})
-}
-
 func TestUpdateCheckRoundTrips(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `"`, "\\", "</script>\u2028", "\x00\x1f", `"}`}))
 	a := built(t)

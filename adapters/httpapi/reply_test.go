@@ -218,15 +218,6 @@ func TestPublicAnswersAreCacheableWithoutRateLimitHeaders(t *testing.T) {
 	}
 }
 
-func BenchmarkAppendTask(b *testing.B) {
-	v := anyTask.Example(7)
-	buf := make([]byte, 0, 4<<10)
-	b.ReportAllocs()
-	for b.Loop() {
-		buf, _ = appendTask(buf[:0], v)
-	}
-}
-
 var errFlush = errors.New("the connection is gone")
 
 // unflushable is an answer whose connection is gone.

@@ -43,15 +43,20 @@ func onRecord[T ~string](param, kind string, do func(*call, org.Actor, T) error)
 	}
 }
 
+// readBody reads the fields of the body.
+func readBody[B any](c *call, read func(*body.Fields) (B, error)) (given B, err error) {
+	o, err := c.fields()
+	if err != nil {
+		return given, err
+	}
+	return read(o)
+}
+
 // withBody returns a handler that reads the fields of the body, authorizes the caller, and
 // acts on what was read.
 func withBody[B any](a *api, read func(*body.Fields) (B, error), do func(*call, org.Actor, B) error) handler {
 	return func(c *call) error {
-		o, err := c.fields()
-		if err != nil {
-			return err
-		}
-		given, err := read(o)
+		given, err := readBody(c, read)
 		if err != nil {
 			return err
 		}

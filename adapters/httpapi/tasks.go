@@ -246,11 +246,7 @@ func (a *api) deleteTask(c *call, actor org.Actor, t id.Task) error {
 // changes. Like other complete lists it takes its turn, before anything is changed.
 func listChangedTasks[B any](a *api, read func(*body.Fields) (B, error), run func(context.Context, org.Actor, B, func(task.Task) error) error) handler {
 	return func(c *call) error {
-		o, err := c.fields()
-		if err != nil {
-			return err
-		}
-		given, err := read(o)
+		given, err := readBody(c, read)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -78,7 +79,7 @@ func TestParseObjectRefusesRepeatedNames(t *testing.T) {
 func FuzzObject(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, ` {"a" : [1, -2.5e+3, true, false, null, "x\u00e9\ud83d\ude00"], "b": {"c": {}}} `,
-		`{"a":"\"\\\/\b\f\n\r\t"}`, `{"a":1,"a":2}`, `{"é":"ü"}`, `[1]`, `{"a":"` + "\xff" + `"}`, `{"a":"\ud800"}`,
+		`{"a":"\"\\\/\b\f\n\r\t"}`, `{"a":1,"a":2}`, `{"é":"ü"}`, `{"a":["x",null],"b":["y"],"c":[[]]}`, `[1]`, `{"a":"` + "\xff" + `"}`, `{"a":"\ud800"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -108,10 +109,18 @@ func FuzzObject(f *testing.F) {
 					t.Fatalf("%s is read as %q, want %q", p.raw, got, text)
 				}
 			}
+			if text, problem := Document(p.raw); (problem == "") != (p.raw[0] == '{') || problem == "" && !json.Valid([]byte(text)) {
+				t.Fatalf("%s is read as the object %q, %s", p.raw, text, problem)
+			}
 			if p.raw[0] == '[' {
 				var parts []json.RawMessage
 				if err := json.Unmarshal(p.raw, &parts); err != nil {
 					t.Fatal(err)
+				}
+				var all []*string // nil: null, which is no string here
+				isTexts := json.Unmarshal(p.raw, &all) == nil && !slices.Contains(all, nil)
+				if texts, problem := Texts(p.raw); (problem == "") != isTexts {
+					t.Fatalf("%s is read as the texts %q, %s", p.raw, texts, problem)
 				}
 				got := Elements(p.raw)
 				if len(got) != len(parts) {
