@@ -43,13 +43,13 @@ type grant struct {
 // oauthError is an error of OAuth that the client receives by redirect.
 type oauthError struct{ code, description string }
 
-func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request, at location) error {
+func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	p.site.Reply(w, http.StatusOK, map[string]any{
-		"issuer":                                         at.issuer,
-		"authorization_endpoint":                         at.issuer + "/authorize",
-		"token_endpoint":                                 at.issuer + "/token",
-		"jwks_uri":                                       at.issuer + "/keys",
+		"issuer":                                         p.at.issuer,
+		"authorization_endpoint":                         p.at.issuer + "/authorize",
+		"token_endpoint":                                 p.at.issuer + "/token",
+		"jwks_uri":                                       p.at.issuer + "/keys",
 		"scopes_supported":                               []string{"openid", "profile", "email"},
 		"claims_supported":                               []string{"iss", "sub", "aud", "azp", "iat", "nbf", "exp", "jti", "nonce", "name", "email", "email_verified", "picture", "o"},
 		"response_types_supported":                       []string{"code"},
@@ -66,15 +66,15 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request, at location
 	return nil
 }
 
-func (p *Provider) keys(w http.ResponseWriter, _ *http.Request, _ location) error {
+func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	p.site.Reply(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.public}})
 	return nil
 }
 
 // redirects lists the registered redirect URIs.
-func (p *Provider) redirects(at location) []string {
-	list := append([]string{at.public + p.options.CallbackPath}, p.options.Redirects...)
+func (p *Provider) redirects() []string {
+	list := append([]string{p.at.public + p.options.CallbackPath}, p.options.Redirects...)
 	if p.options.AppURL != "" {
 		list = append(list, p.options.AppURL)
 	}
@@ -85,12 +85,12 @@ var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // readRequest returns the authorization request in the query. After an error nothing of it
 // may be used, the redirect URI included.
-func (p *Provider) readRequest(r *http.Request, at location) (request, *oauthError, error) {
+func (p *Provider) readRequest(r *http.Request) (request, *oauthError, error) {
 	q := r.URL.Query()
-	if q.Get("client_id") != p.options.ClientID {
+	if q.Get("client_id") != ClientID {
 		return request{}, nil, fault.Field("client_id", "is not a client of this provider")
 	}
-	if !slices.Contains(p.redirects(at), q.Get("redirect_uri")) {
+	if !slices.Contains(p.redirects(), q.Get("redirect_uri")) {
 		return request{}, nil, fault.Field("redirect_uri", "is not an address that this client has registered")
 	}
 	req := request{
@@ -127,21 +127,21 @@ func (p *Provider) readRequest(r *http.Request, at location) (request, *oauthErr
 	return req, nil, nil
 }
 
-func (p *Provider) authorizePage(w http.ResponseWriter, r *http.Request, at location) error {
-	req, refused, err := p.readRequest(r, at)
+func (p *Provider) authorizePage(w http.ResponseWriter, r *http.Request) error {
+	req, refused, err := p.readRequest(r)
 	if err != nil {
 		return err
 	}
 	if refused != nil {
-		req.redirectError(w, r, at, *refused)
+		req.redirectError(w, r, p.at, *refused)
 		return nil
 	}
-	p.showSignIn(w, r, at, http.StatusOK, signInView{request: &req, Email: req.hint})
+	p.showSignIn(w, r, http.StatusOK, signInView{request: &req, Email: req.hint})
 	return nil
 }
 
-func (p *Provider) authorize(w http.ResponseWriter, r *http.Request, at location) error {
-	req, refused, err := p.readRequest(r, at)
+func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) error {
+	req, refused, err := p.readRequest(r)
 	if err != nil {
 		return err
 	}
@@ -153,12 +153,12 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request, at location
 		refused = &oauthError{"access_denied", "the sign-in was cancelled"}
 	}
 	if refused != nil {
-		req.redirectError(w, r, at, *refused)
+		req.redirectError(w, r, p.at, *refused)
 		return nil
 	}
-	s, err := p.signInPicked(r, at, fields)
+	s, err := p.signInPicked(r, fields)
 	if fault.Is(err, fault.Invalid) {
-		p.showSignIn(w, r, at, http.StatusBadRequest, viewOf(fields, err, &req))
+		p.showSignIn(w, r, http.StatusBadRequest, viewOf(fields, err, &req))
 		return nil
 	}
 	if err != nil {
@@ -174,7 +174,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request, at location
 	}
 	p.grants[sha256.Sum256([]byte(code))] = grant{s, req, now.Add(codeLifetime)}
 	p.mu.Unlock()
-	req.redirectBack(w, r, at, url.Values{"code": {code}})
+	req.redirectBack(w, r, p.at, url.Values{"code": {code}})
 	return nil
 }
 
@@ -197,15 +197,15 @@ func (req request) redirectBack(w http.ResponseWriter, r *http.Request, at locat
 }
 
 // token is the token endpoint. A request without grant_type is one of a script.
-func (p *Provider) token(w http.ResponseWriter, r *http.Request, at location) error {
+func (p *Provider) token(w http.ResponseWriter, r *http.Request) error {
 	fields, err := devkit.Form(r)
 	if err != nil {
 		return err
 	}
 	if !fields.Has("grant_type") {
-		return p.scriptToken(w, r, at, fields)
+		return p.scriptToken(w, r, fields)
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && slices.ContainsFunc(p.redirects(at), func(uri string) bool { return devkit.Origin(uri) == origin }) {
+	if origin := r.Header.Get("Origin"); origin != "" && slices.ContainsFunc(p.redirects(), func(uri string) bool { return devkit.Origin(uri) == origin }) {
 		w.Header().Set("Access-Control-Allow-Origin", origin)
 		w.Header().Set("Vary", "Origin")
 	}
@@ -219,7 +219,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request, at location) er
 		p.site.Reply(w, status, map[string]string{"error": refused.code, "error_description": refused.description})
 		return nil
 	}
-	token, err := p.issue(at, g.session, p.options.ClientID, g.nonce)
+	token, err := p.issue(g.session, ClientID, g.nonce)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *oauthErro
 func (p *Provider) authenticated(r *http.Request, fields url.Values) bool {
 	name, secret, basic := r.BasicAuth()
 	if !basic {
-		return p.options.ClientSecret == "" && fields.Get("client_secret") == "" && fields.Get("client_id") == p.options.ClientID
+		return p.options.ClientSecret == "" && fields.Get("client_secret") == "" && fields.Get("client_id") == ClientID
 	}
 	name, err := url.QueryUnescape(name)
 	if err != nil {
@@ -271,18 +271,18 @@ func (p *Provider) authenticated(r *http.Request, fields url.Values) bool {
 	if secret, err = url.QueryUnescape(secret); err != nil {
 		return false
 	}
-	return name == p.options.ClientID && subtle.ConstantTimeCompare([]byte(secret), []byte(p.options.ClientSecret)) == 1
+	return name == ClientID && subtle.ConstantTimeCompare([]byte(secret), []byte(p.options.ClientSecret)) == 1
 }
 
 // issue signs an identity token for the session. Audience is empty when no
 // client has asked for it.
-func (p *Provider) issue(at location, s session, audience, nonce string) (string, error) {
+func (p *Provider) issue(s session, audience, nonce string) (string, error) {
 	now := p.options.Clock.Now()
 	c := claims{
-		Issuer: at.issuer, Subject: s.Account.ID, Audience: audience, AuthorizedParty: cmp.Or(audience, at.public),
+		Issuer: p.at.issuer, Subject: s.Account.ID, Audience: audience, AuthorizedParty: cmp.Or(audience, p.at.public),
 		IssuedAt: now.Unix(), NotBefore: now.Unix(), ExpiresAt: now.Add(tokenLifetime).Unix(),
 		ID: p.options.IDs.New(), Nonce: nonce, Status: "active", Version: 2,
-		Name: s.Account.Name, Email: s.Account.Email, EmailVerified: true, Picture: at.picture(s.Account.ID),
+		Name: s.Account.Name, Email: s.Account.Email, EmailVerified: true, Picture: p.at.picture(s.Account.ID),
 	}
 	if s.Org.ID != "" {
 		c.Org = &orgClaim{ID: s.Org.ID, Role: s.Role, Slug: s.Org.Slug}
@@ -291,13 +291,13 @@ func (p *Provider) issue(at location, s session, audience, nonce string) (string
 }
 
 // scriptToken answers a script with a token of the account that it names.
-func (p *Provider) scriptToken(w http.ResponseWriter, r *http.Request, at location, fields url.Values) error {
+func (p *Provider) scriptToken(w http.ResponseWriter, r *http.Request, fields url.Values) error {
 	// Pages of other sites can send this form and must not create accounts.
 	if err := p.site.CheckOrigin(r); err != nil {
 		return err
 	}
 	s := session{}
-	err := p.update(r, at, func(b *state, now time.Time) (events []event, err error) {
+	err := p.update(r, func(b *state, now time.Time) (events []event, err error) {
 		s, events, err = b.signIn(signInRequest{
 			Email: fields.Get("email"), Name: fields.Get("name"), Org: fields.Get("org"), Role: fields.Get("role"),
 		}, now)
@@ -306,7 +306,7 @@ func (p *Provider) scriptToken(w http.ResponseWriter, r *http.Request, at locati
 	if err != nil {
 		return err
 	}
-	token, err := p.issue(at, s, "", "")
+	token, err := p.issue(s, "", "")
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
@@ -32,21 +31,20 @@ import (
 // requests with their whole path.
 const Prefix = "/dev/identity"
 
-// ClientID is the client that is registered unless Options name another.
+// ClientID is the client that is registered.
 const ClientID = "collab"
 
-// Options configure New. Log, AppURL, ClientID, ClientSecret,
-// Redirects, Emit and Invitation may be left out.
+// Options configure New. Log, AppURL, ClientSecret, Redirects, Emit and Invitation may be
+// left out.
 type Options struct {
 	Development bool   // whether the server runs in development mode
 	Listen      string // the address that the server listens on
-	PublicURL   string // {base_url}; empty when it is not known yet, see Locate
+	PublicURL   string // {base_url}
 	AppURL      string // the application, to which sign-ins may lead too
 
 	// Paths of the service: where sign-ins lead, and where identity tokens are exchanged.
 	CallbackPath, ExchangePath string
 
-	ClientID     string   // ClientID when empty
 	ClientSecret string   // empty: a public client
 	Redirects    []string // further exact addresses to which sign-ins may lead
 
@@ -88,7 +86,7 @@ type Provider struct {
 	csrfKey  []byte
 	site     *devkit.Site
 
-	location   atomic.Pointer[location]
+	at         location
 	delivering sync.Mutex // held while events are delivered, to keep their order
 
 	mu     sync.Mutex
@@ -101,8 +99,6 @@ type location struct {
 	issuer string
 }
 
-type handler func(w http.ResponseWriter, r *http.Request, at location) error
-
 // New returns a provider, having read or made its files. It fails outside
 // development mode and when the listen address or the public URL is not
 // loopback.
@@ -113,23 +109,19 @@ func New(o Options) (*Provider, error) {
 	if err := loopback.CheckListen(o.Listen); err != nil {
 		return nil, fmt.Errorf("development identity provider: %w", err)
 	}
-	if o.ClientID == "" {
-		o.ClientID = ClientID
+	public, err := loopback.ParseBase(o.PublicURL)
+	if err != nil {
+		return nil, fmt.Errorf("development identity provider: %w", err)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	p := &Provider{
 		options: o,
+		at:      location{public: public, issuer: public + Prefix},
 		csrfKey: []byte(o.Secrets.Secret()),
 		grants:  map[[sha256.Size]byte]grant{},
 	}
-	if o.PublicURL != "" {
-		if err := p.Locate(o.PublicURL); err != nil {
-			return nil, err
-		}
-	}
-	var err error
 	if p.key, err = openKey(o.KeyFile); err != nil {
 		return nil, fmt.Errorf("identity key: %w", err)
 	}
@@ -140,7 +132,7 @@ func New(o Options) (*Provider, error) {
 		Prefix: Prefix, Name: "development identity provider", Footer: "asks for no password",
 		Files: files, Funcs: template.FuncMap{"title": title}, Log: o.Log, Admit: p.admit, Explain: explain,
 	}, "pages.html", "avatar.svg")
-	for path, methods := range map[string]map[string]handler{
+	for path, methods := range map[string]map[string]devkit.Handler{
 		"/.well-known/openid-configuration": {"GET": p.discovery},
 		"/keys":                             {"GET": p.keys},
 		"/authorize":                        {"GET": p.authorizePage, "POST": p.authorize},
@@ -150,33 +142,13 @@ func New(o Options) (*Provider, error) {
 		"":                                  {"GET": p.home},
 		"/{$}":                              {"GET": p.home},
 	} {
-		located := map[string]devkit.Handler{}
-		for method, serve := range methods {
-			located[method] = func(w http.ResponseWriter, r *http.Request) error { return serve(w, r, *p.location.Load()) }
-		}
-		p.site.Handle(path, located)
+		p.site.Handle(path, methods)
 	}
 	return p, nil
 }
 
-// Locate sets the server's public URL, for servers that know it only once they listen. It
-// fails if the URL is not loopback.
-func (p *Provider) Locate(publicURL string) error {
-	public, err := loopback.ParseBase(publicURL)
-	if err != nil {
-		return fmt.Errorf("development identity provider: %w", err)
-	}
-	p.location.Store(&location{public: public, issuer: public + Prefix})
-	return nil
-}
-
-// Issuer returns the issuer URL, empty before the public URL is known.
-func (p *Provider) Issuer() string {
-	if at := p.location.Load(); at != nil {
-		return at.issuer
-	}
-	return ""
-}
+// Issuer returns the issuer URL.
+func (p *Provider) Issuer() string { return p.at.issuer }
 
 // SignInURL returns the page that shows a token.
 func (p *Provider) SignInURL() string { return p.Issuer() + "/sign-in" }
@@ -193,16 +165,13 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.Se
 // admit refuses requests by names that are not loopback: a foreign name that resolves to
 // loopback would make this page part of its origin, with every account on it.
 func (p *Provider) admit(r *http.Request) error {
-	switch {
-	case p.location.Load() == nil:
-		return fault.New(fault.Unavailable, "The server is starting")
-	case !loopback.IsRequest(r):
+	if !loopback.IsRequest(r) {
 		return fault.New(fault.Forbidden, "The development identity provider answers on loopback names only")
 	}
 	return nil
 }
 
-func (p *Provider) home(w http.ResponseWriter, r *http.Request, _ location) error {
+func (p *Provider) home(w http.ResponseWriter, r *http.Request) error {
 	http.Redirect(w, r, Prefix+"/sign-in", http.StatusSeeOther)
 	return nil
 }
@@ -210,7 +179,7 @@ func (p *Provider) home(w http.ResponseWriter, r *http.Request, _ location) erro
 const csrfCookie = "collab_dev_identity"
 
 // csrf returns the CSRF token of the browser's forms.
-func (p *Provider) csrf(w http.ResponseWriter, r *http.Request, at location) string {
+func (p *Provider) csrf(w http.ResponseWriter, r *http.Request) string {
 	value := ""
 	if c, err := r.Cookie(csrfCookie); err == nil {
 		value = c.Value
@@ -219,7 +188,7 @@ func (p *Provider) csrf(w http.ResponseWriter, r *http.Request, at location) str
 		value = p.options.Secrets.Secret()
 		http.SetCookie(w, &http.Cookie{
 			Name: csrfCookie, Value: value, Path: Prefix, HttpOnly: true,
-			SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(at.public, "https:"),
+			SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(p.at.public, "https:"),
 		})
 	}
 	return p.csrfToken(value)

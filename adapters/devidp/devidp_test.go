@@ -23,7 +23,6 @@ func TestNew(t *testing.T) {
 		fails  bool
 	}{
 		"development on loopback is allowed":           {func(*devidp.Options) {}, false},
-		"the public URL may come later":                {func(o *devidp.Options) { o.PublicURL = "" }, false},
 		"outside development it is refused":            {func(o *devidp.Options) { o.Development = false }, true},
 		"listening on a network address is refused":    {func(o *devidp.Options) { o.Listen = "192.168.1.4:8080" }, true},
 		"a public URL elsewhere is refused":            {func(o *devidp.Options) { o.PublicURL = "https://collab.example" }, true},
@@ -41,30 +40,6 @@ func TestNew(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestLocate(t *testing.T) {
-	st := set(t, t.TempDir(), func(o *devidp.Options) { o.PublicURL = "" })
-	t.Run("before the public URL is known nothing is served", func(t *testing.T) {
-		newBrowser(t).open(st.URL+devidp.Prefix+"/sign-in").wants(t, http.StatusServiceUnavailable)
-		if got := st.provider.Issuer(); got != "" {
-			t.Errorf("Issuer() = %q", got)
-		}
-	})
-	t.Run("one that is not loopback is refused", func(t *testing.T) {
-		if err := st.provider.Locate("http://10.0.0.1:8080"); err == nil {
-			t.Error("Locate() accepted it")
-		}
-	})
-	t.Run("afterwards tokens name it as their issuer", func(t *testing.T) {
-		if err := st.provider.Locate(st.URL + "/"); err != nil {
-			t.Fatal(err)
-		}
-		c := st.signedIn(t, "email", "ada@example.com")
-		if want := st.URL + "/dev/identity"; c.Issuer != want || st.provider.Issuer() != want {
-			t.Errorf("iss = %q, Issuer() = %q, want %q", c.Issuer, st.provider.Issuer(), want)
-		}
-	})
 }
 
 func TestAnswers(t *testing.T) {

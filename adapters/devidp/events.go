@@ -26,7 +26,7 @@ type event struct {
 
 // update changes the state, puts its events into the outbox and tries to deliver them
 // before it returns.
-func (p *Provider) update(r *http.Request, at location, fn func(*state, time.Time) ([]event, error)) error {
+func (p *Provider) update(r *http.Request, fn func(*state, time.Time) ([]event, error)) error {
 	err := p.accounts.Update(func(b *state) (bool, error) {
 		now := p.options.Clock.Now()
 		events, err := fn(b, now)
@@ -34,7 +34,7 @@ func (p *Provider) update(r *http.Request, at location, fn func(*state, time.Tim
 			return false, err
 		}
 		for _, e := range events {
-			body, err := json.Marshal(p.envelope(r, at, b, e, now))
+			body, err := json.Marshal(p.envelope(r, b, e, now))
 			if err != nil {
 				return false, err
 			}
@@ -76,21 +76,21 @@ func (p *Provider) deliver(ctx context.Context) {
 // schemas (2025-04-15). Times are milliseconds since 1970.
 type object map[string]any
 
-func (p *Provider) envelope(r *http.Request, at location, b *state, h event, now time.Time) object {
+func (p *Provider) envelope(r *http.Request, b *state, h event, now time.Time) object {
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
 	var data object
 	switch kind, _, _ := strings.Cut(h.kind, "."); kind {
 	case "user":
-		data = at.userObject(h.account)
+		data = p.at.userObject(h.account)
 	case "organization":
-		data = at.organisationObject(h.org, b.members(h.org.ID))
+		data = p.at.organisationObject(h.org, b.members(h.org.ID))
 	case "organizationMembership":
-		data = at.membershipObject(h.membership, h.account, h.org, b.members(h.org.ID))
+		data = p.at.membershipObject(h.membership, h.account, h.org, b.members(h.org.ID))
 	case "organizationInvitation":
 		data = invitationObject(h, now)
 	}
 	return object{
-		"object": "event", "type": h.kind, "instance_id": derive("ins_", at.issuer), "timestamp": now.UnixMilli(), "data": data,
+		"object": "event", "type": h.kind, "instance_id": derive("ins_", p.at.issuer), "timestamp": now.UnixMilli(), "data": data,
 		"event_attributes": object{"http_request": object{"client_ip": address, "user_agent": r.UserAgent()}},
 	}
 }

@@ -46,8 +46,8 @@ type personView struct {
 	Places []joinedOrg
 }
 
-func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, at location, status int, v signInView) {
-	v.Action, v.CSRF, v.Roles = Prefix+"/sign-in", p.csrf(w, r, at), roles
+func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, status int, v signInView) {
+	v.Action, v.CSRF, v.Roles = Prefix+"/sign-in", p.csrf(w, r), roles
 	if v.request != nil {
 		v.Action = Prefix + "/authorize?" + r.URL.RawQuery
 		v.Client = devkit.Origin(v.request.redirect)
@@ -118,9 +118,9 @@ var fieldNames = map[string]string{
 }
 
 // signInPicked signs in the account that the form selects.
-func (p *Provider) signInPicked(r *http.Request, at location, fields url.Values) (session, error) {
+func (p *Provider) signInPicked(r *http.Request, fields url.Values) (session, error) {
 	s := session{}
-	err := p.update(r, at, func(b *state, now time.Time) (events []event, err error) {
+	err := p.update(r, func(b *state, now time.Time) (events []event, err error) {
 		w := signInRequest{Email: fields.Get("email"), Name: fields.Get("name"), Role: fields.Get("role")}
 		if choice := fields.Get("account"); choice != choiceNew {
 			a, known := b.Accounts[choice]
@@ -173,22 +173,22 @@ type inviteView struct {
 	Problem string
 }
 
-func (p *Provider) signInPage(w http.ResponseWriter, r *http.Request, at location) error {
+func (p *Provider) signInPage(w http.ResponseWriter, r *http.Request) error {
 	if !r.URL.Query().Has("invite") {
-		p.showSignIn(w, r, at, http.StatusOK, signInView{Email: r.URL.Query().Get("login_hint")})
+		p.showSignIn(w, r, http.StatusOK, signInView{Email: r.URL.Query().Get("login_hint")})
 		return nil
 	}
 	invite, err := p.invitation(r)
 	if err != nil {
 		return err
 	}
-	p.showInvite(w, r, at, http.StatusOK, invite, "", "")
+	p.showInvite(w, r, http.StatusOK, invite, "", "")
 	return nil
 }
 
-func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, at location, status int, invite Invite, name, problem string) {
+func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, status int, invite Invite, name, problem string) {
 	v := inviteView{
-		Action: Prefix + "/sign-in?" + r.URL.RawQuery, CSRF: p.csrf(w, r, at),
+		Action: Prefix + "/sign-in?" + r.URL.RawQuery, CSRF: p.csrf(w, r),
 		Email: invite.Email, Org: invite.OrgName, Role: roleName(invite.Role),
 		Name: name, Problem: problem,
 	}
@@ -216,37 +216,37 @@ func (p *Provider) invitation(r *http.Request) (Invite, error) {
 	return invite, err
 }
 
-func (p *Provider) signIn(w http.ResponseWriter, r *http.Request, at location) error {
+func (p *Provider) signIn(w http.ResponseWriter, r *http.Request) error {
 	fields, err := p.postedForm(r)
 	if err != nil {
 		return err
 	}
 	if r.URL.Query().Has("invite") {
-		return p.acceptInvite(w, r, at, fields)
+		return p.acceptInvite(w, r, fields)
 	}
-	s, err := p.signInPicked(r, at, fields)
+	s, err := p.signInPicked(r, fields)
 	if fault.Is(err, fault.Invalid) {
-		p.showSignIn(w, r, at, http.StatusBadRequest, viewOf(fields, err, nil))
+		p.showSignIn(w, r, http.StatusBadRequest, viewOf(fields, err, nil))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return p.showSession(w, at, s, "You are signed in")
+	return p.showSession(w, s, "You are signed in")
 }
 
-func (p *Provider) acceptInvite(w http.ResponseWriter, r *http.Request, at location, fields url.Values) error {
+func (p *Provider) acceptInvite(w http.ResponseWriter, r *http.Request, fields url.Values) error {
 	invite, err := p.invitation(r)
 	if err != nil {
 		return err
 	}
 	s := session{}
-	err = p.update(r, at, func(b *state, now time.Time) (events []event, err error) {
+	err = p.update(r, func(b *state, now time.Time) (events []event, err error) {
 		s, events, err = b.accept(invite, r.URL.Query().Get("invite"), fields.Get("name"), now)
 		return events, err
 	})
 	if fault.Is(err, fault.Invalid) {
-		p.showInvite(w, r, at, http.StatusBadRequest, invite, fields.Get("name"), viewOf(fields, err, nil).Problem)
+		p.showInvite(w, r, http.StatusBadRequest, invite, fields.Get("name"), viewOf(fields, err, nil).Problem)
 		return nil
 	}
 	if err != nil {
@@ -255,7 +255,7 @@ func (p *Provider) acceptInvite(w http.ResponseWriter, r *http.Request, at locat
 	if err := p.saveChoice(s); err != nil {
 		return err
 	}
-	return p.showSession(w, at, s, "Welcome to "+s.Org.Name)
+	return p.showSession(w, s, "Welcome to "+s.Org.Name)
 }
 
 // sessionView is the page after a sign-in without a client.
@@ -270,8 +270,8 @@ type sessionView struct {
 	App     string // empty: none
 }
 
-func (p *Provider) showSession(w http.ResponseWriter, at location, s session, title string) error {
-	token, err := p.issue(at, s, "", "")
+func (p *Provider) showSession(w http.ResponseWriter, s session, title string) error {
+	token, err := p.issue(s, "", "")
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (p *Provider) showSession(w http.ResponseWriter, at location, s session, ti
 	}
 	v := sessionView{
 		Title: title, Account: s.Account, Org: s.Org, Role: s.Role, Token: token, App: p.options.AppURL,
-		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", at.public, p.options.ExchangePath, body),
+		Command: fmt.Sprintf("curl -s %s%s -H 'Content-Type: application/json' -d '%s'", p.at.public, p.options.ExchangePath, body),
 	}
 	p.accounts.Read(func(b *state) { v.Places = b.joined(s.Account.ID) })
 	p.site.Show(w, http.StatusOK, "session", v)
@@ -292,7 +292,7 @@ func (p *Provider) showSession(w http.ResponseWriter, at location, s session, ti
 func (at location) picture(id string) string { return at.issuer + avatarPath + id + ".svg" }
 
 // avatar draws the initials of an account or an organisation.
-func (p *Provider) avatar(w http.ResponseWriter, r *http.Request, _ location) error {
+func (p *Provider) avatar(w http.ResponseWriter, r *http.Request) error {
 	id, svg := strings.CutSuffix(r.PathValue("file"), ".svg")
 	name := ""
 	p.accounts.Read(func(b *state) { name = b.Accounts[id].Name + b.Organisations[id].Name })

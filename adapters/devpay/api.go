@@ -1,6 +1,7 @@
 package devpay
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -30,8 +31,9 @@ const (
 	maxMetadataValue = 500
 )
 
-// operation serves a request to the API; id is the one in its path.
-type operation func(t *tx, id string, fields url.Values) (object, error)
+// operation serves a request to the API; id is the one in its path. What it has changed is
+// discarded if a parameter is invalid.
+type operation func(t *tx, id string, f *form) (object, error)
 
 // get serves an operation that changes nothing.
 func (p *Provider) get(serve operation) http.HandlerFunc {
@@ -84,7 +86,11 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 
 // answer returns the response body of an operation. Only the customer can be expanded.
 func (t *tx) answer(serve operation, id string, fields url.Values) ([]byte, error) {
-	o, err := serve(t, id, fields)
+	f := &form{Values: fields}
+	o, err := serve(t, id, f)
+	if f.err != nil {
+		return nil, f.err
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -160,54 +166,72 @@ func (p *Provider) replyError(w http.ResponseWriter, r *http.Request, err error)
 	p.site.Reply(w, refused.status, object{"error": e})
 }
 
-// checkParams returns an error for parameters other than the known ones. A name that ends in
-// "[*" stands for all names below it. Parameters of Stripe that would have no effect here
-// are unknown, so that nobody relies on them.
-func checkParams(fields url.Values, known ...string) error {
+// form has the parameters of a request, and the first error of reading them.
+type form struct {
+	url.Values
+	err error
+}
+
+func (f *form) fail(param, code, format string, args ...any) {
+	if f.err == nil {
+		f.err = invalidParam(param, code, format, args...)
+	}
+}
+
+// allow refuses parameters other than the known ones. A name that ends in "[*" stands for
+// all names below it. Parameters of Stripe that would have no effect here are unknown, so
+// that nobody relies on them.
+func (f *form) allow(known ...string) {
 	known = append(known, "expand[*")
-	for name, values := range fields {
+	for name, values := range f.Values {
 		found := slices.ContainsFunc(known, func(k string) bool {
 			prefix, below := strings.CutSuffix(k, "*")
 			return name == k || below && strings.HasPrefix(name, prefix)
 		})
 		if !found {
-			return invalidParam(name, "parameter_unknown", "Received unknown parameter: %s", name)
+			f.fail(name, "parameter_unknown", "Received unknown parameter: %s", name)
 		}
 		if len(values) > 1 && !strings.HasSuffix(name, "[]") {
-			return invalidParam(name, "", "Invalid request: %s was sent more than once", name)
+			f.fail(name, "", "Invalid request: %s was sent more than once", name)
 		}
 	}
-	return nil
 }
 
-// requireParam returns the value of a required parameter.
-func requireParam(fields url.Values, name string) (string, error) {
-	value := fields.Get(name)
+// required returns the value of a required parameter.
+func (f *form) required(name string) string {
+	value := f.Get(name)
 	if value == "" {
-		return "", invalidParam(name, "parameter_missing", "Missing required param: %s.", name)
+		f.fail(name, "parameter_missing", "Missing required param: %s.", name)
 	}
-	return value, nil
+	return value
 }
 
-// metadataOf returns what the parameters say of metadata under a name, on top of
-// what there was. An empty value takes a key away.
-func metadataOf(fields url.Values, name string, was map[string]string) (map[string]string, error) {
-	is := map[string]string{}
-	for key, value := range was {
-		is[key] = value
+// limited returns the value of a parameter of at most limit bytes.
+func (f *form) limited(name string, limit int) string {
+	value := f.Get(name)
+	if len(value) > limit {
+		f.fail(name, "", "%s can be at most %d characters", name, limit)
 	}
-	for parameter := range fields {
+	return value
+}
+
+// metadata returns what the parameters say of metadata under a name, on top of
+// what there was. An empty value removes a key.
+func (f *form) metadata(name string, was map[string]string) map[string]string {
+	is := map[string]string{}
+	maps.Copy(is, was)
+	for parameter := range f.Values {
 		rest, ours := strings.CutPrefix(parameter, name+"[")
 		if !ours {
 			continue
 		}
 		key, closed := strings.CutSuffix(rest, "]")
-		value := fields.Get(parameter)
+		value := f.Get(parameter)
 		switch {
 		case !closed || key == "" || strings.ContainsAny(key, "[]"):
-			return nil, invalidParam(parameter, "", "Invalid metadata key: %s", parameter)
+			f.fail(parameter, "", "Invalid metadata key: %s", parameter)
 		case len(key) > maxMetadataKey || len(value) > maxMetadataValue:
-			return nil, invalidParam(parameter, "", "Metadata keys can be at most %d characters, values %d", maxMetadataKey, maxMetadataValue)
+			f.fail(parameter, "", "Metadata keys can be at most %d characters, values %d", maxMetadataKey, maxMetadataValue)
 		case value == "":
 			delete(is, key)
 		default:
@@ -215,147 +239,116 @@ func metadataOf(fields url.Values, name string, was map[string]string) (map[stri
 		}
 	}
 	if len(is) > maxMetadata {
-		return nil, invalidParam(name, "", "Metadata can have at most %d keys", maxMetadata)
+		f.fail(name, "", "Metadata can have at most %d keys", maxMetadata)
 	}
-	return is, nil
+	return is
 }
 
-func checkLengths(fields url.Values, names ...string) error {
-	for _, name := range names {
-		if len(fields.Get(name)) > maxText {
-			return invalidParam(name, "", "%s can be at most %d characters", name, maxText)
-		}
+// address returns a URL that browsers are redirected to.
+func (f *form) address(name string) string {
+	value := f.Get(name)
+	if value == "" {
+		return ""
 	}
-	return nil
+	u, err := url.Parse(strings.ReplaceAll(value, sessionPlaceholder, ""))
+	// The host becomes part of a Content-Security-Policy.
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.ContainsAny(u.Host, ";,'\" ") || len(value) > maxText {
+		f.fail(name, "url_invalid", "Not a valid URL")
+	}
+	return value
 }
 
-func createCustomer(t *tx, _ string, fields url.Values) (object, error) {
-	if err := checkParams(fields, "name", "email", "description", "metadata[*"); err != nil {
-		return nil, err
+// quantity returns the quantity, by default the one that there was.
+func (f *form) quantity(name string, was int) int {
+	value := f.Get(name)
+	if value == "" {
+		return was
 	}
-	if err := checkLengths(fields, "name", "email", "description"); err != nil {
-		return nil, err
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > maxQuantity {
+		f.fail(name, "parameter_invalid_integer", "Invalid integer: %s", value)
 	}
-	meta, err := metadataOf(fields, "metadata", nil)
-	if err != nil {
-		return nil, err
+	return n
+}
+
+// customer returns the id of the customer in the parameters.
+func (t *tx) customer(f *form) string {
+	id := f.required("customer")
+	if _, known := t.Customers[id]; !known {
+		f.fail("customer", "resource_missing", "No such customer: '%s'", id)
 	}
+	return id
+}
+
+// price returns the price that the parameter names, by default the one that there was.
+func (t *tx) price(f *form, name, was string) string {
+	price := f.Get(name)
+	if price == "" {
+		return was
+	}
+	if _, known := t.p.options.Prices[price]; !known {
+		f.fail(name, "resource_missing", "No such price: '%s'", price)
+	}
+	return price
+}
+
+// find returns the record with an id.
+func find[T any](records map[string]T, what, id string) (T, error) {
+	r, known := records[id]
+	if !known {
+		return r, notFound(what, id)
+	}
+	return r, nil
+}
+
+func createCustomer(t *tx, _ string, f *form) (object, error) {
+	f.allow("name", "email", "description", "metadata[*")
 	c := customer{
-		ID: t.newID("cus_"), Name: fields.Get("name"), Email: fields.Get("email"), Description: fields.Get("description"),
-		Metadata: meta, CreatedAt: t.now,
+		ID: t.newID("cus_"), Name: f.limited("name", maxText), Email: f.limited("email", maxText),
+		Description: f.limited("description", maxText), Metadata: f.metadata("metadata", nil), CreatedAt: t.now,
 	}
 	t.Customers[c.ID] = c
 	return customerObject(c), nil
 }
 
-// requireCustomer returns the id of the customer in the parameters.
-func (t *tx) requireCustomer(fields url.Values) (string, error) {
-	id, err := requireParam(fields, "customer")
-	if err != nil {
-		return "", err
-	}
-	if _, known := t.Customers[id]; !known {
-		return "", invalidParam("customer", "resource_missing", "No such customer: '%s'", id)
-	}
-	return id, nil
-}
-
-// price returns the price and the quantity that the parameters name, or those
-// that there were.
-func (t *tx) price(fields url.Values, prefix, price string, quantity int) (string, int, error) {
-	if asked := fields.Get(prefix + "[price]"); asked != "" {
-		price = asked
-		if _, known := t.p.options.Prices[price]; !known {
-			return "", 0, invalidParam(prefix+"[price]", "resource_missing", "No such price: '%s'", price)
-		}
-	}
-	if asked := fields.Get(prefix + "[quantity]"); asked != "" {
-		n, err := strconv.Atoi(asked)
-		if err != nil || n < 1 || n > maxQuantity {
-			return "", 0, invalidParam(prefix+"[quantity]", "parameter_invalid_integer", "Invalid integer: %s", asked)
-		}
-		quantity = n
-	}
-	return price, quantity, nil
-}
-
-// address returns a URL that browsers are redirected to.
-func address(fields url.Values, name string) (string, error) {
-	value := fields.Get(name)
-	if value == "" {
-		return "", nil
-	}
-	u, err := url.Parse(strings.ReplaceAll(value, sessionPlaceholder, ""))
-	// The host becomes part of a Content-Security-Policy.
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.ContainsAny(u.Host, ";,'\" ") || len(value) > maxText {
-		return "", invalidParam(name, "url_invalid", "Not a valid URL")
-	}
-	return value, nil
-}
-
-func createSession(t *tx, _ string, fields url.Values) (object, error) {
-	err := checkParams(fields, "mode", "customer", "line_items[0][price]", "line_items[0][quantity]", "success_url", "cancel_url",
+func createSession(t *tx, _ string, f *form) (object, error) {
+	f.allow("mode", "customer", "line_items[0][price]", "line_items[0][quantity]", "success_url", "cancel_url",
 		"client_reference_id", "metadata[*", "subscription_data[metadata][*", "expires_at")
-	if err != nil {
-		return nil, err
+	if f.Get("mode") != "subscription" {
+		f.fail("mode", "", "Invalid mode: must be subscription")
 	}
-	s := session{ID: "cs_test_" + t.p.options.Secrets.Secret(), Reference: fields.Get("client_reference_id"), CreatedAt: t.now, ExpiresAt: t.now.Add(sessionLifetime)}
-	if fields.Get("mode") != "subscription" {
-		return nil, invalidParam("mode", "", "Invalid mode: must be subscription")
+	s := session{
+		ID: "cs_test_" + t.p.options.Secrets.Secret(), CreatedAt: t.now, ExpiresAt: t.now.Add(sessionLifetime),
+		Customer: t.customer(f),
 	}
-	if s.Customer, err = t.requireCustomer(fields); err != nil {
-		return nil, err
-	}
-	if _, err = requireParam(fields, "line_items[0][price]"); err != nil {
-		return nil, err
-	}
-	if s.Price, s.Quantity, err = t.price(fields, "line_items[0]", "", 1); err != nil {
-		return nil, err
-	}
-	if _, err = requireParam(fields, "success_url"); err != nil {
-		return nil, err
-	}
-	if s.SuccessURL, err = address(fields, "success_url"); err != nil {
-		return nil, err
-	}
-	if s.CancelURL, err = address(fields, "cancel_url"); err != nil {
-		return nil, err
-	}
-	if len(s.Reference) > maxReference {
-		return nil, invalidParam("client_reference_id", "", "client_reference_id can be at most %d characters", maxReference)
-	}
-	if s.Metadata, err = metadataOf(fields, "metadata", nil); err != nil {
-		return nil, err
-	}
-	if s.SubscriptionMetadata, err = metadataOf(fields, "subscription_data[metadata]", nil); err != nil {
-		return nil, err
-	}
-	if asked := fields.Get("expires_at"); asked != "" {
-		seconds, err := strconv.ParseInt(asked, 10, 64)
+	f.required("line_items[0][price]")
+	s.Price, s.Quantity = t.price(f, "line_items[0][price]", ""), f.quantity("line_items[0][quantity]", 1)
+	f.required("success_url")
+	s.SuccessURL, s.CancelURL = f.address("success_url"), f.address("cancel_url")
+	s.Reference = f.limited("client_reference_id", maxReference)
+	s.Metadata, s.SubscriptionMetadata = f.metadata("metadata", nil), f.metadata("subscription_data[metadata]", nil)
+	if expires := f.Get("expires_at"); expires != "" {
+		seconds, err := strconv.ParseInt(expires, 10, 64)
 		s.ExpiresAt = time.Unix(seconds, 0).UTC()
 		if err != nil || s.ExpiresAt.Before(t.now.Add(minSessionLifetime)) || s.ExpiresAt.After(t.now.Add(sessionLifetime)) {
-			return nil, invalidParam("expires_at", "", "The timestamp must be between 30 minutes and 24 hours from the creation of the Checkout Session")
+			f.fail("expires_at", "", "The timestamp must be between 30 minutes and 24 hours from the creation of the Checkout Session")
 		}
 	}
 	t.Sessions[s.ID] = s
 	return t.sessionObject(s), nil
 }
 
-func readSession(t *tx, id string, fields url.Values) (object, error) {
-	s, known := t.Sessions[id]
-	if !known {
-		return nil, notFound("checkout.session", id)
-	}
-	return t.sessionObject(s), checkParams(fields)
+func readSession(t *tx, id string, f *form) (object, error) {
+	s, err := find(t.Sessions, "checkout.session", id)
+	f.allow()
+	return t.sessionObject(s), err
 }
 
-func expireSession(t *tx, id string, fields url.Values) (object, error) {
-	if err := checkParams(fields); err != nil {
+func expireSession(t *tx, id string, f *form) (object, error) {
+	f.allow()
+	s, err := find(t.Sessions, "checkout.session", id)
+	if err != nil {
 		return nil, err
-	}
-	s, known := t.Sessions[id]
-	if !known {
-		return nil, notFound("checkout.session", id)
 	}
 	if status := s.status(t.now); status != open {
 		return nil, invalidParam("", "", "Only Checkout Sessions with a status in [\"open\"] can be expired. This Checkout Session has a status of %s.", status)
@@ -365,50 +358,41 @@ func expireSession(t *tx, id string, fields url.Values) (object, error) {
 	return t.sessionObject(s), nil
 }
 
-func readSubscription(t *tx, id string, fields url.Values) (object, error) {
-	s, known := t.Subscriptions[id]
-	if !known {
-		return nil, notFound("subscription", id)
-	}
-	return t.subscriptionObject(s), checkParams(fields)
+func readSubscription(t *tx, id string, f *form) (object, error) {
+	s, err := find(t.Subscriptions, "subscription", id)
+	f.allow()
+	return t.subscriptionObject(s), err
 }
 
-func updateSubscription(t *tx, id string, fields url.Values) (object, error) {
-	err := checkParams(fields, "items[0][id]", "items[0][price]", "items[0][quantity]", "proration_behavior", "cancel_at_period_end", "metadata[*")
+func updateSubscription(t *tx, id string, f *form) (object, error) {
+	f.allow("items[0][id]", "items[0][price]", "items[0][quantity]", "proration_behavior", "cancel_at_period_end", "metadata[*")
+	s, err := find(t.Subscriptions, "subscription", id)
 	if err != nil {
 		return nil, err
-	}
-	s, known := t.Subscriptions[id]
-	if !known {
-		return nil, notFound("subscription", id)
 	}
 	if s.Status == canceled {
 		return nil, invalidParam("", "", "A canceled subscription can only update its cancellation_details and metadata.")
 	}
 	was := s
-	switch item := fields.Get("items[0][id]"); {
-	case item == "" && (fields.Has("items[0][price]") || fields.Has("items[0][quantity]")):
-		return nil, invalidParam("items[0][id]", "parameter_missing", "A subscription has one item here, which must be named")
+	switch item := f.Get("items[0][id]"); {
+	case item == "" && (f.Has("items[0][price]") || f.Has("items[0][quantity]")):
+		f.fail("items[0][id]", "parameter_missing", "A subscription has one item here, which must be named")
 	case item != "" && item != s.Item:
-		return nil, invalidParam("items[0][id]", "resource_missing", "No such subscription item: '%s'", item)
+		f.fail("items[0][id]", "resource_missing", "No such subscription item: '%s'", item)
 	}
-	if s.Price, s.Quantity, err = t.price(fields, "items[0]", s.Price, s.Quantity); err != nil {
-		return nil, err
-	}
-	prorated := fields.Get("proration_behavior")
+	s.Price, s.Quantity = t.price(f, "items[0][price]", s.Price), f.quantity("items[0][quantity]", s.Quantity)
+	prorated := f.Get("proration_behavior")
 	if prorated != "" && !slices.Contains([]string{"always_invoice", "create_prorations", "none"}, prorated) {
-		return nil, invalidParam("proration_behavior", "", "Invalid proration_behavior: must be one of always_invoice, create_prorations, or none")
+		f.fail("proration_behavior", "", "Invalid proration_behavior: must be one of always_invoice, create_prorations, or none")
 	}
-	switch ends := fields.Get("cancel_at_period_end"); ends {
+	switch ends := f.Get("cancel_at_period_end"); ends {
 	case "":
 	case "true", "false":
 		t.schedule(&s, ends == "true")
 	default:
-		return nil, invalidParam("cancel_at_period_end", "", "Invalid boolean: %s", ends)
+		f.fail("cancel_at_period_end", "", "Invalid boolean: %s", ends)
 	}
-	if s.Metadata, err = metadataOf(fields, "metadata", s.Metadata); err != nil {
-		return nil, err
-	}
+	s.Metadata = f.metadata("metadata", s.Metadata)
 	charged := prorated == "always_invoice" && s.Status == active && (s.Price != was.Price || s.Quantity != was.Quantity)
 	if charged {
 		t.addInvoice(&s, "subscription_update", t.now)
@@ -423,34 +407,20 @@ func updateSubscription(t *tx, id string, fields url.Values) (object, error) {
 	return t.subscriptionObject(s), err
 }
 
-func cancelSubscription(t *tx, id string, fields url.Values) (object, error) {
-	if err := checkParams(fields); err != nil {
-		return nil, err
-	}
+func cancelSubscription(t *tx, id string, f *form) (object, error) {
+	f.allow()
 	s, known := t.Subscriptions[id]
 	if !known || s.Status == canceled {
 		return nil, notFound("subscription", id)
 	}
-	if err := t.end(s); err != nil {
-		return nil, err
-	}
-	return t.subscriptionObject(t.Subscriptions[id]), nil
+	err := t.end(s)
+	return t.subscriptionObject(t.Subscriptions[id]), err
 }
 
-func createPortalSession(t *tx, _ string, fields url.Values) (object, error) {
-	err := checkParams(fields, "customer", "return_url")
-	if err != nil {
-		return nil, err
-	}
-	v := portalSession{ID: t.newID("bps_"), CreatedAt: t.now}
-	if v.Customer, err = t.requireCustomer(fields); err != nil {
-		return nil, err
-	}
-	if v.Back, err = address(fields, "return_url"); err != nil {
-		return nil, err
-	}
-	if v.Back == "" {
-		v.Back = t.p.options.AppURL
+func createPortalSession(t *tx, _ string, f *form) (object, error) {
+	f.allow("customer", "return_url")
+	v := portalSession{
+		ID: t.newID("bps_"), CreatedAt: t.now, Customer: t.customer(f), Back: cmp.Or(f.address("return_url"), t.p.options.AppURL),
 	}
 	secret := t.p.options.Secrets.Secret()
 	t.Visits[secret] = v

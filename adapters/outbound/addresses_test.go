@@ -48,6 +48,23 @@ func needs6(t *testing.T, a netip.Addr) {
 	_ = l.Close()
 }
 
+// neverConnects checks that a call to the host fails without a connection, and returns its
+// error.
+func neverConnects(t *testing.T, o outbound.Options, host string) error {
+	t.Helper()
+	o.Insecure = true
+	c := newClient(t, o)
+	w := follow(c, true)
+	_, err := get(t, c, "http://"+host+"/?token="+secret)
+	if err == nil || errors.Is(err, errStopped) {
+		t.Errorf("%s: got %v", host, err)
+	}
+	if got := w.addresses(); len(got) > 0 {
+		t.Errorf("%s: was let connect to %v", host, got)
+	}
+	return err
+}
+
 func TestAnAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
 	for name, address := range map[string]string{
 		"loopback":                       "127.0.0.1",
@@ -92,16 +109,10 @@ func TestAnAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := netip.MustParseAddr(address)
 			needs6(t, a)
-			names := newDNS(t, func(string, int) []netip.Addr { return []netip.Addr{a} })
+			names := newDNS(t, always(address))
 			for _, host := range []string{netip.AddrPortFrom(a, 8080).String(), "name.test:8080", "name.test.:8080"} {
-				c := newClient(t, outbound.Options{Insecure: true, Resolver: names.resolver()})
-				w := follow(c, true)
-				_, err := get(t, c, "http://"+host+"/?token="+secret)
-				if !outbound.Blocked(err) {
+				if err := neverConnects(t, outbound.Options{Resolver: names.resolver()}, host); !outbound.Blocked(err) {
 					t.Errorf("%s: got %v", host, err)
-				}
-				if got := w.addresses(); len(got) > 0 {
-					t.Errorf("%s: was let connect to %v", host, got)
 				}
 			}
 		})
@@ -114,29 +125,15 @@ func TestTheAddressIsCheckedHoweverTheHostIsWritten(t *testing.T) {
 		"localhost", "LOCALHOST", "localhost.", "sub.localhost", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "127.0.0.01",
 		"①②⑦.⓪.⓪.①", "127。0。0。1", "127.0.0.1%2f", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "127.0.0.1.nip.test",
 	} {
-		c := newClient(t, outbound.Options{Insecure: true, Resolver: names.resolver()})
-		w := follow(c, true)
-		// Go's resolver has no address for numbers in forms of old, others do.
-		if _, err := get(t, c, "http://"+host+":8080/"); err == nil || errors.Is(err, errStopped) {
-			t.Errorf("%s: got %v", host, err)
-		}
-		if got := w.addresses(); len(got) > 0 {
-			t.Errorf("%s: was let connect to %v", host, got)
-		}
+		// Go's resolver has no address for numbers in old forms, others do.
+		neverConnects(t, outbound.Options{Resolver: names.resolver()}, host+":8080")
 	}
 }
 
 func TestAddressesWithAZoneAreRefused(t *testing.T) {
 	needs6(t, netip.IPv6Loopback())
 	for _, host := range []string{"[fe80::1%25lo]", "[::1%25lo]", "[::1%251]", "[fe80::1%25nothing]", "[2606:4700::1111%251]", "[64:ff9b::7f00:1%251]"} {
-		c := newClient(t, outbound.Options{Insecure: true, Networks: prefixes("fe81::/16", "fd00::/8")})
-		w := follow(c, true)
-		if _, err := get(t, c, "http://"+host+":8080/"); err == nil || errors.Is(err, errStopped) {
-			t.Errorf("%s: got %v", host, err)
-		}
-		if got := w.addresses(); len(got) > 0 {
-			t.Errorf("%s: was let connect to %v", host, got)
-		}
+		neverConnects(t, outbound.Options{Networks: prefixes("fe81::/16", "fd00::/8")}, host+":8080")
 	}
 }
 
