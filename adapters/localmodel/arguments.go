@@ -2,6 +2,7 @@ package localmodel
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -111,7 +112,7 @@ func (f *filler) resolve(ref string) any {
 		return nil
 	}
 	var at any = f.root
-	for _, key := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
+	for key := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if path == "" {
 			break
 		}
@@ -135,9 +136,7 @@ func (f *filler) joined(s map[string]any, key string, parts []any) map[string]an
 			switch k {
 			case "properties":
 				p, _ := v.(map[string]any)
-				for name, of := range p {
-					properties[name] = of
-				}
+				maps.Copy(properties, p)
 			case "required":
 				names, _ := v.([]any)
 				required = append(required, names...)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -88,8 +89,8 @@ func (s *stage) consent(t *testing.T) (server connector.AuthServer, client conne
 	return server, client, s.agree(t, server, client)
 }
 
-// agree has somebody agree, and returns the code.
-func (s *stage) agree(t *testing.T, server connector.AuthServer, client connector.Client) string {
+// approve has somebody agree, and returns where the authorization server redirects to.
+func (s *stage) approve(t *testing.T, server connector.AuthServer, client connector.Client) *url.URL {
 	t.Helper()
 	page, err := s.Page(server, client, redirect, state, verifier)
 	if err != nil {
@@ -99,6 +100,13 @@ func (s *stage) agree(t *testing.T, server connector.AuthServer, client connecto
 	if err != nil {
 		t.Fatal(err)
 	}
+	return back
+}
+
+// agree has somebody agree, and returns the code.
+func (s *stage) agree(t *testing.T, server connector.AuthServer, client connector.Client) string {
+	t.Helper()
+	back := s.approve(t, server, client)
 	q := back.Query()
 	if q.Get("state") != state || q.Get("code") == "" || !strings.HasPrefix(back.String(), redirect+"?") {
 		t.Fatalf("sent back to %s", back)

@@ -576,14 +576,7 @@ func TestAnInconsistentResponseIsRefused(t *testing.T) {
 	s := set(t, "")
 	server, client, _ := s.consent(t)
 	s.auth.Set(func(b *authserver.Script) { b.AnswersAs = "https://evil.example" })
-	page, err := s.Page(server, client, redirect, state, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := s.auth.Approve(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := s.approve(t, server, client)
 	if err := (connector.Flow{Server: server, Redirect: redirect}).From(redirect, back.Query().Get("iss")); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("got %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -95,9 +96,7 @@ func (x *exchange) send(r *http.Request) (*http.Response, error) {
 	stop := context.AfterFunc(x.ctx, cancel)
 	end := func() { stop(); cancel() }
 	sent := r.Clone(ctx)
-	for name, values := range x.headers {
-		sent.Header[name] = values
-	}
+	maps.Copy(sent.Header, x.headers)
 	next := x.guarded.Transport
 	if next == nil {
 		next = http.DefaultTransport

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -164,9 +165,7 @@ func TestAResponseToAnotherSignInIsRefused(t *testing.T) {
 		"the issuer's name in the answer is fine": {back: func(r *identity.Return) { r.Issuer = "the issuer" }, document: map[string]any{"authorization_response_iss_parameter_supported": true}, kind: 99},
 	} {
 		i, c := newIssuer(t, key), newClock()
-		for k, v := range tt.document {
-			i.document[k] = v
-		}
+		maps.Copy(i.document, tt.document)
 		s := i.provider(t, c).ByCode("collab-cli", "")
 		if tt.answer == "" {
 			tt.answer = idToken(t, i, key, c, tt.changes)

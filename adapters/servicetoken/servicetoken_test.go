@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -162,9 +163,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 func forge(t testing.TB, method jwt.SigningMethod, key any, head map[string]any, c jwt.Claims) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, c)
-	for k, v := range head {
-		token.Header[k] = v
-	}
+	maps.Copy(token.Header, head)
 	s, err := token.SignedString(key)
 	if err != nil {
 		t.Fatal(err)
@@ -185,10 +184,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	}
 	claims := jwt.MapClaims{"iss": issuer, "sub": string(someone.User), "iat": someone.IssuedAt.Unix(), "exp": someone.ExpiresAt.Unix(), "jti": "jti-1"}
 	without := func(name string) jwt.MapClaims {
-		c := jwt.MapClaims{}
-		for k, v := range claims {
-			c[k] = v
-		}
+		c := maps.Clone(claims)
 		delete(c, name)
 		return c
 	}

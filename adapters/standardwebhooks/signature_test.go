@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -88,10 +89,7 @@ func TestSignaturesAreThoseOfTheScheme(t *testing.T) {
 func TestWhatIsNotSignedIsRefused(t *testing.T) {
 	good := signed(t, vectorSecret, vectorID, vectorTime, vectorBody)
 	with := func(name, value string) headers {
-		h := headers{}
-		for k, v := range good {
-			h[k] = v
-		}
+		h := maps.Clone(good)
 		h[name] = value
 		return h
 	}

@@ -62,15 +62,25 @@ type fake struct {
 	requests []request
 }
 
+// readRequest reads a request, and leaves its body to be read again.
+func readRequest(r *http.Request) (request, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return request{}, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	form, err := url.ParseQuery(string(body) + "&" + r.URL.RawQuery)
+	return request{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), form, r.Header}, err
+}
+
 func (f *fake) take(r *http.Request) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	body, _ := io.ReadAll(r.Body)
-	form, err := url.ParseQuery(string(body) + "&" + r.URL.RawQuery)
+	q, err := readRequest(r)
 	if err != nil {
 		return "400 " + err.Error()
 	}
-	f.requests = append(f.requests, request{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), form, r.Header})
+	f.requests = append(f.requests, q)
 	name := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/v1")
 	all := f.answers[name]
 	switch len(all) {

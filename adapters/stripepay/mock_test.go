@@ -1,9 +1,7 @@
 package stripepay
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,18 +22,11 @@ type recorder struct {
 }
 
 func (h *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+	var err error
+	if h.last, err = readRequest(r); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	form, err := url.ParseQuery(string(body) + "&" + r.URL.RawQuery)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	h.last = request{r.Method, r.URL.Path, r.Header.Get("Idempotency-Key"), form, r.Header}
 	h.next.ServeHTTP(w, r)
 }
 
