@@ -30,64 +30,44 @@ func withoutAmazon(t *testing.T) {
 
 func TestS3Credentials(t *testing.T) {
 	store := objectstore.StartS3(t)
-	access, secret := "", ""
-	for _, variable := range store.Credentials {
-		name, value, _ := strings.Cut(variable, "=")
-		if name == "AWS_ACCESS_KEY_ID" {
-			access = value
-		} else {
-			secret = value
-		}
-	}
-	ready := func(t *testing.T, address string) {
-		t.Helper()
-		if err := opened(t, address).Ready(t.Context()); err != nil {
-			t.Errorf("%v: %v", err, errors.Unwrap(err))
-		}
-	}
+	_, access, _ := strings.Cut(store.Credentials[0], "=")
+	_, secret, _ := strings.Cut(store.Credentials[1], "=")
 	file := filepath.Join(t.TempDir(), "credentials")
 	if err := os.WriteFile(file, []byte("[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n"+
 		"[files]\naws_access_key_id = "+access+"\naws_secret_access_key = "+secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("of the environment", func(t *testing.T) {
-		withoutAmazon(t)
-		store.Setenv(t)
-		ready(t, store.Address)
-	})
-	t.Run("with region and endpoint of the environment", func(t *testing.T) {
-		withoutAmazon(t)
-		store.Setenv(t)
-		t.Setenv("AWS_REGION", "eu-central-1")
-		t.Setenv("AWS_ENDPOINT_URL_S3", "http://"+store.Host)
-		ready(t, "s3://collab?use_path_style=true")
-	})
-	t.Run("of the file's profile in the address", func(t *testing.T) {
-		withoutAmazon(t)
-		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
-		ready(t, store.Address+"&profile=files")
-	})
-	t.Run("of the file's profile in the environment", func(t *testing.T) {
-		withoutAmazon(t)
-		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
-		t.Setenv("AWS_PROFILE", "files")
-		ready(t, store.Address)
-	})
-	t.Run("of the container's role", func(t *testing.T) {
-		withoutAmazon(t)
-		role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "token" {
-				w.WriteHeader(http.StatusForbidden)
-				return
+	role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "token" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_, _ = io.WriteString(w, `{"AccessKeyId":"`+access+`","SecretAccessKey":"`+secret+`","Expiration":"`+
+			time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`)
+	}))
+	defer role.Close()
+	inFile := "AWS_SHARED_CREDENTIALS_FILE=" + file
+	inEnvironment := append(store.Credentials, "AWS_REGION=eu-central-1", "AWS_ENDPOINT_URL_S3=http://"+store.Host)
+	for name, row := range map[string]struct {
+		address string
+		environ []string
+	}{
+		"of the environment":                          {store.Address, store.Credentials},
+		"with region and endpoint of the environment": {"s3://collab?use_path_style=true", inEnvironment},
+		"of the file's profile in the address":        {store.Address + "&profile=files", []string{inFile}},
+		"of the file's profile in the environment":    {store.Address, []string{inFile, "AWS_PROFILE=files"}},
+		"of the container's role": {store.Address, []string{
+			"AWS_CONTAINER_CREDENTIALS_FULL_URI=" + role.URL, "AWS_CONTAINER_AUTHORIZATION_TOKEN=token",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withoutAmazon(t)
+			(&objectstore.Store{Credentials: row.environ}).Setenv(t)
+			if err := opened(t, row.address).Ready(t.Context()); err != nil {
+				t.Errorf("%v: %v", err, errors.Unwrap(err))
 			}
-			_, _ = io.WriteString(w, `{"AccessKeyId":"`+access+`","SecretAccessKey":"`+secret+`","Expiration":"`+
-				time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`)
-		}))
-		defer role.Close()
-		t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL)
-		t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "token")
-		ready(t, store.Address)
-	})
+		})
+	}
 	t.Run("that are wrong are refused", func(t *testing.T) {
 		withoutAmazon(t)
 		t.Setenv("AWS_ACCESS_KEY_ID", access)
