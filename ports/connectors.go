@@ -30,8 +30,8 @@ type Connectors interface {
 	// Lock.
 	Add(ctx context.Context, o id.Org, i connector.Instance) error
 
-	// Update replaces an instance by what fn makes of it, with nobody else changing
-	// it meanwhile, and returns what it is then; an error of fn comes back
+	// Update replaces an instance by what fn makes of it, locked against
+	// other changes, and returns what it is then; an error of fn comes back
 	// unchanged, and nothing is changed. Fn changes neither ID nor Org, may run more
 	// than once, and touches nothing else. In Atomic the instance stays locked
 	// until its end.

@@ -43,8 +43,8 @@ type Organisations interface {
 
 	// Lock holds the organisation against every other Lock until the transaction
 	// ends, returns it as it is then, and moves its epoch on by one when the
-	// transaction commits (see Epochs). Whoever changes who is in an organisation
-	// or who sees what in it takes this lock first. Outside Atomic it fails.
+	// transaction commits (see Epochs). Every change of the members of an
+	// organisation, or of what they see, takes this lock first. Outside Atomic it fails.
 	Lock(ctx context.Context, o id.Org) (org.Organisation, error)
 
 	// List returns the selected organisations in the order of their ids.
@@ -56,7 +56,7 @@ type Organisations interface {
 	Erase(ctx context.Context, o id.Org, now time.Time) error
 }
 
-// Epochs tells whether what is remembered of an organisation still holds.
+// Epochs reads whether cached records of organisations are current.
 type Epochs interface {
 	// Epochs returns the present epoch of each of the organisations that exist. It
 	// sees every transaction that was committed before it was called.

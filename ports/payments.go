@@ -22,7 +22,7 @@ type Payments interface {
 	// Session returns what became of a page.
 	Session(ctx context.Context, session string) (plan.Session, error)
 
-	// Expire closes a page, so that nobody can pay on it any more. It does nothing
+	// Expire closes a page, which can then not be paid any more. It does nothing
 	// to one that is closed; Conflict for one that was paid on.
 	Expire(ctx context.Context, session string) error
 

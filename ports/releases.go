@@ -37,8 +37,8 @@ type Releases interface {
 	// has for the same target (release.Version.Key).
 	Add(ctx context.Context, r release.Release) error
 
-	// Update replaces a release by what fn makes of it, with nobody else changing it
-	// meanwhile, and returns what it is then; an error of fn comes back unchanged,
+	// Update replaces a release by what fn makes of it, locked against other
+	// changes, and returns what it is then; an error of fn comes back unchanged,
 	// and nothing is changed. Fn changes neither ID, Version nor Target, may run
 	// more than once, and touches nothing else.
 	Update(ctx context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (release.Release, error)

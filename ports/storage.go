@@ -86,7 +86,7 @@ type Changes interface {
 
 // BlobNames holds the names of blobs that no object names: those that are about
 // to be written and those that are to be removed. What no object names and is not
-// here either, nobody will ever read.
+// here either is never read.
 type BlobNames interface {
 	// Announce notes a blob that is about to be written. Conflict for a name that
 	// is there.
@@ -101,7 +101,7 @@ type BlobNames interface {
 	// discarded already keeps its time.
 	Discard(ctx context.Context, o id.Org, names []string, now time.Time) error
 	// Expire turns the names of all organisations that are announced since before
-	// the time into discarded ones, which keep their time: whoever announced them
+	// the time into discarded ones, which keep their time: their uploads
 	// can no longer take them over. Of an Expire and a Forget at once one wins.
 	Expire(ctx context.Context, before time.Time) error
 	// Due lists the names of all organisations, announced or discarded, that are

@@ -58,7 +58,7 @@ type Mailer interface {
 	Send(ctx context.Context, m mail.Message) error
 }
 
-// Alarms wakes who waits for a time.
+// Alarms calls functions at a time.
 type Alarms interface {
 	// Set calls fn once, in a goroutine of its own, when the time has passed.
 	Set(after time.Duration, fn func()) Alarm

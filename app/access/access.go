@@ -1,6 +1,6 @@
-// Package access says who a caller is and what they see: it checks tokens,
-// exchanges and refreshes them, and makes the records of people whom only a
-// token has told us of.
+// Package access authenticates and authorizes callers: it verifies, exchanges and refreshes
+// tokens, determines the actor that a caller is, and makes the records of users and
+// organisations that are known from a token alone.
 package access
 
 import (
@@ -18,8 +18,8 @@ import (
 	"collab/ports"
 )
 
-// Bounds of what is remembered. A verified identity token is verified again
-// after trust, so that a key that the provider withdrew stops counting.
+// Bounds of the caches. A verified identity token is verified again after trust, so that a
+// withdrawn key of the provider is not accepted longer.
 const (
 	maxToken        = 16 << 10 // bytes
 	maxCachedActors = 64 << 20 // bytes
@@ -62,8 +62,8 @@ type memberKey struct {
 	user id.User
 }
 
-// Caller is whom a bearer token stands for. It says nothing of what they may do:
-// Authorize does.
+// Caller is the user and organisation of a verified bearer token. Authorize determines what
+// the caller may do.
 type Caller struct {
 	User id.User
 	Org  id.Org // empty: without an organisation
@@ -94,12 +94,12 @@ type verified struct {
 	until time.Time // when an identity token is to be verified again; zero for a service token
 }
 
-// cachedActor is what was found for a member at an epoch of its organisation. It
-// counts as long as the epoch stands.
+// cachedActor is the result of reading a member at an epoch of its organisation. It is valid
+// while the organisation has that epoch.
 type cachedActor struct {
 	epoch int64
 	actor org.Actor
-	err   error // the refusal that was found instead
+	err   error // the refusal, if the member was refused
 }
 
 // New returns the use cases.
@@ -113,9 +113,9 @@ func New(o Options) *Access {
 	}
 }
 
-// Verify returns whom a bearer token of either kind stands for: Unauthenticated for
-// a token that does not count or whose user is gone. A token without an
-// organisation stands for the user in the one that they used last.
+// Verify returns the caller of a bearer token of either kind: Unauthenticated for an invalid
+// token or a deleted user. The caller of a token without an organisation is in the one that
+// the user used last.
 func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	v, err := a.verify(ctx, bearer)
 	if err == nil && v.Org == "" {
@@ -201,7 +201,7 @@ func (a *Access) unexpired(r Request) error {
 // if none is in the cache.
 func (a *Access) LogPosition(o id.Org) (at object.Cursor, ok bool) { return a.actorCache.position(o) }
 
-// verify checks a token's signature and times, from memory where it can.
+// verify checks a token's signature and times, using the cache.
 func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 	if bearer == "" {
 		return verified{}, fault.New(fault.Unauthenticated, "A bearer token is required")
@@ -243,7 +243,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 	return v, nil
 }
 
-// cached returns a token that need not be verified at this time.
+// cached returns a token from the cache that need not be verified again at this time.
 func (a *Access) cached(key [sha256.Size]byte, now time.Time) (v verified, known bool, err error) {
 	v, known = a.verified.get(key)
 	switch {
@@ -343,9 +343,9 @@ func lastUsed(ctx context.Context, r ports.Records, user id.User) (*org.Membersh
 	return nil, nil
 }
 
-// lookUp returns the actor of a member. What was found before is used again while
-// the organisation's epoch stands, which is asked of the store every time: so
-// whoever was removed before lookUp began is refused, on every server.
+// lookUp returns the actor of a member, from the cache if it is of the organisation's present
+// epoch, which is read from the store every time: a member removed before lookUp began is
+// refused on every server.
 func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	mark, ok, err := a.epochs.read(ctx, at.org)
 	if err != nil {
@@ -357,7 +357,7 @@ func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	if s, known := a.actorCache.getAt(at, mark); known {
 		return s.actor, s.err
 	}
-	// Read after the epoch: what is found is at least as new as it.
+	// Read after the epoch, so the records are at least as new.
 	var actor org.Actor
 	in, err := a.actorCache.structure(ctx, at.org, mark.Epoch)
 	if err == nil {

@@ -12,16 +12,15 @@ import (
 	"collab/ports"
 )
 
-// actorCache remembers of each organisation, at the newest epoch that was asked
-// for, its teams and workspaces and what was found for members. The members'
-// visibilities share the structure, and nothing of an earlier epoch is kept. Beyond a
-// limit in bytes it forgets organisations in no order.
+// actorCache has, for each organisation at the latest epoch that was read, its teams and
+// workspaces and the actors of its members. The members' visibilities share the structure,
+// and nothing of an earlier epoch is kept. Beyond limit it evicts organisations in no order.
 type actorCache struct {
 	store ports.Store
 	limit int // bytes
 
 	mu      sync.Mutex
-	loading map[orgEpoch]*structure // which are read just now
+	loading map[orgEpoch]*structure // being read
 	known   map[id.Org]*structure
 	bytes   int // of known
 }
@@ -81,7 +80,7 @@ func (s *actorCache) structure(ctx context.Context, o id.Org, epoch int64) (*str
 	}
 }
 
-// load reads the structure and remembers it in the place of an older one.
+// load reads the structure and caches it in place of an older one.
 func (s *actorCache) load(ctx context.Context, l *structure) {
 	defer close(l.done)
 	defer func() {
@@ -135,7 +134,7 @@ func read(ctx context.Context, r ports.Records, o id.Org) (*org.Structure, []tea
 	}), teams, nil
 }
 
-// get returns what was found for a member last.
+// get returns the cached actor of a member.
 func (s *actorCache) get(at memberKey) (cachedActor, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +146,7 @@ func (s *actorCache) get(at memberKey) (cachedActor, bool) {
 	return found, ok
 }
 
-// getAt is get for what was found at the epoch of the mark. It records the mark's position
-// of the log.
+// getAt is get for an actor of the mark's epoch. It records the mark's position of the log.
 func (s *actorCache) getAt(at memberKey, mark org.Mark) (cachedActor, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +180,8 @@ func (in *structure) advance(mark org.Mark) {
 	in.logRead = true
 }
 
-// put remembers what was found for a member at the mark, while its epoch is the one that
-// is known of the organisation.
+// put caches the actor of a member, read at the mark, unless the cache has the organisation
+// at another epoch.
 func (s *actorCache) put(at memberKey, mark org.Mark, found cachedActor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +198,7 @@ func (s *actorCache) put(at memberKey, mark org.Mark, found cachedActor) {
 	s.grow(in, bytes)
 }
 
-// bytes estimates how much memory it takes to remember the cachedActor.
+// bytes estimates the memory that the cachedActor takes.
 func (f cachedActor) bytes() int {
 	if f.actor.Visibility == nil {
 		return 512
@@ -208,8 +206,8 @@ func (f cachedActor) bytes() int {
 	return 512 + f.actor.Visibility.Bytes()
 }
 
-// grow counts bytes more for an organisation that is known, and forgets others
-// until the limit is kept; one that is too large alone is forgotten too.
+// grow adds bytes to the size of a cached organisation, and evicts others until the limit is
+// kept; it evicts the organisation itself if it alone exceeds the limit.
 func (s *actorCache) grow(in *structure, bytes int) {
 	s.bytes += bytes
 	in.bytes += bytes
@@ -226,7 +224,7 @@ func (s *actorCache) grow(in *structure, bytes int) {
 	}
 }
 
-// forget forgets the organisation.
+// forget evicts the organisation.
 func (s *actorCache) forget(o id.Org) {
 	if in := s.known[o]; in != nil {
 		s.bytes -= in.bytes

@@ -2,9 +2,9 @@ package access
 
 import "sync"
 
-// cache is a bounded map. It keeps two generations: when the young one is full
-// it becomes the old one, and what is not asked for until the next turn is
-// forgotten.
+// cache is a cache of at most 2*size entries in two generations. When the young generation
+// is full it replaces the old one; get copies an entry to the young generation, so an entry
+// that is not read in the meantime is evicted.
 type cache[K comparable, V any] struct {
 	mu    sync.Mutex
 	size  int

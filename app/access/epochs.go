@@ -11,20 +11,19 @@ import (
 	"collab/ports"
 )
 
-// patience is how long one query for marks may take. It is cut off from the
-// requests that wait for it, because one that leaves must not fail the others.
+// patience is how long one query for marks may take. The query does not use the context of
+// a waiting request, whose cancellation must not fail the others.
 const patience = 10 * time.Second
 
 // epochs reads the marks of organisations for many requests with one query.
-// Every request waits for a query that began after the request came, so that
-// each sees all that was committed before it; while one query runs, the
-// requests that come wait together for the next.
+// Every request waits for a query that begins after the request, and so sees all that was
+// committed before it; requests that arrive while a query runs share the next.
 type epochs struct {
 	port ports.Epochs
 	turn chan struct{} // holds one entry while a query runs
 
 	mu   sync.Mutex
-	next *batch // the batch that still takes requests
+	next *batch // of the next query
 }
 
 func newEpochs(port ports.Epochs) *epochs {
@@ -40,8 +39,8 @@ type batch struct {
 	err   error
 }
 
-// read returns the organisation's present mark; ok is false when there is no
-// such organisation.
+// read returns the organisation's present mark; ok is false if there is no such
+// organisation.
 func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, err error) {
 	e.mu.Lock()
 	b := e.next
@@ -64,8 +63,7 @@ func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, er
 	}
 }
 
-// lead waits for the running query, closes the batch to newcomers and asks for
-// all that came until then.
+// lead waits for the running query, closes the batch, and queries for its organisations.
 func (e *epochs) lead(ctx context.Context, b *batch) {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	maxSessions = 50_000 // of which is remembered that they go on, and in each generation of uses
+	maxSessions = 50_000 // in each generation of the cache, and in uses
 	// FlushEvery is how often noted uses are written.
 	FlushEvery = time.Minute
 )
@@ -29,9 +29,9 @@ type ongoing struct {
 	used  time.Time // as noted last
 }
 
-// ongoing decides whether a session goes on: NotFound when it ended or is not
-// known. What was found is used again while the epoch of the organisation stands,
-// which Authorize has read; without an organisation the record is read.
+// ongoing returns NotFound if a session has ended or is not known. The cached result is used
+// while the organisation has the same epoch, which the caller has read; without an
+// organisation the record is read.
 func (a *Access) ongoing(ctx context.Context, s id.Session, o id.Org, epoch int64) error {
 	was, known := a.sessions.get(s)
 	if !known || o == "" || was.org != o || was.epoch != epoch {
@@ -128,8 +128,8 @@ func (a *Access) begin(ctx context.Context, r ports.Records, s session.Session) 
 }
 
 // end ends sessions of a user, each with an entry in its organisation's audit log. It
-// moves the epochs of the user's organisations, so that every server looks at the
-// records before it takes another token of theirs.
+// increments the epochs of the user's organisations, so that every server reads the records
+// before it accepts another token of theirs.
 func end(ctx context.Context, r ports.Records, user id.User, ended []session.Session, entry func(session.Session) audit.Entry) error {
 	places, err := r.Directory().Users().Memberships(ctx, user)
 	if err != nil {
@@ -162,7 +162,7 @@ func end(ctx context.Context, r ports.Records, user id.User, ended []session.Ses
 }
 
 // SignOut ends all sessions of a user whom the identity provider has banned or
-// locked, and has every server look at the user again, also after the ban.
+// locked, and has every server read the user again.
 func SignOut(ctx context.Context, r ports.Records, user id.User, now time.Time, ids ports.IDs) error {
 	all, err := r.Journal().Sessions().List(ctx, user)
 	if err != nil {

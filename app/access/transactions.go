@@ -10,8 +10,8 @@ import (
 )
 
 // Locked runs fn in a transaction that holds the organisation's lock, with the actor
-// by the records that it holds: whatever was committed while the lock was waited for
-// counts. It fails as Reauthorize does, and checks the same request.
+// as read under the lock, so changes committed while it waited for the lock count. It fails
+// as Reauthorize does, and checks the same request.
 func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 	if err := actor.Belongs(); err != nil {
 		return err
@@ -51,17 +51,16 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	})
 }
 
-// reruns is how often Atomic begins anew.
+// reruns is how often Atomic runs fn at most.
 const reruns = 10
 
-// errMoved ends a transaction whose actor was found at another epoch.
+// errMoved ends a transaction whose actor is of another epoch.
 var errMoved = errors.New("the organisation has moved on")
 
-// Atomic runs fn in a transaction which is committed only when the organisation's epoch,
-// read after all that fn waits for, is the one at which the actor was found. When it has
-// moved on, nothing is kept, and fn runs again with the actor by the records of then. It
-// fails as Reauthorize does. It is for transactions without the organisation's lock, which are
-// many beside the few changes that move the epoch.
+// Atomic runs fn in a transaction that is committed only if the organisation's epoch, read
+// after fn, is that of the actor. Otherwise the transaction is rolled back, and fn runs again
+// with the actor authorized anew. It fails as Reauthorize does. It is for transactions without
+// the organisation's lock, which are far more frequent than changes of the epoch.
 func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 	if err := actor.Belongs(); err != nil {
 		return err

@@ -107,8 +107,7 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 	return s.details(ctx, s.Store, actor.Org)
 }
 
-// Portal returns the address of the pages on which the organisation looks after
-// its payments.
+// Portal returns the address of the provider's billing portal for the organisation.
 func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
 	if err := actor.Manages(); err != nil {
 		return "", err
@@ -133,7 +132,7 @@ func (s *Billing) by(ctx context.Context, actor org.Actor) note {
 	}
 }
 
-// byItself notes what happened without a member's doing.
+// byItself makes entries for changes that no member made.
 func (s *Billing) byItself(why string) note {
 	return func(o id.Org, detail string) audit.Entry {
 		return audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail+" "+why, s.Clock.Now())
@@ -159,8 +158,8 @@ func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subs
 	return is, err
 }
 
-// revise stores what fn makes of the organisation's subscription. It is for what
-// follows from the provider's answers, whoever asked.
+// revise stores what fn makes of the organisation's subscription. It is for changes that
+// follow from the provider's answers and check no actor.
 func (s *Billing) revise(ctx context.Context, o id.Org, as note, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		was, err := s.hold(ctx, r, o)
@@ -175,8 +174,8 @@ func (s *Billing) revise(ctx context.Context, o id.Org, as note, fn func(plan.Su
 	return is, err
 }
 
-// hold returns the subscription, which nobody else changes until the transaction
-// ends. An organisation whose data was erased has none, and gets none.
+// hold returns the subscription, locked until the transaction ends. NotFound for an
+// organisation whose data was erased.
 func (s *Billing) hold(ctx context.Context, r ports.Records, o id.Org) (plan.Subscription, error) {
 	of, err := r.Directory().Organisations().Lock(ctx, o)
 	if err != nil {
@@ -188,8 +187,7 @@ func (s *Billing) hold(ctx context.Context, r ports.Records, o id.Org) (plan.Sub
 	return r.Directory().Subscriptions().Get(ctx, o)
 }
 
-// put stores a subscription that has changed, and in the audit log what members
-// notice of that.
+// put stores a changed subscription, with an entry in the audit log if its standing changed.
 func (s *Billing) put(ctx context.Context, r ports.Records, was, is plan.Subscription, as note) error {
 	if is == was {
 		return nil
@@ -204,7 +202,7 @@ func (s *Billing) put(ctx context.Context, r ports.Records, was, is plan.Subscri
 	return r.Journal().Audit().Add(ctx, as(is.Org, before+" -> "+after))
 }
 
-// standing says in a few words where a subscription stands.
+// standing describes a subscription's plan and status for the audit log.
 func standing(s plan.Subscription) string {
 	text := string(s.Plan) + " " + string(s.Status())
 	if s.CancelAtPeriodEnd {

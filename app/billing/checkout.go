@@ -35,7 +35,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 		}
 		switch what {
 		case plan.OpenPage:
-			// It may have been closed, or paid on, without our being told.
+			// It may have been closed or paid without an event.
 			page, lookErr := s.Payments.Session(ctx, is.Checkout.Session)
 			if err = lookErr; err == nil && page.Open() {
 				return is.Checkout.URL, nil
@@ -95,7 +95,7 @@ func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscri
 	if err != nil || url != "" {
 		return url, err
 	}
-	// Nobody is told of this page, and nobody is to pay on it.
+	// The page is returned to no client, and must not be paid.
 	return "", s.expire(ctx, page)
 }
 
@@ -121,11 +121,11 @@ func (s *Billing) customer(ctx context.Context, of id.Org, as note, is plan.Subs
 	return is.Customer, err
 }
 
-// closePage ends a checkout, so that nobody can pay on its page any more.
+// closePage ends a checkout and expires its page.
 func (s *Billing) closePage(ctx context.Context, o id.Org, as note, is plan.Subscription) error {
 	page := *is.Checkout
 	if page.Session == "" {
-		// Whoever asked for the page may not have been told of it.
+		// The page may not have reached the client that ordered it.
 		customer, err := s.customer(ctx, o, as, is)
 		if err != nil {
 			return err

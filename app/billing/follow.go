@@ -11,14 +11,13 @@ import (
 	"collab/ports"
 )
 
-// errChanged says that the record is not any more what it was when the provider
-// was asked.
+// errChanged is returned if the record has changed since the provider was queried.
 var errChanged = errors.New("the subscription has changed meanwhile")
 
-// A fallback is what a subscription becomes of which the provider knows nothing.
+// A fallback makes the state of a subscription that the provider does not know.
 type fallback func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult)
 
-// lapsed ends the subscription, if that is still the one that counts.
+// lapsed returns the fallback that ends the subscription if it is still the current one.
 func lapsed(subscription string) fallback {
 	return func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 		if was.ProviderID != subscription {
@@ -28,7 +27,7 @@ func lapsed(subscription string) fallback {
 	}
 }
 
-// errOther says that another subscription is in the way of one that is alive.
+// errOther is returned if another subscription takes precedence over a live one.
 var errOther = errors.New("another subscription counts")
 
 // follow reads a subscription from the provider and stores what that makes of
@@ -88,7 +87,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 		})
 		switch {
 		case errors.Is(err, errChanged):
-		case errors.Is(err, errOther): // whose end we may not have been told of
+		case errors.Is(err, errOther): // it may have ended without an event
 			asked = true
 			if err := s.follow(ctx, o, read.ProviderID, as, lapsed(read.ProviderID), nil); err != nil {
 				return err
@@ -101,7 +100,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 	return errBusy
 }
 
-// logFollow warns of what somebody should look at.
+// logFollow logs results that need an operator's attention.
 func (s *Billing) logFollow(o id.Org, subscription string, r plan.Remote, result plan.FollowResult, err error) {
 	switch {
 	case err != nil:
@@ -146,7 +145,7 @@ func (s *Billing) concerned(ctx context.Context, e plan.Event) (id.Org, error) {
 	return s.Store.Directory().Subscriptions().ByCustomer(ctx, e.Customer)
 }
 
-// dueAtOnce is how many subscriptions one run looks after.
+// dueAtOnce is how many subscriptions one run processes.
 const dueAtOnce = 500
 
 // Reconcile records the trials that are over, asks after subscriptions whose period is
@@ -173,8 +172,8 @@ func (s *Billing) Reconcile(ctx context.Context) error {
 	return failed
 }
 
-// endClosed has the provider bill no organisation that is closed: nobody of it can
-// come to the portal any more, and when it is erased we know of no subscription.
+// endClosed cancels the subscriptions of closed organisations, whose members can no longer
+// use the portal, and whose subscriptions are unknown after erasure.
 func (s *Billing) endClosed(ctx context.Context) error {
 	now := s.Clock.Now()
 	closed, err := s.Store.Directory().Organisations().List(ctx, org.Filter{ClosedBefore: &now})
@@ -206,7 +205,7 @@ func (s *Billing) endClosed(ctx context.Context) error {
 	return failed
 }
 
-// errNotDue says that another server has attended to a subscription.
+// errNotDue is returned if another server has processed the subscription.
 var errNotDue = errors.New("the subscription is not due any more")
 
 func (s *Billing) attend(ctx context.Context, o id.Org) error {

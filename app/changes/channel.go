@@ -19,8 +19,8 @@ const (
 	restAfter   = 30 * time.Second
 )
 
-// Entries that come right after one another gather, so that they go out in one
-// write: everybody is woken no more often than leaves time for other work.
+// Entries that come right after one another are batched into one write: subscribers are
+// woken at intervals that leave time for other work.
 const (
 	restPerSubscriber = 40 * time.Microsecond
 	leastRest         = time.Millisecond // a shorter one is none
@@ -34,16 +34,16 @@ type entry struct {
 	frame  []byte
 }
 
-// view is what of an organisation's log is at hand. It never changes: another
-// one takes its place, so that subscribers read it without a lock.
+// view is the part of an organisation's log in memory. It is replaced, never changed, so
+// that subscribers read it without a lock.
 type view struct {
 	at      object.Cursor // where the log was read to
 	entries []*entry      // the last ones up to there, without gaps
 	bytes   int
 	fed     time.Time // when the last entry came
 
-	// access is the organisation's epoch, read after the entries: who was last
-	// looked at before it is looked at again before getting anything.
+	// access is the organisation's epoch, read after the entries: an actor found at an
+	// earlier one is authorized again before receiving anything.
 	access int64
 }
 
@@ -69,9 +69,9 @@ type channel struct {
 
 	mu          sync.Mutex
 	subscribers []*Subscriber // guarded by mu
-	reading     bool          // a reader is at work, or about to be; guarded by mu
-	again       bool          // it is to look once more before it ends; guarded by mu
-	stumbled    bool          // somebody waits for the store to answer again; guarded by mu
+	reading     bool          // a reader runs or is queued; guarded by mu
+	again       bool          // it reads once more before it ends; guarded by mu
+	stumbled    bool          // a subscriber waits for the store to answer again; guarded by mu
 }
 
 func newChannel(o id.Org, head object.Head) *channel {
@@ -97,7 +97,7 @@ func (ch *channel) remove(s *Subscriber) {
 	ch.subscribers = ch.subscribers[:last]
 }
 
-// finish ends everybody's subscription.
+// finish ends all subscriptions.
 func (ch *channel) finish(why Reason) {
 	ch.mu.Lock()
 	all := slices.Clone(ch.subscribers)
@@ -107,11 +107,10 @@ func (ch *channel) finish(why Reason) {
 	}
 }
 
-// abandon is the end of an organisation that is no longer there: nobody belongs
-// to it.
+// abandon ends the subscriptions of an organisation that no longer exists.
 func (ch *channel) abandon() { ch.finish(Removed) }
 
-// claim asks for a reader: true for the caller who is to start it.
+// claim requests a read. It reports whether the caller must start the reader.
 func (ch *channel) claim() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -121,7 +120,7 @@ func (ch *channel) claim() bool {
 	return started
 }
 
-// done ends the reader, unless somebody has asked for it meanwhile.
+// done ends the reader, unless another read was requested meanwhile.
 func (ch *channel) done() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -129,7 +128,7 @@ func (ch *channel) done() bool {
 	return !ch.reading
 }
 
-// release ends the reader, whoever has asked.
+// release ends the reader, and drops requests for another read.
 func (ch *channel) release() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

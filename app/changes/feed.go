@@ -32,7 +32,7 @@ const PollEvery = time.Second
 const (
 	maxOfUser  = 100              // subscribers of one user
 	maxReaders = 4                // organisations whose logs are read on at once
-	maxLaggers = 8                // subscribers that are looked after one by one
+	maxLaggers = 8                // subscribers with a job of their own at once
 	pollChunk  = 500              // organisations in one query
 	pageSize   = 128              // entries in one read
 	patience   = 10 * time.Second // for one round of queries
@@ -55,7 +55,7 @@ type Options struct {
 	Reauthorizer func(ctx context.Context) Reauthorize
 
 	// Encode returns an entry as it is sent to everybody, with the place that it
-	// leads to. An entry of object.AccessChanged tells to look at all objects again.
+	// leads to. An entry of object.AccessChanged has the client read all objects again.
 	Encode func(object.Cursor, object.Change) []byte
 }
 
@@ -67,10 +67,10 @@ type Feed struct {
 	laggers *pool // one job for each subscriber
 	failing atomic.Bool
 
-	ctx    context.Context // ends the reading
-	stop   context.CancelFunc
-	unhear func() // ends the bus's hints
-	polls  sync.WaitGroup
+	ctx         context.Context // ends the reading
+	stop        context.CancelFunc
+	unsubscribe func() // from the bus
+	polls       sync.WaitGroup
 
 	mu       sync.Mutex
 	channels map[id.Org]*channel // of organisations that have subscribers; guarded by mu
@@ -88,7 +88,7 @@ func New(o Options) *Feed {
 		Options: o, log: o.Store.Storage().Changes(),
 		readers: &pool{limit: maxReaders}, laggers: &pool{limit: maxLaggers},
 		channels: map[id.Org]*channel{}, users: map[id.User]int{}, gone: make(chan struct{}),
-		unhear: func() {},
+		unsubscribe: func() {},
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
@@ -97,11 +97,11 @@ func New(o Options) *Feed {
 // Start begins to listen to the bus, and asks the store at every tick, which is
 // to come each PollEvery.
 func (f *Feed) Start(tick <-chan time.Time) error {
-	unhear, err := f.Bus.Subscribe(f.hear)
+	unsubscribe, err := f.Bus.Subscribe(f.receive)
 	if err != nil {
 		return fmt.Errorf("listening for changes: %w", err)
 	}
-	f.unhear = unhear
+	f.unsubscribe = unsubscribe
 	f.polls.Go(func() {
 		for {
 			select {
@@ -115,7 +115,7 @@ func (f *Feed) Start(tick <-chan time.Time) error {
 	return nil
 }
 
-// Drain ends all subscriptions and takes no new ones. It waits for nobody.
+// Drain ends all subscriptions and takes no new ones. It does not wait.
 func (f *Feed) Drain() {
 	f.mu.Lock()
 	began := !f.draining
@@ -142,12 +142,12 @@ func (f *Feed) Close(ctx context.Context) error {
 	case <-f.gone:
 	case <-ctx.Done():
 		select {
-		case <-f.gone: // nobody was waited for
+		case <-f.gone: // there was no subscriber
 		default:
 			err = ctx.Err()
 		}
 	}
-	f.unhear()
+	f.unsubscribe()
 	f.stop()
 	f.polls.Wait()
 	f.readers.close()
@@ -160,7 +160,7 @@ type Figures struct {
 	Subscribers int64 // at this moment
 	Delivered   int64 // events handed to subscribers
 	Reads       int64 // pages of the log for single subscribers
-	Resyncs     int64 // places that could not be gone on from
+	Resyncs     int64 // cursors that the log could not continue from
 }
 
 // Figures returns the figures of this moment.
@@ -177,7 +177,7 @@ func (f *Feed) Figures() Figures {
 // Subscribe begins a subscription of the actor's to their organisation, who
 // closes it. It starts at the present, or, where it resumes, after the place
 // that from names. One that the log cannot go on from is answered with an entry
-// that tells to look at all objects again, and then with what is new.
+// that has the client read all objects again, and then with new entries.
 func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resumes bool) (*Subscriber, error) {
 	head, err := f.head(ctx, actor.Org)
 	if err != nil {
@@ -195,7 +195,7 @@ func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resu
 			f.figures.resyncs.Add(1)
 		}
 	}
-	s.start, s.told = s.cursor, s.cursor
+	s.start, s.named = s.cursor, s.cursor
 	if err := f.enter(s, actor.Org, head); err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (f *Feed) enter(s *Subscriber, o id.Org, head object.Head) error {
 	if ch == nil {
 		ch = newChannel(o, head)
 		f.channels[o] = ch
-		// What was appended since the head was read, nobody gave a hint of to us.
+		// Hints of entries appended since the head was read went to no channel.
 		f.follow(ch)
 	}
 	f.users[s.user]++
@@ -229,7 +229,7 @@ func (f *Feed) enter(s *Subscriber, o id.Org, head object.Head) error {
 	return nil
 }
 
-// leave is the end of a subscription.
+// leave removes a subscriber.
 func (f *Feed) leave(s *Subscriber) {
 	s.channel.remove(s)
 	f.mu.Lock()
@@ -263,14 +263,14 @@ func (f *Feed) head(ctx context.Context, o id.Org) (object.Head, error) {
 	return heads[o], nil
 }
 
-// resync is what is said instead of entries that are not there.
+// resync returns the entry that takes the place of entries that cannot be read.
 func (f *Feed) resync(head object.Head) []*entry {
 	c := object.Change{N: head.N, Type: object.AccessChanged, Audience: &object.Audience{Everyone: true}}
 	return []*entry{{head.Cursor(), c, f.Encode(head.Cursor(), c)}}
 }
 
-// hear takes a hint of the bus.
-func (f *Feed) hear(h object.Hint) {
+// receive takes a hint from the bus.
+func (f *Feed) receive(h object.Hint) {
 	f.mu.Lock()
 	ch := f.channels[h.Org]
 	f.mu.Unlock()
@@ -279,8 +279,8 @@ func (f *Feed) hear(h object.Hint) {
 	}
 }
 
-// poll asks the store where the logs of all organisations with subscribers
-// stand, and whether somebody's access has changed.
+// poll reads the heads of the logs and the epochs of all organisations that have
+// subscribers.
 func (f *Feed) poll() {
 	f.mu.Lock()
 	all := f.listening()
@@ -319,17 +319,16 @@ func (f *Feed) look(chunk []*channel) error {
 	return nil
 }
 
-// follow has the log of a channel's organisation read on, by one reader at a
-// time.
+// follow has the log of a channel's organisation read further, by one reader at a time.
 func (f *Feed) follow(ch *channel) {
 	if ch.claim() {
 		f.readers.do(func() { f.read(ch, false) })
 	}
 }
 
-// read reads a page of an organisation's log. Where there is another, or somebody
-// has asked meanwhile, it comes again after all organisations that wait: none of
-// them is kept waiting by one that is never done.
+// read reads a page of an organisation's log. If there is another page, or another read was
+// requested meanwhile, it queues again behind all waiting organisations, so that a busy one
+// does not delay the others.
 func (f *Feed) read(ch *channel, more bool) {
 	again := func(more bool) { f.readers.do(func() { f.read(ch, more) }) }
 	if wait := ch.pause(f.Clock.Now()); wait > 0 && !more {
@@ -352,8 +351,8 @@ func (f *Feed) readPage(ch *channel) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
 	from := ch.view.Load()
-	// With the epoch, whoever was removed before an entry was made is looked at again
-	// before it is handed out.
+	// The epoch is read with the entries, so that a member removed before an entry was
+	// appended is authorized again before receiving it.
 	found, epoch, err := f.Epochs.Entries(ctx, ch.org, from.at.N, pageSize)
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -375,7 +374,7 @@ func (f *Feed) encode(epoch int64, found []object.Change) []*entry {
 	return encoded
 }
 
-// note tells the log when the store stops answering and when it answers again.
+// note logs when reads of the store begin to fail, and when they succeed again.
 func (f *Feed) note(err error) {
 	if f.ctx.Err() != nil {
 		return

@@ -15,46 +15,46 @@ import (
 // Reason says why a subscription ended.
 type Reason string
 
-// The reasons that a feed ends a subscription for.
+// The reasons for which a feed ends a subscription.
 const (
 	Expired Reason = "expired" // the token
 	Removed Reason = "removed" // the actor is no longer a member
 	Drained Reason = "drained" // the server is going away
 )
 
-// left is the end from the taker's side.
+// left is the reason of Close.
 const left Reason = "left"
 
-// Subscriber is one member's place in the log of their organisation. One
-// goroutine takes from it; Nudge and what the feed itself does come from others.
+// Subscriber is one member's cursor in the log of their organisation. One goroutine calls
+// Take and Moved; the other methods may be called from any.
 type Subscriber struct {
 	feed    *Feed
 	channel *channel
 	user    id.User
 	start   object.Cursor
-	lost    bool // it could not go on from where it was asked to
+	lost    bool // the log could not continue from the requested cursor
 	place   int  // among the channel's; guarded by channel.mu
 	wake    chan struct{}
 
 	reauthorize Reauthorize // with the session and expiry of the request that subscribed
 
-	// Of the one who takes.
-	cursor object.Cursor // everything up to there was handed out, as far as it is visible
-	told   object.Cursor // the last place that a frame named
+	// Used by the goroutine that takes.
+	cursor object.Cursor // every visible entry up to it was handed out
+	named  object.Cursor // the last cursor that a frame named
 
 	mu    sync.Mutex
-	actor org.Actor // as it was last looked at; guarded by mu
-	seen  int64     // the epoch up to which that counts; guarded by mu
-	busy  bool      // a job is under way for it; guarded by mu
+	actor org.Actor // as last authorized; guarded by mu
+	seen  int64     // the epoch up to which that holds; guarded by mu
+	busy  bool      // a job runs for it; guarded by mu
 	page  []*entry  // read from the log, to be handed out first; guarded by mu
 	end   Reason    // guarded by mu
 	onEnd func()    // guarded by mu
 }
 
-// Wake tells when there may be something to take, or the subscription ended.
+// Wake receives a value when there may be something to take, or the subscription ended.
 func (s *Subscriber) Wake() <-chan struct{} { return s.wake }
 
-// Nudge makes Wake tell.
+// Nudge sends a value on Wake, unless one is waiting there.
 func (s *Subscriber) Nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -62,8 +62,8 @@ func (s *Subscriber) Nudge() {
 	}
 }
 
-// Start returns the place that the subscription starts after. It is lost when
-// that is not the place that was asked for: what comes first says so.
+// Start returns the cursor that the subscription starts after; lost says that it is not the
+// requested one, which the first frame says too.
 func (s *Subscriber) Start() (at object.Cursor, lost bool) { return s.start, s.lost }
 
 // Ended returns why the feed has ended the subscription, empty while it has not.
@@ -84,7 +84,7 @@ func (s *Subscriber) OnEnd(fn func()) {
 	}
 }
 
-// Close ends the subscription from the taker's side.
+// Close ends the subscription for its reader.
 func (s *Subscriber) Close() {
 	s.mu.Lock()
 	s.onEnd, s.page = nil, nil
@@ -95,7 +95,7 @@ func (s *Subscriber) Close() {
 	s.feed.leave(s)
 }
 
-// finish ends the subscription from the feed's side.
+// finish ends the subscription for the feed.
 func (s *Subscriber) finish(why Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,9 +109,9 @@ func (s *Subscriber) finish(why Reason) {
 	s.Nudge()
 }
 
-// Take appends to frames what comes next and is visible, as far as there is
-// room. None means that there is nothing until Wake tells. The frames are shared
-// and never changed.
+// Take appends the frames of the next visible entries to frames, up to its capacity. If it
+// appends none, there are none until Wake receives a value. The frames are shared and must
+// not be changed.
 func (s *Subscriber) Take(frames [][]byte) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,13 +143,13 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 				continue
 			}
 			if e.change.Type == object.AccessChanged {
-				// Who looks at everything again after the first finds what the others tell of.
+				// A client that reads everything again after the first needs no others.
 				if resynced {
 					continue
 				}
 				resynced = true
 			}
-			s.told = e.at
+			s.named = e.at
 			frames = append(frames, e.frame)
 		}
 		if paged {
@@ -160,25 +160,24 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 		if n := len(frames) - had; n > 0 {
 			s.feed.figures.delivered.Add(int64(n))
 		}
-		// Of a page that had nothing for the actor nobody is woken: the next one follows.
+		// A page with nothing for the actor is followed by the next at once.
 		if !paged || len(frames) > had || len(s.page) > 0 {
 			return frames
 		}
 	}
 }
 
-// Moved returns the place that the subscription has come to when no frame has
-// named it yet, and counts it as named.
+// Moved returns the subscription's cursor, and reports whether no frame and no call of Moved
+// has named it yet.
 func (s *Subscriber) Moved() (at object.Cursor, moved bool) {
-	if s.told == s.cursor {
+	if s.named == s.cursor {
 		return s.cursor, false
 	}
-	s.told = s.cursor
+	s.named = s.cursor
 	return s.cursor, true
 }
 
-// begin has a job done for the subscriber, which takes nothing meanwhile; mu is
-// held.
+// begin runs a job for the subscriber, which takes nothing meanwhile. The caller holds mu.
 func (s *Subscriber) begin(job func(context.Context) error) {
 	s.busy = true
 	f := s.feed
@@ -208,7 +207,7 @@ func (s *Subscriber) settle(change func()) {
 	}
 }
 
-// review looks at the actor again, whose organisation has come to the epoch.
+// review authorizes the actor again, whose organisation has reached the epoch.
 func (s *Subscriber) review(ctx context.Context, access int64) error {
 	actor, err := s.again(ctx)
 	if err != nil || actor.User == "" {
@@ -218,7 +217,7 @@ func (s *Subscriber) review(ctx context.Context, access int64) error {
 	return nil
 }
 
-// read reads the log on for this subscriber alone, who has come to the place.
+// read reads the log from at on for this subscriber alone.
 func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) error {
 	f := s.feed
 	f.figures.reads.Add(1)
@@ -249,7 +248,7 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 		page = f.resync(head)
 		f.figures.resyncs.Add(1)
 	}
-	// Looked at after the entries were read, as before those of the ring.
+	// Authorized after the entries were read, as for those of the ring.
 	actor, err := s.again(ctx)
 	if err != nil || actor.User == "" {
 		return err
@@ -258,8 +257,8 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 	return nil
 }
 
-// again looks at the actor again. Who no longer belongs is at an end, and no
-// actor.
+// again authorizes the actor again. If that is refused it ends the subscription and returns
+// the zero value.
 func (s *Subscriber) again(ctx context.Context) (org.Actor, error) {
 	s.mu.Lock()
 	was := s.actor

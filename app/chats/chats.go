@@ -1,6 +1,6 @@
-// Package chats takes what members ask to models and hands the answers back as
-// they come. Every request that was admitted under the quota leaves one entry in
-// the ledger and one in the analytics, whatever becomes of it.
+// Package chats sends members' requests to models and streams the answers. Every request
+// that was admitted under the quota makes one entry in the ledger and one in the analytics,
+// whatever its outcome.
 package chats
 
 import (
@@ -23,10 +23,10 @@ import (
 
 // Times of a call.
 const (
-	firstWithin  = 60 * time.Second // until the provider sends anything
-	silentWithin = 90 * time.Second // between two things that it sends
-	callWithin   = 30 * time.Minute // for all of it
-	settleWithin = 10 * time.Second // for reserving, and for keeping what was used, whatever became of the client
+	firstWithin  = 60 * time.Second // until the provider sends the first byte
+	silentWithin = 90 * time.Second // between two reads from it
+	callWithin   = 30 * time.Minute // for the whole call
+	settleWithin = 10 * time.Second // for reserving and for settling, also after the client has left
 	attempts     = 3
 )
 
@@ -67,7 +67,7 @@ type Chats struct {
 	ends   map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
 	closed bool                                   // guarded by mu
 	plans  map[id.Org]known                       // guarded by mu
-	idle   chan struct{}                          // closed when no call is there; nil where nobody waits for that; guarded by mu
+	idle   chan struct{}                          // closed when no call is left; nil unless left was called; guarded by mu
 }
 
 // New returns the use cases.
@@ -75,18 +75,18 @@ func New(o Options) *Chats {
 	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]known{}}
 }
 
-// known is a subscription that was read when its organisation was at an epoch,
-// or after. What changes a subscription moves the epoch on.
+// known is a subscription that was read at an epoch of its organisation, or later. Every
+// change of a subscription increments the epoch.
 type known struct {
 	plan.Subscription
 	epoch int64
 }
 
-// maxKnown is how many subscriptions are remembered.
+// maxKnown is how many subscriptions are cached.
 const maxKnown = 10_000
 
-// subscription returns the subscription of the actor's organisation as it was
-// when the actor was looked at, or later.
+// subscription returns the subscription of the actor's organisation as of the actor's epoch
+// or later.
 func (s *Chats) subscription(ctx context.Context, actor org.Actor) (plan.Subscription, error) {
 	if actor.Visibility == nil {
 		return s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
@@ -171,8 +171,8 @@ func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, rese
 	if err := s.hold(lease); err != nil {
 		return nil, err
 	}
-	// What is reserved for a client who leaves meanwhile is settled like any other,
-	// by the call that ends at once.
+	// The reservation of a client that leaves meanwhile is settled by its call, which ends
+	// at once.
 	reserving, over := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer over()
 	if lease.Tokens, err = reserve(reserving, lease, limit, need); err != nil {

@@ -8,8 +8,8 @@ import (
 	"collab/domain/quota"
 )
 
-// hold notes a call that is being admitted, until it leaves; its lease is extended
-// meanwhile. Unavailable when no more calls are to come.
+// hold adds the lease of a call, which is extended until leave. Unavailable once the server
+// drains.
 func (s *Chats) hold(l quota.Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -20,8 +20,7 @@ func (s *Chats) hold(l quota.Lease) error {
 	return nil
 }
 
-// enter notes how a call ends that is running now. It reports false when no calls
-// are to run any more.
+// enter records how to end a running call. It returns false once the server drains.
 func (s *Chats) enter(call id.Request, end context.CancelCauseFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,8 +39,7 @@ func (s *Chats) leave(call id.Request) {
 	}
 }
 
-// Drain ends all calls that were admitted with an error chunk, and has no more of
-// them come.
+// Drain ends all admitted calls with an error chunk, and refuses new ones.
 func (s *Chats) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +49,8 @@ func (s *Chats) Drain() {
 	}
 }
 
-// Close drains, and returns when what all calls used is kept. It returns the
-// context's error when that ends the waiting.
+// Close drains, and waits until all calls are settled. It returns the context's error if the
+// context ends first.
 func (s *Chats) Close(ctx context.Context) error {
 	s.Drain()
 	select {
@@ -63,7 +61,7 @@ func (s *Chats) Close(ctx context.Context) error {
 	}
 }
 
-// left returns a channel that is closed when no call is there any more.
+// left returns a channel that is closed when no call is left.
 func (s *Chats) left() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,9 +76,8 @@ func (s *Chats) left() <-chan struct{} {
 	return idle
 }
 
-// ExtendLeases extends the leases of the calls that are there, and gives back what the
-// leases of others hold that have expired, whose servers are gone. It is to be
-// called each ExtendEvery; any number of servers may.
+// ExtendLeases extends the leases of this server's calls, and releases the tokens of expired
+// leases, whose servers have stopped. It is to be called each ExtendEvery on every server.
 func (s *Chats) ExtendLeases(ctx context.Context) error {
 	s.mu.Lock()
 	all := make([]quota.Lease, 0, len(s.leases))

@@ -199,7 +199,7 @@ func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Clie
 	return connector.Client{}, fault.Missing("Client")
 }
 
-// turn waits until nobody else here registers a client at the issuer. It returns
+// turn waits until this server registers no other client at the issuer. It returns
 // what ends the caller's turn.
 func (s *Connectors) turn(ctx context.Context, issuer string) (done func(), err error) {
 	for {
@@ -335,7 +335,7 @@ type Answer struct {
 
 // Finish takes a provider's answer from a browser that holds the secret of
 // Confirm, and stores what its code is good for. An error that comes after the
-// answer was accepted is known to whoever polls as well.
+// answer was accepted is known to clients that poll as well.
 func (s *Connectors) Finish(ctx context.Context, a Answer, browser string) error {
 	// The code is good for one time: nobody who closes the page keeps it from being
 	// used.

@@ -13,7 +13,7 @@ import (
 	"collab/domain/object"
 )
 
-// store stores the upload's content for the object and says what it was.
+// store writes the upload's content to a new blob and describes it.
 func (s *Objects) store(ctx context.Context, o object.Object, u *Upload) (object.Content, error) {
 	if u.Size > s.MaxSize {
 		return object.Content{}, s.tooLarge()
@@ -33,9 +33,8 @@ func (s *Objects) tooLarge() error {
 	return fault.New(fault.TooLarge, "The content must be at most %d bytes", s.MaxSize)
 }
 
-// intake reads content on its way to the store and notes what it is. What is
-// not as the client said ends in an error in the place of the end, so that the
-// store keeps nothing of it.
+// intake reads an upload's content, and computes its size and checksum. If they are not as
+// the client stated it returns an error instead of io.EOF, so that the store keeps nothing.
 type intake struct {
 	upload   *Upload
 	limit    int64
@@ -66,16 +65,16 @@ func (in *intake) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// compare holds the content against what the client says of it.
+// compare checks the content against the client's checksum.
 func (in *intake) compare() error {
 	if in.upload.Checksum == "" {
 		return nil
 	}
-	told, err := object.ParseChecksum(in.upload.Checksum)
+	stated, err := object.ParseChecksum(in.upload.Checksum)
 	if err != nil {
 		return err
 	}
-	if is := in.checksum(); told != is {
+	if is := in.checksum(); stated != is {
 		return fault.Field("checksum", "is not the content's, which is %s", is)
 	}
 	return nil

@@ -136,8 +136,8 @@ func (s *Objects) present(ctx context.Context, r source, actor org.Actor, fresh 
 }
 
 // target finds the object whose next content is being written: version 0 for a
-// new one. It is asked before the content is read, for what can be refused
-// early, and again in the transaction, for what counts.
+// new one. It is called before the content is read, to refuse early, and again in the
+// transaction, which decides.
 type target func(context.Context, source, org.Actor) (object.Object, error)
 
 // asItIs is for objects that only their content changes of.
@@ -164,7 +164,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	if err != nil {
 		return o, err
 	}
-	// The content may have been long in coming.
+	// The upload may have taken long.
 	is, err := s.Reauthorize(ctx, actor)
 	if err == nil {
 		err = is.Writes()
@@ -176,8 +176,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	actor = is
 	var head object.Head
 	if now := s.Clock.Now(); there.Version > 0 && same {
-		// What was found before is mostly what is still there, and then one call stores
-		// all.
+		// Mostly the object found before is unchanged, and one statement stores everything.
 		if o, err = prepare(there); err == nil {
 			err = o.Expect(u.Expected)
 		}
@@ -244,7 +243,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		s.note(written, head)
 	}
 	if fault.Is(err, fault.NotFound) && o.Version == 0 && o.Scope == object.Shared {
-		// The workspace or the team went while the content came.
+		// The workspace or team was deleted during the upload.
 		if o.Workspace != nil {
 			return o, fault.Field("workspaceId", "must be a workspace that you can see")
 		}
@@ -283,9 +282,9 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 	})
 }
 
-// audience is who sees the object: it is kept with a deletion, because the
-// workspace may go too before everybody has heard of it, or be another team's by
-// then. It is nil where the object says so itself.
+// audience returns who sees the object. It is stored with a deletion, because the workspace
+// may be deleted or moved to another team before every client has read the entry. It is nil
+// where the object itself determines it.
 func audience(ctx context.Context, r ports.Records, o object.Object) (*object.Audience, error) {
 	if o.Scope == object.Personal || o.Workspace == nil {
 		return nil, nil
@@ -301,7 +300,7 @@ const SweepLimit = 200
 // transaction: what remains of a workspace, a team or a user that goes. It returns the
 // storage key of the last of them, which f.After is to be for those that follow, or
 // nothing if there are no more. By is empty where none of our users does it. The
-// audience says who is told of it, where the objects' places go with them.
+// audience says who sees the deletions, if the objects' places are deleted too.
 func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience) (last string, err error) {
 	if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
 		return "", err

@@ -68,7 +68,7 @@ func (s *Objects) ListMemory(ctx context.Context, actor org.Actor, w id.Workspac
 	return s.Store.Storage().Objects().List(ctx, actor.Org, &actor, f, nil, each)
 }
 
-// Head returns where the log of the actor's organisation stands.
+// Head returns the head of the log of the actor's organisation.
 func (s *Objects) Head(ctx context.Context, actor org.Actor) (object.Head, error) {
 	if err := actor.Belongs(); err != nil {
 		return object.Head{}, err
@@ -77,10 +77,9 @@ func (s *Objects) Head(ctx context.Context, actor org.Actor) (object.Head, error
 	return heads[actor.Org], err
 }
 
-// Since calls head with the log's head, and then each with what an actor who
-// left off at the cursor has to know: the objects that changed, as they are, and
-// the deletions. Gone when the log does not tell that: it no longer reaches back
-// so far, or the actor sees another part of the organisation since then.
+// Since calls head with the log's head, and then each with the changes after the cursor: the
+// objects that changed, as they are now, and the deletions. Gone if the log no longer has all
+// entries after the cursor, or the actor's visibility has changed since.
 func (s *Objects) Since(ctx context.Context, actor org.Actor, from object.Cursor, head func(object.Head) error, each func(object.Change) error) error {
 	if err := actor.Belongs(); err != nil {
 		return err
@@ -93,12 +92,12 @@ func (s *Objects) Since(ctx context.Context, actor org.Actor, from object.Cursor
 		return nil
 	}
 	var is object.Head
-	told := false
+	began := false
 	tell := func() error {
-		if told {
+		if began {
 			return nil
 		}
-		told = true
+		began = true
 		return head(is)
 	}
 	err := s.Store.Storage().Changes().Since(ctx, actor.Org, from.N, func(h object.Head) error {

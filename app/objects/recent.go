@@ -10,19 +10,19 @@ import (
 	"collab/ports"
 )
 
-// Bounds of what is remembered, in bytes.
+// Bounds of the caches, in bytes.
 const (
 	maxRecords  = 8 << 20
 	maxContents = 16 << 20
-	small       = 16 << 10 // the largest content that is
+	small       = 16 << 10 // the largest content that is cached
 
-	// besides is about what an entry takes beside its texts.
+	// besides is about the size of an entry without its texts.
 	besides = 512
 )
 
-// recent is a map of bounded weight. It keeps two generations of half of that:
-// when the young one is full it becomes the old one, and what is not asked for
-// until the next turn is forgotten.
+// recent is a cache of bounded weight in two generations, each of half of it. When the young
+// generation is full it replaces the old one; get moves an entry to the young generation, so
+// an entry that is not read in the meantime is evicted.
 type recent[K comparable, V any] struct {
 	half   int            // bytes
 	weight func(K, V) int // bytes
@@ -68,7 +68,7 @@ func (r *recent[K, V]) add(k K, v V) {
 	r.weighs += w
 }
 
-// name is what a record is asked for by: the object's id or its storage key.
+// name is the key of a record: the object's id or its storage key.
 type name struct {
 	org id.Org
 	key string
@@ -131,7 +131,7 @@ func (s *Objects) recall(r source, actor org.Actor, key string, read func() (obj
 	return o, err
 }
 
-// note keeps the record that a change has made, which brought the log to head.
+// note caches the record that a change has stored at the log's head.
 func (s *Objects) note(o object.Object, head object.Head) {
 	r := record{head.Cursor(), o}
 	s.records.put(name{o.Org, string(o.ID)}, r)

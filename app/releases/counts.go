@@ -8,7 +8,7 @@ import (
 	"collab/domain/release"
 )
 
-// shards keep those who count at once out of each other's way.
+// shards is the number of maps that concurrent checks are counted in.
 const shards = 16
 
 // counts are the checks that are not written yet.

@@ -24,10 +24,10 @@ import (
 
 // The times of the work. Both are lengths of a tick that Start is given.
 const (
-	// PollEvery is how often a server looks whether releases have changed that
-	// nobody told it of.
+	// PollEvery is how often a server reads the revision of the releases, in case a
+	// hint was lost.
 	PollEvery = 500 * time.Millisecond
-	// CountEvery is how often it keeps what it has counted.
+	// CountEvery is how often it writes its counts.
 	CountEvery = 10 * time.Second
 )
 
@@ -53,7 +53,7 @@ type Options struct {
 	Hosts      release.Hosts
 }
 
-// unread is what a server knows that has not read any releases.
+// unread is the snapshot before the first read.
 var unread = &release.Snapshot{Revision: -1}
 
 // Releases are the use cases of releases.
@@ -62,32 +62,32 @@ type Releases struct {
 	snapshot atomic.Pointer[release.Snapshot]
 	counts   counts
 
-	ctx     context.Context // ends the work
-	stop    context.CancelFunc
-	keeps   context.Context // ends what keeps counts at the moment
-	giveUp  context.CancelFunc
-	work    sync.WaitGroup
-	hints   chan struct{}
-	unhear  func()
-	reading sync.Mutex // held by who replaces the snapshot
+	ctx         context.Context // ends the work
+	stop        context.CancelFunc
+	flushes     context.Context // ends the writing of counts
+	giveUp      context.CancelFunc
+	work        sync.WaitGroup
+	hints       chan struct{}
+	unsubscribe func()
+	reading     sync.Mutex // held by who replaces the snapshot
 }
 
-// New returns the use cases, which know no releases before Start.
+// New returns the use cases, with an empty snapshot until Start.
 func New(o Options) *Releases {
-	s := &Releases{Options: o, hints: make(chan struct{}, 1), unhear: func() {}}
+	s := &Releases{Options: o, hints: make(chan struct{}, 1), unsubscribe: func() {}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.keeps, s.giveUp = context.WithCancel(context.Background())
+	s.flushes, s.giveUp = context.WithCancel(context.Background())
 	s.snapshot.Store(unread)
 	return s
 }
 
 // Start reads the releases, and goes on to: when the bus tells of a change, and at
-// every tick of poll. At every tick of count it keeps what it has counted.
+// every tick of poll. At every tick of count it writes its counts.
 func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) error {
 	if err := s.Refresh(ctx); err != nil {
 		return fmt.Errorf("reading the releases: %w", err)
 	}
-	unhear, err := s.Bus.Subscribe(func(h object.Hint) {
+	unsubscribe, err := s.Bus.Subscribe(func(h object.Hint) {
 		if h.Org == release.Log {
 			s.hint()
 		}
@@ -95,7 +95,7 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 	if err != nil {
 		return fmt.Errorf("listening for releases: %w", err)
 	}
-	s.unhear = unhear
+	s.unsubscribe = unsubscribe
 	s.work.Go(func() {
 		failing := false
 		for {
@@ -115,14 +115,14 @@ func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) erro
 			case <-s.ctx.Done():
 				return
 			case <-count:
-				failing = s.timed(s.keeps, s.FlushCounts, failing, "update check counts lost")
+				failing = s.timed(s.flushes, s.FlushCounts, failing, "update check counts lost")
 			}
 		}
 	})
 	return nil
 }
 
-// hint has the releases looked at soon.
+// hint has the releases read soon.
 func (s *Releases) hint() {
 	select {
 	case s.hints <- struct{}{}:
@@ -130,8 +130,8 @@ func (s *Releases) hint() {
 	}
 }
 
-// timed does something in time, and reports whether it fails; when it begins to,
-// the log says so.
+// timed calls fn with a time limit, and reports whether it fails. It logs the first failure
+// of a row.
 func (s *Releases) timed(ctx context.Context, fn func(context.Context) error, failing bool, failure string) bool {
 	ctx, over := context.WithTimeout(ctx, patience)
 	defer over()
@@ -145,11 +145,10 @@ func (s *Releases) timed(ctx context.Context, fn func(context.Context) error, fa
 	return err != nil
 }
 
-// Close ends the work and keeps what was counted. What is being kept has until the
-// end of ctx: of what is broken off nobody knows whether it is kept, and it would be
-// kept again.
+// Close ends the work and writes the counts. A write under way has until the end of ctx:
+// whether an interrupted one was stored is not known, and it would be counted twice.
 func (s *Releases) Close(ctx context.Context) error {
-	s.unhear()
+	s.unsubscribe()
 	s.stop()
 	defer s.giveUp()
 	defer context.AfterFunc(ctx, s.giveUp)()

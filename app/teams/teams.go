@@ -139,8 +139,8 @@ func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.P
 }
 
 // Delete removes a team without workspaces, and its memory, in several
-// transactions where there is much of it. Whoever saw the team is told of each
-// file, unless they are many, and in the end that they see other files.
+// transactions where there is much of it. The users who saw the team get an entry for each
+// file, unless they are many, and one for their changed access at the end.
 func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -210,11 +210,11 @@ func (s *Teams) forget(ctx context.Context, r ports.Records, actor org.Actor, t 
 	if err != nil {
 		return "", err
 	}
-	told := &seen
+	audience := &seen
 	if len(seen.Users) > maxTold {
-		told = nil // the objects are the team's as long as it is there
+		audience = nil // the objects are the team's as long as it is there
 	}
-	return s.sweep(ctx, r, actor.Org, object.Filter{Team: t, After: after}, actor.User, told)
+	return s.sweep(ctx, r, actor.Org, object.Filter{Team: t, After: after}, actor.User, audience)
 }
 
 // audience returns who sees the team's objects, with at most limit members; 0: all.

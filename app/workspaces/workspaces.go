@@ -199,8 +199,8 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 	return changed, err
 }
 
-// Delete removes a workspace with its tasks and files. Whoever sees the team is
-// told of each file. A large one is emptied in several transactions before it goes
+// Delete removes a workspace with its tasks and files. The users who see the team
+// get an entry for each file. A large one is emptied in several transactions before it goes
 // with the last: a deletion that is broken off is gone on with by the next.
 func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace) error {
 	if err := actor.Writes(); err != nil {

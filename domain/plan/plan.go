@@ -82,7 +82,7 @@ type Subscription struct {
 
 	Customer   string    // the payment provider's id of the organisation; empty: it never paid
 	ProviderID string    // the provider's id of the subscription that counts, also of one that is over
-	SyncedAt   time.Time // when the state was read from the provider, or the time of the event that set it; older events are ignored
+	SyncedAt   time.Time // as of when the provider's state is known; older events are ignored
 	Attempts   int       // to ask the provider since it was last synced
 	AskedAt    time.Time // of the last of them
 	Checkout   *Checkout // nil: nobody is on the way to pay
