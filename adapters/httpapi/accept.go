@@ -28,8 +28,8 @@ func weights(header []string) iter.Seq2[string, float64] {
 	}
 }
 
-// named returns the weight of the entry that names a media type, 0 where none does.
-func named(header []string, media string) (weight float64) {
+// weightOf returns the weight of the entry that names a media type, 0 where none does.
+func weightOf(header []string, media string) (weight float64) {
 	for name, w := range weights(header) {
 		if name == media {
 			weight = max(weight, w)
@@ -41,6 +41,6 @@ func named(header []string, media string) (weight float64) {
 // prefersPage reports whether the Accept header names text/html, and JSON not rather.
 func (c *call) prefersPage() bool {
 	accept := c.r.Header["Accept"]
-	page := named(accept, "text/html")
-	return page > 0 && page >= named(accept, "application/json")
+	page := weightOf(accept, "text/html")
+	return page > 0 && page >= weightOf(accept, "application/json")
 }

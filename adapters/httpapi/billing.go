@@ -131,7 +131,7 @@ func (a *api) checkoutCancel(c *call) error {
 // replyOutcome answers with the outcome: JSON where the request accepts it by name, else a
 // page.
 func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error {
-	if named(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
+	if weightOf(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
 		return c.reply(http.StatusOK, seen)
 	}
 	return a.showOutcome(c, title, text)

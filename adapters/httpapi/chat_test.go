@@ -460,6 +460,7 @@ func TestAppendChunk(t *testing.T) {
 		`{"type":"tool_call","toolCall":{"id":"i","name":"n","args":{"a": 1}}}`:                {Type: chat.CallChunk, CallID: "i", Name: "n", Args: `{"a": 1}`},
 		`{"type":"tool_call","toolCall":{"id":"i","name":"n","args":{},"serverHandled":true}}`: {Type: chat.CallChunk, CallID: "i", Name: "n", Args: `{}`, ServerHandled: true},
 		`{"type":"tool_result","toolResult":{"callId":"i","result":[]}}`:                       {Type: chat.ResultChunk, CallID: "i", Result: `[]`},
+		`{"type":"tool_result","toolResult":{"callId":"i","result":{ "a":"\u2028\ufffd"}}}`:    {Type: chat.ResultChunk, CallID: "i", Result: "{\n\"a\":\"\u2028\xff\"}"},
 		`{"type":"error","error":"Rate limit exceeded."}`:                                      {Type: chat.ErrorChunk, Text: "Rate limit exceeded."},
 		`{"type":"done","usage":{"inputTokens":12,"outputTokens":7}}`:                          {Type: chat.DoneChunk, Usage: chat.Usage{Input: 12, Output: 7, CacheRead: 3}},
 	} {

@@ -173,6 +173,9 @@ func TestTaskPatchTellsAbsentFromNull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := readTaskPatch(objectOf(t, `{"title":5,"status":"LATER"}`)); !fault.Is(err, fault.Invalid) || err.Error() != "title must be a string" {
+		t.Errorf("an invalid patch: %v", err)
+	}
 	if p.Status.Present() || p.Metadata.Present() || p.Assignee.Present() {
 		t.Error("absent fields are present")
 	}

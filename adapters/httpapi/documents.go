@@ -17,8 +17,8 @@ import (
 	"collab/domain/org"
 )
 
-// absent is the answer where nothing is stored.
-var absent = []byte("null\n")
+// nullBody is the body of an answer where nothing is stored.
+var nullBody = []byte("null\n")
 
 // slot is where one stored object of a known name is: a document or a memory.
 type slot struct {
@@ -172,7 +172,7 @@ func sendFound(c *call, send func(*call, object.Object) error) func(object.Objec
 		case found:
 			return send(c, o)
 		}
-		c.send(http.StatusOK, absent)
+		c.send(http.StatusOK, nullBody)
 		return nil
 	}
 }

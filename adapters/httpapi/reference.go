@@ -42,9 +42,9 @@ type reference struct {
 	tag    string // of the page
 	policy string // its content security policy
 
-	script      string // the name of the renderer below /docs
-	scriptTag   string // of the renderer as it is
-	squeezedTag string // of the renderer compressed
+	script    string // the name of the renderer below /docs
+	scriptTag string // of the renderer as it is
+	gzipTag   string // of the renderer compressed
 }
 
 // newReference makes the page around the renderer.
@@ -54,9 +54,9 @@ func newReference() (*reference, error) {
 		return nil, fmt.Errorf("httpapi: the renderer's checksum is %q", sum)
 	}
 	p := &reference{
-		script:      "scalar-" + sum[:16] + ".js",
-		scriptTag:   `"` + sum[:16] + `"`,
-		squeezedTag: `"` + sum[:16] + `-gzip"`,
+		script:    "scalar-" + sum[:16] + ".js",
+		scriptTag: `"` + sum[:16] + `"`,
+		gzipTag:   `"` + sum[:16] + `-gzip"`,
 		// The renderer writes its style into elements and attributes of the page, as it
 		// needs them, so that no digest can name them.
 		policy: "default-src 'none'; script-src 'self' '" + sourceHash(referenceScript) + "'; style-src 'unsafe-inline'; " +
@@ -109,17 +109,17 @@ func (a *api) readRenderer(c *call) error {
 	h := c.Header()
 	c.public(immutable)
 	h.Add("Vary", "Accept-Encoding")
-	squeezed := takesGzip(c.r.Header["Accept-Encoding"])
+	compressed := takesGzip(c.r.Header["Accept-Encoding"])
 	tag := a.reference.scriptTag
-	if squeezed {
-		tag = a.reference.squeezedTag
+	if compressed {
+		tag = a.reference.gzipTag
 	}
 	if c.unchanged(tag) {
 		return nil
 	}
 	c.Set("Etag", tag)
 	c.Set("Content-Type", "text/javascript; charset=utf-8")
-	if squeezed {
+	if compressed {
 		c.Set("Content-Encoding", "gzip")
 		c.Set("Content-Length", strconv.Itoa(len(renderer)))
 		c.ExtendFor(len(renderer))

@@ -57,7 +57,7 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 	if target != "/docs/scalar-"+want[:16]+".js" {
 		t.Errorf("its path is %s", target)
 	}
-	for accept, squeezed := range map[string]bool{
+	for accept, compressed := range map[string]bool{
 		"gzip, deflate, br, zstd": true, "GZIP": true, "x-gzip": true, "*": true, "br;q=1, gzip;q=0.1": true, "gzip, *;q=0": true,
 		"": false, "br": false, "gzip;q=0": false, "*, gzip;q=0": false, "gzip;q=x": false, "*;q=0": false, "identity": false,
 	} {
@@ -72,11 +72,11 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 				h.Get("Cache-Control") != "public, max-age=31536000, immutable" || h.Get("Vary") != "Accept-Encoding" {
 				t.Errorf("%d %v", w.Code, h)
 			}
-			if got := h.Get("Content-Encoding") == "gzip"; got != squeezed {
+			if got := h.Get("Content-Encoding") == "gzip"; got != compressed {
 				t.Fatalf("compressed: %t", got)
 			}
 			var script io.Reader = w.Body
-			if squeezed {
+			if compressed {
 				var err error
 				if script, err = gzip.NewReader(w.Body); err != nil {
 					t.Fatal(err)

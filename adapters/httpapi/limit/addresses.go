@@ -20,7 +20,7 @@ func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 		return hostOf(r.RemoteAddr)
 	}
 	client, ok := parseForwarded(r.RemoteAddr)
-	if !ok || !among(proxies, client) {
+	if !ok || !contains(proxies, client) {
 		return hostOf(r.RemoteAddr)
 	}
 	looked := 0
@@ -33,7 +33,7 @@ func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 				return client.String()
 			}
 			client = before
-			if !among(proxies, client) {
+			if !contains(proxies, client) {
 				return client.String()
 			}
 		}
@@ -67,13 +67,9 @@ func cutLast(list string) (before, last string, more bool) {
 	return list[:max(i, 0)], list[i+1:], i >= 0
 }
 
-func among(networks []netip.Prefix, a netip.Addr) bool {
-	for _, n := range networks {
-		if n.Contains(a) {
-			return true
-		}
-	}
-	return false
+// contains reports whether one of the networks has the address.
+func contains(networks []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // hostOf returns the host part of a remote address.
