@@ -121,30 +121,34 @@ func (c *collab) signIn(ctx context.Context) error {
 
 // call makes one request that is not measured and decodes its answer.
 func (c *collab) call(ctx context.Context, method, path, kind, body string, answer any) (http.Header, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+c.address+path, strings.NewReader(body))
+	header, text, err := fetch(ctx, method, "http://"+c.address+path, c.token, kind, body)
+	if err != nil || answer == nil {
+		return header, err
+	}
+	return header, json.Unmarshal(text, answer)
+}
+
+// fetch makes one request that is not measured and returns its answer, of which the
+// status is 2xx. An empty token or content type is not sent.
+func fetch(ctx context.Context, method, address, token, kind, body string) (http.Header, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if kind != "" {
 		request.Header.Set("Content-Type", kind)
 	}
-	if c.token != "" {
-		request.Header.Set("Authorization", "Bearer "+c.token)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	got, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
-	if err != nil {
-		return nil, err
+	if err == nil && got.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s %s: %s\n%s", method, address, got.Status, text)
 	}
-	if got.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("%s %s on %s: %s\n%s", method, path, c.name, got.Status, text)
-	}
-	if answer == nil {
-		return got.Header, nil
-	}
-	return got.Header, json.Unmarshal(text, answer)
+	return got.Header, text, err
 }

@@ -53,6 +53,26 @@ const (
 // patience is how long a measurement may outlast its time before it fails.
 const patience = 20 * time.Second
 
+// turn is a measurement of a workload on one of the servers that take turns.
+type turn struct {
+	on       *process
+	w        workload
+	database *postmaster
+	into     *[]figures // its figures are added to
+}
+
+// round takes each of the turns once.
+func (b *bench) round(ctx context.Context, connections int, turns ...turn) error {
+	for _, t := range turns {
+		f, err := measure(ctx, t.on, t.w, connections, b.warm, b.run, t.database)
+		if err != nil {
+			return err
+		}
+		*t.into = append(*t.into, f)
+	}
+	return nil
+}
+
 // measure sends requests over so many connections, one after the other on
 // each, and counts those whose answer came within the time that follows the
 // warm-up. A wrong answer ends it.

@@ -72,11 +72,10 @@ func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (
 		var found [2][]figures
 		for range b.rounds {
 			for i, s := range servers {
-				f, err := measure(ctx, s.process, list(p.name, s.address, s.token, queries[i], pageRows), 1, b.warm, b.run, databases[i])
-				if err != nil {
+				page := list(p.name, s.address, s.token, queries[i], pageRows)
+				if err := b.round(ctx, 1, turn{s.process, page, databases[i], &found[i]}); err != nil {
 					return err
 				}
-				found[i] = append(found[i], f)
 			}
 		}
 		slower, dearer := ratio(found[1], found[0], p50), ratio(found[1], found[0], together)

@@ -69,21 +69,12 @@ func (b *bench) publish(ctx context.Context) (err error) {
 		for _, kind := range []string{"memory", "new file"} {
 			s := &publishSeries{kind: kind, connections: connections}
 			for range b.rounds {
-				for _, turn := range []struct {
-					on       *process
-					w        workload
-					database *postmaster
-					into     *[]figures
-				}{
-					{lite.process, lite.workload(kind), nil, &s.sqlite},
-					{bare, alone, nil, &s.bare},
-					{pg.process, pg.workload(kind), onPostgres, &s.postgres},
-				} {
-					f, err := measure(ctx, turn.on, turn.w, connections, b.warm, b.run, turn.database)
-					if err != nil {
-						return err
-					}
-					*turn.into = append(*turn.into, f)
+				err := b.round(ctx, connections,
+					turn{lite.process, lite.workload(kind), nil, &s.sqlite},
+					turn{bare, alone, nil, &s.bare},
+					turn{pg.process, pg.workload(kind), onPostgres, &s.postgres})
+				if err != nil {
+					return err
 				}
 			}
 			all = append(all, s)

@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"reflect"
 	"strconv"
-	"strings"
 )
 
 // The table of requests, and what is to be reached on it.
@@ -64,22 +61,12 @@ func (b *bench) requests(ctx context.Context) (err error) {
 		for _, kind := range []string{"get", "list", "create"} {
 			s := &series{kind: kind, connections: connections}
 			for range b.rounds {
-				for _, turn := range []struct {
-					on       *process
-					token    string
-					ids      []string
-					database *postmaster
-					into     *[]figures
-				}{
-					{pg.process, pg.token, pg.ids, database, &s.postgres},
-					{bare, "", pg.ids, database, &s.bare},
-					{lite.process, lite.token, lite.ids, nil, &s.sqlite},
-				} {
-					f, err := measure(ctx, turn.on, workloadOf(kind, turn.on.address, turn.token, turn.ids), connections, b.warm, b.run, turn.database)
-					if err != nil {
-						return err
-					}
-					*turn.into = append(*turn.into, f)
+				err := b.round(ctx, connections,
+					turn{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), database, &s.postgres},
+					turn{bare, workloadOf(kind, bare.address, "", pg.ids), database, &s.bare},
+					turn{lite.process, workloadOf(kind, lite.address, lite.token, lite.ids), nil, &s.sqlite})
+				if err != nil {
+					return err
 				}
 				if kind == "create" {
 					if err := errors.Join(pg.trim(ctx), lite.trim(ctx)); err != nil {
@@ -167,23 +154,9 @@ func sameAnswers(ctx context.Context, pg *onPostgres, bare *process) error {
 
 // decoded returns an answer's JSON, without some fields of the object that it is.
 func decoded(ctx context.Context, method, address, token, body string, without []string) (answer any, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
+	_, text, err := fetch(ctx, method, address, token, "application/json", body)
 	if err != nil {
 		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+token)
-	got, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer got.Body.Close()
-	text, err := io.ReadAll(got.Body)
-	if err != nil {
-		return nil, err
-	}
-	if got.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("%s %s: %s\n%s", method, address, got.Status, text)
 	}
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return nil, err

@@ -93,15 +93,12 @@ func (b *bench) updates(ctx context.Context) (err error) {
 	for _, connections := range []int{16, 64} {
 		s := &updateSeries{connections: connections}
 		for range b.rounds {
-			for _, turn := range []struct {
-				on   *process
-				into *[]figures
-			}{{lite.process, &s.sqlite}, {bare, &s.bare}, {pg.process, &s.postgres}} {
-				f, err := measure(ctx, turn.on, checks(turn.on.address, devices, answers), connections, b.warm, b.run, nil)
-				if err != nil {
-					return err
-				}
-				*turn.into = append(*turn.into, f)
+			err := b.round(ctx, connections,
+				turn{lite.process, checks(lite.address, devices, answers), nil, &s.sqlite},
+				turn{bare, checks(bare.address, devices, answers), nil, &s.bare},
+				turn{pg.process, checks(pg.address, devices, answers), nil, &s.postgres})
+			if err != nil {
+				return err
 			}
 		}
 		all = append(all, s)
