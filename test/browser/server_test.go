@@ -3,8 +3,6 @@
 package browser
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,149 +11,39 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"collab/test/collabd"
 )
 
-const adminSecret = "the operator's secret of this test"
+func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
 
-// binaries is where the server is built, empty until a test needs it.
-var binaries string
-
-// collabd returns the path of the server, built once for all tests.
-var collabd = sync.OnceValues(func() (path string, err error) {
-	if binaries, err = os.MkdirTemp("", "collabd"); err != nil {
-		return "", err
-	}
-	path = filepath.Join(binaries, "collabd")
-	build := exec.Command("go", "build", "-o", path, "./cmd/collabd")
-	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, output)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if binaries != "" {
-		os.RemoveAll(binaries)
-	}
-	os.Exit(code)
-}
-
-// server is a collabd of its own, with nothing configured that it can make up.
+// server is one of its own, with nothing configured that it can make up.
 type server struct {
 	t    *testing.T
 	base string
 }
 
-var listening = regexp.MustCompile(`"address":"127\.0\.0\.1:([1-9]\d*)"`)
-
 // startServer starts one with these settings besides.
 func startServer(t *testing.T, settings ...string) *server {
 	t.Helper()
-	path, err := collabd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := &transcript{address: make(chan string, 1)}
-	command := exec.Command(path)
-	command.Env = append([]string{
-		"COLLAB_LOG_FORMAT=json", "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + t.TempDir(), "COLLAB_ADMIN_SECRET=" + adminSecret,
-		"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"),
-	}, settings...)
-	command.Stdout, command.Stderr = log, log
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- command.Wait() }()
-	var port string
-	select {
-	case port = <-log.address:
-	case err := <-exited:
-		t.Fatalf("collabd has ended: %v\n%s", err, log)
-	}
-	t.Cleanup(func() {
-		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Errorf("stopping collabd: %v", err)
-		}
-		if err := <-exited; err != nil {
-			t.Errorf("collabd ended with %v", err)
-		}
-		if t.Failed() {
-			t.Logf("collabd said:\n%s", log)
-		}
-	})
-	return &server{t, "http://localhost:" + port}
-}
-
-// transcript keeps what the server says and finds its port in it.
-type transcript struct {
-	mu      sync.Mutex
-	text    bytes.Buffer
-	found   bool
-	address chan string
-}
-
-func (l *transcript) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Write(p)
-	lines := bufio.NewScanner(bytes.NewReader(l.text.Bytes()))
-	for !l.found && lines.Scan() {
-		if port := listening.FindSubmatch(lines.Bytes()); port != nil {
-			l.found = true
-			l.address <- string(port[1])
-		}
-	}
-	return len(p), nil
-}
-
-func (l *transcript) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	return &server{t, collabd.Start(t, append([]string{"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret}, settings...)...).URL}
 }
 
 // call sends a request, with a JSON body unless it is nil, expects this status
 // and returns the answer. Header is "Name: value", or empty.
 func (s *server) call(method, path, header string, body any, status int) json.RawMessage {
 	s.t.Helper()
-	content := []byte{}
-	if body != nil {
-		var err error
-		if content, err = json.Marshal(body); err != nil {
-			s.t.Fatal(err)
-		}
+	var headers []string
+	if header != "" {
+		headers = []string{header}
 	}
-	r, err := http.NewRequest(method, s.base+"/api/v1"+path, bytes.NewReader(content))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if name, value, ok := strings.Cut(header, ": "); ok {
-		r.Header.Set(name, value)
-	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if res.StatusCode != status {
-		s.t.Fatalf("%s %s answered %s, not %d: %s", method, path, res.Status, status, answer)
+	got, answer, err := collabd.Client{Base: s.base}.Do(method, path, body, headers...)
+	if err != nil || got != status {
+		s.t.Fatalf("%s %s answered %d, not %d: %v %s", method, path, got, status, err, answer)
 	}
 	return answer
 }
@@ -295,7 +183,7 @@ func TestCommandLine(t *testing.T) {
 func TestInvitation(t *testing.T) {
 	s, b := startServer(t), openTab(t)
 	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+adminSecret, map[string]string{"plan": "PREMIUM"}, http.StatusOK)
+	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": "PREMIUM"}, http.StatusOK)
 	invited := decode[struct{ ID, InviteURL string }](t, s.call("POST", "/org/invite", bearer(owner.Token), map[string]string{"email": "Bob@collab.example", "role": "VIEWER"}, http.StatusCreated))
 
 	b.do(chromedp.Navigate(invited.InviteURL), chromedp.WaitVisible(chromedp.CSS("h1")))
