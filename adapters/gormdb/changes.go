@@ -96,7 +96,8 @@ func headDest(h *object.Head) []any { return []any{&h.N, &h.Floor, &h.Epoch} }
 
 // readHead reads the head of a log, which is there before its first entry.
 func readHead(ctx context.Context, db *gorm.DB, o id.Org) (h object.Head, err error) {
-	return h, getRow(ctx, db, "Log", tenantSQL(o, heads+"h.org_id = @org"), headDest(&h)...)
+	err = getRow(ctx, db, "Log", tenantSQL(o, heads+"h.org_id = @org"), headDest(&h)...)
+	return h, err
 }
 
 func (q changes) Lock(ctx context.Context, o id.Org) (object.Head, error) {

@@ -94,7 +94,8 @@ func (q members) Get(ctx context.Context, o id.Org, user id.User) (org.Membershi
 }
 
 func (q members) Epoch(ctx context.Context, o id.Org) (epoch int64, err error) {
-	return epoch, getRow(ctx, q.read, "Organisation", sharedSQL(epochs+"id = ?", string(o)), new(string), &epoch)
+	err = getRow(ctx, q.read, "Organisation", sharedSQL(epochs+"id = ?", string(o)), new(string), &epoch)
+	return epoch, err
 }
 
 func (q members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {

@@ -133,5 +133,6 @@ func (db *DB) RaiseEpoch(ctx context.Context, now time.Time) (epoch int64, err e
 	if err != nil {
 		return 0, err
 	}
-	return epoch, getRow(ctx, db.write, "Log", sharedSQL("SELECT epoch FROM log_epoch"), &epoch)
+	err = getRow(ctx, db.write, "Log", sharedSQL("SELECT epoch FROM log_epoch"), &epoch)
+	return epoch, err
 }

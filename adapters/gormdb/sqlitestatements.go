@@ -38,6 +38,7 @@ func (k cachingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	// The driver itself interrupts from a goroutine for each statement, and gives
 	// out what that takes to nobody.
 	handle := uintptr(reflect.ValueOf(c).Elem().FieldByName("db").Uint())
+	withoutMutex(handle)
 	return &cachingConn{sqliteConn: c.(sqliteConn), handle: handle, cached: map[string]*cachedStatement{}}, nil
 }
 
