@@ -143,15 +143,9 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
 		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, SessionCookie: string(n.Cookie),
 	})
-	failed := func(err error) { n.Log.Error("session use write failed", "error", err) }
-	lc.Append(fx.StopHook(func(stop context.Context) {
-		drain, over := within(stop, settleTime)
-		defer over()
-		if err := a.FlushUses(drain); err != nil {
-			failed(err)
-		}
-	}))
-	regularly(lc, access.FlushEvery, a.FlushUses, failed)
+	const failed = "session use write failed"
+	lc.Append(fx.StopHook(closing(settleTime, a.FlushUses, n.Log.Error, failed)))
+	regularly(lc, access.FlushEvery, a.FlushUses, n.Log, failed)
 	return a
 }
 
@@ -208,15 +202,10 @@ func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 	tick := time.NewTicker(changes.PollEvery)
 	lc.Append(fx.StartStopHook(
 		func() error { return feed.Start(tick.C) },
-		func(stop context.Context) error {
+		closing(drainTime, func(drain context.Context) error {
 			defer tick.Stop()
-			drain, over := within(stop, drainTime)
-			defer over()
-			if err := feed.Close(drain); err != nil {
-				n.Log.Warn("change feeds not drained", "error", err)
-			}
-			return nil
-		},
+			return feed.Close(drain)
+		}, n.Log.Warn, "change feeds not drained"),
 	))
 	return feed
 }
@@ -241,15 +230,8 @@ func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
 		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Origin: access.Origin, Pause: backOff,
 	})
-	regularly(lc, chats.ExtendEvery, c.ExtendLeases, func(err error) { n.Log.Error("quota lease sweep failed", "error", err) })
-	lc.Append(fx.StopHook(func(stop context.Context) error {
-		drain, over := within(stop, settleTime)
-		defer over()
-		if err := c.Close(drain); err != nil {
-			n.Log.Error("model calls not drained", "error", err)
-		}
-		return nil
-	}))
+	regularly(lc, chats.ExtendEvery, c.ExtendLeases, n.Log, "quota lease sweep failed")
+	lc.Append(fx.StopHook(closing(settleTime, c.Close, n.Log.Error, "model calls not drained")))
 	return c
 }
 

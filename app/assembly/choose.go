@@ -342,14 +342,7 @@ func chooseMail(c config.Config) choice {
 		if err != nil {
 			return nil, err // it names the variable
 		}
-		lc.Append(fx.StopHook(func(stop context.Context) error {
-			drain, cancel := within(stop, mailTime)
-			defer cancel()
-			if err := m.Close(drain); err != nil {
-				log.Error("e-mail queue not drained", "error", err)
-			}
-			return nil
-		}))
+		lc.Append(fx.StopHook(closing(mailTime, m.Close, log.Error, "e-mail queue not drained")))
 		return m, nil
 	})
 	return ch

@@ -87,32 +87,19 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 			go func() {
 				defer close(done)
 				defer s.Wait()
-				tick := time.NewTicker(workEvery)
-				defer tick.Stop()
-				for {
-					select {
-					case <-ctx.Done():
-						return
-					case <-tick.C:
-					case <-s.Woken():
-					}
-					if err := s.Work(ctx); err != nil && ctx.Err() == nil {
-						n.Log.Error("connector work failed to start", "error", err)
-					}
-				}
+				repeat(ctx, workEvery, s.Woken(), s.Work, n.Log, "connector work failed to start")
 			}()
 		},
-		func(stop context.Context) error {
+		// Requests may have used up all of drainTime.
+		closing(settleTime, func(drain context.Context) error {
 			cancel()
-			drain, over := within(stop, settleTime) // requests may have used up all of drainTime
-			defer over()
 			select {
 			case <-done:
+				return nil
 			case <-drain.Done():
-				n.Log.Error("connector work not drained")
+				return drain.Err()
 			}
-			return nil
-		},
+		}, n.Log.Error, "connector work not drained"),
 	))
 	return s
 }

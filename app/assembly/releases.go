@@ -36,16 +36,11 @@ func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
 	poll, count := time.NewTicker(releases.PollEvery), time.NewTicker(releases.CountEvery)
 	lc.Append(fx.StartStopHook(
 		func(start context.Context) error { return s.Start(start, poll.C, count.C) },
-		func(stop context.Context) error {
+		closing(settleTime, func(drain context.Context) error {
 			poll.Stop()
 			count.Stop()
-			drain, over := within(stop, settleTime)
-			defer over()
-			if err := s.Close(drain); err != nil {
-				n.Log.Error("update check counts lost", "error", err)
-			}
-			return nil
-		},
+			return s.Close(drain)
+		}, n.Log.Error, "update check counts lost"),
 	))
 	return s
 }

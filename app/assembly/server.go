@@ -177,31 +177,20 @@ func (d *draining) begun() bool {
 	}
 }
 
-// keepUp runs the regular work now and then until stop.
+// keepUp runs the regular work at intervals until stop.
 func keepUp(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
-	regularly(lc, upkeepEvery, u.Run, func(err error) { log.Error("upkeep failed", "error", err) })
+	regularly(lc, upkeepEvery, u.Run, log, "upkeep failed")
 }
 
-// regularly does some work between start and stop, again and again.
-func regularly(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, failed func(error)) {
+// regularly repeats work between start and stop.
+func regularly(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, log *slog.Logger, failed string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	lc.Append(fx.StartStopHook(
 		func() {
 			go func() {
 				defer close(done)
-				tick := time.NewTicker(every)
-				defer tick.Stop()
-				for {
-					select {
-					case <-ctx.Done():
-						return
-					case <-tick.C:
-					}
-					if err := work(ctx); err != nil && ctx.Err() == nil {
-						failed(err)
-					}
-				}
+				repeat(ctx, every, nil, work, log, failed)
 			}()
 		},
 		func() {
@@ -209,4 +198,34 @@ func regularly(lc fx.Lifecycle, every time.Duration, work func(context.Context) 
 			<-done
 		},
 	))
+}
+
+// repeat calls work at intervals, and whenever woken receives, until ctx ends. It logs errors
+// with the message failed.
+func repeat(ctx context.Context, every time.Duration, woken <-chan struct{}, work func(context.Context) error, log *slog.Logger, failed string) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-woken:
+		}
+		if err := work(ctx); err != nil && ctx.Err() == nil {
+			log.Error(failed, "error", err)
+		}
+	}
+}
+
+// closing returns a stop hook that calls fn with a context that ends within the limit of the
+// stop, and logs its error with the message failed.
+func closing(limit time.Duration, fn func(context.Context) error, log func(string, ...any), failed string) func(context.Context) {
+	return func(stop context.Context) {
+		drain, over := within(stop, limit)
+		defer over()
+		if err := fn(drain); err != nil {
+			log(failed, "error", err)
+		}
+	}
 }
