@@ -496,9 +496,7 @@ func TestFlowViewShowsRedeemingAsPending(t *testing.T) {
 		`{"status":"ready","instanceId":"i","error":null}`:   redeemed.Done(),
 		`{"status":"error","instanceId":"i","error":"Why"}`:  redeemed.Failed("Why"),
 	} {
-		if got, err := appendView(nil, viewFlow(f)); err != nil || string(got) != want {
-			t.Errorf("got %s, %v, want %s", got, err, want)
-		}
+		checkView(t, viewFlow(f), want)
 	}
 }
 
@@ -527,9 +525,7 @@ func TestConnectorViewHasNoSecrets(t *testing.T) {
 		head + `"status":"ERROR","lastError":"Why","lastUsedAt":` + when + `,"createdBy":"u","createdAt":` + when + `,` +
 			`"tools":[{"name":"a","description":""},{"name":"b","description":"B"}],"hasCredentials":true,"credentialsExpireAt":` + when + `}`: i,
 	} {
-		if got, err := appendView(nil, viewConnector(i)); err != nil || string(got) != want {
-			t.Errorf("got  %s, %v\nwant %s", got, err, want)
-		}
+		checkView(t, viewConnector(i), want)
 	}
 }
 

@@ -19,8 +19,14 @@ import (
 func TestQuotaView(t *testing.T) {
 	s := quota.Status{Used: 74, Limit: 1_000_000, Remaining: 999_926, ResetsAt: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)}
 	want := `{"used":74,"limit":1000000,"remaining":999926,"resetsAt":"2026-01-03T00:00:00.000Z"}`
-	if got, err := appendView(nil, viewQuota(s)); err != nil || string(got) != want {
-		t.Errorf("got %s, %v", got, err)
+	checkView(t, viewQuota(s), want)
+}
+
+// checkView checks the JSON of a view.
+func checkView(t *testing.T, view any, want string) {
+	t.Helper()
+	if got, err := appendView(nil, view); err != nil || string(got) != want {
+		t.Errorf("got  %s, %v\nwant %s", got, err, want)
 	}
 }
 
@@ -38,9 +44,7 @@ func TestUsageSummaryView(t *testing.T) {
 		head + `"byModel":[],"byDay":[]}`: base,
 		head + `"byModel":[{"model":"one",` + sums + `,"byDay":[{"date":"2026-01-31",` + sums + `}`: filled,
 	} {
-		if got, err := appendView(nil, viewSummary(s)); err != nil || string(got) != want {
-			t.Errorf("got  %s, %v\nwant %s", got, err, want)
-		}
+		checkView(t, viewSummary(s), want)
 	}
 }
 

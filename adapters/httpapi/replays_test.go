@@ -121,24 +121,41 @@ func TestIdempotencyKeyReplaysTheFirstAnswer(t *testing.T) {
 	})
 }
 
-func TestIdempotencyStoresRefusalsButNoFailures(t *testing.T) {
+func TestAnswersStoredForAKey(t *testing.T) {
 	for _, test := range []struct {
+		guard  guard
 		err    error
 		status int
-		calls  int
+		calls  int // of two requests
 	}{
-		{fault.New(fault.Conflict, "No"), 409, 1},
-		{fault.Field("title", "is required"), 400, 1},
-		{fault.New(fault.Unavailable, "Later"), 503, 2},
-		{errors.New("secret inside"), 500, 2},
+		{operating, fault.New(fault.Conflict, "No"), 409, 1},
+		{operating, fault.Field("title", "is required"), 400, 1},
+		{operating, fault.New(fault.Unavailable, "Later"), 503, 2},
+		{operating, errors.New("secret inside"), 500, 2},
+		// Without a caller only successes are stored.
+		{open, nil, 200, 1},
+		{open, fault.New(fault.Unauthenticated, "No"), 401, 2},
+		{open, fault.Field("token", "is required"), 400, 2},
 	} {
-		t.Run(http.StatusText(test.status), func(t *testing.T) {
+		t.Run(string(test.guard)+" "+http.StatusText(test.status), func(t *testing.T) {
 			calls := 0
-			a, _ := keyed(t, operating, func(*call) error { calls++; return test.err })
+			a, _ := keyed(t, test.guard, func(c *call) error {
+				calls++
+				if test.err != nil {
+					return test.err
+				}
+				return c.succeed()
+			})
 			for range 2 {
 				r := withKey("k", "{}")
 				r.Header.Set("X-Admin-Secret", a.AdminSecret)
-				refused(t, send(a, r), test.status)
+				w := send(a, r)
+				if w.Code != test.status {
+					t.Errorf("%d %s, want %d", w.Code, w.Body, test.status)
+				}
+				if test.err != nil {
+					refused(t, w, test.status)
+				}
 			}
 			if calls != test.calls {
 				t.Errorf("%d calls, want %d", calls, test.calls)
@@ -429,31 +446,4 @@ func TestSettledKeyIsNotRenewed(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestAnonymousRequestsStoreSuccessesOnly(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		err   error
-		calls int
-	}{
-		{"a success", nil, 1},
-		{"a refused token", fault.New(fault.Unauthenticated, "No"), 2},
-		{"a malformed body", fault.Field("token", "is required"), 2},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			calls := 0
-			a, _ := keyed(t, open, func(c *call) error {
-				calls++
-				if test.err != nil {
-					return test.err
-				}
-				return c.succeed()
-			})
-			first, second := send(a, withKey("k", "{}")), send(a, withKey("k", "{}"))
-			if calls != test.calls || first.Code != second.Code {
-				t.Errorf("%d calls, %d and %d", calls, first.Code, second.Code)
-			}
-		})
-	}
 }

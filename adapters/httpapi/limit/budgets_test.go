@@ -5,17 +5,24 @@ import "testing"
 func TestParseBudgets(t *testing.T) {
 	const upload = 100 << 20
 	defaults := Budgets{64 << 20, 256 << 20, 1600 << 20, 1 << 30}
-	for text, want := range map[string]Budgets{
+	checkParser(t, func(text string) (Budgets, error) { return ParseBudgets(text, upload) }, map[string]Budgets{
 		"":                 defaults,
 		"anonymous=128MiB": {128 << 20, defaults.Callers, defaults.Spool, defaults.Connections},
 		"callers=1GiB, spool=2GiB,anonymous=4MiB,connections=16MiB": {4 << 20, 1 << 30, 2 << 30, 16 << 20},
-	} {
-		if got, err := ParseBudgets(text, upload); err != nil || got != want {
+	}, "off", "anonymous", "anonymous=64", "anonymous=64KiB", "anonymous=-1MiB", "anonymous=xMiB", "other=64MiB", "callers=64MiB,callers=65MiB",
+		"callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "connections=15MiB", "spool=199MiB")
+}
+
+// checkParser checks what texts are parsed into, and that the bad ones are refused.
+func checkParser[T comparable](t *testing.T, parse func(string) (T, error), good map[string]T, bad ...string) {
+	t.Helper()
+	for text, want := range good {
+		if got, err := parse(text); err != nil || got != want {
 			t.Errorf("%q is %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"off", "anonymous", "anonymous=64", "anonymous=64KiB", "anonymous=-1MiB", "anonymous=xMiB", "other=64MiB", "callers=64MiB,callers=65MiB", "callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "connections=15MiB", "spool=199MiB"} {
-		if got, err := ParseBudgets(text, upload); err == nil {
+	for _, text := range bad {
+		if got, err := parse(text); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}
 	}

@@ -18,18 +18,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestParseConnections(t *testing.T) {
-	for text, want := range map[string]ConnectionLimits{
+	checkParser(t, ParseConnections, map[string]ConnectionLimits{
 		"": {16384, 512}, "total=9": {9, 512}, "address=7, total=8": {8, 7},
-	} {
-		if got, err := ParseConnections(text); err != nil || got != want {
-			t.Errorf("%q is %+v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"off", "total", "total=", "total=0", "total=-1", "total=x", "other=1", "total=1,total=2", "total=1,"} {
-		if got, err := ParseConnections(text); err == nil {
-			t.Errorf("%q is %+v", text, got)
-		}
-	}
+	}, "off", "total", "total=", "total=0", "total=-1", "total=x", "other=1", "total=1,total=2", "total=1,")
 }
 
 // end is one end of a connection in memory, with an address.
