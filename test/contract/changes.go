@@ -105,23 +105,6 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			same(w, log[2].Object.N, 3)
 			same(w, log[4].Object, next)
 		},
-		"a transaction that is rolled back gives its numbers back": func(w *world) {
-			tn := w.tenant()
-			was := w.content(tn)
-			no := errors.New("no")
-			for range 3 {
-				w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
-					head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.Written(tn.shelf), object.Written(tn.drawer))
-					if err != nil {
-						return err
-					}
-					same(w, head.N, tn.drawer.N+2)
-					return no
-				}), no)
-				same(w, w.content(tn), was)
-			}
-			same(w, w.file(someObject(tn.ID, shelved, "a.md", tn.owner.ID)).N, tn.drawer.N+1)
-		},
 		"the lock keeps others from appending until the transaction ends": func(w *world) {
 			tn := w.tenant()
 			w.allOK(together(concurrent, func(int) error {

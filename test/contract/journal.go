@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -30,16 +29,6 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 			w.conflict(w.inbox().Accept(w.ctx, "identity", m, at(1_000_000)))
 			w.ok(w.inbox().Accept(w.ctx, "payments", m, at(0)))
 			w.ok(w.inbox().Accept(w.ctx, "identity", m+"x", at(0)))
-		},
-		"a transaction that is rolled back forgets the message": func(w *world) {
-			m, no := nextID(), errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				if err := r.Journal().Inbox().Accept(w.ctx, "identity", m, at(0)); err != nil {
-					return err
-				}
-				return no
-			}), no)
-			w.ok(w.inbox().Accept(w.ctx, "identity", m, at(0)))
 		},
 		"of many at once one is accepted": func(w *world) {
 			m := nextID()

@@ -133,23 +133,6 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			same(w, inputs(usage.Period{Start: midnight.In(east), End: midnight.AddDate(0, 0, 1).In(east)}), []int64{6})
 		},
 		"a summary is what counting the period's entries again comes to": summaryProperty,
-		"a transaction sees what it adds, and nobody what is rolled back": func(w *world) {
-			o, u := w.org().ID, fresh[id.User]()
-			l := w.lease(someLease(o, u), 100)
-			e := someUsage(o, u)
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				if err := errors.Join(r.Usage().Quotas().Settle(w.ctx, l, e.Tokens.Total()), r.Usage().Ledger().Add(w.ctx, e)); err != nil {
-					return err
-				}
-				that(w.summaryIn(r.Usage().Ledger(), o, u, always)).is(w, recount([]usage.Entry{e}, u, always))
-				return no
-			}), no)
-			same(w, w.entries(o, always), nil)
-			that(w.summary(o, "", always)).is(w, totals{Summary: usage.Summary{Period: always}})
-			w.account(o, u, quota.Account{Reserved: 100})
-			w.ok(w.ledger().Add(w.ctx, e))
-		},
 		"of many who add one entry at once one does, and it counts once": func(w *world) {
 			e := someUsage(w.org().ID, fresh[id.User]())
 			w.oneWins(together(concurrent, func(int) error { return w.ledger().Add(w.ctx, e) }), fault.Conflict)

@@ -208,34 +208,6 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 				same(w, w.seatsOf(o.ID), org.Seats{Owners: 1, Members: 2})
 			}
 		},
-		"invitations under the lock stop exactly at a limit": func(w *world) {
-			const limit = 5
-			o := w.org()
-			by := w.member(o.ID, org.Owner)
-			errs := together(concurrent, func(int) error {
-				return w.store.Atomic(w.ctx, func(r ports.Records) error {
-					if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
-						return err
-					}
-					seats, err := r.Directory().Seats().Count(w.ctx, []id.Org{o.ID}, at(6))
-					if err != nil {
-						return err
-					}
-					if seats[o.ID].Pending >= limit {
-						return fault.New(fault.Forbidden, "Full")
-					}
-					return r.Directory().Invitations().Put(w.ctx, o.ID, someInvitation(o.ID, by.ID))
-				})
-			})
-			for _, err := range errs {
-				if err != nil {
-					w.fails(err, fault.Forbidden)
-				}
-			}
-			if n := len(that(w.pending(o.ID, at(6), invitation.Position{}, 0)).must(w)); n != limit {
-				w.Fatalf("%d invitations, want %d", n, limit)
-			}
-		},
 		"list goes through all in the order of their ids": func(w *world) {
 			start := fresh[id.Org]()
 			var mine []org.Organisation

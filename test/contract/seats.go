@@ -1,13 +1,11 @@
 package contract
 
 import (
-	"errors"
 	"testing"
 
 	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/org"
-	"collab/ports"
 )
 
 // Seats is the suite of ports.Seats.
@@ -70,28 +68,6 @@ func Seats(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.seats().Count(w.ctx, []id.Org{b, unknown, a, b, empty}, at(6))).is(w, map[id.Org]org.Seats{
 				a: {Owners: 1, Members: 2}, b: {Members: 1, Pending: 1}, empty: {}, unknown: {},
 			})
-		},
-		"a transaction sees the seats that it takes, and nobody what it undoes": func(w *world) {
-			o, other := w.org().ID, w.org().ID
-			u, guest := w.member(o, org.Owner).ID, w.user().ID
-			before := map[id.Org]org.Seats{o: {Owners: 1, Members: 1}, other: {}}
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				d := r.Directory()
-				if err := errors.Join(
-					d.Members().Put(w.ctx, o, org.Membership{Org: o, User: guest, Role: org.Owner, JoinedAt: at(10)}),
-					d.Invitations().Put(w.ctx, o, someInvitation(o, u)),
-					d.Invitations().Put(w.ctx, other, someInvitation(other, u)),
-				); err != nil {
-					return err
-				}
-				that(d.Seats().Count(w.ctx, []id.Org{o}, at(6))).is(w, map[id.Org]org.Seats{o: {Owners: 2, Members: 2, Pending: 1}})
-				that(d.Seats().Count(w.ctx, []id.Org{o, other}, at(6))).is(w, map[id.Org]org.Seats{
-					o: {Owners: 2, Members: 2, Pending: 1}, other: {Pending: 1},
-				})
-				return no
-			}), no)
-			that(w.seats().Count(w.ctx, []id.Org{o, other}, at(6))).is(w, before)
 		},
 	}.run(t, open)
 }

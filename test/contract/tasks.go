@@ -196,22 +196,6 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			same(w, calls, 1)
 			that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).is(w, tn.loose)
 		},
-		"list in a transaction shows what the transaction wrote": func(w *world) {
-			tn := w.tenant()
-			w.atomic(func(r ports.Records) error {
-				v, err := r.Work().Tasks().Add(w.ctx, tn.ID, someTask(tn.ID, nil, tn.owner.ID))
-				if err != nil {
-					return err
-				}
-				var got []task.Task
-				err = r.Work().Tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, func(t task.Task) error {
-					got = append(got, t)
-					return nil
-				})
-				same(w, got, []task.Task{tn.inside, tn.loose, v})
-				return err
-			})
-		},
 		"revise gives fn the tasks in the order of the ids and stores what it makes of them": func(w *world) {
 			tn := w.tenant()
 			third := w.task(tn.ID, nil, tn.owner.ID)
@@ -283,17 +267,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			const many = 1000
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
-			ids := several[id.Task](many)
-			w.atomic(func(r ports.Records) error {
-				for _, i := range ids {
-					v := bare(someTask(o.ID, nil, by))
-					v.ID = i
-					if _, err := r.Work().Tasks().Add(w.ctx, o.ID, v); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			ids := w.bareTasks(o.ID, by, many)
 			slices.Reverse(ids)
 			that(w.tasks().Revise(w.ctx, o.ID, ids, func(ts []task.Task) ([]task.Task, error) {
 				for i := range ts {
@@ -307,14 +281,6 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 					w.Fatalf("at %d is %+v", i, v)
 				}
 			}
-		},
-		"many who revise one task at once lose no change": func(w *world) {
-			tn := w.tenant()
-			w.allOK(together(concurrent, func(int) error {
-				_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID}, touched)
-				return err
-			}))
-			same(w, that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).must(w).Version, tn.loose.Version+concurrent)
 		},
 		"many who revise the same tasks in different orders all come through": func(w *world) {
 			tn := w.tenant()
@@ -483,6 +449,23 @@ func bare(t task.Task) task.Task {
 	}.Restore(task.Todo, nil)
 }
 
+// bareTasks adds n tasks in one transaction, and returns their ids in ascending order.
+func (w *world) bareTasks(o id.Org, by id.User, n int) []id.Task {
+	w.Helper()
+	ids := several[id.Task](n)
+	w.atomic(func(r ports.Records) error {
+		for _, i := range ids {
+			v := bare(someTask(o, nil, by))
+			v.ID = i
+			if _, err := r.Work().Tasks().Add(w.ctx, o, v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ids
+}
+
 func parsed(w *world, due string) task.Due {
 	w.Helper()
 	d, ok := task.ParseDue(due)
@@ -566,17 +549,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			const many = 1200
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
-			ids := several[id.Task](many)
-			w.atomic(func(r ports.Records) error {
-				for _, i := range ids {
-					v := bare(someTask(o.ID, nil, by))
-					v.ID = i
-					if _, err := r.Work().Tasks().Add(w.ctx, o.ID, v); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			ids := w.bareTasks(o.ID, by, many)
 			slices.Reverse(ids)
 			no, calls := errors.New("no"), 0
 			w.unchanged(w.taskSets().Move(w.ctx, o.ID, ids, at(99), func(_ int, p task.Placement) (task.Placement, error) {

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"runtime"
@@ -122,6 +123,11 @@ func (l *Line) note(call string) (f Failure, within func()) {
 
 // call does what a call is for, with the failure that was planned for it.
 func (l *Line) call(name string, do func() error) error {
+	return l.attempt(name, func(Failure) error { return do() })
+}
+
+// attempt is call for what fails in ways of its own.
+func (l *Line) attempt(name string, do func(Failure) error) error {
 	f, within := l.note(name)
 	switch f {
 	case Refused:
@@ -129,7 +135,7 @@ func (l *Line) call(name string, do func() error) error {
 	case KilledBefore:
 		runtime.Goexit()
 	}
-	err := do()
+	err := do(f)
 	if within != nil {
 		within()
 	}
@@ -166,34 +172,18 @@ var _ ports.Store = lineStore{}
 func (s lineStore) Storage() ports.Storage { return lineStorage{s.Store.Storage(), s.line} }
 
 func (s lineStore) Atomic(ctx context.Context, fn func(ports.Records) error) error {
-	f, within := s.line.note("Atomic")
-	switch f {
-	case Refused:
-		return fault.New(fault.Unavailable, "planned: the transaction was refused")
-	case KilledBefore:
-		runtime.Goexit()
-	case Repeated:
-		again := fault.New(fault.Unavailable, "planned: the transaction runs again")
-		if err := s.Store.Atomic(ctx, func(r ports.Records) error {
-			if err := fn(lineRecords{r, s.line}); err != nil {
+	run := func(fn func(ports.Records) error) error {
+		return s.Store.Atomic(ctx, func(r ports.Records) error { return fn(lineRecords{r, s.line}) })
+	}
+	return s.line.attempt("Atomic", func(f Failure) error {
+		if f == Repeated {
+			undo := fault.New(fault.Unavailable, "planned: the transaction runs again")
+			if err := run(func(r ports.Records) error { return cmp.Or(fn(r), error(undo)) }); err != error(undo) {
 				return err
 			}
-			return again
-		}); err != error(again) {
-			return err
 		}
-	}
-	err := s.Store.Atomic(ctx, func(r ports.Records) error { return fn(lineRecords{r, s.line}) })
-	if within != nil {
-		within()
-	}
-	switch {
-	case f == KilledAfter:
-		runtime.Goexit()
-	case f == Unheard && err == nil:
-		return fault.New(fault.Unavailable, "planned: the transaction was not heard of")
-	}
-	return err
+		return run(fn)
+	})
 }
 
 type lineRecords struct {

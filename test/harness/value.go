@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"path"
 	"reflect"
 	"slices"
@@ -427,21 +428,11 @@ func orderOf(a, b string) (order int, ok bool) {
 	m, err := strconv.ParseInt(a, 10, 64)
 	n, err2 := strconv.ParseInt(b, 10, 64)
 	if err == nil && err2 == nil {
-		return compareInts(m, n), true
+		return cmp.Compare(m, n), true
 	}
 	s, ok := parseInstant(a)
 	t, ok2 := parseInstant(b)
 	return s.Compare(t), ok && ok2
-}
-
-func compareInts(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // parseInstant reads a time as scenarios write it, with or without a fraction.
