@@ -122,7 +122,7 @@ func (p *Provider) readRequest(r *http.Request) (request, *oauthError, error) {
 	case q.Has("request_uri"):
 		return req, &oauthError{"request_uri_not_supported", "request_uri is not supported"}, nil
 	case req.silent:
-		return req, &oauthError{"login_required", "nobody is signed in here between requests"}, nil
+		return req, &oauthError{"login_required", "the provider has no sign-in sessions"}, nil
 	}
 	return req, nil, nil
 }

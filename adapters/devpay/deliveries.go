@@ -81,7 +81,7 @@ func (p *Provider) run(subscription string, l *queue, pause time.Duration) {
 		waiters := l.waiters
 		l.waiters = nil
 		select {
-		case <-l.wake: // for those who are awaiting this round
+		case <-l.wake: // of the waiters of this round
 		default:
 		}
 		p.mu.Unlock()

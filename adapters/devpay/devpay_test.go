@@ -153,7 +153,7 @@ func TestCheckoutPage(t *testing.T) {
 		}
 		st.clock.Advance(24 * time.Hour)
 		for _, s := range []*stripe.CheckoutSession{closed, old} {
-			if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.text, "nobody can pay on it any more") {
+			if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.text, "can no longer be paid") {
 				t.Errorf("answered %s:\n%s", p.Status, p.text)
 			}
 			if p := st.open(s.URL); !strings.Contains(p.text, "This checkout is closed") || strings.Contains(p.text, ">Pay<") {
@@ -337,7 +337,7 @@ func TestPortalPage(t *testing.T) {
 		s := st.subscribed()
 		portal := st.portal(s.Customer.ID)
 		st.clock.Advance(24 * time.Hour)
-		if p := st.open(portal); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "not good any more") {
+		if p := st.open(portal); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "has expired") {
 			t.Errorf("answered %s", p.Status)
 		}
 		st.press(portal, url.Values{"subscription": {s.ID}, "action": {"cancel"}}).wants(t, http.StatusNotFound)

@@ -94,7 +94,7 @@ func (p *Provider) checkout(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case "cancel":
 		if v.Back == "" {
-			return &apiError{status: http.StatusBadRequest, message: "This checkout has nowhere to go back to"}
+			return &apiError{status: http.StatusBadRequest, message: "This checkout has no cancel URL"}
 		}
 		http.Redirect(w, r, v.Back, http.StatusSeeOther)
 	default:
@@ -142,7 +142,7 @@ var states = map[string]string{active: "Active", pastDue: "Past due", canceled: 
 func (t *tx) customerOf(secret string) (portalSession, error) {
 	v, known := t.Visits[secret]
 	if !known || !t.now.Before(v.CreatedAt.Add(portalLifetime)) {
-		return portalSession{}, &apiError{status: http.StatusNotFound, message: "This way to the portal is not good any more"}
+		return portalSession{}, &apiError{status: http.StatusNotFound, message: "This link to the portal has expired"}
 	}
 	return v, nil
 }

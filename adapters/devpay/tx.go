@@ -160,7 +160,7 @@ func (t *tx) pay(id string) (session, error) {
 	return page, t.addEvent("invoice.paid", paid.ID, t.invoiceObject(paid), nil)
 }
 
-var errExpired = &apiError{status: http.StatusConflict, message: "This checkout is closed, and nobody can pay on it any more"}
+var errExpired = &apiError{status: http.StatusConflict, message: "This checkout is closed and can no longer be paid"}
 
 // Action is a button of the portal.
 type Action string
@@ -200,7 +200,7 @@ func (t *tx) act(id string, a Action) error {
 		return notFound("subscription", id)
 	}
 	if !slices.Contains(s.actions(), a) {
-		return &apiError{status: http.StatusConflict, message: "That cannot happen to the subscription as it is now"}
+		return &apiError{status: http.StatusConflict, message: "The status of the subscription does not allow this action"}
 	}
 	switch a {
 	case Fail:

@@ -99,7 +99,7 @@ func (s *SMTP) Send(_ context.Context, m mail.Message) error {
 func (s *SMTP) enqueue(m mail.Message) error {
 	d, err := s.newDelivery(m)
 	if err == nil && !s.queue.Add(d) {
-		err = fault.New(fault.Unavailable, "No more e-mail can be taken at the moment")
+		err = fault.New(fault.Unavailable, "E-mail cannot be queued at the moment")
 	}
 	return err
 }

@@ -317,7 +317,7 @@ func (a *Authorizer) Revoke(ctx context.Context, text string) error {
 	case res.status/100 == 2:
 		return nil
 	case decode(res.body, &t) != nil || t.Error == "":
-		return fault.Wrap(fault.Forbidden, status(res.status), "The authorization server does not take the authorization back")
+		return fault.Wrap(fault.Forbidden, status(res.status), "The authorization server refuses to revoke the authorization")
 	case t.Error == "invalid_token", t.Error == "invalid_grant":
 		return nil // it is gone already
 	}

@@ -141,7 +141,7 @@ func (s *Servers) failure(ctx context.Context, o outcome, err error) error {
 	case errors.Is(o.err, errOtherOrigin):
 		return fault.New(fault.Unavailable, "The server sends its callers to another address")
 	case errors.Is(o.err, errLimit):
-		return fault.New(fault.Unavailable, "The server says more than is listened to")
+		return fault.New(fault.Unavailable, "The server's answer is too long")
 	case o.err != nil && isTimeout(o.err):
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server took too long")
 	case o.err != nil && o.responded:

@@ -194,7 +194,7 @@ func captured(t *testing.T) *strings.Builder {
 
 const (
 	noProtocol = "The server does not speak the Model Context Protocol"
-	tooMuch    = "The server says more than is listened to"
+	tooMuch    = "The server's answer is too long"
 	elsewhere  = "The server sends its callers to another address"
 	brokenOff  = "The server broke off its answer"
 	ownError   = "The server answered with an error of its protocol"
@@ -455,7 +455,7 @@ func TestTheGuardedClient(t *testing.T) {
 					t.Errorf("%v, tools (-want +got):\n%s", err, diff)
 				}
 			})
-			t.Run("more than is listened to", func(t *testing.T) {
+			t.Run("an answer that is too long", func(t *testing.T) {
 				s.On("", toolserver.EnormousEvent)
 				defer s.On("", nil)
 				_, err := call(outbound.Options{Insecure: true, Networks: loopback}, a)

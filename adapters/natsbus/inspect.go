@@ -80,7 +80,7 @@ func probe(ctx context.Context, address string) (servers []string, took time.Dur
 	}
 	for i, s := range subscriptions {
 		if _, err := s.NextMsgWithContext(ctx); err != nil {
-			return servers, 0, fault.Wrap(fault.Unavailable, err, "What server 1 of the bus is told does not come to server %d", i+1)
+			return servers, 0, fault.Wrap(fault.Unavailable, err, "A message of server 1 of the bus does not arrive at server %d", i+1)
 		}
 	}
 	return servers, time.Since(sent), nil

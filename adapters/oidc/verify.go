@@ -125,7 +125,7 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 		return nil, err
 	}
 	if p.Clock.Now().Sub(known.at) > keysAge {
-		p.keys.begin() // for those who come later
+		p.keys.begin() // for later calls
 	}
 	c := &keyVerifier{keys: known.value}
 	signed, err := p.verifyWith(ctx, c, text)

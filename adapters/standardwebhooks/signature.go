@@ -79,7 +79,7 @@ func parseSecret(s string) ([]byte, error) {
 }
 
 // Sign returns the signature header of a message that is sent at the time, for
-// those who send messages that Events reads.
+// senders of messages that Events reads.
 func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 	key, err := parseSecret(secret)
 	if err != nil {

@@ -49,7 +49,7 @@ func NewEvents(secrets []string, prices map[plan.Plan]string, clock ports.Clock)
 }
 
 // Sign returns the signature header of a message that is sent at the time, for
-// those who send messages that Events reads.
+// senders of messages that Events reads.
 func Sign(secret string, at time.Time, body []byte) string {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + timestamp + ",v1=" + hex.EncodeToString(sign(secret, timestamp, body))
