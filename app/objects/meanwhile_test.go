@@ -1,6 +1,7 @@
 package objects_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,8 +12,13 @@ import (
 	"collab/app/objects"
 	"collab/app/upkeep"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/workspace"
+	"collab/ports"
 	"collab/test/harness"
 )
 
@@ -352,10 +358,28 @@ func TestWhoMayWrite(t *testing.T) {
 	w.collected(t, false)
 }
 
+// addTasks adds more tasks to a workspace than one transaction deletes.
+func (w *office) addTasks(t *testing.T, in id.Workspace) {
+	t.Helper()
+	for range 150 {
+		made, err := task.New(id.Task(w.IDs.New()), w.ben.Org, w.ben.User, task.Draft{Title: "Task", Workspace: &in}, w.Clock.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
 	inDesk := func(w *office, path string) object.Draft { return w.draft(path) }
 	inTeam := func(w *office, path string) object.Draft {
 		return object.Draft{Path: path, Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}
+	}
+	addTasks := func(t *testing.T, w *office) error {
+		w.addTasks(t, w.desk)
+		return nil
 	}
 	deleteDesk := func(t *testing.T, w *office) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
 	deleteTeam := func(t *testing.T, w *office) error { return w.Teams.Delete(t.Context(), w.ada, w.crew) }
@@ -366,7 +390,7 @@ func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
 		delete func(*testing.T, *office) error
 		left   int // Ben's memory, and the team's where that stays
 	}{
-		{"a workspace", inDesk, func(*testing.T, *office) error { return nil }, deleteDesk, 2},
+		{"a workspace", inDesk, addTasks, deleteDesk, 2},
 		{"a team", inTeam, deleteDesk, deleteTeam, 1},
 	} {
 		for after := range 4 {
@@ -404,4 +428,58 @@ func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestADeletedUserLeavesNothingOfTheirOwnHoweverMuchItWas(t *testing.T) {
+	w := open(t)
+	ctx, now := t.Context(), w.Clock.Now()
+	alone, err := team.New(id.Team(w.IDs.New()), w.ben.Org, team.Personal, w.ben.User, team.Draft{Name: "Ben"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own []id.Workspace
+	err = w.Store.Atomic(ctx, func(r ports.Records) error {
+		if _, err := r.Directory().Organisations().Lock(ctx, w.ben.Org); err != nil {
+			return err
+		}
+		err := r.Work().Teams().Add(ctx, w.ben.Org, alone)
+		for range 2 {
+			made, failed := workspace.New(id.Workspace(w.IDs.New()), w.ben.Org, w.ben.User, workspace.Draft{Name: "Own", Team: alone.ID}, now)
+			err = errors.Join(err, failed, r.Work().Workspaces().Add(ctx, w.ben.Org, made))
+			own = append(own, made.ID)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.again(t)
+	w.addTasks(t, own[1])
+	for i := range objects.SweepLimit + 50 {
+		for _, d := range []object.Draft{
+			{Kind: object.Artifact, Scope: object.Personal}, {Kind: object.Artifact, Scope: object.Shared, Workspace: &own[0]},
+			{Kind: object.TeamMemory, Scope: object.Shared, Team: &alone.ID},
+		} {
+			d.Path = fmt.Sprintf("own%03d.md", i)
+			if _, err := w.Objects.Create(ctx, w.ben, d, harness.Text("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	if err := w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.all(t); len(left) != 3 { // notes, plan and facts
+		t.Errorf("%d files are left", len(left))
+	}
+	for _, o := range own {
+		if _, err := w.Store.Work().Workspaces().Get(ctx, w.ben.Org, o); !fault.Is(err, fault.NotFound) {
+			t.Errorf("a workspace is left: %v", err)
+		}
+	}
+	if _, err := w.Store.Work().Teams().Get(ctx, w.ben.Org, alone.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the team is left: %v", err)
+	}
+	w.whole(t)
 }
