@@ -60,85 +60,56 @@ func (s countedSubscriptions) Of(ctx context.Context, orgs []id.Org) (map[id.Org
 	return s.Subscriptions.Of(ctx, orgs)
 }
 
-func TestAnOperatorsListHasEachOrganisationsFiguresInTwoReads(t *testing.T) {
+func TestAnOperatorsListReadsTheFiguresOfAPartInTwoReads(t *testing.T) {
 	store, clock, ids := memory.NewStore(), memory.NewClock(start), &memory.IDs{}
 	ctx, d := t.Context(), store.Directory()
-	const organisations = 5
-	for n := range organisations {
-		o := id.Org(fmt.Sprintf("o%d", n))
-		if _, err := d.Organisations().Upsert(ctx, org.Organisation{ID: o, ProviderID: "org_" + string(o), CreatedAt: start, UpdatedAt: start},
-			func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
 			t.Fatal(err)
 		}
-		for m := range n {
-			u := id.User(fmt.Sprintf("u%d_%d", n, m))
-			if _, err := d.Users().Upsert(ctx, org.User{ID: u, ProviderID: "user_" + string(u), CreatedAt: start, UpdatedAt: start},
-				func(u org.User) (org.User, error) { return u, nil }); err != nil {
-				t.Fatal(err)
-			}
-			if err := d.Members().Put(ctx, o, org.Membership{Org: o, User: u, Role: org.Owner, JoinedAt: start}); err != nil {
-				t.Fatal(err)
-			}
-			i := invitation.New(invitation.Invitation{ID: id.Invitation("i" + u), Org: o, Email: "a@b", Role: org.Member}, string(u), start)
-			if m == 0 { // has expired when the list is read
-				i.ExpiresAt = start
-			}
-			if err := d.Invitations().Put(ctx, o, i); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
-	admin := org.Actor{Operator: true}
-	if _, err := operator.New(store, clock, ids, access.Origin).Grant(ctx, admin, "o2", plan.Grant{Plan: plan.Premium}); err != nil {
-		t.Fatal(err)
-	}
-	counted := &bulkReads{Store: store}
-	var list []operator.Overview
-	err := operator.New(counted, clock, ids, access.Origin).Organisations(ctx, admin, "", 0, func(o operator.Overview) error {
-		list = append(list, o)
-		return nil
-	})
-	if err != nil || len(list) != organisations {
-		t.Fatalf("%d organisations, %v", len(list), err)
-	}
-	for n, v := range list {
-		if want := (org.Seats{Owners: n, Members: n, Pending: max(n-1, 0)}); v.ID != id.Org(fmt.Sprintf("o%d", n)) || v.Seats != want {
-			t.Errorf("%s has %+v, want %+v", v.ID, v.Seats, want)
-		}
-		if v.Subscription.Org != v.ID || (v.Subscription.Plan == plan.Premium) != (n == 2) {
-			t.Errorf("%s has %+v", v.ID, v.Subscription)
-		}
-	}
-	if counted.n != 2 {
-		t.Errorf("%d reads of figures, want 2", counted.n)
-	}
-}
-
-func TestAnOperatorsListIsReadInParts(t *testing.T) {
-	store, clock, ids := memory.NewStore(), memory.NewClock(start), &memory.IDs{}
-	const organisations = 450
+	const organisations, part = 450, 200
 	name := func(n int) id.Org { return id.Org(fmt.Sprintf("o%03d", n)) }
 	for n := range organisations {
 		fresh := org.Organisation{ID: name(n), ProviderID: string(name(n)), CreatedAt: start, UpdatedAt: start}
-		if _, err := store.Directory().Organisations().Upsert(t.Context(), fresh, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
-			t.Fatal(err)
+		_, err := d.Organisations().Upsert(ctx, fresh, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+		must(err)
+		for m := range n % 4 {
+			u := id.User(fmt.Sprintf("u%d_%d", n, m))
+			_, err := d.Users().Upsert(ctx, org.User{ID: u, ProviderID: string(u), CreatedAt: start, UpdatedAt: start},
+				func(u org.User) (org.User, error) { return u, nil })
+			must(err)
+			must(d.Members().Put(ctx, name(n), org.Membership{Org: name(n), User: u, Role: org.Owner, JoinedAt: start}))
+			i := invitation.New(invitation.Invitation{ID: id.Invitation("i" + u), Org: name(n), Email: "a@b", Role: org.Member}, string(u), start)
+			if m == 0 { // has expired when the list is read
+				i.ExpiresAt = start
+			}
+			must(d.Invitations().Put(ctx, name(n), i))
 		}
 	}
+	admin, counted := org.Actor{Operator: true}, &bulkReads{Store: store}
+	operators := operator.New(counted, clock, ids, access.Origin)
+	_, err := operators.Grant(ctx, admin, name(2), plan.Grant{Plan: plan.Premium})
+	must(err)
 	for _, page := range []struct{ after, limit, want int }{{-1, 0, organisations}, {-1, 1, 1}, {-1, 200, 200}, {0, 201, 201}, {99, 300, 300}, {99, 400, 350}, {449, 10, 0}} {
 		var after id.Org
 		if page.after >= 0 {
 			after = name(page.after)
 		}
 		shown := 0
-		err := operator.New(store, clock, ids, access.Origin).Organisations(t.Context(), org.Actor{Operator: true}, after, page.limit, func(o operator.Overview) error {
+		counted.n = 0
+		err := operators.Organisations(ctx, admin, after, page.limit, func(v operator.Overview) error {
 			shown++
-			if want := name(page.after + shown); o.ID != want {
-				t.Errorf("%s comes instead of %s", o.ID, want)
+			n := page.after + shown
+			want := org.Seats{Owners: n % 4, Members: n % 4, Pending: max(n%4-1, 0)}
+			if v.ID != name(n) || v.Seats != want || v.Subscription.Org != v.ID || (v.Subscription.Plan == plan.Premium) != (n == 2) {
+				t.Errorf("%s comes in place %d with %+v and %+v", v.ID, n, v.Seats, v.Subscription)
 			}
 			return nil
 		})
-		if err != nil || shown != page.want {
-			t.Errorf("%+v has %d organisations, %v", page, shown, err)
+		if parts := max(1, (shown+part-1)/part); err != nil || shown != page.want || counted.n != 2*parts {
+			t.Errorf("%+v has %d organisations, read in %d reads of figures, %v", page, shown, counted.n, err)
 		}
 	}
 }

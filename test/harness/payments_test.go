@@ -637,7 +637,7 @@ func (m *market) ends(subscription string) {
 	m.look()
 }
 
-func TestWhatWasPaidForAndIsOverKeepsNobodyFromPayingAgain(t *testing.T) {
+func TestAPlanWhoseSubscriptionIsOverCanBeBoughtAgain(t *testing.T) {
 	for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
 		m, b := calmMarket(t)
 		for range 3 {
@@ -665,7 +665,7 @@ func TestAPageThatWasClosedIsNotHandedOutAgain(t *testing.T) {
 	m.pays(b, plan.Standard)
 }
 
-func TestWhoseEndWasNotHeardOfGivesWay(t *testing.T) {
+func TestASubscriptionWhoseEndWasMissedIsReplaced(t *testing.T) {
 	m, b := calmMarket(t)
 	first := m.pays(b, plan.Standard)
 	if err := m.send(m.last[first]); err != nil || m.see(b).State() != plan.Paying {
@@ -712,7 +712,7 @@ func TestAMessageGivesNothingToAnotherOrganisation(t *testing.T) {
 	}
 }
 
-func TestAnErasedOrganisationHearsNothing(t *testing.T) {
+func TestAnErasedOrganisationIgnoresMessages(t *testing.T) {
 	m, b := calmMarket(t)
 	m.pays(b, plan.Standard)
 	if err := m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now()); err != nil {

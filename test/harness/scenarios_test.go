@@ -297,7 +297,7 @@ func anyLine(t *rapid.T) string {
 	return line
 }
 
-func TestNoRowOfActsPanics(t *testing.T) {
+func TestNoSequenceOfActsPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := []string{`ada sign-up org=Engines as engines`, "ada seed as x", "bob join @engines"}
 		for range rapid.IntRange(1, 30).Draw(t, "acts") {

@@ -78,7 +78,7 @@ func TestThePaceIsTheTicks(t *testing.T) {
 	next("[DONE]")
 }
 
-func TestTheEndOfTheServerIsNobodysLeaving(t *testing.T) {
+func TestAServerThatStopsReportsNoCallerAsGone(t *testing.T) {
 	s := provider.Listen(provider.Script{provider.Text("Hello"), provider.Silence()})
 	res := ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)
 	s.Stop()
