@@ -29,8 +29,8 @@ func in(t *testing.T, name string, fn func(*world)) {
 	})
 }
 
-func TestWhoGetsAChange(t *testing.T) {
-	in(t, "everybody gets what is everybody's, from the present on", func(w *world) {
+func TestRecipientsOfAChange(t *testing.T) {
+	in(t, "every member gets shared changes from the present on", func(w *world) {
 		f := w.feed()
 		w.write(w.org, 2)
 		a, b := w.listen(f, w.user(w.org, org.Member)), w.listen(f, w.user(w.org, org.Viewer))
@@ -43,7 +43,7 @@ func TestWhoGetsAChange(t *testing.T) {
 			w.same(l.got(), "1-3 file-changed x", "1-4 file-changed y")
 		}
 	})
-	in(t, "nobody gets what is another's alone, of any role", func(w *world) {
+	in(t, "personal changes go to their owner alone, whatever the role of others", func(w *world) {
 		f := w.feed()
 		mine, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		own, boss := w.listen(f, mine), w.listen(f, owner)
@@ -65,7 +65,7 @@ func TestWhoGetsAChange(t *testing.T) {
 		w.same(b.got())
 		w.same(c.got(), "1-2 file-changed x")
 	})
-	in(t, "an audience gets the deletion of what has no place any more", func(w *world) {
+	in(t, "a deletion goes to the audience stored with it", func(w *world) {
 		f := w.feed()
 		had, never, owner := w.user(w.org, org.Member), w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		a, b, c := w.listen(f, had), w.listen(f, never), w.listen(f, owner)
@@ -76,7 +76,7 @@ func TestWhoGetsAChange(t *testing.T) {
 		w.same(b.got())
 		w.same(c.got(), "1-1 file-deleted x")
 	})
-	in(t, "another organisation's changes go to others", func(w *world) {
+	in(t, "changes of another organisation are not received", func(w *world) {
 		f := w.feed()
 		other := w.Organisation()
 		a := w.listen(f, w.user(w.org, org.Owner))
@@ -88,8 +88,8 @@ func TestWhoGetsAChange(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotSeenMovesThePlaceOn(t *testing.T) {
-	in(t, "and is told of once", func(w *world) {
+func TestInvisibleEntriesMoveTheCursor(t *testing.T) {
+	in(t, "and is reported once", func(w *world) {
 		f := w.feed()
 		me, other := w.user(w.org, org.Member), w.user(w.org, org.Member)
 		sub := w.subscription(f, me)
@@ -122,8 +122,8 @@ func TestWhatIsNotSeenMovesThePlaceOn(t *testing.T) {
 	})
 }
 
-func TestComingBack(t *testing.T) {
-	in(t, "gives what was missed and goes on", func(w *world) {
+func TestResuming(t *testing.T) {
+	in(t, "gives missed entries and continues", func(w *world) {
 		f := w.feed()
 		me := w.actor(w.org, w.user(w.org, org.Member))
 		w.write(w.org, 400) // several pages
@@ -141,7 +141,7 @@ func TestComingBack(t *testing.T) {
 			}
 		}
 	})
-	in(t, "gives what was missed after a look at whether one may still see it", func(w *world) {
+	in(t, "gives missed entries as far as they are still visible", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		made, space := w.workspace(w.user(w.org, org.Owner))
@@ -190,7 +190,7 @@ func TestComingBack(t *testing.T) {
 		w.same(w.settled(w.resume(f, me, "1-3", true)), "1-4 file-changed a.md")
 		w.same(w.settled(w.resume(f, me, "1-4", true)))
 	})
-	in(t, "a resync survives a look at the actor", func(w *world) {
+	in(t, "a resync survives another authorization", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		before := w.actor(w.org, member)
@@ -207,8 +207,8 @@ func (w *world) settled(l *listener) []string {
 	return l.got()
 }
 
-func TestWhoIsBehindReadsTheLog(t *testing.T) {
-	in(t, "when the ring went on without them", func(w *world) {
+func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
+	in(t, "when the ring has moved past its cursor", func(w *world) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		const many = 3000 // more than a ring holds
@@ -217,7 +217,7 @@ func TestWhoIsBehindReadsTheLog(t *testing.T) {
 			synctest.Wait()
 		}
 		if n := f.Figures().Reads; n != 0 {
-			t.Fatalf("%d pages were read for nobody", n)
+			t.Fatalf("%d pages were read for single subscribers", n)
 		}
 		l := w.taking(sub)
 		got := w.settled(l)
@@ -228,7 +228,7 @@ func TestWhoIsBehindReadsTheLog(t *testing.T) {
 			t.Errorf("%d pages were read", n)
 		}
 	})
-	in(t, "also past pages that have nothing for them", func(w *world) {
+	in(t, "also past pages without visible entries", func(w *world) {
 		f := w.feed()
 		me, other := w.actor(w.org, w.user(w.org, org.Member)), w.user(w.org, org.Member)
 		const many = 3000
@@ -243,7 +243,7 @@ func TestWhoIsBehindReadsTheLog(t *testing.T) {
 			t.Errorf("it waited %v", waited)
 		}
 	})
-	in(t, "when the ring rests", func(w *world) {
+	in(t, "when the ring is empty", func(w *world) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		w.write(w.org, 2)
@@ -256,7 +256,7 @@ func TestWhoIsBehindReadsTheLog(t *testing.T) {
 			t.Errorf("%d pages were read", n)
 		}
 	})
-	in(t, "and is told to look again when the log has forgotten", func(w *world) {
+	in(t, "and gets a resync when the log was pruned", func(w *world) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		w.write(w.org, 5)
@@ -267,8 +267,8 @@ func TestWhoIsBehindReadsTheLog(t *testing.T) {
 	})
 }
 
-func TestWhoNoLongerBelongs(t *testing.T) {
-	in(t, "gets nothing of what comes after, whichever is noticed first", func(w *world) {
+func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
+	in(t, "get no entry after the removal, whichever is noticed first", func(w *world) {
 		f := w.feed()
 		member, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		l, stays := w.listen(f, member), w.listen(f, owner)
@@ -281,7 +281,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		w.same(stays.got(), "1-1 file-changed a.md", "1-2 file-changed a.md")
 		w.ended(l, changes.Removed)
 	})
-	in(t, "is out within a second when nothing happens", func(w *world) {
+	in(t, "end within a second without a change", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		l := w.listen(f, member)
@@ -289,7 +289,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.ended(l, changes.Removed)
 	})
-	in(t, "gets no page of the log either", func(w *world) {
+	in(t, "get no page of the log", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		before := w.actor(w.org, member)
@@ -299,14 +299,14 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		w.same(w.settled(l))
 		w.ended(l, changes.Removed)
 	})
-	in(t, "is out with the organisation", func(w *world) {
+	in(t, "end with the organisation", func(w *world) {
 		f := w.feed()
 		l := w.listen(f, w.user(w.org, org.Owner))
 		w.Close(w.org)
 		time.Sleep(changes.PollEvery)
 		w.ended(l, changes.Removed)
 	})
-	in(t, "is out when nobody knows the organisation", func(w *world) {
+	in(t, "end if the organisation does not exist", func(w *world) {
 		f := w.feed(func(o *changes.Options) { o.Epochs = nobody{} }, func(o *changes.Options) {
 			o.Reauthorizer = func(context.Context) changes.Reauthorize {
 				return func(context.Context, org.Actor) (org.Actor, error) {
@@ -318,7 +318,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.ended(l, changes.Removed)
 	})
-	in(t, "ends as expired when it was the token", func(w *world) {
+	in(t, "end as expired with the token", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		request := access.NewContext(w.Context(), access.Request{Expires: time.Now().Add(time.Minute)})
@@ -331,7 +331,7 @@ func TestWhoNoLongerBelongs(t *testing.T) {
 	})
 }
 
-func TestVisibilityThatChanges(t *testing.T) {
+func TestChangesOfVisibility(t *testing.T) {
 	in(t, "grows and shrinks with the membership of a team", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
@@ -349,7 +349,7 @@ func TestVisibilityThatChanges(t *testing.T) {
 		}
 		w.same(got, "1-2 resync", "1-3 file-changed meanwhile", "1-4 resync")
 	})
-	in(t, "a batch says once to look again, and with an id of its own", func(w *world) {
+	in(t, "a batch has one resync, with an id of its own", func(w *world) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		l := w.listen(f, member)
@@ -362,7 +362,7 @@ func TestVisibilityThatChanges(t *testing.T) {
 		w.append(w.org, again)
 		w.same(w.settled(l)[3:], "1-6 resync")
 	})
-	in(t, "nobody else is told to look again", func(w *world) {
+	in(t, "others get no resync", func(w *world) {
 		f := w.feed()
 		l := w.listen(f, w.user(w.org, org.Owner))
 		w.append(w.org, object.NewAccessChange(object.Audience{Users: []id.User{w.user(w.org, org.Member)}}, "", time.Now()))
@@ -370,7 +370,7 @@ func TestVisibilityThatChanges(t *testing.T) {
 	})
 }
 
-func TestWhatCanFail(t *testing.T) {
+func TestFailuresOfStoreAndBus(t *testing.T) {
 	in(t, "a lost hint costs a second at most", func(w *world) {
 		f := w.feed(cut)
 		l := w.listen(f, w.user(w.org, org.Member))
@@ -380,7 +380,7 @@ func TestWhatCanFail(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
 	})
-	in(t, "a store that does not answer delays, and is told of once", func(w *world) {
+	in(t, "a failing store delays entries, and is logged once", func(w *world) {
 		var by steered
 		f := w.feed(steer(&by))
 		l := w.listen(f, w.user(w.org, org.Member))
@@ -396,7 +396,7 @@ func TestWhatCanFail(t *testing.T) {
 			t.Errorf("the log is %s", log)
 		}
 	})
-	in(t, "a look at the actor that fails is repeated, and hands out nothing before", func(w *world) {
+	in(t, "a failed authorization is repeated before any entry is handed out", func(w *world) {
 		var down atomic.Bool
 		f := w.feed(func(o *changes.Options) {
 			of := o.Reauthorizer
@@ -491,7 +491,7 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 	})
 }
 
-func TestEntriesThatComeFastGather(t *testing.T) {
+func TestFrequentEntriesAreBatched(t *testing.T) {
 	// listen has so many subscribers who were told of one entry.
 	listen := func(w *world, many int, by *steered) (all []*listener) {
 		f := w.feed(steer(by))
@@ -546,7 +546,7 @@ func (d *direct) Subscribe(fn func(object.Hint)) (func(), error) {
 	return func() {}, nil
 }
 
-func TestOrganisationsThatAlwaysHaveMoreKeepNobodyWaiting(t *testing.T) {
+func TestBusyOrganisationsDoNotDelayOthers(t *testing.T) {
 	in(t, "for an entry", func(w *world) {
 		const enough = 10_000
 		var by steered
@@ -636,8 +636,8 @@ func TestNothingIsMissedOrRepeatedAcrossServers(t *testing.T) {
 	})
 }
 
-func TestTheEnd(t *testing.T) {
-	in(t, "comes to everybody at once and to those who come later", func(w *world) {
+func TestEndsOfSubscriptions(t *testing.T) {
+	in(t, "comes to all at once, and to later subscribers", func(w *world) {
 		f := w.feed()
 		a := w.actor(w.org, w.user(w.org, org.Member))
 		l := w.resume(f, a, "", false)
@@ -653,7 +653,7 @@ func TestTheEnd(t *testing.T) {
 		}
 		w.Must(f.Close(w.Context()))
 	})
-	in(t, "waits for those who have not left, as long as it may", func(w *world) {
+	in(t, "waits for open subscriptions until its context ends", func(w *world) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		short, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -664,19 +664,19 @@ func TestTheEnd(t *testing.T) {
 		called := false
 		sub.OnEnd(func() { called = true })
 		if !called {
-			t.Error("who asks after the end is not told")
+			t.Error("OnEnd after the end does not call")
 		}
 		sub.Close()
 		w.Must(f.Close(w.Context()))
 	})
-	in(t, "needs no time where nobody is left", func(w *world) {
+	in(t, "takes no time without subscribers", func(w *world) {
 		none, cancel := context.WithCancel(w.Context())
 		cancel()
 		for range 50 {
 			w.Must(w.feed().Close(none))
 		}
 	})
-	in(t, "is not told to who has left", func(w *world) {
+	in(t, "does not call OnEnd of a closed subscription", func(w *world) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		sub.OnEnd(func() { t.Error("it was called") })
@@ -707,12 +707,12 @@ func TestTheEnd(t *testing.T) {
 		w.write(w.org, 3)
 		time.Sleep(10 * time.Second)
 		if n := by.lists.Load(); n != 0 {
-			t.Errorf("the log was read %d times for nobody", n)
+			t.Errorf("the log was read %d times without subscribers", n)
 		}
 	})
 }
 
-func TestABusThatCannotBeHeardIsAnError(t *testing.T) {
+func TestStartFailsIfTheBusCannotBeSubscribed(t *testing.T) {
 	f := changes.New(changes.Options{Store: newWorld(t).store, Bus: deaf{}})
 	if err := f.Start(nil); !errors.Is(err, errDown) {
 		t.Errorf("starting ended with %v", err)

@@ -127,7 +127,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 }
 
 // A server that sends no iss is told by the address alone.
-func TestAnAnswerIsToldByItsAddress(t *testing.T) {
+func TestAnAnswerBelongsToTheIssuerOfItsAddress(t *testing.T) {
 	for name, of := range map[string]struct {
 		kept, came string // addresses: of the flow, and of the answer
 		kind       fault.Kind
@@ -204,7 +204,7 @@ func TestWhatCannotBeKeptIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestABrowserThatGoesAwayLosesNoCode(t *testing.T) {
+func TestACancelledRequestLosesNoCode(t *testing.T) {
 	w := newWorld(t)
 	b, browser := w.begun("", "notes")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -282,7 +282,7 @@ func TestAFlowWhoseClientWasForgottenHasToBeStartedAgain(t *testing.T) {
 	}
 }
 
-func TestManyWhoStartAtOnceRegisterOneClient(t *testing.T) {
+func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		proceed := make(chan struct{})

@@ -86,7 +86,7 @@ func TestServersThatNeedNoCredentialsAreTriedAtOnce(t *testing.T) {
 	}
 }
 
-func TestServersBesideTheClientAreLeftAlone(t *testing.T) {
+func TestLocalServersAreNotTried(t *testing.T) {
 	w := newWorld(t)
 	i := w.made("shell").ID
 	w.given(i)
@@ -296,7 +296,7 @@ func TestClaimsOfTwoServersAreApart(t *testing.T) {
 	}
 }
 
-func TestAReaderThatGoesAwayLosesNoToken(t *testing.T) {
+func TestACancelledReadLosesNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		i := w.authorised("notes")
@@ -322,7 +322,7 @@ func TestAReaderThatGoesAwayLosesNoToken(t *testing.T) {
 	})
 }
 
-func TestAServerThatGoesAwayLosesNoToken(t *testing.T) {
+func TestAStoppingServerLosesNoToken(t *testing.T) {
 	w := newWorld(t)
 	i := w.authorised("notes")
 	w.work()
@@ -377,7 +377,7 @@ func TestWorkEndsSoonAfterItsContext(t *testing.T) {
 	})
 }
 
-func TestDeletionTakesAnAuthorizationBack(t *testing.T) {
+func TestDeletionRevokesAnAuthorization(t *testing.T) {
 	w := newWorld(t)
 	i := w.authorised("notes")
 	w.work()
@@ -403,7 +403,7 @@ func TestDeletionTakesAnAuthorizationBack(t *testing.T) {
 	}
 }
 
-func TestErasureTakesAuthorizationsBack(t *testing.T) {
+func TestErasureRevokesAuthorizations(t *testing.T) {
 	w := newWorld(t)
 	w.authorised("notes")
 	w.authorised("calendar")
@@ -442,7 +442,7 @@ func TestErasureTakesAuthorizationsBack(t *testing.T) {
 	}
 }
 
-func TestAnAuthorizationThatCannotBeTakenBackIsGivenUp(t *testing.T) {
+func TestRevocationIsGivenUpAfterAttempts(t *testing.T) {
 	w := newWorld(t)
 	i := w.authorised("notes")
 	w.auth.set(func() { w.auth.fail = errDown })
@@ -512,7 +512,7 @@ func TestOtherCredentialsWhileATokenIsRenewed(t *testing.T) {
 	}
 }
 
-func TestWhatIsOursIsNotBlamedOnTheServer(t *testing.T) {
+func TestInternalErrorsDoNotFailTheConnector(t *testing.T) {
 	for name, do := range map[string]func(context.Context, connector.Access) ([]connector.Tool, error){
 		"an error": func(context.Context, connector.Access) ([]connector.Tool, error) { return nil, errOurs },
 		"a panic":  func(context.Context, connector.Access) ([]connector.Tool, error) { panic("nil map") },
@@ -541,7 +541,7 @@ func TestWhatIsOursIsNotBlamedOnTheServer(t *testing.T) {
 	}
 }
 
-func TestRoom(t *testing.T) {
+func TestWorkIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var running, most atomic.Int64
@@ -607,7 +607,7 @@ func (w *world) many(n int) (of org.Actor) {
 	return of
 }
 
-func TestAnOrganisationLeavesRoomToOthers(t *testing.T) {
+func TestWorkOfAnOrganisationIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		hang, running := make(chan struct{}), 0
@@ -704,7 +704,7 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-func TestCredentialsWhoseKeyComesBack(t *testing.T) {
+func TestCredentialsAreOpenedAgainWithARestoredKey(t *testing.T) {
 	w := newWorld(t)
 	i := w.authorised("notes")
 	w.seal.set(9, true)
@@ -754,7 +754,7 @@ func TestTokensOfAClosedOrganisationAreNotRenewed(t *testing.T) {
 	}
 }
 
-func TestATokenThatHardlyLivesIsNotRenewedAllTheTime(t *testing.T) {
+func TestRenewalsOfShortLivedTokensAreLimited(t *testing.T) {
 	w := newWorld(t)
 	w.auth.lifetime = time.Second
 	i := w.authorised("notes")
@@ -793,7 +793,7 @@ func TestCredentialsOfAnEarlierVersionDoNotCount(t *testing.T) {
 	w.refused(err, fault.Internal)
 }
 
-func TestAClientThatIsKnownNoMore(t *testing.T) {
+func TestAnUnknownClientIsRegisteredAgain(t *testing.T) {
 	w := newWorld(t)
 	i := w.authorised("notes")
 	w.work()

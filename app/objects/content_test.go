@@ -50,7 +50,7 @@ func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd b
 // isText is the verdict on content that came in pieces.
 func isText(in *intake) bool { return in.text && in.open == 0 }
 
-func TestContentIsTextWhenAllOfItIsValidHoweverItComes(t *testing.T) {
+func TestContentIsTextIfAllOfItIsValidInAnyReads(t *testing.T) {
 	piece := rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"a", "é", "文", "👩", "\x00", "\u0085", "\ufffd", "\U0010ffff", "\ue000",
@@ -133,7 +133,7 @@ func read(stored string, size int64, checksum string, how func(io.Reader) io.Rea
 	return string(got), err
 }
 
-func TestWhoReadsAllOfDamagedContentLacksItsEndAndIsTold(t *testing.T) {
+func TestReadingDamagedContentFailsBeforeItsEnd(t *testing.T) {
 	const content = "what was stored"
 	for name, how := range map[string]func(io.Reader) io.Reader{
 		"at once":              func(r io.Reader) io.Reader { return r },

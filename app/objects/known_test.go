@@ -41,7 +41,7 @@ func (w *office) read(t testing.TB, on *objects.Objects, actor org.Actor, of obj
 	return o, string(content), nil
 }
 
-func TestWhatIsKnownIsAskedForOnce(t *testing.T) {
+func TestCachedRecordsAreReadOnce(t *testing.T) {
 	w := open(t)
 	expect := func(about string, want ...string) {
 		t.Helper()
@@ -75,7 +75,7 @@ func TestWhatIsKnownIsAskedForOnce(t *testing.T) {
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }
 
-func TestPartsOfWhatIsKnown(t *testing.T) {
+func TestRangesOfCachedContent(t *testing.T) {
 	w := open(t)
 	for range 2 { // from the store, and from memory
 		for _, c := range []struct {
@@ -97,7 +97,7 @@ func TestPartsOfWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestWhatIsKnownIsNobodyElses(t *testing.T) {
+func TestCachedRecordsKeepVisibility(t *testing.T) {
 	w := open(t)
 	own, err := w.Objects.Create(t.Context(), w.ada, object.Draft{Path: "diary.md", Kind: object.Artifact, Scope: object.Personal}, harness.Text("dear diary"))
 	if err != nil {
@@ -122,7 +122,7 @@ func TestWhatIsKnownIsNobodyElses(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherServerDoesIsSeenByTheNextRequest(t *testing.T) {
+func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 	for _, c := range []struct {
 		about string
 		do    func(*testing.T, *office, *objects.Objects) error
@@ -192,7 +192,7 @@ func (w *office) known(t testing.TB, on *objects.Objects) {
 	}
 }
 
-func TestServersKnowWhatTheStoreHas(t *testing.T) {
+func TestCachesEqualTheStore(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := open(t)
 		servers := []*objects.Objects{w.Objects, objects.New(w.Objects.Options)}

@@ -22,7 +22,7 @@ import (
 	"collab/test/harness"
 )
 
-func TestWhatHappensWhileContentComes(t *testing.T) {
+func TestChangesDuringAnUpload(t *testing.T) {
 	create := func(t *testing.T, w *office) error {
 		_, err := w.Objects.Create(t.Context(), w.ben, w.draft("new.md"), harness.Text("new"))
 		return err
@@ -155,7 +155,7 @@ func TestAPathThatIsTakenIsNamed(t *testing.T) {
 	}
 }
 
-func TestOfManyWritersWhoExpectOneVersionOneWins(t *testing.T) {
+func TestOneOfManyWritersExpectingTheSameVersionSucceeds(t *testing.T) {
 	w := open(t)
 	before, from := state(w.all(t)), w.head(t)
 	const writers = 30
@@ -327,7 +327,7 @@ func TestAReaderOfReplacedContentReadsItToItsEnd(t *testing.T) {
 	w.collected(t, false)
 }
 
-func TestWhoMayWrite(t *testing.T) {
+func TestOnlyWritersChangeObjects(t *testing.T) {
 	w, ctx := open(t), t.Context()
 	if _, err := w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER"); err != nil {
 		t.Fatal(err)

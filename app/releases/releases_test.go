@@ -205,7 +205,7 @@ func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
 	return u.of.answer(ctx)
 }
 
-func TestWhoManagesReleases(t *testing.T) {
+func TestRolesThatManageReleases(t *testing.T) {
 	w := newWorld(t)
 	other := w.Organisation()
 	made, err := w.server().Publish(t.Context(), w.ada, draft("1.0.0"))
@@ -247,7 +247,7 @@ func TestWhoManagesReleases(t *testing.T) {
 	}
 }
 
-func TestWhoManagedReleasesAndDoesNoLongerChangesNone(t *testing.T) {
+func TestFormerManagersChangeNoRelease(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
@@ -351,7 +351,7 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestAServerFindsWhatNobodyToldItOf(t *testing.T) {
+func TestPollingFindsReleasesWithoutAHint(t *testing.T) {
 	w := newWorld(t)
 	one, two := w.server(), w.server()
 	_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
@@ -370,7 +370,7 @@ func TestAServerFindsWhatNobodyToldItOf(t *testing.T) {
 	}
 }
 
-func TestAServerHearsOfChanges(t *testing.T) {
+func TestHintsMakeAServerReadReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.bus = &memory.Bus{}
@@ -396,7 +396,7 @@ func TestAServerHearsOfChanges(t *testing.T) {
 	})
 }
 
-func TestAServerGoesOnWithWhatItKnows(t *testing.T) {
+func TestAServerServesItsSnapshotWhileTheStoreFails(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
@@ -428,7 +428,7 @@ func TestAServerGoesOnWithWhatItKnows(t *testing.T) {
 	}
 }
 
-func TestAListHasTheHighestVersionFirstWithAllThatDevicesAreTold(t *testing.T) {
+func TestAListHasTheHighestVersionFirstWithAllSettings(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	const n = 40 // more than are read at once
@@ -469,7 +469,7 @@ func TestAListHasTheHighestVersionFirstWithAllThatDevicesAreTold(t *testing.T) {
 	}
 }
 
-func TestThereAreSoManyReleasesAndNoMore(t *testing.T) {
+func TestTheNumberOfReleasesIsLimited(t *testing.T) {
 	w := newWorld(t)
 	w.store.others = release.MaxReleases - 1
 	s := w.server()
@@ -540,7 +540,7 @@ func TestChecksAreCounted(t *testing.T) {
 	}
 }
 
-func TestCountsOutliveAStoreThatFails(t *testing.T) {
+func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	w.store.uncounted.Store(true)
@@ -562,7 +562,7 @@ func TestCountsOutliveAStoreThatFails(t *testing.T) {
 	w.sameTallies(tally("2026-01-02", "1.0.0", 3, 0))
 }
 
-func TestCloseKeepsWhatWasCounted(t *testing.T) {
+func TestCloseWritesCounts(t *testing.T) {
 	w := newWorld(t)
 	s := w.idle()
 	w.Must(s.Start(t.Context(), s.poll, s.count))
@@ -577,7 +577,7 @@ func TestCloseKeepsWhatWasCounted(t *testing.T) {
 }
 
 // What is stored when the server ends, and not known to be yet, is not stored again.
-func TestCloseWaitsForWhatIsBeingKept(t *testing.T) {
+func TestCloseWaitsForAWriteOfCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.idle()
@@ -603,7 +603,7 @@ func TestCloseWaitsForWhatIsBeingKept(t *testing.T) {
 	})
 }
 
-func TestWhoNoLongerWaitsForCountsBreaksNothingOff(t *testing.T) {
+func TestACancelledReaderDoesNotInterruptAWriteOfCounts(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	ctx, leave := context.WithCancel(t.Context())
@@ -618,7 +618,7 @@ func TestWhoNoLongerWaitsForCountsBreaksNothingOff(t *testing.T) {
 	w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
 }
 
-func TestCloseDoesNotWaitForEver(t *testing.T) {
+func TestCloseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.idle()
@@ -638,7 +638,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-func TestVersionsThatAreNotThereAreCountedTogetherWhenTheyAreMany(t *testing.T) {
+func TestUnknownVersionsBeyondTheLimitAreCountedTogether(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))

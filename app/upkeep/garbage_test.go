@@ -335,7 +335,7 @@ func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
 	y.kept(t, y.live)
 }
 
-func TestAnErrorOfWhoIsToldEndsTheCollection(t *testing.T) {
+func TestAnErrorOfTheVisitorEndsTheCollection(t *testing.T) {
 	enough := errors.New("enough")
 	for _, dry := range []bool{false, true} {
 		y := open(t)

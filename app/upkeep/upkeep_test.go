@@ -10,7 +10,7 @@ import (
 	"collab/domain/release"
 )
 
-func TestCountsOfWhoHasWhichReleaseAreForgotten(t *testing.T) {
+func TestOldAdoptionCountsAreRemoved(t *testing.T) {
 	y := open(t)
 	adoption := y.Store.Deployment().Adoption()
 	last := release.DayOf(start.Add(release.Retention))
@@ -44,7 +44,7 @@ func TestCountsOfWhoHasWhichReleaseAreForgotten(t *testing.T) {
 	}
 }
 
-func TestClientsThatNobodyUsesAreForgotten(t *testing.T) {
+func TestUnusedClientsAreRemoved(t *testing.T) {
 	y := open(t)
 	clients := y.Store.Connections().Clients()
 	const many = 1200 // more than are swept at a time

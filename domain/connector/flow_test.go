@@ -146,7 +146,7 @@ func TestAnAuthorizationIsRedeemedOnceWhateverTheOrder(t *testing.T) {
 	})
 }
 
-func TestAnAuthorizationIsVisibleToWhoStartedIt(t *testing.T) {
+func TestAnAuthorizationIsVisibleToItsStarter(t *testing.T) {
 	f := begun()
 	for name, c := range map[string]struct {
 		org  id.Org

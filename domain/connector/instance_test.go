@@ -241,7 +241,7 @@ func TestTokensAreRenewedAfterFourFifthsOfTheirLifeEachAtATimeOfItsOwn(t *testin
 	}
 }
 
-func TestATokenThatHardlyLivesIsNotRenewedAllTheTime(t *testing.T) {
+func TestRenewalsOfShortLivedTokensAreLimited(t *testing.T) {
 	for _, life := range []time.Duration{-time.Hour, 0, time.Millisecond, time.Second, 35 * time.Second} {
 		i, err := in(connector.Connected).Renewed(lasting(life), noon)
 		if after := i.RenewAt.Sub(noon); err != nil || after != 30*time.Second {
@@ -406,7 +406,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-func TestATokenThatEndsBeforeItsTimeIsRenewedForWhoNeedsIt(t *testing.T) {
+func TestATokenThatExpiresEarlyIsRenewedOnRead(t *testing.T) {
 	i, err := in(connector.Connected).Renewed(lasting(time.Second), noon)
 	if err != nil {
 		t.Fatal(err)

@@ -139,7 +139,7 @@ func TestJoiningAPendingOneKeepsWhatItPromised(t *testing.T) {
 	}
 }
 
-func TestWhoMayInviteWhom(t *testing.T) {
+func TestRolesThatMayInvite(t *testing.T) {
 	const none, forbidden, conflict = fault.Kind(0), fault.Forbidden, fault.Conflict
 	for _, c := range []struct {
 		about           string

@@ -8,7 +8,7 @@ import (
 	"collab/domain/mail"
 )
 
-func TestAnInvitationSaysWhoInvitesWhereAndUntilWhen(t *testing.T) {
+func TestAnInvitationNamesInviterOrganisationAndExpiry(t *testing.T) {
 	m := mail.Invitation("grace@example.com", "Acme", "Ada", "https://app.example.com/invite?token=t", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if m.To != "grace@example.com" || m.Subject != "Join Acme on Collab" {
 		t.Errorf("got %+v", m)

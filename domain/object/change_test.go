@@ -140,7 +140,7 @@ func TestAudiences(t *testing.T) {
 	}
 }
 
-func TestWhoIsToldOfAPlaceThatGoes(t *testing.T) {
+func TestAudienceOfADeletedPlace(t *testing.T) {
 	inAttic := object.Object{Org: office, Place: object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: ref(attic)}}
 	own := object.Object{Org: office, Place: object.Place{Kind: object.Artifact, Scope: object.Personal, Owner: ref(ada)}}
 	everyone, bens := object.Audience{Everyone: true}, object.Audience{Users: []id.User{ben}}

@@ -45,7 +45,7 @@ func made(t testing.TB, d object.Draft) object.Object {
 	return o
 }
 
-func TestWhereKindsLie(t *testing.T) {
+func TestStorageKeysOfKinds(t *testing.T) {
 	inDesk, inCrew := ref(desk), ref(crew)
 	for _, c := range []struct {
 		kind      object.Kind
@@ -123,7 +123,7 @@ func TestKindsAndScopesAreNamedExactly(t *testing.T) {
 	}
 }
 
-func TestADocumentsPathIsNoFiles(t *testing.T) {
+func TestPathsOfDocumentsAreReserved(t *testing.T) {
 	for _, c := range []struct {
 		path  string
 		scope object.Scope
@@ -334,7 +334,7 @@ func TestBlobsNamesAreShortEnoughForEveryStoreAndNeverTheSame(t *testing.T) {
 	}
 }
 
-func TestWhoSeesAnObject(t *testing.T) {
+func TestVisibilityOfObjects(t *testing.T) {
 	for _, c := range []struct {
 		about string
 		place object.Place
@@ -426,7 +426,7 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-func TestTheLogNamesAnObjectWithoutItsPath(t *testing.T) {
+func TestFormattedObjectsOmitTheirPath(t *testing.T) {
 	if s := fmt.Sprint(made(t, object.Draft{Path: "secret.md", Kind: object.Artifact, Scope: object.Shared})); s != "object o version 0" {
 		t.Errorf("got %q", s)
 	}

@@ -86,7 +86,7 @@ func TestManagersRemoveMembersAndAnyoneMayLeaveExceptTheLastOwner(t *testing.T) 
 	}
 }
 
-func TestWhatAnActorMayDo(t *testing.T) {
+func TestRightsOfRoles(t *testing.T) {
 	for role, may := range map[org.Role]struct{ belongs, writes, manages, owns bool }{
 		org.Owner:  {true, true, true, true},
 		org.Admin:  {true, true, true, false},
@@ -169,7 +169,7 @@ func TestARoleSetHereStandsUntilTheProvidersChanges(t *testing.T) {
 	}
 }
 
-func TestWhoMadeTheOrganisationIsItsOwner(t *testing.T) {
+func TestTheCreatorOfAnOrganisationIsItsOwner(t *testing.T) {
 	for _, provider := range []string{"admin", "member", "viewer", ""} {
 		if m := org.Admitted("o", "u", provider, noon, org.Naming{Creator: true}, noon); m.Role != org.Owner {
 			t.Errorf("the provider's %q is %s", provider, m.Role)
@@ -177,7 +177,7 @@ func TestWhoMadeTheOrganisationIsItsOwner(t *testing.T) {
 	}
 }
 
-func TestATokenBringsNothingBackAndChangesTheRoleOnlyWhenItIsNews(t *testing.T) {
+func TestATokenRestoresNoMembershipAndSetsOnlyANewerRole(t *testing.T) {
 	m := org.Membership{Org: "o", User: "u"}.Observed(identity.MemberFacts{Role: "member"}, stamp(10, identity.RankCreated), org.Naming{}, noon)
 	for _, c := range []struct {
 		about  string
@@ -213,7 +213,7 @@ func TestATokenBringsNothingBackAndChangesTheRoleOnlyWhenItIsNews(t *testing.T) 
 	}
 }
 
-func TestATokenOlderThanTheLastThatCountedBringsNothingBack(t *testing.T) {
+func TestAnOlderTokenChangesNothing(t *testing.T) {
 	token := func(minutes int, text string) identity.Claims {
 		return identity.Claims{Name: text, Email: text, AvatarURL: text, OrgSlug: text, IssuedAt: later(minutes)}
 	}
@@ -243,7 +243,7 @@ func TestATokenOlderThanTheLastThatCountedBringsNothingBack(t *testing.T) {
 	}
 }
 
-func TestARemovalHereOutranksEverythingButALaterEvent(t *testing.T) {
+func TestARemovalIsUndoneOnlyByALaterEvent(t *testing.T) {
 	m := org.Membership{Org: "o", User: "u"}.Observed(identity.MemberFacts{Role: "member"}, stamp(1, identity.RankCreated), org.Naming{}, noon).Removed(later(5))
 	if m.Active() || m.Removed(later(6)) != m {
 		t.Fatalf("got %+v", m)
@@ -264,7 +264,7 @@ func decided(t *testing.T, err error, want fault.Kind) {
 	}
 }
 
-func TestARemovalCountsAgainstWhatWasSeenBeforeWhateverTheClockSays(t *testing.T) {
+func TestARemovalIsComparedWithEventTimesNotTheClock(t *testing.T) {
 	event := func(minutes int) identity.Stamp {
 		return identity.Stamp{At: later(minutes), Rank: identity.RankUpdated, Message: "another"}
 	}

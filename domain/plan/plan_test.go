@@ -67,7 +67,7 @@ func TestAGrantThatMakesNoSenseNamesTheFieldAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhoMayUseTheChatAndHowMuch(t *testing.T) {
+func TestChatAllowancesOfPlans(t *testing.T) {
 	allowing := map[plan.Status]bool{plan.Trialing: true, plan.Active: true, plan.PastDue: true, plan.Canceled: false, plan.Paused: false, "": false}
 	for p, tokens := range map[plan.Plan]int64{plan.None: 0, plan.Free: 1_000_000, plan.Standard: 2_000_000, plan.Premium: 10_000_000, plan.Enterprise: 10_000_000} {
 		for status, allows := range allowing {

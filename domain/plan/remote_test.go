@@ -106,7 +106,7 @@ func TestAPriceThatIsNotOursKeepsThePlan(t *testing.T) {
 	}
 }
 
-func TestAStatusThatNobodyKnowsChangesNothing(t *testing.T) {
+func TestAnUnknownStatusChangesNothing(t *testing.T) {
 	for _, state := range plan.States() {
 		was := in(state)
 		if got, result := was.Follow(remote("sub_1", "new"), noon); got != was || result != plan.UnknownState {
@@ -115,7 +115,7 @@ func TestAStatusThatNobodyKnowsChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatAnOperatorManagesFollowsNobody(t *testing.T) {
+func TestExternallyManagedSubscriptionsFollowNoProvider(t *testing.T) {
 	was := in(plan.External)
 	for _, status := range statuses[:8] {
 		if got, _ := was.Follow(remote("sub_1", status), noon); got != was {
@@ -205,7 +205,7 @@ func TestACancellationIsScheduledAndTakenBack(t *testing.T) {
 	}
 }
 
-func TestTheWordOfAMessageCountsUnlessSomethingLaterIsKnown(t *testing.T) {
+func TestAnEventCountsUnlessLaterStateIsKnown(t *testing.T) {
 	later := noon.Add(40 * 24 * time.Hour)
 	live, dead := remote("sub_1", plan.IsActive), remote("sub_1", plan.IsCanceled)
 	synced := func(state plan.State) plan.Subscription {
@@ -253,7 +253,7 @@ func TestAPaymentExtendsThePeriodAndNeverShortensIt(t *testing.T) {
 	}
 }
 
-func TestWhatBuyingAPlanComesTo(t *testing.T) {
+func TestDecisionsOnAnOrder(t *testing.T) {
 	page := func(p plan.Plan, session string, left time.Duration) *plan.Checkout {
 		return &plan.Checkout{Key: "old", Plan: p, Session: session, URL: "https://pay", ExpiresAt: noon.Add(left)}
 	}
@@ -403,7 +403,7 @@ func TestAnyOrderOfTheSameMessagesEndsInTheStateThatIsTheLast(t *testing.T) {
 	})
 }
 
-func TestTheProviderIsAskedAfterASubscriptionOfWhichNothingIsHeard(t *testing.T) {
+func TestSubscriptionsWithoutEventsAreQueried(t *testing.T) {
 	r := remote("sub_1", plan.IsActive)
 	s, _ := in(plan.Unplanned).Follow(r, noon)
 	due := func(want time.Time) {

@@ -94,7 +94,7 @@ func TestARolloutReachesItsPartOfTheDevices(t *testing.T) {
 	}
 }
 
-func TestARolloutThatIsRaisedTakesNobodyAway(t *testing.T) {
+func TestARaisedRolloutKeepsDevices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		client := rapid.String().Draw(t, "client")
 		var r release.Entry
@@ -118,7 +118,7 @@ func TestARolloutThatIsRaisedTakesNobodyAway(t *testing.T) {
 	})
 }
 
-func TestWhichReleaseDevicesAreToHave(t *testing.T) {
+func TestLatestReleaseOfATarget(t *testing.T) {
 	const mac, win = release.Darwin, release.Win32
 	const arm, x64, all = release.ARM64, release.X64, release.Universal
 	off := func(r release.Release) release.Release {
@@ -232,7 +232,7 @@ func TestAReleaseForADevicesArchitectureThatHasNotReachedItIsNotReplacedByAUnive
 	}
 }
 
-func TestWhyAReleaseIsOffered(t *testing.T) {
+func TestReasonsOfOffers(t *testing.T) {
 	const client = "a"
 	latest, before, idle := on(t, 1, "2.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 2, "1.0.0", release.Darwin, release.ARM64, release.Stable), on(t, 3, "3.0.0", release.Darwin, release.ARM64, release.Stable)
 	idle.Active = false

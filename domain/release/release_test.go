@@ -99,7 +99,7 @@ func TestADraftBecomesARelease(t *testing.T) {
 	}
 }
 
-func TestADraftIsToldAllThatIsWrongWithIt(t *testing.T) {
+func TestADraftReportsAllProblems(t *testing.T) {
 	_, err := release.New(releaseID, release.Draft{
 		Version: "latest", Platform: "macos", Arch: "x86", Channel: "nightly", Settings: release.Settings{
 			DownloadURL: "ftp://a/b", SHA512: new("x"), SHA1: new("x"), FileSizeBytes: new(int64(-1)), Notes: new("\x00"),

@@ -117,7 +117,7 @@ func TestDueFiltersAreInclusiveAndADayMatchesWhenItOverlaps(t *testing.T) {
 	}
 }
 
-func TestWhoSeesATask(t *testing.T) {
+func TestVisibilityOfTasks(t *testing.T) {
 	ada, space := id.User("ada"), id.Workspace("w")
 	everybodys := made(t, func(*task.Draft) {})
 	ofSpace := made(t, func(d *task.Draft) { d.Workspace, d.Assignee = &space, &ada })

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func TestWhoSeesATeam(t *testing.T) {
+func TestVisibilityOfTeams(t *testing.T) {
 	for _, c := range []struct {
 		kind   team.Kind
 		own    bool
@@ -46,7 +46,7 @@ func TestWhoSeesATeam(t *testing.T) {
 	}
 }
 
-func TestWhoDeletesATeam(t *testing.T) {
+func TestRolesThatDeleteTeams(t *testing.T) {
 	for _, c := range []struct {
 		about      string
 		kind       team.Kind

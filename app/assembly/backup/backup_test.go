@@ -214,7 +214,7 @@ func TestAByteThatChangedAnywhereIsNoticed(t *testing.T) {
 	})
 }
 
-func TestThoseWhoTakeEntriesEndTheScan(t *testing.T) {
+func TestAnErrorOfTheVisitorEndsTheScan(t *testing.T) {
 	stop := errors.New("stop")
 	_, _, err := scan(t.Context(), bytes.NewReader(sound(t)), func(_ about, e entry, _ io.Reader) error {
 		if e.blob != "" {
