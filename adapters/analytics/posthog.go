@@ -80,7 +80,7 @@ func NewPostHog(o Options) (*PostHog, error) {
 	o.Client = &client
 	p := &PostHog{Options: o, address: u.JoinPath("batch/").String()}
 	p.queue = retryqueue.New(retryqueue.Options[chat.Generation]{
-		Capacity: capacity, Batch: batchSize, Linger: interval, Backoff: backoff, Persist: true,
+		Capacity: capacity, Batch: batchSize, Linger: interval, Backoff: backoff, InOrder: true,
 		Now: o.Clock.Now, After: o.After, Deliver: p.deliver, Report: p.report,
 	})
 	return p, nil

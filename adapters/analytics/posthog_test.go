@@ -308,6 +308,31 @@ func TestAnAttemptThatFails(t *testing.T) {
 			t.Errorf("the log has %q", log.String())
 		}
 	})
+	t.Run("delays the batches behind it", func(t *testing.T) {
+		release := make(chan struct{})
+		server, tick := capture(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+			if n == 1 {
+				<-release
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		p := open(t, server, tick, io.Discard)
+		record(p, 100)
+		server.next(t)
+		record(p, 200)
+		close(release)
+		pause := <-tick.asked
+		for pause.after != time.Second {
+			pause = <-tick.asked
+		}
+		if n := len(server.batches); n > 0 {
+			t.Errorf("%d batches were sent before it", n)
+		}
+		tick.now.Add(int64(pause.after))
+		pause.rings <- time.Time{}
+		end(t, p)
+		counts(t, p, 300, 0)
+	})
 	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusRequestEntityTooLarge, http.StatusTemporaryRedirect} {
 		t.Run(fmt.Sprintf("with %d is not made again, and the key stays secret", status), func(t *testing.T) {
 			server, tick := capture(t, func(n int, w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,7 @@ type Options[T any] struct {
 	Batch    int             // items of one delivery
 	Linger   time.Duration   // how long a batch that is not full waits for more items
 	Backoff  []time.Duration // pauses after failed attempts; a batch is dropped when the one after the last fails
-	Persist  bool            // Close retries until its context ends, instead of trying each batch once more
+	InOrder  bool            // a batch that waits for its next attempt delays the others, and Close retries until its context ends
 
 	Now   func() time.Time
 	After func(time.Duration) <-chan time.Time // nil: time.After
@@ -33,8 +33,8 @@ type Result struct {
 	Pause     time.Duration // before the next attempt at least
 }
 
-// Queue delivers batches one at a time. A batch that waits for its next attempt does not
-// delay others.
+// Queue delivers batches one at a time. Unless it is in order, a batch that waits for its
+// next attempt does not delay others, and Close tries each batch once more.
 type Queue[T any] struct {
 	options Options[T]
 
@@ -149,7 +149,7 @@ func (q *Queue[T]) next() (b *batch[T], due time.Time, end bool) {
 	}
 	first := 0
 	for i, b := range q.batches {
-		if q.due(b).Before(q.due(q.batches[first])) {
+		if !q.options.InOrder && q.due(b).Before(q.due(q.batches[first])) {
 			first = i
 		}
 	}
@@ -166,9 +166,9 @@ func (q *Queue[T]) next() (b *batch[T], due time.Time, end bool) {
 }
 
 // due returns when a batch is due. In a closed queue it is at once, or after its pause if
-// the queue persists. The caller holds q.mu.
+// the queue is in order. The caller holds q.mu.
 func (q *Queue[T]) due(b *batch[T]) time.Time {
-	if q.closed && (b.attempts == 0 || !q.options.Persist) {
+	if q.closed && (b.attempts == 0 || !q.options.InOrder) {
 		return time.Time{}
 	}
 	return b.due
@@ -180,13 +180,17 @@ func (q *Queue[T]) deliver(b *batch[T]) {
 	b.attempts++
 	r := q.options.Deliver(q.ctx, b.items)
 	q.mu.Lock()
-	again := r.Err != nil && !r.Permanent && b.attempts <= len(q.options.Backoff) && (!q.closed || q.options.Persist)
+	again := r.Err != nil && !r.Permanent && b.attempts <= len(q.options.Backoff) && (!q.closed || q.options.InOrder)
 	if again {
 		b.due = q.options.Now().Add(max(r.Pause, q.options.Backoff[b.attempts-1]))
 	}
 	again = again || r.Err != nil && q.ctx.Err() != nil
 	if again {
-		q.batches = append(q.batches, b)
+		at := len(q.batches)
+		if q.options.InOrder {
+			at = 0
+		}
+		q.batches = slices.Insert(q.batches, at, b)
 		q.items += len(b.items)
 	}
 	q.mu.Unlock()
