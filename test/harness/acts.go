@@ -342,6 +342,9 @@ func (c *call) tenant(name string) (*tenant, error) {
 	return c.Identity.tenantOf(c.ctx, ours)
 }
 
+// subjectTenant is tenant for the argument without a name.
+func (c *call) subjectTenant() (*tenant, error) { return c.tenant("") }
+
 // organisation returns our id of what tenant returns.
 func (c *call) organisation(name string) (id.Org, error) {
 	t, err := c.tenant(name)
@@ -388,6 +391,17 @@ func lists[V any](do func(c *call, each func(V) error) error) func(*call) (any, 
 	return answers(func(c *call) ([]V, error) {
 		return collect(func(each func(V) error) error { return do(c, each) })
 	})
+}
+
+// with makes an act of one that is about something which has to be found first.
+func with[V any](find func(*call) (V, error), do func(*call, V) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		v, err := find(c)
+		if err != nil {
+			return nil, err
+		}
+		return do(c, v)
+	}
 }
 
 // only is answered for an act that has nothing to say.

@@ -71,33 +71,28 @@ var billingActs = []*act{
 	{
 		who: payers, name: "fail", on: "org?",
 		does: "A payment that was due was not made: the messages are invoice.payment_failed and customer.subscription.updated.",
-		do: func(c *call) (any, error) {
-			r, err := c.remote()
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).remote, func(c *call, r plan.Remote) (any, error) {
 			return done, c.Payments.fail(c.ctx, r.ID)
-		},
+		}),
 	},
 	{
 		who: payers, name: "recover", on: "org?",
 		does: "The payment that had failed, or that was late, was made, and the period that it is for goes on: invoice.paid and customer.subscription.updated.",
-		do: func(c *call) (any, error) {
-			r, err := c.remote()
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).remote, func(c *call, r plan.Remote) (any, error) {
 			if r.PeriodEnd.After(c.Clock.Now()) {
 				r.Status = plan.IsActive
 				c.Payments.Set(r)
-			} else if r, err = c.Payments.Renew(r.ID); err != nil {
-				return nil, err
+			} else {
+				var err error
+				if r, err = c.Payments.Renew(r.ID); err != nil {
+					return nil, err
+				}
 			}
 			if err := c.Payments.tell(c.ctx, "invoice.paid", invoiceData(r)); err != nil {
 				return nil, err
 			}
 			return done, c.Payments.look(c.ctx)
-		},
+		}),
 	},
 	{
 		who: payers, name: "set", on: "org?", args: "status plan seats cancelAtPeriodEnd",
@@ -107,15 +102,11 @@ var billingActs = []*act{
 	{
 		who: payers, name: "forget", on: "org?",
 		does: "The provider knows the subscription no more.",
-		do: func(c *call) (any, error) {
-			r, err := c.remote()
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).remote, func(c *call, r plan.Remote) (any, error) {
 			c.Payments.Forget(r.ID)
 			c.Payments.drop(r.ID)
 			return done, nil
-		},
+		}),
 	},
 
 	{

@@ -82,29 +82,21 @@ var fileActs = []*act{
 	{
 		who: person, name: "save-document", on: "document", args: "content* expectedVersion",
 		does: "Stores one of the named documents, profile.json, user-memory.md, org.json or org-memory.md, and answers with its record (PUT /sync/profile, PUT /sync/org-onboarding, PUT /sync/memory/:scope).",
-		do: func(c *call) (any, error) {
-			d, err := c.document()
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).document, func(c *call, d object.Document) (any, error) {
 			u := c.upload()
 			return answered(c, func() (object.Object, error) { return c.Objects.Save(c.ctx, c.actor, d, u) })
-		},
+		}),
 	},
 	{
 		who: person, name: "read-document", on: "document",
 		does: "Answers with a named document's record and content, or with nothing where none is stored (GET /sync/profile, GET /sync/org-onboarding, GET /sync/memory/:scope).",
-		do: func(c *call) (any, error) {
-			d, err := c.document()
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).document, func(c *call, d object.Document) (any, error) {
 			o, found, err := c.Objects.Find(c.ctx, c.actor, d)
 			if err != nil || !found {
 				return nil, err
 			}
 			return c.withContent(o)
-		},
+		}),
 	},
 	{
 		who: person, name: "save-memory", on: "workspace", args: "file* content* expectedVersion",

@@ -14,48 +14,32 @@ var outsideActs = slices.Concat([]*act{
 	{
 		who: idprovider, name: "update-user", on: "user", args: "name email avatarUrl",
 		does: "Somebody changes their account: user.updated.",
-		do: func(c *call) (any, error) {
-			a, err := c.account()
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).account, func(c *call, a *account) (any, error) {
 			a.name, a.email, a.picture = c.or("name", a.name), c.or("email", a.email), c.or("avatarUrl", a.picture)
 			return done, c.Identity.tellUser(c.ctx, "user.updated", a)
-		},
+		}),
 	},
 	{
 		who: idprovider, name: "delete-user", on: "user",
 		does: "Somebody deletes their account: user.deleted.",
-		do: func(c *call) (any, error) {
-			a, err := c.account()
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).account, func(c *call, a *account) (any, error) {
 			return done, c.Identity.tell(c.ctx, "user.deleted", map[string]any{"id": a.id, "deleted": true})
-		},
+		}),
 	},
 	{
 		who: idprovider, name: "update-organisation", on: "org?", args: "name slug",
 		does: "An organisation gets another name or slug: organization.updated. Without a name it is about the only organisation that there is, here and below.",
-		do: func(c *call) (any, error) {
-			t, err := c.tenant("")
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).subjectTenant, func(c *call, t *tenant) (any, error) {
 			t.name, t.slug = c.or("name", t.name), c.or("slug", t.slug)
 			return done, c.Identity.tellOrg(c.ctx, "organization.updated", t)
-		},
+		}),
 	},
 	{
 		who: idprovider, name: "delete-organisation", on: "org?",
 		does: "An organisation is deleted: organization.deleted.",
-		do: func(c *call) (any, error) {
-			t, err := c.tenant("")
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).subjectTenant, func(c *call, t *tenant) (any, error) {
 			return done, c.Identity.tell(c.ctx, "organization.deleted", map[string]any{"id": t.id, "deleted": true})
-		},
+		}),
 	},
 	{
 		who: idprovider, name: "set-role", on: "user", args: "role* org quiet",

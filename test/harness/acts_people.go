@@ -24,13 +24,9 @@ var peopleActs = []*act{
 	{
 		who: person, name: "join", on: "org", args: "role", open: true, begins: true,
 		does: "Has the identity provider make the person a member of an organisation, MEMBER unless `role` says something else, and work there from then on. Nobody asks the plan. Signing in comes with the next act.",
-		do: func(c *call) (any, error) {
-			t, err := c.tenant("")
-			if err != nil {
-				return nil, err
-			}
+		do: with((*call).subjectTenant, func(c *call, t *tenant) (any, error) {
 			return done, c.Identity.join(c.ctx, t, c.person, roleName(c.or("role", string(org.Member))))
-		},
+		}),
 	},
 	{
 		who: person, name: "accept", on: "invitation", open: true, begins: true,
