@@ -62,9 +62,7 @@ func TestTheModelsAreThoseWhoseProviderIsConfigured(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			all, err := offered(t, c.environ...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var turns []string
 			for _, m := range all {
 				if len(turns) == 0 || turns[len(turns)-1] != m.Provider {
@@ -83,9 +81,7 @@ func TestModelsThatCannotBeNameTheVariable(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 		return "COLLAB_MODELS_FILE=" + path
 	}
 	const fields = `"id": "m", "displayName": "M", "tier": "standard", "contextWindow": 10, "maxOutputTokens": 5, "capabilities": []`
@@ -143,9 +139,7 @@ func (l *log) String() string {
 func send(t *testing.T, client *http.Client, r *http.Request, into any) {
 	t.Helper()
 	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
@@ -161,9 +155,7 @@ func send(t *testing.T, client *http.Client, r *http.Request, into any) {
 func request(t *testing.T, method, address, kind, body string, headers ...string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Content-Type", kind)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -176,14 +168,10 @@ func request(t *testing.T, method, address, kind, body string, headers ...string
 func TestAPostHogThatIsDownSlowsNothing(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections for it
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer mute.Close()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gone.Close()
 	for about, hog := range map[string]net.Listener{"one that never answers": mute, "one that is not there": gone} {
 		t.Run(about, func(t *testing.T) {

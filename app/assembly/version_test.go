@@ -27,9 +27,7 @@ func TestABuildSaysItsCommit(t *testing.T) {
 
 func TestTheChangelogBeginsWithTheVersion(t *testing.T) {
 	text, err := os.ReadFile("../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, first, _ := strings.Cut(string(text), "\n## ")
 	if line, _, _ := strings.Cut(first, "\n"); line != number && !strings.HasPrefix(line, number+" ") {
 		t.Errorf("CHANGELOG.md begins with %q, and the version is %s", line, number)

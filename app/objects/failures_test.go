@@ -36,40 +36,26 @@ type office struct {
 func open(t testing.TB) *office {
 	t.Helper()
 	f, err := harness.NewWorld(start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx := t.Context()
 	w := &office{World: f}
-	if w.ada, err = f.Join(ctx, "org_office", "user_ada", org.Owner); err != nil {
-		t.Fatal(err)
-	}
-	if w.ben, err = f.Join(ctx, "org_office", "user_ben", org.Member); err != nil {
-		t.Fatal(err)
-	}
+	w.ada, err = f.Join(ctx, "org_office", "user_ada", org.Owner)
+	must(t, err)
+	w.ben, err = f.Join(ctx, "org_office", "user_ben", org.Member)
+	must(t, err)
 	crew, err := f.Teams.Create(ctx, w.ada, team.Draft{Name: "Crew"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.crew = crew.ID
 	w.again(t)
-	if _, err := f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User)))
 	desk, err := f.Workspaces.Create(ctx, w.ada, workspace.Draft{Name: "Desk", Team: w.crew})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.desk = desk.ID
 	w.again(t)
 	w.notes = w.create(t, w.ada, "notes.md", "old notes")
 	w.create(t, w.ada, "plan.md", "old plan")
-	if _, err := f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
+	must(t, errorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
 	f.Line.Listen(-1, "")
 	return w
 }
@@ -78,20 +64,16 @@ func open(t testing.TB) *office {
 func (w *office) again(t testing.TB) {
 	t.Helper()
 	var err error
-	if w.ada, err = w.Actor(t.Context(), w.ada.Org, w.ada.User); err != nil {
-		t.Fatal(err)
-	}
-	if w.ben, err = w.Actor(t.Context(), w.ben.Org, w.ben.User); err != nil {
-		t.Fatal(err)
-	}
+	w.ada, err = w.Actor(t.Context(), w.ada.Org, w.ada.User)
+	must(t, err)
+	w.ben, err = w.Actor(t.Context(), w.ben.Org, w.ben.User)
+	must(t, err)
 }
 
 func (w *office) create(t testing.TB, actor org.Actor, path, text string) object.Object {
 	t.Helper()
 	o, err := w.Objects.Create(t.Context(), actor, w.draft(path), harness.Text(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o
 }
 
@@ -126,18 +108,14 @@ func state(all map[string]object.Object) map[string]string {
 func (w *office) log(t testing.TB, after int64) []object.Change {
 	t.Helper()
 	entries, err := w.Store.Storage().Changes().List(t.Context(), w.ada.Org, after, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return entries
 }
 
 func (w *office) head(t testing.TB) int64 {
 	t.Helper()
 	h, err := w.Objects.Head(t.Context(), w.ada)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h.N
 }
 
@@ -201,16 +179,12 @@ func (w *office) collected(t testing.TB, whole bool) {
 	}
 	kept := func() map[string]bool {
 		all, err := w.Kept(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return all
 	}
 	names := func() []object.Blob {
 		all, err := w.Store.Storage().BlobNames().Due(ctx, w.Clock.Now().Add(time.Hour), "", 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return all
 	}
 	blobsBefore, namesBefore := kept(), names()
@@ -297,9 +271,7 @@ func TestWhateverFailsAWriteIsDoneWholeOrNotAtAll(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			clear := open(t)
 			before, from := state(clear.all(t)), clear.head(t)
-			if err := do(t.Context(), clear); err != nil {
-				t.Fatal(err)
-			}
+			must(t, do(t.Context(), clear))
 			calls, after := clear.Line.Calls(), state(clear.all(t))
 			if maps.Equal(before, after) || len(calls) < 3 {
 				t.Fatalf("%v made nothing", calls)
@@ -383,3 +355,14 @@ func TestContentThatIsNotTakenLeavesNothing(t *testing.T) {
 		})
 	}
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errorOf returns the error of a call whose value is not needed.
+func errorOf[T any](_ T, err error) error { return err }

@@ -22,22 +22,16 @@ import (
 func (w *office) read(t testing.TB, on *objects.Objects, actor org.Actor, of object.Object) (object.Object, string, error) {
 	t.Helper()
 	now, err := w.Actor(t.Context(), actor.Org, actor.User)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o, err := on.Get(t.Context(), now, of.ID)
 	if err != nil {
 		return o, "", err
 	}
 	r, err := on.Open(t.Context(), o, 0, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	content, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o, string(content), nil
 }
 
@@ -58,20 +52,14 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	}
 	w.again(t)
 	for i := range 3 {
-		if _, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes"))))
 		expect(fmt.Sprintf("replacing, time %d", i), "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 		w.again(t)
 	}
-	if _, err := w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))))
 	w.again(t)
 	w.Line.Listen(-1, "")
-	if _, err := w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))))
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }
 
@@ -83,9 +71,7 @@ func TestRangesOfCachedContent(t *testing.T) {
 			want           string
 		}{{4, 3, "not"}, {4, -1, "notes"}, {8, 1, "s"}, {9, -1, ""}, {0, 3, "old"}, {0, 9, "old notes"}} {
 			r, err := w.Objects.Open(t.Context(), w.notes, c.offset, c.length)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			content, err := io.ReadAll(r)
 			if string(content) != c.want || err != nil {
 				t.Errorf("%d bytes from %d are %q, %v, want %q", c.length, c.offset, content, err, c.want)
@@ -100,9 +86,7 @@ func TestRangesOfCachedContent(t *testing.T) {
 func TestCachedRecordsKeepVisibility(t *testing.T) {
 	w := open(t)
 	own, err := w.Objects.Create(t.Context(), w.ada, object.Draft{Path: "diary.md", Kind: object.Artifact, Scope: object.Personal}, harness.Text("dear diary"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 2 {
 		if _, content, err := w.read(t, w.Objects, w.ada, own); content != "dear diary" || err != nil {
 			t.Errorf("%q, %v", content, err)
@@ -112,9 +96,7 @@ func TestCachedRecordsKeepVisibility(t *testing.T) {
 		}
 	}
 	stranger, err := w.Join(t.Context(), "org_other", "user_eve", org.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, of := range []object.Object{own, w.notes} {
 		if _, content, err := w.read(t, w.Objects, stranger, of); !fault.Is(err, fault.NotFound) {
 			t.Errorf("another organisation is shown %q, %v", content, err)
@@ -164,9 +146,7 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 					t.Fatalf("%q, %v", content, err)
 				}
 			}
-			if err := c.do(t, w, another); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.do(t, w, another))
 			for range 2 {
 				_, content, err := w.read(t, w.Objects, w.ben, w.notes)
 				if c.want == "" && !fault.Is(err, fault.NotFound) || c.want != "" && (content != c.want || err != nil) {

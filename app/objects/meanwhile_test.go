@@ -272,16 +272,10 @@ func TestDamagedContentIsNotTakenForWhole(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			w, ctx := open(t), t.Context()
-			if err := w.Blobs.Remove(ctx, w.notes.Blob); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Blobs.Remove(ctx, w.notes.Blob))
+			must(t, w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)))
 			r, err := w.Objects.Open(ctx, w.notes, 0, -1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer r.Close()
 			if got, err := io.ReadAll(r); !fault.Is(err, fault.Internal) || len(got) >= int(w.notes.Size) {
 				t.Errorf("read %q, %v", got, err)
@@ -290,9 +284,7 @@ func TestDamagedContentIsNotTakenForWhole(t *testing.T) {
 	}
 	t.Run("the blob is missing", func(t *testing.T) {
 		w, ctx := open(t), t.Context()
-		if err := w.Blobs.Remove(ctx, w.notes.Blob); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Blobs.Remove(ctx, w.notes.Blob))
 		if _, err := w.Objects.Open(ctx, w.notes, 0, -1); !fault.Is(err, fault.Internal) {
 			t.Errorf("got %v", err)
 		}
@@ -302,22 +294,16 @@ func TestDamagedContentIsNotTakenForWhole(t *testing.T) {
 func TestAReaderOfReplacedContentReadsItToItsEnd(t *testing.T) {
 	w, ctx := open(t), t.Context()
 	r, err := w.Objects.Open(ctx, w.notes, 0, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
-	if _, err := w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
 	w.Clock.Advance(object.Grace)
 	if err := w.Upkeep.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }); err != nil {
 		t.Error(err)
 	}
 	// Who had only the record may still begin.
 	late, err := w.Objects.Open(ctx, w.notes, 0, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer late.Close()
 	for _, r := range []io.Reader{r, late} {
 		if got, err := io.ReadAll(r); err != nil || string(got) != "old notes" {
@@ -329,9 +315,7 @@ func TestAReaderOfReplacedContentReadsItToItsEnd(t *testing.T) {
 
 func TestOnlyWritersChangeObjects(t *testing.T) {
 	w, ctx := open(t), t.Context()
-	if _, err := w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER")))
 	w.again(t)
 	before, from := state(w.all(t)), w.head(t)
 	for who, actor := range map[string]org.Actor{"a viewer": w.ben, "somebody without organisation": {User: w.ben.User}} {
@@ -363,12 +347,8 @@ func (w *office) addTasks(t *testing.T, in id.Workspace) {
 	t.Helper()
 	for range 150 {
 		made, err := task.New(id.Task(w.IDs.New()), w.ben.Org, w.ben.User, task.Draft{Title: "Task", Workspace: &in}, w.Clock.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, errorOf(w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made)))
 	}
 }
 
@@ -396,14 +376,10 @@ func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
 		for after := range 4 {
 			t.Run(fmt.Sprintf("%s, added after %d transactions", c.about, after+1), func(t *testing.T) {
 				w := open(t)
-				if err := c.before(t, w); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.before(t, w))
 				w.again(t)
 				create := func(path string) {
-					if _, err := w.Objects.Create(t.Context(), w.ben, c.draft(w, path), harness.Text("x")); err != nil {
-						t.Fatal(err)
-					}
+					must(t, errorOf(w.Objects.Create(t.Context(), w.ben, c.draft(w, path), harness.Text("x"))))
 				}
 				for i := range 2*objects.SweepLimit + 50 {
 					create(fmt.Sprintf("file%03d.md", i))
@@ -434,9 +410,7 @@ func TestADeletedUserLeavesNothingOfTheirOwnHoweverMuchItWas(t *testing.T) {
 	w := open(t)
 	ctx, now := t.Context(), w.Clock.Now()
 	alone, err := team.New(id.Team(w.IDs.New()), w.ben.Org, team.Personal, w.ben.User, team.Draft{Name: "Ben"}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var own []id.Workspace
 	err = w.Store.Atomic(ctx, func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(ctx, w.ben.Org); err != nil {
@@ -450,9 +424,7 @@ func TestADeletedUserLeavesNothingOfTheirOwnHoweverMuchItWas(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.again(t)
 	w.addTasks(t, own[1])
 	for i := range objects.SweepLimit + 50 {
@@ -461,15 +433,11 @@ func TestADeletedUserLeavesNothingOfTheirOwnHoweverMuchItWas(t *testing.T) {
 			{Kind: object.TeamMemory, Scope: object.Shared, Team: &alone.ID},
 		} {
 			d.Path = fmt.Sprintf("own%03d.md", i)
-			if _, err := w.Objects.Create(ctx, w.ben, d, harness.Text("x")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errorOf(w.Objects.Create(ctx, w.ben, d, harness.Text("x"))))
 		}
 	}
 
-	if err := w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
 	if left := w.all(t); len(left) != 3 { // notes, plan and facts
 		t.Errorf("%d files are left", len(left))
 	}

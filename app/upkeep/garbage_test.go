@@ -40,37 +40,24 @@ const (
 func open(t testing.TB) *yard {
 	t.Helper()
 	f, err := harness.NewWorld(start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	y := &yard{World: f, live: map[string]bool{}, due: map[string]upkeep.Reason{}, made: map[string]object.Object{}, text: map[string]string{}}
 	ctx := t.Context()
-	if y.ada, err = f.Join(ctx, "org_yard", "user_ada", org.Owner); err != nil {
-		t.Fatal(err)
-	}
+	y.ada, err = f.Join(ctx, "org_yard", "user_ada", org.Owner)
+	must(t, err)
 	for _, path := range []string{"stays", "is replaced", "is deleted"} {
 		o, err := f.Objects.Create(ctx, y.ada, object.Draft{Path: path, Kind: object.Template, Scope: object.Shared}, harness.Text(path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		y.made[path] = o
 	}
 	next, err := f.Objects.Replace(ctx, y.ada, y.made["is replaced"].ID, harness.Text("replacement"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Objects.Delete(ctx, y.ada, y.made["is deleted"].ID, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.Objects.Delete(ctx, y.ada, y.made["is deleted"].ID, nil))
 	for _, name := range []string{unwritten, abandoned} {
-		if err := f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, f.Clock.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, f.Clock.Now()))
 	}
 	for _, name := range []string{abandoned, stray} {
-		if err := f.Blobs.Put(ctx, name, "", -1, strings.NewReader(name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Blobs.Put(ctx, name, "", -1, strings.NewReader(name)))
 	}
 	y.live = map[string]bool{y.made["stays"].Blob: true, next.Blob: true}
 	y.text = map[string]string{y.made["stays"].Blob: "stays", next.Blob: "replacement"}
@@ -114,9 +101,7 @@ func (y *yard) kept(t testing.TB, want map[string]bool) {
 func (y *yard) names(t testing.TB) []object.Blob {
 	t.Helper()
 	names, err := y.Store.Storage().BlobNames().Due(t.Context(), y.Clock.Now().Add(time.Hour), "", 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
@@ -130,9 +115,7 @@ func without(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upkeep.Re
 func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	y := open(t)
 	everything, err := y.Kept(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	y.Clock.Advance(object.Grace)
 	if found := y.collect(t, true, false); len(found) > 0 {
 		t.Errorf("before its time %v was collected", found)
@@ -165,9 +148,7 @@ func TestADryRunSaysWhatWouldGoAndTakesNothing(t *testing.T) {
 		y := open(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
 		everything, err := y.Kept(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names := y.names(t)
 		would := y.collect(t, whole, true)
 		y.kept(t, everything)
@@ -359,13 +340,9 @@ func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
 	names := y.Store.Storage().BlobNames()
 	for i := range 1234 {
 		for _, name := range []string{fmt.Sprintf("many/announced %d", i), fmt.Sprintf("many/unknown %d", i)} {
-			if err := y.Blobs.Put(ctx, name, "", -1, strings.NewReader("x")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, y.Blobs.Put(ctx, name, "", -1, strings.NewReader("x")))
 		}
-		if err := names.Announce(ctx, y.ada.Org, fmt.Sprintf("many/announced %d", i), y.Clock.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, names.Announce(ctx, y.ada.Org, fmt.Sprintf("many/announced %d", i), y.Clock.Now()))
 	}
 	y.Clock.Advance(object.Grace + time.Millisecond)
 	would := y.collect(t, true, true)
@@ -380,16 +357,12 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	y, ctx := open(t), t.Context()
 	head := func() object.Head {
 		h, err := y.Objects.Head(ctx, y.ada)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return h
 	}
 	was := head()
 	y.Clock.Advance(harness.Retention)
-	if err := y.Upkeep.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, y.Upkeep.Run(ctx))
 	if is := head(); is != was {
 		t.Errorf("before its time the log became %+v, was %+v", is, was)
 	}
@@ -397,13 +370,9 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	withStray[stray] = true
 	y.kept(t, withStray)
 	y.Clock.Advance(time.Millisecond)
-	if _, err := y.Objects.Replace(ctx, y.ada, y.made["stays"].ID, harness.Text("stays")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errorOf(y.Objects.Replace(ctx, y.ada, y.made["stays"].ID, harness.Text("stays"))))
 	y.Clock.Advance(time.Millisecond)
-	if err := y.Upkeep.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, y.Upkeep.Run(ctx))
 	is := head()
 	if is.Floor != was.N || is.N != was.N+1 {
 		t.Errorf("the log became %+v, was %+v", is, was)
@@ -423,17 +392,11 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 // A closed organisation's blobs go after its records.
 func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 	y, ctx := open(t), t.Context()
-	if err := y.Tell(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, y.Tell(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}))
 	work := func() map[string]bool {
-		if err := y.Upkeep.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, y.Upkeep.Run(ctx))
 		kept, err := y.Kept(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return kept
 	}
 	y.Clock.Advance(org.Retention - time.Millisecond)
@@ -455,13 +418,9 @@ func TestAStoreOfBlobsThatIsAnotherDatabasesIsLeftAlone(t *testing.T) {
 	other, ctx := open(t), t.Context()
 	other.Clock.Advance(object.Grace + time.Millisecond)
 	before, err := other.Kept(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fresh, err := harness.NewWorld(other.Clock.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stranger := upkeep.New(fresh.Store, other.Blobs, fresh.Clock, nil, time.Hour)
 	err = stranger.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("%s was removed", g.Name) })
 	if !fault.Is(err, fault.Conflict) {
@@ -472,3 +431,14 @@ func TestAStoreOfBlobsThatIsAnotherDatabasesIsLeftAlone(t *testing.T) {
 		t.Errorf("%d blobs of %d are left, %v", len(after), len(before), err)
 	}
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// errorOf returns the error of a call whose value is not needed.
+func errorOf[T any](_ T, err error) error { return err }

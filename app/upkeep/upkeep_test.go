@@ -15,19 +15,13 @@ func TestOldAdoptionCountsAreRemoved(t *testing.T) {
 	adoption := y.Store.Deployment().Adoption()
 	last := release.DayOf(start.Add(release.Retention))
 	for _, d := range []release.Day{release.DayOf(start), release.DayOf(start.Add(24 * time.Hour)), last} {
-		if err := adoption.Add(t.Context(), []release.Tally{{Day: d, Version: "1.0.0", Checks: 1}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, adoption.Add(t.Context(), []release.Tally{{Day: d, Version: "1.0.0", Checks: 1}}))
 	}
 	left := func() int {
 		t.Helper()
-		if err := y.Upkeep.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, y.Upkeep.Run(t.Context()))
 		all, err := adoption.List(t.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(all)
 	}
 	y.Clock.Set(start.Add(release.Retention))
@@ -53,15 +47,11 @@ func TestUnusedClientsAreRemoved(t *testing.T) {
 		if n == 0 {
 			c.UsedAt = start.Add(time.Millisecond)
 		}
-		if _, err := clients.Put(t.Context(), c, start); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errorOf(clients.Put(t.Context(), c, start)))
 	}
 	left := func() (n int) {
 		t.Helper()
-		if err := y.Upkeep.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, y.Upkeep.Run(t.Context()))
 		for i := range many {
 			_, err := clients.Get(t.Context(), fmt.Sprint("https://auth.example.com/", i), "")
 			if err == nil {
