@@ -25,30 +25,28 @@ type azure struct {
 	transport *http.Transport
 }
 
-// openAzure returns the container of the name. The parameters take the place of
-// variables of the environment:
+// openAzure returns a container. Parameters override environment variables:
 //
 //	storage_account=…  AZURE_STORAGE_ACCOUNT
-//	domain=…           AZURE_STORAGE_DOMAIN, blob.core.windows.net where both are missing
-//	protocol=…         AZURE_STORAGE_PROTOCOL, https where both are missing
-//	localemu=true      AZURE_STORAGE_IS_LOCAL_EMULATOR: the account is in the path, not
-//	                   in the name of the host, as also where the domain is 127.0.0.1 or
-//	                   localhost
+//	domain=…           AZURE_STORAGE_DOMAIN, by default blob.core.windows.net
+//	protocol=…         AZURE_STORAGE_PROTOCOL, by default https
+//	localemu=true      AZURE_STORAGE_IS_LOCAL_EMULATOR: the account is in the path instead
+//	                   of the host name, as it is for the domains 127.0.0.1 and localhost
 //
 // Credentials are the first of: AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN,
-// AZURE_STORAGE_CONNECTION_STRING or AZURE_STORAGEBLOB_CONNECTIONSTRING, which has the
-// account too, and those of newEntra. All connections are the transport's.
+// AZURE_STORAGE_CONNECTION_STRING or AZURE_STORAGEBLOB_CONNECTIONSTRING, which contains
+// the account too, and those of newEntra. All requests use the transport.
 func openAzure(name string, parameters url.Values, transport *http.Transport) (store, error) {
-	if err := allow("azblob", parameters, "domain", "localemu", "protocol", "storage_account"); err != nil {
+	if err := checkParameters("azblob", parameters, "domain", "localemu", "protocol", "storage_account"); err != nil {
 		return nil, err
 	}
 	if cdn, _ := strconv.ParseBool(os.Getenv("AZURE_STORAGE_IS_CDN")); cdn {
 		return nil, errors.New("azblob:// does not support AZURE_STORAGE_IS_CDN")
 	}
-	setting := func(parameter, variable, otherwise string) string {
-		return cmp.Or(parameters.Get(parameter), os.Getenv(variable), otherwise)
+	setting := func(parameter, variable, fallback string) string {
+		return cmp.Or(parameters.Get(parameter), os.Getenv(variable), fallback)
 	}
-	client := &discreet{http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	client := &redactingClient{http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: client}}
 	account, key, sas := setting("storage_account", "AZURE_STORAGE_ACCOUNT", ""), os.Getenv("AZURE_STORAGE_KEY"), os.Getenv("AZURE_STORAGE_SAS_TOKEN")
 	connection := cmp.Or(os.Getenv("AZURE_STORAGE_CONNECTION_STRING"), os.Getenv("AZURE_STORAGEBLOB_CONNECTIONSTRING"))
@@ -96,18 +94,18 @@ func openAzure(name string, parameters url.Values, transport *http.Transport) (s
 	return a, err
 }
 
-// discreet is a client whose errors do not have the address, which may hold a SAS token.
-type discreet struct{ http.Client }
+// redactingClient is a client whose errors omit the URL, which may contain a SAS token.
+type redactingClient struct{ http.Client }
 
-func (c *discreet) Do(r *http.Request) (*http.Response, error) {
+func (c *redactingClient) Do(r *http.Request) (*http.Response, error) {
 	response, err := c.Client.Do(r)
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err
+	if urlError, ok := errors.AsType[*url.Error](err); ok {
+		err = urlError.Err
 	}
 	return response, err
 }
 
-var _ policy.Transporter = (*discreet)(nil)
+var _ policy.Transporter = (*redactingClient)(nil)
 
 func (a *azure) close() error {
 	a.transport.CloseIdleConnections()
@@ -129,7 +127,7 @@ func (a *azure) put(ctx context.Context, key string, r io.Reader, u upload) erro
 
 func (a *azure) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	content, err := a.container.NewBlobClient(key).DownloadStream(ctx, &blob.DownloadStreamOptions{
-		Range: blob.HTTPRange{Offset: offset, Count: max(length, 0)}, // a count of 0 leads to the end
+		Range: blob.HTTPRange{Offset: offset, Count: max(length, 0)}, // 0 reads to the end
 	})
 	return content.Body, err
 }

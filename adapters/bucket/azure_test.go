@@ -24,8 +24,8 @@ import (
 	"collab/test/objectstore"
 )
 
-// withoutAzure takes what the environment says about Azure away from the test.
-func withoutAzure(t *testing.T) {
+// clearAzureEnv clears Azure's environment variables.
+func clearAzureEnv(t *testing.T) {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(name, "AZURE_") || strings.HasPrefix(name, "IDENTITY_") || name == "IMDS_ENDPOINT" {
@@ -42,14 +42,14 @@ func TestAzureAddresses(t *testing.T) {
 		"identity of the machine":  {"AZURE_STORAGE_ACCOUNT": "x"},
 	} {
 		t.Run("are taken with "+name, func(t *testing.T) {
-			withoutAzure(t)
+			clearAzureEnv(t)
 			for variable, value := range environment {
 				t.Setenv(variable, value)
 			}
 			for _, parameters := range []string{
 				"", "?storage_account=y", "?domain=blob.core.chinacloudapi.cn", "?protocol=http&localemu=true&domain=azurite:10000", "?localemu=0",
 			} {
-				opened(t, "azblob://container/some/prefix"+parameters)
+				openBucket(t, "azblob://container/some/prefix"+parameters)
 			}
 		})
 	}
@@ -58,9 +58,9 @@ func TestAzureAddresses(t *testing.T) {
 		"domain=user:hunter2@x": "domain", "domain=x/path": "domain", "domain=x%3Fa=hunter2": "domain",
 	} {
 		t.Run("are refused: "+parameters, func(t *testing.T) {
-			withoutAzure(t)
+			clearAzureEnv(t)
 			t.Setenv("AZURE_STORAGE_ACCOUNT", "x")
-			refused(t, "azblob://container?"+parameters, want)
+			expectRefused(t, "azblob://container?"+parameters, want)
 		})
 	}
 	for variable, want := range map[string]string{
@@ -70,24 +70,24 @@ func TestAzureAddresses(t *testing.T) {
 		"AZURE_CLIENT_SECRET=hunter2": "AZURE_TENANT_ID", "AZURE_STORAGE_PROTOCOL=ftp": "protocol", "AZURE_STORAGE_CONNECTION_STRING=hunter2": "",
 	} {
 		t.Run("are refused with "+variable, func(t *testing.T) {
-			withoutAzure(t)
+			clearAzureEnv(t)
 			name, value, _ := strings.Cut(variable, "=")
 			if name != "AZURE_STORAGE_CONNECTION_STRING" {
 				t.Setenv("AZURE_STORAGE_ACCOUNT", "x")
 			}
 			t.Setenv(name, value)
-			refused(t, "azblob://container", want)
+			expectRefused(t, "azblob://container", want)
 		})
 	}
 	t.Run("take no characters in prefixes that the store changes", func(t *testing.T) {
 		t.Setenv("AZURE_STORAGE_ACCOUNT", "x")
-		refused(t, "azblob://container/a%3Fb", "prefix")
-		refused(t, "azblob://container/a../b", "prefix")
+		expectRefused(t, "azblob://container/a%3Fb", "prefix")
+		expectRefused(t, "azblob://container/a../b", "prefix")
 	})
 }
 
-// refused expects that an address is not opened, for a reason that names what is wrong.
-func refused(t *testing.T, address, want string) {
+// expectRefused checks that Open fails for the address, with want in its error.
+func expectRefused(t *testing.T, address, want string) {
 	t.Helper()
 	b, err := bucket.Open(t.Context(), address)
 	if err == nil {
@@ -102,7 +102,7 @@ func TestAzureKeys(t *testing.T) {
 	store := objectstore.StartAzure(t)
 	account, key := strings.TrimPrefix(store.Credentials[0], "AZURE_STORAGE_ACCOUNT="), strings.TrimPrefix(store.Credentials[1], "AZURE_STORAGE_KEY=")
 	t.Run("a SAS token opens the container, and is in no error", func(t *testing.T) {
-		withoutAzure(t)
+		clearAzureEnv(t)
 		credential, err := azblob.NewSharedKeyCredential(account, key)
 		if err != nil {
 			t.Fatal(err)
@@ -116,12 +116,12 @@ func TestAzureKeys(t *testing.T) {
 		}
 		t.Setenv("AZURE_STORAGE_ACCOUNT", account)
 		t.Setenv("AZURE_STORAGE_SAS_TOKEN", signed.Encode())
-		b := opened(t, store.Address)
+		b := openBucket(t, store.Address)
 		put(t, b, "org/sas@1-x", "content")
 		if got, err := read(b, "org/sas@1-x"); err != nil || got != "content" {
 			t.Errorf("got %q, %v", got, err)
 		}
-		away := openedWithin(t, "azblob://collab?protocol=http&domain=127.0.0.1:1", 50*time.Millisecond)
+		away := openWithTimeout(t, "azblob://collab?protocol=http&domain=127.0.0.1:1", 50*time.Millisecond)
 		err = away.Ready(t.Context())
 		unavailable(t, err)
 		if strings.Contains(fmt.Sprint(err), url.QueryEscape(signed.Signature())) {
@@ -129,17 +129,17 @@ func TestAzureKeys(t *testing.T) {
 		}
 	})
 	t.Run("a connection string opens the account that it names, and takes no parameters", func(t *testing.T) {
-		withoutAzure(t)
+		clearAzureEnv(t)
 		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "DefaultEndpointsProtocol=http;AccountName="+account+";AccountKey="+key+
 			";BlobEndpoint=http://"+store.Host+"/"+account+";")
-		if err := opened(t, "azblob://collab").Ready(t.Context()); err != nil {
+		if err := openBucket(t, "azblob://collab").Ready(t.Context()); err != nil {
 			t.Error(err)
 		}
-		refused(t, "azblob://collab?domain=x", "connection string")
+		expectRefused(t, "azblob://collab?domain=x", "connection string")
 	})
 }
 
-// authority issues tokens for a store, as Microsoft Entra and the machine's own service do.
+// authority issues tokens for a store, like Microsoft Entra and managed identity endpoints.
 type authority struct {
 	*httptest.Server
 	answer  atomic.Value // of type func(http.ResponseWriter, *http.Request)
@@ -156,7 +156,7 @@ func startAuthority(t *testing.T) *authority {
 	return a
 }
 
-// token returns a token for Azure's storage, whose signature is none.
+// token returns a token for Azure's storage without a valid signature.
 func token() string {
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	now := time.Now().Unix()
@@ -178,10 +178,10 @@ func TestAzureIdentities(t *testing.T) {
 		t.Cleanup(func() { _ = b.Close() })
 		return b
 	}
-	// application sets the environment of an application, and has the authority answer so
-	// after it has looked at the request.
+	// application sets the environment of an application and the authority's response. The
+	// authority checks the request first.
 	application := func(t *testing.T, proof func() url.Values, answer string) {
-		withoutAzure(t)
+		clearAzureEnv(t)
 		t.Setenv("AZURE_TENANT_ID", "tenant")
 		t.Setenv("AZURE_CLIENT_ID", "client")
 		t.Setenv("AZURE_AUTHORITY_HOST", entra.URL+"/")
@@ -198,7 +198,7 @@ func TestAzureIdentities(t *testing.T) {
 	}
 	hunter2 := func() url.Values { return url.Values{"client_secret": {"hunter2"}} }
 
-	t.Run("an application with a secret reads and writes, and asks for one token", func(t *testing.T) {
+	t.Run("an application with a secret reads and writes with one token", func(t *testing.T) {
 		application(t, hunter2, `{"token_type":"Bearer","expires_in":3599,"access_token":"TOKEN"}`)
 		t.Setenv("AZURE_CLIENT_SECRET", "hunter2")
 		before := entra.answers.Load()
@@ -211,7 +211,7 @@ func TestAzureIdentities(t *testing.T) {
 			t.Errorf("it asked for %d tokens", asked)
 		}
 	})
-	t.Run("a pod reads its own token anew for each of the store", func(t *testing.T) {
+	t.Run("a pod's assertion is read again for each token", func(t *testing.T) {
 		file, assertion := filepath.Join(t.TempDir(), "token"), ""
 		write := func(content string) {
 			assertion = content
@@ -231,8 +231,8 @@ func TestAzureIdentities(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the machine's identity is asked for without a proxy, and again while it is not ready", func(t *testing.T) {
-		withoutAzure(t)
+	t.Run("the managed identity is requested without a proxy and retried", func(t *testing.T) {
+		clearAzureEnv(t)
 		t.Setenv("AZURE_CLIENT_ID", "client")
 		asked := 0
 		machine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -247,25 +247,25 @@ func TestAzureIdentities(t *testing.T) {
 			_, _ = io.WriteString(w, `{"expires_in":"3599","expires_on":"`+fmt.Sprint(time.Now().Unix()+3599)+`","access_token":"`+token()+`"}`)
 		}))
 		defer machine.Close()
-		through := trusted.Clone()
-		through.Proxy = func(r *http.Request) (*url.URL, error) {
+		transport := trusted.Clone()
+		transport.Proxy = func(r *http.Request) (*url.URL, error) {
 			if r.URL.Scheme == "http" {
 				return nil, errors.New("a proxy was asked for")
 			}
 			return nil, nil
 		}
-		through.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if address == "169.254.169.254:80" {
 				address = machine.Listener.Addr().String()
 			}
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}
-		if err := open(t, through).Ready(t.Context()); err != nil || asked != 2 {
+		if err := open(t, transport).Ready(t.Context()); err != nil || asked != 2 {
 			t.Errorf("%v, asked %d times", err, asked)
 		}
 	})
-	t.Run("a service's identity is asked for with its header", func(t *testing.T) {
-		withoutAzure(t)
+	t.Run("a service's identity is requested with its header", func(t *testing.T) {
+		clearAzureEnv(t)
 		t.Setenv("IDENTITY_ENDPOINT", entra.URL+"/identity")
 		t.Setenv("IDENTITY_HEADER", "hunter2")
 		entra.answer.Store(func(w http.ResponseWriter, r *http.Request) {
@@ -279,32 +279,32 @@ func TestAzureIdentities(t *testing.T) {
 		}
 	})
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
-		"a refusal": func(w http.ResponseWriter, _ *http.Request) {
+		"status 401": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = io.WriteString(w, `{"error":"invalid_client","error_description":"AADSTS7000215: Invalid client secret provided."}`)
 		},
-		"a redirect, which is not followed": func(w http.ResponseWriter, r *http.Request) {
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/elsewhere" {
-				t.Error("the secret went elsewhere")
+				t.Error("the redirect was followed")
 			}
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		},
-		"no token":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"expires_in":3599}`) },
-		"no expiry":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"access_token":"x"}`) },
-		"no JSON":    func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
-		"hanging up": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"no token":            func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"expires_in":3599}`) },
+		"no expiry":           func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"access_token":"x"}`) },
+		"no JSON":             func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"a closed connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		t.Run("the store is unavailable after "+name, func(t *testing.T) {
 			application(t, hunter2, "")
 			t.Setenv("AZURE_CLIENT_SECRET", "hunter2")
 			entra.answer.Store(answer)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // for what is tried again
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // of all retries
 			defer cancel()
 			err := open(t, trusted).Ready(ctx)
-			if name != "hanging up" {
+			if name != "a closed connection" {
 				unavailable(t, err)
 			}
-			if err == nil || bucket.Status(err) != 0 || strings.Contains(err.Error(), "hunter2") || name == "a refusal" && !strings.Contains(err.Error(), "Invalid client secret") {
+			if err == nil || bucket.Status(err) != 0 || strings.Contains(err.Error(), "hunter2") || name == "status 401" && !strings.Contains(err.Error(), "Invalid client secret") {
 				t.Errorf("the error is %v", err)
 			}
 		})

@@ -12,18 +12,17 @@ import (
 	"testing"
 )
 
-// BenchmarkSmallFiles writes files of 4 KiB into one folder, each on the disk
-// before the next of the same writer. Run it with TMPDIR on a disk.
+// BenchmarkSmallFiles writes files of 4 KiB into one folder. Run it with TMPDIR on a disk.
 func BenchmarkSmallFiles(b *testing.B) {
-	store := kept(b)
+	store := openFiles(b)
 	content := make([]byte, 4096)
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("%d writers", writers), func(b *testing.B) {
 			b.SetParallelism(writers)
 			b.RunParallel(func(p *testing.PB) {
 				if writers == 1 {
-					<-one
-					defer func() { one <- struct{}{} }()
+					<-semaphore
+					defer func() { semaphore <- struct{}{} }()
 				}
 				for p.Next() {
 					name := "org/workspaces/w/artifacts/" + rand.Text() + "@1-x"
@@ -37,11 +36,10 @@ func BenchmarkSmallFiles(b *testing.B) {
 	}
 }
 
-// one is held by the only writer.
-var one = func() chan struct{} { c := make(chan struct{}, 1); c <- struct{}{}; return c }()
+// semaphore is held by the only writer of a file.
+var semaphore = func() chan struct{} { c := make(chan struct{}, 1); c <- struct{}{}; return c }()
 
-// BenchmarkBigFile compares Put with a program that does nothing but what must
-// be done: hash, write, sync and rename.
+// BenchmarkBigFile compares Put with a loop that hashes, writes, syncs and renames.
 func BenchmarkBigFile(b *testing.B) {
 	const size = 100 << 20
 	content := func() io.Reader { return io.LimitReader(zeros{}, size) }
@@ -70,7 +68,7 @@ func BenchmarkBigFile(b *testing.B) {
 	})
 	b.Run("Put", func(b *testing.B) {
 		b.SetBytes(size)
-		store := kept(b)
+		store := openFiles(b)
 		for i := range b.N {
 			r := io.TeeReader(content(), sha256.New())
 			if err := store.Put(context.Background(), fmt.Sprintf("org/shared/artifacts/x@%d-y", i), "", size, r); err != nil {

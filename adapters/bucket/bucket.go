@@ -1,9 +1,9 @@
 // Package bucket keeps blobs in files, in memory, and in the object stores of
 // Google, Amazon and Azure.
 //
-// All of them have the same keys (see key.go), so that a deployment moves from
-// one to another with any tool that copies files. What object stores have in common
-// is in objects.go; the clients of each are behind its interface store.
+// All stores use the same keys (see key.go), so any tool that copies files can move a
+// deployment from one store to another. Type objects implements ports.Blobs for all
+// object stores; interface store is the client of one of them.
 package bucket
 
 import (
@@ -20,14 +20,14 @@ import (
 	"collab/ports"
 )
 
-// Schemes are what addresses of stores begin with.
+// Schemes are the prefixes of store addresses.
 var Schemes = []string{"file://", "mem://", "gs://", "s3://", "azblob://"}
 
-// patience is how long a store may take for one step, the client library's
-// repetitions included: to begin an answer, to take or give a piece of content.
-const patience = 30 * time.Second
+// stepTimeout limits one step of a store, including the client library's retries: the
+// start of a response, or the transfer of one chunk.
+const stepTimeout = 30 * time.Second
 
-// maxPrefix is the longest prefix in bytes; every name has a key with it.
+// maxPrefix is the limit of a prefix in bytes. With it every name still has a valid key.
 const maxPrefix = 128
 
 // Bucket is one store of blobs.
@@ -40,24 +40,23 @@ var _ ports.Blobs = (*Bucket)(nil)
 
 // Open returns the store at the address:
 //
-//	file://dir, file:///dir               a folder, made where it is missing
+//	file://dir, file:///dir               a directory, created if it is missing
 //	mem://                                this process's memory
-//	gs://bucket/prefix                    with Google's default credentials; those
-//	                                      and the network are left alone when
-//	                                      STORAGE_EMULATOR_HOST names an emulator
+//	gs://bucket/prefix                    with Google's default credentials, or the
+//	                                      emulator in STORAGE_EMULATOR_HOST without any
 //	s3://bucket/prefix?region=…           with the parameters and credentials of openS3
 //	azblob://container/prefix?domain=…    with the parameters and environment variables
 //	                                      of openAzure
 //
-// The prefix may be missing. Open does not ask the store anything; Ready does.
-// The store's credentials must allow to list: without that some stores say of
-// what is not there that it is forbidden. Amazon keeps the parts of uploads whose
-// server died until a lifecycle rule of the bucket removes them.
+// The prefix is optional. Open sends no request to the store; Ready does. The credentials
+// must permit listing: without it some stores answer 403 instead of 404 for a missing
+// object. After a crash during an upload, Amazon keeps the parts until a lifecycle rule of
+// the bucket removes them.
 func Open(ctx context.Context, address string) (*Bucket, error) {
-	return open(ctx, address, patience)
+	return open(ctx, address, stepTimeout)
 }
 
-func open(ctx context.Context, address string, patience time.Duration) (*Bucket, error) {
+func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch scheme {
 	case "file":
@@ -73,7 +72,7 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 		if rest != "" {
 			return nil, errors.New("mem:// must not be followed by anything")
 		}
-		return newBucket(&objects{store: &inMemory{objects: map[string]memoryObject{}}, patience: patience}), nil
+		return newBucket(&objects{store: &inMemory{objects: map[string]memoryObject{}}, stepTimeout: timeout}), nil
 	case "gs", "s3", "azblob":
 	default:
 		return nil, fmt.Errorf("must begin with one of %s", strings.Join(Schemes, ", "))
@@ -83,16 +82,15 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 	if err != nil || u.Host == "" || u.User != nil {
 		return nil, fmt.Errorf("must be %s://, the name of a bucket, and a prefix if need be", scheme)
 	}
-	// Two are in memory: one is on its way while the next is filled, or both are.
-	o := &objects{patience: patience, chunk: partSize, page: 1000}
+	o := &objects{stepTimeout: timeout, chunk: partSize, page: 1000}
 	if o.prefix = strings.Trim(u.Path, "/"); o.prefix != "" {
-		if err := check(o.prefix); err != nil || len(o.prefix) > maxPrefix {
+		if err := checkName(o.prefix); err != nil || len(o.prefix) > maxPrefix {
 			return nil, fmt.Errorf("must have a prefix of at most %d bytes, without empty segments or dots for segments", maxPrefix)
 		}
 		if scheme == "azblob" && strings.ContainsAny(o.prefix, `"#%?\`) {
 			return nil, errors.New("must have a prefix without quotes, #, %, ? and backslashes")
 		}
-		// gocloud.dev, which wrote the content of older deployments, had another key for these.
+		// gocloud.dev, which older deployments wrote with, has other keys for these prefixes.
 		if o.prefix += "/"; scheme != "s3" && strings.Contains(o.prefix, "../") {
 			return nil, errors.New("must have a prefix without segments that end in two dots")
 		}
@@ -103,7 +101,7 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 			return nil, errors.New("gs:// takes no parameters")
 		}
 		o.chunk = 8 << 20
-		// The client goes on using the context to renew its credentials.
+		// The client keeps the context to renew its credentials.
 		o.store, err = openGoogle(context.WithoutCancel(ctx), u.Host)
 	case "s3":
 		o.store, err = openS3(u.Host, u.Query())
@@ -118,9 +116,9 @@ func open(ctx context.Context, address string, patience time.Duration) (*Bucket,
 
 func newBucket(o *objects) *Bucket { return &Bucket{o, o.store.close} }
 
-// allow returns an error for parameters of an address that are not allowed, and for
-// repeated ones.
-func allow(scheme string, parameters url.Values, allowed ...string) error {
+// checkParameters returns an error if the parameters of an address are not all in
+// allowed, or one is repeated.
+func checkParameters(scheme string, parameters url.Values, allowed ...string) error {
 	for parameter, values := range parameters {
 		if !slices.Contains(allowed, parameter) || len(values) > 1 {
 			return fmt.Errorf("%s:// takes the parameters %s, each once, and not %q", scheme, strings.Join(allowed, ", "), parameter)
@@ -129,8 +127,7 @@ func allow(scheme string, parameters url.Values, allowed ...string) error {
 	return nil
 }
 
-// origin returns the address of a host, which must have nothing but http or https
-// before it.
+// origin parses an http or https URL that has a host and nothing else.
 func origin(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
@@ -139,21 +136,20 @@ func origin(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// Close ends the use of the store.
+// Close releases the connections to the store.
 func (b *Bucket) Close() error { return b.close() }
 
-// unavailable is the error for a store that cannot do its work now, whatever
-// the reason.
+// unavailable returns the error for a failed operation of the store.
 func unavailable(cause error) error {
 	return fault.Wrap(fault.Unavailable, cause, "The object store does not answer")
 }
 
-// taken is the error for a name that has content.
-func taken(cause error) error {
+// conflict returns the error for a name that has content already.
+func conflict(cause error) error {
 	return fault.Wrap(fault.Conflict, cause, "There is content under this name already")
 }
 
-// missing is the error for a name without content.
-func missing(cause error) error {
+// notFound returns the error for a name without content.
+func notFound(cause error) error {
 	return fault.Wrap(fault.NotFound, cause, "Content not found")
 }

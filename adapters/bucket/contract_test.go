@@ -19,12 +19,12 @@ import (
 	"collab/test/objectstore"
 )
 
-// asStore makes the test binary an object store, so that what the store holds
-// is not in this process's memory.
-const asStore = "COLLAB_TEST_OBJECT_STORE"
+// envStore is the variable that makes the test binary serve an object store, whose content
+// is then not in the memory of the test process. Its value is the store's directory.
+const envStore = "COLLAB_TEST_OBJECT_STORE"
 
 func TestMain(m *testing.M) {
-	if folder, set := os.LookupEnv(asStore); set {
+	if folder, set := os.LookupEnv(envStore); set {
 		s, err := objectstore.Listen(folder)
 		if err != nil {
 			fmt.Println(err)
@@ -35,17 +35,17 @@ func TestMain(m *testing.M) {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 		return
 	}
-	if folder := os.Getenv(asWriter); folder != "" {
+	if folder := os.Getenv(envWriter); folder != "" {
 		writeUntilKilled(folder)
 	}
-	// A library of the object store's starts this one with the process.
+	// A library of the object store starts this goroutine in its init.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
 
-// kept is a store in files that end with the test.
-func kept(t testing.TB) *bucket.Bucket { return opened(t, "file://"+t.TempDir()) }
+// openFiles opens a store in a temporary directory.
+func openFiles(t testing.TB) *bucket.Bucket { return openBucket(t, "file://"+t.TempDir()) }
 
-func opened(t testing.TB, address string) *bucket.Bucket {
+func openBucket(t testing.TB, address string) *bucket.Bucket {
 	t.Helper()
 	b, err := bucket.Open(t.Context(), address)
 	if err != nil {
@@ -55,10 +55,10 @@ func opened(t testing.TB, address string) *bucket.Bucket {
 	return b
 }
 
-// openedWithin opens a store that may take so long for each step.
-func openedWithin(t *testing.T, address string, patience time.Duration) *bucket.Bucket {
+// openWithTimeout opens a store with a limit of each step.
+func openWithTimeout(t *testing.T, address string, timeout time.Duration) *bucket.Bucket {
 	t.Helper()
-	b, err := bucket.OpenWithin(t.Context(), address, patience)
+	b, err := bucket.OpenWithin(t.Context(), address, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +80,11 @@ func google(t testing.TB) *objectstore.Store {
 	return &objectstore.Store{Address: s.Bucket("collab"), Host: s.Host, Credentials: []string{objectstore.EnvHost + "=" + s.Host}}
 }
 
-// googleApart starts such a store in a process of its own, which keeps objects in the
-// folder, in memory where that is empty.
-func googleApart(t testing.TB, folder string) *objectstore.Store {
+// googleProcess starts such a store in another process. It keeps objects in the folder, or in
+// memory if that is empty.
+func googleProcess(t testing.TB, folder string) *objectstore.Store {
 	c := exec.Command(os.Args[0])
-	c.Env, c.Stderr = append(os.Environ(), asStore+"="+folder), os.Stderr
+	c.Env, c.Stderr = append(os.Environ(), envStore+"="+folder), os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,34 +110,34 @@ func googleApart(t testing.TB, folder string) *objectstore.Store {
 	return &objectstore.Store{Address: "gs://collab", Host: host, Credentials: []string{objectstore.EnvHost + "=" + host}}
 }
 
-// servers start stores that run in processes of their own.
+// servers start stores in other processes.
 var servers = map[string]func(testing.TB) *objectstore.Store{
-	"Google": func(t testing.TB) *objectstore.Store { return googleApart(t, t.TempDir()) },
+	"Google": func(t testing.TB) *objectstore.Store { return googleProcess(t, t.TempDir()) },
 	"S3":     objectstore.StartS3,
 	"Azure":  objectstore.StartAzure,
 }
 
-// below returns the address of a prefix in the bucket of an address.
-func below(prefix, address string) string {
+// withPrefix returns the address with a prefix in its bucket.
+func withPrefix(prefix, address string) string {
 	bucket, parameters, _ := strings.Cut(address, "?")
 	return bucket + "/" + prefix + "?" + parameters
 }
 
 func TestBlobs(t *testing.T) {
-	named := kept(t)
-	bucket.Named(named)
-	for name, b := range map[string]*bucket.Bucket{"files": kept(t), "files with names": named, "memory": opened(t, "mem://")} {
+	named := openFiles(t)
+	bucket.UseNamedFiles(named)
+	for name, b := range map[string]*bucket.Bucket{"files": openFiles(t), "files with names": named, "memory": openBucket(t, "mem://")} {
 		t.Run(name, func(t *testing.T) {
 			contract.Blobs(t, func(*testing.T) ports.Blobs { return b })
 		})
 	}
 	all := maps.Clone(servers)
-	all["Google"] = func(t testing.TB) *objectstore.Store { return googleApart(t, "") } // folders have no long names
+	all["Google"] = func(t testing.TB) *objectstore.Store { return googleProcess(t, "") } // file names in a directory are too short
 	for name, start := range all {
 		t.Run(name, func(t *testing.T) {
 			store := start(t)
 			store.Setenv(t)
-			b := opened(t, below("a/long prefix!", store.Address))
+			b := openBucket(t, withPrefix("a/long prefix!", store.Address))
 			contract.Blobs(t, func(*testing.T) ports.Blobs { return b })
 			contract.BoundedBlobs(t, func(*testing.T) ports.Blobs { return b })
 		})
@@ -145,6 +145,6 @@ func TestBlobs(t *testing.T) {
 }
 
 func TestBoundedBlobsInFiles(t *testing.T) {
-	b := kept(t)
+	b := openFiles(t)
 	contract.BoundedBlobs(t, func(*testing.T) ports.Blobs { return b })
 }

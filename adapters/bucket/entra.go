@@ -19,31 +19,29 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 )
 
-// entra gets tokens for Azure's storage, and for nothing else whatever a server asks
-// for. The client library keeps them until shortly before they expire.
+// entra gets tokens for Azure's storage, whatever scope a server asks for. The client
+// library caches them until shortly before they expire.
 type entra struct {
 	pipeline      runtime.Pipeline
 	method        string
 	address       string
 	header, value string     // of the request
 	form          url.Values // of a POST
-	assertion     string     // the file that has the client_assertion of the form, or empty
+	assertion     string     // path of the file with the form's client_assertion, or empty
 }
 
-// unsupported are variables that stand for credentials of Azure's which openAzure does
-// not take.
+// unsupported are the variables of Azure credentials that openAzure does not support.
 var unsupported = []string{"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "IDENTITY_SERVER_THUMBPRINT", "IMDS_ENDPOINT", "MSI_ENDPOINT"}
 
-// newEntra returns the credential that the environment has:
+// newEntra returns the credential that the environment configures:
 //
-//   - a secret of an application: AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET;
-//   - the workload identity of a pod: AZURE_FEDERATED_TOKEN_FILE in place of the secret;
-//   - otherwise the managed identity of the machine, or of the service where
-//     IDENTITY_ENDPOINT and IDENTITY_HEADER name one. AZURE_CLIENT_ID chooses among
-//     several.
+//   - an application's secret: AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET;
+//   - a pod's workload identity: AZURE_FEDERATED_TOKEN_FILE instead of the secret;
+//   - otherwise the managed identity of the machine, or of the service in
+//     IDENTITY_ENDPOINT and IDENTITY_HEADER. AZURE_CLIENT_ID selects one of several.
 //
 // AZURE_AUTHORITY_HOST issues the tokens of the first two.
-func newEntra(client *discreet) (*entra, error) {
+func newEntra(client *redactingClient) (*entra, error) {
 	for _, variable := range unsupported {
 		if os.Getenv(variable) != "" {
 			return nil, fmt.Errorf("azblob:// does not take the credentials that %s stands for", variable)
@@ -77,19 +75,19 @@ func newEntra(client *discreet) (*entra, error) {
 		}
 		e.address += "?" + query.Encode()
 		transport := client.Transport.(*http.Transport).Clone()
-		transport.Proxy, transport.DisableKeepAlives = nil, true // what answers is the machine itself
+		transport.Proxy, transport.DisableKeepAlives = nil, true // the endpoint is local to the machine
 		dial := transport.DialContext
 		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			return dial(ctx, network, address)
 		}
-		client = &discreet{http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}}
+		client = &redactingClient{http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}}
 	}
 	e.pipeline = runtime.NewPipeline("collab", "", runtime.PipelineOptions{}, &policy.ClientOptions{
 		Transport: client,
-		// 404 and 410 say that the identity of the machine is not ready. All tries together
-		// end before patience does, so that the last refusal is what the error says.
+		// 404 and 410: the machine's identity is not ready yet. All attempts together take
+		// less than stepTimeout, so the error is that of the last response.
 		Retry: policy.RetryOptions{StatusCodes: []int{404, 408, 410, 429, 500, 502, 503, 504}, MaxRetries: 3, RetryDelay: 500 * time.Millisecond},
 	})
 	return e, nil
@@ -110,7 +108,7 @@ func (e *entra) token(ctx context.Context) (token azcore.AccessToken, err error)
 		return token, err
 	}
 	if e.assertion != "" {
-		assertion, err := os.ReadFile(e.assertion) // which is replaced before it expires
+		assertion, err := os.ReadFile(e.assertion) // the file is replaced before the assertion expires
 		if err != nil {
 			return token, err
 		}
@@ -132,7 +130,7 @@ func (e *entra) token(ctx context.Context) (token azcore.AccessToken, err error)
 	var answer struct {
 		Token       string      `json:"access_token"`
 		ExpiresIn   json.Number `json:"expires_in"` // seconds
-		ExpiresOn   json.Number `json:"expires_on"` // seconds since 1970, where some do without the other
+		ExpiresOn   json.Number `json:"expires_on"` // seconds since 1970; some services send one of the two only
 		Description string      `json:"error_description"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK || answer.Token == "" {

@@ -7,31 +7,30 @@ import (
 	"collab/ports"
 )
 
-// What tests look at from outside.
 var (
 	OpenWithin = open
 	KeyOf      = keyOf
 	NameOf     = nameOf
 	ObjectKey  = objectKey
-	Check      = check
+	Check      = checkName
 )
 
-// Named makes a store in files give what it writes a name aside, as on file
-// systems that know no other way.
-func Named(b ports.Blobs) {
-	b.(*Bucket).Blobs.(*files).nameless = false
+// UseNamedFiles makes a file store write to named files in tempDir, as on file systems
+// without O_TMPFILE.
+func UseNamedFiles(b ports.Blobs) {
+	b.(*Bucket).Blobs.(*files).unnamed = false
 }
 
-// Paged has lists of an object store read in pages of a size.
-func Paged(b ports.Blobs, size int) {
+// SetPageSize sets the entries of a page of an object store's lists.
+func SetPageSize(b ports.Blobs, size int) {
 	b.(*Bucket).Blobs.(*objects).page = size
 }
 
-// OpenAzure opens a container through a transport.
+// OpenAzure opens a container with a transport.
 func OpenAzure(name string, parameters url.Values, transport *http.Transport) (*Bucket, error) {
 	s, err := openAzure(name, parameters, transport)
 	if err != nil {
 		return nil, err
 	}
-	return newBucket(&objects{store: s, patience: patience, chunk: partSize}), nil
+	return newBucket(&objects{store: s, stepTimeout: stepTimeout, chunk: partSize}), nil
 }

@@ -17,32 +17,29 @@ import (
 	"collab/ports"
 )
 
-// files keeps each blob in a file of its key below root, written without a name
-// or aside and linked into place, which fails where there is something already.
+// files keeps each blob in the file root/key. Content is written to an unnamed file, or one
+// in tempDir, and hard-linked to its path, which fails if the path exists.
 type files struct {
 	root string
 
-	// nameless is whether what is being written has no name: the kernel then makes
-	// and removes none, and nothing is left by a writer that dies.
-	nameless bool
+	// unnamed selects O_TMPFILE for files being written. They disappear with a writer
+	// that crashes.
+	unnamed bool
 
-	// folders is held for reading from finding a folder to having something in it,
-	// and for writing while an empty folder is removed.
-	folders sync.RWMutex
+	// dirs is read-locked from ensuring a directory to linking a file into it, and
+	// write-locked while an empty directory is removed.
+	dirs sync.RWMutex
 
-	mu    sync.Mutex
-	known map[string]struct{} // folders that are on stable storage, with all above them
+	mu     sync.Mutex
+	synced map[string]struct{} // directories that are synced, with their parents; guarded by mu
 }
 
 var _ ports.Blobs = (*files)(nil)
 
 const (
-	// aside is the folder of what is being written. No key begins like this.
-	aside = "!new"
-	// maxKnown bounds the folders that are remembered.
-	maxKnown = 1 << 16
-	// abandoned is the time without a write after which a file in aside is nobody's.
-	abandoned = time.Hour
+	tempDir    = "!new"    // of files being written; no key begins with it
+	maxSynced  = 1 << 16   // directories in files.synced
+	maxTempAge = time.Hour // since the last write; older files in tempDir are removed
 )
 
 func openFiles(dir string) (*files, error) {
@@ -50,37 +47,37 @@ func openFiles(dir string) (*files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeAll(root); err != nil {
+	if err := mkdirAllSynced(root); err != nil {
 		return nil, err
 	}
-	f := &files{root: root, nameless: takesNameless(root), known: map[string]struct{}{}}
-	// Whoever made the root may have died before this. A folder that we may not
-	// read was not made by us.
+	f := &files{root: root, unnamed: supportsUnnamed(root), synced: map[string]struct{}{}}
+	// The process that created root may have crashed before the sync. A parent without
+	// read permission was not created by this program.
 	if err := syncDir(filepath.Dir(root)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return nil, err
 	}
-	if err := f.ensure(filepath.Join(root, aside)); err != nil {
+	if err := f.ensureDir(filepath.Join(root, tempDir)); err != nil {
 		return nil, err
 	}
-	err = f.tryLink()
-	if err != nil && f.nameless {
-		f.nameless = false // the kernel is older, or hides what is open
-		err = f.tryLink()
+	err = f.checkHardLinks()
+	if err != nil && f.unnamed {
+		f.unnamed = false // the kernel is older, or /proc is not mounted
+		err = f.checkHardLinks()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("files cannot be kept in %s, which needs hard links: %w", dir, err)
 	}
-	return f, f.sweep()
+	return f, f.sweepTemp()
 }
 
-// makeAll makes the folder and those above it that are missing.
-func makeAll(dir string) error {
+// mkdirAllSynced is os.MkdirAll with a sync of each parent.
+func mkdirAllSynced(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
 	parent := filepath.Dir(dir)
 	if parent != dir {
-		if err := makeAll(parent); err != nil {
+		if err := mkdirAllSynced(parent); err != nil {
 			return err
 		}
 	}
@@ -90,70 +87,68 @@ func makeAll(dir string) error {
 	return syncDir(parent)
 }
 
-// tryLink tells at the start what Put would meet on a file system without hard
-// links.
-func (f *files) tryLink() error {
-	file, err := f.create()
+// checkHardLinks returns an error if the file system has no hard links, which Put needs.
+func (f *files) checkHardLinks() error {
+	file, err := f.createTemp()
 	if err != nil {
 		return err
 	}
-	other := filepath.Join(f.root, aside, rand.Text())
-	err = f.place(file, other)
-	return errors.Join(err, f.drop(file), removed(os.Remove(other)))
+	other := filepath.Join(f.root, tempDir, rand.Text())
+	err = f.linkTemp(file, other)
+	return errors.Join(err, f.closeTemp(file), ignoreNotExist(os.Remove(other)))
 }
 
-// sweep removes what writers left behind that did not live to do it.
-func (f *files) sweep() error {
-	entries, err := os.ReadDir(filepath.Join(f.root, aside))
+// sweepTemp removes files in tempDir that crashed writers left.
+func (f *files) sweepTemp() error {
+	entries, err := os.ReadDir(filepath.Join(f.root, tempDir))
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err == nil && time.Since(info.ModTime()) > abandoned {
-			err = os.Remove(filepath.Join(f.root, aside, e.Name()))
+		if err == nil && time.Since(info.ModTime()) > maxTempAge {
+			err = os.Remove(filepath.Join(f.root, tempDir, e.Name()))
 		}
-		if err := removed(err); err != nil {
+		if err := ignoreNotExist(err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removed returns nil for the error that says that there is nothing.
-func removed(err error) error {
-	if isMissing(err) {
+// ignoreNotExist returns nil if err is that of a missing file, else err.
+func ignoreNotExist(err error) error {
+	if isNotExist(err) {
 		return nil
 	}
 	return err
 }
 
-func isMissing(err error) bool {
+func isNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// create opens a file that is no blob yet.
-func (f *files) create() (*os.File, error) {
-	folder := filepath.Join(f.root, aside)
-	if f.nameless {
-		return createNameless(folder)
+// createTemp creates a file to write a blob to.
+func (f *files) createTemp() (*os.File, error) {
+	folder := filepath.Join(f.root, tempDir)
+	if f.unnamed {
+		return createUnnamed(folder)
 	}
 	return os.OpenFile(filepath.Join(folder, rand.Text()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 }
 
-// place gives the file a name where there is none.
-func (f *files) place(file *os.File, path string) error {
-	if f.nameless {
-		return nameFile(file, path)
+// linkTemp links the file to path. It returns fs.ErrExist if the path exists.
+func (f *files) linkTemp(file *os.File, path string) error {
+	if f.unnamed {
+		return linkUnnamed(file, path)
 	}
 	return os.Link(file.Name(), path)
 }
 
-// drop closes the file, of which nothing is left then but the name that place
-// gave it. What cannot be removed now is swept later.
-func (f *files) drop(file *os.File) error {
+// closeTemp closes the file and removes its temporary name. sweepTemp removes one that remains.
+func (f *files) closeTemp(file *os.File) error {
 	err := file.Close()
-	if !f.nameless {
+	if !f.unnamed {
 		_ = os.Remove(file.Name())
 	}
 	return err
@@ -163,10 +158,9 @@ func (f *files) path(name string) string {
 	return filepath.Join(f.root, filepath.FromSlash(keyOf(name)))
 }
 
-// Put has the content on the disk before it has the name, and the name before
-// it returns.
+// Put syncs the content before it links the file, and the directory before it returns.
 func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Reader) error {
-	if err := begun(ctx, name); err != nil {
+	if err := checkCall(ctx, name); err != nil {
 		return err
 	}
 	if err := checkType(mimeType); err != nil {
@@ -174,14 +168,14 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 	}
 	path := f.path(name)
 	if _, err := os.Lstat(path); err == nil {
-		return taken(nil)
+		return conflict(nil)
 	}
-	file, err := f.create()
+	file, err := f.createTemp()
 	if err != nil {
 		return unavailable(err)
 	}
 	s := &source{ctx: ctx, r: r}
-	err = s.pieces(func(p []byte) error {
+	err = s.chunks(func(p []byte) error {
 		_, err := file.Write(p)
 		return err
 	})
@@ -193,7 +187,7 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 			err = f.link(file, path)
 		}
 	}
-	err = errors.Join(err, f.drop(file))
+	err = errors.Join(err, f.closeTemp(file))
 	if err == nil && s.err == nil {
 		err = syncDir(filepath.Dir(path))
 	}
@@ -201,14 +195,14 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 	case s.err != nil:
 		return s.err
 	case errors.Is(err, fs.ErrExist):
-		return taken(err)
+		return conflict(err)
 	case err != nil:
 		return unavailable(err)
 	}
 	return nil
 }
 
-// link gives the file its name, in a folder that it makes where there is none.
+// link links the file to path and creates missing directories.
 func (f *files) link(file *os.File, path string) error {
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
@@ -216,42 +210,41 @@ func (f *files) link(file *os.File, path string) error {
 		if !errors.Is(err, fs.ErrNotExist) || attempt == attempts {
 			return err
 		}
-		// Another process has removed a folder that we know.
+		// Another process has removed a directory in f.synced.
 		f.mu.Lock()
-		clear(f.known)
+		clear(f.synced)
 		f.mu.Unlock()
 	}
 }
 
 func (f *files) linkOnce(file *os.File, path string) error {
-	f.folders.RLock()
-	defer f.folders.RUnlock()
-	if err := f.ensure(filepath.Dir(path)); err != nil {
+	f.dirs.RLock()
+	defer f.dirs.RUnlock()
+	if err := f.ensureDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return f.place(file, path)
+	return f.linkTemp(file, path)
 }
 
-// ensure makes a folder below root, and those above it, and has them on stable
-// storage. One that is there already may not be: whoever made it may have died
-// before.
-func (f *files) ensure(dir string) error {
+// ensureDir creates a directory below root and its parents, and syncs them. It syncs existing
+// ones too: the process that created them may have crashed before its sync.
+func (f *files) ensureDir(dir string) error {
 	if dir == f.root {
 		return nil
 	}
 	f.mu.Lock()
-	_, ok := f.known[dir]
+	_, ok := f.synced[dir]
 	f.mu.Unlock()
 	if ok {
 		return nil
 	}
 	parent := filepath.Dir(dir)
-	if err := f.ensure(parent); err != nil {
+	if err := f.ensureDir(parent); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		if info, stat := os.Stat(dir); stat != nil || !info.IsDir() {
-			return fmt.Errorf("%v", err) // not fs.ErrExist: it is no blob that is there
+			return fmt.Errorf("%v", err) // without fs.ErrExist, which means that the blob exists
 		}
 	}
 	if err := syncDir(parent); err != nil {
@@ -259,15 +252,14 @@ func (f *files) ensure(dir string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.known) >= maxKnown {
-		clear(f.known)
+	if len(f.synced) >= maxSynced {
+		clear(f.synced)
 	}
-	f.known[dir] = struct{}{}
+	f.synced[dir] = struct{}{}
 	return nil
 }
 
-// syncDir has the names in a folder on stable storage. The kernel joins those
-// of many writers.
+// syncDir syncs the entries of a directory. The kernel combines concurrent calls.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -278,7 +270,7 @@ func syncDir(dir string) error {
 
 // Open reads a file.
 func (f *files) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if err := begun(ctx, name); err != nil {
+	if err := checkCall(ctx, name); err != nil {
 		return nil, err
 	}
 	if offset < 0 {
@@ -286,8 +278,8 @@ func (f *files) Open(ctx context.Context, name string, offset, length int64) (io
 	}
 	file, err := os.Open(f.path(name))
 	switch {
-	case isMissing(err):
-		return nil, missing(err)
+	case isNotExist(err):
+		return nil, notFound(err)
 	case err != nil:
 		return nil, unavailable(err)
 	}
@@ -321,15 +313,15 @@ func (r *fileReader) Read(p []byte) (int, error) {
 
 func (r *fileReader) Close() error { return r.file.Close() }
 
-// Remove deletes a file, and the folders that have nothing left in them: their
-// names are somebody's as well.
+// Remove deletes a file and its parent directories that are empty then, whose names are
+// also those of users.
 func (f *files) Remove(ctx context.Context, name string) error {
-	if err := begun(ctx, name); err != nil {
+	if err := checkCall(ctx, name); err != nil {
 		return err
 	}
 	path := f.path(name)
 	if err := os.Remove(path); err != nil {
-		if isMissing(err) {
+		if isNotExist(err) {
 			return nil
 		}
 		return unavailable(err)
@@ -345,19 +337,19 @@ func (f *files) Remove(ctx context.Context, name string) error {
 	}
 }
 
-// prune removes a folder and those above it as far as they are empty, and
-// returns the first that is not.
+// prune removes a directory and its parents up to the first that is not empty, and
+// returns that.
 func (f *files) prune(dir string) string {
 	for dir != f.root && isEmpty(dir) {
-		f.folders.Lock()
+		f.dirs.Lock()
 		err := os.Remove(dir)
 		if err == nil {
 			f.mu.Lock()
-			delete(f.known, dir)
+			delete(f.synced, dir)
 			f.mu.Unlock()
 		}
-		f.folders.Unlock()
-		if removed(err) != nil {
+		f.dirs.Unlock()
+		if ignoreNotExist(err) != nil {
 			return dir
 		}
 		dir = filepath.Dir(dir)
@@ -365,7 +357,8 @@ func (f *files) prune(dir string) string {
 	return dir
 }
 
-// isEmpty spares writers the lock for folders that are not.
+// isEmpty reports whether a directory is empty or missing. prune checks it before it takes
+// the write lock.
 func isEmpty(dir string) bool {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -376,9 +369,9 @@ func isEmpty(dir string) bool {
 	return err == io.EOF
 }
 
-// List walks the folders. Files that are no blobs are passed over.
+// List walks the directories. It skips files that are not blobs.
 func (f *files) List(ctx context.Context, each func(name string, size int64, written time.Time) error) error {
-	if err := f.sweep(); err != nil {
+	if err := f.sweepTemp(); err != nil {
 		return unavailable(err)
 	}
 	var stopped error
@@ -387,11 +380,11 @@ func (f *files) List(ctx context.Context, each func(name string, size int64, wri
 			return stopped
 		}
 		switch {
-		case isMissing(err) && path != f.root:
+		case isNotExist(err) && path != f.root:
 			return nil
 		case err != nil:
 			return err
-		case e.IsDir() && path == filepath.Join(f.root, aside):
+		case e.IsDir() && path == filepath.Join(f.root, tempDir):
 			return fs.SkipDir
 		case !e.Type().IsRegular():
 			return nil
@@ -406,7 +399,7 @@ func (f *files) List(ctx context.Context, each func(name string, size int64, wri
 		}
 		info, err := e.Info()
 		if err != nil {
-			return removed(err)
+			return ignoreNotExist(err)
 		}
 		stopped = each(name, info.Size(), info.ModTime())
 		return stopped
@@ -420,12 +413,12 @@ func (f *files) List(ctx context.Context, each func(name string, size int64, wri
 	return nil
 }
 
-// Ready looks for the folder.
+// Ready returns an error if tempDir is not a directory.
 func (f *files) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	info, err := os.Stat(filepath.Join(f.root, aside))
+	info, err := os.Stat(filepath.Join(f.root, tempDir))
 	if err == nil && !info.IsDir() {
 		err = fs.ErrInvalid
 	}

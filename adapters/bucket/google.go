@@ -31,7 +31,7 @@ func (g *google) put(ctx context.Context, key string, r io.Reader, u upload) err
 	w := g.bucket.Object(key).If(storage.Conditions{DoesNotExist: true}).NewWriter(ctx)
 	w.ContentType, w.Metadata, w.ChunkSize = u.mimeType, u.metadata, u.chunk
 	if _, err := io.Copy(w, r); err != nil {
-		cancel() // before Close, which would take what was written for the whole
+		cancel() // before Close, which would complete the object
 		_ = w.Close()
 		return err
 	}

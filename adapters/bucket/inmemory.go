@@ -24,13 +24,13 @@ type memoryObject struct {
 	written  time.Time
 }
 
-// get returns the object of a key, NotFound where there is none.
+// get returns the object of a key, or NotFound.
 func (m *inMemory) get(key string) (memoryObject, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	object, found := m.objects[key]
 	if !found {
-		return object, missing(nil)
+		return object, notFound(nil)
 	}
 	return object, nil
 }
@@ -43,7 +43,7 @@ func (m *inMemory) put(_ context.Context, key string, r io.Reader, u upload) err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, found := m.objects[key]; found {
-		return taken(nil)
+		return conflict(nil)
 	}
 	m.objects[key] = memoryObject{content, u.metadata, time.Now()}
 	return nil

@@ -16,10 +16,10 @@ import (
 	"collab/adapters/inspect"
 )
 
-// removeTimeout is how long Inspect takes to remove what it wrote after its context ended.
+// removeTimeout limits the removal of Inspect's object after the context has ended.
 const removeTimeout = 5 * time.Second
 
-// rights has the remedy for missing rights, by the scheme of the address.
+// rights has the remedy for missing permissions by the scheme of the address.
 var rights = map[string]string{
 	"gs":     "give the service account the role roles/storage.objectUser on the bucket, or set COLLAB_BLOB_URL",
 	"s3":     "allow s3:ListBucket on the bucket and s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload in it, or set COLLAB_BLOB_URL",
@@ -50,7 +50,7 @@ func Inspect(ctx context.Context, at inspect.Address, clocks *inspect.Clocks) (f
 			f.Note("unset it to reach Google", "STORAGE_EMULATOR_HOST leads to %s", host)
 			server = "http://" + host
 		}
-		// For its clock, and because Google's client retries for long.
+		// This request records the server's clock, and fails sooner than Google's client.
 		if _, err := inspect.Get(ctx, clocks.Client("the object store"), server); err != nil {
 			f.Wrong("let this machine reach it, or set COLLAB_BLOB_URL", "%s does not answer", server).Err = err
 			return f

@@ -11,17 +11,17 @@ import (
 	"collab/domain/fault"
 )
 
-// Bounds of names in bytes, and of what stores and file systems take.
+// Limits of names in bytes, and of the keys of stores and file systems.
 const (
 	maxName       = 1024
 	maxSegment    = 255
 	maxKey        = 1024 // Google and Amazon
-	maxKeySegment = 254  // Azure; file systems take 255
+	maxKeySegment = 254  // Azure; 255 on file systems
 	maxKeyDepth   = 250  // Azure
 )
 
-// check decides whether it is a name.
-func check(name string) error {
+// checkName returns an error if name is not a valid name of content.
+func checkName(name string) error {
 	switch {
 	case name == "":
 		return fault.Field("name", "must not be empty")
@@ -48,15 +48,15 @@ func check(name string) error {
 	return nil
 }
 
-// begun decides whether a call may begin.
-func begun(ctx context.Context, name string) error {
-	if err := check(name); err != nil {
+// checkCall returns the error of an invalid name or of a context that has ended.
+func checkCall(ctx context.Context, name string) error {
+	if err := checkName(name); err != nil {
 		return err
 	}
 	return ctx.Err()
 }
 
-// checkType decides whether it is a media type, or nothing.
+// checkType returns an error if mimeType is neither empty nor a media type.
 func checkType(mimeType string) error {
 	if mimeType == "" {
 		return nil
@@ -67,16 +67,14 @@ func checkType(mimeType string) error {
 	return nil
 }
 
-// A key is a name as every store and file system takes it, and stays readable:
+// keyOf returns the key of a name. A key is valid in every store and file system, and
+// readable. Two names never have the same key:
 //
-//   - bytes that some of them treat as something else are ! and two hexadecimal
-//     digits, as is ! itself;
-//   - folders have no @, and what lies in them has one (where the name has none,
-//     !@ follows), so that the name a/b never stands where the name a/b/c has a
-//     folder;
-//   - segments that became too long go on in a folder: !+ ends such a part.
-//
-// No two names have one key.
+//   - bytes that are special in some store, and !, are escaped as ! and two hexadecimal
+//     digits;
+//   - directories have no @ and the last segment has one (!@ is appended to a name
+//     without), so the key of a/b is never a directory of the key of a/b/c;
+//   - a segment that is too long is split into directories whose names end with !+.
 func keyOf(name string) string {
 	var key strings.Builder
 	key.Grow(len(name) + 8)
@@ -104,18 +102,18 @@ func keyOf(name string) string {
 	return key.String()
 }
 
-// escape returns a segment of a key.
+// escape returns the key's form of a segment; folder says whether others follow.
 func escape(segment string, folder bool) string {
 	plain := true
 	for i := range len(segment) {
-		plain = plain && !escaped(segment, i, folder)
+		plain = plain && !mustEscape(segment, i, folder)
 	}
 	if plain {
 		return segment
 	}
 	var key strings.Builder
 	for i := range len(segment) {
-		if escaped(segment, i, folder) {
+		if mustEscape(segment, i, folder) {
 			key.WriteByte('!')
 			key.WriteByte(digits[segment[i]>>4])
 			key.WriteByte(digits[segment[i]&15])
@@ -128,23 +126,23 @@ func escape(segment string, folder bool) string {
 
 const digits = "0123456789ABCDEF"
 
-func escaped(segment string, i int, folder bool) bool {
+// mustEscape reports whether the byte at i is escaped.
+func mustEscape(segment string, i int, folder bool) bool {
 	switch c := segment[i]; c {
 	case '!', '"', '#', '%', '?', '\\', ':', '*', '<', '>', '|':
 		return true
 	case '@':
 		return folder
-	case '.', ' ': // Windows drops them at the end, and .. leads elsewhere
+	case '.', ' ': // Windows drops them at the end; .. is the parent directory
 		return i == len(segment)-1
-	case '_': // how clients of object stores write characters that a store does not take
+	case '_': // __0x is the escape of gocloud.dev
 		return strings.HasPrefix(segment[i:], "__0x")
 	default:
 		return c < ' ' || c == 0x7f
 	}
 }
 
-// nameOf returns the name that has the key. What no name has is somebody
-// else's.
+// nameOf returns the name of a key. It returns false for a key that no name has.
 func nameOf(key string) (name string, ok bool) {
 	text := strings.TrimSuffix(strings.ReplaceAll(key, "!+/", ""), "!@")
 	if strings.Contains(text, "!") {
@@ -163,13 +161,12 @@ func nameOf(key string) (name string, ok bool) {
 		}
 		text = plain.String()
 	}
-	return text, check(text) == nil && keyOf(text) == key
+	return text, checkName(text) == nil && keyOf(text) == key
 }
 
-// objectKey returns the key of a name below a prefix in an object store. Names
-// whose keys are too long or too deep have their hash in its place, after the
-// first segment, which is the organisation; the name is in the object's
-// metadata then.
+// objectKey returns the key of a name below a prefix in an object store. If the key would
+// be too long or too deep, it is the first segment, the organisation, and the hash of the
+// name; the object's metadata then has the name.
 func objectKey(prefix, name string) (key string, hashed bool) {
 	key = prefix + keyOf(name)
 	if len(key) <= maxKey && strings.Count(key, "/") < maxKeyDepth {
@@ -183,16 +180,16 @@ func objectKey(prefix, name string) (key string, hashed bool) {
 	return prefix + "!" + key, true
 }
 
-// isHashed reports whether the key is of the form that stands for a hash.
+// isHashed reports whether the key ends with a hash of objectKey.
 func isHashed(key string) bool {
 	last := key[strings.LastIndexByte(key, '/')+1:]
 	return len(last) == 1+2*sha256.Size && last[0] == '!' && strings.Trim(last[1:], "0123456789abcdef") == ""
 }
 
-// FileOf returns where the content of a name lies below the folder of a file://
-// store, with slashes. The name must be one that Put takes.
+// FileOf returns the path of a name's content in the directory of a file:// store, with
+// slashes. The name must be valid for Put.
 func FileOf(name string) string { return keyOf(name) }
 
-// NameOfFile returns the name whose content lies there; ok is false where that
-// is none's, as of a path that leads out of the folder.
+// NameOfFile returns the name whose content has the path; ok is false if there is none,
+// for example for a path out of the directory.
 func NameOfFile(path string) (name string, ok bool) { return nameOf(path) }

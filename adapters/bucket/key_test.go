@@ -10,9 +10,8 @@ import (
 	"collab/adapters/bucket"
 )
 
-// anyName draws names, with those characters often that keys treat as their
-// own.
-func anyName() *rapid.Generator[string] {
+// nameGenerator draws names in which characters that keys escape are frequent.
+func nameGenerator() *rapid.Generator[string] {
 	letters := rapid.OneOf(rapid.SampledFrom([]rune("ab.@!+_ /%0x2e4EF")), rapid.SampledFrom([]rune("#\\:?*é名🦉\u0301")), rapid.Rune())
 	return rapid.Custom(func(t *rapid.T) string {
 		if rapid.Bool().Draw(t, "long") {
@@ -23,19 +22,19 @@ func anyName() *rapid.Generator[string] {
 }
 
 func TestKeys(t *testing.T) {
-	t.Run("a key is read back as the name, and by nothing else", func(t *testing.T) {
+	t.Run("nameOf is the inverse of keyOf", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
-			name := anyName().Draw(t, "name")
+			name := nameGenerator().Draw(t, "name")
 			key := bucket.KeyOf(name)
 			if got, ok := bucket.NameOf(key); !ok || got != name {
 				t.Fatalf("the key %q of %q is read as %q, %v", key, name, got, ok)
 			}
 		})
 	})
-	t.Run("what is read as a name has no other key", func(t *testing.T) {
-		// Keys that were changed a little, as those of others are not likely to be any.
+	t.Run("a name has no other key", func(t *testing.T) {
+		// Slightly changed keys: few random ones are valid.
 		rapid.Check(t, func(t *rapid.T) {
-			key := bucket.KeyOf(anyName().Draw(t, "name"))
+			key := bucket.KeyOf(nameGenerator().Draw(t, "name"))
 			at := rapid.IntRange(0, len(key)).Draw(t, "at")
 			key = key[:at] + rapid.SampledFrom([]string{"!", "!+", "!+/", "!@", "!40", "!4", "!2e", "@", "/", "", "..", "ÿ"}).Draw(t, "put in") + key[at:]
 			if name, ok := bucket.NameOf(key); ok && (bucket.Check(name) != nil || bucket.KeyOf(name) != key) {
@@ -43,9 +42,9 @@ func TestKeys(t *testing.T) {
 			}
 		})
 	})
-	t.Run("every store and file system takes a key as it is", func(t *testing.T) {
+	t.Run("keys are valid in every store and file system", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
-			key := bucket.KeyOf(anyName().Draw(t, "name"))
+			key := bucket.KeyOf(nameGenerator().Draw(t, "name"))
 			if path.Clean("/"+key) != "/"+key || strings.ContainsAny(key, "\"#%?\\:*<>|\x7f") || strings.Contains(key, "__0x") {
 				t.Fatalf("the key is %q", key)
 			}
@@ -56,10 +55,10 @@ func TestKeys(t *testing.T) {
 			}
 		})
 	})
-	t.Run("what is a blob under one name is no folder of another", func(t *testing.T) {
+	t.Run("no blob's key is a folder of another's", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
-			a := anyName().Draw(t, "a")
-			b := a + "/" + anyName().Draw(t, "b")
+			a := nameGenerator().Draw(t, "a")
+			b := a + "/" + nameGenerator().Draw(t, "b")
 			if bucket.Check(b) != nil {
 				t.Skip("too long")
 			}
@@ -68,17 +67,17 @@ func TestKeys(t *testing.T) {
 			}
 		})
 	})
-	t.Run("an object's key is short enough below any prefix", func(t *testing.T) {
+	t.Run("object keys with a prefix are short enough", func(t *testing.T) {
 		prefix := strings.Repeat("p", 128) + "/"
 		rapid.Check(t, func(t *rapid.T) {
-			name := anyName().Draw(t, "name")
+			name := nameGenerator().Draw(t, "name")
 			key, _ := bucket.ObjectKey(prefix, name)
 			if len(key) > 1024 || strings.Count(key, "/") >= 250 || !strings.HasPrefix(key, prefix) {
 				t.Fatalf("%q has the key %q", name, key)
 			}
 		})
 	})
-	t.Run("ordinary names stay as they are", func(t *testing.T) {
+	t.Run("ordinary names are their own keys", func(t *testing.T) {
 		for _, name := range []string{
 			"0198c0de-0000-7000-8000-000000000000/shared/hub-memory/org-memory.md@12-0198c0de",
 			"o/workspaces/w/artifacts/Pläne 2026/Entwurf (2), final_v3.docx@1-x",

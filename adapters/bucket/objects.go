@@ -22,20 +22,20 @@ import (
 	"collab/ports"
 )
 
-// store is the client of one bucket. Its errors are the client library's, which refusal
-// understands, or of the core.
+// store is the client of one bucket. Its errors are those of the client library, which
+// httpError reads, or of package fault.
 type store interface {
-	// put writes all of r as an object that was not there. It writes nothing where r
-	// fails, which ends ctx.
+	// put writes r as a new object. If r fails, which also cancels ctx, it writes none.
 	put(ctx context.Context, key string, r io.Reader, u upload) error
-	// open reads length bytes, at least one, from offset on; all where length is negative.
+	// open reads length bytes from offset on. A negative length reads to the end; zero is
+	// not valid.
 	open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
-	// metadata returns what was uploaded with an object.
+	// metadata returns the metadata that was uploaded with an object.
 	metadata(ctx context.Context, key string) (map[string]string, error)
 	// remove deletes an object; it may fail with NotFound.
 	remove(ctx context.Context, key string) error
-	// list yields the objects below the prefix, for which it asks in pages of a size. An
-	// error is the last.
+	// list yields the objects below the prefix, requested in pages of page entries. It
+	// ends after an error.
 	list(ctx context.Context, prefix string, page int) iter.Seq2[entry, error]
 	close() error
 }
@@ -44,7 +44,7 @@ type store interface {
 type upload struct {
 	mimeType string
 	metadata map[string]string // names are in lower case
-	chunk    int               // bytes that go out together
+	chunk    int               // bytes of a request
 }
 
 // entry is an object in a list.
@@ -56,11 +56,11 @@ type entry struct {
 
 // objects keeps blobs in an object store.
 type objects struct {
-	store    store
-	prefix   string // empty, or ends with a slash
-	patience time.Duration
-	chunk    int // the most bytes that go out together
-	page     int // entries of a list that the store is asked for at once
+	store       store
+	prefix      string // empty, or ends with a slash
+	stepTimeout time.Duration
+	chunk       int // the most bytes of a request
+	page        int // entries of a page of a list
 }
 
 var _ ports.Blobs = (*objects)(nil)
@@ -71,42 +71,42 @@ const (
 	metaWrite = "write" // random, of the Put that wrote it
 )
 
-// steps bounds the time of each step that the store takes. What is between
-// them, such as waiting for content to send, is not the store's.
+// steps limits the time of each step of the store. The time between steps, such as
+// waiting for content to send, does not count.
 type steps struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-	within time.Duration
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	timeout time.Duration
 }
 
-var errLate = errors.New("no answer in time")
+var errTimeout = errors.New("no answer in time")
 
-func (o *objects) steps(ctx context.Context) *steps {
-	s := &steps{within: o.patience}
+func (o *objects) newSteps(ctx context.Context) *steps {
+	s := &steps{timeout: o.stepTimeout}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	s.timer = time.AfterFunc(o.patience, func() { s.cancel(errLate) })
+	s.timer = time.AfterFunc(o.stepTimeout, func() { s.cancel(errTimeout) })
 	s.timer.Stop()
 	return s
 }
 
 func (s *steps) do(step func() error) error {
-	s.timer.Reset(s.within)
+	s.timer.Reset(s.timeout)
 	defer s.timer.Stop()
 	return step()
 }
 
-// sent is the content of a Put, which the store's client reads. While it waits
-// for content, the store has time. What does not come to its end is given up:
-// some clients take an error for the end otherwise.
-type sent struct {
+// uploadReader is the content of a Put for the store's client. It stops the timer while it
+// waits for content. It cancels the upload if the content fails, because some clients take
+// an error for the end.
+type uploadReader struct {
 	*source
 	steps *steps
 }
 
-func (r sent) Read(p []byte) (int, error) {
+func (r uploadReader) Read(p []byte) (int, error) {
 	r.steps.timer.Stop()
-	defer r.steps.timer.Reset(r.steps.within)
+	defer r.steps.timer.Reset(r.steps.timeout)
 	n, err := r.source.Read(p)
 	if r.source.err != nil {
 		r.steps.cancel(r.source.err)
@@ -119,9 +119,9 @@ func (s *steps) end() {
 	s.cancel(nil)
 }
 
-// refusal returns the HTTP status that an object store refused with, and its name for
-// the reason; zero when it did not answer.
-func refusal(err error) (status int, reason string) {
+// httpError returns the HTTP status and the error code of a store's response; zero if err
+// is not one.
+func httpError(err error) (status int, code string) {
 	if errors.Is(err, storage.ErrObjectNotExist) {
 		return http.StatusNotFound, ""
 	}
@@ -137,40 +137,39 @@ func refusal(err error) (status int, reason string) {
 	return 0, ""
 }
 
-// Status returns the HTTP status that an object store refused with, as far as
-// an error tells; zero when it did not answer, or is none of the kind.
+// Status returns the HTTP status of an object store's error response; zero for other errors.
 func Status(err error) int {
-	status, _ := refusal(err)
+	status, _ := httpError(err)
 	return status
 }
 
-// conflicts are the reasons of Google, Amazon and Azure that a key has an object.
+// conflicts are the error codes of Google, Amazon and Azure for a key that has an object.
 var conflicts = []string{"Precondition Failed", minio.PreconditionFailed, "ConditionalRequestConflict", "ConditionNotMet", "BlobAlreadyExists"}
 
-// failed turns an error of the store into one of the core. An error that the
-// caller's context ended comes back as the context's.
-func failed(ctx context.Context, err error) error {
+// storeError maps an error of the store to one of package fault. It returns the context's
+// error if the context has ended.
+func storeError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if _, known := errors.AsType[*fault.Error](err); known {
+	if _, mapped := errors.AsType[*fault.Error](err); mapped {
 		return err
 	}
-	switch status, reason := refusal(err); {
+	switch status, code := httpError(err); {
 	case status == http.StatusNotFound:
-		return missing(err)
-	case slices.Contains(conflicts, reason):
-		return taken(err)
+		return notFound(err)
+	case slices.Contains(conflicts, code):
+		return conflict(err)
 	}
 	return unavailable(err)
 }
 
-// Put sends content in chunks; the store shows it when all of it has come.
+// Put sends content in chunks. The object appears in the store after the last.
 func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r io.Reader) error {
-	if err := begun(ctx, name); err != nil {
+	if err := checkCall(ctx, name); err != nil {
 		return err
 	}
 	if err := checkType(mimeType); err != nil {
@@ -179,7 +178,7 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 	if mimeType == "" {
 		mimeType = "application/octet-stream"
 	}
-	s := o.steps(ctx)
+	s := o.newSteps(ctx)
 	defer s.end()
 	src := &source{ctx: ctx, r: r}
 	key, hashed := objectKey(o.prefix, name)
@@ -188,16 +187,16 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 	if hashed {
 		u.metadata[metaName] = base64.RawURLEncoding.EncodeToString([]byte(name))
 	}
-	err := s.do(func() error { return o.store.put(s.ctx, key, sent{src, s}, u) })
+	err := s.do(func() error { return o.store.put(s.ctx, key, uploadReader{src, s}, u) })
 	if src.err != nil {
 		return src.err
 	}
-	err = failed(ctx, err)
+	err = storeError(ctx, err)
 	switch fault.KindOf(err) {
 	case fault.NotFound: // of the bucket
 		return unavailable(err)
 	case fault.Conflict:
-		// The store may have told us of the end of our own first attempt.
+		// The client library may have retried a request that the store completed.
 		var own bool
 		lookup := s.do(func() error {
 			metadata, err := o.store.metadata(s.ctx, key)
@@ -214,10 +213,10 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 	return err
 }
 
-// chunkSize returns the size of chunks for content of a size. A chunk of the
-// content's size would not tell that nothing follows.
+// chunkSize returns the chunk size for content of a size. It is more than that size, so
+// that the first chunk ends with io.EOF.
 func (o *objects) chunkSize(size int64) int {
-	const step = 256 << 10 // Google's
+	const step = 256 << 10 // Google requires multiples of it
 	if size < 0 || size >= int64(o.chunk) {
 		return o.chunk
 	}
@@ -226,20 +225,20 @@ func (o *objects) chunkSize(size int64) int {
 
 // Open reads an object.
 func (o *objects) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if err := begun(ctx, name); err != nil {
+	if err := checkCall(ctx, name); err != nil {
 		return nil, err
 	}
 	if offset < 0 {
 		return nil, fault.Field("offset", "must not be negative")
 	}
 	if length > math.MaxInt64-offset {
-		length = -1 // clients of stores add both
+		length = -1 // client libraries add offset and length
 	}
 	key, _ := objectKey(o.prefix, name)
-	s := o.steps(ctx)
-	r := &objectReader{steps: s, caller: ctx}
+	s := o.newSteps(ctx)
+	r := &objectReader{steps: s, ctx: ctx}
 	err := s.do(func() (err error) {
-		if length == 0 { // a range that the protocols do not have
+		if length == 0 { // HTTP has no empty range
 			_, err = o.store.metadata(s.ctx, key)
 			return err
 		}
@@ -247,27 +246,27 @@ func (o *objects) Open(ctx context.Context, name string, offset, length int64) (
 		if err == nil {
 			r.part = part
 		} else if Status(err) == http.StatusRequestedRangeNotSatisfiable {
-			return nil // it begins at the end or after it
+			return nil // the offset is not before the end
 		}
 		return err
 	})
 	if err != nil {
-		err = failed(ctx, err)
+		err = storeError(ctx, err)
 		s.end()
 		return nil, err
 	}
 	return r, nil
 }
 
-// objectReader reads an object, or nothing where it has no reader.
+// objectReader reads a part of an object.
 type objectReader struct {
-	part   io.ReadCloser // not embedded: its other methods know no steps
-	steps  *steps
-	caller context.Context
+	part  io.ReadCloser // nil: an empty part; not embedded, because WriteTo would bypass steps
+	steps *steps
+	ctx   context.Context
 }
 
 func (r *objectReader) Read(p []byte) (n int, err error) {
-	if err := r.caller.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
 	if r.part == nil {
@@ -278,12 +277,12 @@ func (r *objectReader) Read(p []byte) (n int, err error) {
 		return err
 	})
 	if err != nil && err != io.EOF {
-		err = unavailableUnless(r.caller, err)
+		err = unavailableUnless(r.ctx, err)
 	}
 	return n, err
 }
 
-// unavailableUnless returns the context's error where it has ended.
+// unavailableUnless returns the context's error if it has ended, else unavailable(err).
 func unavailableUnless(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -301,26 +300,25 @@ func (r *objectReader) Close() error {
 
 // Remove deletes an object.
 func (o *objects) Remove(ctx context.Context, name string) error {
-	if err := begun(ctx, name); err != nil {
+	if err := checkCall(ctx, name); err != nil {
 		return err
 	}
 	key, _ := objectKey(o.prefix, name)
-	s := o.steps(ctx)
+	s := o.newSteps(ctx)
 	defer s.end()
-	err := failed(ctx, s.do(func() error { return o.store.remove(s.ctx, key) }))
+	err := storeError(ctx, s.do(func() error { return o.store.remove(s.ctx, key) }))
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
 	return err
 }
 
-// List reads the store's list page by page. Objects that are no blobs are
-// passed over.
+// List reads the store's list page by page. It skips objects that are not blobs.
 func (o *objects) List(ctx context.Context, each func(name string, size int64, written time.Time) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s := o.steps(ctx)
+	s := o.newSteps(ctx)
 	defer s.end()
 	next, stop := iter.Pull2(o.store.list(s.ctx, o.prefix, o.page))
 	defer stop()
@@ -347,7 +345,7 @@ func (o *objects) List(ctx context.Context, each func(name string, size int64, w
 				name, err = o.hashedName(s.ctx, object.key)
 				return err
 			})
-			err = failed(ctx, err)
+			err = storeError(ctx, err)
 			if err != nil && !fault.Is(err, fault.NotFound) {
 				return err
 			}
@@ -362,14 +360,15 @@ func (o *objects) List(ctx context.Context, each func(name string, size int64, w
 	}
 }
 
-// hashedName returns the name that has a hashed key, empty if none has.
+// hashedName returns the name in the metadata of an object with a hashed key; empty if it is
+// not the name of the key.
 func (o *objects) hashedName(ctx context.Context, key string) (string, error) {
 	metadata, err := o.store.metadata(ctx, key)
 	if err != nil {
 		return "", err
 	}
 	name, err := base64.RawURLEncoding.DecodeString(metadata[metaName])
-	if err != nil || check(string(name)) != nil {
+	if err != nil || checkName(string(name)) != nil {
 		return "", nil
 	}
 	if own, hashed := objectKey(o.prefix, string(name)); !hashed || own != key {
@@ -378,13 +377,12 @@ func (o *objects) hashedName(ctx context.Context, key string) (string, error) {
 	return string(name), nil
 }
 
-// Ready asks for the beginning of the list, which tells of a bucket that is
-// not there as well.
+// Ready lists one object. It returns an error also if the bucket does not exist.
 func (o *objects) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s := o.steps(ctx)
+	s := o.newSteps(ctx)
 	defer s.end()
 	err := s.do(func() (err error) {
 		for _, err = range o.store.list(s.ctx, o.prefix, 1) {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/md5" // which the protocol checks parts with
+	"crypto/md5" // for Content-MD5
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -30,12 +30,11 @@ type s3 struct {
 	transport *http.Transport
 }
 
-// openS3 returns the bucket of the name. Where there are no parameters, region and
-// endpoint are those of Amazon's environment variables, and credentials come from
-// those, from the file of shared credentials, and from the container's or the
-// machine's role, in this order.
+// openS3 returns a bucket. Without parameters, region and endpoint are those of Amazon's
+// environment variables. Credentials are the first of: the environment variables, the
+// shared credentials file, the role of the container or machine.
 func openS3(name string, parameters url.Values) (store, error) {
-	if err := allow("s3", parameters, "endpoint", "profile", "region", "use_path_style"); err != nil {
+	if err := checkParameters("s3", parameters, "endpoint", "profile", "region", "use_path_style"); err != nil {
 		return nil, err
 	}
 	endpoint := cmp.Or(parameters.Get("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com")
@@ -99,7 +98,7 @@ func (b *s3) list(ctx context.Context, prefix string, page int) iter.Seq2[entry,
 				return
 			}
 		}
-		if ctx.Err() != nil { // with which the iterator ends silently
+		if ctx.Err() != nil { // the iterator does not return it
 			yield(entry{}, ctx.Err())
 		}
 	}
@@ -120,23 +119,22 @@ func (b *s3) remove(ctx context.Context, key string) error {
 	return b.client.RemoveObject(ctx, b.name, key, minio.RemoveObjectOptions{})
 }
 
-// Content goes to Amazon and Azure in parts, so many at once. The size is the least
-// that Amazon takes for a part that is not the last one.
+// Parts of an upload to Amazon and Azure.
 const (
-	partSize = 5 << 20
-	parts    = 2
+	partSize = 5 << 20 // bytes, Amazon's minimum for a part that is not the last
+	parts    = 2       // in flight at once
 )
 
-// abortTimeout is how long the end of an upload that failed may take.
+// abortTimeout limits the request that aborts a failed upload.
 const abortTimeout = 5 * time.Second
 
-// put writes in one request what is shorter than a part, the rest in parts, as many of
-// which as may be under way are in memory.
+// put writes content shorter than a part in one request, other content in parts. The parts
+// in flight are in memory.
 func (b *s3) put(ctx context.Context, key string, r io.Reader, u upload) error {
 	options := minio.PutObjectOptions{ContentType: u.mimeType, UserMetadata: u.metadata, SendContentMd5: true}
 	first := make([]byte, u.chunk)
 	n, err := io.ReadFull(r, first)
-	if err == nil && n < partSize { // longer than was expected
+	if err == nil && n < partSize { // longer than its announced size
 		first = append(make([]byte, 0, partSize), first...)[:partSize]
 		var more int
 		more, err = io.ReadFull(r, first[n:])
@@ -151,22 +149,20 @@ func (b *s3) put(ctx context.Context, key string, r io.Reader, u upload) error {
 	return err
 }
 
-// conditional returns the options of the request that makes the object appear. It
-// must not replace another.
-func conditional(options minio.PutObjectOptions) minio.PutObjectOptions {
+// ifNoneMatch returns the options of a request that fails if the object exists.
+func ifNoneMatch(options minio.PutObjectOptions) minio.PutObjectOptions {
 	options.SetMatchETagExcept("*")
 	return options
 }
 
-// maxConflicts is how often putWhole tries when others write the object, or what the
-// store keeps it in, at the same time.
+// maxConflicts is the number of attempts of putWhole after conflicts with concurrent writes.
 const maxConflicts = 8
 
-// putWhole writes the whole content in one request. The protocol wants it sent again after
-// a conflict, which does not say that the object is there.
+// putWhole writes the content in one request. It retries after status 409, which does not
+// mean that the object exists.
 func (b *s3) putWhole(ctx context.Context, key string, content []byte, options minio.PutObjectOptions) (err error) {
 	for range maxConflicts {
-		_, err = b.client.Client.PutObject(ctx, b.name, key, bytes.NewReader(content), int64(len(content)), conditional(options))
+		_, err = b.client.Client.PutObject(ctx, b.name, key, bytes.NewReader(content), int64(len(content)), ifNoneMatch(options))
 		if minio.ToErrorResponse(err).StatusCode != http.StatusConflict {
 			break
 		}
@@ -174,8 +170,7 @@ func (b *s3) putWhole(ctx context.Context, key string, content []byte, options m
 	return err
 }
 
-// putParts writes the first part and all of r after it. When it fails, it has the
-// store drop the parts.
+// putParts writes the first part and the rest of r. It aborts the upload if it fails.
 func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader, options minio.PutObjectOptions) (err error) {
 	id, err := b.client.NewMultipartUpload(ctx, b.name, key, options)
 	if err != nil {
@@ -183,35 +178,35 @@ func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader
 	}
 	defer func() {
 		if err != nil {
-			ctx, over := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
-			defer over()
-			_ = b.client.AbortMultipartUpload(ctx, b.name, key, id) // a rule of the bucket does it otherwise
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+			defer cancel()
+			_ = b.client.AbortMultipartUpload(ctx, b.name, key, id) // a lifecycle rule removes the parts otherwise
 		}
 	}()
 
 	free := make(chan []byte, parts)
 	for range parts - 1 {
-		free <- nil // allocated when it is needed
+		free <- nil // allocated on first use
 	}
 	var done struct {
 		sync.Mutex
 		parts []minio.CompletePart
 	}
-	sending, together := errgroup.WithContext(ctx)
+	sending, groupCtx := errgroup.WithContext(ctx)
 	content, last := first, false
 	for number := 1; ; number++ {
 		part := content
 		sending.Go(func() error {
 			defer func() { free <- part[:partSize] }()
 			sum := md5.Sum(part)
-			sent, err := b.client.PutObjectPart(together, b.name, key, id, number, bytes.NewReader(part), int64(len(part)),
+			sent, err := b.client.PutObjectPart(groupCtx, b.name, key, id, number, bytes.NewReader(part), int64(len(part)),
 				minio.PutObjectPartOptions{Md5Base64: base64.StdEncoding.EncodeToString(sum[:])})
 			done.Lock()
 			defer done.Unlock()
 			done.parts = append(done.parts, minio.CompletePart{PartNumber: number, ETag: sent.ETag})
 			return err
 		})
-		if last || together.Err() != nil {
+		if last || groupCtx.Err() != nil {
 			break
 		}
 		if content = <-free; content == nil {
@@ -230,6 +225,6 @@ func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader
 		return err
 	}
 	slices.SortFunc(done.parts, func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
-	_, err = b.client.CompleteMultipartUpload(ctx, b.name, key, id, done.parts, conditional(options))
+	_, err = b.client.CompleteMultipartUpload(ctx, b.name, key, id, done.parts, ifNoneMatch(options))
 	return err
 }

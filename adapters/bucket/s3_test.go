@@ -18,8 +18,8 @@ import (
 	"collab/test/objectstore"
 )
 
-// withoutAmazon takes what the environment says about Amazon away from the test.
-func withoutAmazon(t *testing.T) {
+// clearAmazonEnv clears Amazon's environment variables.
+func clearAmazonEnv(t *testing.T) {
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") {
 			t.Setenv(name, "")
@@ -61,18 +61,18 @@ func TestS3Credentials(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withoutAmazon(t)
+			clearAmazonEnv(t)
 			(&objectstore.Store{Credentials: row.environ}).Setenv(t)
-			if err := opened(t, row.address).Ready(t.Context()); err != nil {
+			if err := openBucket(t, row.address).Ready(t.Context()); err != nil {
 				t.Errorf("%v: %v", err, errors.Unwrap(err))
 			}
 		})
 	}
 	t.Run("that are wrong are refused", func(t *testing.T) {
-		withoutAmazon(t)
+		clearAmazonEnv(t)
 		t.Setenv("AWS_ACCESS_KEY_ID", access)
 		t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-		b := opened(t, store.Address)
+		b := openBucket(t, store.Address)
 		err := b.Ready(t.Context())
 		unavailable(t, err)
 		if status := bucket.Status(err); status != http.StatusForbidden {
@@ -82,29 +82,29 @@ func TestS3Credentials(t *testing.T) {
 }
 
 func TestS3Addresses(t *testing.T) {
-	withoutAmazon(t)
+	clearAmazonEnv(t)
 	for _, address := range []string{
 		"s3://bucket", "s3://bucket?region=us-east-1", "s3://bucket.with.dots/a/b?region=cn-north-1", "s3://bucket?endpoint=store.example.com",
 		"s3://bucket?endpoint=https%3A%2F%2Fstore.example.com:9000/&use_path_style=false", "s3://bucket?profile=files",
 	} {
-		t.Run("is taken: "+address, func(t *testing.T) { opened(t, address) })
+		t.Run("is taken: "+address, func(t *testing.T) { openBucket(t, address) })
 	}
 	for _, parameters := range []string{
 		"endpoint=ftp://x", "endpoint=https://x/path", "endpoint=https://user:hunter2@x", "endpoint=https://x%3Fa=hunter2", "use_path_style=yes",
 		"region=a&region=b", "ssetype=AES256",
 	} {
 		t.Run("is refused: "+parameters, func(t *testing.T) {
-			refused(t, "s3://bucket?"+parameters, "")
+			expectRefused(t, "s3://bucket?"+parameters, "")
 		})
 	}
 }
 
-func TestAnUploadToS3ThatFailsLeavesNoParts(t *testing.T) {
+func TestAFailedUploadToS3LeavesNoParts(t *testing.T) {
 	store := objectstore.StartS3(t)
 	store.Setenv(t)
-	b := opened(t, store.Address)
+	b := openBucket(t, store.Address)
 	long := strings.Repeat("0123456789abcdef", 12<<20/16)
-	if err := b.Put(t.Context(), "org/x@1-x", "", -1, io.MultiReader(strings.NewReader(long), failing{})); err == nil {
+	if err := b.Put(t.Context(), "org/x@1-x", "", -1, io.MultiReader(strings.NewReader(long), failingReader{})); err == nil {
 		t.Fatal("it was written")
 	}
 	put(t, b, "org/y@1-x", long)

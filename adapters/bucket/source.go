@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// source is what a Put reads. It ends with the context, and remembers the error
-// that it ended with, because that is the caller's and comes back as it is.
+// source reads the content of a Put. It records the first error of r or ctx, which Put
+// returns unchanged.
 type source struct {
 	ctx context.Context
 	r   io.Reader
@@ -28,9 +28,9 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pieces reads the source to its end in pieces of the buffers' size and has
-// write take each. It returns write's error; the source keeps its own.
-func (s *source) pieces(write func([]byte) error) error {
+// chunks calls write with each chunk of the source, of the size of a buffer. It returns
+// the error of write; the one of the source is in s.err.
+func (s *source) chunks(write func([]byte) error) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for {
@@ -49,5 +49,5 @@ func (s *source) pieces(write func([]byte) error) error {
 	}
 }
 
-// buffers are what content goes through.
+// buffers has the buffers of chunks.
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 256<<10)) }}

@@ -61,7 +61,7 @@ func TestAddresses(t *testing.T) {
 		"file://blobs", "file://./blobs", "file://" + t.TempDir() + "/a/b/c", "mem://", "gs://bucket", "gs://bucket/", "gs://bucket/some/prefix/",
 		"s3://bucket/prefix?region=eu-central-1", "azblob://container/prefix",
 	} {
-		t.Run("is taken: "+address, func(t *testing.T) { opened(t, address) })
+		t.Run("is taken: "+address, func(t *testing.T) { openBucket(t, address) })
 	}
 	if info, err := os.Stat("blobs"); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the relative folder is %v, %v", info, err)
@@ -70,25 +70,25 @@ func TestAddresses(t *testing.T) {
 		"", "blobs", "file://", "mem://x", "ftp://x", "gs://", "gs:///prefix", "gs://user:hunter2@bucket", "gs://bucket?x=hunter2", "gs://bucket/a//b",
 		"gs://bucket/../b", "gs://bucket/" + strings.Repeat("x", 129), "gs://%zz", "s3://bucket?nonsense=1", "file://" + os.Args[0],
 	} {
-		t.Run("is refused: "+address, func(t *testing.T) { refused(t, address, "") })
+		t.Run("is refused: "+address, func(t *testing.T) { expectRefused(t, address, "") })
 	}
 }
 
 func TestFiles(t *testing.T) {
 	const name = "org/personal/user/Notes & more.md@1-x"
-	t.Run("they outlive the process, under the names that they have", func(t *testing.T) {
+	t.Run("content is in a file of its name and survives a restart", func(t *testing.T) {
 		folder := t.TempDir()
-		put(t, opened(t, "file://"+folder), name, "content")
+		put(t, openBucket(t, "file://"+folder), name, "content")
 		if content, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(content) != "content" {
 			t.Errorf("the file is %q, %v", content, err)
 		}
-		if content, err := read(opened(t, "file://"+folder), name); err != nil || content != "content" {
+		if content, err := read(openBucket(t, "file://"+folder), name); err != nil || content != "content" {
 			t.Errorf("got %q, %v", content, err)
 		}
 	})
-	t.Run("they are their owner's alone", func(t *testing.T) {
+	t.Run("only the owner has permissions", func(t *testing.T) {
 		folder := t.TempDir()
-		put(t, opened(t, "file://"+folder+"/data"), name, "content")
+		put(t, openBucket(t, "file://"+folder+"/data"), name, "content")
 		if err := filepath.WalkDir(folder+"/data", func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
 				return err
@@ -101,9 +101,9 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("folders go with the last file in them", func(t *testing.T) {
+	t.Run("empty folders are removed", func(t *testing.T) {
 		folder := t.TempDir()
-		b := opened(t, "file://"+folder)
+		b := openBucket(t, "file://"+folder)
 		put(t, b, "org/a/b/c/x@1-x", "x")
 		put(t, b, "org/a/y@1-x", "y")
 		for _, step := range []struct{ remove, gone, stays string }{
@@ -121,9 +121,9 @@ func TestFiles(t *testing.T) {
 		}
 		put(t, b, "org/a/b/c/x@1-x", "x")
 	})
-	t.Run("folders that another process removes are made again", func(t *testing.T) {
+	t.Run("folders that another process removes are created again", func(t *testing.T) {
 		folder := t.TempDir()
-		a, b := opened(t, "file://"+folder), opened(t, "file://"+folder)
+		a, b := openBucket(t, "file://"+folder), openBucket(t, "file://"+folder)
 		for i := range 3 {
 			name := fmt.Sprintf("org/a/b/x@%d-x", i)
 			put(t, a, name, "x")
@@ -132,9 +132,9 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what others put there is no blob", func(t *testing.T) {
+	t.Run("foreign files are not listed", func(t *testing.T) {
 		folder := t.TempDir()
-		b := opened(t, "file://"+folder)
+		b := openBucket(t, "file://"+folder)
 		put(t, b, name, "x")
 		for _, other := range []string{".DS_Store", "a%b@1-x", "org/x@y/z", "org/!zz@", "org/!", "!new/left", "org/!2e@", "org/\xff@1"} {
 			path := filepath.Join(folder, other)
@@ -152,9 +152,9 @@ func TestFiles(t *testing.T) {
 			t.Errorf("the list is %q", got)
 		}
 	})
-	t.Run("what a dead writer left is removed in time, and not before", func(t *testing.T) {
+	t.Run("files of crashed writers are removed after an hour", func(t *testing.T) {
 		folder := t.TempDir()
-		b := opened(t, "file://"+folder)
+		b := openBucket(t, "file://"+folder)
 		old, young := filepath.Join(folder, "!new", "old"), filepath.Join(folder, "!new", "young")
 		leave := func() {
 			for path, age := range map[string]time.Duration{old: 2 * time.Hour, young: 0} {
@@ -166,7 +166,7 @@ func TestFiles(t *testing.T) {
 				}
 			}
 		}
-		for name, sweep := range map[string]func(){"a start": func() { opened(t, "file://"+folder) }, "a list": func() { list(t, b) }} {
+		for name, sweep := range map[string]func(){"a start": func() { openBucket(t, "file://"+folder) }, "a list": func() { list(t, b) }} {
 			leave()
 			sweep()
 			if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
@@ -177,22 +177,24 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what is being written has no name where the disk is known to do without", func(t *testing.T) {
-		// Where the tests run may be no such disk; shared memory always is.
+	t.Run("a file being written has no name on file systems with O_TMPFILE", func(t *testing.T) {
+		// The temporary directory may be on another file system; /dev/shm is tmpfs.
 		folder, err := os.MkdirTemp("/dev/shm", "collab-")
 		if err != nil {
 			t.Skip("there is no shared memory: ", err)
 		}
 		defer os.RemoveAll(folder)
-		b := opened(t, "file://"+folder)
+		b := openBucket(t, "file://"+folder)
 		put(t, b, name, "before")
 		reading, rest := make(chan struct{}), make(chan struct{})
 		done := make(chan error)
-		go func() { done <- b.Put(context.Background(), name+"2", "", -1, &halting{reading: reading, rest: rest}) }()
+		go func() {
+			done <- b.Put(context.Background(), name+"2", "", -1, &pausingReader{reading: reading, rest: rest})
+		}()
 		<-reading
 		left, err := os.ReadDir(filepath.Join(folder, "!new"))
 		if err != nil || len(left) > 0 {
-			t.Errorf("aside are %v, %v", left, err)
+			t.Errorf("the temporary files are %v, %v", left, err)
 		}
 		if got := list(t, b); len(got) != 1 || got[0] != name {
 			t.Errorf("the list is %q", got)
@@ -205,28 +207,28 @@ func TestFiles(t *testing.T) {
 			t.Errorf("got %q, %v", content, err)
 		}
 		if err := b.Put(t.Context(), name+"2", "", -1, strings.NewReader("other")); !fault.Is(err, fault.Conflict) {
-			t.Errorf("the name was given again: %v", err)
+			t.Errorf("the content was replaced: %v", err)
 		}
 	})
-	for way, prepare := range map[string]func(ports.Blobs){"": func(ports.Blobs) {}, ", with names": bucket.Named} {
-		t.Run("nothing is left aside, whatever became of it"+way, func(t *testing.T) {
+	for way, prepare := range map[string]func(ports.Blobs){"": func(ports.Blobs) {}, " with named files": bucket.UseNamedFiles} {
+		t.Run("no temporary file remains"+way, func(t *testing.T) {
 			folder := t.TempDir()
-			b := opened(t, "file://"+folder)
+			b := openBucket(t, "file://"+folder)
 			prepare(b)
 			put(t, b, name, "x")
-			for _, r := range []io.Reader{strings.NewReader("y"), io.MultiReader(strings.NewReader("z"), failing{})} {
-				if b.Put(t.Context(), name, "", -1, r) == nil || b.Put(t.Context(), name+"2", "", -1, failing{}) == nil {
+			for _, r := range []io.Reader{strings.NewReader("y"), io.MultiReader(strings.NewReader("z"), failingReader{})} {
+				if b.Put(t.Context(), name, "", -1, r) == nil || b.Put(t.Context(), name+"2", "", -1, failingReader{}) == nil {
 					t.Error("it was written")
 				}
 			}
 			if left, err := os.ReadDir(filepath.Join(folder, "!new")); err != nil || len(left) > 0 {
-				t.Errorf("left are %v, %v", left, err)
+				t.Errorf("the temporary files are %v, %v", left, err)
 			}
 		})
 	}
-	t.Run("a folder that is gone is a store that does not answer", func(t *testing.T) {
+	t.Run("a store whose folder was removed is unavailable", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "blobs")
-		b := opened(t, "file://"+folder)
+		b := openBucket(t, "file://"+folder)
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)
 		}
@@ -236,14 +238,14 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// halting stops before the end of its content.
-type halting struct {
+// pausingReader pauses before io.EOF.
+type pausingReader struct {
 	reading chan<- struct{}
 	rest    <-chan struct{}
 	read    bool
 }
 
-func (h *halting) Read(p []byte) (int, error) {
+func (h *pausingReader) Read(p []byte) (int, error) {
 	if h.read {
 		close(h.reading)
 		<-h.rest
@@ -253,9 +255,9 @@ func (h *halting) Read(p []byte) (int, error) {
 	return copy(p, "content"), nil
 }
 
-type failing struct{}
+type failingReader struct{}
 
-func (failing) Read([]byte) (int, error) { return 0, errors.New("no content") }
+func (failingReader) Read([]byte) (int, error) { return 0, errors.New("no content") }
 
 func unavailable(t *testing.T, err error) {
 	t.Helper()
@@ -264,9 +266,9 @@ func unavailable(t *testing.T, err error) {
 	}
 }
 
-// asWriter makes the test binary write blobs into a folder, and say which it has
-// written, until it is killed.
-const asWriter = "COLLAB_TEST_BLOB_WRITER"
+// envWriter is the variable that makes the test binary write blobs into a folder and print
+// their names until it is killed.
+const envWriter = "COLLAB_TEST_BLOB_WRITER"
 
 func writeUntilKilled(folder string) {
 	b, err := bucket.Open(context.Background(), "file://"+folder)
@@ -278,7 +280,7 @@ func writeUntilKilled(folder string) {
 		go func() {
 			for n := 0; ; n++ {
 				name := fmt.Sprintf("org/%d/%d/x@%d-x", writer, n%10, n)
-				if err := b.Put(context.Background(), name, "", -1, strings.NewReader(long(name))); err != nil {
+				if err := b.Put(context.Background(), name, "", -1, strings.NewReader(contentOf(name))); err != nil {
 					fmt.Println("!", err)
 				}
 				fmt.Println(name)
@@ -288,12 +290,12 @@ func writeUntilKilled(folder string) {
 	select {}
 }
 
-func long(name string) string { return strings.Repeat(name, 10_000) }
+func contentOf(name string) string { return strings.Repeat(name, 10_000) }
 
-func TestAKilledWriterLeavesWholeBlobsOrNone(t *testing.T) {
+func TestBlobsAreCompleteAfterAKill(t *testing.T) {
 	folder := t.TempDir()
 	c := exec.Command(os.Args[0])
-	c.Env, c.Stderr = append(os.Environ(), asWriter+"="+folder), os.Stderr
+	c.Env, c.Stderr = append(os.Environ(), envWriter+"="+folder), os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -313,10 +315,10 @@ func TestAKilledWriterLeavesWholeBlobsOrNone(t *testing.T) {
 	if len(said) < 100 {
 		t.Fatalf("it said %q", said)
 	}
-	b := opened(t, "file://"+folder)
+	b := openBucket(t, "file://"+folder)
 	for _, name := range append(list(t, b), said...) {
-		if content, err := read(b, name); err != nil || content != long(name) {
-			t.Errorf("%q has %d bytes of %d: %v", name, len(content), len(long(name)), err)
+		if content, err := read(b, name); err != nil || content != contentOf(name) {
+			t.Errorf("%q has %d bytes of %d: %v", name, len(content), len(contentOf(name)), err)
 		}
 	}
 }
@@ -326,8 +328,8 @@ func TestObjectStores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := start(t)
 			store.Setenv(t)
-			t.Run("prefixes keep deployments apart", func(t *testing.T) {
-				a, b := opened(t, below("a", store.Address)), opened(t, below("ab", store.Address))
+			t.Run("prefixes separate deployments", func(t *testing.T) {
+				a, b := openBucket(t, withPrefix("a", store.Address)), openBucket(t, withPrefix("ab", store.Address))
 				put(t, a, "org/x@1-x", "a's")
 				put(t, b, "org/x@1-x", "b's")
 				for store, want := range map[ports.Blobs]string{a: "a's", b: "b's"} {
@@ -338,13 +340,13 @@ func TestObjectStores(t *testing.T) {
 						t.Errorf("the list is %q", got)
 					}
 				}
-				if got, err := read(opened(t, store.Address), "a/org/x@1-x"); err != nil || got != "a's" {
+				if got, err := read(openBucket(t, store.Address), "a/org/x@1-x"); err != nil || got != "a's" {
 					t.Errorf("got %q, %v", got, err)
 				}
 			})
 			t.Run("a list has more than one page", func(t *testing.T) {
-				b := opened(t, below("pages", store.Address))
-				bucket.Paged(b, 10)
+				b := openBucket(t, withPrefix("pages", store.Address))
+				bucket.SetPageSize(b, 10)
 				for i := range 25 {
 					put(t, b, fmt.Sprintf("org/%d/y@%d-x", i%7, i), "")
 				}
@@ -352,8 +354,8 @@ func TestObjectStores(t *testing.T) {
 					t.Errorf("the list is %q", got)
 				}
 			})
-			t.Run("a bucket that is not there does not answer", func(t *testing.T) {
-				b := opened(t, strings.Replace(store.Address, "://collab", "://other", 1))
+			t.Run("a missing bucket is unavailable", func(t *testing.T) {
+				b := openBucket(t, strings.Replace(store.Address, "://collab", "://other", 1))
 				err := b.Ready(t.Context())
 				unavailable(t, err)
 				if status := bucket.Status(err); status != http.StatusNotFound {
@@ -366,18 +368,18 @@ func TestObjectStores(t *testing.T) {
 	}
 }
 
-func TestObjectsThatBelongToNoNameArePassedOver(t *testing.T) {
+func TestObjectsWithoutANameAreSkipped(t *testing.T) {
 	store := google(t)
 	store.Setenv(t)
 	for i, key := range []string{"others/plain", "others/a@b/c@1", "others/!" + strings.Repeat("0", 64), "others/!zz@1"} {
 		upload(t, store.Host, key, fmt.Sprint(i))
 	}
-	if got := list(t, opened(t, store.Address+"/others")); len(got) > 0 {
+	if got := list(t, openBucket(t, store.Address+"/others")); len(got) > 0 {
 		t.Errorf("the list is %q", got)
 	}
 }
 
-// upload stores an object as anybody does.
+// upload stores an object with a plain request.
 func upload(t *testing.T, host, key, content string) {
 	t.Helper()
 	r, err := http.Post("http://"+host+"/upload/storage/v1/b/collab/o?uploadType=media&name="+url.QueryEscape(key), "text/plain", strings.NewReader(content))
@@ -389,20 +391,20 @@ func upload(t *testing.T, host, key, content string) {
 	}
 }
 
-// instead answers in place of the handler of a store.
-type instead func(w http.ResponseWriter, r *http.Request, store http.Handler)
+// interceptor handles requests to a store, which it may pass on.
+type interceptor func(w http.ResponseWriter, r *http.Request, store http.Handler)
 
-// through returns the address of the store's bucket through a server that stands before
-// it, and sets the environment.
-func through(t *testing.T, store *objectstore.Store, instead instead) string {
+// proxied returns the address of the store's bucket behind a proxy with the interceptor. It
+// sets the environment.
+func proxied(t *testing.T, store *objectstore.Store, intercept interceptor) string {
 	t.Helper()
-	behind := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", store.Host, store.Host
 		if r.In.Header.Get("Authorization") != "" {
-			r.Out.Host = r.In.Host // which is signed
+			r.Out.Host = r.In.Host // part of the signature
 		}
 	}}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { instead(w, r, behind) }))
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { intercept(w, r, proxy) }))
 	t.Cleanup(front.Close)
 	address := strings.TrimPrefix(front.URL, "http://")
 	for _, variable := range store.Credentials {
@@ -412,21 +414,21 @@ func through(t *testing.T, store *objectstore.Store, instead instead) string {
 	return strings.Replace(store.Address, store.Host, address, 1)
 }
 
-func TestAnUploadIsSentAgain(t *testing.T) {
+func TestUploadsAreRetried(t *testing.T) {
 	lost := func(w http.ResponseWriter, r *http.Request, store http.Handler) {
-		kept := httptest.NewRecorder()
-		store.ServeHTTP(kept, r)
-		if kept.Code != http.StatusOK {
-			t.Errorf("the store says %d %s", kept.Code, kept.Body)
+		response := httptest.NewRecorder()
+		store.ServeHTTP(response, r)
+		if response.Code != http.StatusOK {
+			t.Errorf("the store answers %d %s", response.Code, response.Body)
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	for name, row := range map[string]struct {
 		start func(testing.TB) *objectstore.Store
-		first instead
+		first interceptor
 	}{
-		"when Google's answer was lost, which is no conflict": {google, lost},
-		"when S3's answer was lost, which is no conflict":     {objectstore.StartS3, lost},
+		"after Google's response was lost, without a conflict": {google, lost},
+		"after S3's response was lost, without a conflict":     {objectstore.StartS3, lost},
 		"after a conflict": {objectstore.StartS3, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.WriteHeader(http.StatusConflict)
 			_, _ = io.WriteString(w, "<Error><Code>ConditionalRequestConflict</Code></Error>")
@@ -434,7 +436,7 @@ func TestAnUploadIsSentAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent atomic.Int64
-			b := opened(t, through(t, row.start(t), func(w http.ResponseWriter, r *http.Request, store http.Handler) {
+			b := openBucket(t, proxied(t, row.start(t), func(w http.ResponseWriter, r *http.Request, store http.Handler) {
 				uploads := r.Method == http.MethodPut || strings.HasPrefix(r.URL.Path, "/upload/")
 				if uploads && sent.Add(1) == 1 {
 					row.first(w, r, store)
@@ -453,8 +455,8 @@ func TestAnUploadIsSentAgain(t *testing.T) {
 	}
 }
 
-// everything calls all that a store does, and expects that it does not answer.
-func everything(t *testing.T, b ports.Blobs) {
+// expectUnavailable checks that every method of the store returns Unavailable.
+func expectUnavailable(t *testing.T, b ports.Blobs) {
 	t.Helper()
 	ctx := t.Context()
 	_, opened := b.Open(ctx, "org/x@1-x", 0, -1)
@@ -473,39 +475,39 @@ func everything(t *testing.T, b ports.Blobs) {
 
 func TestAStoreThatFailsIsUnavailable(t *testing.T) {
 	store := google(t)
-	status := func(code int) instead {
+	status := func(code int) interceptor {
 		return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(code) }
 	}
-	const short = 50 * time.Millisecond // which what is tried again takes all of
+	const short = 50 * time.Millisecond // retries take all of it
 	for name, row := range map[string]struct {
-		within  time.Duration
-		instead instead
+		timeout   time.Duration
+		intercept interceptor
 	}{
-		"when it forbids":        {time.Minute, status(http.StatusForbidden)},
-		"when it fails":          {short, status(http.StatusInternalServerError)},
-		"when it has had enough": {short, status(http.StatusTooManyRequests)},
-		"when it hangs up":       {short, func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }},
-		"when it never answers": {short, func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+		"403":                 {time.Minute, status(http.StatusForbidden)},
+		"500":                 {short, status(http.StatusInternalServerError)},
+		"429":                 {short, status(http.StatusTooManyRequests)},
+		"a closed connection": {short, func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }},
+		"no response": {short, func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			everything(t, openedWithin(t, through(t, store, row.instead), row.within))
+			expectUnavailable(t, openWithTimeout(t, proxied(t, store, row.intercept), row.timeout))
 		})
 	}
 	for _, address := range []string{
 		"gs://bucket", "s3://bucket?region=us-east-1&use_path_style=true&endpoint=http://127.0.0.1:1",
 		"azblob://container?protocol=http&localemu=true&domain=127.0.0.1:1",
 	} {
-		t.Run("when nobody is there: "+address, func(t *testing.T) {
+		t.Run("no server: "+address, func(t *testing.T) {
 			withCredentials(t)
-			everything(t, openedWithin(t, address, short))
+			expectUnavailable(t, openWithTimeout(t, address, short))
 		})
 	}
 }
 
-// withCredentials sets credentials for each provider, none of which is there.
+// withCredentials sets credentials for each provider; no server listens at their addresses.
 func withCredentials(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AZURE_STORAGE_ACCOUNT": "x", "AZURE_STORAGE_KEY": "eA==",
@@ -515,10 +517,10 @@ func withCredentials(t *testing.T) {
 	}
 }
 
-func TestWaitingForContentIsNotTheStoresDelay(t *testing.T) {
+func TestWaitingForContentDoesNotCountAsAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := opened(t, "mem://")
-		r := io.MultiReader(strings.NewReader("first"), slow(time.Hour), strings.NewReader("last"), slow(time.Hour))
+		b := openBucket(t, "mem://")
+		r := io.MultiReader(strings.NewReader("first"), delayedEOF(time.Hour), strings.NewReader("last"), delayedEOF(time.Hour))
 		if err := b.Put(t.Context(), "org/x@1-x", "", -1, r); err != nil {
 			t.Fatal(err)
 		}
@@ -528,10 +530,10 @@ func TestWaitingForContentIsNotTheStoresDelay(t *testing.T) {
 	})
 }
 
-// slow has no content, and takes so long to say it.
-type slow time.Duration
+// delayedEOF is an empty reader that returns io.EOF after the duration.
+type delayedEOF time.Duration
 
-func (s slow) Read([]byte) (int, error) {
+func (s delayedEOF) Read([]byte) (int, error) {
 	time.Sleep(time.Duration(s))
 	return 0, io.EOF
 }

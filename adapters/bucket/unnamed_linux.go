@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takesNameless reports whether the folder is on a file system of which it is
-// known that a file whose content was on the disk before it had a name has both
-// there once its folder is. Others need not write a file down that has no name.
-func takesNameless(dir string) bool {
+// supportsUnnamed reports whether the directory is on a file system where an unnamed file
+// that was synced and then linked is durable once its directory is synced. Other file
+// systems may ignore the sync of a file without a name.
+func supportsUnnamed(dir string) bool {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return false
@@ -22,13 +22,13 @@ func takesNameless(dir string) bool {
 	return false
 }
 
-// createNameless opens a file that is in no folder, on the folder's disk.
-func createNameless(folder string) (*os.File, error) {
+// createUnnamed creates a file without a name on the file system of the directory.
+func createUnnamed(folder string) (*os.File, error) {
 	return os.OpenFile(folder, unix.O_TMPFILE|os.O_WRONLY, 0o600)
 }
 
-// nameFile gives it a name, in the way for processes without privileges.
-func nameFile(file *os.File, path string) error {
+// linkUnnamed links the file to path. It uses /proc, which needs no privileges.
+func linkUnnamed(file *os.File, path string) error {
 	open := fmt.Sprintf("/proc/self/fd/%d", file.Fd())
 	if err := unix.Linkat(unix.AT_FDCWD, open, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return &os.LinkError{Op: "linkat", Old: open, New: path, Err: err}

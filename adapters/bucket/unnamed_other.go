@@ -1,0 +1,14 @@
+//go:build !linux
+
+package bucket
+
+import (
+	"errors"
+	"os"
+)
+
+func supportsUnnamed(string) bool { return false }
+
+func createUnnamed(string) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func linkUnnamed(*os.File, string) error { return errors.ErrUnsupported }
