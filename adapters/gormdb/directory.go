@@ -362,21 +362,25 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error
 // Marks is one statement, so that all of a mark is of one moment.
 func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
 	marked := make(map[id.Org]org.Mark, len(orgs))
-	var c command
+	var o id.Org
+	var m org.Mark
+	to := []any{&o, &m.Epoch, &m.LogEpoch, &m.LogN}
 	switch known := ids(orgs); len(known) {
 	case 0:
 		return marked, nil
 	case 1:
-		c = tenantSQL(known[0], marks+"@org WHERE o.id = @org")
+		found, err := oneRow(ctx, db.read, "Organisation", tenantSQL(known[0], marks+"@org WHERE o.id = @org"), to...)
+		if found {
+			marked[o] = m
+		}
+		return marked, err
 	default:
-		c = crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
+		c := crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
+		return marked, eachRow(ctx, db.read, "Organisation", c, to, func() error {
+			marked[o] = m
+			return nil
+		})
 	}
-	var o id.Org
-	var m org.Mark
-	return marked, eachRow(ctx, db.read, "Organisation", c, []any{&o, &m.Epoch, &m.LogEpoch, &m.LogN}, func() error {
-		marked[o] = m
-		return nil
-	})
 }
 
 // Epochs asks for one organisation by its key and for several with one

@@ -82,6 +82,7 @@ func (q quotas) reserve(ctx context.Context, statements [2]string, holds []any, 
 		return granted, err
 	}
 	err = q.asynchronously(ctx, func(c *conn) error {
+		granted = 0 // of a run that was rolled back
 		found, err := oneRow(ctx, c.write, "Lease", args.sql(statement), &granted)
 		if err != nil {
 			return err

@@ -145,9 +145,7 @@ func (s selection) command() command {
 // each calls fn with the records, which stream. Fn's error ends it and comes back
 // as it is.
 func each[R, T any](ctx context.Context, s selection, record func(*R) (T, error), fn func(T) error) error {
-	if reflect.TypeFor[R]() != s.row {
-		panic(s.name + " has rows of another type")
-	}
+	s.checkRow(reflect.TypeFor[R]())
 	var r R
 	return eachRow(ctx, s.db, s.what, s.command(), s.dest(&r), func() error {
 		v, err := record(&r)
@@ -156,6 +154,14 @@ func each[R, T any](ctx context.Context, s selection, record func(*R) (T, error)
 		}
 		return fn(v)
 	})
+}
+
+// checkRow panics where rows of the table have another type: their values would be
+// taken for those of other columns.
+func (s selection) checkRow(row reflect.Type) {
+	if row != s.row {
+		panic(s.name + " has rows of another type")
+	}
 }
 
 // dest returns the places of a row that what is read goes to, and the other places.
@@ -202,9 +208,7 @@ func find[R, T any](ctx context.Context, s selection, record func(*R) (T, error)
 
 // findWith is find with a command that reads what a SELECT of the selection would.
 func findWith[R, T any](ctx context.Context, s selection, record func(*R) (T, error), c command) (v T, found bool, err error) {
-	if reflect.TypeFor[R]() != s.row {
-		panic(s.name + " has rows of another type")
-	}
+	s.checkRow(reflect.TypeFor[R]())
 	var r R
 	if found, err = oneRow(ctx, s.db, s.what, c, s.dest(&r)...); found && err == nil {
 		v, err = record(&r)
@@ -261,6 +265,7 @@ func (s selection) add(ctx context.Context, row any) error {
 // insertRecords runs what insertsRecords made for the fields of rows, after
 // parameters that it may have before them.
 func insertRecords[R any](ctx context.Context, s selection, text [2]string, rows []R, fields []field, args ...any) (int64, error) {
+	s.checkRow(reflect.TypeFor[R]())
 	c := sharedSQL(text[dialectOf(s.db)], append(args, records(rows, fields))...)
 	if s.org != "" {
 		c = tenantSQL(s.org, c.text, c.args...)
@@ -277,6 +282,7 @@ func (s selection) put(ctx context.Context, row any) error {
 // insert inserts a row and returns how many rows it changed; conflict is what it
 // does about a taken key.
 func (s selection) insert(ctx context.Context, row any, conflict string) (int64, error) {
+	s.checkRow(reflect.TypeOf(row).Elem())
 	if s.org != "" {
 		s.setOrg(row, s.org)
 	}
@@ -286,6 +292,7 @@ func (s selection) insert(ctx context.Context, row any, conflict string) (int64,
 // save writes what can change of a row over the one with the key. NotFound
 // without it.
 func (s selection) save(ctx context.Context, row any) error {
+	s.checkRow(reflect.TypeOf(row).Elem())
 	args := append(bind(row, s.changes, make([]any, 0, len(s.changes)+len(s.args))), s.args...)
 	text := s.putByKey
 	if !s.keyed {
@@ -335,7 +342,7 @@ func (s selection) one(n int64, err error) error {
 }
 
 // update holds the only row and stores what fn makes of its record, in a
-// transaction. It returns what is stored.
+// transaction. It returns that record, whose times may be finer than those stored.
 func update[R, T any](ctx context.Context, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (v T, err error) {
 	there, err := get(ctx, s.held(), record)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/quota"
 	"collab/ports"
 )
 
@@ -139,28 +140,40 @@ func TestGroupTransaction(t *testing.T) {
 	ctx := t.Context()
 	type part func(context.Context, ports.Records) error
 
-	// joined has all parts wait, in their order, while another has the writer, which is
-	// the first member, and returns the error of each, and last of the first.
-	joined := func(t *testing.T, contexts []context.Context, parts []part) []error {
+	// queued has all calls wait, in their order, while another has the writer, which is
+	// the first member of the group transaction, and returns the error of each, and last
+	// of the first.
+	queued := func(t *testing.T, first func(fn func(*conn) error) error, calls []func() error) []error {
 		t.Helper()
-		errs := make([]error, len(parts), len(parts)+1)
+		errs := make([]error, len(calls), len(calls)+1)
 		var all sync.WaitGroup
 		again := false
-		first := db.Atomic(ctx, func(ports.Records) error {
+		err := first(func(*conn) error {
 			if again {
 				return nil
 			}
 			again = true
-			for i := range parts {
-				all.Go(func() {
-					errs[i] = db.Atomic(contexts[i], func(r ports.Records) error { return parts[i](contexts[i], r) })
-				})
+			for i, call := range calls {
+				all.Go(func() { errs[i] = call() })
 				awaitWaiting(db, i+1)
 			}
 			return nil
 		})
 		all.Wait()
-		return append(errs, first)
+		return append(errs, err)
+	}
+	// joined is queued for parts of one durable transaction.
+	joined := func(t *testing.T, contexts []context.Context, parts []part) []error {
+		t.Helper()
+		calls := make([]func() error, len(parts))
+		for i, part := range parts {
+			calls[i] = func() error {
+				return db.Atomic(contexts[i], func(r ports.Records) error { return part(contexts[i], r) })
+			}
+		}
+		return queued(t, func(fn func(*conn) error) error {
+			return db.Atomic(ctx, func(r ports.Records) error { return fn(r.(*conn)) })
+		}, calls)
 	}
 	same := func(n int) []context.Context {
 		all := make([]context.Context, n)
@@ -255,6 +268,27 @@ func TestGroupTransaction(t *testing.T) {
 			t.Errorf("the errors are %v", errs)
 		}
 		expect(t, map[int]bool{21: true, 23: true, 24: true})
+	})
+	t.Run("a reservation that was rolled back and then has no room grants nothing", func(t *testing.T) {
+		asynchronous := func(fn func(*conn) error) error { return db.attempt(ctx, true, fn) }
+		var granted [2]int64
+		reserve := func(i int, n quota.Need) func() error {
+			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, i), Org: o, User: u, Day: "2026-01-02"}
+			return func() (err error) {
+				granted[i], err = db.Usage().Quotas().Reserve(ctx, l, 100, n)
+				return err
+			}
+		}
+		errs := queued(t, asynchronous, []func() error{
+			reserve(0, quota.Need{Input: 20, Output: 55}),
+			func() error {
+				return asynchronous(func(c *conn) error { return c.write.WithContext(ctx).Exec("ROLLBACK").Error })
+			},
+			reserve(1, quota.Need{Input: 50, Output: 50}),
+		})
+		if errs[0] != nil || errs[1] == nil || errs[2] != nil || granted != [2]int64{0, 100} {
+			t.Errorf("granted are %v, and the errors %v", granted, errs)
+		}
 	})
 	t.Run("a cancelled member in the queue is not run, and the others are", func(t *testing.T) {
 		stopped, stop := context.WithCancel(ctx)

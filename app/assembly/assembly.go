@@ -143,9 +143,8 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
 		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, SessionCookie: string(n.Cookie),
 	})
-	const failed = "session use write failed"
-	lc.Append(fx.StopHook(closing(settleTime, a.FlushUses, n.Log.Error, failed)))
-	regularly(lc, access.FlushEvery, a.FlushUses, n.Log, failed)
+	lc.Append(fx.StopHook(drainHook(settleTime, a.FlushUses, n.Log.Error, "session use write failed")))
+	schedule(lc, access.FlushEvery, a.FlushUses, n.Log, "session use write failed")
 	return a
 }
 
@@ -202,7 +201,7 @@ func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 	tick := time.NewTicker(changes.PollEvery)
 	lc.Append(fx.StartStopHook(
 		func() error { return feed.Start(tick.C) },
-		closing(drainTime, func(drain context.Context) error {
+		drainHook(drainTime, func(drain context.Context) error {
 			defer tick.Stop()
 			return feed.Close(drain)
 		}, n.Log.Warn, "change feeds not drained"),
@@ -230,8 +229,8 @@ func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
 		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Origin: access.Origin, Pause: backOff,
 	})
-	regularly(lc, chats.ExtendEvery, c.ExtendLeases, n.Log, "quota lease sweep failed")
-	lc.Append(fx.StopHook(closing(settleTime, c.Close, n.Log.Error, "model calls not drained")))
+	schedule(lc, chats.ExtendEvery, c.ExtendLeases, n.Log, "quota lease sweep failed")
+	lc.Append(fx.StopHook(drainHook(settleTime, c.Close, n.Log.Error, "model calls not drained")))
 	return c
 }
 

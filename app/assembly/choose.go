@@ -342,7 +342,7 @@ func chooseMail(c config.Config) choice {
 		if err != nil {
 			return nil, err // it names the variable
 		}
-		lc.Append(fx.StopHook(closing(mailTime, m.Close, log.Error, "e-mail queue not drained")))
+		lc.Append(fx.StopHook(drainHook(mailTime, m.Close, log.Error, "e-mail queue not drained")))
 		return m, nil
 	})
 	return ch

@@ -91,7 +91,7 @@ func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 			}()
 		},
 		// Requests may have used up all of drainTime.
-		closing(settleTime, func(drain context.Context) error {
+		drainHook(settleTime, func(drain context.Context) error {
 			cancel()
 			select {
 			case <-done:

@@ -104,7 +104,7 @@ func newAnalytics(lc fx.Lifecycle, c config.Config, log *slog.Logger, t telemetr
 	if err != nil {
 		return nil, err // it names the variable
 	}
-	lc.Append(fx.StopHook(closing(settleTime, hog.Close, log.Warn, "analytics queue not drained")))
+	lc.Append(fx.StopHook(drainHook(settleTime, hog.Close, log.Warn, "analytics queue not drained")))
 	return append(all, hog), t.count(
 		counter{"collab.analytics.sent", "Generations sent to PostHog.", hog.Sent},
 		counter{"collab.analytics.dropped", "Generations not sent to PostHog.", hog.Dropped},

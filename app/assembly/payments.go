@@ -157,7 +157,7 @@ func newBilling(lc fx.Lifecycle, n billingNeeds) *billing.Billing {
 		Store: n.Store, Payments: n.Payments, Provider: n.Provider, Clock: n.Clock, IDs: n.IDs, Log: n.Log,
 		Locked: n.Access.Locked, Origin: access.Origin, PaidURL: string(n.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(n.Config, n.Base),
 	})
-	regularly(lc, billingEvery, b.Reconcile, n.Log, "subscription sweep failed")
+	schedule(lc, billingEvery, b.Reconcile, n.Log, "subscription sweep failed")
 	return b
 }
 

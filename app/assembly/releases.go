@@ -36,7 +36,7 @@ func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
 	poll, count := time.NewTicker(releases.PollEvery), time.NewTicker(releases.CountEvery)
 	lc.Append(fx.StartStopHook(
 		func(start context.Context) error { return s.Start(start, poll.C, count.C) },
-		closing(settleTime, func(drain context.Context) error {
+		drainHook(settleTime, func(drain context.Context) error {
 			poll.Stop()
 			count.Stop()
 			return s.Close(drain)

@@ -179,11 +179,12 @@ func (d *draining) begun() bool {
 
 // keepUp runs the regular work at intervals until stop.
 func keepUp(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
-	regularly(lc, upkeepEvery, u.Run, log, "upkeep failed")
+	schedule(lc, upkeepEvery, u.Run, log, "upkeep failed")
 }
 
-// regularly repeats work between start and stop.
-func regularly(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, log *slog.Logger, failed string) {
+// schedule repeats work at intervals between start and stop, and logs its errors with the
+// message failed.
+func schedule(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, log *slog.Logger, failed string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	lc.Append(fx.StartStopHook(
@@ -218,9 +219,9 @@ func repeat(ctx context.Context, every time.Duration, woken <-chan struct{}, wor
 	}
 }
 
-// closing returns a stop hook that calls fn with a context that ends within the limit of the
+// drainHook returns a stop hook that calls fn with a context that ends within the limit of the
 // stop, and logs its error with the message failed.
-func closing(limit time.Duration, fn func(context.Context) error, log func(string, ...any), failed string) func(context.Context) {
+func drainHook(limit time.Duration, fn func(context.Context) error, log func(string, ...any), failed string) func(context.Context) {
 	return func(stop context.Context) {
 		drain, over := within(stop, limit)
 		defer over()

@@ -285,7 +285,8 @@ type line struct {
 }
 
 // lines returns the log lines in the server's source by message: calls such as
-// log.Error("message", "field", value), and LogAttrs with slog's attributes. Messages
+// log.Error("message", "field", value), LogAttrs with slog's attributes, and the helpers
+// of app/assembly that log an error with their last argument as the message. Messages
 // that are not constants are left out.
 func lines(t *testing.T) map[string]line {
 	t.Helper()
@@ -314,6 +315,12 @@ func lines(t *testing.T) map[string]line {
 			ast.Inspect(f, func(n ast.Node) bool {
 				c, ok := n.(*ast.CallExpr)
 				if !ok {
+					return true
+				}
+				if helper, ok := c.Fun.(*ast.Ident); ok && slices.Contains([]string{"drainHook", "repeat", "schedule"}, helper.Name) {
+					if message, ok := text(c.Args[len(c.Args)-1]); ok {
+						all[message] = line{message, []string{"error"}}
+					}
 					return true
 				}
 				of, ok := c.Fun.(*ast.SelectorExpr)
