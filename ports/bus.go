@@ -2,14 +2,12 @@ package ports
 
 import "collab/domain/object"
 
-// Bus tells every server of a deployment what has changed, as fast as it can
-// and without promise: a hint may be lost, late, repeated or out of order. Who
-// depends on it asks the store now and then as well.
+// Bus sends hints of changes to every server of a deployment. A hint may be lost, late,
+// repeated or out of order, so subscribers also poll the store.
 type Bus interface {
-	// Publish hands a hint over without waiting for anybody.
+	// Publish sends a hint without waiting for its delivery.
 	Publish(h object.Hint)
-	// Subscribe calls fn with the hints of all servers, this one's included, until
-	// cancel was called and returned. Fn returns at once; it may be called by
-	// several goroutines.
+	// Subscribe calls fn with the hints of all servers, this one's included, until cancel
+	// has returned. Fn must not block; several goroutines may call it.
 	Subscribe(fn func(object.Hint)) (cancel func(), err error)
 }

@@ -11,18 +11,17 @@ import (
 	"collab/domain/plan"
 )
 
-// Users holds people across all organisations. Deleted users stay as records
-// and are returned like others; who asks looks at Deleted.
+// Users holds the users of all organisations. The records of deleted users stay and are
+// returned like others; callers check Deleted.
 type Users interface {
 	Get(ctx context.Context, user id.User) (org.User, error)
 
 	// ByProvider finds the user by the identity provider's id, compared exactly.
 	ByProvider(ctx context.Context, providerID string) (org.User, error)
 
-	// Upsert finds the user with fresh.ProviderID, or adds fresh when there is
-	// none, and stores what fn makes of it. It holds the record against others
-	// until the transaction ends, so that fn decides on what is there. Fn must
-	// keep ID and ProviderID. The stored user is returned.
+	// Upsert finds the user with fresh.ProviderID, or takes fresh if there is none, and
+	// stores and returns what fn returns for it. It locks the record until the transaction
+	// ends. Fn must keep ID and ProviderID.
 	Upsert(ctx context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error)
 
 	// Memberships lists the user's memberships in all organisations, removed ones
@@ -41,46 +40,44 @@ type Organisations interface {
 	// Upsert is to organisations what Users.Upsert is to users.
 	Upsert(ctx context.Context, fresh org.Organisation, fn func(org.Organisation) (org.Organisation, error)) (org.Organisation, error)
 
-	// Lock holds the organisation against every other Lock until the transaction
-	// ends, returns it as it is then, and moves its epoch on by one when the
-	// transaction commits (see Epochs). Every change of the members of an
-	// organisation, or of what they see, takes this lock first. Outside Atomic it fails.
+	// Lock locks the organisation against every other Lock until the transaction ends,
+	// returns it, and increments its epoch when the transaction commits (see Epochs).
+	// Every change of an organisation's members, or of what they see, takes this lock
+	// first. Outside Atomic it fails.
 	Lock(ctx context.Context, o id.Org) (org.Organisation, error)
 
 	// List returns the selected organisations in the order of their ids.
 	List(ctx context.Context, f org.Filter) ([]org.Organisation, error)
 
-	// Erase removes every record of the organisation, and stores
-	// org.Organisation.Erased at now in the place of its own. The names of its
-	// blobs stay, discarded since now unless they were before.
+	// Erase removes every record of the organisation, and replaces its own by
+	// org.Organisation.Erased at now. The names of its blobs stay and are discarded at now
+	// unless they are discarded already.
 	Erase(ctx context.Context, o id.Org, now time.Time) error
 }
 
 // Epochs reads whether cached records of organisations are current.
 type Epochs interface {
-	// Epochs returns the present epoch of each of the organisations that exist. It
-	// sees every transaction that was committed before it was called.
+	// Epochs returns the present epochs of those of the organisations that exist. It sees
+	// every transaction that was committed before it was called.
 	Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error)
-	// Marks returns the present mark of each of the organisations that exist, all
-	// that is in one of the same moment. It sees what Epochs sees.
+	// Marks returns the present marks of those of the organisations that exist, each read
+	// in one snapshot. It sees what Epochs sees.
 	Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error)
-	// Entries is Changes.List with the organisation's epoch, which sees whatever was
-	// committed before one of the entries. NotFound for an organisation that is not
-	// there.
+	// Entries is Changes.List with the organisation's epoch, which includes every
+	// transaction that was committed before one of the entries. NotFound for an
+	// organisation that does not exist.
 	Entries(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, epoch int64, err error)
 }
 
-// Members holds memberships. Removed ones stay as records and are returned by
-// Get alone.
+// Members holds memberships. The records of removed ones stay and are returned by Get only.
 type Members interface {
 	Get(ctx context.Context, o id.Org, user id.User) (org.Membership, error)
 
-	// Hold is Get, and inside Atomic keeps others from changing the membership
-	// until the transaction ends.
+	// Hold is Get that inside Atomic locks the membership until the transaction ends.
 	Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error)
 
-	// Put adds or replaces the membership. Who calls it for another reason than to
-	// note a use or the end of onboarding holds the organisation's Lock.
+	// Put adds or replaces the membership. The caller holds the organisation's Lock,
+	// unless it changes only UsedAt or the end of onboarding.
 	Put(ctx context.Context, o id.Org, m org.Membership) error
 
 	// List calls each with the active members and their users, by JoinedAt, then
@@ -92,18 +89,18 @@ type Members interface {
 	// regard to case.
 	ByEmail(ctx context.Context, o id.Org, email string) (bool, error)
 
-	// Epoch returns the organisation's epoch (see Epochs) as the transaction sees it,
-	// which has moved on by one where it holds the organisation's Lock. Without the
-	// Lock it sees every transaction that was committed before it was called.
+	// Epoch returns the organisation's epoch (see Epochs) as the transaction sees it, which
+	// is one greater if the transaction holds the organisation's Lock. Without the Lock it
+	// sees every transaction that was committed before it was called.
 	Epoch(ctx context.Context, o id.Org) (int64, error)
 }
 
-// Seats counts who is in organisations and who is asked to be.
+// Seats counts members and invitations of organisations.
 type Seats interface {
-	// Count returns the seats of each of the organisations, with the invitations
-	// that are pending and not expired at now; all zero for one that is not there.
-	// The numbers of an organisation are of one moment. Who decides by them holds
-	// its Lock.
+	// Count returns the seats of each of the organisations, with the invitations that are
+	// pending and not expired at now; all zero for one that does not exist. The numbers of
+	// an organisation are read in one snapshot. A caller that decides by them holds its
+	// Lock.
 	Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error)
 }
 
@@ -114,9 +111,8 @@ type Invitations interface {
 	// ByProvider finds an invitation by the identity provider's id.
 	ByProvider(ctx context.Context, o id.Org, providerID string) (invitation.Invitation, error)
 
-	// ByToken finds the organisation and the invitation that a token's SHA-256
-	// belongs to. It is the one lookup without an organisation, because the token
-	// is all that an invited person has.
+	// ByToken finds the invitation, of any organisation, by the SHA-256 of its token,
+	// because an invited person presents nothing else.
 	ByToken(ctx context.Context, tokenHash string) (invitation.Invitation, error)
 
 	// List calls each with the invitations that are pending and not expired at now, by
@@ -146,11 +142,10 @@ type Subscriptions interface {
 	// organisation's.
 	Put(ctx context.Context, o id.Org, s plan.Subscription) error
 
-	// ByCustomer finds the organisation by the payment provider's id of it.
+	// ByCustomer finds the organisation by its id at the payment provider.
 	ByCustomer(ctx context.Context, customer string) (id.Org, error)
 
-	// Due returns the organisations whose subscription is due (see
-	// plan.Subscription.Due) at now, those due for longest first, limit of them at
-	// most.
+	// Due returns at most limit organisations whose subscription is due at now (see
+	// plan.Subscription.Due), those due for longest first.
 	Due(ctx context.Context, now time.Time, limit int) ([]id.Org, error)
 }

@@ -9,8 +9,8 @@ import (
 
 // IdentityTokens verifies the identity provider's tokens.
 type IdentityTokens interface {
-	// Verify returns the claims of a token that is signed by the provider, meant
-	// for us and valid now. Unauthenticated for any other; Unavailable when the
+	// Verify returns the claims of a token that the provider signed, that names us as its
+	// audience and has not expired. Unauthenticated for any other; Unavailable if the
 	// provider's keys cannot be read.
 	Verify(ctx context.Context, token string) (identity.Claims, error)
 }
@@ -23,14 +23,14 @@ type IdentityEvents interface {
 	Read(header func(name string) string, body []byte) (identity.Event, error)
 }
 
-// SignIn sends a browser to the identity provider and takes it back.
+// SignIn signs a browser in at the identity provider.
 type SignIn interface {
-	// Start returns the address to send the browser to. Callback is our address
-	// to come back to.
+	// Start returns the provider's address to redirect the browser to. Callback is our
+	// redirect address.
 	Start(ctx context.Context, f identity.Flow, callback string) (string, error)
 
-	// Finish returns the identity token that the browser came back with.
-	// Unauthenticated when it came back without one.
+	// Finish returns the identity token for the provider's response; Unauthenticated if
+	// it yields none.
 	Finish(ctx context.Context, f identity.Flow, callback string, r identity.Return) (string, error)
 }
 
@@ -39,11 +39,11 @@ type ServiceTokens interface {
 	// Issue returns the signed token with these claims.
 	Issue(c session.Claims) (string, error)
 
-	// Ours reports whether the token names us as its issuer, which says nothing
-	// about its signature.
+	// Ours reports whether the token names us as its issuer. It does not verify the
+	// signature.
 	Ours(token string) bool
 
-	// Read returns the claims of a token with a good signature of a known key,
-	// whatever its age. Unauthenticated for any other.
+	// Read returns the claims of a token with a valid signature of a known key, even if it
+	// has expired. Unauthenticated for any other.
 	Read(token string) (session.Claims, error)
 }

@@ -10,18 +10,18 @@ import (
 	"collab/domain/session"
 )
 
-// Inbox remembers which messages of providers have been dealt with.
+// Inbox holds the ids of providers' messages that were applied.
 type Inbox interface {
-	// Accept notes the message of a source. Conflict when it was noted before. In
-	// the same transaction as the message's effect it makes the effect happen once.
+	// Accept stores the id of a message of a source; Conflict if it is stored already. It
+	// is called in the transaction of the message's effect, which then happens once.
 	Accept(ctx context.Context, source, message string, now time.Time) error
 
-	// Prune forgets messages noted before the time.
+	// Prune removes ids that were stored before the time.
 	Prune(ctx context.Context, before time.Time) error
 }
 
-// Audit holds the audit log. An entry without organisation belongs to the
-// deployment and is in no organisation's list.
+// Audit holds the audit log. An entry without organisation is the deployment's, and List
+// never returns it.
 type Audit interface {
 	Add(ctx context.Context, e audit.Entry) error
 
@@ -31,43 +31,42 @@ type Audit interface {
 	List(ctx context.Context, o id.Org, after id.Entry, limit int, each func(audit.Entry) error) error
 }
 
-// Replays holds what is known of requests with idempotency keys.
+// Replays holds records of requests with idempotency keys.
 type Replays interface {
-	// Begin stores r and returns it when its key is free or what is there is no
-	// longer live at now; else it changes nothing and returns what is there. Of
-	// many at once exactly one stores its own.
+	// Begin stores and returns r if there is no record with its key that is live at now;
+	// else it changes nothing and returns that record. Of concurrent calls exactly one
+	// stores its record.
 	Begin(ctx context.Context, r replay.Record, now time.Time) (replay.Record, error)
 
-	// Finish replaces the record with the same key and claim. NotFound when
-	// another attempt holds the key by now.
+	// Finish replaces the record with the same key and claim. NotFound if another claim
+	// has the key.
 	Finish(ctx context.Context, r replay.Record) error
 
-	// Abandon frees the key if the claim still holds it.
+	// Abandon removes the record with the key and claim, if there is one.
 	Abandon(ctx context.Context, key, claim string) error
 
-	// Prune forgets records that expired before the time.
+	// Prune removes records that expired before the time.
 	Prune(ctx context.Context, before time.Time) error
 }
 
-// Sessions holds who is signed in from where, by users and across organisations.
+// Sessions holds the sessions of users, across organisations.
 type Sessions interface {
-	// Get returns the session, also an ended one. Inside Atomic it keeps others from
-	// changing the session until the transaction ends.
+	// Get returns the session, even if it has ended. Inside Atomic it locks the session
+	// until the transaction ends.
 	Get(ctx context.Context, s id.Session) (session.Session, error)
 
-	// Put adds the session, or replaces the one with its id. It never replaces an
-	// ended one: Conflict then.
+	// Put adds the session, or replaces the one with its id; Conflict if that has ended.
 	Put(ctx context.Context, s session.Session) error
 
 	// List returns the user's sessions that have not ended, the most recently used
 	// first (LastUsedAt, then ID, both descending).
 	List(ctx context.Context, user id.User) ([]session.Session, error)
 
-	// Remove removes the session, if it is there.
+	// Remove removes the session, if it exists.
 	Remove(ctx context.Context, s id.Session) error
 
-	// Use brings LastUsedAt of each session that is there and has not ended forward
-	// to the time, never back.
+	// Use raises LastUsedAt of each session that exists and has not ended to the time; it
+	// never lowers it.
 	Use(ctx context.Context, uses map[id.Session]time.Time) error
 
 	// Prune removes sessions that expired before the time.

@@ -1,32 +1,30 @@
-// Package ports is the core's whole outward face: what it needs of the world,
-// as interfaces in domain terms, one file for each part of it.
+// Package ports has the interfaces of everything that the core needs from outside, in
+// domain terms, one file for each area.
 //
-// What holds for every collection unless its comment says otherwise:
+// Every collection keeps these rules unless its comment says otherwise:
 //
-//   - Errors are fault.Error: NotFound for a record that is not there or is of
-//     another organisation, Conflict for a key that is taken, Unavailable when
-//     the store cannot be reached. A method that fails has changed nothing.
-//   - Values that are passed in or handed out are the caller's: a collection
-//     keeps no reference into them and gives none out.
-//   - Methods may be called concurrently. Outside Atomic each is a transaction
-//     of its own.
-//   - Times are UTC with millisecond precision and come back as they went in.
+//   - Errors are fault.Error: NotFound for a record that does not exist or is another
+//     organisation's, Conflict for a key that is taken, Unavailable if the store cannot be
+//     reached. A method that fails has changed nothing.
+//   - Arguments and results belong to the caller: a collection retains no reference into
+//     them.
+//   - Methods may be called concurrently. Outside Atomic each is a transaction of its own.
+//   - Times are UTC with millisecond precision and are returned as they were stored.
 package ports
 
 import "context"
 
-// Store is all that is kept, with transactions over it.
+// Store hands over all collections, and runs transactions over them.
 type Store interface {
 	Records
 
-	// Atomic runs fn with the collections of one transaction, which is committed
-	// when fn returns nil and rolled back otherwise, also when fn panics. Fn may
-	// run more than once, when the database asks for a retry, and so touches
-	// nothing else. Fn uses only the collections that it is given; Atomic inside
-	// fn is not allowed. What fn returns comes back unchanged.
+	// Atomic runs fn with the collections of one transaction, which is committed if fn
+	// returns nil and rolled back otherwise, also if fn panics. An error of fn is returned
+	// unchanged. Fn may run more than once, so it has no other side effects. It uses only
+	// the collections that it is given and does not call Atomic.
 	//
-	// Reads inside fn see fn's own writes. They lock nothing, except for the
-	// methods that say so: what a decision rests on is read by one of those.
+	// Reads inside fn see fn's own writes. Only methods whose comments say so take locks;
+	// fn reads what it decides by with one of them.
 	Atomic(ctx context.Context, fn func(Records) error) error
 }
 
@@ -41,7 +39,7 @@ type Records interface {
 	Deployment() Deployment
 }
 
-// Directory holds who there is.
+// Directory hands over the collections of users and organisations.
 type Directory interface {
 	Users() Users
 	Organisations() Organisations
@@ -51,7 +49,7 @@ type Directory interface {
 	Subscriptions() Subscriptions
 }
 
-// Work holds what people work on.
+// Work hands over the collections of teams, workspaces and tasks.
 type Work interface {
 	Teams() Teams
 	TeamMembers() TeamMembers
@@ -62,7 +60,7 @@ type Work interface {
 	TaskHistory() TaskHistory
 }
 
-// Journal holds what has happened.
+// Journal hands over the collections of messages, audit entries, replays and sessions.
 type Journal interface {
 	Inbox() Inbox
 	Audit() Audit
@@ -70,7 +68,7 @@ type Journal interface {
 	Sessions() Sessions
 }
 
-// Health says whether the store answers.
+// Health checks the store.
 type Health interface {
 	// Ready returns nil when the store answers and has its present schema.
 	Ready(ctx context.Context) error

@@ -19,55 +19,51 @@ type IDs interface {
 	New() string
 }
 
-// Secrets makes what must not be guessed.
+// Secrets makes random secrets.
 type Secrets interface {
 	// Secret returns 256 random bits in the URL-safe alphabet without padding.
 	Secret() string
 }
 
-// Sealer encrypts what must not be read where it is kept, and authenticates what is
-// only compared there.
+// Sealer encrypts stored secrets, and authenticates stored data that is only compared.
 type Sealer interface {
-	// Seal encrypts and authenticates plain; only Open with the same context
-	// returns it.
+	// Seal encrypts and authenticates plain together with context.
 	Seal(plain, context []byte) ([]byte, error)
 
-	// Open fails with Invalid for anything that Seal did not make with this
-	// context and a key that is still known.
+	// Open returns what Seal encrypted with this context. Invalid for anything else, and
+	// if the key is not known.
 	Open(sealed, context []byte) ([]byte, error)
 
-	// Old reports whether something was sealed with another key than Seal uses now,
-	// and so is to be sealed anew before that key goes.
+	// Old reports whether sealed has another key than Seal uses now, and is to be sealed
+	// again before that key is removed.
 	Old(sealed []byte) bool
 
-	// MAC returns the message authentication code of data in this context, the same
-	// as long as the keys are. Without them nobody can tell what it was made of.
+	// MAC returns the message authentication code of data in this context. It is the same
+	// until the keys change.
 	MAC(data, context []byte) ([]byte, error)
 
-	// Verify reports whether MAC made mac of data in this context, in constant time.
-	// It fails with Invalid for what MAC never makes or made with a key that is not
-	// known any more.
+	// Verify reports in constant time whether mac is of data in this context. Invalid if
+	// mac is malformed or its key is not known.
 	Verify(mac, data, context []byte) (bool, error)
 }
 
 // Mailer sends e-mail.
 type Mailer interface {
-	// Send takes the message over for delivery and returns without waiting for it;
-	// Unavailable when it cannot take more. What could not be taken or delivered is
-	// in the log.
+	// Send queues the message and returns without waiting for its delivery; Unavailable if
+	// the queue is full. Messages that cannot be queued or delivered are logged.
 	Send(ctx context.Context, m mail.Message) error
 }
 
 // Alarms calls functions at a time.
 type Alarms interface {
-	// Set calls fn once, in a goroutine of its own, when the time has passed.
+	// Set calls fn once, in a goroutine of its own, after the duration.
 	Set(after time.Duration, fn func()) Alarm
 }
 
-// Alarm is one that was set.
+// Alarm is a pending call of Alarms.Set.
 type Alarm interface {
-	// Reset begins the time anew; it does nothing once fn was called.
+	// Reset restarts the duration; it does nothing after fn was called.
 	Reset(after time.Duration)
-	// Stop keeps fn from being called, unless it was.
+	// Stop cancels the call, unless fn was called.
 	Stop()
 }

@@ -19,24 +19,24 @@ type Teams interface {
 	// reading their texts.
 	Refs(ctx context.Context, o id.Org) ([]team.Ref, error)
 
-	// List returns those of the teams that are there, in the order of ts, which
-	// are all different. All of them are in memory: who calls it bounds ts.
+	// List returns those of the teams that exist, in the order of ts, which are all
+	// different. The caller bounds ts, as the result is held in memory.
 	List(ctx context.Context, o id.Org, ts []id.Team) ([]team.Team, error)
 
 	// Add fails with Conflict on a taken id, on a second SHARED team of the
 	// organisation, and on a second PERSONAL team of the same creator in it.
 	Add(ctx context.Context, o id.Org, t team.Team) error
 
-	// Put replaces a team that is there.
+	// Put replaces an existing team.
 	Put(ctx context.Context, o id.Org, t team.Team) error
 
-	// Remove deletes a team and its member records. Conflict while it has
-	// workspaces or shared objects.
+	// Remove deletes a team and its member records. Conflict if it has workspaces or
+	// shared objects.
 	Remove(ctx context.Context, o id.Org, t id.Team) error
 }
 
-// TeamMembers holds who was put into which team. The members of a SHARED team
-// are the organisation's and not held here.
+// TeamMembers holds the members of teams, except those of SHARED teams, which are the
+// organisation's.
 type TeamMembers interface {
 	Get(ctx context.Context, o id.Org, t id.Team, user id.User) (team.Member, error)
 
@@ -45,18 +45,18 @@ type TeamMembers interface {
 	// An error of each ends the list and is returned.
 	List(ctx context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error
 
-	// Put adds a member; one who is there already stays as they are. It returns
-	// how many members the team has then. NotFound for a team that is not there.
+	// Put adds a member, and leaves an existing one unchanged. It returns the team's
+	// number of members. NotFound if the team does not exist.
 	Put(ctx context.Context, o id.Org, m team.Member) (members int, err error)
 
-	// Remove takes a member out of a team. NotFound when they are not in it.
+	// Remove removes a member from a team. NotFound if the user is not in it.
 	Remove(ctx context.Context, o id.Org, t id.Team, user id.User) error
 
-	// OfUser returns the ids of the teams that the user was put into.
+	// OfUser returns the ids of the teams that the user is a member of.
 	OfUser(ctx context.Context, o id.Org, user id.User) ([]id.Team, error)
 
-	// RemoveUser takes the user out of all teams of the organisation that are not
-	// their own personal team.
+	// RemoveUser removes the user from all teams of the organisation except their personal
+	// one.
 	RemoveUser(ctx context.Context, o id.Org, user id.User) error
 }
 
@@ -68,18 +68,18 @@ type Workspaces interface {
 	// without reading their texts.
 	Refs(ctx context.Context, o id.Org) ([]workspace.Ref, error)
 
-	// List returns those of the workspaces that are there, in the order of ws,
-	// which are all different. All of them are in memory: who calls it bounds ws.
+	// List returns those of the workspaces that exist, in the order of ws, which are all
+	// different. The caller bounds ws, as the result is held in memory.
 	List(ctx context.Context, o id.Org, ws []id.Workspace) ([]workspace.Workspace, error)
 
-	// Add fails with Conflict on a taken id, NotFound when its team is not there.
+	// Add fails with Conflict on a taken id, NotFound if its team does not exist.
 	Add(ctx context.Context, o id.Org, w workspace.Workspace) error
 
-	// Put replaces a workspace that is there; NotFound when its team is not there.
+	// Put replaces an existing workspace; NotFound if its team does not exist.
 	Put(ctx context.Context, o id.Org, w workspace.Workspace) error
 
-	// Remove deletes a workspace and its tasks with their history. Conflict while
-	// it has shared objects.
+	// Remove deletes a workspace and its tasks with their history. Conflict if it has
+	// shared objects.
 	Remove(ctx context.Context, o id.Org, w id.Workspace) error
 }
 
@@ -88,8 +88,7 @@ type Orders interface {
 	// Get returns an empty order for a member who has none.
 	Get(ctx context.Context, o id.Org, user id.User) (workspace.Order, error)
 
-	// Update stores what fn makes of the order, holding it against other updates
-	// of the same member.
+	// Update locks the member's order and stores what fn returns for it.
 	Update(ctx context.Context, o id.Org, user id.User, fn func(workspace.Order) (workspace.Order, error)) error
 }
 
@@ -102,61 +101,58 @@ type Tasks interface {
 	// the list and is returned.
 	List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error
 
-	// Add stores the task after all others of the organisation and returns it
-	// with its sort order, which is greater than any committed one's (0 for the
-	// first). Conflict on a taken id; NotFound when its workspace is not there.
+	// Add stores the task after all others of the organisation and returns it with its
+	// sort order, which is greater than any committed one's (0 for the first). Conflict on
+	// a taken id; NotFound if its workspace does not exist.
 	Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error)
 
-	// Revise reads the named tasks, holding them against other changes until the
-	// transaction ends, and stores what fn makes of them, all or none. Fn gets
-	// them in the order of ids and returns as many in the same order. NotFound
-	// when one is missing or its workspace after fn is. The ids are all
-	// different.
+	// Revise locks the tasks until the transaction ends, and stores what fn returns for
+	// them, all or none. Fn gets them in the order of ids, which are all different, and
+	// returns as many in the same order. NotFound if one does not exist, or its workspace
+	// after fn.
 	Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error)
 
-	// Remove deletes the task and its history, if allow returns nil for it as it
-	// is; its error comes back.
+	// Remove deletes the task and its history if allow returns nil for it; else it returns
+	// allow's error.
 	Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error
 
-	// Unassign clears the user from every task of the organisation that is
-	// assigned to them, as task.Unassigned at now does.
+	// Unassign applies task.Unassigned at now to every task of the organisation that is
+	// assigned to the user.
 	Unassign(ctx context.Context, o id.Org, user id.User, now time.Time) error
 }
 
-// TaskSets reads and moves many named tasks. The ids are all different. The
-// number of statements grows with the number of ids, the size of each is bounded.
+// TaskSets reads and moves many tasks by their ids, which are all different, in statements
+// of bounded size.
 type TaskSets interface {
-	// Move calls fn with the index in ids and the placement of each of the tasks,
-	// in any order, holding the tasks against other changes until the transaction
-	// ends. It stores the sort order and the priority that fn returns, a version
-	// that is one more, and now as the time of the change, of all or none; nothing
-	// else of a task is read or written. NotFound when one is missing. An error of
-	// fn ends the move and is returned.
+	// Move locks the tasks until the transaction ends, and calls fn with the index in ids
+	// and the placement of each, in any order. It stores the sort order and priority that
+	// fn returns, increments the version and sets the time of the change to now, for all
+	// or none; other fields are neither read nor written. NotFound if one does not exist.
+	// An error of fn ends the move and is returned.
 	Move(ctx context.Context, o id.Org, ids []id.Task, now time.Time, fn func(i int, p task.Placement) (task.Placement, error)) error
 
-	// List calls each with the named tasks that are there, in the order of ids. An
-	// error of each ends the list and is returned.
+	// List calls each with those of the tasks that exist, in the order of ids. An error of
+	// each ends the list and is returned.
 	List(ctx context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error
 
-	// RemoveIn deletes at most limit tasks of the workspace, those that come next after
-	// the place in the order of lists, and the changes in their histories before them, at
-	// most limit times 10 of those. It returns the place to go on after, and whether there
-	// may be more behind it; the zero place is the start. A workspace that is not there
-	// has none.
+	// RemoveIn deletes at most limit tasks of the workspace from after a position in the
+	// order of lists, and before them at most 10 times limit changes of their histories.
+	// It returns the position to continue from, and whether there may be more. The zero
+	// position is the start. A workspace that does not exist has no tasks.
 	RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after task.Position, limit int) (last task.Position, more bool, err error)
 }
 
-// TaskHistory holds what happened to tasks.
+// TaskHistory holds the changes of tasks.
 type TaskHistory interface {
-	// Add appends; NotFound when a task is not there.
+	// Add appends changes; NotFound if a task does not exist.
 	Add(ctx context.Context, o id.Org, changes []task.Change) error
 
-	// List calls each with a task's changes in the order they were made (At, then
-	// id), from after the place on; the zero place is the start. At most limit; 0:
-	// all. An error of each ends the list and is returned.
+	// List calls each with at most limit of a task's changes by At, then id, from after
+	// the position; the zero position is the start, limit 0 means all. An error of each
+	// ends the list and is returned.
 	List(ctx context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error
 
-	// Remove deletes at most limit of a task's changes, and reports whether there
-	// may be more. A task that is not there has none.
+	// Remove deletes at most limit of a task's changes, and reports whether there may be
+	// more. A task that does not exist has none.
 	Remove(ctx context.Context, o id.Org, t id.Task, limit int) (more bool, err error)
 }

@@ -14,19 +14,19 @@ import (
 	"collab/ports"
 )
 
-// redeemWithin is how long a code's exchange may take, and keeping what came of it.
-const redeemWithin = 30 * time.Second
+// redeemTimeout bounds the exchange of a code or refresh token and storing its result.
+const redeemTimeout = 30 * time.Second
 
 // Begun is an authorization that was started.
 type Begun struct {
-	URL      string // of the page that its user has to open
+	URL      string // of the confirmation page, which its user has to open
 	State    string
 	Instance id.Connector
 }
 
-// Start begins an authorization for an instance, or for one of the provider: the
-// actor's own that has no credentials yet, or a new one. Exactly one of the two
-// is given.
+// Start begins an authorization for an instance, or for one of the provider: the actor's
+// own that is disconnected, or a new one. Exactly one of instance and provider is not
+// empty.
 func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (Begun, error) {
 	if err := actor.Writes(); err != nil {
 		return Begun{}, err
@@ -48,7 +48,7 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 	}
 	server, err := s.Authorizer.Discover(ctx, p, of.URL)
 	if err != nil {
-		return Begun{}, unanswered(err)
+		return Begun{}, asUnavailable(err)
 	}
 	client, err := s.client(ctx, server)
 	if err != nil {
@@ -84,8 +84,7 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 	return Begun{URL: s.Page + "?state=" + url.QueryEscape(state), State: state, Instance: of.ID}, nil
 }
 
-// subject finds the instance that is to be authorised, or makes one that is not
-// kept yet.
+// subject returns the instance to authorise; made reports that it is new and not stored.
 func (s *Connectors) subject(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (of connector.Instance, made bool, err error) {
 	if provider == "" {
 		of, err = s.Store.Connections().Connectors().Get(ctx, actor.Org, instance)
@@ -111,8 +110,9 @@ func (s *Connectors) subject(ctx context.Context, actor org.Actor, instance id.C
 	return of, true, err
 }
 
-// unanswered makes a dependency's refusal one that is not the caller's.
-func unanswered(err error) error {
+// asUnavailable turns Forbidden of an authorization server into Unavailable, because the
+// caller did nothing that is forbidden.
+func asUnavailable(err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Kind == fault.Forbidden {
 		return fault.Wrap(fault.Unavailable, f.Cause, "%s", f.Message)
@@ -120,32 +120,32 @@ func unanswered(err error) error {
 	return err
 }
 
-// client finds how an authorization server knows us: by a client that an operator
-// made there, by the document that describes us, or by a client that is registered
-// now and kept for everybody who comes after.
+// client returns our client at an authorization server: one that an operator configured,
+// the one that our client document describes, or a registered one, which is stored for
+// later authorizations.
 func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (connector.Client, error) {
-	if c, ok := s.named(server); ok {
+	if c, ok := s.knownClient(server); ok {
 		return c, nil
 	}
-	if kept, err := s.lasting(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
+	if kept, err := s.registeredClient(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
 		return kept, err
 	}
 	if server.Registration == "" {
 		return connector.Client{}, fault.New(fault.Conflict, "The provider's authorization server takes only clients that an operator has registered there")
 	}
-	// Of those who ask this server at once, one registers a client.
-	done, err := s.turn(ctx, server.Issuer)
+	// Concurrent calls on this server register one client.
+	unlock, err := s.lockIssuer(ctx, server.Issuer)
 	if err != nil {
 		return connector.Client{}, err
 	}
-	defer done()
-	if kept, err := s.lasting(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
+	defer unlock()
+	if kept, err := s.registeredClient(ctx, server.Issuer); err == nil || !fault.Is(err, fault.NotFound) {
 		return kept, err
 	}
 	redirect := connector.Redirect(s.Callback, server.Issuer)
 	made, expires, err := s.Authorizer.Register(ctx, server, redirect)
 	if err != nil {
-		return connector.Client{}, unanswered(err)
+		return connector.Client{}, asUnavailable(err)
 	}
 	r := connector.Registered{Issuer: server.Issuer, Redirect: redirect, ID: made.ID, Method: made.Method, ExpiresAt: expires, UsedAt: s.Clock.Now()}
 	if made.Secret != "" {
@@ -157,12 +157,12 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 	if err != nil {
 		return connector.Client{}, err
 	}
-	return s.known(kept)
+	return s.openClient(kept)
 }
 
-// named returns the client by which an authorization server knows us without
-// having made it for us.
-func (s *Connectors) named(server connector.AuthServer) (connector.Client, bool) {
+// knownClient returns the client that an operator configured for the authorization server,
+// or the one that our client document describes, if the server reads such documents.
+func (s *Connectors) knownClient(server connector.AuthServer) (connector.Client, bool) {
 	if c, ok := s.Catalog.Client(server.Issuer); ok {
 		c.Redirect = connector.Redirect(s.Callback, server.Issuer)
 		return c, true
@@ -172,10 +172,10 @@ func (s *Connectors) named(server connector.AuthServer) (connector.Client, bool)
 	return c, server.TakesDocuments() && s.Document != ""
 }
 
-// lasting returns the registered client of an issuer; NotFound unless its secret
-// lasts for as long as an authorization. One whose secret cannot be opened is
-// forgotten.
-func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Client, error) {
+// registeredClient returns the registered client of an issuer; NotFound if there is none or
+// its secret expires within connector.FlowLifetime. A client whose secret cannot be
+// decrypted is removed.
+func (s *Connectors) registeredClient(ctx context.Context, issuer string) (connector.Client, error) {
 	kept, err := s.Store.Connections().Clients().Get(ctx, issuer, connector.Redirect(s.Callback, issuer))
 	if err != nil {
 		return connector.Client{}, err
@@ -185,10 +185,10 @@ func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Clie
 	}
 	if used, worth := kept.Used(s.Clock.Now()); worth {
 		if err := s.Store.Connections().Clients().Use(ctx, used); err != nil {
-			return connector.Client{}, err // NotFound where it was forgotten just now
+			return connector.Client{}, err // NotFound if it was removed meanwhile
 		}
 	}
-	c, err := s.known(kept)
+	c, err := s.openClient(kept)
 	if !isUnreadable(err) {
 		return c, err
 	}
@@ -199,15 +199,14 @@ func (s *Connectors) lasting(ctx context.Context, issuer string) (connector.Clie
 	return connector.Client{}, fault.Missing("Client")
 }
 
-// turn waits until this server registers no other client at the issuer. It returns
-// what ends the caller's turn.
-func (s *Connectors) turn(ctx context.Context, issuer string) (done func(), err error) {
+// lockIssuer waits until no other call on this server registers a client at the issuer.
+func (s *Connectors) lockIssuer(ctx context.Context, issuer string) (unlock func(), err error) {
 	for {
 		s.mu.Lock()
 		other, busy := s.registering[issuer]
-		mine := make(chan struct{})
+		done := make(chan struct{})
 		if !busy {
-			s.registering[issuer] = mine
+			s.registering[issuer] = done
 		}
 		s.mu.Unlock()
 		if !busy {
@@ -215,7 +214,7 @@ func (s *Connectors) turn(ctx context.Context, issuer string) (done func(), err 
 				s.mu.Lock()
 				delete(s.registering, issuer)
 				s.mu.Unlock()
-				close(mine)
+				close(done)
 			}, nil
 		}
 		select {
@@ -226,7 +225,7 @@ func (s *Connectors) turn(ctx context.Context, issuer string) (done func(), err 
 	}
 }
 
-func (s *Connectors) known(r connector.Registered) (connector.Client, error) {
+func (s *Connectors) openClient(r connector.Registered) (connector.Client, error) {
 	c := connector.Client{ID: r.ID, Method: r.Method, Redirect: r.Redirect}
 	if len(r.Secret) > 0 {
 		secret, err := s.unseal(r.Secret, connector.RegisteredContext(r.Issuer, r.ID))
@@ -238,33 +237,33 @@ func (s *Connectors) known(r connector.Registered) (connector.Client, error) {
 	return c, nil
 }
 
-// same returns the client that a flow began with. Its secret may end any moment.
-func (s *Connectors) same(ctx context.Context, f connector.Flow) (connector.Client, error) {
-	if c, ok := s.named(f.Server); ok && c.ID == f.Client && c.Redirect == f.Redirect {
+// clientOf returns the client that a flow began with. Its secret may be about to expire.
+func (s *Connectors) clientOf(ctx context.Context, f connector.Flow) (connector.Client, error) {
+	if c, ok := s.knownClient(f.Server); ok && c.ID == f.Client && c.Redirect == f.Redirect {
 		return c, nil
 	}
 	kept, err := s.Store.Connections().Clients().Get(ctx, f.Server.Issuer, connector.Redirect(s.Callback, f.Server.Issuer))
 	switch {
 	case err == nil && kept.ID == f.Client && kept.Redirect == f.Redirect:
-		return s.known(kept)
+		return s.openClient(kept)
 	case err == nil || fault.Is(err, fault.NotFound):
 		err = fault.New(fault.Conflict, "The authorization has to be started again, as this service is known to the provider by another name now")
 	}
 	return connector.Client{}, err
 }
 
-// Asked is what people are asked to confirm.
+// Asked is what the confirmation page shows.
 type Asked struct {
 	Label        string // the connector's
 	Provider     string // the provider's name
-	Host         string // where they would be sent
-	Person       string // who began it
+	Host         string // of the authorization server's page
+	Person       string // the name of the user who started it
 	Email        string // may be empty
 	Organisation string
 }
 
-// Asked returns what the flow with the state is about. NotFound unless it waits
-// for its user.
+// Asked returns what the confirmation page of the flow shows. NotFound unless the flow waits
+// for confirmation.
 func (s *Connectors) Asked(ctx context.Context, state string) (Asked, error) {
 	f, err := s.flow(ctx, state)
 	if err != nil {
@@ -300,14 +299,14 @@ func (s *Connectors) flow(ctx context.Context, state string) (connector.Flow, er
 	return f, f.Open(s.Clock.Now())
 }
 
-// Confirm notes that somebody agreed to go to the provider, in a browser that holds a
-// secret and has to hold it still when it comes back. It returns where to send it.
+// Confirm stores that the flow was confirmed in a browser with the secret browser, which
+// Finish requires. It returns the address of the authorization server's page.
 func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page string, err error) {
 	f, err := s.flow(ctx, state)
 	if err != nil {
 		return "", err
 	}
-	client, err := s.same(ctx, f)
+	client, err := s.clientOf(ctx, f)
 	if err != nil {
 		return "", err
 	}
@@ -316,7 +315,7 @@ func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page s
 		return "", err
 	}
 	if page, err = s.Authorizer.Page(f.Server, client, f.Redirect, state, string(verifier)); err != nil {
-		return "", unanswered(err)
+		return "", asUnavailable(err)
 	}
 	_, err = s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) {
 		return f.Confirmed(connector.Digest(browser), s.Clock.Now())
@@ -324,23 +323,22 @@ func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page s
 	return page, err
 }
 
-// Answer is what a browser brings from an authorization server.
+// Answer is an authorization response.
 type Answer struct {
 	State    string
 	Code     string
-	Error    string // the error code, where there is no code
-	Issuer   string // empty: not said
-	Redirect string // the address of ours that it came to
+	Error    string // the error code, if there is no code
+	Issuer   string // empty: not given
+	Redirect string // our address that received it
 }
 
-// Finish takes a provider's answer from a browser that holds the secret of
-// Confirm, and stores what its code is good for. An error that comes after the
-// answer was accepted is known to clients that poll as well.
+// Finish takes an authorization response from a browser with the secret of Confirm, redeems
+// its code and stores the credentials. An error after the response was accepted is stored
+// in the flow, for Poll.
 func (s *Connectors) Finish(ctx context.Context, a Answer, browser string) error {
-	// The code is good for one time: nobody who closes the page keeps it from being
-	// used.
-	ctx, over := context.WithTimeout(context.WithoutCancel(ctx), redeemWithin)
-	defer over()
+	// The code can be used once, so a client that disconnects does not cancel this.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redeemTimeout)
+	defer cancel()
 	f, err := s.Store.Connections().Flows().Update(ctx, connector.Digest(a.State), func(f connector.Flow) (connector.Flow, error) {
 		return f.Redeemed(connector.Digest(browser), s.Clock.Now())
 	})
@@ -357,11 +355,11 @@ func (s *Connectors) Finish(ctx context.Context, a Answer, browser string) error
 		reason = fe.Message
 	}
 	s.Log.Warn("connector authorization failed", "instance", string(f.Instance), "org", string(f.Org), "error", err)
-	_, noted := s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Failed(reason), nil })
-	return errors.Join(err, noted)
+	_, updateErr := s.Store.Connections().Flows().Update(ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Failed(reason), nil })
+	return errors.Join(err, updateErr)
 }
 
-// redeem exchanges the code of an answer and keeps what it gives.
+// redeem exchanges the code of an answer and stores the credentials.
 func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) error {
 	if err := f.From(a.Redirect, a.Issuer); err != nil {
 		return err
@@ -379,7 +377,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	client, err := s.same(ctx, f)
+	client, err := s.clientOf(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -389,7 +387,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 	}
 	c, err := s.Authorizer.Redeem(ctx, f.Server, client, f.Redirect, a.Code, string(verifier))
 	if err != nil {
-		return errors.Join(err, s.forget(ctx, err))
+		return errors.Join(err, s.forgetClient(ctx, err))
 	}
 	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.Writes(); err != nil {
@@ -404,14 +402,14 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 		return s.audit(ctx, r, actor, audit.ConnectorAuthorised, f.Instance, "")
 	})
 	if err != nil {
-		return errors.Join(err, s.disown(ctx, f.Org, c))
+		return errors.Join(err, s.revokeOrphan(ctx, f.Org, c))
 	}
 	return nil
 }
 
-// forget forgets a registered client where err says that its authorization server
-// does not know it any more, so that the next authorization registers another.
-func (s *Connectors) forget(ctx context.Context, err error) error {
+// forgetClient removes a registered client if err is a connector.UnknownClient, so that the
+// next authorization registers another.
+func (s *Connectors) forgetClient(ctx context.Context, err error) error {
 	var unknown *connector.UnknownClient
 	if !errors.As(err, &unknown) {
 		return nil
@@ -419,8 +417,8 @@ func (s *Connectors) forget(ctx context.Context, err error) error {
 	return s.Store.Connections().Clients().Remove(ctx, unknown.Issuer, connector.Redirect(s.Callback, unknown.Issuer), unknown.Client)
 }
 
-// Poll returns an authorization to who started it, for as long as its lifetime.
-// NotFound to anybody else.
+// Poll returns an authorization to the user who started it, until its lifetime ends; else
+// NotFound.
 func (s *Connectors) Poll(ctx context.Context, actor org.Actor, state string) (connector.Flow, error) {
 	if err := actor.Belongs(); err != nil {
 		return connector.Flow{}, err

@@ -17,13 +17,13 @@ import (
 	"collab/domain/org"
 )
 
-// answered is the good answer to an authorization.
-func answered(b connectors.Begun) connectors.Answer {
+// response returns a valid authorization response.
+func response(b connectors.Begun) connectors.Answer {
 	return connectors.Answer{State: b.State, Code: "code", Issuer: issuer, Redirect: redirect}
 }
 
-// polled checks what who started an authorization hears of it.
-func (w *world) polled(b connectors.Begun, want connector.FlowStatus) connector.Flow {
+// wantFlow checks the status of an authorization, and returns it.
+func (w *world) wantFlow(b connectors.Begun, want connector.FlowStatus) connector.Flow {
 	w.Helper()
 	f, err := w.connectors.Poll(w.Context(), w.member, b.State)
 	w.Must(err)
@@ -40,10 +40,10 @@ func TestAnAuthorization(t *testing.T) {
 	if b.URL != "https://collab.example.com/authorize?state="+b.State {
 		t.Errorf("the page is at %s", b.URL)
 	}
-	w.polled(b, connector.Pending)
+	w.wantFlow(b, connector.Pending)
 	for _, other := range []org.Actor{w.org, w.viewer, w.stranger} {
 		_, err := w.connectors.Poll(t.Context(), other, b.State)
-		w.refused(err, fault.NotFound)
+		w.wantKind(err, fault.NotFound)
 	}
 	asked, err := w.connectors.Asked(t.Context(), b.State)
 	w.Must(err)
@@ -56,26 +56,26 @@ func TestAnAuthorization(t *testing.T) {
 	if page != issuer+"/authorize?client_id=client-1&state="+b.State {
 		t.Errorf("the provider's page is at %s", page)
 	}
-	w.Must(w.connectors.Finish(t.Context(), answered(b), browser))
-	if f := w.polled(b, connector.Ready); f.Instance != b.Instance {
+	w.Must(w.connectors.Finish(t.Context(), response(b), browser))
+	if f := w.wantFlow(b, connector.Ready); f.Instance != b.Instance {
 		t.Errorf("it is for %s, want %s", f.Instance, b.Instance)
 	}
-	w.is(b.Instance, connector.Connecting, "")
+	w.wantStatus(b.Instance, connector.Connecting, "")
 	w.work()
-	w.is(b.Instance, connector.Connected, "")
+	w.wantStatus(b.Instance, connector.Connected, "")
 	c, err := w.connectors.Read(t.Context(), w.member, b.Instance)
 	if err != nil || c.Entries != `{"accessToken":"access-2"}` || len(w.auth.verifier) < 43 || strings.Contains(page, w.auth.verifier) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	w.Must(w.connectors.Delete(t.Context(), w.org, b.Instance))
-	if got, want := w.acts(), []string{"connector.created notes", "connector.authorized ", "connector.credentials_read ", "connector.deleted notes"}; !slices.Equal(got, want) {
+	if got, want := w.auditLog(), []string{"connector.created notes", "connector.authorized ", "connector.credentials_read ", "connector.deleted notes"}; !slices.Equal(got, want) {
 		t.Errorf("the audit log has %q, want %q", got, want)
 	}
 	_, err = w.connectors.Poll(t.Context(), w.member, b.State)
-	w.refused(err, fault.NotFound)
+	w.wantKind(err, fault.NotFound)
 }
 
-func TestAnswersThatAreRefused(t *testing.T) {
+func TestRefusedResponses(t *testing.T) {
 	for name, of := range map[string]struct {
 		change func(w *world, a *connectors.Answer, browser *string)
 		kind   fault.Kind
@@ -85,7 +85,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		"of another browser":  {func(_ *world, _ *connectors.Answer, b *string) { *b = "other" }, fault.Forbidden, connector.Pending},
 		"of an unknown state": {func(_ *world, a *connectors.Answer, _ *string) { a.State = "unknown" }, fault.NotFound, connector.Pending},
 		"of another flow": {func(w *world, a *connectors.Answer, _ *string) {
-			other, _ := w.begun("", "calendar")
+			other, _ := w.confirm("", "calendar")
 			a.State = other.State
 		}, fault.Forbidden, connector.Pending},
 		"too late":          {func(w *world, _ *connectors.Answer, _ *string) { w.clock.Advance(connector.FlowLifetime) }, fault.NotFound, ""},
@@ -93,30 +93,30 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		"at another issuer's address": {func(_ *world, a *connectors.Answer, _ *string) {
 			a.Redirect = connector.Redirect(callback, "https://other.example.com")
 		}, fault.Forbidden, connector.Refused},
-		"without the issuer": {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = "" }, fault.Forbidden, connector.Refused},
-		"that is a no":       {func(_ *world, a *connectors.Answer, _ *string) { a.Code, a.Error = "", "access_denied" }, fault.Forbidden, connector.Refused},
-		"that is an error":   {func(_ *world, a *connectors.Answer, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
-		"without a code":     {func(_ *world, a *connectors.Answer, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
-		"of who was removed": {func(w *world, _ *connectors.Answer, _ *string) { w.Remove(w.member.Org, w.member.User) }, fault.Forbidden, connector.Refused},
-		"of who was in an organisation that is closed": {func(w *world, _ *connectors.Answer, _ *string) { w.Close(w.member.Org) }, fault.Forbidden, connector.Refused},
-		"of who may only read": {func(w *world, _ *connectors.Answer, _ *string) {
+		"without the issuer":       {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = "" }, fault.Forbidden, connector.Refused},
+		"that declines":            {func(_ *world, a *connectors.Answer, _ *string) { a.Code, a.Error = "", "access_denied" }, fault.Forbidden, connector.Refused},
+		"that is an error":         {func(_ *world, a *connectors.Answer, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
+		"without a code":           {func(_ *world, a *connectors.Answer, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
+		"of a removed member":      {func(w *world, _ *connectors.Answer, _ *string) { w.Remove(w.member.Org, w.member.User) }, fault.Forbidden, connector.Refused},
+		"of a closed organisation": {func(w *world, _ *connectors.Answer, _ *string) { w.Close(w.member.Org) }, fault.Forbidden, connector.Refused},
+		"of a viewer": {func(w *world, _ *connectors.Answer, _ *string) {
 			w.Put(org.Membership{Org: w.member.Org, User: w.member.User, Role: org.Viewer, JoinedAt: noon})
 		}, fault.Forbidden, connector.Refused},
 		"while the server is down": {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errDown }, fault.Unavailable, connector.Refused},
-		"while we are":             {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errOurs }, fault.Internal, connector.Refused},
+		"with an internal error":   {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errInternal }, fault.Internal, connector.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			b, browser := w.begun("", "notes")
-			a := answered(b)
+			b, browser := w.confirm("", "notes")
+			a := response(b)
 			of.change(w, &a, &browser)
-			w.refused(w.connectors.Finish(t.Context(), a, browser), of.kind)
+			w.wantKind(w.connectors.Finish(t.Context(), a, browser), of.kind)
 			if of.left != "" {
-				if f := w.polled(b, of.left); (f.Error != "") != (of.left == connector.Refused) || strings.Contains(f.Error, "script") || strings.Contains(f.Error, "memory") {
+				if f := w.wantFlow(b, of.left); (f.Error != "") != (of.left == connector.Refused) || strings.Contains(f.Error, "script") || strings.Contains(f.Error, "memory") {
 					t.Errorf("it is told %q", f.Error)
 				}
 			}
-			if now := w.is(b.Instance, connector.Disconnected, ""); now.Version != 0 {
+			if now := w.wantStatus(b.Instance, connector.Disconnected, ""); now.Version != 0 {
 				t.Errorf("the connector is %+v", now)
 			}
 			if len(w.auth.valid) != 0 {
@@ -126,28 +126,28 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	}
 }
 
-// A server that sends no iss is told by the address alone.
-func TestAnAnswerBelongsToTheIssuerOfItsAddress(t *testing.T) {
+// A response without iss is attributed by the redirect address alone.
+func TestAResponseBelongsToTheIssuerOfItsAddress(t *testing.T) {
 	for name, of := range map[string]struct {
-		kept, came string // addresses: of the flow, and of the answer
-		kind       fault.Kind
+		flow, response string // redirect addresses
+		kind           fault.Kind
 	}{
-		"of another issuer": {redirect, connector.Redirect(callback, "https://other.example.com"), fault.Forbidden},
-		"of all issuers":    {redirect, callback, fault.Forbidden},
-		"of a document":     {redirect, connector.DocumentRedirect(callback, connector.IssuerKey(issuer)), fault.Forbidden},
-		"that it had before each issuer had its own": {callback, callback, fault.Conflict},
+		"of another issuer":             {redirect, connector.Redirect(callback, "https://other.example.com"), fault.Forbidden},
+		"of all issuers":                {redirect, callback, fault.Forbidden},
+		"of a document":                 {redirect, connector.DocumentRedirect(callback, connector.IssuerKey(issuer)), fault.Forbidden},
+		"without a part for the issuer": {callback, callback, fault.Conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.auth.server.NamesItself = false
-			b, browser := w.begun("", "notes")
+			b, browser := w.confirm("", "notes")
 			_, err := w.store.Connections().Flows().Update(t.Context(), connector.Digest(b.State), func(f connector.Flow) (connector.Flow, error) {
-				f.Redirect = of.kept
+				f.Redirect = of.flow
 				return f, nil
 			})
 			w.Must(err)
-			w.refused(w.connectors.Finish(t.Context(), connectors.Answer{State: b.State, Code: "code", Redirect: of.came}, browser), of.kind)
-			w.polled(b, connector.Refused)
+			w.wantKind(w.connectors.Finish(t.Context(), connectors.Answer{State: b.State, Code: "code", Redirect: of.response}, browser), of.kind)
+			w.wantFlow(b, connector.Refused)
 			if w.auth.count("redeem") != 0 {
 				t.Errorf("the code was redeemed: %v", w.auth.calls)
 			}
@@ -155,13 +155,13 @@ func TestAnAnswerBelongsToTheIssuerOfItsAddress(t *testing.T) {
 	}
 }
 
-func TestAnAnswerCountsOnce(t *testing.T) {
+func TestAResponseIsAcceptedOnce(t *testing.T) {
 	w := newWorld(t)
-	b, browser := w.begun("", "notes")
+	b, browser := w.confirm("", "notes")
 	var group sync.WaitGroup
 	errs := make([]error, 20)
 	for n := range errs {
-		group.Go(func() { errs[n] = w.connectors.Finish(t.Context(), answered(b), browser) })
+		group.Go(func() { errs[n] = w.connectors.Finish(t.Context(), response(b), browser) })
 	}
 	group.Wait()
 	done := 0
@@ -169,23 +169,23 @@ func TestAnAnswerCountsOnce(t *testing.T) {
 		if err == nil {
 			done++
 		} else {
-			w.refused(err, fault.NotFound)
+			w.wantKind(err, fault.NotFound)
 		}
 	}
 	if done != 1 || w.auth.count("redeem") != 1 {
 		t.Errorf("%d answers counted, and %d were redeemed", done, w.auth.count("redeem"))
 	}
-	w.polled(b, connector.Ready)
+	w.wantFlow(b, connector.Ready)
 }
 
-func TestWhatCannotBeKeptIsTakenBack(t *testing.T) {
+func TestCredentialsThatCannotBeStoredAreRevoked(t *testing.T) {
 	for name, meanwhile := range map[string]func(w *world, i id.Connector){
 		"the connector is deleted": func(w *world, i id.Connector) { w.Must(w.connectors.Delete(w.Context(), w.org, i)) },
 		"the member is removed":    func(w *world, _ id.Connector) { w.Remove(w.member.Org, w.member.User) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			b, browser := w.begun("", "notes")
+			b, browser := w.confirm("", "notes")
 			w.auth.set(func() {
 				w.auth.before = func(call string) {
 					if strings.HasPrefix(call, "redeem") {
@@ -193,8 +193,8 @@ func TestWhatCannotBeKeptIsTakenBack(t *testing.T) {
 					}
 				}
 			})
-			if err := w.connectors.Finish(t.Context(), answered(b), browser); err == nil {
-				t.Error("it was kept")
+			if err := w.connectors.Finish(t.Context(), response(b), browser); err == nil {
+				t.Error("the credentials were stored")
 			}
 			w.work()
 			if len(w.auth.valid) != 0 || w.auth.count("revoke renewal-2") != 1 {
@@ -204,21 +204,21 @@ func TestWhatCannotBeKeptIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestACancelledRequestLosesNoCode(t *testing.T) {
+func TestACancelledRequestStillRedeemsItsCode(t *testing.T) {
 	w := newWorld(t)
-	b, browser := w.begun("", "notes")
+	b, browser := w.confirm("", "notes")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.Must(w.connectors.Finish(ctx, answered(b), browser))
-	w.polled(b, connector.Ready)
+	w.Must(w.connectors.Finish(ctx, response(b), browser))
+	w.wantFlow(b, connector.Ready)
 }
 
 func TestWhichClientIsUsed(t *testing.T) {
 	w := newWorld(t)
 	used := func(provider string) string {
 		t.Helper()
-		b, browser := w.begun("", provider)
-		a := answered(b)
+		b, browser := w.confirm("", provider)
+		a := response(b)
 		if w.auth.server.TakesDocuments() && w.clients == nil {
 			a.Redirect = connector.DocumentRedirect(callback, connector.IssuerKey(issuer))
 		}
@@ -230,15 +230,15 @@ func TestWhichClientIsUsed(t *testing.T) {
 		t.Error(got)
 	}
 	w.clients = map[string]connector.Client{issuer: {ID: "known", Secret: "s"}}
-	w.connectors = w.another()
+	w.connectors = w.newServer()
 	if got := used("notes"); got != "redeem known" {
 		t.Error(got)
 	}
 	w.clients = nil
-	w.connectors = w.another()
+	w.connectors = w.newServer()
 	w.auth.server.Documents, w.auth.server.Registration = false, ""
 	_, err := w.connectors.Start(t.Context(), w.member, "", "notes")
-	w.refused(err, fault.Conflict)
+	w.wantKind(err, fault.Conflict)
 	w.auth.server.Registration = issuer + "/register"
 	first := used("notes")
 	w.auth.server.Documents, w.auth.server.NamesItself = true, false // its documents could be another's
@@ -247,7 +247,7 @@ func TestWhichClientIsUsed(t *testing.T) {
 	}
 }
 
-func TestAClientWhoseSecretEndsServesTheFlowsThatItBegan(t *testing.T) {
+func TestAClientIsUsedForItsFlowsUntilItsSecretExpires(t *testing.T) {
 	for _, secretIn := range []time.Duration{12 * time.Minute, 5 * time.Minute} {
 		t.Run(fmt.Sprint(secretIn), func(t *testing.T) {
 			w := newWorld(t)
@@ -258,11 +258,11 @@ func TestAClientWhoseSecretEndsServesTheFlowsThatItBegan(t *testing.T) {
 			const browser = "a secret of Ada's browser"
 			_, err = w.connectors.Confirm(t.Context(), b.State, browser)
 			w.Must(err)
-			w.Must(w.connectors.Finish(t.Context(), answered(b), browser))
+			w.Must(w.connectors.Finish(t.Context(), response(b), browser))
 			if w.auth.count("register") != 1 {
 				t.Errorf("the calls were %v", w.auth.calls)
 			}
-			w.begun("", "calendar") // and none that begins now
+			w.confirm("", "calendar") // a new flow gets another client
 			if w.auth.count("register") != 2 {
 				t.Errorf("the calls were %v", w.auth.calls)
 			}
@@ -270,13 +270,13 @@ func TestAClientWhoseSecretEndsServesTheFlowsThatItBegan(t *testing.T) {
 	}
 }
 
-func TestAFlowWhoseClientWasForgottenHasToBeStartedAgain(t *testing.T) {
+func TestAFlowOfARemovedClientHasToBeStartedAgain(t *testing.T) {
 	w := newWorld(t)
-	b, browser := w.begun("", "notes")
+	b, browser := w.confirm("", "notes")
 	w.Must(w.store.Connections().Clients().Remove(t.Context(), issuer, redirect, "client-1"))
-	w.refused(w.connectors.Finish(t.Context(), answered(b), browser), fault.Conflict)
+	w.wantKind(w.connectors.Finish(t.Context(), response(b), browser), fault.Conflict)
 	_, err := w.connectors.Confirm(t.Context(), b.State, browser)
-	w.refused(err, fault.NotFound)
+	w.wantKind(err, fault.NotFound)
 	if w.auth.count("register") != 1 {
 		t.Errorf("the calls were %v", w.auth.calls)
 	}
@@ -293,7 +293,7 @@ func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 				}
 			}
 		})
-		i := w.made("notes").ID
+		i := w.create("notes").ID
 		var group sync.WaitGroup
 		for range 20 {
 			group.Go(func() {
@@ -306,7 +306,7 @@ func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		group.Go(func() {
 			if _, err := w.connectors.Start(gone, w.member, i, ""); err == nil {
-				t.Error("who went away was waited for")
+				t.Error("a cancelled start succeeded")
 			}
 		})
 		synctest.Wait()
@@ -320,10 +320,10 @@ func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 	})
 }
 
-func TestWhoMayDoWhat(t *testing.T) {
+func TestPermissions(t *testing.T) {
 	w := newWorld(t)
-	i := w.made("search").ID
-	w.given(i)
+	i := w.create("search").ID
+	w.giveKey(i)
 	gone := w.member
 	for name, do := range map[string]func(a org.Actor) error{
 		"create": func(a org.Actor) error {
@@ -339,13 +339,13 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"delete": func(a org.Actor) error { return w.connectors.Delete(t.Context(), a, i) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.refused(do(w.viewer), fault.Forbidden)
-			w.refused(do(org.Actor{User: w.member.User, Role: org.Owner}), fault.Forbidden)
-			before := w.acts()
-			w.Remove(gone.Org, gone.User) // since its request began
-			w.refused(do(gone), fault.Forbidden)
-			if !slices.Equal(before, w.acts()) {
-				t.Errorf("the audit log has %q", w.acts())
+			w.wantKind(do(w.viewer), fault.Forbidden)
+			w.wantKind(do(org.Actor{User: w.member.User, Role: org.Owner}), fault.Forbidden)
+			before := w.auditLog()
+			w.Remove(gone.Org, gone.User) // after the request was authorized
+			w.wantKind(do(gone), fault.Forbidden)
+			if !slices.Equal(before, w.auditLog()) {
+				t.Errorf("the audit log has %q", w.auditLog())
 			}
 			w.Put(org.Membership{Org: gone.Org, User: gone.User, Role: gone.Role, JoinedAt: noon})
 		})
@@ -358,15 +358,15 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"read":   func() error { _, err := w.connectors.Read(t.Context(), w.stranger, i); return err },
 		"delete": func() error { return w.connectors.Delete(t.Context(), w.stranger, i) },
 	} {
-		t.Run(name+" another's", func(t *testing.T) { w.refused(do(), fault.NotFound) })
+		t.Run(name+" another's", func(t *testing.T) { w.wantKind(do(), fault.NotFound) })
 	}
 	before := w.auth.count("")
 	_, err := w.connectors.Start(t.Context(), w.stranger, i, "")
-	w.refused(err, fault.Invalid)
+	w.wantKind(err, fault.Invalid)
 	if w.auth.count("") != before {
 		t.Errorf("the calls were %v", w.auth.calls)
 	}
-	all, err := w.listed(w.viewer)
+	all, err := w.list(w.viewer)
 	if err != nil || len(all) != 1 {
 		t.Errorf("a viewer sees %v, %v", all, err)
 	}
@@ -381,44 +381,44 @@ func TestBounds(t *testing.T) {
 		{Provider: "elsewhere", URL: "https://example.com:0/mcp"}, {Provider: "elsewhere", URL: "https://[::1]:65536"}, {Provider: "notes", Name: new(" ")},
 	} {
 		_, err := w.connectors.Create(t.Context(), w.member, d)
-		w.refused(err, fault.Invalid)
+		w.wantKind(err, fault.Invalid)
 	}
-	i := w.made("search").ID
+	i := w.create("search").ID
 	for entries, texts := range map[string]map[string]string{
 		`{}`: nil, `{"apiKey":" "}`: {"apiKey": " "}, `{"apiKey":"` + strings.Repeat("x", connector.MaxCredentials) + `"}`: {"apiKey": "x"},
 	} {
 		_, err := w.connectors.Give(t.Context(), w.member, i, entries, texts)
-		w.refused(err, fault.Invalid)
+		w.wantKind(err, fault.Invalid)
 	}
 	_, err := w.connectors.Read(t.Context(), w.member, i)
-	w.refused(err, fault.NotFound)
+	w.wantKind(err, fault.NotFound)
 	_, err = w.connectors.Start(t.Context(), w.member, i, "")
-	w.refused(err, fault.Invalid)
+	w.wantKind(err, fault.Invalid)
 	_, err = w.connectors.Start(t.Context(), w.member, i, "notes")
-	w.refused(err, fault.Invalid)
+	w.wantKind(err, fault.Invalid)
 	_, err = w.connectors.Start(t.Context(), w.member, "", "")
-	w.refused(err, fault.Invalid)
+	w.wantKind(err, fault.Invalid)
 
 	var group sync.WaitGroup
 	for range connector.MaxInstances + 20 {
 		group.Go(func() {
 			if _, err := w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes"}); err != nil {
-				w.refused(err, fault.Conflict)
+				w.wantKind(err, fault.Conflict)
 			}
 		})
 	}
 	group.Wait()
-	all, err := w.listed(w.member)
+	all, err := w.list(w.member)
 	if err != nil || len(all) != connector.MaxInstances {
 		t.Errorf("there are %d connectors, %v", len(all), err)
 	}
-	// What a provider makes of a start is no error of who asked.
+	// A refusal of the authorization server is not the caller's error.
 	w.auth.fail = fault.New(fault.Forbidden, "The authorization server refuses to register this service")
 	_, err = w.connectors.Start(t.Context(), w.member, "", "notes")
-	w.refused(err, fault.Unavailable)
+	w.wantKind(err, fault.Unavailable)
 }
 
-func TestAClientThatIsUsedIsKept(t *testing.T) {
+func TestUseOfAClientIsRecordedOnceADay(t *testing.T) {
 	w := newWorld(t)
 	kept := w.store.Connections().Clients()
 	used := func() time.Time {
@@ -447,13 +447,13 @@ func TestAClientThatIsUsedIsKept(t *testing.T) {
 		t.Errorf("%d clients were registered", n)
 	}
 
-	// What was authorised does not need it.
-	i := w.authorised("calendar")
+	// Existing authorizations do not need the client.
+	i := w.authorise("calendar")
 	_, err := kept.Sweep(t.Context(), w.clock.Now().Add(time.Hour), 10)
 	w.Must(err)
 	w.clock.Advance(time.Hour)
 	w.work()
-	if now := w.is(i, connector.Connected, ""); now.Version != 2 {
+	if now := w.wantStatus(i, connector.Connected, ""); now.Version != 2 {
 		t.Errorf("the credentials are of version %d", now.Version)
 	}
 	begun()

@@ -1,7 +1,6 @@
-// Package connectors is what members do with tool servers: they make instances of
-// the catalog's entries and give them credentials, by themselves or by an
-// authorization at the provider. What has to be done for instances in between,
-// any server does.
+// Package connectors is what members do with tool servers: they make instances of the
+// catalog's entries, and store credentials for them or authorise them at the provider.
+// Any server tests instances and renews their tokens in the background.
 package connectors
 
 import (
@@ -31,23 +30,19 @@ type Options struct {
 	Secrets    ports.Secrets
 	Log        *slog.Logger
 
-	// Reauthorize, Locked and Atomic are those of access.Access: Reauthorize returns the actor by
-	// the records of now, Locked and Atomic run fn with the actor by the records that
-	// their transaction holds.
+	// Reauthorize, Locked and Atomic are those of access.Access: Reauthorize returns the actor
+	// according to the present records, Locked and Atomic run fn with the actor according to
+	// the records that their transaction locks.
 	Reauthorize    func(ctx context.Context, actor org.Actor) (org.Actor, error)
 	Locked, Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
 
-	// Addresses of ours: of the page on which people confirm an authorization, and
-	// those below which each issuer has its own, to which its answers go, and of the
-	// document that describes us to it; that one is empty where no authorization
-	// server could read it.
-	Page     string
-	Callback string
-	Document string
+	Page     string // address of our confirmation page
+	Callback string // prefix of our redirect addresses, one for each issuer
+	Document string // prefix of our client documents' addresses; empty if no authorization server can read them
 
-	// Pause waits before another attempt, the first of which is 1.
+	// Pause waits before the next attempt; attempt is 1 for the first.
 	Pause func(ctx context.Context, attempt int) error
 }
 
@@ -57,9 +52,9 @@ type Connectors struct {
 	woken chan struct{}
 
 	mu          sync.Mutex
-	running     int                      // instances and revocations that are worked on; guarded by mu
-	shares      map[id.Org]int           // how many of them are each organisation's; guarded by mu
-	registering map[string]chan struct{} // closed when a client is registered at the issuer, or is not; guarded by mu
+	running     int                      // instances and revocations being worked on; guarded by mu
+	shares      map[id.Org]int           // the number of them by organisation; guarded by mu
+	registering map[string]chan struct{} // by issuer, closed when registration ends; guarded by mu
 	work        sync.WaitGroup
 }
 
@@ -68,7 +63,7 @@ func New(o Options) *Connectors {
 	return &Connectors{Options: o, woken: make(chan struct{}, 1), shares: map[id.Org]int{}, registering: map[string]chan struct{}{}}
 }
 
-// Providers returns the entries of the catalog that instances can be made of.
+// Providers returns the enabled entries of the catalog.
 func (s *Connectors) Providers() []connector.Provider { return s.Catalog.Enabled() }
 
 // List calls each with the instances of the organisation by creation.
@@ -95,7 +90,7 @@ func (s *Connectors) Create(ctx context.Context, actor org.Actor, d connector.Dr
 	return made, nil
 }
 
-// draft makes an instance that is not kept yet.
+// draft makes an instance that is not stored.
 func (s *Connectors) draft(actor org.Actor, d connector.Draft) (connector.Instance, error) {
 	p, ok := s.Catalog.Get(d.Provider)
 	if !ok || !p.Enabled {
@@ -108,8 +103,8 @@ func (s *Connectors) draft(actor org.Actor, d connector.Draft) (connector.Instan
 	return made, err
 }
 
-// checkAddress checks the form of an address that a member gave. Whether it may be
-// called is decided when it is.
+// checkAddress checks the form of an address. Whether it may be called is checked when the
+// connection is made.
 func checkAddress(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
@@ -121,20 +116,20 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// add keeps a new instance. The organisation is locked.
+// add stores a new instance; r holds the organisation's lock.
 func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, made connector.Instance) error {
 	if err := actor.Writes(); err != nil {
 		return err
 	}
-	there := 0
+	count := 0
 	err := r.Connections().Connectors().List(ctx, actor.Org, connector.Position{}, 0, func(connector.Instance) error {
-		there++
+		count++
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if there >= connector.MaxInstances {
+	if count >= connector.MaxInstances {
 		return fault.New(fault.Conflict, "An organisation has at most %d connectors", connector.MaxInstances)
 	}
 	if err := r.Connections().Connectors().Add(ctx, actor.Org, made); err != nil {
@@ -147,8 +142,8 @@ func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor
 	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, did, string(i), detail, s.Clock.Now()))
 }
 
-// Give stores credentials that a member has: a JSON object, whose entries that are
-// texts are there once more.
+// Give stores credentials of an instance. Entries is a JSON object, texts has its entries
+// that are strings.
 func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, entries string, texts map[string]string) (connector.Instance, error) {
 	if err := actor.Writes(); err != nil {
 		return connector.Instance{}, err
@@ -184,8 +179,8 @@ func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, 
 	return now, nil
 }
 
-// readsSecrets decides whether the actor may read credentials.
-func readsSecrets(actor org.Actor) error {
+// checkReader returns an error unless the actor may read credentials.
+func checkReader(actor org.Actor) error {
 	if err := actor.Belongs(); err != nil {
 		return err
 	}
@@ -195,18 +190,18 @@ func readsSecrets(actor org.Actor) error {
 	return nil
 }
 
-// Read returns the credentials of an instance, with an access token that has not
-// expired where it can be renewed. It is noted in the audit log.
+// Read returns the credentials of an instance and records that in the audit log. An expired
+// access token is renewed before, if possible.
 func (s *Connectors) Read(ctx context.Context, actor org.Actor, i id.Connector) (connector.Credentials, error) {
-	if err := readsSecrets(actor); err != nil {
+	if err := checkReader(actor); err != nil {
 		return connector.Credentials{}, err
 	}
-	if err := s.fresh(ctx, actor.Org, i); err != nil {
+	if err := s.ensureFresh(ctx, actor.Org, i); err != nil {
 		return connector.Credentials{}, err
 	}
 	var c connector.Credentials
 	err := s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := readsSecrets(actor); err != nil {
+		if err := checkReader(actor); err != nil {
 			return err
 		}
 		// Locked, so that instance and credentials are of one version.
@@ -225,8 +220,8 @@ func (s *Connectors) Read(ctx context.Context, actor org.Actor, i id.Connector) 
 	return c, err
 }
 
-// Delete removes an instance with its credentials. An authorization is taken back
-// at its provider in a moment.
+// Delete removes an instance with its credentials. Its authorization is revoked in the
+// background.
 func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -239,7 +234,7 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 		if err != nil {
 			return err
 		}
-		if err := s.takeBack(ctx, r, was); err != nil {
+		if err := s.revokeAuthorization(ctx, r, was); err != nil {
 			return err
 		}
 		if err := r.Connections().Connectors().Remove(ctx, actor.Org, i); err != nil {
@@ -254,10 +249,10 @@ func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector
 	return nil
 }
 
-// Leave has the authorizations of an organisation taken back at their providers,
-// once the transaction that erases its instances has ended. The organisation is
-// locked, so that no instance is added meanwhile.
-func (s *Connectors) Leave(ctx context.Context, r ports.Records, o id.Org) error {
+// RevokeAll has the authorizations of an organisation revoked after r's transaction, which
+// erases its instances, is committed. R holds the organisation's lock, so that no instance
+// is added meanwhile.
+func (s *Connectors) RevokeAll(ctx context.Context, r ports.Records, o id.Org) error {
 	var all []id.Connector
 	err := r.Connections().Connectors().List(ctx, o, connector.Position{}, 0, func(i connector.Instance) error {
 		all = append(all, i.ID)
@@ -269,10 +264,10 @@ func (s *Connectors) Leave(ctx context.Context, r ports.Records, o id.Org) error
 	for _, i := range all {
 		was, err := r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })
 		if fault.Is(err, fault.NotFound) {
-			continue // it was deleted meanwhile
+			continue
 		}
 		if err == nil {
-			err = s.takeBack(ctx, r, was)
+			err = s.revokeAuthorization(ctx, r, was)
 		}
 		if err != nil {
 			return err
@@ -281,16 +276,16 @@ func (s *Connectors) Leave(ctx context.Context, r ports.Records, o id.Org) error
 	return nil
 }
 
-// takeBack notes that the authorization of an instance that r keeps locked is to be
-// taken back, if it has one.
-func (s *Connectors) takeBack(ctx context.Context, r ports.Records, i connector.Instance) error {
+// revokeAuthorization stores a revocation of the authorization of an instance, if it has one.
+// R holds the lock of the instance.
+func (s *Connectors) revokeAuthorization(ctx context.Context, r ports.Records, i connector.Instance) error {
 	if i.Version == 0 {
 		return nil
 	}
 	c, err := s.open(ctx, r, i)
 	switch {
 	case isUnreadable(err):
-		// Nobody can take it back, and nobody can use it.
+		// The token can be neither revoked nor used.
 		s.Log.Error("authorization revocation skipped", "instance", string(i.ID), "org", string(i.Org), "error", err)
 	case err != nil:
 		return err

@@ -10,7 +10,7 @@ import (
 	"collab/ports"
 )
 
-// store gives an instance other credentials.
+// store replaces the credentials of an instance.
 func (s *Connectors) store(ctx context.Context, r ports.Records, o id.Org, i id.Connector, c connector.Credentials) (connector.Instance, error) {
 	now, err := r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
 		return i.Stored(c, s.Clock.Now())
@@ -21,7 +21,7 @@ func (s *Connectors) store(ctx context.Context, r ports.Records, o id.Org, i id.
 	return now, s.put(ctx, r, now, c)
 }
 
-// put keeps the credentials of the version that an instance is at.
+// put seals and stores credentials under the version of the instance.
 func (s *Connectors) put(ctx context.Context, r ports.Records, i connector.Instance, c connector.Credentials) error {
 	kept := connector.Sealed{Instance: i.ID, Version: i.Version}
 	var err error
@@ -36,9 +36,8 @@ func (s *Connectors) put(ctx context.Context, r ports.Records, i connector.Insta
 	return r.Connections().Credentials().Put(ctx, i.Org, kept)
 }
 
-// open returns the credentials of an instance that r keeps locked. What an old key
-// sealed is sealed anew, so that the key can go one day. NotFound when there are
-// none.
+// open returns the credentials of an instance, whose lock r holds. Credentials that an old
+// key sealed are sealed again with the present key. NotFound if there are none.
 func (s *Connectors) open(ctx context.Context, r ports.Records, i connector.Instance) (connector.Credentials, error) {
 	kept, err := r.Connections().Credentials().Get(ctx, i.Org, i.ID)
 	if err != nil {
@@ -63,8 +62,8 @@ func (s *Connectors) open(ctx context.Context, r ports.Records, i connector.Inst
 	return c, nil
 }
 
-// unseal opens what we have sealed ourselves: that it does not open is nobody's
-// wrong input.
+// unseal opens stored data. Its error is Internal and wraps errUnreadable, because sealed
+// data is never a client's input.
 func (s *Connectors) unseal(sealed, bound []byte) ([]byte, error) {
 	plain, err := s.Sealer.Open(sealed, bound)
 	if err != nil {
@@ -75,11 +74,11 @@ func (s *Connectors) unseal(sealed, bound []byte) ([]byte, error) {
 
 var errUnreadable = errors.New("sealed with a key that is not known")
 
-// isUnreadable reports whether an error is that of unseal.
+// isUnreadable reports whether err is of unseal.
 func isUnreadable(err error) bool { return errors.Is(err, errUnreadable) }
 
-// read returns an instance with its credentials, of one version; those are zero
-// where it has none.
+// read returns an instance with its credentials of the same version; they are zero if there
+// are none.
 func (s *Connectors) read(ctx context.Context, o id.Org, i id.Connector) (now connector.Instance, c connector.Credentials, err error) {
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
 		if now, err = r.Connections().Connectors().Update(ctx, o, i, func(i connector.Instance) (connector.Instance, error) { return i, nil }); err != nil {

@@ -12,22 +12,23 @@ import (
 	"collab/ports"
 )
 
-// atOnce is how many instances a server works on at the same time.
-const atOnce = 16
+const (
+	// maxRunning is how many instances and revocations a server works on concurrently.
+	maxRunning = 16
 
-// share is how many of them may be of one organisation: servers that give no answer
-// take all the time that there is, and must not take that of everybody.
-const share = 4
+	// maxPerOrg is how many of them may be of one organisation, so that its slow tool servers
+	// do not delay the work of others.
+	maxPerOrg = 4
 
-// tries is how often a reader looks whether somebody else has renewed a token.
-const tries = 5
+	// maxReadAttempts is how often a reader checks whether another call has renewed a token.
+	maxReadAttempts = 5
 
-// grace is how long a renewal goes on when the server is going away: a refresh
-// token that was sent may be worth nothing any more, and what comes for it is all
-// that there is.
-const grace = time.Second
+	// stopGrace is how long a renewal continues after the server began to stop: the refresh
+	// token that was sent may be used up, and its successor must be stored.
+	stopGrace = time.Second
+)
 
-// wake has the work looked for at once.
+// wake has Work called soon.
 func (s *Connectors) wake() {
 	select {
 	case s.woken <- struct{}{}:
@@ -35,72 +36,72 @@ func (s *Connectors) wake() {
 	}
 }
 
-// Woken tells when Work is worth a call before its time.
+// Woken returns a channel that receives when Work should be called before its time.
 func (s *Connectors) Woken() <-chan struct{} { return s.woken }
 
-// Work begins what is due, on instances and revocations of all organisations, as
-// far as there is room. Any number of servers may call it, at any time; Wait
-// returns when what it began has ended, as it does soon after ctx has.
+// Work claims due instances and revocations of all organisations up to the limits, and
+// starts working on them. Any number of servers may call it concurrently. Wait returns when
+// the work has ended, which is at most stopGrace after ctx ends.
 func (s *Connectors) Work(ctx context.Context) error {
 	now := s.Clock.Now()
 	all := s.Store.Connections()
-	err := begin(ctx, s, func(full []id.Org) ([]connector.Instance, error) {
+	err := startDue(ctx, s, func(full []id.Org) ([]connector.Instance, error) {
 		return all.Connectors().Due(ctx, now, 1, full...)
-	}, func(i connector.Instance) { s.run(ctx, i.Org, i.ID, func() error { return s.tend(ctx, i) }) })
-	return errors.Join(err, begin(ctx, s, func(full []id.Org) ([]connector.Revocation, error) {
+	}, func(i connector.Instance) { s.run(ctx, i.Org, i.ID, func() error { return s.maintain(ctx, i) }) })
+	return errors.Join(err, startDue(ctx, s, func(full []id.Org) ([]connector.Revocation, error) {
 		return all.Revocations().Due(ctx, now, now.Add(connector.Hold), 1, full...)
 	}, func(r connector.Revocation) { s.run(ctx, r.Org, r.ID, func() error { return s.revoke(ctx, r) }) }))
 }
 
-// Wait returns when nothing is worked on any more.
+// Wait waits for the work that Work started.
 func (s *Connectors) Wait() { s.work.Wait() }
 
-// begin claims one after the other, as far as there is room, and runs each.
-func begin[T any](ctx context.Context, s *Connectors, claim func(full []id.Org) ([]T, error), run func(T)) error {
-	for range atOnce {
-		full, room := s.enter()
+// startDue claims due records one by one up to the limits, and runs each.
+func startDue[T any](ctx context.Context, s *Connectors, claim func(full []id.Org) ([]T, error), run func(T)) error {
+	for range maxRunning {
+		full, room := s.reserveSlot()
 		if !room {
 			return nil
 		}
 		claimed, err := claim(full)
 		if err != nil || len(claimed) == 0 {
-			s.leave()
+			s.releaseSlot()
 			return err
 		}
 		run(claimed[0])
 		if ctx.Err() != nil {
-			return nil // what was begun is handed on, and would be claimed again
+			return nil // the started work hands its claims over, and they would be claimed again
 		}
 	}
-	s.wake() // there may be more, but others have their turn before
+	s.wake() // more may be due; the caller continues with other work first
 	return nil
 }
 
-// enter takes room for one. It returns the organisations that have their share
-// already; false: there is no room.
-func (s *Connectors) enter() (full []id.Org, room bool) {
+// reserveSlot takes one of maxRunning slots; room is false if none is free. Full are the
+// organisations that have maxPerOrg already.
+func (s *Connectors) reserveSlot() (full []id.Org, room bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running == atOnce {
+	if s.running == maxRunning {
 		return nil, false
 	}
 	s.running++
 	for o, n := range s.shares {
-		if n >= share {
+		if n >= maxPerOrg {
 			full = append(full, o)
 		}
 	}
 	return full, true
 }
 
-// leave gives back what enter took.
-func (s *Connectors) leave() {
+// releaseSlot returns a slot of reserveSlot.
+func (s *Connectors) releaseSlot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
 }
 
-// run does something of an organisation in the room that begin took for it.
+// run runs work of an organisation in a goroutine, in the slot that startDue reserved.
 func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work func() error) {
 	s.mu.Lock()
 	s.shares[o]++
@@ -115,42 +116,42 @@ func (s *Connectors) run(ctx context.Context, o id.Org, i id.Connector, work fun
 				s.Log.Error("connector work failed", "instance", string(i), "org", string(o), "error", err)
 			}
 			s.mu.Lock()
-			full := s.running == atOnce || s.shares[o] >= share
+			full := s.running == maxRunning || s.shares[o] >= maxPerOrg
 			s.running--
 			if s.shares[o]--; s.shares[o] == 0 {
 				delete(s.shares, o)
 			}
 			s.mu.Unlock()
 			if full {
-				s.wake() // there may be more than there was room for
+				s.wake() // more may be due
 			}
 		}()
 		err = work()
 	})
 }
 
-// tend does what is due for an instance that was claimed: it renews its token, and
-// looks whether its server answers. Nobody can use those of a closed organisation.
-func (s *Connectors) tend(ctx context.Context, claimed connector.Instance) error {
+// maintain does what is due for a claimed instance: it renews its token and tests its server.
+// An instance of a closed organisation is retired.
+func (s *Connectors) maintain(ctx context.Context, claimed connector.Instance) error {
 	o, err := s.Store.Directory().Organisations().Get(ctx, claimed.Org)
 	if err != nil {
 		return err
 	}
 	if o.Closed() {
-		return s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) { return i.Retired(), nil })
+		return s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) { return i.Retired(), nil })
 	}
 	i, c, err := s.read(ctx, claimed.Org, claimed.ID)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return nil // it is gone
+		return nil
 	case isUnreadable(err):
-		return errors.Join(err, s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
+		return errors.Join(err, s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
 			return i.Unreadable("The credentials cannot be opened any more, and the connector has to be connected again", s.Clock.Now())
 		}))
 	case err != nil:
 		return err
-	case !mine(i, claimed):
-		return nil // it has other credentials meanwhile, and is somebody else's work
+	case !stillClaimed(i, claimed):
+		return nil // credentials or claim changed meanwhile
 	}
 	renewed := false
 	if i.RenewalDue(s.Clock.Now()) {
@@ -159,24 +160,24 @@ func (s *Connectors) tend(ctx context.Context, claimed connector.Instance) error
 		}
 	}
 	if i.Hosting == connector.Local {
-		return s.note(ctx, i, func(i connector.Instance) (connector.Instance, error) { return i.Idle(), nil })
+		return s.update(ctx, i, func(i connector.Instance) (connector.Instance, error) { return i.Idle(), nil })
 	}
 	tools, err := s.tools(ctx, i, c)
 	if fault.Is(err, fault.Forbidden) && (c.Renewable || c.Renewal != "" && i.ExpiresAt == nil) && !renewed {
-		// A token can be taken back before its time, which not every server tells.
+		// The token may have been revoked before it expired.
 		if i, c, renewed, err = s.renew(ctx, i, c); err != nil || !renewed {
 			return err
 		}
 		tools, err = s.tools(ctx, i, c)
 	}
 	if ctx.Err() != nil {
-		return s.handOn(ctx, i) // that says nothing about the server
+		return s.handOver(ctx, i) // the error is not the server's
 	}
-	reason, why := said(err)
-	if why != nil {
-		return why
+	reason, err := publicReason(err)
+	if err != nil {
+		return err
 	}
-	return s.note(ctx, i, func(i connector.Instance) (connector.Instance, error) {
+	return s.update(ctx, i, func(i connector.Instance) (connector.Instance, error) {
 		if reason != "" {
 			return i.Failed(reason, s.Clock.Now())
 		}
@@ -184,7 +185,7 @@ func (s *Connectors) tend(ctx context.Context, claimed connector.Instance) error
 	})
 }
 
-// tools asks an instance's server what it offers.
+// tools lists the tools of an instance's server.
 func (s *Connectors) tools(ctx context.Context, i connector.Instance, c connector.Credentials) ([]connector.Tool, error) {
 	p, ok := s.Catalog.Get(i.Provider)
 	if !ok {
@@ -193,8 +194,9 @@ func (s *Connectors) tools(ctx context.Context, i connector.Instance, c connecto
 	return s.Servers.Tools(ctx, connector.Access{URL: i.URL, Transport: i.Transport, Auth: p.Auth, Carriers: p.Carriers, Entries: c.Entries})
 }
 
-// said returns what people may read of an error, or the error where it is ours.
-func said(err error) (reason string, ours error) {
+// publicReason returns the message of an error that users may see; it returns err if the
+// error is internal.
+func publicReason(err error) (reason string, internal error) {
 	var f *fault.Error
 	switch {
 	case err == nil:
@@ -205,15 +207,15 @@ func said(err error) (reason string, ours error) {
 	return "", err
 }
 
-// mine reports whether an instance is as its claim left it.
-func mine(now, claimed connector.Instance) bool {
+// stillClaimed reports whether an instance has the version and due time of the claim.
+func stillClaimed(now, claimed connector.Instance) bool {
 	return now.Version == claimed.Version && now.DueAt != nil && claimed.DueAt != nil && now.DueAt.Equal(*claimed.DueAt)
 }
 
-// note changes an instance, unless it is another's work by now.
-func (s *Connectors) note(ctx context.Context, claimed connector.Instance, change func(connector.Instance) (connector.Instance, error)) error {
+// update changes an instance, unless it is no longer claimed or was deleted.
+func (s *Connectors) update(ctx context.Context, claimed connector.Instance, change func(connector.Instance) (connector.Instance, error)) error {
 	_, err := s.Store.Connections().Connectors().Update(ctx, claimed.Org, claimed.ID, func(i connector.Instance) (connector.Instance, error) {
-		if !mine(i, claimed) {
+		if !stillClaimed(i, claimed) {
 			return i, nil
 		}
 		return change(i)
@@ -224,18 +226,17 @@ func (s *Connectors) note(ctx context.Context, claimed connector.Instance, chang
 	return err
 }
 
-// renew exchanges the refresh token of an instance that was claimed. It returns the
-// instance and its credentials as they are then, still claimed; false when there
-// is nothing more to do for it now.
+// renew exchanges the refresh token of a claimed instance. It returns the instance, still
+// claimed, with its new credentials; ok is false if nothing more is to be done for it now.
 func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c connector.Credentials) (i connector.Instance, now connector.Credentials, ok bool, err error) {
 	if c.Renewal == "" || claimed.ExpiresAt != nil && !c.Renewable {
-		return claimed, c, false, s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
+		return claimed, c, false, s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
 			return i.Withdrawn("The access token has expired, and the connector has to be authorised again")
 		})
 	}
-	asking, over := outlasting(ctx)
-	defer over()
-	now, err = s.Authorizer.Renew(asking, c.Renewal)
+	renewing, cancel := withStopGrace(ctx)
+	defer cancel()
+	now, err = s.Authorizer.Renew(renewing, c.Renewal)
 	if err != nil {
 		return claimed, c, false, s.notRenewed(ctx, claimed, err)
 	}
@@ -255,36 +256,36 @@ func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c co
 		return s.put(ctx, r, i, now)
 	})
 	if fault.Is(err, fault.NotFound) {
-		// It was deleted meanwhile, and what was taken back then was the old one.
-		return i, now, false, s.disown(ctx, claimed.Org, now)
+		// The deletion revoked the old token; the new one is revoked here.
+		return i, now, false, s.revokeOrphan(ctx, claimed.Org, now)
 	}
 	return i, now, ok && err == nil, err
 }
 
-// outlasting returns a context that ends a moment after ctx does.
-func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+// withStopGrace returns a context that ends stopGrace after ctx does.
+func withStopGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	long, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		moment, over := context.WithTimeout(long, grace)
-		defer over()
-		<-moment.Done()
+		timer, cancel := context.WithTimeout(long, stopGrace)
+		defer cancel()
+		<-timer.Done()
 		end()
 	})
 	return long, func() { stop(); end() }
 }
 
-// notRenewed notes why a token could not be renewed.
+// notRenewed stores why a token could not be renewed.
 func (s *Connectors) notRenewed(ctx context.Context, claimed connector.Instance, err error) error {
 	if ctx.Err() != nil && !fault.Is(err, fault.Forbidden) {
-		return s.handOn(ctx, claimed) // that says nothing about the provider
+		return s.handOver(ctx, claimed) // the error is not the provider's
 	}
 	ctx = context.WithoutCancel(ctx)
-	reason, ours := said(err)
-	if ours != nil {
-		return ours
+	reason, internal := publicReason(err)
+	if internal != nil {
+		return internal
 	}
 	s.Log.Warn("connector token refresh failed", "instance", string(claimed.ID), "org", string(claimed.Org), "error", err)
-	return errors.Join(s.forget(ctx, err), s.note(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
+	return errors.Join(s.forgetClient(ctx, err), s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
 		if fault.Is(err, fault.Forbidden) {
 			return i.Withdrawn(reason)
 		}
@@ -292,16 +293,16 @@ func (s *Connectors) notRenewed(ctx context.Context, claimed connector.Instance,
 	}))
 }
 
-// handOn leaves an instance that was claimed to another server.
-func (s *Connectors) handOn(ctx context.Context, claimed connector.Instance) error {
-	return s.note(context.WithoutCancel(ctx), claimed, func(i connector.Instance) (connector.Instance, error) {
+// handOver ends the claim of an instance, so that any server can claim it at once.
+func (s *Connectors) handOver(ctx context.Context, claimed connector.Instance) error {
+	return s.update(context.WithoutCancel(ctx), claimed, func(i connector.Instance) (connector.Instance, error) {
 		return i.HandedOn(s.Clock.Now()), nil
 	})
 }
 
-// fresh has the token of an instance renewed where it has expired. Of all who ask
-// at once one does it, and the others wait for that.
-func (s *Connectors) fresh(ctx context.Context, o id.Org, instance id.Connector) error {
+// ensureFresh renews the token of an instance if it has expired. Of concurrent callers one
+// renews it, and the others wait.
+func (s *Connectors) ensureFresh(ctx context.Context, o id.Org, instance id.Connector) error {
 	tried := false
 	for attempt := 1; ; attempt++ {
 		i, err := s.Store.Connections().Connectors().Get(ctx, o, instance)
@@ -311,13 +312,13 @@ func (s *Connectors) fresh(ctx context.Context, o id.Org, instance id.Connector)
 			return err
 		case i.DueAt == nil:
 			return fault.New(fault.Conflict, "The connector's access token has expired, and the connector has to be authorised again")
-		case tried || attempt > tries || i.DueAt.After(now.Add(connector.Hold)): // the last is no claim of somebody's, but waiting after failures
+		case tried || attempt > maxReadAttempts || i.DueAt.After(now.Add(connector.Hold)): // a later DueAt is not a claim but the wait after failures
 			return fault.New(fault.Unavailable, "The connector's access token has expired, and could not be refreshed yet")
 		}
 		renewed, err := s.renewNow(ctx, o, instance)
 		switch {
 		case err == nil && renewed:
-			return nil // if it has expired again, another would not be better
+			return nil // even if it has expired again: the next would, too
 		case err == nil:
 			tried = true
 		case !fault.Is(err, fault.Conflict):
@@ -330,13 +331,13 @@ func (s *Connectors) fresh(ctx context.Context, o id.Org, instance id.Connector)
 	}
 }
 
-// renewNow claims an instance and renews its token for somebody who waits, and
-// leaves the rest of what is due to the work. False: the token could not be
-// renewed. Conflict when somebody else is at it.
+// renewNow claims an instance, renews its token and hands it over to Work, which does the
+// rest of what is due. It returns false if the token could not be renewed, and Conflict if
+// the instance is claimed already.
 func (s *Connectors) renewNow(ctx context.Context, o id.Org, instance id.Connector) (bool, error) {
-	// What has begun is ended, also when nobody waits any more: see grace.
-	ctx, over := context.WithTimeout(context.WithoutCancel(ctx), redeemWithin)
-	defer over()
+	// A caller that goes away does not cancel this: the refresh token may be used up.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redeemTimeout)
+	defer cancel()
 	claimed, err := s.Store.Connections().Connectors().Update(ctx, o, instance, func(i connector.Instance) (connector.Instance, error) {
 		return i.ClaimedToUse(s.Clock.Now())
 	})
@@ -344,20 +345,20 @@ func (s *Connectors) renewNow(ctx context.Context, o id.Org, instance id.Connect
 		return false, err
 	}
 	i, c, err := s.read(ctx, o, instance)
-	if err != nil || !mine(i, claimed) {
+	if err != nil || !stillClaimed(i, claimed) {
 		return false, err
 	}
-	if i.Expired(s.Clock.Now()) { // not if somebody has renewed it, and handed it on
+	if i.Expired(s.Clock.Now()) { // false if it was renewed and handed over meanwhile
 		var ok bool
 		if i, _, ok, err = s.renew(ctx, i, c); err != nil || !ok {
 			return false, err
 		}
 	}
 	defer s.wake()
-	return true, s.handOn(ctx, i)
+	return true, s.handOver(ctx, i)
 }
 
-// revokeLater notes that an authorization is to be taken back, if it can be.
+// revokeLater stores a revocation of the credentials' authorization, if it can be revoked.
 func (s *Connectors) revokeLater(ctx context.Context, r ports.Records, o id.Org, of id.Connector, c connector.Credentials) error {
 	if c.Renewal == "" {
 		return nil
@@ -369,14 +370,15 @@ func (s *Connectors) revokeLater(ctx context.Context, r ports.Records, o id.Org,
 	return r.Connections().Revocations().Add(ctx, connector.Revocation{ID: of, Org: o, Renewal: sealed, DueAt: s.Clock.Now()})
 }
 
-// disown has an authorization taken back that no instance has. It gets an id of
-// its own, as the instance that it was meant for may have left another behind.
-func (s *Connectors) disown(ctx context.Context, o id.Org, c connector.Credentials) error {
+// revokeOrphan stores a revocation of an authorization that no instance has. It has an id of
+// its own, because a deleted instance may have a revocation under its id.
+func (s *Connectors) revokeOrphan(ctx context.Context, o id.Org, c connector.Credentials) error {
 	defer s.wake()
 	return s.revokeLater(ctx, s.Store, o, id.Connector(s.IDs.New()), c)
 }
 
-// revoke takes an authorization back.
+// revoke revokes an authorization; after a failure it is tried again later, if attempts are
+// left.
 func (s *Connectors) revoke(ctx context.Context, r connector.Revocation) error {
 	revocations := s.Store.Connections().Revocations()
 	renewal, err := s.unseal(r.Renewal, connector.RevocationContext(r.Org, r.ID))

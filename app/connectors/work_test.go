@@ -19,8 +19,8 @@ import (
 	"collab/ports"
 )
 
-// given stores an API key.
-func (w *world) given(i id.Connector) {
+// giveKey stores an API key.
+func (w *world) giveKey(i id.Connector) {
 	w.Helper()
 	_, err := w.connectors.Give(w.Context(), w.member, i, `{"apiKey":"key"}`, map[string]string{"apiKey": "key"})
 	w.Must(err)
@@ -28,34 +28,34 @@ func (w *world) given(i id.Connector) {
 
 var errRefused = fault.New(fault.Forbidden, "The server does not accept the credentials")
 
-func TestStatesOfAServerWithAKey(t *testing.T) {
+func TestStatusesOfAServerWithAKey(t *testing.T) {
 	w := newWorld(t)
-	i := w.made("search").ID
-	w.is(i, connector.Disconnected, "")
-	w.due(i, -1)
+	i := w.create("search").ID
+	w.wantStatus(i, connector.Disconnected, "")
+	w.wantDue(i, -1)
 	w.work()
 	if n := w.tools.calls(); n != 0 {
 		t.Errorf("a server without credentials was asked %d times", n)
 	}
-	w.given(i)
-	w.is(i, connector.Connecting, "")
-	w.due(i, 0)
+	w.giveKey(i)
+	w.wantStatus(i, connector.Connecting, "")
+	w.wantDue(i, 0)
 	w.work()
-	if now := w.is(i, connector.Connected, ""); len(now.Tools) != 1 || now.LastUsedAt == nil || !now.LastUsedAt.Equal(noon) {
+	if now := w.wantStatus(i, connector.Connected, ""); len(now.Tools) != 1 || now.LastUsedAt == nil || !now.LastUsedAt.Equal(noon) {
 		t.Errorf("the connector is %+v", now)
 	}
 	if a := w.tools.asked[0]; a.Entries != `{"apiKey":"key"}` || a.URL != "https://search.example.com/mcp" || a.Auth != connector.APIKey {
 		t.Errorf("the server was asked with %+v", a)
 	}
-	w.due(i, time.Hour)
+	w.wantDue(i, time.Hour)
 
 	w.clock.Advance(time.Hour)
-	w.tools.fails(errRefused)
+	w.tools.failWith(errRefused)
 	wait := time.Minute
-	for n := range 14 { // later, and later each time, and never more than six hours
+	for n := range 14 { // the wait doubles up to six hours
 		w.work()
-		w.is(i, connector.Failing, errRefused.Message)
-		w.due(i, wait)
+		w.wantStatus(i, connector.Failing, errRefused.Message)
+		w.wantDue(i, wait)
 		w.clock.Advance(wait - time.Millisecond)
 		w.work()
 		if got := w.tools.calls(); got != n+2 {
@@ -64,46 +64,46 @@ func TestStatesOfAServerWithAKey(t *testing.T) {
 		w.clock.Advance(time.Millisecond)
 		wait = min(2*wait, 6*time.Hour)
 	}
-	w.given(i) // at once, and from the beginning
-	w.is(i, connector.Connecting, "")
-	w.due(i, 0)
+	w.giveKey(i) // new credentials reset the wait
+	w.wantStatus(i, connector.Connecting, "")
+	w.wantDue(i, 0)
 	w.work()
-	w.due(i, time.Minute)
+	w.wantDue(i, time.Minute)
 	w.clock.Advance(time.Minute)
 	w.tools.set(nil)
 	w.work()
-	w.is(i, connector.Connected, "")
-	w.due(i, time.Hour)
+	w.wantStatus(i, connector.Connected, "")
+	w.wantDue(i, time.Hour)
 }
 
 func TestServersThatNeedNoCredentialsAreTriedAtOnce(t *testing.T) {
 	w := newWorld(t)
-	i := w.made("weather").ID
-	w.is(i, connector.Connected, "")
+	i := w.create("weather").ID
+	w.wantStatus(i, connector.Connected, "")
 	w.work()
-	if now := w.is(i, connector.Connected, ""); len(now.Tools) != 1 {
+	if now := w.wantStatus(i, connector.Connected, ""); len(now.Tools) != 1 {
 		t.Errorf("the tools are %v", now.Tools)
 	}
 }
 
 func TestLocalServersAreNotTried(t *testing.T) {
 	w := newWorld(t)
-	i := w.made("shell").ID
-	w.given(i)
-	w.is(i, connector.Connected, "")
-	w.due(i, -1)
+	i := w.create("shell").ID
+	w.giveKey(i)
+	w.wantStatus(i, connector.Connected, "")
+	w.wantDue(i, -1)
 	w.clock.Advance(24 * time.Hour)
 	w.work()
 	if n := w.tools.calls(); n != 0 {
 		t.Errorf("it was asked %d times", n)
 	}
-	// Its token is refreshed all the same.
+	// Tokens of local servers are renewed.
 	w.auth.set(func() { w.auth.lifetime = time.Hour })
-	o := w.authorised("desk")
-	w.is(o, connector.Connected, "")
+	o := w.authorise("desk")
+	w.wantStatus(o, connector.Connected, "")
 	w.clock.Advance(time.Hour)
 	w.work()
-	if now := w.is(o, connector.Connected, ""); now.Version != 2 || now.DueAt == nil || !now.DueAt.Equal(*now.RenewAt) {
+	if now := w.wantStatus(o, connector.Connected, ""); now.Version != 2 || now.DueAt == nil || !now.DueAt.Equal(*now.RenewAt) {
 		t.Errorf("the connector is %+v", now)
 	}
 }
@@ -114,9 +114,9 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	for n := range 60 {
 		b, err := w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes", Name: new(fmt.Sprint("Notes ", n))})
 		w.Must(err)
-		begun, browser := w.begun(b.ID, "")
-		w.Must(w.connectors.Finish(t.Context(), answered(begun), browser))
-		now := w.now(b.ID)
+		begun, browser := w.confirm(b.ID, "")
+		w.Must(w.connectors.Finish(t.Context(), response(begun), browser))
+		now := w.get(b.ID)
 		after := now.RenewAt.Sub(w.clock.Now())
 		if after < 45*time.Minute || after > 51*time.Minute {
 			t.Errorf("a token of an hour is renewed after %v", after)
@@ -126,12 +126,12 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	if len(at) < 5 {
 		t.Errorf("all tokens are renewed at the same times: %v", at)
 	}
-	// All of them, whatever there is room for at once.
+	// All are renewed, a bounded number at a time.
 	w.clock.Advance(51 * time.Minute)
 	for range 60 {
 		w.work()
 	}
-	all, err := w.listed(w.member)
+	all, err := w.list(w.member)
 	w.Must(err)
 	for _, i := range all {
 		if i.Version != 2 || i.Status() != connector.Connected || i.Expired(w.clock.Now()) {
@@ -139,28 +139,28 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 		}
 	}
 	if w.auth.reused != 0 || w.auth.count("renew") != 60 {
-		t.Errorf("%d renewals, %d of them with what was used up", w.auth.count("renew"), w.auth.reused)
+		t.Errorf("%d renewals, %d of them with used tokens", w.auth.count("renew"), w.auth.reused)
 	}
 }
 
 func TestRenewalsThatFail(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.work()
-	w.clock.Set(*w.now(i).RenewAt)
+	w.clock.Set(*w.get(i).RenewAt)
 	w.auth.set(func() { w.auth.fail = errDown })
 	asked := w.tools.calls()
-	for n := range 3 { // before it has expired nobody needs to know
+	for n := range 3 { // before the token expires the status stays
 		w.work()
-		w.is(i, connector.Connected, "")
+		w.wantStatus(i, connector.Connected, "")
 		if got := w.auth.count("renew"); got != n+1 {
 			t.Fatalf("%d renewals, want %d", got, n+1)
 		}
-		w.clock.Set(*w.now(i).DueAt)
+		w.clock.Set(*w.get(i).DueAt)
 	}
-	w.clock.Set(w.now(i).ExpiresAt.Add(time.Second))
+	w.clock.Set(w.get(i).ExpiresAt.Add(time.Second))
 	w.work()
-	w.is(i, connector.Failing, errDown.Message)
+	w.wantStatus(i, connector.Failing, errDown.Message)
 	if w.tools.calls() != asked {
 		t.Error("the server was asked with a token that has expired")
 	}
@@ -168,20 +168,20 @@ func TestRenewalsThatFail(t *testing.T) {
 		t.Errorf("its credentials are read with %v", err)
 	}
 	if n := w.pauses.Load(); n != 0 {
-		t.Errorf("who reads them waits %d times for what nobody is at", n)
+		t.Errorf("a reader waits %d times though no renewal is under way", n)
 	}
 	w.auth.set(func() { w.auth.fail = nil })
-	w.clock.Set(*w.now(i).DueAt)
+	w.clock.Set(*w.get(i).DueAt)
 	w.work()
-	w.is(i, connector.Connected, "")
+	w.wantStatus(i, connector.Connected, "")
 
-	w.clock.Set(*w.now(i).RenewAt)
+	w.clock.Set(*w.get(i).RenewAt)
 	w.auth.set(func() { clear(w.auth.valid) })
 	before := w.auth.count("renew")
 	for range 5 {
 		w.work()
-		w.is(i, connector.Failing, "The authorization server refuses the authorization")
-		w.due(i, -1)
+		w.wantStatus(i, connector.Failing, "The authorization server refuses the authorization")
+		w.wantDue(i, -1)
 		w.clock.Advance(7 * time.Hour)
 	}
 	if n := w.auth.count("renew") - before; n != 1 {
@@ -190,57 +190,57 @@ func TestRenewalsThatFail(t *testing.T) {
 	if _, err := w.connectors.Read(t.Context(), w.member, i); !fault.Is(err, fault.Conflict) {
 		t.Errorf("its credentials are read with %v", err)
 	}
-	again, browser := w.begun(i, "")
-	w.Must(w.connectors.Finish(t.Context(), answered(again), browser))
+	again, browser := w.confirm(i, "")
+	w.Must(w.connectors.Finish(t.Context(), response(again), browser))
 	w.work()
-	w.is(i, connector.Connected, "")
+	w.wantStatus(i, connector.Connected, "")
 }
 
 func TestTokensThatCannotBeRenewed(t *testing.T) {
 	w := newWorld(t)
-	w.auth.lasting = true
-	i := w.authorised("notes")
+	w.auth.noRefresh = true
+	i := w.authorise("notes")
 	w.work()
-	w.is(i, connector.Connected, "")
+	w.wantStatus(i, connector.Connected, "")
 	w.clock.Advance(time.Hour)
 	w.work()
-	w.is(i, connector.Failing, "The access token has expired, and the connector has to be authorised again")
-	w.due(i, -1)
+	w.wantStatus(i, connector.Failing, "The access token has expired, and the connector has to be authorised again")
+	w.wantDue(i, -1)
 	if n := w.auth.count("renew"); n != 0 {
 		t.Errorf("%d renewals", n)
 	}
 }
 
-func TestATokenThatIsRefusedBeforeItsTimeIsRenewed(t *testing.T) {
-	for name, lifetime := range map[string]time.Duration{"that expires": time.Hour, "of which it is not told when": 0} {
+func TestATokenRefusedBeforeItExpiresIsRenewed(t *testing.T) {
+	for name, lifetime := range map[string]time.Duration{"that expires": time.Hour, "without a stated lifetime": 0} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.auth.lifetime = lifetime
-			i := w.authorised("notes")
+			i := w.authorise("notes")
 			w.tools.set(func(_ context.Context, a connector.Access) ([]connector.Tool, error) {
-				if strings.Contains(a.Entries, "access-2") { // client-1 is the first that is made
+				if strings.Contains(a.Entries, "access-2") { // the first token; client-1 was made before
 					return nil, errRefused
 				}
 				return nil, nil
 			})
 			w.work()
-			if now := w.is(i, connector.Connected, ""); now.Version != 2 {
+			if now := w.wantStatus(i, connector.Connected, ""); now.Version != 2 {
 				t.Errorf("the credentials are of version %d", now.Version)
 			}
-			w.tools.fails(errRefused)
-			w.clock.Set(*w.now(i).DueAt)
+			w.tools.failWith(errRefused)
+			w.clock.Set(*w.get(i).DueAt)
 			w.work()
-			w.is(i, connector.Failing, errRefused.Message)
+			w.wantStatus(i, connector.Failing, errRefused.Message)
 		})
 	}
 }
 
 func TestTwoServersRenewATokenOnce(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.work()
 	both := []func() error{}
-	other := w.another()
+	other := w.newServer()
 	for n := range 8 {
 		s := w.connectors
 		if n%2 == 1 {
@@ -252,7 +252,7 @@ func TestTwoServersRenewATokenOnce(t *testing.T) {
 			}
 			_, err := s.Read(t.Context(), w.member, i)
 			if fault.Is(err, fault.Unavailable) {
-				return nil // these do not wait as long as it takes
+				return nil // Read waits for a bounded time
 			}
 			return err
 		})
@@ -270,19 +270,19 @@ func TestTwoServersRenewATokenOnce(t *testing.T) {
 		group.Wait()
 		w.connectors.Wait()
 		other.Wait()
-		w.is(i, connector.Connected, "")
+		w.wantStatus(i, connector.Connected, "")
 		if n := w.auth.count("renew"); n != round+1 || w.auth.reused != 0 {
-			t.Fatalf("after %d rounds there were %d renewals, %d of them with what was used up", round+1, n, w.auth.reused)
+			t.Fatalf("after %d rounds there were %d renewals, %d of them with used tokens", round+1, n, w.auth.reused)
 		}
 	}
 }
 
-func TestClaimsOfTwoServersAreApart(t *testing.T) {
+func TestServersNeverClaimTheSameConnector(t *testing.T) {
 	w := newWorld(t)
 	for range 150 {
-		w.made("weather")
+		w.create("weather")
 	}
-	other := w.another()
+	other := w.newServer()
 	for range 20 {
 		var group sync.WaitGroup
 		group.Go(func() { w.Must(w.connectors.Work(t.Context())) })
@@ -299,22 +299,22 @@ func TestClaimsOfTwoServersAreApart(t *testing.T) {
 func TestACancelledReadLosesNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		i := w.authorised("notes")
+		i := w.authorise("notes")
 		w.work()
 		w.clock.Advance(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		w.auth.set(func() {
 			w.auth.before = func(string) {
 				cancel()
-				<-time.After(10 * time.Second) // as long as an answer may take
+				<-time.After(10 * time.Second) // the response's timeout
 			}
 		})
-		_, _ = w.connectors.Read(ctx, w.member, i) // nobody hears what comes of it
-		now := w.now(i)
+		_, _ = w.connectors.Read(ctx, w.member, i) // the caller is gone
+		now := w.get(i)
 		if now.Version != 2 || now.Expired(w.clock.Now()) {
 			t.Fatalf("the connector is %+v", now)
 		}
-		w.due(i, 0)
+		w.wantDue(i, 0)
 		c, err := w.connectors.Read(t.Context(), w.member, i)
 		if err != nil || !strings.Contains(c.Entries, "access-3") || w.auth.reused != 0 {
 			t.Errorf("%+v, %v", c, err)
@@ -324,19 +324,19 @@ func TestACancelledReadLosesNoToken(t *testing.T) {
 
 func TestAStoppingServerLosesNoToken(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.work()
 	w.clock.Advance(time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.auth.set(func() { w.auth.before = func(string) { cancel() } })
 	w.Must(w.connectors.Work(ctx))
 	w.connectors.Wait()
-	if now := w.now(i); now.Version != 2 || w.auth.reused != 0 {
+	if now := w.get(i); now.Version != 2 || w.auth.reused != 0 {
 		t.Errorf("the connector is %+v", now)
 	}
 }
 
-// hanging is an authorizer whose renewals take as long as they may.
+// hanging is an authorizer whose renewals end with their context.
 type hanging struct{ *authorizer }
 
 func (hanging) Renew(ctx context.Context, _ string) (connector.Credentials, error) {
@@ -344,11 +344,11 @@ func (hanging) Renew(ctx context.Context, _ string) (connector.Credentials, erro
 	return connector.Credentials{}, fault.Wrap(fault.Unavailable, ctx.Err(), "The authorization server cannot be reached")
 }
 
-func TestWorkEndsSoonAfterItsContext(t *testing.T) {
+func TestWorkEndsOneSecondAfterItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		i := w.authorised("notes")
-		o := w.made("weather").ID
+		i := w.authorise("notes")
+		o := w.create("weather").ID
 		w.tools.set(func(ctx context.Context, _ connector.Access) ([]connector.Tool, error) {
 			<-ctx.Done()
 			return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "The server took too long")
@@ -364,12 +364,12 @@ func TestWorkEndsSoonAfterItsContext(t *testing.T) {
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("the work ends %v after its context", took)
 		}
-		// Nothing is held against the servers, and others go on at once.
+		// The failures do not count, and the claims are free at once.
 		for _, i := range []id.Connector{i, o} {
-			if now := w.now(i); now.LastError != "" || now.Failures != 0 {
+			if now := w.get(i); now.LastError != "" || now.Failures != 0 {
 				t.Errorf("the connector is %+v", now)
 			}
-			w.due(i, 0)
+			w.wantDue(i, 0)
 		}
 		if log := w.log.String(); log != "" {
 			t.Errorf("the log has %s", log)
@@ -379,7 +379,7 @@ func TestWorkEndsSoonAfterItsContext(t *testing.T) {
 
 func TestDeletionRevokesAnAuthorization(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.work()
 	w.auth.set(func() { w.auth.fail = errDown })
 	w.Must(w.connectors.Delete(t.Context(), w.member, i))
@@ -405,46 +405,46 @@ func TestDeletionRevokesAnAuthorization(t *testing.T) {
 
 func TestErasureRevokesAuthorizations(t *testing.T) {
 	w := newWorld(t)
-	w.authorised("notes")
-	w.authorised("calendar")
-	lost := w.authorised("desk")
-	w.given(w.made("search").ID)
-	w.made("shell")
+	w.authorise("notes")
+	w.authorise("calendar")
+	lost := w.authorise("desk")
+	w.giveKey(w.create("search").ID)
+	w.create("shell")
 	w.Must(w.store.Connections().Credentials().Put(t.Context(), w.org.Org, connector.Sealed{Instance: lost, Version: 1, Entries: []byte{1}}))
 	w.work()
 	w.Close(w.org.Org)
 	erase := func(end error) error {
 		return w.store.Atomic(t.Context(), func(r ports.Records) error {
-			w.Must(w.connectors.Leave(t.Context(), r, w.org.Org))
+			w.Must(w.connectors.RevokeAll(t.Context(), r, w.org.Org))
 			w.Must(r.Directory().Organisations().Erase(t.Context(), w.org.Org, w.clock.Now()))
 			return end
 		})
 	}
-	if err := erase(errOurs); !errors.Is(err, errOurs) {
+	if err := erase(errInternal); !errors.Is(err, errInternal) {
 		t.Fatal(err)
 	}
 	w.work()
 	if n := w.auth.count("revoke"); n != 0 {
-		t.Errorf("%d authorizations were taken back of who was not erased", n)
+		t.Errorf("%d authorizations were revoked though the erasure was rolled back", n)
 	}
 	w.Must(erase(nil))
 	w.work()
 	if n := w.auth.count("revoke"); n != 2 || len(w.auth.valid) != 1 {
-		t.Errorf("%d authorizations were taken back, and %v are valid", n, w.auth.valid)
+		t.Errorf("%d authorizations were revoked, and %v are valid", n, w.auth.valid)
 	}
 	if strings.Count(w.log.String(), "authorization revocation skipped") != 2 { // in each of the attempts
 		t.Errorf("the log has %s", w.log)
 	}
-	w.Must(erase(nil)) // again is harmless
+	w.Must(erase(nil)) // idempotent
 	w.work()
 	if n := w.auth.count("revoke"); n != 2 {
 		t.Errorf("%d attempts", n)
 	}
 }
 
-func TestRevocationIsGivenUpAfterAttempts(t *testing.T) {
+func TestRevocationEndsAfterTwelveAttempts(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.auth.set(func() { w.auth.fail = errDown })
 	w.Must(w.connectors.Delete(t.Context(), w.member, i))
 	for range 40 {
@@ -458,7 +458,7 @@ func TestRevocationIsGivenUpAfterAttempts(t *testing.T) {
 
 func TestDeletionWhileATokenIsRenewed(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.work()
 	w.clock.Advance(time.Hour)
 	w.auth.set(func() {
@@ -475,24 +475,24 @@ func TestDeletionWhileATokenIsRenewed(t *testing.T) {
 	}
 }
 
-func TestOtherCredentialsWhileWorkIsUnderWay(t *testing.T) {
+func TestNewCredentialsDuringATest(t *testing.T) {
 	w := newWorld(t)
-	i := w.made("search").ID
-	w.given(i)
+	i := w.create("search").ID
+	w.giveKey(i)
 	w.tools.set(func(context.Context, connector.Access) ([]connector.Tool, error) {
-		w.given(i)
+		w.giveKey(i)
 		return nil, errRefused
 	})
 	w.work()
-	w.is(i, connector.Connecting, "") // what is known of the last ones counts no more
+	w.wantStatus(i, connector.Connecting, "") // the result of the previous credentials is dropped
 	w.tools.set(nil)
 	w.work()
-	w.is(i, connector.Connected, "")
+	w.wantStatus(i, connector.Connected, "")
 }
 
-func TestOtherCredentialsWhileATokenIsRenewed(t *testing.T) {
+func TestNewCredentialsDuringARenewal(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("calendar")
+	i := w.authorise("calendar")
 	w.work()
 	w.clock.Advance(time.Hour)
 	const given = `{"accessToken":"given"}`
@@ -506,7 +506,7 @@ func TestOtherCredentialsWhileATokenIsRenewed(t *testing.T) {
 	})
 	w.work()
 	w.work()
-	w.is(i, connector.Connected, "")
+	w.wantStatus(i, connector.Connected, "")
 	if c, err := w.connectors.Read(t.Context(), w.member, i); err != nil || c.Entries != given || c.Renewal != "" {
 		t.Errorf("the credentials are %+v, %v", c, err)
 	}
@@ -514,29 +514,29 @@ func TestOtherCredentialsWhileATokenIsRenewed(t *testing.T) {
 
 func TestInternalErrorsDoNotFailTheConnector(t *testing.T) {
 	for name, do := range map[string]func(context.Context, connector.Access) ([]connector.Tool, error){
-		"an error": func(context.Context, connector.Access) ([]connector.Tool, error) { return nil, errOurs },
+		"an error": func(context.Context, connector.Access) ([]connector.Tool, error) { return nil, errInternal },
 		"a panic":  func(context.Context, connector.Access) ([]connector.Tool, error) { panic("nil map") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			i := w.made("search").ID
-			w.given(i)
+			i := w.create("search").ID
+			w.giveKey(i)
 			w.tools.set(do)
-			for n := range 20 { // and no room is lost
+			for n := range 20 { // more than the slots that could be lost
 				w.work()
-				w.is(i, connector.Connecting, "")
-				w.due(i, connector.Hold)
+				w.wantStatus(i, connector.Connecting, "")
+				w.wantDue(i, connector.Hold)
 				if got := w.tools.calls(); got != n+1 {
 					t.Fatalf("%d calls, want %d", got, n+1)
 				}
 				w.clock.Advance(connector.Hold)
 			}
 			if n := strings.Count(w.log.String(), "connector work failed"); n != 20 {
-				t.Errorf("the log tells of %d failures", n)
+				t.Errorf("the log has %d failures", n)
 			}
 			w.tools.set(nil)
 			w.work()
-			w.is(i, connector.Connected, "")
+			w.wantStatus(i, connector.Connected, "")
 		})
 	}
 }
@@ -555,11 +555,11 @@ func TestWorkIsLimited(t *testing.T) {
 			return nil, nil
 		})
 		for range 5 {
-			w.many(20)
+			w.createMany(20)
 		}
-		<-w.connectors.Woken() // the instances
+		<-w.connectors.Woken() // by the creations
 		w.Must(w.connectors.Work(t.Context()))
-		<-w.connectors.Woken() // as many were begun as are in one go
+		<-w.connectors.Woken() // by Work, which started as many as one call may
 		for range 5 {
 			w.Must(w.connectors.Work(t.Context()))
 		}
@@ -569,13 +569,13 @@ func TestWorkIsLimited(t *testing.T) {
 		}
 		select {
 		case <-w.connectors.Woken():
-			t.Error("there is no room, and work is called for")
+			t.Error("Woken received though no slot is free")
 		default:
 		}
 		for range 100 {
 			select {
 			case open <- struct{}{}:
-			case <-w.connectors.Woken(): // when there is room again
+			case <-w.connectors.Woken(): // a slot is free
 				w.Must(w.connectors.Work(t.Context()))
 				synctest.Wait()
 			}
@@ -596,8 +596,8 @@ func TestWorkIsLimited(t *testing.T) {
 	})
 }
 
-// many has another organisation make instances, so many.
-func (w *world) many(n int) (of org.Actor) {
+// createMany creates n instances in a new organisation.
+func (w *world) createMany(n int) (of org.Actor) {
 	w.Helper()
 	of = w.Member(w.Organisation(), org.Owner)
 	for range n {
@@ -625,18 +625,18 @@ func TestWorkOfAnOrganisationIsLimited(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if running != want {
-				t.Errorf("%d are begun, want %d", running, want)
+				t.Errorf("%d are worked on, want %d", running, want)
 			}
 		}
-		greedy := w.many(100)
+		greedy := w.createMany(100)
 		w.Must(w.connectors.Work(t.Context()))
 		begun(4)
-		w.many(1)
+		w.createMany(1)
 		w.Must(w.connectors.Work(t.Context()))
 		begun(5)
 
-		// What is deleted takes its part until its work has ended.
-		all, err := w.listed(greedy)
+		// Deleted instances count until their work has ended.
+		all, err := w.list(greedy)
 		w.Must(err)
 		for _, i := range all[:10] {
 			w.Must(w.connectors.Delete(t.Context(), greedy, i.ID))
@@ -644,7 +644,7 @@ func TestWorkOfAnOrganisationIsLimited(t *testing.T) {
 		w.Must(w.connectors.Work(t.Context()))
 		begun(5)
 		for range 3 {
-			w.many(10)
+			w.createMany(10)
 		}
 		w.Must(w.connectors.Work(t.Context()))
 		begun(16)
@@ -658,7 +658,7 @@ func TestWorkOfAnOrganisationIsLimited(t *testing.T) {
 
 func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	key := func() []byte {
 		s, err := w.store.Connections().Credentials().Get(t.Context(), w.org.Org, i)
 		w.Must(err)
@@ -667,13 +667,13 @@ func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
 	w.seal.set(2, false)
 	w.work()
 	if got := key(); !slices.Equal(got, []byte{2, 2}) {
-		t.Errorf("after a look at the server they are sealed by %v", got)
+		t.Errorf("after a test they are sealed with %v", got)
 	}
 	w.seal.set(3, false)
 	c, err := w.connectors.Read(t.Context(), w.member, i)
 	w.Must(err)
 	if got := key(); !slices.Equal(got, []byte{3, 3}) || !strings.Contains(c.Entries, "access-2") {
-		t.Errorf("after a reader they are sealed by %v, and are %v", got, c)
+		t.Errorf("after a read they are sealed with %v, and are %v", got, c)
 	}
 }
 
@@ -681,20 +681,20 @@ const unreadable = "The credentials cannot be opened any more, and the connector
 
 func TestCredentialsThatCannotBeOpened(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.seal.set(9, true)
 	w.clock.Advance(2 * time.Hour) // the token has expired, too
 	for _, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		w.work()
-		w.is(i, connector.Failing, unreadable)
-		w.due(i, wait)
+		w.wantStatus(i, connector.Failing, unreadable)
+		w.wantDue(i, wait)
 		w.clock.Advance(wait)
 	}
 	if calls := w.auth.count("renew") + w.tools.calls(); calls != 0 {
 		t.Errorf("servers were asked %d times", calls)
 	}
 	_, err := w.connectors.Read(t.Context(), w.member, i)
-	w.refused(err, fault.Internal)
+	w.wantKind(err, fault.Internal)
 	w.Must(w.connectors.Delete(t.Context(), w.member, i))
 	if _, err := w.store.Connections().Connectors().Get(t.Context(), w.org.Org, i); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the connector is there: %v", err)
@@ -706,30 +706,30 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 
 func TestCredentialsAreOpenedAgainWithARestoredKey(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.seal.set(9, true)
 	w.work()
-	w.is(i, connector.Failing, unreadable)
+	w.wantStatus(i, connector.Failing, unreadable)
 	w.seal.set(1, false)
 	w.clock.Advance(time.Minute)
 	w.work()
-	w.is(i, connector.Connected, "")
+	w.wantStatus(i, connector.Connected, "")
 }
 
 func TestAConnectorIsConnectedAgainAfterItsKeyWasLost(t *testing.T) {
 	w := newWorld(t)
-	i, key := w.authorised("notes"), w.made("search").ID
-	w.given(key)
+	i, key := w.authorise("notes"), w.create("search").ID
+	w.giveKey(key)
 	w.seal.set(9, true)
 	w.work()
-	w.is(key, connector.Failing, unreadable)
-	w.given(key)
-	again, browser := w.begun(i, "") // the secret of the client is lost as well
-	w.Must(w.connectors.Finish(t.Context(), answered(again), browser))
+	w.wantStatus(key, connector.Failing, unreadable)
+	w.giveKey(key)
+	again, browser := w.confirm(i, "") // the secret of the client is lost as well
+	w.Must(w.connectors.Finish(t.Context(), response(again), browser))
 	w.work()
-	w.is(key, connector.Connected, "")
-	w.is(i, connector.Connected, "")
-	w.begun(i, "")
+	w.wantStatus(key, connector.Connected, "")
+	w.wantStatus(i, connector.Connected, "")
+	w.confirm(i, "")
 	if n := w.auth.count("register"); n != 2 {
 		t.Errorf("%d clients were registered, want 2", n)
 	}
@@ -737,7 +737,7 @@ func TestAConnectorIsConnectedAgainAfterItsKeyWasLost(t *testing.T) {
 
 func TestTokensOfAClosedOrganisationAreNotRenewed(t *testing.T) {
 	w := newWorld(t)
-	i, beside := w.authorised("notes"), w.made("weather").ID
+	i, beside := w.authorise("notes"), w.create("weather").ID
 	w.work()
 	asked := w.tools.calls()
 	w.Close(w.org.Org)
@@ -749,15 +749,15 @@ func TestTokensOfAClosedOrganisationAreNotRenewed(t *testing.T) {
 		t.Errorf("%d renewals, and servers were asked %d times", n, w.tools.calls()-asked)
 	}
 	for _, i := range []id.Connector{i, beside} {
-		w.is(i, connector.Connected, "")
-		w.due(i, -1)
+		w.wantStatus(i, connector.Connected, "")
+		w.wantDue(i, -1)
 	}
 }
 
 func TestRenewalsOfShortLivedTokensAreLimited(t *testing.T) {
 	w := newWorld(t)
 	w.auth.lifetime = time.Second
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.work()
 	for range 120 { // two minutes
 		w.clock.Advance(time.Second)
@@ -766,52 +766,52 @@ func TestRenewalsOfShortLivedTokensAreLimited(t *testing.T) {
 	if n := w.auth.count("renew"); n != 4 {
 		t.Errorf("%d renewals in two minutes, want 4", n)
 	}
-	// Who needs it has it renewed all the same.
-	before := w.now(i)
+	// Read renews it before its time.
+	before := w.get(i)
 	if !before.Expired(w.clock.Now()) || !before.DueAt.Equal(*before.RenewAt) {
 		w.clock.Advance(time.Second)
 	}
 	c, err := w.connectors.Read(t.Context(), w.member, i)
-	if now := w.now(i); err != nil || now.Version != before.Version+1 || now.Expired(w.clock.Now()) || c.Entries == "" {
+	if now := w.get(i); err != nil || now.Version != before.Version+1 || now.Expired(w.clock.Now()) || c.Entries == "" {
 		t.Errorf("%+v, %v; the connector is %+v", c, err, now)
 	}
 	if w.auth.reused != 0 {
-		t.Errorf("%d renewals with what was used up", w.auth.reused)
+		t.Errorf("%d renewals with used tokens", w.auth.reused)
 	}
 }
 
-func TestCredentialsOfAnEarlierVersionDoNotCount(t *testing.T) {
+func TestCredentialsOfAnEarlierVersionAreRefused(t *testing.T) {
 	w := newWorld(t)
-	i := w.made("search").ID
-	w.given(i)
+	i := w.create("search").ID
+	w.giveKey(i)
 	kept := w.store.Connections().Credentials()
 	old, err := kept.Get(t.Context(), w.org.Org, i)
 	w.Must(err)
-	w.given(i)
+	w.giveKey(i)
 	w.Must(kept.Put(t.Context(), w.org.Org, old))
 	_, err = w.connectors.Read(t.Context(), w.member, i)
-	w.refused(err, fault.Internal)
+	w.wantKind(err, fault.Internal)
 }
 
 func TestAnUnknownClientIsRegisteredAgain(t *testing.T) {
 	w := newWorld(t)
-	i := w.authorised("notes")
+	i := w.authorise("notes")
 	w.work()
 	w.clock.Advance(time.Hour)
 	unknown := fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: issuer, Client: "client-1"}, "The authorization server does not know this client any more")
 	w.auth.set(func() { w.auth.fail = unknown })
 	w.work()
-	w.is(i, connector.Failing, unknown.Message)
-	w.due(i, -1)
+	w.wantStatus(i, connector.Failing, unknown.Message)
+	w.wantDue(i, -1)
 	w.auth.set(func() { w.auth.fail = nil })
-	again, browser := w.begun(i, "")
-	w.Must(w.connectors.Finish(t.Context(), answered(again), browser))
+	again, browser := w.confirm(i, "")
+	w.Must(w.connectors.Finish(t.Context(), response(again), browser))
 	if w.auth.count("register") != 2 {
 		t.Errorf("the calls were %v", w.auth.calls)
 	}
 
 	// The same at redemption.
-	next, browser := w.begun(i, "")
+	next, browser := w.confirm(i, "")
 	w.auth.set(func() {
 		w.auth.before = func(call string) {
 			if id, ok := strings.CutPrefix(call, "redeem "); ok {
@@ -821,25 +821,25 @@ func TestAnUnknownClientIsRegisteredAgain(t *testing.T) {
 			}
 		}
 	})
-	err := w.connectors.Finish(t.Context(), answered(next), browser)
+	err := w.connectors.Finish(t.Context(), response(next), browser)
 	if !errors.As(err, new(*connector.UnknownClient)) {
 		t.Errorf("the error is %v", err)
 	}
 	w.auth.set(func() { w.auth.before, w.auth.fail = nil, nil })
-	w.begun(i, "")
+	w.confirm(i, "")
 	if n := w.auth.count("register"); n != 3 {
 		t.Errorf("%d clients were registered, want 3", n)
 	}
 }
 
-func TestNothingIsKeptForAClosedOrganisation(t *testing.T) {
+func TestAClosedOrganisationCannotChangeConnectors(t *testing.T) {
 	w := newWorld(t)
-	i, notes := w.made("search").ID, w.made("notes").ID
+	i, notes := w.create("search").ID, w.create("notes").ID
 	w.Close(w.org.Org)
 	_, made := w.connectors.Create(t.Context(), w.org, connector.Draft{Provider: "search"})
 	_, given := w.connectors.Give(t.Context(), w.org, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 	_, begun := w.connectors.Start(t.Context(), w.org, notes, "")
 	for _, err := range []error{made, given, begun, w.connectors.Delete(t.Context(), w.org, i)} {
-		w.refused(err, fault.Forbidden)
+		w.wantKind(err, fault.Forbidden)
 	}
 }

@@ -37,7 +37,7 @@ const (
 	callback = "https://collab.example.com/callback"
 )
 
-// redirect is where the issuer's answers come to.
+// redirect is our redirect address for the issuer.
 var redirect = connector.Redirect(callback, issuer)
 
 // providers are the entries of the tests' catalog.
@@ -52,7 +52,7 @@ var providers = []connector.Provider{
 	{ID: "retired", Name: "Retired", Auth: connector.NoAuth, Transport: connector.HTTP, URL: "https://retired.example.com/mcp"},
 }
 
-// world is an organisation with people, and servers that are told what to do.
+// world is an organisation with members, and scripted tool and authorization servers.
 type world struct {
 	directory.Directory
 	store   *memory.Store
@@ -63,10 +63,10 @@ type world struct {
 	auth    *authorizer
 	tools   *servers
 	log     *buffer
-	pauses  atomic.Int64 // of readers
+	pauses  atomic.Int64 // calls of Pause
 	clients map[string]connector.Client
 
-	org            org.Actor // who owns it
+	org            org.Actor // the owner
 	member, viewer org.Actor
 	stranger       org.Actor // of another organisation
 	connectors     *connectors.Connectors
@@ -81,15 +81,15 @@ func newWorld(t *testing.T) *world {
 		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", NamesItself: true,
 	}, lifetime: time.Hour}
 	w.Directory = directory.Directory{TB: t, Store: w.store, Clock: w.clock, IDs: w.ids}
-	w.connectors = w.another()
-	first, second := w.Organisation(), w.Organisation()
-	w.org, w.member, w.viewer = w.Member(first, org.Owner), w.Member(first, org.Member), w.Member(first, org.Viewer)
-	w.stranger = w.Member(second, org.Owner)
+	w.connectors = w.newServer()
+	own, other := w.Organisation(), w.Organisation()
+	w.org, w.member, w.viewer = w.Member(own, org.Owner), w.Member(own, org.Member), w.Member(own, org.Viewer)
+	w.stranger = w.Member(other, org.Owner)
 	return w
 }
 
-// another is the use cases of another server on the same store.
-func (w *world) another() *connectors.Connectors {
+// newServer returns the use cases of another server on the same store.
+func (w *world) newServer() *connectors.Connectors {
 	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: w.ids})
 	c := connectors.New(connectors.Options{
 		Reauthorize: a.Reauthorize, Locked: a.Locked, Atomic: a.Atomic, Origin: access.Origin,
@@ -105,51 +105,51 @@ func (w *world) another() *connectors.Connectors {
 	return c
 }
 
-// refused checks that an error is of a kind.
-func (w *world) refused(err error, kind fault.Kind) {
+// wantKind checks the kind of an error.
+func (w *world) wantKind(err error, kind fault.Kind) {
 	w.Helper()
 	if !fault.Is(err, kind) || kind == fault.Internal && err == nil {
 		w.Errorf("the error is %v of kind %d, want kind %d", err, fault.KindOf(err), kind)
 	}
 }
 
-// work does all that is due, on one server.
+// work does what is due and waits for it.
 func (w *world) work() {
 	w.Helper()
 	w.Must(w.connectors.Work(w.Context()))
 	w.connectors.Wait()
 }
 
-// made is an instance of the provider.
-func (w *world) made(provider string) connector.Instance {
+// create creates an instance of the provider.
+func (w *world) create(provider string) connector.Instance {
 	w.Helper()
 	i, err := w.connectors.Create(w.Context(), w.member, connector.Draft{Provider: provider})
 	w.Must(err)
 	return i
 }
 
-// now is an instance as it is kept.
-func (w *world) now(i id.Connector) connector.Instance {
+// get returns the stored instance.
+func (w *world) get(i id.Connector) connector.Instance {
 	w.Helper()
 	now, err := w.store.Connections().Connectors().Get(w.Context(), w.org.Org, i)
 	w.Must(err)
 	return now
 }
 
-// is checks a status with its error.
-func (w *world) is(i id.Connector, status connector.Status, lastError string) connector.Instance {
+// wantStatus checks an instance's status and last error, and returns the instance.
+func (w *world) wantStatus(i id.Connector, status connector.Status, lastError string) connector.Instance {
 	w.Helper()
-	now := w.now(i)
+	now := w.get(i)
 	if now.Status() != status || now.LastError != lastError {
 		w.Errorf("the connector is %s %q, want %s %q", now.Status(), now.LastError, status, lastError)
 	}
 	return now
 }
 
-// due checks when something is due, from now on; below zero: never.
-func (w *world) due(i id.Connector, in time.Duration) {
+// wantDue checks the time until an instance is due; negative: it is never due.
+func (w *world) wantDue(i id.Connector, in time.Duration) {
 	w.Helper()
-	now := w.now(i)
+	now := w.get(i)
 	switch {
 	case in < 0 && now.DueAt == nil:
 	case now.DueAt == nil || in < 0 || now.DueAt.Sub(w.clock.Now()) != in:
@@ -157,9 +157,8 @@ func (w *world) due(i id.Connector, in time.Duration) {
 	}
 }
 
-// begun is an authorization that was started and confirmed, and the browser that
-// confirmed it.
-func (w *world) begun(instance id.Connector, provider string) (connectors.Begun, string) {
+// confirm starts and confirms an authorization, and returns it with the browser's secret.
+func (w *world) confirm(instance id.Connector, provider string) (connectors.Begun, string) {
 	w.Helper()
 	b, err := w.connectors.Start(w.Context(), w.member, instance, provider)
 	w.Must(err)
@@ -169,16 +168,16 @@ func (w *world) begun(instance id.Connector, provider string) (connectors.Begun,
 	return b, browser
 }
 
-// authorised is an instance that went through an authorization. It is not tried yet.
-func (w *world) authorised(provider string) id.Connector {
+// authorise returns an instance with authorised credentials, which is not tested yet.
+func (w *world) authorise(provider string) id.Connector {
 	w.Helper()
-	b, browser := w.begun("", provider)
-	w.Must(w.connectors.Finish(w.Context(), answered(b), browser))
+	b, browser := w.confirm("", provider)
+	w.Must(w.connectors.Finish(w.Context(), response(b), browser))
 	return b.Instance
 }
 
-// acts are the actions and details of the audit log, the oldest first.
-func (w *world) acts() []string {
+// auditLog returns the actions and details of the audit log, the oldest first.
+func (w *world) auditLog() []string {
 	w.Helper()
 	var all []audit.Entry
 	w.Must(w.store.Journal().Audit().List(w.Context(), w.org.Org, "", 0, func(e audit.Entry) error {
@@ -195,7 +194,7 @@ func (w *world) acts() []string {
 	return acts
 }
 
-// servers are tool servers that do what they are told.
+// servers implements ports.ToolServers by the function do.
 type servers struct {
 	mu    sync.Mutex
 	do    func(context.Context, connector.Access) ([]connector.Tool, error)
@@ -219,8 +218,8 @@ func (s *servers) set(do func(context.Context, connector.Access) ([]connector.To
 	s.do = do
 }
 
-// fails has them fail.
-func (s *servers) fails(err error) {
+// failWith has every call fail with err.
+func (s *servers) failWith(err error) {
 	s.set(func(context.Context, connector.Access) ([]connector.Tool, error) { return nil, err })
 }
 
@@ -230,27 +229,26 @@ func (s *servers) calls() int {
 	return len(s.asked)
 }
 
-// authorizer is an authorization server that gives tokens for each code, and
-// rotates what it is given.
+// authorizer is an authorization server that accepts every code and rotates refresh tokens.
 type authorizer struct {
 	clock *memory.Clock
 
-	mu       sync.Mutex
-	server   connector.AuthServer
-	lifetime time.Duration // of tokens; zero: not told
-	lasting  bool          // there is nothing to renew them with
-	secretIn time.Duration // in which secrets of clients end; zero: never
-	fail     error         // of everything
-	before   func(call string)
-	n        int
-	valid    map[string]bool // the renewals that are
-	reused   int
-	calls    []string
-	verifier string // that codes are redeemed with
+	mu        sync.Mutex
+	server    connector.AuthServer
+	lifetime  time.Duration // of tokens; zero: not stated
+	noRefresh bool          // tokens cannot be renewed
+	secretIn  time.Duration // in which secrets of clients end; zero: never
+	fail      error         // of everything
+	before    func(call string)
+	n         int
+	valid     map[string]bool // the renewals that are
+	reused    int
+	calls     []string
+	verifier  string // that codes are redeemed with
 }
 
-// called notes a call. Nothing comes of it when who called is gone.
-func (a *authorizer) called(ctx context.Context, call string) error {
+// record records a call. It fails if ctx has ended.
+func (a *authorizer) record(ctx context.Context, call string) error {
 	a.mu.Lock()
 	a.calls = append(a.calls, call)
 	before := a.before
@@ -272,7 +270,7 @@ func (a *authorizer) set(change func()) {
 	change()
 }
 
-// count is how often it was called so.
+// count returns the number of calls that begin with call.
 func (a *authorizer) count(call string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -286,14 +284,14 @@ func (a *authorizer) count(call string) int {
 }
 
 func (a *authorizer) Discover(ctx context.Context, _ connector.Provider, _ string) (connector.AuthServer, error) {
-	err := a.called(ctx, "discover")
+	err := a.record(ctx, "discover")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.server, err
 }
 
 func (a *authorizer) Register(ctx context.Context, _ connector.AuthServer, _ string) (connector.Client, *time.Time, error) {
-	if err := a.called(ctx, "register"); err != nil {
+	if err := a.record(ctx, "register"); err != nil {
 		return connector.Client{}, nil, err
 	}
 	a.mu.Lock()
@@ -308,11 +306,11 @@ func (a *authorizer) Register(ctx context.Context, _ connector.AuthServer, _ str
 }
 
 func (a *authorizer) Page(s connector.AuthServer, c connector.Client, _, state, _ string) (string, error) {
-	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, a.called(context.Background(), "page")
+	return s.Authorization + "?client_id=" + c.ID + "&state=" + state, a.record(context.Background(), "page")
 }
 
 func (a *authorizer) Redeem(ctx context.Context, _ connector.AuthServer, c connector.Client, _, code, verifier string) (connector.Credentials, error) {
-	if err := a.called(ctx, "redeem "+c.ID); err != nil {
+	if err := a.record(ctx, "redeem "+c.ID); err != nil {
 		return connector.Credentials{}, err
 	}
 	a.mu.Lock()
@@ -321,10 +319,10 @@ func (a *authorizer) Redeem(ctx context.Context, _ connector.AuthServer, c conne
 	return a.grant(), nil
 }
 
-// grant makes credentials; mu is held.
+// grant makes credentials; the caller holds mu.
 func (a *authorizer) grant() connector.Credentials {
 	a.n++
-	c := connector.Credentials{Entries: fmt.Sprintf(`{"accessToken":"access-%d"}`, a.n), Renewal: fmt.Sprint("renewal-", a.n), Renewable: !a.lasting}
+	c := connector.Credentials{Entries: fmt.Sprintf(`{"accessToken":"access-%d"}`, a.n), Renewal: fmt.Sprint("renewal-", a.n), Renewable: !a.noRefresh}
 	a.valid[c.Renewal] = true
 	if a.lifetime > 0 {
 		ends := a.clock.Now().Add(a.lifetime)
@@ -334,7 +332,7 @@ func (a *authorizer) grant() connector.Credentials {
 }
 
 func (a *authorizer) Renew(ctx context.Context, renewal string) (connector.Credentials, error) {
-	if err := a.called(ctx, "renew "+renewal); err != nil {
+	if err := a.record(ctx, "renew "+renewal); err != nil {
 		return connector.Credentials{}, err
 	}
 	a.mu.Lock()
@@ -348,7 +346,7 @@ func (a *authorizer) Renew(ctx context.Context, renewal string) (connector.Crede
 }
 
 func (a *authorizer) Revoke(ctx context.Context, renewal string) error {
-	if err := a.called(ctx, "revoke "+renewal); err != nil {
+	if err := a.record(ctx, "revoke "+renewal); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -357,13 +355,12 @@ func (a *authorizer) Revoke(ctx context.Context, renewal string) error {
 	return nil
 }
 
-// sealer seals with the key that it has now, and opens what others of its keys
-// sealed.
+// sealer seals with its present key, and opens with every key unless they are lost.
 type sealer struct {
-	ports.Sealer // of which connectors use what is below
+	ports.Sealer // nil; the methods that connectors use are below
 	mu           sync.Mutex
 	key          byte
-	lost         bool // the keys before this one are not there any more
+	lost         bool // earlier keys are not available
 }
 
 func (s *sealer) set(key byte, lost bool) {
@@ -376,7 +373,7 @@ func (s *sealer) Seal(plain, bound []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum := sha256.Sum256(bound)
-	return append(append([]byte{s.key}, sum[:]...), turned(plain)...), nil
+	return append(append([]byte{s.key}, sum[:]...), flipBits(plain)...), nil
 }
 
 func (s *sealer) Open(sealed, bound []byte) ([]byte, error) {
@@ -386,7 +383,7 @@ func (s *sealer) Open(sealed, bound []byte) ([]byte, error) {
 	if len(sealed) < 33 || s.lost && sealed[0] != s.key || !bytes.Equal(sealed[1:33], sum[:]) {
 		return nil, fault.New(fault.Invalid, "It cannot be opened")
 	}
-	return turned(sealed[33:]), nil
+	return flipBits(sealed[33:]), nil
 }
 
 func (s *sealer) Old(sealed []byte) bool {
@@ -395,8 +392,8 @@ func (s *sealer) Old(sealed []byte) bool {
 	return sealed[0] != s.key
 }
 
-// turned keeps a text from being found, and gives it back the second time.
-func turned(text []byte) []byte {
+// flipBits makes text unreadable; a second call reverses it.
+func flipBits(text []byte) []byte {
 	out := slices.Clone(text)
 	for i := range out {
 		out[i] ^= 0x5a
@@ -404,7 +401,7 @@ func turned(text []byte) []byte {
 	return out
 }
 
-// buffer keeps what several write.
+// buffer is a strings.Builder for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -424,11 +421,11 @@ func (b *buffer) String() string {
 
 var errDown = fault.New(fault.Unavailable, "The authorization server cannot be reached")
 
-// errOurs is one that says something about us.
-var errOurs = errors.New("out of memory")
+// errInternal is an error without a message for users.
+var errInternal = errors.New("out of memory")
 
-// listed are the connectors that the actor sees.
-func (w *world) listed(actor org.Actor) (all []connector.Instance, err error) {
+// list returns the connectors that the actor sees.
+func (w *world) list(actor org.Actor) (all []connector.Instance, err error) {
 	err = w.connectors.List(w.Context(), actor, connector.Position{}, 0, func(i connector.Instance) error {
 		all = append(all, i)
 		return nil

@@ -42,9 +42,9 @@ type intake struct {
 
 	size int64
 	sum  hash.Hash
-	text bool              // no byte so far rules out UTF-8
-	part [utf8.UTFMax]byte // a character that the last read cut off
-	open int               // its bytes so far
+	text bool              // the bytes so far are valid UTF-8
+	part [utf8.UTFMax]byte // a character that continues in the next read
+	open int               // the number of bytes in part
 }
 
 func (in *intake) Read(p []byte) (int, error) {
@@ -58,8 +58,8 @@ func (in *intake) Read(p []byte) (int, error) {
 		in.scan(p[:n])
 	}
 	if err == io.EOF {
-		if wrong := in.compare(); wrong != nil {
-			return 0, wrong
+		if err := in.compare(); err != nil {
+			return 0, err
 		}
 	}
 	return n, err
@@ -74,15 +74,15 @@ func (in *intake) compare() error {
 	if err != nil {
 		return err
 	}
-	if is := in.checksum(); stated != is {
-		return fault.Field("checksum", "is not the content's, which is %s", is)
+	if actual := in.checksum(); stated != actual {
+		return fault.Field("checksum", "is not the content's, which is %s", actual)
 	}
 	return nil
 }
 
 func (in *intake) checksum() string { return hex.EncodeToString(in.sum.Sum(nil)) }
 
-// scan checks that p goes on as UTF-8.
+// scan checks that p continues the content as UTF-8.
 func (in *intake) scan(p []byte) {
 	for in.open > 0 && len(p) > 0 {
 		in.part[in.open] = p[0]
@@ -93,7 +93,7 @@ func (in *intake) scan(p []byte) {
 			in.open = 0
 		}
 	}
-	// What is left of a character at the end waits for the next read.
+	// An incomplete character at the end is completed by the next read.
 	for back := 1; back < utf8.UTFMax && back <= len(p); back++ {
 		last := p[len(p)-back:]
 		if utf8.RuneStart(last[0]) {
@@ -107,19 +107,18 @@ func (in *intake) scan(p []byte) {
 	in.text = in.text && utf8.Valid(p)
 }
 
-// Open reads the content of an object: length bytes from offset on, to its end
-// where length is negative. Whoever reads all of it gets the last bytes only
-// after the checksum was found to be right, and an error in their place when it
-// was not.
+// Open reads the content of an object: length bytes from offset on, or to its end if
+// length is negative. A read of the whole content verifies the checksum before it returns
+// the last bytes, and fails instead if the checksum is wrong.
 func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int64) (io.ReadCloser, error) {
-	if o.Size > small {
+	if o.Size > maxCachedContent {
 		return s.open(ctx, o, offset, length)
 	}
 	content, ok := s.contents.get(o.Blob)
 	if !ok {
 		r, err := s.open(ctx, o, offset, length)
 		if err == nil && offset == 0 && (length < 0 || length >= o.Size) {
-			r = &keeping{ReadCloser: r, content: make([]byte, 0, o.Size), keep: func(content []byte) { s.contents.put(o.Blob, content) }}
+			r = &cachingReader{ReadCloser: r, content: make([]byte, 0, o.Size), keep: func(content []byte) { s.contents.put(o.Blob, content) }}
 		}
 		return r, err
 	}
@@ -130,14 +129,14 @@ func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int6
 	return io.NopCloser(io.NewSectionReader(bytes.NewReader(content), offset, length)), nil
 }
 
-// keeping keeps content that was read to its end, where it is known to be right.
-type keeping struct {
+// cachingReader passes the content to keep when it has been read to its end and verified.
+type cachingReader struct {
 	io.ReadCloser
 	content []byte
 	keep    func([]byte)
 }
 
-func (k *keeping) Read(p []byte) (int, error) {
+func (k *cachingReader) Read(p []byte) (int, error) {
 	n, err := k.ReadCloser.Read(p)
 	k.content = append(k.content, p[:n]...)
 	if err == io.EOF {
@@ -154,19 +153,19 @@ func (s *Objects) open(ctx context.Context, o object.Object, offset, length int6
 	if err != nil || offset != 0 || length >= 0 && length < o.Size {
 		return r, err
 	}
-	return &checked{from: r, left: o.Size, sum: sha256.New(), want: o.Checksum}, nil
+	return &verifyingReader{from: r, left: o.Size, sum: sha256.New(), want: o.Checksum}, nil
 }
 
-// checked reads content and holds it against what was stored.
-type checked struct {
+// verifyingReader reads content and compares its size and checksum with the record's.
+type verifyingReader struct {
 	from io.ReadCloser
-	left int64 // bytes that are still to come
+	left int64 // bytes not read yet
 	sum  hash.Hash
 	want string
 	err  error
 }
 
-func (c *checked) Read(p []byte) (int, error) {
+func (c *verifyingReader) Read(p []byte) (int, error) {
 	if c.err != nil || len(p) == 0 {
 		return 0, c.err
 	}
@@ -192,18 +191,18 @@ func (c *checked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// verify returns io.EOF when all that was read is right.
-func (c *checked) verify() error {
+// verify returns io.EOF if the checksum is right.
+func (c *verifyingReader) verify() error {
 	if hex.EncodeToString(c.sum.Sum(nil)) != c.want {
 		return c.damaged(nil)
 	}
 	return io.EOF
 }
 
-func (c *checked) damaged(cause error) error {
+func (c *verifyingReader) damaged(cause error) error {
 	c.err = fault.Wrap(fault.Internal, cause, "The stored content is damaged")
 	return c.err
 }
 
-// Close ends the reading.
-func (c *checked) Close() error { return c.from.Close() }
+// Close closes the content's reader.
+func (c *verifyingReader) Close() error { return c.from.Close() }

@@ -15,14 +15,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pieces gives content in reads of the sizes, the rest in one.
-type pieces struct {
+// chunkReader returns content in reads of the sizes, and the rest in one.
+type chunkReader struct {
 	content []byte
 	sizes   []int
-	withEnd bool // the last bytes come together with the end
+	withEnd bool // the last bytes are returned with io.EOF
 }
 
-func (p *pieces) Read(b []byte) (int, error) {
+func (p *chunkReader) Read(b []byte) (int, error) {
 	size := len(p.content)
 	if len(p.sizes) > 0 {
 		size, p.sizes = min(size, p.sizes[0]), p.sizes[1:]
@@ -37,7 +37,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd bool) *intake {
 	in := &intake{
-		upload: &Upload{Content: &pieces{content, sizes, withEnd}}, limit: 1 << 20, sum: sha256.New(), text: true,
+		upload: &Upload{Content: &chunkReader{content, sizes, withEnd}}, limit: 1 << 20, sum: sha256.New(), text: true,
 		tooLarge: func() error { return fault.New(fault.TooLarge, "too large") },
 	}
 	got, err := io.ReadAll(in)
@@ -47,10 +47,10 @@ func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd b
 	return in
 }
 
-// isText is the verdict on content that came in pieces.
+// isText reports whether the content that was read is text.
 func isText(in *intake) bool { return in.text && in.open == 0 }
 
-func TestContentIsTextIfAllOfItIsValidInAnyReads(t *testing.T) {
+func TestTextIsDetectedHoweverContentIsRead(t *testing.T) {
 	piece := rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"a", "é", "文", "👩", "\x00", "\u0085", "\ufffd", "\U0010ffff", "\ue000",
@@ -89,8 +89,7 @@ func sum(content []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// Every way to cut up to three characters at two places.
-func TestNoCutThroughACharacterChangesTheVerdict(t *testing.T) {
+func TestTextIsDetectedAcrossSplitCharacters(t *testing.T) {
 	parts := []string{"a", "é", "文", "👩", "\xff", "\xc3", "\xe6\x96", "\xf0\x9f\x91"}
 	for _, a := range parts {
 		for _, b := range parts {
@@ -122,10 +121,9 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// read reads stored content whose record says size and checksum, in the way
-// that how changes readers.
+// read reads stored content whose record has the size and checksum, through how(reader).
 func read(stored string, size int64, checksum string, how func(io.Reader) io.Reader) (string, error) {
-	c := &checked{from: io.NopCloser(how(strings.NewReader(stored))), left: size, sum: sha256.New(), want: checksum}
+	c := &verifyingReader{from: io.NopCloser(how(strings.NewReader(stored))), left: size, sum: sha256.New(), want: checksum}
 	got, err := io.ReadAll(c)
 	if again, end := c.Read(make([]byte, 8)); again != 0 || end == nil {
 		return "", io.ErrNoProgress
@@ -133,7 +131,7 @@ func read(stored string, size int64, checksum string, how func(io.Reader) io.Rea
 	return string(got), err
 }
 
-func TestReadingDamagedContentFailsBeforeItsEnd(t *testing.T) {
+func TestReadingDamagedContentFails(t *testing.T) {
 	const content = "what was stored"
 	for name, how := range map[string]func(io.Reader) io.Reader{
 		"at once":              func(r io.Reader) io.Reader { return r },
@@ -149,18 +147,18 @@ func TestReadingDamagedContentFailsBeforeItsEnd(t *testing.T) {
 				t.Errorf("no content is %q, %v", got, err)
 			}
 			for about, stored := range map[string]string{
-				"a bit at the beginning is another": "What was stored",
-				"a bit at the end is another":       "what was storeD",
-				"the end is missing":                "what was store",
-				"everything is missing":             "",
-				"more is there, and none of it":     "!" + content,
+				"a byte at the beginning differs": "What was stored",
+				"a byte at the end differs":       "what was storeD",
+				"the end is missing":              "what was store",
+				"everything is missing":           "",
+				"a byte is inserted":              "!" + content,
 			} {
 				got, err := read(stored, int64(len(content)), sum([]byte(content)), how)
 				if !fault.Is(err, fault.Internal) || len(got) >= len(content) {
 					t.Errorf("%s: %q, %v", about, got, err)
 				}
 			}
-			// What follows the content is never taken for a part of it.
+			// Bytes after the content are never returned.
 			for _, c := range []string{"", content} {
 				if got, err := read(c+"!", int64(len(c)), sum([]byte(c)), how); got != c && !fault.Is(err, fault.Internal) {
 					t.Errorf("with more after it, %q is %q, %v", c, got, err)
@@ -172,6 +170,6 @@ func TestReadingDamagedContentFailsBeforeItsEnd(t *testing.T) {
 		return io.MultiReader(io.LimitReader(r, 4), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
 	if got, err := read(content, int64(len(content)), sum([]byte(content)), broken); err != io.ErrUnexpectedEOF || got != "what" {
-		t.Errorf("a line that breaks: %q, %v", got, err)
+		t.Errorf("a failing reader: %q, %v", got, err)
 	}
 }

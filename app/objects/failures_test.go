@@ -23,8 +23,8 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// office is an organisation with an owner and a member, a team of both with a
-// workspace, and files.
+// office is an organisation with an owner and a member, their team with a workspace, and
+// files.
 type office struct {
 	*harness.World
 	ada, ben org.Actor
@@ -46,12 +46,12 @@ func open(t testing.TB) *office {
 	crew, err := f.Teams.Create(ctx, w.ada, team.Draft{Name: "Crew"})
 	must(t, err)
 	w.crew = crew.ID
-	w.again(t)
+	w.reauthorize(t)
 	must(t, errorOf(f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User)))
 	desk, err := f.Workspaces.Create(ctx, w.ada, workspace.Draft{Name: "Desk", Team: w.crew})
 	must(t, err)
 	w.desk = desk.ID
-	w.again(t)
+	w.reauthorize(t)
 	w.notes = w.create(t, w.ada, "notes.md", "old notes")
 	w.create(t, w.ada, "plan.md", "old plan")
 	must(t, errorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
@@ -60,8 +60,8 @@ func open(t testing.TB) *office {
 	return w
 }
 
-// again looks at the actors as they are now.
-func (w *office) again(t testing.TB) {
+// reauthorize reads the actors again.
+func (w *office) reauthorize(t testing.TB) {
 	t.Helper()
 	var err error
 	w.ada, err = w.Actor(t.Context(), w.ada.Org, w.ada.User)
@@ -82,8 +82,8 @@ func (w *office) draft(path string) object.Draft {
 	return object.Draft{Path: path, Kind: object.Artifact, Scope: object.Shared, Workspace: &w.desk}
 }
 
-// all returns every object's record by its storage key.
-func (w *office) all(t testing.TB) map[string]object.Object {
+// objects returns every object's record by its storage key.
+func (w *office) objects(t testing.TB) map[string]object.Object {
 	t.Helper()
 	found := map[string]object.Object{}
 	if err := w.Store.Storage().Objects().List(t.Context(), w.ada.Org, nil, object.Filter{}, nil, func(o object.Object) error {
@@ -95,8 +95,8 @@ func (w *office) all(t testing.TB) map[string]object.Object {
 	return found
 }
 
-// state is what of the records a client can tell: version and checksum by key.
-func state(all map[string]object.Object) map[string]string {
+// versionsOf returns version and checksum by key, which is what a client sees of the records.
+func versionsOf(all map[string]object.Object) map[string]string {
 	seen := map[string]string{}
 	for key, o := range all {
 		seen[key] = fmt.Sprintf("version %d, %s", o.Version, o.Checksum)
@@ -119,10 +119,10 @@ func (w *office) head(t testing.TB) int64 {
 	return h.N
 }
 
-// whole checks that every object has the content that its record is about.
-func (w *office) whole(t testing.TB) {
+// assertContents checks that every object has the content that its record describes.
+func (w *office) assertContents(t testing.TB) {
 	t.Helper()
-	for key, o := range w.all(t) {
+	for key, o := range w.objects(t) {
 		content, err := w.Read(t.Context(), o.Blob)
 		if err != nil || harness.Checksum(content) != o.Checksum || int64(len(content)) != o.Size {
 			t.Errorf("%s has %q, %v; its record is %+v", key, content, err, o)
@@ -130,9 +130,9 @@ func (w *office) whole(t testing.TB) {
 	}
 }
 
-// replays checks that the log's entries after a number lead from one state to
-// the present one, so that it has an entry exactly where a record changed.
-func (w *office) replays(t testing.TB, was map[string]string, after int64) {
+// assertLog checks that the log's entries after a number lead from an earlier state to the
+// present one, with one entry for each change of a record.
+func (w *office) assertLog(t testing.TB, was map[string]string, after int64) {
 	t.Helper()
 	now := maps.Clone(was)
 	n := after
@@ -155,15 +155,15 @@ func (w *office) replays(t testing.TB, was map[string]string, after int64) {
 			delete(now, key)
 		}
 	}
-	if is := state(w.all(t)); !maps.Equal(now, is) {
+	if is := versionsOf(w.objects(t)); !maps.Equal(now, is) {
 		t.Errorf("the log leads to %v, the records are %v", now, is)
 	}
 }
 
-// collected lets the grace go by and collects, and checks that it ends with
-// exactly the blobs that objects name, and that a dry run tells the same before
-// and does nothing. Only whole looks for blobs whose names nobody knows.
-func (w *office) collected(t testing.TB, whole bool) {
+// assertCollected collects garbage after object.Grace and checks that exactly the blobs
+// that objects name remain, and that a dry run before finds the same and removes nothing.
+// Whole also collects blobs whose names are not recorded.
+func (w *office) assertCollected(t testing.TB, whole bool) {
 	t.Helper()
 	ctx := t.Context()
 	w.Line.Listen(-1, "")
@@ -196,11 +196,11 @@ func (w *office) collected(t testing.TB, whole bool) {
 		t.Errorf("collected %v, a dry run said %v", did, would)
 	}
 	named := map[string]bool{}
-	for _, o := range w.all(t) {
+	for _, o := range w.objects(t) {
 		named[o.Blob] = true
 	}
-	if is := kept(); !maps.Equal(is, named) {
-		t.Errorf("the store has %v, objects name %v", is, named)
+	if left := kept(); !maps.Equal(left, named) {
+		t.Errorf("the store has %v, objects name %v", left, named)
 	}
 	if left := names(); len(left) > 0 {
 		t.Errorf("names are left: %v", left)
@@ -208,10 +208,11 @@ func (w *office) collected(t testing.TB, whole bool) {
 	if more := collect(true, false); len(more) > 0 {
 		t.Errorf("a second collection found %v", more)
 	}
-	w.whole(t)
+	w.assertContents(t)
 }
 
-// run runs the operation as a server that may die in it; died says that it did.
+// run runs the operation in a goroutine, which a planned failure may end; died reports
+// whether it did.
 func run(do func() error) (err error, died bool) {
 	died = true
 	done := make(chan struct{})
@@ -224,7 +225,7 @@ func run(do func() error) (err error, died bool) {
 	return err, died
 }
 
-func TestWhateverFailsAWriteIsDoneWholeOrNotAtAll(t *testing.T) {
+func TestFailedWritesAreDoneWhollyOrNotAtAll(t *testing.T) {
 	long := strings.Repeat("long ", 20_000)
 	for about, do := range map[string]func(context.Context, *office) error{
 		"a file is made": func(ctx context.Context, w *office) error {
@@ -269,16 +270,16 @@ func TestWhateverFailsAWriteIsDoneWholeOrNotAtAll(t *testing.T) {
 		},
 	} {
 		t.Run(about, func(t *testing.T) {
-			clear := open(t)
-			before, from := state(clear.all(t)), clear.head(t)
-			must(t, do(t.Context(), clear))
-			calls, after := clear.Line.Calls(), state(clear.all(t))
+			undisturbed := open(t)
+			before, from := versionsOf(undisturbed.objects(t)), undisturbed.head(t)
+			must(t, do(t.Context(), undisturbed))
+			calls, after := undisturbed.Line.Calls(), versionsOf(undisturbed.objects(t))
 			if maps.Equal(before, after) || len(calls) < 3 {
 				t.Fatalf("%v made nothing", calls)
 			}
-			clear.replays(t, before, from)
-			clear.whole(t)
-			clear.collected(t, false)
+			undisturbed.assertLog(t, before, from)
+			undisturbed.assertContents(t)
+			undisturbed.assertCollected(t, false)
 			for at, call := range calls {
 				for _, failure := range harness.Failures {
 					t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
@@ -286,23 +287,23 @@ func TestWhateverFailsAWriteIsDoneWholeOrNotAtAll(t *testing.T) {
 						w.Line.Listen(at, failure)
 						err, died := run(func() error { return do(t.Context(), w) })
 						w.Line.Listen(-1, "")
-						is := state(w.all(t))
+						now := versionsOf(w.objects(t))
 						switch {
-						case !maps.Equal(is, before) && !maps.Equal(is, after):
-							t.Errorf("there is %v, before %v, wanted %v", is, before, after)
-						case err == nil && !died && !maps.Equal(is, after):
-							t.Errorf("was acknowledged, and there is %v, wanted %v", is, after)
+						case !maps.Equal(now, before) && !maps.Equal(now, after):
+							t.Errorf("there is %v, before %v, wanted %v", now, before, after)
+						case err == nil && !died && !maps.Equal(now, after):
+							t.Errorf("was acknowledged, and there is %v, wanted %v", now, after)
 						case failure == harness.Repeated && (err != nil || died):
 							t.Errorf("ended with %v, died: %v", err, died)
-						case (failure == harness.Unheard || failure == harness.KilledAfter) && (call == "Atomic" || call == "Storage.Replace") && !maps.Equal(is, after):
-							t.Errorf("was committed, and there is %v, wanted %v", is, after)
-						case (failure == harness.Refused || failure == harness.KilledBefore) && !maps.Equal(is, before):
-							t.Errorf("was not committed, and there is %v, before %v", is, before)
+						case (failure == harness.Unheard || failure == harness.KilledAfter) && (call == "Atomic" || call == "Storage.Replace") && !maps.Equal(now, after):
+							t.Errorf("was committed, and there is %v, wanted %v", now, after)
+						case (failure == harness.Refused || failure == harness.KilledBefore) && !maps.Equal(now, before):
+							t.Errorf("was not committed, and there is %v, before %v", now, before)
 						}
-						w.known(t, w.Objects)
-						w.replays(t, before, from)
-						w.whole(t)
-						w.collected(t, false)
+						w.assertServed(t, w.Objects)
+						w.assertLog(t, before, from)
+						w.assertContents(t)
+						w.assertCollected(t, false)
 					})
 				}
 			}
@@ -310,25 +311,25 @@ func TestWhateverFailsAWriteIsDoneWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-var errBroken = errors.New("the line broke")
+var errBroken = errors.New("the connection broke")
 
-func TestContentThatIsNotTakenLeavesNothing(t *testing.T) {
+func TestRefusedContentChangesNothing(t *testing.T) {
 	for about, u := range map[string]func() *objects.Upload{
 		"its reader fails": func() *objects.Upload {
 			return &objects.Upload{Content: io.MultiReader(strings.NewReader("new"), iotest.ErrReader(errBroken)), Size: -1}
 		},
-		"it is not what its checksum says": func() *objects.Upload {
+		"its checksum is wrong": func() *objects.Upload {
 			u := harness.Text("new")
 			u.Checksum = harness.Checksum("other")
 			return u
 		},
-		"its checksum is none": func() *objects.Upload {
+		"its checksum is malformed": func() *objects.Upload {
 			u := harness.Text("new")
 			u.Checksum = "nonsense"
 			return u
 		},
-		"it is too long as it says": func() *objects.Upload { return harness.Text(strings.Repeat("x", harness.MaxSize+1)) },
-		"it is longer than it says": func() *objects.Upload {
+		"its stated size is too large": func() *objects.Upload { return harness.Text(strings.Repeat("x", harness.MaxSize+1)) },
+		"it is larger than stated": func() *objects.Upload {
 			return &objects.Upload{Content: strings.NewReader(strings.Repeat("x", harness.MaxSize+1)), Size: 10}
 		},
 		"another version was expected": func() *objects.Upload {
@@ -340,18 +341,18 @@ func TestContentThatIsNotTakenLeavesNothing(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			w := open(t)
-			before, from := state(w.all(t)), w.head(t)
+			before, from := versionsOf(w.objects(t)), w.head(t)
 			if o, err := w.Objects.Create(t.Context(), w.ada, w.draft("new.md"), u()); err == nil {
 				t.Errorf("made %+v", o)
 			}
 			if o, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, u()); err == nil {
 				t.Errorf("replaced: %+v", o)
 			}
-			if is := state(w.all(t)); !maps.Equal(is, before) || w.head(t) != from {
+			if is := versionsOf(w.objects(t)); !maps.Equal(is, before) || w.head(t) != from {
 				t.Errorf("there is %v, before %v", is, before)
 			}
-			w.whole(t)
-			w.collected(t, false)
+			w.assertContents(t)
+			w.assertCollected(t, false)
 		})
 	}
 }

@@ -1,11 +1,11 @@
 // Package objects is what members do with stored objects: files, memories and
 // named documents.
 //
-// Content goes before records. Its blob's name is announced, the blob is
-// written once under that name, and then one transaction makes the object name
-// it, lets go of the blob before it and appends the change to the
-// organisation's log. Wherever that stops, the object has its old content or
-// its new one, and what no object came to name is collected later.
+// Content is stored before records. The blob's name is announced, the blob is written once
+// under that name, and then one transaction stores the object with its new blob, discards
+// the previous blob and appends the change to the organisation's log. If that is
+// interrupted, the object has either its old or its new content, and unreferenced blobs
+// are collected later.
 package objects
 
 import (
@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// large is the size of content, in bytes, for which it is worth a question
-	// whether the path is free before it is sent.
+	// large is the content size, in bytes, from which Create checks that the path is free
+	// before it reads the content.
 	large = 64 << 10
 
-	// randomLength is how much of a secret is in a blob's name: 132 bits.
+	// randomLength is the number of a secret's characters in a blob's name: 132 bits.
 	randomLength = 22
 )
 
@@ -36,10 +36,9 @@ type Options struct {
 	Clock   ports.Clock
 	IDs     ports.IDs
 	Secrets ports.Secrets
-	// Reauthorize returns an actor as the records say at this moment.
+	// Reauthorize returns the actor according to the present records.
 	Reauthorize func(context.Context, org.Actor) (org.Actor, error)
-	// Atomic runs fn in a transaction with the actor as the records say at its end, as
-	// access.Access.Atomic does.
+	// Atomic is access.Access.Atomic.
 	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 	// LogPosition returns a position of an organisation's log that is no older than the last
 	// authorization of the actors whom Objects is called for; ok is false if none is known.
@@ -60,28 +59,27 @@ func New(o Options) *Objects {
 	return &Objects{Options: o, records: newRecords(), contents: newContents()}
 }
 
-// Upload is content on its way in. Content and Size are read first; the other
-// fields once Content has come to its end, so that a reader of the whole
-// request may set them until then.
+// Upload is content that a client sends. Content and Size are read first; the other
+// fields after Content has returned io.EOF, so its Read may set them until then.
 type Upload struct {
 	Content  io.Reader
-	Size     int64  // in bytes, -1 where it is not known
-	Checksum string // what the client says it is; empty: nothing
-	MimeType string // empty: for a new object what its path stands for, else as it was
-	Expected *int64 // the version that is stored, 0 for none; nil: any
+	Size     int64  // in bytes; -1: unknown
+	Checksum string // of the content according to the client; empty: not stated
+	MimeType string // empty: determined by the path of a new object, else unchanged
+	Expected *int64 // the stored version, 0 for none; nil: any
 }
 
-// Create stores a new object. Conflict when its path is taken.
+// Create stores a new object. Conflict if another object has its path.
 func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, unprepared, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		d.MimeType = u.MimeType
 		o, err := object.New(made, actor, d)
 		if err != nil || u.Size >= 0 && u.Size <= large {
 			return o, err
 		}
 		if _, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
-			return o, taken(o)
+			return o, pathTaken(o)
 		} else if !fault.Is(err, fault.NotFound) {
 			return o, err
 		}
@@ -89,7 +87,7 @@ func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u
 	})
 }
 
-func taken(o object.Object) error {
+func pathTaken(o object.Object) error {
 	return fault.New(fault.Conflict, "The path %s is taken", o.Path)
 }
 
@@ -108,26 +106,26 @@ func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u 
 // Save stores the content of a document of the actor's or of the organisation's.
 func (s *Objects) Save(ctx context.Context, actor org.Actor, d object.Document, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
-		return s.present(ctx, r, actor, d.Object(made, actor))
+	return s.write(ctx, actor, u, unprepared, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+		return s.existing(ctx, r, actor, d.Object(made, actor))
 	})
 }
 
 // SaveMemory stores the content of a workspace's memory file.
 func (s *Objects) SaveMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string, u *Upload) (object.Object, error) {
 	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, asItIs, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, unprepared, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		fresh, err := object.Memory(made, actor, w, fileName)
 		if err != nil {
 			return fresh, err
 		}
-		return s.present(ctx, r, actor, fresh)
+		return s.existing(ctx, r, actor, fresh)
 	})
 }
 
-// present returns the object that is stored in the place of a fresh one, else
-// the fresh one.
-func (s *Objects) present(ctx context.Context, r source, actor org.Actor, fresh object.Object) (object.Object, error) {
+// existing returns the stored object that has the storage key of fresh, or fresh if there
+// is none.
+func (s *Objects) existing(ctx context.Context, r source, actor org.Actor, fresh object.Object) (object.Object, error) {
 	o, err := s.at(ctx, r, actor, fresh.StorageKey())
 	if fault.Is(err, fault.NotFound) {
 		return fresh, nil
@@ -135,25 +133,24 @@ func (s *Objects) present(ctx context.Context, r source, actor org.Actor, fresh 
 	return o, err
 }
 
-// target finds the object whose next content is being written: version 0 for a
-// new one. It is called before the content is read, to refuse early, and again in the
-// transaction, which decides.
+// target finds the object to write to; a new one has version 0. It is called before the
+// content is read, to refuse early, and again in the transaction, which decides.
 type target func(context.Context, source, org.Actor) (object.Object, error)
 
-// asItIs is for objects that only their content changes of.
-func asItIs(o object.Object) (object.Object, error) { return o, nil }
+// unprepared returns o as it is, for writes that change only the content.
+func unprepared(o object.Object) (object.Object, error) { return o, nil }
 
-// write stores the content of what find finds, once prepare has made of it what
-// it is to be.
+// write stores u as the content of the object that find returns, after prepare has
+// verifyingReader or changed its record.
 func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare func(object.Object) (object.Object, error), find target) (written object.Object, err error) {
 	if err := actor.Writes(); err != nil {
 		return object.Object{}, err
 	}
-	there, err := find(ctx, source{s.Store, true}, actor)
+	found, err := find(ctx, source{s.Store, true}, actor)
 	if err != nil {
-		return there, err
+		return found, err
 	}
-	o, err := prepare(there)
+	o, err := prepare(found)
 	if err != nil {
 		return o, err
 	}
@@ -165,28 +162,28 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		return o, err
 	}
 	// The upload may have taken long.
-	is, err := s.Reauthorize(ctx, actor)
+	current, err := s.Reauthorize(ctx, actor)
 	if err == nil {
-		err = is.Writes()
+		err = current.Writes()
 	}
 	if err != nil {
 		return o, err
 	}
-	same := actor.Visibility != nil && is.Visibility.Epoch == actor.Visibility.Epoch
-	actor = is
+	sameEpoch := actor.Visibility != nil && current.Visibility.Epoch == actor.Visibility.Epoch
+	actor = current
 	var head object.Head
-	if now := s.Clock.Now(); there.Version > 0 && same {
+	if now := s.Clock.Now(); found.Version > 0 && sameEpoch {
 		// Mostly the object found before is unchanged, and one statement stores everything.
-		if o, err = prepare(there); err == nil {
+		if o, err = prepare(found); err == nil {
 			err = o.Expect(u.Expected)
 		}
 		if err != nil {
 			return o, err
 		}
 		written = o.Filled(content, actor.User, now)
-		if head, err = s.Store.Storage().Replace(ctx, actor.Org, there.Content, object.Written(written)); err == nil {
+		if head, err = s.Store.Storage().Replace(ctx, actor.Org, found.Content, object.Written(written)); err == nil {
 			written.N = head.N
-			s.note(written, head)
+			s.cacheRecord(written, head)
 			return written, nil
 		}
 		if !fault.Is(err, fault.Conflict) {
@@ -215,7 +212,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		written = was.Filled(content, actor.User, now)
 		if was.Version == 0 {
 			if err = storage.Objects().Add(ctx, actor.Org, written); fault.Is(err, fault.Conflict) {
-				err = taken(was)
+				err = pathTaken(was)
 			}
 		} else {
 			err = storage.Objects().Put(ctx, actor.Org, written)
@@ -240,7 +237,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		return err
 	})
 	if err == nil {
-		s.note(written, head)
+		s.cacheRecord(written, head)
 	}
 	if fault.Is(err, fault.NotFound) && o.Version == 0 && o.Scope == object.Shared {
 		// The workspace or team was deleted during the upload.
@@ -293,14 +290,14 @@ func audience(ctx context.Context, r ports.Records, o object.Object) (*object.Au
 	return &object.Audience{Teams: []id.Team{w.Team}}, err
 }
 
-// SweepLimit is how many objects Sweep removes at most, so that others write in between.
+// SweepLimit is the most objects that one Sweep removes; between sweeps others can write.
 const SweepLimit = 200
 
-// Sweep removes the first objects of the organisation that f selects, in r's
-// transaction: what remains of a workspace, a team or a user that goes. It returns the
-// storage key of the last of them, which f.After is to be for those that follow, or
-// nothing if there are no more. By is empty where none of our users does it. The
-// audience says who sees the deletions, if the objects' places are deleted too.
+// Sweep removes the first SweepLimit objects of the organisation that f selects, in r's
+// transaction: those of a deleted workspace, team or user. It returns the storage key of
+// the last one, as f.After for the next call, or "" if there are no more. By is empty if
+// the deletion is not a user's. The audience is who sees the deletions, if the objects'
+// workspace or team is deleted too.
 func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience) (last string, err error) {
 	if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
 		return "", err
@@ -320,7 +317,7 @@ func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object
 	return last, remove(ctx, r, o, found, by, s.Clock.Now(), a)
 }
 
-// remove deletes objects with their changes, under the log's lock.
+// remove deletes objects and appends the deletions to the log, whose lock r holds.
 func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object, by id.User, now time.Time, a *object.Audience) error {
 	ids := make([]id.Object, len(gone))
 	blobs := make([]string, len(gone))
@@ -339,7 +336,7 @@ func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object
 	return err
 }
 
-// visible reads an object that the actor sees; any other is not found.
+// visible returns an object that the actor sees; NotFound for any other.
 func (s *Objects) visible(ctx context.Context, r source, actor org.Actor, of id.Object) (object.Object, error) {
 	o, err := s.get(ctx, r, actor, of)
 	if err == nil && !o.VisibleTo(actor) {

@@ -17,7 +17,7 @@ func (s *Objects) Get(ctx context.Context, actor org.Actor, of id.Object) (objec
 	return s.visible(ctx, source{s.Store, true}, actor, of)
 }
 
-// Find returns a document; found is false where nothing is stored.
+// Find returns a document; found is false if none is stored.
 func (s *Objects) Find(ctx context.Context, actor org.Actor, d object.Document) (o object.Object, found bool, err error) {
 	if err := actor.Belongs(); err != nil {
 		return object.Object{}, false, err
@@ -25,8 +25,7 @@ func (s *Objects) Find(ctx context.Context, actor org.Actor, d object.Document) 
 	return s.find(ctx, actor, d.Object("", actor))
 }
 
-// FindMemory returns a workspace's memory file; found is false where nothing is
-// stored.
+// FindMemory returns a workspace's memory file; found is false if none is stored.
 func (s *Objects) FindMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string) (o object.Object, found bool, err error) {
 	if err := actor.Belongs(); err != nil {
 		return object.Object{}, false, err
@@ -46,9 +45,9 @@ func (s *Objects) find(ctx context.Context, actor org.Actor, wanted object.Objec
 	return o, err == nil, err
 }
 
-// List calls each with the objects that f selects and the actor sees, in the
-// order of their storage keys, after head with the log's head of the same
-// moment; head may be nil.
+// List calls head, unless it is nil, with the log's head, and then each with the objects
+// that f selects and the actor sees, in the order of their storage keys. All are read in
+// one snapshot.
 func (s *Objects) List(ctx context.Context, actor org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
 	if err := actor.Belongs(); err != nil {
 		return err
@@ -85,24 +84,20 @@ func (s *Objects) Since(ctx context.Context, actor org.Actor, from object.Cursor
 		return err
 	}
 	tooOld := fault.New(fault.Gone, "since is not in the log any more: read the whole manifest")
-	at := func(h object.Head) error {
-		if !h.Reaches(from) {
+	var current object.Head
+	sent := false
+	sendHead := func() error {
+		if sent {
+			return nil
+		}
+		sent = true
+		return head(current)
+	}
+	err := s.Store.Storage().Changes().Since(ctx, actor.Org, from.N, func(h object.Head) error {
+		if current = h; !h.Reaches(from) {
 			return tooOld
 		}
 		return nil
-	}
-	var is object.Head
-	began := false
-	tell := func() error {
-		if began {
-			return nil
-		}
-		began = true
-		return head(is)
-	}
-	err := s.Store.Storage().Changes().Since(ctx, actor.Org, from.N, func(h object.Head) error {
-		is = h
-		return at(h)
 	}, func(c object.Change) error {
 		switch {
 		case !c.VisibleTo(actor):
@@ -110,7 +105,7 @@ func (s *Objects) Since(ctx context.Context, actor org.Actor, from object.Cursor
 		case c.Type == object.AccessChanged:
 			return tooOld
 		}
-		if err := tell(); err != nil {
+		if err := sendHead(); err != nil {
 			return err
 		}
 		return each(c)
@@ -118,5 +113,5 @@ func (s *Objects) Since(ctx context.Context, actor org.Actor, from object.Cursor
 	if err != nil {
 		return err
 	}
-	return tell()
+	return sendHead()
 }

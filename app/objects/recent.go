@@ -12,12 +12,12 @@ import (
 
 // Bounds of the caches, in bytes.
 const (
-	maxRecords  = 8 << 20
-	maxContents = 16 << 20
-	small       = 16 << 10 // the largest content that is cached
+	maxRecords       = 8 << 20
+	maxContents      = 16 << 20
+	maxCachedContent = 16 << 10 // the largest content that is cached
 
-	// besides is about the size of an entry without its texts.
-	besides = 512
+	// entryOverhead is the approximate size of an entry without its strings.
+	entryOverhead = 512
 )
 
 // recent is a cache of bounded weight in two generations, each of half of it. When the young
@@ -27,10 +27,10 @@ type recent[K comparable, V any] struct {
 	half   int            // bytes
 	weight func(K, V) int // bytes
 
-	mu     sync.Mutex
-	young  map[K]V // guarded by mu, as are those below
-	old    map[K]V
-	weighs int // the young ones
+	mu          sync.Mutex
+	young       map[K]V // guarded by mu, as are those below
+	old         map[K]V
+	youngWeight int
 }
 
 func newRecent[K comparable, V any](most int, weight func(K, V) int) *recent[K, V] {
@@ -59,13 +59,13 @@ func (r *recent[K, V]) put(k K, v V) {
 func (r *recent[K, V]) add(k K, v V) {
 	w := r.weight(k, v)
 	if was, ok := r.young[k]; ok {
-		r.weighs -= r.weight(k, was)
+		r.youngWeight -= r.weight(k, was)
 	}
-	if r.weighs+w > r.half {
-		r.young, r.old, r.weighs = map[K]V{}, r.young, 0
+	if r.youngWeight+w > r.half {
+		r.young, r.old, r.youngWeight = map[K]V{}, r.young, 0
 	}
 	r.young[k] = v
-	r.weighs += w
+	r.youngWeight += w
 }
 
 // name is the key of a record: the object's id or its storage key.
@@ -85,12 +85,12 @@ type record struct {
 func newRecords() *recent[name, record] {
 	return newRecent(maxRecords, func(n name, r record) int {
 		o := r.object
-		return besides + len(n.key) + len(o.Path) + len(o.Blob) + len(o.MimeType) + len(o.Checksum)
+		return entryOverhead + len(n.key) + len(o.Path) + len(o.Blob) + len(o.MimeType) + len(o.Checksum)
 	})
 }
 
 func newContents() *recent[string, []byte] {
-	return newRecent(maxContents, func(blob string, content []byte) int { return besides + len(blob) + len(content) })
+	return newRecent(maxContents, func(blob string, content []byte) int { return entryOverhead + len(blob) + len(content) })
 }
 
 // source is where objects are read from: the store through the cache, or a transaction,
@@ -102,17 +102,17 @@ type source struct {
 
 // get is Objects.Get of r.
 func (s *Objects) get(ctx context.Context, r source, actor org.Actor, of id.Object) (object.Object, error) {
-	return s.recall(r, actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
+	return s.readCached(r, actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
 }
 
 // at is Objects.At of r.
 func (s *Objects) at(ctx context.Context, r source, actor org.Actor, storageKey string) (object.Object, error) {
-	return s.recall(r, actor, storageKey, func() (object.Object, error) { return r.Storage().Objects().At(ctx, actor.Org, storageKey) })
+	return s.readCached(r, actor, storageKey, func() (object.Object, error) { return r.Storage().Objects().At(ctx, actor.Org, storageKey) })
 }
 
-// recall returns the record that is cached under the key if the log is where it was when
+// readCached returns the record that is cached under the key if the log has not grown since
 // the record was read; otherwise it reads the record and caches it.
-func (s *Objects) recall(r source, actor org.Actor, key string, read func() (object.Object, error)) (object.Object, error) {
+func (s *Objects) readCached(r source, actor org.Actor, key string, read func() (object.Object, error)) (object.Object, error) {
 	if !r.cached {
 		return read()
 	}
@@ -131,8 +131,8 @@ func (s *Objects) recall(r source, actor org.Actor, key string, read func() (obj
 	return o, err
 }
 
-// note caches the record that a change has stored at the log's head.
-func (s *Objects) note(o object.Object, head object.Head) {
+// cacheRecord caches the record that a change has stored at the log's head.
+func (s *Objects) cacheRecord(o object.Object, head object.Head) {
 	r := record{head.Cursor(), o}
 	s.records.put(name{o.Org, string(o.ID)}, r)
 	s.records.put(name{o.Org, o.StorageKey()}, r)

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-func TestWhatIsRememberedIsBounded(t *testing.T) {
+func TestCacheIsBoundedAndKeepsUsedEntries(t *testing.T) {
 	r := newRecent(1000, func(k int, v string) int { return len(v) })
 	weight := func() (n int) {
-		for _, one := range []map[int]string{r.young, r.old} {
-			for _, v := range one {
+		for _, generation := range []map[int]string{r.young, r.old} {
+			for _, v := range generation {
 				n += len(v)
 			}
 		}
@@ -18,18 +18,18 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	r.put(0, "kept")
 	for i := 1; i < 1000; i++ {
 		r.put(i, strings.Repeat("x", i%50))
-		r.put(i, strings.Repeat("y", i%49)) // in the place of the other
+		r.put(i, strings.Repeat("y", i%49))
 		if v, ok := r.get(0); !ok || v != "kept" {
-			t.Fatalf("what is asked for all the time was forgotten after %d", i)
+			t.Fatalf("a used entry was evicted after %d others", i)
 		}
 		if v, ok := r.get(i); !ok || len(v) != i%49 {
 			t.Fatalf("%d is %q, %v", i, v, ok)
 		}
 		if n := weight(); n > 1000 {
-			t.Fatalf("%d bytes are remembered", n)
+			t.Fatalf("%d bytes are cached", n)
 		}
 	}
 	if _, ok := r.get(500); ok {
-		t.Error("what nobody asks for is still there")
+		t.Error("an unused entry was not evicted")
 	}
 }

@@ -77,7 +77,7 @@ func (u *Upkeep) erase(ctx context.Context, now time.Time) error {
 				if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
 					return err
 				}
-				if err := u.connectors.Leave(ctx, r, o.ID); err != nil {
+				if err := u.connectors.RevokeAll(ctx, r, o.ID); err != nil {
 					return err
 				}
 				return r.Directory().Organisations().Erase(ctx, o.ID, now)

@@ -17,8 +17,8 @@ import (
 	"collab/test/harness"
 )
 
-// read is a request of the actor's to one server: they are looked at, and then
-// get the file with its content.
+// read serves a request of the actor on one server: it authorizes the actor and reads the
+// file with its content.
 func (w *office) read(t testing.TB, on *objects.Objects, actor org.Actor, of object.Object) (object.Object, string, error) {
 	t.Helper()
 	now, err := w.Actor(t.Context(), actor.Org, actor.User)
@@ -50,14 +50,14 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 		}
 		expect("reading", want...)
 	}
-	w.again(t)
+	w.reauthorize(t)
 	for i := range 3 {
 		must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes"))))
 		expect(fmt.Sprintf("replacing, time %d", i), "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
-		w.again(t)
+		w.reauthorize(t)
 	}
 	must(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))))
-	w.again(t)
+	w.reauthorize(t)
 	w.Line.Listen(-1, "")
 	must(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))))
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
@@ -83,7 +83,7 @@ func TestRangesOfCachedContent(t *testing.T) {
 	}
 }
 
-func TestCachedRecordsKeepVisibility(t *testing.T) {
+func TestCachedRecordsAreCheckedForVisibility(t *testing.T) {
 	w := open(t)
 	own, err := w.Objects.Create(t.Context(), w.ada, object.Draft{Path: "diary.md", Kind: object.Artifact, Scope: object.Personal}, harness.Text("dear diary"))
 	must(t, err)
@@ -108,13 +108,13 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 	for _, c := range []struct {
 		about string
 		do    func(*testing.T, *office, *objects.Objects) error
-		want  string // empty: it is not found
+		want  string // empty: NotFound
 	}{
 		{"it is replaced", func(t *testing.T, w *office, on *objects.Objects) error {
 			_, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes"))
 			return err
 		}, "new notes"},
-		{"it is replaced, and what it was is collected", func(t *testing.T, w *office, on *objects.Objects) error {
+		{"it is replaced, and the previous blob is collected", func(t *testing.T, w *office, on *objects.Objects) error {
 			if _, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes")); err != nil {
 				return err
 			}
@@ -124,14 +124,14 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 		{"it is deleted", func(t *testing.T, w *office, on *objects.Objects) error {
 			return on.Delete(t.Context(), w.ada, w.notes.ID, nil)
 		}, ""},
-		{"it is another of that path", func(t *testing.T, w *office, on *objects.Objects) error {
+		{"it is deleted, and another takes its path", func(t *testing.T, w *office, on *objects.Objects) error {
 			if err := on.Delete(t.Context(), w.ada, w.notes.ID, nil); err != nil {
 				return err
 			}
 			_, err := on.Create(t.Context(), w.ada, w.draft("notes.md"), harness.Text("others"))
 			return err
 		}, ""},
-		{"its workspace goes", func(t *testing.T, w *office, _ *objects.Objects) error {
+		{"its workspace is deleted", func(t *testing.T, w *office, _ *objects.Objects) error {
 			return w.Workspaces.Delete(t.Context(), w.ada, w.desk)
 		}, ""},
 		{"the reader leaves the team", func(t *testing.T, w *office, _ *objects.Objects) error {
@@ -157,17 +157,17 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 	}
 }
 
-// known checks that a server tells of every object what the store has.
-func (w *office) known(t testing.TB, on *objects.Objects) {
+// assertServed checks that a server returns every object as it is in the store.
+func (w *office) assertServed(t testing.TB, on *objects.Objects) {
 	t.Helper()
-	for key, want := range w.all(t) {
+	for key, want := range w.objects(t) {
 		reader := w.ada
 		if want.Owner != nil {
 			reader.User = *want.Owner
 		}
 		o, content, err := w.read(t, on, reader, want)
 		if err != nil || fmt.Sprint(o) != fmt.Sprint(want) || o.Blob != want.Blob || o.N != want.N || harness.Checksum(content) != want.Checksum {
-			t.Errorf("%s is said to be %+v with %q, %v; it is %+v", key, o, content, err, want)
+			t.Errorf("%s is served as %+v with %q, %v; want %+v", key, o, content, err, want)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestCachesEqualTheStore(t *testing.T) {
 		r.Repeat(map[string]func(*rapid.T){
 			"": func(r *rapid.T) {
 				for _, on := range servers {
-					w.known(t, on)
+					w.assertServed(t, on)
 				}
 				if t.Failed() {
 					r.Fatal("a server was wrong")
@@ -191,9 +191,9 @@ func TestCachesEqualTheStore(t *testing.T) {
 			"write": func(r *rapid.T) {
 				at, on := path.Draw(r, "path"), server.Draw(r, "server")
 				made++
-				w.again(t)
+				w.reauthorize(t)
 				text := harness.Text(strings.Repeat("x", made))
-				for _, there := range w.all(t) {
+				for _, there := range w.objects(t) {
 					if there.Path == at {
 						if _, err := on.Replace(t.Context(), w.ben, there.ID, text); err != nil {
 							r.Fatal(err)
@@ -207,8 +207,8 @@ func TestCachesEqualTheStore(t *testing.T) {
 			},
 			"delete": func(r *rapid.T) {
 				at, on := path.Draw(r, "path"), server.Draw(r, "server")
-				w.again(t)
-				for _, there := range w.all(t) {
+				w.reauthorize(t)
+				for _, there := range w.objects(t) {
 					if there.Path == at {
 						if err := on.Delete(t.Context(), w.ben, there.ID, nil); err != nil {
 							r.Fatal(err)

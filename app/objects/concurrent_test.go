@@ -31,17 +31,17 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		_, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("Ben's"))
 		return err
 	}
-	expecting := func(t *testing.T, w *office) error {
+	replaceExpected := func(t *testing.T, w *office) error {
 		u, one := harness.Text("Ben's"), int64(1)
 		u.Expected = &one
 		_, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u)
 		return err
 	}
-	remember := func(t *testing.T, w *office) error {
+	saveMemory := func(t *testing.T, w *office) error {
 		_, err := w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text("Ben's"))
 		return err
 	}
-	ofTeam := func(t *testing.T, w *office) error {
+	createInTeam := func(t *testing.T, w *office) error {
 		_, err := w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "new.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("new"))
 		return err
 	}
@@ -49,44 +49,44 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		_, err := w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))
 		return err
 	}
-	noDesk := func(t *testing.T, w *office) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
-	noTeam := func(t *testing.T, w *office) error {
-		if err := noDesk(t, w); err != nil {
+	deleteDesk := func(t *testing.T, w *office) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
+	deleteTeam := func(t *testing.T, w *office) error {
+		if err := deleteDesk(t, w); err != nil {
 			return err
 		}
 		return w.Teams.Delete(t.Context(), w.ada, w.crew)
 	}
-	noBen := func(t *testing.T, w *office) error {
+	removeBen := func(t *testing.T, w *office) error {
 		w.Clock.Advance(2 * time.Second)
 		return w.Members.Remove(t.Context(), w.ada, w.ben.User)
 	}
-	noPen := func(t *testing.T, w *office) error {
+	becomeViewer := func(t *testing.T, w *office) error {
 		w.Clock.Advance(2 * time.Second)
 		_, err := w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, "VIEWER")
 		return err
 	}
-	outOfTeam := func(t *testing.T, w *office) error {
+	leaveTeam := func(t *testing.T, w *office) error {
 		w.Clock.Advance(2 * time.Second)
 		return w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User)
 	}
-	tooLong := func(t *testing.T, w *office) error {
+	expireName := func(t *testing.T, w *office) error {
 		w.Clock.Advance(object.Grace + time.Millisecond)
 		return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
 	}
-	another := func(t *testing.T, w *office) error {
+	replaceFirst := func(t *testing.T, w *office) error {
 		_, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("Ada's"))
 		return err
 	}
-	deleted := func(t *testing.T, w *office) error { return w.Objects.Delete(t.Context(), w.ada, w.notes.ID, nil) }
-	taken := func(t *testing.T, w *office) error {
+	deleteFirst := func(t *testing.T, w *office) error { return w.Objects.Delete(t.Context(), w.ada, w.notes.ID, nil) }
+	takePath := func(t *testing.T, w *office) error {
 		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("NEW.md"), harness.Text("Ada's"))
 		return err
 	}
-	folder := func(t *testing.T, w *office) error {
+	makeFolder := func(t *testing.T, w *office) error {
 		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("new.md/inside"), harness.Text("Ada's"))
 		return err
 	}
-	remembered := func(t *testing.T, w *office) error {
+	saveMemoryFirst := func(t *testing.T, w *office) error {
 		_, err := w.Objects.SaveMemory(t.Context(), w.ada, w.desk, "memory.md", harness.Text("Ada's"))
 		return err
 	}
@@ -98,29 +98,29 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		meanwhile func(*testing.T, *office) error
 		want      fault.Kind
 	}{
-		{"the workspace of a new file is deleted", create, noDesk, fault.Invalid},
-		{"the workspace of a file is deleted", replace, noDesk, fault.NotFound},
-		{"the workspace of a new memory file is deleted", remember, noDesk, fault.Invalid},
-		{"the team of a new memory is deleted", ofTeam, noTeam, fault.Invalid},
-		{"the writer of a new file is removed", create, noBen, fault.Forbidden},
-		{"the writer is removed", replace, noBen, fault.Forbidden},
-		{"the writer of their own document is removed", profile, noBen, fault.Forbidden},
-		{"the writer becomes a viewer", replace, noPen, fault.Forbidden},
-		{"the writer of a new file leaves the team", create, outOfTeam, fault.Invalid},
-		{"the writer leaves the team", replace, outOfTeam, fault.NotFound},
-		{"the writer of a document leaves the team", profile, outOfTeam, done},
-		{"the name is given up", create, tooLong, fault.Unavailable},
-		{"the name of a replacement is given up", replace, tooLong, fault.Unavailable},
-		{"somebody else replaces the file", replace, another, done},
-		{"somebody else replaces the version that was expected", expecting, another, fault.Conflict},
-		{"somebody else deletes the file", replace, deleted, fault.NotFound},
-		{"somebody else takes the path in another case", create, taken, fault.Conflict},
-		{"somebody else makes a folder of the path", create, folder, fault.Conflict},
-		{"somebody else makes the memory file", remember, remembered, done},
+		{"the workspace of a new file is deleted", create, deleteDesk, fault.Invalid},
+		{"the workspace of a file is deleted", replace, deleteDesk, fault.NotFound},
+		{"the workspace of a new memory file is deleted", saveMemory, deleteDesk, fault.Invalid},
+		{"the team of a new memory is deleted", createInTeam, deleteTeam, fault.Invalid},
+		{"the writer of a new file is removed", create, removeBen, fault.Forbidden},
+		{"the writer is removed", replace, removeBen, fault.Forbidden},
+		{"the writer of their own document is removed", profile, removeBen, fault.Forbidden},
+		{"the writer becomes a viewer", replace, becomeViewer, fault.Forbidden},
+		{"the writer of a new file leaves the team", create, leaveTeam, fault.Invalid},
+		{"the writer leaves the team", replace, leaveTeam, fault.NotFound},
+		{"the writer of a document leaves the team", profile, leaveTeam, done},
+		{"the blob name of a new file expires", create, expireName, fault.Unavailable},
+		{"the blob name of a replacement expires", replace, expireName, fault.Unavailable},
+		{"another user replaces the file", replace, replaceFirst, done},
+		{"another user replaces the expected version", replaceExpected, replaceFirst, fault.Conflict},
+		{"another user deletes the file", replace, deleteFirst, fault.NotFound},
+		{"another user takes the path in another case", create, takePath, fault.Conflict},
+		{"another user makes a folder of the path", create, makeFolder, fault.Conflict},
+		{"another user makes the memory file", saveMemory, saveMemoryFirst, done},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			w := open(t)
-			before, from := state(w.all(t)), w.head(t)
+			before, from := versionsOf(w.objects(t)), w.head(t)
 			var failed error
 			w.Line.Within("Blobs.Put", func() { failed = c.meanwhile(t, w) })
 			err := c.write(t, w)
@@ -130,24 +130,24 @@ func TestChangesDuringAnUpload(t *testing.T) {
 			if c.want == done && err != nil || c.want != done && !fault.Is(err, c.want) {
 				t.Errorf("the write ended with %v", err)
 			}
-			for key, o := range w.all(t) {
+			for key, o := range w.objects(t) {
 				content, err := w.Read(t.Context(), o.Blob)
 				if mine := content == "new" || content == "Ben's" || content == "{}"; err != nil || mine && c.want != done {
 					t.Errorf("%s has %q, %v", key, content, err)
 				}
 			}
-			w.replays(t, before, from)
-			w.whole(t)
-			// What came under a name that was given up, only a search finds.
-			w.collected(t, c.want == fault.Unavailable)
+			w.assertLog(t, before, from)
+			w.assertContents(t)
+			// A blob whose name expired is found only by listing all blobs.
+			w.assertCollected(t, c.want == fault.Unavailable)
 		})
 	}
 }
 
-func TestAPathThatIsTakenIsNamed(t *testing.T) {
+func TestConflictsNameThePath(t *testing.T) {
 	w := open(t)
 	for _, path := range []string{"notes.md", "NOTES.md", "notes.md/inside"} {
-		for _, size := range []int{1, 100 << 10} { // one is so small that it is sent without asking first
+		for _, size := range []int{1, 100 << 10} { // the first is too small to be refused before it is sent
 			if _, err := w.Objects.Create(t.Context(), w.ada, w.draft(path), harness.Text(strings.Repeat("x", size))); !fault.Is(err, fault.Conflict) || err.Error() != "The path "+path+" is taken" {
 				t.Errorf("%s with %d bytes: %v", path, size, err)
 			}
@@ -157,7 +157,7 @@ func TestAPathThatIsTakenIsNamed(t *testing.T) {
 
 func TestOneOfManyWritersExpectingTheSameVersionSucceeds(t *testing.T) {
 	w := open(t)
-	before, from := state(w.all(t)), w.head(t)
+	before, from := versionsOf(w.objects(t)), w.head(t)
 	const writers = 30
 	for round := range int64(5) {
 		var all sync.WaitGroup
@@ -183,14 +183,14 @@ func TestOneOfManyWritersExpectingTheSameVersionSucceeds(t *testing.T) {
 			t.Errorf("%d writers won", won)
 		}
 	}
-	w.replays(t, before, from)
-	w.whole(t)
-	w.collected(t, false)
+	w.assertLog(t, before, from)
+	w.assertContents(t)
+	w.assertCollected(t, false)
 }
 
-func TestWritersAtOnceMakeVersionsAndEventsWithoutGaps(t *testing.T) {
+func TestConcurrentWritersMakeVersionsAndEventsWithoutGaps(t *testing.T) {
 	w := open(t)
-	before, from := state(w.all(t)), w.head(t)
+	before, from := versionsOf(w.objects(t)), w.head(t)
 	const writers, writes = 10, 20
 	var writing, collecting sync.WaitGroup
 	for i := range writers {
@@ -206,7 +206,7 @@ func TestWritersAtOnceMakeVersionsAndEventsWithoutGaps(t *testing.T) {
 			}
 		})
 	}
-	// Collectors go about meanwhile: nothing is old enough for them.
+	// Collectors run meanwhile; nothing is old enough for them.
 	stop := make(chan struct{})
 	for range 2 {
 		collecting.Go(func() {
@@ -226,17 +226,17 @@ func TestWritersAtOnceMakeVersionsAndEventsWithoutGaps(t *testing.T) {
 	writing.Wait()
 	close(stop)
 	collecting.Wait()
-	if o := w.all(t)[w.notes.StorageKey()]; o.Version != writers*writes+1 {
+	if o := w.objects(t)[w.notes.StorageKey()]; o.Version != writers*writes+1 {
 		t.Errorf("version %d", o.Version)
 	}
-	w.replays(t, before, from)
-	w.whole(t)
-	w.collected(t, false)
+	w.assertLog(t, before, from)
+	w.assertContents(t)
+	w.assertCollected(t, false)
 }
 
-func TestOneOfManyMakesAPath(t *testing.T) {
+func TestOneOfConcurrentCreationsOfAPathSucceeds(t *testing.T) {
 	w := open(t)
-	before, from := state(w.all(t)), w.head(t)
+	before, from := versionsOf(w.objects(t)), w.head(t)
 	paths := []string{"Café.md", "CAFÉ.md", "cafe\u0301.md", "café.MD", "café.md/inside", "Cafe\u0301.MD/INSIDE"}
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -259,16 +259,16 @@ func TestOneOfManyMakesAPath(t *testing.T) {
 	if len(made) != 1 {
 		t.Errorf("made %v", made)
 	}
-	w.replays(t, before, from)
-	w.collected(t, false)
+	w.assertLog(t, before, from)
+	w.assertCollected(t, false)
 }
 
-func TestDamagedContentIsNotTakenForWhole(t *testing.T) {
+func TestOpenDetectsDamagedBlobs(t *testing.T) {
 	for about, stored := range map[string]string{
-		"a letter is another":   "Old notes",
+		"a byte differs":        "Old notes",
 		"the end is missing":    "old note",
 		"everything is missing": "",
-		"something is before":   " old notes",
+		"a byte is inserted":    " old notes",
 	} {
 		t.Run(about, func(t *testing.T) {
 			w, ctx := open(t), t.Context()
@@ -291,7 +291,7 @@ func TestDamagedContentIsNotTakenForWhole(t *testing.T) {
 	})
 }
 
-func TestAReaderOfReplacedContentReadsItToItsEnd(t *testing.T) {
+func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
 	w, ctx := open(t), t.Context()
 	r, err := w.Objects.Open(ctx, w.notes, 0, -1)
 	must(t, err)
@@ -301,7 +301,7 @@ func TestAReaderOfReplacedContentReadsItToItsEnd(t *testing.T) {
 	if err := w.Upkeep.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }); err != nil {
 		t.Error(err)
 	}
-	// Who had only the record may still begin.
+	// A reader who has only the record can still open the blob.
 	late, err := w.Objects.Open(ctx, w.notes, 0, -1)
 	must(t, err)
 	defer late.Close()
@@ -310,15 +310,15 @@ func TestAReaderOfReplacedContentReadsItToItsEnd(t *testing.T) {
 			t.Errorf("read %q, %v", got, err)
 		}
 	}
-	w.collected(t, false)
+	w.assertCollected(t, false)
 }
 
 func TestOnlyWritersChangeObjects(t *testing.T) {
 	w, ctx := open(t), t.Context()
 	must(t, errorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER")))
-	w.again(t)
-	before, from := state(w.all(t)), w.head(t)
-	for who, actor := range map[string]org.Actor{"a viewer": w.ben, "somebody without organisation": {User: w.ben.User}} {
+	w.reauthorize(t)
+	before, from := versionsOf(w.objects(t)), w.head(t)
+	for role, actor := range map[string]org.Actor{"a viewer": w.ben, "a user without organisation": {User: w.ben.User}} {
 		for about, do := range map[string]func(*objects.Upload) error{
 			"creates":  func(u *objects.Upload) error { _, err := w.Objects.Create(ctx, actor, w.draft("x"), u); return err },
 			"replaces": func(u *objects.Upload) error { _, err := w.Objects.Replace(ctx, actor, w.notes.ID, u); return err },
@@ -331,15 +331,15 @@ func TestOnlyWritersChangeObjects(t *testing.T) {
 		} {
 			u := harness.Text("x")
 			if err := do(u); !fault.Is(err, fault.Forbidden) {
-				t.Errorf("%s %s: %v", who, about, err)
+				t.Errorf("%s %s: %v", role, about, err)
 			}
 			if rest, err := io.ReadAll(u.Content); err != nil || string(rest) != "x" {
-				t.Errorf("of what %s %s was read all but %q, %v", who, about, rest, err)
+				t.Errorf("%s %s: %q of the content is left unread, %v", role, about, rest, err)
 			}
 		}
 	}
-	w.replays(t, before, from)
-	w.collected(t, false)
+	w.assertLog(t, before, from)
+	w.assertCollected(t, false)
 }
 
 // addTasks adds more tasks to a workspace than one transaction deletes.
@@ -352,7 +352,7 @@ func (w *office) addTasks(t *testing.T, in id.Workspace) {
 	}
 }
 
-func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
+func TestDeletionsRemoveObjectsAddedMeanwhile(t *testing.T) {
 	inDesk := func(w *office, path string) object.Draft { return w.draft(path) }
 	inTeam := func(w *office, path string) object.Draft {
 		return object.Draft{Path: path, Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}
@@ -368,7 +368,7 @@ func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
 		draft  func(w *office, path string) object.Draft
 		before func(*testing.T, *office) error
 		delete func(*testing.T, *office) error
-		left   int // Ben's memory, and the team's where that stays
+		left   int // Ben's memory, and the team's unless it is deleted
 	}{
 		{"a workspace", inDesk, addTasks, deleteDesk, 2},
 		{"a team", inTeam, deleteDesk, deleteTeam, 1},
@@ -377,7 +377,7 @@ func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, added after %d transactions", c.about, after+1), func(t *testing.T) {
 				w := open(t)
 				must(t, c.before(t, w))
-				w.again(t)
+				w.reauthorize(t)
 				create := func(path string) {
 					must(t, errorOf(w.Objects.Create(t.Context(), w.ben, c.draft(w, path), harness.Text("x"))))
 				}
@@ -397,16 +397,16 @@ func TestDeletionsFindWhatIsAddedWhileTheyGoOn(t *testing.T) {
 				if err := c.delete(t, w); err != nil || before >= 0 {
 					t.Fatalf("%v, %d transactions too few", err, before)
 				}
-				if left := w.all(t); len(left) != c.left {
+				if left := w.objects(t); len(left) != c.left {
 					t.Errorf("%d files are left, want %d", len(left), c.left)
 				}
-				w.whole(t)
+				w.assertContents(t)
 			})
 		}
 	}
 }
 
-func TestADeletedUserLeavesNothingOfTheirOwnHoweverMuchItWas(t *testing.T) {
+func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 	w := open(t)
 	ctx, now := t.Context(), w.Clock.Now()
 	alone, err := team.New(id.Team(w.IDs.New()), w.ben.Org, team.Personal, w.ben.User, team.Draft{Name: "Ben"}, now)
@@ -425,7 +425,7 @@ func TestADeletedUserLeavesNothingOfTheirOwnHoweverMuchItWas(t *testing.T) {
 		return err
 	})
 	must(t, err)
-	w.again(t)
+	w.reauthorize(t)
 	w.addTasks(t, own[1])
 	for i := range objects.SweepLimit + 50 {
 		for _, d := range []object.Draft{
@@ -438,7 +438,7 @@ func TestADeletedUserLeavesNothingOfTheirOwnHoweverMuchItWas(t *testing.T) {
 	}
 
 	must(t, w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
-	if left := w.all(t); len(left) != 3 { // notes, plan and facts
+	if left := w.objects(t); len(left) != 3 { // notes, plan and facts
 		t.Errorf("%d files are left", len(left))
 	}
 	for _, o := range own {
@@ -449,5 +449,5 @@ func TestADeletedUserLeavesNothingOfTheirOwnHoweverMuchItWas(t *testing.T) {
 	if _, err := w.Store.Work().Teams().Get(ctx, w.ben.Org, alone.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the team is left: %v", err)
 	}
-	w.whole(t)
+	w.assertContents(t)
 }
