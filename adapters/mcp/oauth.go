@@ -26,17 +26,17 @@ var _ ports.Authorizer = (*Authorizer)(nil)
 
 // Limits of server responses.
 const (
-	maxAnswer     = 64 << 10             // bytes of a document, or of an answer
+	maxAnswer     = 64 << 10             // bytes of a response
 	maxChallenges = 8 << 10              // bytes of a 401's challenges
-	maxServers    = 4                    // authorization servers that are asked for one tool server
+	maxServers    = 4                    // authorization servers tried for one tool server
 	maxScopes     = 4 << 10              // bytes of all scopes together
 	maxToken      = 16 << 10             // bytes of a token
 	maxClient     = 2 << 10              // bytes of a client's id, and of its secret
-	maxLife       = 366 * 24 * time.Hour // of an access token
+	maxLifetime   = 366 * 24 * time.Hour // of an access token
 	maxSeconds    = 253_402_300_799      // the end of the year 9999, since 1970
 )
 
-// defaultTimeout is that of a request.
+// defaultTimeout limits a request.
 const defaultTimeout = 10 * time.Second
 
 // Names of servers in errors.
@@ -83,7 +83,7 @@ func address(text string, plain bool) (*url.URL, bool) {
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
 		return nil, false
 	}
-	// Hosts are shown to people: letters of other scripts look alike.
+	// Hosts are displayed: letters of other scripts look alike.
 	if !isText(u.Host, false, check.MaxURL) {
 		return nil, false
 	}
@@ -119,7 +119,7 @@ func (a *Authorizer) do(client *http.Client, r *http.Request, server string) (re
 	return response{res.StatusCode, body}, nil
 }
 
-// post sends a body, which may have secrets in it and so does not follow redirects.
+// post sends a body. It follows no redirects, because the body may contain secrets.
 func (a *Authorizer) post(ctx context.Context, to, contentType string, body []byte, sign func(*http.Request)) (response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *seconds) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// decode decodes a JSON object. Its errors contain nothing of it.
+// decode decodes a JSON object. Its errors contain no content.
 func decode(body []byte, v any) error {
 	if body = bytes.TrimSpace(body); len(body) == 0 || body[0] != '{' {
 		return errors.New("no JSON object")
@@ -204,8 +204,8 @@ func decode(body []byte, v any) error {
 	return nil
 }
 
-// isText reports whether text has at most limit bytes of visible ASCII, and with spaces also
-// of spaces.
+// isText reports whether text is at most limit bytes of visible ASCII, or of spaces if
+// spaces is true.
 func isText(text string, spaces bool, limit int) bool {
 	if len(text) > limit {
 		return false
@@ -215,5 +215,5 @@ func isText(text string, spaces bool, limit int) bool {
 	})
 }
 
-// status returns the cause of a refusal for the log.
+// status returns an HTTP status as the cause of an error.
 func status(code int) error { return fmt.Errorf("status %d", code) }

@@ -80,7 +80,7 @@ func (a *Authorizer) challenge(ctx context.Context, t connector.Transport, u *ur
 	if err != nil {
 		return challenge{}, a.unreachable(err, toolServer)
 	}
-	// The body may be a stream without an end, and nothing of it is wanted.
+	// The body, which may be an endless stream, is not read.
 	defer res.Body.Close()
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= http.StatusInternalServerError:
@@ -105,15 +105,15 @@ func readChallenge(headers []string) challenge {
 		return challenge{}
 	}
 	var c challenge
-	for _, one := range all {
-		if one.Scheme != "bearer" {
+	for _, parsed := range all {
+		if parsed.Scheme != "bearer" {
 			continue
 		}
 		if c.metadata == "" {
-			c.metadata = one.Params["resource_metadata"]
+			c.metadata = parsed.Params["resource_metadata"]
 		}
 		if c.scopes == nil {
-			c.scopes = strings.Fields(one.Params["scope"])
+			c.scopes = strings.Fields(parsed.Params["scope"])
 		}
 	}
 	return c
@@ -122,23 +122,22 @@ func readChallenge(headers []string) challenge {
 // resource is the metadata of a tool server.
 type resource struct {
 	id      string
-	servers [][]string // issuers of authorization servers, each in the forms that it may have
+	servers [][]string // authorization servers, each by the accepted spellings of its issuer
 	scopes  []string
 }
 
-// description is a URL of a tool server's metadata, with the resource ids that are valid
+// metadataURL is a URL of a tool server's metadata, with the resource ids that are valid
 // there.
-type description struct {
+type metadataURL struct {
 	address string
 	ids     []string
 }
 
-// descriptions returns the places in the order in which they are tried: what the
-// challenge named, the well-known place of the address, and that of its origin. A
-// description counts only for the address itself, and in the last place for its
-// origin.
-func (a *Authorizer) descriptions(u *url.URL, named string) []description {
-	const place = "/.well-known/oauth-protected-resource"
+// metadataURLs returns the URLs in the order in which they are tried: the one of the
+// challenge, the well-known URL of the address, and the one of its origin. Metadata must
+// be that of the address, at the last URL that of the origin.
+func (a *Authorizer) metadataURLs(u *url.URL, challenged string) []metadataURL {
+	const wellKnown = "/.well-known/oauth-protected-resource"
 	origin := u.Scheme + "://" + u.Host
 	// An origin is the same resource with and without its slash.
 	origins := []string{origin, origin + "/"}
@@ -153,12 +152,12 @@ func (a *Authorizer) descriptions(u *url.URL, named string) []description {
 	if path == "" {
 		own = origins
 	}
-	var all []description
-	if _, ok := address(named, a.Plain); ok {
-		all = append(all, description{named, own})
+	var all []metadataURL
+	if _, ok := address(challenged, a.Plain); ok {
+		all = append(all, metadataURL{challenged, own})
 	}
-	for _, d := range []description{{origin + place + path, own}, {origin + place, origins}} {
-		i := slices.IndexFunc(all, func(o description) bool { return o.address == d.address })
+	for _, d := range []metadataURL{{origin + wellKnown + path, own}, {origin + wellKnown, origins}} {
+		i := slices.IndexFunc(all, func(o metadataURL) bool { return o.address == d.address })
 		if i < 0 {
 			all = append(all, d)
 		} else {
@@ -168,17 +167,17 @@ func (a *Authorizer) descriptions(u *url.URL, named string) []description {
 	return all
 }
 
-// resource reads the tool server's description. A tool server of an older revision
-// has none: then its origin is the issuer.
-func (a *Authorizer) resource(ctx context.Context, u *url.URL, named string) (resource, error) {
+// resource reads the tool server's metadata. For a tool server of an older revision, which
+// has none, its origin is the issuer.
+func (a *Authorizer) resource(ctx context.Context, u *url.URL, challenged string) (resource, error) {
 	foreign := false
-	for _, d := range a.descriptions(u, named) {
+	for _, d := range a.metadataURLs(u, challenged) {
 		var m oauthex.ProtectedResourceMetadata
-		there, err := a.document(ctx, d.address, toolServer, &m)
+		found, err := a.document(ctx, d.address, toolServer, &m)
 		if err != nil {
 			return resource{}, err
 		}
-		if !there {
+		if !found {
 			continue
 		}
 		if !slices.Contains(d.ids, m.Resource) {
@@ -215,8 +214,8 @@ func (a *Authorizer) document(ctx context.Context, at, server string, v any) (bo
 	return res.status == http.StatusOK && decode(res.body, v) == nil, nil
 }
 
-// server reads the metadata of the authorization server, which has to name one of
-// the issuers to the letter, and returns also the scopes that it offers.
+// server reads the metadata of the authorization server, whose issuer must equal one of
+// the issuers. It also returns the scopes that the server supports.
 func (a *Authorizer) server(ctx context.Context, issuers []string) (connector.AuthServer, []string, error) {
 	u, ok := address(issuers[0], a.Plain)
 	if !ok || u.RawQuery != "" || u.ForceQuery {
@@ -224,11 +223,11 @@ func (a *Authorizer) server(ctx context.Context, issuers []string) (connector.Au
 	}
 	for _, at := range metadataAddresses(u) {
 		var m oauthex.AuthServerMeta
-		there, err := a.document(ctx, at, authServer, &m)
+		found, err := a.document(ctx, at, authServer, &m)
 		if err != nil {
 			return connector.AuthServer{}, nil, err
 		}
-		if there {
+		if found {
 			s, err := authServerOf(m, issuers, a.Plain && u.Scheme == "http")
 			return s, m.ScopesSupported, err
 		}
@@ -236,8 +235,8 @@ func (a *Authorizer) server(ctx context.Context, issuers []string) (connector.Au
 	return connector.AuthServer{}, nil, fault.New(fault.Invalid, "The authorization server does not describe itself")
 }
 
-// metadataAddresses returns where an issuer's metadata may be, in the order in
-// which they are tried.
+// metadataAddresses returns the URLs of an issuer's metadata in the order in which they are
+// tried.
 func metadataAddresses(issuer *url.URL) []string {
 	origin, path := issuer.Scheme+"://"+issuer.Host, strings.TrimSuffix(issuer.EscapedPath(), "/")
 	all := []string{
@@ -250,8 +249,8 @@ func metadataAddresses(issuer *url.URL) []string {
 	return all
 }
 
-// authServerOf takes metadata over if it is one of the issuers', and offers what is
-// needed at addresses that are safe.
+// authServerOf checks the metadata: the issuer, PKCE with S256, and valid URLs of the
+// required endpoints.
 func authServerOf(m oauthex.AuthServerMeta, issuers []string, plain bool) (connector.AuthServer, error) {
 	if !slices.Contains(issuers, m.Issuer) {
 		return connector.AuthServer{}, fault.New(fault.Invalid, "The authorization server's description is that of another server")
@@ -260,13 +259,13 @@ func authServerOf(m oauthex.AuthServerMeta, issuers []string, plain bool) (conne
 		return connector.AuthServer{}, fault.New(fault.Invalid, "The authorization server does not offer PKCE with S256")
 	}
 	for _, e := range []struct {
-		address string
-		needed  bool
+		address  string
+		required bool
 	}{
 		{m.AuthorizationEndpoint, true}, {m.TokenEndpoint, true},
 		{m.RegistrationEndpoint, false}, {m.RevocationEndpoint, false},
 	} {
-		if e.address == "" && !e.needed {
+		if e.address == "" && !e.required {
 			continue
 		}
 		if _, ok := address(e.address, plain); !ok {

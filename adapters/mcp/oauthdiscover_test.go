@@ -18,7 +18,7 @@ import (
 )
 
 func TestDiscoverySendsARequestOfTheProtocol(t *testing.T) {
-	s := set(t, "")
+	s := newFixture(t, "")
 	s.discover(t)
 	want := []string{"POST /mcp", "GET /.well-known/oauth-protected-resource/mcp"}
 	if d := gocmp.Diff(want, s.tool.requests()); d != "" {
@@ -36,62 +36,62 @@ func TestDiscoverySendsARequestOfTheProtocol(t *testing.T) {
 	}
 }
 
-// The places of descriptions of tool servers.
+// Paths of a tool server's metadata.
 const (
 	ofOrigin = "/.well-known/oauth-protected-resource"
 	ofPath   = ofOrigin + "/mcp"
 )
 
-// fill puts the addresses of the tool server and its origin, and of the authorization
-// server, into a text.
-func (s *stage) fill(text string) string {
+// fill replaces TOOL, ORIGIN and AUTH by the URLs of the tool server, its origin and the
+// authorization server.
+func (s *fixture) fill(text string) string {
 	return strings.NewReplacer("TOOL", s.tool.address, "ORIGIN", s.tool.url, "AUTH", s.auth.URL).Replace(text)
 }
 
-func TestTheDescriptionOfAToolServerIsFound(t *testing.T) {
+func TestMetadataOfAToolServerIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
-		address   string // of the tool server; empty: the usual one
-		place     string // of the description; empty: none
-		resource  string // in it and in what is found
+		address   string // of the tool server; empty: the default
+		place     string // path of the metadata; empty: none
+		resource  string // in the metadata and the result
 		status    int    // 0: 401
 		challenge string
-		issuer    string // empty: the usual one
+		issuer    string // empty: the default
 	}{
-		"where the challenge says": {
+		"at the URL of the challenge": {
 			place: "/about", resource: "TOOL", challenge: `Basic realm="x", Bearer realm="y", resource_metadata="ORIGIN/about", scope="a b"`,
 		},
-		"in the place of its path, after a challenge that leads nowhere": {
+		"at the well-known URL of the path, after a challenge with a missing URL": {
 			place: ofPath, resource: "TOOL", challenge: `Bearer resource_metadata="ORIGIN/.well-known/nothing"`,
 		},
-		"in the place of its path, after a malformed challenge": {place: ofPath, resource: "TOOL", challenge: `Bearer resource_metadata="`},
-		"without a challenge":                              {place: ofPath, resource: "TOOL", status: 200},
-		"without going where the tool server redirects to": {place: ofPath, resource: "TOOL", status: 307},
-		"in the place of the origin, for the origin":       {place: ofOrigin, resource: "ORIGIN"},
-		"in the place of the origin, with a slash":         {place: ofOrigin, resource: "ORIGIN/"},
-		"in the place of the origin, for the address, where the challenge says so": {
+		"at the well-known URL of the path, after a malformed challenge": {place: ofPath, resource: "TOOL", challenge: `Bearer resource_metadata="`},
+		"without a challenge":           {place: ofPath, resource: "TOOL", status: 200},
+		"without following a redirect":  {place: ofPath, resource: "TOOL", status: 307},
+		"at the origin, for the origin": {place: ofOrigin, resource: "ORIGIN"},
+		"at the origin, with a slash":   {place: ofOrigin, resource: "ORIGIN/"},
+		"at the origin, for the address, if the challenge names it": {
 			place: ofOrigin, resource: "TOOL", challenge: `Bearer resource_metadata="ORIGIN` + ofOrigin + `"`,
 		},
-		"in the place of its path and query":             {address: "TOOL?team=a%20b", place: ofPath + "?team=a%20b", resource: "TOOL"},
-		"for an address that is an origin":               {address: "ORIGIN/", place: ofOrigin, resource: "ORIGIN"},
-		"nowhere: its origin is the issuer":              {address: "AUTH/mcp", resource: "TOOL"},
-		"nowhere: its origin with a slash is the issuer": {address: "AUTH/mcp", resource: "TOOL", issuer: "AUTH/"},
+		"at the well-known URL of path and query":            {address: "TOOL?team=a%20b", place: ofPath + "?team=a%20b", resource: "TOOL"},
+		"for an address that is an origin":                   {address: "ORIGIN/", place: ofOrigin, resource: "ORIGIN"},
+		"no metadata: the origin is the issuer":              {address: "AUTH/mcp", resource: "TOOL"},
+		"no metadata: the origin with a slash is the issuer": {address: "AUTH/mcp", resource: "TOOL", issuer: "AUTH/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
-			s.tool.silence()
+			s := newFixture(t, "")
+			s.tool.removeAll()
 			s.auth.Set(func(b *authserver.Script) { b.Issuer = cmp.Or(s.fill(test.issuer), b.Issuer) })
 			s.tool.address = cmp.Or(s.fill(test.address), s.tool.address)
 			if test.place != "" {
 				s.tool.describe(test.place, s.fill(test.resource), s.auth.Issuer)
 			}
-			s.tool.say(cmp.Or(test.status, 401), cmp.Or(s.fill(test.challenge), "Bearer"))
+			s.tool.answer(cmp.Or(test.status, 401), cmp.Or(s.fill(test.challenge), "Bearer"))
 			if found := s.discover(t); found.Resource != s.fill(test.resource) || found.Token != s.auth.Issuer+"/token" {
 				t.Errorf("found %+v", found)
 			}
 		})
 	}
-	t.Run("behind a page that stands everywhere", func(t *testing.T) {
-		s := set(t, "")
+	t.Run("after an HTML page at the first URL", func(t *testing.T) {
+		s := newFixture(t, "")
 		s.tool.put(ofPath, "<!doctype html>")
 		s.tool.describe(ofOrigin, s.tool.url, s.auth.Issuer)
 		if found := s.discover(t); found.Resource != s.tool.url {
@@ -100,10 +100,10 @@ func TestTheDescriptionOfAToolServerIsFound(t *testing.T) {
 	})
 }
 
-func TestTheAuthorizationServerIsDescribedInFull(t *testing.T) {
-	s := set(t, "/tenant")
+func TestMetadataOfTheAuthorizationServerIsComplete(t *testing.T) {
+	s := newFixture(t, "/tenant")
 	s.auth.Set(func(b *authserver.Script) { b.Documents, b.Scopes = true, []string{"offline_access"} })
-	s.tool.say(401, `Bearer scope="read write"`)
+	s.tool.answer(401, `Bearer scope="read write"`)
 	at := s.auth.URL + "/tenant"
 	want := connector.AuthServer{
 		Issuer: at, Authorization: at + "/authorize", Token: at + "/token", Registration: at + "/register", Revocation: at + "/revoke",
@@ -119,13 +119,13 @@ func TestMetadataURLsAreTriedInOrder(t *testing.T) {
 	for _, path := range []string{"", "/tenant", "/a/b"} {
 		for _, place := range []authserver.Place{authserver.Inserted, authserver.OIDCInserted, authserver.OIDCAppended} {
 			t.Run(string(place)+" of "+path, func(t *testing.T) {
-				s := set(t, path)
+				s := newFixture(t, path)
 				s.auth.Set(func(b *authserver.Script) { b.Places = []authserver.Place{place} })
 				s.discover(t)
 			})
 		}
 	}
-	s := set(t, "/tenant")
+	s := newFixture(t, "/tenant")
 	s.auth.Set(func(b *authserver.Script) { b.Places = []authserver.Place{authserver.OIDCAppended} })
 	s.discover(t)
 	var paths []string
@@ -140,23 +140,23 @@ func TestMetadataURLsAreTriedInOrder(t *testing.T) {
 	}
 }
 
-func TestTheFirstAuthorizationServerThatCanBeUsedIsTaken(t *testing.T) {
-	s := set(t, "")
+func TestTheFirstUsableAuthorizationServerIsSelected(t *testing.T) {
+	s := newFixture(t, "")
 	s.tool.describe(ofPath, s.tool.address, "", map[string]any{
 		"authorization_servers": []string{"javascript:alert(1)", s.tool.url, s.auth.Issuer},
 	})
 	if found := s.discover(t); found.Issuer != s.auth.Issuer {
-		t.Errorf("took %s", found.Issuer)
+		t.Errorf("selected %s", found.Issuer)
 	}
 	s.tool.describe(ofPath, s.tool.address, "", map[string]any{
 		"authorization_servers": append(slices.Repeat([]string{s.tool.url}, 4), s.auth.Issuer),
 	})
 	if _, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Invalid) {
-		t.Errorf("after four that cannot be used: %v", err)
+		t.Errorf("after four unusable ones: %v", err)
 	}
 }
 
-func TestScopesAreChosen(t *testing.T) {
+func TestScopesAreSelected(t *testing.T) {
 	long := strings.Repeat("s", 3000)
 	for name, test := range map[string]struct {
 		challenge string
@@ -172,12 +172,12 @@ func TestScopesAreChosen(t *testing.T) {
 		"offline access where offered":   {"Bearer", nil, []string{"d"}, []string{"x", "offline_access"}, []string{"d", "offline_access"}},
 		"offline access once":            {`Bearer scope="offline_access"`, nil, nil, []string{"offline_access"}, []string{"offline_access"}},
 		"offline access not alone":       {"Bearer", nil, nil, []string{"offline_access"}, nil},
-		"no scope that is none":          {"Bearer", nil, []string{"", "a b", "d\"", "e\\", "ü", "f\n", "g"}, nil, []string{"g"}},
-		"as many as there is room for":   {"Bearer", nil, []string{long, long + "2", "h"}, nil, []string{long}},
+		"invalid scopes are skipped":     {"Bearer", nil, []string{"", "a b", "d\"", "e\\", "ü", "f\n", "g"}, nil, []string{"g"}},
+		"up to the limit of bytes":       {"Bearer", nil, []string{long, long + "2", "h"}, nil, []string{long}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
-			s.tool.say(401, test.challenge)
+			s := newFixture(t, "")
+			s.tool.answer(401, test.challenge)
 			s.tool.describe(ofPath, s.tool.address, s.auth.Issuer, map[string]any{"scopes_supported": test.known})
 			s.auth.Set(func(b *authserver.Script) { b.Scopes = test.offered })
 			found, err := s.Discover(t.Context(), connector.Provider{Scopes: test.catalog}, s.tool.address)
@@ -191,27 +191,27 @@ func TestScopesAreChosen(t *testing.T) {
 	}
 }
 
-func TestADiscoveryFails(t *testing.T) {
-	metadata := func(name string, value any) func(*stage) {
-		return func(s *stage) {
+func TestDiscoveryFails(t *testing.T) {
+	metadata := func(name string, value any) func(*fixture) {
+		return func(s *fixture) {
 			s.auth.Set(func(b *authserver.Script) { b.Metadata = func(m map[string]any) { m[name] = value } })
 		}
 	}
-	described := func(place, resource, issuer string) func(*stage) {
-		return func(s *stage) { s.tool.describe(place, s.fill(resource), s.fill(issuer)) }
+	described := func(place, resource, issuer string) func(*fixture) {
+		return func(s *fixture) { s.tool.describe(place, s.fill(resource), s.fill(issuer)) }
 	}
-	fails := func(f authserver.Fault) func(*stage) {
-		return func(s *stage) { s.auth.Fail(authserver.Metadata, f, -1) }
+	fails := func(f authserver.Fault) func(*fixture) {
+		return func(s *fixture) { s.auth.Fail(authserver.Metadata, f, -1) }
 	}
 	for name, test := range map[string]struct {
-		prepare func(*stage)
+		prepare func(*fixture)
 		want    fault.Kind
 		says    string
 	}{
-		"no PKCE":                                               {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Challenges = nil }) }, fault.Invalid, "PKCE"},
-		"PKCE without S256":                                     {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Challenges = []string{"plain"} }) }, fault.Invalid, "PKCE"},
+		"no PKCE":                                               {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Challenges = nil }) }, fault.Invalid, "PKCE"},
+		"PKCE without S256":                                     {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Challenges = []string{"plain"} }) }, fault.Invalid, "PKCE"},
 		"another issuer":                                        {metadata("issuer", "https://evil.example"), fault.Invalid, "another server"},
-		"the issuer with a slash":                               {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" }) }, fault.Invalid, "another server"},
+		"the issuer with a slash":                               {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Issuer = s.auth.URL + "/" }) }, fault.Invalid, "another server"},
 		"no issuer":                                             {metadata("issuer", ""), fault.Invalid, "another server"},
 		"no endpoint to go to":                                  {metadata("authorization_endpoint", ""), fault.Invalid, "address"},
 		"an endpoint that is a script":                          {metadata("authorization_endpoint", "javascript:alert(1)"), fault.Invalid, "address"},
@@ -220,7 +220,7 @@ func TestADiscoveryFails(t *testing.T) {
 		"an endpoint with a user":                               {metadata("token_endpoint", "http://a:b@127.0.0.1/"), fault.Invalid, "address"},
 		"an endpoint without a host":                            {metadata("revocation_endpoint", "http:///revoke"), fault.Invalid, "address"},
 		"an endpoint that is too long":                          {metadata("registration_endpoint", "http://a/"+strings.Repeat("b", 3000)), fault.Invalid, "address"},
-		"no metadata":                                           {func(s *stage) { s.auth.Set(func(b *authserver.Script) { b.Places = nil }) }, fault.Invalid, "does not describe itself"},
+		"no metadata":                                           {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Places = nil }) }, fault.Invalid, "does not describe itself"},
 		"metadata that is a page":                               {fails(authserver.Status(200)), fault.Invalid, "does not describe itself"},
 		"enormous metadata":                                     {fails(authserver.Enormous), fault.Unavailable, "cannot be used"},
 		"metadata that is cut off":                              {fails(authserver.Cut), fault.Unavailable, "cannot be reached"},
@@ -231,38 +231,38 @@ func TestADiscoveryFails(t *testing.T) {
 		"a redirect to the metadata service":                    {fails(authserver.Redirect("http://169.254.169.254/latest/meta-data")), fault.Invalid, "may be called"},
 		"an issuer in a private network":                        {described(ofPath, "TOOL", "http://10.0.0.1"), fault.Invalid, "may be called"},
 		"an issuer with a query":                                {described(ofPath, "TOOL", "AUTH?a=b"), fault.Invalid, "may be called"},
-		"a description in a private network":                    {func(s *stage) { s.tool.say(401, `Bearer resource_metadata="http://10.0.0.1/"`) }, fault.Invalid, "may be called"},
+		"a description in a private network":                    {func(s *fixture) { s.tool.answer(401, `Bearer resource_metadata="http://10.0.0.1/"`) }, fault.Invalid, "may be called"},
 		"a description of another server":                       {described(ofPath, "https://bank.example/mcp", "AUTH"), fault.Invalid, "another server"},
 		"a description of the origin, in the place of the path": {described(ofPath, "ORIGIN", "AUTH"), fault.Invalid, "another server"},
 		"a description of the address, in the place of the origin": {
-			func(s *stage) {
-				s.tool.silence()
+			func(s *fixture) {
+				s.tool.removeAll()
 				s.tool.describe(ofOrigin, s.tool.address, s.auth.Issuer)
 			}, fault.Invalid, "another server",
 		},
 		"a description of another server, though the origin could be the issuer": {
-			func(s *stage) {
-				s.tool.silence()
+			func(s *fixture) {
+				s.tool.removeAll()
 				s.tool.put("/.well-known/oauth-authorization-server", `{"issuer":"`+s.tool.url+`"}`)
 				s.tool.describe(ofOrigin, "https://bank.example/mcp", s.auth.Issuer)
 			}, fault.Invalid, "description is that of another server",
 		},
 		"a description without authorization servers": {
-			func(s *stage) { s.tool.put(ofPath, s.fill(`{"resource":"TOOL"}`)) }, fault.Invalid, "names no authorization server",
+			func(s *fixture) { s.tool.put(ofPath, s.fill(`{"resource":"TOOL"}`)) }, fault.Invalid, "names no authorization server",
 		},
 		"an enormous description": {
-			func(s *stage) { s.tool.put(ofPath, `{"resource":"`+strings.Repeat("x", 70_000)+`"}`) }, fault.Unavailable, "cannot be used",
+			func(s *fixture) { s.tool.put(ofPath, `{"resource":"`+strings.Repeat("x", 70_000)+`"}`) }, fault.Unavailable, "cannot be used",
 		},
-		"no description, and no metadata at the origin": {func(s *stage) { s.tool.silence() }, fault.Invalid, "does not describe itself"},
-		"a broken tool server":                          {func(s *stage) { s.tool.say(503) }, fault.Unavailable, "tool server answered with status 503"},
-		"a busy tool server":                            {func(s *stage) { s.tool.say(429) }, fault.Unavailable, "tool server answered with status 429"},
-		"a tool server in a private network":            {func(s *stage) { s.tool.address = "http://192.168.1.1/mcp" }, fault.Invalid, "may be called"},
-		"an address that is none":                       {func(s *stage) { s.tool.address = "http://[::1" }, fault.Invalid, "may be called"},
-		"a file":                                        {func(s *stage) { s.tool.address = "file:///etc/passwd" }, fault.Invalid, "may be called"},
-		"an address with a fragment":                    {func(s *stage) { s.tool.address += "#a" }, fault.Invalid, "may be called"},
+		"no description, and no metadata at the origin": {func(s *fixture) { s.tool.removeAll() }, fault.Invalid, "does not describe itself"},
+		"a broken tool server":                          {func(s *fixture) { s.tool.answer(503) }, fault.Unavailable, "tool server answered with status 503"},
+		"a busy tool server":                            {func(s *fixture) { s.tool.answer(429) }, fault.Unavailable, "tool server answered with status 429"},
+		"a tool server in a private network":            {func(s *fixture) { s.tool.address = "http://192.168.1.1/mcp" }, fault.Invalid, "may be called"},
+		"an invalid address":                            {func(s *fixture) { s.tool.address = "http://[::1" }, fault.Invalid, "may be called"},
+		"a file":                                        {func(s *fixture) { s.tool.address = "file:///etc/passwd" }, fault.Invalid, "may be called"},
+		"an address with a fragment":                    {func(s *fixture) { s.tool.address += "#a" }, fault.Invalid, "may be called"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			test.prepare(s)
 			_, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address)
 			if fault.KindOf(err) != test.want || err == nil || !strings.Contains(err.Error(), test.says) {
@@ -274,26 +274,26 @@ func TestADiscoveryFails(t *testing.T) {
 
 func TestDiscoveryHasATimeout(t *testing.T) {
 	quiet := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // a server sees who goes away once it has read all
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices a closed connection after the body
 		<-r.Context().Done()
 	}))
 	t.Cleanup(quiet.Close)
-	s := set(t, "")
+	s := newFixture(t, "")
 	for name, transport := range map[string]connector.Transport{"over HTTP": connector.HTTP, "over SSE": connector.SSE} {
-		if _, err := s.brief.Discover(t.Context(), connector.Provider{Transport: transport}, quiet.URL+"/mcp"); !fault.Is(err, fault.Unavailable) {
+		if _, err := s.impatient.Discover(t.Context(), connector.Provider{Transport: transport}, quiet.URL+"/mcp"); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, f := range map[string]authserver.Fault{"none": authserver.Hang, "half of one": authserver.Stall} {
 		s.auth.Fail(authserver.Metadata, f, -1)
-		if _, err := s.brief.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Unavailable) {
+		if _, err := s.impatient.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestOnlyHTTPSIsAllowedOutsideDevelopment(t *testing.T) {
-	s := set(t, "", func(o *mcp.AuthorizerOptions) { o.Plain = false })
+	s := newFixture(t, "", func(o *mcp.AuthorizerOptions) { o.Plain = false })
 	if _, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a tool server over http: %v", err)
 	}
@@ -309,7 +309,7 @@ func TestOnlyHTTPSIsAllowedOutsideDevelopment(t *testing.T) {
 	}
 }
 
-func TestAChallengeIsRead(t *testing.T) {
+func TestReadChallenge(t *testing.T) {
 	for name, test := range map[string]struct {
 		headers []string
 		address string

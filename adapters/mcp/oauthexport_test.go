@@ -6,8 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// ReadChallenge returns the address of the description and the scopes that
-// headers of a challenge name.
+// ReadChallenge returns the metadata URL and the scopes of a challenge's headers.
 func ReadChallenge(headers ...string) (string, []string) {
 	c := readChallenge(headers)
 	return c.metadata, c.scopes

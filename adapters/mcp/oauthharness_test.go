@@ -20,56 +20,56 @@ import (
 	"collab/test/authserver"
 )
 
-// Of every authorization in these tests.
+// Parameters of all authorizations in these tests.
 const (
 	redirect = "https://collab.example/api/v1/mcp-oauth/callback"
 	verifier = "verifier-verifier-verifier-verifier-verifier-verifier"
 	state    = "state-of-the-flow"
 )
 
-// began is the time of the clock.
-var began = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+// now is the time of fixedClock.
+var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-type stopped struct{}
+type fixedClock struct{}
 
-func (stopped) Now() time.Time { return began }
+func (fixedClock) Now() time.Time { return now }
 
-// stage is an authorization server, a tool server that sends its callers there,
-// and who is tested, with a guarded client that may call this machine.
-type stage struct {
+// fixture is an authorization server, a tool server whose metadata names it, and the tested
+// Authorizer, whose guarded client allows loopback.
+type fixture struct {
 	*mcp.Authorizer
-	brief *mcp.Authorizer // with a short timeout, for servers that never answer
-	auth  *authserver.Server
-	tool  *tool
+	impatient *mcp.Authorizer // with a short timeout, for servers that never answer
+	auth      *authserver.Server
+	tool      *tool
 }
 
-// set starts a stage, for an issuer with the path.
-func set(t *testing.T, path string, change ...func(*mcp.AuthorizerOptions)) *stage {
+// newFixture starts the servers; the issuer has the path.
+func newFixture(t *testing.T, path string, change ...func(*mcp.AuthorizerOptions)) *fixture {
 	t.Helper()
 	client := outbound.New(outbound.Options{Insecure: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(client.CloseIdleConnections)
 	o := mcp.AuthorizerOptions{
-		Client: client, Blocked: outbound.Blocked, Clock: stopped{}, Plain: true, Timeout: time.Minute, Name: "Collab", Home: "https://collab.example",
+		Client: client, Blocked: outbound.Blocked, Clock: fixedClock{}, Plain: true, Timeout: time.Minute, Name: "Collab", Home: "https://collab.example",
 	}
 	for _, c := range change {
 		c(&o)
 	}
 	authorizer := mcp.NewAuthorizer(o)
 	o.Timeout = 50 * time.Millisecond
-	s := &stage{authorizer, mcp.NewAuthorizer(o), authserver.Start(t, path), openTool(t)}
+	s := &fixture{authorizer, mcp.NewAuthorizer(o), authserver.Start(t, path), openTool(t)}
 	s.tool.describe("/.well-known/oauth-protected-resource/mcp", s.tool.address, s.auth.Issuer)
 	return s
 }
 
-// against returns who meets a fault: where that gives no answer, the one with the short timeout.
-func (s *stage) against(hangs bool) *mcp.Authorizer {
+// authorizer returns the Authorizer for a fault: the one with the short timeout if the server hangs.
+func (s *fixture) authorizer(hangs bool) *mcp.Authorizer {
 	if hangs {
-		return s.brief
+		return s.impatient
 	}
 	return s.Authorizer
 }
 
-func (s *stage) discover(t *testing.T) connector.AuthServer {
+func (s *fixture) discover(t *testing.T) connector.AuthServer {
 	t.Helper()
 	found, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address)
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *stage) discover(t *testing.T) connector.AuthServer {
 	return found
 }
 
-// consent registers a client and has somebody agree.
-func (s *stage) consent(t *testing.T) (server connector.AuthServer, client connector.Client, code string) {
+// consent registers a client and approves its authorization request.
+func (s *fixture) consent(t *testing.T) (server connector.AuthServer, client connector.Client, code string) {
 	t.Helper()
 	server = s.discover(t)
 	client, _, err := s.Register(t.Context(), server, redirect)
@@ -89,8 +89,8 @@ func (s *stage) consent(t *testing.T) (server connector.AuthServer, client conne
 	return server, client, s.agree(t, server, client)
 }
 
-// approve has somebody agree, and returns where the authorization server redirects to.
-func (s *stage) approve(t *testing.T, server connector.AuthServer, client connector.Client) *url.URL {
+// approve approves an authorization request and returns the URL of the redirect.
+func (s *fixture) approve(t *testing.T, server connector.AuthServer, client connector.Client) *url.URL {
 	t.Helper()
 	page, err := s.Page(server, client, redirect, state, verifier)
 	if err != nil {
@@ -103,13 +103,13 @@ func (s *stage) approve(t *testing.T, server connector.AuthServer, client connec
 	return back
 }
 
-// agree has somebody agree, and returns the code.
-func (s *stage) agree(t *testing.T, server connector.AuthServer, client connector.Client) string {
+// agree approves an authorization request and returns the code.
+func (s *fixture) agree(t *testing.T, server connector.AuthServer, client connector.Client) string {
 	t.Helper()
 	back := s.approve(t, server, client)
 	q := back.Query()
 	if q.Get("state") != state || q.Get("code") == "" || !strings.HasPrefix(back.String(), redirect+"?") {
-		t.Fatalf("sent back to %s", back)
+		t.Fatalf("redirected to %s", back)
 	}
 	if err := (connector.Flow{Server: server, Redirect: redirect}).From(redirect, q.Get("iss")); err != nil {
 		t.Fatal(err)
@@ -117,14 +117,14 @@ func (s *stage) agree(t *testing.T, server connector.AuthServer, client connecto
 	return q.Get("code")
 }
 
-// authorise walks all the way.
-func (s *stage) authorise(t *testing.T) connector.Credentials {
+// authorise returns the credentials of a new authorization.
+func (s *fixture) authorise(t *testing.T) connector.Credentials {
 	t.Helper()
 	server, client, code := s.consent(t)
 	return s.redeem(t, server, client, code)
 }
 
-func (s *stage) redeem(t *testing.T, server connector.AuthServer, client connector.Client, code string) connector.Credentials {
+func (s *fixture) redeem(t *testing.T, server connector.AuthServer, client connector.Client, code string) connector.Credentials {
 	t.Helper()
 	c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *stage) redeem(t *testing.T, server connector.AuthServer, client connect
 	return c
 }
 
-// fields returns the texts of a JSON object.
+// fields returns the string fields of a JSON object.
 func fields(t *testing.T, object string) map[string]string {
 	t.Helper()
 	var all map[string]any
@@ -149,7 +149,7 @@ func fields(t *testing.T, object string) map[string]string {
 	return texts
 }
 
-// tool is a tool server as far as it lets nobody in.
+// tool is a tool server that answers with challenges and metadata only.
 type tool struct {
 	url     string // the origin
 	address string
@@ -171,13 +171,13 @@ func openTool(t *testing.T) *tool {
 }
 
 func (f *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // an empty one is seen in the test
+	body, _ := io.ReadAll(r.Body) // tests check the body
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked, f.bodies = append(f.asked, r), append(f.bodies, string(body))
 	if document, ok := f.documents[r.URL.RequestURI()]; ok {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, document) // what fails is the connection
+		_, _ = io.WriteString(w, document)
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, "/.well-known/") {
@@ -185,11 +185,11 @@ func (f *tool) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header()["Www-Authenticate"] = slices.Clone(f.challenges)
-	w.Header().Set("Location", "http://10.0.0.1/") // counts with the status of a redirect
+	w.Header().Set("Location", "http://10.0.0.1/") // for redirect statuses
 	w.WriteHeader(f.status)
 }
 
-// describe puts a description at a path, with pairs of more of its members.
+// describe serves metadata at a path, with more fields.
 func (f *tool) describe(path, resource, issuer string, more ...map[string]any) {
 	d := map[string]any{"resource": resource, "authorization_servers": []string{issuer}}
 	for _, m := range more {
@@ -208,13 +208,13 @@ func (f *tool) put(path, document string) {
 	f.documents[path] = document
 }
 
-func (f *tool) silence() {
+func (f *tool) removeAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.documents)
 }
 
-func (f *tool) say(status int, challenges ...string) {
+func (f *tool) answer(status int, challenges ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status, f.challenges = status, challenges

@@ -42,9 +42,9 @@ type registered struct {
 	Redirects []string `json:"redirect_uris"`
 }
 
-// Register makes a client by RFC 7591, with a secret where the server has them: the
-// secret of a client keeps stolen refresh tokens from being of use. No scope is
-// named, because one client serves all tool servers of the authorization server.
+// Register registers a client by RFC 7591, with a secret if the server supports one:
+// without the secret a stolen refresh token is useless. It requests no scope, because the
+// client serves all tool servers of the authorization server.
 func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redirect string) (connector.Client, *time.Time, error) {
 	if s.Registration == "" || len(s.AuthMethods) == 0 {
 		return connector.Client{}, nil, fault.New(fault.Invalid, "The authorization server has no way to register this service")
@@ -69,7 +69,7 @@ func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redir
 		return connector.Client{}, nil, fault.Wrap(fault.Forbidden, status(res.status), "The authorization server refuses to register this service")
 	}
 	var r registered
-	if decode(res.body, &r) != nil || !r.fits(redirect) {
+	if decode(res.body, &r) != nil || !r.usable(redirect) {
 		return connector.Client{}, nil, invalidResponse(authServer)
 	}
 	c := connector.Client{ID: r.ID, Secret: r.Secret, Method: r.Method}
@@ -86,9 +86,9 @@ func (a *Authorizer) Register(ctx context.Context, s connector.AuthServer, redir
 	return c, &expires, nil
 }
 
-// fits reports whether the registered client can be used: servers may change what was
-// requested.
-func (r registered) fits(redirect string) bool {
+// usable reports whether the registered client can be used: servers may change the
+// requested values.
+func (r registered) usable(redirect string) bool {
 	return r.ID != "" && isText(r.ID, true, maxClient) && isText(r.Secret, true, maxClient) &&
 		(r.Method == "" || slices.Contains([]string{authBasic, authPost, authNone}, r.Method)) &&
 		(len(r.Redirects) == 0 || slices.Contains(r.Redirects, redirect))
@@ -119,7 +119,7 @@ func (a *Authorizer) Page(s connector.AuthServer, c connector.Client, redirect, 
 	return u.String(), nil
 }
 
-// grantVersion is that of the form of renewals.
+// grantVersion is the version of the JSON form of grant.
 const grantVersion = 1
 
 // grant has what is needed to renew and to revoke an authorization.
@@ -132,9 +132,9 @@ type grant struct {
 	Secret     string `json:"secret,omitempty"`
 	Method     string `json:"method"`
 	Resource   string `json:"resource"`
-	Scope      string `json:"scope,omitempty"`   // that was granted, for answers that do not say
+	Scope      string `json:"scope,omitempty"`   // granted, for responses without scope
 	Refresh    string `json:"refresh,omitempty"` // empty: it cannot be renewed
-	Access     string `json:"access,omitempty"`  // what is revoked where there is no refresh token
+	Access     string `json:"access,omitempty"`  // to revoke if there is no refresh token
 }
 
 func parseGrant(text string) (grant, error) {
@@ -148,7 +148,7 @@ func parseGrant(text string) (grant, error) {
 	return r, nil
 }
 
-// entries are the credentials as their readers get them.
+// entries is the JSON form of the credentials.
 type entries struct {
 	AccessToken string `json:"accessToken"`
 	TokenType   string `json:"tokenType"`
@@ -208,8 +208,7 @@ func (a *Authorizer) Renew(ctx context.Context, text string) (connector.Credenti
 // its errors.
 func (a *Authorizer) exchange(ctx context.Context, r grant, form url.Values) (connector.Credentials, error) {
 	form.Set("resource", r.Resource)
-	// The token's lifetime begins before the response arrives.
-	asked := a.Clock.Now()
+	requested := a.Clock.Now() // the token's lifetime begins before the response arrives
 	res, err := a.submit(ctx, r, r.Token, form)
 	if err != nil {
 		return connector.Credentials{}, err
@@ -224,7 +223,7 @@ func (a *Authorizer) exchange(ctx context.Context, r grant, form url.Values) (co
 	case !readable, !t.complete():
 		return connector.Credentials{}, invalidResponse(authServer)
 	}
-	return r.credentials(t, asked)
+	return r.credentials(t, requested)
 }
 
 // submit posts a form with the client's authentication.
@@ -249,19 +248,19 @@ func (t tokenResponse) complete() bool {
 
 // refusal returns the error for an OAuth error code, without the code, which is text of the
 // server.
-func (r grant) refusal(code string, got int) error {
+func (r grant) refusal(code string, httpStatus int) error {
 	switch code {
 	case "invalid_client":
 		return fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: r.Issuer, Client: r.Client},
 			"The authorization server does not know this client any more")
 	case "server_error", "temporarily_unavailable", "slow_down":
-		return statusError(got, authServer)
+		return statusError(httpStatus, authServer)
 	}
-	return fault.Wrap(fault.Forbidden, status(got), "The authorization server refuses the authorization")
+	return fault.Wrap(fault.Forbidden, status(httpStatus), "The authorization server refuses the authorization")
 }
 
-// credentials returns the credentials of tokens that were requested at a time.
-func (r grant) credentials(t tokenResponse, asked time.Time) (connector.Credentials, error) {
+// credentials returns the credentials of tokens that were requested at the time.
+func (r grant) credentials(t tokenResponse, requested time.Time) (connector.Credentials, error) {
 	if granted := validScopes(strings.Fields(t.Scope)); len(granted) > 0 {
 		r.Scope = strings.Join(granted, " ")
 	}
@@ -276,7 +275,7 @@ func (r grant) credentials(t tokenResponse, asked time.Time) (connector.Credenti
 	e := entries{AccessToken: t.Access, TokenType: "Bearer", Scope: r.Scope}
 	// Without a lifetime the expiry is unknown.
 	if t.ExpiresIn > 0 {
-		expires := asked.Add(time.Duration(min(int64(t.ExpiresIn), int64(maxLife/time.Second))) * time.Second)
+		expires := requested.Add(time.Duration(min(int64(t.ExpiresIn), int64(maxLifetime/time.Second))) * time.Second)
 		c.ExpiresAt, e.ExpiresAt = &expires, expires.UTC().Format("2006-01-02T15:04:05.000Z")
 	}
 	text, err := json.Marshal(e)
@@ -319,7 +318,7 @@ func (a *Authorizer) Revoke(ctx context.Context, text string) error {
 	case decode(res.body, &t) != nil || t.Error == "":
 		return fault.Wrap(fault.Forbidden, status(res.status), "The authorization server refuses to revoke the authorization")
 	case t.Error == "invalid_token", t.Error == "invalid_grant":
-		return nil // it is gone already
+		return nil // it was revoked already
 	}
 	return r.refusal(t.Error, res.status)
 }

@@ -28,15 +28,15 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 	for _, method := range []string{"none", "client_secret_basic", "client_secret_post"} {
 		for _, path := range []string{"", "/tenant"} {
 			t.Run(method+" at an issuer with path "+path, func(t *testing.T) {
-				s := set(t, path)
+				s := newFixture(t, path)
 				s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
-				s.tool.say(401, `Bearer scope="read write"`)
+				s.tool.answer(401, `Bearer scope="read write"`)
 				server, client, code := s.consent(t)
 				if client.Method != method || (client.Secret == "") != (method == "none") {
 					t.Fatalf("registered %+v", client)
 				}
 				first := s.redeem(t, server, client, code)
-				expires := began.Add(time.Hour)
+				expires := now.Add(time.Hour)
 				want := map[string]string{
 					"accessToken": fields(t, first.Entries)["accessToken"], "tokenType": "Bearer", "scope": "read write",
 					"expiresAt": "2026-03-04T06:06:07.000Z",
@@ -86,7 +86,7 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 }
 
 func TestAClientIsRegistered(t *testing.T) {
-	s := set(t, "")
+	s := newFixture(t, "")
 	server := s.discover(t)
 	client, expires, err := s.Register(t.Context(), server, redirect)
 	if err != nil || expires != nil || client.ID == "" || client.Secret == "" {
@@ -127,7 +127,7 @@ func TestTheStrongestSupportedMethodIsRegistered(t *testing.T) {
 		"no known one": {[]string{"private_key_jwt"}, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			s.auth.Set(func(b *authserver.Script) { b.Methods = test.named })
 			server := s.discover(t)
 			if d := cmp.Diff(test.want, server.AuthMethods); d != "" {
@@ -140,7 +140,7 @@ func TestTheStrongestSupportedMethodIsRegistered(t *testing.T) {
 	}
 }
 
-func TestAnAnswerToARegistrationIsRead(t *testing.T) {
+func TestRegistrationResponses(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
 		answer string
@@ -151,7 +151,7 @@ func TestAnAnswerToARegistrationIsRead(t *testing.T) {
 		"another method":            {200, `{"client_id":"a","client_secret":"b","token_endpoint_auth_method":"client_secret_post"}`, connector.Client{ID: "a", Secret: "b", Method: "client_secret_post"}, 0},
 		"a method without a secret": {201, `{"client_id":"a","token_endpoint_auth_method":"client_secret_basic"}`, connector.Client{ID: "a", Method: "none"}, 0},
 		"a secret for nothing":      {201, `{"client_id":"a","client_secret":"b","token_endpoint_auth_method":"none"}`, connector.Client{ID: "a", Method: "none"}, 0},
-		"what nobody asked for":     {201, `{"client_id":"a","jwks":{},"contacts":null,"client_id_issued_at":"x","client_secret_expires_at":null}`, connector.Client{ID: "a", Method: "none"}, 0},
+		"unknown fields":            {201, `{"client_id":"a","jwks":{},"contacts":null,"client_id_issued_at":"x","client_secret_expires_at":null}`, connector.Client{ID: "a", Method: "none"}, 0},
 		"a method that we lack":     {201, `{"client_id":"a","client_secret":"b","token_endpoint_auth_method":"private_key_jwt"}`, connector.Client{}, fault.Unavailable},
 		"another address":           {201, `{"client_id":"a","redirect_uris":["https://evil.example/"]}`, connector.Client{}, fault.Unavailable},
 		"no id":                     {201, `{}`, connector.Client{}, fault.Unavailable},
@@ -159,17 +159,17 @@ func TestAnAnswerToARegistrationIsRead(t *testing.T) {
 		"an enormous secret":        {201, `{"client_id":"a","client_secret":"` + strings.Repeat("b", 3000) + `"}`, connector.Client{}, fault.Unavailable},
 		"a page":                    {200, `<!doctype html>`, connector.Client{}, fault.Unavailable},
 		"a refusal":                 {400, `{"error":"invalid_redirect_uri"}`, connector.Client{}, fault.Forbidden},
-		"a refusal for strangers":   {401, ``, connector.Client{}, fault.Forbidden},
+		"status 401":                {401, ``, connector.Client{}, fault.Forbidden},
 		"a redirect":                {307, ``, connector.Client{}, fault.Forbidden},
 		"too many":                  {429, `{"client_id":"a"}`, connector.Client{}, fault.Unavailable},
-		"a breakdown":               {502, ``, connector.Client{}, fault.Unavailable},
+		"status 502":                {502, ``, connector.Client{}, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			server := s.discover(t)
 			s.auth.Fail(authserver.Registration, func(_ *authserver.Server, w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(test.status)
-				_, _ = w.Write([]byte(test.answer)) // what fails is the connection
+				_, _ = w.Write([]byte(test.answer))
 			}, 1)
 			got, _, err := s.Register(t.Context(), server, redirect)
 			if fault.KindOf(err) != test.kind || (err == nil) != (test.kind == 0) {
@@ -182,8 +182,8 @@ func TestAnAnswerToARegistrationIsRead(t *testing.T) {
 	}
 }
 
-func TestAPageHasAllThatIsNeeded(t *testing.T) {
-	s := set(t, "")
+func TestAPageHasAllParameters(t *testing.T) {
+	s := newFixture(t, "")
 	server := connector.AuthServer{
 		Authorization: "https://a.example/go?tenant=x&tenant=y&client_id=theirs&prompt=", Resource: "https://b.example/mcp?c=d", Scopes: []string{"e", "f g"},
 	}
@@ -258,7 +258,7 @@ func TestRefreshTokensAreRotatedOrKept(t *testing.T) {
 		"forgotten": {authserver.Forgets, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			s.auth.Set(func(b *authserver.Script) { b.Refreshing, b.Punishes = test.refreshing, true })
 			c := s.authorise(t)
 			for range 3 {
@@ -279,7 +279,7 @@ func TestRefreshTokensAreRotatedOrKept(t *testing.T) {
 }
 
 func TestAnAuthorizationWithoutARefreshToken(t *testing.T) {
-	s := set(t, "")
+	s := newFixture(t, "")
 	s.auth.Set(func(b *authserver.Script) { b.Refreshing = authserver.Never })
 	c := s.authorise(t)
 	access := fields(t, c.Entries)["accessToken"]
@@ -302,7 +302,7 @@ func TestAnAuthorizationWithoutARefreshToken(t *testing.T) {
 }
 
 func TestAServerWithoutRevocationIsNotAsked(t *testing.T) {
-	s := set(t, "")
+	s := newFixture(t, "")
 	s.auth.Set(func(b *authserver.Script) { b.Revokes = false })
 	if err := s.Revoke(t.Context(), s.authorise(t).Renewal); err != nil {
 		t.Error(err)
@@ -313,8 +313,8 @@ func TestAServerWithoutRevocationIsNotAsked(t *testing.T) {
 }
 
 func TestALifetimeIsBounded(t *testing.T) {
-	long := began.Add(366 * 24 * time.Hour)
-	second := began.Add(time.Second)
+	long := now.Add(366 * 24 * time.Hour)
+	second := now.Add(time.Second)
 	for name, test := range map[string]struct {
 		expires any
 		want    *time.Time
@@ -323,7 +323,7 @@ func TestALifetimeIsBounded(t *testing.T) {
 		"a text":          {"1", &second},
 		"a fraction more": {1.9, &second},
 		"none":            {0, nil},
-		"less than none":  {-3600, nil},
+		"negative":        {-3600, nil},
 		"less than one":   {0.5, nil},
 		"no number":       {"soon", nil},
 		"null":            {nil, nil},
@@ -332,11 +332,11 @@ func TestALifetimeIsBounded(t *testing.T) {
 		"a thousand years": {
 			1000 * 366 * 24 * 3600, &long,
 		},
-		"more than there is": {json.Number("1e300"), &long},
-		"infinite":           {"Inf", &long},
+		"beyond an integer": {json.Number("1e300"), &long},
+		"infinite":          {"Inf", &long},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { m["expires_in"] = test.expires } })
 			c := s.authorise(t)
 			if d := cmp.Diff(test.want, c.ExpiresAt); d != "" {
@@ -362,7 +362,7 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 		"an access token that is no one": func(m map[string]any) { m["access_token"] = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			server, client, code := s.consent(t)
 			s.auth.Set(func(b *authserver.Script) { b.Answer = change })
 			if c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier); !fault.Is(err, fault.Unavailable) {
@@ -373,8 +373,8 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 }
 
 func TestTheScopeIsTheGrantedOne(t *testing.T) {
-	s := set(t, "")
-	s.tool.say(401, `Bearer scope="read write"`)
+	s := newFixture(t, "")
+	s.tool.answer(401, `Bearer scope="read write"`)
 	for scope, want := range map[any]string{"read": "read", nil: "read write", "": "read write", "\"\"": "read write"} {
 		s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { m["scope"] = scope } })
 		c := s.authorise(t)
@@ -392,59 +392,59 @@ func TestTheScopeIsTheGrantedOne(t *testing.T) {
 	}
 }
 
-// misplaced answers with tokens under the status of something else.
-func misplaced(status int) authserver.Fault {
+// tokensWithStatus answers with tokens and another status than 200.
+func tokensWithStatus(status int) authserver.Fault {
 	return func(_ *authserver.Server, w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
-		_, _ = w.Write([]byte(`{"access_token":"a","token_type":"Bearer"}`)) // what fails is the connection
+		_, _ = w.Write([]byte(`{"access_token":"a","token_type":"Bearer"}`))
 	}
 }
 
-// outcomes are what a token endpoint does, and the kind of error that comes of it.
+// outcomes are responses of a token endpoint and the kinds of their errors.
 var outcomes = map[string]struct {
 	fault   authserver.Fault
 	kind    fault.Kind
-	unknown bool // the client is
+	unknown bool // the client is unknown
 	hangs   bool
 }{
-	"invalid_grant":                      {authserver.Refuse(400, "invalid_grant"), fault.Forbidden, false, false},
-	"unauthorized_client":                {authserver.Refuse(400, "unauthorized_client"), fault.Forbidden, false, false},
-	"access_denied":                      {authserver.Refuse(403, "access_denied"), fault.Forbidden, false, false},
-	"invalid_target":                     {authserver.Refuse(400, "invalid_target"), fault.Forbidden, false, false},
-	"a code that nobody knows":           {authserver.Refuse(400, "out_of_cheese"), fault.Forbidden, false, false},
-	"an error with status 200":           {authserver.Refuse(200, "bad_verification_code"), fault.Forbidden, false, false},
-	"invalid_client":                     {authserver.Refuse(401, "invalid_client"), fault.Forbidden, true, false},
-	"invalid_client with status 400":     {authserver.Refuse(400, "invalid_client"), fault.Forbidden, true, false},
-	"invalid_client of a broken server":  {authserver.Refuse(500, "invalid_client"), fault.Unavailable, false, false},
-	"temporarily_unavailable":            {authserver.Refuse(400, "temporarily_unavailable"), fault.Unavailable, false, false},
-	"server_error":                       {authserver.Refuse(400, "server_error"), fault.Unavailable, false, false},
-	"an echo of all":                     {authserver.Echo(400, "invalid_grant"), fault.Forbidden, false, false},
-	"an echo in the code itself":         {authserver.Echo(400, ""), fault.Forbidden, false, false},
-	"an echo for an unknown client":      {authserver.Echo(401, "invalid_client"), fault.Forbidden, true, false},
-	"an echo that is no HTTP":            {authserver.Garble, fault.Unavailable, false, false},
-	"a page":                             {authserver.Status(200), fault.Unavailable, false, false},
-	"a page of who stands before it":     {authserver.Status(403), fault.Unavailable, false, false},
-	"nothing there":                      {authserver.Status(404), fault.Unavailable, false, false},
-	"a strange 401":                      {authserver.Status(401), fault.Unavailable, false, false},
-	"an enormous answer":                 {authserver.Enormous, fault.Unavailable, false, false},
-	"no answer":                          {authserver.Hang, fault.Unavailable, false, true},
-	"half an answer":                     {authserver.Stall, fault.Unavailable, false, true},
-	"a closed connection":                {authserver.Cut, fault.Unavailable, false, false},
-	"tokens where there is nothing":      {misplaced(404), fault.Unavailable, false, false},
-	"tokens with a redirect":             {misplaced(302), fault.Unavailable, false, false},
-	"a broken server":                    {authserver.Status(500), fault.Unavailable, false, false},
-	"a busy server":                      {authserver.Status(429), fault.Unavailable, false, false},
-	"a redirect into a private network":  {authserver.Redirect("http://10.0.0.1/token"), fault.Unavailable, false, false},
-	"a redirect to an address of no use": {authserver.Redirect("http://[::1"), fault.Invalid, false, false},
+	"invalid_grant":                     {authserver.Refuse(400, "invalid_grant"), fault.Forbidden, false, false},
+	"unauthorized_client":               {authserver.Refuse(400, "unauthorized_client"), fault.Forbidden, false, false},
+	"access_denied":                     {authserver.Refuse(403, "access_denied"), fault.Forbidden, false, false},
+	"invalid_target":                    {authserver.Refuse(400, "invalid_target"), fault.Forbidden, false, false},
+	"an unknown code":                   {authserver.Refuse(400, "out_of_cheese"), fault.Forbidden, false, false},
+	"an error with status 200":          {authserver.Refuse(200, "bad_verification_code"), fault.Forbidden, false, false},
+	"invalid_client":                    {authserver.Refuse(401, "invalid_client"), fault.Forbidden, true, false},
+	"invalid_client with status 400":    {authserver.Refuse(400, "invalid_client"), fault.Forbidden, true, false},
+	"invalid_client of a broken server": {authserver.Refuse(500, "invalid_client"), fault.Unavailable, false, false},
+	"temporarily_unavailable":           {authserver.Refuse(400, "temporarily_unavailable"), fault.Unavailable, false, false},
+	"server_error":                      {authserver.Refuse(400, "server_error"), fault.Unavailable, false, false},
+	"an echo of all":                    {authserver.Echo(400, "invalid_grant"), fault.Forbidden, false, false},
+	"an echo in the code itself":        {authserver.Echo(400, ""), fault.Forbidden, false, false},
+	"an echo for an unknown client":     {authserver.Echo(401, "invalid_client"), fault.Forbidden, true, false},
+	"an echo that is no HTTP":           {authserver.Garble, fault.Unavailable, false, false},
+	"a page":                            {authserver.Status(200), fault.Unavailable, false, false},
+	"a proxy's page":                    {authserver.Status(403), fault.Unavailable, false, false},
+	"nothing there":                     {authserver.Status(404), fault.Unavailable, false, false},
+	"a 401 without a code":              {authserver.Status(401), fault.Unavailable, false, false},
+	"an enormous answer":                {authserver.Enormous, fault.Unavailable, false, false},
+	"no answer":                         {authserver.Hang, fault.Unavailable, false, true},
+	"half an answer":                    {authserver.Stall, fault.Unavailable, false, true},
+	"a closed connection":               {authserver.Cut, fault.Unavailable, false, false},
+	"tokens with status 404":            {tokensWithStatus(404), fault.Unavailable, false, false},
+	"tokens with a redirect":            {tokensWithStatus(302), fault.Unavailable, false, false},
+	"a broken server":                   {authserver.Status(500), fault.Unavailable, false, false},
+	"a busy server":                     {authserver.Status(429), fault.Unavailable, false, false},
+	"a redirect into a private network": {authserver.Redirect("http://10.0.0.1/token"), fault.Unavailable, false, false},
+	"a redirect to an invalid address":  {authserver.Redirect("http://[::1"), fault.Invalid, false, false},
 }
 
 func TestRefusalsAndOutagesAreDistinguished(t *testing.T) {
 	for name, test := range outcomes {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			server, client, code := s.consent(t)
 			s.auth.Fail(authserver.Token, test.fault, 1)
-			_, err := s.against(test.hangs).Redeem(t.Context(), server, client, redirect, code, verifier)
+			_, err := s.authorizer(test.hangs).Redeem(t.Context(), server, client, redirect, code, verifier)
 			check := func(what string, err error) {
 				t.Helper()
 				var unknown *connector.UnknownClient
@@ -462,7 +462,7 @@ func TestRefusalsAndOutagesAreDistinguished(t *testing.T) {
 				t.Fatalf("and then: %v", err)
 			}
 			s.auth.Fail(authserver.Token, test.fault, 1)
-			_, err = s.against(test.hangs).Renew(t.Context(), c.Renewal)
+			_, err = s.authorizer(test.hangs).Renew(t.Context(), c.Renewal)
 			check("renewed", err)
 			s.auth.Fail(authserver.Token, nil, 0)
 			if _, err = s.Renew(t.Context(), c.Renewal); err != nil {
@@ -478,22 +478,22 @@ func TestARevocationThatFails(t *testing.T) {
 		kind  fault.Kind // Internal: no error
 		hangs bool
 	}{
-		"gone already":           {authserver.Refuse(400, "invalid_token"), 0, false},
-		"gone, in other words":   {authserver.Refuse(400, "invalid_grant"), 0, false},
-		"refused":                {authserver.Refuse(400, "unsupported_token_type"), fault.Forbidden, false},
-		"of an unknown client":   {authserver.Refuse(401, "invalid_client"), fault.Forbidden, false},
-		"refused with a page":    {authserver.Status(403), fault.Forbidden, false},
-		"broken":                 {authserver.Status(503), fault.Unavailable, false},
-		"busy":                   {authserver.Status(429), fault.Unavailable, false},
-		"said to be unavailable": {authserver.Refuse(400, "temporarily_unavailable"), fault.Unavailable, false},
-		"without an answer":      {authserver.Hang, fault.Unavailable, true},
-		"cut off":                {authserver.Cut, fault.Unavailable, false},
+		"revoked already":                {authserver.Refuse(400, "invalid_token"), 0, false},
+		"revoked already, invalid_grant": {authserver.Refuse(400, "invalid_grant"), 0, false},
+		"refused":                        {authserver.Refuse(400, "unsupported_token_type"), fault.Forbidden, false},
+		"of an unknown client":           {authserver.Refuse(401, "invalid_client"), fault.Forbidden, false},
+		"refused with a page":            {authserver.Status(403), fault.Forbidden, false},
+		"broken":                         {authserver.Status(503), fault.Unavailable, false},
+		"busy":                           {authserver.Status(429), fault.Unavailable, false},
+		"temporarily_unavailable":        {authserver.Refuse(400, "temporarily_unavailable"), fault.Unavailable, false},
+		"without an answer":              {authserver.Hang, fault.Unavailable, true},
+		"cut off":                        {authserver.Cut, fault.Unavailable, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			c := s.authorise(t)
 			s.auth.Fail(authserver.Revocation, test.fault, 1)
-			err := s.against(test.hangs).Revoke(t.Context(), c.Renewal)
+			err := s.authorizer(test.hangs).Revoke(t.Context(), c.Renewal)
 			if fault.KindOf(err) != test.kind || (err == nil) != (test.kind == 0) {
 				t.Errorf("got %v", err)
 			}
@@ -505,7 +505,7 @@ func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
 	var reached atomic.Int64
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	t.Cleanup(elsewhere.Close)
-	s := set(t, "")
+	s := newFixture(t, "")
 	server, client, code := s.consent(t)
 	c := s.redeem(t, server, client, code)
 	for _, e := range []authserver.Endpoint{authserver.Token, authserver.Registration, authserver.Revocation} {
@@ -525,7 +525,7 @@ func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
 	}
 }
 
-func TestAClientWhoseSecretExpiredOrThatWasForgottenIsUnknown(t *testing.T) {
+func TestAnExpiredOrRemovedClientIsUnknown(t *testing.T) {
 	check := func(err error) {
 		t.Helper()
 		var unknown *connector.UnknownClient
@@ -533,7 +533,7 @@ func TestAClientWhoseSecretExpiredOrThatWasForgottenIsUnknown(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	s := set(t, "")
+	s := newFixture(t, "")
 	server, client, code := s.consent(t)
 	c := s.redeem(t, server, client, code)
 	s.auth.Forget(client.ID)
@@ -545,10 +545,10 @@ func TestAClientWhoseSecretExpiredOrThatWasForgottenIsUnknown(t *testing.T) {
 	check(err)
 }
 
-func TestAClientOfTheCatalogAuthenticatesAsTheServerTakesIt(t *testing.T) {
+func TestAClientOfTheCatalogUsesASupportedMethod(t *testing.T) {
 	for _, method := range []string{"client_secret_basic", "client_secret_post"} {
 		t.Run(method, func(t *testing.T) {
-			s := set(t, "")
+			s := newFixture(t, "")
 			s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
 			s.auth.Know("known: us", "sec%ret +", method, redirect)
 			server := s.discover(t)
@@ -561,7 +561,7 @@ func TestAClientOfTheCatalogAuthenticatesAsTheServerTakesIt(t *testing.T) {
 }
 
 func TestAMetadataDocumentIdentifiesAClient(t *testing.T) {
-	s := set(t, "")
+	s := newFixture(t, "")
 	s.auth.Set(func(b *authserver.Script) { b.Documents = true })
 	at := s.tool.url + "/.well-known/client"
 	s.tool.put("/.well-known/client", `{"client_id":"`+at+`","redirect_uris":["`+redirect+`"],"token_endpoint_auth_method":"none"}`)
@@ -573,7 +573,7 @@ func TestAMetadataDocumentIdentifiesAClient(t *testing.T) {
 }
 
 func TestAnInconsistentResponseIsRefused(t *testing.T) {
-	s := set(t, "")
+	s := newFixture(t, "")
 	server, client, _ := s.consent(t)
 	s.auth.Set(func(b *authserver.Script) { b.AnswersAs = "https://evil.example" })
 	back := s.approve(t, server, client)
@@ -583,7 +583,7 @@ func TestAnInconsistentResponseIsRefused(t *testing.T) {
 }
 
 func TestAnInvalidGrantIsAnError(t *testing.T) {
-	s := set(t, "")
+	s := newFixture(t, "")
 	for _, text := range []string{"", "secret-renewal", `{"version":2}`, `{"version":"secret-renewal"}`, `[]`} {
 		_, renewed := s.Renew(t.Context(), text)
 		for _, err := range []error{renewed, s.Revoke(t.Context(), text)} {
@@ -598,7 +598,7 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 	for name, test := range outcomes {
 		for _, method := range []string{"client_secret_basic", "client_secret_post"} {
 			t.Run(name+", "+method, func(t *testing.T) {
-				s := set(t, "")
+				s := newFixture(t, "")
 				s.auth.Set(func(b *authserver.Script) { b.Methods = []string{method} })
 				server, client, code := s.consent(t)
 				c := s.redeem(t, server, client, code)
@@ -612,7 +612,7 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 				for _, e := range []authserver.Endpoint{authserver.Token, authserver.Registration, authserver.Revocation, authserver.Metadata} {
 					s.auth.Fail(e, test.fault, -1)
 				}
-				a := s.against(test.hangs)
+				a := s.authorizer(test.hangs)
 				_, discovered := a.Discover(t.Context(), connector.Provider{}, s.tool.address+"?key="+code)
 				_, _, registered := a.Register(t.Context(), server, redirect+"?code="+code)
 				_, redeemed := a.Redeem(t.Context(), server, client, redirect, code, verifier)

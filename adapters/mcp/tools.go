@@ -24,7 +24,7 @@ const MaxAnswers = 2 << 20
 const (
 	toolsLimit  = 20 * time.Second
 	maxPages    = 20 // of a list of tools
-	maxRequests = 64 // of all kinds: servers can send requests to the client
+	maxRequests = 64 // including responses to requests of the server
 )
 
 // initialized is the last version of the protocol with the method initialize. Later ones

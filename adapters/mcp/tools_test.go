@@ -28,7 +28,7 @@ import (
 
 const secret = "s3cret-0123456789"
 
-// errBlocked is what the client of these tests refuses addresses with.
+// errBlocked is the error of the tests' clients for blocked addresses.
 var errBlocked = errors.New("refused")
 
 func isBlocked(err error) bool { return errors.Is(err, errBlocked) }
@@ -165,8 +165,7 @@ func TestCredentialsThatAreRevoked(t *testing.T) {
 	}
 }
 
-// wantFault checks an error, which holds nothing secret and nothing that a server
-// said.
+// wantFault checks an error. It must contain neither secrets nor text of the server.
 func wantFault(t *testing.T, err error, kind fault.Kind, message string) {
 	t.Helper()
 	var f *fault.Error
@@ -183,8 +182,8 @@ func wantFault(t *testing.T, err error, kind fault.Kind, message string) {
 	}
 }
 
-// captured collects what goes to the default log during the test.
-func captured(t *testing.T) *strings.Builder {
+// captureLog collects the output of the default log during the test.
+func captureLog(t *testing.T) *strings.Builder {
 	before := slog.Default()
 	var b strings.Builder
 	slog.SetDefault(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -200,7 +199,7 @@ const (
 	ownError   = "The server answered with an error of its protocol"
 )
 
-// violation is what a server does wrong, and the error that comes of it.
+// violation is a fault of a server and the resulting error.
 type violation struct {
 	about   string
 	what    string // see toolserver.Server.On
@@ -210,7 +209,7 @@ type violation struct {
 }
 
 func TestServersThatViolateTheProtocol(t *testing.T) {
-	log := captured(t)
+	log := captureLog(t)
 	other := toolserver.Start(t)
 	for transport, violations := range map[connector.Transport][]violation{
 		connector.HTTP: {
@@ -308,13 +307,13 @@ func TestServersThatHang(t *testing.T) {
 			_, err := servers(t).Tools(ctx, bearerOf(c.transport, s))
 			wantFault(t, err, fault.Unavailable, "The server took too long")
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("the cause of %v is not that the caller gave up", err)
+				t.Errorf("the cause of %v is not the caller's context", err)
 			}
 		})
 	}
 }
 
-// roundTrip is a network.
+// roundTrip is a transport.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -391,15 +390,14 @@ func TestTheNetworkFails(t *testing.T) {
 	})
 }
 
-// events is a stream of events that names an address, breaks off once a message
-// has come to it, and is closed by who notices.
+// events is an event stream that breaks off once a message was posted.
 type events struct {
 	io.Reader
 	posted, closed chan struct{}
 }
 
 func (e events) Read(p []byte) (int, error) {
-	if n, _ := e.Reader.Read(p); n > 0 { // its only error is its end
+	if n, _ := e.Reader.Read(p); n > 0 { // the only error is io.EOF
 		return n, nil
 	}
 	<-e.posted

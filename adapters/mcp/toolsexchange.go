@@ -15,14 +15,14 @@ import (
 
 var (
 	errOtherOrigin = errors.New("another origin than the server's")
-	errLimit       = errors.New("more than is read of a server, or asked of it")
+	errLimit       = errors.New("too many requests or response bytes")
 )
 
 // outcome is the result of a request.
 type outcome struct {
 	status    int   // unless it is a success
-	err       error // of the request, or of reading its answer
-	responded bool  // there was an answer
+	err       error // of the request, or of reading its response
+	responded bool  // a response was received
 }
 
 // exchange has the requests of one Tools call. It sets their headers, enforces limits and
@@ -142,7 +142,7 @@ func (h *responseBody) Read(p []byte) (int, error) {
 		n, err = 0, errLimit
 	}
 	if left == 0 && err != nil && err != io.EOF {
-		err = errLimit // which the guarded client has noticed first
+		err = errLimit // the guarded client's limit is the same and fails first
 	}
 	if err != nil && err != io.EOF && !h.closed.Load() {
 		h.x.record(h.request, outcome{err: err, responded: true})

@@ -98,8 +98,8 @@ func expand(pattern string, entries map[string]string) (string, bool) {
 	}
 }
 
-// headerName returns the canonical form of a header's name; false for what is
-// none, or is reserved.
+// headerName returns the canonical form of a header's name; false if it is invalid or
+// reserved.
 func headerName(name string) (string, bool) {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return "", false
@@ -108,8 +108,8 @@ func headerName(name string) (string, bool) {
 	return key, !slices.Contains(reserved, key) && !strings.HasPrefix(key, "Mcp-") && !strings.HasPrefix(key, "Proxy-") && !strings.HasPrefix(key, "Sec-")
 }
 
-// latin1 returns a header's value in ISO 8859-1, which is what HTTP has for
-// characters beyond ASCII. False: it has others, or control characters.
+// latin1 encodes a header's value in ISO 8859-1, HTTP's encoding of characters beyond
+// ASCII. It returns false for other characters and for control characters.
 func latin1(s string) (string, bool) {
 	b := make([]byte, 0, len(s))
 	for _, r := range s {

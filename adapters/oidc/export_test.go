@@ -1,6 +1,6 @@
 package oidc
 
-// Settle returns when no reading of the keys is under way.
+// Settle waits until no read of the keys is in progress.
 func (p *Provider) Settle() {
 	p.keys.mu.Lock()
 	done := p.keys.running

@@ -12,7 +12,7 @@ import (
 	"collab/adapters/inspect"
 )
 
-// Inspection has what Inspect looks at.
+// Inspection configures Inspect.
 type Inspection struct {
 	Options  // without a transport
 	Shown    inspect.Address
@@ -21,7 +21,7 @@ type Inspection struct {
 	Client   func(name string) *http.Client
 }
 
-// Inspect reads the discovery document and the keys, and asks for the sign-in page.
+// Inspect reads the discovery document and the keys, and requests the sign-in page.
 func Inspect(ctx context.Context, i Inspection) (f inspect.Findings) {
 	i.Transport = i.Client("the identity provider").Transport
 	p, err := New(i.Options)

@@ -89,11 +89,11 @@ type issuer struct {
 	fetches     int
 	broken      bool // answers 503
 	grants      map[string]grant
-	spent       []url.Values // what came to the token endpoint
-	basic       [][2]string  // with which credentials in the header
+	exchanges   []url.Values // requests to the token endpoint
+	basic       [][2]string  // their basic credentials
 }
 
-// grant is what the issuer keeps with a code.
+// grant belongs to an authorization code.
 type grant struct {
 	challenge, callback string
 	status              int    // zero: 200
@@ -123,8 +123,8 @@ func (i *issuer) set(fn func()) {
 	fn()
 }
 
-// wantAsked checks how often the discovery document and the keys were read.
-func (i *issuer) wantAsked(t *testing.T, discoveries, keys int) {
+// wantReads checks how often the discovery document and the keys were read.
+func (i *issuer) wantReads(t *testing.T, discoveries, keys int) {
 	t.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -151,7 +151,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/.well-known/openid-configuration":
 		doc := map[string]any{
 			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
-			"id_token_signing_alg_values_supported": []string{"RS256", "HS256", "none"}, // not what decides
+			"id_token_signing_alg_values_supported": []string{"RS256", "HS256", "none"}, // not used
 		}
 		for k, v := range i.document {
 			doc[k] = v
@@ -182,7 +182,7 @@ func (i *issuer) provider(t testing.TB, c *memory.Clock, change ...func(*oidc.Op
 	return p
 }
 
-// claims are those of a good token, with changes; nil removes.
+// claims returns the claims of a valid token with changes; nil removes a claim.
 func (i *issuer) claims(c *memory.Clock, changes ...map[string]any) map[string]any {
 	now := c.Now().Unix()
 	all := map[string]any{"iss": i.URL, "sub": "user_1", "iat": now, "nbf": now - 10, "exp": now + 60}
@@ -209,15 +209,15 @@ func wantVerify(t *testing.T, p *oidc.Provider, token string, kind fault.Kind) {
 	}
 }
 
-// set returns a provider and its issuer, which has one key.
-func set(t *testing.T) (signer, *issuer, *memory.Clock, *oidc.Provider) {
+// newProvider returns a provider and its issuer, which has one key.
+func newProvider(t *testing.T) (signer, *issuer, *memory.Clock, *oidc.Provider) {
 	t.Helper()
 	key := signer{"k1", jose.EdDSA, edKey(1)}
 	i, c := newIssuer(t, key), newClock()
 	return key, i, c, i.provider(t, c)
 }
 
-// published is an issuer without a network, whose key is that of each reading.
+// published is a transport to an issuer that publishes key() at each request.
 func published(issuer, keys string, key func() signer) transport {
 	return func(r *http.Request) (*http.Response, error) {
 		document := any(map[string]string{"issuer": issuer, "jwks_uri": keys})
@@ -231,7 +231,7 @@ func published(issuer, keys string, key func() signer) transport {
 	}
 }
 
-// transport answers without a network.
+// transport is a function as an http.RoundTripper.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

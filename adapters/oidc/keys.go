@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	keysBurst = 5                // reads of the keys at once
-	keysEvery = 30 * time.Second // after which one more is allowed, and for which a key id stays known as unknown
-	keysAge   = time.Hour        // after which a withdrawn key must be noticed
+	keysBurst = 5                // burst of reads of the keys
+	keysEvery = 30 * time.Second // per further read; also how long a key id stays in Provider.unknown
+	keysAge   = time.Hour        // after which the keys are read again
 	maxKeys   = 64
 )
 
@@ -82,13 +82,13 @@ func algorithmOf(k jose.JSONWebKey) string {
 // keyVerifier verifies a token with a set of keys.
 type keyVerifier struct {
 	keys     keys
-	kid      string // the key id that the token names, empty when it names none
+	kid      string // of the token, empty if it has none
 	failed   bool   // none of the keys signed the token
-	keyFound bool   // the token names one of them
+	keyFound bool   // kid is that of a key
 }
 
-// VerifySignature returns the payload of a token that one of the keys signed:
-// the one that the token names, or any of the right kind if it names none.
+// VerifySignature returns the payload of a token that one of the keys signed: the key with
+// the token's key id, or any of its algorithm if it has none.
 func (c *keyVerifier) VerifySignature(_ context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const (
 	timeout       = 10 * time.Second // of one call to the provider
-	maxBody       = 1 << 20          // bytes of an answer
+	maxBody       = 1 << 20          // bytes of a response
 	discoverEvery = 5 * time.Second  // between attempts while the provider is down
 )
 
@@ -48,8 +48,8 @@ type Provider struct {
 type metadata struct {
 	endpoint      oauth2.Endpoint
 	keysURL       string
-	namesItself   bool // every return from the provider carries iss (RFC 9207)
-	secretInPosts bool // the token endpoint takes the client's secret only in the body
+	namesItself   bool // authorization responses have iss (RFC 9207)
+	secretInPosts bool // the token endpoint accepts the client's secret in the body only
 }
 
 // New returns the provider of an issuer.
@@ -105,7 +105,7 @@ func (p *Provider) discover(ctx context.Context) (metadata, error) {
 	}
 	addresses := []string{m.keysURL}
 	for _, address := range []string{m.endpoint.AuthURL, m.endpoint.TokenURL} {
-		if address != "" { // a provider that works by session has none
+		if address != "" { // missing at a provider with session cookies
 			addresses = append(addresses, address)
 		}
 	}

@@ -89,8 +89,8 @@ func (s *refresher[T]) fresh(ctx context.Context) (r snapshot[T], began bool, er
 	return s.last(), began, nil
 }
 
-// need returns the snapshot. It waits for an attempt if there is no value yet.
-func (s *refresher[T]) need(ctx context.Context) (snapshot[T], error) {
+// getOrWait returns the snapshot. It waits for an attempt if there is no value yet.
+func (s *refresher[T]) getOrWait(ctx context.Context) (snapshot[T], error) {
 	if r := s.last(); r.number > 0 {
 		return r, nil
 	}

@@ -38,7 +38,7 @@ func (s *CodeSignIn) config(m metadata, callback string) oauth2.Config {
 		ClientID: s.id, ClientSecret: s.secret, Endpoint: m.endpoint, RedirectURL: callback,
 		Scopes: []string{gooidc.ScopeOpenID, "profile", "email"},
 	}
-	// Detection would try both styles, and the second time with a used code.
+	// Auto-detection would try both styles, the second with a used code.
 	c.Endpoint.AuthStyle = oauth2.AuthStyleInHeader
 	if s.secret == "" || m.secretInPosts {
 		c.Endpoint.AuthStyle = oauth2.AuthStyleInParams
@@ -57,7 +57,7 @@ func (s *CodeSignIn) Start(ctx context.Context, f identity.Flow, callback string
 }
 
 func (s *CodeSignIn) metadata(ctx context.Context) (metadata, error) {
-	r, err := s.provider.metadata.need(ctx)
+	r, err := s.provider.metadata.getOrWait(ctx)
 	if err != nil {
 		return metadata{}, err
 	}

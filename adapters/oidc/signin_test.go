@@ -24,10 +24,10 @@ const callback = "http://localhost:8080/api/v1/auth/cli-callback"
 
 var flow = identity.Flow{Port: 4321, State: "the command line's", Own: "own-state", Nonce: "nonce-1", Verifier: strings.Repeat("v", 43)}
 
-// redeem answers at the token endpoint as RFC 6749 and RFC 7636 say.
+// redeem is the token endpoint (RFC 6749, RFC 7636).
 func (i *issuer) redeem(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
-	i.spent = append(i.spent, r.PostForm)
+	i.exchanges = append(i.exchanges, r.PostForm)
 	name, secret, _ := r.BasicAuth()
 	i.basic = append(i.basic, [2]string{name, secret})
 	g, ok := i.grants[r.PostForm.Get("code")]
@@ -45,7 +45,7 @@ func (i *issuer) redeem(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(g.answer))
 }
 
-// consent does what the browser and the person do at the provider.
+// consent approves an authorization request and returns the code.
 func (i *issuer) consent(t *testing.T, address, answer string, status int) (code string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -76,7 +76,7 @@ func TestTheAuthorizationRequestHasAllParameters(t *testing.T) {
 	address := start(t, i.provider(t, c).ByCode("collab-cli", ""))
 	u := must(url.Parse(address))
 	if got := "http://" + u.Host + u.Path; got != i.URL+"/authorize" {
-		t.Errorf("sent to %s", got)
+		t.Errorf("redirected to %s", got)
 	}
 	sum := sha256.Sum256([]byte(flow.Verifier))
 	want := url.Values{
@@ -84,7 +84,7 @@ func TestTheAuthorizationRequestHasAllParameters(t *testing.T) {
 		"nonce": {flow.Nonce}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}
 	if got := u.Query(); got.Encode() != want.Encode() {
-		t.Errorf("sent with %v, want %v", got, want)
+		t.Errorf("redirected with %v, want %v", got, want)
 	}
 	if strings.Contains(address, flow.Verifier) {
 		t.Error("the verifier is in the address")
@@ -119,8 +119,8 @@ func TestACodeIsExchangedOnceForAVerifiedToken(t *testing.T) {
 		}
 		tt.form["grant_type"], tt.form["code"] = []string{"authorization_code"}, []string{"code-1"}
 		tt.form["redirect_uri"], tt.form["code_verifier"] = []string{callback}, []string{flow.Verifier}
-		if len(i.spent) != 1 || i.spent[0].Encode() != tt.form.Encode() || i.basic[0] != tt.basic {
-			t.Errorf("%s: the token endpoint got %v, %v", name, i.spent, i.basic)
+		if len(i.exchanges) != 1 || i.exchanges[0].Encode() != tt.form.Encode() || i.basic[0] != tt.basic {
+			t.Errorf("%s: the token endpoint got %v, %v", name, i.exchanges, i.basic)
 		}
 		if _, err := s.Finish(context.Background(), flow, callback, r); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("%s: the code a second time gives %v", name, err)
@@ -139,30 +139,30 @@ func TestAResponseToAnotherSignInIsRefused(t *testing.T) {
 		callback string
 		kind     fault.Kind
 	}{
-		"nothing wrong":                           {kind: 99},
-		"no state":                                {back: func(r *identity.Return) { r.State = "" }, kind: fault.Unauthenticated},
-		"another state":                           {back: func(r *identity.Return) { r.State = "own-stata" }, kind: fault.Unauthenticated},
-		"a flow without state":                    {back: func(r *identity.Return) { r.State = "" }, flow: func(f *identity.Flow) { f.Own = "" }, kind: fault.Unauthenticated},
-		"the provider's error":                    {back: func(r *identity.Return) { r.Error, r.Code = "access_denied", "" }, kind: fault.Unauthenticated},
-		"an error beside a code":                  {back: func(r *identity.Return) { r.Error = "server_error" }, kind: fault.Unauthenticated},
-		"no code":                                 {back: func(r *identity.Return) { r.Code = "" }, kind: fault.Unauthenticated},
-		"another code":                            {back: func(r *identity.Return) { r.Code = "code-2" }, kind: fault.Unauthenticated},
-		"another issuer's answer":                 {back: func(r *identity.Return) { r.Issuer = "https://evil.example.com" }, kind: fault.Unauthenticated},
-		"no issuer though the provider says it":   {document: map[string]any{"authorization_response_iss_parameter_supported": true}, kind: fault.Unauthenticated},
-		"another verifier":                        {flow: func(f *identity.Flow) { f.Verifier = strings.Repeat("w", 43) }, kind: fault.Unauthenticated},
-		"another callback":                        {callback: callback + "?port=1", kind: fault.Unauthenticated},
-		"another nonce":                           {changes: map[string]any{"nonce": "nonce-2"}, kind: fault.Unauthenticated},
-		"no nonce":                                {changes: map[string]any{"nonce": nil}, kind: fault.Unauthenticated},
-		"no nonce in flow and token":              {changes: map[string]any{"nonce": nil}, flow: func(f *identity.Flow) { f.Nonce = "" }, kind: fault.Unauthenticated},
-		"a token for another client":              {changes: map[string]any{"aud": "other"}, kind: fault.Unauthenticated},
-		"a token for nobody":                      {changes: map[string]any{"aud": nil}, kind: fault.Unauthenticated},
-		"a token that another client asked for":   {changes: map[string]any{"azp": "other"}, kind: fault.Unauthenticated},
-		"an expired token":                        {changes: map[string]any{"exp": 1}, kind: fault.Unauthenticated},
-		"a token of another issuer":               {changes: map[string]any{"iss": "https://evil.example.com"}, kind: fault.Unauthenticated},
-		"no token in the answer":                  {answer: `{"access_token":"a","token_type":"Bearer"}`, kind: fault.Unauthenticated},
-		"a token that is no string":               {answer: `{"access_token":"a","token_type":"Bearer","id_token":7}`, kind: fault.Unauthenticated},
-		"an unsigned token":                       {answer: `{"access_token":"a","token_type":"Bearer","id_token":"eyJhbGciOiJub25lIn0.e30."}`, kind: fault.Unauthenticated},
-		"the issuer's name in the answer is fine": {back: func(r *identity.Return) { r.Issuer = "the issuer" }, document: map[string]any{"authorization_response_iss_parameter_supported": true}, kind: 99},
+		"no fault":                              {kind: 99},
+		"no state":                              {back: func(r *identity.Return) { r.State = "" }, kind: fault.Unauthenticated},
+		"another state":                         {back: func(r *identity.Return) { r.State = "own-stata" }, kind: fault.Unauthenticated},
+		"a flow without state":                  {back: func(r *identity.Return) { r.State = "" }, flow: func(f *identity.Flow) { f.Own = "" }, kind: fault.Unauthenticated},
+		"the provider's error":                  {back: func(r *identity.Return) { r.Error, r.Code = "access_denied", "" }, kind: fault.Unauthenticated},
+		"an error beside a code":                {back: func(r *identity.Return) { r.Error = "server_error" }, kind: fault.Unauthenticated},
+		"no code":                               {back: func(r *identity.Return) { r.Code = "" }, kind: fault.Unauthenticated},
+		"another code":                          {back: func(r *identity.Return) { r.Code = "code-2" }, kind: fault.Unauthenticated},
+		"another issuer's answer":               {back: func(r *identity.Return) { r.Issuer = "https://evil.example.com" }, kind: fault.Unauthenticated},
+		"no issuer though the provider says it": {document: map[string]any{"authorization_response_iss_parameter_supported": true}, kind: fault.Unauthenticated},
+		"another verifier":                      {flow: func(f *identity.Flow) { f.Verifier = strings.Repeat("w", 43) }, kind: fault.Unauthenticated},
+		"another callback":                      {callback: callback + "?port=1", kind: fault.Unauthenticated},
+		"another nonce":                         {changes: map[string]any{"nonce": "nonce-2"}, kind: fault.Unauthenticated},
+		"no nonce":                              {changes: map[string]any{"nonce": nil}, kind: fault.Unauthenticated},
+		"no nonce in flow and token":            {changes: map[string]any{"nonce": nil}, flow: func(f *identity.Flow) { f.Nonce = "" }, kind: fault.Unauthenticated},
+		"a token for another client":            {changes: map[string]any{"aud": "other"}, kind: fault.Unauthenticated},
+		"a token without audience":              {changes: map[string]any{"aud": nil}, kind: fault.Unauthenticated},
+		"a token that another client asked for": {changes: map[string]any{"azp": "other"}, kind: fault.Unauthenticated},
+		"an expired token":                      {changes: map[string]any{"exp": 1}, kind: fault.Unauthenticated},
+		"a token of another issuer":             {changes: map[string]any{"iss": "https://evil.example.com"}, kind: fault.Unauthenticated},
+		"no token in the answer":                {answer: `{"access_token":"a","token_type":"Bearer"}`, kind: fault.Unauthenticated},
+		"a token that is no string":             {answer: `{"access_token":"a","token_type":"Bearer","id_token":7}`, kind: fault.Unauthenticated},
+		"an unsigned token":                     {answer: `{"access_token":"a","token_type":"Bearer","id_token":"eyJhbGciOiJub25lIn0.e30."}`, kind: fault.Unauthenticated},
+		"the issuer in the response":            {back: func(r *identity.Return) { r.Issuer = "the issuer" }, document: map[string]any{"authorization_response_iss_parameter_supported": true}, kind: 99},
 	} {
 		i, c := newIssuer(t, key), newClock()
 		maps.Copy(i.document, tt.document)
@@ -189,7 +189,7 @@ func TestAResponseToAnotherSignInIsRefused(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, token, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "eyJ") {
-			t.Errorf("%s: the error holds a token: %v", name, err)
+			t.Errorf("%s: the error contains a token: %v", name, err)
 		}
 	}
 }
@@ -200,12 +200,12 @@ func TestFailuresOfTheProviderAreDistinguished(t *testing.T) {
 		answer string
 		want   fault.Kind
 	}{
-		"it refuses the code":   {400, `{"error":"invalid_grant","error_description":"secret-detail"}`, fault.Unauthenticated},
-		"it does not know us":   {401, `{"error":"invalid_client","error_description":"secret-detail"}`, fault.Internal},
-		"it is overloaded":      {429, `secret-detail`, fault.Unavailable},
-		"it fails":              {500, `secret-detail`, fault.Unavailable},
-		"it is away":            {503, `secret-detail`, fault.Unavailable},
-		"it answers in riddles": {200, `secret-detail`, fault.Unavailable},
+		"it refuses the code":      {400, `{"error":"invalid_grant","error_description":"secret-detail"}`, fault.Unauthenticated},
+		"the client is unknown":    {401, `{"error":"invalid_client","error_description":"secret-detail"}`, fault.Internal},
+		"it is overloaded":         {429, `secret-detail`, fault.Unavailable},
+		"it fails":                 {500, `secret-detail`, fault.Unavailable},
+		"it is unavailable":        {503, `secret-detail`, fault.Unavailable},
+		"its response is not JSON": {200, `secret-detail`, fault.Unavailable},
 	} {
 		i, c := newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
 		s := i.provider(t, c).ByCode("collab-cli", "")
@@ -214,8 +214,8 @@ func TestFailuresOfTheProviderAreDistinguished(t *testing.T) {
 		if err == nil || fault.KindOf(err) != tt.want || strings.Contains(err.Error(), "secret-detail") {
 			t.Errorf("when %s: %v", name, err)
 		}
-		if len(i.spent) != 1 {
-			t.Errorf("when %s: the code was sent %d times", name, len(i.spent))
+		if len(i.exchanges) != 1 {
+			t.Errorf("when %s: the code was sent %d times", name, len(i.exchanges))
 		}
 	}
 	i, c := newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
@@ -272,7 +272,7 @@ func TestASessionIsReadFromTheProvidersCookie(t *testing.T) {
 	}
 	for _, page := range []string{"", "accounts.example.com", "javascript:alert(1)"} {
 		if _, err := p.BySession(page); err == nil {
-			t.Errorf("%q is taken for a page", page)
+			t.Errorf("%q is accepted as a page", page)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 	if err := signed.Claims(&c); err != nil {
 		return token{}, refuse(err)
 	}
-	if signed.Issuer != p.Issuer { // go-oidc knows an exception
+	if signed.Issuer != p.Issuer { // go-oidc accepts another spelling for Google
 		return token{}, refuse(fmt.Errorf("iss is %q", signed.Issuer))
 	}
 	if err := c.times(p.Clock.Now()); err != nil {
@@ -117,10 +117,10 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 // signature verifies the signature. If no known key has signed the token it reads the keys
 // again, unless it did so for the same key id less than keysEvery ago.
 func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken, error) {
-	if _, err := p.metadata.need(ctx); err != nil {
+	if _, err := p.metadata.getOrWait(ctx); err != nil {
 		return nil, err
 	}
-	known, err := p.keys.need(ctx)
+	known, err := p.keys.getOrWait(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +131,10 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 	signed, err := p.verifyWith(ctx, c, text)
 	for began := false; c.failed && !began && !p.isUnknown(c.kid); {
 		var newer snapshot[keys]
-		var failed error
-		newer, began, failed = p.keys.fresh(ctx)
-		if failed != nil {
-			return nil, unavailable(failed, keysEvery)
+		var fetchErr error
+		newer, began, fetchErr = p.keys.fresh(ctx)
+		if fetchErr != nil {
+			return nil, unavailable(fetchErr, keysEvery)
 		}
 		if newer.number == known.number {
 			if newer.err != nil && !c.keyFound {
@@ -143,7 +143,7 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 			}
 			break
 		}
-		// The keys of an attempt that others began may be older than the token.
+		// The keys of an attempt that another call began may be older than the token.
 		known, c = newer, &keyVerifier{keys: newer.value}
 		signed, err = p.verifyWith(ctx, c, text)
 		if c.failed && began {
@@ -165,7 +165,7 @@ func (p *Provider) verifyWith(ctx context.Context, c *keyVerifier, text string) 
 	t, err := gooidc.NewVerifier(p.Issuer, c, &gooidc.Config{
 		SupportedSigningAlgs: algorithmNames,
 		SkipClientIDCheck:    true, // aud and azp: Verify
-		SkipExpiryCheck:      true, // the library has no leeway: times
+		SkipExpiryCheck:      true, // payload.times checks with a leeway
 	}).Verify(ctx, text)
 	if err != nil {
 		return nil, refuse(err)

@@ -31,7 +31,7 @@ import (
 )
 
 func TestClaimsOfBothShapesAreRead(t *testing.T) {
-	key, i, c, p := set(t)
+	key, i, c, p := newProvider(t)
 	for name, tt := range map[string]struct {
 		claims map[string]any
 		want   identity.Claims
@@ -91,7 +91,7 @@ func TestTheThreeAlgorithmsAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	i.wantAsked(t, 1, 1)
+	i.wantReads(t, 1, 1)
 }
 
 func TestInvalidClaimsAreRefused(t *testing.T) {
@@ -255,7 +255,7 @@ func TestKeysThatAreNotForSigningOrTooWeakVerifyNothing(t *testing.T) {
 }
 
 func TestInvalidTokensRefreshTheKeysFiveTimesAndThenOncePerHalfMinute(t *testing.T) {
-	key, i, c, p := set(t)
+	key, i, c, p := newProvider(t)
 	flood := func() {
 		t.Helper()
 		var wg sync.WaitGroup
@@ -283,16 +283,16 @@ func TestInvalidTokensRefreshTheKeysFiveTimesAndThenOncePerHalfMinute(t *testing
 	}
 	for n := range 4 {
 		flood()
-		i.wantAsked(t, 1, n+5)
+		i.wantReads(t, 1, n+5)
 		c.Advance(29999 * time.Millisecond)
 		flood()
-		i.wantAsked(t, 1, n+5)
+		i.wantReads(t, 1, n+5)
 		c.Advance(time.Millisecond)
 	}
 }
 
 func TestOnlyAnUnknownSignatureRefreshesTheKeys(t *testing.T) {
-	key, i, c, p := set(t)
+	key, i, c, p := newProvider(t)
 	wantVerify(t, p, key.token(t, i.claims(c)), 0)
 	c.Advance(time.Minute)
 	for _, token := range []string{
@@ -303,7 +303,7 @@ func TestOnlyAnUnknownSignatureRefreshesTheKeys(t *testing.T) {
 			t.Errorf("%q gives %v", token, err)
 		}
 	}
-	i.wantAsked(t, 1, 1)
+	i.wantReads(t, 1, 1)
 }
 
 func TestAKeyAddedAfterARefreshIsFoundAtOnce(t *testing.T) {
@@ -315,17 +315,17 @@ func TestAKeyAddedAfterARefreshIsFoundAtOnce(t *testing.T) {
 		if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
 			t.Errorf("a time: of key %d: %v", n, err)
 		}
-		i.wantAsked(t, 1, int(n)+1)
+		i.wantReads(t, 1, int(n)+1)
 	}
 }
 
 func TestAnUnknownKeyIDRefreshesTheKeysOncePerHalfMinute(t *testing.T) {
-	_, i, c, p := set(t)
+	_, i, c, p := newProvider(t)
 	for n := range 3 {
 		for range 20 {
 			wantVerify(t, p, signer{"nobody's", jose.EdDSA, edKey(2)}.token(t, i.claims(c)), fault.Unauthenticated)
 		}
-		i.wantAsked(t, 1, n+2)
+		i.wantReads(t, 1, n+2)
 		c.Advance(30 * time.Second)
 	}
 }
@@ -402,7 +402,7 @@ func TestNewKeysAreFoundByTheNextAllowedRefresh(t *testing.T) {
 	if !accepts(replaced) || accepts(newer) || accepts(older) {
 		t.Error("a key that was replaced under its id is not noticed")
 	}
-	i.wantAsked(t, 1, 7)
+	i.wantReads(t, 1, 7)
 }
 
 func TestAWithdrawnKeyIsNoticedAfterAnHour(t *testing.T) {
@@ -422,14 +422,14 @@ func TestAWithdrawnKeyIsNoticedAfterAnHour(t *testing.T) {
 }
 
 func TestTheProviderMayBeDownAtFirst(t *testing.T) {
-	key, i, c, p := set(t)
-	i.wantAsked(t, 0, 0)
+	key, i, c, p := newProvider(t)
+	i.wantReads(t, 0, 0)
 	i.set(func() { i.broken = true })
 	token := key.token(t, i.claims(c))
 	for range 20 {
 		wantVerify(t, p, token, fault.Unavailable)
 	}
-	i.wantAsked(t, 1, 0)
+	i.wantReads(t, 1, 0)
 	i.set(func() { i.broken = false })
 	wantVerify(t, p, token, fault.Unavailable)
 	var e *fault.Error
@@ -479,7 +479,7 @@ func TestConcurrentCallersShareOneRefresh(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	i.wantAsked(t, 1, 1)
+	i.wantReads(t, 1, 1)
 }
 
 func TestACancelledCallerDoesNotCancelTheRefresh(t *testing.T) {
@@ -509,7 +509,7 @@ func TestACancelledCallerDoesNotCancelTheRefresh(t *testing.T) {
 	}
 	close(release)
 	wantVerify(t, p, token, 0)
-	i.wantAsked(t, 1, 1)
+	i.wantReads(t, 1, 1)
 }
 
 func TestInvalidResponsesAreNotUsed(t *testing.T) {

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// Watch has seen hear of each address that the client's guard lets it connect to.
-// Where it returns an error, there is no connection.
+// Watch calls seen with each address that the guard allows. An error prevents the connection.
 func Watch(c *http.Client, seen func(netip.AddrPort) error) {
 	d := c.Transport.(*guard).dialer
 	check := d.Control
@@ -21,7 +20,7 @@ func Watch(c *http.Client, seen func(netip.AddrPort) error) {
 	}
 }
 
-// Dial replaces how the client connects.
+// Dial sets the dial function of the client.
 func Dial(c *http.Client, dial func(context.Context, string, string) (net.Conn, error)) {
 	c.Transport.(*guard).transport.DialContext = dial
 }

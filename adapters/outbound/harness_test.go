@@ -20,7 +20,7 @@ import (
 	"collab/adapters/outbound"
 )
 
-// TestMain names a proxy that does not answer, before anything reads its name.
+// TestMain sets a proxy that does not answer before net/http reads the environment.
 func TestMain(m *testing.M) {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		_ = os.Setenv(name, "http://127.0.0.1:1")
@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// On loopback, one address stands for what may be called, another for what may
-// not: open is in the networks that clients of these tests are allowed.
+// Two loopback addresses: open is in the clients' Networks, closed is not.
 const (
 	open   = "127.0.0.1"
 	closed = "127.0.0.2"
@@ -37,10 +36,10 @@ const (
 
 var opened = []netip.Prefix{netip.MustParsePrefix(open + "/32")}
 
-// secret stands in addresses where no error may show it.
+// secret is in URLs; no error may contain it.
 const secret = "s3cr3t"
 
-// dns is a name server whose answers the test writes.
+// dns is a name server with the answers of a test.
 type dns struct {
 	conn net.PacketConn
 
@@ -68,7 +67,7 @@ func newDNS(t testing.TB, answer func(name string, earlier int) []netip.Addr) *d
 	return d
 }
 
-// always answers every question in the same way.
+// always answers all questions with the addresses.
 func always(addresses ...string) func(string, int) []netip.Addr {
 	return func(string, int) []netip.Addr { return parsed(addresses...) }
 }
@@ -146,7 +145,7 @@ func (d *dns) resolver() *net.Resolver {
 	}}
 }
 
-// newClient returns a client that the test closes at its end.
+// newClient returns a client that is closed at the end of the test.
 func newClient(t testing.TB, o outbound.Options) *http.Client {
 	t.Helper()
 	c := outbound.New(o)
@@ -154,7 +153,7 @@ func newClient(t testing.TB, o outbound.Options) *http.Client {
 	return c
 }
 
-// trail is where a client was let connect to.
+// trail records the addresses that the guard allowed.
 type trail struct {
 	mu   sync.Mutex
 	list []netip.AddrPort
@@ -162,7 +161,7 @@ type trail struct {
 
 var errStopped = errors.New("the test stops here")
 
-// follow records where the client is let connect to. With stop it never does.
+// follow records the addresses that the guard allows. With stop no connection is made.
 func follow(c *http.Client, stop bool) *trail {
 	w := &trail{}
 	outbound.Watch(c, func(a netip.AddrPort) error {
@@ -177,7 +176,7 @@ func follow(c *http.Client, stop bool) *trail {
 	return w
 }
 
-// take returns the record and begins another.
+// take returns the record and clears it.
 func (w *trail) take() []netip.AddrPort {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,8 +232,7 @@ func trap(t *testing.T, s *httptest.Server) net.Listener {
 	return l
 }
 
-// empty checks that nobody has connected: whoever did would be accepted before
-// the test itself.
+// empty checks that the test's own connection is the first in the listener's queue.
 func empty(t *testing.T, l net.Listener) {
 	t.Helper()
 	own, err := net.Dial("tcp", l.Addr().String())
@@ -248,7 +246,7 @@ func empty(t *testing.T, l net.Listener) {
 	}
 	defer func() { _ = first.Close() }()
 	if first.RemoteAddr().String() != own.LocalAddr().String() {
-		t.Errorf("somebody has connected to %s", l.Addr())
+		t.Errorf("a client has connected to %s", l.Addr())
 	}
 }
 

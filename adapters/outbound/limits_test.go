@@ -42,7 +42,7 @@ func TestACallGoesOverHTTP2WithAVerifiedCertificate(t *testing.T) {
 	}
 }
 
-// piped makes the client's connections pipes, whose other ends serve is given.
+// piped replaces the client's connections by pipes and calls serve with their other ends.
 func piped(t *testing.T, c *http.Client, serve func(net.Conn)) {
 	outbound.Dial(c, func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -51,7 +51,7 @@ func piped(t *testing.T, c *http.Client, serve func(net.Conn)) {
 	})
 }
 
-// timed makes a call whose own limit is an hour, and returns how long it takes.
+// timed makes a call with a timeout of an hour and returns its duration.
 func timed(t *testing.T, c *http.Client, address string) (time.Duration, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -66,7 +66,7 @@ func timed(t *testing.T, c *http.Client, address string) (time.Duration, error) 
 }
 
 func TestTimeLimits(t *testing.T) {
-	// The resolver's own state is not to be one of a bubble's.
+	// The resolver's state must not belong to a synctest bubble.
 	_, _ = newDNS(t, always(open)).resolver().LookupHost(t.Context(), "name.test")
 	silent := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 	for name, tt := range map[string]struct {
@@ -77,7 +77,7 @@ func TestTimeLimits(t *testing.T) {
 		"names":     {"https://name.test/", func(*testing.T, *http.Client) {}, 5 * time.Second},
 		"handshake": {"https://name.test/", func(t *testing.T, c *http.Client) { piped(t, c, silent) }, 5 * time.Second},
 		"head":      {"http://name.test/", func(t *testing.T, c *http.Client) { piped(t, c, silent) }, 10 * time.Second},
-		"head that comes in drops": {"http://name.test/", func(t *testing.T, c *http.Client) {
+		"head that arrives slowly": {"http://name.test/", func(t *testing.T, c *http.Client) {
 			piped(t, c, func(conn net.Conn) {
 				_, _ = http.ReadRequest(bufio.NewReader(conn))
 				for _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"); err == nil; _, err = io.WriteString(conn, "X: y\r\n") {
@@ -100,7 +100,7 @@ func TestTimeLimits(t *testing.T) {
 				if e, ok := errors.AsType[net.Error](err); !ok || !e.Timeout() {
 					t.Errorf("%v is no timeout", err)
 				}
-				time.Sleep(time.Minute) // the resolver goes on for a while
+				time.Sleep(time.Minute) // until the resolver's goroutines end
 			})
 		})
 	}
@@ -121,7 +121,7 @@ func TestReadingABodyHasNoTimeout(t *testing.T) {
 		if took != time.Hour || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("took %v, got %v", took, err)
 		}
-		time.Sleep(time.Minute) // the server hears of it
+		time.Sleep(time.Minute) // until the server's goroutine ends
 	})
 }
 
@@ -175,7 +175,7 @@ func TestTwoConnectionsToAHostAreKept(t *testing.T) {
 	n := &counter{closed: make(chan struct{}, 2*calls)}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		inside.Done()
-		inside.Wait() // until all are here
+		inside.Wait() // until all requests are in progress
 	}))
 	s.Config.ConnState = n.change
 	s.Start()
@@ -224,7 +224,7 @@ func TestHeadersAreLimited(t *testing.T) {
 			t.Errorf("%s: 60 kB: %v", kind, err)
 		}
 		if _, err := get(t, c, s.URL+"?bytes=70000"); err == nil {
-			t.Errorf("%s: 70 kB are taken", kind)
+			t.Errorf("%s: 70 kB are accepted", kind)
 		}
 	}
 }
@@ -294,7 +294,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A name, because an address of loopback is never called over a proxy.
+// The host is a name, because net/http uses no proxy for loopback addresses.
 func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("direct")) })
 	c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: newDNS(t, always(open)).resolver()})

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ParseNetworks reads networks and single addresses that are separated by commas,
-// such as 10.0.0.0/8,127.0.0.1. Empty text is none.
+// ParseNetworks parses comma-separated networks and addresses, such as
+// 10.0.0.0/8,127.0.0.1. It returns nil for an empty text.
 func ParseNetworks(s string) ([]netip.Prefix, error) {
 	if strings.TrimSpace(s) == "" {
 		return nil, nil

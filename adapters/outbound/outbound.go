@@ -1,7 +1,6 @@
-// Package outbound makes HTTP clients: of servers that the operator has configured, and
-// of addresses that come from users, from catalogs and from the answers of foreign
-// servers, where a call reaches the public internet and nothing else. It is a leaf: it
-// imports the standard library and the guard of addresses alone.
+// Package outbound makes HTTP clients: for servers that the operator has configured, and
+// for URLs from users, catalogs and foreign servers, whose calls reach only the public
+// internet. It imports only the standard library and code.dny.dev/ssrf.
 package outbound
 
 import (
@@ -21,9 +20,9 @@ import (
 )
 
 const (
-	dialLimit      = 5 * time.Second // names included
+	dialLimit      = 5 * time.Second // including name resolution
 	handshakeLimit = 5 * time.Second
-	headLimit      = 10 * time.Second // from the request's end to that of the answer's head
+	headLimit      = 10 * time.Second // from the end of the request to that of the response's header
 	idleLimit      = 30 * time.Second
 
 	maxHead        = 64 << 10 // bytes
@@ -34,10 +33,10 @@ const (
 	maxIdlePerHost = 2
 )
 
-// NewConfigured returns a client of a server that the operator has configured. It uses
-// the proxy of the environment and follows no redirects, which would take headers and
-// body to another host. Connecting and the TLS handshake have the timeout each. Bodies
-// are not compressed, which would hold streams back.
+// NewConfigured returns a client for a server that the operator has configured. It uses
+// the proxy of the environment. It follows no redirects, which could send headers and body
+// to another host. The timeout limits connecting and the TLS handshake, each. Bodies are not
+// compressed, because compression delays streams.
 func NewConfigured(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -59,23 +58,22 @@ func NewConfigured(timeout time.Duration) *http.Client {
 // Options configure New.
 type Options struct {
 	Insecure bool           // http as well as https, for development
-	Networks []netip.Prefix // allowed although they are not public
+	Networks []netip.Prefix // allowed besides public ones
 	Resolver *net.Resolver  // nil: the system's
 	Roots    *x509.CertPool // nil: the system's
-	MaxBody  int64          // bytes of an answer's body, decompressed; zero: 1 MiB
+	MaxBody  int64          // bytes of a response body, decompressed; zero: 1 MiB
 }
 
 // New returns a client that calls addresses of the public internet and of
 // o.Networks, over https and on any port.
 //
-//   - Each address is checked when its connection is made, after its name was
-//     resolved, so it does not matter what a name stood for earlier.
+//   - Each address is checked when its connection is made, after name resolution.
 //   - At most 3 redirects are followed, each checked in the same way. None goes
 //     from https to http, and none to another origin once a request of the call
 //     has a body, or a header that may be a credential.
 //   - It uses no proxy of the environment and no cookies.
-//   - Connecting, the handshake and the head of the answer have limits of their
-//     own; the time of the whole call is the context's.
+//   - Connecting, the handshake and the header of the response have timeouts; the
+//     context limits the whole call.
 //   - Reading a body beyond o.MaxBody fails. If the caller sets Accept-Encoding, the
 //     compressed bytes count.
 //
@@ -98,14 +96,14 @@ func New(o Options) *http.Client {
 		IdleConnTimeout:        idleLimit,
 		ForceAttemptHTTP2:      true,
 	}
-	// The guard decides on redirects, where no library can replace what it says.
-	// With this one set, libraries do not look up the names in them on their own.
+	// The guard checks redirects, because libraries may replace CheckRedirect. It is set,
+	// so that libraries do not resolve the names of redirects on their own.
 	return &http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
 }
 
-// control refuses to connect a socket to an address that is neither public nor in
-// one of the networks. Public is what the registries of special addresses
-// (RFC 6890) leave over; the forms of IPv6 that carry an address of IPv4 are not.
+// control returns a net.Dialer.Control that refuses addresses that are neither public nor
+// in one of the networks. Public are addresses in no special-purpose registry (RFC 6890),
+// without the IPv6 forms that embed an IPv4 address.
 func control(networks []netip.Prefix) func(network, address string, _ syscall.RawConn) error {
 	var v4, v6 []netip.Prefix
 	for _, n := range networks {
@@ -132,7 +130,7 @@ type guard struct {
 	transport *http.Transport
 }
 
-// RoundTrip makes one call, which may be one that a redirect asks for.
+// RoundTrip makes one request, which may follow a redirect.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := g.check(r); err != nil {
 		if r.Body != nil {
@@ -141,7 +139,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if r.Response != nil && r.Header.Get("Referer") != "" {
-		// The client sets it on redirects, with the query of the address before.
+		// net/http sets it on redirects, with the query of the previous URL.
 		r = r.Clone(r.Context())
 		r.Header.Del("Referer")
 	}
@@ -157,7 +155,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// CloseIdleConnections closes the connections that wait for another call.
+// CloseIdleConnections closes idle connections.
 func (g *guard) CloseIdleConnections() { g.transport.CloseIdleConnections() }
 
 // check checks the URL of a request and its redirects.
@@ -178,19 +176,19 @@ func (g *guard) check(r *http.Request) error {
 // checkRedirects checks the redirects that led to the request. The earlier requests have the
 // headers that layers above the guard have added.
 func checkRedirects(r *http.Request) error {
-	redirects, elsewhere, carrying := 0, false, carries(r)
+	redirects, crossOrigin, credentials := 0, false, mayHaveCredentials(r)
 	for at := r; at.Response != nil && at.Response.Request != nil; {
 		before := at.Response.Request
 		if before.URL.Scheme == "https" && at.URL.Scheme != "https" {
 			return refuse("The server redirects from https to an address without it")
 		}
 		redirects++
-		elsewhere = elsewhere || origin(before.URL) != origin(at.URL)
-		carrying = carrying || carries(before)
+		crossOrigin = crossOrigin || origin(before.URL) != origin(at.URL)
+		credentials = credentials || mayHaveCredentials(before)
 		at = before
 	}
 	switch {
-	case elsewhere && carrying:
+	case crossOrigin && credentials:
 		return refuse("The server redirects a call that may hold credentials to another server")
 	case redirects > maxRedirects:
 		return &failure{"the server redirects too often", nil}
@@ -201,9 +199,9 @@ func checkRedirects(r *http.Request) error {
 // harmless are the headers that may be sent to another origin.
 var harmless = []string{"Accept", "User-Agent", "Referer", "Mcp-Protocol-Version"}
 
-// carries reports whether a request has a body or may have credentials, which can be in
-// headers of any name.
-func carries(r *http.Request) bool {
+// mayHaveCredentials reports whether a request has a body, or a header that is not in
+// harmless: headers of any name can be credentials.
+func mayHaveCredentials(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody {
 		return true
 	}
@@ -215,7 +213,7 @@ func carries(r *http.Request) bool {
 	return false
 }
 
-// origin is what decides whether two addresses are of one server.
+// origin returns the origin of a URL with its port.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

@@ -12,21 +12,21 @@ import (
 	"collab/adapters/outbound"
 )
 
-// road is servers that redirect to one another: one of https and two of http,
-// all under names that the resolver knows.
-type road struct {
+// redirector has servers that redirect to one another: one with https and two with http,
+// under names of its resolver.
+type redirector struct {
 	secure, plain, other *httptest.Server
 	roots                *x509.CertPool
 	names                *dns
 
-	mu    sync.Mutex
-	goals map[string]string // by path; a path that is not there is answered with its name
-	code  int               // of the redirects
-	seen  []*http.Request
+	mu      sync.Mutex
+	targets map[string]string // by path; the response to another path is the path
+	code    int               // of the redirects
+	seen    []*http.Request
 }
 
-func newRoad(t *testing.T) *road {
-	r := &road{goals: map[string]string{}, code: http.StatusFound, names: newDNS(t, func(name string, _ int) []netip.Addr {
+func newRedirector(t *testing.T) *redirector {
+	r := &redirector{targets: map[string]string{}, code: http.StatusFound, names: newDNS(t, func(name string, _ int) []netip.Addr {
 		if name == "private.test" {
 			return parsed(closed)
 		}
@@ -38,11 +38,11 @@ func newRoad(t *testing.T) *road {
 	return r
 }
 
-func (r *road) serve(w http.ResponseWriter, q *http.Request) {
+func (r *redirector) serve(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = append(r.seen, q)
-	if goal, ok := r.goals[q.URL.Path]; ok {
+	if goal, ok := r.targets[q.URL.Path]; ok {
 		w.Header().Set("Location", r.fill(goal))
 		w.WriteHeader(r.code)
 		return
@@ -50,15 +50,15 @@ func (r *road) serve(w http.ResponseWriter, q *http.Request) {
 	_, _ = w.Write([]byte(q.URL.Path))
 }
 
-// fill puts the servers' addresses into a text.
-func (r *road) fill(s string) string {
+// fill replaces SECURE, PLAIN, OTHER and PORT by those of the servers.
+func (r *redirector) fill(s string) string {
 	return strings.NewReplacer(
 		"SECURE", "https://example.com:"+port(r.secure), "PLAIN", "http://plain.test:"+port(r.plain), "OTHER", "http://plain.test:"+port(r.other),
 		"PORT", port(r.plain),
 	).Replace(s)
 }
 
-func (r *road) client(t *testing.T) *http.Client {
+func (r *redirector) client(t *testing.T) *http.Client {
 	return newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: r.names.resolver(), Roots: r.roots})
 }
 
@@ -89,7 +89,7 @@ func TestRedirects(t *testing.T) {
 	credentials := http.Header{"Authorization": {"Bearer " + secret}}
 	for name, tt := range map[string]struct {
 		code    int
-		goals   map[string]string
+		targets map[string]string
 		method  string
 		start   string
 		content string
@@ -97,47 +97,47 @@ func TestRedirects(t *testing.T) {
 		outcome int
 		seen    int // requests
 	}{
-		"three":                       {goals: map[string]string{"/1": "/2", "/2": "/3", "/3": "/4"}, start: "PLAIN/1", seen: 4},
-		"four":                        {goals: map[string]string{"/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5"}, start: "PLAIN/1", outcome: failed, seen: 4},
-		"three over https":            {goals: map[string]string{"/1": "/2", "/2": "/3", "/3": "/4"}, start: "SECURE/1", seen: 4},
-		"four over https":             {goals: map[string]string{"/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5"}, start: "SECURE/1", outcome: failed, seen: 4},
-		"to a private address":        {goals: map[string]string{"/1": "http://" + closed + ":PORT/2?token=" + secret}, start: "PLAIN/1", outcome: blocked, seen: 1},
-		"to a private name":           {goals: map[string]string{"/1": "http://private.test:PORT/2?token=" + secret}, start: "PLAIN/1", outcome: blocked, seen: 1},
-		"to a private one, the third": {goals: map[string]string{"/1": "OTHER/2", "/2": "PLAIN/3", "/3": "http://private.test:PORT/4"}, start: "PLAIN/1", outcome: blocked, seen: 3},
-		"to a user's address":         {goals: map[string]string{"/1": "http://user:" + secret + "@plain.test:PORT/2"}, start: "PLAIN/1", outcome: blocked, seen: 1},
-		"to another scheme":           {goals: map[string]string{"/1": "ftp://plain.test/" + secret}, start: "PLAIN/1", outcome: blocked, seen: 1},
-		"to no address":               {goals: map[string]string{"/1": "http://plain.test:" + secret + "/"}, start: "PLAIN/1", outcome: blocked, seen: 1},
-		"to nowhere":                  {goals: map[string]string{"/1": ""}, start: "PLAIN/1", seen: 1},
-		"from https to http":          {goals: map[string]string{"/1": "PLAIN/2?token=" + secret}, start: "SECURE/1", outcome: blocked, seen: 1},
-		"from https to http, later":   {goals: map[string]string{"/1": "SECURE/2", "/2": "PLAIN/3"}, start: "PLAIN/1", outcome: blocked, seen: 2},
-		"from http to https":          {goals: map[string]string{"/1": "SECURE/2"}, start: "PLAIN/1", seen: 2},
-		"to another port":             {goals: map[string]string{"/1": "OTHER/2"}, start: "PLAIN/1", header: http.Header{"Accept": {"*/*"}, "Mcp-Protocol-Version": {"2026-07-28"}}, seen: 2},
-		"with credentials, at home":   {goals: map[string]string{"/1": "/2"}, start: "PLAIN/1", header: credentials, seen: 2},
-		"with credentials, at home, written otherwise": {goals: map[string]string{"/1": "http://Plain.Test:PORT/2"}, start: "PLAIN/1", header: credentials, seen: 2},
-		"with credentials, to another port":            {goals: map[string]string{"/1": "OTHER/2?token=" + secret}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 1},
-		"with credentials, to another host":            {goals: map[string]string{"/1": "http://other.test:PORT/2"}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 1},
-		"with credentials, to a host below":            {goals: map[string]string{"/1": "http://sub.plain.test:PORT/2"}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 1},
-		"with credentials, from http to https":         {goals: map[string]string{"/1": "SECURE/2"}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 1},
-		"with credentials, over another page":          {goals: map[string]string{"/1": "/2", "/2": "OTHER/3"}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 2},
-		"with a key in a header of its own":            {goals: map[string]string{"/1": "OTHER/2"}, start: "PLAIN/1", header: http.Header{"X-Api-Key": {secret}}, outcome: blocked, seen: 1},
-		"with a cookie":                                {goals: map[string]string{"/1": "OTHER/2"}, start: "PLAIN/1", header: http.Header{"Cookie": {"a=" + secret}}, outcome: blocked, seen: 1},
-		"with a header in lower case":                  {goals: map[string]string{"/1": "OTHER/2"}, start: "PLAIN/1", header: http.Header{"x-key": {secret}}, outcome: blocked, seen: 1},
-		"with a body, at home":                         {code: 307, goals: map[string]string{"/1": "/2"}, method: "POST", start: "PLAIN/1", content: secret, seen: 2},
-		"with a body that goes on":                     {code: 307, goals: map[string]string{"/1": "OTHER/2"}, method: "POST", start: "PLAIN/1", content: secret, outcome: blocked, seen: 1},
-		"with a body that goes on, by 308":             {code: 308, goals: map[string]string{"/1": "OTHER/2"}, method: "PUT", start: "PLAIN/1", content: secret, outcome: blocked, seen: 1},
-		"with a body that stays":                       {code: 303, goals: map[string]string{"/1": "OTHER/2"}, method: "POST", start: "PLAIN/1", content: secret, outcome: blocked, seen: 1},
-		"with a body that stays, over another page":    {code: 302, goals: map[string]string{"/1": "/2", "/2": "OTHER/3"}, method: "POST", start: "PLAIN/1", content: secret, outcome: blocked, seen: 2},
-		"with a body, over https":                      {code: 307, goals: map[string]string{"/1": "PLAIN/2"}, method: "POST", start: "SECURE/1", content: secret, outcome: blocked, seen: 1},
-		"not of a status that redirects":               {code: 201, goals: map[string]string{"/1": "http://" + closed + "/"}, start: "PLAIN/1", seen: 1},
+		"three":                         {targets: map[string]string{"/1": "/2", "/2": "/3", "/3": "/4"}, start: "PLAIN/1", seen: 4},
+		"four":                          {targets: map[string]string{"/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5"}, start: "PLAIN/1", outcome: failed, seen: 4},
+		"three over https":              {targets: map[string]string{"/1": "/2", "/2": "/3", "/3": "/4"}, start: "SECURE/1", seen: 4},
+		"four over https":               {targets: map[string]string{"/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5"}, start: "SECURE/1", outcome: failed, seen: 4},
+		"to a private address":          {targets: map[string]string{"/1": "http://" + closed + ":PORT/2?token=" + secret}, start: "PLAIN/1", outcome: blocked, seen: 1},
+		"to a private name":             {targets: map[string]string{"/1": "http://private.test:PORT/2?token=" + secret}, start: "PLAIN/1", outcome: blocked, seen: 1},
+		"to a private one, the third":   {targets: map[string]string{"/1": "OTHER/2", "/2": "PLAIN/3", "/3": "http://private.test:PORT/4"}, start: "PLAIN/1", outcome: blocked, seen: 3},
+		"to a user's address":           {targets: map[string]string{"/1": "http://user:" + secret + "@plain.test:PORT/2"}, start: "PLAIN/1", outcome: blocked, seen: 1},
+		"to another scheme":             {targets: map[string]string{"/1": "ftp://plain.test/" + secret}, start: "PLAIN/1", outcome: blocked, seen: 1},
+		"to no address":                 {targets: map[string]string{"/1": "http://plain.test:" + secret + "/"}, start: "PLAIN/1", outcome: blocked, seen: 1},
+		"to nowhere":                    {targets: map[string]string{"/1": ""}, start: "PLAIN/1", seen: 1},
+		"from https to http":            {targets: map[string]string{"/1": "PLAIN/2?token=" + secret}, start: "SECURE/1", outcome: blocked, seen: 1},
+		"from https to http, later":     {targets: map[string]string{"/1": "SECURE/2", "/2": "PLAIN/3"}, start: "PLAIN/1", outcome: blocked, seen: 2},
+		"from http to https":            {targets: map[string]string{"/1": "SECURE/2"}, start: "PLAIN/1", seen: 2},
+		"to another port":               {targets: map[string]string{"/1": "OTHER/2"}, start: "PLAIN/1", header: http.Header{"Accept": {"*/*"}, "Mcp-Protocol-Version": {"2026-07-28"}}, seen: 2},
+		"with credentials, same origin": {targets: map[string]string{"/1": "/2"}, start: "PLAIN/1", header: credentials, seen: 2},
+		"with credentials, same origin, written otherwise": {targets: map[string]string{"/1": "http://Plain.Test:PORT/2"}, start: "PLAIN/1", header: credentials, seen: 2},
+		"with credentials, to another port":                {targets: map[string]string{"/1": "OTHER/2?token=" + secret}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 1},
+		"with credentials, to another host":                {targets: map[string]string{"/1": "http://other.test:PORT/2"}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 1},
+		"with credentials, to a host below":                {targets: map[string]string{"/1": "http://sub.plain.test:PORT/2"}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 1},
+		"with credentials, from http to https":             {targets: map[string]string{"/1": "SECURE/2"}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 1},
+		"with credentials, over another page":              {targets: map[string]string{"/1": "/2", "/2": "OTHER/3"}, start: "PLAIN/1", header: credentials, outcome: blocked, seen: 2},
+		"with a key in a header of its own":                {targets: map[string]string{"/1": "OTHER/2"}, start: "PLAIN/1", header: http.Header{"X-Api-Key": {secret}}, outcome: blocked, seen: 1},
+		"with a cookie":                                    {targets: map[string]string{"/1": "OTHER/2"}, start: "PLAIN/1", header: http.Header{"Cookie": {"a=" + secret}}, outcome: blocked, seen: 1},
+		"with a header in lower case":                      {targets: map[string]string{"/1": "OTHER/2"}, start: "PLAIN/1", header: http.Header{"x-key": {secret}}, outcome: blocked, seen: 1},
+		"with a body, same origin":                         {code: 307, targets: map[string]string{"/1": "/2"}, method: "POST", start: "PLAIN/1", content: secret, seen: 2},
+		"with a body that goes on":                         {code: 307, targets: map[string]string{"/1": "OTHER/2"}, method: "POST", start: "PLAIN/1", content: secret, outcome: blocked, seen: 1},
+		"with a body that goes on, by 308":                 {code: 308, targets: map[string]string{"/1": "OTHER/2"}, method: "PUT", start: "PLAIN/1", content: secret, outcome: blocked, seen: 1},
+		"with a body that stays":                           {code: 303, targets: map[string]string{"/1": "OTHER/2"}, method: "POST", start: "PLAIN/1", content: secret, outcome: blocked, seen: 1},
+		"with a body that stays, over another page":        {code: 302, targets: map[string]string{"/1": "/2", "/2": "OTHER/3"}, method: "POST", start: "PLAIN/1", content: secret, outcome: blocked, seen: 2},
+		"with a body, over https":                          {code: 307, targets: map[string]string{"/1": "PLAIN/2"}, method: "POST", start: "SECURE/1", content: secret, outcome: blocked, seen: 1},
+		"not of a status that redirects":                   {code: 201, targets: map[string]string{"/1": "http://" + closed + "/"}, start: "PLAIN/1", seen: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoad(t)
+			r := newRedirector(t)
 			private := trap(t, r.plain)
-			r.goals = tt.goals
+			r.targets = tt.targets
 			if tt.code != 0 {
 				r.code = tt.code
 			}
-			// Libraries make clients of their own that have the transport.
+			// Libraries create their own clients with the transport.
 			for which, c := range map[string]*http.Client{"the client": r.client(t), "another client": {Transport: r.client(t).Transport}} {
 				r.seen = nil
 				_, err := do(c, request(t, tt.method, r.fill(tt.start)+"?token="+secret, tt.content, tt.header))
@@ -152,7 +152,7 @@ func TestRedirects(t *testing.T) {
 				}
 				for _, q := range r.seen {
 					if q.Header.Get("Referer") != "" {
-						t.Errorf("%s: a server is told %s", which, q.Header.Get("Referer"))
+						t.Errorf("%s: the Referer is %s", which, q.Header.Get("Referer"))
 					}
 				}
 			}
@@ -171,11 +171,11 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestCredentialsAddedByATransportAreNotRedirectedToAnotherOrigin(t *testing.T) {
-	r := newRoad(t)
-	r.goals = map[string]string{"/away": "OTHER/2", "/stay": "/2"}
+	r := newRedirector(t)
+	r.targets = map[string]string{"/away": "OTHER/2", "/stay": "/2"}
 	c := &http.Client{Transport: bearer{r.client(t).Transport}}
 	if text, err := get(t, c, r.fill("PLAIN/stay")); text != "/2" || err != nil {
-		t.Errorf("at home: got %q, %v", text, err)
+		t.Errorf("same origin: got %q, %v", text, err)
 	}
 	if _, err := get(t, c, r.fill("PLAIN/away")); !outbound.Blocked(err) || len(r.seen) != 3 {
 		t.Errorf("elsewhere: got %v after %d requests", err, len(r.seen))
@@ -183,8 +183,8 @@ func TestCredentialsAddedByATransportAreNotRedirectedToAnotherOrigin(t *testing.
 }
 
 func TestRedirectsToARefusedSchemeAreRefused(t *testing.T) {
-	r := newRoad(t)
-	r.goals = map[string]string{"/1": "PLAIN/2", "/3": "/4"}
+	r := newRedirector(t)
+	r.targets = map[string]string{"/1": "PLAIN/2", "/3": "/4"}
 	c := newClient(t, outbound.Options{Networks: opened, Resolver: r.names.resolver(), Roots: r.roots})
 	if _, err := get(t, c, r.fill("SECURE/1")); !outbound.Blocked(err) || len(r.seen) != 1 {
 		t.Errorf("got %v after %d requests", err, len(r.seen))
