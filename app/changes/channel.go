@@ -10,24 +10,23 @@ import (
 	"collab/domain/object"
 )
 
-// Bounds of a channel's ring. An organisation that rests keeps none, so that the
-// memory goes to those that are busy.
+// Bounds of a channel's ring. The ring of an idle organisation is dropped.
 const (
 	ringEntries = 1024
 	ringBytes   = 1 << 20
-	entryBytes  = 512 // of an entry beside its frame, about
-	restAfter   = 30 * time.Second
+	entryBytes  = 512 // approximate size of an entry without its frame
+	idleAfter   = 30 * time.Second
 )
 
-// Entries that come right after one another are batched into one write: subscribers are
-// woken at intervals that leave time for other work.
+// Pauses between two rounds of waking subscribers, in which entries are batched into one
+// write.
 const (
-	restPerSubscriber = 40 * time.Microsecond
-	leastRest         = time.Millisecond // a shorter one is none
-	longestRest       = 250 * time.Millisecond
+	pausePerSubscriber = 40 * time.Microsecond
+	minPause           = time.Millisecond // a shorter pause is skipped
+	maxPause           = 250 * time.Millisecond
 )
 
-// entry is one entry of a log, with what is sent of it. It never changes.
+// entry is one entry of a log with its encoded frame. It never changes.
 type entry struct {
 	at     object.Cursor
 	change object.Change
@@ -37,18 +36,17 @@ type entry struct {
 // view is the part of an organisation's log in memory. It is replaced, never changed, so
 // that subscribers read it without a lock.
 type view struct {
-	at      object.Cursor // where the log was read to
-	entries []*entry      // the last ones up to there, without gaps
+	at      object.Cursor // of the last entry that was read
+	entries []*entry      // the last ones up to at, without gaps
 	bytes   int
-	fed     time.Time // when the last entry came
+	fed     time.Time // when the last entry was read
 
 	// access is the organisation's epoch, read after the entries: an actor found at an
 	// earlier one is authorized again before receiving anything.
 	access int64
 }
 
-// after returns the entries after a place; ok is false where they have to be
-// read from the log.
+// after returns the entries after a cursor; ok is false if they have to be read from the log.
 func (v *view) after(at object.Cursor) (next []*entry, ok bool) {
 	switch {
 	case at.Epoch != v.at.Epoch:
@@ -64,14 +62,14 @@ func (v *view) after(at object.Cursor) (next []*entry, ok bool) {
 // channel is an organisation that has subscribers.
 type channel struct {
 	org   id.Org
-	users int // of the channel; guarded by Feed.mu
+	users int // number of subscribers; guarded by Feed.mu
 	view  atomic.Pointer[view]
 
 	mu          sync.Mutex
 	subscribers []*Subscriber // guarded by mu
 	reading     bool          // a reader runs or is queued; guarded by mu
-	again       bool          // it reads once more before it ends; guarded by mu
-	stumbled    bool          // a subscriber waits for the store to answer again; guarded by mu
+	again       bool          // another read was requested; guarded by mu
+	failed      bool          // a subscriber's read failed and is repeated after the next poll; guarded by mu
 }
 
 func newChannel(o id.Org, head object.Head) *channel {
@@ -135,7 +133,7 @@ func (ch *channel) release() {
 	ch.reading, ch.again = false, false
 }
 
-// observe takes notice of where the log stands.
+// observe compares the view with the head of the log, and has new entries read.
 func (ch *channel) observe(f *Feed, head object.Head) {
 	v := ch.view.Load()
 	switch {
@@ -146,8 +144,8 @@ func (ch *channel) observe(f *Feed, head object.Head) {
 	}
 }
 
-// replace begins again with another log: ours was restored from a copy, and what
-// is at hand is not of that one.
+// replace starts with an empty view at head, because a backup was restored and the entries
+// in memory are not of the new log.
 func (ch *channel) replace(head object.Head) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -156,7 +154,7 @@ func (ch *channel) replace(head object.Head) {
 	}
 }
 
-// publish adds entries that follow the view from, and hands them out.
+// publish adds entries that follow the view from, and wakes the subscribers.
 func (ch *channel) publish(from *view, fresh []*entry, epoch int64, now time.Time) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -166,7 +164,7 @@ func (ch *channel) publish(from *view, fresh []*entry, epoch int64, now time.Tim
 	}
 	next := *v
 	if fresh[0].at.N != v.at.N+1 {
-		// What is missing is past the retention; who was there yet will notice.
+		// The missing entries were pruned; subscribers behind them read the log and resync.
 		next.entries, next.bytes = nil, 0
 	}
 	next.entries = append(next.entries, fresh...)
@@ -184,25 +182,24 @@ func (ch *channel) publish(from *view, fresh []*entry, epoch int64, now time.Tim
 	ch.show(&next)
 }
 
-// refresh takes notice of the organisation's epoch, and lets a ring go that has
-// not been used for a while.
+// refresh stores the organisation's epoch, and drops the ring of an idle organisation.
 func (ch *channel) refresh(epoch int64, now time.Time) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	v := ch.view.Load()
 	next := *v
 	next.access = max(v.access, epoch)
-	if len(v.entries) > 0 && now.Sub(v.fed) >= restAfter {
+	if len(v.entries) > 0 && now.Sub(v.fed) >= idleAfter {
 		next.entries, next.bytes = nil, 0
 		ch.view.Store(&next)
 	}
-	if next.access != v.access || ch.stumbled {
-		ch.stumbled = false
+	if next.access != v.access || ch.failed {
+		ch.failed = false
 		ch.show(&next)
 	}
 }
 
-// show makes a view the present one and wakes the subscribers; mu is held.
+// show replaces the view and wakes the subscribers. The caller holds mu.
 func (ch *channel) show(v *view) {
 	ch.view.Store(v)
 	for _, s := range ch.subscribers {
@@ -210,20 +207,20 @@ func (ch *channel) show(v *view) {
 	}
 }
 
-// pause returns how long to wait before entries are handed out again.
+// pause returns how long to wait before subscribers are woken again.
 func (ch *channel) pause(now time.Time) time.Duration {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	rest := min(time.Duration(len(ch.subscribers))*restPerSubscriber, longestRest)
-	if rest < leastRest {
+	pause := min(time.Duration(len(ch.subscribers))*pausePerSubscriber, maxPause)
+	if pause < minPause {
 		return 0
 	}
-	return min(ch.view.Load().fed.Add(rest).Sub(now), rest)
+	return min(ch.view.Load().fed.Add(pause).Sub(now), pause)
 }
 
-// stumble has everybody woken by the next poll that the store answers.
-func (ch *channel) stumble() {
+// markFailed has the next successful poll wake all subscribers.
+func (ch *channel) markFailed() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.stumbled = true
+	ch.failed = true
 }

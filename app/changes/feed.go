@@ -1,11 +1,10 @@
-// Package changes is the feed of changes: it follows the logs of the
-// organisations that somebody listens to, and hands each subscriber what they
-// may see, in the order of the log, nothing twice and nothing left out.
+// Package changes is the feed of changes: it follows the logs of organisations that have
+// subscribers, and passes each subscriber the entries that they may see, in the order of
+// the log, without duplicates and gaps.
 //
-// An entry is read and encoded once for all subscribers of a server. A
-// subscriber is a place in the log and no queue: what is recent lies in a ring
-// that all of the organisation share, and who is behind it reads on in the
-// durable log, as one does who comes back.
+// An entry is read and encoded once for all subscribers of a server. A subscriber is a
+// cursor in the log, not a queue: recent entries are in a ring that the subscribers of an
+// organisation share, and a subscriber behind the ring reads from the stored log.
 package changes
 
 import (
@@ -24,21 +23,20 @@ import (
 	"collab/ports"
 )
 
-// PollEvery is how often a feed asks the store on its own, and so how late a
-// change may be whose hint was lost.
+// PollEvery is how often a feed polls the store, and so the delay of a change whose hint was
+// lost.
 const PollEvery = time.Second
 
-// Bounds of what is done at once and kept.
 const (
-	maxOfUser  = 100              // subscribers of one user
-	maxReaders = 4                // organisations whose logs are read on at once
-	maxLaggers = 8                // subscribers with a job of their own at once
-	pollChunk  = 500              // organisations in one query
-	pageSize   = 128              // entries in one read
-	patience   = 10 * time.Second // for one round of queries
+	maxOfUser    = 100              // subscribers of one user
+	maxReaders   = 4                // organisations whose logs are read concurrently
+	maxLaggers   = 8                // subscribers that have a job of their own concurrently
+	pollChunk    = 500              // organisations in one query
+	pageSize     = 128              // entries in one read
+	queryTimeout = 10 * time.Second // for one round of queries
 )
 
-// Reauthorize returns an actor as the records say at this moment.
+// Reauthorize returns the actor according to the present records.
 type Reauthorize = func(context.Context, org.Actor) (org.Actor, error)
 
 // Options are what a Feed needs.
@@ -50,16 +48,16 @@ type Options struct {
 	Alarms ports.Alarms
 	Log    *slog.Logger
 
-	// Reauthorizer returns a function that returns an actor as the records say when it is
-	// called, for a request that ctx carries (see access.Access.Reauthorizer).
+	// Reauthorizer returns a function that authorizes actors for the request that ctx carries
+	// (access.Access.Reauthorizer).
 	Reauthorizer func(ctx context.Context) Reauthorize
 
-	// Encode returns an entry as it is sent to everybody, with the place that it
-	// leads to. An entry of object.AccessChanged has the client read all objects again.
+	// Encode returns the frame that every subscriber is sent for an entry, with the cursor
+	// after it. An entry of object.AccessChanged has the client read all objects again.
 	Encode func(object.Cursor, object.Change) []byte
 }
 
-// Feed hands changes to the subscribers of one server.
+// Feed passes changes to the subscribers of one server.
 type Feed struct {
 	Options
 	log     ports.Changes
@@ -67,15 +65,15 @@ type Feed struct {
 	laggers *pool // one job for each subscriber
 	failing atomic.Bool
 
-	ctx         context.Context // ends the reading
+	ctx         context.Context // of reads
 	stop        context.CancelFunc
 	unsubscribe func() // from the bus
 	polls       sync.WaitGroup
 
 	mu       sync.Mutex
 	channels map[id.Org]*channel // of organisations that have subscribers; guarded by mu
-	users    map[id.User]int     // how many subscribers each has; guarded by mu
-	count    int                 // all of them; guarded by mu
+	users    map[id.User]int     // number of subscribers; guarded by mu
+	count    int                 // of all subscribers; guarded by mu
 	draining bool                // guarded by mu
 	gone     chan struct{}       // closed when the feed is draining and all have left
 
@@ -94,8 +92,8 @@ func New(o Options) *Feed {
 	return f
 }
 
-// Start begins to listen to the bus, and asks the store at every tick, which is
-// to come each PollEvery.
+// Start subscribes to the bus, and polls the store at every tick, which the caller sends
+// each PollEvery.
 func (f *Feed) Start(tick <-chan time.Time) error {
 	unsubscribe, err := f.Bus.Subscribe(f.receive)
 	if err != nil {
@@ -118,14 +116,14 @@ func (f *Feed) Start(tick <-chan time.Time) error {
 // Drain ends all subscriptions and takes no new ones. It does not wait.
 func (f *Feed) Drain() {
 	f.mu.Lock()
-	began := !f.draining
+	first := !f.draining
 	f.draining = true
-	if began && f.count == 0 {
+	if first && f.count == 0 {
 		close(f.gone)
 	}
-	all := f.listening()
+	all := f.allChannels()
 	f.mu.Unlock()
-	if !began {
+	if !first {
 		return
 	}
 	for _, ch := range all {
@@ -133,8 +131,8 @@ func (f *Feed) Drain() {
 	}
 }
 
-// Close drains the feed, waits until all subscribers have left, and stops the
-// reading. It returns the context's error when that ends the waiting.
+// Close drains the feed, waits until all subscribers have left or ctx ends, and stops
+// reading. It returns the context's error if a subscriber has not left.
 func (f *Feed) Close(ctx context.Context) error {
 	f.Drain()
 	var err error
@@ -155,15 +153,15 @@ func (f *Feed) Close(ctx context.Context) error {
 	return err
 }
 
-// Figures are what a feed has done since its start.
+// Figures are counts since the start of a feed.
 type Figures struct {
-	Subscribers int64 // at this moment
-	Delivered   int64 // events handed to subscribers
+	Subscribers int64 // at present
+	Delivered   int64 // events passed to subscribers
 	Reads       int64 // pages of the log for single subscribers
 	Resyncs     int64 // cursors that the log could not continue from
 }
 
-// Figures returns the figures of this moment.
+// Figures returns the present figures.
 func (f *Feed) Figures() Figures {
 	f.mu.Lock()
 	count := f.count
@@ -174,10 +172,10 @@ func (f *Feed) Figures() Figures {
 	}
 }
 
-// Subscribe begins a subscription of the actor's to their organisation, who
-// closes it. It starts at the present, or, where it resumes, after the place
-// that from names. One that the log cannot go on from is answered with an entry
-// that has the client read all objects again, and then with new entries.
+// Subscribe subscribes the actor to their organisation. The subscription starts at the head
+// of the log or, if resumes is set, after the cursor from. If the log cannot continue from
+// that cursor, the first entry has the client read all objects again. The caller closes the
+// subscription.
 func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resumes bool) (*Subscriber, error) {
 	head, err := f.head(ctx, actor.Org)
 	if err != nil {
@@ -203,8 +201,8 @@ func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resu
 	return s, nil
 }
 
-// enter registers a subscriber with the channel of its organisation, which is
-// made where there is none.
+// enter registers a subscriber with the channel of its organisation, and makes the channel
+// if there is none.
 func (f *Feed) enter(s *Subscriber, o id.Org, head object.Head) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,8 +243,8 @@ func (f *Feed) leave(s *Subscriber) {
 	}
 }
 
-// listening returns the channels; mu is held.
-func (f *Feed) listening() []*channel {
+// allChannels returns the channels. The caller holds mu.
+func (f *Feed) allChannels() []*channel {
 	all := make([]*channel, 0, len(f.channels))
 	for _, ch := range f.channels {
 		all = append(all, ch)
@@ -254,7 +252,7 @@ func (f *Feed) listening() []*channel {
 	return all
 }
 
-// head reads where an organisation's log stands.
+// head reads the head of an organisation's log.
 func (f *Feed) head(ctx context.Context, o id.Org) (object.Head, error) {
 	heads, err := f.log.Heads(ctx, []id.Org{o})
 	if err != nil {
@@ -263,7 +261,7 @@ func (f *Feed) head(ctx context.Context, o id.Org) (object.Head, error) {
 	return heads[o], nil
 }
 
-// resync returns the entry that takes the place of entries that cannot be read.
+// resync returns the entry that replaces entries that cannot be read.
 func (f *Feed) resync(head object.Head) []*entry {
 	c := object.Change{N: head.N, Type: object.AccessChanged, Audience: &object.Audience{Everyone: true}}
 	return []*entry{{head.Cursor(), c, f.Encode(head.Cursor(), c)}}
@@ -283,15 +281,15 @@ func (f *Feed) receive(h object.Hint) {
 // subscribers.
 func (f *Feed) poll() {
 	f.mu.Lock()
-	all := f.listening()
+	all := f.allChannels()
 	f.mu.Unlock()
 	for chunk := range slices.Chunk(all, pollChunk) {
-		f.note(f.look(chunk))
+		f.logState(f.pollOrgs(chunk))
 	}
 }
 
-func (f *Feed) look(chunk []*channel) error {
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
+func (f *Feed) pollOrgs(chunk []*channel) error {
+	ctx, cancel := context.WithTimeout(f.ctx, queryTimeout)
 	defer cancel()
 	orgs := make([]id.Org, len(chunk))
 	for i, ch := range chunk {
@@ -319,7 +317,7 @@ func (f *Feed) look(chunk []*channel) error {
 	return nil
 }
 
-// follow has the log of a channel's organisation read further, by one reader at a time.
+// follow has new entries of a channel's log read, by one reader at a time.
 func (f *Feed) follow(ch *channel) {
 	if ch.claim() {
 		f.readers.do(func() { f.read(ch, false) })
@@ -336,7 +334,7 @@ func (f *Feed) read(ch *channel, more bool) {
 		return
 	}
 	more, err := f.readPage(ch)
-	f.note(err)
+	f.logState(err)
 	switch {
 	case err != nil:
 		ch.release() // the next poll tries again
@@ -345,10 +343,10 @@ func (f *Feed) read(ch *channel, more bool) {
 	}
 }
 
-// readPage reads one page and hands it to the subscribers; more says that there
-// may be another.
+// readPage reads one page and passes it to the subscribers; more reports whether there may
+// be another.
 func (f *Feed) readPage(ch *channel) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	ctx, cancel := context.WithTimeout(f.ctx, queryTimeout)
 	defer cancel()
 	from := ch.view.Load()
 	// The epoch is read with the entries, so that a member removed before an entry was
@@ -374,8 +372,8 @@ func (f *Feed) encode(epoch int64, found []object.Change) []*entry {
 	return encoded
 }
 
-// note logs when reads of the store begin to fail, and when they succeed again.
-func (f *Feed) note(err error) {
+// logState logs when reads of the store begin to fail, and when they succeed again.
+func (f *Feed) logState(err error) {
 	if f.ctx.Err() != nil {
 		return
 	}

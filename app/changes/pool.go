@@ -2,8 +2,8 @@ package changes
 
 import "sync"
 
-// pool runs jobs in the order in which they come, a bounded number of them at
-// once. Its goroutines end when there is nothing left to do.
+// pool runs jobs in order, at most limit of them concurrently. Its goroutines end when the
+// queue is empty.
 type pool struct {
 	limit int
 	all   sync.WaitGroup
@@ -14,7 +14,7 @@ type pool struct {
 	closed bool     // guarded by mu
 }
 
-// do runs a job before long. A closed pool forgets it.
+// do queues a job. A closed pool drops it.
 func (p *pool) do(job func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +52,7 @@ func (p *pool) next() func() {
 	return job
 }
 
-// close forgets the jobs that wait and returns when no other runs.
+// close drops the queued jobs and waits for the running ones.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed, p.queue = true, nil

@@ -12,18 +12,18 @@ import (
 	"collab/domain/session"
 )
 
-// Reason says why a subscription ended.
+// Reason is why a subscription ended.
 type Reason string
 
 // The reasons for which a feed ends a subscription.
 const (
 	Expired Reason = "expired" // the token
 	Removed Reason = "removed" // the actor is no longer a member
-	Drained Reason = "drained" // the server is going away
+	Drained Reason = "drained" // the server is stopping
 )
 
-// left is the reason of Close.
-const left Reason = "left"
+// closed is the reason of Close.
+const closed Reason = "closed"
 
 // Subscriber is one member's cursor in the log of their organisation. One goroutine calls
 // Take and Moved; the other methods may be called from any.
@@ -33,28 +33,28 @@ type Subscriber struct {
 	user    id.User
 	start   object.Cursor
 	lost    bool // the log could not continue from the requested cursor
-	place   int  // among the channel's; guarded by channel.mu
+	place   int  // index in channel.subscribers; guarded by channel.mu
 	wake    chan struct{}
 
 	reauthorize Reauthorize // with the session and expiry of the request that subscribed
 
-	// Used by the goroutine that takes.
-	cursor object.Cursor // every visible entry up to it was handed out
-	named  object.Cursor // the last cursor that a frame named
+	// Used only by the goroutine that calls Take and Moved.
+	cursor object.Cursor // every visible entry up to it was returned by Take
+	named  object.Cursor // the last cursor that was sent to the client
 
 	mu    sync.Mutex
 	actor org.Actor // as last authorized; guarded by mu
-	seen  int64     // the epoch up to which that holds; guarded by mu
-	busy  bool      // a job runs for it; guarded by mu
-	page  []*entry  // read from the log, to be handed out first; guarded by mu
+	seen  int64     // the epoch at which actor was authorized; guarded by mu
+	busy  bool      // a job is queued or runs; guarded by mu
+	page  []*entry  // entries read from the log, which Take returns first; guarded by mu
 	end   Reason    // guarded by mu
 	onEnd func()    // guarded by mu
 }
 
-// Wake receives a value when there may be something to take, or the subscription ended.
+// Wake returns a channel that receives when Take may return frames, or the subscription ended.
 func (s *Subscriber) Wake() <-chan struct{} { return s.wake }
 
-// Nudge sends a value on Wake, unless one is waiting there.
+// Nudge sends a value on the channel of Wake, unless one is pending.
 func (s *Subscriber) Nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -62,19 +62,19 @@ func (s *Subscriber) Nudge() {
 	}
 }
 
-// Start returns the cursor that the subscription starts after; lost says that it is not the
-// requested one, which the first frame says too.
+// Start returns the cursor that the subscription starts after; lost reports that it is not the
+// requested one, and that the first frame has the client read all objects again.
 func (s *Subscriber) Start() (at object.Cursor, lost bool) { return s.start, s.lost }
 
-// Ended returns why the feed has ended the subscription, empty while it has not.
+// Ended returns why the subscription ended, or "" if it has not.
 func (s *Subscriber) Ended() Reason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.end
 }
 
-// OnEnd has fn called when the feed ends the subscription, at once where it
-// already has. Fn returns at once, and is not called after Close returned.
+// OnEnd has fn called when the feed ends the subscription, at once if it has ended. Fn must
+// not block. It is not called after Close returned.
 func (s *Subscriber) OnEnd(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,18 +84,18 @@ func (s *Subscriber) OnEnd(fn func()) {
 	}
 }
 
-// Close ends the subscription for its reader.
+// Close ends the subscription. The caller of Subscribe calls it.
 func (s *Subscriber) Close() {
 	s.mu.Lock()
 	s.onEnd, s.page = nil, nil
 	if s.end == "" {
-		s.end = left
+		s.end = closed
 	}
 	s.mu.Unlock()
 	s.feed.leave(s)
 }
 
-// finish ends the subscription for the feed.
+// finish ends the subscription, if it has not ended, and calls the function of OnEnd.
 func (s *Subscriber) finish(why Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +167,8 @@ func (s *Subscriber) Take(frames [][]byte) [][]byte {
 	}
 }
 
-// Moved returns the subscription's cursor, and reports whether no frame and no call of Moved
-// has named it yet.
+// Moved returns the subscription's cursor, and reports whether it differs from that of the last
+// frame or call of Moved.
 func (s *Subscriber) Moved() (at object.Cursor, moved bool) {
 	if s.named == s.cursor {
 		return s.cursor, false
@@ -177,7 +177,7 @@ func (s *Subscriber) Moved() (at object.Cursor, moved bool) {
 	return s.cursor, true
 }
 
-// begin runs a job for the subscriber, which takes nothing meanwhile. The caller holds mu.
+// begin queues a job for the subscriber; until it ends Take returns nothing. The caller holds mu.
 func (s *Subscriber) begin(job func(context.Context) error) {
 	s.busy = true
 	f := s.feed
@@ -185,18 +185,18 @@ func (s *Subscriber) begin(job func(context.Context) error) {
 		if s.Ended() != "" {
 			return
 		}
-		ctx, cancel := context.WithTimeout(f.ctx, patience)
+		ctx, cancel := context.WithTimeout(f.ctx, queryTimeout)
 		defer cancel()
 		err := job(ctx)
-		f.note(err)
+		f.logState(err)
 		if err != nil {
 			s.settle(nil)
-			s.channel.stumble() // the next poll that is answered wakes everybody
+			s.channel.markFailed()
 		}
 	})
 }
 
-// settle ends a job: change does what it has come to.
+// settle ends a job. Change, unless it is nil, stores its result.
 func (s *Subscriber) settle(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,9 +207,9 @@ func (s *Subscriber) settle(change func()) {
 	}
 }
 
-// review authorizes the actor again, whose organisation has reached the epoch.
+// review authorizes the actor again, because the organisation has reached the epoch.
 func (s *Subscriber) review(ctx context.Context, access int64) error {
-	actor, err := s.again(ctx)
+	actor, err := s.reauthorized(ctx)
 	if err != nil || actor.User == "" {
 		return err
 	}
@@ -229,7 +229,7 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 	var page []*entry
 	if head.Reaches(at) {
 		if head.N == at.N {
-			s.settle(nil) // the channel is behind, and wakes us when it is not
+			s.settle(nil) // the channel is behind the log, and wakes the subscriber when it has caught up
 			return nil
 		}
 		found, err := f.log.List(ctx, s.channel.org, at.N, pageSize)
@@ -241,15 +241,15 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 		}
 	}
 	if page == nil {
-		// The entries were removed, or the log is another.
+		// The entries were pruned, or the log was replaced.
 		if head, err = f.head(ctx, s.channel.org); err != nil {
 			return err
 		}
 		page = f.resync(head)
 		f.figures.resyncs.Add(1)
 	}
-	// Authorized after the entries were read, as for those of the ring.
-	actor, err := s.again(ctx)
+	// The actor is authorized after the entries were read, as with the ring.
+	actor, err := s.reauthorized(ctx)
 	if err != nil || actor.User == "" {
 		return err
 	}
@@ -257,9 +257,9 @@ func (s *Subscriber) read(ctx context.Context, access int64, at object.Cursor) e
 	return nil
 }
 
-// again authorizes the actor again. If that is refused it ends the subscription and returns
-// the zero value.
-func (s *Subscriber) again(ctx context.Context) (org.Actor, error) {
+// reauthorized authorizes the actor again. If that is refused it ends the subscription and
+// returns the zero value.
+func (s *Subscriber) reauthorized(ctx context.Context) (org.Actor, error) {
 	s.mu.Lock()
 	was := s.actor
 	s.mu.Unlock()

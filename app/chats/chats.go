@@ -23,16 +23,15 @@ import (
 
 // Times of a call.
 const (
-	firstWithin  = 60 * time.Second // until the provider sends the first byte
-	silentWithin = 90 * time.Second // between two reads from it
-	callWithin   = 30 * time.Minute // for the whole call
-	settleWithin = 10 * time.Second // for reserving and for settling, also after the client has left
-	attempts     = 3
+	firstByteTimeout = 60 * time.Second // until the provider sends the first byte
+	silenceTimeout   = 90 * time.Second // between two reads from it
+	callTimeout      = 30 * time.Minute // for the whole call
+	settleTimeout    = 10 * time.Second // for reserving and for settling, also after the client has left
+	attempts         = 3
 )
 
-// leaseFor is how long a reservation holds without being extended, which ExtendLeases
-// does in good time.
-const leaseFor = 3 * time.Minute
+// leaseLifetime is how long a reservation lasts unless ExtendLeases extends it.
+const leaseLifetime = 3 * time.Minute
 
 // ExtendEvery is how often ExtendLeases is to be called.
 const ExtendEvery = time.Minute
@@ -54,7 +53,7 @@ type Options struct {
 	Log         *slog.Logger
 	// Origin returns the origin of the request that ctx carries, for the log.
 	Origin func(ctx context.Context) audit.Origin
-	// Pause waits before a call is made again after the attempt-th time.
+	// Pause waits before the next attempt; attempt is 1 for the first.
 	Pause func(ctx context.Context, attempt int) error
 }
 
@@ -66,24 +65,24 @@ type Chats struct {
 	leases map[id.Request]quota.Lease             // of calls, from Admit to the end of Run; guarded by mu
 	ends   map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
 	closed bool                                   // guarded by mu
-	plans  map[id.Org]known                       // guarded by mu
-	idle   chan struct{}                          // closed when no call is left; nil unless left was called; guarded by mu
+	plans  map[id.Org]cachedPlan                  // guarded by mu
+	idle   chan struct{}                          // closed when no call is left; nil unless drained was called; guarded by mu
 }
 
 // New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]known{}}
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]cachedPlan{}}
 }
 
-// known is a subscription that was read at an epoch of its organisation, or later. Every
+// cachedPlan is a subscription that was read at an epoch of its organisation, or later. Every
 // change of a subscription increments the epoch.
-type known struct {
+type cachedPlan struct {
 	plan.Subscription
 	epoch int64
 }
 
-// maxKnown is how many subscriptions are cached.
-const maxKnown = 10_000
+// maxCachedPlans is how many subscriptions are cached.
+const maxCachedPlans = 10_000
 
 // subscription returns the subscription of the actor's organisation as of the actor's epoch
 // or later.
@@ -103,10 +102,10 @@ func (s *Chats) subscription(ctx context.Context, actor org.Actor) (plan.Subscri
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.plans) >= maxKnown {
+	if len(s.plans) >= maxCachedPlans {
 		clear(s.plans)
 	}
-	s.plans[actor.Org] = known{sub, actor.Visibility.Epoch}
+	s.plans[actor.Org] = cachedPlan{sub, actor.Visibility.Epoch}
 	return sub, nil
 }
 
@@ -115,7 +114,7 @@ func (s *Chats) Models(actor org.Actor) (chat.Registry, error) {
 	return s.Registry, actor.Belongs()
 }
 
-// Call is a request that was admitted. It has to be run, once.
+// Call is a request that was admitted. Run must be called once.
 type Call struct {
 	of      *Chats
 	actor   org.Actor
@@ -127,16 +126,15 @@ type Call struct {
 	model   ports.Models
 }
 
-// Admit checks a request and reserves the tokens that it may use. Invalid for
-// what cannot be asked, Forbidden where the quota has no room, Unavailable when the
-// server is going away.
+// Admit checks a request and reserves the tokens that it may use. Invalid for a bad request,
+// Forbidden if the quota has no room, Unavailable if the server drains.
 func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
 	return s.admit(ctx, actor, r, s.Store.Usage().Quotas().Reserve)
 }
 
 // AdmitUnconfirmed is Admit for an actor from the cache (access.Access.Cached). It reserves
-// nothing unless the organisation's epoch is actor.Visibility.Epoch, and any refusal may be
-// for that alone.
+// nothing unless the organisation's epoch is actor.Visibility.Epoch; any refusal may be due
+// to an outdated actor.
 func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
 	return s.admit(ctx, actor, r, func(ctx context.Context, lease quota.Lease, limit int64, need quota.Need) (int64, error) {
 		return s.Store.Usage().Quotas().ReserveAt(ctx, actor.Visibility.Epoch, lease, limit, need)
@@ -167,14 +165,13 @@ func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, rese
 	if int(need.Input) >= m.ContextWindow {
 		return nil, fault.Field("message", "and history must fit the model's context of %d tokens", m.ContextWindow)
 	}
-	lease := quota.Lease{ID: id.Request(s.IDs.New()), Org: actor.Org, User: actor.User, Day: day, ExpiresAt: now.Add(leaseFor)}
-	if err := s.hold(lease); err != nil {
+	lease := quota.Lease{ID: id.Request(s.IDs.New()), Org: actor.Org, User: actor.User, Day: day, ExpiresAt: now.Add(leaseLifetime)}
+	if err := s.addLease(lease); err != nil {
 		return nil, err
 	}
-	// The reservation of a client that leaves meanwhile is settled by its call, which ends
-	// at once.
-	reserving, over := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
-	defer over()
+	// If the client disconnects meanwhile, its call ends at once and settles the reservation.
+	reserving, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
 	if lease.Tokens, err = reserve(reserving, lease, limit, need); err != nil {
 		s.leave(lease.ID)
 		return nil, err
@@ -183,20 +180,20 @@ func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, rese
 		s.leave(lease.ID)
 		return nil, quota.Exceeded(limit, day.End())
 	}
-	call, _ = call.Within(lease.Tokens) // a grant has room for output
+	call, _ = call.Within(lease.Tokens) // a grant always includes output
 	return &Call{of: s, actor: actor, request: s.Origin(ctx).Request, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
 }
 
-// Run makes the call and hands its chunks to the sink, the last of them done or
-// error. A sink that fails, or a ctx that ends, is a client that is gone: the
-// provider's work ends at once. It returns when what was used is kept.
+// Run makes the call and passes its chunks to the sink, the last of them done or error. If
+// the sink fails or ctx ends, the client is gone, and the provider's request is cancelled.
+// Run returns when the usage is stored.
 func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	s := c.of
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ctx, over := context.WithTimeoutCause(ctx, callWithin, errSilent)
-	defer over()
-	out := &outlet{to: to, clock: s.Clock, began: c.began}
+	ctx, stop := context.WithTimeoutCause(ctx, callTimeout, errSilent)
+	defer stop()
+	out := &countingSink{to: to, clock: s.Clock, began: c.began}
 	if !s.enter(c.lease.ID, cancel) {
 		cancel(errShutdown)
 	}
@@ -206,7 +203,7 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 		ID: c.lease.ID, Org: c.actor.Org, User: c.actor.User, Model: c.call.Model.ID, Provider: c.call.Model.Provider,
 		Began: c.began, Tools: c.tools, WebSearch: c.call.WebSearch,
 	}
-	// A panic of an adapter must not keep the reservation and leave no entry.
+	// After a panic of an adapter the deferred function still settles the call.
 	err := errors.New("the call did not end")
 	var made tally
 	defer func() {
@@ -216,9 +213,9 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 			g.Failure = failureOf(err)
 		}
 		g.Attempts, g.Stop = made.attempts, made.reply.Stop
-		g.Usage, g.Provenance = c.call.Settled(made.reply, out.came)
-		if !made.begun {
-			g.Usage = chat.Usage{} // the provider never had it
+		g.Usage, g.Provenance = c.call.Settled(made.reply, out.tokens)
+		if !made.accepted {
+			g.Usage = chat.Usage{} // the provider never accepted it
 		}
 		s.settle(ctx, c, g)
 		s.Generations.Record(g)
@@ -226,14 +223,14 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	}()
 	err = c.stream(ctx, cancel, out, &made)
 	if !out.gone {
-		out.lost = to.Wait() != nil // what has come does not wait for what was used to be kept
+		out.lost = to.Wait() != nil // send the last chunks before the usage is stored
 	}
 }
 
-// stream makes the call, again where that may help, nothing has gone out and the
-// lease has room for it.
-func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *outlet, made *tally) error {
-	out.alarm = c.of.Alarms.Set(firstWithin, func() { cancel(errSilent) })
+// stream makes the call, and repeats it after a retryable failure if no chunk was sent and
+// the lease has room for another attempt.
+func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *countingSink, made *tally) error {
+	out.alarm = c.of.Alarms.Set(firstByteTimeout, func() { cancel(errSilent) })
 	defer out.alarm.Stop()
 	call := c.call
 	for {
@@ -242,7 +239,7 @@ func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *
 		if err == nil || made.attempts == attempts || out.sent || !errors.As(err, &f) || !f.Retryable() || ctx.Err() != nil {
 			return err
 		}
-		again, ok := c.budgeted(made, out.came)
+		again, ok := c.withinLease(made, out.tokens)
 		if !ok {
 			return err
 		}
@@ -250,22 +247,22 @@ func (c *Call) stream(ctx context.Context, cancel context.CancelCauseFunc, out *
 		if e := c.of.Pause(ctx, made.attempts); e != nil {
 			return e
 		}
-		out.alarm.Reset(firstWithin)
+		out.alarm.Reset(firstByteTimeout)
 	}
 }
 
-// budgeted returns the call with what the attempts before have left of the lease. It
-// is not ok where they have left too little.
-func (c *Call) budgeted(made *tally, came int64) (chat.Call, bool) {
-	if !made.begun {
+// withinLease returns the call limited to the tokens that earlier attempts have left of the
+// lease; false if they are too few.
+func (c *Call) withinLease(made *tally, tokens int64) (chat.Call, bool) {
+	if !made.accepted {
 		return c.call, true
 	}
-	used, _ := c.call.Settled(made.reply, came)
+	used, _ := c.call.Settled(made.reply, tokens)
 	return c.call.Within(c.lease.Tokens - used.Total())
 }
 
-// attempt makes the call once, and counts it also where the adapter panics.
-func (c *Call) attempt(ctx context.Context, call chat.Call, out *outlet, made *tally) (err error) {
+// attempt makes the call once, and counts it even if the adapter panics.
+func (c *Call) attempt(ctx context.Context, call chat.Call, out *countingSink, made *tally) (err error) {
 	out.alive = false
 	var reply chat.Reply
 	defer func() { made.add(reply, out.alive) }()
@@ -273,28 +270,27 @@ func (c *Call) attempt(ctx context.Context, call chat.Call, out *outlet, made *t
 	return err
 }
 
-// tally is what is known of all attempts at a call together.
+// tally sums up the attempts of a call.
 type tally struct {
 	attempts int
 	reply    chat.Reply
-	begun    bool // the provider took one of them
+	accepted bool // the provider accepted one of them
 }
 
-// add counts an attempt. One that the provider did not take used nothing, and
-// leaves what is known of the others as it is.
+// add counts an attempt. One that the provider did not accept used nothing.
 func (t *tally) add(r chat.Reply, alive bool) {
 	t.attempts++
 	switch {
 	case !alive && r == chat.Reply{}:
-	case t.begun:
+	case t.accepted:
 		t.reply = t.reply.Then(r)
 	default:
-		t.reply, t.begun = r, true
+		t.reply, t.accepted = r, true
 	}
 }
 
 // finish sends the last chunk.
-func (c *Call) finish(out *outlet, g chat.Generation, err error) {
+func (c *Call) finish(out *countingSink, g chat.Generation, err error) {
 	last := chat.Chunk{Type: chat.DoneChunk, Usage: g.Usage}
 	switch g.Outcome {
 	case chat.ClientGone:
@@ -309,13 +305,13 @@ func (c *Call) finish(out *outlet, g chat.Generation, err error) {
 		c.of.Log.Warn("model call failed", "model", g.Model, "outcome", string(g.Outcome), "call", string(g.ID), "request", c.request, "error", err)
 	}
 	if !out.lost && out.to.Chunk(last) == nil {
-		_ = out.to.Wait() // who is gone now has missed only the end
+		_ = out.to.Wait() // the error is ignored because the call has ended
 	}
 }
 
-// settle keeps what was used and gives back what was not, in one transaction.
+// settle stores the usage and returns the unused tokens, in one transaction.
 func (s *Chats) settle(ctx context.Context, c *Call, g chat.Generation) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	e := usage.Entry{
 		ID: g.ID, Org: g.Org, User: g.User, At: g.Began, Model: g.Model, Provider: g.Provider,
@@ -328,7 +324,7 @@ func (s *Chats) settle(ctx context.Context, c *Call, g chat.Generation) {
 			}
 			return r.Usage().Quotas().Settle(ctx, c.lease, g.Usage.Total())
 		})
-		// A Conflict says that an attempt whose answer was lost had succeeded.
+		// Conflict means that an earlier attempt was committed though it returned an error.
 		if err == nil || fault.Is(err, fault.Conflict) {
 			return
 		}
@@ -339,8 +335,8 @@ func (s *Chats) settle(ctx context.Context, c *Call, g chat.Generation) {
 	}
 }
 
-// outcomeOf says what became of a call.
-func outcomeOf(err error, ctx context.Context, out *outlet) chat.Outcome {
+// outcomeOf returns the outcome of a call.
+func outcomeOf(err error, ctx context.Context, out *countingSink) chat.Outcome {
 	var f *chat.Failure
 	switch cause := context.Cause(ctx); {
 	case err == nil:
@@ -361,7 +357,7 @@ func outcomeOf(err error, ctx context.Context, out *outlet) chat.Outcome {
 	return chat.Failed
 }
 
-// failureOf names the kind of a failure for analytics.
+// failureOf returns the name of a failure's kind, for analytics.
 func failureOf(err error) string {
 	var f *chat.Failure
 	if !errors.As(err, &f) {
@@ -370,42 +366,42 @@ func failureOf(err error) string {
 	return f.Kind.String()
 }
 
-// outlet is the sink on its way to the client: it notes what a call has sent.
-type outlet struct {
+// countingSink passes chunks on to the client's sink, and records what was sent.
+type countingSink struct {
 	to    ports.Sink
 	clock ports.Clock
 	alarm ports.Alarm
 	began time.Time
 
-	first time.Duration // until the first chunk
-	came  int64         // tokens of output so far, by our estimate
-	sent  bool          // a chunk went out
-	gone  bool          // the client did not take one
-	lost  bool          // the client did not take the last of them, after the provider's end
-	alive bool          // the provider has sent something of this attempt
+	first  time.Duration // until the first chunk
+	tokens int64         // estimated tokens of output so far
+	sent   bool          // a chunk was sent
+	gone   bool          // sending a chunk failed
+	lost   bool          // sending the last chunks failed, after the provider's end
+	alive  bool          // the provider has sent data in this attempt
 }
 
-func (o *outlet) Chunk(c chat.Chunk) error {
+func (o *countingSink) Chunk(c chat.Chunk) error {
 	if !o.sent {
 		o.sent, o.first = true, o.clock.Now().Sub(o.began)
 	}
 	switch c.Type {
 	case chat.TextChunk:
-		o.came += chat.EstimateText(c.Text)
+		o.tokens += chat.EstimateText(c.Text)
 	case chat.CallChunk:
-		o.came += chat.EstimateText(c.Name) + chat.EstimateText(c.Args)
+		o.tokens += chat.EstimateText(c.Name) + chat.EstimateText(c.Args)
 	}
 	err := o.to.Chunk(c)
 	o.gone = o.gone || err != nil
 	return err
 }
 
-func (o *outlet) Alive() {
+func (o *countingSink) Alive() {
 	o.alive = true
-	o.alarm.Reset(silentWithin)
+	o.alarm.Reset(silenceTimeout)
 }
 
-func (o *outlet) Wait() error {
+func (o *countingSink) Wait() error {
 	err := o.to.Wait()
 	o.gone = o.gone || err != nil
 	return err

@@ -8,9 +8,9 @@ import (
 	"collab/domain/quota"
 )
 
-// hold adds the lease of a call, which is extended until leave. Unavailable once the server
-// drains.
-func (s *Chats) hold(l quota.Lease) error {
+// addLease registers the lease of a call, which is extended until leave. Unavailable once
+// the server drains.
+func (s *Chats) addLease(l quota.Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -54,15 +54,15 @@ func (s *Chats) Drain() {
 func (s *Chats) Close(ctx context.Context) error {
 	s.Drain()
 	select {
-	case <-s.left():
+	case <-s.drained():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// left returns a channel that is closed when no call is left.
-func (s *Chats) left() <-chan struct{} {
+// drained returns a channel that is closed when no call is left.
+func (s *Chats) drained() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.idle == nil {
@@ -88,7 +88,7 @@ func (s *Chats) ExtendLeases(ctx context.Context) error {
 	now := s.Clock.Now()
 	quotas := s.Store.Usage().Quotas()
 	if len(all) > 0 {
-		if err := quotas.Extend(ctx, all, now.Add(leaseFor)); err != nil {
+		if err := quotas.Extend(ctx, all, now.Add(leaseLifetime)); err != nil {
 			return err
 		}
 	}

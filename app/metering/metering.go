@@ -1,4 +1,4 @@
-// Package metering tells members what their calls of models have used.
+// Package metering returns what members' calls of models have used.
 package metering
 
 import (
@@ -22,7 +22,7 @@ func New(store ports.Store, clock ports.Clock) *Metering {
 	return &Metering{store: store, clock: clock}
 }
 
-// Quota returns where the actor stands today.
+// Quota returns the actor's quota of today.
 func (s *Metering) Quota(ctx context.Context, actor org.Actor) (quota.Status, error) {
 	if err := actor.Belongs(); err != nil {
 		return quota.Status{}, err
@@ -49,9 +49,9 @@ func (s *Metering) Own(ctx context.Context, actor org.Actor) (own usage.Summary,
 	return own, err
 }
 
-// Organisation calls head with what everybody used in the billing period, and then
-// each with what every user did if the actor manages the organisation. byUser of
-// head says whether they do. An error of head or each ends it and is returned.
+// Organisation calls head with the sum of the billing period, and then, if the actor manages
+// the organisation, each with the sum of every user; byUser reports whether it will. An error
+// of head or each ends it and is returned.
 func (s *Metering) Organisation(ctx context.Context, actor org.Actor, head func(sum usage.Summary, byUser bool) error, each func(usage.Part) error) error {
 	if err := actor.Belongs(); err != nil {
 		return err

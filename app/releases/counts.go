@@ -11,7 +11,7 @@ import (
 // shards is the number of maps that concurrent checks are counted in.
 const shards = 16
 
-// counts are the checks that are not written yet.
+// counts holds the checks that are not stored yet.
 type counts struct {
 	shards [shards]shard
 
@@ -19,13 +19,13 @@ type counts struct {
 	day     release.Day         // of unknown; guarded by mu
 	unknown map[string]struct{} // versions without a release that are counted one by one; guarded by mu
 
-	flushing sync.Mutex // held while they are written
+	flushing sync.Mutex // held while they are stored
 }
 
 type shard struct {
 	mu  sync.Mutex
 	all map[counted]*tally // guarded by mu
-	_   [40]byte           // each in a cache line of its own
+	_   [40]byte           // padding to a cache line
 }
 
 type counted struct {
@@ -38,7 +38,7 @@ type tally struct{ checks, offered int64 }
 
 // add counts a check.
 func (c *counts) add(day release.Day, t release.Target, v release.Version, known, offered bool) {
-	version := v.Key() // what it was built from would make any number of one
+	version := v.Key() // without build metadata, which could have any number of values
 	if version == "" || !known && !c.single(day, version) {
 		version = release.Other
 	}
@@ -49,9 +49,9 @@ func (c *counts) add(day release.Day, t release.Target, v release.Version, known
 	c.count(counted{day, t, version}, n)
 }
 
-// count adds to what was counted.
+// count adds n to a count.
 func (c *counts) count(k counted, n tally) {
-	s := &c.shards[spread(k.version)]
+	s := &c.shards[shardOf(k.version)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.all[k]
@@ -60,15 +60,15 @@ func (c *counts) count(k counted, n tally) {
 			s.all = map[counted]*tally{}
 		}
 		of = &tally{}
-		k.version = strings.Clone(k.version) // the device's may be a part of much more
+		k.version = strings.Clone(k.version) // it may be a substring of a request
 		s.all[k] = of
 	}
 	of.checks += n.checks
 	of.offered += n.offered
 }
 
-// spread returns the shard of a version.
-func spread(version string) int {
+// shardOf returns the shard of a version.
+func shardOf(version string) int {
 	h := uint32(2166136261)
 	for i := range len(version) {
 		h = (h ^ uint32(version[i])) * 16777619
@@ -76,7 +76,7 @@ func spread(version string) int {
 	return int(h % shards)
 }
 
-// single reports whether a version without a release is counted by itself.
+// single reports whether a version without a release is counted separately.
 func (c *counts) single(day release.Day, version string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *counts) single(day release.Day, version string) bool {
 	return true
 }
 
-// take returns what was counted since, and forgets it.
+// take returns the counts and resets them.
 func (c *counts) take() []release.Tally {
 	var all []release.Tally
 	for i := range c.shards {
@@ -109,7 +109,7 @@ func (c *counts) take() []release.Tally {
 	return all
 }
 
-// FlushCounts adds what this server has counted to the store.
+// FlushCounts adds this server's counts to the store.
 func (s *Releases) FlushCounts(ctx context.Context) error {
 	s.counts.flushing.Lock()
 	defer s.counts.flushing.Unlock()

@@ -4,11 +4,11 @@ import (
 	"collab/domain/release"
 )
 
-// Feed decides what a device is offered whose updater reads a feed and takes only
-// what fits, and counts that it asked; nil: nothing. A device that tells no
-// architecture gets a release for each, as release.Snapshot.OfferEach has them, and
-// is counted as universal; one that tells no version is offered whatever is the
-// latest. It reads memory alone. The caller does not change the releases.
+// Feed returns the releases that a device is offered whose updater reads a feed, nil for none,
+// and counts the check. It offers nothing unless fits accepts every release. A device without
+// an architecture gets a release for each (release.Snapshot.OfferEach) and is counted as
+// universal; one without a version is offered the latest. Feed reads only memory. The caller
+// must not change the releases.
 func (s *Releases) Feed(q Check, fits func(*release.Release) bool) []*release.Release {
 	now := s.snapshot.Load()
 	var offered []*release.Release

@@ -1,6 +1,5 @@
-// Package releases is how versions of the desktop application reach devices: they
-// are published, offered to more and more devices, and counted. What devices ask
-// is answered from memory.
+// Package releases publishes versions of the desktop application, offers them to devices in
+// staged rollouts, and counts update checks. Checks are answered from memory.
 package releases
 
 import (
@@ -22,17 +21,17 @@ import (
 	"collab/ports"
 )
 
-// The times of the work. Both are lengths of a tick that Start is given.
+// The intervals of the ticks that Start is given.
 const (
 	// PollEvery is how often a server reads the revision of the releases, in case a
 	// hint was lost.
 	PollEvery = 500 * time.Millisecond
-	// CountEvery is how often it writes its counts.
+	// CountEvery is how often a server stores its counts.
 	CountEvery = 10 * time.Second
 )
 
-// patience is for one round of queries.
-const patience = 5 * time.Second
+// queryTimeout bounds one round of queries.
+const queryTimeout = 5 * time.Second
 
 // Options are what the use cases need.
 type Options struct {
@@ -42,14 +41,13 @@ type Options struct {
 	IDs   ports.IDs
 	Log   *slog.Logger
 
-	// Atomic runs fn in a transaction with the actor as the records say at its end, as
-	// access.Access.Atomic does.
+	// Atomic is access.Access.Atomic.
 	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
 
-	Publishers []id.Org // whose owners and admins may manage releases
-	Anybody    bool     // those of every organisation may
+	Publishers []id.Org // organisations whose owners and admins may manage releases
+	Anybody    bool     // owners and admins of every organisation may
 	Hosts      release.Hosts
 }
 
@@ -62,14 +60,14 @@ type Releases struct {
 	snapshot atomic.Pointer[release.Snapshot]
 	counts   counts
 
-	ctx         context.Context // ends the work
+	ctx         context.Context // of the background work
 	stop        context.CancelFunc
-	flushes     context.Context // ends the writing of counts
+	flushes     context.Context // of storing counts
 	giveUp      context.CancelFunc
 	work        sync.WaitGroup
 	hints       chan struct{}
 	unsubscribe func()
-	reading     sync.Mutex // held by who replaces the snapshot
+	reading     sync.Mutex // held while the snapshot is replaced
 }
 
 // New returns the use cases, with an empty snapshot until Start.
@@ -81,8 +79,8 @@ func New(o Options) *Releases {
 	return s
 }
 
-// Start reads the releases, and goes on to: when the bus tells of a change, and at
-// every tick of poll. At every tick of count it writes its counts.
+// Start reads the releases, and again after every hint of the bus and tick of poll. At every
+// tick of count it stores the counts.
 func (s *Releases) Start(ctx context.Context, poll, count <-chan time.Time) error {
 	if err := s.Refresh(ctx); err != nil {
 		return fmt.Errorf("reading the releases: %w", err)
@@ -130,11 +128,11 @@ func (s *Releases) hint() {
 	}
 }
 
-// timed calls fn with a time limit, and reports whether it fails. It logs the first failure
-// of a row.
+// timed calls fn with a time limit, and reports whether it failed. It logs the first of
+// consecutive failures.
 func (s *Releases) timed(ctx context.Context, fn func(context.Context) error, failing bool, failure string) bool {
-	ctx, over := context.WithTimeout(ctx, patience)
-	defer over()
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
 	err := fn(ctx)
 	if s.ctx.Err() != nil {
 		return failing
@@ -145,8 +143,8 @@ func (s *Releases) timed(ctx context.Context, fn func(context.Context) error, fa
 	return err != nil
 }
 
-// Close ends the work and writes the counts. A write under way has until the end of ctx:
-// whether an interrupted one was stored is not known, and it would be counted twice.
+// Close ends the background work and stores the counts. It waits for a write under way until
+// ctx ends, because an interrupted one may have been stored and would be counted twice.
 func (s *Releases) Close(ctx context.Context) error {
 	s.unsubscribe()
 	s.stop()
@@ -166,7 +164,7 @@ func (s *Releases) Refresh(ctx context.Context) error {
 		return err
 	}
 	if revision < known.Revision {
-		known = unread // the store is an older copy of itself
+		known = unread // an older backup was restored
 	}
 	revision, changed, err := s.Store.Deployment().Releases().Since(ctx, known.Revision)
 	if err != nil {
@@ -182,15 +180,15 @@ func (s *Releases) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Check is what a device asks.
+// Check is an update check of a device.
 type Check struct {
 	release.Target
 	Version release.Version
-	Client  string // the device's id; empty: it tells none
+	Client  string // the device's id; may be empty
 }
 
-// Offer decides what a device is offered, and counts that it asked; nil: nothing.
-// It reads memory alone. The caller does not change the release.
+// Offer returns the release that a device is offered, nil for none, and counts the check.
+// It reads only memory. The caller must not change the release.
 func (s *Releases) Offer(q Check) *release.Release {
 	now := s.snapshot.Load()
 	offered := now.Offer(q.Target, q.Version, q.Client)
@@ -201,25 +199,20 @@ func (s *Releases) Offer(q Check) *release.Release {
 // Snapshot returns the releases as this server knows them.
 func (s *Releases) Snapshot() *release.Snapshot { return s.snapshot.Load() }
 
-// manages decides whether the actor may manage the releases.
-func (s *Releases) manages(actor org.Actor) error {
+// checkManager returns an error unless the actor may manage releases.
+func (s *Releases) checkManager(actor org.Actor) error {
 	if err := actor.Manages(); err != nil {
 		return err
 	}
-	if s.Anybody {
+	if s.Anybody || slices.Contains(s.Publishers, actor.Org) {
 		return nil
-	}
-	for _, o := range s.Publishers {
-		if o == actor.Org {
-			return nil
-		}
 	}
 	return fault.New(fault.Forbidden, "This organisation does not publish releases here")
 }
 
-// Publish makes a release, which devices are offered at once.
+// Publish adds a release, which is offered at once.
 func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft) (release.Release, error) {
-	if err := s.manages(actor); err != nil {
+	if err := s.checkManager(actor); err != nil {
 		return release.Release{}, err
 	}
 	made, err := release.New(id.Release(s.IDs.New()), d, s.Hosts, s.Clock.Now())
@@ -245,16 +238,16 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 	if err != nil {
 		return release.Release{}, err
 	}
-	s.tell(ctx)
+	s.announce(ctx)
 	return made, nil
 }
 
-// errSame ends a change that changes nothing.
+// errSame rolls back a change that changes nothing.
 var errSame = errors.New("the release is as it was")
 
-// Change changes settings of a release. What changes nothing is noted nowhere.
+// Change changes settings of a release. A patch that changes nothing is not audited.
 func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p release.Patch) (now release.Release, err error) {
-	if err := s.manages(actor); err != nil {
+	if err := s.checkManager(actor); err != nil {
 		return release.Release{}, err
 	}
 	var was release.Release
@@ -281,7 +274,7 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 	if err != nil {
 		return release.Release{}, err
 	}
-	s.tell(ctx)
+	s.announce(ctx)
 	return now, nil
 }
 
@@ -289,23 +282,22 @@ func (s *Releases) audit(ctx context.Context, r ports.Records, actor org.Actor, 
 	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, did, string(of.ID), detail, s.Clock.Now()))
 }
 
-// tell has this server know of a change before it is answered for, and the others
-// soon.
-func (s *Releases) tell(ctx context.Context) {
+// announce refreshes this server's snapshot after a change, and sends the others a hint.
+func (s *Releases) announce(ctx context.Context) {
 	if err := s.Refresh(ctx); err != nil {
 		s.hint()
 	}
 	s.Bus.Publish(object.Hint{Org: release.Log, N: s.snapshot.Load().Revision})
 }
 
-// batch is how many releases are read at once: the longest have 300 KiB.
+// batch is how many releases List reads at a time; the largest have 300 KiB.
 const batch = 16
 
-// List calls each with the releases that follow after, the zero value: with all, at
-// most limit of them, 0: all. The highest version is first, as in
-// release.Snapshot.All. It fails with Invalid where after is the id of no release.
+// List calls each with the releases after the given one, the zero value is the start, at most
+// limit, 0: all. They are in the order of release.Snapshot.All, the highest version first.
+// Invalid if after is the id of no release.
 func (s *Releases) List(ctx context.Context, actor org.Actor, after id.Release, limit int, each func(release.Release) error) error {
-	if err := s.manages(actor); err != nil {
+	if err := s.checkManager(actor); err != nil {
 		return err
 	}
 	if err := s.Refresh(ctx); err != nil {
@@ -323,8 +315,8 @@ func (s *Releases) List(ctx context.Context, actor org.Actor, after id.Release, 
 	if limit > 0 && limit < len(ids) {
 		ids = ids[:limit]
 	}
-	for some := range slices.Chunk(ids, batch) {
-		found, err := s.Store.Deployment().Releases().List(ctx, some)
+	for chunk := range slices.Chunk(ids, batch) {
+		found, err := s.Store.Deployment().Releases().List(ctx, chunk)
 		if err != nil {
 			return err
 		}
@@ -337,7 +329,7 @@ func (s *Releases) List(ctx context.Context, actor org.Actor, after id.Release, 
 	return nil
 }
 
-// Reach is what a release is to a device.
+// Reach is whether a release is offered to a device, and why.
 type Reach struct {
 	Client  string
 	Bucket  int
@@ -345,9 +337,9 @@ type Reach struct {
 	Reason  release.Reason
 }
 
-// Rollout explains which of the devices a release reaches.
+// Rollout explains for each of the devices whether the release is offered to it.
 func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, clients []string) (release.Entry, []Reach, error) {
-	if err := s.manages(actor); err != nil {
+	if err := s.checkManager(actor); err != nil {
 		return release.Entry{}, nil, err
 	}
 	if err := s.Refresh(ctx); err != nil {
@@ -366,17 +358,16 @@ func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, c
 	return of, all, nil
 }
 
-// Adoption returns the counts of the days from the first to the last, those that
-// follow after, at most limit of them, 0: all. What this server has not kept yet is
-// kept first.
+// Adoption stores this server's counts, and returns those of the days from first to last, from
+// after the given one, at most limit, 0: all.
 func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
-	if err := s.manages(actor); err != nil {
+	if err := s.checkManager(actor); err != nil {
 		return nil, err
 	}
-	// Who no longer waits breaks nothing off, as in Close.
-	keep, over := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer over()
-	if err := s.FlushCounts(keep); err != nil {
+	// A client that disconnects must not interrupt the write: see Close.
+	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	defer cancel()
+	if err := s.FlushCounts(flushing); err != nil {
 		return nil, err
 	}
 	return s.Store.Deployment().Adoption().List(ctx, first, last, of, after, limit)

@@ -8,30 +8,30 @@ import (
 	"collab/domain/object"
 )
 
-// atOnce is how many names a collection, or clients a sweep, works on at a time.
-const atOnce = 500
+// batchSize is how many names or clients are read at a time.
+const batchSize = 500
 
-// Reason says why a blob is garbage.
+// Reason is why a blob is garbage.
 type Reason string
 
 // The reasons.
 const (
 	Unnamed Reason = "named by no object"                // replaced, deleted, or never finished
-	Unknown Reason = "in the store, not in the database" // as after the database was restored from a copy
+	Unknown Reason = "in the store, not in the database" // for example after the database was restored
 )
 
 // Garbage is a blob that a collection removes.
 type Garbage struct {
 	Name   string
 	Reason Reason
-	Since  time.Time // when that came to be, for an Unknown when it was written
+	Since  time.Time // when the name was announced or discarded; of an Unknown blob, when it was written
 }
 
-// Collect removes the blobs that no object has named for the time of
-// object.Grace, and forgets their names. Whole also looks through the store for
-// blobs that the database does not know at all. Dry removes nothing. Each is
-// called with every blob that was removed, or would be; its error ends the
-// collection. Any number of servers may collect at once.
+// Collect removes the blobs that no object has named for object.Grace, and their names. If
+// whole is set it also lists the store for blobs that the database does not know. If dry is
+// set it removes nothing. It calls each with every blob that it removed or would remove; an
+// error of each ends the collection and is returned. Any number of servers may collect
+// concurrently.
 func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage) error) error {
 	before := u.clock.Now().Add(-object.Grace)
 	names := u.store.Storage().BlobNames()
@@ -41,7 +41,7 @@ func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage
 		}
 	}
 	for after := ""; ; {
-		due, err := names.Due(ctx, before, after, atOnce)
+		due, err := names.Due(ctx, before, after, batchSize)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage
 				return err
 			}
 		}
-		if len(due) < atOnce {
+		if len(due) < batchSize {
 			break
 		}
 		after = due[len(due)-1].Name
@@ -61,12 +61,11 @@ func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage
 	return u.search(ctx, before, dry, each)
 }
 
-// collect removes one blob whose name is kept. What the name says is the last
-// thing to go, so that a collection that stops half-way is taken up again.
+// collect removes a blob and then its name, so that an interrupted collection is repeated.
 func (u *Upkeep) collect(ctx context.Context, b object.Blob, dry bool, each func(Garbage) error) error {
 	if !dry {
 		if !b.Discarded {
-			return nil // it came of age after Expire: the next time's
+			return nil // it became due after Expire
 		}
 		if err := u.blobs.Remove(ctx, b.Name); err != nil {
 			return err
@@ -78,10 +77,10 @@ func (u *Upkeep) collect(ctx context.Context, b object.Blob, dry bool, each func
 	return each(Garbage{Name: b.Name, Reason: Unnamed, Since: b.At})
 }
 
-// search goes through the store for what the database does not know. A name is
-// announced before anything is under it, so what was written long ago and is
-// known to nothing now stays so. A database that knows nothing at all of what is
-// in the store is another store's: then nothing is removed.
+// search removes blobs that the database does not know. A name is announced before its blob
+// is written, so an old blob without a name will never get one. If the database knows none
+// of the old blobs, it belongs to another store: search removes nothing and fails with
+// Conflict.
 func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, each func(Garbage) error) error {
 	if !dry {
 		known, found := false, false
@@ -99,9 +98,9 @@ func (u *Upkeep) search(ctx context.Context, before time.Time, dry bool, each fu
 	return u.unknown(ctx, before, dry, new(bool), each)
 }
 
-// unknown calls each with what the database does not know, and sets some where
-// there is something that it knows.
-func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, some *bool, each func(Garbage) error) error {
+// unknown calls each with the old blobs that the database does not know, removed unless dry
+// is set. It sets anyKnown if the database knows one.
+func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, anyKnown *bool, each func(Garbage) error) error {
 	var old []Garbage
 	flush := func() error {
 		names := make([]string, len(old))
@@ -114,7 +113,7 @@ func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, some *
 		}
 		for _, g := range old {
 			if known[g.Name] {
-				*some = true
+				*anyKnown = true
 				continue
 			}
 			if !dry {
@@ -134,7 +133,7 @@ func (u *Upkeep) unknown(ctx context.Context, before time.Time, dry bool, some *
 			return nil
 		}
 		old = append(old, Garbage{Name: name, Reason: Unknown, Since: written})
-		if len(old) < atOnce {
+		if len(old) < batchSize {
 			return nil
 		}
 		return flush()

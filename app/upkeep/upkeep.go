@@ -1,5 +1,5 @@
-// Package upkeep forgets what has had its time. Any number of servers may run
-// it at once: every step is harmless when repeated.
+// Package upkeep removes expired data. Any number of servers may run it concurrently, as
+// every step is idempotent.
 package upkeep
 
 import (
@@ -14,8 +14,8 @@ import (
 	"collab/ports"
 )
 
-// inboxRetention is how long a provider's message is remembered. Providers
-// send again for some days at most, and people for some weeks.
+// inboxRetention is how long the ids of providers' messages are stored. Providers send a
+// message again for some days, and people by hand for some weeks.
 const inboxRetention = 90 * 24 * time.Hour
 
 // Upkeep is the regular work.
@@ -27,16 +27,14 @@ type Upkeep struct {
 	retention  time.Duration
 }
 
-// New returns the regular work over the store and its blobs. Retention is how
-// long entries stay in the log of changes. The use cases of connectors take
-// leave of the providers of organisations that are erased; Collect does without
-// them.
+// New returns the regular work over the store and its blobs. Retention is how long entries
+// stay in the log of changes. The use cases of connectors revoke the authorizations of
+// erased organisations; Collect does not need them.
 func New(store ports.Store, blobs ports.Blobs, clock ports.Clock, c *connectors.Connectors, retention time.Duration) *Upkeep {
 	return &Upkeep{store: store, blobs: blobs, clock: clock, connectors: c, retention: retention}
 }
 
-// Run does everything once. A step that fails does not keep the others from
-// running; all errors come back together.
+// Run runs every step once, even if others fail, and returns all errors joined.
 func (u *Upkeep) Run(ctx context.Context) error {
 	now := u.clock.Now()
 	return errors.Join(
@@ -52,18 +50,18 @@ func (u *Upkeep) Run(ctx context.Context) error {
 	)
 }
 
-// sweepClients forgets the clients at authorization servers that were used before
-// the time last. What they authorised goes on without.
+// sweepClients removes the clients at authorization servers that were last used before the
+// time. Existing authorizations do not need them.
 func (u *Upkeep) sweepClients(ctx context.Context, before time.Time) error {
 	for {
-		n, err := u.store.Connections().Clients().Sweep(ctx, before, atOnce)
-		if err != nil || n < atOnce {
+		n, err := u.store.Connections().Clients().Sweep(ctx, before, batchSize)
+		if err != nil || n < batchSize {
 			return err
 		}
 	}
 }
 
-// erase removes the data of organisations that were closed long enough ago.
+// erase removes the data of organisations that were closed org.Retention ago.
 func (u *Upkeep) erase(ctx context.Context, now time.Time) error {
 	before := now.Add(-org.Retention)
 	due, err := u.store.Directory().Organisations().List(ctx, org.Filter{ClosedBefore: &before})

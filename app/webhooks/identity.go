@@ -1,5 +1,5 @@
-// Package webhooks takes the messages of providers and makes each have its
-// effect once, in whatever order and however often they come.
+// Package webhooks applies the messages of providers. Each has its effect once, in whatever
+// order and however often messages arrive.
 package webhooks
 
 import (
@@ -47,9 +47,8 @@ type Webhooks struct{ Options }
 // New returns the use cases.
 func New(o Options) *Webhooks { return &Webhooks{o} }
 
-// Identity verifies a message of the identity provider and applies it. A
-// message that was applied before, and one of a type that we do not act on,
-// changes nothing and is no error.
+// Identity verifies a message of the identity provider and applies it. A message that was
+// applied before, or has a type that is not handled, changes nothing and is no error.
 func (w *Webhooks) Identity(ctx context.Context, header func(string) string, body []byte) error {
 	e, err := w.Options.Identity.Read(header, body)
 	if err != nil {
@@ -71,7 +70,7 @@ func (w *Webhooks) Identity(ctx context.Context, header func(string) string, bod
 	return err
 }
 
-// accept notes a message in the inbox; errSeen when it was there.
+// accept stores a message's id in the inbox; errSeen if it is stored already.
 func (w *Webhooks) accept(ctx context.Context, r ports.Records, source, message string) error {
 	err := r.Journal().Inbox().Accept(ctx, source, message, w.Clock.Now())
 	if fault.Is(err, fault.Conflict) {
@@ -82,9 +81,8 @@ func (w *Webhooks) accept(ctx context.Context, r ports.Records, source, message 
 
 var errSeen = fault.New(fault.Conflict, "The message was applied before")
 
-// apply is the one place where an event meets the records. Records are taken
-// in one order, users before organisations before what is in them, so that
-// concurrent messages do not wait for each other in a circle.
+// apply applies an event to the records. It locks users before organisations before their
+// records, so that concurrent messages do not deadlock.
 func (w *Webhooks) apply(ctx context.Context, r ports.Records, e identity.Event) error {
 	switch e.Kind {
 	case identity.UserChanged:
@@ -125,8 +123,8 @@ func (w *Webhooks) user(ctx context.Context, r ports.Records, providerID string,
 	return r.Directory().Users().Upsert(ctx, fresh, func(u org.User) (org.User, error) { return fn(u), nil })
 }
 
-// org stores what fn makes of the organisation. When its creator becomes known
-// or changes, the roles that follow from that are derived again.
+// org stores what fn returns for the organisation. If that changes the creator, the roles of
+// the previous and the new one are determined again.
 func (w *Webhooks) org(ctx context.Context, r ports.Records, f identity.OrgFacts, fn func(org.Organisation) org.Organisation) (org.Organisation, error) {
 	now := w.Clock.Now()
 	fresh := org.Organisation{ID: id.Org(w.IDs.New()), ProviderID: f.ProviderID, CreatedAt: now, UpdatedAt: now}
@@ -142,14 +140,14 @@ func (w *Webhooks) org(ctx context.Context, r ports.Records, f identity.OrgFacts
 		return o, err
 	}
 	for _, providerID := range []string{before, o.CreatedBy} {
-		if err := w.rename(ctx, r, o, providerID); err != nil {
+		if err := w.updateRole(ctx, r, o, providerID); err != nil {
 			return o, err
 		}
 	}
 	return o, nil
 }
 
-func (w *Webhooks) rename(ctx context.Context, r ports.Records, o org.Organisation, providerID string) error {
+func (w *Webhooks) updateRole(ctx context.Context, r ports.Records, o org.Organisation, providerID string) error {
 	u, err := r.Directory().Users().ByProvider(ctx, providerID)
 	if err == nil {
 		var m org.Membership
@@ -183,26 +181,26 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if err != nil {
 		return err
 	}
-	is := was.Observed(e.Member, e.Stamp, o.Naming(w.Roles, u.ProviderID), now)
+	next := was.Observed(e.Member, e.Stamp, o.Naming(w.Roles, u.ProviderID), now)
 	if e.Kind == identity.MemberRemoved {
-		is = was.Ended(e.Stamp)
+		next = was.Ended(e.Stamp)
 	}
-	if is == was {
+	if next == was {
 		return nil
 	}
-	if err := w.put(ctx, r, was, is); err != nil || is.Active() {
+	if err := w.put(ctx, r, was, next); err != nil || next.Active() {
 		return err
 	}
 	return w.leave(ctx, r, o.ID, u.ID)
 }
 
-// put stores a membership, and what changed for an active one in the audit log.
-func (w *Webhooks) put(ctx context.Context, r ports.Records, was, is org.Membership) error {
-	if err := r.Directory().Members().Put(ctx, is.Org, is); err != nil || was.JoinedAt.IsZero() {
+// put stores a membership, and audits a change of role or the end of an active one.
+func (w *Webhooks) put(ctx context.Context, r ports.Records, was, next org.Membership) error {
+	if err := r.Directory().Members().Put(ctx, next.Org, next); err != nil || was.JoinedAt.IsZero() {
 		return err
 	}
-	if c, ok := object.MembershipChange(was, is, "", w.Clock.Now()); ok {
-		if _, err := r.Storage().Changes().Append(ctx, is.Org, c); err != nil {
+	if c, ok := object.MembershipChange(was, next, "", w.Clock.Now()); ok {
+		if _, err := r.Storage().Changes().Append(ctx, next.Org, c); err != nil {
 			return err
 		}
 	}
@@ -210,16 +208,16 @@ func (w *Webhooks) put(ctx context.Context, r ports.Records, was, is org.Members
 		return nil
 	}
 	action, detail := audit.MemberRemoved, string(was.Role)
-	if is.Active() {
-		if is.Role == was.Role {
+	if next.Active() {
+		if next.Role == was.Role {
 			return nil
 		}
-		action, detail = audit.RoleChanged, string(was.Role)+" -> "+string(is.Role)
+		action, detail = audit.RoleChanged, string(was.Role)+" -> "+string(next.Role)
 	}
-	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(w.IDs.New()), is.Org, action, string(is.User), detail, w.Clock.Now()))
+	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(w.IDs.New()), next.Org, action, string(next.User), detail, w.Clock.Now()))
 }
 
-// leave takes a user whose membership ended out of the organisation's work.
+// leave removes a user whose membership ended from teams and unassigns their tasks.
 func (w *Webhooks) leave(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
 	if err := r.Work().TeamMembers().RemoveUser(ctx, o, u); err != nil {
 		return err
@@ -227,13 +225,13 @@ func (w *Webhooks) leave(ctx context.Context, r ports.Records, o id.Org, u id.Us
 	return r.Work().Tasks().Unassign(ctx, o, u, w.Clock.Now())
 }
 
-// tasksAtOnce is how many tasks one transaction deletes, so that others write in between.
+// tasksAtOnce is how many tasks one transaction deletes; others can write in between.
 const tasksAtOnce = 100
 
-// deleteUser ends the user everywhere: memberships and assignments, and what was the
-// user's alone, in several transactions where that is much. What the user made for
-// others stays. The last transaction notes the message: where one before it fails, the
-// provider sends the message again, and the rest is deleted then.
+// deleteUser ends the user's memberships and assignments and deletes the user's personal
+// data, in several transactions if that is much; shared data stays. The last transaction
+// accepts the message, so if one fails, the provider sends it again, and the rest is deleted
+// then.
 func (w *Webhooks) deleteUser(ctx context.Context, e identity.Event) error {
 	for {
 		var left *remainder
@@ -259,24 +257,23 @@ func (w *Webhooks) deleteUser(ctx context.Context, e identity.Event) error {
 	}
 }
 
-// remainder is what one deletion has left for other transactions: the files that the
-// filter selects, or the tasks in a workspace after a place.
+// remainder is what is still to be deleted: the files that the filter selects, or the tasks
+// of a workspace after a position.
 type remainder struct {
-	org   id.Org
-	files object.Filter
-	told  *object.Audience
-	tasks id.Workspace
-	after task.Position
+	org      id.Org
+	files    object.Filter
+	audience *object.Audience // of the files' deletions
+	tasks    id.Workspace
+	after    task.Position
 }
 
-// remove deletes the first part of what is left. It returns nil if there is no more
-// after that.
+// remove deletes the first part of left, and returns what remains of it, or nil.
 func (w *Webhooks) remove(ctx context.Context, r ports.Records, left remainder) (_ *remainder, err error) {
 	more := false
 	if left.tasks != "" {
 		left.after, more, err = r.Work().TaskSets().RemoveIn(ctx, left.org, left.tasks, left.after, tasksAtOnce)
 	} else {
-		left.files.After, err = w.Objects.Sweep(ctx, r, left.org, left.files, "", left.told)
+		left.files.After, err = w.Objects.Sweep(ctx, r, left.org, left.files, "", left.audience)
 		more = left.files.After != ""
 	}
 	if err != nil || !more {
@@ -285,8 +282,8 @@ func (w *Webhooks) remove(ctx context.Context, r ports.Records, left remainder) 
 	return &left, nil
 }
 
-// erase ends the user, and removes a part of what was theirs alone. It returns what is
-// left of that part, and nil if nothing of anything is.
+// erase ends the user's sessions, memberships and assignments, and removes a part of their
+// personal data. It returns what remains of that part, or nil if all personal data is gone.
 func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event) (*remainder, error) {
 	now := w.Clock.Now()
 	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Erased(now) })
@@ -320,8 +317,8 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 	return nil, nil
 }
 
-// erasePersonal removes a part of what is the user's alone in an organisation, with one
-// workspace at most, and returns what is left, as erase does.
+// erasePersonal removes a part of the user's personal data in an organisation, with at most
+// one workspace, and returns what remains as erase does.
 func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) (*remainder, error) {
 	if left, err := w.remove(ctx, r, remainder{org: o, files: object.Filter{Owner: u}}); err != nil || left != nil {
 		return left, err
@@ -335,7 +332,7 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 		return nil, err
 	}
 	alone := &object.Audience{Users: []id.User{u}}
-	gone := false
+	removed := false
 	for _, t := range teams {
 		if t.Kind != team.Personal || t.CreatedBy != u {
 			continue
@@ -345,13 +342,13 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 				continue
 			}
 			tasks := remainder{org: o, tasks: s.ID}
-			if gone {
+			if removed {
 				return &tasks, nil
 			}
-			gone = true
-			files := remainder{org: o, files: object.Filter{Workspace: s.ID, Scope: object.Shared}, told: alone}
-			for _, all := range []remainder{files, tasks} {
-				if left, err := w.remove(ctx, r, all); err != nil || left != nil {
+			removed = true
+			files := remainder{org: o, files: object.Filter{Workspace: s.ID, Scope: object.Shared}, audience: alone}
+			for _, part := range []remainder{files, tasks} {
+				if left, err := w.remove(ctx, r, part); err != nil || left != nil {
 					return left, err
 				}
 			}
@@ -359,7 +356,7 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 				return nil, err
 			}
 		}
-		if left, err := w.remove(ctx, r, remainder{org: o, files: object.Filter{Team: t.ID}, told: alone}); err != nil || left != nil {
+		if left, err := w.remove(ctx, r, remainder{org: o, files: object.Filter{Team: t.ID}, audience: alone}); err != nil || left != nil {
 			return left, err
 		}
 		if err := r.Work().Teams().Remove(ctx, o, t.ID); err != nil {
@@ -369,8 +366,8 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 	return nil, nil
 }
 
-// invitation applies an event about an invitation. One that the provider did
-// not tell us of before joins a pending one of ours for the same address.
+// invitation applies an event about an invitation. An unknown provider id is given to our
+// pending invitation for the same address, if there is one.
 func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.Event) error {
 	now := w.Clock.Now()
 	var inviter id.User
@@ -391,7 +388,7 @@ func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.E
 	all := r.Directory().Invitations()
 	was, err := all.ByProvider(ctx, o.ID, e.Invitation.ProviderID)
 	if fault.Is(err, fault.NotFound) {
-		was, err = w.unclaimed(ctx, r, o.ID, e.Invitation.Email)
+		was, err = w.invitationFor(ctx, r, o.ID, e.Invitation.Email)
 	}
 	if err != nil {
 		return err
@@ -399,9 +396,9 @@ func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.E
 	return all.Put(ctx, o.ID, was.Observed(e, w.Roles.Of(e.Invitation.Role), inviter, now))
 }
 
-// unclaimed returns the pending invitation for the address that the provider
-// has no id for yet, else a new one without a state.
-func (w *Webhooks) unclaimed(ctx context.Context, r ports.Records, o id.Org, email string) (invitation.Invitation, error) {
+// invitationFor returns the pending invitation for the address that has no provider id, or a new
+// one without a state.
+func (w *Webhooks) invitationFor(ctx context.Context, r ports.Records, o id.Org, email string) (invitation.Invitation, error) {
 	pending, err := r.Directory().Invitations().Pending(ctx, o, email, w.Clock.Now())
 	if err != nil {
 		return invitation.Invitation{}, err

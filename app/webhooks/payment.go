@@ -7,9 +7,9 @@ import (
 	"collab/ports"
 )
 
-// Payment verifies a message of the payment provider and follows what it is
-// about. A message that was applied before, and one of a type that we do not act
-// on, changes nothing and is no error.
+// Payment verifies a message of the payment provider and follows its subscription. A message
+// that was applied before, or has a type that is not handled, changes nothing and is no
+// error.
 func (w *Webhooks) Payment(ctx context.Context, header func(string) string, body []byte) error {
 	e, err := w.Options.Payments.Read(header, body)
 	if err != nil {
