@@ -222,7 +222,8 @@ func readCheck(query string) (q releases.Check, at string, err error) {
 	if q.Arch, err = release.ParseArch("arch", d.arch.Text); err != nil {
 		return q, "", err
 	}
-	return q, d.version.Text, d.readAudience(&q)
+	err = d.readAudience(&q)
+	return q, d.version.Text, err
 }
 
 func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
@@ -415,10 +416,11 @@ func readReport(q body.Query, now time.Time) (first, last release.Day, of releas
 	case first < release.DayOf(end.AddDate(0, 0, 1-maxReportDays)):
 		return "", "", of, fault.Field("from", "must be at most %d days before to", maxReportDays-1)
 	}
-	return first, last, of, cmp.Or(
+	err = cmp.Or(
 		readParam(q, "platform", release.ParsePlatform, &of.Platform),
 		readParam(q, "arch", release.ParseArch, &of.Arch),
 		readParam(q, "channel", release.ParseChannel, &of.Channel))
+	return first, last, of, err
 }
 
 // readParam sets to to what parse makes of a parameter, where it is given.

@@ -153,7 +153,7 @@ func TestInvalidClaimsAreRefused(t *testing.T) {
 	} {
 		got, err := verify(tt.p, key.token(t, i.claims(c, tt.claims)))
 		if tt.want && err != nil || !tt.want && (!fault.Is(err, fault.Unauthenticated) || got != identity.Claims{}) {
-			t.Errorf("a time: with %s: %+v, %v", name, got, err)
+			t.Errorf("a token with %s: %+v, %v", name, got, err)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	} {
 		got, err := verify(p, token)
 		if !fault.Is(err, fault.Unauthenticated) || got != (identity.Claims{}) {
-			t.Errorf("a time: with %s: %+v, %v", name, got, err)
+			t.Errorf("a token with %s: %+v, %v", name, got, err)
 		}
 	}
 }
@@ -313,7 +313,7 @@ func TestAKeyAddedAfterARefreshIsFoundAtOnce(t *testing.T) {
 		key := signer{fmt.Sprintf("k%d", n), jose.EdDSA, edKey(10 + n)}
 		i.publish(key)
 		if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
-			t.Errorf("a time: of key %d: %v", n, err)
+			t.Errorf("a token of key %d: %v", n, err)
 		}
 		i.wantReads(t, 1, int(n)+1)
 	}
@@ -449,11 +449,11 @@ func TestKnownKeysVerifyWhileTheProviderIsDown(t *testing.T) {
 	for range 5 {
 		c.Advance(2 * time.Hour)
 		if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
-			t.Errorf("a time: of a known key: %v", err)
+			t.Errorf("a token of a known key: %v", err)
 		}
 		p.Settle()
 		if _, err := verify(p, newer.token(t, i.claims(c))); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("a time: that a new key may have signed: %v", err)
+			t.Errorf("a token that a new key may have signed: %v", err)
 		}
 		if _, err := verify(p, signer{"k1", jose.EdDSA, edKey(3)}.token(t, i.claims(c))); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("a forged token of a known key: %v", err)

@@ -34,6 +34,8 @@ import (
 const (
 	defaultTimeout = 10 * time.Second // of a request
 	maxAnswer      = 4 << 20          // bytes
+	maxExcerpt     = 200              // bytes of an answer in an error
+	shortestKey    = 8                // bytes of a header's value that errors do not repeat
 
 	// Pauses between requests grow by half from the first to the longest; none begins
 	// when maxElapsed is over.
@@ -49,6 +51,7 @@ const contentTypeJSON, contentTypeProtobuf = "application/json", "application/x-
 type Client struct {
 	url       url.URL
 	header    http.Header
+	keys      []string // values of configured headers
 	gzip      bool
 	transport *http.Transport
 	http      *http.Client
@@ -68,8 +71,14 @@ func NewClient(retries bool) *Client {
 		transport: http.DefaultTransport.(*http.Transport).Clone(),
 		retries:   retries,
 	}
-	c.http = &http.Client{Transport: c.transport, Timeout: defaultTimeout}
+	c.http = &http.Client{
+		Transport: c.transport, Timeout: defaultTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would take keys in headers along
+	}
 	c.stopped, c.stop = context.WithCancel(context.Background())
+	for _, values := range c.header {
+		c.keys = append(c.keys, values...)
+	}
 
 	for traces, value := range variables("ENDPOINT") {
 		u, err := url.Parse(value)
@@ -267,14 +276,25 @@ func (c *Client) send(ctx context.Context, body []byte) (time.Duration, error) {
 		return -1, err
 	}
 	if answer.StatusCode/100 == 2 {
-		return -1, rejected(answer.Header.Get("Content-Type"), content)
+		return -1, c.rejected(answer.Header.Get("Content-Type"), content)
 	}
-	err = fmt.Errorf("%s answers %s: %s", c.url.Redacted(), answer.Status, bytes.TrimSpace(content))
+	err = fmt.Errorf("%s answers %s: %s", c.url.Redacted(), answer.Status, c.excerpt(content))
 	switch answer.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return retryAfter(answer.Header.Get("Retry-After")), err
 	}
 	return -1, err
+}
+
+// excerpt returns the beginning of what the collector says, without the values of headers
+// that have keys.
+func (c *Client) excerpt(content []byte) string {
+	for _, key := range c.keys {
+		if len(key) >= shortestKey {
+			content = bytes.ReplaceAll(content, []byte(key), []byte("[redacted]"))
+		}
+	}
+	return string(bytes.TrimSpace(content[:min(len(content), maxExcerpt)]))
 }
 
 // retryAfter returns the time that the header's value says, zero if it says none.
@@ -291,7 +311,7 @@ func retryAfter(value string) time.Duration {
 
 // rejected returns an error if an answer, an ExportTraceServiceResponse, says that spans
 // were not taken or has a message.
-func rejected(contentType string, content []byte) error {
+func (c *Client) rejected(contentType string, content []byte) error {
 	var response struct {
 		PartialSuccess struct {
 			RejectedSpans json.Number
@@ -309,7 +329,7 @@ func rejected(contentType string, content []byte) error {
 		partial.RejectedSpans, partial.ErrorMessage = json.Number(strconv.FormatUint(spans, 10)), string(message)
 	}
 	if spans, _ := partial.RejectedSpans.Int64(); spans != 0 || partial.ErrorMessage != "" {
-		return fmt.Errorf("the collector refuses %d spans: %s", spans, partial.ErrorMessage)
+		return fmt.Errorf("the collector refuses %d spans: %s", spans, c.excerpt([]byte(partial.ErrorMessage)))
 	}
 	return nil
 }

@@ -233,6 +233,7 @@ func TestAnswersAreReadAsByOpenTelemetrysClient(t *testing.T) {
 		"too much":            {200, "text/plain", make([]byte, 4<<20+1), "too l"},
 		"no key":              {401, "text/plain", []byte(" no key \n"), "no key"},
 		"a failure":           {500, "application/json", []byte(`{"code":13}`), `{"code":13}`},
+		"a redirect":          {307, "text/plain", []byte("elsewhere"), "307"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &collector{t: t, status: row.status, header: http.Header{"Content-Type": {row.kind}}, answer: row.answer}
@@ -245,6 +246,33 @@ func TestAnswersAreReadAsByOpenTelemetrysClient(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestErrorsRepeatLittleOfAnswersAndNoKeys(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=of%20the%20collector")
+	var written int
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		answer := []byte(r.Header.Get("api-key") + strings.Repeat(" is no key", 1<<12))
+		for r.URL.Path == "/endless/v1/traces" && written < 1<<28 {
+			n, err := w.Write(answer)
+			if written += n; err != nil {
+				return
+			}
+		}
+		_, _ = w.Write(answer)
+	}))
+	defer s.Close()
+	for path, want := range map[string]string{"": "[redacted] is no key", "/endless": "too long"} {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", s.URL+path)
+		_, err := (&collector{}).export(t, otlp.NewClient(false))
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 || strings.Contains(err.Error(), "of the collector") {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	if written > 1<<26 {
+		t.Errorf("%d bytes of an endless answer were read", written)
 	}
 }
 

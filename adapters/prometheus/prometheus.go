@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ func Handler(reader sdkmetric.Reader) http.Handler {
 		h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		h.Add("Vary", "Accept-Encoding")
 		body := text(slices.Concat(families, runtimeFamilies(), processFamilies()))
-		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if takesGzip(r.Header.Get("Accept-Encoding")) {
 			h.Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
 			_, _ = z.Write(body) // the client is gone if it fails
@@ -39,6 +40,18 @@ func Handler(reader sdkmetric.Reader) http.Handler {
 		}
 		_, _ = w.Write(body)
 	})
+}
+
+// takesGzip reports whether an Accept-Encoding header allows gzip.
+func takesGzip(header string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		coding, parameters, err := mime.ParseMediaType(part)
+		if err == nil && coding == "gzip" {
+			q, err := strconv.ParseFloat(cmp.Or(parameters["q"], "1"), 64)
+			return err == nil && q > 0
+		}
+	}
+	return false
 }
 
 // family is a metric with its samples.

@@ -11,7 +11,7 @@ import (
 
 // Options configure New.
 type Options[T any] struct {
-	Capacity int             // items, without those that are being delivered
+	Capacity int             // items, without those of the attempt that is being made
 	Batch    int             // items of one delivery
 	Linger   time.Duration   // how long a batch that is not full waits for more items
 	Backoff  []time.Duration // pauses after failed attempts; a batch is dropped when the one after the last fails
@@ -53,6 +53,7 @@ type Queue[T any] struct {
 type batch[T any] struct {
 	items    []T
 	due      time.Time
+	dueSet   time.Time // when due was set
 	attempts int
 }
 
@@ -75,13 +76,15 @@ func (q *Queue[T]) Add(item T) bool {
 		return false
 	}
 	if q.open == nil {
-		q.open = &batch[T]{due: q.options.Now().Add(q.options.Linger)}
+		q.open = new(batch[T])
+		q.delay(q.open, q.options.Linger)
 		q.batches = append(q.batches, q.open)
 	}
 	q.items++
 	q.open.items = append(q.open.items, item)
 	if len(q.open.items) == q.options.Batch {
-		q.open.due, q.open = q.options.Now(), nil
+		q.delay(q.open, 0)
+		q.open = nil
 	}
 	q.signal()
 	return true
@@ -165,10 +168,17 @@ func (q *Queue[T]) next() (b *batch[T], due time.Time, end bool) {
 	return b, time.Time{}, false
 }
 
+// delay makes a batch due after the pause. The caller holds q.mu.
+func (q *Queue[T]) delay(b *batch[T], pause time.Duration) {
+	b.dueSet = q.options.Now()
+	b.due = b.dueSet.Add(pause)
+}
+
 // due returns when a batch is due. In a closed queue it is at once, or after its pause if
-// the queue is in order. The caller holds q.mu.
+// the queue is in order. It is at once, too, if the clock was set back, which would make
+// the pause longer. The caller holds q.mu.
 func (q *Queue[T]) due(b *batch[T]) time.Time {
-	if q.closed && (b.attempts == 0 || !q.options.InOrder) {
+	if q.closed && (b.attempts == 0 || !q.options.InOrder) || q.options.Now().Before(b.dueSet) {
 		return time.Time{}
 	}
 	return b.due
@@ -182,7 +192,7 @@ func (q *Queue[T]) deliver(b *batch[T]) {
 	q.mu.Lock()
 	again := r.Err != nil && !r.Permanent && b.attempts <= len(q.options.Backoff) && (!q.closed || q.options.InOrder)
 	if again {
-		b.due = q.options.Now().Add(max(r.Pause, q.options.Backoff[b.attempts-1]))
+		q.delay(b, max(r.Pause, q.options.Backoff[b.attempts-1]))
 	}
 	again = again || r.Err != nil && q.ctx.Err() != nil
 	if again {

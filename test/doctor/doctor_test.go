@@ -4,6 +4,7 @@ package doctor
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -379,6 +380,27 @@ func TestAddressesAreShownWithoutTheirSecrets(t *testing.T) {
 			"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATABASE_URL": "memory://", "COLLAB_DATA_DIR": t.TempDir(),
 			"COLLAB_IDENTITY_ISSUER": address, "COLLAB_IDENTITY_WEBHOOK_SECRETS": "", "OTEL_EXPORTER_OTLP_ENDPOINT": address,
 		})
+	}
+}
+
+func TestAnswersOfTheIdentityProviderAreCutAndRedacted(t *testing.T) {
+	var issuer string
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer + strings.Repeat("/more", 1000)})
+	}))
+	defer provider.Close()
+	issuer = strings.Replace(provider.URL, "://", "://user:"+databasePassword+"@", 1)
+	_, findings, _ := examine(t, settings{
+		"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATABASE_URL": "memory://", "COLLAB_DATA_DIR": t.TempDir(), "COLLAB_IDENTITY_ISSUER": issuer,
+	})
+	said := ""
+	for _, f := range findings {
+		if f.Check == "identity" {
+			said += f.Message
+		}
+	}
+	if !strings.Contains(said, "names the issuer") || len(said) > 1000 {
+		t.Errorf("it is said %q", said)
 	}
 }
 
