@@ -18,13 +18,13 @@ import (
 	"collab/ports"
 )
 
-// Bounds of the caches. A verified identity token is verified again after trust, so that a
+// Bounds of the caches. An identity token is verified again after verifyEvery, so that a
 // withdrawn key of the provider is not accepted longer.
 const (
 	maxToken        = 16 << 10 // bytes
 	maxCachedActors = 64 << 20 // bytes
 	maxVerified     = 50_000
-	trust           = 5 * time.Minute
+	verifyEvery     = 5 * time.Minute
 )
 
 // Options are what Access needs.
@@ -39,10 +39,10 @@ type Options struct {
 	IDs      ports.IDs
 	Secrets  ports.Secrets
 	Roles    org.RoleMap
-	// CallbackURL is where the provider's sign-in page sends browsers back to.
+	// CallbackURL is our redirect address for the provider's sign-in page.
 	CallbackURL string
-	// SessionCookie is the name of the identity provider's session cookie where
-	// it signs in by session; empty where it works by authorization code.
+	// SessionCookie is the name of the identity provider's session cookie; empty if it
+	// signs in by authorization code.
 	SessionCookie string
 }
 
@@ -52,7 +52,7 @@ type Access struct {
 	epochs     *epochs
 	verified   *cache[[sha256.Size]byte, verified]
 	actorCache *actorCache
-	sessions   *cache[id.Session, ongoing]
+	sessions   *cache[id.Session, openSession]
 	uses       uses
 }
 
@@ -70,8 +70,8 @@ type Caller struct {
 	From session.Client
 
 	claims   session.Claims // of a service token
-	expires  time.Time      // when the token does
-	accepted time.Time      // from when on it is refused; an identity token's has identity.Leeway
+	expires  time.Time      // of the token
+	accepted time.Time      // until when the token is accepted; for an identity token after identity.Leeway
 }
 
 func (c Caller) key() memberKey { return memberKey{c.Org, c.User} }
@@ -109,7 +109,7 @@ func New(o Options) *Access {
 		epochs:     newEpochs(o.Epochs),
 		verified:   newCache[[sha256.Size]byte, verified](maxVerified),
 		actorCache: newActorCache(o.Store, maxCachedActors),
-		sessions:   newCache[id.Session, ongoing](maxSessions),
+		sessions:   newCache[id.Session, openSession](maxSessions),
 	}
 }
 
@@ -124,9 +124,9 @@ func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	return v.Caller, err
 }
 
-// Cached returns the actor that Authorize last found for the caller, if that is in the
-// cache; it reads no records. The actor is unconfirmed: it may do only what compares the
-// organisation's epoch with actor.Visibility.Epoch, and is refused nothing.
+// Cached returns the actor that Authorize last found for the caller, if it is in the cache; it
+// reads no records. The actor is unconfirmed: it is only for use cases that compare the
+// organisation's epoch with actor.Visibility.Epoch, and must not be refused anything.
 func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
 	s, ok := a.actorCache.get(c.key())
 	if !ok || s.err != nil {
@@ -141,9 +141,9 @@ func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
 	return s.actor, true
 }
 
-// Authorize returns the actor that the caller is by the records of this moment:
-// Unauthenticated once the token has expired, its session has ended or the user is
-// gone, Forbidden for a removed member and in a closed organisation.
+// Authorize returns the caller's actor according to the present records: Unauthenticated if
+// the token has expired, its session has ended or the user was deleted, Forbidden for a
+// removed member and in a closed organisation.
 func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 	if !a.Clock.Now().Before(c.accepted) {
 		return org.Actor{}, badToken(nil)
@@ -161,9 +161,9 @@ func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
 	return actor, err
 }
 
-// Reauthorize returns the actor as the records say at this moment, for work that has gone on
-// for a while since Authorize: Unauthenticated when the token of the request that ctx carries
-// has expired or its session has ended, or the user is gone, Forbidden for a removed member.
+// Reauthorize authorizes the actor again, for work that takes long: Unauthenticated if the
+// token of the request that ctx carries has expired, its session has ended or the user was
+// deleted, Forbidden for a removed member.
 func (a *Access) Reauthorize(ctx context.Context, actor org.Actor) (org.Actor, error) {
 	return a.reauthorize(ctx, FromContext(ctx), actor)
 }
@@ -179,13 +179,13 @@ func (a *Access) reauthorize(ctx context.Context, of Request, actor org.Actor) (
 	if err := a.unexpired(of); err != nil {
 		return org.Actor{}, err
 	}
-	is, err := a.lookUp(ctx, memberKey{actor.Org, actor.User})
+	current, err := a.lookUp(ctx, memberKey{actor.Org, actor.User})
 	if err == nil && of.Session != "" {
-		if err = a.ongoing(ctx, of.Session, actor.Org, is.Epoch()); fault.Is(err, fault.NotFound) {
+		if err = a.checkSession(ctx, of.Session, actor.Org, current.Epoch()); fault.Is(err, fault.NotFound) {
 			err = badToken(err)
 		}
 	}
-	return is, err
+	return current, err
 }
 
 // unexpired returns an error if the request's token has expired.
@@ -234,7 +234,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 			return verified{}, err
 		}
 		v.Caller = Caller{User: at.user, Org: at.org, expires: claims.ExpiresAt, accepted: claims.ExpiresAt.Add(identity.Leeway)}
-		v.until = now.Add(trust)
+		v.until = now.Add(verifyEvery)
 		if claims.ExpiresAt.Before(v.until) {
 			v.until = claims.ExpiresAt
 		}
@@ -255,8 +255,7 @@ func (a *Access) cached(key [sha256.Size]byte, now time.Time) (v verified, known
 	return v, true, nil
 }
 
-// resolve finds the records that an identity token names and makes those
-// that are not there yet.
+// resolve finds the records that an identity token names, and makes missing ones.
 func (a *Access) resolve(ctx context.Context, claims identity.Claims) (memberKey, error) {
 	dir := a.Store.Directory()
 	u, err := dir.Users().ByProvider(ctx, claims.Subject)
@@ -321,8 +320,8 @@ func checkUser(ctx context.Context, r ports.Records, user id.User) error {
 	return u.SignsIn()
 }
 
-// lastUsed returns the membership in an open organisation that the user used
-// last, nil when there is none.
+// lastUsed returns the user's most recently used membership in an open organisation, nil if
+// there is none.
 func lastUsed(ctx context.Context, r ports.Records, user id.User) (*org.Membership, error) {
 	all, err := r.Directory().Users().Memberships(ctx, user)
 	if err != nil {

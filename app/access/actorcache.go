@@ -52,10 +52,9 @@ func newActorCache(store ports.Store, limit int) *actorCache {
 	return &actorCache{store: store, limit: limit, loading: map[orgEpoch]*structure{}, known: map[id.Org]*structure{}}
 }
 
-// structure returns the teams and workspaces of an organisation as they are at
-// the epoch or later, with Forbidden where there is no such organisation or it is
-// closed. Requests that ask for the same epoch share one read, which goes on when
-// the request that began it leaves.
+// structure returns the teams and workspaces of an organisation at the epoch or later;
+// Forbidden if the organisation does not exist or is closed. Requests for the same epoch
+// share one read, which does not end with the request that started it.
 func (s *actorCache) structure(ctx context.Context, o id.Org, epoch int64) (*structure, error) {
 	at := orgEpoch{o, epoch}
 	s.mu.Lock()
@@ -100,14 +99,14 @@ func (s *actorCache) load(ctx context.Context, l *structure) {
 		s.grow(l, bytes)
 	}()
 	l.err = fault.New(fault.Unavailable, "The service cannot check memberships right now") // should the store panic
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	l.of, l.teams, l.err = read(ctx, s.store, l.org)
 }
 
 func read(ctx context.Context, r ports.Records, o id.Org) (*org.Structure, []team.Ref, error) {
-	is, err := r.Directory().Organisations().Get(ctx, o)
-	if fault.Is(err, fault.NotFound) || err == nil && is.Closed() {
+	of, err := r.Directory().Organisations().Get(ctx, o)
+	if fault.Is(err, fault.NotFound) || err == nil && of.Closed() {
 		return nil, nil, notMember()
 	}
 	if err != nil {

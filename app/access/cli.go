@@ -16,8 +16,8 @@ import (
 	"collab/domain/session"
 )
 
-// CLICookie carries a command line's sign-in while the browser is at the
-// identity provider, for CLILifetime.
+// CLICookie is the name of the cookie with the state of a command line's sign-in, which
+// expires after CLILifetime.
 const (
 	CLICookie   = "collab_cli"
 	CLILifetime = 10 * time.Minute
@@ -25,8 +25,8 @@ const (
 
 const maxState = 512 // characters
 
-// CLIReturn is what the browser brings to the callback. Port and State are as
-// in the query, empty when absent.
+// CLIReturn is the request to the callback. Port and State are those of the query, empty if
+// absent.
 type CLIReturn struct {
 	Port  string
 	State string
@@ -34,8 +34,7 @@ type CLIReturn struct {
 	identity.Return
 }
 
-// CheckCLI returns the port of a command line that asks for a sign-in, and
-// refuses a port or a state that no command line has.
+// CheckCLI checks the port and state of a command line's sign-in, and returns the port.
 func CheckCLI(port, state string) (int, error) {
 	var c check.List
 	n, err := strconv.Atoi(port)
@@ -48,9 +47,8 @@ func CheckCLI(port, state string) (int, error) {
 	return n, c.Err()
 }
 
-// StartCLI begins the sign-in of a command line that listens on a local port.
-// It returns where to send the browser, and the value of the cookie that the
-// browser must bring back.
+// StartCLI starts the sign-in of a command line that listens on a local port. It returns the
+// address to redirect the browser to, and the value of CLICookie.
 func (a *Access) StartCLI(ctx context.Context, port, state string) (redirect, cookie string, err error) {
 	n, err := CheckCLI(port, state)
 	if err != nil {
@@ -73,8 +71,8 @@ func (a *Access) StartCLI(ctx context.Context, port, state string) (redirect, co
 	return redirect, base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
-// FinishCLI takes the browser back from the identity provider and returns the
-// command line's local address with a service token for who signed in.
+// FinishCLI completes the sign-in and returns the command line's local address with a service
+// token of the user.
 func (a *Access) FinishCLI(ctx context.Context, cookie string, q CLIReturn) (redirect string, err error) {
 	lost := fault.New(fault.Invalid, "This sign-in was not started in this browser, or it took longer than %d minutes", int(CLILifetime.Minutes()))
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
@@ -111,9 +109,8 @@ func (a *Access) FinishCLI(ctx context.Context, cookie string, q CLIReturn) (red
 	return to.String(), nil
 }
 
-// callback is the address that the provider sends the browser back to. A
-// provider that works by code compares it exactly, so that it carries nothing
-// there.
+// callback returns our redirect address. It has a query only with a provider that signs in by
+// session, because others compare the address exactly.
 func (a *Access) callback(f identity.Flow) string {
 	if a.SessionCookie == "" {
 		return a.CallbackURL

@@ -11,13 +11,13 @@ import (
 	"collab/ports"
 )
 
-// patience is how long one query for marks may take. The query does not use the context of
-// a waiting request, whose cancellation must not fail the others.
-const patience = 10 * time.Second
+// queryTimeout bounds one query for marks. The query does not use the context of a waiting
+// request, whose cancellation must not fail the others.
+const queryTimeout = 10 * time.Second
 
-// epochs reads the marks of organisations for many requests with one query.
-// Every request waits for a query that begins after the request, and so sees all that was
-// committed before it; requests that arrive while a query runs share the next.
+// epochs reads the marks of organisations for many requests with one query. Every request
+// waits for a query that begins after the request, and so sees everything committed before
+// it; requests that arrive while a query runs share the next.
 type epochs struct {
 	port ports.Epochs
 	turn chan struct{} // holds one entry while a query runs
@@ -76,7 +76,7 @@ func (e *epochs) lead(ctx context.Context, b *batch) {
 		orgs = append(orgs, o)
 	}
 	b.err = fault.New(fault.Unavailable, "The service cannot check memberships right now") // should the port panic
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	b.found, b.err = e.port.Marks(ctx, orgs)
 }

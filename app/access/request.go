@@ -8,7 +8,7 @@ import (
 	"collab/domain/id"
 )
 
-// Request is what is known of an authenticated request beside its actor.
+// Request is the origin, session and expiry of an authenticated request.
 type Request struct {
 	Origin  audit.Origin
 	Session id.Session // of the service token; empty for an identity token

@@ -1,281 +1,305 @@
 package access
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
-	"sync"
-	"time"
+	"errors"
 
 	"collab/domain/audit"
+	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/session"
+	"collab/domain/team"
 	"collab/ports"
 )
 
-const (
-	maxSessions = 50_000 // in each generation of the cache, and in uses
-	// FlushEvery is how often noted uses are written.
-	FlushEvery = time.Minute
-)
-
-// ongoing is a session that had not ended at an epoch of an organisation.
-type ongoing struct {
-	org   id.Org
-	epoch int64
-	used  time.Time // as noted last
+// Exchange is an identity token with the client's statements about user and organisation,
+// which are used only if neither the token nor the records have the values.
+type Exchange struct {
+	IdentityToken string
+	UserName      string
+	UserEmail     string
+	UserAvatarURL string
+	OrgName       string
+	OrgSlug       string
+	From          session.Client
 }
 
-// ongoing returns NotFound if a session has ended or is not known. The cached result is used
-// while the organisation has the same epoch, which the caller has read; without an
-// organisation the record is read.
-func (a *Access) ongoing(ctx context.Context, s id.Session, o id.Org, epoch int64) error {
-	was, known := a.sessions.get(s)
-	if !known || o == "" || was.org != o || was.epoch != epoch {
-		stored, err := unended(ctx, a.Store, s)
-		if err != nil {
-			return err
-		}
-		if stored.LastUsedAt.After(was.used) {
-			was.used = stored.LastUsedAt
-		}
-		was.org, was.epoch = o, epoch
-		a.sessions.put(s, was)
-	}
-	if now := a.Clock.Now(); now.Sub(was.used) >= session.UseInterval {
-		was.used = now
-		a.sessions.put(s, was)
-		a.uses.add(s, now)
-	}
-	return nil
+// Session is the user, organisation and role of a token. Token is empty if none was issued;
+// Org is nil for a user without organisation.
+type Session struct {
+	Token               string
+	User                org.User
+	Org                 *org.Organisation
+	Role                org.Role
+	OnboardingCompleted bool
+	OnboardingSeeded    bool
 }
 
-// unended returns a session by r's records: NotFound when it ended or is not known.
-func unended(ctx context.Context, r ports.Records, s id.Session) (session.Session, error) {
-	stored, err := r.Journal().Sessions().Get(ctx, s)
-	if err == nil && stored.Ended {
-		err = fault.Missing("Session")
+// Exchange verifies an identity token and issues a service token for it.
+func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
+	var c check.List
+	if x.IdentityToken == "" {
+		c.Add("identityToken", "must not be empty")
 	}
-	return stored, err
+	for _, f := range []struct {
+		field string
+		value *string
+		limit int
+	}{
+		{"userName", &x.UserName, check.MaxName}, {"userEmail", &x.UserEmail, check.MaxEmail},
+		{"userAvatarUrl", &x.UserAvatarURL, check.MaxURL}, {"orgName", &x.OrgName, check.MaxName}, {"orgSlug", &x.OrgSlug, check.MaxName},
+	} {
+		c.Text(f.field, *f.value, f.limit)
+	}
+	if err := c.Err(); err != nil {
+		return Session{}, err
+	}
+	if len(x.IdentityToken) > maxToken {
+		return Session{}, badToken(nil)
+	}
+	claims, err := a.Identity.Verify(ctx, x.IdentityToken)
+	if err != nil {
+		return Session{}, err
+	}
+	in, err := a.provision(ctx, claims, x, true)
+	if err != nil {
+		return Session{}, err
+	}
+	return a.issue(ctx, in, nil, x.From)
 }
 
-// useSession is ongoing for a token: Unauthenticated when its session ended. A token
-// that names no session begins one of its own at its first use.
-func (a *Access) useSession(ctx context.Context, c session.Claims, from session.Client, o id.Org, epoch int64) error {
-	err := a.ongoing(ctx, c.Of(), o, epoch)
-	if fault.Is(err, fault.NotFound) && c.Session == "" {
-		if err = a.beginUnnamed(ctx, c, from); err == nil {
-			err = a.ongoing(ctx, c.Of(), o, epoch)
-		}
+// Refresh issues a new token of the same session for one that is within its grace period, with
+// the present membership and role.
+func (a *Access) Refresh(ctx context.Context, token string, from session.Client) (Session, error) {
+	if token == "" {
+		return Session{}, fault.Field("token", "must not be empty")
 	}
+	if len(token) > maxToken {
+		return Session{}, badToken(nil)
+	}
+	claims, err := a.Tokens.Read(token)
+	if err != nil {
+		return Session{}, err
+	}
+	if !claims.Refreshable(a.Clock.Now()) {
+		return Session{}, badToken(nil)
+	}
+	in, err := a.find(ctx, a.Store, claims.User, claims.Org)
 	if fault.Is(err, fault.NotFound) {
-		return badToken(err)
+		return Session{}, badToken(err)
 	}
-	return err
+	if err != nil {
+		return Session{}, err
+	}
+	return a.issue(ctx, in, &claims, from)
 }
 
-// beginUnnamed begins the session of a token that names none, unless it was begun before.
-func (a *Access) beginUnnamed(ctx context.Context, c session.Claims, from session.Client) error {
-	return a.Store.Atomic(ctx, func(r ports.Records) error {
-		_, err := r.Journal().Sessions().Get(ctx, c.Of())
-		if !fault.Is(err, fault.NotFound) {
-			return err
-		}
-		err = a.begin(ctx, r, session.Begin(c, from, a.Clock.Now()))
-		if fault.Is(err, fault.Conflict) { // it has ended meanwhile
-			return badToken(err)
-		}
-		return err
-	})
+// Me returns the actor's own profile.
+func (a *Access) Me(ctx context.Context, actor org.Actor) (Session, error) {
+	in, err := a.find(ctx, a.Store, actor.User, actor.Org)
+	if err != nil {
+		return Session{}, err
+	}
+	return a.view(ctx, in)
 }
 
-// lockUser locks the record of a user who may sign in until the transaction ends, so that
-// others who begin or end sessions of the user come before it or after it.
-func lockUser(ctx context.Context, r ports.Records, user id.User) error {
+// principal is a user with their organisation and membership, which may both be nil.
+type principal struct {
+	user   org.User
+	org    *org.Organisation
+	member *org.Membership
+}
+
+// find reads a user and their membership in the organisation, or in the one that they used
+// last if o is empty. NotFound if the user, the membership or the organisation is missing,
+// removed or closed.
+func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.Org) (principal, error) {
 	u, err := r.Directory().Users().Get(ctx, user)
 	if err != nil {
-		return err
+		return principal{}, err
 	}
-	_, err = r.Directory().Users().Upsert(ctx, u, func(u org.User) (org.User, error) { return u, u.SignsIn() })
-	return err
-}
-
-// begin adds a session of a user who may sign in, and ends those of the user that are
-// too many. A ban that follows ends this session as well.
-func (a *Access) begin(ctx context.Context, r ports.Records, s session.Session) error {
-	if err := lockUser(ctx, r, s.User); err != nil {
-		return err
+	if err := u.SignsIn(); err != nil {
+		return principal{}, err
 	}
-	sessions := r.Journal().Sessions()
-	if err := sessions.Put(ctx, s); err != nil {
-		return err
+	if o == "" {
+		m, err := lastUsed(ctx, r, user)
+		if err != nil || m == nil {
+			return principal{user: u}, err
+		}
+		o = m.Org
 	}
-	all, err := sessions.List(ctx, s.User)
+	m, err := r.Directory().Members().Get(ctx, o, user)
 	if err != nil {
-		return err
+		return principal{}, err
 	}
-	over := session.Excess(all)
-	if len(over) == 0 {
-		return nil
-	}
-	by, from := org.Actor{User: s.User}, audit.Origin{Address: s.Address}
-	return end(ctx, r, s.User, over, func(e session.Session) audit.Entry {
-		return audit.By(by, from, id.Entry(a.IDs.New()), e.Org, audit.SessionEnded, string(e.ID), fmt.Sprintf("more than %d sessions", session.Max), a.Clock.Now())
-	})
-}
-
-// end ends sessions of a user, each with an entry in its organisation's audit log. It
-// increments the epochs of the user's organisations, so that every server reads the records
-// before it accepts another token of theirs.
-func end(ctx context.Context, r ports.Records, user id.User, ended []session.Session, entry func(session.Session) audit.Entry) error {
-	places, err := r.Directory().Users().Memberships(ctx, user)
+	of, err := r.Directory().Organisations().Get(ctx, o)
 	if err != nil {
-		return err
+		return principal{}, err
 	}
-	slices.SortFunc(places, func(a, b org.Membership) int { return cmp.Compare(a.Org, b.Org) }) // the order of all locks
-	for _, m := range places {
-		if !m.Active() {
-			continue
-		}
-		if _, err := r.Directory().Organisations().Lock(ctx, m.Org); err != nil {
+	if !m.Active() || of.Closed() {
+		return principal{}, fault.Missing("Member")
+	}
+	return principal{u, &of, &m}, nil
+}
+
+// errLock is returned if enter has to run again under the organisation's lock.
+var errLock = errors.New("the organisation's lock is needed")
+
+// provision makes the missing records that a verified token names. If the token is being
+// exchanged it also updates role and last use. A removed membership stays removed.
+func (a *Access) provision(ctx context.Context, claims identity.Claims, hints Exchange, exchanged bool) (in principal, err error) {
+	// A role or membership changes under the organisation's lock, which increments the epoch.
+	// Most exchanges change neither and need no lock.
+	for _, lock := range []bool{false, true} {
+		err = a.Store.Atomic(ctx, func(r ports.Records) error {
+			var err error
+			in, err = a.enter(ctx, r, claims, hints, exchanged, lock)
 			return err
-		}
-	}
-	for _, s := range ended {
-		err := error(nil)
-		if left, ok := s.End(); ok {
-			err = r.Journal().Sessions().Put(ctx, left)
-		} else {
-			err = r.Journal().Sessions().Remove(ctx, s.ID)
-		}
-		if err == nil && s.Org != "" {
-			err = r.Journal().Audit().Add(ctx, entry(s))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// SignOut ends all sessions of a user whom the identity provider has banned or
-// locked, and has every server read the user again.
-func SignOut(ctx context.Context, r ports.Records, user id.User, now time.Time, ids ports.IDs) error {
-	all, err := r.Journal().Sessions().List(ctx, user)
-	if err != nil {
-		return err
-	}
-	return end(ctx, r, user, all, func(s session.Session) audit.Entry {
-		return audit.ByProvider(id.Entry(ids.New()), s.Org, audit.SessionEnded, string(s.ID), "", now)
-	})
-}
-
-// Sessions returns the actor's sessions, the most recently used first.
-func (a *Access) Sessions(ctx context.Context, actor org.Actor) ([]session.Session, error) {
-	all, err := a.Store.Journal().Sessions().List(ctx, actor.User)
-	for i := range all {
-		if at := a.uses.of(all[i].ID); at.After(all[i].LastUsedAt) {
-			all[i].LastUsedAt = at
-		}
-	}
-	return all, err
-}
-
-// EndSession ends one of the actor's sessions; NotFound when it is not theirs or
-// has ended.
-func (a *Access) EndSession(ctx context.Context, actor org.Actor, of id.Session) error {
-	n, err := a.endSessions(ctx, actor, func(s session.Session) bool { return s.ID == of })
-	if err == nil && n == 0 {
-		err = fault.Missing("Session")
-	}
-	return err
-}
-
-// EndOtherSessions ends all of the actor's sessions but that of the request that ctx
-// carries.
-func (a *Access) EndOtherSessions(ctx context.Context, actor org.Actor) error {
-	own := FromContext(ctx).Session
-	_, err := a.endSessions(ctx, actor, func(s session.Session) bool { return s.ID != own })
-	return err
-}
-
-// endSessions ends those of the actor's sessions that are chosen and returns how many
-// they are. Unauthenticated when the request's own has ended meanwhile: of two sessions that
-// end each other one stays.
-func (a *Access) endSessions(ctx context.Context, actor org.Actor, chosen func(session.Session) bool) (n int, err error) {
-	of := FromContext(ctx)
-	err = a.Store.Atomic(ctx, func(r ports.Records) error {
-		if err := lockUser(ctx, r, actor.User); err != nil {
-			return err
-		}
-		all, err := r.Journal().Sessions().List(ctx, actor.User)
-		if err != nil {
-			return err
-		}
-		if of.Session != "" && !slices.ContainsFunc(all, func(s session.Session) bool { return s.ID == of.Session }) {
-			return badToken(nil)
-		}
-		ended := slices.DeleteFunc(all, func(s session.Session) bool { return !chosen(s) })
-		if n = len(ended); n == 0 {
-			return nil
-		}
-		return end(ctx, r, actor.User, ended, func(s session.Session) audit.Entry {
-			return audit.By(actor, of.Origin, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "", a.Clock.Now())
 		})
-	})
-	return n, err
-}
-
-// uses are the uses of sessions that are not written yet.
-type uses struct {
-	mu  sync.Mutex
-	all map[id.Session]time.Time // guarded by mu
-}
-
-// add records a use. Beyond maxSessions uses are lost until the next write.
-func (u *uses) add(s id.Session, now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.all == nil {
-		u.all = map[id.Session]time.Time{}
+		if !errors.Is(err, errLock) {
+			break
+		}
 	}
-	if len(u.all) < maxSessions {
-		u.all[s] = now
-	}
+	return in, err
 }
 
-func (u *uses) of(s id.Session) time.Time {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.all[s]
-}
-
-// take returns the uses noted since, and forgets them.
-func (u *uses) take() map[id.Session]time.Time {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	all := u.all
-	u.all = nil
-	return all
-}
-
-// FlushUses writes when sessions were used last. What could not be written is written
-// the next time.
-func (a *Access) FlushUses(ctx context.Context) error {
-	all := a.uses.take()
-	if len(all) == 0 {
-		return nil
-	}
-	err := a.Store.Journal().Sessions().Use(ctx, all)
+func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Claims, hints Exchange, exchanged, lock bool) (principal, error) {
+	dir, now := r.Directory(), a.Clock.Now()
+	u, err := dir.Users().Upsert(ctx, org.User{ID: id.User(a.IDs.New()), ProviderID: claims.Subject, CreatedAt: now, UpdatedAt: now},
+		func(u org.User) (org.User, error) {
+			return u.Presented(claims, identity.UserFacts{Name: hints.UserName, Email: hints.UserEmail, AvatarURL: hints.UserAvatarURL}, now), nil
+		})
 	if err != nil {
-		for s, at := range all {
-			if a.uses.of(s).IsZero() {
-				a.uses.add(s, at)
+		return principal{}, err
+	}
+	if err := u.SignsIn(); err != nil {
+		return principal{}, err
+	}
+	in := principal{user: u}
+	var o org.Organisation
+	if claims.Org == "" {
+		m, err := lastUsed(ctx, r, u.ID)
+		if err != nil || m == nil {
+			return in, err
+		}
+		if o, err = dir.Organisations().Get(ctx, m.Org); err != nil {
+			return in, err
+		}
+	} else {
+		o, err = dir.Organisations().Upsert(ctx, org.Organisation{ID: id.Org(a.IDs.New()), ProviderID: claims.Org, CreatedAt: now, UpdatedAt: now},
+			func(o org.Organisation) (org.Organisation, error) {
+				return o.Presented(claims, hints.OrgName, hints.OrgSlug, now), nil
+			})
+		if err != nil {
+			return in, err
+		}
+	}
+	if o.Closed() {
+		return in, nil
+	}
+	if lock {
+		if o, err = dir.Organisations().Lock(ctx, o.ID); err != nil {
+			return in, err
+		}
+	}
+	naming := o.Naming(a.Roles, claims.Subject)
+	was, err := dir.Members().Hold(ctx, o.ID, u.ID)
+	var next org.Membership
+	switch {
+	case fault.Is(err, fault.NotFound):
+		next = org.Admitted(o.ID, u.ID, claims.OrgRole, claims.IssuedAt, naming, now)
+	case err != nil:
+		return in, err
+	case exchanged:
+		next = was.Exchanged(claims.OrgRole, claims.IssuedAt, naming, now)
+	default:
+		next = was
+	}
+	if next.Role != was.Role && !lock {
+		return in, errLock
+	}
+	if next != was {
+		if err := dir.Members().Put(ctx, o.ID, next); err != nil {
+			return in, err
+		}
+	}
+	if next.Role != was.Role && !was.JoinedAt.IsZero() {
+		if c, ok := object.MembershipChange(was, next, "", now); ok {
+			if _, err := r.Storage().Changes().Append(ctx, o.ID, c); err != nil {
+				return in, err
 			}
 		}
+		e := audit.ByProvider(id.Entry(a.IDs.New()), o.ID, audit.RoleChanged, string(u.ID), string(was.Role)+" -> "+string(next.Role), now)
+		if err := r.Journal().Audit().Add(ctx, e); err != nil {
+			return in, err
+		}
 	}
-	return err
+	if next.Active() {
+		in.org, in.member = &o, &next
+	}
+	return in, nil
+}
+
+// issue signs a token. It belongs to the session of the refreshed token, or to a new one if
+// that is nil.
+func (a *Access) issue(ctx context.Context, in principal, refreshed *session.Claims, from session.Client) (Session, error) {
+	s, err := a.view(ctx, in)
+	if err != nil {
+		return Session{}, err
+	}
+	var o id.Org
+	if in.org != nil {
+		o = in.org.ID
+	}
+	now := a.Clock.Now()
+	claims := session.Issue(a.IDs.New(), in.user.ID, o, s.Role, now)
+	claims = claims.In(id.Session(claims.ID))
+	if refreshed == nil {
+		err = a.Store.Atomic(ctx, func(r ports.Records) error { return a.begin(ctx, r, session.Begin(claims, from, now)) })
+	} else {
+		claims = claims.In(refreshed.Of())
+		err = a.continueSession(ctx, *refreshed, claims, from)
+	}
+	if err != nil {
+		return Session{}, err
+	}
+	s.Token, err = a.Tokens.Issue(claims)
+	return s, err
+}
+
+// continueSession records a new token in the session of the old one: Unauthenticated if the
+// session has ended.
+func (a *Access) continueSession(ctx context.Context, old, claims session.Claims, from session.Client) error {
+	if old.Session == "" {
+		if err := a.beginUnnamed(ctx, old, from); err != nil {
+			return err
+		}
+	}
+	return a.Store.Atomic(ctx, func(r ports.Records) error {
+		s, err := r.Journal().Sessions().Get(ctx, old.Of())
+		if fault.Is(err, fault.NotFound) || err == nil && s.Ended {
+			return badToken(err)
+		}
+		if err != nil {
+			return err
+		}
+		return r.Journal().Sessions().Put(ctx, s.Issued(claims, from, a.Clock.Now()))
+	})
+}
+
+func (a *Access) view(ctx context.Context, in principal) (Session, error) {
+	s := Session{User: in.user, Org: in.org}
+	if in.org == nil {
+		return s, nil
+	}
+	s.Role, s.OnboardingCompleted = in.member.Role, in.member.OnboardingCompleted
+	teams, err := a.Store.Work().Teams().Refs(ctx, in.org.ID)
+	for _, t := range teams {
+		s.OnboardingSeeded = s.OnboardingSeeded || t.Kind == team.Shared
+	}
+	return s, err
 }

@@ -40,7 +40,7 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 				return err
 			}
 			if of.Session != "" {
-				if _, err := unended(ctx, r, of.Session); fault.Is(err, fault.NotFound) {
+				if _, err := getOpenSession(ctx, r, of.Session); fault.Is(err, fault.NotFound) {
 					return badToken(err)
 				} else if err != nil {
 					return err
@@ -51,11 +51,11 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	})
 }
 
-// reruns is how often Atomic runs fn at most.
-const reruns = 10
+// maxRuns is how often Atomic runs fn at most.
+const maxRuns = 10
 
-// errMoved ends a transaction whose actor is of another epoch.
-var errMoved = errors.New("the organisation has moved on")
+// errEpochChanged rolls back a transaction whose actor is of another epoch.
+var errEpochChanged = errors.New("the organisation has moved on")
 
 // Atomic runs fn in a transaction that is committed only if the organisation's epoch, read
 // after fn, is that of the actor. Otherwise the transaction is rolled back, and fn runs again
@@ -65,19 +65,19 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	if err := actor.Belongs(); err != nil {
 		return err
 	}
-	for range reruns {
+	for range maxRuns {
 		err := a.Store.Atomic(ctx, func(r ports.Records) error {
 			refused := fn(r, actor)
 			epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
 			switch {
 			case err == nil && (actor.Visibility == nil || actor.Visibility.Epoch != epoch):
-				return errMoved
+				return errEpochChanged
 			case refused != nil:
 				return refused
 			}
 			return err
 		})
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, errEpochChanged) {
 			return err
 		}
 		if actor, err = a.Reauthorize(ctx, actor); err != nil {

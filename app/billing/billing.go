@@ -1,10 +1,9 @@
-// Package billing is what organisations pay for: trials, checkouts, changes of
-// plan, and what the payment provider says of their subscriptions.
+// Package billing manages organisations' subscriptions: trials, checkouts, changes of plan,
+// and events of the payment provider.
 //
-// What counts is the subscription as the provider has it. Whatever tells us that
-// it changed, we read it and follow it; what was read while somebody else changed
-// the record is read again. So any order of the same messages ends in the same
-// state.
+// The provider's state of a subscription is authoritative. On every sign of a change the
+// subscription is read from the provider and the record follows it; if the record changed
+// meanwhile, the subscription is read again. So the order of messages does not matter.
 package billing
 
 import (
@@ -28,14 +27,13 @@ type Options struct {
 	IDs      ports.IDs
 	Log      *slog.Logger
 
-	// Locked runs fn under the organisation's lock with the actor as the records say
-	// then, as access.Access.Locked does.
+	// Locked is access.Access.Locked.
 	Locked func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
 
-	PaidURL string // where somebody who has paid comes back to
-	AppURL  string // where somebody comes back to from the portal
+	PaidURL string // return address of the payment page
+	AppURL  string // return address of the billing portal
 }
 
 // Billing are the use cases of payment.
@@ -44,14 +42,13 @@ type Billing struct{ Options }
 // New returns the use cases.
 func New(o Options) *Billing { return &Billing{o} }
 
-// Details is a subscription with the seats that are taken.
+// Details is a subscription with the number of members.
 type Details struct {
 	plan.Subscription
 	Seats int
 }
 
-// Subscription returns the subscription of the actor's organisation as it is
-// now.
+// Subscription returns the present subscription of the actor's organisation.
 func (s *Billing) Subscription(ctx context.Context, actor org.Actor) (Details, error) {
 	if err := actor.Belongs(); err != nil {
 		return Details{}, err
@@ -122,25 +119,25 @@ func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
 	return s.Payments.Portal(ctx, sub.Customer, s.AppURL)
 }
 
-// A note makes the entry of the audit log about a change.
-type note func(o id.Org, detail string) audit.Entry
+// entryFunc makes the entry of the audit log for a change.
+type entryFunc func(o id.Org, detail string) audit.Entry
 
-func (s *Billing) by(ctx context.Context, actor org.Actor) note {
+func (s *Billing) by(ctx context.Context, actor org.Actor) entryFunc {
 	from := s.Origin(ctx)
 	return func(o id.Org, detail string) audit.Entry {
 		return audit.By(actor, from, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail, s.Clock.Now())
 	}
 }
 
-// byItself makes entries for changes that no member made.
-func (s *Billing) byItself(why string) note {
+// byItself returns an entryFunc for changes that no member made.
+func (s *Billing) byItself(why string) entryFunc {
 	return func(o id.Org, detail string) audit.Entry {
 		return audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail+" "+why, s.Clock.Now())
 	}
 }
 
-// decide is revise for the actor, who manages the organisation by the records that are
-// held.
+// decide is revise for an actor, who must manage the organisation according to the locked
+// records.
 func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
 	err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.Manages(); err != nil {
@@ -158,11 +155,11 @@ func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subs
 	return is, err
 }
 
-// revise stores what fn makes of the organisation's subscription. It is for changes that
-// follow from the provider's answers and check no actor.
-func (s *Billing) revise(ctx context.Context, o id.Org, as note, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
+// revise stores what fn returns for the organisation's subscription. It is for changes that
+// follow from the provider's state, and checks no actor.
+func (s *Billing) revise(ctx context.Context, o id.Org, as entryFunc, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
 	err = s.Store.Atomic(ctx, func(r ports.Records) error {
-		was, err := s.hold(ctx, r, o)
+		was, err := s.lockSubscription(ctx, r, o)
 		if err != nil {
 			return err
 		}
@@ -174,9 +171,9 @@ func (s *Billing) revise(ctx context.Context, o id.Org, as note, fn func(plan.Su
 	return is, err
 }
 
-// hold returns the subscription, locked until the transaction ends. NotFound for an
-// organisation whose data was erased.
-func (s *Billing) hold(ctx context.Context, r ports.Records, o id.Org) (plan.Subscription, error) {
+// lockSubscription returns the subscription, locked until the transaction ends. NotFound for
+// an organisation whose data was erased.
+func (s *Billing) lockSubscription(ctx context.Context, r ports.Records, o id.Org) (plan.Subscription, error) {
 	of, err := r.Directory().Organisations().Lock(ctx, o)
 	if err != nil {
 		return plan.Subscription{}, err
@@ -188,7 +185,7 @@ func (s *Billing) hold(ctx context.Context, r ports.Records, o id.Org) (plan.Sub
 }
 
 // put stores a changed subscription, with an entry in the audit log if its standing changed.
-func (s *Billing) put(ctx context.Context, r ports.Records, was, is plan.Subscription, as note) error {
+func (s *Billing) put(ctx context.Context, r ports.Records, was, is plan.Subscription, as entryFunc) error {
 	if is == was {
 		return nil
 	}

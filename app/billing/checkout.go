@@ -10,20 +10,18 @@ import (
 	"collab/domain/plan"
 )
 
-// rounds is how often something is begun again that others have changed
-// meanwhile.
-const rounds = 5
+// maxRounds is how often an operation starts again because the record changed meanwhile.
+const maxRounds = 5
 
 var errBusy = fault.New(fault.Unavailable, "The subscription is being changed by others")
 
-// Checkout returns the address to send somebody to who buys a plan: a page of
-// the provider, or, where another plan was subscribed to and has been changed,
-// the page that says so.
+// Checkout orders a plan and returns the address to send the actor to: a payment page, or
+// PaidURL if an existing subscription was changed to the plan.
 func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (string, error) {
 	if err := actor.Manages(); err != nil {
 		return "", err
 	}
-	for range rounds {
+	for range maxRounds {
 		var what plan.Order
 		key := s.IDs.New()
 		is, err := s.decide(ctx, actor, func(was plan.Subscription) (is plan.Subscription, err error) {
@@ -36,8 +34,8 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 		switch what {
 		case plan.OpenPage:
 			// It may have been closed or paid without an event.
-			page, lookErr := s.Payments.Session(ctx, is.Checkout.Session)
-			if err = lookErr; err == nil && page.Open() {
+			var page plan.Session
+			if page, err = s.Payments.Session(ctx, is.Checkout.Session); err == nil && page.Open() {
 				return is.Checkout.URL, nil
 			}
 			if err == nil || fault.Is(err, fault.NotFound) {
@@ -47,14 +45,14 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 			if err = s.change(ctx, actor, is, p); err == nil {
 				return s.PaidURL, nil
 			}
-			if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // it is over, which is noted now
+			if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // it has ended
 				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil)
 			}
 		case plan.OtherPage:
 			err = s.closePage(ctx, actor.Org, s.by(ctx, actor), is)
 		case plan.NewPage:
 			var url string
-			// What was asked for before may be an old page, which the next round looks at.
+			// A page of an earlier order may be outdated; the next round checks it.
 			if url, err = s.openPage(ctx, actor, is); url != "" && is.Checkout.Key == key {
 				return url, nil
 			}
@@ -66,7 +64,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 	return "", errBusy
 }
 
-// change moves the subscription that there is to another plan.
+// change moves the existing subscription to another plan.
 func (s *Billing) change(ctx context.Context, actor org.Actor, is plan.Subscription, p plan.Plan) error {
 	if _, err := s.Provider.Change(ctx, is.ProviderID, p); err != nil {
 		return err
@@ -74,8 +72,8 @@ func (s *Billing) change(ctx context.Context, actor org.Actor, is plan.Subscript
 	return s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil)
 }
 
-// openPage asks the provider for the page of the checkout. The address is empty
-// where another checkout has taken its place.
+// openPage creates the payment page of the checkout. The address is empty if another checkout
+// has replaced it.
 func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscription) (url string, err error) {
 	customer, err := s.customer(ctx, actor.Org, s.by(ctx, actor), is)
 	if err != nil {
@@ -95,12 +93,12 @@ func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscri
 	if err != nil || url != "" {
 		return url, err
 	}
-	// The page is returned to no client, and must not be paid.
+	// The page is not returned to the client, and must not be paid.
 	return "", s.expire(ctx, page)
 }
 
-// customer returns the provider's id of the organisation.
-func (s *Billing) customer(ctx context.Context, of id.Org, as note, is plan.Subscription) (string, error) {
+// customer returns the organisation's id at the provider, and creates the customer if needed.
+func (s *Billing) customer(ctx context.Context, of id.Org, as entryFunc, is plan.Subscription) (string, error) {
 	if is.Customer != "" {
 		return is.Customer, nil
 	}
@@ -122,10 +120,10 @@ func (s *Billing) customer(ctx context.Context, of id.Org, as note, is plan.Subs
 }
 
 // closePage ends a checkout and expires its page.
-func (s *Billing) closePage(ctx context.Context, o id.Org, as note, is plan.Subscription) error {
+func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan.Subscription) error {
 	page := *is.Checkout
 	if page.Session == "" {
-		// The page may not have reached the client that ordered it.
+		// The request for the page may have succeeded without its answer being stored.
 		customer, err := s.customer(ctx, o, as, is)
 		if err != nil {
 			return err
@@ -136,7 +134,7 @@ func (s *Billing) closePage(ctx context.Context, o id.Org, as note, is plan.Subs
 	}
 	err := s.expire(ctx, page)
 	if fault.Is(err, fault.Conflict) {
-		err = s.paidOn(ctx, o, page)
+		err = s.checkPaid(ctx, o, page)
 	}
 	if err != nil {
 		return err
@@ -147,10 +145,10 @@ func (s *Billing) closePage(ctx context.Context, o id.Org, as note, is plan.Subs
 	return err
 }
 
-// paidOn returns nil when what came of a page that was paid on is known: it is
-// the organisation's subscription, or over, or counts for nothing beside what an
-// operator granted. Before that, nobody is to pay once more.
-func (s *Billing) paidOn(ctx context.Context, o id.Org, page plan.Checkout) error {
+// checkPaid returns nil if the subscription of a paid page is settled: it is the
+// organisation's, has ended, or is superseded by an operator's grant. Otherwise it returns
+// Conflict, so that nobody pays twice.
+func (s *Billing) checkPaid(ctx context.Context, o id.Org, page plan.Checkout) error {
 	pending := fault.New(fault.Conflict, "A payment for the plan %s is being processed", page.Plan)
 	paid, err := s.Return(ctx, page.Session)
 	if err != nil {
@@ -175,7 +173,7 @@ func (s *Billing) paidOn(ctx context.Context, o id.Org, page plan.Checkout) erro
 	return nil
 }
 
-// expire closes a page. One that the provider does not know is closed.
+// expire closes a payment page. A page that the provider does not know counts as closed.
 func (s *Billing) expire(ctx context.Context, page plan.Checkout) error {
 	if err := s.Payments.Expire(ctx, page.Session); err != nil && !fault.Is(err, fault.NotFound) {
 		return err
@@ -183,9 +181,9 @@ func (s *Billing) expire(ctx context.Context, page plan.Checkout) error {
 	return nil
 }
 
-// Return says what became of a page to pay on, and follows the subscription that
-// came of it, should the provider's message not have come yet. It asks for no
-// actor: the session is all that somebody who comes back has.
+// Return returns the state of a payment page, and follows its subscription in case the
+// provider's message has not arrived. It checks no actor, because the returning browser
+// presents only the session.
 func (s *Billing) Return(ctx context.Context, session string) (plan.Session, error) {
 	if session == "" || len(session) > maxSession {
 		return plan.Session{}, fault.Missing("Checkout")
@@ -202,7 +200,7 @@ func (s *Billing) Return(ctx context.Context, session string) (plan.Session, err
 	}
 	err = s.follow(ctx, page.Org, page.Subscription, s.byItself("by the payment provider"), nil, nil)
 	if fault.Is(err, fault.NotFound) || errors.Is(err, errBusy) {
-		err = nil // the organisation is not there any more, or others are following
+		err = nil // the organisation was erased, or other requests follow the subscription
 	}
 	return page, err
 }

@@ -14,7 +14,7 @@ import (
 // errChanged is returned if the record has changed since the provider was queried.
 var errChanged = errors.New("the subscription has changed meanwhile")
 
-// A fallback makes the state of a subscription that the provider does not know.
+// fallback returns the state of a subscription that the provider does not know.
 type fallback func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult)
 
 // lapsed returns the fallback that ends the subscription if it is still the current one.
@@ -30,12 +30,12 @@ func lapsed(subscription string) fallback {
 // errOther is returned if another subscription takes precedence over a live one.
 var errOther = errors.New("another subscription counts")
 
-// follow reads a subscription from the provider and stores what that makes of
-// the organisation's. Before is called first in the transaction, and its error
-// ends it. Without a fallback, what the provider does not know changes nothing.
-func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as note, unknown fallback, before func(ports.Records) error) error {
-	asked := false // after the other subscription
-	for range rounds {
+// follow reads a subscription from the provider and applies its state to the organisation's.
+// Before is called first in the transaction, and its error rolls it back. If the provider does
+// not know the subscription, the fallback unknown applies; nil changes nothing.
+func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as entryFunc, unknown fallback, before func(ports.Records) error) error {
+	asked := false // whether the other subscription was followed
+	for range maxRounds {
 		read, err := s.Store.Directory().Subscriptions().Get(ctx, o)
 		if err != nil {
 			return err
@@ -52,7 +52,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 					return err
 				}
 			}
-			was, err := s.hold(ctx, r, o)
+			was, err := s.lockSubscription(ctx, r, o)
 			if err != nil {
 				return err
 			}
@@ -113,18 +113,18 @@ func (s *Billing) logFollow(o id.Org, subscription string, r plan.Remote, result
 	}
 }
 
-// HandleEvent applies an event of the provider. Before is called first in each
-// transaction that it begins, and its error ends it.
+// HandleEvent applies an event of the provider. Before is called first in each transaction,
+// and its error rolls it back.
 func (s *Billing) HandleEvent(ctx context.Context, e plan.Event, before func(ports.Records) error) error {
 	if e.Kind == plan.Unrelated || e.Subscription == "" || e.Unpaid {
 		return nil
 	}
-	o, err := s.concerned(ctx, e)
+	o, err := s.orgOf(ctx, e)
 	if err == nil {
-		word := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
+		unknown := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 			return was.Observed(e, s.Clock.Now())
 		}
-		err = s.follow(ctx, o, e.Subscription, s.byItself("by the payment provider"), word, before)
+		err = s.follow(ctx, o, e.Subscription, s.byItself("by the payment provider"), unknown, before)
 	}
 	if fault.Is(err, fault.NotFound) {
 		s.Log.Warn("payment message of unknown customer ignored", "message", e.Message, "type", e.Type)
@@ -133,8 +133,8 @@ func (s *Billing) HandleEvent(ctx context.Context, e plan.Event, before func(por
 	return err
 }
 
-// concerned finds the organisation that a message is about.
-func (s *Billing) concerned(ctx context.Context, e plan.Event) (id.Org, error) {
+// orgOf returns the organisation of an event.
+func (s *Billing) orgOf(ctx context.Context, e plan.Event) (id.Org, error) {
 	if e.Org != "" {
 		o, err := s.Store.Directory().Organisations().Get(ctx, e.Org)
 		return o.ID, err
@@ -148,11 +148,10 @@ func (s *Billing) concerned(ctx context.Context, e plan.Event) (id.Org, error) {
 // dueAtOnce is how many subscriptions one run processes.
 const dueAtOnce = 500
 
-// Reconcile records the trials that are over, asks after subscriptions whose period is
-// over and without an event, ends those of organisations that are
-// closed, and closes the pages to pay on of those whose subscription an operator
-// has granted since. Any number of servers may call it: each subscription is asked
-// after by one, and where the provider does not answer the others wait for the
+// Reconcile ends expired trials, follows subscriptions whose period ended without an event,
+// cancels those of closed organisations, and closes payment pages of organisations that an
+// operator has granted a subscription since. Any number of servers may call it: each
+// subscription is processed by one. If the provider is unavailable, the rest waits for the
 // next run.
 func (s *Billing) Reconcile(ctx context.Context) error {
 	failed := s.endClosed(ctx)
@@ -161,7 +160,7 @@ func (s *Billing) Reconcile(ctx context.Context) error {
 		return errors.Join(failed, err)
 	}
 	for _, o := range due {
-		err := s.attend(ctx, o)
+		err := s.reconcile(ctx, o)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			failed = errors.Join(failed, err)
 		}
@@ -208,7 +207,8 @@ func (s *Billing) endClosed(ctx context.Context) error {
 // errNotDue is returned if another server has processed the subscription.
 var errNotDue = errors.New("the subscription is not due any more")
 
-func (s *Billing) attend(ctx context.Context, o id.Org) error {
+// reconcile processes one due subscription.
+func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
 	is, err := s.revise(ctx, o, s.byItself("because the trial is over"), func(was plan.Subscription) (plan.Subscription, error) {
 		now := s.Clock.Now()
 		if due := was.Due(); due == nil || due.After(now) {

@@ -1,5 +1,5 @@
-// Package idempotency lets a client repeat a request with the same key and get
-// the first answer again, on any server.
+// Package idempotency stores the answers to requests with an idempotency key, so that a
+// repeated request gets the first answer on any server.
 package idempotency
 
 import (
@@ -23,9 +23,8 @@ type Idempotency struct {
 	secrets ports.Secrets
 }
 
-// New returns the use cases. Answers are sealed, as they can hold secrets, and
-// fingerprints are keyed: a password that a plain digest was made of can be guessed
-// from it.
+// New returns the use cases. Answers are sealed, as they can contain secrets. Fingerprints are
+// keyed, because a password could be guessed from a plain digest.
 func New(store ports.Store, sealer ports.Sealer, clock ports.Clock, secrets ports.Secrets) *Idempotency {
 	return &Idempotency{store: store, sealer: sealer, clock: clock, secrets: secrets}
 }
@@ -38,10 +37,9 @@ type Attempt struct {
 	answer []byte
 }
 
-// Begin claims the key for a request, or finds its answer. The key belongs to
-// the caller and the route. Conflict while the first request still runs, and when it
-// was noted with a key or in a form that is no longer known; Mismatch when the key
-// came with another request before.
+// Begin claims the key for a request, or finds its answer. The key belongs to the caller and
+// the route. Conflict while the first request runs, and if its record cannot be read because
+// its encryption key or format is unknown; Mismatch if the key was used with another request.
 func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fingerprint [32]byte) (*Attempt, error) {
 	digest := sha256.New()
 	for _, part := range []string{caller, route, key} {
@@ -62,7 +60,7 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	if got.Claim == want.Claim {
 		return &Attempt{of: s, record: got}, nil
 	}
-	// Verify refuses what is not hexadecimal, and so cut short.
+	// The error is ignored because Verify refuses the truncated MAC.
 	mac, _ = hex.DecodeString(got.Fingerprint)
 	same, err := s.sealer.Verify(mac, fingerprint[:], fingerprintContext(got.Key))
 	switch {
@@ -80,8 +78,8 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 	return &Attempt{of: s, record: got, answer: answer}, nil
 }
 
-// unreadable refuses a repetition whose first request cannot be read: it may have been
-// carried out, so this one is not.
+// unreadable is the error of a repetition if the record of the first request cannot be read.
+// The first request may have had its effect, so the repetition is refused.
 func unreadable(err error) error {
 	return fault.Wrap(fault.Conflict, err, "What was kept of the first request with this Idempotency-Key cannot be read any more")
 }
@@ -92,7 +90,7 @@ func fingerprintContext(key string) []byte { return []byte("fingerprint " + key)
 // Answer returns the first request's answer to a repetition.
 func (a *Attempt) Answer() ([]byte, bool) { return a.answer, a.record.Done }
 
-// Finish keeps the answer for as long as keys are remembered.
+// Finish stores the answer for replay.Retention.
 func (a *Attempt) Finish(ctx context.Context, answer []byte) error {
 	sealed, err := a.of.sealer.Seal(answer, []byte(a.record.Key))
 	if err != nil {
@@ -103,8 +101,8 @@ func (a *Attempt) Finish(ctx context.Context, answer []byte) error {
 	return a.of.store.Journal().Replays().Finish(ctx, done)
 }
 
-// Renew holds the key for longer. It must not be called at the same time as
-// Finish or after it.
+// Renew extends the claim of the key. It must not be called concurrently with Finish or after
+// it.
 func (a *Attempt) Renew(ctx context.Context) error {
 	r := a.record
 	r.ExpiresAt = a.of.clock.Now().Add(replay.Lease)

@@ -1,5 +1,5 @@
-// Package members is how an organisation's members, their roles and the
-// invitations to it are managed, and who may read the record of that.
+// Package members manages an organisation's members, their roles and invitations, and reads
+// its audit log.
 package members
 
 import (
@@ -19,8 +19,8 @@ import (
 	"collab/ports"
 )
 
-// Options are what Members needs. InviteURL makes the address that leads an
-// invited person to the invitation with the token.
+// Options are what Members needs. InviteURL returns the address of the invitation with the
+// token.
 type Options struct {
 	Store     ports.Store
 	Clock     ports.Clock
@@ -28,8 +28,7 @@ type Options struct {
 	Secrets   ports.Secrets
 	Mailer    ports.Mailer
 	InviteURL func(token string) string
-	// Locked runs fn under the organisation's lock with the actor as the records say
-	// then, as access.Access.Locked does.
+	// Locked is access.Access.Locked.
 	Locked func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
@@ -41,7 +40,7 @@ type Members struct{ Options }
 // New returns the use cases.
 func New(o Options) *Members { return &Members{o} }
 
-// Now returns the time that invitations are read at.
+// Now returns the present time, for the states of invitations.
 func (s *Members) Now() time.Time { return s.Clock.Now() }
 
 // List calls each with the members by when they joined.
@@ -52,8 +51,7 @@ func (s *Members) List(ctx context.Context, actor org.Actor, after org.Position,
 	return s.Store.Directory().Members().List(ctx, actor.Org, after, limit, each)
 }
 
-// ChangeRole gives a member another role, which stands until the identity
-// provider's role for that member changes.
+// ChangeRole sets a member's role, until the identity provider's role of the member changes.
 func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User, role string) (changed org.Profile, err error) {
 	to, ok := org.ParseRole(role)
 	if !ok {
@@ -84,13 +82,13 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 		if changed.Person, err = r.Directory().Users().Get(ctx, user); err != nil {
 			return err
 		}
-		return s.note(ctx, r, actor, audit.RoleChanged, string(user), string(target.Role)+" -> "+string(to))
+		return s.audit(ctx, r, actor, audit.RoleChanged, string(user), string(target.Role)+" -> "+string(to))
 	})
 	return changed, err
 }
 
-// Remove ends a membership: the user belongs to no team and is assigned to no task.
-// What they have not begun to do when Remove returns is refused.
+// Remove ends a membership, removes the user from teams and unassigns their tasks. Requests of
+// the user that begin after Remove has returned are refused.
 func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) error {
 	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.Removes(user); err != nil {
@@ -121,12 +119,11 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 		if actor.User == user {
 			action = audit.MemberLeft
 		}
-		return s.note(ctx, r, actor, action, string(user), string(target.Role))
+		return s.audit(ctx, r, actor, action, string(user), string(target.Role))
 	})
 }
 
-// Invites calls each with the invitations that are pending and not expired, by when
-// they were made.
+// Invites calls each with the invitations that are pending and not expired, by creation.
 func (s *Members) Invites(ctx context.Context, actor org.Actor, after invitation.Position, limit int, each func(invitation.Invitation) error) error {
 	if err := actor.Manages(); err != nil {
 		return err
@@ -134,15 +131,15 @@ func (s *Members) Invites(ctx context.Context, actor org.Actor, after invitation
 	return s.Store.Directory().Invitations().List(ctx, actor.Org, s.Clock.Now(), after, limit, each)
 }
 
-// Invited is an invitation with the address that accepts it, which is known
-// only when its token was just made.
+// Invited is an invitation with the address that accepts it, which is empty unless its token
+// was just made.
 type Invited struct {
 	invitation.Invitation
 	URL string
 }
 
-// Invite makes an invitation and sends it, if the address is free and the plan
-// has room.
+// Invite makes and mails an invitation. Conflict if the address is a member's or invited, or
+// the plan has no seat left.
 func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role string) (Invited, error) {
 	if err := actor.Manages(); err != nil {
 		return Invited{}, err
@@ -177,13 +174,12 @@ func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role strin
 		made := invitation.New(invitation.Invitation{
 			ID: id.Invitation(s.IDs.New()), Org: actor.Org, Email: email, Role: to, InvitedBy: actor.User,
 		}, TokenHash(token), now)
-		return made, s.note(ctx, r, actor, audit.InvitationCreated, string(made.ID), string(to))
+		return made, s.audit(ctx, r, actor, audit.InvitationCreated, string(made.ID), string(to))
 	})
 }
 
-// Resend gives an invitation a new token and 24 hours from now, and sends it
-// again; the old token is worth nothing then. An expired invitation needs room
-// in the plan again.
+// Resend gives an invitation a new token and expiry, and mails it again; the old token becomes
+// invalid. An expired invitation needs a free seat again.
 func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) (Invited, error) {
 	if err := actor.Manages(); err != nil {
 		return Invited{}, err
@@ -219,12 +215,11 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 				return was, err
 			}
 		}
-		return again, s.note(ctx, r, actor, audit.InvitationResent, string(i), "")
+		return again, s.audit(ctx, r, actor, audit.InvitationResent, string(i), "")
 	})
 }
 
-// send stores what decide returns and mails it. The mail goes out after the
-// commit, so that no letter tells of an invitation that is not there.
+// send stores the invitation that decide returns, and mails it after the commit.
 func (s *Members) send(ctx context.Context, actor org.Actor, token string, decide func(ports.Records, org.Actor) (invitation.Invitation, error)) (Invited, error) {
 	var made invitation.Invitation
 	var organisation org.Organisation
@@ -259,8 +254,8 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 		return Invited{}, err
 	}
 	out := Invited{made, s.InviteURL(token)}
-	// The invitation stands whether or not the letter can go out: its address is
-	// in the answer and it can be sent again.
+	// A failure of the mail does not undo the invitation: its address is in the answer, and it
+	// can be sent again.
 	_ = s.Mailer.Send(ctx, mail.Invitation(made.Email, organisation.Name, inviter.Name, out.URL, made.ExpiresAt))
 	return out, nil
 }
@@ -288,7 +283,7 @@ func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation
 		if err := r.Directory().Invitations().Put(ctx, actor.Org, gone); err != nil {
 			return err
 		}
-		return s.note(ctx, r, actor, audit.InvitationDeleted, string(i), "")
+		return s.audit(ctx, r, actor, audit.InvitationDeleted, string(i), "")
 	})
 }
 
@@ -301,11 +296,11 @@ func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, li
 	return s.Store.Journal().Audit().List(ctx, actor.Org, after, limit, each)
 }
 
-func (s *Members) note(ctx context.Context, r ports.Records, actor org.Actor, a audit.Action, target, detail string) error {
+func (s *Members) audit(ctx context.Context, r ports.Records, actor org.Actor, a audit.Action, target, detail string) error {
 	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, a, target, detail, s.Clock.Now()))
 }
 
-// active holds a membership that is in force; any other is not found.
+// active returns an active membership and locks it; NotFound for any other.
 func active(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.Membership, error) {
 	m, err := r.Directory().Members().Hold(ctx, o, user)
 	if err == nil && !m.Active() {
@@ -314,7 +309,7 @@ func active(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.M
 	return m, err
 }
 
-// seats counts who is there and who is asked.
+// seats counts members and invitations.
 func seats(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Seats, error) {
 	counted, err := r.Directory().Seats().Count(ctx, []id.Org{o}, now)
 	return counted[o], err
@@ -330,21 +325,21 @@ func room(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Se
 	return taken, sub.At(now).Plan.Limits().Members, err
 }
 
-// TokenHash is the form in which an invitation's token is kept.
+// TokenHash returns the digest under which an invitation's token is stored.
 func TokenHash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// Offer is what a pending invitation promises to who has its token.
+// Offer is a pending invitation as its invitee sees it.
 type Offer struct {
 	invitation.Invitation
 	Organisation org.Organisation
-	Inviter      org.User // the zero value when not known
+	Inviter      org.User // the zero value if not known
 }
 
-// Lookup finds the pending invitation that a token belongs to. It asks for no
-// actor: the token is all that an invited person has.
+// Lookup finds the pending invitation of a token. It checks no actor, because an invited person
+// presents only the token.
 func Lookup(ctx context.Context, r ports.Records, clock ports.Clock, token string) (Offer, error) {
 	i, err := r.Directory().Invitations().ByToken(ctx, TokenHash(token))
 	if err != nil {

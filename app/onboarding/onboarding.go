@@ -1,5 +1,4 @@
-// Package onboarding takes a new member and a new organisation through their
-// first steps.
+// Package onboarding seeds new organisations and completes the onboarding of members.
 package onboarding
 
 import (
@@ -23,8 +22,7 @@ type Onboarding struct {
 	locked, atomic Transaction
 }
 
-// Transaction runs fn with the actor as the records say then: under the organisation's
-// lock as access.Access.Locked does, without it as Atomic does.
+// Transaction is access.Access.Locked or access.Access.Atomic.
 type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 
 // New returns the use cases.
@@ -32,7 +30,7 @@ func New(clock ports.Clock, ids ports.IDs, locked, atomic Transaction) *Onboardi
 	return &Onboarding{clock: clock, ids: ids, locked: locked, atomic: atomic}
 }
 
-// Complete marks the actor's onboarding complete; again is the same.
+// Complete marks the actor's onboarding complete. It is idempotent.
 func (s *Onboarding) Complete(ctx context.Context, actor org.Actor) error {
 	if err := actor.Belongs(); err != nil {
 		return err
@@ -49,7 +47,7 @@ func (s *Onboarding) Complete(ctx context.Context, actor org.Actor) error {
 	})
 }
 
-// Seeded says what a seeding made; everything is empty when it was done before.
+// Seeded is what Seed made; the zero value if the organisation was seeded before.
 type Seeded struct {
 	Seeded            bool
 	SharedTeam        id.Team
@@ -59,8 +57,8 @@ type Seeded struct {
 	Tasks             []id.Task // the personal ones, then the shared ones
 }
 
-// Seed gives the organisation its first teams, workspaces and tasks, once: the
-// shared team's unique key decides between any number of callers.
+// Seed makes the organisation's first teams, workspaces and tasks. Concurrent and repeated
+// calls make them once, as an organisation can have only one shared team.
 func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) {
 	if err := actor.Writes(); err != nil {
 		return Seeded{}, err
@@ -70,8 +68,7 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 		if err := actor.Writes(); err != nil {
 			return err
 		}
-		// Ids in the order of making, as it is the ids that lists go by where the
-		// times of creation are the same.
+		// Lists order by id what was created at the same time, so ids are made in that order.
 		made = Seeded{
 			Seeded:     true,
 			SharedTeam: id.Team(s.ids.New()), PersonalTeam: id.Team(s.ids.New()),
@@ -99,7 +96,7 @@ func (s *Onboarding) Seed(ctx context.Context, actor org.Actor) (Seeded, error) 
 	return made, nil
 }
 
-// personal makes the actor's personal team, or finds the one that is there.
+// personal returns the actor's personal team, and makes it if there is none.
 func (s *Onboarding) personal(ctx context.Context, r ports.Records, actor org.Actor, fresh id.Team) (id.Team, error) {
 	all, err := r.Work().Teams().Refs(ctx, actor.Org)
 	if err != nil {

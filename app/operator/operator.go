@@ -1,5 +1,5 @@
-// Package operator is what the people who run the service do across
-// organisations. Every use is in the audit log.
+// Package operator is what operators of the service do across organisations. Every use is
+// audited.
 package operator
 
 import (
@@ -28,23 +28,23 @@ func New(store ports.Store, clock ports.Clock, ids ports.IDs, origin func(contex
 	return &Operator{store: store, clock: clock, ids: ids, origin: origin}
 }
 
-// Overview is an organisation as operators see it.
+// Overview is an organisation with what operators see of it.
 type Overview struct {
 	org.Organisation
 	Subscription plan.Subscription
 	Seats        org.Seats
 }
 
-// batch is how many organisations are read at once.
+// batch is how many organisations Organisations reads at a time.
 const batch = 200
 
-// Organisations calls each with the organisations in the order of their ids, those
-// after the given one; at most limit of them, 0: all.
+// Organisations calls each with the organisations by id, from after the given one; at most
+// limit, 0: all.
 func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.Org, limit int, each func(Overview) error) error {
-	if err := operates(actor); err != nil {
+	if err := checkOperator(actor); err != nil {
 		return err
 	}
-	if err := s.note(ctx, s.store, actor, "", audit.OperatorRead, "", "organisations"); err != nil {
+	if err := s.audit(ctx, s.store, actor, "", audit.OperatorRead, "", "organisations"); err != nil {
 		return err
 	}
 	for shown := 0; ; {
@@ -74,23 +74,23 @@ func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.
 
 // Organisation returns one organisation.
 func (s *Operator) Organisation(ctx context.Context, actor org.Actor, o id.Org) (Overview, error) {
-	if err := operates(actor); err != nil {
+	if err := checkOperator(actor); err != nil {
 		return Overview{}, err
 	}
 	found, err := s.store.Directory().Organisations().Get(ctx, o)
 	if err != nil {
 		return Overview{}, err
 	}
-	if err := s.note(ctx, s.store, actor, o, audit.OperatorRead, "", "organisation"); err != nil {
+	if err := s.audit(ctx, s.store, actor, o, audit.OperatorRead, "", "organisation"); err != nil {
 		return Overview{}, err
 	}
 	return s.overview(ctx, s.store, found)
 }
 
-// Grant sets an organisation's subscription by hand; from then on it is
-// managed outside the payment provider.
+// Grant sets an organisation's subscription, which from then on is managed outside the payment
+// provider.
 func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.Grant) (Overview, error) {
-	if err := operates(actor); err != nil {
+	if err := checkOperator(actor); err != nil {
 		return Overview{}, err
 	}
 	var out Overview
@@ -110,7 +110,7 @@ func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.
 		if err := r.Directory().Subscriptions().Put(ctx, o, is); err != nil {
 			return err
 		}
-		if err := s.note(ctx, r, actor, o, audit.SubscriptionChanged, "", string(was.Plan)+" -> "+string(is.Plan)); err != nil {
+		if err := s.audit(ctx, r, actor, o, audit.SubscriptionChanged, "", string(was.Plan)+" -> "+string(is.Plan)); err != nil {
 			return err
 		}
 		out, err = s.overview(ctx, r, of)
@@ -119,9 +119,9 @@ func (s *Operator) Grant(ctx context.Context, actor org.Actor, o id.Org, g plan.
 	return out, err
 }
 
-// SetRole gives a member a role, as the organisation's owner could.
+// SetRole sets a member's role, with an owner's rights.
 func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user id.User, role string) (org.Profile, error) {
-	if err := operates(actor); err != nil {
+	if err := checkOperator(actor); err != nil {
 		return org.Profile{}, err
 	}
 	to, ok := org.ParseRole(role)
@@ -159,7 +159,7 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 		if out.Person, err = r.Directory().Users().Get(ctx, user); err != nil {
 			return err
 		}
-		return s.note(ctx, r, actor, o, audit.RoleChanged, string(user), string(was.Role)+" -> "+string(to))
+		return s.audit(ctx, r, actor, o, audit.RoleChanged, string(user), string(was.Role)+" -> "+string(to))
 	})
 	return out, err
 }
@@ -193,11 +193,12 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 	return list, nil
 }
 
-func (s *Operator) note(ctx context.Context, r ports.Records, actor org.Actor, o id.Org, a audit.Action, target, detail string) error {
+func (s *Operator) audit(ctx context.Context, r ports.Records, actor org.Actor, o id.Org, a audit.Action, target, detail string) error {
 	return r.Journal().Audit().Add(ctx, audit.By(actor, s.origin(ctx), id.Entry(s.ids.New()), o, a, target, detail, s.clock.Now()))
 }
 
-func operates(actor org.Actor) error {
+// checkOperator returns an error unless the actor is an operator.
+func checkOperator(actor org.Actor) error {
 	if !actor.Operator {
 		return fault.New(fault.Unauthenticated, "This needs the operator's secret")
 	}

@@ -13,11 +13,11 @@ import (
 	"collab/ports"
 )
 
-// Bounds of one reorder or reprioritize: a tag is an entry of an index, in the
-// order of lists, which moves with its task.
+// Bounds of one reorder or reprioritize. Tags are bounded because each has an index entry
+// that moves with its task.
 const (
-	MaxOperands    = 5_000  // tasks that are named
-	MaxOperandTags = 15_000 // tags that they have in all
+	MaxOperands    = 5_000  // tasks
+	MaxOperandTags = 15_000 // tags of all tasks
 )
 
 // Tasks are the use cases of tasks.
@@ -29,8 +29,7 @@ type Tasks struct {
 	atomic Transaction
 }
 
-// Transaction runs fn in a transaction with the actor as the records say at its end, as
-// access.Access.Atomic does.
+// Transaction is access.Access.Atomic.
 type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 
 // New returns the use cases over the store.
@@ -38,11 +37,11 @@ func New(store ports.Store, clock ports.Clock, ids ports.IDs, atomic Transaction
 	return &Tasks{store: store, clock: clock, ids: ids, atomic: atomic}
 }
 
-// Match decides by a task's version whether a change may go ahead; nil always
-// does.
+// Match reports whether a change of a task with the version is allowed; nil allows all.
 type Match func(version int64) bool
 
-func (m Match) of(t task.Task) error {
+// check returns an error unless m allows a change of the task.
+func (m Match) check(t task.Task) error {
 	if m != nil && !m(t.Version) {
 		return fault.New(fault.Stale, "The task has changed since the version that If-Match names")
 	}
@@ -58,19 +57,19 @@ func (s *Tasks) List(ctx context.Context, actor org.Actor, f task.Filter, each f
 func (s *Tasks) Get(ctx context.Context, actor org.Actor, t id.Task) (task.Task, error) {
 	found, err := s.store.Work().Tasks().Get(ctx, actor.Org, t)
 	if err == nil {
-		err = seen(actor, found)
+		err = checkVisible(actor, found)
 	}
 	return found, err
 }
 
-func seen(actor org.Actor, t task.Task) error {
+func checkVisible(actor org.Actor, t task.Task) error {
 	if !t.Visible(actor) {
 		return fault.Missing("Task")
 	}
 	return nil
 }
 
-// Create makes a task after all others of the organisation.
+// Create adds a task after all others of the organisation.
 func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
 	if err := actor.Writes(); err != nil {
 		return task.Task{}, err
@@ -90,24 +89,23 @@ func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task
 			return task.Task{}, err
 		}
 		made, err = s.store.Work().Tasks().Add(ctx, actor.Org, made)
-		return made, gone(err)
+		return made, workspaceGone(err)
 	}
 	var added task.Task
 	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := places(actor); err != nil {
 			return err
 		}
-		if err := assignable(ctx, r, actor.Org, *d.Assignee); err != nil {
+		if err := checkAssignee(ctx, r, actor.Org, *d.Assignee); err != nil {
 			return err
 		}
 		added, err = r.Work().Tasks().Add(ctx, actor.Org, made)
-		return gone(err)
+		return workspaceGone(err)
 	})
 	return added, err
 }
 
-// Update changes a task that the actor sees and notes the change in its
-// history.
+// Update changes a task that the actor sees, and adds the change to its history.
 func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Match, p task.Patch) (changed task.Task, err error) {
 	if err := actor.Writes(); err != nil {
 		return task.Task{}, err
@@ -119,10 +117,10 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		var was task.Task
 		revised, err := r.Work().Tasks().Revise(ctx, actor.Org, []id.Task{t}, func(ts []task.Task) ([]task.Task, error) {
 			was = ts[0].Clone()
-			if err := seen(actor, was); err != nil {
+			if err := checkVisible(actor, was); err != nil {
 				return nil, err
 			}
-			if err := match.of(was); err != nil {
+			if err := match.check(was); err != nil {
 				return nil, err
 			}
 			next, err := was.Apply(p, s.clock.Now())
@@ -136,13 +134,13 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		})
 		if err != nil {
 			if _, moves := p.Workspace.Get(); moves && was.ID != "" && was.Visible(actor) {
-				err = gone(err)
+				err = workspaceGone(err)
 			}
 			return err
 		}
 		changed = revised[0]
 		if u, ok := p.Assignee.Get(); ok && (was.Assignee == nil || *was.Assignee != u) {
-			if err := assignable(ctx, r, actor.Org, u); err != nil {
+			if err := checkAssignee(ctx, r, actor.Org, u); err != nil {
 				return err
 			}
 		}
@@ -150,16 +148,17 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		if len(fields) == 0 {
 			return nil
 		}
-		return r.Work().TaskHistory().Add(ctx, actor.Org, []task.Change{s.line(actor, t, changed.UpdatedAt, "", fields)})
+		return r.Work().TaskHistory().Add(ctx, actor.Org, []task.Change{s.historyEntry(actor, t, changed.UpdatedAt, "", fields)})
 	})
 	return changed, err
 }
 
-// changesAtOnce is how many changes of a task's history one transaction deletes,
-// so that others write in between.
+// changesAtOnce is how many changes of a task's history one transaction deletes; others can
+// write in between.
 const changesAtOnce = 1000
 
-// Delete removes a task that the actor sees, a long history before it.
+// Delete removes a task that the actor sees. A long history is removed first, in several
+// transactions.
 func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Match) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -170,10 +169,10 @@ func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Ma
 				return err
 			}
 			allow := func(was task.Task) error {
-				if err := seen(actor, was); err != nil {
+				if err := checkVisible(actor, was); err != nil {
 					return err
 				}
-				return match.of(was)
+				return match.check(was)
 			}
 			was, err := r.Work().Tasks().Get(ctx, actor.Org, t)
 			if err == nil {
@@ -194,8 +193,7 @@ func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Ma
 	return nil
 }
 
-// Reorder gives the named tasks the sort orders 0, 1, 2, … and, when that is
-// done, calls each with them.
+// Reorder sets the sort orders of the tasks to 0, 1, 2, … and then calls each with them.
 func (s *Tasks) Reorder(ctx context.Context, actor org.Actor, named []id.Task, each func(task.Task) error) error {
 	return s.move(ctx, actor, "taskIds", named, each, func(i int, was task.Placement) (task.Placement, string) {
 		was.SortOrder = int64(i)
@@ -203,8 +201,8 @@ func (s *Tasks) Reorder(ctx context.Context, actor org.Actor, named []id.Task, e
 	})
 }
 
-// Reprioritize applies all changes or none, keeps their reasons in the tasks'
-// histories, and, when that is done, calls each with the tasks.
+// Reprioritize applies all changes or none, adds their reasons to the tasks' histories, and
+// then calls each with the tasks.
 func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []task.Reprioritization, each func(task.Task) error) error {
 	var c check.List
 	named := make([]id.Task, len(changes))
@@ -220,8 +218,8 @@ func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []tas
 	})
 }
 
-// move stores the placements that change returns, with a line of history for
-// each that has a reason.
+// move stores the placements that change returns, and adds those with a reason to the tasks'
+// histories.
 func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named []id.Task, each func(task.Task) error, change func(int, task.Placement) (task.Placement, string)) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -255,7 +253,7 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 			}
 			is, reason := change(i, was)
 			if reason != "" {
-				history = append(history, s.line(actor, was.Task, now, reason, was.Diff(is)))
+				history = append(history, s.historyEntry(actor, was.Task, now, reason, was.Diff(is)))
 			}
 			return is, nil
 		})
@@ -268,20 +266,20 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 		return err
 	}
 	return s.store.Work().TaskSets().List(ctx, actor.Org, named, func(t task.Task) error {
-		if !t.Visible(actor) { // it was moved out of the caller's visibility since
+		if !t.Visible(actor) { // it was moved to another workspace meanwhile
 			return nil
 		}
 		return each(t)
 	})
 }
 
-// line is a line of a task's history.
-func (s *Tasks) line(actor org.Actor, t id.Task, at time.Time, reason string, fields []task.Delta) task.Change {
+// historyEntry returns an entry of a task's history.
+func (s *Tasks) historyEntry(actor org.Actor, t id.Task, at time.Time, reason string, fields []task.Delta) task.Change {
 	return task.Change{ID: id.Entry(s.ids.New()), Org: actor.Org, Task: t, At: at, By: actor.User, Reason: reason, Fields: fields}
 }
 
-// History calls each with what happened to a task that the actor sees, oldest
-// first, from after the place on; at most limit, 0: all.
+// History calls each with the changes of a task that the actor sees, the oldest first, from
+// after the position; at most limit, 0: all.
 func (s *Tasks) History(ctx context.Context, actor org.Actor, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
 	if _, err := s.Get(ctx, actor, t); err != nil {
 		return err
@@ -289,9 +287,9 @@ func (s *Tasks) History(ctx context.Context, actor org.Actor, t id.Task, after t
 	return s.store.Work().TaskHistory().List(ctx, actor.Org, t, after, limit, each)
 }
 
-// assignable holds the membership, so that nobody is assigned to a task while
-// leaving.
-func assignable(ctx context.Context, r ports.Records, o id.Org, user id.User) error {
+// checkAssignee returns an error unless the user is an active member. It locks the
+// membership, so that a member who is being removed is not assigned.
+func checkAssignee(ctx context.Context, r ports.Records, o id.Org, user id.User) error {
 	m, err := r.Directory().Members().Hold(ctx, o, user)
 	if fault.Is(err, fault.NotFound) || err == nil && !m.Active() {
 		return fault.Field("assigneeId", "must be a member of the organisation")
@@ -303,9 +301,8 @@ func noWorkspace() error {
 	return fault.Field("workspaceId", "must be a workspace that you can see")
 }
 
-// gone turns a workspace that went away meanwhile into what it is for the
-// caller: a reference to nothing.
-func gone(err error) error {
+// workspaceGone turns NotFound of a workspace that was deleted meanwhile into Invalid.
+func workspaceGone(err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return noWorkspace()
 	}

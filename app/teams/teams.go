@@ -29,11 +29,10 @@ type Teams struct {
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
 type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) (last string, err error)
 
-// maxTold is how many members are noted with each file of a team that goes.
-const maxTold = 100
+// maxAudience is the largest number of members that is stored with each file of a deleted team.
+const maxAudience = 100
 
-// Transaction runs fn with the actor as the records say then: under the organisation's
-// lock as access.Access.Locked does, without it as Atomic does.
+// Transaction is access.Access.Locked or access.Access.Atomic.
 type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 
 // New returns the use cases over the store.
@@ -41,17 +40,17 @@ func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep, locke
 	return &Teams{store: store, clock: clock, ids: ids, sweep: sweep, locked: locked, atomic: atomic}
 }
 
-// batch is how many teams a list holds in memory.
+// batch is how many teams List reads at a time.
 const batch = 50
 
-// Position is a place in a list of teams, which are in the order of CreatedAt,
-// then id. The zero value is before the first.
+// Position is a position in a list of teams by CreatedAt, then id. The zero value is before
+// the first.
 type Position struct {
 	CreatedAt time.Time
 	ID        id.Team
 }
 
-// List calls each with the teams that the actor belongs to, by creation; after
+// List calls each with the teams that the actor belongs to, in the order of Position; after
 // and limit page it, zero values mean from the start and all.
 func (s *Teams) List(ctx context.Context, actor org.Actor, after Position, limit int, each func(team.Team) error) error {
 	refs, err := s.store.Work().Teams().Refs(ctx, actor.Org)
@@ -138,9 +137,9 @@ func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.P
 	return changed, err
 }
 
-// Delete removes a team without workspaces, and its memory, in several
-// transactions where there is much of it. The users who saw the team get an entry for each
-// file, unless they are many, and one for their changed access at the end.
+// Delete removes a team without workspaces, and its memory files, in several transactions if
+// they are many. The users who saw the team get a change for each file, unless they are more
+// than maxAudience, and one of their access at the end.
 func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -158,7 +157,7 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 			after := last
 			err := s.atomic(ctx, actor, func(r ports.Records, is org.Actor) (err error) {
 				actor = is
-				last, err = s.forget(ctx, r, is, t, after)
+				last, err = s.sweepFiles(ctx, r, is, t, after)
 				return err
 			})
 			if err != nil {
@@ -168,10 +167,10 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	}
 }
 
-// delete removes the team if it has no more files than one transaction deletes. Else
-// it deletes the first, and returns the storage key of the last of these.
+// delete removes the team if one transaction can delete its files. Else it deletes the first
+// files, and returns the storage key of the last one.
 func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t id.Team) (last string, err error) {
-	if last, err = s.forget(ctx, r, actor, t, ""); err != nil || last != "" {
+	if last, err = s.sweepFiles(ctx, r, actor, t, ""); err != nil || last != "" {
 		return last, err
 	}
 	was, err := r.Work().Teams().Get(ctx, actor.Org, t)
@@ -188,9 +187,9 @@ func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t 
 	return "", r.Work().Teams().Remove(ctx, actor.Org, t)
 }
 
-// forget deletes the team's files that come next after the storage key, if the actor
-// may delete the team, and returns as Sweep does.
-func (s *Teams) forget(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, after string) (last string, err error) {
+// sweepFiles deletes the team's next files after the storage key, if the actor may delete the
+// team. It returns as Sweep does.
+func (s *Teams) sweepFiles(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, after string) (last string, err error) {
 	if err := actor.Writes(); err != nil {
 		return "", err
 	}
@@ -202,17 +201,17 @@ func (s *Teams) forget(ctx context.Context, r ports.Records, actor org.Actor, t 
 	if err != nil {
 		return "", err
 	}
-	held := slices.ContainsFunc(workspaces, func(w workspace.Ref) bool { return w.Team == t })
-	if err := was.Deletable(actor, held); err != nil {
+	used := slices.ContainsFunc(workspaces, func(w workspace.Ref) bool { return w.Team == t })
+	if err := was.Deletable(actor, used); err != nil {
 		return "", err
 	}
-	seen, err := s.audience(ctx, r, was, maxTold+1)
+	seen, err := s.audience(ctx, r, was, maxAudience+1)
 	if err != nil {
 		return "", err
 	}
 	audience := &seen
-	if len(seen.Users) > maxTold {
-		audience = nil // the objects are the team's as long as it is there
+	if len(seen.Users) > maxAudience {
+		audience = nil // while the team exists, its objects determine it
 	}
 	return s.sweep(ctx, r, actor.Org, object.Filter{Team: t, After: after}, actor.User, audience)
 }
@@ -227,9 +226,8 @@ func (s *Teams) audience(ctx context.Context, r ports.Records, t team.Team, limi
 	return seen, err
 }
 
-// Members calls each with a team's members by when they joined; after and limit
-// page it, zero values mean from the start and all. The shared team's are the
-// organisation's.
+// Members calls each with a team's members by when they joined; after and limit page it, zero
+// values mean from the start and all. The members of the shared team are the organisation's.
 func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
 	of, err := visible(ctx, s.store, actor, t)
 	if err != nil {
@@ -243,8 +241,8 @@ func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after o
 	})
 }
 
-// AddMember puts a member of the organisation into a team; again is the same.
-// Everybody is in the shared team already.
+// AddMember adds a member of the organisation to a team. It is idempotent, and changes nothing
+// for the shared team, to which all members belong.
 func (s *Teams) AddMember(ctx context.Context, actor org.Actor, t id.Team, user id.User) (added team.Profile, err error) {
 	if err := actor.Writes(); err != nil {
 		return team.Profile{}, err
@@ -277,7 +275,7 @@ func (s *Teams) AddMember(ctx context.Context, actor org.Actor, t id.Team, user 
 	return added, err
 }
 
-// join returns the user's place in the team, which it makes where there is none.
+// join returns the user's membership of the team, and adds it if there is none.
 func (s *Teams) join(ctx context.Context, r ports.Records, actor org.Actor, to team.Team, user id.User) (team.Member, error) {
 	joined, err := r.Work().TeamMembers().Get(ctx, actor.Org, to.ID, user)
 	if !fault.Is(err, fault.NotFound) {
@@ -294,11 +292,11 @@ func (s *Teams) join(ctx context.Context, r ports.Records, actor org.Actor, to t
 	if err := team.Fits(members); err != nil {
 		return joined, err
 	}
-	return joined, s.regroup(ctx, r, actor, user)
+	return joined, s.appendAccessChange(ctx, r, actor, user)
 }
 
-// RemoveMember takes a member out of a team. The last one may go too: the
-// team stays visible to those who manage the organisation.
+// RemoveMember removes a member from a team. The last one may be removed, too: owners and
+// admins of the organisation still see the team.
 func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, user id.User) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -317,17 +315,17 @@ func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, us
 		if err := r.Work().TeamMembers().Remove(ctx, actor.Org, t, user); err != nil {
 			return err
 		}
-		return s.regroup(ctx, r, actor, user)
+		return s.appendAccessChange(ctx, r, actor, user)
 	})
 }
 
-// regroup tells a user's clients that the user sees other files from here on.
-func (s *Teams) regroup(ctx context.Context, r ports.Records, actor org.Actor, user id.User) error {
+// appendAccessChange has the user's clients read again which files the user sees.
+func (s *Teams) appendAccessChange(ctx context.Context, r ports.Records, actor org.Actor, user id.User) error {
 	_, err := r.Storage().Changes().Append(ctx, actor.Org, object.NewAccessChange(object.Audience{Users: []id.User{user}}, actor.User, s.clock.Now()))
 	return err
 }
 
-// visible reads a team that the actor can see; any other is not found.
+// visible returns a team that the actor can see; NotFound for any other.
 func visible(ctx context.Context, r ports.Records, actor org.Actor, t id.Team) (team.Team, error) {
 	if !actor.SeesTeam(t) {
 		return team.Team{}, fault.Missing("Team")

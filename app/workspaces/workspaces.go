@@ -1,5 +1,4 @@
-// Package workspaces is what members do with workspaces and their own order of
-// them.
+// Package workspaces is what members do with workspaces and with their own order of them.
 package workspaces
 
 import (
@@ -28,11 +27,10 @@ type Workspaces struct {
 // Sweep removes stored objects in a transaction, as objects.Objects.Sweep does.
 type Sweep func(context.Context, ports.Records, id.Org, object.Filter, id.User, *object.Audience) (last string, err error)
 
-// tasksAtOnce is how many tasks one transaction deletes, so that others write in between.
+// tasksAtOnce is how many tasks one transaction deletes; others can write in between.
 const tasksAtOnce = 100
 
-// Transaction runs fn with the actor as the records say then: under the organisation's
-// lock as access.Access.Locked does, without it as Atomic does.
+// Transaction is access.Access.Locked or access.Access.Atomic.
 type Transaction func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 
 // New returns the use cases over the store.
@@ -40,26 +38,26 @@ func New(store ports.Store, clock ports.Clock, ids ports.IDs, sweep Sweep, locke
 	return &Workspaces{store: store, clock: clock, ids: ids, sweep: sweep, locked: locked, atomic: atomic}
 }
 
-// Placed is a workspace with its place, from 0, among all that its reader can
-// see, in the reader's own order.
+// Placed is a workspace with its index among all that the actor sees, in the actor's own
+// order.
 type Placed struct {
 	workspace.Workspace
 	SortOrder int
 }
 
-// batch is how many workspaces a list holds in memory.
+// batch is how many workspaces List reads at a time.
 const batch = 50
 
-// Position is a place in a member's order of workspaces: after the workspace, or
-// where that is gone, after Place others. The zero value is before the first.
+// Position is a position in a member's order of workspaces: after the workspace or, if that
+// was deleted, after Place others. The zero value is before the first.
 type Position struct {
 	Place int
 	ID    id.Workspace
 }
 
-// List calls each with the workspaces that the actor can see, in the actor's own
-// order; in selects those of one team. After and limit page it, zero values mean
-// from the start and all.
+// List calls each with the workspaces that the actor can see, in the actor's own order; in
+// selects those of one team, empty: all. After and limit page it, zero values mean from the
+// start and all.
 func (s *Workspaces) List(ctx context.Context, actor org.Actor, in id.Team, after Position, limit int, each func(Placed) error) error {
 	order, err := s.store.Work().Orders().Get(ctx, actor.Org, actor.User)
 	if err != nil {
@@ -156,7 +154,7 @@ func (s *Workspaces) Update(ctx context.Context, actor org.Actor, w id.Workspace
 	})
 }
 
-// Move puts a workspace into another team; the actor can see both.
+// Move moves a workspace to another team. The actor must see both teams.
 func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, to id.Team) (Placed, error) {
 	unknown := fault.Field("targetTeamId", "must be a team that you can see")
 	return s.change(ctx, actor, w, func(r ports.Records, actor org.Actor, was workspace.Workspace) (workspace.Workspace, error) {
@@ -199,9 +197,9 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 	return changed, err
 }
 
-// Delete removes a workspace with its tasks and files. The users who see the team
-// get an entry for each file. A large one is emptied in several transactions before it goes
-// with the last: a deletion that is broken off is gone on with by the next.
+// Delete removes a workspace with its tasks and files. The users who see the team get a change
+// for each file. A large workspace is emptied in several transactions before it is removed; an
+// interrupted deletion is continued by the next call.
 func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -231,9 +229,9 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 	return nil
 }
 
-// empty deletes tasks and files in transactions without the organisation's lock. Each
-// goes on after the last that was deleted, as Postgres passes over deleted rows. What is
-// added before that meanwhile remains for Delete.
+// empty deletes tasks and files in transactions without the organisation's lock. Each starts
+// after the last deleted one, because Postgres would scan the deleted rows again. Records that
+// are added meanwhile remain for Delete.
 func (s *Workspaces) empty(ctx context.Context, actor org.Actor, w id.Workspace) error {
 	part := func(fn func(ports.Records, workspace.Workspace) error) error {
 		return s.atomic(ctx, actor, func(r ports.Records, is org.Actor) error {
@@ -275,7 +273,7 @@ func (s *Workspaces) sweepIn(ctx context.Context, r ports.Records, actor org.Act
 	return s.sweep(ctx, r, actor.Org, f, actor.User, &object.Audience{Teams: []id.Team{w.Team}})
 }
 
-// SetOrder puts the named workspaces first in the actor's own order.
+// SetOrder moves the named workspaces to the start of the actor's own order.
 func (s *Workspaces) SetOrder(ctx context.Context, actor org.Actor, named []id.Workspace) error {
 	if err := actor.Writes(); err != nil {
 		return err
@@ -309,8 +307,8 @@ func changeable(ctx context.Context, r ports.Records, actor org.Actor, w id.Work
 	return r.Work().Workspaces().Get(ctx, actor.Org, w)
 }
 
-// place returns the workspace with its place among those that the actor sees,
-// which are by creation.
+// place returns the workspace with its index in the actor's own order. Seen are the
+// workspaces that the actor sees, by creation.
 func place(ctx context.Context, r ports.Records, actor org.Actor, w workspace.Workspace, seen []id.Workspace) (Placed, error) {
 	order, err := r.Work().Orders().Get(ctx, actor.Org, actor.User)
 	return Placed{w, slices.Index(order.Sort(seen), w.ID)}, err
