@@ -21,7 +21,7 @@ import (
 	"collab/domain/identity"
 )
 
-// The roles that one may have here, from the most to the least powerful.
+// The roles, from the most to the least powerful.
 const (
 	owner  = "owner"
 	admin  = "admin"
@@ -31,8 +31,8 @@ const (
 
 var roles = []string{owner, admin, member, viewer}
 
-// account is a person. Its id follows from the e-mail address, so that a
-// provider that has lost its file gives everybody the id they had.
+// account is a person. Its id is derived from the e-mail address, so it is the same after
+// the file was lost.
 type account struct {
 	ID        string    `json:"id"`
 	Email     string    `json:"email"`
@@ -40,7 +40,7 @@ type account struct {
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 
-	// What the sign-in page offers first.
+	// The preselected values of the sign-in page.
 	SignedInAt time.Time `json:"signedInAt,omitzero"`
 	LastOrg    string    `json:"lastOrg,omitempty"`
 }
@@ -49,7 +49,7 @@ type organisation struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	Slug      string    `json:"slug"`
-	CreatedBy string    `json:"createdBy,omitempty"` // account id; empty: not known
+	CreatedBy string    `json:"createdBy,omitempty"` // account id; empty: unknown
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 }
@@ -70,7 +70,7 @@ type message struct {
 	Attempts int             `json:"attempts"`
 }
 
-// maxAttempts is how often the delivery of an event is tried.
+// maxAttempts limits the delivery attempts of an event.
 const maxAttempts = 8
 
 // state has the provider's records by id, and its outbox.
@@ -84,9 +84,9 @@ type state struct {
 // signInRequest is an account, organisation and role to sign in with.
 type signInRequest struct {
 	Email string
-	Name  string // empty: the present one, or one made of the address
+	Name  string // empty: the current one, or one derived from the address
 	Org   string // name, slug or id; empty: no organisation
-	Role  string // empty: the present one, else owner of what is new, else member
+	Role  string // empty: the current one, else owner of a new organisation, else member
 }
 
 // checked returns the request with normalised fields.
@@ -111,7 +111,7 @@ func (w signInRequest) checked() (signInRequest, error) {
 	return w, problems.Err()
 }
 
-// roleName returns our name for a role in any of the usual spellings.
+// roleName returns the name of a role in any of its spellings.
 func roleName(s string) string {
 	return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "org:")
 }
@@ -148,7 +148,7 @@ func (b *state) signIn(w signInRequest, now time.Time) (session, []event, error)
 		slug := slugOf(w.Org)
 		s.Org = organisation{ID: derive("org_", slug), Name: w.Org, Slug: slug, CreatedAt: now, UpdatedAt: now}
 		if w.Role == owner {
-			// Services make the creator an owner, also one who asked for another role.
+			// Services make the creator an owner whatever role was requested.
 			s.Org.CreatedBy = s.Account.ID
 		}
 		b.Organisations[s.Org.ID] = s.Org
@@ -169,7 +169,7 @@ func (b *state) accept(i Invite, token, name string, now time.Time) (session, []
 	s.Account, events = b.account(w.Email, w.Name, now)
 	found, known := b.Organisations[i.OrgID]
 	if !known {
-		// The service knows it from before this provider's file was created.
+		// The organisation of the service is older than this provider's file.
 		found = organisation{ID: i.OrgID, Name: w.Org, Slug: cmp.Or(i.OrgSlug, slugOf(w.Org)), CreatedAt: now, UpdatedAt: now}
 		b.Organisations[found.ID] = found
 	}
@@ -231,7 +231,7 @@ func (b *state) findOrganisation(s string) (organisation, bool) {
 	if o, known := b.Organisations[derive("org_", slug)]; known {
 		return o, true
 	}
-	// One that an invitation brought has an id that does not follow from its slug.
+	// The id of an organisation from an invitation is not derived from its slug.
 	for _, o := range b.Organisations {
 		if o.Slug == s || o.Slug == slug {
 			return o, true
@@ -312,9 +312,8 @@ func isOrgID(s string) bool {
 	})
 }
 
-// slugOf returns a name in lower-case letters, digits and dashes. A name with
-// letters that have no such form gets a piece of its hash, so that different
-// names have different slugs.
+// slugOf returns a name in lower-case letters, digits and dashes. A part of the name's hash
+// replaces other letters, so different names have different slugs.
 func slugOf(name string) string {
 	var slug strings.Builder
 	dash, lost := false, false
@@ -351,7 +350,7 @@ func nameOf(email string) string {
 	return cmp.Or(strings.Join(words, " "), email)
 }
 
-// check returns an error if the book was not written by this package.
+// check returns an error if the state was not written by this package.
 func (b state) check() error {
 	if b.Accounts == nil || b.Organisations == nil || b.Memberships == nil {
 		return errors.New("accounts, organisations or memberships are missing")
@@ -364,8 +363,8 @@ func openAccounts(path string) (*atomicfile.Document[state], error) {
 	return atomicfile.OpenDocument(path, initial, state.check)
 }
 
-// attempted counts a delivery of the message, removes it from the outbox where nothing
-// is left to try, and reports whether it is given up.
+// attempted counts a delivery attempt of the message. It removes the message if it was
+// delivered or is given up, and reports the latter.
 func (b *state) attempted(message string, delivered bool) (givenUp bool) {
 	for i := range b.Outbox {
 		m := &b.Outbox[i]

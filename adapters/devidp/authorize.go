@@ -257,8 +257,8 @@ func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *oauthErro
 	return g, nil
 }
 
-// authenticated reports whether the request comes from the client: by its
-// secret in the Authorization header, or by name alone when it has none.
+// authenticated reports whether the request has the client's secret in the Authorization
+// header, or the id of a client without secret.
 func (p *Provider) authenticated(r *http.Request, fields url.Values) bool {
 	name, secret, basic := r.BasicAuth()
 	if !basic {
@@ -274,8 +274,8 @@ func (p *Provider) authenticated(r *http.Request, fields url.Values) bool {
 	return name == ClientID && subtle.ConstantTimeCompare([]byte(secret), []byte(p.options.ClientSecret)) == 1
 }
 
-// issue signs an identity token for the session. Audience is empty when no
-// client has asked for it.
+// issue signs an identity token for the session. Audience is empty for a token without a
+// client.
 func (p *Provider) issue(s session, audience, nonce string) (string, error) {
 	now := p.options.Clock.Now()
 	c := claims{
@@ -290,9 +290,9 @@ func (p *Provider) issue(s session, audience, nonce string) (string, error) {
 	return p.key.sign(c)
 }
 
-// scriptToken answers a script with a token of the account that it names.
+// scriptToken issues a token for an account to a script.
 func (p *Provider) scriptToken(w http.ResponseWriter, r *http.Request, fields url.Values) error {
-	// Pages of other sites can send this form and must not create accounts.
+	// Pages of other sites can send forms and must not create accounts.
 	if err := p.site.CheckOrigin(r); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 // Package devidp is the identity provider of a development server: OpenID Connect with a
-// sign-in page on which one selects or creates an account, an organisation and a role, and
-// with the signed webhook events of a real provider. It asks for no password, so it serves
-// loopback alone.
+// page to select or create an account, an organisation and a role, and with the signed
+// webhook events of a real provider. It requires no password, so it serves loopback only.
 package devidp
 
 import (
@@ -27,29 +26,28 @@ import (
 	"collab/ports"
 )
 
-// Prefix is the path under which the provider is mounted. The handler expects
-// requests with their whole path.
+// Prefix is the path under which the provider is mounted. The handler expects the whole path.
 const Prefix = "/dev/identity"
 
-// ClientID is the client that is registered.
+// ClientID is the id of the registered client.
 const ClientID = "collab"
 
-// Options configure New. Log, AppURL, ClientSecret, Redirects, Emit and Invitation may be
-// left out.
+// Options configure New. Log, AppURL, ClientSecret, Redirects, Emit and Invitation are
+// optional.
 type Options struct {
 	Development bool   // whether the server runs in development mode
 	Listen      string // the address that the server listens on
 	PublicURL   string // {base_url}
-	AppURL      string // the application, to which sign-ins may lead too
+	AppURL      string // the application, an allowed redirect of sign-ins
 
-	// Paths of the service: where sign-ins lead, and where identity tokens are exchanged.
+	// Paths of the service: the redirects of sign-ins, and the exchange of identity tokens.
 	CallbackPath, ExchangePath string
 
 	ClientSecret string   // empty: a public client
-	Redirects    []string // further exact addresses to which sign-ins may lead
+	Redirects    []string // further redirect URIs, compared exactly
 
-	KeyFile      string // PEM, made when it is missing
-	AccountsFile string // JSON, made when it is missing; one process at a time owns it
+	KeyFile      string // PEM, created if missing
+	AccountsFile string // JSON, created if missing; of one process at a time
 
 	Clock   ports.Clock
 	IDs     ports.IDs
@@ -60,22 +58,21 @@ type Options struct {
 	// at later sign-ins.
 	Emit func(ctx context.Context, messageID string, body []byte) error
 
-	// Invitation returns the pending invitation with this token, NotFound when
-	// there is none.
+	// Invitation returns the pending invitation with a token, or NotFound.
 	Invitation func(ctx context.Context, token string) (Invite, error)
 }
 
-// Invite is an invitation that the service has made.
+// Invite is an invitation of the service.
 type Invite struct {
-	ProviderID string // the provider's id of it; empty: made here from the token
+	ProviderID string // the invitation's id; empty: derived from the token
 	Email      string
 	OrgID      string // the provider's id of the organisation
 	OrgName    string
 	OrgSlug    string
 	Role       string    // as the service or the provider calls it
-	InviterID  string    // the provider's id of the inviter; empty: not known
-	CreatedAt  time.Time // zero: not known
-	ExpiresAt  time.Time // zero: not known
+	InviterID  string    // the provider's id of the inviter; empty: unknown
+	CreatedAt  time.Time // zero: unknown
+	ExpiresAt  time.Time // zero: unknown
 }
 
 // Provider is the development identity provider.
@@ -93,15 +90,14 @@ type Provider struct {
 	grants map[[sha256.Size]byte]grant // by the hash of the code
 }
 
-// location is where the provider can be reached.
+// location has the URLs of the provider.
 type location struct {
 	public string // without a trailing slash
 	issuer string
 }
 
-// New returns a provider, having read or made its files. It fails outside
-// development mode and when the listen address or the public URL is not
-// loopback.
+// New reads or creates the files and returns the provider. It fails outside development
+// mode, or if the listen address or public URL is not loopback.
 func New(o Options) (*Provider, error) {
 	if !o.Development {
 		return nil, errors.New("the development identity provider runs in development mode only")
@@ -150,20 +146,19 @@ func New(o Options) (*Provider, error) {
 // Issuer returns the issuer URL.
 func (p *Provider) Issuer() string { return p.at.issuer }
 
-// SignInURL returns the page that shows a token.
+// SignInURL returns the URL of the sign-in page that shows a token.
 func (p *Provider) SignInURL() string { return p.Issuer() + "/sign-in" }
 
-// InviteURL returns the page on which the invitation with this token is
-// accepted.
+// InviteURL returns the URL of the page that accepts the invitation with the token.
 func (p *Provider) InviteURL(token string) string {
 	return p.SignInURL() + "?invite=" + url.QueryEscape(token)
 }
 
-// ServeHTTP answers everything under Prefix.
+// ServeHTTP handles requests under Prefix.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
 
 // admit refuses requests by names that are not loopback: a foreign name that resolves to
-// loopback would make this page part of its origin, with every account on it.
+// loopback would give its origin access to these pages and all accounts.
 func (p *Provider) admit(r *http.Request) error {
 	if !loopback.IsRequest(r) {
 		return fault.New(fault.Forbidden, "The development identity provider answers on loopback names only")
@@ -202,7 +197,7 @@ func (p *Provider) csrfToken(cookie string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// postedForm returns the fields of a form that came from a page of ours.
+// postedForm returns the fields of a form, whose CSRF token it checks.
 func (p *Provider) postedForm(r *http.Request) (url.Values, error) {
 	fields, err := p.site.PostedForm(r)
 	if err != nil {

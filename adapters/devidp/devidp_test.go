@@ -31,7 +31,7 @@ func TestNew(t *testing.T) {
 		"a key file that is broken is refused":         {func(o *devidp.Options) { os.WriteFile(o.KeyFile, []byte("key"), 0o600) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := set(t, t.TempDir()).options
+			o := newFixture(t, t.TempDir()).options
 			folder := t.TempDir()
 			o.KeyFile, o.AccountsFile = filepath.Join(folder, "key"), filepath.Join(folder, "accounts")
 			tt.change(&o)
@@ -43,16 +43,16 @@ func TestNew(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	st := set(t, t.TempDir())
+	st := newFixture(t, t.TempDir())
 	t.Run("a foreign name that resolves to loopback is refused", func(t *testing.T) {
 		r := form(st.URL+devidp.Prefix+"/token", "email=ada@example.com")
 		r.Host = "rebound.example:8080"
-		newBrowser(t).do(r).wants(t, http.StatusForbidden)
+		newBrowser(t).do(r).expect(t, http.StatusForbidden)
 	})
 	t.Run("an unknown path is not found", func(t *testing.T) {
-		newBrowser(t).open(st.provider.Issuer()+"/admin").wants(t, http.StatusNotFound)
+		newBrowser(t).open(st.provider.Issuer()+"/admin").expect(t, http.StatusNotFound)
 	})
-	t.Run("the bare address leads to the sign-in page", func(t *testing.T) {
+	t.Run("the root redirects to the sign-in page", func(t *testing.T) {
 		if p := newBrowser(t).open(st.provider.Issuer()); p.Header.Get("Location") != "/dev/identity/sign-in" {
 			t.Errorf("answered %s to %q", p.Status, p.Header.Get("Location"))
 		}
@@ -65,7 +65,7 @@ func TestAnswers(t *testing.T) {
 		}
 	})
 	t.Run("an unknown picture is not found", func(t *testing.T) {
-		newBrowser(t).open(st.provider.Issuer()+"/avatar/user_0.svg").wants(t, http.StatusNotFound)
+		newBrowser(t).open(st.provider.Issuer()+"/avatar/user_0.svg").expect(t, http.StatusNotFound)
 	})
 }
 
@@ -73,13 +73,13 @@ func TestForms(t *testing.T) {
 	newcomer := func() url.Values {
 		return url.Values{"account": {"new"}, "name": {"Ada Lovelace"}, "email": {"ada@example.com"}, "org": {"new"}, "orgName": {"Engines"}, "role": {""}}
 	}
-	post := func(b *browser, st *stage, fields url.Values, origin string) page {
+	post := func(b *browser, st *fixture, fields url.Values, origin string) page {
 		r := form(st.provider.SignInURL(), fields.Encode())
 		r.Header.Set("Origin", origin)
 		return b.do(r)
 	}
 	t.Run("a form of the page signs in and shows token, command and organisations", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		p := b.submit(b.open(st.provider.SignInURL()), newcomer())
 		token := textOf(t, p, "token")
 		c := st.verify(t, token, "")
@@ -93,8 +93,8 @@ func TestForms(t *testing.T) {
 			t.Errorf("the page does not say the role:\n%s", p.text)
 		}
 	})
-	t.Run("the next page offers what was picked", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+	t.Run("the next page preselects the last choice", func(t *testing.T) {
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		b.submit(b.open(st.provider.SignInURL()), newcomer())
 		st.signedIn(t, "email", "bob@example.com", "org", "Other")
 		id := st.signedIn(t, "email", "ada@example.com", "org", "Engines")
@@ -110,7 +110,7 @@ func TestForms(t *testing.T) {
 		}
 	})
 	t.Run("without an organisation the token has none", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		fields := newcomer()
 		fields.Set("org", "none")
 		p := b.submit(b.open(st.provider.SignInURL()), fields)
@@ -128,36 +128,36 @@ func TestForms(t *testing.T) {
 		"a name of several lines":   {"name", "Ada\x00", "The name must not contain control characters."},
 		"a name with markup inside": {"email", `"><script>`, "The e-mail address must be an e-mail address."},
 	} {
-		t.Run(name+" is said on the page, which keeps what was typed", func(t *testing.T) {
-			st, b := set(t, t.TempDir()), newBrowser(t)
+		t.Run(name+" is an error on the page, which keeps the fields", func(t *testing.T) {
+			st, b := newFixture(t, t.TempDir()), newBrowser(t)
 			fields := newcomer()
 			fields.Set(tt.field, tt.value)
 			p := b.submit(b.open(st.provider.SignInURL()), fields)
 			if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, tt.says) || strings.Contains(p.text, "<script>") {
 				t.Errorf("answered %s:\n%s", p.Status, p.text)
 			}
-			st.service.wants(t, "")
+			st.service.expect(t, "")
 		})
 	}
 	t.Run("without the cookie a form is refused", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		fields := newcomer()
 		fields.Set("csrf", csrfOf.FindStringSubmatch(newBrowser(t).open(st.provider.SignInURL()).text)[1])
-		post(newBrowser(t), st, fields, st.URL).wants(t, http.StatusForbidden)
+		post(newBrowser(t), st, fields, st.URL).expect(t, http.StatusForbidden)
 	})
 	t.Run("with the token of another browser a form is refused", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		b.open(st.provider.SignInURL())
 		fields := newcomer()
 		fields.Set("csrf", csrfOf.FindStringSubmatch(newBrowser(t).open(st.provider.SignInURL()).text)[1])
-		post(b, st, fields, st.URL).wants(t, http.StatusForbidden)
-		st.service.wants(t, "")
+		post(b, st, fields, st.URL).expect(t, http.StatusForbidden)
+		st.service.expect(t, "")
 	})
 	t.Run("from another site a form is refused", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		fields := newcomer()
 		fields.Set("csrf", csrfOf.FindStringSubmatch(b.open(st.provider.SignInURL()).text)[1])
-		post(b, st, fields, "https://evil.example").wants(t, http.StatusForbidden)
+		post(b, st, fields, "https://evil.example").expect(t, http.StatusForbidden)
 		if p := post(b, st, fields, st.URL); p.StatusCode != http.StatusOK {
 			t.Errorf("from our own it answered %s", p.Status)
 		}
@@ -167,12 +167,12 @@ func TestForms(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Run("a restart keeps accounts, organisations, roles and the key", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		_, body := st.script(t, "email", "ada@example.com", "name", "Ada L", "org", "Engines", "role", "admin")
 		before := st.verify(t, body["identityToken"].(string), "")
 		st.service.take()
 
-		again := set(t, folder, func(o *devidp.Options) { o.PublicURL = st.URL })
+		again := newFixture(t, folder, func(o *devidp.Options) { o.PublicURL = st.URL })
 		st.provider = again.provider
 		if c := st.verify(t, body["identityToken"].(string), ""); c.Subject != before.Subject {
 			t.Errorf("the old token names %s", c.Subject)
@@ -183,14 +183,14 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("a lost file changes no id", func(t *testing.T) {
-		one, two := set(t, t.TempDir()), set(t, t.TempDir())
+		one, two := newFixture(t, t.TempDir()), newFixture(t, t.TempDir())
 		a, b := one.signedIn(t, "email", "ada@example.com", "org", "Engines"), two.signedIn(t, "email", " Ada@Example.com", "org", "engines")
 		if a.Subject != b.Subject || a.Org.ID != b.Org.ID {
 			t.Errorf("%s in %s became %s in %s", a.Subject, a.Org.ID, b.Subject, b.Org.ID)
 		}
 	})
 	t.Run("only the owner can read them", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com")
 		for _, path := range []string{st.options.KeyFile, st.options.AccountsFile} {
 			info, err := os.Stat(path)
@@ -202,9 +202,9 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	})
-	t.Run("nothing else is left beside them", func(t *testing.T) {
+	t.Run("no temporary file remains", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		st.signedIn(t, "email", "ada@example.com")
 		st.signedIn(t, "email", "bob@example.com")
 		entries, err := os.ReadDir(folder)
@@ -213,7 +213,7 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("a sign-in that cannot be stored fails without events", func(t *testing.T) {
-		st := set(t, t.TempDir(), func(o *devidp.Options) {
+		st := newFixture(t, t.TempDir(), func(o *devidp.Options) {
 			o.AccountsFile = filepath.Join(filepath.Dir(o.AccountsFile), "accounts", "file")
 		})
 		if err := os.RemoveAll(filepath.Dir(st.options.AccountsFile)); err != nil {
@@ -223,7 +223,7 @@ func TestFiles(t *testing.T) {
 		if status != http.StatusInternalServerError || body["message"] != "Something went wrong" {
 			t.Errorf("answered %d %v", status, body)
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
 	t.Run("an RSA key signs too", func(t *testing.T) {
 		key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -234,15 +234,15 @@ func TestFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st := set(t, t.TempDir(), func(o *devidp.Options) {
+		st := newFixture(t, t.TempDir(), func(o *devidp.Options) {
 			os.WriteFile(o.KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 		})
 		st.signedIn(t, "email", "ada@example.com")
 	})
 	t.Run("providers that start at once agree on the key", func(t *testing.T) {
 		folder := t.TempDir()
-		stages := make([]*stage, 8)
-		o := set(t, t.TempDir()).options
+		stages := make([]*fixture, 8)
+		o := newFixture(t, t.TempDir()).options
 		o.KeyFile = filepath.Join(folder, "key")
 		var start sync.WaitGroup
 		for i := range stages {
@@ -254,7 +254,7 @@ func TestFiles(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				stages[i] = &stage{provider: p}
+				stages[i] = &fixture{provider: p}
 			})
 		}
 		start.Wait()

@@ -64,7 +64,7 @@ func (p *Provider) deliver(ctx context.Context) {
 		err := p.options.Emit(once, m.ID, m.Body)
 		cancel()
 		var givenUp bool
-		// In memory alone: after a restart the event is delivered again, with the same id.
+		// Not stored: after a restart the event is delivered again with the same id.
 		p.accounts.Read(func(b *state) { givenUp = b.attempted(m.ID, err == nil) })
 		if err != nil {
 			p.options.Log.WarnContext(ctx, "identity event delivery failed", "message", m.ID, "given_up", givenUp, "error", err)
@@ -119,7 +119,7 @@ func (at location) userObject(a account) object {
 	}
 }
 
-// organisationObject returns an organisation. A maximum of 0 memberships is none.
+// organisationObject returns an organisation. A maximum of 0 memberships means no limit.
 func (at location) organisationObject(o organisation, members int) object {
 	data := object{
 		"object": "organization", "id": o.ID, "name": o.Name, "slug": o.Slug, "image_url": at.picture(o.ID), "has_image": true,
@@ -170,7 +170,7 @@ func invitationObject(h event, now time.Time) object {
 	return data
 }
 
-// splitName returns a name in two parts, nil for one that is not there.
+// splitName returns the first and the last name; last is nil if there is none.
 func splitName(name string) (first string, last any) {
 	first, rest, two := strings.Cut(name, " ")
 	if !two {

@@ -11,8 +11,8 @@ import (
 	"collab/adapters/devidp"
 )
 
-// required lists what Clerk's webhook schemas (2025-04-15) require of every
-// object; those of an invitation differ by its event.
+// required lists the required fields of Clerk's webhook schemas (2025-04-15). Those of an
+// invitation depend on its event.
 var required = map[string][]string{
 	"event":                   {"object", "type", "timestamp", "instance_id", "data"},
 	"user":                    {"id", "object", "username", "first_name", "last_name", "has_image", "primary_email_address_id", "primary_phone_number_id", "primary_web3_wallet_id", "password_enabled", "two_factor_enabled", "totp_enabled", "backup_code_enabled", "email_addresses", "phone_numbers", "web3_wallets", "passkeys", "external_accounts", "saml_accounts", "enterprise_accounts", "public_metadata", "external_id", "last_sign_in_at", "banned", "locked", "lockout_expires_in_seconds", "verification_attempts_remaining", "created_at", "updated_at", "delete_self_enabled", "create_organization_enabled", "last_active_at", "mfa_enabled_at", "mfa_disabled_at", "legal_accepted_at"},
@@ -23,7 +23,7 @@ var required = map[string][]string{
 	"organization_invitation": {"object", "id", "email_address", "role", "role_name", "organization_id", "public_metadata", "url", "expires_at", "created_at", "updated_at", "inviter_id", "public_inviter_data", "status", "user_id"},
 }
 
-// complete checks every object inside value that says what it is.
+// complete checks the required fields of every object in value that has a type.
 func complete(t *testing.T, value any) {
 	t.Helper()
 	switch v := value.(type) {
@@ -46,7 +46,7 @@ func complete(t *testing.T, value any) {
 
 func TestEvents(t *testing.T) {
 	t.Run("a first sign-in has events of user, organisation and membership in this order", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		c := st.signedIn(t, "email", "ada@example.com", "name", "Ada  King Lovelace", "org", "Engines")
 		events := st.service.take()
 		if got := types(events); got != "user.created organization.created organizationMembership.created" {
@@ -77,14 +77,14 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	t.Run("the same sign-in again has no events", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		for range 2 {
 			st.signedIn(t, "email", "ada@example.com", "name", "Ada", "org", "Engines")
 		}
-		st.service.wants(t, "user.created organization.created organizationMembership.created")
+		st.service.expect(t, "user.created organization.created organizationMembership.created")
 	})
 	t.Run("another name has an event with its time", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "name", "Ada")
 		st.service.take()
 		st.clock.Advance(time.Hour)
@@ -99,7 +99,7 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	t.Run("another role has an event with its time", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		st.service.take()
 		st.clock.Advance(time.Hour)
@@ -116,21 +116,21 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	t.Run("an account with a lower role in a new organisation is not its creator", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer")
 		if _, said := st.service.take()[1].data(t)["created_by"]; said {
 			t.Error("created_by is said")
 		}
 	})
 	t.Run("the sign-in works while the service is down, and its events follow with the same message ids", func(t *testing.T) {
-		st := set(t, t.TempDir())
-		st.service.breakDown(errors.New("down"))
+		st := newFixture(t, t.TempDir())
+		st.service.setDown(errors.New("down"))
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		st.signedIn(t, "email", "bob@example.com")
 		if st.service.attempts != 3+4 {
 			t.Errorf("%d attempts", st.service.attempts)
 		}
-		st.service.breakDown(nil)
+		st.service.setDown(nil)
 		st.signedIn(t, "email", "bob@example.com")
 		events := st.service.take()
 		if got := types(events); got != "user.created organization.created organizationMembership.created user.created" {
@@ -140,22 +140,22 @@ func TestEvents(t *testing.T) {
 			t.Errorf("the first is %s now", events[0].message)
 		}
 		st.signedIn(t, "email", "bob@example.com")
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
 	t.Run("undelivered events survive a restart", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
-		st.service.breakDown(errors.New("down"))
+		st := newFixture(t, folder)
+		st.service.setDown(errors.New("down"))
 		st.signedIn(t, "email", "ada@example.com")
-		again := set(t, folder)
+		again := newFixture(t, folder)
 		again.signedIn(t, "email", "ada@example.com")
 		if got := again.service.take(); types(got) != "user.created" || got[0].message != "msg_00000000-0000-7000-8000-000000000001" {
 			t.Errorf("events: %s", types(got))
 		}
 	})
-	t.Run("an event is given up after eight attempts", func(t *testing.T) {
-		st := set(t, t.TempDir())
-		st.service.breakDown(errors.New("refused"))
+	t.Run("an event is dropped after eight attempts", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
+		st.service.setDown(errors.New("refused"))
 		for range 12 {
 			st.signedIn(t, "email", "ada@example.com")
 		}
@@ -170,7 +170,7 @@ func TestInvitations(t *testing.T) {
 		return devidp.Invite{Email: "Bob@example.com", OrgID: orgID, OrgName: "Engines", OrgSlug: "engines", Role: "VIEWER"}
 	}
 	t.Run("the page shows the invitation, and acceptance has events", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		org := st.signedIn(t, "email", "ada@example.com", "org", "Engines").Org.ID
 		st.service.take()
 		i := invite(org)
@@ -204,8 +204,8 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("invitation %v", accepted)
 		}
 	})
-	t.Run("an organisation that is new here is taken as the service knows it", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+	t.Run("an unknown organisation is created from the invitation", func(t *testing.T) {
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		st.invitations["1"] = invite("org_elsewhere")
 		p := b.submit(b.open(st.provider.InviteURL("1")), url.Values{"name": {"Bob"}})
 		if c := st.verify(t, textOf(t, p, "token"), ""); c.Org.ID != "org_elsewhere" || c.Org.Slug != "engines" {
@@ -223,7 +223,7 @@ func TestInvitations(t *testing.T) {
 		}
 	})
 	t.Run("a member gets another event with the invited role", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		c := st.signedIn(t, "email", "bob@example.com", "name", "Robert", "org", "Engines", "role", "viewer")
 		st.service.take()
 		st.clock.Advance(time.Hour)
@@ -241,27 +241,27 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("membership %v", m)
 		}
 	})
-	t.Run("one that is not pending is not found, before and after the page", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+	t.Run("an invitation that is not pending is not found, before and after the page", func(t *testing.T) {
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		if p := b.open(st.provider.InviteURL("gone")); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "not valid any more") {
 			t.Errorf("answered %s:\n%s", p.Status, p.text)
 		}
 		st.invitations["1"] = invite("org_1")
 		p := b.open(st.provider.InviteURL("1"))
 		delete(st.invitations, "1")
-		b.submit(p, url.Values{}).wants(t, http.StatusNotFound)
-		st.service.wants(t, "")
+		b.submit(p, url.Values{}).expect(t, http.StatusNotFound)
+		st.service.expect(t, "")
 	})
 	t.Run("the page shows an invalid name", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		st.invitations["1"] = invite("org_1")
 		p := b.submit(b.open(st.provider.InviteURL("1")), url.Values{"name": {strings.Repeat("x", 201)}})
 		if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, "The name must be at most 200 characters.") {
 			t.Errorf("answered %s:\n%s", p.Status, p.text)
 		}
 	})
-	t.Run("a form from elsewhere accepts nothing", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a form from another site accepts nothing", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		st.invitations["1"] = invite("org_1")
 		r := form(st.provider.InviteURL("1"), "name=Bob")
 		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {

@@ -24,8 +24,8 @@ import (
 	"collab/domain/fault"
 )
 
-// stage is a provider on a real listener, with a clock moved by hand.
-type stage struct {
+// fixture is a provider on a real listener, with a clock moved by hand.
+type fixture struct {
 	*httptest.Server
 	provider    *devidp.Provider
 	options     devidp.Options
@@ -34,10 +34,10 @@ type stage struct {
 	invitations map[string]devidp.Invite
 }
 
-// set starts a provider whose files are in folder.
-func set(t *testing.T, folder string, change ...func(*devidp.Options)) *stage {
+// newFixture starts a provider whose files are in folder.
+func newFixture(t *testing.T, folder string, change ...func(*devidp.Options)) *fixture {
 	t.Helper()
-	st := &stage{
+	st := &fixture{
 		clock:       memory.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		service:     &service{},
 		invitations: map[string]devidp.Invite{},
@@ -100,14 +100,14 @@ func (s *service) emit(_ context.Context, message string, body []byte) error {
 	return nil
 }
 
-// breakDown makes the service refuse events with err, or accept them again.
-func (s *service) breakDown(err error) {
+// setDown makes the service refuse events with err, or accept them again.
+func (s *service) setDown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = err
 }
 
-// take returns what has arrived since the last time.
+// take returns what has arrived since the last call.
 func (s *service) take() []arrival {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +116,8 @@ func (s *service) take() []arrival {
 	return list
 }
 
-// wants checks the types of the events that have arrived since the last time.
-func (s *service) wants(t *testing.T, want string) {
+// expect checks the types of the events that have arrived since the last call.
+func (s *service) expect(t *testing.T, want string) {
 	t.Helper()
 	if got := types(s.take()); got != want {
 		t.Errorf("events: %s", got)
@@ -160,14 +160,14 @@ func newBrowser(t *testing.T) *browser {
 	}, t}
 }
 
-// page is an answer, read.
+// page is a response.
 type page struct {
 	*http.Response
 	text string
 }
 
-// wants checks the status.
-func (p page) wants(t *testing.T, status int) {
+// expect checks the status.
+func (p page) expect(t *testing.T, status int) {
 	t.Helper()
 	if p.StatusCode != status {
 		t.Errorf("answered %s", p.Status)
@@ -228,9 +228,9 @@ func (b *browser) submit(p page, fields url.Values) page {
 	return b.do(r)
 }
 
-// verify checks a token as a relying party does, against what the provider
-// publishes. An empty audience stands for any.
-func (st *stage) verify(t *testing.T, token, audience string) tokenClaims {
+// verify checks a token with the published keys, as a relying party does. An empty audience
+// means any.
+func (st *fixture) verify(t *testing.T, token, audience string) tokenClaims {
 	t.Helper()
 	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
 	if err != nil {
@@ -267,8 +267,8 @@ type tokenClaims struct {
 	} `json:"o"`
 }
 
-// script asks the endpoint for scripts and returns the status and the body.
-func (st *stage) script(t *testing.T, fields ...string) (int, map[string]any) {
+// script requests a token for a script and returns the status and the body.
+func (st *fixture) script(t *testing.T, fields ...string) (int, map[string]any) {
 	t.Helper()
 	values := url.Values{}
 	for i := 0; i < len(fields); i += 2 {
@@ -286,8 +286,8 @@ func (st *stage) script(t *testing.T, fields ...string) (int, map[string]any) {
 	return res.StatusCode, body
 }
 
-// signedIn is script where it must succeed.
-func (st *stage) signedIn(t *testing.T, fields ...string) tokenClaims {
+// signedIn requires that script succeeds and returns the token's claims.
+func (st *fixture) signedIn(t *testing.T, fields ...string) tokenClaims {
 	t.Helper()
 	status, body := st.script(t, fields...)
 	token, ok := body["identityToken"].(string)

@@ -24,8 +24,8 @@ type signingKey struct {
 	signer    jose.Signer
 }
 
-// openKey reads the private key (PKCS #8 in PEM, RSA or P-256) and makes a
-// P-256 one when the file is missing.
+// openKey reads the private key (PKCS #8 in PEM, RSA or P-256). It creates a P-256 key if
+// the file is missing.
 func openKey(path string) (signingKey, error) {
 	text, err := atomicfile.ReadOrCreate(path, generateKey)
 	if err != nil {

@@ -20,14 +20,14 @@ var files embed.FS
 
 const (
 	avatarPath = "/avatar/"
-	maxListed  = 50 // accounts, and organisations, that the page offers
+	maxListed  = 50 // accounts and organisations on the page, of each
 )
 
 // signInView is the sign-in page.
 type signInView struct {
 	Action string
 	CSRF   string
-	Client string // where the sign-in leads; empty: to a token by hand
+	Client string // redirected to after the sign-in; empty: the page shows a token
 
 	People []personView
 	Orgs   []organisation
@@ -70,7 +70,7 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, status int
 		}
 	})
 	if len(v.People) == 0 && status == http.StatusOK {
-		// The first page is filled in completely.
+		// The first page has default values in all fields.
 		v.Name, v.OrgName = "Ada Lovelace", "Example"
 		if v.Email == "" {
 			v.Email = "ada@example.com"
@@ -88,13 +88,13 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, status int
 	p.site.Show(w, status, "sign-in", v)
 }
 
-// Choices of the page that are no records.
+// Choices of the page that are not records.
 const (
 	choiceNew  = "new"
 	choiceNone = "none"
 )
 
-// viewOf returns the page with the fields that were sent and the error of the first one.
+// viewOf returns the page with the fields of a form and the error of the first invalid one.
 func viewOf(fields url.Values, err error, req *request) signInView {
 	v := signInView{
 		Account: fields.Get("account"), Name: fields.Get("name"), Email: fields.Get("email"),
@@ -168,7 +168,7 @@ type inviteView struct {
 	Email   string
 	Org     string
 	Role    string
-	Account *account // nil: there is none with this address yet
+	Account *account // nil: none has this address yet
 	Name    string
 	Problem string
 }
@@ -311,7 +311,7 @@ func (p *Provider) avatar(w http.ResponseWriter, r *http.Request) error {
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "max-age=300")
-	h.Set("Cross-Origin-Resource-Policy", "cross-origin") // applications show it
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin") // for applications on other origins
 	p.site.Send(w, http.StatusOK, "image/svg+xml", picture)
 	return nil
 }

@@ -16,13 +16,13 @@ import (
 	"collab/adapters/devidp"
 )
 
-// party is a relying party that knows nothing of the provider but its issuer.
+// party is a relying party configured with the issuer only.
 type party struct {
 	oauth2.Config
 	state, nonce, verifier string
 }
 
-func (st *stage) party(t *testing.T) party {
+func (st *fixture) party(t *testing.T) party {
 	t.Helper()
 	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
 	if err != nil {
@@ -41,7 +41,7 @@ func (c party) address(more ...oauth2.AuthCodeOption) string {
 	return c.AuthCodeURL(c.state, append([]oauth2.AuthCodeOption{oidc.Nonce(c.nonce), oauth2.S256ChallengeOption(c.verifier)}, more...)...)
 }
 
-// ada is the form of somebody new in an organisation that is new.
+// ada returns the form of a new account and organisation.
 func ada() url.Values {
 	return url.Values{"account": {"new"}, "name": {"Ada Lovelace"}, "email": {"ada@example.com"}, "org": {"new"}, "orgName": {"Engines"}, "role": {"admin"}}
 }
@@ -71,7 +71,7 @@ func (c party) response(t *testing.T, p page) url.Values {
 func TestCodeFlow(t *testing.T) {
 	for name, secret := range map[string]string{"of a public client": "", "of a client with a secret": "s3cret/+ %"} {
 		t.Run("the authorization-code flow "+name, func(t *testing.T) {
-			st := set(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = secret })
+			st := newFixture(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = secret })
 			client := st.party(t)
 			client.ClientSecret = secret
 			got := client.code(t)
@@ -95,15 +95,15 @@ func TestCodeFlow(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the redirect leaves no trace of the code", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+	t.Run("the redirect leaks no code by cache or Referer", func(t *testing.T) {
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		h := b.submit(b.open(st.party(t).address()), ada()).Header
 		if h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("headers %v", h)
 		}
 	})
 	t.Run("the application is registered too", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		client := st.party(t)
 		client.RedirectURL = st.options.AppURL
 		if got := client.code(t); got.Get("code") == "" {
@@ -111,7 +111,7 @@ func TestCodeFlow(t *testing.T) {
 		}
 	})
 	t.Run("a registered address with a query keeps it", func(t *testing.T) {
-		st, b := set(t, t.TempDir(), func(o *devidp.Options) { o.Redirects = []string{"http://localhost:5/cb?a=b"} }), newBrowser(t)
+		st, b := newFixture(t, t.TempDir(), func(o *devidp.Options) { o.Redirects = []string{"http://localhost:5/cb?a=b"} }), newBrowser(t)
 		client := st.party(t)
 		client.RedirectURL = "http://localhost:5/cb?a=b"
 		to := b.submit(b.open(client.address()), ada()).Header.Get("Location")
@@ -120,21 +120,21 @@ func TestCodeFlow(t *testing.T) {
 		}
 	})
 	t.Run("cancelling redirects without a code", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		client := st.party(t)
 		got := client.response(t, b.submit(b.open(client.address()), url.Values{"action": {"cancel"}}))
 		if got.Get("error") != "access_denied" || got.Get("state") != client.state || got.Has("code") {
 			t.Errorf("the client gets %v", got)
 		}
 	})
-	t.Run("the expected address is filled in", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+	t.Run("the login hint is filled in", func(t *testing.T) {
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		if p := b.open(st.party(t).address(oauth2.SetAuthURLParam("login_hint", "bob@example.com"))); !strings.Contains(p.text, `value="bob@example.com"`) {
 			t.Errorf("the page lacks it:\n%s", p.text)
 		}
 	})
 	t.Run("a mistake on the page keeps the request", func(t *testing.T) {
-		st, b := set(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), newBrowser(t)
 		client := st.party(t)
 		wrong := ada()
 		wrong.Set("email", "")
@@ -146,8 +146,8 @@ func TestCodeFlow(t *testing.T) {
 			t.Errorf("the client gets %v", got)
 		}
 	})
-	t.Run("a form from elsewhere gets no code", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a form from another site gets no code", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		r := form(st.party(t).address(), ada().Encode())
 		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || p.Header.Get("Location") != "" {
 			t.Errorf("answered %s to %s", p.Status, p.Header.Get("Location"))
@@ -157,19 +157,19 @@ func TestCodeFlow(t *testing.T) {
 
 func TestRedemption(t *testing.T) {
 	for name, tt := range map[string]struct {
-		before func(*stage, *party)
+		before func(*fixture, *party)
 		error  string
 	}{
-		"a wrong verifier":                 {func(_ *stage, c *party) { c.verifier = oauth2.GenerateVerifier() }, "invalid_grant"},
-		"an empty verifier":                {func(_ *stage, c *party) { c.verifier = "" }, "invalid_grant"},
-		"another redirect address":         {func(st *stage, c *party) { c.RedirectURL = st.options.AppURL }, "invalid_grant"},
-		"a code of 60 seconds":             {func(st *stage, _ *party) { st.clock.Advance(time.Minute) }, "invalid_grant"},
-		"another client":                   {func(_ *stage, c *party) { c.ClientID = "other" }, "invalid_client"},
-		"a secret where there is none":     {func(_ *stage, c *party) { c.ClientSecret = "guess" }, "invalid_client"},
-		"another client, without a header": {func(_ *stage, c *party) { c.ClientID, c.Endpoint.AuthStyle = "other", oauth2.AuthStyleInParams }, "invalid_client"},
+		"a wrong verifier":                 {func(_ *fixture, c *party) { c.verifier = oauth2.GenerateVerifier() }, "invalid_grant"},
+		"an empty verifier":                {func(_ *fixture, c *party) { c.verifier = "" }, "invalid_grant"},
+		"another redirect address":         {func(st *fixture, c *party) { c.RedirectURL = st.options.AppURL }, "invalid_grant"},
+		"a code of 60 seconds":             {func(st *fixture, _ *party) { st.clock.Advance(time.Minute) }, "invalid_grant"},
+		"another client":                   {func(_ *fixture, c *party) { c.ClientID = "other" }, "invalid_client"},
+		"a secret where there is none":     {func(_ *fixture, c *party) { c.ClientSecret = "guess" }, "invalid_client"},
+		"another client, without a header": {func(_ *fixture, c *party) { c.ClientID, c.Endpoint.AuthStyle = "other", oauth2.AuthStyleInParams }, "invalid_client"},
 	} {
 		t.Run(name+" is refused", func(t *testing.T) {
-			st := set(t, t.TempDir())
+			st := newFixture(t, t.TempDir())
 			client := st.party(t)
 			code := client.code(t).Get("code")
 			tt.before(st, &client)
@@ -179,8 +179,8 @@ func TestRedemption(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a code of 59 seconds is taken", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a code of 59 seconds is accepted", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		client := st.party(t)
 		code := client.code(t).Get("code")
 		st.clock.Advance(59 * time.Second)
@@ -189,7 +189,7 @@ func TestRedemption(t *testing.T) {
 		}
 	})
 	t.Run("concurrent requests redeem a code once", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		client := st.party(t)
 		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 		code := client.code(t).Get("code")
@@ -200,8 +200,8 @@ func TestRedemption(t *testing.T) {
 			t.Error("the code was still good")
 		}
 	})
-	t.Run("of many at once with one code only one gets tokens", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("only one concurrent request gets tokens for a code", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		client := st.party(t)
 		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 		code := client.code(t).Get("code")
@@ -223,8 +223,8 @@ func TestRedemption(t *testing.T) {
 			t.Errorf("%d got tokens: %v", good, results)
 		}
 	})
-	t.Run("a client with a secret cannot go without it", func(t *testing.T) {
-		st := set(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = "secret" })
+	t.Run("a client with a secret needs it", func(t *testing.T) {
+		st := newFixture(t, t.TempDir(), func(o *devidp.Options) { o.ClientSecret = "secret" })
 		client := st.party(t)
 		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 		_, err := client.Exchange(t.Context(), client.code(t).Get("code"), oauth2.VerifierOption(client.verifier))
@@ -233,13 +233,13 @@ func TestRedemption(t *testing.T) {
 		}
 	})
 	t.Run("another kind of grant is refused", func(t *testing.T) {
-		status, body := set(t, t.TempDir()).script(t, "grant_type", "password", "client_id", devidp.ClientID, "email", "ada@example.com")
+		status, body := newFixture(t, t.TempDir()).script(t, "grant_type", "password", "client_id", devidp.ClientID, "email", "ada@example.com")
 		if status != http.StatusBadRequest || body["error"] != "unsupported_grant_type" {
 			t.Errorf("answered %d %v", status, body)
 		}
 	})
-	t.Run("the application's own page may read the answer, no other", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("only the application's origin may read the response", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		for origin, allowed := range map[string]string{"http://localhost:3000": "http://localhost:3000", "http://localhost:3001": ""} {
 			r := form(st.provider.Issuer()+"/token", "grant_type=authorization_code&client_id="+devidp.ClientID)
 			r.Header.Set("Origin", origin)
@@ -261,7 +261,7 @@ func TestAuthorizationRequest(t *testing.T) {
 		"the right address on another port":    {"redirect_uri", "http://localhost:3001/welcome"},
 	} {
 		t.Run(name+" is an error on a page and never by redirect", func(t *testing.T) {
-			st := set(t, t.TempDir())
+			st := newFixture(t, t.TempDir())
 			p := newBrowser(t).open(st.party(t).address(oauth2.SetAuthURLParam(tt.field, tt.value)))
 			if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.text, tt.field) {
 				t.Errorf("answered %s to %q:\n%s", p.Status, p.Header.Get("Location"), p.text)
@@ -281,7 +281,7 @@ func TestAuthorizationRequest(t *testing.T) {
 		"a silent request":          {"prompt", "none", "login_required"},
 	} {
 		t.Run(name+" is an error for the client", func(t *testing.T) {
-			st := set(t, t.TempDir())
+			st := newFixture(t, t.TempDir())
 			client := st.party(t)
 			got := client.response(t, newBrowser(t).open(client.address(oauth2.SetAuthURLParam(tt.field, tt.value))))
 			if got.Get("error") != tt.error || got.Get("state") != client.state || got.Get("iss") != st.provider.Issuer() {
@@ -290,7 +290,7 @@ func TestAuthorizationRequest(t *testing.T) {
 		})
 	}
 	t.Run("a repeated parameter is an error for the client", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		client := st.party(t)
 		if got := client.response(t, newBrowser(t).open(client.address()+"&nonce=2")); got.Get("error") != "invalid_request" {
 			t.Errorf("the client gets %v", got)
@@ -299,8 +299,8 @@ func TestAuthorizationRequest(t *testing.T) {
 }
 
 func TestScripts(t *testing.T) {
-	t.Run("the token of an account made on demand", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("the token of a new account", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		c := st.signedIn(t, "email", "Grace.Hopper@example.com", "org", "Navy Yard", "role", "org:ADMIN")
 		if c.Name != "Grace Hopper" || c.Email != "Grace.Hopper@example.com" || c.Party != st.URL || c.Nonce != "" {
 			t.Errorf("token says %+v", c)
@@ -309,8 +309,8 @@ func TestScripts(t *testing.T) {
 			t.Errorf("token says %+v", c.Org)
 		}
 	})
-	t.Run("without a role one is owner of what is new and member of the rest, and stays what one is", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("without a role a creator is owner, others are members, and roles are kept", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		for _, tt := range []struct{ email, org, role string }{
 			{"ada@example.com", "Engines", "owner"},
 			{"bob@example.com", "engines", "member"},
@@ -323,14 +323,14 @@ func TestScripts(t *testing.T) {
 		}
 	})
 	t.Run("an organisation is found by its id too", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		c := st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		if d := st.signedIn(t, "email", "bob@example.com", "org", c.Org.ID); d.Org.ID != c.Org.ID {
 			t.Errorf("%s became %s", c.Org.ID, d.Org.ID)
 		}
 	})
-	t.Run("names with other letters make organisations of their own", func(t *testing.T) {
-		st, seen := set(t, t.TempDir()), map[string]string{}
+	t.Run("names with other letters make different organisations", func(t *testing.T) {
+		st, seen := newFixture(t, t.TempDir()), map[string]string{}
 		for _, name := range []string{"Zürich", "東京", "大阪", "東京 2", "!!!", "Engines"} {
 			c := st.signedIn(t, "email", "ada@example.com", "org", name)
 			if other, taken := seen[c.Org.ID]; taken || strings.Trim(c.Org.Slug, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || c.Org.Slug == "" {
@@ -355,16 +355,16 @@ func TestScripts(t *testing.T) {
 		"an organisation's bytes": {[]string{"email", "a@b", "org", "\xff"}, "org must be valid UTF-8"},
 	} {
 		t.Run(name+" is refused by name", func(t *testing.T) {
-			st := set(t, t.TempDir())
+			st := newFixture(t, t.TempDir())
 			status, body := st.script(t, tt.fields...)
 			if status != http.StatusBadRequest || body["message"] != tt.says || body["error"] != "Bad Request" || body["statusCode"] != float64(400) || len(body) != 3 {
 				t.Errorf("answered %d %v", status, body)
 			}
-			st.service.wants(t, "")
+			st.service.expect(t, "")
 		})
 	}
 	t.Run("another content type is unsupported and a huge form too large", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		for kind, want := range map[string]int{"application/json": 415, "application/x-www-form-urlencoded": 413, "multipart/form-data; boundary=x": 413} {
 			body := "--x\r\nContent-Disposition: form-data; name=email\r\n\r\n" + strings.Repeat("a", 70<<10)
 			res, err := http.Post(st.provider.Issuer()+"/token", kind, strings.NewReader(body))
@@ -378,15 +378,15 @@ func TestScripts(t *testing.T) {
 		}
 	})
 	t.Run("a page of another site gets nothing", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		r := form(st.provider.Issuer()+"/token", "email=ada@example.com")
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
 		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
 			t.Errorf("answered %s", p.Status)
 		}
 	})
-	t.Run("many at once for one address make one account", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("concurrent requests for one address make one account", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		subjects := make([]string, 32)
 		var all sync.WaitGroup
 		for i := range subjects {
@@ -398,22 +398,22 @@ func TestScripts(t *testing.T) {
 				t.Errorf("accounts %s and %s", s, subjects[0])
 			}
 		}
-		st.service.wants(t, "user.created organization.created organizationMembership.created")
+		st.service.expect(t, "user.created organization.created organizationMembership.created")
 	})
-	t.Run("many at once for many addresses lose none", func(t *testing.T) {
+	t.Run("concurrent requests for many addresses lose none", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		var all sync.WaitGroup
 		for i := range 32 {
 			all.Go(func() { st.signedIn(t, "email", fmt.Sprintf("user%d@example.com", i), "org", "Engines") })
 		}
 		all.Wait()
-		again := set(t, folder)
-		again.signedIn(t, "email", "user0@example.com") // delivers again what was not noted as delivered
+		again := newFixture(t, folder)
+		again.signedIn(t, "email", "user0@example.com") // redelivers events that were not marked as delivered
 		again.service.take()
 		for i := range 32 {
 			again.signedIn(t, "email", fmt.Sprintf("user%d@example.com", i), "org", "Engines")
 		}
-		again.service.wants(t, "")
+		again.service.expect(t, "")
 	})
 }

@@ -31,11 +31,11 @@ const (
 	maxMetadataValue = 500
 )
 
-// operation serves a request to the API; id is the one in its path. What it has changed is
+// operation serves a request to the API; id is the one in its path. Its changes are
 // discarded if a parameter is invalid.
 type operation func(t *tx, id string, f *form) (object, error)
 
-// get serves an operation that changes nothing.
+// get serves an operation that only reads.
 func (p *Provider) get(serve operation) http.HandlerFunc {
 	return p.api(func(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
 		err = p.read(func(t *tx) error {
@@ -59,7 +59,7 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 			return nil, invalidParam("", "", "Idempotency keys can be at most %d characters", maxKey)
 		}
 		if r.Method == http.MethodDelete {
-			key = "" // what is gone is gone
+			key = "" // a deleted key
 			maps.Copy(fields, r.URL.Query())
 		}
 		_, err = p.change(func(t *tx) (bool, error) {
@@ -145,7 +145,7 @@ func (p *Provider) authorize(r *http.Request) error {
 	return nil
 }
 
-// unknown answers a request that is not of the API.
+// unknown answers a request for an unknown path.
 func (p *Provider) unknown(w http.ResponseWriter, r *http.Request) {
 	p.replyError(w, r, &apiError{status: http.StatusNotFound, message: "Unrecognized request URL (" + r.Method + ": " + strings.TrimPrefix(r.URL.Path, Prefix) + ")"})
 }
@@ -215,8 +215,8 @@ func (f *form) limited(name string, limit int) string {
 	return value
 }
 
-// metadata returns what the parameters say of metadata under a name, on top of
-// what there was. An empty value removes a key.
+// metadata returns the old metadata changed by the parameters under a name. An empty value
+// removes a key.
 func (f *form) metadata(name string, was map[string]string) map[string]string {
 	is := map[string]string{}
 	maps.Copy(is, was)
@@ -258,7 +258,7 @@ func (f *form) address(name string) string {
 	return value
 }
 
-// quantity returns the quantity, by default the one that there was.
+// quantity returns the quantity, by default the old one.
 func (f *form) quantity(name string, was int) int {
 	value := f.Get(name)
 	if value == "" {
@@ -280,7 +280,7 @@ func (t *tx) customer(f *form) string {
 	return id
 }
 
-// price returns the price that the parameter names, by default the one that there was.
+// price returns the price in the parameter, by default the old one.
 func (t *tx) price(f *form, name, was string) string {
 	price := f.Get(name)
 	if price == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/stripe/stripe-go/v76"
 )
 
-// refusedBy checks what Stripe's library makes of a refusal.
-func refusedBy(t *testing.T, err error, status int, kind stripe.ErrorType, code stripe.ErrorCode) {
+// expectStripeError checks the error of Stripe's library.
+func expectStripeError(t *testing.T, err error, status int, kind stripe.ErrorType, code stripe.ErrorCode) {
 	t.Helper()
 	e := (*stripe.Error)(nil)
 	if !errors.As(err, &e) {
@@ -26,8 +26,8 @@ func refusedBy(t *testing.T, err error, status int, kind stripe.ErrorType, code 
 }
 
 func TestInterface(t *testing.T) {
-	t.Run("a session keeps what it was opened with", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a session has the parameters of its request", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		c := st.customer("Engines")
 		made := st.session(c)
 		s, err := st.sessions().Get(made.ID, &stripe.CheckoutSessionParams{Expand: []*string{stripe.String("customer")}})
@@ -41,7 +41,7 @@ func TestInterface(t *testing.T) {
 		}
 	})
 	t.Run("a subscription has the price, the customer and the metadata of its session, and a period of one month", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		start, end := st.clock.Now().Unix(), time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC).Unix()
 		if s.Status != "active" || s.Metadata["org_id"] != "org-1" || s.Items.Data[0].Price.ID != "price_s" || s.Items.Data[0].Quantity != 1 ||
@@ -50,7 +50,7 @@ func TestInterface(t *testing.T) {
 		}
 	})
 	t.Run("another price is another plan, with one event", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		change := &stripe.SubscriptionParams{
 			Items:             []*stripe.SubscriptionItemsParams{{ID: &s.Items.Data[0].ID, Price: stripe.String("price_p")}},
@@ -69,10 +69,10 @@ func TestInterface(t *testing.T) {
 		if sent := into[stripe.Subscription](t, events[0]); types(events) != "customer.subscription.updated" || sent.Items.Data[0].Price.ID != "price_p" || events[0].Data.PreviousAttributes["items"] == nil {
 			t.Errorf("events %s, %+v", types(events), sent.Items.Data)
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
 	t.Run("a change that is invoiced at once is paid at once", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		_, err := st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{
 			Items:             []*stripe.SubscriptionItemsParams{{ID: &s.Items.Data[0].ID, Price: stripe.String("price_p")}},
@@ -86,8 +86,8 @@ func TestInterface(t *testing.T) {
 			t.Errorf("events %s, %+v", types(events), paid)
 		}
 	})
-	t.Run("what ends with its period says so in both ways, and can be kept", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a scheduled cancellation is in both fields and can be revoked", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		is, err := st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
 		if err != nil || !is.CancelAtPeriodEnd || is.CancelAt != s.CurrentPeriodEnd || is.Status != "active" || is.CanceledAt == 0 {
@@ -97,29 +97,29 @@ func TestInterface(t *testing.T) {
 		if err != nil || is.CancelAtPeriodEnd || is.CancelAt != 0 || is.CanceledAt != 0 {
 			t.Errorf("%v, %+v", err, is)
 		}
-		st.service.awaits(t, 2, "customer.subscription.updated customer.subscription.updated")
+		st.service.awaitTypes(t, 2, "customer.subscription.updated customer.subscription.updated")
 	})
-	t.Run("a subscription that is cancelled is over, once", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a subscription is cancelled once", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		is, err := st.subscriptions().Cancel(s.ID, &stripe.SubscriptionCancelParams{Expand: []*string{stripe.String("customer")}})
 		if err != nil || is.Status != "canceled" || is.EndedAt != st.clock.Now().Unix() || is.Customer.Name != "Analytical Engines" {
 			t.Fatalf("%v, %+v", err, is)
 		}
 		_, err = st.subscriptions().Cancel(s.ID, nil)
-		refusedBy(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 		_, err = st.subscriptions().Update(s.ID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
-		refusedBy(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
+		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
 		if events := st.service.await(t, 1); types(events) != "customer.subscription.deleted" || into[stripe.Subscription](t, events[0]).Status != "canceled" {
 			t.Errorf("events: %s", types(events))
 		}
 		if now := st.subscription(s.ID); now.Status != "canceled" {
 			t.Errorf("it is %s", now.Status)
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
-	t.Run("a session that is expired cannot be expired again, nor one that was paid on", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("an expired or paid session cannot be expired", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		c := st.customer("Engines")
 		s := st.session(c)
 		is, err := st.sessions().Expire(s.ID, nil)
@@ -127,14 +127,14 @@ func TestInterface(t *testing.T) {
 			t.Errorf("%v, %+v", err, is)
 		}
 		_, err = st.sessions().Expire(s.ID, nil)
-		refusedBy(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
+		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
 		paid := st.session(c)
 		st.pay(paid.ID)
 		_, err = st.sessions().Expire(paid.ID, nil)
-		refusedBy(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
+		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, "")
 	})
 	t.Run("a session expires after a day by itself", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
 		st.clock.Advance(24*time.Hour - time.Second)
 		if is, _ := st.sessions().Get(s.ID, nil); is.Status != "open" {
@@ -146,21 +146,21 @@ func TestInterface(t *testing.T) {
 		}
 	})
 	t.Run("unknown ids are not found", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		_, err := st.sessions().Get("cs_1", nil)
-		refusedBy(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 		_, err = st.sessions().Expire("cs_1", nil)
-		refusedBy(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 		_, err = st.subscriptions().Get("sub_1", nil)
-		refusedBy(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 		_, err = st.subscriptions().Update("sub_1", nil)
-		refusedBy(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+		expectStripeError(t, err, 404, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 		_, err = st.sessions().New(order("cus_1", "price_s"))
-		refusedBy(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 		_, err = st.sessions().New(order(st.customer("Engines"), "price_of_nothing"))
-		refusedBy(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 		_, err = st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String("cus_1")})
-		refusedBy(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
+		expectStripeError(t, err, 400, stripe.ErrorTypeInvalidRequest, stripe.ErrorCodeResourceMissing)
 	})
 }
 
@@ -170,15 +170,15 @@ func TestIdempotency(t *testing.T) {
 		p.SetIdempotencyKey(key)
 		return p
 	}
-	t.Run("the same key has the same answer, after a restart too", func(t *testing.T) {
+	t.Run("the same key has the same response, also after a restart", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		first, err := st.customers().New(keyed("Engines", "customer:1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := set(t, folder)
-		for _, from := range []*stage{st, again} {
+		again := newFixture(t, folder)
+		for _, from := range []*fixture{st, again} {
 			c, err := from.customers().New(keyed("Engines", "customer:1"))
 			if err != nil || c.ID != first.ID || c.LastResponse.Header.Get("Idempotent-Replayed") != "true" {
 				t.Errorf("%v, %s became %s", err, first.ID, c.ID)
@@ -186,19 +186,19 @@ func TestIdempotency(t *testing.T) {
 		}
 	})
 	t.Run("the same key with other parameters is refused", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		if _, err := st.customers().New(keyed("Engines", "customer:1")); err != nil {
 			t.Fatal(err)
 		}
 		_, err := st.customers().New(keyed("Royal Society", "customer:1"))
-		refusedBy(t, err, 400, stripe.ErrorTypeIdempotency, "")
+		expectStripeError(t, err, 400, stripe.ErrorTypeIdempotency, "")
 		other := &stripe.BillingPortalSessionParams{Customer: stripe.String("cus_1")}
 		other.SetIdempotencyKey("customer:1")
 		_, err = st.portals().New(other)
-		refusedBy(t, err, 400, stripe.ErrorTypeIdempotency, "")
+		expectStripeError(t, err, 400, stripe.ErrorTypeIdempotency, "")
 	})
-	t.Run("a key is free again after a day, and after a refusal", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a key can be used again after a day or an error", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		first, _ := st.customers().New(keyed("Engines", "1"))
 		st.clock.Advance(24 * time.Hour)
 		if c, err := st.customers().New(keyed("Royal Society", "1")); err != nil || c.ID == first.ID {
@@ -214,8 +214,8 @@ func TestIdempotency(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("of many at once with one key there is one", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("concurrent requests with one key have one effect", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		made, wait := sync.Map{}, sync.WaitGroup{}
 		for range 10 {
 			wait.Go(func() {
@@ -236,7 +236,7 @@ func TestIdempotency(t *testing.T) {
 }
 
 func TestHostileRequests(t *testing.T) {
-	st := set(t, t.TempDir())
+	st := newFixture(t, t.TempDir())
 	c := st.customer("Engines")
 	s := st.subscribed()
 	st.service.take()
@@ -306,7 +306,7 @@ func TestHostileRequests(t *testing.T) {
 			t.Errorf("answered %s", p.Status)
 		}
 	})
-	t.Run("an idempotency key without an end is refused", func(t *testing.T) {
+	t.Run("a long idempotency key is refused", func(t *testing.T) {
 		if p, _ := st.ask("POST", "/v1/customers", "name=Engines", "Idempotency-Key", strings.Repeat("x", 256)); p.StatusCode != http.StatusBadRequest {
 			t.Errorf("answered %s", p.Status)
 		}
@@ -314,7 +314,7 @@ func TestHostileRequests(t *testing.T) {
 	t.Run("a key as the user's name of basic credentials is accepted", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", st.provider.APIURL()+subscription, nil)
 		r.SetBasicAuth(st.provider.Key(), "")
-		st.do(r).wants(t, http.StatusOK)
+		st.do(r).expect(t, http.StatusOK)
 	})
 	for name, credentials := range map[string]string{"no key": "", "another key": "Bearer sk_dev_1", "half a key": "Bearer " + st.provider.Key()[:20], "an empty key": "Bearer "} {
 		t.Run(name+" is refused", func(t *testing.T) {
@@ -324,10 +324,10 @@ func TestHostileRequests(t *testing.T) {
 			}
 		})
 	}
-	t.Run("and none of it has changed anything", func(t *testing.T) {
+	t.Run("the refused requests changed nothing", func(t *testing.T) {
 		if now := st.subscription(s.ID); now.Items.Data[0].Price.ID != "price_s" || now.CancelAtPeriodEnd || now.Status != "active" {
 			t.Errorf("the subscription is %+v", now)
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// deliveryTimeout bounds one attempt.
+// deliveryTimeout limits one attempt.
 const deliveryTimeout = 10 * time.Second
 
 // backoff has the pauses after failed deliveries of an event. The event is dropped when the
@@ -81,7 +81,7 @@ func (p *Provider) run(subscription string, l *queue, pause time.Duration) {
 		waiters := l.waiters
 		l.waiters = nil
 		select {
-		case <-l.wake: // of the waiters of this round
+		case <-l.wake: // sent by a waiter of this attempt
 		default:
 		}
 		p.mu.Unlock()

@@ -17,51 +17,51 @@ import (
 const paid = "checkout.session.completed customer.subscription.created customer.subscription.updated invoice.paid"
 
 func TestDeliveries(t *testing.T) {
-	t.Run("while the service is down paying takes one attempt, and events follow in order", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("while the service is down a payment waits for one attempt, and events follow in order", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
-		st.service.breakDown(true)
+		st.service.setDown(true)
 		st.pay(s.ID)
 		if n := st.service.tried(); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
-		st.service.breakDown(false)
-		st.elapse()
-		st.service.awaits(t, 4, paid)
+		st.service.setDown(false)
+		st.endPause()
+		st.service.awaitTypes(t, 4, paid)
 	})
-	t.Run("the pauses grow, and an event is given up after the seventh attempt; the next has its own", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("an event is dropped after seven attempts with growing pauses", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		id := st.subscribed().ID
 		before := st.service.tried()
-		st.service.breakDown(true)
+		st.service.setDown(true)
 		st.act(id, devpay.Fail)
 		growing := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
 		for range 2 {
 			for _, want := range growing {
-				if got := st.elapse(); got != want {
+				if got := st.endPause(); got != want {
 					t.Errorf("paused for %s, not for %s", got, want)
 				}
 			}
 		}
 		st.service.reach(t, before+14)
-		st.service.breakDown(false)
+		st.service.setDown(false)
 		st.act(id, devpay.Succeed)
-		st.service.awaits(t, 2, "invoice.paid customer.subscription.updated")
+		st.service.awaitTypes(t, 2, "invoice.paid customer.subscription.updated")
 	})
-	t.Run("what happens next ends a pause, and comes after what had happened before", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a new event ends a pause and is delivered last", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		id := st.subscribed().ID
-		st.service.breakDown(true)
+		st.service.setDown(true)
 		st.act(id, devpay.Schedule)
-		st.service.breakDown(false)
+		st.service.setDown(false)
 		st.act(id, devpay.Cancel)
-		st.service.wants(t, "customer.subscription.updated customer.subscription.deleted")
+		st.service.expect(t, "customer.subscription.updated customer.subscription.deleted")
 	})
 	t.Run("subscriptions do not wait for each other", func(t *testing.T) {
 		refused, others := errors.New("refused"), make(chan string, 20)
 		var mu sync.Mutex
 		var stuck string
-		st := set(t, t.TempDir(), func(o *devpay.Options) {
+		st := newFixture(t, t.TempDir(), func(o *devpay.Options) {
 			o.Emit = func(_ context.Context, _ string, body []byte) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -87,18 +87,18 @@ func TestDeliveries(t *testing.T) {
 	})
 	t.Run("undelivered events survive a restart with ids and order", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		s := st.session(st.customer("Engines"))
-		st.service.breakDown(true)
+		st.service.setDown(true)
 		st.pay(s.ID)
 		if err := st.provider.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		again := set(t, folder)
+		again := newFixture(t, folder)
 		if n := again.service.tried(); n != 0 {
 			t.Errorf("%d attempts before the service listens", n)
 		}
-		again.elapse()
+		again.endPause()
 		events := again.service.await(t, 4)
 		var ids []string
 		for _, e := range events {
@@ -110,15 +110,15 @@ func TestDeliveries(t *testing.T) {
 	})
 	t.Run("delivered events are not sent again after a restart", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		id := st.subscribed().ID
-		again := set(t, folder)
+		again := newFixture(t, folder)
 		again.act(id, devpay.Cancel)
-		again.service.wants(t, "customer.subscription.deleted")
+		again.service.expect(t, "customer.subscription.deleted")
 	})
-	t.Run("the end of the server ends an attempt that hangs, which does not count", func(t *testing.T) {
+	t.Run("Close ends a hanging attempt, which does not count", func(t *testing.T) {
 		hanging, folder := make(chan bool, 1), t.TempDir()
-		st := set(t, folder, func(o *devpay.Options) {
+		st := newFixture(t, folder, func(o *devpay.Options) {
 			o.Emit = func(ctx context.Context, _ string, _ []byte) error {
 				hanging <- true
 				<-ctx.Done()
@@ -138,13 +138,13 @@ func TestDeliveries(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Pay: %v", err)
 		}
-		again := set(t, folder)
-		again.elapse()
-		again.service.awaits(t, 4, paid)
+		again := newFixture(t, folder)
+		again.endPause()
+		again.service.awaitTypes(t, 4, paid)
 	})
 	t.Run("a cancelled request does not wait", func(t *testing.T) {
 		hanging := make(chan bool)
-		st := set(t, t.TempDir(), func(o *devpay.Options) {
+		st := newFixture(t, t.TempDir(), func(o *devpay.Options) {
 			o.Emit = func(ctx context.Context, _ string, _ []byte) error {
 				<-hanging
 				return nil
@@ -163,11 +163,11 @@ func TestDeliveries(t *testing.T) {
 		}
 		close(hanging)
 	})
-	t.Run("when an attempt cannot be noted the deliveries stop, until something happens", func(t *testing.T) {
+	t.Run("deliveries stop if an attempt cannot be stored, until the next event", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "data")
-		var st *stage
+		var st *fixture
 		attempts := 0
-		st = set(t, folder, func(o *devpay.Options) {
+		st = newFixture(t, folder, func(o *devpay.Options) {
 			o.Emit = func(ctx context.Context, id string, body []byte) error {
 				if attempts++; attempts == 1 {
 					if err := os.RemoveAll(folder); err != nil {
@@ -179,7 +179,7 @@ func TestDeliveries(t *testing.T) {
 		})
 		s := st.session(st.customer("Engines"))
 		st.pay(s.ID)
-		st.service.wants(t, "checkout.session.completed")
+		st.service.expect(t, "checkout.session.completed")
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -188,10 +188,10 @@ func TestDeliveries(t *testing.T) {
 			t.Fatal(err)
 		}
 		st.act(s.Subscription.ID, devpay.Cancel)
-		st.service.wants(t, paid+" customer.subscription.deleted")
+		st.service.expect(t, paid+" customer.subscription.deleted")
 	})
 	t.Run("concurrent events keep their order", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		id := st.subscribed().ID
 		wait := sync.WaitGroup{}
 		for range 8 {

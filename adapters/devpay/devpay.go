@@ -1,7 +1,7 @@
 // Package devpay is the payment provider of a development server: the part of Stripe's API
 // that the service uses, with a checkout page, a portal page whose buttons make payments
-// fail and periods end, and the webhook events of Stripe. Anybody can pay, so it serves
-// loopback alone. All prices are the same, and there are no prorations.
+// fail and periods end, and the webhook events of Stripe. Paying needs no authorization, so
+// it serves loopback only. All prices are the same, and there are no prorations.
 package devpay
 
 import (
@@ -21,23 +21,20 @@ import (
 	"collab/ports"
 )
 
-// Prefix is the path under which the provider is mounted. The handler expects
-// requests with their whole path.
+// Prefix is the path under which the provider is mounted. The handler expects the whole path.
 const Prefix = "/dev/payments"
 
-// APIVersion is the version of Stripe's interface whose shapes objects and
-// events have.
+// APIVersion is the version of Stripe's API in which objects and events are.
 const APIVersion = "2023-10-16"
 
-// Options configure New. Log, AppURL, Emit and After may be left
-// out.
+// Options configure New. Log, AppURL, Emit and After are optional.
 type Options struct {
 	Development bool   // whether the server runs in development mode
 	Listen      string // the address that the server listens on
 	PublicURL   string // {base_url}
-	AppURL      string // the application, to which the pages after a payment may lead
+	AppURL      string // the application, to which the pages may redirect after a payment
 
-	StateFile string            // JSON, made when it is missing; one process at a time owns it
+	StateFile string            // JSON, created if missing; of one process at a time
 	Prices    map[string]string // the names of the plans by the ids of their prices
 
 	Clock   ports.Clock
@@ -48,8 +45,7 @@ type Options struct {
 	// Emit signs an event and delivers it to the service.
 	Emit func(ctx context.Context, id string, body []byte) error
 
-	// After returns a channel that gets a value after a pause between deliveries; nil:
-	// time.After.
+	// After waits between deliveries, as time.After does, which is the default.
 	After func(time.Duration) <-chan time.Time
 }
 
@@ -69,9 +65,8 @@ type Provider struct {
 	closed bool
 }
 
-// New returns a provider, having read or created its file, and resumes pending
-// deliveries. It fails outside development mode and when the
-// listen address or the public URL is not loopback.
+// New reads or creates the file, resumes pending deliveries and returns the provider. It
+// fails outside development mode, or if the listen address or public URL is not loopback.
 func New(o Options) (*Provider, error) {
 	if !o.Development {
 		return nil, errors.New("the development payment provider runs in development mode only")
@@ -118,17 +113,16 @@ func (p *Provider) routes(log *slog.Logger) *devkit.Site {
 	return site
 }
 
-// APIURL returns the address of the interface, in whose place Stripe's would be
-// https://api.stripe.com.
+// APIURL returns the URL of the API, instead of https://api.stripe.com.
 func (p *Provider) APIURL() string { return p.public + Prefix }
 
-// Key returns the interface's secret key. It outlives restarts.
+// Key returns the API's secret key, which is stored in the file.
 func (p *Provider) Key() (key string) {
 	p.state.Read(func(b *state) { key = b.Key })
 	return key
 }
 
-// ServeHTTP answers everything under Prefix.
+// ServeHTTP handles requests under Prefix.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
 
 // admit refuses requests by names that are not loopback: a foreign name that resolves to
@@ -162,7 +156,7 @@ func invalidParam(param, code, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, code: code, param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// explain returns an apiError as an error of the site, nil for an internal one.
+// explain returns an apiError as an error of the site, or nil for an internal one.
 func explain(err error) *devkit.Error {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok {

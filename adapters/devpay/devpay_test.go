@@ -53,8 +53,8 @@ func TestNew(t *testing.T) {
 			}
 		})
 	}
-	t.Run("it says where the interface is and what its key is", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("the API's URL and key", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		if st.provider.APIURL() != st.URL+"/dev/payments" || !strings.HasPrefix(st.provider.Key(), "sk_dev_") || len(st.provider.Key()) < 40 {
 			t.Errorf("%s, %s", st.provider.APIURL(), st.provider.Key())
 		}
@@ -63,7 +63,7 @@ func TestNew(t *testing.T) {
 
 func TestCheckoutPage(t *testing.T) {
 	t.Run("it names the plan, the price and the organisation", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		p := st.open(st.session(st.customer(`Engines <b>&amp; "Co"`)).URL)
 		for _, want := range []string{"Subscribe to STANDARD", "10.00 USD, every month", "Engines &lt;b&gt;&amp;amp; &#34;Co&#34;", ">Pay<", ">Cancel<"} {
 			if !strings.Contains(p.text, want) {
@@ -75,9 +75,9 @@ func TestCheckoutPage(t *testing.T) {
 		}
 	})
 	t.Run("paying redirects with the session's id after the events", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
-		p := st.press(s.URL, url.Values{"action": {"pay"}})
+		p := st.submit(s.URL, url.Values{"action": {"pay"}})
 		if p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/success?session_id="+s.ID {
 			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
 		}
@@ -103,10 +103,10 @@ func TestCheckoutPage(t *testing.T) {
 		}
 	})
 	t.Run("paying twice pays once", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
 		for range 2 {
-			if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusSeeOther || !strings.Contains(p.Header.Get("Location"), "/success") {
+			if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusSeeOther || !strings.Contains(p.Header.Get("Location"), "/success") {
 				t.Errorf("answered %s", p.Status)
 			}
 		}
@@ -117,8 +117,8 @@ func TestCheckoutPage(t *testing.T) {
 			t.Errorf("the page says:\n%s", p.text)
 		}
 	})
-	t.Run("of many who pay at once one has paid", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("concurrent payments pay once", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		c := st.customer("Engines")
 		s := st.session(c)
 		wait := sync.WaitGroup{}
@@ -136,16 +136,16 @@ func TestCheckoutPage(t *testing.T) {
 		}
 	})
 	t.Run("cancelling redirects, and the session can be paid later", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		s := st.session(st.customer("Engines"))
-		if p := st.press(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/cancel" {
+		if p := st.submit(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/cancel" {
 			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
 		}
-		st.service.wants(t, "")
-		st.press(s.URL, url.Values{"action": {"pay"}}).wants(t, http.StatusSeeOther)
+		st.service.expect(t, "")
+		st.submit(s.URL, url.Values{"action": {"pay"}}).expect(t, http.StatusSeeOther)
 	})
 	t.Run("an expired session cannot be paid", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		c := st.customer("Engines")
 		closed, old := st.session(c), st.session(c)
 		if _, err := st.sessions().Expire(closed.ID, nil); err != nil {
@@ -153,17 +153,17 @@ func TestCheckoutPage(t *testing.T) {
 		}
 		st.clock.Advance(24 * time.Hour)
 		for _, s := range []*stripe.CheckoutSession{closed, old} {
-			if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.text, "can no longer be paid") {
+			if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.text, "can no longer be paid") {
 				t.Errorf("answered %s:\n%s", p.Status, p.text)
 			}
 			if p := st.open(s.URL); !strings.Contains(p.text, "This checkout is closed") || strings.Contains(p.text, ">Pay<") {
 				t.Errorf("the page says:\n%s", p.text)
 			}
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
-	t.Run("a session without a way back has no button for it", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a session without a cancel URL has no button for it", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		o := order(st.customer("Engines"), "price_p")
 		o.CancelURL = nil
 		s, err := st.sessions().New(o)
@@ -173,12 +173,12 @@ func TestCheckoutPage(t *testing.T) {
 		if p := st.open(s.URL); strings.Contains(p.text, ">Cancel<") {
 			t.Errorf("the page says:\n%s", p.text)
 		}
-		st.press(s.URL, url.Values{"action": {"cancel"}}).wants(t, http.StatusBadRequest)
+		st.submit(s.URL, url.Values{"action": {"cancel"}}).expect(t, http.StatusBadRequest)
 	})
 }
 
 func TestPortalPage(t *testing.T) {
-	// steps are buttons, the events of each, and the subscription after it.
+	// steps are buttons, their events, and the subscription afterwards.
 	type step struct {
 		press  devpay.Action
 		events string
@@ -216,11 +216,11 @@ func TestPortalPage(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := set(t, t.TempDir())
+			st := newFixture(t, t.TempDir())
 			s := st.subscribed()
 			portal := st.portal(s.Customer.ID)
 			for _, step := range steps {
-				p := st.press(portal, url.Values{"subscription": {s.ID}, "action": {string(step.press)}})
+				p := st.submit(portal, url.Values{"subscription": {s.ID}, "action": {string(step.press)}})
 				if p.StatusCode != http.StatusSeeOther || st.URL+p.Header.Get("Location") != portal {
 					t.Fatalf("%s answered %s, %s:\n%s", step.press, p.Status, p.Header.Get("Location"), p.text)
 				}
@@ -237,8 +237,8 @@ func TestPortalPage(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an invoice that failed says how often, and for which period it is", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("a failed invoice has the number of attempts and the period", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		for attempt := range int64(2) {
 			st.act(s.ID, devpay.Fail)
@@ -249,8 +249,8 @@ func TestPortalPage(t *testing.T) {
 			}
 		}
 	})
-	t.Run("it shows every subscription of the customer, and the way back", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("it shows all subscriptions of the customer and the return URL", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		st.act(s.ID, devpay.Cancel)
 		st.clock.Advance(time.Hour)
@@ -270,7 +270,7 @@ func TestPortalPage(t *testing.T) {
 		}
 	})
 	t.Run("a customer without a subscription gets a page with a link to the application", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		v, err := st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(st.customer("Engines"))})
 		if err != nil {
 			t.Fatal(err)
@@ -279,8 +279,8 @@ func TestPortalPage(t *testing.T) {
 			t.Errorf("the page says:\n%s", p.text)
 		}
 	})
-	t.Run("what cannot be is refused", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("impossible actions are refused", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		portal, others := st.portal(s.Customer.ID), st.portal(st.customer("Royal Society"))
 		for name, tt := range map[string]struct {
@@ -295,14 +295,14 @@ func TestPortalPage(t *testing.T) {
 			"a payment that is not owed": {portal, s.ID, "succeed", 409},
 			"an address made up":         {st.URL + "/dev/payments/portal/1", s.ID, "cancel", 404},
 		} {
-			if p := st.press(tt.address, url.Values{"subscription": {tt.subscription}, "action": {tt.action}}); p.StatusCode != tt.status {
+			if p := st.submit(tt.address, url.Values{"subscription": {tt.subscription}, "action": {tt.action}}); p.StatusCode != tt.status {
 				t.Errorf("%s: answered %s", name, p.Status)
 			}
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
 	t.Run("subscriptions are renewed or ended in time, with one event", func(t *testing.T) {
-		st := set(t, t.TempDir())
+		st := newFixture(t, t.TempDir())
 		goes, ends, owed := st.subscribed(), st.subscribed(), st.subscribed()
 		for id, a := range map[string]devpay.Action{ends.ID: devpay.Schedule, owed.ID: devpay.Fail} {
 			st.act(id, a)
@@ -312,7 +312,7 @@ func TestPortalPage(t *testing.T) {
 		if is := st.subscription(goes.ID); is.CurrentPeriodEnd != goes.CurrentPeriodEnd {
 			t.Errorf("it was renewed until %d", is.CurrentPeriodEnd)
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 		st.clock.Advance(100 * 24 * time.Hour) // to 8 June
 		for range 2 {
 			if is := st.subscription(goes.ID); is.Status != "active" || time.Unix(is.CurrentPeriodStart, 0).UTC().Format(time.DateOnly) != "2026-05-31" || time.Unix(is.CurrentPeriodEnd, 0).UTC().Format(time.DateOnly) != "2026-06-30" {
@@ -330,17 +330,17 @@ func TestPortalPage(t *testing.T) {
 		if got := strings.Join(sent, " "); got != "customer.subscription.deleted customer.subscription.updated invoice.paid" {
 			t.Errorf("events: %s", got)
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
-	t.Run("its address is good for a day", func(t *testing.T) {
-		st := set(t, t.TempDir())
+	t.Run("its URL is valid for a day", func(t *testing.T) {
+		st := newFixture(t, t.TempDir())
 		s := st.subscribed()
 		portal := st.portal(s.Customer.ID)
 		st.clock.Advance(24 * time.Hour)
 		if p := st.open(portal); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "has expired") {
 			t.Errorf("answered %s", p.Status)
 		}
-		st.press(portal, url.Values{"subscription": {s.ID}, "action": {"cancel"}}).wants(t, http.StatusNotFound)
+		st.submit(portal, url.Values{"subscription": {s.ID}, "action": {"cancel"}}).expect(t, http.StatusNotFound)
 	})
 }
 
@@ -354,7 +354,7 @@ func offers(p page) string {
 }
 
 func TestPages(t *testing.T) {
-	st := set(t, t.TempDir())
+	st := newFixture(t, t.TempDir())
 	s := st.session(st.customer("Engines"))
 	portal := st.portal(s.Customer.ID)
 	t.Run("they have no scripts and cannot be framed or cached", func(t *testing.T) {
@@ -367,12 +367,12 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a payment may lead to the service and from there to the application", func(t *testing.T) {
+	t.Run("the form may redirect to the service and the application", func(t *testing.T) {
 		if policy := st.open(s.URL).Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' http://127.0.0.1:1 http://127.0.0.1:1 http://localhost:3000") {
 			t.Errorf("the policy is %s", policy)
 		}
 	})
-	t.Run("their style and picture are there", func(t *testing.T) {
+	t.Run("style and picture are served", func(t *testing.T) {
 		for path, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"} {
 			if p := st.open(st.URL + "/dev/payments/" + path); p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != kind {
 				t.Errorf("%s: %s %s", path, p.Status, p.Header.Get("Content-Type"))
@@ -381,13 +381,13 @@ func TestPages(t *testing.T) {
 	})
 	t.Run("a form from another site is refused", func(t *testing.T) {
 		for _, address := range []string{s.URL, portal} {
-			st.pressFrom(address, url.Values{"action": {"pay"}}, "https://evil.example").wants(t, http.StatusForbidden)
+			st.submitFrom(address, url.Values{"action": {"pay"}}, "https://evil.example").expect(t, http.StatusForbidden)
 		}
 	})
 	t.Run("a foreign host name is refused", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", s.URL, nil)
 		r.Host = "evil.example"
-		st.do(r).wants(t, http.StatusForbidden)
+		st.do(r).expect(t, http.StatusForbidden)
 	})
 	t.Run("another method is refused", func(t *testing.T) {
 		r, _ := http.NewRequest("PUT", s.URL, nil)
@@ -396,8 +396,8 @@ func TestPages(t *testing.T) {
 		}
 	})
 	t.Run("unknown actions and huge forms are refused", func(t *testing.T) {
-		st.press(s.URL, url.Values{"action": {"steal"}}).wants(t, http.StatusBadRequest)
-		st.press(s.URL, url.Values{"action": {strings.Repeat("x", 70_000)}}).wants(t, http.StatusRequestEntityTooLarge)
+		st.submit(s.URL, url.Values{"action": {"steal"}}).expect(t, http.StatusBadRequest)
+		st.submit(s.URL, url.Values{"action": {strings.Repeat("x", 70_000)}}).expect(t, http.StatusRequestEntityTooLarge)
 	})
 	t.Run("errors are JSON unless HTML is accepted", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", st.URL+"/dev/payments/pay/cs_1", nil)
@@ -407,17 +407,17 @@ func TestPages(t *testing.T) {
 			t.Errorf("answered %s: %s", p.Status, p.text)
 		}
 	})
-	st.service.wants(t, "")
+	st.service.expect(t, "")
 }
 
 func TestFile(t *testing.T) {
 	t.Run("a restart keeps the key, pages and subscriptions", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		s := st.subscribed()
 		page := st.session(s.Customer.ID)
 		portal := st.portal(s.Customer.ID)
-		again := set(t, folder)
+		again := newFixture(t, folder)
 		if again.provider.Key() != st.provider.Key() {
 			t.Error("the key is another")
 		}
@@ -431,7 +431,7 @@ func TestFile(t *testing.T) {
 	})
 	t.Run("only the owner can read it, and no temporary file remains", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		st.subscribed()
 		entries, err := os.ReadDir(folder)
 		if err != nil || len(entries) != 1 {
@@ -443,12 +443,12 @@ func TestFile(t *testing.T) {
 	})
 	t.Run("a payment that cannot be stored is not made and has no events", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "data")
-		st := set(t, folder)
+		st := newFixture(t, folder)
 		s := st.session(st.customer("Engines"))
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)
 		}
-		if p := st.press(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusInternalServerError || !strings.Contains(p.text, "Something went wrong") {
+		if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusInternalServerError || !strings.Contains(p.text, "Something went wrong") {
 			t.Errorf("answered %s:\n%s", p.Status, p.text)
 		}
 		if p, body := st.ask("POST", "/v1/customers", "name=x"); p.StatusCode != http.StatusInternalServerError || body["error"].(map[string]any)["type"] != "api_error" {
@@ -457,12 +457,12 @@ func TestFile(t *testing.T) {
 		if is, err := st.sessions().Get(s.ID, nil); err != nil || is.Status != "open" {
 			t.Errorf("%v, %+v", err, is)
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
-	t.Run("it does not grow without an end, and what is alive stays", func(t *testing.T) {
+	t.Run("old records are removed, used ones are not", func(t *testing.T) {
 		folder := t.TempDir()
 		file := filepath.Join(folder, "payments.json")
-		st := set(t, folder, func(o *devpay.Options) {
+		st := newFixture(t, folder, func(o *devpay.Options) {
 			state := map[string]any{"key": "sk_dev_1"}
 			for kind, record := range map[string]map[string]any{
 				"customers": {"createdAt": "2026-01-01T00:00:00Z"}, "answers": {"createdAt": "2026-01-31T11:00:00Z"},
@@ -499,9 +499,9 @@ func TestFile(t *testing.T) {
 			t.Error("what is alive was forgotten")
 		}
 	})
-	t.Run("when everything is alive and there is no room, more is refused", func(t *testing.T) {
+	t.Run("new records are refused while all are in use", func(t *testing.T) {
 		folder := t.TempDir()
-		st := set(t, folder, func(o *devpay.Options) {
+		st := newFixture(t, folder, func(o *devpay.Options) {
 			subscriptions := map[string]any{}
 			for i := range 1000 {
 				subscriptions[fmt.Sprint("sub", i)] = map[string]any{"status": "active", "customer": "cus_1", "anchor": "2026-01-01T00:00:00Z"}
@@ -512,9 +512,9 @@ func TestFile(t *testing.T) {
 			})
 			os.WriteFile(o.StateFile, text, 0o600)
 		})
-		if p := st.press(st.session("cus_1").URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, "no room for more") {
+		if p := st.submit(st.session("cus_1").URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, "no room for more") {
 			t.Errorf("answered %s:\n%s", p.Status, p.text)
 		}
-		st.service.wants(t, "")
+		st.service.expect(t, "")
 	})
 }

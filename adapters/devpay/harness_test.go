@@ -29,9 +29,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stage is a provider on a real listener, with the service's webhook, a clock
+// fixture is a provider on a real listener, with the service's webhook, a clock
 // moved by hand and pauses that end when the test says so.
-type stage struct {
+type fixture struct {
 	*httptest.Server
 	t        *testing.T
 	provider *devpay.Provider
@@ -42,16 +42,16 @@ type stage struct {
 	client   *http.Client // keeps no cookies and follows no redirects
 }
 
-// pause is one that somebody waits for the end of.
+// pause is a call of After.
 type pause struct {
 	length time.Duration
 	over   chan time.Time
 }
 
-// set starts a provider whose file is in folder.
-func set(t *testing.T, folder string, change ...func(*devpay.Options)) *stage {
+// newFixture starts a provider whose file is in folder.
+func newFixture(t *testing.T, folder string, change ...func(*devpay.Options)) *fixture {
 	t.Helper()
-	st := &stage{
+	st := &fixture{
 		t: t, clock: memory.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), service: &service{}, pauses: make(chan pause, 100),
 		client: &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
@@ -83,8 +83,8 @@ func set(t *testing.T, folder string, change ...func(*devpay.Options)) *stage {
 	return st
 }
 
-// elapse ends the next pause and returns how long it was.
-func (st *stage) elapse() time.Duration {
+// endPause ends the next pause and returns its duration.
+func (st *fixture) endPause() time.Duration {
 	st.t.Helper()
 	select {
 	case p := <-st.pauses:
@@ -96,32 +96,32 @@ func (st *stage) elapse() time.Duration {
 	}
 }
 
-// backend is how Stripe's own library reaches the provider.
-func (st *stage) backend() stripe.Backend {
+// backend returns a backend of Stripe's library for the provider.
+func (st *fixture) backend() stripe.Backend {
 	return stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
 		URL: stripe.String(st.provider.APIURL()), HTTPClient: st.client, MaxNetworkRetries: stripe.Int64(0),
 		LeveledLogger: &stripe.LeveledLogger{Level: stripe.LevelNull}, EnableTelemetry: stripe.Bool(false),
 	})
 }
 
-func (st *stage) customers() stripecustomer.Client {
+func (st *fixture) customers() stripecustomer.Client {
 	return stripecustomer.Client{B: st.backend(), Key: st.provider.Key()}
 }
 
-func (st *stage) sessions() checkoutsession.Client {
+func (st *fixture) sessions() checkoutsession.Client {
 	return checkoutsession.Client{B: st.backend(), Key: st.provider.Key()}
 }
 
-func (st *stage) subscriptions() stripesubscription.Client {
+func (st *fixture) subscriptions() stripesubscription.Client {
 	return stripesubscription.Client{B: st.backend(), Key: st.provider.Key()}
 }
 
-func (st *stage) portals() portalsession.Client {
+func (st *fixture) portals() portalsession.Client {
 	return portalsession.Client{B: st.backend(), Key: st.provider.Key()}
 }
 
-// customer makes a customer.
-func (st *stage) customer(name string) string {
+// customer creates a customer.
+func (st *fixture) customer(name string) string {
 	st.t.Helper()
 	c, err := st.customers().New(&stripe.CustomerParams{Name: stripe.String(name), Metadata: map[string]string{"org_id": "org-1"}})
 	if err != nil {
@@ -130,7 +130,7 @@ func (st *stage) customer(name string) string {
 	return c.ID
 }
 
-// order is what a session is opened with.
+// order returns the parameters of a session.
 func order(customer, price string) *stripe.CheckoutSessionParams {
 	return &stripe.CheckoutSessionParams{
 		Mode: stripe.String("subscription"), Customer: stripe.String(customer), ClientReferenceID: stripe.String("org-1"),
@@ -141,8 +141,8 @@ func order(customer, price string) *stripe.CheckoutSessionParams {
 	}
 }
 
-// session opens a page to pay on.
-func (st *stage) session(customer string) *stripe.CheckoutSession {
+// session creates a checkout session.
+func (st *fixture) session(customer string) *stripe.CheckoutSession {
 	st.t.Helper()
 	s, err := st.sessions().New(order(customer, "price_s"))
 	if err != nil {
@@ -151,9 +151,8 @@ func (st *stage) session(customer string) *stripe.CheckoutSession {
 	return s
 }
 
-// subscribed pays for a new customer's subscription and returns it, and forgets
-// the events.
-func (st *stage) subscribed() *stripe.Subscription {
+// subscribed pays for a new customer's subscription, takes its events and returns it.
+func (st *fixture) subscribed() *stripe.Subscription {
 	st.t.Helper()
 	s := st.session(st.customer("Analytical Engines"))
 	st.pay(s.ID)
@@ -166,7 +165,7 @@ func (st *stage) subscribed() *stripe.Subscription {
 }
 
 // pay completes a session.
-func (st *stage) pay(session string) {
+func (st *fixture) pay(session string) {
 	st.t.Helper()
 	if _, err := st.provider.Pay(st.t.Context(), session); err != nil {
 		st.t.Fatal(err)
@@ -174,14 +173,14 @@ func (st *stage) pay(session string) {
 }
 
 // act applies an action to a subscription.
-func (st *stage) act(subscription string, a devpay.Action) {
+func (st *fixture) act(subscription string, a devpay.Action) {
 	st.t.Helper()
 	if err := st.provider.Act(st.t.Context(), subscription, a); err != nil {
 		st.t.Fatal(err)
 	}
 }
 
-func (st *stage) subscription(id string) *stripe.Subscription {
+func (st *fixture) subscription(id string) *stripe.Subscription {
 	st.t.Helper()
 	s, err := st.subscriptions().Get(id, nil)
 	if err != nil {
@@ -190,8 +189,8 @@ func (st *stage) subscription(id string) *stripe.Subscription {
 	return s
 }
 
-// portal returns the address of the pages about a customer's payments.
-func (st *stage) portal(customer string) string {
+// portal returns the URL of a new portal session.
+func (st *fixture) portal(customer string) string {
 	st.t.Helper()
 	v, err := st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(customer), ReturnURL: stripe.String("http://127.0.0.1:1/back")})
 	if err != nil {
@@ -223,13 +222,13 @@ func (s *service) emit(_ context.Context, _ string, body []byte) error {
 	return nil
 }
 
-func (s *service) breakDown(down bool) {
+func (s *service) setDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
 }
 
-// tried returns how often a delivery was attempted.
+// tried returns the number of delivery attempts.
 func (s *service) tried() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +245,7 @@ func (s *service) reach(t *testing.T, n int) {
 	}
 }
 
-// take returns what has arrived since the last time.
+// take returns what has arrived since the last call.
 func (s *service) take() []stripe.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,16 +267,16 @@ func (s *service) await(t *testing.T, n int) []stripe.Event {
 	return list
 }
 
-// wants checks the types of the events that have arrived since the last time.
-func (s *service) wants(t *testing.T, want string) {
+// expect checks the types of the events that have arrived since the last call.
+func (s *service) expect(t *testing.T, want string) {
 	t.Helper()
 	if got := types(s.take()); got != want {
 		t.Errorf("events: %s", got)
 	}
 }
 
-// awaits checks the types of the next n events.
-func (s *service) awaits(t *testing.T, n int, want string) {
+// awaitTypes checks the types of the next n events.
+func (s *service) awaitTypes(t *testing.T, n int, want string) {
 	t.Helper()
 	if got := types(s.await(t, n)); got != want {
 		t.Errorf("events: %s", got)
@@ -302,21 +301,21 @@ func into[T any](t *testing.T, e stripe.Event) T {
 	return o
 }
 
-// page is an answer, read.
+// page is a response.
 type page struct {
 	*http.Response
 	text string
 }
 
-// wants checks the status.
-func (p page) wants(t *testing.T, status int) {
+// expect checks the status.
+func (p page) expect(t *testing.T, status int) {
 	t.Helper()
 	if p.StatusCode != status {
 		t.Errorf("answered %s", p.Status)
 	}
 }
 
-func (st *stage) do(r *http.Request) page {
+func (st *fixture) do(r *http.Request) page {
 	st.t.Helper()
 	res, err := st.client.Do(r)
 	if err != nil {
@@ -331,7 +330,7 @@ func (st *stage) do(r *http.Request) page {
 }
 
 // open gets a page as a browser does.
-func (st *stage) open(address string) page {
+func (st *fixture) open(address string) page {
 	st.t.Helper()
 	r, err := http.NewRequest("GET", address, nil)
 	if err != nil {
@@ -341,13 +340,13 @@ func (st *stage) open(address string) page {
 	return st.do(r)
 }
 
-// press sends the form of a page, as a browser does.
-func (st *stage) press(address string, fields url.Values) page {
+// submit sends the form of a page, as a browser does.
+func (st *fixture) submit(address string, fields url.Values) page {
 	st.t.Helper()
-	return st.pressFrom(address, fields, st.URL)
+	return st.submitFrom(address, fields, st.URL)
 }
 
-func (st *stage) pressFrom(address string, fields url.Values, origin string) page {
+func (st *fixture) submitFrom(address string, fields url.Values, origin string) page {
 	st.t.Helper()
 	r, err := http.NewRequest("POST", address, strings.NewReader(fields.Encode()))
 	if err != nil {
@@ -359,8 +358,8 @@ func (st *stage) pressFrom(address string, fields url.Values, origin string) pag
 	return st.do(r)
 }
 
-// ask sends a request to the interface and reads its answer.
-func (st *stage) ask(method, path, form string, headers ...string) (page, map[string]any) {
+// ask sends a request to the API and returns the response.
+func (st *fixture) ask(method, path, form string, headers ...string) (page, map[string]any) {
 	st.t.Helper()
 	r, err := http.NewRequest(method, st.provider.APIURL()+path, strings.NewReader(form))
 	if err != nil {

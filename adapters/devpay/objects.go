@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// object is a JSON object of the interface. Its fields are those of version
-// 2023-10-16; times are seconds since 1970.
+// object is a JSON object of the API, with the fields of version 2023-10-16. Times are
+// seconds since 1970.
 type object map[string]any
 
 const (
-	amount   = 1000 // what every price costs, in cents
+	amount   = 1000 // of every price, in cents
 	currency = "usd"
 	product  = "prod_dev"
 )
@@ -77,7 +77,7 @@ func (t *tx) sessionObject(s session) object {
 	}
 }
 
-// priceObject returns a price. Its creation is that of the provider, long ago.
+// priceObject returns a price. Its creation time is constant.
 func (t *tx) priceObject(id string) object {
 	return object{
 		"id": id, "object": "price", "active": true, "billing_scheme": "per_unit", "created": 0, "currency": currency,
@@ -88,8 +88,7 @@ func (t *tx) priceObject(id string) object {
 	}
 }
 
-// planObject returns a price as the interface had them before there were
-// prices.
+// planObject returns a price as a plan, the older object of the API.
 func (t *tx) planObject(id string) object {
 	return object{
 		"id": id, "object": "plan", "active": true, "aggregate_usage": nil, "amount": amount, "amount_decimal": strconv.Itoa(amount),
@@ -129,8 +128,8 @@ func (t *tx) subscriptionObject(s subscription) object {
 	}
 }
 
-// invoiceObject returns the subscription's last invoice. The invoice's own
-// period looks back, as Stripe's does; what it is for is the period of its line.
+// invoiceObject returns the subscription's last invoice. As at Stripe, the invoice's period
+// is the previous one, and the period that it pays for is that of its line.
 func (t *tx) invoiceObject(s subscription) object {
 	i := s.Invoice
 	total := amount * i.Quantity

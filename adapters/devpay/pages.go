@@ -15,7 +15,7 @@ var files embed.FS
 
 func day(t time.Time) string { return t.Format("2 January 2006") }
 
-// price returns what every price costs, for people.
+// price returns the formatted amount of every price.
 func price() string {
 	return fmt.Sprintf("%d.%02d %s", amount/100, amount%100, strings.ToUpper(currency))
 }
@@ -31,7 +31,7 @@ type checkoutView struct {
 	Quantity int
 	Name     string // the customer's
 	Next     string // the success URL
-	Back     string // empty: nowhere
+	Back     string // the cancel URL; empty: none
 }
 
 // checkoutOf returns the view of a session.
@@ -47,12 +47,12 @@ func (t *tx) checkoutOf(id string) (checkoutView, error) {
 	}, nil
 }
 
-// planName returns what the price buys.
+// planName returns the name of the price's plan.
 func (t *tx) planName(price string) string {
 	if name := t.p.options.Prices[price]; name != "" {
 		return name
 	}
-	return price // one that is not sold any more
+	return price // no longer configured
 }
 
 func (p *Provider) checkoutView(r *http.Request) (v checkoutView, err error) {
@@ -106,7 +106,7 @@ func (p *Provider) checkout(w http.ResponseWriter, r *http.Request) error {
 // portalView is the page about a customer's subscriptions.
 type portalView struct {
 	Name          string
-	Back          string // empty: nowhere
+	Back          string // the return URL; empty: none
 	Subscriptions []subscriptionView
 }
 

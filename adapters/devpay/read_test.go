@@ -14,13 +14,12 @@ import (
 	"collab/domain/plan"
 )
 
-// TestEventsAreUnderstood has the service read the events.
-func TestEventsAreUnderstood(t *testing.T) {
+func TestTheServiceReadsTheEvents(t *testing.T) {
 	var mu sync.Mutex
 	var read []plan.Event
 	const secret = "whsec_test"
 	const org = id.Org("0198c5a0-0000-7000-8000-000000000001")
-	st := set(t, t.TempDir(), func(o *devpay.Options) {
+	st := newFixture(t, t.TempDir(), func(o *devpay.Options) {
 		events := stripepay.NewEvents([]string{secret}, map[plan.Plan]string{plan.Standard: "price_s", plan.Premium: "price_p"}, o.Clock)
 		o.Emit = func(_ context.Context, _ string, body []byte) error {
 			signature := stripepay.Sign(secret, o.Clock.Now(), body)

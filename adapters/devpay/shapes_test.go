@@ -12,8 +12,7 @@ import (
 	"collab/adapters/devpay"
 )
 
-// schemas are the objects' of Stripe's published interface, of the version that
-// is spoken here.
+// schemas are the schemas of Stripe's API in APIVersion.
 var schemas = sync.OnceValues(func() (openapi3.Schemas, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(embedded.OpenAPISpec)
 	if err != nil {
@@ -22,9 +21,9 @@ var schemas = sync.OnceValues(func() (openapi3.Schemas, error) {
 	return doc.Components.Schemas, nil
 })
 
-// conforms holds a JSON object to the schema of what it says it is, with the
-// fields that it leaves out, and everything below it.
-func conforms(t *testing.T, text []byte) {
+// checkSchema checks a JSON object and the objects in it against their schemas. All fields
+// of a schema must be present.
+func checkSchema(t *testing.T, text []byte) {
 	t.Helper()
 	known, err := schemas()
 	if err != nil {
@@ -49,12 +48,12 @@ func conforms(t *testing.T, text []byte) {
 	}
 }
 
-// legacy are fields that Stripe sends and does not publish any more.
+// legacy are fields that Stripe sends without describing them.
 var legacy = map[string]bool{"subscription.plan": true, "subscription.quantity": true}
 
-// TestShapes holds everything that is answered and sent to Stripe's own schemas.
+// TestShapes checks responses and events against Stripe's schemas.
 func TestShapes(t *testing.T) {
-	st := set(t, t.TempDir())
+	st := newFixture(t, t.TempDir())
 	if devpay.APIVersion != stripe.APIVersion {
 		t.Errorf("the version is %s, that of the library %s", devpay.APIVersion, stripe.APIVersion)
 	}
@@ -64,7 +63,7 @@ func TestShapes(t *testing.T) {
 		if p.StatusCode != 200 {
 			t.Fatalf("%s %s answered %s: %s", method, path, p.Status, p.text)
 		}
-		conforms(t, []byte(p.text))
+		checkSchema(t, []byte(p.text))
 		id, _ := body["id"].(string)
 		return id
 	}
@@ -89,7 +88,7 @@ func TestShapes(t *testing.T) {
 	answered("DELETE", "/v1/subscriptions/"+s, "")
 	events := st.service.await(t, 4+2+2+2+2+1+1+1+1)
 	for _, e := range events {
-		conforms(t, e.Data.Raw)
+		checkSchema(t, e.Data.Raw)
 	}
-	st.service.wants(t, "")
+	st.service.expect(t, "")
 }

@@ -11,7 +11,7 @@ import (
 	"collab/adapters/atomicfile"
 )
 
-// maxRecords is how many records of a kind the book keeps.
+// maxRecords limits the records of each kind in the state.
 const maxRecords = 1000
 
 // customer is a paying customer.
@@ -39,7 +39,7 @@ type session struct {
 	Invoice              string            `json:"invoice,omitempty"`
 	CreatedAt            time.Time         `json:"createdAt"`
 	ExpiresAt            time.Time         `json:"expiresAt"`
-	Expired              bool              `json:"expired,omitempty"` // by request, before its time
+	Expired              bool              `json:"expired,omitempty"` // by request
 }
 
 // The statuses of a session.
@@ -67,8 +67,8 @@ const (
 	canceled   = "canceled"
 )
 
-// subscription is a plan that is paid every month. Its periods are counted from
-// the anchor, so that one from the 31st ends on the last day of every month.
+// subscription is a plan that is paid every month. Its periods are counted from the anchor:
+// those of a subscription from the 31st end on the last day of each month.
 type subscription struct {
 	ID                string            `json:"id"`
 	Item              string            `json:"item"`
@@ -89,8 +89,7 @@ type subscription struct {
 func (s subscription) periodStart() time.Time { return monthsAfter(s.Anchor, s.Month) }
 func (s subscription) periodEnd() time.Time   { return monthsAfter(s.Anchor, s.Month+1) }
 
-// monthsAfter returns the same day n months later, or the last of that month
-// where there is no such day.
+// monthsAfter returns the same day n months later, or the last day of a shorter month.
 func monthsAfter(t time.Time, n int) time.Time {
 	later := t.AddDate(0, n, 0)
 	if later.Day() != t.Day() {
@@ -99,7 +98,7 @@ func monthsAfter(t time.Time, n int) time.Time {
 	return later
 }
 
-// invoice is what a subscription costs for a period.
+// invoice is the invoice of a subscription for a period.
 type invoice struct {
 	ID        string    `json:"id"`
 	Reason    string    `json:"reason"`
@@ -125,7 +124,7 @@ const portalLifetime = 24 * time.Hour
 
 // storedResponse is the response to a request with an idempotency key.
 type storedResponse struct {
-	Request   string          `json:"request"` // its fingerprint
+	Request   string          `json:"request"` // fingerprint of the request
 	Body      json.RawMessage `json:"body"`
 	CreatedAt time.Time       `json:"createdAt"`
 }
@@ -136,7 +135,7 @@ const answerLifetime = 24 * time.Hour
 // message is an event in the outbox.
 type message struct {
 	ID           string          `json:"id"`
-	Subscription string          `json:"subscription"` // whose events wait for each other
+	Subscription string          `json:"subscription"` // its events are delivered in order
 	Body         json.RawMessage `json:"body"`
 	Attempts     int             `json:"attempts"`
 }
@@ -189,7 +188,7 @@ func (b *state) prune(now time.Time) error {
 	return nil
 }
 
-// trim removes the oldest of those that are over until there are maxRecords.
+// trim removes the oldest records for which over is true until maxRecords remain.
 func trim[T any](records map[string]T, over func(T) bool, since func(T) time.Time) {
 	if len(records) <= maxRecords {
 		return
@@ -208,7 +207,7 @@ func trim[T any](records map[string]T, over func(T) bool, since func(T) time.Tim
 	}
 }
 
-// check returns an error if the book was not written by this package.
+// check returns an error if the state was not written by this package.
 func (b state) check() error {
 	if b.Key == "" || b.Customers == nil || b.Sessions == nil || b.Subscriptions == nil || b.Visits == nil || b.Answers == nil {
 		return errors.New("the key, customers, sessions, subscriptions, visits or answers are missing")
@@ -216,7 +215,7 @@ func (b state) check() error {
 	return nil
 }
 
-// openState reads the file, or makes one whose API key is key.
+// openState reads the file, or creates one with the API key.
 func openState(path, key string) (*atomicfile.Document[state], error) {
 	initial := state{
 		Key: key, Customers: map[string]customer{}, Sessions: map[string]session{}, Subscriptions: map[string]subscription{},

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// tx is one access to the state, for reading or changing.
+// tx is one read or change of the state.
 type tx struct {
 	*state
 	p   *Provider
@@ -115,7 +115,7 @@ func (t *tx) addInvoice(s *subscription, reason string, from time.Time) {
 	}
 }
 
-// charge counts an attempt to pay the invoice, and its outcome.
+// charge records an attempt to pay the invoice and its outcome.
 func (t *tx) charge(s *subscription, works bool) {
 	s.Invoice.Attempts++
 	s.Status = pastDue
@@ -165,15 +165,14 @@ var errExpired = &apiError{status: http.StatusConflict, message: "This checkout 
 // Action is a button of the portal.
 type Action string
 
-// The actions. Where a payment fails on a subscription that is paid, it is the
-// next period's, which begins at once.
+// The actions. On a paid subscription, Fail begins the next period, whose payment fails.
 const (
 	Fail       Action = "fail"       // a payment fails
-	Succeed    Action = "succeed"    // the payment that had failed is made
-	Schedule   Action = "schedule"   // it is to end with its period
-	Keep       Action = "keep"       // it is not to end
-	Cancel     Action = "cancel"     // it ends now
-	NextPeriod Action = "nextPeriod" // its period is over
+	Succeed    Action = "succeed"    // the failed payment is made
+	Schedule   Action = "schedule"   // cancel at the end of the period
+	Keep       Action = "keep"       // revoke the cancellation
+	Cancel     Action = "cancel"     // cancel at once
+	NextPeriod Action = "nextPeriod" // the period ends
 )
 
 // actions returns the actions that a subscription allows.
@@ -254,7 +253,7 @@ func (t *tx) renewDue() (err error) {
 		s := t.Subscriptions[id]
 		switch {
 		case err != nil || len(t.Outbox) > maxRecords-10:
-			return err // the rest is for the next time
+			return err // the next call continues
 		case !s.overdue(t.now):
 		case s.CancelAtPeriodEnd:
 			err = t.end(s)
@@ -269,7 +268,7 @@ func (t *tx) renewDue() (err error) {
 	return err
 }
 
-// schedule says whether the subscription ends with its period.
+// schedule sets whether the subscription ends with its period.
 func (t *tx) schedule(s *subscription, ends bool) {
 	switch {
 	case ends && !s.CancelAtPeriodEnd:

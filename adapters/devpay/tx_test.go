@@ -9,23 +9,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-type still time.Time
+type fixedClock time.Time
 
-func (s still) Now() time.Time { return time.Time(s) }
+func (s fixedClock) Now() time.Time { return time.Time(s) }
 
-type counted struct{ n int }
+type counterIDs struct{ n int }
 
-func (c *counted) New() string {
+func (c *counterIDs) New() string {
 	c.n++
 	return fmt.Sprint(c.n)
 }
 
-// TestActions holds any sequence of actions to what a subscription is, and what
-// its events say to what it is.
+// TestActions checks invariants of a subscription and its events after random actions.
 func TestActions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := time.Unix(rapid.Int64Range(1_600_000_000, 2_000_000_000).Draw(r, "now"), 0).UTC()
-		p := &Provider{options: Options{Clock: still(at), IDs: &counted{}, Prices: map[string]string{"price_s": "STANDARD"}}}
+		p := &Provider{options: Options{Clock: fixedClock(at), IDs: &counterIDs{}, Prices: map[string]string{"price_s": "STANDARD"}}}
 		b := &state{
 			Customers: map[string]customer{"cus_1": {ID: "cus_1", Name: "Engines"}}, Subscriptions: map[string]subscription{},
 			Sessions: map[string]session{"cs_1": {ID: "cs_1", Customer: "cus_1", Price: "price_s", Quantity: 1, ExpiresAt: at.Add(time.Hour)}},
@@ -63,8 +62,7 @@ func TestActions(t *testing.T) {
 	})
 }
 
-// lastSent returns the status of the subscription in the last event that has
-// one.
+// lastSent returns the status in the last event with a subscription.
 func lastSent(r *rapid.T, b *state) (status string) {
 	for _, m := range b.Outbox {
 		var e struct {
@@ -82,7 +80,7 @@ func lastSent(r *rapid.T, b *state) (status string) {
 	return status
 }
 
-// TestMonths holds the ends of periods to the calendar.
+// TestMonths checks the ends of periods.
 func TestMonths(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		anchor := time.Unix(rapid.Int64Range(0, 4_000_000_000).Draw(r, "anchor"), 0).UTC()

@@ -19,8 +19,7 @@ import (
 	"collab/ports"
 )
 
-// The headers of a message. Svix sends the same three as svix-id,
-// svix-timestamp and svix-signature.
+// Headers of a message. Svix calls them svix-id, svix-timestamp and svix-signature.
 const (
 	HeaderID        = "webhook-id"
 	HeaderTimestamp = "webhook-timestamp" // whole seconds since 1970, of the attempt
@@ -43,10 +42,9 @@ type Events struct {
 	clock ports.Clock
 }
 
-// New returns the reader of messages that are signed with any of the secrets,
-// each "whsec_" and at least 24 bytes in base64; several are accepted so that
-// one can be rotated. Empty ones are skipped, and with none left every message
-// is refused.
+// New returns Events that accept messages signed with any of the secrets, so that secrets
+// can be rotated. Each is "whsec_" and at least 24 bytes in base64. Empty ones are skipped;
+// without secrets every message is refused.
 func New(secrets []string, clock ports.Clock) (*Events, error) {
 	e := &Events{clock: clock}
 	for i, s := range secrets {
@@ -78,8 +76,7 @@ func parseSecret(s string) ([]byte, error) {
 	return key, nil
 }
 
-// Sign returns the signature header of a message that is sent at the time, for
-// senders of messages that Events reads.
+// Sign returns the signature header of a message that is sent at the time.
 func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 	key, err := parseSecret(secret)
 	if err != nil {
@@ -112,7 +109,7 @@ type message struct {
 }
 
 func (e *Events) verify(header func(name string) string, body []byte) (message, error) {
-	// One message's headers are all of the one family or all of the other.
+	// All headers of a message have the same family of names.
 	id, timestamp, signatures := header(HeaderID), header(HeaderTimestamp), header(HeaderSignature)
 	if id == "" && timestamp == "" && signatures == "" {
 		id, timestamp, signatures = header("svix-id"), header("svix-timestamp"), header("svix-signature")
@@ -131,7 +128,7 @@ func (e *Events) verify(header func(name string) string, body []byte) (message, 
 	}
 	var given [][]byte
 	for s := range strings.FieldsSeq(signatures) {
-		// Other versions, such as the asymmetric v1a, are not for us.
+		// Other versions, such as the asymmetric v1a, are not supported.
 		if text, ok := strings.CutPrefix(s, "v1,"); ok {
 			if mac, err := base64.StdEncoding.Strict().DecodeString(text); err == nil {
 				given = append(given, mac)

@@ -26,7 +26,7 @@ const (
 
 var vectorTime = time.Unix(1614265330, 0)
 
-// clock stands still at its value.
+// clock is a constant time.
 type clock time.Time
 
 func (c clock) Now() time.Time { return time.Time(c).UTC() }
@@ -58,8 +58,8 @@ func reader(t testing.TB, now time.Time, secrets ...string) *standardwebhooks.Ev
 	return e
 }
 
-// The vector's body is no event, so that an accepted signature shows as a
-// complaint about the body.
+// accepted reports whether the signature was accepted: the vector's body is not an event, so
+// an accepted message has an error about the body.
 func accepted(t *testing.T, e *standardwebhooks.Events, h headers, body string) bool {
 	t.Helper()
 	_, err := e.Read(h.get, []byte(body))
@@ -86,7 +86,7 @@ func TestSignaturesAreThoseOfTheScheme(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSignedIsRefused(t *testing.T) {
+func TestUnsignedMessagesAreRefused(t *testing.T) {
 	good := signed(t, vectorSecret, vectorID, vectorTime, vectorBody)
 	with := func(name, value string) headers {
 		h := maps.Clone(good)
@@ -160,7 +160,7 @@ func TestTimestampsAreAcceptedForFiveMinutesBothWays(t *testing.T) {
 }
 
 func TestWithoutSecretsEverythingIsRefused(t *testing.T) {
-	// What an attacker would sign for a receiver that takes an empty key.
+	// A forged signature for a receiver that accepts an empty key.
 	mac := hmac.New(sha256.New, nil)
 	mac.Write([]byte(vectorID + ".1614265330." + vectorBody))
 	h := headers{"webhook-id": vectorID, "webhook-timestamp": "1614265330", "webhook-signature": "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))}
@@ -194,7 +194,7 @@ func TestAMessageSentAgainIsTheSameMessageWithItsOwnId(t *testing.T) {
 	body := `{"type":"session.created","data":{}}`
 	now := vectorTime.Add(time.Minute)
 	for _, id := range []string{"msg_1", "msg_2"} {
-		for _, at := range []time.Time{vectorTime, now} { // attempts are signed anew
+		for _, at := range []time.Time{vectorTime, now} { // each attempt is signed
 			got, err := reader(t, now, vectorSecret).Read(signed(t, vectorSecret, id, at, body).get, []byte(body))
 			if err != nil || got.Message != id || got.Stamp.Message != id {
 				t.Errorf("got %+v, %v", got, err)

@@ -175,7 +175,7 @@ func readMembership(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	}
 	e.Org = m.Organization.facts()
 	if at := m.Organization.UpdatedAt; !at.IsZero() {
-		// Rank zero: at the same instant, the organisation's own event counts more.
+		// Rank zero: of two events at the same time the organisation's own has precedence.
 		e.Org.Stamp = identity.Stamp{At: at.Time, Message: e.Message}
 	}
 	e.User = identity.UserFacts{
@@ -297,8 +297,8 @@ func (f *flag) UnmarshalJSON(data []byte) error {
 type instant struct{ time.Time }
 
 const (
-	firstMilli = 1e11            // what is below counts seconds, from here on milliseconds
-	endOfTime  = 253402300800000 // the year 10000 in milliseconds, which RFC 3339 cannot write
+	firstMilli = 1e11            // smaller numbers are seconds, others milliseconds
+	endOfTime  = 253402300800000 // the year 10000 in milliseconds, which RFC 3339 cannot represent
 )
 
 func (t *instant) UnmarshalJSON(data []byte) error {

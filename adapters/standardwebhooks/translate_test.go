@@ -40,7 +40,7 @@ func event(kind, data string) string {
 		"event_attributes":{"http_request":{"client_ip":"192.0.2.1","user_agent":"Mozilla/5.0"}},"data":%s}`, kind, envelopeSeconds, data)
 }
 
-// read has the body signed and read at the time of its envelope and a bit.
+// read signs and reads the body shortly after the time of its envelope.
 func read(t testing.TB, body string) (identity.Event, error) {
 	t.Helper()
 	now := time.Unix(envelopeSeconds+7, 0)
@@ -105,7 +105,7 @@ func TestEveryTypeOfEventIsTranslated(t *testing.T) {
 	}
 }
 
-func TestTheTimeOfAnEventIsTheRecordsElseTheEnvelopesElseTheHeaders(t *testing.T) {
+func TestTheTimeOfAnEventIsOfTheRecordEnvelopeOrHeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
 		want time.Time
@@ -127,14 +127,14 @@ func TestTheTimeOfAnEventIsTheRecordsElseTheEnvelopesElseTheHeaders(t *testing.T
 	}
 }
 
-func TestAMembershipWithoutItsOrganisationsTimeTakesTheEvents(t *testing.T) {
+func TestAMembershipWithoutAnOrganisationTimeHasTheEventTime(t *testing.T) {
 	got, err := read(t, event("organizationMembership.updated", strings.Replace(membershipJSON, `,"updated_at":1716882000123`, "", 1)))
 	if err != nil || got.Org.Stamp != got.Stamp || got.Stamp.At != milli(1716883100000) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-func TestUsersAreNamedByWhatIsThere(t *testing.T) {
+func TestNamesOfUsers(t *testing.T) {
 	for name, c := range map[string]struct {
 		data string
 		want identity.UserFacts
@@ -155,7 +155,7 @@ func TestUsersAreNamedByWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestMembersAreNamedByWhatIsThere(t *testing.T) {
+func TestNamesOfMembers(t *testing.T) {
 	for data, want := range map[string]identity.UserFacts{
 		`{"user_id":"u","identifier":"ada@x.org"}`:                     {ProviderID: "u", Email: "ada@x.org"},
 		`{"user_id":"u","identifier":"+441234567"}`:                    {ProviderID: "u"},
@@ -189,7 +189,7 @@ func TestUnexpectedTextsDoNotFailAnEvent(t *testing.T) {
 	}
 }
 
-func TestSignedBodiesThatCannotBeReadNameTheField(t *testing.T) {
+func TestErrorsOfInvalidBodiesNameTheField(t *testing.T) {
 	for body, field := range map[string]string{
 		``:                                  "body",
 		`null`:                              "body",
@@ -219,8 +219,7 @@ func TestSignedBodiesThatCannotBeReadNameTheField(t *testing.T) {
 	}
 }
 
-// FuzzRead has a body read both as it is signed and with any one signature that
-// was not made with the secret.
+// FuzzRead reads a body with its signature and with another.
 func FuzzRead(f *testing.F) {
 	bodies, err := filepath.Glob("testdata/events/*.json")
 	if err != nil || len(bodies) == 0 {

@@ -21,12 +21,12 @@ import (
 
 const (
 	attempts = 3 // of one call
-	// attemptLimit lets all attempts, with a pause of at most half a second and one
-	// of a second between them, fit into the 35 seconds that a request of ours has.
+	// attemptLimit is such that all attempts, with pauses of at most half a second and a
+	// second, fit into the service's request timeout of 35 seconds.
 	attemptLimit = 10 * time.Second
 	connectLimit = 5 * time.Second
 	maxAnswer    = 1 << 20 // bytes
-	maxWord      = 64      // bytes of a name that the provider gives something
+	maxWord      = 64      // bytes of an identifier in an error
 )
 
 // backend returns a backend of the SDK without shared state.
@@ -114,13 +114,13 @@ func call[T any](ctx context.Context, p *Payments, method, path string, params s
 	return a.body, nil
 }
 
-// refusal is an answer that is an error. Of what the provider says it has only
-// names: messages may repeat what was asked.
+// refusal is an error response. It keeps only identifiers of the response, because messages
+// may quote the request.
 type refusal struct {
 	status            int
 	kind, code, param string
-	request           string // by which the provider's own log has it
-	replayed          bool   // the provider remembered it
+	request           string // the request's id in the provider's log
+	replayed          bool   // the provider replayed a stored response
 }
 
 func (r *refusal) Error() string {
@@ -139,8 +139,8 @@ func (r *refusal) unusable() bool {
 	return r.replayed || r.kind == string(stripe.ErrorTypeIdempotency) && r.status == http.StatusBadRequest
 }
 
-// failure returns the error of a call that failed. It keeps nothing of the
-// request, which has the key.
+// failure returns the error of a failed call, without content of the request, which contains
+// the key.
 func failure(ctx context.Context, err error) error {
 	var apiError *stripe.Error
 	if !errors.As(err, &apiError) {
@@ -173,7 +173,7 @@ func unreadable(what string) error {
 	return fault.Wrap(fault.Unavailable, errors.New("the answer is "+what), "The payment provider gave no answer that can be read")
 }
 
-// lost returns the cause of a missing response without received content.
+// lost returns the cause of a missing response, without received content.
 func lost(err error) error {
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
@@ -193,8 +193,8 @@ func lost(err error) error {
 	return errors.New("the answer is not one of the API")
 }
 
-// word returns a name that the provider gives something. What is not one could
-// be a part of what was asked.
+// word returns s if it has the form of an identifier of the provider. Other text could quote
+// the request.
 func word(s string) string {
 	in := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./[]", r)

@@ -15,9 +15,9 @@ import (
 	"collab/test/contract"
 )
 
-// developed returns the payments at a development provider, over real
+// newContract returns the payments at a development provider, over real
 // connections.
-func developed(t *testing.T) contract.Paid {
+func newContract(t *testing.T) contract.Paid {
 	t.Helper()
 	var provider http.Handler
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
@@ -46,7 +46,7 @@ func developed(t *testing.T) contract.Paid {
 	return contract.Paid{
 		Payments: p, Billing: p,
 		Pay: func(c plan.Checkout) error {
-			// Who presses the button again is only led on.
+			// A second submission only redirects.
 			s, err := p.Session(context.Background(), c.Session)
 			if err == nil && s.Status != "open" {
 				err = fmt.Errorf("the page is %s", s.Status)
@@ -61,6 +61,6 @@ func developed(t *testing.T) contract.Paid {
 	}
 }
 
-func TestPayments(t *testing.T) { contract.Payments(t, developed) }
+func TestPayments(t *testing.T) { contract.Payments(t, newContract) }
 
-func TestBilling(t *testing.T) { contract.Billing(t, developed) }
+func TestBilling(t *testing.T) { contract.Billing(t, newContract) }

@@ -35,9 +35,8 @@ type Events struct {
 	clock   ports.Clock
 }
 
-// NewEvents returns the reader of messages that are signed with any of the
-// secrets; several are accepted so that one can be rotated. Empty ones are
-// skipped, and with none left every message is refused.
+// NewEvents returns Events that accept messages signed with any of the secrets, so that
+// secrets can be rotated. Empty ones are skipped; without secrets every message is refused.
 func NewEvents(secrets []string, prices map[plan.Plan]string, clock ports.Clock) *Events {
 	e := &Events{plans: plansOf(prices), clock: clock}
 	for _, s := range secrets {
@@ -48,8 +47,7 @@ func NewEvents(secrets []string, prices map[plan.Plan]string, clock ports.Clock)
 	return e
 }
 
-// Sign returns the signature header of a message that is sent at the time, for
-// senders of messages that Events reads.
+// Sign returns the signature header of a message that is sent at the time.
 func Sign(secret string, at time.Time, body []byte) string {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + timestamp + ",v1=" + hex.EncodeToString(sign(secret, timestamp, body))
@@ -71,7 +69,7 @@ func (e *Events) Read(header func(name string) string, body []byte) (plan.Event,
 	return e.translate(sent, body)
 }
 
-// verify returns when the message was sent.
+// verify checks the signature and returns the time at which the message was sent.
 func (e *Events) verify(header func(name string) string, body []byte) (time.Time, error) {
 	signature := header(HeaderSignature)
 	if signature == "" {
@@ -126,7 +124,7 @@ func parse(header string) (timestamp string, macs [][]byte, ok bool) {
 	return timestamp, macs, timestamp != "" && len(macs) > 0 && len(macs) <= maxSignatures
 }
 
-// envelope is what every message has around its object.
+// envelope has the fields of a message around its object.
 type envelope struct {
 	ID      text    `json:"id"`
 	Type    text    `json:"type"`
@@ -146,7 +144,7 @@ var subjects = map[text]func(e *Events, object []byte, to *plan.Event) error{
 	"invoice.paid":                  readInvoice(plan.Paid),
 }
 
-// translate makes the event of a verified message.
+// translate returns the event of a verified message.
 func (e *Events) translate(sent time.Time, body []byte) (plan.Event, error) {
 	var v envelope
 	if err := decode(body, &v); err != nil {
@@ -160,7 +158,7 @@ func (e *Events) translate(sent time.Time, body []byte) (plan.Event, error) {
 	}
 	to := plan.Event{Message: string(v.ID), Type: word(string(v.Type)), At: v.Created.Time}
 	if to.At.IsZero() || to.At.After(sent) {
-		to.At = sent // before which it happened
+		to.At = sent // the event happened before it was sent
 	}
 	if read, known := subjects[v.Type]; known {
 		if err := read(e, v.Data.Object, &to); err != nil {

@@ -27,13 +27,13 @@ const (
 
 var present = *at(1790000000)
 
-// clock stands still at its value.
+// clock is a constant time.
 type clock time.Time
 
 func (c clock) Now() time.Time { return time.Time(c).UTC() }
 
-// under returns a message's headers with one of them.
-func under(name, value string) func(string) string {
+// withHeader returns a message's headers with one of them.
+func withHeader(name, value string) func(string) string {
 	return func(asked string) string {
 		if asked == name {
 			return value
@@ -44,9 +44,9 @@ func under(name, value string) func(string) string {
 
 func events(secrets ...string) *Events { return NewEvents(secrets, prices, clock(present)) }
 
-// read reads a body that is signed as it should be.
+// read signs a body and reads it.
 func read(body string) (plan.Event, error) {
-	return events(secret).Read(under(HeaderSignature, Sign(secret, present, []byte(body))), []byte(body))
+	return events(secret).Read(withHeader(HeaderSignature, Sign(secret, present, []byte(body))), []byte(body))
 }
 
 func TestSignaturesAreTheProvidersOwn(t *testing.T) {
@@ -113,7 +113,7 @@ func TestOnlySignedMessagesAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, header := range []string{HeaderSignature, ProviderSignature} {
-				got, err := events(c.secrets...).Read(under(header, c.signature), []byte(c.body))
+				got, err := events(c.secrets...).Read(withHeader(header, c.signature), []byte(c.body))
 				if c.accepted && (err != nil || got.Message != "evt_1") || !c.accepted && !fault.Is(err, fault.Invalid) {
 					t.Errorf("got %+v, %v", got, err)
 				}
@@ -236,7 +236,7 @@ func TestInvalidTypesAreNotStored(t *testing.T) {
 	}
 }
 
-func TestSignedBodiesThatCannotBeReadNameTheField(t *testing.T) {
+func TestErrorsOfInvalidBodiesNameTheField(t *testing.T) {
 	for body, field := range map[string]string{
 		``: "body", `null`: "body", `[]`: "body", `{"id":"evt_1"`: "body", `{} {}`: "body",
 		`{}`: "id", `{"id":7,"type":"ping"}`: "id", `{"id":"","type":"ping"}`: "id", `{"id":"a b","type":"ping"}`: "id",
@@ -258,25 +258,24 @@ func TestSignedBodiesThatCannotBeReadNameTheField(t *testing.T) {
 	}
 }
 
-// No change of a signed message, wherever it is, is accepted.
-func TestNoSignedMessageSurvivesAChange(t *testing.T) {
+func TestChangedMessagesAreRefused(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := rapid.SliceOfN(rapid.Byte(), 1, 200).Draw(t, "body")
 		signature := Sign(secret, present, body)
-		_, err := events(otherSecret, secret).Read(under(HeaderSignature, signature), body)
+		_, err := events(otherSecret, secret).Read(withHeader(HeaderSignature, signature), body)
 		if err != nil && !strings.HasPrefix(err.Error(), "body must") && !strings.HasPrefix(err.Error(), "id must") {
 			t.Fatalf("what is signed is refused: %v", err)
 		}
 		changed := append([]byte{}, body...)
 		changed[rapid.IntRange(0, len(body)-1).Draw(t, "at")] ^= byte(rapid.IntRange(1, 255).Draw(t, "by"))
-		if _, err := events(otherSecret, secret).Read(under(HeaderSignature, signature), changed); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "signature is not valid") {
+		if _, err := events(otherSecret, secret).Read(withHeader(HeaderSignature, signature), changed); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "signature is not valid") {
 			t.Fatalf("what was changed gives %v", err)
 		}
 	})
 }
 
-// sane reports whether an event has nothing in it that could not be kept.
-func sane(e plan.Event) error {
+// storable returns an error if a field of an event cannot be stored.
+func storable(e plan.Event) error {
 	if !isID(e.Message) || e.Type == "" || len(e.Type) > maxWord || e.At.IsZero() || e.At.After(present) {
 		return fmt.Errorf("the message is %q of type %q at %v", e.Message, e.Type, e.At)
 	}
@@ -333,7 +332,7 @@ func FuzzEvent(f *testing.F) {
 		got, err := read(string(body))
 		switch {
 		case err == nil:
-			if err := sane(got); err != nil {
+			if err := storable(got); err != nil {
 				t.Error(err)
 			}
 		case !fault.Is(err, fault.Invalid):
@@ -342,8 +341,7 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// FuzzSignature holds that a header is accepted only when the one signature that
-// the secret makes is in it.
+// FuzzSignature checks that a header is accepted only with the signature of the secret.
 func FuzzSignature(f *testing.F) {
 	mac := strings.TrimPrefix(Sign(secret, present, []byte(ping)), "t=1790000000,v1=")
 	for _, header := range []string{
@@ -353,7 +351,7 @@ func FuzzSignature(f *testing.F) {
 		f.Add(header)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		_, err := events(secret).Read(under(HeaderSignature, header), []byte(ping))
+		_, err := events(secret).Read(withHeader(HeaderSignature, header), []byte(ping))
 		if err != nil && !fault.Is(err, fault.Invalid) {
 			t.Errorf("got %v", err)
 		}

@@ -29,16 +29,16 @@ const (
 
 var prices = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
 
-// request is one that the provider was sent.
+// request is a request to the provider.
 type request struct {
 	method, path, key string
 	form              url.Values
 	header            http.Header
 }
 
-// handled is a client whose requests a handler answers in the caller's
-// goroutine, so that time in a test's bubble passes while the SDK sleeps.
-func handled(h http.Handler) *http.Client {
+// handlerClient is a client that calls a handler in the caller's goroutine, so that a
+// synctest bubble is idle while the SDK sleeps.
+func handlerClient(h http.Handler) *http.Client {
 	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		if err := r.Context().Err(); err != nil {
 			return nil, err
@@ -53,16 +53,15 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// fake is a provider that gives the answers it was told to, in their order, and
-// the last of them for ever. An answer is a status, "!" behind it when it is a
-// replay, and a body; "lost" is none.
+// fake is a provider that gives its answers in order and repeats the last. An answer is a
+// status, "!" if it is a replay, and a body; "lost" is a missing response.
 type fake struct {
 	mu       sync.Mutex
 	answers  map[string][]string // by "METHOD /path"
 	requests []request
 }
 
-// readRequest reads a request, and leaves its body to be read again.
+// readRequest reads a request, whose body can be read again.
 func readRequest(r *http.Request) (request, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -107,7 +106,7 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// keys returns the keys of the requests, and how often each was used.
+// keys returns the idempotency keys of the requests and how often each was used.
 func (f *fake) keys() (keys []string, used map[string]int) {
 	used = map[string]int{}
 	for _, r := range f.requests {
@@ -131,7 +130,7 @@ func payments(t testing.TB, client *http.Client, log io.Writer) *Payments {
 	return p
 }
 
-func pretend(t testing.TB, answers map[string][]string) (*Payments, *fake, *bytes.Buffer) {
+func newFake(t testing.TB, answers map[string][]string) (*Payments, *fake, *bytes.Buffer) {
 	f, log := &fake{answers: answers}, &bytes.Buffer{}
 	return payments(t, &http.Client{Transport: f}, log), f, log
 }

@@ -100,8 +100,8 @@ func Inspect(ctx context.Context, o Options, at inspect.Address, production bool
 	return f
 }
 
-// InspectSecrets checks the form of the webhook secrets. Others are those of another
-// sender, which must differ.
+// InspectSecrets checks the form of the webhook secrets. They must differ from others, the
+// secrets of another sender.
 func InspectSecrets(secrets, others []string) inspect.Findings {
 	f := inspect.WebhookSecrets(secrets, "the payment provider", "COLLAB_STRIPE_WEBHOOK_SECRETS", func(secret string) error {
 		switch {

@@ -15,7 +15,7 @@ import (
 	"collab/test/stripemock"
 )
 
-// recorder keeps the last request that went on to the next handler.
+// recorder records the last request to the next handler.
 type recorder struct {
 	next http.Handler
 	last request
@@ -30,13 +30,13 @@ func (h *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r)
 }
 
-// mocked returns payments at the provider's own mock, which holds every
-// parameter against the published description of the API.
-func mocked(t testing.TB) (*Payments, *recorder) {
+// newMock returns payments at stripe-mock, which checks parameters against the published
+// schema of the API.
+func newMock(t testing.TB) (*Payments, *recorder) {
 	t.Helper()
 	r := &recorder{next: stripemock.Handler(t)}
-	p := payments(t, handled(r), t.Output())
-	// The price of the mock's subscription, so that it is one of ours.
+	p := payments(t, handlerClient(r), t.Output())
+	// The price of the mock's subscription must be configured.
 	var fixtures struct{ Resources map[string]json.RawMessage }
 	if err := json.Unmarshal(embedded.OpenAPIFixtures, &fixtures); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func mocked(t testing.TB) (*Payments, *recorder) {
 	return p, r
 }
 
-// sent holds the last request against what is wanted of it.
+// sent checks the last request.
 func (h *recorder) sent(t *testing.T, method, path, key string, form map[string]string) {
 	t.Helper()
 	if h.last.method != method || h.last.path != path {
@@ -69,8 +69,8 @@ func (h *recorder) sent(t *testing.T, method, path, key string, form map[string]
 	}
 }
 
-func TestTheProvidersMockTakesEveryRequest(t *testing.T) {
-	p, mock := mocked(t)
+func TestStripeMockAcceptsAllRequests(t *testing.T) {
+	p, mock := newMock(t)
 	ctx := t.Context()
 	const subscriptionID = "sub_1OPouiJN5vQBdWExOgfg6t5C"
 	one := 1
@@ -124,7 +124,7 @@ func TestTheProvidersMockTakesEveryRequest(t *testing.T) {
 		if err != nil || !strings.HasPrefix(got.Customer, "cus_") {
 			t.Fatalf("got %+v, %v", got, err)
 		}
-		want.Customer = got.Customer // which was expanded, and is of another fixture
+		want.Customer = got.Customer // the expanded customer is another fixture's
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -150,7 +150,7 @@ func TestTheProvidersMockTakesEveryRequest(t *testing.T) {
 		mock.sent(t, "DELETE", "/v1/subscriptions/"+subscriptionID, "", map[string]string{"expand[0]": "customer"})
 	})
 	t.Run("Cancel at the period's end", func(t *testing.T) {
-		// The mock's subscription is to end already, so the request is made directly.
+		// The mock's subscription has a scheduled cancellation, so the request is made directly.
 		s, err := p.update(ctx, subscriptionID, &stripe.SubscriptionParams{CancelAtPeriodEnd: stripe.Bool(true)})
 		if err != nil || !bool(s.CancelAtPeriodEnd) {
 			t.Errorf("got %+v, %v", s, err)
@@ -159,8 +159,8 @@ func TestTheProvidersMockTakesEveryRequest(t *testing.T) {
 	})
 }
 
-func TestTheProvidersMockRefusesWhatIsWrong(t *testing.T) {
-	p, _ := mocked(t)
+func TestStripeMockRefusesInvalidRequests(t *testing.T) {
+	p, _ := newMock(t)
 	for name, params := range map[string]*stripe.CheckoutSessionParams{
 		"a mode that is none": {Mode: stripe.String("subscribe"), SuccessURL: &p.success},
 		"a parameter more":    {Params: stripe.Params{Extra: &stripe.ExtraValues{Values: url.Values{"org": {"1"}}}}, SuccessURL: &p.success},

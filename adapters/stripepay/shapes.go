@@ -45,7 +45,7 @@ type item struct {
 	period
 	ID       text      `json:"id"`
 	Price    reference `json:"price"`
-	Plan     reference `json:"plan"` // what prices were before, with the same ids
+	Plan     reference `json:"plan"` // the older form of a price, with the same id
 	Quantity seats     `json:"quantity"`
 }
 
@@ -59,7 +59,7 @@ type invoiceSettings struct {
 	DefaultPaymentMethod reference `json:"default_payment_method"`
 }
 
-// session is a page to pay on, or the portal.
+// session is a checkout session or a portal session.
 type session struct {
 	ID                text      `json:"id"`
 	URL               text      `json:"url"`
@@ -111,8 +111,7 @@ type list[T any] struct {
 	Data []T `json:"data"`
 }
 
-// item returns the item that decides about the plan: the first with a price of
-// ours, else the first.
+// item returns the item of the plan: the first with a configured price, else the first.
 func (s subscription) item(plans map[string]plan.Plan) item {
 	for _, i := range s.Items.Data {
 		if plans[i.price()] != "" {
@@ -127,8 +126,7 @@ func (s subscription) item(plans map[string]plan.Plan) item {
 
 func (i item) price() string { return string(cmp.Or(i.Price, i.Plan)) }
 
-// cancelsAtEnd reports whether the subscription will end, by either of the fields that say
-// so.
+// cancelsAtEnd reports whether the subscription is to be canceled, by either of two fields.
 func (s subscription) cancelsAtEnd() bool { return bool(s.CancelAtPeriodEnd) || !s.CancelAt.IsZero() }
 
 func (s subscription) over() bool {
@@ -169,7 +167,7 @@ func (s session) plan() plan.Plan {
 	return plan.None
 }
 
-// subscription returns the id of what the invoice is for; empty: something else.
+// subscription returns the id of the invoice's subscription; empty if it has none.
 func (i invoice) subscription() string {
 	return string(cmp.Or(i.Subscription, i.Parent.SubscriptionDetails.Subscription, i.SubscriptionDetails.Subscription))
 }
@@ -192,7 +190,7 @@ func (i invoice) periodEnd() *time.Time {
 	return end.pointer()
 }
 
-// orgOf returns the first that is an organisation's id; empty: none is.
+// orgOf returns the first text that is an organisation's id; empty if none is.
 func orgOf(texts ...text) id.Org {
 	for _, t := range texts {
 		if o, ok := id.Parse[id.Org](string(t)); ok {
@@ -216,7 +214,7 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
-// isID reports whether s can be the provider's id of something.
+// isID reports whether s has the form of an id of the provider.
 func isID(s string) bool {
 	in := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
@@ -243,8 +241,7 @@ func (f *flag) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// reference is the id of something, which stands there alone or, where it was
-// expanded, in the thing itself.
+// reference is an id. In JSON it is a string, or the id field of an expanded object.
 type reference string
 
 func (r *reference) UnmarshalJSON(data []byte) error {
@@ -294,7 +291,7 @@ func (s *seats) UnmarshalJSON(data []byte) error {
 // decodes to the zero time.
 type instant struct{ time.Time }
 
-const endOfTime = 253402300800 // the year 10000, which RFC 3339 cannot write
+const endOfTime = 253402300800 // the year 10000, which RFC 3339 cannot represent
 
 func (t *instant) UnmarshalJSON(data []byte) error {
 	t.Time = time.Time{}

@@ -110,7 +110,6 @@ func TestPartsOfASubscription(t *testing.T) {
 	}
 }
 
-// A subscription that is written in the form of either version is read the same.
 func TestBothVersionsOfASubscriptionDecodeToTheSame(t *testing.T) {
 	type object = map[string]any
 	ids := rapid.StringMatching(`[a-z]{2,4}_[A-Za-z0-9]{1,20}`)

@@ -23,7 +23,7 @@ import (
 
 const (
 	maxKeys = 3    // idempotency keys of one request
-	maxURL  = 4096 // bytes of an address that the provider gives
+	maxURL  = 4096 // bytes of a URL from the provider
 
 	orgKey  = "org_id" // of metadata
 	planKey = "plan"
@@ -38,10 +38,10 @@ var (
 type Options struct {
 	SecretKey  string
 	URL        string               // without /v1; empty: Stripe's own
-	Prices     map[plan.Plan]string // the ids of their prices
-	SuccessURL string               // where people come back to when they paid, with the session's id in the query
-	CancelURL  string               // and when they did not
-	Client     *http.Client         // nil: one of its own
+	Prices     map[plan.Plan]string // ids of prices
+	SuccessURL string               // redirected to after a payment, with the session's id in the query
+	CancelURL  string               // redirected to without a payment
+	Client     *http.Client         // nil: a new one
 	Log        *slog.Logger         // nil: none
 }
 
@@ -133,7 +133,7 @@ func (p *Payments) Open(ctx context.Context, o id.Org, customer string, c plan.C
 			ClientReferenceID: stripe.String(string(o)),
 			SuccessURL:        &p.success,
 			CancelURL:         &p.cancel,
-			// The subscription has the organisation in its own metadata.
+			// The subscription gets the organisation in its own metadata.
 			SubscriptionData: &stripe.CheckoutSessionSubscriptionDataParams{Metadata: map[string]string{orgKey: string(o)}},
 		}
 		params.AddMetadata(orgKey, string(o))
@@ -178,8 +178,8 @@ func (p *Payments) session(ctx context.Context, of string) (session, error) {
 	return s, err
 }
 
-// Expire expires a checkout session. The provider refuses that for one that is closed; its
-// status then decides about the error.
+// Expire expires a checkout session. The provider refuses to expire a closed one, whose
+// status then selects the error.
 func (p *Payments) Expire(ctx context.Context, of string) error {
 	if !isID(of) {
 		return fault.Missing("Checkout session")

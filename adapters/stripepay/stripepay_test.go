@@ -30,7 +30,7 @@ const (
 	endingNew = `200 {"id":"sub_1","status":"active","cancel_at_period_end":false,"cancel_at":1800000000,"items":{"data":[{"id":"si_1","price":{"id":"price_standard"}}]}}`
 )
 
-// calls are one of every call, by name.
+// calls has one call of each method by name.
 var calls = map[string]func(ctx context.Context, p *Payments) error{
 	"Customer": func(ctx context.Context, p *Payments) error {
 		_, err := p.Customer(ctx, org, "Analytical Engines")
@@ -93,11 +93,11 @@ func TestEveryCallReturnsTheKindOfItsError(t *testing.T) {
 	} {
 		for name, call := range calls {
 			if name == "Expire" && strings.HasPrefix(answer, "200 {") {
-				continue // whose answer says nothing that is needed
+				continue // no field of the response is required
 			}
 			t.Run(name+" is answered "+answer, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					p, f, log := pretend(t, map[string][]string{
+					p, f, log := newFake(t, map[string][]string{
 						"POST /customers": {answer}, "POST /checkout/sessions": {answer}, "GET /checkout/sessions/cs_1": {answer},
 						"POST /checkout/sessions/cs_1/expire": {answer}, "POST /billing_portal/sessions": {answer},
 						"GET /subscriptions/sub_1": {active, answer}, "POST /subscriptions/sub_1": {answer}, "DELETE /subscriptions/sub_1": {answer},
@@ -130,7 +130,7 @@ func TestCallsWithoutAResponseAreUnavailable(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})},
-		"an answer that stops": handledSlowly(),
+		"an answer that stops": slowClient(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestCallsWithoutAResponseAreUnavailable(t *testing.T) {
 	}
 }
 
-func handledSlowly() *http.Client {
+func slowClient() *http.Client {
 	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		body, w := io.Pipe()
 		context.AfterFunc(r.Context(), func() { w.CloseWithError(r.Context().Err()) })
@@ -176,7 +176,7 @@ func TestACancelledCallEnds(t *testing.T) {
 
 func TestAResponseIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {active + strings.Repeat(" ", maxAnswer), `200 {"x":"` + strings.Repeat("x", maxAnswer) + `","id":"sub_1"}`}})
+		p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active + strings.Repeat(" ", maxAnswer), `200 {"x":"` + strings.Repeat("x", maxAnswer) + `","id":"sub_1"}`}})
 		if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
 			t.Errorf("what is beyond the bound is missed: %v", err)
 		}
@@ -189,7 +189,7 @@ func TestAResponseIsLimited(t *testing.T) {
 func TestRetriesHaveTheSameIdempotencyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const busy = `503 {"error":{"type":"api_error"}}`
-		p, f, log := pretend(t, map[string][]string{
+		p, f, log := newFake(t, map[string][]string{
 			"POST /customers":               {"lost ", busy, `200 {"id":"cus_1"}`},
 			"POST /checkout/sessions":       {busy, "lost ", openPage},
 			"GET /subscriptions/sub_1":      {active},
@@ -232,7 +232,7 @@ func TestAnUnusableKeyIsReplacedByTheNext(t *testing.T) {
 		"a checkout with another address to come back to": {"Open", []string{other, openPage}, []string{"k", "k:2"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f, _ := pretend(t, map[string][]string{"POST /customers": c.answers, "POST /checkout/sessions": c.answers})
+			p, f, _ := newFake(t, map[string][]string{"POST /customers": c.answers, "POST /checkout/sessions": c.answers})
 			if err := calls[c.call](t.Context(), p); (err == nil) != c.works {
 				t.Errorf("got %v", err)
 			}
@@ -244,7 +244,7 @@ func TestAnUnusableKeyIsReplacedByTheNext(t *testing.T) {
 }
 
 func TestInvalidIDsAreNotRequested(t *testing.T) {
-	p, f, _ := pretend(t, nil)
+	p, f, _ := newFake(t, nil)
 	for _, bad := range []string{"", ".", "..", "../customers", "a/b", "a?b=c", "a b", "é", "a\n", strings.Repeat("a", 256)} {
 		_, sessionErr := p.Session(t.Context(), bad)
 		_, subscriptionErr := p.Subscription(t.Context(), bad)
@@ -261,7 +261,7 @@ func TestInvalidIDsAreNotRequested(t *testing.T) {
 	}
 }
 
-func TestASessionIsReadAsItIs(t *testing.T) {
+func TestSession(t *testing.T) {
 	for body, want := range map[string]plan.Session{
 		`{"id":"cs_1","status":"complete","client_reference_id":"` + string(org) + `","metadata":{"org_id":"` + string(otherOrg) + `","plan":"PREMIUM"},"subscription":"sub_1","expires_at":1800000000}`: {
 			ID: "cs_1", Status: "complete", Org: org, Plan: plan.Premium, Subscription: "sub_1", ExpiresAt: *at(1800000000)},
@@ -269,7 +269,7 @@ func TestASessionIsReadAsItIs(t *testing.T) {
 			ID: "cs_1", Status: "expired", Org: otherOrg, Plan: plan.None, Subscription: "sub_1"},
 		`{"id":"cs_1","status":"open","client_reference_id":null,"metadata":[],"subscription":null}`: {ID: "cs_1", Status: "open", Plan: plan.None},
 	} {
-		p, _, _ := pretend(t, map[string][]string{"GET /checkout/sessions/cs_1": {"200 " + body}})
+		p, _, _ := newFake(t, map[string][]string{"GET /checkout/sessions/cs_1": {"200 " + body}})
 		got, err := p.Session(t.Context(), "cs_1")
 		if err != nil || got != want {
 			t.Errorf("%s gives %+v, %v", body, got, err)
@@ -279,7 +279,7 @@ func TestASessionIsReadAsItIs(t *testing.T) {
 
 func TestExpiringAPageThatIsClosed(t *testing.T) {
 	for status, kind := range map[string]fault.Kind{"complete": fault.Conflict, "open": fault.Internal} {
-		p, _, _ := pretend(t, map[string][]string{
+		p, _, _ := newFake(t, map[string][]string{
 			"POST /checkout/sessions/cs_1/expire": {refused},
 			"GET /checkout/sessions/cs_1":         {`200 {"id":"cs_1","status":"` + status + `"}`},
 		})
@@ -287,7 +287,7 @@ func TestExpiringAPageThatIsClosed(t *testing.T) {
 			t.Errorf("one that is %s gives %v", status, err)
 		}
 	}
-	p, _, _ := pretend(t, map[string][]string{
+	p, _, _ := newFake(t, map[string][]string{
 		"POST /checkout/sessions/cs_1/expire": {refused},
 		"GET /checkout/sessions/cs_1":         {`200 {"id":"cs_1","status":"expired"}`},
 	})
@@ -300,7 +300,7 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 	for name, c := range map[string]struct {
 		is   string
 		to   plan.Plan
-		want map[string]string // the form; nil: nothing is asked
+		want map[string]string // the form; nil: no request
 	}{
 		"another plan": {active, plan.Premium, map[string]string{
 			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at_period_end": "false"}},
@@ -314,7 +314,7 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 			map[string]string{"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at_period_end": "false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {c.is}, "POST /subscriptions/sub_1": {premium}})
+			p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {c.is}, "POST /subscriptions/sub_1": {premium}})
 			if _, err := p.Change(t.Context(), "sub_1", c.to); err != nil {
 				t.Fatal(err)
 			}
@@ -340,12 +340,12 @@ func TestASubscriptionThatHasEndedCannotChange(t *testing.T) {
 		`200 {"id":"sub_1","status":"active"}`:                    fault.Unavailable,
 		`200 {"id":"sub_1","status":"active","items":[{"id":1}]}`: fault.Unavailable,
 	} {
-		p, f, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {is}})
+		p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {is}})
 		if _, err := p.Change(t.Context(), "sub_1", plan.Premium); !fault.Is(err, kind) || len(f.requests) != 1 {
 			t.Errorf("%s gives %v after %d requests", is, err, len(f.requests))
 		}
 	}
-	p, f, _ := pretend(t, nil)
+	p, f, _ := newFake(t, nil)
 	if _, err := p.Change(t.Context(), "sub_1", plan.Free); !fault.Is(err, fault.Internal) || len(f.requests) != 0 {
 		t.Errorf("a plan without a price gives %v after %d requests", err, len(f.requests))
 	}
@@ -355,7 +355,7 @@ func TestCancelIsIdempotent(t *testing.T) {
 	for name, c := range map[string]struct {
 		is     []string
 		atOnce bool
-		does   []string // answers of what is asked then
+		does   []string // answers to the next request
 		asked  string
 		want   plan.Remote
 	}{
@@ -370,7 +370,7 @@ func TestCancelIsIdempotent(t *testing.T) {
 		"at the end, over meanwhile": {[]string{active, canceled}, false, []string{refused}, "POST", plan.Remote{Status: plan.IsCanceled}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": c.is, "POST /subscriptions/sub_1": c.does, "DELETE /subscriptions/sub_1": c.does})
+			p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": c.is, "POST /subscriptions/sub_1": c.does, "DELETE /subscriptions/sub_1": c.does})
 			got, err := p.Cancel(t.Context(), "sub_1", c.atOnce)
 			if err != nil || got.Status != c.want.Status || got.CancelAtPeriodEnd != c.want.CancelAtPeriodEnd {
 				t.Errorf("got %+v, %v", got, err)
@@ -389,14 +389,14 @@ func TestCancelIsIdempotent(t *testing.T) {
 }
 
 func TestRefusedCancelsStayRefused(t *testing.T) {
-	p, _, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {active}, "DELETE /subscriptions/sub_1": {missing}})
+	p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active}, "DELETE /subscriptions/sub_1": {missing}})
 	if _, err := p.Cancel(t.Context(), "sub_1", true); !fault.Is(err, fault.NotFound) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestRequestsCarryTheKeyAndNothingOfThisMachine(t *testing.T) {
-	p, f, _ := pretend(t, map[string][]string{"GET /subscriptions/sub_1": {active}})
+func TestRequestsHaveTheKeyAndNoNameOfTheMachine(t *testing.T) {
+	p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active}})
 	if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/stripe/stripe-go/v76"
 )
 
-// prorated charges the difference at once when a plan changes. With the next invoice it would
-// be lost if the subscription is canceled before. Negative differences become credit.
+// prorated charges the difference at once when a plan changes. On the next invoice it would
+// be lost if the subscription is canceled before. A negative difference becomes credit.
 const prorated = "always_invoice"
 
 // Subscription returns a subscription.
@@ -46,7 +46,7 @@ func (p *Payments) Change(ctx context.Context, of string, to plan.Plan) (plan.Re
 		params.ProrationBehavior = stripe.String(prorated)
 	}
 	if !bool(s.CancelAtPeriodEnd) && s.cancelsAtEnd() {
-		params.AddExtra("cancel_at", "") // the other way to say it has to be taken back the other way
+		params.AddExtra("cancel_at", "") // a cancellation with cancel_at is revoked separately
 	} else {
 		params.CancelAtPeriodEnd = stripe.Bool(false)
 	}
@@ -80,7 +80,7 @@ func (p *Payments) subscription(ctx context.Context, of string) (subscription, e
 		return subscription{}, fault.Missing("Subscription")
 	}
 	params := &stripe.SubscriptionParams{}
-	params.AddExpand("customer") // whose payment method counts where the subscription has none
+	params.AddExpand("customer") // for its payment method if the subscription has none
 	return call[subscription](ctx, p, http.MethodGet, address(of), params)
 }
 
