@@ -61,7 +61,7 @@ func reason(stop string) string {
 }
 
 // failed returns the kind of error of a generation, empty if it has none. A client that
-// disconnects is no error.
+// disconnects is not an error.
 func failed(g chat.Generation) string {
 	switch g.Outcome {
 	case chat.Completed, chat.ClientGone:

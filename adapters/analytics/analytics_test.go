@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// some is a call that went well.
+// some returns a successful generation.
 func some() chat.Generation {
 	return chat.Generation{
 		ID: "019a0000-0000-7000-8000-000000000001", Org: "019a0000-0000-7000-8000-000000000002", User: "019a0000-0000-7000-8000-000000000003",
@@ -35,7 +35,7 @@ func some() chat.Generation {
 	}
 }
 
-// broken is a call that failed before anything came.
+// broken returns a generation that failed before its first chunk.
 func broken() chat.Generation {
 	g := some()
 	g.FirstChunk, g.Usage, g.Provenance = 0, chat.Usage{Input: 7}, chat.Estimated
@@ -72,24 +72,24 @@ func TestTheLogHasALineForEachCall(t *testing.T) {
 	}
 }
 
-// kept keeps what it records.
-type kept []chat.Generation
+// recorder keeps the recorded generations.
+type recorder []chat.Generation
 
-func (k *kept) Record(g chat.Generation) { *k = append(*k, g) }
+func (k *recorder) Record(g chat.Generation) { *k = append(*k, g) }
 
 func TestAFanRecordsInEachElement(t *testing.T) {
-	var one, other kept
+	var one, other recorder
 	fan := analytics.Fan{&one, &other}
 	fan.Record(some())
 	fan.Record(broken())
-	for _, k := range []kept{one, other} {
+	for _, k := range []recorder{one, other} {
 		if diff := cmp.Diff([]chat.Generation{some(), broken()}, []chat.Generation(k)); diff != "" {
 			t.Errorf("another was recorded (-want +got):\n%s", diff)
 		}
 	}
 }
 
-// collected is what OpenTelemetry has recorded.
+// collected has the metrics and spans of OpenTelemetry.
 type collected struct {
 	*analytics.Telemetry
 	reader *sdkmetric.ManualReader
@@ -108,8 +108,8 @@ func collect(t *testing.T) collected {
 	return c
 }
 
-// figures returns the histograms by name, each with its unit, its boundaries and
-// what was recorded: the sum by attributes.
+// figures returns the unit, the boundaries and the sums by attributes of each histogram, by
+// name.
 func (c collected) figures(t *testing.T) (units map[string]string, bounds map[string][]float64, sums map[string]float64) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -218,7 +218,7 @@ func TestTelemetryRecordsASpan(t *testing.T) {
 	})
 }
 
-// Why a model stopped is in the provider's words, which could repeat an answer.
+// TestContentIsNotRecorded has a stop reason that could quote an answer.
 func TestContentIsNotRecorded(t *testing.T) {
 	const secret = "the secret"
 	for _, stop := range []string{secret, strings.Repeat("x", 65), "ünd", "a\n"} {

@@ -7,7 +7,8 @@ import (
 	"collab/adapters/inspect"
 )
 
-// Inspect asks PostHog's server for a page. The key is not tried: the server accepts any.
+// Inspect requests a page of PostHog's server. It does not check the key, because the server
+// accepts any.
 func Inspect(ctx context.Context, client *http.Client, at inspect.Address) (f inspect.Findings) {
 	status, err := inspect.Get(ctx, client, at.Text())
 	switch {

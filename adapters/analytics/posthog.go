@@ -31,8 +31,8 @@ const (
 	interval       = 5 * time.Second // after which a batch that is not full is sent
 	attemptTimeout = 10 * time.Second
 	maxPause       = time.Minute // limits Retry-After
-	maxResponse    = 64 << 10    // bytes of a response that are read
-	maxLogged      = 200         // bytes of it that are logged
+	maxResponse    = 64 << 10    // bytes read of a response
+	maxLogged      = 200         // bytes logged of a response
 )
 
 // backoff has the pauses after failed attempts. The batch is dropped when the attempt after
@@ -47,7 +47,7 @@ type Options struct {
 	URL    string // empty: PostHog's own
 	Log    *slog.Logger
 	Clock  ports.Clock
-	Client *http.Client // nil: one of its own
+	Client *http.Client // nil: a new one
 
 	After func(time.Duration) <-chan time.Time // nil: time.After
 }
@@ -76,7 +76,7 @@ func NewPostHog(o Options) (*PostHog, error) {
 		return nil, errors.New("COLLAB_POSTHOG_URL: must be an http or https address without a query")
 	}
 	client := *cmp.Or(o.Client, outbound.NewConfigured(attemptTimeout))
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would take the key along
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect would leak the key
 	o.Client = &client
 	p := &PostHog{Options: o, address: u.JoinPath("batch/").String()}
 	p.queue = retryqueue.New(retryqueue.Options[chat.Generation]{
@@ -101,8 +101,8 @@ func (p *PostHog) Dropped() int64 { return p.dropped.Load() }
 // Sent returns the number of generations that the server has accepted.
 func (p *PostHog) Sent() int64 { return p.sent.Load() }
 
-// Close sends what is queued and stops the worker. If ctx ends first, it drops the rest and
-// returns the cause of ctx.
+// Close sends the queued generations and stops the worker. If ctx ends first, it drops the
+// rest and returns the cause of ctx.
 func (p *PostHog) Close(ctx context.Context) error {
 	defer p.Client.CloseIdleConnections()
 	left := p.queue.Close(ctx)
@@ -137,7 +137,7 @@ func (p *PostHog) deliver(ctx context.Context, batch []chat.Generation) retryque
 }
 
 // attempt sends a body once. It reports whether the error may be temporary, and returns the
-// pause that the server asks for.
+// pause of Retry-After.
 func (p *PostHog) attempt(ctx context.Context, body []byte) (pause time.Duration, again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -151,7 +151,7 @@ func (p *PostHog) attempt(ctx context.Context, body []byte) (pause time.Duration
 		return 0, true, err
 	}
 	defer res.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxResponse)) // to its end, so that the connection can be used again
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxResponse)) // the connection can be reused after the end of the body
 	switch {
 	case res.StatusCode >= 200 && res.StatusCode < 300:
 		return 0, false, nil
@@ -196,7 +196,7 @@ func (p *PostHog) batch(calls []chat.Generation) batchBody {
 func properties(g chat.Generation) map[string]any {
 	m := map[string]any{
 		"$lib":           "collab",
-		"$geoip_disable": true, // the address is the server's
+		"$geoip_disable": true, // the address is this server's
 		"$groups":        map[string]string{"company": string(g.Org)},
 
 		"$ai_trace_id":                    string(g.ID),
@@ -208,7 +208,7 @@ func properties(g chat.Generation) map[string]any {
 		"$ai_output_tokens":               g.Usage.Output,
 		"$ai_cache_read_input_tokens":     g.Usage.CacheRead,
 		"$ai_cache_creation_input_tokens": g.Usage.CacheMade,
-		"$ai_cache_reporting_exclusive":   false, // the input has what the cache took and gave
+		"$ai_cache_reporting_exclusive":   false, // the input includes cache reads and writes
 		"$ai_web_search_count":            g.Usage.Searches,
 		"$ai_is_error":                    failed(g) != "",
 

@@ -24,10 +24,10 @@ import (
 
 const (
 	key  = "phc_secret"
-	late = 30 * time.Second // is how long a test waits for what has to come
+	late = 30 * time.Second // limits a test's wait
 )
 
-// captured is a request that came to the server.
+// captured is a request to the server.
 type captured struct {
 	body  string
 	batch []struct {
@@ -39,21 +39,21 @@ type captured struct {
 	}
 }
 
-// capturing is a server that takes events as PostHog does.
-type capturing struct {
+// captureServer is a server with PostHog's capture API.
+type captureServer struct {
 	*httptest.Server
-	batches chan captured // what was sent, whatever the answer
+	batches chan captured // all requests
 }
 
 // capture starts a server that answers with the function, 200 without one.
-func capture(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Request)) (*capturing, *clock) {
+func capture(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Request)) (*captureServer, *clock) {
 	t.Helper()
-	c := &capturing{batches: make(chan captured, 1000)}
+	c := &captureServer{batches: make(chan captured, 1000)}
 	var n atomic.Int64
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the client has gone
+			return // the client closed the connection
 		}
 		var body struct {
 			Key   string `json:"api_key"`
@@ -78,10 +78,10 @@ func capture(t *testing.T, answer func(n int, w http.ResponseWriter, r *http.Req
 		}
 	}))
 	t.Cleanup(c.Close)
-	return c, &clock{asked: make(chan alarm, 10_000)}
+	return c, &clock{asked: make(chan timer, 10_000)}
 }
 
-func (c *capturing) next(t *testing.T) captured {
+func (c *captureServer) next(t *testing.T) captured {
 	t.Helper()
 	select {
 	case b := <-c.batches:
@@ -92,27 +92,27 @@ func (c *capturing) next(t *testing.T) captured {
 	}
 }
 
-// clock is moved by hand: it hands over what was asked of it.
+// clock is advanced by fire, which takes the calls of after from asked.
 type clock struct {
-	asked chan alarm
+	asked chan timer
 	now   atomic.Int64
 }
 
 func (c *clock) Now() time.Time { return time.Unix(0, c.now.Load()) }
 
-type alarm struct {
+type timer struct {
 	after time.Duration
 	rings chan time.Time
 }
 
 func (c *clock) after(d time.Duration) <-chan time.Time {
-	a := alarm{d, make(chan time.Time, 1)}
+	a := timer{d, make(chan time.Time, 1)}
 	c.asked <- a
 	return a.rings
 }
 
-// ring waits until somebody waits for a time, and lets it pass.
-func (c *clock) ring(t *testing.T) time.Duration {
+// fire waits for a call of after, ends its pause and returns the duration.
+func (c *clock) fire(t *testing.T) time.Duration {
 	t.Helper()
 	select {
 	case a := <-c.asked:
@@ -125,9 +125,8 @@ func (c *clock) ring(t *testing.T) time.Duration {
 	}
 }
 
-// open returns a PostHog of the server, which writes its log to the buffer once it
-// has ended.
-func open(t *testing.T, server *capturing, tick *clock, log io.Writer) *analytics.PostHog {
+// open returns a PostHog of the server that logs to log.
+func open(t *testing.T, server *captureServer, tick *clock, log io.Writer) *analytics.PostHog {
 	t.Helper()
 	p, err := analytics.NewPostHog(analytics.Options{
 		Key: key, URL: server.URL + "/in", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: &http.Transport{}}, Clock: tick, After: tick.after,
@@ -138,12 +137,12 @@ func open(t *testing.T, server *capturing, tick *clock, log io.Writer) *analytic
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = p.Close(ctx) // of a test that ended before it did
+		_ = p.Close(ctx) // if the test has not
 	})
 	return p
 }
 
-// end closes with all the time that there is.
+// end closes p without a deadline.
 func end(t *testing.T, p *analytics.PostHog) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), late)
@@ -208,7 +207,7 @@ func TestABatch(t *testing.T) {
 		}
 		for over := time.After(late); ; {
 			select {
-			case a := <-tick.asked: // for the rest, or before a batch became full
+			case a := <-tick.asked: // the pause before an incomplete batch is sent
 				if a.after != 5*time.Second {
 					t.Fatalf("somebody waits for %v", a.after)
 				}
@@ -270,7 +269,7 @@ func TestAnAttemptThatFails(t *testing.T) {
 		record(p, 1)
 		var waits []time.Duration
 		for range 6 {
-			waits = append(waits, tick.ring(t))
+			waits = append(waits, tick.fire(t))
 		}
 		first := server.next(t)
 		for range 5 {
@@ -294,11 +293,11 @@ func TestAnAttemptThatFails(t *testing.T) {
 		p := open(t, server, tick, &log)
 		record(p, 1)
 		for range 6 {
-			tick.ring(t)
+			tick.fire(t)
 			server.next(t)
 		}
 		record(p, 2)
-		tick.ring(t)
+		tick.fire(t)
 		if n := len(server.next(t).batch); n != 2 {
 			t.Errorf("%d events came next", n)
 		}
@@ -367,7 +366,7 @@ func TestAFullQueueDropsGenerations(t *testing.T) {
 	var log bytes.Buffer
 	p := open(t, server, tick, &log)
 	record(p, 100)
-	server.next(t) // the worker has its hands full from here on
+	server.next(t) // the worker is busy from here on
 	const room = 8192
 	record(p, room)
 	counts(t, p, 0, 0)

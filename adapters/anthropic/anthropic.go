@@ -21,7 +21,7 @@ const DefaultURL = "https://api.anthropic.com"
 
 const (
 	apiVersion = "2023-06-01"
-	maxPauses  = 8 // of one answer that are continued
+	maxPauses  = 8 // continued pauses of one answer
 
 	connectTimeout = 10 * time.Second
 )
@@ -30,7 +30,7 @@ var _ ports.Models = (*Models)(nil)
 
 // Options configure New.
 type Options struct {
-	APIKey string       // empty: none is sent, for servers that need none
+	APIKey string       // empty: none is sent
 	URL    string       // without /v1; empty: Anthropic's
 	Client *http.Client // nil: outbound's
 }
@@ -105,8 +105,8 @@ var kinds = eventstream.Kinds[chat.FailureKind]{
 	Overloaded: chat.Overloaded, RateLimited: chat.RateLimited, Network: chat.Network, Truncated: chat.Truncated, Broken: chat.Broken,
 }
 
-// failure returns err as a *chat.Failure. It keeps nothing of the request, which has
-// the key, and only names of the response.
+// failure returns err as a *chat.Failure, without content of the request, which contains the
+// key, and with only identifiers of the response.
 func failure(err error) error {
 	if _, known := errors.AsType[*chat.Failure](err); err == nil || known {
 		return err
@@ -114,8 +114,8 @@ func failure(err error) error {
 	return fail(kinds.Classify(err, failureKind), "%s", eventstream.Reason(err))
 }
 
-// failureKind goes by the provider's type before the status: an error in the middle of
-// a stream has the status 200.
+// failureKind uses the provider's error type before the status, because an error in a stream
+// has the status 200.
 func failureKind(status int, p eventstream.Problem) chat.FailureKind {
 	switch p.Type {
 	case "overloaded_error":

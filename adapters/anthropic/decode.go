@@ -6,7 +6,7 @@ import (
 	"collab/adapters/eventstream"
 )
 
-// event is what is used of an event.
+// event has the used fields of an event.
 type event struct {
 	Type    string `json:"type"`
 	Index   int64  `json:"index"`
@@ -19,7 +19,7 @@ type event struct {
 	Error        eventstream.Problem `json:"error"`
 }
 
-// content is what is used of a content block as it begins.
+// content has the used fields of a content block at its start.
 type content struct {
 	Type      string          `json:"type"`
 	ID        string          `json:"id"`
@@ -30,7 +30,7 @@ type content struct {
 	Content   json.RawMessage `json:"content"`
 }
 
-// delta is what is used of a change of a content block or of the message.
+// delta has the used fields of a change of a content block or the message.
 type delta struct {
 	Type        string          `json:"type"`
 	Text        string          `json:"text"`
@@ -41,7 +41,7 @@ type delta struct {
 	StopReason  string          `json:"stop_reason"`
 }
 
-// searchHit is what is used of a page that a search found.
+// searchHit has the used fields of a search result.
 type searchHit struct {
 	Title   string `json:"title"`
 	URL     string `json:"url"`

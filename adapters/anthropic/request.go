@@ -12,9 +12,8 @@ import (
 	"collab/domain/chat"
 )
 
-// basicSearch is the one version of the search tool that the model always
-// calls itself. Later ones it would call from code that it runs, which not
-// every model can and which we do not show.
+// basicSearch is the version of the search tool that the model calls directly. It calls
+// later versions from code execution, which some models lack and clients are not shown.
 const basicSearch = "web_search_20250305"
 
 // The parts of a request.
@@ -72,7 +71,7 @@ type (
 
 func textOf(s string) text { return text{Text: s, Type: "text"} }
 
-// request returns a message of the call in the provider's terms.
+// request returns a message of the call in the form of the API.
 func request(c chat.Call, limits chat.Limits) (requestBody, error) {
 	q := requestBody{Stream: true, MaxTokens: limits.MaxTokens, Model: c.Model.ID, CacheControl: kind{"ephemeral"}}
 	if strings.TrimSpace(c.System) != "" {
@@ -111,7 +110,7 @@ func request(c chat.Call, limits chat.Limits) (requestBody, error) {
 		q.Tools = append(q.Tools, s)
 	}
 	if len(q.Tools) == 0 {
-		// A history with calls needs tools, also where there are none any more.
+		// The API requires tools if the history has calls.
 		for _, name := range calledTools(c.Turns) {
 			q.Tools = append(q.Tools, tool{InputSchema: json.RawMessage(`{"type":"object"}`), Name: name})
 		}
@@ -133,7 +132,7 @@ func contentBlock(b chat.Block, ids map[string]string) (any, error) {
 		return toolUse{ids[b.ID], json.RawMessage(b.Args), b.Name, "tool_use"}, nil
 	case chat.ToolResult:
 		result := toolResult{ToolUseID: ids[b.ID], IsError: b.IsError, Type: "tool_result"}
-		if strings.TrimSpace(b.Text) != "" { // an empty text is refused, none is not
+		if strings.TrimSpace(b.Text) != "" { // the API refuses empty text blocks
 			result.Content = []text{textOf(b.Text)}
 		}
 		return result, nil

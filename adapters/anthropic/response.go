@@ -13,10 +13,10 @@ import (
 
 const (
 	maxBlocks   = 4096     // of one answer
-	maxRetained = 32 << 20 // bytes of one answer: arguments, and all content where it is resumable
+	maxRetained = 32 << 20 // bytes of one answer: arguments, and all content if it is resumable
 )
 
-// Reasons to stop that matter here.
+// Stop reasons.
 const (
 	maxTokensReached = "max_tokens"
 	windowExceeded   = "model_context_window_exceeded"
@@ -24,22 +24,22 @@ const (
 	pauseTurn        = "pause_turn"
 )
 
-// response is the response to a call while it is received: one message or, where the
-// provider pauses, several.
+// response is the response to a call while it is received: one message, or several if the
+// provider pauses.
 type response struct {
 	eventstream.Relay[chat.Chunk]
 
-	before      chat.Usage // of the messages before this one
-	usage       chat.Usage // of this one
+	before      chat.Usage // of the previous messages
+	usage       chat.Usage // of this message
 	inputKnown  bool
 	outputKnown bool
 	stop        string
 
 	resumable   bool            // blocks are retained, to continue after a pause
 	blocks      []*block        // of all messages, in their order
-	firstBlock  int             // the index in blocks of this message's first one
+	firstBlock  int             // index in blocks of this message's first block
 	retained    int             // bytes
-	toolCalled  bool            // a tool of the client's, in this message
+	toolCalled  bool            // this message calls a tool of the client
 	ids         map[string]bool // of calls, true for a search without its result
 	emptyCall   *block          // a call without arguments, complete unless the response was cut off
 	invalidCall *block          // a call whose arguments are no JSON object, an error unless the response was cut off
@@ -50,7 +50,7 @@ type block struct {
 	index     int64
 	kind      string
 	id, name  string
-	raw       string // as it began
+	raw       string // JSON at its start
 	text      strings.Builder
 	thinking  strings.Builder
 	signature strings.Builder
@@ -59,7 +59,7 @@ type block struct {
 	stopped   bool
 }
 
-// startMessage resets the state of the message before.
+// startMessage resets the state of the previous message.
 func (t *response) startMessage() {
 	t.before, t.usage = t.before.Plus(t.usage), chat.Usage{}
 	t.outputKnown, t.stop, t.toolCalled = false, "", false
@@ -101,7 +101,7 @@ func (t *response) event(data []byte) (over bool, err error) {
 	case "error":
 		return false, fail(failureKind(http.StatusOK, e.Error), "the stream ended in the error %s", eventstream.Name(e.Error.Type))
 	}
-	return false, nil // a ping, or what is not known yet
+	return false, nil // a ping or an unknown event
 }
 
 func (t *response) messageStart(u counts) {
@@ -149,7 +149,7 @@ func (t *response) text(index int64, s string) error {
 }
 
 func (t *response) blockStart(e event) error {
-	// A call that another block follows was not cut off.
+	// A call before another block is complete.
 	if err := t.resolveCall(false); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (t *response) blockStart(e event) error {
 			return fail(chat.Broken, "a %s has no id or no name", b.kind)
 		}
 		if whole := string(c.Input); eventstream.IsObject(whole) && strings.Trim(whole, "{} \t\r\n") != "" {
-			b.input.WriteString(whole) // from those who do not stream arguments
+			b.input.WriteString(whole) // of servers that do not stream arguments
 			return t.retain(len(whole))
 		}
 	case "web_search_tool_result":
@@ -227,7 +227,7 @@ func (t *response) blockStop(b *block) error {
 	if b.kind != "tool_use" && b.kind != "server_tool_use" {
 		return nil
 	}
-	// The call before this one was not cut off.
+	// The call before this one is complete.
 	if err := t.resolveCall(false); err != nil {
 		return err
 	}
@@ -267,13 +267,13 @@ func (t *response) call(b *block, args string) error {
 		return t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args})
 	}
 	if b.name != chat.WebSearch {
-		return nil // a tool of the provider that was not requested
+		return nil // a tool of the provider, which was not requested
 	}
 	t.ids[b.id] = true
 	return t.Chunk(chat.Chunk{Type: chat.CallChunk, CallID: b.id, Name: b.name, Args: args, ServerHandled: true})
 }
 
-// source is one that a search found, as our clients see it.
+// source is a search result in the form that clients receive.
 type source struct {
 	Title   string `json:"title"`
 	URL     string `json:"url"`
@@ -341,7 +341,7 @@ func (t *response) content() ([]any, error) {
 	var all []any
 	for _, b := range t.blocks {
 		if b.kind == "text" && strings.TrimSpace(b.text.String()) == "" {
-			continue // which it refuses
+			continue // the API refuses it
 		}
 		fields := map[string]json.RawMessage{}
 		if err := json.Unmarshal([]byte(b.raw), &fields); err != nil {

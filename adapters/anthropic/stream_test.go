@@ -59,7 +59,7 @@ var adapter = modelstream.Adapter{
 	},
 }
 
-// streams are whole answers, as servers write them.
+// streams has complete responses of servers.
 var streams = map[string]modelstream.Answer{
 	"as the provider writes it": {
 		someStart + textEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}`) + someEnd,
@@ -248,8 +248,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzStream holds whatever comes to the grammar, and a whole answer to its end
-// marker.
+// FuzzStream checks the order of chunks, and that a complete answer has its last event.
 func FuzzStream(f *testing.F) {
 	for _, s := range streams {
 		f.Add([]byte(s.Body))
@@ -266,7 +265,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// FuzzTextDelta holds what is read without decoding to what decoding makes of it.
+// FuzzTextDelta compares textDelta with decoding.
 func FuzzTextDelta(f *testing.F) {
 	for _, s := range streams {
 		for line := range strings.Lines(s.Body) {

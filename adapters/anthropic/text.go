@@ -12,9 +12,8 @@ var (
 	brace       = []byte("}")
 )
 
-// textDelta returns the block and the text of an event that has the form in
-// which text comes, byte for byte. Whatever has another form, or is no JSON, is
-// not ok and needs decoding.
+// textDelta returns the block and the text of an event that is byte for byte in the usual
+// form of a text delta. It returns false for any other event, which must be decoded.
 func textDelta(data []byte) (index int, text string, ok bool) {
 	rest, ok := bytes.CutPrefix(data, deltaBegins)
 	if !ok {

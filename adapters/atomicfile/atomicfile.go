@@ -1,6 +1,5 @@
-// Package atomicfile writes files that are complete or absent, also after a crash.
-// They are readable by their owner alone. It is a leaf: it imports the standard
-// library alone.
+// Package atomicfile writes files that are complete or absent, also after a crash, and
+// readable by their owner only. It imports only the standard library.
 package atomicfile
 
 import (
@@ -10,21 +9,19 @@ import (
 	"path/filepath"
 )
 
-// Replace has write fill a temporary file in the folder of path, and renames it to
-// path once it is on disk. A file at path is replaced. If write fails, path is as it
-// was.
+// Replace calls write with a temporary file in the folder of path, syncs it and renames it
+// to path. If write fails, path is unchanged.
 func Replace(path string, write func(*os.File) error) error {
 	return publish(path, write, os.Rename)
 }
 
-// Create writes content to path unless a file exists there, which it leaves alone. It
-// makes the folders that are missing.
+// Create writes content to path unless the file exists. It creates missing folders.
 func Create(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return publish(path, contentWriter(content), func(temporary, path string) error {
-		// Unlike a rename, a link never replaces what another process has made.
+		// Unlike a rename, a link never replaces a file of another process.
 		if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -32,9 +29,8 @@ func Create(path string, content []byte) error {
 	})
 }
 
-// ReadOrCreate returns the content of the file at path. If there is none, it first
-// creates one with what generate returns. Of several processes that do so at once one
-// creates the file, and all return the same content.
+// ReadOrCreate returns the content of the file at path. It creates a missing file with the
+// content that generate returns. Concurrent processes return the same content.
 func ReadOrCreate(path string, generate func() ([]byte, error)) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +45,7 @@ func ReadOrCreate(path string, generate func() ([]byte, error)) ([]byte, error) 
 	return os.ReadFile(path)
 }
 
-// Sync flushes a file, or the names in a folder, to disk.
+// Sync flushes a file, or the entries of a folder, to disk.
 func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,16 +61,16 @@ func contentWriter(content []byte) func(*os.File) error {
 	}
 }
 
-// publish writes a temporary file, flushes it, and has name give it its path.
-func publish(path string, write func(*os.File) error, name func(temporary, path string) error) (err error) {
+// publish writes and syncs a temporary file and calls move to move it to path.
+func publish(path string, write func(*os.File) error, move func(temporary, path string) error) (err error) {
 	folder := filepath.Dir(path)
 	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if removed := os.Remove(f.Name()); !errors.Is(removed, fs.ErrNotExist) {
-			err = errors.Join(err, removed)
+		if removeErr := os.Remove(f.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
 		}
 	}()
 	if err = write(f); err == nil {
@@ -83,7 +79,7 @@ func publish(path string, write func(*os.File) error, name func(temporary, path 
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := name(f.Name(), path); err != nil {
+	if err := move(f.Name(), path); err != nil {
 		return err
 	}
 	return Sync(folder)

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Document is a JSON document that is kept in memory and in a file, which one process
-// at a time owns. It is safe for concurrent use.
+// Document is a JSON document in memory and in a file, which no other process may use. It
+// is safe for concurrent use.
 type Document[T any] struct {
 	path string
 
@@ -19,8 +19,8 @@ type Document[T any] struct {
 	value T
 }
 
-// OpenDocument reads the document at path, which check accepts or refuses, or creates
-// it with the value initial.
+// OpenDocument reads the document at path and returns the error of check, or creates it
+// with the value initial.
 func OpenDocument[T any](path string, initial T, check func(T) error) (*Document[T], error) {
 	d := &Document[T]{path: path}
 	content, err := os.ReadFile(path)
@@ -42,16 +42,16 @@ func OpenDocument[T any](path string, initial T, check func(T) error) (*Document
 	return d, nil
 }
 
-// Read calls fn with the value, which fn does not keep. What fn changes is stored with
-// the next Update.
+// Read calls fn with the value, which fn must not retain. Changes by fn are stored with the
+// next Update.
 func (d *Document[T]) Read(fn func(*T)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fn(&d.value)
 }
 
-// Update calls fn with a copy of the value, decoded from its JSON, which becomes the value
-// once it is on disk. If fn reports no change, or fails, nothing is stored.
+// Update calls fn with a copy of the value, decoded from its JSON. If fn reports a change,
+// the copy is stored and then becomes the value.
 func (d *Document[T]) Update(fn func(*T) (changed bool, err error)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -45,8 +45,8 @@ var (
 	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
 )
 
-// reserved are the headers, in lower case, that HTTP and the Model Context
-// Protocol set by themselves; reservedKinds are how others of them begin.
+// reserved are the headers, in lower case, that HTTP and the Model Context Protocol set;
+// reservedKinds are prefixes of others.
 var (
 	reserved = []string{
 		"accept", "accept-charset", "accept-encoding", "connection", "expect", "host", "http2-settings", "keep-alive", "last-event-id", "origin",
@@ -61,12 +61,11 @@ var builtIn []byte
 // BuiltIn returns the built-in catalog.
 func BuiltIn() (connector.Catalog, error) { return Parse(builtIn) }
 
-// Parse returns a catalog: a JSON object with providers, which are records with
-// the fields of GET /connector-providers and some of their own, and with clients.
-// If builtIn is true, the built-in providers are before them; one of the same
-// serverId takes the place of the built-in one. It takes no field that it does
-// not know, as a misspelt one would count for nothing. The error names the entry
-// and the field, and holds no secret.
+// Parse returns a catalog: a JSON object with providers, which are records with the fields
+// of GET /connector-providers and some others, and with clients. If builtIn is true, the
+// built-in providers precede them, and one with the same serverId replaces the built-in
+// one. Unknown fields are errors. An error names the entry and the field and contains no
+// secret.
 func Parse(data []byte) (connector.Catalog, error) {
 	f, err := read(data)
 	if err != nil {
@@ -75,11 +74,11 @@ func Parse(data []byte) (connector.Catalog, error) {
 	if !f.builtIn {
 		return connector.NewCatalog(f.providers, f.clients), nil
 	}
-	known, err := read(builtIn)
+	base, err := read(builtIn)
 	if err != nil {
 		return connector.Catalog{}, fmt.Errorf("built-in catalog: %w", err)
 	}
-	all := known.providers
+	all := base.providers
 	for _, p := range f.providers {
 		if i := slices.IndexFunc(all, func(other connector.Provider) bool { return other.ID == p.ID }); i >= 0 {
 			all[i] = p
@@ -120,7 +119,7 @@ func read(data []byte) (file, error) {
 	return f, nil
 }
 
-// provider reads the next provider, the number i from 0.
+// provider reads the provider with index i.
 func (f *file) provider(d *json.Decoder, i int) error {
 	e := entry{Provider: connector.Provider{Enabled: true}}
 	err := e.read(d)
@@ -137,8 +136,8 @@ func (f *file) provider(d *json.Decoder, i int) error {
 	return nil
 }
 
-// client reads the next client, the number i from 0. Its errors quote no value of
-// a client: a secret may stand in the wrong field.
+// client reads the client with index i. Its errors quote no value: a secret may be in the
+// wrong field.
 func (f *file) client(d *json.Decoder, i int) error {
 	var issuer string
 	var c connector.Client
@@ -195,15 +194,15 @@ func checkClient(issuer string, c connector.Client, seen map[string]bool) error 
 	return nil
 }
 
-// entry is a provider of the file: its carriers are headers or variables of
-// the environment, by its transport.
+// entry is a provider of the file. Its carriers are headers or environment variables,
+// depending on its transport.
 type entry struct {
 	connector.Provider
 	headers, env map[string]string
-	seen         map[string]bool // the fields that were given
+	seen         map[string]bool // the fields in the file
 }
 
-// read reads the entry, or as much of it as there is before an error.
+// read reads the entry. After an error it has the fields before the error.
 func (e *entry) read(d *json.Decoder) (err error) {
 	e.seen, err = strictjson.Object(d, "a provider", map[string]any{
 		"serverId": &e.ID, "displayName": &e.Name, "description": &e.Description, "iconUrl": &e.IconURL, "category": &e.Category,
@@ -215,7 +214,7 @@ func (e *entry) read(d *json.Decoder) (err error) {
 	return err
 }
 
-// field reads the next entry of the credentials, the number i from 0.
+// field reads the credential with index i.
 func (e *entry) field(d *json.Decoder, i int) error {
 	var f connector.Field
 	if _, err := strictjson.Object(d, "credentials", map[string]any{"name": &f.Name, "label": &f.Label, "optional": &f.Optional}); err != nil {
@@ -225,7 +224,7 @@ func (e *entry) field(d *json.Decoder, i int) error {
 	return nil
 }
 
-// check checks the entry, and gives it its carriers.
+// check checks the entry and sets its carriers.
 func (e *entry) check() error {
 	if !slug.MatchString(e.ID) {
 		return errors.New("serverId: must be 1 to 64 lower-case letters, digits and hyphens")
@@ -264,7 +263,7 @@ func (e *entry) check() error {
 	return e.checkCredentials()
 }
 
-// local checks the fields of a server that runs beside the client.
+// local checks the fields of a server that the client runs.
 func (e *entry) local() error {
 	switch {
 	case e.Auth.ByOAuth():
@@ -385,7 +384,7 @@ func (e *entry) checkCredentials() error {
 	return nil
 }
 
-// address checks an absolute URL of a web server: https, or http of a loopback host.
+// address checks an absolute https URL, or http URL of a loopback host.
 func address(field, value string) error {
 	wrong := fmt.Errorf("%s: must be an https address of at most %d characters, without a user or a fragment; http only of this machine", field, check.MaxURL)
 	if len(value) > check.MaxURL || !visible(value, check.MaxURL) || strings.ContainsAny(value, " #") {
@@ -415,7 +414,7 @@ func visible(s string, limit int) bool {
 	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// texts reads an object of any names whose values are texts.
+// texts reads an object whose values are strings.
 func texts(d *json.Decoder, field string, into *map[string]string) error {
 	wrong := fmt.Errorf("%s: must be an object of texts", field)
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

@@ -254,7 +254,7 @@ func TestParseRefusesProviders(t *testing.T) {
 	for _, c := range all {
 		t.Run(c.field+" "+strictjson.Shorten(c.value), func(t *testing.T) {
 			_, err := Parse(providers(with(t, c.record, c.field, c.value)))
-			// What misses from one field is said of the one that misses it.
+			// The error names the field without the credential.
 			named := []string{c.field}
 			switch {
 			case c.field == "credentials":
@@ -314,7 +314,7 @@ func TestParseReturnsPlainErrors(t *testing.T) {
 		},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			// The name stands first, so that an error later on can tell it.
+			// The name is first, so that later errors can name it.
 			id := with(t, c.record, "serverId", "")
 			var first struct{ ServerID string }
 			if err := json.Unmarshal([]byte(c.record), &first); err != nil {
@@ -454,7 +454,7 @@ func TestParseRefusesFiles(t *testing.T) {
 	})
 }
 
-// FuzzParse holds whatever is taken to what the rest relies on.
+// FuzzParse checks the invariants of accepted catalogs.
 func FuzzParse(f *testing.F) {
 	f.Add(builtIn)
 	f.Add([]byte(`{"builtIn":true,"providers":[` + cloud + `,` + local + `,` + oauth + `],"clients":[` + client + `]}`))

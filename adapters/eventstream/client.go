@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	maxProblem   = 64 << 10 // bytes of the body of an error answer that are read
-	maxDocument  = 4 << 20  // bytes of a JSON document that are read
+	maxProblem   = 64 << 10 // bytes read of the body of an error response
+	maxDocument  = 4 << 20  // bytes read of a JSON document
 	maxName      = 64       // bytes of a name in an error
 	drainTimeout = 100 * time.Millisecond
 )
@@ -33,23 +33,23 @@ const (
 // ErrTruncated is returned for a stream that ends before its last event.
 var ErrTruncated = errors.New("the stream ended before its last event")
 
-// ErrProtocol is returned for a body that JSON does not have, for an answer that is
-// not a stream of events, and for an event that is too long.
+// ErrProtocol is returned for a request body that cannot be encoded, for a response that is
+// not an event stream, and for an event that is too long.
 var ErrProtocol = errors.New("protocol error")
 
-// StatusError is an answer with a status of 400 or above. Of the answer it has
-// names only: the rest may repeat the request.
+// StatusError is a response with a status of 400 or above. It has only identifiers of the
+// response, because other text may quote the request.
 type StatusError struct {
 	Status    int
 	Problem   Problem
-	RequestID string // as the server calls the request; empty: it does not say
+	RequestID string // the server's id of the request, or empty
 }
 
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("status %d %s (request %s)", e.Status, e.Problem, Name(e.RequestID))
 }
 
-// Problem is the error object in an answer or event. What has another form than
+// Problem is the error object in a response or event. JSON of another form than
 // {"type": …, "code": …} decodes to the zero Problem.
 type Problem struct{ Type, Code string }
 
@@ -73,17 +73,16 @@ func (p *Problem) UnmarshalJSON(data []byte) error {
 // String returns the names of the problem, fit for a log.
 func (p Problem) String() string { return Name(p.Type) + " " + Name(p.Code) }
 
-// Client makes requests to one server. It follows no redirects, which would take
-// the headers and the body to another host, and retries nothing.
+// Client makes requests to one server. It retries nothing and follows no redirects, which
+// could send headers and body to another host.
 type Client struct {
 	http   http.Client
 	base   *url.URL // ends in a slash
 	header http.Header
 }
 
-// NewClient returns a client of the server at base, an http or https address that
-// paths are resolved against. Each request has the headers. The client's own policy of
-// redirects does not count.
+// NewClient returns a client of the server at base, an http or https URL that paths are
+// resolved against. Each request has the headers. CheckRedirect of client is not used.
 func NewClient(base string, header http.Header, client *http.Client) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -101,8 +100,8 @@ func NewClient(base string, header http.Header, client *http.Client) (*Client, e
 // Host returns the server's host name without its port.
 func (c *Client) Host() string { return c.base.Hostname() }
 
-// do makes a request. The caller closes the body of the answer, whose status is
-// below 400.
+// do makes a request. The caller must close the body of the response, whose status is below
+// 400.
 func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	u, err := c.base.Parse(path)
 	if err != nil {
@@ -124,7 +123,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	var answer struct {
 		Error Problem `json:"error"`
 	}
-	_ = json.NewDecoder(io.LimitReader(res.Body, maxProblem)).Decode(&answer) // what is no JSON has no names
+	_ = json.NewDecoder(io.LimitReader(res.Body, maxProblem)).Decode(&answer) // invalid JSON has no identifiers
 	id := res.Header.Get("Request-Id")
 	if id == "" {
 		id = res.Header.Get("X-Request-Id")
@@ -132,15 +131,14 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	return nil, &StatusError{res.StatusCode, answer.Error, id}
 }
 
-// Receiver has the callbacks of Stream, which calls them one after the other in its own
-// goroutine.
+// Receiver has the callbacks of Stream, which calls them sequentially in its goroutine.
 type Receiver struct {
-	// Open is called once the answer is a stream, before its first event.
+	// Open is called before the first event of a stream.
 	Open func()
 	// Event is called with the data of each event, which may be empty and must not be
 	// retained. It reports whether the event is the last.
 	Event func(data []byte) (last bool, err error)
-	// Wait is called before a read that may block, with no whole event left.
+	// Wait is called before a read that may block, with no complete event left.
 	Wait func() error
 	// Alive is called when bytes were received.
 	Alive func()
@@ -148,11 +146,11 @@ type Receiver struct {
 
 // Stream posts the body as JSON and passes the events of the response to the receiver.
 // It returns nil after the last event, a *StatusError, ErrTruncated or ErrProtocol
-// wrapped, an error of the receiver as it is, or an error of the connection. The
-// end of ctx ends the request.
+// wrapped, an error of the receiver unchanged, or an error of the connection. The end of
+// ctx ends the request.
 func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // which also ends what the server does
+	defer cancel() // also ends the request at the server
 	res, err := c.post(ctx, path, body)
 	if err != nil {
 		return err
@@ -178,7 +176,7 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 			if err := to.Wait(); err != nil {
 				return err
 			}
-			// Only a body that was read to its end leaves a connection to use again.
+			// A connection is reused only if the body was read to its end.
 			timer := time.AfterFunc(drainTimeout, cancel)
 			_, _ = io.CopyN(io.Discard, res.Body, bufferSize)
 			timer.Stop()
@@ -187,18 +185,18 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 	}
 }
 
-// post encodes and sends the body in a goroutine of its own: it needs a deep stack, which
-// the caller's goroutine would keep as long as the stream lasts. A
-// panic is raised again in the caller's goroutine.
+// post encodes and sends the body in another goroutine: it needs a deep stack, which the
+// caller's goroutine would keep for the whole stream. A panic is raised again in the
+// caller's goroutine.
 func (c *Client) post(ctx context.Context, path string, body any) (res *http.Response, err error) {
 	var panicked any
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() { panicked = recover() }()
-		encoded, failed := json.Marshal(body)
-		if failed != nil {
-			err = fmt.Errorf("%w: the request cannot be encoded: %T", ErrProtocol, failed)
+		encoded, encodeErr := json.Marshal(body)
+		if encodeErr != nil {
+			err = fmt.Errorf("%w: the request cannot be encoded: %T", ErrProtocol, encodeErr)
 			return
 		}
 		res, err = c.do(ctx, http.MethodPost, path, encoded)
@@ -221,8 +219,8 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 }
 
 // Missing returns the ids that are neither in the list at the path list, which is
-// {"data": [{"id": …}]}, nor at the path item followed by the id. A server without a list returns a *StatusError, as one that does not
-// accept the headers does.
+// {"data": [{"id": …}]}, nor at the path item followed by the id. It returns a *StatusError
+// if the server has no list or refuses the headers.
 func (c *Client) Missing(ctx context.Context, list, item string, ids []string) ([]string, error) {
 	type record struct {
 		ID string `json:"id"`
@@ -238,7 +236,7 @@ func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (
 		if slices.Contains(all.Data, record{id}) {
 			continue
 		}
-		// A list may be shorter than what there is, and has no aliases.
+		// A list may be incomplete and has no aliases.
 		err := c.get(ctx, item+url.PathEscape(id), &record{})
 		var refused *StatusError
 		switch {
@@ -276,8 +274,8 @@ func Reason(err error) string {
 	return fmt.Sprintf("the connection failed with a %T", err)
 }
 
-// Name returns a name of the server's, "-" for an empty one and "other" for a text
-// that is no name, which could be a part of a conversation.
+// Name returns s if it has the form of an identifier, "-" if it is empty, and "other" for
+// other text, which could be a part of a conversation.
 func Name(s string) string {
 	odd := func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./+", r))

@@ -5,11 +5,11 @@ import (
 	"net/http"
 )
 
-// Kinds are the values that a caller has for the kinds of failures.
+// Kinds has the caller's value of each kind of failure.
 type Kinds[K any] struct{ Overloaded, RateLimited, Network, Truncated, Broken K }
 
-// Status returns the kind of an HTTP status. 502 and 504 are Network, because a gateway
-// sends them that did not reach the server.
+// Status returns the kind of an HTTP status. 502 and 504 are Network, because a gateway sends
+// them if it does not reach the server.
 func (k Kinds[K]) Status(status int) K {
 	switch status {
 	case http.StatusServiceUnavailable, 529:

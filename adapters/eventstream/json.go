@@ -8,11 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxCount is the largest Count: a higher one is a mistake of the server.
+// MaxCount is the largest Count. A larger number is invalid.
 const MaxCount = 1 << 40
 
-// Count is a number of tokens from 0 to MaxCount. A count that is missing or no
-// number is not known.
+// Count is a number of tokens from 0 to MaxCount, unknown if it is missing or invalid.
 type Count struct {
 	N     int64
 	Known bool
@@ -26,8 +25,8 @@ func (c *Count) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Decode reports whether data is JSON. Fields of another type than they should
-// have are left out, as protocols grow and servers differ.
+// Decode decodes data and reports whether it is JSON. Fields of an unexpected type are left
+// unset, because servers differ.
 func Decode(data []byte, to any) bool {
 	err := json.Unmarshal(data, to)
 	var other *json.UnmarshalTypeError
@@ -39,9 +38,8 @@ func IsObject(s string) bool {
 	return strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "{") && json.Valid([]byte(s))
 }
 
-// ObjectSchema returns a JSON schema, by default {}, with the type object where it
-// has none, on which providers insist. The other bytes stay as they are, because
-// providers' caches go by bytes.
+// ObjectSchema returns a JSON schema, by default {}, and adds the type object if it has no
+// type, which providers require. Other bytes are unchanged, because providers cache by bytes.
 func ObjectSchema(schema string) (json.RawMessage, error) {
 	if strings.TrimSpace(schema) == "" {
 		schema = "{}"
@@ -64,16 +62,16 @@ func ObjectSchema(schema string) (json.RawMessage, error) {
 	return json.RawMessage(begin + rest), nil
 }
 
-// ScanString returns the index of the quote that ends a JSON string, given the
-// bytes after its first quote, and whether the string has escapes. It is not ok for
-// what is no JSON or not UTF-8.
+// ScanString returns the index of the quote that ends a JSON string, given the bytes after
+// its first quote, and whether the string has escapes. It returns false for invalid JSON or
+// UTF-8.
 func ScanString(data []byte) (end int, escaped, ok bool) {
 	ascii := true
 	for ; end < len(data) && data[end] != '"'; end++ {
 		switch b := data[end]; {
 		case b == '\\':
 			escaped = true
-			end++ // and what is escaped
+			end++ // the escaped byte
 		case b < ' ':
 			return 0, false, false
 		case b >= utf8.RuneSelf:
@@ -83,8 +81,8 @@ func ScanString(data []byte) (end int, escaped, ok bool) {
 	return end, escaped, end < len(data) && (ascii || utf8.Valid(data[:end]))
 }
 
-// Unquote returns the text of a JSON string that ScanString has accepted, given
-// with both of its quotes. It is not ok for escapes that JSON does not have.
+// Unquote returns the text of a JSON string that ScanString has accepted, given with both
+// quotes. It returns false for invalid escapes.
 func Unquote(quoted []byte) (string, bool) {
 	var b strings.Builder
 	b.Grow(len(quoted))
@@ -99,7 +97,7 @@ func Unquote(quoted []byte) (string, bool) {
 			case 't':
 				c = '\t'
 			default:
-				return decoded(quoted)
+				return unquoteSlow(quoted)
 			}
 		}
 		b.WriteByte(c)
@@ -107,8 +105,8 @@ func Unquote(quoted []byte) (string, bool) {
 	return b.String(), true
 }
 
-// decoded decodes rarer escapes. It is apart so that only they pay its allocation.
-func decoded(quoted []byte) (s string, ok bool) {
+// unquoteSlow decodes other escapes. It is a function of its own, because it allocates s.
+func unquoteSlow(quoted []byte) (s string, ok bool) {
 	ok = json.Unmarshal(quoted, &s) == nil
 	return s, ok
 }

@@ -23,7 +23,7 @@ type reader struct {
 	body      io.Reader
 	wait      func() error
 	alive     func()
-	rest      []byte // bytes that were read and not yet returned
+	rest      []byte // bytes that were read and not returned
 	scanned   int    // bytes of rest that do not contain the end of the next event
 	buffer    []byte // the buffer under rest: more than bufferSize while an event needs that
 	err       error  // of reading
@@ -34,8 +34,7 @@ func newReader(body io.Reader, wait func() error, alive func()) *reader {
 	return &reader{body: body, wait: wait, alive: alive, buffer: make([]byte, bufferSize)}
 }
 
-// next returns the data of the next event, empty for one that has none. The next
-// call overwrites it.
+// next returns the data of the next event, which may be empty. The next call overwrites it.
 func (r *reader) next() ([]byte, error) {
 	for {
 		if event, ok := r.nextComplete(); ok {
@@ -109,7 +108,7 @@ func (r *reader) nextComplete() ([]byte, bool) {
 	}
 }
 
-// payload returns an event's data: the lines of that name, joined.
+// payload returns the joined data lines of an event.
 func payload(event []byte) []byte {
 	var data []byte
 	for n := 0; len(event) > 0; {

@@ -15,7 +15,7 @@ import (
 const (
 	maxNodes      = 200 // values
 	maxDepth      = 12
-	optionalDepth = 2 // below it only what is required is there
+	optionalDepth = 2 // deeper objects have required properties only
 	maxItems      = 5
 	maxText       = 200 // characters
 )
@@ -24,7 +24,7 @@ const (
 // whole message for strings, its numbers for numbers. It ignores patterns and conditions.
 func arguments(schema, message string) string {
 	d := json.NewDecoder(strings.NewReader(schema))
-	d.UseNumber() // a default must come back as it was written
+	d.UseNumber() // keeps the spelling of a default
 	var root map[string]any
 	if d.Decode(&root) != nil {
 		return "{}"
@@ -52,7 +52,7 @@ type filler struct {
 	message string // in lower case
 	texts   []string
 	numbers []float64
-	left    int // values that may still be made
+	left    int // remaining values
 }
 
 func (f *filler) value(schema any, depth int) any {
@@ -105,7 +105,7 @@ func (f *filler) value(schema any, depth int) any {
 	return f.text(s)
 }
 
-// resolve returns the part of the schema that a local reference names.
+// resolve returns the part of the schema at a local reference.
 func (f *filler) resolve(ref string) any {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok {
@@ -169,7 +169,7 @@ func (f *filler) joined(s map[string]any, key string, parts []any) map[string]an
 	return one
 }
 
-// kind returns the type that a schema gives, or the one that its parts are of.
+// kind returns the type of a schema, else the one implied by its keywords.
 func kind(s map[string]any) string {
 	switch t := s["type"].(type) {
 	case string:
@@ -240,8 +240,8 @@ func (f *filler) array(s map[string]any, depth int) []any {
 	return a
 }
 
-// number returns the next number of the message that the schema allows, else the
-// one nearest to 1 that it does.
+// number returns the next number of the message that the schema allows, else the allowed
+// number nearest to 1.
 func (f *filler) number(s map[string]any, whole bool) any {
 	low, high := math.Inf(-1), math.Inf(1)
 	step, stepped := number(s["multipleOf"])
@@ -300,7 +300,7 @@ func number(v any) (float64, bool) {
 	return x, err == nil
 }
 
-// formats are values of the forms that a schema may ask for.
+// formats has a value for each format of JSON Schema.
 var formats = map[string]string{
 	"date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H",
 	"email": "ada@example.com", "hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1",
@@ -308,8 +308,8 @@ var formats = map[string]string{
 	"uuid": "00000000-0000-4000-8000-000000000000",
 }
 
-// text returns the next text of the message, in the length that the schema
-// allows. The last one is used again.
+// text returns the next text of the message, cut or padded to the schema's length. The last
+// one is repeated.
 func (f *filler) text(s map[string]any) string {
 	if format, ok := s["format"].(string); ok && formats[format] != "" {
 		return formats[format]

@@ -48,7 +48,6 @@ func TestArguments(t *testing.T) {
 	})
 }
 
-// What is made for a schema of the ordinary parts holds against it.
 func TestArgumentsAreValidBySchema(t *testing.T) {
 	var schema func(t *rapid.T, depth int) map[string]any
 	schema = func(t *rapid.T, depth int) map[string]any {

@@ -156,8 +156,7 @@ func wanted(tools []chat.Tool, message string) (tool *chat.Tool, named bool) {
 	return nil, false
 }
 
-// mentions reports whether the text has the name with no letter or digit beside
-// it.
+// mentions reports whether the text contains the name as a whole word.
 func mentions(text, name string) bool {
 	for from := 0; name != ""; {
 		i := strings.Index(text[from:], name)
@@ -202,14 +201,14 @@ func callID(c chat.Call) string {
 		for _, b := range t.Blocks {
 			for _, s := range []string{string(t.Role), string(b.Kind), b.ID, b.Name, b.Args, b.Text} {
 				fmt.Fprintf(h, "%d:", len(s))
-				_, _ = io.WriteString(h, s) // a hash takes all
+				_, _ = io.WriteString(h, s) // never fails
 			}
 		}
 	}
 	return "local_" + hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// object returns a value as a JSON object, an empty one when it is none.
+// object encodes a value as a JSON object, {} if it is not an object.
 func object(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil || len(b) == 0 || b[0] != '{' {

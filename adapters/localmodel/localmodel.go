@@ -90,7 +90,7 @@ func (s *stream) send(c chat.Chunk) (over bool, err error) {
 			s.reply.Usage.Searches++
 		}
 		return false, nil
-	default: // a result, which the model did not write
+	default: // a result, which is not output of the model
 		return false, s.sendChunk(c, 0)
 	}
 }
@@ -145,8 +145,8 @@ func fitting(word string, tokens int64) string {
 }
 
 const (
-	maxQuote = 160   // characters of the message or a result that are repeated
-	maxRead  = 8_000 // bytes of the message that are looked at
+	maxQuote = 160   // characters of a quoted message or result
+	maxRead  = 8_000 // bytes of the message that are read
 )
 
 // excerpt returns the beginning of a text in one line.
@@ -161,7 +161,7 @@ func excerpt(text string, most int) string {
 	return text
 }
 
-// upTo returns a prefix of at most that many bytes, in whole characters.
+// upTo returns a prefix of at most most bytes, in whole characters.
 func upTo(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -30,7 +30,7 @@ func TestModels(t *testing.T) {
 	})
 }
 
-// recorder is a sink that keeps what it is given.
+// recorder is a sink that records its calls.
 type recorder struct {
 	chunks []chat.Chunk
 	order  []string
@@ -53,8 +53,8 @@ func (h *recorder) text() string {
 	return b.String()
 }
 
-// of returns the chunks of a type.
-func (h *recorder) of(want chat.ChunkType) (some []chat.Chunk) {
+// ofType returns the chunks of a type.
+func (h *recorder) ofType(want chat.ChunkType) (some []chat.Chunk) {
 	for _, c := range h.chunks {
 		if c.Type == want {
 			some = append(some, c)
@@ -63,7 +63,7 @@ func (h *recorder) of(want chat.ChunkType) (some []chat.Chunk) {
 	return some
 }
 
-// stream makes a request as a client does and returns the chunks and the reply.
+// stream makes a request and returns the chunks and the reply.
 func stream(t testing.TB, r chat.Request) (*recorder, chat.Reply) {
 	t.Helper()
 	call, err := r.Call(someModel)
@@ -126,7 +126,7 @@ func TestATool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, reply := stream(t, chat.Request{Message: c.message, Tools: c.tools})
 			called, stop := "", "end_turn"
-			for _, call := range h.of(chat.CallChunk) {
+			for _, call := range h.ofType(chat.CallChunk) {
 				called, stop = called+call.Name, "tool_use"
 				if call.ServerHandled || call.CallID == "" {
 					t.Errorf("%+v", call)
@@ -139,7 +139,7 @@ func TestATool(t *testing.T) {
 	}
 	t.Run("takes its arguments from the message", func(t *testing.T) {
 		h, _ := stream(t, chat.Request{Message: `read_file "a/b.txt", 12 lines`, Tools: []chat.Tool{readFile, list}})
-		if got := h.of(chat.CallChunk)[0].Args; got != `{"lines":12,"path":"a/b.txt"}` {
+		if got := h.ofType(chat.CallChunk)[0].Args; got != `{"lines":12,"path":"a/b.txt"}` {
 			t.Errorf("the arguments are %s", got)
 		}
 	})
@@ -148,7 +148,7 @@ func TestATool(t *testing.T) {
 func TestASearch(t *testing.T) {
 	t.Run("is a call that is taken care of, its result and words about it", func(t *testing.T) {
 		h, reply := stream(t, chat.Request{Message: `Search the web for "owls", please!`, WebSearch: true, Tools: []chat.Tool{list}})
-		calls, results := h.of(chat.CallChunk), h.of(chat.ResultChunk)
+		calls, results := h.ofType(chat.CallChunk), h.ofType(chat.ResultChunk)
 		if len(calls) != 1 || len(results) != 1 || calls[0].CallID != results[0].CallID || !calls[0].ServerHandled || calls[0].Name != chat.WebSearch {
 			t.Fatalf("%+v\n%+v", calls, results)
 		}
@@ -170,7 +170,7 @@ func TestASearch(t *testing.T) {
 	})
 	t.Run("of nothing in particular is of the message", func(t *testing.T) {
 		h, _ := stream(t, chat.Request{Message: "Please search.", WebSearch: true})
-		if got := h.of(chat.CallChunk)[0].Args; got != `{"query":"Please search."}` {
+		if got := h.ofType(chat.CallChunk)[0].Args; got != `{"query":"Please search."}` {
 			t.Errorf("the arguments are %s", got)
 		}
 	})
@@ -179,16 +179,15 @@ func TestASearch(t *testing.T) {
 		"is not made when nobody asks for one": {Message: "research is what I do", WebSearch: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if h, reply := stream(t, r); len(h.of(chat.CallChunk)) > 0 || reply.Usage.Searches > 0 {
+			if h, reply := stream(t, r); len(h.ofType(chat.CallChunk)) > 0 || reply.Usage.Searches > 0 {
 				t.Errorf("%+v", h.chunks)
 			}
 		})
 	}
 }
 
-// A conversation goes on as a client carries it on: every chunk of an answer
-// becomes a block of the history, the client runs its tool, and no id comes
-// twice.
+// TestAConversation continues a conversation as a client does: each chunk of an answer becomes
+// a block of the history, the client runs its tool, and ids are unique.
 func TestAConversation(t *testing.T) {
 	r := chat.Request{Message: "Search for owls", WebSearch: true, Tools: []chat.Tool{readFile, list}}
 	goOn := func(message string, results ...chat.Block) *recorder {
@@ -209,7 +208,7 @@ func TestAConversation(t *testing.T) {
 			r.History = append(r.History, chat.Turn{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: r.Message}}})
 		}
 		r.History = append(r.History, answer)
-		if calls := h.of(chat.CallChunk); len(results) > 0 {
+		if calls := h.ofType(chat.CallChunk); len(results) > 0 {
 			results[0].Kind, results[0].ID = chat.ToolResult, calls[len(calls)-1].CallID
 			r.History = append(r.History, chat.Turn{Role: chat.User, Blocks: results})
 		}
@@ -219,12 +218,12 @@ func TestAConversation(t *testing.T) {
 	goOn("Search for owls")
 	goOn("read_file a.txt")
 	goOn("", chat.Block{Text: "It  says <hello>."})
-	if h := goOn("list them"); !strings.Contains(h.text(), "The tool read_file answered: “It says <hello>.”.") || len(h.of(chat.CallChunk)) > 0 {
+	if h := goOn("list them"); !strings.Contains(h.text(), "The tool read_file answered: “It says <hello>.”.") || len(h.ofType(chat.CallChunk)) > 0 {
 		t.Errorf("to a result came %q", h.text())
 	}
 	goOn("read_file again", chat.Block{Text: "No such folder", IsError: true})
 	h := goOn("")
-	if !strings.Contains(h.text(), "The tool list failed: “No such folder”.") || h.of(chat.CallChunk)[0].Name != "read_file" {
+	if !strings.Contains(h.text(), "The tool list failed: “No such folder”.") || h.ofType(chat.CallChunk)[0].Name != "read_file" {
 		t.Errorf("to an error and a message came %q", h.text())
 	}
 	ids := map[string]bool{}
@@ -275,7 +274,7 @@ func TestTheLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch cut := h.text() != all.text() || len(h.of(chat.CallChunk)) < len(all.of(chat.CallChunk)); {
+		switch cut := h.text() != all.text() || len(h.ofType(chat.CallChunk)) < len(all.ofType(chat.CallChunk)); {
 		case cut && reply.Stop != "max_tokens", !cut && reply.Stop != full.Stop:
 			t.Fatalf("it stopped for %q", reply.Stop)
 		case !strings.HasPrefix(all.text(), h.text()):

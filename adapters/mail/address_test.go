@@ -13,7 +13,7 @@ import (
 	message "collab/domain/mail"
 )
 
-// isAddress reports whether the domain takes s for an address, as it is.
+// isAddress reports whether the domain accepts s as an address, unchanged.
 func isAddress(s string) bool {
 	var c check.List
 	return c.Email("email", s) == s && c.Err() == nil
@@ -67,7 +67,7 @@ func FuzzValidAddressesOfTheDomainAreValidForTheMailer(f *testing.F) {
 	})
 }
 
-func TestAddressesWithUnusualCharactersArriveAsTheyAre(t *testing.T) {
+func TestAddressesWithUnusualCharactersArriveUnchanged(t *testing.T) {
 	s := newMailServer(t)
 	m := start(t, s.options(newClock(), &logbook{}))
 	for _, address := range []string{"!#$%&'*+-/=?^_`{|}~@example.org", "ünï@exämple.org", "=?utf-8?q?a?=@example.org", "आ@उदाहरण.भारत", "a@b"} {

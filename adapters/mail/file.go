@@ -17,9 +17,8 @@ import (
 
 var _ ports.Mailer = (*File)(nil)
 
-// File appends messages to a file instead of sending them, for development. Messages have
-// secrets in them, so the file is readable by its owner alone and the log names just the
-// file.
+// File appends messages to a file instead of sending them, for development. Messages contain
+// secrets, so only the owner can read the file, and the log has only its name.
 type File struct {
 	path  string
 	log   *slog.Logger
@@ -32,7 +31,7 @@ func NewFile(path string, log *slog.Logger, clock ports.Clock) *File {
 	return &File{path: path, log: log, clock: clock}
 }
 
-// Send appends the message. It returns Invalid for a recipient that is no address.
+// Send appends the message. It returns Invalid if the recipient is not an address.
 func (f *File) Send(_ context.Context, m mail.Message) error {
 	err := f.write(m)
 	if err != nil {
@@ -48,7 +47,7 @@ func (f *File) write(m mail.Message) error {
 	if err != nil {
 		return err
 	}
-	// Quoting the lines keeps a text from looking like the next message.
+	// The lines are quoted, so that a text cannot look like the next message.
 	text := strings.ReplaceAll(strings.TrimRight(m.Text, "\n"), "\n", "\n  ")
 	entry := fmt.Sprintf("Date: %s\nTo: %s\nSubject: %s\n\n  %s\n\n",
 		f.clock.Now().Format(time.RFC3339), to.Address, oneLine(m.Subject), text)

@@ -10,8 +10,8 @@ import (
 	"collab/adapters/loopback"
 )
 
-// Inspect connects to the server as a delivery does, signs in, and leaves without a
-// message. Host is the server's, as it is printed.
+// Inspect connects to the server and signs in as a delivery does, without a message. Host
+// is the server's printed name.
 func Inspect(ctx context.Context, o Options, host string) (f inspect.Findings) {
 	s, err := parseServer(o.URL)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock moves when somebody waits for it.
+// clock advances with each call of after.
 type clock struct {
 	mu    sync.Mutex
 	now   time.Time
@@ -51,9 +51,9 @@ func (c *clock) after(d time.Duration) <-chan time.Time {
 	return ch
 }
 
-// logbook collects what is logged.
+// logbook collects log output.
 type logbook struct {
-	failed chan struct{} // gets one for each error, nil: not asked for
+	failed chan struct{} // receives a value for each logged error; may be nil
 	mu     sync.Mutex
 	text   bytes.Buffer
 }
@@ -106,7 +106,7 @@ func stop(t *testing.T, m *mail.SMTP) {
 	}
 }
 
-func TestAMessageArrivesAsItWasWritten(t *testing.T) {
+func TestAMessageArrivesUnchanged(t *testing.T) {
 	s, l := newMailServer(t), &logbook{}
 	m := start(t, s.options(newClock(), l))
 	sent := message.Message{To: "grace@example.org", Subject: "Join Zürich Engines on Collab", Text: "Hello Grace,\n.\nfrom Zürich: " + strings.Repeat("long ", 40) + "\n..\n"}
@@ -271,7 +271,7 @@ func TestALastingFailureIsLoggedAndDropped(t *testing.T) {
 	o.Backoff = []time.Duration{time.Second, time.Minute}
 	m := start(t, o)
 	send(t, m, "grace@example.org")
-	send(t, m, "edsger@example.net") // which is not kept by the other's failures
+	send(t, m, "edsger@example.net") // sent despite the other's failures
 	got := <-s.arrived
 	<-l.failed
 	stop(t, m)
@@ -327,7 +327,7 @@ func TestAnAcceptedMessageIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// stuck is a server that takes connections and says nothing until it is let go.
+// stuck returns a server that accepts connections and sends nothing until it is released.
 func stuck(t *testing.T) (s *mailServer, connected, release chan struct{}) {
 	t.Helper()
 	connected, release = make(chan struct{}, 1000), make(chan struct{})
@@ -358,7 +358,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	if err := m.Send(context.Background(), message.Message{To: "grace@example.org"}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("after Close: %v", err)
 	}
-	stop(t, m) // again is the same
+	stop(t, m) // a second Close has no effect
 }
 
 func TestCloseTriesQueuedMessagesOnceMore(t *testing.T) {

@@ -14,12 +14,12 @@ import (
 	"testing"
 )
 
-// received is a message that the server took.
+// received is a message that the server accepted.
 type received struct {
 	from, to string
-	user     string // who had signed in
+	user     string // signed in
 	secure   bool
-	text     string // as it came, dots undone
+	text     string // received, with dot-stuffing removed
 }
 
 // mailServer speaks SMTP on loopback.
@@ -29,12 +29,12 @@ type mailServer struct {
 	trust       *tls.Config // for its clients
 	implicit    bool        // TLS from the start
 	hold        func()      // called before the greeting, nil: none
-	offers      []string    // extensions beside those that every conversation has
+	offers      []string    // extensions besides the default ones
 	arrived     chan received
 	conns       sync.WaitGroup
 
 	mu       sync.Mutex
-	replies  map[string][]string // by command or whole line, instead of the usual answer, each once
+	replies  map[string][]string // by command or whole line, each used once instead of the default
 	commands []string
 }
 
@@ -66,12 +66,12 @@ func newMailServer(t *testing.T, change ...func(*mailServer)) *mailServer {
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
-		s.conns.Wait() // hangs if a client leaves a connection open
+		s.conns.Wait() // blocks if a client leaves a connection open
 	})
 	return s
 }
 
-// reply is the answer that the test has planned for a line, or the usual one.
+// reply returns the test's reply to a line, or the usual one.
 func (s *mailServer) reply(line, usual string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,7 +63,7 @@ type SMTP struct {
 // delivery is a message in the queue.
 type delivery struct {
 	message *gomail.Msg
-	domain  string // of the recipient, all of it that is logged
+	domain  string // of the recipient, for the log
 }
 
 // NewSMTP starts a worker, which Close stops.
@@ -86,7 +86,7 @@ func NewSMTP(o Options) (*SMTP, error) {
 	return s, nil
 }
 
-// Send queues the message. It returns Invalid for a recipient that is no address, and
+// Send queues the message. It returns Invalid if the recipient is not an address, and
 // Unavailable if the queue is full or closed.
 func (s *SMTP) Send(_ context.Context, m mail.Message) error {
 	err := s.enqueue(m)
@@ -112,11 +112,11 @@ func (s *SMTP) newDelivery(m mail.Message) (delivery, error) {
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(s.from)
 	message.ToMailAddress(to)
-	// An encoded word in a name must not be decoded by the recipient.
+	// The recipient's client must not decode an encoded word in a name.
 	message.Subject(strings.ReplaceAll(oneLine(m.Subject), "=?", "= ?"))
 	message.SetBodyString(gomail.TypeTextPlain, m.Text)
 	message.SetDateWithValue(s.Clock.Now())
-	// The library's default has the name of the machine in it.
+	// The library's default contains the machine's name.
 	message.SetMessageIDWithValue(rand.Text() + "@" + domain(s.from.Address))
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
 	return delivery{message, domain(to.Address)}, nil
@@ -143,7 +143,7 @@ func oneLine(s string) string {
 }
 
 // Close tries to deliver each queued message once more, until ctx ends, and stops the
-// worker. The error says how many messages are lost.
+// worker. The error has the number of lost messages.
 func (s *SMTP) Close(ctx context.Context) error {
 	if left := s.queue.Close(ctx); left > 0 {
 		return fmt.Errorf("%d e-mails were not delivered", left)
@@ -280,7 +280,7 @@ func (s server) client(ctx context.Context, trust *tls.Config) (*gomail.Client, 
 		options = append(options, gomail.WithSSL())
 	}
 	if s.user != "" {
-		// What the library discovers depends on a TLS that it made itself.
+		// Auto-discovery considers only TLS that the library has set up itself.
 		auth := gomail.SMTPAuthAutoDiscover
 		if s.implicit || s.policy == gomail.NoTLS {
 			auth = gomail.SMTPAuthPlain

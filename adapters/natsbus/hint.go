@@ -8,8 +8,8 @@ import (
 	"collab/domain/object"
 )
 
-// A hint is a version, the sixteen bytes of the organisation's id, and the
-// number as an unsigned varint.
+// A hint is encoded as a version, the 16 bytes of the organisation's id, and the number as
+// an unsigned varint.
 const (
 	version = 1
 	maxHint = 1 + 16 + binary.MaxVarintLen64
@@ -29,7 +29,7 @@ func encode(h object.Hint) (b []byte, ok bool) {
 	return binary.AppendUvarint(b, uint64(h.N)), true
 }
 
-// decode decodes a hint. Any other message is not ok.
+// decode decodes a hint. It returns false for any other message.
 func decode(b []byte) (h object.Hint, ok bool) {
 	if len(b) < 18 || len(b) > maxHint || b[0] != version {
 		return object.Hint{}, false

@@ -57,7 +57,7 @@ func probe(ctx context.Context, address string) (servers []string, took time.Dur
 			err = conn.FlushWithContext(ctx)
 		}
 		if err == nil {
-			err = conn.LastError() // a refusal comes before the answer to the flush
+			err = conn.LastError() // a permission error arrives before the response to the flush
 		}
 		if err != nil {
 			return servers, 0, unusable(subject, err)

@@ -23,18 +23,14 @@ import (
 )
 
 const (
-	// defaultSubject is what hints are published under unless the address says
-	// otherwise.
-	defaultSubject = "collab.hints"
+	defaultSubject = "collab.hints" // of hints, unless the address has another
 	maxSubject     = 128
 
-	// maxWaiting bounds the organisations whose hints wait to be sent, and
-	// maxPending the hints that wait for a subscriber.
-	maxWaiting = 1 << 16
-	maxPending = 1 << 16
+	maxWaiting = 1 << 16 // organisations with unsent hints
+	maxPending = 1 << 16 // undelivered hints of a subscriber
 
-	connectTimeout = 2 * time.Second // for each server; the start waits no longer
-	writeTimeout   = 5 * time.Second // after which a connection that takes nothing is given up
+	connectTimeout = 2 * time.Second // for each server; Open waits no longer
+	writeTimeout   = 5 * time.Second // after which a connection is closed
 	flushTimeout   = 2 * time.Second
 	reconnectWait  = 250 * time.Millisecond
 )
@@ -47,7 +43,7 @@ type Bus struct {
 	out, in *nats.Conn
 
 	mu      sync.Mutex
-	waiting map[id.Org]int64 // to be sent: the greatest of each organisation
+	waiting map[id.Org]int64 // unsent hints: the greatest number of each organisation
 	closed  bool
 	wake    chan struct{} // buffered
 	sender  sync.WaitGroup
@@ -59,22 +55,20 @@ var _ ports.Bus = (*Bus)(nil)
 
 // Figures are counts since a bus was opened.
 type Figures struct {
-	Published   int64 // hints handed to the server
-	Received    int64 // hints that came from it, for each subscription
+	Published   int64 // hints sent to the server
+	Received    int64 // hints received from it, for each subscription
 	Dropped     int64 // hints not sent, because no server was connected or too many waited
-	Malformed   int64 // messages under the subject that are no hints
-	Slow        int64 // times that a subscription began to lose what it did not read
-	Disconnects int64 // connections that were lost
+	Malformed   int64 // messages on the subject that are not hints
+	Slow        int64 // times that a slow subscription began to lose messages
+	Disconnects int64 // lost connections
 }
 
-// Open returns the bus of the servers at the address, of which there may be
-// several of one cluster:
+// Open returns the bus of the servers in the address, one or several of a cluster:
 //
 //	nats://user:password@host:4222,nats://host2:4222?subject=collab.hints
 //	tls://host
 //
-// Servers that do not answer are no error. They are tried again for as long as
-// the bus is open, and the log says so.
+// Unreachable servers are not an error: they are logged and retried until Close.
 func Open(address string, log *slog.Logger) (*Bus, error) {
 	servers, subject, err := parse(address)
 	if err != nil {
@@ -92,8 +86,7 @@ func Open(address string, log *slog.Logger) (*Bus, error) {
 	return b, nil
 }
 
-// parse reads an address. Its errors hold nothing of it, as it may have a
-// password.
+// parse parses an address. Its errors do not quote the address, which may have a password.
 func parse(address string) (servers, subject string, err error) {
 	servers, query, _ := strings.Cut(address, "?")
 	values, err := url.ParseQuery(query)
@@ -130,7 +123,7 @@ func (b *Bus) connect(servers, purpose string) (*nats.Conn, error) {
 		nats.PingInterval(10*time.Second),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // rights may be restored
+		nats.IgnoreAuthErrorAbort(), // permissions may be restored
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectWait, reconnectWait),
 		nats.ReconnectBufSize(-1), // hints become stale
@@ -226,14 +219,14 @@ func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
 	if err := s.SetPendingLimits(maxPending, maxPending*maxHint); err != nil {
 		return nil, errors.Join(unavailable(err), s.Unsubscribe())
 	}
-	// Hints come from when this returns, where there is a server to send them.
+	// After the flush a connected server delivers hints.
 	if b.in.IsConnected() {
 		if err := b.in.FlushTimeout(flushTimeout); err != nil {
 			b.log.Warn("bus subscription delayed", "reason", err)
 		}
 	}
 	return func() {
-		// The only error is that there is no subscription or connection any more.
+		// The only error is a closed subscription or connection.
 		_ = s.Unsubscribe()
 		calling.Lock()
 		defer calling.Unlock()
@@ -255,7 +248,7 @@ func unavailable(cause error) error {
 	return fault.Wrap(fault.Unavailable, cause, "The bus does not answer")
 }
 
-// Figures returns what the bus has done.
+// Figures returns the counts of the bus.
 func (b *Bus) Figures() Figures {
 	return Figures{
 		Published: b.published.Load(), Received: b.received.Load(), Dropped: b.dropped.Load(),

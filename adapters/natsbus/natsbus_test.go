@@ -25,10 +25,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// late is how long a test waits for what has to come.
+// late limits a test's wait.
 const late = 30 * time.Second
 
-// journal is a log that tests wait for lines of.
+// journal is a log whose lines tests wait for.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -45,7 +45,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-// waitFor waits until the log holds the text so many times.
+// waitFor waits until the log contains the text the number of times.
 func (j *journal) waitFor(t *testing.T, text string, times int) {
 	t.Helper()
 	end := time.After(late)
@@ -107,7 +107,7 @@ const someOrg id.Org = "0198c0de-0000-7000-8000-000000000001"
 func TestBus(t *testing.T) {
 	server := natsserver.Start(t)
 	contract.Bus(t, func(t *testing.T) (a, b ports.Bus) {
-		// Sub-tests whose names differ hear nothing of one another.
+		// Each sub-test has its own subject.
 		address := server.URL + "?subject=test." + fmt.Sprint(time.Now().UnixNano())
 		one, _ := open(t, address)
 		other, _ := open(t, address)
@@ -135,8 +135,8 @@ func TestTheBusReconnects(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// The server takes up subscriptions in the order of what it is sent, so that
-		// it has them when it answers.
+		// The server processes messages in order, so a response confirms earlier
+		// subscriptions.
 		if err := b.in.FlushTimeout(late); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 }
 
 func TestAnUnresponsiveServerDelaysNoPublisher(t *testing.T) {
-	// Nobody answers who connects here.
+	// The listener accepts no connections.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

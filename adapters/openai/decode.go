@@ -2,7 +2,7 @@ package openai
 
 import "collab/adapters/eventstream"
 
-// event is what is used of an event.
+// event has the used fields of an event.
 type event struct {
 	Error   *eventstream.Problem `json:"error"`
 	Usage   *counts              `json:"usage"`
@@ -13,7 +13,7 @@ type event struct {
 	} `json:"choices"`
 }
 
-// delta is what is used of what an event adds.
+// delta has the used fields of an event's delta.
 type delta struct {
 	Content   string `json:"content"`
 	Refusal   string `json:"refusal"`

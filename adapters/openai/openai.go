@@ -1,5 +1,5 @@
 // Package openai implements ports.Models with the chat completions API of OpenAI, which
-// many other servers have as well, local ones among them.
+// many other servers, also local ones, implement.
 package openai
 
 import (
@@ -35,7 +35,7 @@ type Options struct {
 // Models implements ports.Models.
 type Models struct {
 	client *eventstream.Client
-	openAI bool // OpenAI's, which knows max_completion_tokens; others know max_tokens
+	openAI bool // OpenAI's server, with max_completion_tokens; others have max_tokens
 }
 
 // New returns the models of a provider. It reads nothing from the environment.
@@ -75,8 +75,8 @@ var kinds = eventstream.Kinds[chat.FailureKind]{
 	Overloaded: chat.Overloaded, RateLimited: chat.RateLimited, Network: chat.Network, Truncated: chat.Truncated, Broken: chat.Broken,
 }
 
-// failure returns err as a *chat.Failure. It keeps nothing of the request, which has
-// the key, and only names of the response.
+// failure returns err as a *chat.Failure, without content of the request, which contains the
+// key, and with only identifiers of the response.
 func failure(err error) error {
 	if _, known := errors.AsType[*chat.Failure](err); err == nil || known {
 		return err
@@ -84,9 +84,8 @@ func failure(err error) error {
 	return fail(kinds.Classify(err, failureKind), "%s", eventstream.Reason(err))
 }
 
-// failureKind goes by code and type before the status: an error in the middle of a
-// stream has the status 200. Servers that speak this protocol have names of their own,
-// and some give a status as the code.
+// failureKind uses code and type before the status, because an error in a stream has the
+// status 200. Servers have different names for errors, and some have a status as the code.
 func failureKind(status int, p eventstream.Problem) chat.FailureKind {
 	for _, name := range []string{p.Code, p.Type} {
 		switch {

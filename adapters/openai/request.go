@@ -10,7 +10,7 @@ import (
 	"collab/domain/chat"
 )
 
-// maxRequestID is how long the id of a call may be in a request.
+// maxRequestID is the limit of a call's id in a request, in bytes.
 const maxRequestID = 40
 
 // The parts of a request.
@@ -63,7 +63,7 @@ type (
 	}
 )
 
-// request returns the call in the provider's terms.
+// request returns the call in the form of the API.
 func request(c chat.Call, openAI bool) (requestBody, error) {
 	q := requestBody{Model: c.Model.ID, StreamOptions: streamOptions{IncludeUsage: true}, Stream: true}
 	if openAI {
@@ -101,8 +101,8 @@ func request(c chat.Call, openAI bool) (requestBody, error) {
 	return q, nil
 }
 
-// turn returns the messages of a turn. Results come first, each in a message of
-// its own. Texts are joined: many servers take no list of them.
+// turn returns the messages of a turn. Results come first, each in its own message. Texts
+// are joined, because many servers accept no list of texts.
 func turn(t chat.Turn, ids map[string]string) ([]any, error) {
 	var messages []any
 	var texts []string
@@ -119,7 +119,7 @@ func turn(t chat.Turn, ids map[string]string) ([]any, error) {
 		case chat.ToolResult:
 			text := b.Text
 			if b.IsError {
-				text = "Error: " + text // which the protocol has no field for
+				text = "Error: " + text // the API has no field for it
 			}
 			messages = append(messages, toolMessage{text, ids[b.ID], "tool"})
 		default:

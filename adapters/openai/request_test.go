@@ -7,7 +7,7 @@ import (
 	"collab/domain/chat"
 )
 
-// requests are calls, and the bodies that the provider's own SDK sends for them.
+// requests has calls and the bodies that the provider's SDK sends for them.
 var requests = map[string]struct {
 	openAI bool // OpenAI's server
 	call   chat.Call

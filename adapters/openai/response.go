@@ -16,7 +16,7 @@ import (
 const (
 	maxCalls     = 512      // of one answer
 	maxArguments = 16 << 20 // bytes of arguments of one answer
-	maxCallID    = 256      // as histories have it
+	maxCallID    = 256      // bytes, the limit of histories
 )
 
 var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
@@ -28,12 +28,12 @@ type response struct {
 	reply         chat.Reply
 	shape         shape
 	calls         []*call
-	byIndex       map[int64]*call // the last one of each index
+	byIndex       map[int64]*call // the last call of each index
 	argumentBytes int
-	ids           map[string]bool // of calls, those of the history included
+	ids           map[string]bool // of calls, including the history
 }
 
-// call is a call of a tool, as much of it as has come.
+// call is the received part of a tool call.
 type call struct {
 	id, name string
 	args     strings.Builder
@@ -138,7 +138,7 @@ func (t *response) addDelta(d delta) error {
 	return nil
 }
 
-// finish sets the stop reason and sends the calls, which are complete now.
+// finish sets the stop reason and sends the calls, which are complete.
 func (t *response) finish(e event, reason string) error {
 	if reason == "error" {
 		return fail(chat.Broken, "the server stopped for an error")
@@ -168,8 +168,8 @@ func (t *response) finish(e event, reason string) error {
 	return nil
 }
 
-// callID returns the id of a call: the server's, unless it has none or one that
-// another call of the conversation has already, as with some local ones.
+// callID returns the server's id of a call, or a new one if that is invalid or not unique in
+// the conversation.
 func (t *response) callID(id string) string {
 	for n := len(t.ids) + 1; id == "" || len(id) > maxCallID || !utf8.ValidString(id) || t.ids[id]; n++ {
 		id = "call_" + strconv.Itoa(n)

@@ -39,17 +39,17 @@ const (
 
 func textEvent(data string) string { return "data: " + data + "\n\n" }
 
-// said is an event with text as OpenAI's servers write it.
-func said(text, padding string) string {
+// textChunk returns an event with text in the form of OpenAI's servers.
+func textChunk(text, padding string) string {
 	return textEvent(head + `{"content":"` + text + `"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"` + padding + `"}`)
 }
 
-// plain is one as most other servers write it.
+// plain returns an event with text in the form of most other servers.
 func plain(text string) string {
 	return textEvent(head + `{"content":"` + text + `"},"finish_reason":null}]}`)
 }
 
-func calling(fragment string) string {
+func toolCallChunk(fragment string) string {
 	return textEvent(head + `{"tool_calls":[` + fragment + `]},"finish_reason":null}]}`)
 }
 
@@ -61,10 +61,10 @@ var adapter = modelstream.Adapter{
 	Text: plain,
 }
 
-// streams are whole answers, as servers write them.
+// streams has complete responses of servers.
 var streams = map[string]modelstream.Answer{
 	"as the provider writes it": {
-		someStart + said("Hi", "abc") + said(" you", "d") + said(`, \"there\"\n`, "") + said(" wörld", `\u0041`) + someEnd,
+		someStart + textChunk("Hi", "abc") + textChunk(" you", "d") + textChunk(`, \"there\"\n`, "") + textChunk(" wörld", `\u0041`) + someEnd,
 		[]string{"text Hi", "text  you", "text , \"there\"\n", "text  wörld"},
 	},
 	"as others write it": {
@@ -76,7 +76,7 @@ var streams = map[string]modelstream.Answer{
 		[]string{"text Hi", "text Hi", "text Hi"},
 	},
 	"in a form that changes": {
-		someStart + plain("a") + strings.Replace(plain("b"), `"created":1`, `"created":2`, 1) + said("c", "x") + plain("d") + plain("e") + someEnd,
+		someStart + plain("a") + strings.Replace(plain("b"), `"created":1`, `"created":2`, 1) + textChunk("c", "x") + plain("d") + plain("e") + someEnd,
 		[]string{"text a", "text b", "text c", "text d", "text e"},
 	},
 	"with content in more than one place": {
@@ -88,7 +88,7 @@ var streams = map[string]modelstream.Answer{
 		[]string{"text a", "text b", "text c"},
 	},
 	"with the reason to stop beside text and padding": {
-		someStart + said("a", "x") + said("b", "y") + strings.Replace(said("c", "z"), `"finish_reason":null`, `"finish_reason":"stop"`, 1) + someUsage + someDone,
+		someStart + textChunk("a", "x") + textChunk("b", "y") + strings.Replace(textChunk("c", "z"), `"finish_reason":null`, `"finish_reason":"stop"`, 1) + someUsage + someDone,
 		[]string{"text a", "text b", "text c"},
 	},
 	"with several choices": {
@@ -124,16 +124,16 @@ var streams = map[string]modelstream.Answer{
 		[]string{"text No."},
 	},
 	"with calls in turns": {
-		someStart + calling(`{"index":0,"id":"a","type":"function","function":{"name":"list","arguments":""}},{"index":1,"id":"b","type":"function","function":{"name":"read"}}`) +
-			calling(`{"index":1,"function":{"arguments":"{\"p\":"}}`) + calling(`{"index":0,"function":{"arguments":"{}"}}`) + calling(`{"index":1,"id":"b","function":{"name":"read","arguments":"1}"}}`) + someEnd,
+		someStart + toolCallChunk(`{"index":0,"id":"a","type":"function","function":{"name":"list","arguments":""}},{"index":1,"id":"b","type":"function","function":{"name":"read"}}`) +
+			toolCallChunk(`{"index":1,"function":{"arguments":"{\"p\":"}}`) + toolCallChunk(`{"index":0,"function":{"arguments":"{}"}}`) + toolCallChunk(`{"index":1,"id":"b","function":{"name":"read","arguments":"1}"}}`) + someEnd,
 		[]string{`call a list{}`, `call b read{"p":1}`},
 	},
 	"with the same index for every call": {
-		someStart + calling(`{"index":0,"id":"a","type":"function","function":{"name":"list","arguments":"{}"}}`) + calling(`{"index":0,"id":"b","type":"function","function":{"name":"read","arguments":"{}"}}`) + someEnd,
+		someStart + toolCallChunk(`{"index":0,"id":"a","type":"function","function":{"name":"list","arguments":"{}"}}`) + toolCallChunk(`{"index":0,"id":"b","type":"function","function":{"name":"read","arguments":"{}"}}`) + someEnd,
 		[]string{`call a list{}`, `call b read{}`},
 	},
 	"with calls without ids, or with those of others": {
-		someStart + calling(`{"index":0,"id":"","function":{"name":"list","arguments":"{}"}}`) + calling(`{"index":1,"id":"old","function":{"name":"list","arguments":"{}"}}`) + calling(`{"index":2,"id":"new","function":{"name":"list","arguments":"{}"}}`) + calling(`{"index":3,"id":"new","function":{"name":"list","arguments":"{}"}}`) + someEnd,
+		someStart + toolCallChunk(`{"index":0,"id":"","function":{"name":"list","arguments":"{}"}}`) + toolCallChunk(`{"index":1,"id":"old","function":{"name":"list","arguments":"{}"}}`) + toolCallChunk(`{"index":2,"id":"new","function":{"name":"list","arguments":"{}"}}`) + toolCallChunk(`{"index":3,"id":"new","function":{"name":"list","arguments":"{}"}}`) + someEnd,
 		[]string{`call call_2 list{}`, `call call_3 list{}`, `call new list{}`, `call call_5 list{}`},
 	},
 	"with every escape": {
@@ -189,8 +189,8 @@ func TestStreamsThatFail(t *testing.T) {
 	}{
 		"done without a reason":          {plain("Hi") + someDone, chat.Truncated},
 		"a reason without done":          {plain("Hi") + someStop + someUsage, chat.Truncated},
-		"a call of no tool":              {calling(`{"index":0,"id":"a","function":{"name":"","arguments":"{}"}}`) + someEnd, chat.Broken},
-		"a call of an odd tool":          {calling(`{"index":0,"id":"a","function":{"name":"no such/tool","arguments":"{}"}}`) + someEnd, chat.Broken},
+		"a call of no tool":              {toolCallChunk(`{"index":0,"id":"a","function":{"name":"","arguments":"{}"}}`) + someEnd, chat.Broken},
+		"a call of an odd tool":          {toolCallChunk(`{"index":0,"id":"a","function":{"name":"no such/tool","arguments":"{}"}}`) + someEnd, chat.Broken},
 		"an error for a reason":          {plain("Hi") + strings.Replace(someStop, `"stop"`, `"error"`, 1) + someDone, chat.Broken},
 		"an error as text":               {problem(`"out of memory"`), chat.Broken},
 		"an error that says overloaded":  {problem(`{"message":"wait","type":"engine_overloaded_error"}`), chat.Overloaded},
@@ -207,10 +207,10 @@ func TestStreamsThatFail(t *testing.T) {
 }
 
 func TestAResponseIsLimited(t *testing.T) {
-	grow := calling(`{"index":0,"id":"a","function":{"name":"list","arguments":"` + strings.Repeat(" ", 1<<20) + `"}}`)
+	grow := toolCallChunk(`{"index":0,"id":"a","function":{"name":"list","arguments":"` + strings.Repeat(" ", 1<<20) + `"}}`)
 	var calls strings.Builder
 	for i := range maxCalls + 1 {
-		calls.WriteString(calling(fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"list"}}`, i, i)))
+		calls.WriteString(toolCallChunk(fmt.Sprintf(`{"index":%d,"id":"c%d","function":{"name":"list"}}`, i, i)))
 	}
 	for name, body := range map[string]string{"in bytes": strings.Repeat(grow, 17), "in calls": calls.String()} {
 		t.Run(name, func(t *testing.T) {
@@ -260,14 +260,13 @@ func TestWebSearchIsRefused(t *testing.T) {
 	adapter.Fails(t, call, strings.NewReader(someStart+someEnd), chat.Broken)
 }
 
-// FuzzStream holds whatever comes to the grammar, and a whole answer to its end
-// marker.
+// FuzzStream checks the order of chunks, and that a complete answer has its last event.
 func FuzzStream(f *testing.F) {
 	for _, s := range streams {
 		f.Add([]byte(s.Body))
 	}
 	f.Add([]byte(someStart + "data: {\"error\":{\"message\":\"wait\",\"code\":503}}\n\n"))
-	f.Add([]byte(someStart + calling(`{"index":0,"id":"a","function":{"name":"list","arguments":"{\"a"}}`) + strings.Replace(someEnd, `"stop"`, `"length"`, 1)))
+	f.Add([]byte(someStart + toolCallChunk(`{"index":0,"id":"a","function":{"name":"list","arguments":"{\"a"}}`) + strings.Replace(someEnd, `"stop"`, `"length"`, 1)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if err := adapter.Check(t, body); err != nil {
 			t.Fatal(err)
@@ -275,10 +274,9 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// FuzzShape holds what is read without decoding to what decoding makes of it,
-// after any event that a form was learnt from.
+// FuzzShape compares shape.text, after learn with any event, with decoding.
 func FuzzShape(f *testing.F) {
-	f.Add([]byte(strings.TrimSpace(said("Hi", "abc"))[6:]), []byte(strings.TrimSpace(said(`a\n"b`, "x"))[6:]))
+	f.Add([]byte(strings.TrimSpace(textChunk("Hi", "abc"))[6:]), []byte(strings.TrimSpace(textChunk(`a\n"b`, "x"))[6:]))
 	f.Add([]byte(strings.TrimSpace(plain("Hi"))[6:]), []byte(strings.TrimSpace(plain(`\u00e4`))[6:]))
 	f.Add([]byte(`{"choices":[{"delta":{"content" : "a"}}]}`), []byte(`{"choices":[{"delta":{"content" : "b"}}]}`))
 	f.Add([]byte(`{"choices":[{"delta":{"content":"a","role":"x"}}],"obfuscation":"b"}`), []byte(`{"choices":[{"delta":{"content":"a","role":"x"}}],"obfuscation":"\""}`))

@@ -6,17 +6,17 @@ import (
 	"collab/adapters/eventstream"
 )
 
-// shape has the bytes around the text in an event that has nothing but text. Servers
-// differ in them, the events of one stream do not: an event that differs from a decoded
-// one in its text alone, and in the padding that hides its length, needs no decoding.
+// shape has the bytes around the text in an event that has only text. They differ between
+// servers, but not between the events of a stream: an event that differs from a decoded one
+// only in its text, and the padding that hides its length, needs no decoding.
 type shape struct {
 	head   []byte // up to the quote before the text
-	middle []byte // from the quote after it, to the quote before the padding
-	tail   []byte // from the quote after the padding; empty where there is none
+	middle []byte // from the quote after the text to the quote before the padding
+	tail   []byte // from the quote after the padding; empty without padding
 }
 
-// text returns the text of an event of the shape. Another event is not ok and
-// needs decoding.
+// text returns the text of an event of the shape. It returns false for another event, which
+// must be decoded.
 func (s *shape) text(data []byte) (text string, ok bool) {
 	if len(s.head) == 0 || !bytes.HasPrefix(data, s.head) {
 		return "", false
@@ -43,8 +43,7 @@ func (s *shape) text(data []byte) (text string, ok bool) {
 	return string(rest[:end]), true
 }
 
-// learn sets the shape from an event that was decoded and has this text and nothing
-// else.
+// learn sets the shape from a decoded event that has only the text.
 func (s *shape) learn(data []byte, text string) {
 	s.head = s.head[:0]
 	begin, ok := value(data, `"content"`)
@@ -65,15 +64,15 @@ func (s *shape) learn(data []byte, text string) {
 			s.middle, s.tail = append(s.middle[:0], after[:padding]...), append(s.tail[:0], after[padding+end:]...)
 		}
 	}
-	// An escape could hide that a key is there twice.
+	// An escape could hide a repeated key.
 	if bytes.IndexByte(data[:begin], '\\') >= 0 || bytes.IndexByte(s.middle, '\\') >= 0 || bytes.IndexByte(s.tail, '\\') >= 0 {
 		return
 	}
 	s.head = append(s.head, data[:begin]...)
 }
 
-// value returns where the string begins that is the value of the key, after its
-// quote. A key that is not there once and no more is not ok.
+// value returns the index of the key's string value, after its quote. It returns false if
+// data does not contain the key exactly once.
 func value(data []byte, key string) (int, bool) {
 	at := bytes.Index(data, []byte(key))
 	if at < 0 || bytes.Count(data, []byte(key)) != 1 {

@@ -2,7 +2,7 @@ package vault
 
 import "collab/adapters/inspect"
 
-// Inspect reads the keyset, and seals and opens something with it.
+// Inspect reads the keyset and checks that it seals and opens data.
 func Inspect(file inspect.KeyFile) (f inspect.Findings) {
 	file.Remedy = "set " + file.Variable + " to the file that the secrets in the database were sealed with; for a new database print one with collabd keys secrets"
 	text, ok := file.Read(&f)

@@ -65,8 +65,8 @@ func New(text []byte) (*Vault, error) {
 	return v, nil
 }
 
-// prefix returns the prefix of what a key seals: a byte for its type and the key id. RAW
-// keys have none.
+// prefix returns the prefix of data sealed with a key: a byte for its type and the key id.
+// RAW keys have none.
 func prefix(k *tinkpb.KeysetInfo_KeyInfo) []byte {
 	var kind byte
 	switch k.OutputPrefixType {
@@ -91,13 +91,12 @@ func Generate() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// Seal encrypts and authenticates plain; only Open with the same context
-// returns it.
+// Seal encrypts and authenticates plain. Open needs the same context.
 func (v *Vault) Seal(plain, context []byte) ([]byte, error) {
 	return v.keys.Encrypt(plain, context)
 }
 
-// Open returns what was sealed with the context, or Invalid.
+// Open returns the data that was sealed with the context, or Invalid.
 func (v *Vault) Open(sealed, context []byte) ([]byte, error) {
 	plain, err := v.keys.Decrypt(sealed, context)
 	if err != nil {
@@ -116,7 +115,7 @@ func (v *Vault) Old(sealed []byte) bool {
 	return slices.ContainsFunc(v.otherPrefixes, func(name []byte) bool { return bytes.HasPrefix(sealed, name) })
 }
 
-// macSize is the size of what MAC returns in bytes: the key's id and an HMAC-SHA256.
+// macSize is the size of a MAC in bytes: the key's id and an HMAC-SHA256.
 const macSize = 4 + sha256.Size
 
 // MAC returns the id of the primary key, and the HMAC-SHA256 of data under a key that
@@ -125,7 +124,8 @@ func (v *Vault) MAC(data, context []byte) ([]byte, error) {
 	return v.mac(v.primary, data, context)
 }
 
-// Verify compares with the key that mac names, in constant time.
+// Verify reports whether mac is the MAC of data under the key whose id mac has. It compares
+// in constant time.
 func (v *Vault) Verify(mac, data, context []byte) (bool, error) {
 	if len(mac) != macSize {
 		return false, fault.New(fault.Invalid, "It is no message authentication code")

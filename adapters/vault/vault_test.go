@@ -36,7 +36,7 @@ func code(t *testing.T, v *vault.Vault, data, context []byte) []byte {
 	return mac
 }
 
-func opened(t *testing.T, v *vault.Vault, sealed []byte) []byte {
+func mustOpen(t *testing.T, v *vault.Vault, sealed []byte) []byte {
 	t.Helper()
 	plain, err := v.Open(sealed, context)
 	if err != nil {
@@ -45,7 +45,7 @@ func opened(t *testing.T, v *vault.Vault, sealed []byte) []byte {
 	return plain
 }
 
-func fresh(t *testing.T) (*vault.Vault, []byte) {
+func generate(t *testing.T) (*vault.Vault, []byte) {
 	t.Helper()
 	text, err := vault.Generate()
 	if err != nil {
@@ -64,12 +64,12 @@ func open(t *testing.T, text []byte) *vault.Vault {
 }
 
 func TestSealer(t *testing.T) {
-	v, _ := fresh(t)
+	v, _ := generate(t)
 	contract.Sealer(t, v)
 }
 
 func TestKeysOutliveTheProcess(t *testing.T) {
-	v, text := fresh(t)
+	v, text := generate(t)
 	sealed := seal(t, v, plain, context)
 	if got, err := open(t, text).Open(sealed, context); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("got %q, %v", got, err)
@@ -77,7 +77,7 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 	if !bytes.Equal(code(t, v, plain, context), code(t, open(t, text), plain, context)) {
 		t.Error("the same keyset makes another code")
 	}
-	stranger, _ := fresh(t)
+	stranger, _ := generate(t)
 	if bytes.Equal(code(t, v, plain, context)[4:], code(t, stranger, plain, context)[4:]) {
 		t.Error("another keyset makes the same code")
 	}
@@ -86,7 +86,7 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// rewrite has fn change a keyset, as an operator would with Tink's own tool.
+// rewrite changes a keyset with fn, as an operator does with Tinkey.
 func rewrite(t *testing.T, text []byte, fn func(*keyset.Manager) error) (*vault.Vault, []byte) {
 	t.Helper()
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
@@ -108,7 +108,7 @@ func rewrite(t *testing.T, text []byte, fn func(*keyset.Manager) error) (*vault.
 }
 
 func TestKeysCanBeRotated(t *testing.T) {
-	before, text := fresh(t)
+	before, text := generate(t)
 	older := seal(t, before, plain, context)
 	during, text := rewrite(t, text, func(m *keyset.Manager) error {
 		added, err := m.Add(aead.AES256GCMKeyTemplate())
@@ -134,7 +134,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 		"the first key's, before":              {before, older, false},
 		"the first key's, under the second":    {during, older, true},
 		"the second key's":                     {during, newer, false},
-		"the first key's, opened and sealed":   {during, seal(t, during, opened(t, during, older), context), false},
+		"the first key's, opened and sealed":   {during, seal(t, during, mustOpen(t, during, older), context), false},
 		"the second key's, under the first":    {before, newer, true},
 		"the first key's, cut within its name": {during, older[:4], true},
 	} {
@@ -171,8 +171,8 @@ func TestKeysCanBeRotated(t *testing.T) {
 	}
 }
 
-// rotated returns a vault with a key of the first template, then one of the
-// second as well, which is primary.
+// rotated returns a vault with a key of the first template, and one with another primary key
+// of the second.
 func rotated(t *testing.T, first, second *tinkpb.KeyTemplate) (before, after *vault.Vault) {
 	t.Helper()
 	handle, err := keyset.NewHandle(first)
@@ -202,7 +202,7 @@ func TestOldComparesKeyPrefixes(t *testing.T) {
 	tink, crunchy, raw := with(tinkpb.OutputPrefixType_TINK), with(tinkpb.OutputPrefixType_CRUNCHY), with(tinkpb.OutputPrefixType_RAW)
 	for name, c := range map[string]struct {
 		first, second *tinkpb.KeyTemplate
-		old           bool // what the first sealed, under the second
+		old           bool // of data sealed with the first, in the second vault
 	}{
 		"TINK to TINK":       {tink, tink, true},
 		"TINK to CRUNCHY":    {tink, crunchy, true},
@@ -210,7 +210,7 @@ func TestOldComparesKeyPrefixes(t *testing.T) {
 		"RAW to TINK":        {raw, tink, true},
 		"TINK to RAW":        {tink, raw, true},
 		"CRUNCHY to RAW":     {crunchy, raw, true},
-		"RAW to RAW":         {raw, raw, false}, // nothing shows
+		"RAW to RAW":         {raw, raw, false}, // without prefixes the keys cannot be distinguished
 	} {
 		before, after := rotated(t, c.first, c.second)
 		older, newer := seal(t, before, plain, context), seal(t, after, plain, context)
@@ -220,7 +220,7 @@ func TestOldComparesKeyPrefixes(t *testing.T) {
 		if got := after.Old(older); got != c.old {
 			t.Errorf("%s: old is %t", name, got)
 		}
-		if got := opened(t, after, older); !bytes.Equal(got, plain) {
+		if got := mustOpen(t, after, older); !bytes.Equal(got, plain) {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}
