@@ -196,7 +196,7 @@ func TestPostHogReceivesGenerations(t *testing.T) {
 }
 
 func TestABatch(t *testing.T) {
-	t.Run("goes out when it is full, and what is left after the interval", func(t *testing.T) {
+	t.Run("is sent when it is full, or after the interval", func(t *testing.T) {
 		server, tick := capture(t, nil)
 		p := open(t, server, tick, io.Discard)
 		record(p, 250)
@@ -225,7 +225,7 @@ func TestABatch(t *testing.T) {
 			}
 		}
 	})
-	t.Run("has the events in the order in which they came", func(t *testing.T) {
+	t.Run("has the events in order", func(t *testing.T) {
 		server, tick := capture(t, nil)
 		p := open(t, server, tick, io.Discard)
 		for i := range 150 {
@@ -247,7 +247,7 @@ func TestABatch(t *testing.T) {
 }
 
 func TestAnAttemptThatFails(t *testing.T) {
-	t.Run("is made again with the same events, later and later", func(t *testing.T) {
+	t.Run("is retried with the same events after growing pauses", func(t *testing.T) {
 		server, tick := capture(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 			switch n {
 			case 1:
@@ -283,7 +283,7 @@ func TestAnAttemptThatFails(t *testing.T) {
 			t.Errorf("other waits (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("is given up in the end, and the next batch goes out", func(t *testing.T) {
+	t.Run("is dropped after the last retry, and the next batch is sent", func(t *testing.T) {
 		server, tick := capture(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 			if n <= 6 {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -424,7 +424,7 @@ func TestClose(t *testing.T) {
 			counts(t, p, 0, 250)
 		})
 	}
-	t.Run("while calls come loses none uncounted", func(t *testing.T) {
+	t.Run("with concurrent calls of Record counts every generation", func(t *testing.T) {
 		server, tick := capture(t, nil)
 		p := open(t, server, tick, io.Discard)
 		var all sync.WaitGroup

@@ -41,7 +41,7 @@ func TestAzureAddresses(t *testing.T) {
 		"secret of an application": {"AZURE_STORAGE_ACCOUNT": "x", "AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "hunter2"},
 		"identity of the machine":  {"AZURE_STORAGE_ACCOUNT": "x"},
 	} {
-		t.Run("are taken with "+name, func(t *testing.T) {
+		t.Run("valid with "+name, func(t *testing.T) {
 			clearAzureEnv(t)
 			for variable, value := range environment {
 				t.Setenv(variable, value)
@@ -57,7 +57,7 @@ func TestAzureAddresses(t *testing.T) {
 		"cdn=true": `"cdn"`, "nonsense=1": `"nonsense"`, "domain=a&domain=b": `"domain"`, "protocol=ftp": "protocol", "localemu=yes": "localemu",
 		"domain=user:hunter2@x": "domain", "domain=x/path": "domain", "domain=x%3Fa=hunter2": "domain",
 	} {
-		t.Run("are refused: "+parameters, func(t *testing.T) {
+		t.Run("invalid: "+parameters, func(t *testing.T) {
 			clearAzureEnv(t)
 			t.Setenv("AZURE_STORAGE_ACCOUNT", "x")
 			expectRefused(t, "azblob://container?"+parameters, want)
@@ -79,7 +79,7 @@ func TestAzureAddresses(t *testing.T) {
 			expectRefused(t, "azblob://container", want)
 		})
 	}
-	t.Run("take no characters in prefixes that the store changes", func(t *testing.T) {
+	t.Run("invalid with special characters in the prefix", func(t *testing.T) {
 		t.Setenv("AZURE_STORAGE_ACCOUNT", "x")
 		expectRefused(t, "azblob://container/a%3Fb", "prefix")
 		expectRefused(t, "azblob://container/a../b", "prefix")

@@ -87,13 +87,13 @@ func TestS3Addresses(t *testing.T) {
 		"s3://bucket", "s3://bucket?region=us-east-1", "s3://bucket.with.dots/a/b?region=cn-north-1", "s3://bucket?endpoint=store.example.com",
 		"s3://bucket?endpoint=https%3A%2F%2Fstore.example.com:9000/&use_path_style=false", "s3://bucket?profile=files",
 	} {
-		t.Run("is taken: "+address, func(t *testing.T) { openBucket(t, address) })
+		t.Run("valid: "+address, func(t *testing.T) { openBucket(t, address) })
 	}
 	for _, parameters := range []string{
 		"endpoint=ftp://x", "endpoint=https://x/path", "endpoint=https://user:hunter2@x", "endpoint=https://x%3Fa=hunter2", "use_path_style=yes",
 		"region=a&region=b", "ssetype=AES256",
 	} {
-		t.Run("is refused: "+parameters, func(t *testing.T) {
+		t.Run("invalid: "+parameters, func(t *testing.T) {
 			expectRefused(t, "s3://bucket?"+parameters, "")
 		})
 	}

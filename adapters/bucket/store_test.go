@@ -61,7 +61,7 @@ func TestAddresses(t *testing.T) {
 		"file://blobs", "file://./blobs", "file://" + t.TempDir() + "/a/b/c", "mem://", "gs://bucket", "gs://bucket/", "gs://bucket/some/prefix/",
 		"s3://bucket/prefix?region=eu-central-1", "azblob://container/prefix",
 	} {
-		t.Run("is taken: "+address, func(t *testing.T) { openBucket(t, address) })
+		t.Run("valid: "+address, func(t *testing.T) { openBucket(t, address) })
 	}
 	if info, err := os.Stat("blobs"); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the relative folder is %v, %v", info, err)
@@ -70,7 +70,7 @@ func TestAddresses(t *testing.T) {
 		"", "blobs", "file://", "mem://x", "ftp://x", "gs://", "gs:///prefix", "gs://user:hunter2@bucket", "gs://bucket?x=hunter2", "gs://bucket/a//b",
 		"gs://bucket/../b", "gs://bucket/" + strings.Repeat("x", 129), "gs://%zz", "s3://bucket?nonsense=1", "file://" + os.Args[0],
 	} {
-		t.Run("is refused: "+address, func(t *testing.T) { expectRefused(t, address, "") })
+		t.Run("invalid: "+address, func(t *testing.T) { expectRefused(t, address, "") })
 	}
 }
 

@@ -178,9 +178,9 @@ func (f *form) fail(param, code, format string, args ...any) {
 	}
 }
 
-// allow refuses parameters other than the known ones. A name that ends in "[*" stands for
-// all names below it. Parameters of Stripe that would have no effect here are unknown, so
-// that no caller relies on them.
+// allow refuses parameters other than the known ones. A name that ends in "[*" matches all
+// names with its prefix. Parameters of Stripe that have no effect here are unknown, so that
+// no caller relies on them.
 func (f *form) allow(known ...string) {
 	known = append(known, "expand[*")
 	for name, values := range f.Values {

@@ -15,17 +15,17 @@ func TestArguments(t *testing.T) {
 		"are empty for what is no object":        {`{"type":"string"}`, "hello", `{}`},
 		"are empty for no JSON":                  {`{"type":`, "hello", `{}`},
 		"are texts in quotes, then the message":  {`{"properties":{"a":{"type":"string"},"b":{},"c":{}}}`, "put `x y` in “z”", `{"a":"x y","b":"z","c":"put ` + "`x y`" + ` in “z”"}`},
-		"give what is required first":            {`{"properties":{"a":{"type":"string"},"z":{"type":"string"}},"required":["z"]}`, `"one" of`, `{"a":"\"one\" of","z":"one"}`},
+		"have required properties first":         {`{"properties":{"a":{"type":"string"},"z":{"type":"string"}},"required":["z"]}`, `"one" of`, `{"a":"\"one\" of","z":"one"}`},
 		"are numbers of the message that fit":    {`{"properties":{"a":{"type":"integer","maximum":5},"b":{"type":"number"},"c":{"type":"integer"}}}`, "take 7, 2.5 or 3", `{"a":3,"b":7,"c":1}`},
 		"are numbers nearest to 1 without any":   {`{"properties":{"a":{"type":"integer","exclusiveMinimum":3},"b":{"type":"number","maximum":-2.5},"c":{"type":"integer","multipleOf":4}}}`, "", `{"a":4,"b":-2.5,"c":4}`},
 		"are the option that is named":           {`{"properties":{"a":{"enum":["LOW","HIGH"]},"b":{"enum":["x",2]}}}`, "with high priority", `{"a":"HIGH","b":"x"}`},
 		"are constants, defaults and examples":   {`{"properties":{"a":{"const":[1]},"b":{"type":"integer","default":12345678901234567890},"c":{"examples":["e"]}}}`, "", `{"a":[1],"b":12345678901234567890,"c":"e"}`},
 		"are true, nothing and lists":            {`{"properties":{"a":{"type":"boolean"},"b":{"type":"null"},"c":{"type":["null","array"],"minItems":2,"items":{"type":"boolean"}},"d":{"type":"array","maxItems":0}}}`, "", `{"a":true,"b":null,"c":[true,true],"d":[]}`},
-		"are of the length that is asked for":    {`{"properties":{"a":{"type":"string","maxLength":3},"b":{"type":"string","minLength":7}}}`, "öäüöä", `{"a":"öäü","b":"öäüöäxx"}`},
-		"have the form that is asked for":        {`{"properties":{"a":{"type":"string","format":"date"},"b":{"type":"string","format":"odd"}}}`, "m", `{"a":"2026-01-31","b":"m"}`},
+		"are of the schema's length":             {`{"properties":{"a":{"type":"string","maxLength":3},"b":{"type":"string","minLength":7}}}`, "öäüöä", `{"a":"öäü","b":"öäüöäxx"}`},
+		"have the schema's format":               {`{"properties":{"a":{"type":"string","format":"date"},"b":{"type":"string","format":"odd"}}}`, "m", `{"a":"2026-01-31","b":"m"}`},
 		"follow references":                      {`{"properties":{"a":{"$ref":"#/$defs/x~1y"},"b":{"$ref":"#/nowhere"}},"$defs":{"x/y":{"type":"boolean"}}}`, "m", `{"a":true,"b":"m"}`},
-		"take the first alternative but nothing": {`{"properties":{"a":{"anyOf":[{"type":"null"},{"type":"boolean"},{"type":"string"}]}}}`, "m", `{"a":true}`},
-		"take all parts":                         {`{"allOf":[{"properties":{"a":{"type":"boolean"}},"required":["a"]},{"$ref":"#/$defs/x"}],"$defs":{"x":{"properties":{"b":{"type":"null"}}}}}`, "m", `{"a":true,"b":null}`},
+		"have the first alternative except null": {`{"properties":{"a":{"anyOf":[{"type":"null"},{"type":"boolean"},{"type":"string"}]}}}`, "m", `{"a":true}`},
+		"merge all parts":                        {`{"allOf":[{"properties":{"a":{"type":"boolean"}},"required":["a"]},{"$ref":"#/$defs/x"}],"$defs":{"x":{"properties":{"b":{"type":"null"}}}}}`, "m", `{"a":true,"b":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := arguments(c.schema, c.message); got != c.want {
@@ -33,7 +33,7 @@ func TestArguments(t *testing.T) {
 			}
 		})
 	}
-	t.Run("end where a schema does not", func(t *testing.T) {
+	t.Run("are limited for recursive schemas", func(t *testing.T) {
 		for _, schema := range []string{
 			`{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"}},"required":["a","b"]}`,
 			`{"$ref":"#"}`, `{"anyOf":[{"$ref":"#"}]}`, `{"allOf":[{"$ref":"#"},{"$ref":"#"}]}`,

@@ -146,7 +146,7 @@ func TestATool(t *testing.T) {
 }
 
 func TestASearch(t *testing.T) {
-	t.Run("is a call that is taken care of, its result and words about it", func(t *testing.T) {
+	t.Run("is a call that the provider runs, its result and text about it", func(t *testing.T) {
 		h, reply := stream(t, chat.Request{Message: `Search the web for "owls", please!`, WebSearch: true, Tools: []chat.Tool{list}})
 		calls, results := h.ofType(chat.CallChunk), h.ofType(chat.ResultChunk)
 		if len(calls) != 1 || len(results) != 1 || calls[0].CallID != results[0].CallID || !calls[0].ServerHandled || calls[0].Name != chat.WebSearch {
@@ -168,7 +168,7 @@ func TestASearch(t *testing.T) {
 			t.Errorf("%+v", reply)
 		}
 	})
-	t.Run("of nothing in particular is of the message", func(t *testing.T) {
+	t.Run("without a topic has the message as its query", func(t *testing.T) {
 		h, _ := stream(t, chat.Request{Message: "Please search.", WebSearch: true})
 		if got := h.ofType(chat.CallChunk)[0].Args; got != `{"query":"Please search."}` {
 			t.Errorf("the arguments are %s", got)
@@ -176,7 +176,7 @@ func TestASearch(t *testing.T) {
 	})
 	for name, r := range map[string]chat.Request{
 		"is not made when it is not enabled":   {Message: "search for owls"},
-		"is not made when nobody asks for one": {Message: "research is what I do", WebSearch: true},
+		"is not made without a request for it": {Message: "research is what I do", WebSearch: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if h, reply := stream(t, r); len(h.ofType(chat.CallChunk)) > 0 || reply.Usage.Searches > 0 {
@@ -288,7 +288,7 @@ func TestThePace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("is waited for before each chunk, once what came is out", func(t *testing.T) {
+	t.Run("is waited for before each chunk, after earlier ones were sent", func(t *testing.T) {
 		h := &recorder{}
 		m := localmodel.New(func(context.Context) error { h.order = append(h.order, "pace"); return nil })
 		if _, err := m.Stream(t.Context(), call, h); err != nil {
@@ -302,7 +302,7 @@ func TestThePace(t *testing.T) {
 			t.Errorf("another order (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("ends with the context, and what came until then was used", func(t *testing.T) {
+	t.Run("ends with the context, with the usage of the sent chunks", func(t *testing.T) {
 		cause := errors.New("the client went away")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)

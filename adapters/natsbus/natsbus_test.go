@@ -304,7 +304,7 @@ func TestHints(t *testing.T) {
 			}
 		})
 	})
-	t.Run("what is no hint is not written", func(t *testing.T) {
+	t.Run("invalid hints are not encoded", func(t *testing.T) {
 		for _, h := range []object.Hint{{}, {Org: "o", N: 1}, {Org: someOrg, N: -1}, {Org: someOrg + "0"}, {Org: "0198C0DE-0000-7000-8000-000000000001"}} {
 			if b, ok := encode(h); ok {
 				t.Errorf("%+v is %x", h, b)

@@ -48,7 +48,7 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 			map[string]any{"o": map[string]any{"id": "org_1", "rol": "org:admin"}},
 			identity.Claims{Org: "org_1", OrgRole: "org:admin"},
 		},
-		"both shapes, of which the plain one counts": {
+		"both shapes: the plain one has precedence": {
 			map[string]any{"org_id": "org_1", "o": map[string]any{"id": "org_2", "rol": "admin"}},
 			identity.Claims{Org: "org_1"},
 		},
@@ -59,7 +59,7 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 			map[string]any{"name": " Ada\nLovelace ", "email": "ada@example.com", "picture": "https://img.example.com/a.png"},
 			identity.Claims{Name: "Ada Lovelace", Email: "ada@example.com", AvatarURL: "https://img.example.com/a.png"},
 		},
-		"a strange person": {
+		"invalid names and addresses": {
 			map[string]any{"name": strings.Repeat("é", 300), "email": "nobody", "picture": "javascript:alert(1)"},
 			identity.Claims{Name: strings.Repeat("é", 200)},
 		},
@@ -85,7 +85,7 @@ func TestTheThreeAlgorithmsAreAccepted(t *testing.T) {
 	i, c := newIssuer(t, keys...), newClock()
 	p := i.provider(t, c)
 	for _, k := range keys {
-		for _, kid := range []string{k.kid, ""} { // a token may leave its key to be found
+		for _, kid := range []string{k.kid, ""} { // a token may have no key id
 			if _, err := verify(p, signer{kid, k.alg, k.key}.token(t, i.claims(c))); err != nil {
 				t.Errorf("%s with the kid %q is refused: %v", k.alg, kid, err)
 			}
@@ -105,8 +105,8 @@ func TestInvalidClaimsAreRefused(t *testing.T) {
 		claims map[string]any
 		want   bool
 	}{
-		"any audience where none is asked":         {open, map[string]any{"aud": "other", "azp": "other"}, true},
-		"no audience where none is asked":          {open, nil, true},
+		"any audience if none is required":         {open, map[string]any{"aud": "other", "azp": "other"}, true},
+		"no audience if none is required":          {open, nil, true},
 		"the audience":                             {forAudience, map[string]any{"aud": "collab"}, true},
 		"the audience among several":               {forAudience, map[string]any{"aud": []string{"other", "collab-cli"}}, true},
 		"another audience":                         {forAudience, map[string]any{"aud": "other"}, false},
@@ -145,8 +145,8 @@ func TestInvalidClaimsAreRefused(t *testing.T) {
 		"a time: without iat":                      {open, map[string]any{"iat": nil}, false},
 		"a time: with an exp of null":              {open, map[string]any{"exp": json.RawMessage("null")}, false},
 		"a time: with an exp in words":             {open, map[string]any{"exp": "tomorrow"}, false},
-		"a time: with an exp in no calendar":       {open, map[string]any{"exp": 1e18}, false},
-		"a time: with an exp beyond all":           {open, map[string]any{"exp": json.RawMessage("1e400")}, false},
+		"a time: with an exp after the year 9999":  {open, map[string]any{"exp": 1e18}, false},
+		"a time: with an exp beyond a float":       {open, map[string]any{"exp": json.RawMessage("1e400")}, false},
 		"a time: with an iat below zero":           {open, map[string]any{"iat": -1}, false},
 		"a time: with an nbf that is no number":    {open, map[string]any{"nbf": true}, false},
 		"a payload over the limit":                 {open, map[string]any{"x": strings.Repeat("x", 16<<10)}, false},
@@ -219,7 +219,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 }
 
 func TestKeysThatAreNotForSigningOrTooWeakVerifyNothing(t *testing.T) {
-	// Go refuses to make so short a key, unless it is asked for tests.
+	// Go generates so short a key only with this setting.
 	t.Setenv("GODEBUG", "rsa1024min=0")
 	good := signer{"good", jose.EdDSA, edKey(1)}
 	short := signer{"short", jose.RS256, must(rsa.GenerateKey(rand.Reader, 1024))}
@@ -414,7 +414,7 @@ func TestAWithdrawnKeyIsNoticedAfterAnHour(t *testing.T) {
 	c.Advance(time.Hour)
 	wantVerify(t, p, older.token(t, i.claims(c)), 0)
 	c.Advance(time.Millisecond)
-	// Whoever comes first does not wait for the reading that this begins.
+	// The first caller does not wait for the refresh that it begins.
 	wantVerify(t, p, older.token(t, i.claims(c)), 0)
 	p.Settle()
 	wantVerify(t, p, older.token(t, i.claims(c)), fault.Unauthenticated)
@@ -566,9 +566,8 @@ func TestAnIssuerIsAnAddress(t *testing.T) {
 	}
 }
 
-// FuzzVerify has tokens of any form verified, and any payload signed with the
-// provider's key. What is accepted is signed by the key and says what a token
-// must say.
+// FuzzVerify verifies random tokens, and random payloads signed with the provider's key.
+// Accepted tokens are signed and have valid claims.
 func FuzzVerify(f *testing.F) {
 	const url = "https://id.example.com"
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()

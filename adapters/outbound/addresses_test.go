@@ -13,8 +13,8 @@ import (
 	"collab/adapters/outbound"
 )
 
-// special are networks that are not the public internet, by the registries of
-// special addresses and of IPv6 (RFC 6890, RFC 4291), apart from the library's.
+// special are the networks that are not public by the registries (RFC 6890, RFC 4291). The
+// list is independent of the library's.
 var special = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
@@ -35,7 +35,7 @@ func isPublic(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// needs6 skips a test of addresses of IPv6 where there are no sockets for them.
+// needs6 skips a test of IPv6 addresses if there are no IPv6 sockets.
 func needs6(t *testing.T, a netip.Addr) {
 	t.Helper()
 	if !a.Is6() || a.Is4In6() {
@@ -125,7 +125,7 @@ func TestTheAddressIsCheckedHoweverTheHostIsWritten(t *testing.T) {
 		"localhost", "LOCALHOST", "localhost.", "sub.localhost", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "127.0.0.01",
 		"①②⑦.⓪.⓪.①", "127。0。0。1", "127.0.0.1%2f", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "127.0.0.1.nip.test",
 	} {
-		// Go's resolver has no address for numbers in old forms, others do.
+		// Go's resolver does not accept numbers in old forms; others do.
 		neverConnects(t, outbound.Options{Resolver: names.resolver()}, host+":8080")
 	}
 }
@@ -205,7 +205,7 @@ func TestANameThatChangesToAPrivateAddressIsRefused(t *testing.T) {
 func TestOfManyAddressesOfANameOnlyPublicOnesAreTried(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
 	private := trap(t, s)
-	const deaf = "127.0.0.3" // allowed, and nobody listens there
+	const deaf = "127.0.0.3" // allowed, without a listener
 	networks := append(prefixes(deaf+"/32"), opened...)
 	for name, tt := range map[string]struct {
 		addresses []string
@@ -252,7 +252,7 @@ func TestAnInvalidURLIsRefusedBeforeItsNameIsResolved(t *testing.T) {
 		"a user and a password":        {false, "https://user:" + secret + "@name.test/"},
 		"a user of nothing":            {false, "https://@name.test/"},
 		"a password in what is no URL": {false, "https://user:" + secret + "/x@name.test/"},
-		"a scheme in capitals is fine for net/url and not for who asks for http": {false, "HTTP://name.test/?" + secret},
+		"a scheme in capitals":         {false, "HTTP://name.test/?" + secret},
 	} {
 		names := newDNS(t, always("8.8.8.8"))
 		c := newClient(t, outbound.Options{Insecure: tt.insecure, Resolver: names.resolver()})
@@ -267,8 +267,8 @@ func TestAnInvalidURLIsRefusedBeforeItsNameIsResolved(t *testing.T) {
 	}
 }
 
-// FuzzNoAddressThatIsNotPublicIsConnectedTo holds that no address and no answer to the question for its name
-// lead into a network that is not public.
+// FuzzNoAddressThatIsNotPublicIsConnectedTo calls random URLs with random addresses of their
+// names.
 func FuzzNoAddressThatIsNotPublicIsConnectedTo(f *testing.F) {
 	loopback, mapped := netip.MustParseAddr(open).AsSlice(), netip.MustParseAddr("::ffff:10.0.0.1").AsSlice()
 	public := netip.MustParseAddr("8.8.8.8").AsSlice()
@@ -309,7 +309,7 @@ func FuzzNoAddressThatIsNotPublicIsConnectedTo(f *testing.F) {
 	})
 }
 
-// read takes bytes for a list of addresses, of IPv6 as long as there are enough.
+// read decodes bytes as a list of addresses, of IPv6 if 16 bytes are left, else of IPv4.
 func read(text []byte) []netip.Addr {
 	var list []netip.Addr
 	for len(text) >= 4 && len(list) < 8 {

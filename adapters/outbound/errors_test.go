@@ -16,7 +16,7 @@ import (
 	"collab/adapters/outbound"
 )
 
-// speak starts a server that says what it is given to every request.
+// speak starts a server that answers every request with the text.
 func speak(t *testing.T, text string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", open+":0")
@@ -56,18 +56,18 @@ func TestErrorsContainNeitherURLsNorResponses(t *testing.T) {
 		is      error // nil: anything
 		what    string
 	}{
-		"no HTTP":              {"http://" + speak(t, secret+"\r\n\r\n"), nil, broken},
-		"no status":            {"http://" + speak(t, "HTTP/1.1 "+secret+"\r\n\r\n"), nil, broken},
-		"no header":            {"http://" + speak(t, "HTTP/1.1 200 OK\r\n"+secret+"\r\n\r\n"), nil, broken},
-		"no length":            {"http://" + speak(t, "HTTP/1.1 200 OK\r\nContent-Length: "+secret+"\r\n\r\n"), nil, broken},
-		"a body that is short": {"http://" + speak(t, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"+secret), io.ErrUnexpectedEOF, broken},
-		"a body in bad chunks": {"http://" + speak(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+secret+"\r\n"), nil, broken},
-		"a body that is no gzip, though it says so": {"http://" + speak(t, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 6\r\n\r\n"+secret), nil, broken},
-		"nothing":           {"http://" + speak(t, ""), nil, broken},
-		"no TLS":            {"https://" + speak(t, secret), nil, "TLS could not be agreed on with the server"},
-		"nobody there":      {"http://" + net.JoinHostPort(open, "1"), syscall.ECONNREFUSED, "the network says: connection refused"},
-		"no such name":      {"http://nobody.test", nil, "the name of the server could not be resolved"},
-		"a private address": {"http://10.0.0.1", nil, "The address leads into a network that is not public"},
+		"no HTTP":                              {"http://" + speak(t, secret+"\r\n\r\n"), nil, broken},
+		"no status":                            {"http://" + speak(t, "HTTP/1.1 "+secret+"\r\n\r\n"), nil, broken},
+		"no header":                            {"http://" + speak(t, "HTTP/1.1 200 OK\r\n"+secret+"\r\n\r\n"), nil, broken},
+		"no length":                            {"http://" + speak(t, "HTTP/1.1 200 OK\r\nContent-Length: "+secret+"\r\n\r\n"), nil, broken},
+		"a body that is short":                 {"http://" + speak(t, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"+secret), io.ErrUnexpectedEOF, broken},
+		"a body in bad chunks":                 {"http://" + speak(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+secret+"\r\n"), nil, broken},
+		"a body with a wrong Content-Encoding": {"http://" + speak(t, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 6\r\n\r\n"+secret), nil, broken},
+		"nothing":                              {"http://" + speak(t, ""), nil, broken},
+		"no TLS":                               {"https://" + speak(t, secret), nil, "TLS could not be agreed on with the server"},
+		"nobody there":                         {"http://" + net.JoinHostPort(open, "1"), syscall.ECONNREFUSED, "the network says: connection refused"},
+		"no such name":                         {"http://nobody.test", nil, "the name of the server could not be resolved"},
+		"a private address":                    {"http://10.0.0.1", nil, "The address leads into a network that is not public"},
 	} {
 		c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: names.resolver()})
 		_, err := get(t, c, tt.address+"/?token="+secret)
@@ -101,7 +101,7 @@ func TestACancelledCallReturnsCanceled(t *testing.T) {
 	}
 }
 
-// closer notes that a body was closed.
+// closer records that a body was closed.
 type closer struct {
 	io.Reader
 	closed bool

@@ -71,7 +71,7 @@ func TestOnlySignedMessagesAreRead(t *testing.T) {
 		body      string
 		accepted  bool
 	}{
-		"as it should be":            {one, later(0), ping, true},
+		"valid":                      {one, later(0), ping, true},
 		"five minutes old":           {one, later(-5 * time.Minute), ping, true},
 		"older":                      {one, later(-5*time.Minute - time.Second), ping, false},
 		"five minutes ahead":         {one, later(5 * time.Minute), ping, true},
@@ -98,10 +98,10 @@ func TestOnlySignedMessagesAreRead(t *testing.T) {
 		"no time":                    {one, "v1=" + mac, ping, false},
 		"an empty time":              {one, "t=,v1=" + mac, ping, false},
 		"two times":                  {one, "t=1790000000,t=1790000000,v1=" + mac, ping, false},
-		"a time that is none":        {one, "t=now,v1=" + mac, ping, false},
+		"an invalid time":            {one, "t=now,v1=" + mac, ping, false},
 		"a time with a sign":         {one, "t=+1790000000,v1=" + mac, ping, false},
-		"a time before all":          {one, "t=-1,v1=" + mac, ping, false},
-		"a time after all":           {one, "t=99999999999999999999,v1=" + mac, ping, false},
+		"a negative time":            {one, "t=-1,v1=" + mac, ping, false},
+		"a time beyond an integer":   {one, "t=99999999999999999999,v1=" + mac, ping, false},
 		"no signature":               {one, "t=1790000000", ping, false},
 		"an empty signature":         {one, "t=1790000000,v1=", ping, false},
 		"half a signature":           {one, "t=1790000000,v1=" + mac[:32], ping, false},

@@ -70,7 +70,7 @@ func TestPartsOfASubscription(t *testing.T) {
 		want   plan.Remote
 	}{
 		"nothing more":               {``, plan.Remote{}},
-		"a status nobody knows":      {`"status":"hibernating"`, plan.Remote{Status: "hibernating"}},
+		"an unknown status":          {`"status":"hibernating"`, plan.Remote{Status: "hibernating"}},
 		"a status that is none":      {`"status":"Ada <ada@example.org>"`, plan.Remote{Status: "other"}},
 		"an end that is set":         {`"cancel_at":1800000000`, plan.Remote{CancelAtPeriodEnd: true}},
 		"an end with the period":     {`"cancel_at_period_end":true`, plan.Remote{CancelAtPeriodEnd: true}},

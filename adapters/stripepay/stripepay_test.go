@@ -126,7 +126,7 @@ func TestEveryCallReturnsTheKindOfItsError(t *testing.T) {
 
 func TestCallsWithoutAResponseAreUnavailable(t *testing.T) {
 	for name, client := range map[string]*http.Client{
-		"silence": {Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		"no response": {Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})},
@@ -224,12 +224,12 @@ func TestAnUnusableKeyIsReplacedByTheNext(t *testing.T) {
 		keys    []string
 		works   bool
 	}{
-		"a failure that is remembered":                    {"Customer", []string{failed, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
-		"a failure that is not":                           {"Customer", []string{`500 {"error":{"type":"api_error"}}`}, []string{customerKey}, false},
-		"an organisation with another name":               {"Customer", []string{other, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
-		"failures for ever":                               {"Customer", []string{failed}, []string{customerKey, customerKey + ":2", customerKey + ":3"}, false},
-		"a checkout's failure that is remembered":         {"Open", []string{failed, openPage}, []string{"k", "k:2"}, true},
-		"a checkout with another address to come back to": {"Open", []string{other, openPage}, []string{"k", "k:2"}, true},
+		"a stored failure":                   {"Customer", []string{failed, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
+		"a failure that is not stored":       {"Customer", []string{`500 {"error":{"type":"api_error"}}`}, []string{customerKey}, false},
+		"an organisation with another name":  {"Customer", []string{other, `200 {"id":"cus_1"}`}, []string{customerKey, customerKey + ":2"}, true},
+		"repeated failures":                  {"Customer", []string{failed}, []string{customerKey, customerKey + ":2", customerKey + ":3"}, false},
+		"a checkout's stored failure":        {"Open", []string{failed, openPage}, []string{"k", "k:2"}, true},
+		"a checkout with another return URL": {"Open", []string{other, openPage}, []string{"k", "k:2"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, f, _ := newFake(t, map[string][]string{"POST /customers": c.answers, "POST /checkout/sessions": c.answers})
@@ -309,7 +309,7 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 		"the same plan, with an end": {endingNew, plan.Standard, map[string]string{"cancel_at": ""}},
 		"another plan, with an end": {endingNew, plan.Premium, map[string]string{
 			"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at": ""}},
-		"the plan of the item that is ours": {
+		"the plan of the configured item": {
 			`200 {"id":"sub_1","status":"active","items":{"data":[{"id":"si_0","price":{"id":"price_support"}},{"id":"si_1","price":{"id":"price_standard"}}]}}`, plan.Premium,
 			map[string]string{"items[0][id]": "si_1", "items[0][price]": "price_premium", "proration_behavior": "always_invoice", "cancel_at_period_end": "false"}},
 	} {
@@ -360,12 +360,12 @@ func TestCancelIsIdempotent(t *testing.T) {
 		want   plan.Remote
 	}{
 		"at once":                    {[]string{active}, true, []string{canceled}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
-		"at once, what is to end":    {[]string{ending}, true, []string{canceled}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
-		"at once, what is over":      {[]string{canceled}, true, nil, "", plan.Remote{Status: plan.IsCanceled}},
+		"at once, scheduled to end":  {[]string{ending}, true, []string{canceled}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
+		"at once, ended":             {[]string{canceled}, true, nil, "", plan.Remote{Status: plan.IsCanceled}},
 		"at the end":                 {[]string{active}, false, []string{ending}, "POST", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
 		"at the end, again":          {[]string{ending}, false, nil, "", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
-		"at the end, what has one":   {[]string{endingNew}, false, nil, "", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
-		"at the end, what is over":   {[]string{canceled}, false, nil, "", plan.Remote{Status: plan.IsCanceled}},
+		"at the end, with a date":    {[]string{endingNew}, false, nil, "", plan.Remote{Status: plan.IsActive, CancelAtPeriodEnd: true}},
+		"at the end, ended":          {[]string{canceled}, false, nil, "", plan.Remote{Status: plan.IsCanceled}},
 		"at once, over meanwhile":    {[]string{active, canceled}, true, []string{missing}, "DELETE", plan.Remote{Status: plan.IsCanceled}},
 		"at the end, over meanwhile": {[]string{active, canceled}, false, []string{refused}, "POST", plan.Remote{Status: plan.IsCanceled}},
 	} {
@@ -420,12 +420,12 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		"no key":                  func(o *Options) { o.SecretKey = " " },
 		"a key of two lines":      func(o *Options) { o.SecretKey = "sk_1\nsk_2" },
 		"an address without host": func(o *Options) { o.URL = "api.stripe.com" },
-		"no page to come back to": func(o *Options) { o.SuccessURL = "" },
+		"no success URL":          func(o *Options) { o.SuccessURL = "" },
 		"a page with a query":     func(o *Options) { o.CancelURL = "https://x.example/?a=b" },
 		"no prices":               func(o *Options) { o.Prices = nil },
 		"a price that is missing": func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "price_1"} },
 		"one price twice":         func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "price_1", plan.Premium: " price_1"} },
-		"a price that is none":    func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "10 EUR", plan.Premium: "price_1"} },
+		"an invalid price":        func(o *Options) { o.Prices = map[plan.Plan]string{plan.Standard: "10 EUR", plan.Premium: "price_1"} },
 	} {
 		o := good
 		spoil(&o)
