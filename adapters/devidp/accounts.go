@@ -136,9 +136,9 @@ func (b *state) signIn(w signInRequest, now time.Time) (session, []event, error)
 	if w.Org == "" {
 		return s, events, nil
 	}
-	found, known := b.findOrganisation(w.Org)
+	found, ok := b.findOrganisation(w.Org)
 	switch {
-	case known:
+	case ok:
 		s.Org = found
 		w.Role = cmp.Or(w.Role, b.Memberships[membershipID(found.ID, s.Account.ID)].Role, member)
 	case isOrgID(w.Org):
@@ -167,8 +167,8 @@ func (b *state) accept(i Invite, token, name string, now time.Time) (session, []
 	var events []event
 	s := session{Role: cmp.Or(w.Role, member)}
 	s.Account, events = b.account(w.Email, w.Name, now)
-	found, known := b.Organisations[i.OrgID]
-	if !known {
+	found, ok := b.Organisations[i.OrgID]
+	if !ok {
 		// The organisation of the service is older than this provider's file.
 		found = organisation{ID: i.OrgID, Name: w.Org, Slug: cmp.Or(i.OrgSlug, slugOf(w.Org)), CreatedAt: now, UpdatedAt: now}
 		b.Organisations[found.ID] = found
@@ -180,16 +180,16 @@ func (b *state) accept(i Invite, token, name string, now time.Time) (session, []
 
 // accountOf finds the account with this address.
 func (b *state) accountOf(email string) (account, bool) {
-	a, known := b.Accounts[accountID(email)]
-	return a, known
+	a, ok := b.Accounts[accountID(email)]
+	return a, ok
 }
 
 // account returns the account with this address, created or renamed as needed.
 func (b *state) account(email, name string, now time.Time) (account, []event) {
 	key := accountID(email)
-	a, known := b.Accounts[key]
+	a, ok := b.Accounts[key]
 	switch {
-	case !known:
+	case !ok:
 		a = account{ID: key, Email: email, Name: cmp.Or(name, nameOf(email)), CreatedAt: now, UpdatedAt: now}
 	case name != "" && name != a.Name:
 		a.Name, a.UpdatedAt = name, now
@@ -197,7 +197,7 @@ func (b *state) account(email, name string, now time.Time) (account, []event) {
 		return a, nil
 	}
 	b.Accounts[key] = a
-	if !known {
+	if !ok {
 		return a, []event{{kind: "user.created", account: a}}
 	}
 	return a, []event{{kind: "user.updated", account: a}}
@@ -207,10 +207,10 @@ func (b *state) account(email, name string, now time.Time) (account, []event) {
 // has changed: the service may have removed the member without the provider's knowledge.
 func (b *state) join(s session, always bool, now time.Time) []event {
 	key := membershipID(s.Org.ID, s.Account.ID)
-	m, known := b.Memberships[key]
+	m, ok := b.Memberships[key]
 	kind := "organizationMembership.updated"
 	switch {
-	case !known:
+	case !ok:
 		kind = "organizationMembership.created"
 		m = membership{ID: key, Account: s.Account.ID, Org: s.Org.ID, Role: s.Role, CreatedAt: now, UpdatedAt: now}
 	case m.Role != s.Role || always:
@@ -224,11 +224,11 @@ func (b *state) join(s session, always bool, now time.Time) []event {
 
 // findOrganisation finds an organisation by id, slug or name.
 func (b *state) findOrganisation(s string) (organisation, bool) {
-	if o, known := b.Organisations[s]; known {
+	if o, ok := b.Organisations[s]; ok {
 		return o, true
 	}
 	slug := slugOf(s)
-	if o, known := b.Organisations[derive("org_", slug)]; known {
+	if o, ok := b.Organisations[derive("org_", slug)]; ok {
 		return o, true
 	}
 	// The id of an organisation from an invitation is not derived from its slug.

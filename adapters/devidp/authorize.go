@@ -242,12 +242,12 @@ func (p *Provider) redeem(r *http.Request, fields url.Values) (grant, *oauthErro
 	}
 	hash := sha256.Sum256([]byte(fields.Get("code")))
 	p.mu.Lock()
-	g, known := p.grants[hash]
+	g, ok := p.grants[hash]
 	delete(p.grants, hash)
 	p.mu.Unlock()
 	challenge := sha256.Sum256([]byte(fields.Get("code_verifier")))
 	switch {
-	case !known || !p.options.Clock.Now().Before(g.expires):
+	case !ok || !p.options.Clock.Now().Before(g.expires):
 		return grant{}, &oauthError{"invalid_grant", "the code is not known, used or expired"}
 	case fields.Get("redirect_uri") != g.redirect:
 		return grant{}, &oauthError{"invalid_grant", "redirect_uri is not the one that the code was sent to"}

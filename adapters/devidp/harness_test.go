@@ -52,7 +52,7 @@ func newFixture(t *testing.T, folder string, change ...func(*devidp.Options)) *f
 		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{},
 		Emit: st.service.emit,
 		Invitation: func(_ context.Context, token string) (devidp.Invite, error) {
-			if i, known := st.invitations[token]; known {
+			if i, ok := st.invitations[token]; ok {
 				return i, nil
 			}
 			return devidp.Invite{}, fault.Missing("Invitation")

@@ -65,7 +65,7 @@ func (p *Provider) showSignIn(w http.ResponseWriter, r *http.Request, status int
 		if v.Account == "" && v.Email == "" && len(v.People) > 0 {
 			v.Account = v.People[0].ID
 		}
-		if last, known := b.Organisations[b.Accounts[v.Account].LastOrg]; known && v.Org == "" {
+		if last, ok := b.Organisations[b.Accounts[v.Account].LastOrg]; ok && v.Org == "" {
 			v.Org = last.ID
 		}
 	})
@@ -123,8 +123,8 @@ func (p *Provider) signInPicked(r *http.Request, fields url.Values) (session, er
 	err := p.update(r, func(b *state, now time.Time) (events []event, err error) {
 		w := signInRequest{Email: fields.Get("email"), Name: fields.Get("name"), Role: fields.Get("role")}
 		if choice := fields.Get("account"); choice != choiceNew {
-			a, known := b.Accounts[choice]
-			if !known {
+			a, ok := b.Accounts[choice]
+			if !ok {
 				return nil, fault.Field("account", "must be one of the list")
 			}
 			w.Email, w.Name = a.Email, ""
@@ -137,7 +137,7 @@ func (p *Provider) signInPicked(r *http.Request, fields url.Values) (session, er
 				return nil, fault.Field("orgName", "must not be empty")
 			}
 		default:
-			if _, known := b.Organisations[choice]; !known {
+			if _, ok := b.Organisations[choice]; !ok {
 				return nil, fault.Field("org", "must be one of the list")
 			}
 			w.Org = choice
@@ -196,7 +196,7 @@ func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, status int
 		v.Name = nameOf(invite.Email)
 	}
 	p.accounts.Read(func(b *state) {
-		if a, known := b.accountOf(invite.Email); known {
+		if a, ok := b.accountOf(invite.Email); ok {
 			v.Account = &a
 		}
 	})

@@ -63,8 +63,8 @@ func (p *Provider) post(serve operation) http.HandlerFunc {
 			maps.Copy(fields, r.URL.Query())
 		}
 		_, err = p.change(func(t *tx) (bool, error) {
-			before, known := t.Answers[key]
-			if known && t.now.Before(before.CreatedAt.Add(answerLifetime)) {
+			before, ok := t.Answers[key]
+			if ok && t.now.Before(before.CreatedAt.Add(answerLifetime)) {
 				if before.Request != print {
 					return false, &apiError{status: http.StatusBadRequest, kind: "idempotency_error", message: "Keys for idempotent requests can only be used with the same parameters they were first used with"}
 				}
@@ -102,7 +102,7 @@ func (t *tx) answer(serve operation, id string, fields url.Values) ([]byte, erro
 		if !has || slices.ContainsFunc(values, func(v string) bool { return v != "customer" }) {
 			return nil, invalidParam("expand", "", "This property cannot be expanded (%s).", strings.Join(values, ", "))
 		}
-		if c, known := t.Customers[customerID]; known {
+		if c, ok := t.Customers[customerID]; ok {
 			o["customer"] = customerObject(c)
 		}
 	}
@@ -274,7 +274,7 @@ func (f *form) quantity(name string, was int) int {
 // customer returns the id of the customer in the parameters.
 func (t *tx) customer(f *form) string {
 	id := f.required("customer")
-	if _, known := t.Customers[id]; !known {
+	if _, ok := t.Customers[id]; !ok {
 		f.fail("customer", "resource_missing", "No such customer: '%s'", id)
 	}
 	return id
@@ -286,7 +286,7 @@ func (t *tx) price(f *form, name, was string) string {
 	if price == "" {
 		return was
 	}
-	if _, known := t.p.options.Prices[price]; !known {
+	if _, ok := t.p.options.Prices[price]; !ok {
 		f.fail(name, "resource_missing", "No such price: '%s'", price)
 	}
 	return price
@@ -294,8 +294,8 @@ func (t *tx) price(f *form, name, was string) string {
 
 // find returns the record with an id.
 func find[T any](records map[string]T, what, id string) (T, error) {
-	r, known := records[id]
-	if !known {
+	r, ok := records[id]
+	if !ok {
 		return r, notFound(what, id)
 	}
 	return r, nil
@@ -409,8 +409,8 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 
 func cancelSubscription(t *tx, id string, f *form) (object, error) {
 	f.allow()
-	s, known := t.Subscriptions[id]
-	if !known || s.Status == canceled {
+	s, ok := t.Subscriptions[id]
+	if !ok || s.Status == canceled {
 		return nil, notFound("subscription", id)
 	}
 	err := t.end(s)

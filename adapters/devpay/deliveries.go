@@ -25,21 +25,21 @@ type queue struct {
 func (p *Provider) deliver(subscription string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	over := make(chan struct{})
+	done := make(chan struct{})
 	if p.closed || p.options.Emit == nil {
-		close(over)
-		return over
+		close(done)
+		return done
 	}
-	l, there := p.queues[subscription]
-	if !there {
+	l, ok := p.queues[subscription]
+	if !ok {
 		l = p.startQueue(subscription, 0)
 	}
-	l.waiters = append(l.waiters, over)
+	l.waiters = append(l.waiters, done)
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return over
+	return done
 }
 
 // resume starts the delivery of the events of an earlier process, after a pause in which the
@@ -88,14 +88,14 @@ func (p *Provider) run(subscription string, l *queue, pause time.Duration) {
 
 		var left bool
 		left, pause = p.deliverPending(subscription)
-		for _, over := range waiters {
-			close(over)
+		for _, done := range waiters {
+			close(done)
 		}
 
 		p.mu.Lock()
 		if p.closed || !left && len(l.waiters) == 0 {
-			for _, over := range l.waiters {
-				close(over)
+			for _, done := range l.waiters {
+				close(done)
 			}
 			delete(p.queues, subscription)
 			p.mu.Unlock()
@@ -171,13 +171,13 @@ func (p *Provider) Close(ctx context.Context) error {
 	p.closed = true
 	p.mu.Unlock()
 	p.cancel()
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		p.workers.Wait()
-		close(over)
+		close(done)
 	}()
 	select {
-	case <-over:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

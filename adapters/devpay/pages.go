@@ -36,8 +36,8 @@ type checkoutView struct {
 
 // checkoutOf returns the view of a session.
 func (t *tx) checkoutOf(id string) (checkoutView, error) {
-	s, known := t.Sessions[id]
-	if !known {
+	s, ok := t.Sessions[id]
+	if !ok {
 		return checkoutView{}, &apiError{status: http.StatusNotFound, message: "There is no such checkout"}
 	}
 	return checkoutView{
@@ -140,8 +140,8 @@ var states = map[string]string{active: "Active", pastDue: "Past due", canceled: 
 
 // customerOf returns the valid portal session with the secret.
 func (t *tx) customerOf(secret string) (portalSession, error) {
-	v, known := t.Visits[secret]
-	if !known || !t.now.Before(v.CreatedAt.Add(portalLifetime)) {
+	v, ok := t.Visits[secret]
+	if !ok || !t.now.Before(v.CreatedAt.Add(portalLifetime)) {
 		return portalSession{}, &apiError{status: http.StatusNotFound, message: "This link to the portal has expired"}
 	}
 	return v, nil

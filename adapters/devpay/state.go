@@ -188,14 +188,14 @@ func (b *state) prune(now time.Time) error {
 	return nil
 }
 
-// trim removes the oldest records for which over is true until maxRecords remain.
-func trim[T any](records map[string]T, over func(T) bool, since func(T) time.Time) {
+// trim removes the oldest records for which unused is true until maxRecords remain.
+func trim[T any](records map[string]T, unused func(T) bool, since func(T) time.Time) {
 	if len(records) <= maxRecords {
 		return
 	}
 	var old []string
 	for key, r := range records {
-		if over(r) {
+		if unused(r) {
 			old = append(old, key)
 		}
 	}

@@ -126,8 +126,8 @@ func (t *tx) charge(s *subscription, works bool) {
 
 // pay completes a checkout session. It does nothing to a completed one.
 func (t *tx) pay(id string) (session, error) {
-	page, known := t.Sessions[id]
-	if !known {
+	page, ok := t.Sessions[id]
+	if !ok {
 		return session{}, notFound("checkout.session", id)
 	}
 	switch page.status(t.now) {
@@ -194,8 +194,8 @@ func (s subscription) actions() []Action {
 
 // act applies an action to a subscription.
 func (t *tx) act(id string, a Action) error {
-	s, known := t.Subscriptions[id]
-	if !known {
+	s, ok := t.Subscriptions[id]
+	if !ok {
 		return notFound("subscription", id)
 	}
 	if !slices.Contains(s.actions(), a) {

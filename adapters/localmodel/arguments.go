@@ -85,7 +85,7 @@ func (f *filler) value(schema any, depth int) any {
 	}
 	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
 		if parts, ok := s[key].([]any); ok && len(parts) > 0 {
-			return f.value(f.joined(s, key, parts), depth+1)
+			return f.value(f.merge(s, key, parts), depth+1)
 		}
 	}
 	switch kind(s) {
@@ -125,10 +125,10 @@ func (f *filler) resolve(ref string) any {
 	return at
 }
 
-// joined merges the schema with its first alternative that is not null, or for allOf with
+// merge merges the schema with its first alternative that is not null, or for allOf with
 // all parts.
-func (f *filler) joined(s map[string]any, key string, parts []any) map[string]any {
-	one := map[string]any{}
+func (f *filler) merge(s map[string]any, key string, parts []any) map[string]any {
+	merged := map[string]any{}
 	properties := map[string]any{}
 	var required []any
 	add := func(m map[string]any) {
@@ -141,12 +141,12 @@ func (f *filler) joined(s map[string]any, key string, parts []any) map[string]an
 				names, _ := v.([]any)
 				required = append(required, names...)
 			default:
-				one[k] = v
+				merged[k] = v
 			}
 		}
 	}
 	add(s)
-	delete(one, key)
+	delete(merged, key)
 	for _, p := range parts {
 		m, _ := p.(map[string]any)
 		if ref, ok := m["$ref"].(string); ok && key == "allOf" {
@@ -161,12 +161,12 @@ func (f *filler) joined(s map[string]any, key string, parts []any) map[string]an
 		}
 	}
 	if len(properties) > 0 {
-		one["properties"] = properties
+		merged["properties"] = properties
 	}
 	if len(required) > 0 {
-		one["required"] = required
+		merged["required"] = required
 	}
-	return one
+	return merged
 }
 
 // kind returns the type of a schema, else the one implied by its keywords.

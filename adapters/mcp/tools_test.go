@@ -33,7 +33,7 @@ var errBlocked = errors.New("refused")
 
 func isBlocked(err error) bool { return errors.Is(err, errBlocked) }
 
-// servers returns servers with a client of their own.
+// servers returns Servers with a new client.
 func servers(t *testing.T) *mcp.Servers {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -558,8 +558,8 @@ func TestTextsOfTools(t *testing.T) {
 	}
 }
 
-// FuzzAnswers gives one answer to all that a server is asked: whatever it is, a
-// list within its bounds comes of it, or an error of the port's kinds.
+// FuzzAnswers gives a random response to all requests. The result is a list within its limits
+// or an error of a kind of the port.
 func FuzzAnswers(f *testing.F) {
 	for _, body := range []string{
 		"", "null", "[]", "{}", `{"jsonrpc":"2.0","id":1,"result":null}`,
@@ -585,7 +585,7 @@ func FuzzAnswers(f *testing.F) {
 				Body: io.NopCloser(strings.NewReader(body)),
 			}, nil
 		})
-		synctest.Test(t, func(t *testing.T) { // as some of them have it wait for the rest
+		synctest.Test(t, func(t *testing.T) { // for responses that never end
 			for _, transport := range []connector.Transport{connector.HTTP, connector.SSE} {
 				got, err := mcp.NewServers(&http.Client{Transport: network}, isBlocked).Tools(t.Context(), bearer(transport, "https://tools.example"))
 				if err != nil && !slices.Contains([]fault.Kind{fault.Invalid, fault.Forbidden, fault.Unavailable}, fault.KindOf(err)) {

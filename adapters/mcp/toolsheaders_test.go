@@ -17,8 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sent returns the header of the first request that an access leads to, nil where
-// none is made, and the error.
+// sent returns the header of the first request with an access, or nil, and the error.
 func sent(t *testing.T, a connector.Access) (header http.Header, err error) {
 	t.Helper()
 	network := roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -31,7 +30,7 @@ func sent(t *testing.T, a connector.Access) (header http.Header, err error) {
 	return header, err
 }
 
-// own are the headers that requests have without credentials.
+// own are the headers of requests without credentials.
 func own(t *testing.T) http.Header {
 	t.Helper()
 	header, _ := sent(t, open("https://tools.example"))
@@ -120,9 +119,8 @@ func TestCredentialsThatCannotBeInAHeader(t *testing.T) {
 
 const notTheirs = "The connector's credentials go into a header that is not theirs"
 
-// FuzzHeaders has any entry go into any header by any pattern: the request that
-// comes of it is, as a server reads it, the one without credentials and at most one
-// header more, and an error does not hold the entry.
+// FuzzHeaders expands random entries in random headers and patterns. A request has at most
+// one header more than without credentials, and errors do not contain the entry.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range [][3]string{
 		{"X-Api-Key", "{key}", "abc"}, {"Authorization", "Bearer {key}", "abc"}, {"Host", "{key}", "evil.example"},

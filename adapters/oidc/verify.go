@@ -120,14 +120,14 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 	if _, err := p.metadata.getOrWait(ctx); err != nil {
 		return nil, err
 	}
-	known, err := p.keys.getOrWait(ctx)
+	current, err := p.keys.getOrWait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if p.Clock.Now().Sub(known.at) > keysAge {
+	if p.Clock.Now().Sub(current.at) > keysAge {
 		p.keys.begin() // for later calls
 	}
-	c := &keyVerifier{keys: known.value}
+	c := &keyVerifier{keys: current.value}
 	signed, err := p.verifyWith(ctx, c, text)
 	for began := false; c.failed && !began && !p.isUnknown(c.kid); {
 		var newer snapshot[keys]
@@ -136,7 +136,7 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 		if fetchErr != nil {
 			return nil, unavailable(fetchErr, keysEvery)
 		}
-		if newer.number == known.number {
+		if newer.number == current.number {
 			if newer.err != nil && !c.keyFound {
 				// The provider may have signed it with a key that could not be read.
 				return nil, unavailable(newer.err, keysEvery)
@@ -144,7 +144,7 @@ func (p *Provider) signature(ctx context.Context, text string) (*gooidc.IDToken,
 			break
 		}
 		// The keys of an attempt that another call began may be older than the token.
-		known, c = newer, &keyVerifier{keys: newer.value}
+		current, c = newer, &keyVerifier{keys: newer.value}
 		signed, err = p.verifyWith(ctx, c, text)
 		if c.failed && began {
 			p.unknown.Add(c.kid, newer.at)

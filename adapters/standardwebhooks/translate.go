@@ -109,10 +109,10 @@ func translate(m message, body []byte) (identity.Event, error) {
 	if v.Type == "" {
 		return identity.Event{}, fault.Field("type", "must be a string that is not empty")
 	}
-	s, known := subjects[string(v.Type)]
+	s, ok := subjects[string(v.Type)]
 	e.Kind = s.kind
 	e.Stamp = identity.Stamp{At: cmp.Or(v.Timestamp.Time, m.sent), Rank: s.rank, Message: m.id}
-	if !known {
+	if !ok {
 		return e, nil
 	}
 	updated, err := s.read(v.Data, &e)
@@ -247,12 +247,12 @@ func optionalID(s text) string {
 // decode decodes a JSON object. Its errors name the invalid field, or the body if field is
 // empty.
 func decode(field string, data []byte, v any) error {
-	whole := field
-	if whole == "" {
-		whole = "body"
+	bodyField := field
+	if bodyField == "" {
+		bodyField = "body"
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		return fault.Field(whole, "must be a JSON object")
+		return fault.Field(bodyField, "must be a JSON object")
 	}
 	err := json.Unmarshal(data, v)
 	var mismatch *json.UnmarshalTypeError
@@ -265,7 +265,7 @@ func decode(field string, data []byte, v any) error {
 		}
 		return fault.Field(field+mismatch.Field, "must not be a JSON %s", mismatch.Value)
 	default:
-		return fault.Field(whole, "must be a JSON object")
+		return fault.Field(bodyField, "must be a JSON object")
 	}
 }
 

@@ -160,7 +160,7 @@ func (e *Events) translate(sent time.Time, body []byte) (plan.Event, error) {
 	if to.At.IsZero() || to.At.After(sent) {
 		to.At = sent // the event happened before it was sent
 	}
-	if read, known := subjects[v.Type]; known {
+	if read, ok := subjects[v.Type]; ok {
 		if err := read(e, v.Data.Object, &to); err != nil {
 			return plan.Event{}, err
 		}

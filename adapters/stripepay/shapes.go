@@ -152,7 +152,7 @@ func (s subscription) remote(plans map[string]plan.Plan) plan.Remote {
 		CancelAtPeriodEnd: s.cancelsAtEnd(),
 		HasPaymentMethod:  cmp.Or(s.DefaultPaymentMethod, s.DefaultSource, s.Customer.InvoiceSettings.DefaultPaymentMethod, s.Customer.DefaultSource) != "",
 	}
-	if p, known := plans[i.price()]; known {
+	if p, ok := plans[i.price()]; ok {
 		r.Plan = p
 	}
 	return r
