@@ -37,7 +37,7 @@ type Model struct {
 // Can reports whether the model has the capability.
 func (m Model) Can(capability string) bool { return slices.Contains(m.Capabilities, capability) }
 
-// Registry is the models that there are, the default one first.
+// Registry lists the models, the default one first.
 type Registry []Model
 
 // NewRegistry returns the models of the configured providers, having checked
@@ -220,9 +220,8 @@ func (r Request) checkTools(c *check.List, searching bool) {
 	}
 }
 
-// estimates of tokens: what a tokenizer makes of text is known to its provider
-// alone. English comes to four characters a token and code to three; other
-// scripts to more than one byte a token.
+// Estimates of tokens; only the provider knows its tokenizer. English has about
+// four characters a token and code three; other scripts more than one byte.
 const (
 	asciiPerToken = 3
 	turnTokens    = 8   // around each turn and tool
@@ -230,8 +229,8 @@ const (
 	searchTokens  = 600 // what the provider says of its search tool
 )
 
-// Estimate returns how many tokens the call's input comes to, rather too many
-// than too few.
+// Estimate returns the estimated tokens of the call's input, rather too many than
+// too few.
 func (c Call) Estimate() int64 {
 	ascii, other := 0, 0
 	count := func(texts ...string) {

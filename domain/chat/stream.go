@@ -62,7 +62,7 @@ const (
 	Estimated Provenance = "estimated" // ours
 )
 
-// FailureKind says what a provider's failure is to a client.
+// FailureKind classifies a provider's failure.
 type FailureKind uint8
 
 // The kinds of failures.
@@ -75,8 +75,8 @@ const (
 	Truncated // the stream ended without its end marker
 )
 
-// Failure is an error of a provider. The cause is for the log: it has nothing of
-// the conversation, which what a provider says of a failure may repeat.
+// Failure is an error of a provider. The cause is for the log and must not contain
+// a provider's error message, which may repeat the conversation.
 type Failure struct {
 	Kind  FailureKind
 	Cause error
@@ -95,7 +95,7 @@ func (f *Failure) Unwrap() error { return f.Cause }
 // the answer has gone out.
 func (f *Failure) Retryable() bool { return f.Kind == Overloaded || f.Kind == Network }
 
-// Message is what the client is told.
+// Message returns the message for the client.
 func (f *Failure) Message() string {
 	switch f.Kind {
 	case Overloaded:
@@ -106,7 +106,7 @@ func (f *Failure) Message() string {
 	return "An error occurred while processing your request."
 }
 
-// Outcome is what became of a call.
+// Outcome says how a call ended.
 type Outcome string
 
 // The outcomes.
@@ -119,7 +119,7 @@ const (
 	ShutDown   Outcome = "shutdown" // the server went away
 )
 
-// Reply is what a provider said of a call, whole or broken off.
+// Reply is what a provider reported of a call, complete or interrupted.
 type Reply struct {
 	Usage       Usage
 	InputKnown  bool   // Usage has the provider's figures of the input
@@ -127,8 +127,8 @@ type Reply struct {
 	Stop        string // why the model stopped, in the provider's words; empty when it did not
 }
 
-// Then returns what is known of a call that was made again after it had been
-// begun: what both used, as far as that is known of both.
+// Then returns the reply of a call that was retried: the usage of both attempts,
+// known where it is known of both.
 func (r Reply) Then(again Reply) Reply {
 	return Reply{
 		Usage:      r.Usage.Plus(again.Usage),
@@ -137,8 +137,8 @@ func (r Reply) Then(again Reply) Reply {
 	}
 }
 
-// Settled returns what a call counts as having used, where the texts that came
-// have the given estimate: the provider's figures as far as there are any.
+// Settled returns the usage that a call is charged: the provider's figures where
+// known, else estimates, of the output at least came tokens.
 func (c Call) Settled(r Reply, came int64) (Usage, Provenance) {
 	u, from := r.Usage, Provider
 	if !r.OutputKnown {
@@ -161,7 +161,7 @@ func EstimateText(s string) int64 {
 	return int64((ascii+asciiPerToken-1)/asciiPerToken + (2*(len(s)-ascii)+2)/3)
 }
 
-// Generation is what analytics learn of a call: figures, never content.
+// Generation is the record of a call for analytics: figures, never content.
 type Generation struct {
 	ID         id.Request
 	Org        id.Org

@@ -43,7 +43,7 @@ func (l *List) Add(field, format string, args ...any) {
 	l.problems = append(l.problems, fault.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// Note notes what an error of its own kind says is wrong; nil says nothing.
+// Note adds the problems of a fault.Error; it ignores nil and other errors.
 func (l *List) Note(err error) {
 	var f *fault.Error
 	if !errors.As(err, &f) {

@@ -16,8 +16,8 @@ type Credentials struct {
 	ExpiresAt *time.Time // of the access token; nil: not known
 }
 
-// Sealed are credentials as they are kept. What was sealed for an instance and a
-// version opens for no other.
+// Sealed are encrypted credentials as they are stored. They are bound to their
+// instance and version and cannot be opened as those of another.
 type Sealed struct {
 	Instance id.Connector
 	Version  int64
@@ -36,7 +36,7 @@ func SealingContext(o id.Org, i id.Connector, version int64, part string) []byte
 	return []byte("connector|" + string(o) + "|" + string(i) + "|" + strconv.FormatInt(version, 10) + "|" + part)
 }
 
-// Access is how a server is reached for an instance.
+// Access is what a connection to an instance's server needs.
 type Access struct {
 	URL       string
 	Transport Transport
@@ -45,17 +45,17 @@ type Access struct {
 	Entries   string            // of the credentials; empty: there are none
 }
 
-// Revocation is an authorization that is to be taken back at its server.
+// Revocation is an authorization that is to be revoked at its server.
 type Revocation struct {
 	ID       id.Connector // of the instance that had it
 	Org      id.Org
 	Renewal  []byte // sealed, for RevocationContext
 	Attempts int
-	DueAt    time.Time // put off by Hold by who tries
+	DueAt    time.Time // a server that claims it sets this to Hold from now
 }
 
-// maxRevocations is how often a server is asked before it is given up: over a day
-// and a half.
+// maxRevocations is the number of attempts before a revocation is given up, after
+// more than a day and a half.
 const maxRevocations = 12
 
 // RevocationContext is what the renewal of a revocation is bound to.

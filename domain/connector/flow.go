@@ -17,10 +17,10 @@ const FlowLifetime = 10 * time.Minute
 
 // Times of registered clients.
 const (
-	// ClientRetention is how long one is kept that no authorization begins with.
+	// ClientRetention is how long a client is kept without an authorization.
 	ClientRetention = 30 * 24 * time.Hour
 
-	clientSteps = 24 * time.Hour // in which UsedAt goes
+	clientSteps = 24 * time.Hour // the least advance of UsedAt
 )
 
 // AuthServer is an authorization server as it describes itself (RFC 8414), with
@@ -49,7 +49,7 @@ type Client struct {
 // issuerKeyLength is that of an issuer's key: 130 bits.
 const issuerKeyLength = 26
 
-// IssuerKey returns what stands for an issuer in addresses of ours: the beginning
+// IssuerKey returns the key of an issuer in redirect addresses: the first 130 bits
 // of its SHA-256 in base32.
 func IssuerKey(issuer string) string {
 	sum := sha256.Sum256([]byte(issuer))
@@ -74,8 +74,8 @@ func DocumentRedirect(callback, key string) string { return callback + "/documen
 // client's id. The server has to name itself in its responses for that.
 func (s AuthServer) TakesDocuments() bool { return s.Documents && s.NamesItself }
 
-// Registered is a client that was registered dynamically, as it is kept, for an
-// issuer and the address to which it sends people back.
+// Registered is a stored client that was registered dynamically, for an issuer and
+// a redirect address.
 type Registered struct {
 	Issuer    string
 	Redirect  string
@@ -87,7 +87,7 @@ type Registered struct {
 }
 
 // Used returns the client after an authorization began with it at now, and whether
-// that is worth keeping.
+// it has to be stored: UsedAt advances by a day or more.
 func (r Registered) Used(now time.Time) (Registered, bool) {
 	if now.Sub(r.UsedAt) < clientSteps {
 		return r, false
@@ -132,7 +132,7 @@ type Flow struct {
 	Redirect  string // where the answer goes
 	Verifier  []byte // of PKCE, sealed, for FlowContext
 	Browser   string // the SHA-256 of what the browser holds that confirmed it; empty: none did
-	Error     string // while refused: what people may read
+	Error     string // while refused: the reason, safe to show to users
 	CreatedAt time.Time
 	ExpiresAt time.Time
 
@@ -164,8 +164,7 @@ func (f Flow) Restore(s FlowStatus) Flow {
 	return f
 }
 
-// Open decides whether the flow waits for its user or provider at now; NotFound
-// once it does not.
+// Open returns NotFound unless the flow is pending and has not expired at now.
 func (f Flow) Open(now time.Time) error {
 	if f.status != Pending || !now.Before(f.ExpiresAt) {
 		return fault.New(fault.NotFound, "This authorization was used already, or took longer than %d minutes", int(FlowLifetime.Minutes()))
@@ -181,8 +180,8 @@ func (f Flow) Visible(o id.Org, user id.User, now time.Time) error {
 	return nil
 }
 
-// Confirmed returns the flow after somebody agreed to go to the provider, with a
-// browser that holds a secret of this digest.
+// Confirmed returns the flow after a user agreed to go to the provider, in the
+// browser that holds the secret of this digest.
 func (f Flow) Confirmed(browser string, now time.Time) (Flow, error) {
 	if err := f.Open(now); err != nil {
 		return f, err
@@ -191,9 +190,9 @@ func (f Flow) Confirmed(browser string, now time.Time) (Flow, error) {
 	return f, nil
 }
 
-// Redeemed returns the flow after its provider answered to a browser that holds a
-// secret of this digest. It can be redeemed once. Forbidden for any browser but
-// the one that confirmed it, so that nobody has somebody else consent for them.
+// Redeemed returns the flow after its provider answered to the browser that holds
+// the secret of this digest. It can be redeemed once. It fails with Forbidden for a
+// browser that did not confirm it, so that a user cannot have another one consent.
 func (f Flow) Redeemed(browser string, now time.Time) (Flow, error) {
 	if err := f.Open(now); err != nil {
 		return f, err
@@ -211,18 +210,17 @@ func (f Flow) Done() Flow {
 	return f
 }
 
-// Failed returns the flow after it came to nothing, for a reason that people may
-// read.
+// Failed returns the flow after it failed, with a reason that is safe to show to
+// users.
 func (f Flow) Failed(reason string) Flow {
 	f.status, f.Error = Refused, reason
 	return f
 }
 
-// From decides whether a response comes from the flow's authorization server. It
-// has to come at the address that no other issuer sends people to (RFC 9700,
-// section 4.4). The iss that it carries (RFC 9207), empty for none, has to be the
-// issuer, to the letter, and has to be there where the server says that it always
-// is.
+// From returns Forbidden unless a response comes from the flow's authorization
+// server. Its redirect address must be the one that no other issuer uses (RFC 9700,
+// section 4.4). Its iss (RFC 9207) must equal the issuer; it may be empty unless the
+// server announces that it always sends one.
 func (f Flow) From(redirect, iss string) error {
 	if redirect == f.Redirect && (iss == f.Server.Issuer || iss == "" && !f.Server.NamesItself) {
 		return nil

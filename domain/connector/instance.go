@@ -22,14 +22,14 @@ const (
 
 // Times of the work on instances.
 const (
-	// Hold is how long a server that works on an instance has it for itself. It
-	// outlasts everything that is done in one go.
+	// Hold is how long a claim of an instance lasts. It is longer than all work on
+	// an instance takes.
 	Hold = 2 * time.Minute
 
 	checkEvery = time.Hour        // while all is well
 	firstRetry = time.Minute      // after a failure; doubled each time
 	lastRetry  = 6 * time.Hour    // at most
-	usedSteps  = time.Minute      // in which lastUsedAt goes
+	usedSteps  = time.Minute      // the least advance of lastUsedAt
 	renewEvery = 30 * time.Second // at most, however short the token lives
 	renewRetry = 2 * time.Second  // at least, while the token has not expired
 )
@@ -46,7 +46,7 @@ type Instance struct {
 	ID        id.Connector
 	Org       id.Org
 	Provider  string  // the slug
-	Label     string  // what people read: the name, or the provider's
+	Label     string  // the display name: the name, or the provider's
 	Name      *string // as it was given
 	Config    string  // a JSON object, the provider's business
 	URL       string  // of the server; empty for a LOCAL one
@@ -58,7 +58,7 @@ type Instance struct {
 	LastUsedAt *time.Time // when credentials were read last or the server answered
 	LastError  string     // while the status is ERROR
 	Tools      []Tool     // as the server listed them last
-	Failures   int        // one after the other, until now
+	Failures   int        // in a row, until now
 
 	Version   int64      // of the credentials, counted up with each change; 0: there are none
 	ExpiresAt *time.Time // of the access token; nil: not known
@@ -186,27 +186,27 @@ func (i Instance) Answered(tools []Tool, now time.Time) (Instance, error) {
 	return i, nil
 }
 
-// Idle returns the instance after all was done that was due, without its server.
+// Idle returns the instance after its due work was done without using its server.
 func (i Instance) Idle() Instance {
 	i.DueAt = i.expiry()
 	return i
 }
 
-// Retired returns the instance as one that nothing is to be done for any more, as
-// those of a closed organisation.
+// Retired returns the instance with no work due any more, as for a closed
+// organisation.
 func (i Instance) Retired() Instance {
 	i.DueAt = nil
 	return i
 }
 
-// HandedOn returns the instance as due at now, for somebody else to go on with.
+// HandedOn returns the instance as due at now, so that any server can claim it.
 func (i Instance) HandedOn(now time.Time) Instance {
 	i.DueAt = &now
 	return i
 }
 
-// Failed returns the instance after its server could not be used at now, for a
-// reason that people may read.
+// Failed returns the instance after its server could not be used at now, with a
+// reason that is safe to show to users.
 func (i Instance) Failed(reason string, now time.Time) (Instance, error) {
 	i, err := i.failed(reason, now)
 	if err == nil {
@@ -216,7 +216,7 @@ func (i Instance) Failed(reason string, now time.Time) (Instance, error) {
 }
 
 // Unreadable returns the instance after its credentials could not be opened at now.
-// It is not due for its token before: that cannot be refreshed either.
+// It is not due earlier for its token, which cannot be refreshed either.
 func (i Instance) Unreadable(reason string, now time.Time) (Instance, error) {
 	return i.failed(reason, now)
 }
@@ -246,8 +246,8 @@ func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
 	return i.failed(reason, now)
 }
 
-// Withdrawn returns the instance after its authorization was taken back. It waits
-// for other credentials.
+// Withdrawn returns the instance after its authorization was revoked. It is not due
+// before it gets other credentials.
 func (i Instance) Withdrawn(reason string) (Instance, error) {
 	to, err := i.status.after(Withdrawn)
 	if err != nil {
@@ -257,8 +257,8 @@ func (i Instance) Withdrawn(reason string) (Instance, error) {
 	return i, nil
 }
 
-// Used returns the instance after somebody read its credentials at now, and
-// whether that is worth keeping.
+// Used returns the instance after its credentials were read at now, and whether it
+// has to be stored: LastUsedAt advances by usedSteps or more.
 func (i Instance) Used(now time.Time) (Instance, bool) {
 	if i.LastUsedAt != nil && now.Sub(*i.LastUsedAt) < usedSteps {
 		return i, false
@@ -267,8 +267,8 @@ func (i Instance) Used(now time.Time) (Instance, bool) {
 	return i, true
 }
 
-// Claimed returns the instance as taken at now by who does what is due. Conflict
-// when nothing is, as when somebody else is at it.
+// Claimed returns the instance as claimed at now, for Hold. It fails with Conflict
+// if no work is due, as while another claim lasts.
 func (i Instance) Claimed(now time.Time) (Instance, error) {
 	if i.DueAt == nil || i.DueAt.After(now) {
 		return i, fault.New(fault.Conflict, "Nothing is to be done for the connector now")
@@ -278,10 +278,10 @@ func (i Instance) Claimed(now time.Time) (Instance, error) {
 	return i, nil
 }
 
-// ClaimedToUse is Claimed for somebody who needs the token at now, and so does not
-// wait for its time where it has expired before.
+// ClaimedToUse is Claimed for a caller that needs the token at now: an instance
+// whose token has expired is due, also before RenewAt.
 func (i Instance) ClaimedToUse(now time.Time) (Instance, error) {
-	if i.Expired(now) && i.DueAt != nil && i.RenewAt != nil && i.DueAt.Equal(*i.RenewAt) { // nobody is at it
+	if i.Expired(now) && i.DueAt != nil && i.RenewAt != nil && i.DueAt.Equal(*i.RenewAt) { // not claimed
 		i = i.HandedOn(now)
 	}
 	return i.Claimed(now)
@@ -294,10 +294,10 @@ func (i Instance) RenewalDue(now time.Time) bool {
 	return at != nil && !now.Before(*at)
 }
 
-// Expired reports whether the token is of no use at now any more.
+// Expired reports whether the token has expired at now.
 func (i Instance) Expired(now time.Time) bool { return i.ExpiresAt != nil && !now.Before(*i.ExpiresAt) }
 
-// expiry is when something has to be done about the token. Nil: never.
+// expiry returns when the token is to be renewed, else when it expires. Nil: never.
 func (i Instance) expiry() *time.Time {
 	if i.RenewAt != nil {
 		return i.RenewAt
@@ -305,10 +305,10 @@ func (i Instance) expiry() *time.Time {
 	return i.ExpiresAt
 }
 
-// renewal is when a token is to be refreshed that came at now: after about four
-// fifths of its life, at a time of its own for each instance, so that those that
-// were authorised together are not all refreshed at once. One that lives too short
-// for that has expired by then.
+// renewal returns when a token issued at now is to be refreshed: after about four
+// fifths of its lifetime, spread by instance, so that instances that were
+// authorised together are not all refreshed at once. A token with a lifetime below
+// renewEvery has expired by then.
 func renewal(i id.Connector, now, expires time.Time) time.Time {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(i)) // a hash takes it all
@@ -317,8 +317,8 @@ func renewal(i id.Connector, now, expires time.Time) time.Time {
 	return now.Add(after).UTC().Truncate(time.Millisecond)
 }
 
-// next is when there is something to do again: at the time, or for the token
-// before.
+// next returns when the instance is due again: at the time, or earlier for its
+// token.
 func (i Instance) next(at time.Time) *time.Time {
 	if e := i.expiry(); e != nil && e.Before(at) {
 		return e
@@ -326,7 +326,7 @@ func (i Instance) next(at time.Time) *time.Time {
 	return &at
 }
 
-// backOff is how long to wait after so many failures, one after the other.
+// backOff returns how long to wait after so many failures in a row.
 func backOff(failures int) time.Duration {
 	if failures > 10 {
 		return lastRetry

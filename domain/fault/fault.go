@@ -1,5 +1,5 @@
-// Package fault is the one vocabulary of errors: a kind that callers decide
-// by, a message that is safe to show to people, and a cause for the log.
+// Package fault defines the errors of the core: a kind that callers branch on,
+// a message that is safe to show to users, and a cause for the log.
 package fault
 
 import (

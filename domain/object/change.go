@@ -28,7 +28,7 @@ type Change struct {
 	N      int64 // its number: one more than the entry's before it
 	Type   ChangeType
 	Object Object  // as it is after the change, of a deletion as it was before
-	By     id.User // empty: nobody of ours
+	By     id.User // empty: not a user
 	At     time.Time
 	// Audience is who the change is for, where its object no longer says that.
 	Audience *Audience
@@ -37,8 +37,8 @@ type Change struct {
 // Audience is a set of members.
 type Audience struct {
 	Everyone bool
-	Managers bool      // whoever manages the organisation
-	Teams    []id.Team // whoever sees one of them when the change is read
+	Managers bool      // owners and admins of the organisation
+	Teams    []id.Team // members who see one of them when the change is read
 	Users    []id.User
 }
 
@@ -47,13 +47,13 @@ func (a Audience) Includes(actor org.Actor) bool {
 	return a.Everyone || a.Managers && actor.Role.MayManage() || slices.ContainsFunc(a.Teams, actor.SeesTeam) || slices.Contains(a.Users, actor.User)
 }
 
-// Written is the change that the object, just filled, makes.
+// Written returns the change for an object whose content was just stored.
 func Written(o Object) Change {
 	return Change{Type: Changed, Object: o, By: o.UpdatedBy, At: o.UpdatedAt}
 }
 
-// Removed is the change of deleting the object. The audience is nil where the
-// object's place cannot go.
+// Removed returns the change for a deleted object. The audience is nil if the
+// object's place cannot be deleted.
 func Removed(o Object, by id.User, now time.Time, a *Audience) Change {
 	return Change{Type: Deleted, Object: o, By: by, At: now, Audience: a}
 }
@@ -73,8 +73,8 @@ func MembershipChange(was, is org.Membership, by id.User, now time.Time) (c Chan
 	return NewAccessChange(Audience{Users: []id.User{is.User}}, by, now), true
 }
 
-// TeamAudience is who sees what is in a team beside the members that were put
-// into it.
+// TeamAudience returns the audience of a team's objects, without the members
+// that were added to the team.
 func TeamAudience(t team.Team) Audience {
 	a := Audience{Everyone: t.Kind == team.Shared, Managers: t.Kind != team.Personal}
 	if t.Kind == team.Personal {
@@ -83,8 +83,8 @@ func TeamAudience(t team.Team) Audience {
 	return a
 }
 
-// VisibleTo reports whether the actor, of the same organisation, is told of the
-// change. Nobody is told of another's personal objects.
+// VisibleTo reports whether the actor, of the same organisation, receives the
+// change. Changes of a personal object are visible to its owner alone.
 func (c Change) VisibleTo(a org.Actor) bool {
 	if c.Audience != nil && (c.Type == AccessChanged || c.Object.Scope != Personal) {
 		return c.Audience.Includes(a)
@@ -140,8 +140,8 @@ type Hint struct {
 	N   int64
 }
 
-// Blob is a name that a store of blobs may have something under, which no
-// object names: one that is being written, or one that is to be removed.
+// Blob is the name of a blob that may exist in a store but that no object
+// names: it is being written, or is to be removed.
 type Blob struct {
 	Org       id.Org
 	Name      string
@@ -149,7 +149,6 @@ type Blob struct {
 	At        time.Time // since when
 }
 
-// Grace is how long a blob is left alone that no object names any more, for
-// those who are reading it, and one that is announced, for whoever is writing
-// it.
+// Grace is how long a blob that no object names is kept, so that downloads of
+// it can end, and an announced one, so that its upload can.
 const Grace = 24 * time.Hour

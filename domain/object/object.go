@@ -37,7 +37,7 @@ type Object struct {
 
 // Content is what is known of an object's content.
 type Content struct {
-	Blob     string // the name that the bytes lie under
+	Blob     string // the blob's name
 	Size     int64  // in bytes
 	Checksum string // SHA-256, lower-case hexadecimal
 	Text     bool   // all of it is valid UTF-8
@@ -136,12 +136,12 @@ func (o Object) Typed(mime string) (Object, error) {
 	return o, err
 }
 
-// Inexact is what a write expects whose sender cannot say for certain which version
-// they have. It is never stored.
+// Inexact is the expected version of a write whose client sent a weak entity tag.
+// It is never stored.
 const Inexact int64 = -1
 
-// Expect decides whether a write that expects a version may go on: the one that
-// is stored, 0 where nothing is; nil expects nothing.
+// Expect returns a Conflict unless version is nil or the stored version, which is
+// 0 if nothing is stored.
 func (o Object) Expect(version *int64) error {
 	if version == nil || *version == o.Version {
 		return nil
@@ -189,7 +189,7 @@ type Document struct {
 	MimeType string
 }
 
-// The documents. Personal ones are there once for each member, shared ones once
+// The documents. A personal one exists once for each member, a shared one once
 // for each organisation.
 var (
 	Profile       = Document{"profile.json", Personal, true, "application/json"}
@@ -249,8 +249,8 @@ type Filter struct {
 	Limit     int    // at most so many; 0: all
 }
 
-// Selects reports whether the filter selects the object. Adapters on databases
-// say the same in their own language; the contract suite holds them to this.
+// Selects reports whether the filter selects the object. Adapters express the
+// same in SQL; the contract suite compares them.
 func (f Filter) Selects(o Object) bool {
 	key := o.StorageKey()
 	return (f.Kind == "" || o.Kind == f.Kind) &&

@@ -37,14 +37,14 @@ func (m Membership) Stands() error {
 	return nil
 }
 
-// Naming says how the provider's word for a member's role is understood: by
-// the role map, except that the organisation's creator is its owner.
+// Naming maps the provider's name of a member's role to a Role: by the role
+// map, except that the organisation's creator is its owner.
 type Naming struct {
 	Map     RoleMap
-	Creator bool // the member is who made the organisation
+	Creator bool // the member created the organisation
 }
 
-// Naming returns how the role of the user with the provider's id is understood
+// Naming returns the mapping of role names for the user with the provider's id
 // in this organisation.
 func (o Organisation) Naming(m RoleMap, providerID string) Naming {
 	return Naming{Map: m, Creator: o.CreatedBy != "" && o.CreatedBy == providerID}
@@ -155,7 +155,7 @@ func (m Membership) Onboarded() Membership {
 	return m
 }
 
-// Profile is a membership together with the user whose it is.
+// Profile is a membership together with its user.
 type Profile struct {
 	Membership
 	Person User
@@ -168,8 +168,8 @@ type Position struct {
 	User     id.User
 }
 
-// Seats is what the rules about members decide by. It is read under the
-// organisation's lock.
+// Seats are the counts that the rules about members use. They are read under
+// the organisation's lock.
 type Seats struct {
 	Owners  int // active members who are OWNER
 	Members int // active members

@@ -21,8 +21,8 @@ type User struct {
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 
-	// Full is set once an event about the user itself was seen; what other
-	// messages say in passing no longer counts then.
+	// Full is set by the first event about the user itself. Events about something
+	// else that name the user are ignored from then on.
 	Full bool
 	Seen identity.Stamp
 	// When the tokens were issued that Name, Email and AvatarURL come from; zero for
@@ -58,7 +58,7 @@ func (u User) Observed(f identity.UserFacts, s identity.Stamp, now time.Time) Us
 	return u
 }
 
-// SignsIn decides whether a token stands for the user at all.
+// SignsIn returns an error if the user is deleted or blocked and may not sign in.
 func (u User) SignsIn() error {
 	switch {
 	case u.Deleted():

@@ -238,18 +238,18 @@ func (s Subscription) Trialed(now time.Time) (Subscription, error) {
 	return s.in(to, now), nil
 }
 
-// Ending says what the provider is asked to do for a downgrade.
+// Ending is what a downgrade requests of the provider.
 type Ending uint8
 
 // The endings.
 const (
-	EndedHere   Ending = iota // nothing: the provider has no part in it
+	EndedHere   Ending = iota // nothing: the provider has no subscription
 	AtPeriodEnd               // to cancel when the period ends
 	AtOnce                    // to cancel now
 )
 
-// Downgraded returns the subscription after a downgrade as far as it is ours to
-// change, and what the provider is asked; what it then says is to be followed.
+// Downgraded returns the subscription after a downgrade, unchanged if the provider
+// has to make it, and the request to the provider, whose answer the caller follows.
 func (s Subscription) Downgraded(now time.Time) (Subscription, Ending, error) {
 	s = s.At(now)
 	to, err := s.move(Downgrade)

@@ -54,10 +54,10 @@ func (r Remote) Live() bool {
 // Over reports whether it has ended for good.
 func (r Remote) Over() bool { return r.Status == IsCanceled || r.Status == IsExpired }
 
-// FollowResult is what became of a state of the provider: whether the subscription took it.
+// FollowResult says whether the subscription took over the provider's state.
 type FollowResult uint8
 
-// What becomes of it.
+// The results.
 const (
 	Followed     FollowResult = iota
 	Superseded                // it is about another subscription than the one that counts
@@ -94,7 +94,7 @@ func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResul
 		s.Customer = r.Customer
 	}
 	if r.Live() {
-		s.Checkout = nil // of one that is over there may be another page, to which somebody was sent since
+		s.Checkout = nil // a subscription that is over keeps it: a member may have opened a new page since
 		if r.Plan == None {
 			result = UnknownPrice
 		} else {
@@ -146,9 +146,9 @@ type Event struct {
 	PeriodEnd    *time.Time // of a paid invoice
 }
 
-// Observed returns the subscription after a message whose subscription the
-// provider cannot tell us of any more, so that the message's own word counts,
-// unless something later is known. An end is final and counts whenever it was.
+// Observed returns the subscription after a message whose subscription cannot be
+// read at the provider: the message itself counts, unless a later state is known.
+// An end is final and counts whatever its time.
 func (s Subscription) Observed(e Event, now time.Time) (Subscription, FollowResult) {
 	// The provider's times are whole seconds.
 	if e.Kind != Ended && e.At.Before(s.SyncedAt.Truncate(time.Second)) {
@@ -190,19 +190,19 @@ func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResu
 	return s.in(to, now), Followed
 }
 
-// movesOfMessages are those that need no more than the message.
+// movesOfMessages are the moves that a message without a snapshot makes.
 var movesOfMessages = map[EventKind]Move{PayFailed: PaymentFailed, Paid: PaymentReceived, Ended: RemoteCanceled}
 
-// Checkout is a payment page that an organisation was sent to, or is about to.
+// Checkout is a payment page of an organisation, or the request for one.
 type Checkout struct {
-	Key       string // of the request to the provider, which answers the same key the same
+	Key       string // the idempotency key of the request to the provider
 	Plan      Plan
 	Session   string // empty: the provider has not answered yet
 	URL       string
 	ExpiresAt time.Time // of the page
 }
 
-// Session is what became of a page to pay on.
+// Session is the state of a payment page at the provider.
 type Session struct {
 	ID           string
 	Status       string // open, complete or expired
@@ -212,32 +212,31 @@ type Session struct {
 	ExpiresAt    time.Time
 }
 
-// Open reports whether somebody can pay on it.
+// Open reports whether the page accepts a payment.
 func (s Session) Open() bool { return s.Status == "open" }
 
-// open reports whether somebody may be sent to the page.
+// open reports whether the page is open for at least checkoutSlack.
 func (c *Checkout) open(now time.Time) bool {
 	return now.Add(checkoutSlack).Before(c.ExpiresAt)
 }
 
-// checkoutSlack is how much time somebody who is sent to a page has for it at
-// least.
+// checkoutSlack is the least time that is left to pay on a page.
 const checkoutSlack = 5 * time.Minute
 
-// Order is what buying a plan comes to.
+// Order is what buying a plan requires.
 type Order uint8
 
 // The orders.
 const (
-	NewPage    Order = iota // a page to pay on, under the key of the checkout
-	OpenPage                // the page that there is
-	OtherPage               // first, the end of the page that there is, which is for another plan or over
-	ChangePlan              // another plan of the subscription that there is
+	NewPage    Order = iota // a new payment page, under the key of the checkout
+	OpenPage                // the existing page
+	OtherPage               // expiring the existing page, which is for another plan or over, then a new one
+	ChangePlan              // another plan of the existing subscription
 )
 
-// Ordered decides what buying a plan comes to. Key names the request to the
-// provider, should there be a new one, and is then in the checkout of the
-// subscription that is returned.
+// Ordered returns what buying a plan requires. For a new page, key is the
+// idempotency key of the request to the provider and is set in the Checkout of
+// the subscription that is returned.
 func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, Order, error) {
 	if p != Standard && p != Premium {
 		return s, 0, fault.Field("plan", "must be STANDARD or PREMIUM")
@@ -258,14 +257,14 @@ func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, 
 	case s.Checkout.Plan != p:
 		return s, OtherPage, nil
 	case s.Checkout.Session == "":
-		return s, NewPage, nil // the provider gives the same page to all who ask with one key
+		return s, NewPage, nil // the provider answers requests of the same key with the same page
 	case !s.Checkout.open(now):
 		return s, OtherPage, nil
 	}
 	return s, OpenPage, nil
 }
 
-// Closed takes a checkout off whose page is closed.
+// Closed returns the subscription without the checkout of the key, whose page is closed.
 func (s Subscription) Closed(key string, now time.Time) Subscription {
 	if s.Checkout != nil && s.Checkout.Key == key {
 		s.Checkout, s.UpdatedAt = nil, now
@@ -273,8 +272,8 @@ func (s Subscription) Closed(key string, now time.Time) Subscription {
 	return s
 }
 
-// Opened notes the page of a checkout, as long as that is the one that counts. Of
-// two pages, should the provider have made them, the first counts: somebody may
+// Opened sets the page of a checkout and returns false if the checkout is not the
+// present one. If the provider made two pages, the first is kept: a member may
 // be on it.
 func (s Subscription) Opened(c Checkout, now time.Time) (Subscription, bool) {
 	if s.Checkout == nil || s.Checkout.Key != c.Key || s.Checkout.Session != "" && s.Checkout.Session != c.Session {
@@ -284,21 +283,21 @@ func (s Subscription) Opened(c Checkout, now time.Time) (Subscription, bool) {
 	return s, true
 }
 
-// How long after the end of its period the provider is asked after a subscription
-// without an event.
+// How long after the end of its period a subscription without an event is read at
+// the provider.
 const (
-	endOverdue     = 24 * time.Hour     // of one that was to end
-	renewalOverdue = 3 * 24 * time.Hour // of one that was to be renewed
+	endOverdue     = 24 * time.Hour     // if it was to end
+	renewalOverdue = 3 * 24 * time.Hour // if it was to be renewed
 )
 
-// How long after it was asked the provider is asked again.
+// Pauses between two requests for a subscription.
 const (
 	askAgain   = 24 * time.Hour  // after an answer, and at most
-	retryFirst = 5 * time.Minute // after no answer, and twice as long after each other
+	retryFirst = 5 * time.Minute // after the first failure; doubled after each further one
 )
 
-// Asked returns the subscription after somebody set out to ask the provider after
-// it at now. For a while nobody else does.
+// Asked returns the subscription as claimed at now by a server that reads it at the
+// provider. Other servers do not read it before askable.
 func (s Subscription) Asked(now time.Time) Subscription {
 	s.Attempts, s.AskedAt = s.Attempts+1, now
 	return s
@@ -316,7 +315,7 @@ func (s Subscription) askable() time.Time {
 	return s.AskedAt.Add(min(pause, askAgain))
 }
 
-// Due is when the subscription has to be looked at without anybody asking; nil:
+// Due returns when the subscription has to be checked without a request; nil:
 // never.
 func (s Subscription) Due() *time.Time {
 	switch {
@@ -332,12 +331,12 @@ func (s Subscription) Due() *time.Time {
 		}
 		return &due
 	case s.State() == External && s.Checkout != nil:
-		return &s.UpdatedAt // somebody may pay on the page still
+		return &s.UpdatedAt // the page still accepts a payment
 	}
 	return nil
 }
 
-// Lapsed ends a subscription of which the provider knows nothing any more.
+// Lapsed returns the subscription ended because the provider no longer knows it.
 func (s Subscription) Lapsed(now time.Time) Subscription {
 	if !s.Billed() {
 		return s

@@ -17,7 +17,7 @@ func DayOf(t time.Time) Day { return Day(t.UTC().Format(time.DateOnly)) }
 
 // Start returns the first instant of the day.
 func (d Day) Start() time.Time {
-	t, _ := time.Parse(time.DateOnly, string(d)) // a Day is DayOf's
+	t, _ := time.Parse(time.DateOnly, string(d)) // every Day is made by DayOf
 	return t
 }
 
@@ -31,7 +31,7 @@ type Account struct {
 	Reserved int64
 }
 
-// Need is what a request asks of an account.
+// Need is the number of tokens that a request needs of an account.
 type Need struct {
 	Input  int64 // the estimate of its input
 	Output int64 // the most that it may use beyond its input, at least 1: output, and what searches add to the input

@@ -27,7 +27,7 @@ type Tally struct {
 	Offered int64 // checks that were answered with an update
 }
 
-// Other is the version of what is counted together.
+// Other is the version under which uncounted versions are summed.
 const Other = "other"
 
 // MaxUnknown is how many versions without a release a server counts one by one on

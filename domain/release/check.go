@@ -18,8 +18,8 @@ func Bucket(client string) int {
 	return int(binary.BigEndian.Uint64(sum[:8]) % 100)
 }
 
-// Served decides whether a rollout has reached a device, by its id, empty where it
-// has told none: that is reached by a whole rollout alone.
+// Served reports whether the rollout includes the device with the id. A device
+// without one, given as empty, is included in a rollout of 100 percent alone.
 func (e Entry) Served(client string) bool {
 	if client == "" {
 		return e.Rollout >= 100
@@ -27,8 +27,8 @@ func (e Entry) Served(client string) bool {
 	return Bucket(client) < e.Rollout
 }
 
-// Snapshot has the entries of all releases at one revision, and in full those
-// releases that devices are to have. It is never changed.
+// Snapshot has the entries of all releases at one revision, and the latest release
+// of each target in full. It is never changed.
 type Snapshot struct {
 	Revision int64 // counts the changes
 	all      []Entry
@@ -36,10 +36,10 @@ type Snapshot struct {
 	known    map[string]bool
 }
 
-// With returns the snapshot of a later revision, at which the changed releases are
-// new or other than they were. It calls read for the ids of releases that devices
-// are to have and that the snapshot does not have in full. What read returns may be
-// of a later revision still, and takes the place of the entry.
+// With returns the snapshot of a later revision, with the changed entries added or
+// replaced. It calls read for the ids of latest releases that the snapshot does not
+// have in full. A release that read returns may be of a later revision still and
+// replaces its entry.
 func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release) ([]Release, error)) (*Snapshot, error) {
 	next := &Snapshot{Revision: revision, all: slices.Clone(s.all), known: map[string]bool{}}
 	at := make(map[id.Release]int, len(next.all))
@@ -94,7 +94,7 @@ func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release)
 	return next, nil
 }
 
-// wanted returns which release the devices of each target are to have.
+// wanted returns the latest active release of each target.
 func wanted(all []Entry) map[Target]Entry {
 	latest := map[Target]Entry{}
 	for _, e := range all {
@@ -110,7 +110,7 @@ func wanted(all []Entry) map[Target]Entry {
 	return latest
 }
 
-// serves are the targets whose devices a release is for.
+// serves returns the targets that a release is for.
 func (e Entry) serves() []Target {
 	if e.Arch != Universal {
 		return []Target{e.Target}
@@ -122,8 +122,8 @@ func (e Entry) serves() []Target {
 	return all
 }
 
-// before reports whether e is to be preferred to was for a target: a higher version
-// is, and at the same one that which was made for the target.
+// before reports whether e is preferred to was for a target: if its version is
+// higher, or the same and e is for the target's own architecture.
 func before(was, e Entry, t Target) bool {
 	if order := e.Version.Compare(was.Version); order != 0 {
 		return order > 0
@@ -131,12 +131,12 @@ func before(was, e Entry, t Target) bool {
 	return e.Arch == t.Arch && was.Arch != t.Arch
 }
 
-// All returns the entries of the releases: the highest version first, and of one
-// version that which was made last. The caller changes none.
+// All returns the entries of the releases, highest version first, then newest
+// first. The caller must not change them.
 func (s *Snapshot) All() []Entry { return s.all }
 
-// Latest returns the release that the devices of a target are to have, whatever
-// its rollout; nil: there is none. The caller does not change it.
+// Latest returns the latest active release for a target, whatever its rollout;
+// nil: there is none. The caller must not change it.
 func (s *Snapshot) Latest(t Target) *Release { return s.latest[t] }
 
 // Get returns the entry of a release; false: there is none with that id.

@@ -100,8 +100,8 @@ type Release struct {
 	UpdatedAt   time.Time
 }
 
-// Entry is what of a release decides which devices it is offered to. It has nothing
-// of what they are told of it, which is long.
+// Entry has the fields of a release that decide which devices it is offered to,
+// without the settings that the offer contains.
 type Entry struct {
 	ID      id.Release
 	Version Version
@@ -110,7 +110,7 @@ type Entry struct {
 	Active  bool
 }
 
-// Entry returns what of the release decides which devices it is offered to.
+// Entry returns the fields that decide which devices the release is offered to.
 func (r Release) Entry() Entry { return Entry{r.ID, r.Version, r.Target, r.Rollout, r.Active} }
 
 // MaxReleases is how many releases a deployment has at most. Each server has the
@@ -193,8 +193,8 @@ type Patch struct {
 	PublishedAt   patch.Field[time.Time]
 }
 
-// Apply returns the release after a change at now, which is as it was where that
-// changes nothing.
+// Apply returns the release after a change at now. UpdatedAt stays if the change
+// has no effect.
 func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	var c check.List
 	was := r
@@ -229,7 +229,7 @@ func equal[T comparable](a, b *T) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// kept is a time as it is kept.
+// kept returns a time in the precision in which it is stored.
 func kept(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // set changes a setting that cannot be null.
@@ -265,7 +265,7 @@ func (r *Release) check(c *check.List, from Hosts) {
 	}
 }
 
-// Describe says in a few words what a release is.
+// Describe describes the release in a few words.
 func (r Release) Describe() string {
 	return fmt.Sprintf("%s %s %s %s, %s", r.Version, r.Platform, r.Arch, r.Channel, r.state())
 }
@@ -281,7 +281,7 @@ func (r Release) state() string {
 	return s
 }
 
-// Difference says in a few words what became of a release.
+// Difference describes in a few words how the release was changed to now.
 func (r Release) Difference(now Release) string {
 	s := now.Describe()
 	if was := r.state(); was != now.state() {
@@ -310,7 +310,7 @@ func digest(c *check.List, field, s string, size int) *string {
 
 // Base64 returns a digest that is kept in hexadecimal in base64.
 func Base64(digest string) string {
-	raw, _ := hex.DecodeString(digest) // it was checked
+	raw, _ := hex.DecodeString(digest) // checked when stored
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
@@ -379,8 +379,8 @@ func isHost(s string) bool {
 	return s != "" && strings.Trim(s, digits+"abcdefghijklmnopqrstuvwxyz-._") == ""
 }
 
-// isPort reports whether s is a port or none. Updaters do not get past an address
-// with a port that there is not.
+// isPort reports whether s is empty or a valid port. Updaters fail on an address
+// with another one.
 func isPort(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 16)
 	return s == "" || err == nil && len(s) <= 5

@@ -52,7 +52,7 @@ func (c Claims) Refreshable(now time.Time) bool {
 	return !now.Before(c.IssuedAt) && !now.After(c.ExpiresAt.Add(Grace))
 }
 
-// In returns the claims of a token of the session.
+// In returns the claims with the session set.
 func (c Claims) In(s id.Session) Claims {
 	c.Session = s
 	return c
