@@ -1,5 +1,5 @@
-// Package assembly puts the server together: it chooses the adapters of a
-// configuration and runs them. Nothing else imports fx.
+// Package assembly builds the server: it chooses the adapters of a configuration and runs
+// them. No other package imports fx, except cmd/collabd.
 package assembly
 
 import (
@@ -48,15 +48,14 @@ import (
 	"collab/ports"
 )
 
-// stopWithin bounds a graceful end.
+// stopWithin bounds a graceful stop.
 const stopWithin = 10 * time.Second
 
-// Serve runs the server until the context ends. It greets on out and logs on
-// log.
+// Serve runs the server until ctx ends. It writes its addresses to out and its log to log.
 func Serve(ctx context.Context, c config.Config, out, log io.Writer) (err error) {
-	lines := newGatherer(log)
+	lines := newBufferedLog(log)
 	defer func() { err = errors.Join(err, lines.flush()) }()
-	logger := slog.New(promptly{newLogger(c, lines).Handler(), lines})
+	logger := slog.New(flushingHandler{newLogger(c, lines).Handler(), lines})
 	app := fx.New(server(c, logger), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			greet(out, base, page)
@@ -74,15 +73,14 @@ func Serve(ctx context.Context, c config.Config, out, log io.Writer) (err error)
 	if err := app.Err(); err != nil {
 		return rootCause(err)
 	}
-	// A start that has begun is finished, so that the end finds what it expects.
+	// A start is completed even if ctx ends, because Stop needs a complete one.
 	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), startWithin)
 	defer cancel()
 	if err := app.Start(starting); err != nil {
 		return rootCause(err)
 	}
-	// What only the start needed goes back to the system: the collector would keep it
-	// until the heap grows. The first collection empties pools, the second frees what
-	// was in them.
+	// Memory that only the start needed is returned to the system. The first collection
+	// empties pools, the second one frees their contents.
 	runtime.GC()
 	debug.FreeOSMemory()
 	code := 0
@@ -103,7 +101,7 @@ func Serve(ctx context.Context, c config.Config, out, log io.Writer) (err error)
 	return nil
 }
 
-// server is the whole graph of a configuration.
+// server returns the complete fx graph of a configuration.
 func server(c config.Config, logger *slog.Logger) fx.Option {
 	return fx.Options(
 		fx.NopLogger,
@@ -135,8 +133,7 @@ type accessNeeds struct {
 	Log      *slog.Logger
 }
 
-// newAccess makes the use cases of tokens, which write when sessions were used
-// between start and stop, and once more at the stop.
+// newAccess makes the use cases of tokens. Uses of sessions are stored regularly and at stop.
 func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 	a := access.New(access.Options{
 		Store: n.Store, Epochs: n.Epochs, Identity: n.Identity, Tokens: n.Tokens, SignIn: n.SignIn, Sealer: n.Sealer,
@@ -189,9 +186,8 @@ type feedNeeds struct {
 	Log    *slog.Logger
 }
 
-// newFeed makes the feed of changes, which listens between start and stop. When
-// the server begins to go away it ends its streams (see serve); at the stop they
-// have all left, or are left behind.
+// newFeed makes the feed of changes, which runs between start and stop. Its streams end when
+// the server begins to stop (see serve).
 func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 	feed := changes.New(changes.Options{
 		Store: n.Store, Epochs: n.Epochs, Bus: n.Bus, Clock: n.Clock, Log: n.Log,
@@ -221,9 +217,8 @@ type chatsNeeds struct {
 	Log         *slog.Logger
 }
 
-// newChats makes the chats, which look after their leases between start and
-// stop. At the stop the server has ended the calls; what they used is to be kept
-// before the store is closed.
+// newChats makes the chats, which extend their leases between start and stop. At stop the
+// server has ended the calls, and their usage is stored before the store is closed.
 func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 	c := chats.New(chats.Options{
 		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
@@ -327,7 +322,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	})
 }
 
-// greet says in a few lines where everything is.
+// greet writes the addresses of the server.
 func greet(out io.Writer, base publicURL, page signInPage) {
 	fmt.Fprintf(out, "Collab %s is running.\n  Overview   %s/\n  API        %s\n  Documents  %s/docs\n", Version(), base, string(base)+httpapi.Prefix, base)
 	if page != "" {
@@ -335,8 +330,8 @@ func greet(out io.Writer, base publicURL, page signInPage) {
 	}
 }
 
-// Migrate brings the database's schema up to date. Any number of servers may
-// do so at once.
+// Migrate brings the database's schema up to date. Any number of processes may do so
+// concurrently.
 func Migrate(ctx context.Context, c config.Config, log io.Writer) (err error) {
 	if c.Database() == "memory" {
 		return nil
@@ -358,7 +353,7 @@ func Migrate(ctx context.Context, c config.Config, log io.Writer) (err error) {
 	return err
 }
 
-// PrintKeys writes a new file of keys: "tokens" or "secrets".
+// PrintKeys writes a new file of keys of the kind "tokens" or "secrets".
 func PrintKeys(out io.Writer, kind string) error {
 	made := map[string]func() ([]byte, error){"tokens": servicetoken.Generate, "secrets": vault.Generate}[kind]
 	if made == nil {
@@ -372,6 +367,5 @@ func PrintKeys(out io.Writer, kind string) error {
 	return err
 }
 
-// rootCause takes fx's account of the graph off an error: people need what
-// failed, not how it was wired.
+// rootCause returns the error without fx's description of the graph.
 func rootCause(err error) error { return dig.RootCause(err) }

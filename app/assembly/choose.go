@@ -30,7 +30,7 @@ import (
 	"collab/ports"
 )
 
-// records is what keeps everything.
+// records are the ports of a database.
 type records struct {
 	fx.Out
 	Store  ports.Store
@@ -56,12 +56,11 @@ func chooseRecords(c config.Config) choice {
 	return ch
 }
 
-// startWithin bounds what a server waits for while it starts.
+// startWithin bounds the start of a server.
 const startWithin = time.Minute
 
-// openDatabase opens the database and, in development, brings its schema up to
-// date; in production that is the work of "collabd migrate", and the server is
-// not ready before it was done.
+// openDatabase opens the database and, in development, brings its schema up to date. In
+// production "collabd migrate" does that, and the server is not ready before.
 func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus) (records, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
@@ -85,7 +84,7 @@ func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.
 	return records{Store: db, Epochs: db, Health: db}, nil
 }
 
-// pause waits a little longer before each further try of a transaction.
+// pause waits before the next attempt of a transaction, longer each time.
 func pause(ctx context.Context, attempt int) error {
 	return wait(ctx, time.Duration(attempt*attempt)*time.Millisecond)
 }
@@ -133,7 +132,7 @@ func chooseBus(c config.Config) choice {
 	return ch
 }
 
-// identityEdge is how people come in.
+// identityEdge are the ports of an identity provider.
 type identityEdge struct {
 	fx.Out
 	Tokens    ports.IdentityTokens
@@ -146,7 +145,7 @@ type identityEdge struct {
 
 type (
 	sessionCookie string                    // of a provider that signs in by session; empty: by code
-	inviteURL     func(token string) string // where an invitation leads
+	inviteURL     func(token string) string // returns the address of an invitation
 	mounts        map[string]http.Handler   // handlers beside the interface, by path prefix
 	signInPage    string                    // of the development provider; empty: there is none
 )
@@ -193,9 +192,8 @@ type developmentNeeds struct {
 	Log     *slog.Logger
 }
 
-// developmentIdentity runs the built-in provider inside the server. It is an
-// identity provider like any other: its tokens are verified by discovery, and
-// its events come in as signed webhooks.
+// developmentIdentity runs the built-in provider inside the server. As with any other
+// provider, its tokens are verified by discovery, and its events arrive as signed webhooks.
 func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	dev, err := devidp.New(devidp.Options{
@@ -233,8 +231,7 @@ func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 	}, nil
 }
 
-// emit posts an event of the development provider to the webhook, signed as a
-// real provider would.
+// emit posts a signed event of the development provider to the webhook.
 func emit(ctx context.Context, client *http.Client, to, secret, message string, at time.Time, body []byte) error {
 	if secret == "" {
 		return errors.New("COLLAB_IDENTITY_WEBHOOK_SECRETS is empty: no message is accepted")
@@ -243,7 +240,7 @@ func emit(ctx context.Context, client *http.Client, to, secret, message string, 
 	if err != nil {
 		return err
 	}
-	return tell(ctx, client, to, map[string]string{
+	return postWebhook(ctx, client, to, map[string]string{
 		standardwebhooks.HeaderID: message, standardwebhooks.HeaderTimestamp: fmt.Sprint(at.Unix()), standardwebhooks.HeaderSignature: signature,
 	}, body)
 }
@@ -269,7 +266,7 @@ func chooseIdentityEvents(config.Config) choice {
 	)}
 }
 
-// publicKeys are the keys of service tokens as clients read them.
+// publicKeys is the JSON key set of service tokens.
 type publicKeys []byte
 
 func chooseServiceTokens(c config.Config) choice {
@@ -314,8 +311,8 @@ func chooseSystem() choice {
 // publicURL is the address that clients use, without a trailing slash.
 type publicURL string
 
-// listen opens the address before anything else, so that a port that is taken
-// is the first thing to be said and a free one is known to all.
+// listen listens on the configured address. It runs first, so that a taken port is reported
+// before other errors, and other adapters know a port that the system chose.
 func listen(c config.Config) (net.Listener, publicURL, error) {
 	l, err := net.Listen("tcp", string(c.Listen))
 	if err != nil {

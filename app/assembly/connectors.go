@@ -19,14 +19,13 @@ import (
 	"collab/ports"
 )
 
-// workEvery is how long work on tool servers that another server has left undone
-// lies there at most.
+// workEvery is how often a server looks for due work on tool servers.
 const workEvery = 5 * time.Second
 
-// maxToolAnswer bounds what is read of one answer of a tool server, in bytes.
+// maxToolAnswer is the most bytes that are read of one response of a tool server.
 const maxToolAnswer = mcp.MaxAnswers
 
-// toolEdge is how tool servers and their authorization servers are reached.
+// toolEdge are the ports of tool servers and their authorization servers.
 type toolEdge struct {
 	fx.Out
 	Servers    ports.ToolServers
@@ -66,8 +65,8 @@ type connectorsNeeds struct {
 	Log        *slog.Logger
 }
 
-// newConnectors makes the use cases of tool servers, which do what is due between
-// start and stop.
+// newConnectors makes the use cases of tool servers, whose background work runs between start
+// and stop.
 func newConnectors(lc fx.Lifecycle, n connectorsNeeds) *connectors.Connectors {
 	at := func(path string) string { return string(n.Base) + path }
 	document := ""

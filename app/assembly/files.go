@@ -11,8 +11,8 @@ import (
 	"collab/ports"
 )
 
-// keys reads a configured file of keys, else the one in the data folder, which
-// is made at first start. Errors name the file.
+// keys reads the configured file of keys, or the one in the data folder, which it makes if
+// there is none. Errors name the file.
 func keys[K any](configured, own string, make func() ([]byte, error), parse func([]byte) (K, error)) (K, error) {
 	var none K
 	path := configured
@@ -33,8 +33,8 @@ func keys[K any](configured, own string, make func() ([]byte, error), parse func
 	return k, nil
 }
 
-// webhookSecrets returns the secrets of the identity provider's messages: the
-// configured ones, else one that is made at first start.
+// webhookSecrets returns the configured secrets of the identity provider's messages, or one
+// that is made at first start.
 func webhookSecrets(c config.Config, s ports.Secrets) ([]string, error) {
 	if c.IdentityWebhooks.IsSet {
 		return c.IdentityWebhooks.Values(), nil
@@ -45,8 +45,8 @@ func webhookSecrets(c config.Config, s ports.Secrets) ([]string, error) {
 	return []string{strings.TrimSpace(string(made))}, err
 }
 
-// standardBase64 turns the URL-safe alphabet without padding, in which secrets
-// are made, into the one that webhook secrets are written in.
+// standardBase64 converts the URL-safe alphabet without padding, which Secrets uses, to the
+// standard one of webhook secrets.
 func standardBase64(s string) string {
 	s = strings.NewReplacer("-", "+", "_", "/").Replace(s)
 	return s + strings.Repeat("=", (4-len(s)%4)%4)

@@ -15,8 +15,8 @@ import (
 	"collab/domain/object"
 )
 
-// Collect removes the blobs that nothing names, in the whole store, and lists
-// them on out; with dry it only lists them. Servers may be running.
+// Collect removes unreferenced blobs from the whole store and lists them on out; if dry is set
+// it only lists them. Servers may be running.
 func Collect(ctx context.Context, c config.Config, dry bool, out, log io.Writer) (err error) {
 	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
 		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, which only its own server can look through")

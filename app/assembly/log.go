@@ -11,84 +11,81 @@ import (
 	"collab/adapters/httpapi"
 )
 
-// Of the lines about requests that come right after others.
+// Bounds of what is buffered.
 const (
-	gatherFor = 100 * time.Millisecond // before they are written together
-	gatherMax = 64 << 10               // bytes
+	bufferFor = 100 * time.Millisecond
+	maxBuffer = 64 << 10 // bytes
 )
 
-// gatherer writes what comes after a pause at once, and what follows it in the next
-// moment together: a write for each of thousands of lines a second costs as much as
-// making them.
-type gatherer struct {
+// bufferedLog writes a line after a pause at once, and the lines that follow within bufferFor
+// together, because at thousands of lines a second a write each costs as much as formatting.
+type bufferedLog struct {
 	to io.Writer
 
-	mu       sync.Mutex
-	gathered []byte      // guarded by mu
-	timer    *time.Timer // runs while lines are gathered; guarded by mu
-	running  bool        // guarded by mu
+	mu      sync.Mutex
+	buffer  []byte      // guarded by mu
+	timer   *time.Timer // runs while lines are buffered; guarded by mu
+	running bool        // guarded by mu
 }
 
-func newGatherer(to io.Writer) *gatherer {
-	g := &gatherer{to: to, running: true}
+func newBufferedLog(to io.Writer) *bufferedLog {
+	g := &bufferedLog{to: to, running: true}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.timer = time.AfterFunc(gatherFor, g.tick)
+	g.timer = time.AfterFunc(bufferFor, g.tick)
 	return g
 }
 
-// Write takes a line.
-func (g *gatherer) Write(line []byte) (int, error) {
+// Write buffers or writes a line.
+func (g *bufferedLog) Write(line []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.gathered = append(g.gathered, line...)
-	if g.running && len(g.gathered) < gatherMax {
+	g.buffer = append(g.buffer, line...)
+	if g.running && len(g.buffer) < maxBuffer {
 		return len(line), nil
 	}
 	if !g.running {
 		g.running = true
-		g.timer.Reset(gatherFor)
+		g.timer.Reset(bufferFor)
 	}
 	return len(line), g.write()
 }
 
-// tick writes what was gathered; if that is nothing, the next line comes after a
-// pause.
-func (g *gatherer) tick() {
+// tick writes the buffer. If it is empty, the next line is written at once.
+func (g *bufferedLog) tick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.running = len(g.gathered) > 0; g.running {
-		_ = g.write() // there is nobody to tell
-		g.timer.Reset(gatherFor)
+	if g.running = len(g.buffer) > 0; g.running {
+		_ = g.write() // the error is ignored because the log itself fails
+		g.timer.Reset(bufferFor)
 	}
 }
 
-// flush writes what was gathered.
-func (g *gatherer) flush() error {
+// flush writes the buffer.
+func (g *bufferedLog) flush() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.write()
 }
 
-// write is called with mu held.
-func (g *gatherer) write() error {
-	if len(g.gathered) == 0 {
+// write writes the buffer. The caller holds mu.
+func (g *bufferedLog) write() error {
+	if len(g.buffer) == 0 {
 		return nil
 	}
-	_, err := g.to.Write(g.gathered)
-	g.gathered = g.gathered[:0]
+	_, err := g.to.Write(g.buffer)
+	g.buffer = g.buffer[:0]
 	return err
 }
 
-// promptly writes all but the lines about requests at once, with what was gathered
-// before them.
-type promptly struct {
+// flushingHandler flushes the buffer after every record except those of requests.
+type flushingHandler struct {
 	slog.Handler
-	to *gatherer
+	to *bufferedLog
 }
 
 // Handle writes a record.
-func (h promptly) Handle(ctx context.Context, r slog.Record) error {
+func (h flushingHandler) Handle(ctx context.Context, r slog.Record) error {
 	err := h.Handler.Handle(ctx, r)
 	if r.Message == httpapi.RequestLine {
 		return err
@@ -97,11 +94,11 @@ func (h promptly) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs returns a handler whose records begin with attributes.
-func (h promptly) WithAttrs(all []slog.Attr) slog.Handler {
-	return promptly{h.Handler.WithAttrs(all), h.to}
+func (h flushingHandler) WithAttrs(all []slog.Attr) slog.Handler {
+	return flushingHandler{h.Handler.WithAttrs(all), h.to}
 }
 
 // WithGroup returns a handler whose attributes are in a group.
-func (h promptly) WithGroup(name string) slog.Handler {
-	return promptly{h.Handler.WithGroup(name), h.to}
+func (h flushingHandler) WithGroup(name string) slog.Handler {
+	return flushingHandler{h.Handler.WithGroup(name), h.to}
 }

@@ -35,16 +35,16 @@ func (w *writes) take() []string {
 }
 
 // gathering returns a logger without times, what it writes to, and what it gathers.
-func gathering() (*slog.Logger, *writes, *gatherer) {
+func gathering() (*slog.Logger, *writes, *bufferedLog) {
 	var out writes
-	g := newGatherer(&out)
+	g := newBufferedLog(&out)
 	h := slog.NewTextHandler(g, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 			return slog.Attr{}
 		}
 		return a
 	}})
-	return slog.New(promptly{h, g}), &out, g
+	return slog.New(flushingHandler{h, g}), &out, g
 }
 
 func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
@@ -67,12 +67,12 @@ func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
 		wrote(0, one)
 		request(2)
 		request(3)
-		wrote(gatherFor - 1)
+		wrote(bufferFor - 1)
 		wrote(1, two+three)
 		request(4)
-		wrote(gatherFor-1, "")
+		wrote(bufferFor-1, "")
 		wrote(1, four)
-		wrote(gatherFor)
+		wrote(bufferFor)
 		request(1) // after another one
 		wrote(0, one)
 
@@ -94,14 +94,14 @@ func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
 func TestMuchIsWrittenBeforeItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out writes
-		g := newGatherer(&out)
-		line := bytes.Repeat([]byte("a"), gatherMax/4)
+		g := newBufferedLog(&out)
+		line := bytes.Repeat([]byte("a"), maxBuffer/4)
 		for range 9 {
 			if n, err := g.Write(line); n != len(line) || err != nil {
 				t.Fatal(n, err)
 			}
 		}
-		if all := out.take(); len(all) != 2 || len(all[0]) != gatherMax || len(all[1]) != gatherMax {
+		if all := out.take(); len(all) != 2 || len(all[0]) != maxBuffer || len(all[1]) != maxBuffer {
 			t.Errorf("%d writes", len(all))
 		}
 		time.Sleep(time.Second)

@@ -17,10 +17,10 @@ import (
 	"collab/ports"
 )
 
-// providers are those of models, by the names that the registry uses.
+// providers are model providers by their names in the registry.
 type providers map[string]ports.Models
 
-// wordEvery is how fast the local model talks.
+// wordEvery is the pause between two words of the local model.
 const wordEvery = 15 * time.Millisecond
 
 func chooseModels(c config.Config) choice {
@@ -62,16 +62,17 @@ func openProviders(c config.Config) (providers, error) {
 	return all, nil
 }
 
-// How long to wait before a call of a model is made again: so long, twice as long
-// the next time, and up to as much on top.
-const firstBackOff = 400 * time.Millisecond
+// minBackOff is the first wait of backOff.
+const minBackOff = 400 * time.Millisecond
 
+// backOff waits before the next call of a model: minBackOff, doubled with each attempt, plus
+// a random share of up to as much.
 func backOff(ctx context.Context, attempt int) error {
-	step := firstBackOff << (attempt - 1)
+	step := minBackOff << (attempt - 1)
 	return wait(ctx, step+system.Share(step))
 }
 
-// wait returns after a time, or with the cause when the context ends before.
+// wait waits for d, or returns the cause of ctx if that ends before.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

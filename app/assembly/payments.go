@@ -25,7 +25,7 @@ import (
 	"collab/ports"
 )
 
-// paymentEdge is how organisations pay.
+// paymentEdge are the ports of a payment provider.
 type paymentEdge struct {
 	fx.Out
 	Payments ports.Payments
@@ -62,7 +62,7 @@ func prices(c config.Config) map[plan.Plan]string {
 	return c.Prices()
 }
 
-// stripeAt returns the payments at an address.
+// stripeAt returns the client of a payment API at an address.
 func stripeAt(c config.Config, base publicURL, key, address string, log *slog.Logger) (*stripepay.Payments, error) {
 	return stripepay.New(stripepay.Options{
 		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + httpapi.CheckoutSuccessPath, CancelURL: string(base) + httpapi.CheckoutCancelPath,
@@ -86,9 +86,8 @@ type devpayNeeds struct {
 	Log     *slog.Logger
 }
 
-// developmentPayments runs the built-in provider inside the server. It is a
-// provider like any other: it is called by its interface, and its messages come
-// in as signed webhooks.
+// developmentPayments runs the built-in provider inside the server. As with any other provider,
+// it is called through its API, and its messages arrive as signed webhooks.
 func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	named := map[string]string{}
@@ -103,7 +102,7 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 			if len(n.Signing) == 0 {
 				return errors.New("COLLAB_STRIPE_WEBHOOK_SECRETS is empty: no message is accepted")
 			}
-			return tell(ctx, client, string(n.Base)+httpapi.PaymentWebhookPath, map[string]string{
+			return postWebhook(ctx, client, string(n.Base)+httpapi.PaymentWebhookPath, map[string]string{
 				"Stripe-Signature": stripepay.Sign(n.Signing[0], n.Clock.Now(), body),
 			}, body)
 		},
@@ -111,13 +110,13 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 	if err != nil {
 		return paymentEdge{}, err
 	}
-	lc.Append(fx.StopHook(dev.Close)) // which cancels what it waits for
+	lc.Append(fx.StopHook(dev.Close))
 	p, err := stripeAt(n.Config, n.Base, dev.Key(), dev.APIURL(), n.Log)
 	return paymentEdge{Payments: p, Billing: p, Mounts: payMounts{devpay.Prefix: dev}}, err
 }
 
-// paymentSecrets returns the secrets of the payment provider's messages: the
-// configured ones, else one that is made at first start.
+// paymentSecrets returns the configured secrets of the payment provider's messages, or one
+// that is made at first start.
 func paymentSecrets(c config.Config, s ports.Secrets) ([]string, error) {
 	if c.StripeWebhooks.IsSet {
 		return c.StripeWebhooks.Values(), nil
@@ -128,7 +127,7 @@ func paymentSecrets(c config.Config, s ports.Secrets) ([]string, error) {
 	return []string{strings.TrimSpace(string(made))}, err
 }
 
-// appURL is where people go back to.
+// appURL returns the address of the application.
 func appURL(c config.Config, base publicURL) string {
 	if c.AppURL.IsSet() {
 		return c.AppURL.Text()
@@ -136,7 +135,7 @@ func appURL(c config.Config, base publicURL) string {
 	return string(base) + "/docs"
 }
 
-// billingEvery is how often subscriptions are looked after.
+// billingEvery is how often subscriptions are reconciled.
 const billingEvery = time.Minute
 
 type billingNeeds struct {
@@ -161,8 +160,8 @@ func newBilling(lc fx.Lifecycle, n billingNeeds) *billing.Billing {
 	return b
 }
 
-// tell posts a message to a webhook of ours.
-func tell(ctx context.Context, client *http.Client, to string, header map[string]string, body []byte) error {
+// postWebhook posts a message to a webhook of ours.
+func postWebhook(ctx context.Context, client *http.Client, to string, header map[string]string, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return err

@@ -9,15 +9,15 @@ import (
 	"collab/app/assembly/config"
 )
 
-// choice is the adapter that answers one group of ports, and what decides it.
+// choice is the adapter that implements one group of ports.
 type choice struct {
 	group   string
 	adapter string
-	decided string // the variable that decides, empty when there is one adapter only
+	decided string // the variable that selects it; empty if there is only one adapter
 	option  fx.Option
 }
 
-// profile returns what a configuration chooses, one choice for each group.
+// profile returns the choices of a configuration, one for each group.
 func profile(c config.Config) []choice {
 	return []choice{
 		chooseRecords(c),

@@ -25,8 +25,8 @@ type releasesNeeds struct {
 	Log    *slog.Logger
 }
 
-// newReleases makes the use cases of releases, which know all of them from start to
-// stop, and then keep what they have counted.
+// newReleases makes the use cases of releases, which read them between start and stop, and
+// store their counts at stop.
 func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
 	s := releases.New(releases.Options{
 		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log, Atomic: n.Access.Atomic, Origin: access.Origin,

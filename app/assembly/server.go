@@ -24,20 +24,19 @@ import (
 	"collab/ports"
 )
 
-// Times of the server. Bodies and answers have deadlines of their own, because
-// streams may live long.
+// Times of the server. Bodies and responses have deadlines of their own, because streams may
+// take long.
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	drainTime     = 1500 * time.Millisecond // what a shutdown leaves to running requests
-	settleTime    = 1800 * time.Millisecond // and, from its beginning as well, to keeping what calls of models used
-	mailTime      = 1800 * time.Millisecond // and, from its beginning as well, to e-mail
+	drainTime     = 1500 * time.Millisecond // for running requests, from the beginning of the stop
+	settleTime    = 1800 * time.Millisecond // for storing the usage of model calls, likewise
+	mailTime      = 1800 * time.Millisecond // for e-mail, likewise
 	upkeepEvery   = 10 * time.Minute
 )
 
-// serve runs the HTTP server between start and stop. On stop it takes no new
-// requests, cancels the contexts of streams, and lets the rest finish for a
-// moment.
+// serve runs the HTTP server between start and stop. On stop it accepts no new requests,
+// cancels the contexts of streams, and waits drainTime for the other requests.
 func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -85,9 +84,9 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			defer over()
 			err := errors.Join(server.Shutdown(drain), talks.Close(drain))
 			if err == nil {
-				// Whoever streams a model's answer may have taken the connection over: the
-				// server waits for no such request by itself.
-				err = waited(drain, &running)
+				// The server does not wait for requests whose connections were hijacked, such
+				// as chats.
+				err = waitGroup(drain, &running)
 			}
 			if err != nil {
 				cancel()
@@ -98,8 +97,8 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 	))
 }
 
-// newConnLimiter returns the limiter of connections. One connection in four is left of
-// the files that the process may have open, for databases and files.
+// newConnLimiter returns the limiter of connections. It leaves a quarter of the files that the
+// process may have open to databases and files.
 func newConnLimiter(c config.Config, t telemetry, ids ports.IDs, log *slog.Logger) (*limit.Connections, error) {
 	limits := c.Connections
 	if files, ok := maxFiles(); ok && files/4*3 < uint64(limits.Total) {
@@ -107,7 +106,7 @@ func newConnLimiter(c config.Config, t telemetry, ids ports.IDs, log *slog.Logge
 	}
 	exempt := func(a netip.Addr) bool {
 		if len(c.Proxies) == 0 {
-			return a.IsLoopback() // where a proxy of the same machine comes from
+			return a.IsLoopback() // a proxy on this machine
 		}
 		return slices.ContainsFunc(c.Proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
@@ -126,8 +125,8 @@ func newConnLimiter(c config.Config, t telemetry, ids ports.IDs, log *slog.Logge
 	)
 }
 
-// waited returns when all of a group are done, or with the context's error.
-func waited(ctx context.Context, all *sync.WaitGroup) error {
+// waitGroup waits for the group until ctx ends, and then returns the context's error.
+func waitGroup(ctx context.Context, all *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -141,8 +140,7 @@ func waited(ctx context.Context, all *sync.WaitGroup) error {
 	}
 }
 
-// protocols are HTTP/1.1, and HTTP/2 for a proxy in front that speaks it without
-// TLS.
+// protocols returns HTTP/1.1, and HTTP/2 without TLS for proxies.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -150,8 +148,8 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// within bounds what a stop waits for by a time since the stop began, however
-// much of it others have used up. The stop's own deadline tells when that was.
+// within returns a context that ends when limit has passed since the stop began. The beginning
+// follows from the stop's deadline, which ctx has.
 func within(stop context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if end, ok := stop.Deadline(); ok {
 		return context.WithDeadline(stop, end.Add(limit-stopWithin))
@@ -159,15 +157,14 @@ func within(stop context.Context, limit time.Duration) (context.Context, context
 	return context.WithTimeout(stop, limit)
 }
 
-// draining says that the server is going away, so that it is no longer ready
-// and streams end.
+// draining is the state of a server that stops: it is no longer ready, and streams end.
 type draining struct{ done chan struct{} }
 
 func newDraining() *draining { return &draining{make(chan struct{})} }
 
 func (d *draining) begin() { close(d.done) }
 
-// begun reports whether the server is going away.
+// begun reports whether the server has begun to stop.
 func (d *draining) begun() bool {
 	select {
 	case <-d.done:

@@ -29,20 +29,20 @@ func newLogger(c config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, options))
 }
 
-// telemetry is where figures and traces go.
+// telemetry has the registry of metrics and the tracer.
 type telemetry struct {
 	meters metric.MeterProvider
 	tracer trace.Tracer // nil when no collector is configured
 	scrape http.Handler
 }
 
-// counter is what is counted elsewhere.
+// counter is a metric whose value another package has.
 type counter struct {
 	name, of string
 	read     func() int64
 }
 
-// count shows counters.
+// count registers counters.
 func (t telemetry) count(counters ...counter) error {
 	for _, c := range counters {
 		_, err := t.meters.Meter("collab").Int64ObservableCounter(c.name, metric.WithDescription(c.of), metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {

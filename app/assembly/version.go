@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// number is the version of this tree, which CHANGELOG.md begins with.
+// number is the version of this tree, the first one in CHANGELOG.md.
 const number = "0.1.0"
 
 // built is another version, which the linker sets.
@@ -21,14 +21,14 @@ func Version() string {
 	return number
 }
 
-// Build returns the version with the commit and its date, where the binary was built
-// in a repository, and with the release of Go and the platform.
+// Build returns the version with the commit and its date, if the binary was built in a
+// repository, the release of Go and the platform.
 func Build() string {
 	info, _ := debug.ReadBuildInfo()
 	return buildOf(Version(), info)
 }
 
-// buildOf is Build with what the binary says of itself, which may be nil.
+// buildOf is Build for the build information of a binary, which may be nil.
 func buildOf(version string, info *debug.BuildInfo) string {
 	about := []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 	if info != nil {

@@ -25,16 +25,16 @@ import (
 
 // An archive is a tar compressed by zstd, as other tools read it too:
 //
-//	collab-backup.txt   what it is, see about
+//	collab-backup.txt   the description, see about
 //	collab.db           the database
-//	token-keys.pem …    those of smallFiles that there are
-//	blobs/…             the content of files, as it lies in the data folder, in the
+//	token-keys.pem …    the existing ones of smallFiles
+//	blobs/…             the content of files, named as in the data folder, in the
 //	                    order of the names in the store
 //	manifest.txt        a line for each of the entries before it: SHA-256, size in
 //	                    bytes and name, with two spaces between; and their number and size
 //
-// Behind it, where zstd has those who read pass over it, is the SHA-256 of all
-// bytes before that: so that there is none in the file that can change unseen.
+// A skippable zstd frame at the end has the SHA-256 of all bytes before it, so that every
+// change of the file is detected.
 const (
 	archiveFormat = 1
 	aboutName     = "collab-backup.txt"
@@ -43,15 +43,14 @@ const (
 	blobsName     = "blobs"
 )
 
-// smallFiles are the keys, the secrets and the state of development providers
-// that servers make in the data folder, in the order in which archives have them.
+// smallFiles are the keys, secrets and state of development providers that servers make in the
+// data folder, in their order in archives.
 var smallFiles = []string{
 	"token-keys.pem", "secrets-keys.json", "identity-webhook-secret", "payment-webhook-secret",
 	"dev-identity-key.pem", "dev-identity-accounts.json", "dev-payments.json",
 }
 
-// Bounds of what is in an archive, in bytes. What compresses much may not take up
-// more memory for that.
+// Bounds of an archive's parts, in bytes, against content that expands to use up memory.
 const (
 	maxAbout   = 4 << 10
 	maxSmall   = 64 << 20
@@ -60,17 +59,16 @@ const (
 	pieces     = 128 << 10
 )
 
-// seal is the frame that has the hash: zstd's magic number of what is passed over,
-// and the length of the hash.
+// seal begins the frame of the hash: zstd's magic number of a skippable frame, and the length
+// of the hash.
 var seal = []byte{0x50, 0x2a, 0x4d, 0x18, sha256.Size, 0, 0, 0}
 
-// zstdBegin is zstd's magic number of what is not passed over, with which archives
-// begin.
+// zstdBegin is zstd's magic number of a data frame, with which archives begin.
 var zstdBegin = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-// about is what an archive says of itself.
+// about is the description of an archive.
 type about struct {
-	made    time.Time // the moment of the database, to the second
+	made    time.Time // when the database was copied, to the second
 	version string    // of the program that made it
 	schema  int64     // version of the database's schema
 }
@@ -114,7 +112,7 @@ type entry struct {
 
 func (e entry) line() string { return fmt.Sprintf("%s  %d  %s\n", e.sum, e.size, e.name) }
 
-// totals count entries, the manifest not among them.
+// totals count the entries without the manifest.
 type totals struct {
 	entries int64
 	blobs   int64
@@ -136,7 +134,7 @@ func (t totals) line() string {
 // archiver writes an archive.
 type archiver struct {
 	about    about
-	manifest *os.File // lines of what is written already, in a file because they may be many
+	manifest *os.File // lines of the entries written so far, in a file because they may be many
 	lines    *bufio.Writer
 	totals   totals
 	sum      hash.Hash
@@ -145,12 +143,12 @@ type archiver struct {
 	tar      *tar.Writer
 }
 
-// newArchiver begins an archive. Manifest is an empty file that is the archiver's
-// until the end.
+// newArchiver begins an archive. Manifest is an empty file, which the archiver uses until it is
+// closed.
 func newArchiver(out io.Writer, a about, manifest *os.File) (*archiver, error) {
 	w := &archiver{about: a, manifest: manifest, lines: bufio.NewWriter(manifest), sum: sha256.New()}
 	w.out = io.MultiWriter(out, w.sum)
-	// One processor at most is taken from a server beside it.
+	// At most one processor is used, to leave the others to a running server.
 	zip, err := zstd.NewWriter(w.out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
 	if err != nil {
 		return nil, err
@@ -191,14 +189,14 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 	return e, err
 }
 
-// digest is a SHA-256 in the form in which it is written down.
+// digest is a SHA-256 that is formatted in hexadecimal.
 type digest struct{ hash.Hash }
 
 func newDigest() digest { return digest{sha256.New()} }
 
 func (d digest) text() string { return hex.EncodeToString(d.Sum(nil)) }
 
-// errLength says that there was more or less to read than expected.
+// errLength is returned if there was more or less to read than expected.
 var errLength = errors.New("it has another length than it should have")
 
 // close writes the manifest and ends the archive.
@@ -232,16 +230,15 @@ func (w *archiver) close() error {
 	return err
 }
 
-// copyPieces copies in pieces of a fair size, so that the ends of contexts are
-// noticed and little memory is used, whatever the two could do by themselves.
+// copyPieces copies in pieces of a fixed size, without io.ReaderFrom and io.WriterTo, so that
+// the end of a context is noticed and little memory is used.
 func copyPieces(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, pieces))
 }
 
-// scan reads an archive from its beginning to its end and hands each entry but
-// the manifest to each, in their order; what each does not read of an entry scan
-// does. When it returns nil, the archive is whole and says only what it may. Each
-// is called before that is known: what it does must be undone when scan fails.
+// scan reads a whole archive and calls each with every entry but the manifest, in their order;
+// each need not read all of an entry. If it returns nil, the archive is complete and valid.
+// Each is called before that is known, so its effects must be undone if scan fails.
 func scan(ctx context.Context, file io.ReadSeeker, each func(about, entry, io.Reader) error) (about, totals, error) {
 	s := &scanner{ctx: ctx, each: each, lines: sha256.New()}
 	err := s.archive(file)
@@ -254,7 +251,7 @@ func scan(ctx context.Context, file io.ReadSeeker, each func(about, entry, io.Re
 	return s.about, s.totals, err
 }
 
-// sinkError is an error of who is handed the entries.
+// sinkError is an error of scan's function each.
 type sinkError struct{ error }
 
 func (e sinkError) Unwrap() error { return e.error }
@@ -374,18 +371,17 @@ func (s *scanner) entry(h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// expect adds to what the manifest should be.
+// expect adds a line to the expected manifest.
 func (s *scanner) expect(line string) {
 	s.lines.Write([]byte(line))
 	s.size += int64(len(line))
 }
 
-// places are the entries that are not content, in their order. The first two must
-// be there.
+// places are the entries that are not content, in their order. The first two are required.
 var places = append([]string{aboutName, databaseName}, smallFiles...)
 
-// admit decides whether an entry may be in an archive, and here, and returns the
-// most bytes that it may have.
+// admit returns the largest size of an entry in bytes, or an error if the entry is not allowed
+// at this place.
 func (s *scanner) admit(h *tar.Header) (e entry, limit int64, err error) {
 	if err := plainFile(h); err != nil {
 		return e, 0, err
@@ -419,8 +415,8 @@ func (s *scanner) admit(h *tar.Header) (e entry, limit int64, err error) {
 	return e, limit, nil
 }
 
-// plainFile refuses what is not a file with a name, a size and content: links,
-// folders, devices, and files with holes, which take more room than they say.
+// plainFile returns an error for everything but regular files, and for sparse files, which
+// take more room than their size in the archive.
 func plainFile(h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg || h.Linkname != "" {
 		return fmt.Errorf("%q is no plain file", h.Name)
@@ -454,7 +450,7 @@ func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// contextReader fails when its context has ended.
+// contextReader is a reader that fails after its context has ended.
 type contextReader struct {
 	ctx context.Context
 	io.Reader
@@ -467,7 +463,7 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// inBytes is a size as people read it.
+// inBytes formats a size.
 func inBytes(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%d bytes", n)

@@ -22,14 +22,13 @@ import (
 	"collab/ports"
 )
 
-// maxAttempts is how often a backup is begun, at most, when content that the database
-// names disappears meanwhile.
+// maxAttempts is how often a backup is started if content that the database names disappears
+// meanwhile.
 const maxAttempts = 3
 
-// Write writes an archive of the embedded profile to a file, or to out where that is
-// "-", and says on out, or then on log, what is in it. The archive names the version of
-// the program. Servers may be running. The file has its name when all of it is on the
-// disk, and not before.
+// Write writes an archive of the embedded profile, with the program's version, to a file and
+// reports its content on out; if file is "-" it writes to out and reports on log. Servers may
+// be running. The file gets its name only after all of it is on the disk.
 func Write(ctx context.Context, c config.Config, version, file string, out, log io.Writer) (err error) {
 	if err := embedded(c); err != nil {
 		return err
@@ -80,7 +79,7 @@ func Write(ctx context.Context, c config.Config, version, file string, out, log 
 	return err
 }
 
-// embedded returns an error unless everything is kept on this machine.
+// embedded returns an error unless all data is stored on this machine.
 func embedded(c config.Config) error {
 	switch c.Database() {
 	case "postgres":
@@ -140,7 +139,7 @@ func checkTarget(c config.Config, file string) error {
 	return errors.Join(err, f.Close())
 }
 
-// realPath is a path from the root, without links in it.
+// realPath returns the absolute path without symbolic links.
 func realPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -157,13 +156,12 @@ func unlessNotExist(err error) error {
 	return err
 }
 
-// errMissingBlob is the error for content that the database names and the store lacks.
+// errMissingBlob is returned if the store lacks content that the database names.
 var errMissingBlob = errors.New("the store of blobs does not have what the database names")
 
-// packWithRetry packs into a file. Content that an object named when the database was
-// copied stays for object.Grace after the last reference to it ends, which is longer
-// than a backup takes. Where it did take longer, or the clock was moved, another copy
-// of the database no longer names what is missing.
+// packWithRetry packs into a file. Content stays for object.Grace after its last reference is
+// gone, which is longer than a backup usually takes. If content is missing nevertheless,
+// packing starts again, because a new copy of the database no longer names it.
 func packWithRetry(ctx context.Context, c config.Config, version string, blobs ports.Blobs, clock ports.Clock, f *os.File) (totals, error) {
 	for attempt := 1; ; attempt++ {
 		t, err := pack(ctx, c, version, blobs, clock, f)
@@ -179,9 +177,8 @@ func packWithRetry(ctx context.Context, c config.Config, version string, blobs p
 	}
 }
 
-// pack writes an archive: of the database as of one moment, then of what it names
-// and of what else there is in the data folder. The copy of the database is in the
-// data folder meanwhile.
+// pack writes an archive of a snapshot of the database, the content that it names, and the
+// other files of the data folder. Meanwhile the snapshot is stored in the data folder.
 func pack(ctx context.Context, c config.Config, version string, blobs ports.Blobs, clock ports.Clock, out io.Writer) (t totals, err error) {
 	folder := filepath.Join(c.DataDir, ".backup")
 	if err := datadir.MakeFolder(folder); err != nil {
@@ -195,7 +192,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 		return t, err
 	}
 	defer func() { err = errors.Join(err, clearFolder(folder), lock.Close()) }()
-	// A backup that was killed may have left something behind.
+	// A killed backup may have left files behind.
 	if err := clearFolder(folder); err != nil {
 		return t, err
 	}
@@ -224,8 +221,8 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 	if err := addFile(ctx, w, databaseName, file); err != nil {
 		return t, err
 	}
-	// The development providers may know more than the database, as real ones would,
-	// and not less: so they are copied after it.
+	// The state of development providers is copied after the database, because like real
+	// providers they may have newer state, but not older.
 	for _, name := range smallFiles {
 		text, err := os.ReadFile(filepath.Join(c.DataDir, name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -282,7 +279,7 @@ func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.N
 	return nil
 }
 
-// withCause returns an error with its cause in the text, for those who run commands.
+// withCause returns an error with its cause in the text, for commands.
 func withCause(err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Unwrap() != nil {
@@ -291,7 +288,7 @@ func withCause(err error) error {
 	return err
 }
 
-// clearFolder removes what is in a folder, but for its lock.
+// clearFolder removes everything in a folder except its lock.
 func clearFolder(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -4,5 +4,5 @@ package backup
 
 import "errors"
 
-// exchange has two folders change their names, in one step.
+// exchange is not supported on this platform.
 func exchange(string, string) error { return errors.ErrUnsupported }

@@ -18,7 +18,7 @@ import (
 	"collab/app/assembly/datadir"
 )
 
-// Check reads a whole archive and says on out what is in it, if it is sound.
+// Check verifies a whole archive and reports its content on out.
 func Check(ctx context.Context, file string, out io.Writer) (err error) {
 	f, err := openArchive(file)
 	if err != nil {
@@ -50,7 +50,7 @@ func openArchive(file string) (*os.File, error) {
 	return f, nil
 }
 
-// verify reads an archive and decides whether this program may restore it.
+// verify reads an archive, and returns an error if this program cannot restore it.
 func verify(ctx context.Context, f *os.File) (about, totals, error) {
 	a, t, err := scan(ctx, f, func(about, entry, io.Reader) error { return nil })
 	if err != nil {
@@ -67,9 +67,9 @@ func notNewer(schema int64) error {
 	return err
 }
 
-// RestoreFolder makes the data folder what it was when the archive was made, and says on
-// out what it did. A data folder that is not empty is moved aside if replace is set, and
-// is an error otherwise. Whatever stops it, there is the old state or the new one.
+// RestoreFolder replaces the data folder by the content of the archive, and reports on out. A
+// data folder that is not empty is moved aside if replace is set, and is an error otherwise. If
+// it is interrupted, the folder has either the old state or the new one.
 func RestoreFolder(ctx context.Context, c config.Config, file string, replace bool, out io.Writer) (err error) {
 	if err := embedded(c); err != nil {
 		return err
@@ -111,12 +111,12 @@ func RestoreFolder(ctx context.Context, c config.Config, file string, replace bo
 	return err
 }
 
-// restoration makes a folder beside the data folder, and puts it in its place.
+// restoration makes a folder beside the data folder, and then replaces the data folder by it.
 type restoration struct {
 	folder string // the data folder, without links in its path
-	new    string // what will be in its place
+	new    string // the new folder
 	old    fs.FileInfo
-	full   bool // there is something in the data folder
+	full   bool // the data folder is not empty
 	locks  []io.Closer
 }
 
@@ -139,7 +139,7 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if err := r.look(replace); err != nil {
+	if err := r.checkReplaceable(replace); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -153,7 +153,7 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 			return r, err
 		}
 	}
-	// The lock goes into place with the folder: no server starts on it too early.
+	// The lock file is moved with the folder, so that no server starts on it too early.
 	staging := r.folder + ".restoring"
 	lock, err := datadir.Lock(filepath.Join(staging, datadir.LockName), true)
 	if errors.Is(err, datadir.ErrLocked) {
@@ -163,7 +163,7 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 		return r, err
 	}
 	r.locks, r.new = append(r.locks, lock), staging
-	// A restore that was killed may have left something behind.
+	// A killed restore may have left files behind.
 	return r, clearFolder(staging)
 }
 
@@ -174,8 +174,8 @@ func samePath(a, b string) bool {
 	return errA == nil && errB == nil && x == y
 }
 
-// look decides whether the data folder may be replaced.
-func (r *restoration) look(replace bool) error {
+// checkReplaceable returns an error unless the data folder may be replaced.
+func (r *restoration) checkReplaceable(replace bool) error {
 	info, err := os.Stat(r.folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return os.MkdirAll(filepath.Dir(r.folder), 0o700)
@@ -205,7 +205,7 @@ func (r *restoration) look(replace bool) error {
 	return nil
 }
 
-// close gives up what was not put into place, and the locks.
+// close removes the new folder unless it has replaced the data folder, and releases the locks.
 func (r *restoration) close() error {
 	var errs []error
 	if r.new != "" {
@@ -217,8 +217,8 @@ func (r *restoration) close() error {
 	return errors.Join(errs...)
 }
 
-// unpack makes the new folder out of the archive, and has it on the disk. It
-// returns the epoch of the logs.
+// unpack writes the archive to the new folder and syncs it to the disk. It returns the epoch of
+// the logs.
 func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (epoch int64, err error) {
 	root, err := os.OpenRoot(r.new)
 	if err != nil {
@@ -244,11 +244,11 @@ func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (ep
 	if err := errors.Join(err, db.Close()); err != nil {
 		return 0, withCause(err)
 	}
-	return epoch, r.settle()
+	return epoch, r.syncFolder()
 }
 
-// settle has all of the new folder on the disk, owned as the old one was.
-func (r *restoration) settle() error {
+// syncFolder gives the new folder the owner of the old one, and syncs it to the disk.
+func (r *restoration) syncFolder() error {
 	return filepath.WalkDir(r.new, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && r.old != nil {
 			err = datadir.SetOwner(path, r.old)
@@ -266,22 +266,22 @@ type unpacking struct {
 	root   *os.Root
 	db     *gormdb.Copy
 	schema int64
-	next   func() (gormdb.Named, error, bool) // what the database names next
+	next   func() (gormdb.Named, error, bool) // returns the next blob that the database names
 	stop   func()
 }
 
-// entry writes one file. Content must be what the database names, all of it.
+// entry writes one file. Content must be that which the database names next.
 func (u *unpacking) entry(_ about, e entry, r io.Reader) (err error) {
 	if e.name == aboutName {
 		return nil
 	}
 	var named gormdb.Named
 	if e.blob != "" {
-		var there bool
-		if named, err, there = u.next(); err != nil {
+		var found bool
+		if named, err, found = u.next(); err != nil {
 			return err
 		}
-		if !there || named.Blob != e.blob || named.Size != e.size {
+		if !found || named.Blob != e.blob || named.Size != e.size {
 			return fmt.Errorf("%q is not the content that the database names", e.name)
 		}
 	}
@@ -307,7 +307,7 @@ func (u *unpacking) entry(_ about, e entry, r io.Reader) (err error) {
 	return nil
 }
 
-// open reads the database, as far as the content is concerned.
+// open opens the database to read the names of blobs.
 func (u *unpacking) open(path string) error {
 	db, err := gormdb.OpenCopy(u.ctx, path)
 	if err != nil {
@@ -318,7 +318,7 @@ func (u *unpacking) open(path string) error {
 	return notNewer(db.Schema)
 }
 
-// end decides whether everything was there.
+// end returns an error if the archive lacks content that the database names.
 func (u *unpacking) end() error {
 	named, err, more := u.next()
 	if err == nil && more {
@@ -335,22 +335,20 @@ func (u *unpacking) close() error {
 	return u.db.Close()
 }
 
-// place puts the new folder into the old one's place, in one step, and returns
-// where the old one is, if there was anything in it.
+// place atomically replaces the data folder by the new one. It returns the path to which the
+// old one was moved, if that was not empty.
 func (r *restoration) place(now time.Time) (aside string, err error) {
 	above := filepath.Dir(r.folder)
 	if !r.full {
-		// It takes the place of an empty folder, and not of one that somebody has put
-		// something into by now.
+		// This fails if the folder is no longer empty.
 		if err := os.Rename(r.new, r.folder); err != nil {
 			return "", fmt.Errorf("nothing was changed: %w", err)
 		}
 		r.new = ""
 		return "", atomicfile.Sync(above)
 	}
-	// The new folder gets the name that the old one will have before the two are
-	// exchanged: so nothing that is half done is ever under that name, and what is
-	// under the name of a restoration is never the old state.
+	// Before the exchange the new folder is renamed to the later name of the old one, so that
+	// the name of a restoration in progress never has the old state.
 	aside = r.folder + ".replaced-" + now.UTC().Format("20060102T150405.000Z")
 	if _, err := os.Lstat(aside); err == nil {
 		return "", fmt.Errorf("nothing was changed: %s is there already", aside)

@@ -25,15 +25,13 @@ import (
 	"collab/domain/plan"
 )
 
-// Config is everything that can be set, each from one environment variable. A
-// variable set to the empty string is as if unset, except where the empty string
-// means that nothing is accepted (Secrets).
+// Config is the configuration. Each field is one environment variable. An empty variable counts
+// as not set, except for Secrets, where it means that nothing is accepted.
 //
-// The tags: env is the variable, help explains it. default is the value of a variable
-// that is not set, and dev and prod are that in development and in production alone;
-// or describes one that is computed. oneof and schemes are what is allowed, min and max
-// bound numbers and durations. required:"prod" says that production has no default.
-// The fields are read in their order.
+// The tags: env is the variable, help explains it. default is the value if it is not set, dev
+// and prod are that of one mode; or describes a computed default. oneof and schemes list the
+// allowed values, min and max bound numbers and durations. required:"prod" means that
+// production has no default. The fields are read in their order.
 type Config struct {
 	Mode        string   `env:"COLLAB_MODE" help:"development fills in what is not configured; production starts only when everything it needs is" default:"development" oneof:"development,production"`
 	Listen      HostPort `env:"COLLAB_LISTEN" help:"address to listen on" default:"127.0.0.1:8080"`
@@ -94,8 +92,8 @@ type Config struct {
 	OTLPEndpoint URL    `env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"collector that traces are sent to over HTTP; the other OTEL_EXPORTER_OTLP_* variables count too; empty: no traces"`
 	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces and metrics" default:"collabd"`
 
-	Unknown []Unknown // variables that are set and are none of these
-	headers []Secret  // of requests to the collector, which its exporter reads itself
+	Unknown []Unknown // variables that are set and not described here
+	headers []Secret  // of requests to the collector, which its exporter reads
 }
 
 // fields returns the fields of Config that are read from variables.
@@ -108,9 +106,8 @@ func fields() (all []reflect.StructField) {
 	return all
 }
 
-// Read reads the configuration from an environment in the form of os.Environ. The
-// error lists everything that is wrong or missing, by name. The configuration knows
-// its secrets, for Redactor, even then.
+// Read reads the configuration from an environment in the form of os.Environ. The error lists
+// every wrong or missing variable by name. Redactor may be called even after an error.
 func Read(environ []string) (Config, error) {
 	set := map[string]string{}
 	c := Config{Unknown: unknownVariables(environ)}
@@ -135,7 +132,7 @@ func Read(environ []string) (Config, error) {
 	c.complete()
 	refused := maps.Clone(wrong)
 	c.contradictions(func(name, format string, args ...any) {
-		if refused[name] == nil { // a refused value contradicts nothing
+		if refused[name] == nil { // a refused value is reported only once
 			wrong[name] = append(wrong[name], fmt.Sprintf(format, args...))
 		}
 	})
@@ -159,7 +156,7 @@ func Read(environ []string) (Config, error) {
 	return c, errors.New(strings.Join(lines, "\n"))
 }
 
-// read sets one field to the text of its variable, or else to its default.
+// read sets one field to the text of its variable, or to its default.
 func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error) {
 	if text == "" {
 		text = f.Tag.Get("default") + f.Tag.Get(map[bool]string{false: "dev", true: "prod"}[c.Production()])
@@ -232,10 +229,10 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 	return err
 }
 
-// Production reports whether nothing may be made up.
+// Production reports whether the mode is production.
 func (c Config) Production() bool { return c.Mode == "production" }
 
-// complete fills in what depends on other values.
+// complete sets the defaults that depend on other values.
 func (c *Config) complete() {
 	c.PublicURL = NewURL(strings.TrimRight(c.PublicURL.Text(), "/"))
 	c.AppURL = NewURL(strings.TrimRight(c.AppURL.Text(), "/"))
@@ -248,7 +245,7 @@ func (c *Config) complete() {
 	switch {
 	case c.BlobURL.IsSet():
 	case c.Database() == "memory":
-		c.BlobURL = NewURL("mem://") // files that no record names are of no use
+		c.BlobURL = NewURL("mem://") // blobs are of no use without records
 	default:
 		c.BlobURL = NewURL("file://" + filepath.Join(c.DataDir, "blobs"))
 	}
@@ -304,8 +301,7 @@ func (c Config) Anthropic() bool { return c.AnthropicKey.IsSet() || c.AnthropicU
 // OpenAI reports whether models of OpenAI's protocol are configured.
 func (c Config) OpenAI() bool { return c.OpenAIKey.IsSet() || c.OpenAIURL.IsSet() }
 
-// LocalModel reports whether the built-in model is there: like the other stand-ins
-// it is for this machine alone.
+// LocalModel reports whether the built-in model is available, which is only for this machine.
 func (c Config) LocalModel() bool { return !c.Production() && c.Listen.Loopback() }
 
 // Prices returns the ids of the plans' prices.
@@ -318,11 +314,10 @@ func (c Config) Database() string {
 	return c.DatabaseURL.Scheme()
 }
 
-// minSecret is the length from which on something is taken for a secret: what is
-// shorter is in any text.
+// minSecret is the length from which on a value is redacted; shorter ones occur in any text.
 const minSecret = 4
 
-// Redactor returns what replaces the secrets of the configuration in a text.
+// Redactor returns a replacer of the configuration's secrets in texts.
 func (c Config) Redactor() *strings.Replacer {
 	var all []string
 	for _, f := range fields() {
@@ -333,7 +328,7 @@ func (c Config) Redactor() *strings.Replacer {
 	for _, h := range c.headers {
 		all = append(all, h.Value())
 	}
-	// The longest first, as one may be the beginning of another.
+	// The longest first, as one may be a prefix of another.
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range all {

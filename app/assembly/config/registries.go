@@ -11,16 +11,15 @@ import (
 	"collab/domain/connector"
 )
 
-// The names that the registry of models uses for the providers that there are
-// adapters for.
+// The providers of models that have adapters, by their names in the registry.
 const (
 	ProviderAnthropic = "anthropic"
 	ProviderOpenAI    = "openai"
 	ProviderLocal     = "local"
 )
 
-// Models reads the registry of models. It returns those whose provider is
-// configured, the default one first.
+// Models reads the registry and returns the models whose provider is configured, the default
+// one first.
 func (c Config) Models() (chat.Registry, error) {
 	known, err := fileOr(c.ModelsFile, registry.Parse, registry.BuiltIn)
 	if err != nil {
@@ -53,7 +52,7 @@ func (c Config) Catalog() (connector.Catalog, error) {
 	return known, nil
 }
 
-// fileOr parses a file, or returns what is built in where none is named.
+// fileOr parses a file, or returns the built-in value if no file is named.
 func fileOr[T any](path string, parse func([]byte) (T, error), builtIn func() (T, error)) (T, error) {
 	if path == "" {
 		return builtIn()

@@ -8,7 +8,7 @@ import (
 	"collab/adapters/levenshtein"
 )
 
-// Unknown is a variable that looks like one of the server's and is none.
+// Unknown is a variable with the server's prefix that the server does not have.
 type Unknown struct {
 	Name    string
 	Nearest string // of the server's variables
@@ -19,9 +19,8 @@ func (u Unknown) String() string {
 	return fmt.Sprintf("%s is not a variable of collabd; the nearest one is %s", u.Name, u.Nearest)
 }
 
-// unknownVariables returns the variables of an environment that begin with COLLAB_ and
-// are none of the server's, by name. Those that begin with COLLAB_TEST_ and COLLAB_SKIP_
-// are for the project's tests.
+// unknownVariables returns the unknown variables that begin with COLLAB_, by name, without
+// COLLAB_TEST_ and COLLAB_SKIP_, which are for the project's tests.
 func unknownVariables(environ []string) (all []Unknown) {
 	var names []string
 	for _, f := range fields() {

@@ -15,16 +15,16 @@ import (
 	"collab/domain/id"
 )
 
-// redacted stands for a secret in what is printed.
+// redacted is printed in place of a secret.
 const redacted = "…"
 
-// Secret is a value that is never printed: every way of formatting, logging or
-// encoding one gives the same mark. The zero value is one that is not set.
+// Secret is a value that is never printed: formatting, logging and encoding give redacted. The
+// zero value is not set.
 type Secret struct {
 	value *string // behind a pointer, because fmt calls no methods of unexported fields
 }
 
-// NewSecret returns a secret of a value; the empty one is not set.
+// NewSecret returns a secret with the value; an empty one is not set.
 func NewSecret(value string) Secret {
 	if value == "" {
 		return Secret{}
@@ -43,7 +43,7 @@ func (s Secret) Value() string {
 	return *s.value
 }
 
-// String returns a mark that stands for the value, and nothing where none is set.
+// String returns redacted, or "" if the secret is not set.
 func (s Secret) String() string {
 	if s.value == nil {
 		return ""
@@ -65,15 +65,13 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 func (s Secret) secrets() []string { return []string{s.Value()} }
 
-// Secrets is a list of secrets. One that is set and empty differs from one that is
-// not set.
+// Secrets is a list of secrets. An empty list that is set differs from one that is not set.
 type Secrets struct {
 	IsSet bool
 	all   []Secret
 }
 
-// Values returns the secrets themselves, which must not be printed, without spaces
-// around them and without empty ones.
+// Values returns the non-empty secrets without surrounding spaces. They must not be printed.
 func (s Secrets) Values() []string {
 	var all []string
 	for _, one := range s.all {
@@ -86,8 +84,8 @@ func (s Secrets) Values() []string {
 
 func (s Secrets) secrets() []string { return s.Values() }
 
-// URL is an address, which may have credentials in it: what is printed of it has
-// none. The zero value is one that is not set.
+// URL is an address that may contain credentials, which are never printed. The zero value is
+// not set.
 type URL struct{ full Secret }
 
 // NewURL returns the URL of a text.
@@ -99,7 +97,7 @@ func (u URL) IsSet() bool { return u.full.IsSet() }
 // Text returns the whole address, credentials included, which must not be printed.
 func (u URL) Text() string { return u.full.Value() }
 
-// Scheme returns what comes before "://", which is "postgres" for "postgresql" as well.
+// Scheme returns the part before "://", with "postgres" for "postgresql".
 func (u URL) Scheme() string {
 	s, _, _ := strings.Cut(u.Text(), "://")
 	if s = strings.ToLower(s); s == "postgresql" {
@@ -108,7 +106,7 @@ func (u URL) Scheme() string {
 	return s
 }
 
-// Path returns what comes after "://".
+// Path returns the part after "://".
 func (u URL) Path() string {
 	_, p, _ := strings.Cut(u.Text(), "://")
 	return p
@@ -133,8 +131,7 @@ func (u URL) Hostname() string {
 // Loopback reports whether the host is this machine.
 func (u URL) Loopback() bool { return loopback.IsHost(u.Hostname()) }
 
-// Plaintext reports whether requests to the address can be read on their way to
-// another machine.
+// Plaintext reports whether requests to the address leave this machine unencrypted.
 func (u URL) Plaintext() bool { return u.Scheme() == "http" && !u.Loopback() }
 
 // String returns the address without credentials, parameters and fragment.
@@ -166,7 +163,7 @@ func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 // secrets returns the credentials of an address, or of each in a list.
 func (u URL) secrets() (all []string) {
 	for _, address := range append(strings.Split(u.Text(), ","), u.Text()) {
-		// Where the address cannot be parsed, what is between : and @ may be a password.
+		// The part between : and @ of an unparsable address may be a password.
 		if _, rest, found := strings.Cut(address, "://"); found {
 			if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 				_, password, _ := strings.Cut(rest[:at], ":")
@@ -192,7 +189,7 @@ func (u URL) check(schemes []string) error {
 	return fmt.Errorf("must begin with %s", alternatives(schemes, "://"))
 }
 
-// alternatives joins what is allowed, each with a suffix.
+// alternatives joins the allowed values, each with a suffix.
 func alternatives(all []string, suffix string) string {
 	last := len(all) - 1
 	if last == 0 {
@@ -211,7 +208,7 @@ func parseHostPort(text string) (HostPort, error) {
 	return HostPort(text), nil
 }
 
-// Loopback reports whether only this machine reaches the address.
+// Loopback reports whether only this machine can reach the address.
 func (a HostPort) Loopback() bool {
 	host, _, err := net.SplitHostPort(string(a))
 	return err == nil && loopback.IsHost(host)
@@ -228,8 +225,7 @@ func elements(text string) []string {
 // Proxies are the addresses and networks of proxies.
 type Proxies []netip.Prefix
 
-// maxProxies is how many addresses and networks of proxies there may be: each may be
-// compared with a request's addresses.
+// maxProxies is the most proxies, because a request's addresses are compared with each.
 const maxProxies = 100
 
 func parseProxies(text string) (Proxies, error) {

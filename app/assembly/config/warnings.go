@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// minAdminSecret is how long the operator's secret is to be, in bytes.
+// minAdminSecret is the recommended length of the operator's secret, in bytes.
 const minAdminSecret = 32
 
-// Warning is what makes a configuration unsafe that can be served nevertheless.
+// Warning is an unsafe setting that does not keep the server from starting.
 type Warning struct {
 	Check   string // of the doctor's
 	Message string
 	Remedy  string
 }
 
-// Warnings returns what is unsafe in production. In development it returns what
-// would be there with the same secrets and the same issuer.
+// Warnings returns the unsafe settings in production. In development it returns those that the
+// same secrets and issuer would be in production.
 func (c Config) Warnings() []Warning {
 	var all []Warning
 	for _, a := range []struct {

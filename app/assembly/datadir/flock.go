@@ -28,7 +28,7 @@ func flock(f *os.File, exclusive bool) error {
 	}
 }
 
-// SetOwner gives a file to the owner of another one if the process is root's.
+// SetOwner gives a file the owner of like, if the process runs as root.
 func SetOwner(path string, like os.FileInfo) error {
 	s, ok := like.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() != 0 {

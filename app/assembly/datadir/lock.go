@@ -1,5 +1,4 @@
-// Package datadir keeps servers and commands on one data folder, or one SQLite
-// database, out of each other's way.
+// Package datadir locks data folders and SQLite databases between servers and commands.
 package datadir
 
 import (
@@ -14,15 +13,15 @@ import (
 	"collab/app/assembly/config"
 )
 
-// LockName is the file in a data folder that its server has locked exclusively.
+// LockName is the name of the file in a data folder that its server locks exclusively.
 const LockName = "lock"
 
-// ErrLocked is the error for a lock that another process has.
+// ErrLocked is returned if another process holds the lock.
 var ErrLocked = errors.New("the file is locked by another process")
 
-// Lock locks a file, which it creates where there is none, until the closer is
-// called or the process ends: exclusively, or shared with others. It does not wait.
-// The error is ErrLocked if another process has a lock that excludes this one.
+// Lock locks a file, exclusively or shared, until the closer is closed or the process ends. It
+// creates the file if there is none. It does not wait: if another process holds a lock that
+// excludes this one, the error is ErrLocked.
 func Lock(path string, exclusive bool) (io.Closer, error) {
 	for {
 		f, err := openLock(path)
@@ -32,7 +31,7 @@ func Lock(path string, exclusive bool) (io.Closer, error) {
 		if err := flock(f, exclusive); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		// The folder may have been replaced before the lock was ours.
+		// The folder may have been replaced before the lock was taken.
 		mine, err := f.Stat()
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -47,8 +46,8 @@ func Lock(path string, exclusive bool) (io.Closer, error) {
 	}
 }
 
-// openLock opens the file of a lock. One that it creates belongs to the owner of its
-// folder: a command that root runs must not keep a server out forever.
+// openLock opens the file of a lock. It gives a new one the owner of the folder, so that a
+// command run by root does not lock servers out.
 func openLock(path string) (*os.File, error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -71,8 +70,7 @@ func openLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// MakeFolder creates a folder where there is none. It belongs to the owner of the
-// folder above it.
+// MakeFolder creates a folder if there is none, with the owner of its parent.
 func MakeFolder(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -91,8 +89,8 @@ func MakeFolder(path string) error {
 	return SetOwner(path, above)
 }
 
-// LockDatabase keeps other processes from replacing a database on SQLite while it is
-// open, and if exclusive from opening it. Other databases need no such lock.
+// LockDatabase locks an SQLite database against replacement, and if exclusive is set against
+// other processes that open it. Other databases need no such lock.
 func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 	if c.Database() != "sqlite" {
 		return io.NopCloser(nil), nil
@@ -113,7 +111,7 @@ func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 	return lock, nil
 }
 
-// LockFolder locks the data folder for one server: the development providers of two
+// LockFolder locks the data folder for one server, because the development providers of two
 // would overwrite each other's files. Servers on other databases need no such lock.
 func LockFolder(c config.Config) (io.Closer, error) {
 	if c.Database() != "sqlite" {
@@ -129,8 +127,7 @@ func LockFolder(c config.Config) (io.Closer, error) {
 	return lock, nil
 }
 
-// LockBoth locks the data folder for one server, and the database, which others may
-// open as well unless exclusive is set.
+// LockBoth locks the data folder for one server, and the database, exclusively or shared.
 func LockBoth(c config.Config, exclusive bool) ([]io.Closer, error) {
 	folder, err := LockFolder(c)
 	if err != nil {

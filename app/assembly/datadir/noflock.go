@@ -4,7 +4,7 @@ package datadir
 
 import "os"
 
-// flock locks nothing: on this platform the operator sees to it that no server runs.
+// flock does nothing: on this platform the operator must ensure that no server is running.
 func flock(*os.File, bool) error { return nil }
 
 // SetOwner does nothing on this platform.
