@@ -54,7 +54,7 @@ func (p *Provider) inspect(ctx context.Context, shown inspect.Address, f *inspec
 	m, err := p.discover(ctx)
 	if other, differs := errors.AsType[*gooidc.IssuerMismatchError](err); differs {
 		f.Wrong("set COLLAB_IDENTITY_ISSUER to what the document says, byte for byte (a slash at the end counts)",
-			"%s", shown).Err = fmt.Errorf("The discovery document names the issuer %q", other.Discovered)
+			"%s", shown).Err = fmt.Errorf("the discovery document names the issuer %q", other.Discovered)
 		return false, false
 	}
 	if err != nil {
